@@ -299,7 +299,7 @@ typedef enum {
   SB_LOST_BODY,        /* a cell names a slot without its message */
   SB_SHARED_REFERENCE, /* two cells hold the same reference */
   SB_BAD_MESSAGE,      /* a message header that does not fit its slot */
-  SB_HIDDEN_CELL,      /* a ready message before the head without `returned` bits */
+  SB_HIDDEN_CELL,      /* a ready message before the head without `requeued` bits */
   SB_BAD_COUNT,        /* counters differ from the cells */
   SB_BAD_HINT,         /* `taken`, `admitted` ... differ from the cells */
   SB_BAD_LIST,         /* interested, notified ... differ from the lists */

@@ -5,9 +5,9 @@
  * Mirrors: sb_slab.c take, sb_slab_free, sb_slab_drop, sb_slab_drop_last; sb_queue.c sb_queue_enqueue; sb_take.c
  *   take_cell, is_excess, took, sb_take_oldest, sb_take_victim; sb_settle.c finish, sb_settle_as; sb_release.c
  *   sb_release_message; sb_view.c sb_view_drop; sb_limits.c sb_limits_enforce, evict, sb_limits_remove (purge);
- *   sb_hints.c sb_upkeep_reconcile; sb_ledger.h sb_hinting; sb_ledger.c sb_ledger_hints_rest, sb_ledger_inherit;
- *   sb_judge.c judge_enqueue, judge_settle, sb_judge_cell; sb_recover.c settle_slot, visit_slots, visit_cells,
- *   visit_ledgers, recover.
+ *   sb_hints.c sb_hints_reconcile; sb_ledger.h sb_ledger_hinting; sb_ledger.c sb_ledger_hints_rest, sb_ledger_inherit;
+ *   sb_intent.c resolve_enqueue, resolve_settle, sb_intent_release_cell; sb_recover.c settle_slot, visit_slots,
+ *   visit_cells, visit_ledgers, recover.
  * Abstracted: pages and hints (any AVAILABLE cell may be found, see pages.pml), notification (notify.pml), bytes,
  *   the further references of a moved message. With EVICT=n a ring of n; with KEEPER somebody reconciles beside all others.
  *
@@ -591,7 +591,7 @@ out:
 #endif
 
 #ifdef HINTS
-/* sb_upkeep_reconcile: sets `taken` right by what the cells say. If no ledger is marked before, and none was raised
+/* sb_hints_reconcile: sets `taken` right by what the cells say. If no ledger is marked before, and none was raised
  * since, however short. Marks that are looked at only afterwards say nothing: a consumer raises `taken`, both readings see
  * that and the cell AVAILABLE, it takes the cell and lowers its mark; `taken` is lowered, and the next put evicts itself. */
 inline read_queue() {
@@ -805,7 +805,7 @@ continue_:
      fi
   :: else
   fi;
-  /* sb_judge_cell */
+  /* sb_intent_release_cell */
 #if defined(EVICT) && !defined(FAULT_REAP_UNMARKED) /* reconciled between the flip and the hint, `taken` is lowered twice */
   MARK(d);
 #endif

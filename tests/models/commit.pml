@@ -2,10 +2,11 @@
  *
  * A commit: messages that go to several queues, and held messages that are acknowledged with them, all or nothing.
  *
- * Mirrors: sb_commit.c sb_commit_stage, sb_commit_mark, sb_commit_decide, flip, sb_commit_carry_out, sb_commit_undo,
- *   sb_commit_roll_forward, sb_commit_roll_back, sb_commit_free_body; sb_judge.c judge_commit, judge_settle, sb_judge_cell; sb_take.c take_next,
- *   take_returned, sb_take_pass_staged, sb_take_passed_some; sb_settle.c finish; sb_slab.c sb_slab_drop, sb_slab_free; sb_limits.c admit;
- *   sb_recover.c recover_commit, reap_connection.
+ * Mirrors: sb_transaction.c sb_transaction_stage, sb_transaction_mark, sb_transaction_decide, flip,
+ *   sb_transaction_carry_out, sb_transaction_undo, sb_transaction_roll_forward, sb_transaction_roll_back,
+ *   sb_transaction_free_body; sb_intent.c resolve_commit, resolve_settle, sb_intent_release_cell; sb_take.c take_next,
+ *   take_returned, sb_take_pass_staged, sb_take_passed_some; sb_settle.c finish; sb_slab.c sb_slab_drop, sb_slab_free;
+ *   sb_limits.c admit; sb_recover.c recover_commit, reap_connection.
  * Abstracted: rings (a cell is found by its place, a bit leads to it, see pages.pml), notification (notify.pml), what
  *   consumers may leave when they are killed (cell.pml), bytes, timers, closing.
  *
@@ -437,7 +438,7 @@ inline judge(q) {
   fi
 }
 
-inline release_old() { /* sb_judge_cell */
+inline release_old() { /* sb_intent_release_cell */
   bit_[0] = true;
   atomic { FATE; if :: cell[0] == ACQUIRED -> cell[0] = AVAILABLE; old_released = true :: else fi }
 }

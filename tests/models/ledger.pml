@@ -3,10 +3,11 @@
  * The ledger of one connection and queue: counters of a single writer, the intent, its repair, its next owner; and live
  * readers of the statistics.
  *
- * Mirrors: sb_ledger.h sb_intent_begin, sb_intent_end, sb_ledger_count, sb_ledger_hold; sb_ledger.c sb_ledger_adopt,
- *   sb_ledger_leave, sb_ledger_sum, sb_ledger_holding; sb_queue.c sb_queue_enqueue; sb_take.c took;
+ * Mirrors: sb_ledger.h sb_ledger_begin_intent, sb_ledger_end_intent, sb_ledger_count, sb_ledger_hold; sb_ledger.c
+ *   sb_ledger_adopt, sb_ledger_leave, sb_ledger_sum, sb_ledger_holding; sb_queue.c sb_queue_enqueue; sb_take.c took;
  *   sb_settle.c sb_settle_as; sb_release.c sb_release_message (what they write to the ledger, and when); sb_queue.c
- *   sb_queue_count_ready; sb_judge.c raise_to, judge, judge_enqueue, judge_settle; sb_recover.c visit_ledgers; sb_api_put.c drop_new.
+ *   sb_queue_count_ready; sb_intent.c raise_to, resolve, resolve_enqueue, resolve_settle; sb_recover.c visit_ledgers;
+ *   sb_api_put.c drop_new.
  * Abstracted: slot and cell are one evidence for each message (it happened, or not), which is what cell.pml proves of them;
  *   one counter for all ways out; one message at a time in a ledger's hands; bytes of every message are 2.
  *
@@ -206,7 +207,7 @@ end_begin:
   l = ledger_of[d];
   if
   :: l != NOBODY && owner[l] == d ->
-     /* sb_judge_intent */
+     /* sb_intent_resolve */
      atomic { FATE; k = kind[l]; m = what[l] }
      if
      :: k == ENQUEUE ->

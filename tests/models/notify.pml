@@ -2,12 +2,12 @@
  *
  * Who is told of work: node states, the counts, notification, credit, the baton, two priorities, rescue.
  *
- * Mirrors: sb_notify.c sb_consumer_work_arrived, sb_consumer_backlog_arrived, sb_consumer_notify_one, notify_work,
- *   sb_consumer_higher_wants, sb_notify_above, sb_notify_pass_baton; sb_subscription.c sb_subscription_gives_way,
- *   set_notify_work_desired, sb_subscription_may_try; sb_consumer.c deliver_single_message, starve, sb_consumer_turn,
- *   sb_consumer_pull, sb_consumer_resume, sb_consumer_wants_work, sb_consumer_detach; sb_nodes.c sb_node_move, count,
- *   sb_node_destroy, sb_nodes_recount, correct; sb_recover.c settle_slot (nodes), visit_cells, visit_ledgers,
- *   recover; sb_housekeeping.c sb_housekeeping_queue, ring_notified; sb_io.c look_everywhere.
+ * Mirrors: sb_notify.c sb_notify_work_arrived, sb_notify_backlog_arrived, sb_notify_one, sb_notify_node,
+ *   sb_notify_higher_wants, sb_notify_above, sb_notify_pass_baton; sb_subscription.c sb_subscription_gives_way,
+ *   sb_subscription_set_interested, sb_subscription_may_try; sb_consumer.c sb_consumer_deliver_one, starve,
+ *   sb_consumer_turn, sb_consumer_pull, sb_consumer_resume, sb_consumer_wants_work, sb_consumer_detach; sb_nodes.c
+ *   sb_node_move, count, sb_node_destroy, sb_nodes_recount, correct; sb_recover.c settle_slot (nodes), visit_cells,
+ *   visit_ledgers, recover; sb_housekeeping.c sb_housekeeping_queue, ring_notified; sb_io.c look_everywhere.
  * Abstracted: a list is the set of nodes in that state, looked through one by one in any order (list.pml); a ring of the
  *   wake word and the flags of the connection are one flag that wakes for certain (wake.pml); the row of cells is the
  *   number of what is ready (cell.pml, pages.pml); the epoch of a node's word is a reservation that every change breaks.
@@ -215,7 +215,7 @@ inline leave(n, from, to) { /* from INTERESTED, NOTIFIED or that state */
 
 /* ---- the queue's side ---- */
 
-inline notify_work(n) {
+inline sb_notify_node(n) {
   atomic {
     FATE;
     work[n] = true;
@@ -234,14 +234,14 @@ inline try_node(n) { /* one entry of a list; ok: told */
      fi;
      to_notified(n);
      if
-     :: ok -> notify_work(n)
+     :: ok -> sb_notify_node(n)
      :: else
      fi
   :: else
   fi
 }
 
-inline notify_one(as_rescue) { /* sb_consumer_notify_one */
+inline notify_one(as_rescue) { /* sb_notify_one */
   rescue = as_rescue;
 #ifdef PRIORITIES
   try_node(0);
@@ -287,7 +287,7 @@ inline work_arrived() {
   ok = false
 }
 
-#ifdef STALE /* a `returned` bit whose message somebody holds: it looks as if something were there */
+#ifdef STALE /* a `requeued` bit whose message somebody holds: it looks as if something were there */
 #define LOOKS_READY true
 #else
 #define LOOKS_READY (ready > 0)
@@ -344,7 +344,7 @@ inline better_wants() {
 #endif
 }
 
-inline desired() { /* set_notify_work_desired(true) */
+inline desired() { /* sb_subscription_set_interested(true) */
 #ifdef FAULT_LOOK_FIRST
   atomic { FATE; more = LOOKS_READY }
   to_interested(self);
@@ -361,7 +361,7 @@ inline desired() { /* set_notify_work_desired(true) */
      :: !ok ->
         to_notified(self);
         if
-        :: ok -> notify_work(self)
+        :: ok -> sb_notify_node(self)
         :: else
         fi
      :: else
@@ -371,7 +371,7 @@ inline desired() { /* set_notify_work_desired(true) */
   ok = false
 }
 
-inline undesired() { /* set_notify_work_desired(false) */
+inline undesired() { /* sb_subscription_set_interested(false) */
   leave(self, INTERESTED, NOT_INTERESTED);
   if
   :: ok -> pass_baton()
@@ -381,7 +381,7 @@ inline undesired() { /* set_notify_work_desired(false) */
 
 #define CREDIT (PREFETCH - held[self])
 
-inline deliver() { /* deliver_single_message; more: one was taken and there is credit left */
+inline deliver() { /* sb_consumer_deliver_one; more: one was taken and there is credit left */
   more = false;
   if
   :: atomic { CREDIT == 0 || state[self] == REMOVED -> skip }
@@ -458,12 +458,12 @@ inline deliver() { /* deliver_single_message; more: one was taken and there is c
         :: !ok -> break
         :: else
         fi;
-        /* sb_upkeep_rescan finds nothing: what came is not behind the head, or it was done less than 250 ms ago */
+        /* sb_hints_rescan finds nothing: what came is not behind the head, or it was done less than 250 ms ago */
         back_to_interested(self);
         ok = false;
         break
 #else
-        /* the last attempt to take is made while INTERESTED; then sb_upkeep_rescan finds nothing */
+        /* the last attempt to take is made while INTERESTED; then sb_hints_rescan finds nothing */
         back_to_interested(self);
         if
         :: !ok -> break
@@ -617,7 +617,7 @@ end_begin:
   :: owned[d] -> /* inherited: killed in between, the reaper leaves it to its own, who begins anew */
      recount();
      n = 0;
-     do /* sb_consumer_backlog_arrived */
+     do /* sb_notify_backlog_arrived */
      :: atomic { FATE; ok = n < MESSAGES && ready > notified && interested > 0 }
         if
         :: ok -> notify_one(false); n++
@@ -638,7 +638,8 @@ halted:
 }
 #endif
 
-/* sb_upkeep_has_ready asks the cells. The accounts hide a message for as long as somebody is stopped before he counted it. */
+/* sb_hints_has_ready asks the cells. The accounts hide a message for as long as somebody is stopped before he counted
+ * it. */
 #ifdef FAULT_ASK_ACCOUNTS
 #define KEEPER_SEES (ready > uncounted)
 #else
@@ -662,12 +663,12 @@ end_again:
   :: ok ->
      atomic { FATE; ok = state[0] == NOTIFIED }
      if
-     :: ok -> notify_work(0)
+     :: ok -> sb_notify_node(0)
      :: else
      fi;
      atomic { FATE; ok = state[1] == NOTIFIED }
      if
-     :: ok -> notify_work(1)
+     :: ok -> sb_notify_node(1)
      :: else
      fi;
      atomic { FATE; ok = interested > 0 }

@@ -5,10 +5,10 @@
  *
  * Mirrors: sb_page.c sb_page_descend, grow, new_page, link_page, link_done, sb_page_retire, all_done, sb_page_settle,
  *   sb_page_links, sweep; sb_ring.c sb_ring_append, sb_ring_finish, sb_ring_redo; sb_recover.c settle_slot (pages),
- *   publish_or_free, visit_slots (HOLD_PAGE); sb_judge.c sb_judge_cell (of a TOMBSTONE, and of a cell that is held);
- *   sb_housekeeping.c scrub_list.
- *   With RETURNED: sb_release.c sb_release_message; sb_take.c take_returned; sb_returned.c sb_returned_mark, sb_returned_is_marked,
- *   sb_returned_clear, search, clear_bit, sb_returned_next; sb_judge.c sb_judge_cell.
+ *   publish_or_free, visit_slots (HOLD_PAGE); sb_intent.c sb_intent_release_cell (of a TOMBSTONE, and of a cell that is
+ *   held); sb_housekeeping.c scrub_list.
+ *   With RETURNED: sb_release.c sb_release_message; sb_take.c take_returned; sb_requeued.c sb_requeued_mark,
+ *   sb_requeued_is_marked, sb_requeued_clear, search, clear_bit, sb_requeued_next; sb_intent.c sb_intent_release_cell.
  * Abstracted: a page has CELLS cells or two children; a link and the header it leads to are read in one step, and a link with
  *   "still" (sb_page_is_current); the lines of a page are set together with its header, while it is nobody else's. The order of finishing marks
  *   is sequentially consistent here: ten who finish the last ten cells at once can miss each other in a store buffer.
@@ -494,7 +494,8 @@ end_begin:
      n = 0; m = 0; k = 0; p = 0
   :: else
   fi;
-  /* sb_judge_cell: what is ended for good here, as judge_settle does; and the finished mark of a TOMBSTONE */
+  /* sb_intent_release_cell: what is ended for good here, as resolve_settle does; and the finished mark of a
+   * TOMBSTONE */
   if
   :: hold_cell[d] != NOWHERE ->
      at = hold_cell[d];
@@ -648,12 +649,12 @@ init {
 #define HELD 3
 
 byte cell[POSITIONS];
-bool leaf_bit[POSITIONS], root_bit[2], flag; /* `returned` of the pages, and of the queue */
+bool leaf_bit[POSITIONS], root_bit[2], flag; /* `requeued` of the pages, and of the queue */
 byte hold[ACTORS] = NOWHERE;
 bool dead_[ACTORS], reaped[ACTORS], reaper_halted;
 byte retakes, news; /* news: somebody is to be told, see notify.pml */
 
-inline mark(p) { /* sb_returned_mark: from the leaf to the root */
+inline mark(p) { /* sb_requeued_mark: from the leaf to the root */
   atomic { FATE; leaf_bit[p] = true }
 #ifndef FAULT_MARK_LEAF_ONLY
   atomic { FATE; root_bit[p / 2] = true }
@@ -714,7 +715,7 @@ inline release(p) { /* sb_release_message */
 #define SEARCH_AGAIN again_ = true
 #endif
 
-/* sb_returned_next from 0, one leaf after the other; p is what it finds, NOWHERE if nothing */
+/* sb_requeued_next from 0, one leaf after the other; p is what it finds, NOWHERE if nothing */
 inline next_returned(from) {
   again_ = true;
   do
@@ -919,14 +920,14 @@ proctype Judge() {
   timeout;
   atomic {
     if
-    :: stops > 0 || reaper_halted -> goto end_ /* sb_upkeep_resurface looks at the cells themselves */
+    :: stops > 0 || reaper_halted -> goto end_ /* sb_hints_resurface looks at the cells themselves */
     :: else
     fi;
     do
     :: i < POSITIONS ->
        if
        :: cell[i] == AVAILABLE ->
-          /* a searcher who is killed after clearing hides it until sb_upkeep_resurface looks at the cells */
+          /* a searcher who is killed after clearing hides it until sb_hints_resurface looks at the cells */
           assert(kills > 0 || (leaf_bit[i] && root_bit[i / 2] && flag));
           assert(kills > 0) /* somebody who looks is left, and finds it */
        :: else

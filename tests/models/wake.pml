@@ -3,8 +3,8 @@
  * Sleeping and waking: the wake word of an IO thread with the flags of its connection; with ROOM the threads that wait for
  * room in a queue, or for memory; with ROW the threads that wait for a consumer's row, and its eventfd.
  *
- * Mirrors: sb_wait.c sb_wake_arm, sb_wake_disarm, sb_wake_sleep, sb_wake_ring; sb_notify.c notify_work, wake_one_of,
- *   sb_consumer_room_made; sb_consumer.c sb_consumer_turn (clearing of flags), push, sb_consumer_signal; sb_io.c collect,
+ * Mirrors: sb_wait.c sb_wake_arm, sb_wake_disarm, sb_wake_sleep, sb_wake_ring; sb_notify.c sb_notify_node, wake_one_of,
+ *   sb_notify_room_made; sb_consumer.c sb_consumer_turn (clearing of flags), push, sb_consumer_signal; sb_io.c collect,
  *   some_turns, sb_io_run, look_everywhere; sb_waiter.c sb_waiter_room, sb_waiter_leave, sb_waiter_row;
  *   sb_api_consumers.c sb_consumer_arm_event.
  * Abstracted: what a target does in its turn is to finish all its jobs; FUTEX_WAIT compares and sleeps in one step, as the
@@ -135,7 +135,7 @@ proctype Notifier(byte me) {
        jobs[t]++;
        mine = turns[t]
      }
-     /* notify_work: target, connection, each on its own */
+     /* sb_notify_node: target, connection, each on its own */
 #ifdef FAULT_STOP_AT_SET_FLAG
      atomic { FATE; retry = target_bit[t]; target_bit[t] = true }
      if
@@ -270,7 +270,7 @@ inline try_room_node(n) { /* of wake_one_of */
   fi
 }
 
-inline room_made() { /* sb_consumer_room_made */
+inline room_made() { /* sb_notify_room_made */
   atomic { FATE; ok = waiting > 0 }
   if
   :: ok ->

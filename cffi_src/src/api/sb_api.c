@@ -87,8 +87,8 @@ int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32
 }
 
 void sb_api_returned(sb_queue *q) {
-  if (sb_limits_enforce(q) > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
-  sb_consumer_work_arrived(q);
+  if (sb_limits_enforce(q) > 0) sb_notify_room_made(q->c, q->shm, q->slot);
+  sb_notify_work_arrived(q);
 }
 
 sb_status sb_api_end(sb_queue *q, uint64_t token, sb_disposition disposition) {
@@ -102,12 +102,12 @@ sb_status sb_api_end(sb_queue *q, uint64_t token, sb_disposition disposition) {
     return status;
   }
   status = sb_dispose(q, token, disposition == SB_ACK ? SB_REASON_ACKED : SB_REASON_REJECTED);
-  if (SB_LOAD(&q->c->b->header->memory_waiting, SB_SEQ_CST) != 0) sb_consumer_room_made(q->c, NULL, 0);
+  if (SB_LOAD(&q->c->b->header->memory_waiting, SB_SEQ_CST) != 0) sb_notify_room_made(q->c, NULL, 0);
   return status;
 }
 
 sb_status sb_api_drop_corrupt(sb_queue *q, uint64_t token) {
   (void)sb_dispose(q, token, SB_REASON_UNREADABLE);
-  sb_consumer_room_made(q->c, q->shm, q->slot);
+  sb_notify_room_made(q->c, q->shm, q->slot);
   return SB_CORRUPT;
 }

@@ -3,7 +3,7 @@
  *
  * What: each public call checks the handle (fork, close), takes the connection's lock, composes functions of the core,
  * and returns a status. Process-local memory (handles, rows of consumers) is allocated in this layer;
- * below it only channels allocate (sb_deal.c, sb_deliveries.c).
+ * below it only channels allocate (sb_round_robin.c, sb_deliveries.c).
  *
  * Layout, Invariants, Ordering pairs, Death: none here; the layers below declare all that is shared.
  *

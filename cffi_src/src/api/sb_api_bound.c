@@ -32,7 +32,7 @@ static bool reap(sb_connection *c, uint32_t process, uint64_t until) {
 SB_HOT bool enforce(sb_queue *q) {
   uint64_t removed = 0;
   bool sure = sb_limits_keep(q, &removed);
-  if (removed > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
+  if (removed > 0) sb_notify_room_made(q->c, q->shm, q->slot);
   return sure;
 }
 

@@ -117,27 +117,27 @@ static sb_status new_number(sb_channel *ch, uint32_t *number) {
 }
 
 /* Registers a member at its queue. A member that the queue refuses has a node for a moment too, since other consumers
- * must see it while the claim is checked (sb_claim.h). */
+ * must see it while the claim is checked (sb_exclusive.h). */
 static sb_status subscribe(sb_channel *ch, sb_member *m, bool exclusive) {
   sb_queue *q = m->s.q;
   sb_status status = sb_queue_is_open(q) ? new_number(ch, &m->number) : SB_DELETED;
-  if (status == SB_OK && !sb_deal_join(m)) status = SB_SYSTEM;
+  if (status == SB_OK && !sb_round_robin_join(m)) status = SB_SYSTEM;
   if (status != SB_OK) {
     return status;
   }
-  uint32_t flags = SB_NODE_COUNTED | SB_NODE_MEMBER | sb_claim_flags(q->shm) | (exclusive ? SB_NODE_EXCLUSIVE : 0u);
+  uint32_t flags = SB_NODE_COUNTED | SB_NODE_MEMBER | sb_exclusive_flags(q->shm) | (exclusive ? SB_NODE_EXCLUSIVE : 0u);
   status = sb_node_create(q->c, q->slot, m->s.priority, flags, ch->target.number, m->prefetch, &m->s.node, &m->s.token);
   if (status == SB_OK) {
     /* Relaxed: only sb_queue_consumers reads it; a call that reads it just before sees a consumer of no channel. */
     SB_STORE(&sb_subscription_node(&m->s)->channel, (uint32_t)ch->user, SB_RELAXED);
-    status = sb_claim_enter(q->c, q->slot, m->s.node);
+    status = sb_exclusive_enter(q->c, q->slot, m->s.node);
     if (status != SB_OK) {
       sb_node_destroy(q->c, m->s.node, m->s.token);
-      sb_claim_succeed(q->c, q->slot); /* the node may have been made active meanwhile, */
-      (void)sb_lifetime_end(q, 0);     /* or have been the last one of the queue */
+      sb_exclusive_succeed(q->c, q->slot); /* the node may have been made active meanwhile, */
+      (void)sb_lifetime_end(q, 0);         /* or have been the last one of the queue */
     }
   }
-  if (status != SB_OK) sb_deal_leave(m);
+  if (status != SB_OK) sb_round_robin_leave(m);
   return status;
 }
 
@@ -301,7 +301,7 @@ static int64_t got(sb_channel *ch, sb_queue *q, const sb_taken *t, char *buffer,
     length = drop_corrupt(ch, sb_deliveries_find(&ch->deliveries, auto_ack ? 0 : delivery_tag), q, t->token);
   }
   sb_subscription_took(c, q, t);
-  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) sb_consumer_work_arrived(q); /* I41, as in sb_queue_get */
+  if (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0) sb_notify_work_arrived(q); /* I41, as in sb_queue_get */
   return length;
 }
 

@@ -13,14 +13,14 @@ static sb_status subscribe(sb_consumer *k, sb_queue **queues, uint32_t count) {
     }
     s->q = queues[i];
     s->priority = k->priority;
-    uint32_t flags = SB_NODE_COUNTED | sb_claim_flags(s->q->shm);
+    uint32_t flags = SB_NODE_COUNTED | sb_exclusive_flags(s->q->shm);
     sb_status status =
         sb_node_create(k->c, s->q->slot, k->priority, flags, k->target.number, k->prefetch, &s->node, &s->token);
     if (status != SB_OK) {
       return status;
     }
     k->subscription_count++;
-    status = sb_claim_enter(k->c, s->q->slot, s->node);
+    status = sb_exclusive_enter(k->c, s->q->slot, s->node);
     if (status != SB_OK) {
       return status;
     }
@@ -73,7 +73,7 @@ sb_consumer *sb_consumer_open(sb_connection *c, sb_queue **queues, uint32_t coun
     *status = subscribe(k, queues, count);
     if (*status == SB_OK) {
       for (uint32_t i = 0; i < k->subscription_count; i++) {
-        set_notify_work_desired(&k->subscriptions[i], true);
+        sb_subscription_set_interested(&k->subscriptions[i], true);
       }
     } else {
       sb_api_cancel(k, false); /* it may have been the only consumer of an auto-delete queue */
@@ -92,7 +92,7 @@ void sb_api_cancel(sb_consumer *k, bool return_everything) {
   if (!k->closed) {
     k->closed = true;
     for (uint32_t i = 0; i < k->subscription_count; i++) { /* before the nodes leave the lists: passes the baton */
-      set_notify_work_desired(&k->subscriptions[i], false);
+      sb_subscription_set_interested(&k->subscriptions[i], false);
     }
     sb_consumer_return(k, false);
     sb_target_remove(&k->target);
@@ -150,7 +150,7 @@ static int64_t give(sb_consumer *k, char *buffer, bool auto_ack) {
   sb_leaf_ref leaf;
   sb_taken t;
   bool readable = sb_settle_find(c, d->token, &t, &leaf) && sb_api_plausible(c->b, &t);
-  uint64_t tag = d->token | SB_PUT(place, SB_TAG_PLACE), view = 0;
+  uint64_t tag = d->token | SB_FIELD(place, SB_TAG_PLACE), view = 0;
   sb_status status = readable ? SB_OK : SB_CORRUPT;
   if (readable && auto_ack && t.message->body_length > SB_INLINE_BODY) {
     status = sb_view_take(c, &t, &view);
@@ -256,7 +256,7 @@ void sb_consumer_suspend(sb_consumer *k, bool suspended) {
     if (k->suspended != suspended && !k->closed) {
       k->suspended = suspended;
       for (uint32_t i = 0; i < k->subscription_count; i++) {
-        set_notify_work_desired(&k->subscriptions[i], !suspended && !k->starved);
+        sb_subscription_set_interested(&k->subscriptions[i], !suspended && !k->starved);
       }
       if (!suspended) sb_consumer_resume(k); /* its credit may have returned meanwhile */
     }

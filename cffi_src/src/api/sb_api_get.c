@@ -35,7 +35,7 @@ SB_HOT int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer, 
   }
   sb_take_delivered(q, t);
   if (auto_ack) (void)sb_dispose(q, t->token, SB_REASON_ACKED);
-  sb_consumer_room_made(q->c, q->shm, q->slot);
+  sb_notify_room_made(q->c, q->shm, q->slot);
   return length;
 }
 
@@ -50,8 +50,8 @@ SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack, bool first) {
       sb_holding_give(q->c, token);
     }
   }
-  if (status == SB_OK && SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) {
-    sb_consumer_work_arrived(q); /* more returned; during the search other consumers may have seen no bit (I41) */
+  if (status == SB_OK && SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0) {
+    sb_notify_work_arrived(q); /* more returned; during the search other consumers may have seen no bit (I41) */
   }
   return status == SB_OK ? hand_over(q, &t, auto_ack, buffer, first) : -(int64_t)status;
 }

@@ -130,9 +130,9 @@ uint64_t sb_housekeeper_look_at(sb_queue *q, uint64_t position) {
   uint64_t next = 0;
   bool ready = false;
   if (sb_api_enter(q->c) == SB_OK) {
-    next = sb_upkeep_look_at(q, position, sb_now_ns(), &ready);
-    if (ready) sb_consumer_work_arrived(q);
-    sb_consumer_room_made(q->c, q->shm, q->slot);
+    next = sb_schedule_look_at(q, position, sb_now_ns(), &ready);
+    if (ready) sb_notify_work_arrived(q);
+    sb_notify_room_made(q->c, q->shm, q->slot);
     sb_api_leave(q->c);
   }
   return next;

@@ -38,7 +38,7 @@ SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
   }
   if (status != SB_OK) {
     c->use = SB_USE_DRAIN;
-    sb_consumer_room_in(c, q->shm, q->slot); /* other producers may have found this room taken */
+    sb_notify_room_in(c, q->shm, q->slot); /* other producers may have found this room taken */
     return status;
   }
   SB_CRASHPOINT("api.put.allocated");
@@ -49,7 +49,7 @@ SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
 static void take_back(sb_queue *q, sb_reservation *r) {
   sb_limits_unadmit(q, 1, r->size);
   sb_api_give_slot(q->c, r);
-  sb_consumer_room_in(q->c, q->shm, q->slot); /* as in prepare */
+  sb_notify_room_in(q->c, q->shm, q->slot); /* as in prepare */
 }
 
 /* Appends the message. The caller has set the use of allocations; after the append, the use is DRAIN again. */
@@ -71,7 +71,7 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
     sb_api_keep_bound(q);
     if (sb_closed(q->c)) return SB_OK;
   }
-  sb_consumer_work_arrived(q);
+  sb_notify_work_arrived(q);
   return SB_OK;
 }
 
@@ -290,7 +290,7 @@ void sb_reservation_abandon(sb_queue *q, sb_reservation *r, bool viewed) {
       r->placed = false;
     }
     if (!viewed) end_keeping(q->c, r);
-    sb_consumer_room_made(q->c, q->shm, q->slot);
+    sb_notify_room_made(q->c, q->shm, q->slot);
     sb_unlock(q->c);
   }
 }
@@ -299,7 +299,7 @@ void sb_reservation_end_view(sb_connection *c, sb_reservation *r) {
   if (!sb_forked(c->b)) {
     sb_lock(c);
     end_keeping(c, r);
-    sb_consumer_room_made(c, NULL, 0);
+    sb_notify_room_made(c, NULL, 0);
     sb_unlock(c);
   }
 }

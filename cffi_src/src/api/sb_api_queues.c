@@ -154,7 +154,7 @@ sb_status sb_queue_configure(sb_queue *q, const sb_settings *settings, bool trim
   if (!sb_queue_is_open(q)) {
     status = SB_DELETED;
   } else {
-    sb_directory_configure(q, settings, trim);
+    sb_settings_configure(q, settings, trim);
   }
   sb_unlock(q->c);
   sb_topology_unlock(q->c->b, true);
@@ -171,12 +171,12 @@ sb_status sb_queue_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t d
   sb_lock(q->c);
   sb_topology_finish(q->c);
   SB_STORE(&q->c->b->header->topology_intent, sb_topology_word(SB_CHANGE_DELETE, q->slot), SB_RELEASE);
-  status = sb_queue_is_open(q) ? sb_upkeep_close(q, if_unused, if_empty, removed) : SB_DELETED;
+  status = sb_queue_is_open(q) ? sb_disposal_close(q, if_unused, if_empty, removed) : SB_DELETED;
   if (status == SB_OK) {
     SB_CRASHPOINT("api.delete.closed");
     sb_directory_remove(q->c->b, q->slot);
-    sb_consumer_wake_all(q->c, q->slot);
-    sb_consumer_room_made(q->c, NULL, 0);
+    sb_notify_wake_all(q->c, q->slot);
+    sb_notify_room_made(q->c, NULL, 0);
   }
   sb_unlock(q->c);
   sb_topology_unlock(q->c->b, true);
@@ -293,8 +293,8 @@ int64_t sb_queue_purge(sb_queue *q) {
     if (end == 0) end = sb_ring_exact_tail(q->c->b, &q->lanes[0].ring);
     step = sb_limits_remove(q, SB_REASON_PURGED, end, 1024);
     removed += step;
-    if (step > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
-    sb_consumer_work_arrived(q); /* one that came later may have been taken and put back */
+    if (step > 0) sb_notify_room_made(q->c, q->shm, q->slot);
+    sb_notify_work_arrived(q); /* one that came later may have been taken and put back */
     sb_api_leave(q->c);
   } while (step == 1024);
   return (int64_t)removed;
@@ -310,16 +310,16 @@ int64_t sb_queue_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *b
     }
     *status = !sb_queue_is_open(q) || !sb_queue_is_open(target) ? SB_DELETED : SB_OK;
     if (*status == SB_OK && end == 0) end = sb_ring_exact_tail(q->c->b, &q->lanes[0].ring);
-    if (*status == SB_OK) *status = sb_upkeep_move_one(q, target, end, &size);
-    if (*status != SB_OK && sb_queue_is_open(q)) sb_consumer_work_arrived(q);
-    if (*status != SB_OK && sb_queue_is_open(target)) sb_consumer_room_in(q->c, target->shm, target->slot);
+    if (*status == SB_OK) *status = sb_move_one(q, target, end, &size);
+    if (*status != SB_OK && sb_queue_is_open(q)) sb_notify_work_arrived(q);
+    if (*status != SB_OK && sb_queue_is_open(target)) sb_notify_room_in(q->c, target->shm, target->slot);
     if (*status == SB_OK) {
       moved++;
       *bytes -= size < *bytes ? size : *bytes;
       (void)sb_limits_enforce(target);
-      sb_consumer_work_arrived(target);
-      if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) sb_consumer_work_arrived(q); /* I41 */
-      sb_consumer_room_made(q->c, q->shm, q->slot);
+      sb_notify_work_arrived(target);
+      if (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0) sb_notify_work_arrived(q); /* I41 */
+      sb_notify_room_made(q->c, q->shm, q->slot);
     }
     sb_api_leave(q->c);
   }

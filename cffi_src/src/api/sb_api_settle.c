@@ -74,7 +74,7 @@ bool sb_view_end(sb_connection *c, uint64_t view) {
   }
   sb_lock(c);
   sb_view_drop(c, view);
-  sb_consumer_room_made(c, NULL, 0);
+  sb_notify_room_made(c, NULL, 0);
   bool closed = sb_closed(c);
   sb_unlock(c);
   return closed;

@@ -46,7 +46,7 @@ static void start_texts(sb_long_queue_shm *q, const sb_settings *settings) {
 
 static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t length, const sb_settings *settings) {
   uint64_t base = SB_LOAD(&q->base, SB_RELAXED); /* of this object: positions continue where its last use ended (I4) */
-  sb_directory_apply(q, settings);
+  sb_settings_apply(q, settings);
   sb_lifetime_own(q, c);
   SB_STORE(&q->tracking, sb_settings_limit(settings), SB_RELAXED);
   SB_STORE(&q->ledgers, 0u, SB_RELAXED);
@@ -56,7 +56,7 @@ static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t 
   SB_STORE(&q->bound, 0, SB_RELAXED);
   SB_STORE(&q->taken, 0, SB_RELAXED);
   SB_STORE(&q->bytes_out, 0, SB_RELAXED);
-  SB_STORE(&q->returned, 0, SB_RELAXED);
+  SB_STORE(&q->requeued, 0, SB_RELAXED);
   SB_STORE(&q->last_take, 0, SB_RELAXED);
   SB_STORE(&q->interested, 0, SB_RELAXED);
   SB_STORE(&q->notified, 0, SB_RELAXED);
@@ -202,12 +202,12 @@ uint32_t sb_directory_sweep(sb_connection *c) {
       continue;
     }
     if (sb_queue_attach(c, slot, &q, true) == SB_OK) {
-      (void)sb_upkeep_dispose(&q);
+      (void)sb_disposal_empty(&q);
       sb_queue_detach(&q);
     }
     sb_word *word = entry_of(c->b, slot, SB_DIR_CLOSED);
     uint64_t entry = word != NULL ? SB_LOAD(word, SB_RELAXED) : 0;
-    if (word != NULL && sb_upkeep_free(c, slot)) {
+    if (word != NULL && sb_disposal_free(c, slot)) {
       SB_CRASHPOINT("directory.freed");
       (void)SB_CAS(word, &entry, (uint64_t)SB_DIR_DEAD, SB_RELEASE);
       bury(c->b, (uint32_t)(word - c->b->directory));

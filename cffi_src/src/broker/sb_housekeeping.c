@@ -44,7 +44,7 @@ static void ring_notified(sb_connection *by, sb_queue_shm *q) {
     uint64_t position = 0;
     uint32_t node;
     if (sb_ring_open(by->b, at.slot, SB_RING_NOTIFIED, &list)) {
-      while ((node = sb_nodes_next(by, &list, SB_NODE_NOTIFIED, &position)) != 0) notify_work(by->b, node);
+      while ((node = sb_nodes_next(by, &list, SB_NODE_NOTIFIED, &position)) != 0) sb_notify_node(by->b, node);
     }
   }
 }
@@ -139,7 +139,7 @@ static void look_for_room(sb_connection *by, sb_queue_shm *q, uint32_t slot, uin
     bool explained = SB_LOAD(&q->room_watched, SB_RELAXED) != 0 || sb_repairs_explained(by->b, q, deaths_before);
     if (waits_beside_room(by, q, slot) == waiting) sb_repairs_count(by->b, SB_REPAIR_ROOM, explained); /* I72 */
   }
-  sb_consumer_room_made(by, q, slot); /* the process that was notified of it may be stopped */
+  sb_notify_room_made(by, q, slot); /* the process that was notified of it may be stopped */
 }
 
 /* Recounts the lists; true if the counts were right. A recount while nodes move is itself wrong, and is not used unless
@@ -169,7 +169,7 @@ static bool recount(sb_connection *by, const sb_queue_shm *q, uint32_t slot, sb_
 /* Corrects the accounts: `taken`, `admitted` and the byte hints. True if they are right now. */
 static bool reconcile(sb_connection *by, sb_queue_shm *q, uint32_t slot, uint64_t deaths_before) {
   int32_t unsure = SB_TRACKING_UNSURE;
-  sb_hints found = sb_upkeep_reconcile(by->b, q);
+  sb_hints found = sb_hints_reconcile(by->b, q);
   if (found == SB_HINTS_SET_RIGHT) {
     bool explained = SB_LOAD(&q->tracking, SB_SEQ_CST) == unsure || sb_repairs_deaths(by->b) != deaths_before;
     sb_repairs_count(by->b, SB_REPAIR_ACCOUNT, explained); /* I72: no connection was `hinting` */
@@ -187,11 +187,11 @@ static void count_rescue(sb_broker *b, sb_queue_shm *q, bool because_halted) {
 bool sb_housekeeping_pass_stopped(sb_connection *by, uint32_t slot) {
   sb_queue_shm *q = sb_slot_at(by->b, slot);
   sb_ring r;
-  if (!sb_ring_open(by->b, slot, SB_RING_CELLS, &r) || !sb_upkeep_has_ready(by->b, &r, sb_ring_exact_tail(by->b, &r)) ||
+  if (!sb_ring_open(by->b, slot, SB_RING_CELLS, &r) || !sb_hints_has_ready(by->b, &r, sb_ring_exact_tail(by->b, &r)) ||
       sb_stopped_park(by, slot) == 0) {
     return false;
   }
-  if (sb_consumer_notify_one(by, slot, true)) count_rescue(by->b, q, true);
+  if (sb_notify_one(by, slot, true)) count_rescue(by->b, q, true);
   return true;
 }
 
@@ -209,18 +209,18 @@ static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, 
   memory->known_tail = sb_ring_exact_tail(by->b, r);
   memory->sleeper = 0;
   if (sb_queue_ready(by->b, q) > 0 || memory->quiet_ticks % REST_TICKS == 2) { /* the accounts may be wrong */
-    (void)sb_upkeep_resurface(by->b, q, r, memory->deaths);
+    (void)sb_hints_resurface(by->b, q, r, memory->deaths);
   }
-  if (sb_upkeep_has_ready(by->b, r, memory->known_tail)) { /* else no node is owed a notification yet */
+  if (sb_hints_has_ready(by->b, r, memory->known_tail)) { /* else no node is owed a notification yet */
     memory->sleeper = next_sleeper(by, q);
   }
-  if (!sb_upkeep_has_ready(by->b, r, known)) {
+  if (!sb_hints_has_ready(by->b, r, known)) {
     return;
   }
   uint64_t told = first_notified(by, q);
   if (told != 0) {
     bool explained = sb_repairs_explained(by->b, q, memory->deaths);
-    if (sb_upkeep_has_ready(by->b, r, known) && first_notified(by, q) == told)
+    if (sb_hints_has_ready(by->b, r, known) && first_notified(by, q) == told)
       sb_repairs_count(by->b, SB_REPAIR_NOTIFICATION, explained); /* I72 */
   }
   ring_notified(by, q);
@@ -228,10 +228,10 @@ static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, 
     return; /* a node that is interested for less than a tick looks by itself */
   }
   bool because_halted = sb_repairs_somebody_halted(by->b, q);
-  if (!sb_upkeep_has_ready(by->b, r, known)) {
+  if (!sb_hints_has_ready(by->b, r, known)) {
     return; /* the messages were taken meanwhile: a node that sleeps now does so rightly */
   }
-  if (sb_consumer_notify_one(by, slot, true)) count_rescue(by->b, q, because_halted);
+  if (sb_notify_one(by, slot, true)) count_rescue(by->b, q, because_halted);
 }
 
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory) {
@@ -263,7 +263,7 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
     right = recount(by, q, slot, memory) && right;
   }
   notify_forgotten(by, q, slot, &r, memory, idle);
-  if (right && !sb_upkeep_hides(by->b, &r)) memory->deaths = deaths; /* earlier errors are corrected */
+  if (right && !sb_hints_hide_ready(by->b, &r)) memory->deaths = deaths; /* earlier errors are corrected */
 }
 
 static bool has_timer(sb_broker *b, uint64_t word) {

@@ -2,12 +2,12 @@
 #include "sb_recover.h"
 
 #include "sb_closing.h"
-#include "sb_commit.h"
+#include "sb_transaction.h"
 #include "sb_directory.h"
 #include "sb_disposal.h"
 #include "sb_drained.h"
 #include "sb_hints.h"
-#include "sb_judge.h"
+#include "sb_intent.h"
 #include "sb_lifetime.h"
 #include "sb_liveness.h"
 #include "sb_parts.h"
@@ -15,9 +15,9 @@
 #include "sb_view.h"
 #include "sb_wait.h"
 
-typedef void (*visitor)(sb_walk *w, uint64_t what, uint64_t where);
+typedef void (*visitor)(sb_reap_context *w, uint64_t what, uint64_t where);
 
-static void each_holding(sb_walk *w, sb_connection_shm *shm, visitor visit) {
+static void each_holding(sb_reap_context *w, sb_connection_shm *shm, visitor visit) {
   sb_entries_walk all = sb_entries_of(w->b, shm, w->id, 0);
   for (sb_holding_shm *h; (h = sb_entries_next(&all)) != NULL;) {
     uint64_t what = SB_LOAD(&h->what, SB_ACQUIRE); /* P8 acquire */
@@ -35,7 +35,7 @@ static unsigned kind_of(sb_broker *b, uint32_t slot) {
   return SB_LOAD(&b->classes[sb_chunk_class(chunk)].kind, SB_RELAXED);
 }
 
-static void publish_or_free(sb_walk *w, uint32_t slot, uint64_t h, bool linked) {
+static void publish_or_free(sb_reap_context *w, uint32_t slot, uint64_t h, bool linked) {
   if (linked) {
     (void)SB_CAS(sb_slot_header(w->b, slot), &h, sb_slot_word(SB_SLOT_PUBLISHED, 1, sb_slot_gen(h)), SB_ACQ_REL);
   } else {
@@ -69,7 +69,7 @@ static bool ledger_linked(sb_broker *b, uint32_t slot) {
   return at == slot;
 }
 
-static void disown(sb_walk *w, uint32_t slot) {
+static void disown(sb_reap_context *w, uint32_t slot) {
   sb_ledger_shm *l = sb_slot_at(w->b, slot);
   uint64_t owner = SB_LOAD(&l->owner, SB_ACQUIRE);
   if (SB_BITS(owner, 0, 12) == w->id) (void)SB_CAS(&l->owner, &owner, owner >> 12 << 12, SB_ACQ_REL);
@@ -87,7 +87,7 @@ static bool is_garbage(sb_broker *b, uint32_t slot) {
   }
 }
 
-static void settle_slot(sb_walk *w, uint32_t slot, uint32_t gen) {
+static void settle_slot(sb_reap_context *w, uint32_t slot, uint32_t gen) {
   uint64_t h = SB_LOAD(sb_slot_header(w->b, slot), SB_ACQUIRE);
   if (sb_slot_state(h) == SB_SLOT_PUBLISHED && (uint32_t)sb_slot_gen(h) == gen) {
     if (is_garbage(w->b, slot)) {
@@ -127,7 +127,7 @@ static void settle_slot(sb_walk *w, uint32_t slot, uint32_t gen) {
   }
 }
 
-static void visit_slots(sb_walk *w, uint64_t what, uint64_t where) {
+static void visit_slots(sb_reap_context *w, uint64_t what, uint64_t where) {
   uint32_t slot = sb_holding_slot(what);
   if (sb_holding_kind(what) == SB_HOLD_CHUNK && where < w->b->chunk_limit) {
     sb_drained_recover(w->b, w->id, (uint32_t)where);
@@ -149,21 +149,21 @@ static void visit_slots(sb_walk *w, uint64_t what, uint64_t where) {
   }
 }
 
-static void visit_views(sb_walk *w, uint64_t what, uint64_t where) {
+static void visit_views(sb_reap_context *w, uint64_t what, uint64_t where) {
   if (sb_holding_kind(what) == SB_HOLD_VIEW) {
     sb_view_recover(w->b, w->id, what, where);
   }
 }
 
 /* Marks the ledgers of the dead: releasing its cells changes hints in two steps, as its calls did. */
-static void mark_ledgers(sb_walk *w, uint64_t what, uint64_t where) {
-  sb_ledger_shm *l = sb_judge_ledger(w, what, where);
-  if (l != NULL) sb_hinting(l, 1);
+static void mark_ledgers(sb_reap_context *w, uint64_t what, uint64_t where) {
+  sb_ledger_shm *l = sb_intent_ledger(w, what, where);
+  if (l != NULL) sb_ledger_hinting(l, 1);
 }
 
-static void visit_cells(sb_walk *w, uint64_t what, uint64_t where) {
+static void visit_cells(sb_reap_context *w, uint64_t what, uint64_t where) {
   if (sb_holding_kind(what) == SB_HOLD_CELL) {
-    sb_judge_cell(w, sb_holding_slot(what), where);
+    sb_intent_release_cell(w, sb_holding_slot(what), where);
   }
 }
 
@@ -171,29 +171,29 @@ static void recover(sb_queue *q, unsigned dead) {
   sb_connection *by = q->c;
   /* a CLOSING cell of a killed process */
   (void)sb_closing_resolve(by->b, by, q->shm, &q->lanes[0].ring, sb_ring_exact_tail(by->b, &q->lanes[0].ring));
-  (void)sb_upkeep_reconcile(by->b, q->shm);
+  (void)sb_hints_reconcile(by->b, q->shm);
   (void)sb_nodes_recount(by->b, q->slot, SB_RECOUNT_HARMFUL);
   if (sb_queue_state(q->state) == SB_QUEUE_OPEN) (void)sb_lifetime_end(q, dead);
   if (sb_queue_is_open(q) && sb_queue_state(q->state) == SB_QUEUE_OPEN) {
     (void)sb_limits_enforce(q); /* for a producer that was killed between append and eviction */
     (void)sb_ring_exact_tail(by->b, &q->lanes[0].ring);
-    sb_claim_succeed(by, q->slot);
-    sb_consumer_backlog_arrived(q);
+    sb_exclusive_succeed(by, q->slot);
+    sb_notify_backlog_arrived(q);
   } else {
-    (void)sb_upkeep_dispose(q);
-    sb_consumer_wake_all(by, q->slot);
+    (void)sb_disposal_empty(q);
+    sb_notify_wake_all(by, q->slot);
   }
-  sb_consumer_room_made(by, q->shm, q->slot);
+  sb_notify_room_made(by, q->shm, q->slot);
 }
 
-static void visit_ledgers(sb_walk *w, uint64_t what, uint64_t where) {
-  sb_ledger_shm *l = sb_judge_ledger(w, what, where);
+static void visit_ledgers(sb_reap_context *w, uint64_t what, uint64_t where) {
+  sb_ledger_shm *l = sb_intent_ledger(w, what, where);
   if (l == NULL) {
     return;
   }
   uint64_t holding = SB_LOAD(&l->holding, SB_ACQUIRE); /* its cells were released before */
   (void)SB_CAS(&l->holding, &holding, holding >> 32 << 32, SB_ACQ_REL);
-  sb_hinting_ended(l);
+  sb_ledger_hinting_ended(l);
   sb_queue q; /* the ledger belongs to the reaper now: if that is killed, its own reaper continues */
   if (sb_queue_inherit(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l, w->id) == SB_OK) {
     SB_CRASHPOINT("recover.ledger.inherited");
@@ -216,7 +216,7 @@ void sb_recover_queue(sb_connection *by, uint32_t slot) {
 
 /* Frees the blocks of holdings, the last one first, so that after a kill the next reaper finds the blocks that are
  * left. */
-static void free_holdings(sb_walk *w, sb_connection_shm *shm) {
+static void free_holdings(sb_reap_context *w, sb_connection_shm *shm) {
   uint32_t last[64], n;
   do {
     sb_holdings_walk h;
@@ -232,7 +232,7 @@ static void free_holdings(sb_walk *w, sb_connection_shm *shm) {
   SB_STORE(&shm->holdings, 0u, SB_RELEASE);
 }
 
-static bool in_chain(sb_walk *w, sb_connection_shm *shm, uint32_t slot) {
+static bool in_chain(sb_reap_context *w, sb_connection_shm *shm, uint32_t slot) {
   sb_holdings_walk h;
   sb_holdings_shm *k = sb_holdings_first(&h, w->b, shm, w->id);
   while (k != NULL && h.slot != slot) k = sb_holdings_next(&h, k);
@@ -240,7 +240,7 @@ static bool in_chain(sb_walk *w, sb_connection_shm *shm, uint32_t slot) {
 }
 
 /* Frees a block of holdings, or a record, that was never linked (announced by entry 0, or by the process slot). */
-static void free_stray(sb_walk *w, sb_connection_shm *shm, uint64_t what) {
+static void free_stray(sb_reap_context *w, sb_connection_shm *shm, uint64_t what) {
   uint32_t slot = sb_holding_slot(what);
   if (sb_holding_kind(what) == SB_HOLD_CHUNK || sb_holding_kind(what) != SB_HOLD_SLOT ||
       !sb_slot_in_range(w->b, slot) || !sb_slot_ready(w->b, slot)) {
@@ -256,7 +256,7 @@ static void free_stray(sb_walk *w, sb_connection_shm *shm, uint64_t what) {
   }
 }
 
-static void end_connection(sb_walk *w, sb_connection_shm *shm, const sb_holding_shm *boot) {
+static void end_connection(sb_reap_context *w, sb_connection_shm *shm, const sb_holding_shm *boot) {
   uint64_t word = SB_LOAD(&w->b->connections[w->id], SB_ACQUIRE);
   uint64_t booted = SB_LOAD(&boot->what, SB_ACQUIRE);
   if (sb_holding_kind(booted) == SB_HOLD_CHUNK) {
@@ -280,21 +280,21 @@ static void end_connection(sb_walk *w, sb_connection_shm *shm, const sb_holding_
 
 /* Recovers a commit, before the other slots and cells of the connection: the commit word decides about its slots and
  * cells. */
-static void recover_commit(sb_walk *w, sb_connection_shm *shm) {
-  if (sb_commit_is_decided(shm)) {
-    each_holding(w, shm, sb_commit_roll_forward);
+static void recover_commit(sb_reap_context *w, sb_connection_shm *shm) {
+  if (sb_transaction_is_decided(shm)) {
+    each_holding(w, shm, sb_transaction_roll_forward);
   } else {
-    each_holding(w, shm, sb_commit_roll_back);
-    each_holding(w, shm, sb_commit_free_body);
+    each_holding(w, shm, sb_transaction_roll_back);
+    each_holding(w, shm, sb_transaction_free_body);
   }
 }
 
 static void reap_connection(sb_connection *by, unsigned id, const sb_holding_shm *boot) {
-  sb_walk w = {by, by->b, id, false};
+  sb_reap_context w = {by, by->b, id, false};
   sb_connection_shm *shm = sb_connection_record(by->b, id);
   if (shm != NULL) {
     SB_STORE(&shm->waiter, 0u, SB_RELEASE);
-    each_holding(&w, shm, sb_judge_intent);
+    each_holding(&w, shm, sb_intent_resolve);
     each_holding(&w, shm, mark_ledgers);
     recover_commit(&w, shm);
     each_holding(&w, shm, visit_slots);
@@ -321,7 +321,7 @@ bool sb_recover_process(sb_connection *by, uint32_t process) {
   }
   SB_STORE(&b->processes[process].boot.what, SB_HOLD_NONE, SB_RELEASE);
   (void)SB_ADD(&b->header->reaped, 1, SB_RELAXED);
-  sb_consumer_room_made(by, NULL, 0);
+  sb_notify_room_made(by, NULL, 0);
   sb_unlock(by);
   sb_liveness_end_reaping(b, process, true);
   return true;
@@ -340,7 +340,7 @@ uint32_t sb_recover_all(sb_connection *by) {
 /* ---- a connection that closes ---- */
 
 /* True if `what` names the slot of a reservation: the caller that wrote into it still has a view of it. */
-static bool is_written(const sb_walk *w, uint64_t what) {
+static bool is_written(const sb_reap_context *w, uint64_t what) {
   uint32_t slot = sb_holding_slot(what);
   bool is_slot = sb_holding_kind(what) == SB_HOLD_SLOT && sb_slot_in_range(w->b, slot) && sb_slot_ready(w->b, slot);
   uint64_t h = is_slot ? SB_LOAD(sb_slot_header(w->b, slot), SB_ACQUIRE) : 0;
@@ -348,13 +348,13 @@ static bool is_written(const sb_walk *w, uint64_t what) {
          (uint32_t)sb_slot_gen(h) == sb_holding_gen(what) && kind_of(w->b, slot) == SB_KIND_MESSAGE;
 }
 
-static void find_views(sb_walk *w, uint64_t what, uint64_t where) {
+static void find_views(sb_reap_context *w, uint64_t what, uint64_t where) {
   (void)where;
   w->views_live = w->views_live || sb_holding_kind(what) == SB_HOLD_VIEW || is_written(w, what);
 }
 
 bool sb_recover_close(sb_connection *c) {
-  sb_walk w = {c, c->b, c->id, false};
+  sb_reap_context w = {c, c->b, c->id, false};
   each_holding(&w, c->shm, find_views);
   if (w.views_live) {
     return false;

@@ -8,10 +8,10 @@
  *
  * Invariants:
  *  I33 each step is a CAS that expects the dead owner (or a generation, or a counter before): repeating it is harmless.
- *  I34 an intent is judged before anything that it names is changed, and cleared (CAS) before its cells are released: a
- *      second reaper that finds the intent unchanged after it read the cell has read the truth. The target of a move is
- *      released before that, since no holding may name it yet: a second reaper that does not find the target knows this
- *      by the source, which is gone.
+ *  I34 an intent is resolved before anything that it names is changed, and cleared (CAS) before its cells are released:
+ *      a second reaper that finds the intent unchanged after it read the cell has read the truth. The target of a move
+ *      is released before that, since no holding may name it yet: a second reaper that does not find the target knows
+ *      this by the source, which is gone.
  *  I35 the connection id becomes FREE last, the process slot after its last connection.
  *
  * Ordering pairs: P8: the kernel's lock orders the stores of the dead before the loads of the reaper.

@@ -11,7 +11,7 @@ static uint32_t flags_of(const sb_settings *s) {
   return flags;
 }
 
-void sb_directory_apply(sb_queue_shm *q, const sb_settings *s) {
+void sb_settings_apply(sb_queue_shm *q, const sb_settings *s) {
   for (unsigned i = 0; i < SB_SETTINGS; i++) {
     if (i != SB_SETTING_RING_SIZE) SB_STORE(&q->settings[i], s->values[i], SB_RELAXED);
   }
@@ -33,7 +33,7 @@ bool sb_settings_limit(const sb_settings *s) {
          s->values[SB_SETTING_MAX_BYTES] >= 0;
 }
 
-void sb_directory_configure(sb_queue *q, const sb_settings *s, bool trim) {
+void sb_settings_configure(sb_queue *q, const sb_settings *s, bool trim) {
   sb_header_shm *h = q->c->b->header;
   for (unsigned i = 0; i < SB_SETTINGS; i++) {
     SB_STORE(&h->new_settings[i], s->values[i], SB_RELAXED);
@@ -47,14 +47,14 @@ void sb_directory_configure(sb_queue *q, const sb_settings *s, bool trim) {
   bool unknown = SB_LOAD(&q->shm->bound, SB_RELAXED) == INT64_MAX; /* a process was killed after the step below */
   if (sb_settings_limit(s) && !sb_queue_tracks(q->shm)) {          /* first the hints, then the limits that use them */
     SB_STORE(&q->shm->tracking, 1, SB_SEQ_CST);
-    sb_upkeep_start_tracking(q->c->b, q->shm);
+    sb_hints_start_tracking(q->c->b, q->shm);
   }
   if (other_ring) SB_STORE(&q->shm->bound, INT64_MAX, SB_SEQ_CST); /* until the bound is known, nothing is evicted */
-  sb_directory_apply(q->shm, s);
+  sb_settings_apply(q->shm, s);
   if (ring_size >= 0 && (other_ring || unknown || trim)) sb_limits_set_bound(q, trim);
   if (trim) (void)sb_limits_enforce(q);
-  sb_consumer_backlog_arrived(q);      /* it may have been paused */
-  sb_consumer_wake_all(q->c, q->slot); /* there may be room now, or a waiting message may be too large now */
+  sb_notify_backlog_arrived(q);      /* it may have been paused */
+  sb_notify_wake_all(q->c, q->slot); /* there may be room now, or a waiting message may be too large now */
 }
 
 void sb_settings_finish(sb_queue *q) {
@@ -63,5 +63,5 @@ void sb_settings_finish(sb_queue *q) {
   for (unsigned i = 0; i < SB_SETTINGS; i++) {
     s.values[i] = SB_LOAD(&h->new_settings[i], SB_RELAXED);
   }
-  sb_directory_configure(q, &s, SB_LOAD(&h->new_trim, SB_RELAXED) != 0);
+  sb_settings_configure(q, &s, SB_LOAD(&h->new_trim, SB_RELAXED) != 0);
 }

@@ -20,11 +20,11 @@
 #include "sb_queue.h"
 
 /* Changes the settings of an open queue, by steps that can be repeated. */
-void sb_directory_configure(sb_queue *q, const sb_settings *settings, bool trim);
+void sb_settings_configure(sb_queue *q, const sb_settings *settings, bool trim);
 /* Continues the change that a killed process announced. */
 void sb_settings_finish(sb_queue *q);
 /* Stores the settings in the queue object. */
-void sb_directory_apply(sb_queue_shm *q, const sb_settings *s);
+void sb_settings_apply(sb_queue_shm *q, const sb_settings *s);
 /* The settings of a queue. While they change, some may be new, and others old. */
 void sb_settings_read(const sb_queue_shm *q, sb_settings *s);
 /* True if a queue with such settings counts its messages. */

@@ -74,7 +74,7 @@ bool sb_check_dying(const sb_checkup *k, unsigned connection);
 typedef struct {
   const sb_cell_shm *cell;
   uint64_t word, position;
-  bool marked; /* `returned` bits lead to it */
+  bool marked; /* `requeued` bits lead to it */
 } sb_check_cell;
 typedef void (*sb_check_visitor)(sb_checkup *k, void *context, const sb_check_cell *cell);
 

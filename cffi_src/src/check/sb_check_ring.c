@@ -34,7 +34,7 @@ static void filled(walk *w, uint64_t first, uint64_t end) {
 }
 
 static void walk_leaf(walk *w, const sb_leaf_shm *leaf, uint64_t gen, uint64_t first, bool marked) {
-  uint64_t returned = SB_LOAD(&leaf->page.returned, SB_ACQUIRE);
+  uint64_t requeued = SB_LOAD(&leaf->page.requeued, SB_ACQUIRE);
   for (unsigned i = 0; i < SB_PAGE_CELLS; i++) {
     const sb_cell_shm *cell = &leaf->cells[i];
     uint64_t word = SB_LOAD(&cell->word, SB_ACQUIRE);
@@ -50,7 +50,7 @@ static void walk_leaf(walk *w, const sb_leaf_shm *leaf, uint64_t gen, uint64_t f
     if (!known || !sb_cell_of(word, gen)) {
       broken(w, SB_BAD_CELL, 0, 0, first + i, word, gen);
     } else {
-      sb_check_cell visited = {cell, word, first + i, marked && (returned >> i & 1) != 0};
+      sb_check_cell visited = {cell, word, first + i, marked && (requeued >> i & 1) != 0};
       w->visit(w->k, w->context, &visited);
     }
   }
@@ -98,7 +98,7 @@ static void walk_page(walk *w, uint64_t link, unsigned height, uint64_t first, b
     walk_leaf(w, (const sb_leaf_shm *)(const void *)page, gen, first, marked);
     return;
   }
-  uint64_t span = UINT64_C(1) << (6 * height), returned = SB_LOAD(&page->page.returned, SB_ACQUIRE);
+  uint64_t span = UINT64_C(1) << (6 * height), requeued = SB_LOAD(&page->page.requeued, SB_ACQUIRE);
   for (unsigned i = 0; i < SB_PAGE_CELLS; i++) {
     uint64_t child = SB_LOAD(&page->children[i], SB_ACQUIRE), at = first + i * span;
     if (child == SB_LINK_DONE) {
@@ -106,7 +106,7 @@ static void walk_page(walk *w, uint64_t link, unsigned height, uint64_t first, b
     } else if (child == sb_link_empty(gen)) {
       w->ended = true;
     } else if (sb_link_state(child) == SB_LINK_PAGE) {
-      walk_page(w, child, height - 1, at, marked && (returned >> i & 1) != 0);
+      walk_page(w, child, height - 1, at, marked && (requeued >> i & 1) != 0);
     } else {
       broken(w, SB_BAD_PAGE, LINK, 0, at, child, gen);
     }
@@ -122,7 +122,7 @@ bool sb_check_ring(sb_checkup *k, uint32_t object, uint32_t id, uint32_t queue, 
   }
   w.end = SB_LOAD(w.ring.base, SB_RELAXED);
   uint64_t root = SB_LOAD(w.ring.root, SB_ACQUIRE);
-  bool marked = w.ring.returned != NULL && SB_LOAD(w.ring.returned, SB_ACQUIRE) != 0;
+  bool marked = w.ring.requeued != NULL && SB_LOAD(w.ring.requeued, SB_ACQUIRE) != 0;
   if (w.end % SB_PAGE_CELLS != 0 || w.end >> 60 != 0) {
     broken(&w, SB_BAD_TAIL, BASE, 0, 0, w.end, 0);
   } else if (sb_link_state(root) == SB_LINK_PAGE && sb_link_height(root) <= HIGHEST) {

@@ -78,11 +78,11 @@ static bool may_want(const sb_member *m) {
 
 static void unwant(sb_member *m) {
   if (m->willing) {
-    sb_deal_willing(m, false);
+    sb_round_robin_willing(m, false);
     if (m->no_local) {
       (void)sb_node_move(m->s.q->c, m->s.node, SB_IN(SB_NODE_NON_ACQUIRING), SB_NODE_NOT_INTERESTED);
     } else {
-      set_notify_work_desired(&m->s, false);
+      sb_subscription_set_interested(&m->s, false);
     }
   }
 }
@@ -97,7 +97,7 @@ static bool want(sb_member *m) {
   if (m->willing || !may_want(m) || !sb_subscription_may_want(&m->s)) {
     return false;
   }
-  sb_deal_willing(m, true);
+  sb_round_robin_willing(m, true);
   (void)be_interested(m);
   return true;
 }
@@ -134,7 +134,7 @@ static void push(sb_member *m, uint64_t token) {
   sb_deliveries_pulled(&ch->deliveries, token, m->s.q, m);
   m->waiting++;
   count(m, 1);
-  sb_deal_served(m);
+  sb_round_robin_served(m);
   if (!m->auto_ack && m->prefetch != 0 && m->held >= m->prefetch) {
     m->starved = true;
     unwant(m);
@@ -150,7 +150,7 @@ static sb_status take(sb_member *m) {
     return SB_SYSTEM;
   }
   sb_status status =
-      m->no_local ? sb_subscription_take_foreign(&m->s, &m->cursor, &t) : sb_subscription_take(&m->s, &t);
+      m->no_local ? sb_subscription_take_no_local(&m->s, &m->cursor, &t) : sb_subscription_take(&m->s, &t);
   if (status == SB_OK) push(m, t.token);
   return status;
 }
@@ -173,7 +173,7 @@ static sb_status deal(sb_member *m) {
     return m->willing ? take(m) : SB_NO_CREDIT;
   }
   for (unsigned tries = 0; tries < SB_MAX_STRANGE; tries++) {
-    sb_member *whose = sb_deal_next(m->rank->deal);
+    sb_member *whose = sb_round_robin_next(m->rank->deal);
     if (whose == NULL) {
       return SB_NO_CREDIT;
     }
@@ -206,7 +206,7 @@ static sb_status pull(sb_member *m) {
     orphan(m);
   } else if (status == SB_OK || lacks_memory(status)) {
     m->busy = true;
-    notify_work(connection_of(m->channel)->b, m->s.node);
+    sb_notify_node(connection_of(m->channel)->b, m->s.node);
   }
   return lacks_memory(status) ? status : SB_OK;
 }
@@ -402,7 +402,7 @@ void sb_channel_start(sb_member *m) {
   m->cursor = SB_LOAD(&m->s.q->shm->head, SB_ACQUIRE);
   if (want(m) && sb_notify_looks_ready(m->s.q)) {
     m->busy = true;
-    notify_work(connection_of(ch)->b, m->s.node); /* the IO thread pulls */
+    sb_notify_node(connection_of(ch)->b, m->s.node); /* the IO thread pulls */
   }
 }
 
@@ -425,14 +425,14 @@ static void detach(sb_member *m) {
   sb_channel *ch = m->channel;
   sb_queue *q = m->s.q;
   unwant(m); /* before the node leaves the lists: passes the baton */
-  sb_deal_leave(m);
+  sb_round_robin_leave(m);
   if (ch->woken == m) ch->woken = NULL;
   ch->members[m->number] = NULL;
   ch->member_count--;
   return_row_of(m);
   m->ended = true;
   sb_node_destroy(q->c, m->s.node, m->s.token);
-  sb_claim_succeed(q->c, q->slot);
+  sb_exclusive_succeed(q->c, q->slot);
   q->busy--;
   (void)sb_lifetime_end(q, 0); /* it may have been the last consumer of an auto-delete queue */
 }

@@ -4,10 +4,10 @@
  * What: a channel is a target (sb_target.h) whose consumers, its *members*, each have a node at one queue. A message
  * that is pulled for a member waits in the channel's row, whose order is the order of the delivery tags. Given messages
  * stay unacked without bound (sb_deliveries.h). Messages of a queue are dealt in turn among the members that a
- * connection has there (sb_deal.h). Any thread that holds the connection's lock pulls, as for a native consumer.
+ * connection has there (sb_round_robin.h). Any thread that holds the connection's lock pulls, as for a native consumer.
  *
  * Layout: a member is
- *   standing by -> willing            it became the single active consumer (sb_claim.h)
+ *   standing by -> willing            it became the single active consumer (sb_exclusive.h)
  *   willing <-> starved               its prefetch is used up, until half of it is free, or its row is empty
  *   willing <-> unwilling             the channel or its connection is full; the same for their limits
  *   any -> ended                      cancelled, its queue deleted, its channel closed; unacked messages keep it
@@ -36,7 +36,7 @@
 #ifndef SB_CHANNEL_H
 #define SB_CHANNEL_H
 
-#include "sb_deal.h"
+#include "sb_round_robin.h"
 #include "sb_deliveries.h"
 #include "sb_target.h"
 

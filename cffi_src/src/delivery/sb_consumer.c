@@ -34,11 +34,11 @@ static void push(sb_consumer *k, sb_subscription *s, uint64_t token) {
 static void starve(sb_consumer *k) {
   k->starved = true;
   for (uint32_t i = 0; i < k->subscription_count; i++) {
-    set_notify_work_desired(&k->subscriptions[i], false);
+    sb_subscription_set_interested(&k->subscriptions[i], false);
   }
 }
 
-sb_status deliver_single_message(sb_consumer *k, sb_subscription *s) {
+sb_status sb_consumer_deliver_one(sb_consumer *k, sb_subscription *s) {
   if (sb_consumer_credit(k) == 0) {
     if (!k->starved) starve(k);
     return SB_NO_CREDIT;
@@ -59,7 +59,7 @@ bool sb_consumer_wants_work(sb_consumer *k) {
     unsigned state = sb_node_state(SB_LOAD(&n->word, SB_SEQ_CST));
     if (state == SB_NODE_NOT_INTERESTED && !k->starved &&
         sb_consumer_credit(k) > 0) { /* there was no memory for its list entry */
-      set_notify_work_desired(&k->subscriptions[i], true);
+      sb_subscription_set_interested(&k->subscriptions[i], true);
     }
     if (state == SB_NODE_NOTIFIED || (state == SB_NODE_INTERESTED && sb_notify_looks_ready(k->subscriptions[i].q))) {
       return true;
@@ -90,7 +90,7 @@ bool sb_consumer_turn(sb_consumer *k) {
     sb_subscription *s = &k->subscriptions[(k->rotation + i) % k->subscription_count];
     sb_node_shm *n = sb_slot_at(k->c->b, s->node);
     (void)SB_SWAP(&n->flagged, 0, SB_SEQ_CST); /* P9: cleared, then looked */
-    sb_status status = deliver_single_message(k, s);
+    sb_status status = sb_consumer_deliver_one(k, s);
     if (status == SB_OK) {
       more = true;
     } else if (status == SB_EMPTY && !k->starved && sb_consumer_credit(k) > 0 && sb_subscription_want(s)) {
@@ -146,7 +146,7 @@ void sb_consumer_flush(sb_consumer *k) {
     free_place(k, k->acks[i]);
   }
   k->ack_count = 0;
-  if (SB_LOAD(&k->c->b->header->memory_waiting, SB_SEQ_CST) != 0) sb_consumer_room_made(k->c, NULL, 0);
+  if (SB_LOAD(&k->c->b->header->memory_waiting, SB_SEQ_CST) != 0) sb_notify_room_made(k->c, NULL, 0);
   if (!k->closed) sb_consumer_resume(k);
 }
 
@@ -193,11 +193,11 @@ void sb_consumer_detach(sb_consumer *k) {
   k->closed = true;
   for (uint32_t i = 0; i < k->subscription_count;
        i++) { /* NOT_INTERESTED first: passes the baton before the nodes leave */
-    set_notify_work_desired(&k->subscriptions[i], false);
+    sb_subscription_set_interested(&k->subscriptions[i], false);
   }
   for (uint32_t i = 0; i < k->subscription_count; i++) {
     sb_node_destroy(k->c, k->subscriptions[i].node, k->subscriptions[i].token);
-    sb_claim_succeed(k->c, k->subscriptions[i].q->slot);
+    sb_exclusive_succeed(k->c, k->subscriptions[i].q->slot);
   }
   k->subscription_count = 0;
   sb_consumer_signal(k);

@@ -52,8 +52,9 @@ struct sb_consumer {
   sb_half event_armed;
 };
 
-/* Pulls one message into the row. SB_EMPTY, SB_NO_CREDIT, SB_DELETED ... tell why it did not. */
-sb_status deliver_single_message(sb_consumer *k, sb_subscription *s);
+/* Pulls one message into the row (seed 002: deliver_single_message). SB_EMPTY, SB_NO_CREDIT, SB_DELETED ... tell why it
+ * did not. */
+sb_status sb_consumer_deliver_one(sb_consumer *k, sb_subscription *s);
 /* One turn: pulls at most one message from each queue, in rotation. False: there is nothing more to do now. */
 bool sb_consumer_turn(sb_consumer *k);
 /* Pulls until the credit is used up or the queues are empty. */

@@ -81,7 +81,7 @@ static void end_all(sb_connection *c) {
   for (; g->count > 0; g->count--) {
     bool freed = sb_drained_end(c, g->drained[g->count - 1].chunk);
     sb_holding_give(c, g->drained[g->count - 1].token);
-    if (freed) sb_consumer_room_made(c, NULL, 0);
+    if (freed) sb_notify_room_made(c, NULL, 0);
   }
 }
 

@@ -61,14 +61,14 @@ bool sb_lifetime_end(sb_queue *q, unsigned dead) {
     return false;
   }
   bool orphaned = sb_lifetime_orphaned(q->c->b, q->shm, dead);
-  if (sb_upkeep_close(q, !orphaned, false, &removed) != SB_OK) {
+  if (sb_disposal_close(q, !orphaned, false, &removed) != SB_OK) {
     return false; /* a consumer came, or there is no memory for the closing cell: the housekeeper looks again */
   }
   (void)SB_ADD(&q->c->b->header->queues_ended, 1u, SB_ACQ_REL);
   (void)SB_ADD(&q->c->b->header->queues_closed, 1u, SB_RELEASE); /* P17 release */
   (void)SB_ADD(&q->c->b->header->topology_epoch, 1, SB_ACQ_REL); /* no route leads there any more */
   sb_notify_housekeeper(q->c->b);                                /* it sweeps the name */
-  sb_consumer_wake_all(q->c, q->slot);
-  sb_consumer_room_made(q->c, NULL, 0);
+  sb_notify_wake_all(q->c, q->slot);
+  sb_notify_room_made(q->c, NULL, 0);
   return true;
 }

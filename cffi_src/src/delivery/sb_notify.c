@@ -10,7 +10,7 @@ void sb_notify_housekeeper(sb_broker *b) {
   }
 }
 
-void notify_work(sb_broker *b, uint32_t slot) {
+void sb_notify_node(sb_broker *b, uint32_t slot) {
   sb_node_shm *n = sb_node_at(b, slot);
   if (n == NULL) {
     return;
@@ -35,7 +35,7 @@ void notify_work(sb_broker *b, uint32_t slot) {
   }
 }
 
-bool sb_consumer_higher_wants(sb_broker *b, const sb_queue_shm *q, int32_t priority) {
+bool sb_notify_higher_wants(sb_broker *b, const sb_queue_shm *q, int32_t priority) {
   sb_level_cursor at = sb_levels_of(q);
   sb_level_shm *level;
   while ((level = sb_level_next(b, &at)) != NULL && SB_LOAD(&level->priority, SB_RELAXED) > priority) {
@@ -62,11 +62,11 @@ bool sb_notify_above(sb_connection *c, uint32_t queue, int64_t above, bool rescu
         (void)SB_OR(&shm->flags, SB_NODE_RESCUED, SB_SEQ_CST);
       }
       if (sb_node_move(c, node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) {
-        notify_work(b, node);
+        sb_notify_node(b, node);
         return true;
       }
       if (sb_node_state(SB_LOAD(&shm->word, SB_SEQ_CST)) == SB_NODE_INTERESTED) {
-        notify_work(b, node); /* no memory to move it: it only gets an extra wake, and no other node is notified */
+        sb_notify_node(b, node); /* no memory to move it: it only gets an extra wake, and no other node is notified */
         return false;
       }
     }
@@ -77,42 +77,42 @@ bool sb_notify_above(sb_connection *c, uint32_t queue, int64_t above, bool rescu
   return false;
 }
 
-bool sb_consumer_notify_one(sb_connection *c, uint32_t queue, bool rescue) {
+bool sb_notify_one(sb_connection *c, uint32_t queue, bool rescue) {
   return sb_notify_above(c, queue, INT64_MIN, rescue);
 }
 
-void sb_consumer_notify_browsers(sb_connection *c, uint32_t queue) {
+void sb_notify_browsers(sb_connection *c, uint32_t queue) {
   sb_ring list;
   uint64_t position = 0;
   uint32_t node;
   if (sb_ring_open(c->b, queue, SB_RING_NON_ACQUIRING, &list)) {
     while ((node = sb_nodes_next(c, &list, SB_NODE_NON_ACQUIRING, &position)) != 0) {
-      notify_work(c->b, node);
+      sb_notify_node(c->b, node);
     }
   }
 }
 
 static bool paused(const sb_queue_shm *q) { return (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_PAUSED) != 0; }
 
-void sb_consumer_work_arrived(sb_queue *q) {
+void sb_notify_work_arrived(sb_queue *q) {
   if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {
-    sb_consumer_notify_browsers(q->c, q->slot);
+    sb_notify_browsers(q->c, q->slot);
   }
   if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 && !paused(q->shm)) { /* P3: after the append */
     int32_t notified = SB_LOAD(&q->shm->notified, SB_SEQ_CST);
     if (notified <= 0 || sb_queue_ready(q->c->b, q->shm) > notified) {
-      (void)sb_consumer_notify_one(q->c, q->slot, false);
+      (void)sb_notify_one(q->c, q->slot, false);
     }
   }
 }
 
-void sb_consumer_backlog_arrived(sb_queue *q) {
+void sb_notify_backlog_arrived(sb_queue *q) {
   if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {
-    sb_consumer_notify_browsers(q->c, q->slot);
+    sb_notify_browsers(q->c, q->slot);
   }
   int64_t ready = paused(q->shm) ? 0 : sb_queue_ready(q->c->b, q->shm);
   for (int64_t n = ready; n > 0 && ready > SB_LOAD(&q->shm->notified, SB_SEQ_CST); n--) {
-    if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) <= 0 || !sb_consumer_notify_one(q->c, q->slot, false)) {
+    if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) <= 0 || !sb_notify_one(q->c, q->slot, false)) {
       break;
     }
   }
@@ -129,42 +129,42 @@ static bool wake_one_of(sb_connection *c, const sb_ring *list, const sb_queue_sh
       continue;
     }
     if (sb_node_move(c, node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) {
-      notify_work(c->b, node);
+      sb_notify_node(c->b, node);
       return true;
     }
   }
   return false;
 }
 
-void sb_consumer_room_in(sb_connection *c, sb_queue_shm *q, uint32_t slot) {
+void sb_notify_room_in(sb_connection *c, sb_queue_shm *q, uint32_t slot) {
   sb_ring list;
   if (SB_LOAD(&q->room_waiting, SB_SEQ_CST) > 0 && sb_ring_open(c->b, slot, SB_RING_ROOM, &list)) {
     (void)wake_one_of(c, &list, q);
   }
 }
 
-void sb_consumer_room_made(sb_connection *c, sb_queue_shm *q, uint32_t slot) {
+void sb_notify_room_made(sb_connection *c, sb_queue_shm *q, uint32_t slot) {
   sb_ring list;
-  if (q != NULL) sb_consumer_room_in(c, q, slot);
+  if (q != NULL) sb_notify_room_in(c, q, slot);
   if (SB_LOAD(&c->b->header->memory_waiting, SB_SEQ_CST) != 0 && sb_ring_open(c->b, 0, SB_RING_MEMORY, &list)) {
     (void)wake_one_of(c, &list, NULL);
   }
 }
 
-void sb_consumer_wake_all(sb_connection *c, uint32_t queue) {
+void sb_notify_wake_all(sb_connection *c, uint32_t queue) {
   sb_broker *b = c->b;
   sb_ring list;
   uint64_t position = 0;
   uint32_t node;
   if (sb_ring_open(b, queue, SB_RING_ALL, &list)) {
     while ((node = sb_nodes_next(c, &list, SB_STATE_ALL, &position)) != 0) {
-      notify_work(b, node);
+      sb_notify_node(b, node);
     }
   }
   if (sb_ring_open(b, queue, SB_RING_ROOM, &list)) {
     uint64_t end = sb_ring_exact_tail(b, &list); /* a producer that waits again meanwhile has looked */
     for (position = 0; (node = sb_nodes_next(c, &list, SB_NODE_INTERESTED, &position)) != 0 && position <= end;) {
-      if (sb_node_move(c, node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) notify_work(b, node);
+      if (sb_node_move(c, node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) sb_notify_node(b, node);
     }
   }
 }
@@ -173,9 +173,9 @@ bool sb_notify_looks_ready(sb_queue *q) { return !paused(q->shm) && sb_queue_is_
 
 void sb_notify_pass_baton(sb_queue *q) { /* I31: after the node's own state changed */
   if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0) {
-    if (sb_notify_looks_ready(q)) (void)sb_consumer_notify_one(q->c, q->slot, false);
+    if (sb_notify_looks_ready(q)) (void)sb_notify_one(q->c, q->slot, false);
   } else if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {
-    sb_consumer_notify_browsers(q->c, q->slot); /* they may have given way to this node */
+    sb_notify_browsers(q->c, q->slot); /* they may have given way to this node */
   }
 }
 
@@ -197,5 +197,5 @@ static bool anybody_above(sb_connection *c, const sb_queue_shm *q, int32_t prior
 
 /* Reads the counts first; a death may have left them too high, so the lists decide. */
 bool sb_notify_better_wants(const sb_queue *q, int32_t priority) {
-  return sb_consumer_higher_wants(q->c->b, q->shm, priority) && anybody_above(q->c, q->shm, priority);
+  return sb_notify_higher_wants(q->c->b, q->shm, priority) && anybody_above(q->c, q->shm, priority);
 }

@@ -30,23 +30,24 @@
 #include "sb_limits.h"
 #include "sb_nodes.h"
 
-void notify_work(sb_broker *b, uint32_t node);
-bool sb_consumer_higher_wants(sb_broker *b, const sb_queue_shm *q, int32_t priority);
+/* Notifies one node (seed 002: notify_work). */
+void sb_notify_node(sb_broker *b, uint32_t node);
+bool sb_notify_higher_wants(sb_broker *b, const sb_queue_shm *q, int32_t priority);
 /* Notifies one interested node, the highest priority first. `rescue`: even if others are notified already. */
-bool sb_consumer_notify_one(sb_connection *c, uint32_t queue, bool rescue);
+bool sb_notify_one(sb_connection *c, uint32_t queue, bool rescue);
 /* The same, only above a priority. */
 bool sb_notify_above(sb_connection *c, uint32_t queue, int64_t above, bool rescue);
-void sb_consumer_notify_browsers(sb_connection *c, uint32_t queue);
+void sb_notify_browsers(sb_connection *c, uint32_t queue);
 /* After a message became ready: notifies a node if more messages are ready than nodes are notified. */
-void sb_consumer_work_arrived(sb_queue *q);
+void sb_notify_work_arrived(sb_queue *q);
 /* After many messages became ready: notifies as many nodes as there are messages for. */
-void sb_consumer_backlog_arrived(sb_queue *q);
+void sb_notify_backlog_arrived(sb_queue *q);
 /* After room was made: wakes a producer that waits for room in the queue, and one that waits for memory. */
-void sb_consumer_room_made(sb_connection *c, sb_queue_shm *q, uint32_t slot);
+void sb_notify_room_made(sb_connection *c, sb_queue_shm *q, uint32_t slot);
 /* The same, only for a producer that waits for room in the queue. */
-void sb_consumer_room_in(sb_connection *c, sb_queue_shm *q, uint32_t slot);
+void sb_notify_room_in(sb_connection *c, sb_queue_shm *q, uint32_t slot);
 /* Wakes every node of a queue that was closed. */
-void sb_consumer_wake_all(sb_connection *c, uint32_t queue);
+void sb_notify_wake_all(sb_connection *c, uint32_t queue);
 /* Wakes the housekeeper before its next tick, to look at a change. */
 void sb_notify_housekeeper(sb_broker *b);
 

@@ -39,7 +39,7 @@ static uint32_t visit(sb_connection *by, uint32_t level, uint32_t id, unsigned s
       if (!stopped) return 1;
     } else if (stopped && sb_node_move(by, node, SB_IN(state), SB_NODE_NOT_INTERESTED)) {
       SB_CRASHPOINT("stopped.parked");
-      notify_work(by->b, node); /* I61 */
+      sb_notify_node(by->b, node); /* I61 */
       found++;
     }
   }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_subscription.h"
 
-#include "sb_foreign.h"
+#include "sb_no_local.h"
 
 /* I54: a node that stands by checks whether it is active now. */
 bool sb_subscription_may_want(const sb_subscription *s) {
   return (SB_LOAD(&sb_subscription_node(s)->flags, SB_RELAXED) & SB_NODE_STANDBY) == 0 ||
-         sb_claim_activate(s->q->c->b, s->node);
+         sb_exclusive_activate(s->q->c->b, s->node);
 }
 
 bool sb_subscription_want(sb_subscription *s) {
@@ -14,13 +14,13 @@ bool sb_subscription_want(sb_subscription *s) {
          sb_node_move(s->q->c, s->node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);
 }
 
-void set_notify_work_desired(sb_subscription *s, bool desired) {
+void sb_subscription_set_interested(sb_subscription *s, bool desired) {
   sb_connection *c = s->q->c;
   if (desired) {
     if (sb_subscription_want(s) && sb_notify_looks_ready(s->q) &&
         !sb_notify_better_wants(s->q, s->priority)) { /* P3: after the CAS */
       if (sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) {
-        notify_work(c->b, s->node);
+        sb_notify_node(c->b, s->node);
       }
     }
   } else if (sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_NOT_INTERESTED)) {
@@ -51,7 +51,7 @@ bool sb_subscription_may_try(sb_subscription *s, uint32_t flags, bool *rescued) 
     *rescued = true;
   }
   if ((flags & SB_NODE_STANDBY) != 0) {
-    if (!sb_claim_activate(s->q->c->b, s->node)) {
+    if (!sb_exclusive_activate(s->q->c->b, s->node)) {
       return false;
     }
     (void)sb_node_move(s->q->c, s->node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);
@@ -62,7 +62,7 @@ bool sb_subscription_may_try(sb_subscription *s, uint32_t flags, bool *rescued) 
 sb_status sb_subscription_take(sb_subscription *s, sb_taken *t) { return sb_subscription_take_now(s->q->c, s, t); }
 
 /* I32 in part: other nodes do not give way to a NON_ACQUIRING one. */
-sb_status sb_subscription_take_foreign(sb_subscription *s, uint64_t *cursor, sb_taken *t) {
+sb_status sb_subscription_take_no_local(sb_subscription *s, uint64_t *cursor, sb_taken *t) {
   sb_queue *q = s->q;
   uint64_t token;
   if (sb_notify_better_wants(q, s->priority)) {
@@ -72,10 +72,10 @@ sb_status sb_subscription_take_foreign(sb_subscription *s, uint64_t *cursor, sb_
   if (status != SB_OK) {
     return status;
   }
-  status = sb_foreign_take(q, cursor, token, t);
+  status = sb_no_local_take(q, cursor, token, t);
   if (status != SB_OK) {
     sb_holding_give(q->c, token);
-    if (status == SB_EMPTY && sb_limits_enforce(q) > 0) sb_consumer_room_made(q->c, q->shm, q->slot); /* I42 */
+    if (status == SB_EMPTY && sb_limits_enforce(q) > 0) sb_notify_room_made(q->c, q->shm, q->slot); /* I42 */
     return status;
   }
   sb_subscription_took(q->c, q, t);
@@ -85,8 +85,8 @@ sb_status sb_subscription_take_foreign(sb_subscription *s, uint64_t *cursor, sb_
 sb_status sb_subscription_return(sb_queue *q, uint64_t token, sb_disposition disposition) {
   sb_status status = sb_release_message(q, token, disposition);
   if (status == SB_OK) {
-    if (sb_limits_enforce(q) > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
-    sb_consumer_work_arrived(q);
+    if (sb_limits_enforce(q) > 0) sb_notify_room_made(q->c, q->shm, q->slot);
+    sb_notify_work_arrived(q);
   }
   return status;
 }
@@ -99,7 +99,7 @@ uint64_t sb_subscription_overlooked(const sb_subscription *s) {
   bool told = sb_node_state(word) == SB_NODE_NOTIFIED, waits = sb_node_state(word) == SB_NODE_INTERESTED;
   if ((!told && !waits) || !sb_notify_looks_ready(q) || SB_LOAD(&n->flagged, SB_SEQ_CST) != 0 ||
       (waits && SB_LOAD(&q->shm->notified, SB_SEQ_CST) > 0) || sb_notify_better_wants(q, s->priority) ||
-      !sb_upkeep_has_ready(b, &q->lanes[0].ring, sb_ring_exact_tail(b, &q->lanes[0].ring))) {
+      !sb_hints_has_ready(b, &q->lanes[0].ring, sb_ring_exact_tail(b, &q->lanes[0].ring))) {
     return 0;
   }
   return sb_entry_word(s->node, sb_node_epoch(word));

@@ -7,7 +7,7 @@
  *
  * Invariants:
  *  I30 a node that is INTERESTED or NOTIFIED has credit; a node without credit is NOT_INTERESTED.
- *  I31, I32 of sb_notify.h; I54 of sb_claim.h.
+ *  I31, I32 of sb_notify.h; I54 of sb_exclusive.h.
  *
  * Ordering pairs: P3 of sb_notify.h.
  *
@@ -18,7 +18,7 @@
 #ifndef SB_SUBSCRIPTION_H
 #define SB_SUBSCRIPTION_H
 
-#include "sb_claim.h"
+#include "sb_exclusive.h"
 #include "sb_release.h"
 #include "sb_hints.h"
 #include "sb_limits.h"
@@ -36,11 +36,12 @@ bool sb_subscription_may_want(const sb_subscription *s);
 /* Makes a node whose owner has credit INTERESTED, unless it stands by. True if it was NOT_INTERESTED: the caller then
  * looks at the queue (P3). */
 bool sb_subscription_want(sb_subscription *s);
-void set_notify_work_desired(sb_subscription *s, bool desired);
+/* Begins or ends the interest of a node (seed 002: set_notify_work_desired). */
+void sb_subscription_set_interested(sb_subscription *s, bool desired);
 /* Takes a message for the owner of the node, which has credit. SB_EMPTY: there is none, and the node is INTERESTED. */
 sb_status sb_subscription_take(sb_subscription *s, sb_taken *t);
-/* The same for a NON_ACQUIRING node, which takes no message that its connection published (sb_foreign.h). */
-sb_status sb_subscription_take_foreign(sb_subscription *s, uint64_t *cursor, sb_taken *t);
+/* The same for a NON_ACQUIRING node, which takes no message that its connection published (sb_no_local.h). */
+sb_status sb_subscription_take_no_local(sb_subscription *s, uint64_t *cursor, sb_taken *t);
 /* Returns a message that was pulled through a subscription. */
 sb_status sb_subscription_return(sb_queue *q, uint64_t token, sb_disposition disposition);
 
@@ -57,7 +58,7 @@ bool sb_subscription_may_try(sb_subscription *s, uint32_t flags, bool *rescued);
 
 static inline void sb_subscription_took(sb_connection *c, sb_queue *q, const sb_taken *t) {
   sb_take_delivered(q, t);
-  sb_consumer_room_made(c, q->shm, q->slot);
+  sb_notify_room_made(c, q->shm, q->slot);
 }
 
 SB_HOT sb_status sb_subscription_acquire(sb_connection *c, sb_queue *q, sb_taken *t) {
@@ -87,7 +88,7 @@ SB_HOT sb_status sb_subscription_take_now(sb_connection *c, sb_subscription *s, 
     if ((flags & (SB_NODE_RESCUED | SB_NODE_STANDBY)) != 0 && !sb_subscription_may_try(s, flags, &rescued)) {
       return SB_EMPTY;
     }
-    if (!rescued && sb_consumer_higher_wants(c->b, s->q->shm, s->priority) && sb_subscription_gives_way(s)) {
+    if (!rescued && sb_notify_higher_wants(c->b, s->q->shm, s->priority) && sb_subscription_gives_way(s)) {
       return SB_EMPTY;
     }
     sb_status status = sb_subscription_acquire(c, s->q, t);
@@ -96,7 +97,7 @@ SB_HOT sb_status sb_subscription_take_now(sb_connection *c, sb_subscription *s, 
     }
     /* P3: the last attempt to take is made while INTERESTED. If the queue still looks ready, the bits may be wrong. */
     if (!sb_node_move(c, s->node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED) &&
-        (!sb_notify_looks_ready(s->q) || sb_upkeep_rescan(s->q) == 0)) {
+        (!sb_notify_looks_ready(s->q) || sb_hints_rescan(s->q) == 0)) {
       return SB_EMPTY;
     }
   }

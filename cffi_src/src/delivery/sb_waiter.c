@@ -130,10 +130,10 @@ void sb_waiter_leave(sb_queue *q, uint32_t node, uint32_t flags) {
   (void)sb_node_move(q->c, node, SB_IN(SB_NODE_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_NOT_INTERESTED);
   if ((flags & SB_NODE_ROOM) != 0) {
     if ((flags & SB_NODE_MEMORY) == 0 && sb_limits_room(q->shm, 1, 0)) {
-      sb_consumer_room_made(q->c, q->shm, q->slot); /* the baton: there may be room for another one */
+      sb_notify_room_made(q->c, q->shm, q->slot); /* the baton: there may be room for another one */
     }
   } else if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 && sb_queue_looks_ready(q)) {
-    (void)sb_consumer_notify_one(q->c, q->slot, false);
+    (void)sb_notify_one(q->c, q->slot, false);
   }
 }
 
@@ -192,7 +192,7 @@ sb_status sb_waiter_get(sb_queue *q, sb_wait *w, const sb_half *ended, sb_taken 
       break;
     }
     status = try_take(q, ended, t); /* P3: INTERESTED first, then look */
-    if (status == SB_EMPTY && sb_queue_ready(q->c->b, q->shm) > 0 && sb_upkeep_rescan(q) > 0) {
+    if (status == SB_EMPTY && sb_queue_ready(q->c->b, q->shm) > 0 && sb_hints_rescan(q) > 0) {
       status = try_take(q, ended, t);
     }
     if (status == SB_EMPTY && interrupted) status = SB_INTERRUPTED;
@@ -259,7 +259,7 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
                                         : SB_OK;
   if (memory && told && status != SB_OK) {
     /* this call cannot use the memory that it was notified of; a call that tries again does not pass it on */
-    sb_consumer_room_made(c, NULL, 0);
+    sb_notify_room_made(c, NULL, 0);
   }
   sb_unlock(c);
   return status;
@@ -276,7 +276,7 @@ static void spin_for_row(sb_consumer *k, uint64_t deadline_ns) {
   sb_lock(c);
   bool at_work = SB_LOAD(&s->q->shm->interested, SB_SEQ_CST) <= 1 && !k->closed && !sb_closed(c) &&
                  spin_ns(s->q) >= SPIN_MIN_NS && cores() >= 2 && !k->suspended && !k->starved &&
-                 k->row_first == k->row_end && !sb_consumer_higher_wants(c->b, s->q->shm, k->priority) &&
+                 k->row_first == k->row_end && !sb_notify_higher_wants(c->b, s->q->shm, k->priority) &&
                  sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
   sb_unlock(c);
   if (!at_work) {

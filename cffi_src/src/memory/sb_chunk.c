@@ -61,7 +61,7 @@ unsigned sb_class_units(unsigned cls) {
 
 /* ---- hints ---- */
 
-void sb_hint_set(sb_broker *b, unsigned cls, uint32_t chunk, uint32_t word, uint64_t bits) {
+void sb_chunk_hint_set(sb_broker *b, unsigned cls, uint32_t chunk, uint32_t word, uint64_t bits) {
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
   sb_class_shm *k = &b->classes[cls];
   uint64_t before = SB_OR(&meta->hints[word], bits, SB_RELEASE);
@@ -83,7 +83,7 @@ void sb_chunk_freed(sb_broker *b, uint32_t slot) {
   unsigned cls = sb_chunk_class(word);
   if (sb_chunk_state(word) == SB_CHUNK_CLASS && cls >= 1 && cls < SB_MESSAGE_CLASSES + SB_KIND_COUNT) {
     uint32_t index = slot % SB_CHUNK_UNITS / sb_class_units(cls);
-    sb_hint_set(b, cls, chunk, index / 64, UINT64_C(1) << (index % 64));
+    sb_chunk_hint_set(b, cls, chunk, index / 64, UINT64_C(1) << (index % 64));
   }
 }
 
@@ -131,7 +131,7 @@ static bool hint_take(sb_connection *c, unsigned cls, uint32_t chunk) {
   return false;
 }
 
-bool sb_hint_search(sb_connection *c, unsigned cls) {
+bool sb_chunk_hint_search(sb_connection *c, unsigned cls) {
   sb_broker *b = c->b;
   sb_class_shm *k = &b->classes[cls];
   uint32_t hint = SB_LOAD(&k->hint_chunk, SB_RELAXED);
@@ -240,7 +240,8 @@ bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
       }
       sb_chunk_populate(b, chunk);
       chunk_fill(b, cls, chunk);
-      if (cls > SB_MESSAGE_CLASSES && sb_hint_search(c, cls)) { /* a chunk of structures becomes FREE again only late */
+      if (cls > SB_MESSAGE_CLASSES &&
+          sb_chunk_hint_search(c, cls)) { /* a chunk of structures becomes FREE again only late */
         SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
         return true;
       }
@@ -285,7 +286,7 @@ static void undrain(sb_broker *b, unsigned owner, uint32_t chunk, unsigned cls, 
     if (sb_slot_state(h) == SB_SLOT_ALLOC && (sb_slot_owner(h) == owner || scrubbed)) {
       (void)SB_CAS(&meta->headers[i], &h, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(h) + 1), SB_ACQ_REL);
     }
-    sb_hint_set(b, cls, chunk, i / units / 64, UINT64_C(1) << (i / units % 64));
+    sb_chunk_hint_set(b, cls, chunk, i / units / 64, UINT64_C(1) << (i / units % 64));
   }
   uint64_t word = sb_chunk_word(SB_CHUNK_DRAINING, owner, cls, 0) | flag;
   (void)SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_CLASS, 0, cls, 0) | flag, SB_ACQ_REL);

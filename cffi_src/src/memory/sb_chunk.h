@@ -39,9 +39,9 @@ unsigned sb_class_units(unsigned cls);
 unsigned sb_class_for(const sb_broker *b, uint64_t bytes);
 unsigned sb_class_of_kind(const sb_broker *b, unsigned kind);
 /* Sets hints: the slots of `bits` in that hint word may be free. */
-void sb_hint_set(sb_broker *b, unsigned cls, uint32_t chunk, uint32_t word, uint64_t bits);
+void sb_chunk_hint_set(sb_broker *b, unsigned cls, uint32_t chunk, uint32_t word, uint64_t bits);
 /* Moves hint bits of the class into the connection's cache. */
-bool sb_hint_search(sb_connection *c, unsigned cls);
+bool sb_chunk_hint_search(sb_connection *c, unsigned cls);
 /* True if the caller may ask for another segment: below the memory limit, and not shortly after a failure to add
  * one. */
 bool sb_chunk_may_grow(sb_broker *b);

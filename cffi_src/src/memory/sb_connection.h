@@ -38,11 +38,11 @@ struct sb_connection;
 
 struct sb_target;
 struct sb_channel;
-struct sb_deal;
+struct sb_round_robin;
 struct sb_queue;
 struct sb_grace;
 
-#define SB_DEALS 64u
+#define SB_ROUND_ROBINS 64u
 
 /* What the IO thread of a connection remembers of the housekeeper, between calls of sb_io_run. */
 typedef struct {
@@ -73,7 +73,7 @@ struct sb_connection {
   uint64_t acks_tick_ns; /* period in which the IO thread sends batches of acknowledgements, 0 = none */
   uint32_t acks_idle;
   /* of the channels, see sb_channel.h */
-  struct sb_deal *deals[SB_DEALS]; /* queues that channels consume, by hash */
+  struct sb_round_robin *round_robins[SB_ROUND_ROBINS]; /* queues that channels consume, by hash */
   struct sb_channel *ready_first, *ready_last;
   sb_half ready; /* 1: a channel is ready. The IO thread also reads it without the lock, before it sleeps */
   uint32_t limit, unacked;
@@ -155,7 +155,7 @@ static inline sb_holding_shm *sb_holding_at(const sb_broker *b, uint64_t token) 
   return (sb_holding_shm *)(void *)(b->arena + token * sizeof(sb_holding_shm));
 }
 static inline uint64_t sb_holding_what(unsigned kind, uint32_t slot, uint64_t gen) {
-  return (uint64_t)kind | SB_PUT(slot, 4) | SB_PUT(gen, 32);
+  return (uint64_t)kind | SB_FIELD(slot, 4) | SB_FIELD(gen, 32);
 }
 static inline unsigned sb_holding_kind(uint64_t w) { return (unsigned)SB_BITS(w, 0, 4); }
 static inline uint32_t sb_holding_slot(uint64_t w) { return (uint32_t)SB_BITS(w, 4, 28); }

@@ -34,7 +34,7 @@ bool sb_drained_may_begin(sb_broker *b, uint32_t chunk, uint64_t *used) {
 static void set_hints(sb_broker *b, uint32_t chunk, unsigned cls) {
   uint32_t slots = SB_CHUNK_UNITS / sb_class_units(cls);
   for (uint32_t at = 0; at < slots; at += 64) {
-    sb_hint_set(b, cls, chunk, at / 64, slots - at >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << (slots - at)) - 1);
+    sb_chunk_hint_set(b, cls, chunk, at / 64, slots - at >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << (slots - at)) - 1);
   }
 }
 

@@ -51,7 +51,7 @@ static void begin_at(sb_ring_shm *r, uint64_t position) {
 }
 
 static void begin_queue(sb_queue_shm *q, uint64_t incarnation, uint64_t position) {
-  SB_STORE(&q->state, SB_QUEUE_NONE | SB_PUT(incarnation, 2), SB_RELAXED);
+  SB_STORE(&q->state, SB_QUEUE_NONE | SB_FIELD(incarnation, 2), SB_RELAXED);
   SB_STORE(&q->root, sb_link_empty(position / SB_PAGE_CELLS), SB_RELAXED);
   SB_STORE(&q->base, position, SB_RELAXED);
   SB_STORE(&q->tail, position, SB_RELAXED);

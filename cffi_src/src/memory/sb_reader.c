@@ -34,14 +34,14 @@ sb_status sb_reader_begin(sb_connection *c, uint32_t slot, uint64_t gen, uint64_
   if (status != SB_OK) {
     return status;
   }
-  sb_holding_set(b, *token, sb_holding_what(SB_HOLD_VIEW, slot, gen), SB_REF_READER | SB_PUT(gen, 8)); /* I59 */
+  sb_holding_set(b, *token, sb_holding_what(SB_HOLD_VIEW, slot, gen), SB_REF_READER | SB_FIELD(gen, 8)); /* I59 */
   SB_CRASHPOINT("reader.announced");
   for (status = SB_SETTLED; is_there(b, slot, gen, &h); status = SB_SETTLED) {
     status = SB_IN_USE;
     if (!may_be_read(b, slot, h)) {
       break;
     }
-    uint64_t mine = sb_slot_word(SB_SLOT_READ, sb_slot_refs(h) | SB_PUT(c->id, SB_READ_REFS), gen);
+    uint64_t mine = sb_slot_word(SB_SLOT_READ, sb_slot_refs(h) | SB_FIELD(c->id, SB_READ_REFS), gen);
     if (SB_CAS(sb_slot_header(b, slot), &h, mine, SB_ACQ_REL)) { /* P1 acquire; the linearisation point */
       SB_CRASHPOINT("reader.begun");
       return SB_OK;

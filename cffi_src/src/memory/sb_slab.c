@@ -87,7 +87,7 @@ static bool sweep(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot
         *slot = chunk * SB_CHUNK_UNITS + i;
         found = true;
       } else {
-        sb_hint_set(b, cls, chunk, i / units / 64, UINT64_C(1) << (i / units % 64));
+        sb_chunk_hint_set(b, cls, chunk, i / units / 64, UINT64_C(1) << (i / units % 64));
       }
     }
   }
@@ -104,7 +104,7 @@ sb_status sb_slab_alloc(sb_connection *c, unsigned cls, uint64_t token, uint32_t
       return SB_OK;
     }
     sb_slab_flush_freed(c);
-    if (sb_hint_search(c, cls) || sb_chunk_claim_class(c, cls, token)) {
+    if (sb_chunk_hint_search(c, cls) || sb_chunk_claim_class(c, cls, token)) {
       continue;
     }
     if (sb_chunk_may_grow(b)) {
@@ -129,7 +129,7 @@ bool sb_slab_alloc_spare(sb_connection *c, unsigned cls, bool thoroughly, uint64
       return true;
     }
     sb_slab_flush_freed(c);
-  } while (sb_hint_search(c, cls));
+  } while (sb_chunk_hint_search(c, cls));
   return thoroughly && sweep(c, cls, token, slot, gen);
 }
 
@@ -229,7 +229,7 @@ bool sb_slab_free(sb_broker *b, uint32_t slot, uint64_t expected) {
 
 void sb_slab_flush_freed(sb_connection *c) {
   if (c->freed.mask != 0) {
-    sb_hint_set(c->b, c->freed_class, c->freed.chunk, c->freed.word, c->freed.mask);
+    sb_chunk_hint_set(c->b, c->freed_class, c->freed.chunk, c->freed.word, c->freed.mask);
     c->freed.mask = 0;
   }
 }
@@ -282,7 +282,7 @@ bool sb_slab_drop(sb_broker *b, uint32_t slot, uint64_t gen, unsigned ref, bool 
         return true;
       }
       h = SB_LOAD(header, SB_ACQUIRE);
-    } else if (SB_CAS(header, &h, h & ~SB_PUT(bit, 2), SB_ACQ_REL)) {
+    } else if (SB_CAS(header, &h, h & ~SB_FIELD(bit, 2), SB_ACQ_REL)) {
       return true;
     }
   }
@@ -293,7 +293,7 @@ bool sb_slab_add(sb_broker *b, uint32_t slot, unsigned ref) {
   sb_word *header = sb_slot_header(b, slot);
   uint64_t h = SB_LOAD(header, SB_ACQUIRE);
   while (sb_slot_state(h) != SB_SLOT_READ || ref < SB_READ_REFS) {
-    if (SB_CAS(header, &h, h | SB_PUT(UINT64_C(1) << ref, 2), SB_ACQ_REL)) {
+    if (SB_CAS(header, &h, h | SB_FIELD(UINT64_C(1) << ref, 2), SB_ACQ_REL)) {
       return true;
     }
   }
@@ -303,7 +303,7 @@ bool sb_slab_add(sb_broker *b, uint32_t slot, unsigned ref) {
 void sb_slab_return_class(sb_connection *c, unsigned cls) {
   sb_slab_cache *cache = &c->cache[cls];
   if (cache->mask != 0) {
-    sb_hint_set(c->b, cls, cache->chunk, cache->word, cache->mask);
+    sb_chunk_hint_set(c->b, cls, cache->chunk, cache->word, cache->mask);
     cache->mask = 0;
   }
   SB_STORE(&c->shm->claims[cls], 0, SB_RELAXED);
@@ -328,8 +328,8 @@ void sb_slab_restore_claims(sb_broker *b, sb_connection_shm *dead) {
     }
     uint32_t slots = SB_CHUNK_UNITS / sb_class_units(cls);
     if (word * 64 < slots) { /* an extra bit costs a look, a missing bit a slot */
-      sb_hint_set(b, cls, chunk, word,
-                  word * 64 + 64 <= slots ? ~UINT64_C(0) : (UINT64_C(1) << (slots - word * 64)) - 1);
+      sb_chunk_hint_set(b, cls, chunk, word,
+                        word * 64 + 64 <= slots ? ~UINT64_C(0) : (UINT64_C(1) << (slots - word * 64)) - 1);
     }
   }
 }

@@ -188,7 +188,7 @@ typedef struct {
   sb_half ring;     /* number of the ring | height << 8 */
   sb_word first;    /* first position covered */
   sb_word done;     /* hint: bit set when that child or cell is finished; checked before the page is retired */
-  sb_word returned; /* bit set: that cell, or a cell below that child, may have become AVAILABLE again */
+  sb_word requeued; /* bit set: that cell, or a cell below that child, may have become AVAILABLE again */
   sb_word reserved[4];
 } sb_page_shm;
 _Static_assert(sizeof(sb_page_shm) == 64, "page header");
@@ -225,7 +225,7 @@ _Static_assert(sizeof(sb_inner_shm) <= 3 * SB_UNIT, "inner page");
 typedef struct {
   sb_word root;
   sb_word tail; /* hint: the first position that may be FREE */
-  sb_word head; /* hint: no message before it, except below `returned` bits */
+  sb_word head; /* hint: no message before it, except below `requeued` bits */
   sb_word base; /* first position of this use of the queue object, a multiple of 64 */
 } sb_ring_shm;
 
@@ -254,13 +254,13 @@ typedef struct {
   _Atomic int32_t tracking;
   sb_half levels; /* first level, by descending priority */
   sb_word rescues;
-  /* the exclusive consumer, see sb_claim.h: 28 node slot | bit 31: tentative | 32 its registration */
+  /* the exclusive consumer, see sb_exclusive.h: 28 node slot | bit 31: tentative | 32 its registration */
   sb_word exclusive;
   /* written by consumers */
   alignas(64) sb_word head;
   sb_word taken; /* hint: cells that left AVAILABLE minus cells that returned; raised before the CAS */
   sb_word bytes_out;
-  sb_word returned;  /* 1: some page may have a `returned` bit */
+  sb_word requeued;  /* 1: some page may have a `requeued` bit */
   sb_word last_take; /* position of the last take, for the check for missed notifications */
   sb_word staged;    /* 1: commits put messages into this queue, see I53 */
   sb_word reserved1[2];
@@ -404,7 +404,7 @@ typedef struct {
   sb_half reserved1;
   sb_word created_ns;
   sb_word delivered, published;
-  /* 1: the commit in its holdings is decided; a reaper carries it out if the connection dies (sb_commit.h) */
+  /* 1: the commit in its holdings is decided; a reaper carries it out if the connection dies (sb_transaction.h) */
   sb_word commit;
   sb_word reserved0;
   alignas(64) sb_gate_shm gate;

@@ -27,6 +27,7 @@
 #include <pthread.h>
 
 #include "sb_layout.h"
+#include "sb_inline.h"
 #include "sb_status.h"
 
 struct sb_broker {

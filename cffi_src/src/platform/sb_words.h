@@ -19,7 +19,7 @@
 #include "shmbroker.h"
 
 #define SB_BITS(value, shift, width) (((uint64_t)(value) >> (shift)) & ((UINT64_C(1) << (width)) - 1u))
-#define SB_PUT(value, shift) ((uint64_t)(value) << (shift))
+#define SB_FIELD(value, shift) ((uint64_t)(value) << (shift))
 
 /* ---- slot header: 2 state | 24 references, or 12 owner, 9 spare, drained, part, in parts | 38 generation;
  *      READ, which is published too: 2 state | 12 references | 12 reader | 38 generation ---- */
@@ -54,7 +54,7 @@ static inline bool sb_slot_is_drained(uint64_t h) {
   return sb_slot_state(h) == SB_SLOT_ALLOC && SB_BITS(h, 14, 12) == SB_SLOT_DRAINED >> 12;
 }
 static inline uint64_t sb_slot_word(unsigned state, uint64_t field, uint64_t gen) {
-  return (uint64_t)state | SB_PUT(field, 2) | SB_PUT(gen & SB_GEN_MASK, 26);
+  return (uint64_t)state | SB_FIELD(field, 2) | SB_FIELD(gen & SB_GEN_MASK, 26);
 }
 
 /* ---- ring cell: 4 state | 28 slot | 5 reference | 12 owner | 15 generation (27 where there is no owner);
@@ -78,14 +78,14 @@ static inline uint32_t sb_cell_slot(uint64_t c) { return (uint32_t)SB_BITS(c, 4,
 static inline unsigned sb_cell_ref(uint64_t c) { return (unsigned)SB_BITS(c, 32, 5); }
 static inline unsigned sb_cell_owner(uint64_t c) { return (unsigned)SB_BITS(c, 37, 12); }
 static inline uint64_t sb_cell_bare(unsigned state, uint64_t gen) {
-  return (uint64_t)state | SB_PUT(gen & SB_GEN_MASK, 4);
+  return (uint64_t)state | SB_FIELD(gen & SB_GEN_MASK, 4);
 }
 static inline uint64_t sb_cell_bare_gen(uint64_t c) { return SB_BITS(c, 4, 38); }
 static inline uint64_t sb_cell_open(unsigned state, uint32_t slot, unsigned ref, uint64_t gen) {
-  return (uint64_t)state | SB_PUT(slot, 4) | SB_PUT(ref, 32) | SB_PUT(gen & 0x7ffffffu, 37);
+  return (uint64_t)state | SB_FIELD(slot, 4) | SB_FIELD(ref, 32) | SB_FIELD(gen & 0x7ffffffu, 37);
 }
 static inline uint64_t sb_cell_owned(unsigned state, uint32_t slot, unsigned ref, unsigned owner, uint64_t gen) {
-  return (uint64_t)state | SB_PUT(slot, 4) | SB_PUT(ref, 32) | SB_PUT(owner, 37) | SB_PUT(gen & 0x7fffu, 49);
+  return (uint64_t)state | SB_FIELD(slot, 4) | SB_FIELD(ref, 32) | SB_FIELD(owner, 37) | SB_FIELD(gen & 0x7fffu, 49);
 }
 static inline bool sb_cell_has_message(uint64_t c) {
   unsigned s = sb_cell_state(c);
@@ -109,7 +109,7 @@ static inline bool sb_cell_of(uint64_t c, uint64_t gen) {
   }
 }
 static inline uint64_t sb_entry_word(uint32_t node, uint32_t epoch) {
-  return (uint64_t)SB_CELL_ENTRY | SB_PUT(node, 4) | SB_PUT(epoch, 32);
+  return (uint64_t)SB_CELL_ENTRY | SB_FIELD(node, 4) | SB_FIELD(epoch, 32);
 }
 
 /* ---- cell side record: 38 slot generation | 16 delivery count | flags; written only under ACQUIRED or REMOVING
@@ -118,7 +118,7 @@ static inline uint64_t sb_entry_word(uint32_t node, uint32_t epoch) {
 static inline uint64_t sb_side_gen(uint64_t s) { return s & SB_GEN_MASK; }
 static inline unsigned sb_side_count(uint64_t s) { return (unsigned)SB_BITS(s, 38, 16); }
 static inline uint64_t sb_side_word(uint64_t gen, unsigned count, uint64_t flags) {
-  return (gen & SB_GEN_MASK) | SB_PUT(count > 0xffffu ? 0xffffu : count, 38) | flags;
+  return (gen & SB_GEN_MASK) | SB_FIELD(count > 0xffffu ? 0xffffu : count, 38) | flags;
 }
 
 /* ---- position of a message: 60 bits, as many as an entry of the schedule has room for; the highest SB_LANE_BITS of
@@ -134,9 +134,9 @@ static inline unsigned sb_position_lane(uint64_t p) {
  *      PAGE | 4 height | 28 slot | 30 low bits of the page's generation ---- */
 enum { SB_LINK_EMPTY = 0, SB_LINK_DONE = 1, SB_LINK_PAGE = 2 };
 static inline unsigned sb_link_state(uint64_t l) { return (unsigned)SB_BITS(l, 0, 2); }
-static inline uint64_t sb_link_empty(uint64_t gen) { return SB_PUT(gen, 2); }
+static inline uint64_t sb_link_empty(uint64_t gen) { return SB_FIELD(gen, 2); }
 static inline uint64_t sb_link_word(unsigned height, uint32_t slot, uint64_t gen) {
-  return UINT64_C(2) | SB_PUT(height, 2) | SB_PUT(slot, 6) | SB_PUT(gen & 0x3fffffffu, 34);
+  return UINT64_C(2) | SB_FIELD(height, 2) | SB_FIELD(slot, 6) | SB_FIELD(gen & 0x3fffffffu, 34);
 }
 static inline unsigned sb_link_height(uint64_t l) { return (unsigned)SB_BITS(l, 2, 4); }
 static inline uint32_t sb_link_slot(uint64_t l) { return (uint32_t)SB_BITS(l, 6, SB_SLOT_BITS); }
@@ -148,7 +148,7 @@ static inline unsigned sb_node_state(uint64_t n) { return (unsigned)SB_BITS(n, 0
 static inline unsigned sb_node_conn(uint64_t n) { return (unsigned)SB_BITS(n, 3, 12); }
 static inline uint32_t sb_node_epoch(uint64_t n) { return (uint32_t)(n >> 32); }
 static inline uint64_t sb_node_word(unsigned state, unsigned conn, uint32_t epoch) {
-  return (uint64_t)state | SB_PUT(conn, 3) | SB_PUT(epoch, 32);
+  return (uint64_t)state | SB_FIELD(conn, 3) | SB_FIELD(epoch, 32);
 }
 
 /* ---- wake word (u32 futex): 2 state | 30 sequence ---- */
@@ -158,14 +158,14 @@ enum { SB_WAKE_RUN = 0, SB_WAKE_ARMED = 1, SB_WAKE_PENDING = 2, SB_WAKE_NOTIFIED
 enum { SB_PROC_FREE = 0, SB_PROC_LIVE = 1 };
 static inline unsigned sb_proc_state(uint64_t w) { return (unsigned)SB_BITS(w, 0, 2); }
 static inline uint64_t sb_proc_epoch(uint64_t w) { return w >> 2; }
-static inline uint64_t sb_proc_word(unsigned state, uint64_t epoch) { return (uint64_t)state | SB_PUT(epoch, 2); }
+static inline uint64_t sb_proc_word(unsigned state, uint64_t epoch) { return (uint64_t)state | SB_FIELD(epoch, 2); }
 enum { SB_CONN_FREE = 0, SB_CONN_LIVE = 1 };
 static inline unsigned sb_conn_state(uint64_t w) { return (unsigned)SB_BITS(w, 0, 2); }
 static inline unsigned sb_conn_process(uint64_t w) { return (unsigned)SB_BITS(w, 2, 12); }
 static inline uint32_t sb_conn_slot(uint64_t w) { return (uint32_t)SB_BITS(w, 14, SB_SLOT_BITS); }
 static inline uint64_t sb_conn_epoch(uint64_t w) { return w >> 42; }
 static inline uint64_t sb_conn_word(unsigned state, unsigned process, uint32_t slot, uint64_t epoch) {
-  return (uint64_t)state | SB_PUT(process, 2) | SB_PUT(slot, 14) | SB_PUT(epoch, 42);
+  return (uint64_t)state | SB_FIELD(process, 2) | SB_FIELD(slot, 14) | SB_FIELD(epoch, 42);
 }
 
 /* ---- chunk: 3 state | 12 owner (while draining or claiming) | 6 class | 16 run length | 1 opened out of the reserve |
@@ -189,7 +189,7 @@ static inline bool sb_chunk_has_slots(uint64_t w) {
   return sb_chunk_state(w) == SB_CHUNK_CLASS || (sb_chunk_state(w) == SB_CHUNK_DRAINING && sb_chunk_run(w) == 0);
 }
 static inline uint64_t sb_chunk_word(unsigned state, unsigned owner, unsigned cls, unsigned run) {
-  return (uint64_t)state | SB_PUT(owner, 3) | SB_PUT(cls, 15) | SB_PUT(run, 21);
+  return (uint64_t)state | SB_FIELD(owner, 3) | SB_FIELD(cls, 15) | SB_FIELD(run, 21);
 }
 
 /* ---- queue: 2 state | 62 incarnation ---- */
@@ -197,7 +197,7 @@ enum { SB_QUEUE_NONE = 0, SB_QUEUE_OPEN = 1, SB_QUEUE_CLOSED = 2 };
 static inline unsigned sb_queue_state(uint64_t w) { return (unsigned)SB_BITS(w, 0, 2); }
 static inline uint64_t sb_queue_incarnation(uint64_t w) { return w >> 2; }
 static inline uint64_t sb_queue_word(unsigned state, uint64_t incarnation) {
-  return (uint64_t)state | SB_PUT(incarnation, 2);
+  return (uint64_t)state | SB_FIELD(incarnation, 2);
 }
 
 /* ---- directory entry: 2 state | 28 queue slot | 34 name hash. CLOSED: the queue was deleted and is not freed yet
@@ -207,11 +207,13 @@ static inline unsigned sb_dir_state(uint64_t e) { return (unsigned)SB_BITS(e, 0,
 static inline uint32_t sb_dir_slot(uint64_t e) { return (uint32_t)SB_BITS(e, 2, 28); }
 static inline uint64_t sb_dir_hash(uint64_t e) { return e >> 30; }
 static inline uint64_t sb_dir_word(unsigned state, uint32_t slot, uint64_t hash) {
-  return (uint64_t)state | SB_PUT(slot, 2) | SB_PUT(hash, 30);
+  return (uint64_t)state | SB_FIELD(slot, 2) | SB_FIELD(hash, 30);
 }
 
 /* ---- topology intent: 32 queue slot | 32 change that is under way, 0 none ---- */
 enum { SB_CHANGE_DELETE = 1, SB_CHANGE_CONFIGURE = 2 };
-static inline uint64_t sb_topology_word(unsigned change, uint32_t slot) { return (uint64_t)slot | SB_PUT(change, 32); }
+static inline uint64_t sb_topology_word(unsigned change, uint32_t slot) {
+  return (uint64_t)slot | SB_FIELD(change, 32);
+}
 
 #endif

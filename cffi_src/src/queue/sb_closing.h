@@ -16,7 +16,7 @@
  *
  * Death: CLOSING appended -> the next process that meets it decides. CLOSED, `state` still OPEN -> the same.
  *
- * Concurrency: any number of processes decide at the same time; sb_upkeep_close (sb_disposal.h) appends.
+ * Concurrency: any number of processes decide at the same time; sb_disposal_close (sb_disposal.h) appends.
  */
 #ifndef SB_CLOSING_H
 #define SB_CLOSING_H

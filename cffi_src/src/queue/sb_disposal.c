@@ -5,11 +5,11 @@
 #include "sb_schedule.h"
 #include "sb_slab.h"
 
-sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed) {
+sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed) {
   uint64_t position = 0, flags = (if_unused ? SB_CLOSING_IF_UNUSED : 0) | (if_empty ? SB_CLOSING_IF_EMPTY : 0);
   sb_lane *lane = &q->lanes[0];
   *removed = 0;
-  sb_hinting(q->ledger, 1);
+  sb_ledger_hinting(q->ledger, 1);
   (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* the closing cell is a position without a message */
   (void)SB_ADD(&q->shm->admitted, 1, SB_SEQ_CST);
   sb_status status = sb_queue_append(q, lane, SB_CELL_CLOSING | flags, SB_APPEND_CLOSING, NULL, &position);
@@ -18,7 +18,7 @@ sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *
     (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
     (void)SB_SUB(&q->shm->admitted, 1, SB_SEQ_CST);
   }
-  sb_hinting(q->ledger, -1);
+  sb_ledger_hinting(q->ledger, -1);
   if (undo) (void)sb_limits_enforce(q); /* I42 */
   if (status != SB_OK) {
     return status;
@@ -29,11 +29,11 @@ sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *
     (void)sb_ring_exact_tail(q->c->b, &lane->ring); /* past the closing cell, which is counted as taken already */
     return if_unused && SB_LOAD(&q->shm->consumers, SB_SEQ_CST) > 0 ? SB_IN_USE : SB_NOT_EMPTY;
   }
-  *removed = sb_upkeep_dispose(q);
+  *removed = sb_disposal_empty(q);
   return SB_OK;
 }
 
-uint64_t sb_upkeep_dispose(sb_queue *q) {
+uint64_t sb_disposal_empty(sb_queue *q) {
   sb_broker *b = q->c->b;
   uint64_t removed = 0, at = SB_LOAD(&q->shm->base, SB_RELAXED);
   sb_leaf_ref leaf;
@@ -74,7 +74,7 @@ static bool let_go(sb_connection *c, uint32_t slot, uint64_t *gen) {
 
 static bool any_message(uint64_t word) { return sb_cell_has_message(word); }
 
-bool sb_upkeep_free(sb_connection *c, uint32_t slot) {
+bool sb_disposal_free(sb_connection *c, uint32_t slot) {
   sb_broker *b = c->b;
   sb_queue_shm *q = sb_slot_at(b, slot);
   sb_ring r;

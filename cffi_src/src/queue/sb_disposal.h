@@ -21,10 +21,10 @@
 
 /* Closes the queue. SB_IN_USE, SB_NOT_EMPTY: a condition does not hold. *removed: the number of ready messages
  * removed. */
-sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed);
+sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed);
 /* Removes the ready and the held messages of a closed queue. Returns their number. */
-uint64_t sb_upkeep_dispose(sb_queue *q);
+uint64_t sb_disposal_empty(sb_queue *q);
 /* Frees a CLOSED queue that is empty and that no connection has open. True if it is freed. */
-bool sb_upkeep_free(sb_connection *c, uint32_t slot);
+bool sb_disposal_free(sb_connection *c, uint32_t slot);
 
 #endif

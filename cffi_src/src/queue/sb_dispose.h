@@ -7,9 +7,9 @@
  *
  * Dead-lettering belongs here: before a message ends because it was rejected, expired or was evicted, sb_dispose will
  * move it to a queue in which it is parked. Two more places end messages, for a dead connection, and know the counter
- * instead of the reason: settle_for (sb_commit.c), from the holding of a message that a commit marked, and judge_settle
- * (sb_judge.c), from the intent. They repeat a decision that the dead connection made; what it had to do before that
- * decision must be done by then.
+ * instead of the reason: settle_for (sb_transaction.c), from the holding of a message that a commit marked, and
+ * resolve_settle (sb_intent.c), from the intent. They repeat a decision that the dead connection made; what it had to
+ * do before that decision must be done by then.
  *
  * Layout: none here.
  *

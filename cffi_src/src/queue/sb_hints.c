@@ -3,7 +3,7 @@
 
 #include "sb_wait.h"
 
-/* The first AVAILABLE cell between `at` and the head without `returned` bits. */
+/* The first AVAILABLE cell between `at` and the head without `requeued` bits. */
 static bool next_hidden(sb_broker *b, const sb_ring *r, uint64_t from, uint64_t *position) {
   uint64_t at = from;
   sb_leaf_ref leaf;
@@ -14,7 +14,7 @@ static bool next_hidden(sb_broker *b, const sb_ring *r, uint64_t from, uint64_t 
       if (at >= head || !sb_cell_of(word, leaf.gen)) {
         return false;
       }
-      if (sb_cell_state(word) == SB_CELL_AVAILABLE && !sb_returned_is_marked(b, r, at)) {
+      if (sb_cell_state(word) == SB_CELL_AVAILABLE && !sb_requeued_is_marked(b, r, at)) {
         *position = at;
         return true;
       }
@@ -23,12 +23,12 @@ static bool next_hidden(sb_broker *b, const sb_ring *r, uint64_t from, uint64_t 
   return false;
 }
 
-bool sb_upkeep_hides(sb_broker *b, const sb_ring *r) {
+bool sb_hints_hide_ready(sb_broker *b, const sb_ring *r) {
   uint64_t at;
   return next_hidden(b, r, SB_LOAD(r->base, SB_RELAXED), &at);
 }
 
-uint64_t sb_upkeep_resurface(sb_broker *b, const sb_queue_shm *q, const sb_ring *r, uint64_t deaths_before) {
+uint64_t sb_hints_resurface(sb_broker *b, const sb_queue_shm *q, const sb_ring *r, uint64_t deaths_before) {
   uint64_t found = 0, at, again;
   if (!next_hidden(b, r, SB_LOAD(r->base, SB_RELAXED), &at)) {
     return 0;
@@ -36,14 +36,14 @@ uint64_t sb_upkeep_resurface(sb_broker *b, const sb_queue_shm *q, const sb_ring 
   bool explained = sb_repairs_explained(b, q, deaths_before);
   if (next_hidden(b, r, at, &again) && again == at) sb_repairs_count(b, SB_REPAIR_MARK, explained); /* I72 */
   while (next_hidden(b, r, at, &at)) {
-    sb_returned_mark(b, r, at++);
+    sb_requeued_mark(b, r, at++);
     found++;
   }
   return found;
 }
 
-bool sb_upkeep_has_ready(sb_broker *b, const sb_ring *r, uint64_t end) {
-  uint64_t at = SB_LOAD(r->returned, SB_SEQ_CST) != 0 ? SB_LOAD(r->base, SB_RELAXED) : SB_LOAD(r->head, SB_ACQUIRE);
+bool sb_hints_has_ready(sb_broker *b, const sb_ring *r, uint64_t end) {
+  uint64_t at = SB_LOAD(r->requeued, SB_SEQ_CST) != 0 ? SB_LOAD(r->base, SB_RELAXED) : SB_LOAD(r->head, SB_ACQUIRE);
   sb_leaf_ref leaf;
   while (at < end && sb_ring_next_leaf(b, r, at, &leaf, &at)) {
     for (; at < end && sb_leaf_covers(&leaf, at); at++) {
@@ -58,14 +58,14 @@ bool sb_upkeep_has_ready(sb_broker *b, const sb_ring *r, uint64_t end) {
 
 #define RESCAN_INTERVAL_NS UINT64_C(250000000)
 
-uint64_t sb_upkeep_rescan(sb_queue *q) {
+uint64_t sb_hints_rescan(sb_queue *q) {
   uint64_t now = sb_now_ns();
   if (now - q->rescanned_ns < RESCAN_INTERVAL_NS) {
     return 0;
   }
   q->rescanned_ns = now;
   uint64_t deaths = sb_repairs_deaths(q->c->b);
-  uint64_t found = sb_upkeep_resurface(q->c->b, q->shm, &q->lanes[0].ring, q->rescanned_deaths);
+  uint64_t found = sb_hints_resurface(q->c->b, q->shm, &q->lanes[0].ring, q->rescanned_deaths);
   q->rescanned_deaths = deaths;
   return found;
 }
@@ -108,7 +108,7 @@ static bool put_right(sb_word *hint, uint64_t is, uint64_t should) {
   return is != should && SB_CAS(hint, &is, should, SB_SEQ_CST);
 }
 
-sb_hints sb_upkeep_reconcile(sb_broker *b, sb_queue_shm *q) {
+sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q) {
   sb_ring r;
   uint32_t slot = sb_slot_of(b, q);
   uint64_t before, after;
@@ -131,9 +131,9 @@ sb_hints sb_upkeep_reconcile(sb_broker *b, sb_queue_shm *q) {
 #define TRACKING_TRIES 1000u
 
 /* Repeats until all hints are right. Beside continuous traffic it leaves the rest to the housekeeper. */
-void sb_upkeep_start_tracking(sb_broker *b, sb_queue_shm *q) {
+void sb_hints_start_tracking(sb_broker *b, sb_queue_shm *q) {
   for (unsigned tries = 0; tries < TRACKING_TRIES; tries++) {
-    if (sb_upkeep_reconcile(b, q) == SB_HINTS_RIGHT) return;
+    if (sb_hints_reconcile(b, q) == SB_HINTS_RIGHT) return;
   }
   SB_STORE(&q->tracking, SB_TRACKING_UNSURE, SB_SEQ_CST);
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Hints: finds ready messages without `returned` bits, and corrects hints that are wrong.
+/* Hints: finds ready messages without `requeued` bits, and corrects hints that are wrong.
  *
- * What: cells and ledgers are authoritative. These functions compare them with the `returned` bits, and in a queue that
+ * What: cells and ledgers are authoritative. These functions compare them with the `requeued` bits, and in a queue that
  * tracks with `taken`, `admitted` and the byte hints.
  *
- * Layout: nothing here; sb_queue.h has the hints, sb_returned.h the bits.
+ * Layout: nothing here; sb_queue.h has the hints, sb_requeued.h the bits.
  *
- * Invariants: I23 of sb_queue.h, I18 of sb_returned.h, I72 of sb_repairs.h.
+ * Invariants: I23 of sb_queue.h, I18 of sb_requeued.h, I72 of sb_repairs.h.
  *
  * Ordering pairs: none here.
  *
- * Death: one CAS corrects a hint, and sb_returned_mark marks a cell. The next housekeeper repeats its work from the
+ * Death: one CAS corrects a hint, and sb_requeued_mark marks a cell. The next housekeeper repeats its work from the
  * start.
  *
  * Concurrency: any process, beside traffic.
@@ -21,20 +21,20 @@
 #include "sb_queue.h"
 #include "sb_repairs.h"
 
-/* Marks AVAILABLE cells below the head without `returned` bits, and counts that as a repair (sb_repairs.h). Returns
+/* Marks AVAILABLE cells below the head without `requeued` bits, and counts that as a repair (sb_repairs.h). Returns
  * their number. */
-uint64_t sb_upkeep_resurface(sb_broker *b, const sb_queue_shm *q, const sb_ring *r, uint64_t deaths_before);
+uint64_t sb_hints_resurface(sb_broker *b, const sb_queue_shm *q, const sb_ring *r, uint64_t deaths_before);
 /* True if there is such a cell. */
-bool sb_upkeep_hides(sb_broker *b, const sb_ring *r);
+bool sb_hints_hide_ready(sb_broker *b, const sb_ring *r);
 /* True if a message before `end` is ready. Reads the cells, since the hints may be wrong while a process is stopped. */
-bool sb_upkeep_has_ready(sb_broker *b, const sb_ring *r, uint64_t end);
+bool sb_hints_has_ready(sb_broker *b, const sb_ring *r, uint64_t end);
 /* Marks such cells for a consumer that found no message although the hints show one; at most once per tick. */
-uint64_t sb_upkeep_rescan(sb_queue *q);
+uint64_t sb_hints_rescan(sb_queue *q);
 /* Corrects `taken`, `admitted` and the byte hints, if two readings of the ledgers agree. BUSY: a connection is changing
  * them. */
 typedef enum { SB_HINTS_RIGHT, SB_HINTS_SET_RIGHT, SB_HINTS_BUSY } sb_hints;
-sb_hints sb_upkeep_reconcile(sb_broker *b, sb_queue_shm *q);
+sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q);
 /* Begins to maintain the hints, after a queue got limits for the first time. */
-void sb_upkeep_start_tracking(sb_broker *b, sb_queue_shm *q);
+void sb_hints_start_tracking(sb_broker *b, sb_queue_shm *q);
 
 #endif

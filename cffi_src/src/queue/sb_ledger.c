@@ -16,11 +16,11 @@ static sb_ledger_shm *next_ledger(sb_broker *b, const sb_ledger_shm *l, sb_chain
   return sb_chain_bites(chain, slot) ? NULL : sb_ledger_at(b, slot);
 }
 
-static uint64_t owner_word(unsigned conn, uint64_t epoch) { return (uint64_t)conn | SB_PUT(epoch, 12); }
+static uint64_t owner_word(unsigned conn, uint64_t epoch) { return (uint64_t)conn | SB_FIELD(epoch, 12); }
 
 static void start(sb_ledger_shm *l, uint64_t epoch) {
-  sb_hinting_ended(l);
-  SB_STORE(&l->holding, SB_PUT(epoch & 0xffffffffu, 32), SB_RELEASE);
+  sb_ledger_hinting_ended(l);
+  SB_STORE(&l->holding, SB_FIELD(epoch & 0xffffffffu, 32), SB_RELEASE);
 }
 
 static bool take(sb_connection *c, uint32_t queue, sb_ledger_shm *l, uint64_t owner, uint64_t token) {
@@ -90,7 +90,7 @@ sb_status sb_ledger_adopt(sb_connection *c, uint32_t queue, sb_ledger_shm **ledg
 void sb_ledger_leave(sb_connection *c, sb_ledger_shm *ledger, uint64_t token) {
   uint64_t owner = SB_LOAD(&ledger->owner, SB_ACQUIRE);
   if (SB_BITS(owner, 0, 12) == c->id) {
-    sb_hinting_ended(ledger);
+    sb_ledger_hinting_ended(ledger);
     SB_STORE(&ledger->owner, owner_word(0, owner >> 12), SB_RELEASE);
   }
   sb_holding_give(c, token);

@@ -20,7 +20,7 @@
  *  ENQUEUE  the slot's reference bit is gone, or the cell at `position` names the slot -> count; else free the slot.
  *  SETTLE   the reference bit is gone -> count, finish the cell; else nothing happened.
  *  DUE      the cell at `position` is REMOVING(dead) -> count; the cell is returned with the others.
- *  COMMIT   the cell at `position` is not STAGED(dead) any more -> count; else the commit continues (sb_commit.h).
+ *  COMMIT   the cell at `position` is not STAGED(dead) any more -> count; else the commit continues (sb_transaction.h).
  *  MOVE     the target cell is REMOVING(dead) with the slot -> settle the source first; else drop the second reference.
  *
  * Concurrency: the owner, under its connection's lock; after its death its reapers.
@@ -49,8 +49,8 @@ sb_ledger_shm *sb_ledger_at(sb_broker *b, uint32_t slot);
 /* The ledger of the queue that the connection owns; NULL: it owns none. */
 sb_ledger_shm *sb_ledger_of(sb_broker *b, const sb_queue_shm *q, unsigned connection);
 
-static inline void sb_intent_begin(sb_ledger_shm *l, unsigned kind, unsigned counter, uint64_t position, uint64_t slot,
-                                   uint64_t gen, uint64_t bytes) {
+static inline void sb_ledger_begin_intent(sb_ledger_shm *l, unsigned kind, unsigned counter, uint64_t position,
+                                          uint64_t slot, uint64_t gen, uint64_t bytes) {
   uint64_t seq =
       SB_LOAD(&l->kind, SB_RELAXED) >> 16; /* relaxed: single writer; the store of `kind` orders all others */
   SB_STORE(&l->position, position, SB_RELAXED);
@@ -61,9 +61,9 @@ static inline void sb_intent_begin(sb_ledger_shm *l, unsigned kind, unsigned cou
            SB_LOAD(&l->counters[counter == SB_COUNT_ADDED ? SB_COUNT_ADDED_BYTES : SB_COUNT_REMOVED_BYTES], SB_RELAXED),
            SB_RELAXED);
   SB_STORE(&l->bytes, bytes, SB_RELAXED);
-  SB_STORE(&l->kind, (uint64_t)kind | SB_PUT(counter, 8) | SB_PUT(seq + 1, 16), SB_RELEASE); /* P11 release */
+  SB_STORE(&l->kind, (uint64_t)kind | SB_FIELD(counter, 8) | SB_FIELD(seq + 1, 16), SB_RELEASE); /* P11 release */
 }
-static inline void sb_intent_end(sb_ledger_shm *l) {
+static inline void sb_ledger_end_intent(sb_ledger_shm *l) {
   SB_STORE(&l->kind, SB_LOAD(&l->kind, SB_RELAXED) >> 16 << 16, SB_RELEASE);
 }
 static inline void sb_ledger_count(sb_ledger_shm *l, unsigned counter, uint64_t by) {
@@ -71,12 +71,12 @@ static inline void sb_ledger_count(sb_ledger_shm *l, unsigned counter, uint64_t 
 }
 /* Marks that the connection is between two changes that belong together: no process corrects hints meanwhile (I23). */
 #define SB_HINTING_DEPTH UINT64_C(0xffffffff) /* the upper half counts how often it was raised */
-static inline void sb_hinting(sb_ledger_shm *l, int by) {
+static inline void sb_ledger_hinting(sb_ledger_shm *l, int by) {
   uint64_t step = by > 0 ? (UINT64_C(1) << 32) + 1 : UINT64_MAX;
   SB_STORE(&l->hinting, SB_LOAD(&l->hinting, SB_RELAXED) + step,
            SB_RELEASE); /* before the next change of a hint, which is seq_cst, and after the last one */
 }
-static inline void sb_hinting_ended(sb_ledger_shm *l) {
+static inline void sb_ledger_hinting_ended(sb_ledger_shm *l) {
   SB_STORE(&l->hinting, SB_LOAD(&l->hinting, SB_RELAXED) & ~SB_HINTING_DEPTH, SB_RELEASE);
 }
 static inline void sb_ledger_hold(sb_ledger_shm *l, int32_t by) {

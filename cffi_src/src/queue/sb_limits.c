@@ -55,20 +55,20 @@ static sb_status admit(sb_queue *q, uint64_t count, uint64_t bytes) {
 }
 
 sb_status sb_limits_admit(sb_queue *q, uint64_t count, uint64_t bytes) {
-  sb_hinting(q->ledger, 1); /* until the messages are published, or their room is returned */
+  sb_ledger_hinting(q->ledger, 1); /* until the messages are published, or their room is returned */
   sb_status status = admit(q, count, bytes);
-  if (status != SB_OK) sb_hinting(q->ledger, -1);
+  if (status != SB_OK) sb_ledger_hinting(q->ledger, -1);
   return status;
 }
 
-void sb_limits_published(sb_queue *q) { sb_hinting(q->ledger, -1); }
+void sb_limits_published(sb_queue *q) { sb_ledger_hinting(q->ledger, -1); }
 
 void sb_limits_unadmit(sb_queue *q, uint64_t count, uint64_t bytes) {
   if (sb_queue_tracks(q->shm)) {
     (void)SB_SUB(&q->shm->admitted, count, SB_SEQ_CST);
     (void)SB_SUB(&q->shm->bytes_in, bytes, SB_SEQ_CST);
   }
-  sb_hinting(q->ledger, -1);
+  sb_ledger_hinting(q->ledger, -1);
 }
 
 /* The most messages that may be ready. *reason: why a message beyond them ends. */
@@ -128,14 +128,14 @@ static bool pay_bytes(sb_queue *q, uint64_t *paid) {
     return false;
   }
   *paid = sb_queue_oldest_bytes(q);
-  sb_hinting(q->ledger, 1);
+  sb_ledger_hinting(q->ledger, 1);
   uint64_t out = SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST);
   while ((int64_t)(SB_LOAD(&q->shm->bytes_in, SB_SEQ_CST) - out) > max) {
     if (SB_CAS(&q->shm->bytes_out, &out, out + *paid, SB_SEQ_CST)) {
       return true;
     }
   }
-  sb_hinting(q->ledger, -1);
+  sb_ledger_hinting(q->ledger, -1);
   return false;
 }
 
@@ -148,16 +148,16 @@ static bool enforce_length(sb_queue *q, uint64_t *removed) {
   if (limit == UNBOUNDED || ready_before(q->shm, tail, before) <= limit) {
     return false;
   }
-  sb_hinting(q->ledger, 1);
+  sb_ledger_hinting(q->ledger, 1);
   if (!SB_CAS(&q->shm->taken, &before, before + 1, SB_SEQ_CST)) { /* I24: pay first */
-    sb_hinting(q->ledger, -1);
+    sb_ledger_hinting(q->ledger, -1);
     return true;
   }
   SB_CRASHPOINT("limits.evict.paid");
   sb_excess excess = too_many(limit);
   enum outcome outcome = evict(q, &excess, reason);
   if (outcome == NONE_FOUND || outcome == STAYED) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
-  sb_hinting(q->ledger, -1);
+  sb_ledger_hinting(q->ledger, -1);
   *removed += outcome == EVICTED;
   return outcome != NONE_FOUND || SB_LOAD(&q->shm->tail, SB_SEQ_CST) != tail; /* I42 */
 }
@@ -172,12 +172,12 @@ static bool enforce_bytes(sb_queue *q, uint64_t *removed) {
   sb_excess excess = too_large(q, paid);
   enum outcome outcome = evict(q, &excess, SB_REASON_EVICTED);
   (void)SB_SUB(&q->shm->bytes_out, paid, SB_SEQ_CST);
-  sb_hinting(q->ledger, -1);
+  sb_ledger_hinting(q->ledger, -1);
   *removed += outcome == EVICTED;
   return outcome != NONE_FOUND;
 }
 
-/* No cell below this position is AVAILABLE, except cells with `returned` bits. */
+/* No cell below this position is AVAILABLE, except cells with `requeued` bits. */
 SB_HOT uint64_t lowest(const sb_queue *q) {
   uint64_t head = SB_LOAD(&q->shm->head, SB_ACQUIRE);
   return head > q->lanes[0].cursor ? head : q->lanes[0].cursor;
@@ -185,7 +185,7 @@ SB_HOT uint64_t lowest(const sb_queue *q) {
 
 /* True if at most `limit` positions lie from the lowest one to the tail: no more cells can be AVAILABLE. */
 SB_HOT bool fits(const sb_queue *q, int64_t limit) {
-  return SB_LOAD(&q->shm->returned, SB_SEQ_CST) == 0 &&
+  return SB_LOAD(&q->shm->requeued, SB_SEQ_CST) == 0 &&
          (int64_t)(SB_LOAD(&q->shm->tail, SB_SEQ_CST) - lowest(q)) <= limit;
 }
 

@@ -16,7 +16,7 @@ static uint64_t sequence_of(sb_queue *q, uint64_t position) {
              : position - q->base;
 }
 
-sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *size) {
+sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *size) {
   sb_connection *c = q->c;
   sb_broker *b = c->b;
   uint64_t token, target_token;
@@ -50,11 +50,11 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64
   SB_STORE(&from->target_ledger, sb_slot_of(b, to), SB_RELAXED);
   SB_STORE(&from->target_before, SB_LOAD(&to->counters[SB_COUNT_ADDED], SB_RELAXED), SB_RELAXED);
   SB_STORE(&from->target_before_bytes, SB_LOAD(&to->counters[SB_COUNT_ADDED_BYTES], SB_RELAXED), SB_RELAXED);
-  sb_intent_begin(from, SB_INTENT_MOVE, SB_COUNT_MOVED, t.position,
-                  (uint64_t)t.slot | SB_PUT(t.ref, 32) | SB_PUT(ref, 40), t.gen, bytes);
+  sb_ledger_begin_intent(from, SB_INTENT_MOVE, SB_COUNT_MOVED, t.position,
+                         (uint64_t)t.slot | SB_FIELD(t.ref, 32) | SB_FIELD(ref, 40), t.gen, bytes);
   sb_view_not(b, t.slot, ref);
   if (!sb_slab_add(b, t.slot, ref)) { /* I38: we hold its cell */
-    sb_intent_end(from);
+    sb_ledger_end_intent(from);
     sb_limits_unadmit(target, 1, bytes);
     sb_holding_give(c, target_token);
     sb_schedule_make_ready(q, token);
@@ -62,13 +62,13 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64
   }
   bool tracked = sb_queue_tracks(target->shm);
   if (tracked) sb_hints_taken(target->shm, 1, bytes);
-  uint64_t word = (uint64_t)SB_CELL_REMOVING | SB_PUT(t.slot, 4) | SB_PUT(ref, 32) | SB_PUT(c->id, 37);
+  uint64_t word = (uint64_t)SB_CELL_REMOVING | SB_FIELD(t.slot, 4) | SB_FIELD(ref, 32) | SB_FIELD(c->id, 37);
   sb_append how = {SB_WORD_OWNED, SB_TAIL_EXACT};
   status = sb_queue_append(target, lane, word, how, &from->target_position, &position);
   if (status != SB_OK) {
     bool freed;
     (void)sb_slab_drop(b, t.slot, t.gen, ref, &freed);
-    sb_intent_end(from);
+    sb_ledger_end_intent(from);
     if (tracked) sb_hints_untaken(target->shm, 1, bytes);
     sb_limits_unadmit(target, 1, bytes);
     sb_holding_give(c, target_token);

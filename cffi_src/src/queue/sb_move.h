@@ -10,7 +10,7 @@
  *
  * Ordering pairs: none here.
  *
- * Death: see intent MOVE in sb_judge.c. The target cell is REMOVING(dead) until its side record and its origin are
+ * Death: see intent MOVE in sb_intent.c. The target cell is REMOVING(dead) until its side record and its origin are
  *  written. If the connection died before that, the reaper writes both; it reads the origin from the source, which it
  *  settles afterwards.
  *
@@ -22,6 +22,6 @@
 #include "sb_limits.h"
 
 /* Moves the oldest ready message. SB_EMPTY: there is none below `end`. *size: length of its body. */
-sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *size);
+sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *size);
 
 #endif

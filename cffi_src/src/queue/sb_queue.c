@@ -75,7 +75,7 @@ int64_t sb_queue_ready(sb_broker *b, const sb_queue_shm *q) {
 }
 
 static bool ready_from(sb_queue *q, const sb_lane *lane, uint64_t at, sb_leaf_ref *leaf) {
-  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) {
+  if (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0) {
     return true;
   }
   for (unsigned n = 0; n < SB_PAGE_CELLS; n++, at++) {
@@ -113,10 +113,10 @@ bool sb_queue_seems_ready(sb_queue *q, sb_leaf_ref *leaf) {
 uint64_t sb_queue_oldest_bytes(sb_queue *q) {
   sb_broker *b = q->c->b;
   const sb_ring *r = &q->lanes[0].ring;
-  uint64_t at = SB_LOAD(&q->shm->head, SB_ACQUIRE), returned;
+  uint64_t at = SB_LOAD(&q->shm->head, SB_ACQUIRE), requeued;
   sb_leaf_ref leaf;
-  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next(b, r, 0, &leaf, &returned) && returned < at) {
-    at = returned;
+  if (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0 && sb_requeued_next(b, r, 0, &leaf, &requeued) && requeued < at) {
+    at = requeued;
   }
   while (sb_ring_next_leaf(b, r, at, &leaf, &at)) {
     for (; sb_leaf_covers(&leaf, at); at++) {
@@ -138,8 +138,8 @@ uint64_t sb_queue_oldest_bytes(sb_queue *q) {
 bool sb_queue_older_ready(sb_queue *q, uint64_t position) {
   uint64_t at, from = 0;
   sb_leaf_ref leaf;
-  while (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 &&
-         sb_returned_next(q->c->b, &q->lanes[0].ring, from, &leaf, &at) && at < position) {
+  while (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0 &&
+         sb_requeued_next(q->c->b, &q->lanes[0].ring, from, &leaf, &at) && at < position) {
     uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
     bool takeable = sb_slot_ready(q->c->b, sb_cell_slot(word)); /* else a wait for it would never end */
     if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE && takeable) {
@@ -166,7 +166,7 @@ void sb_queue_lower_bound(sb_queue *q) {
 void sb_queue_schedule(sb_queue *q, uint64_t position) {
   sb_ring r;
   sb_leaf_ref cache = SB_NO_LEAF;
-  uint64_t at = 0, entry = (uint64_t)SB_CELL_ENTRY | SB_PUT(position, 4);
+  uint64_t at = 0, entry = (uint64_t)SB_CELL_ENTRY | SB_FIELD(position, 4);
   if (!sb_ring_open(q->c->b, q->slot, SB_RING_SCHEDULE, &r) ||
       sb_ring_append(q->c, &r, &cache, entry, SB_APPEND_ENTRY, NULL, &at) != SB_OK) {
     (void)SB_ADD(&q->shm->timers_lost, 1, SB_RELEASE);
@@ -193,12 +193,12 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
   bool timer = held || ((sb_message_shm *)sb_slot_at(c->b, slot))->expires_ns != 0;
   SB_STORE(&l->target_queue, held, SB_RELAXED);
   SB_STORE(&l->target_position, SB_LOAD(&l->counters[SB_COUNT_SCHEDULED], SB_RELAXED), SB_RELAXED);
-  sb_intent_begin(l, SB_INTENT_ENQUEUE, SB_COUNT_ADDED, UINT64_MAX, slot, gen, bytes);
-  uint64_t parts = SB_LOAD(header, SB_RELAXED) & SB_PUT(1u, 2 + SB_PARTS_REF);   /* relaxed: the caller owns the slot */
+  sb_ledger_begin_intent(l, SB_INTENT_ENQUEUE, SB_COUNT_ADDED, UINT64_MAX, slot, gen, bytes);
+  uint64_t parts = SB_LOAD(header, SB_RELAXED) & SB_FIELD(1u, 2 + SB_PARTS_REF); /* relaxed: the caller owns the slot */
   SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, 1, gen) | parts, SB_RELEASE); /* P1 release */
   SB_CRASHPOINT("queue.enqueue.published");
   if (held && tracked) sb_hints_taken(q->shm, 1, bytes); /* until a release makes it ready */
-  uint64_t word = (uint64_t)(held ? SB_CELL_HELD : SB_CELL_AVAILABLE) | SB_PUT(slot, 4);
+  uint64_t word = (uint64_t)(held ? SB_CELL_HELD : SB_CELL_AVAILABLE) | SB_FIELD(slot, 4);
   sb_append how = {SB_WORD_OPEN, tracked ? SB_TAIL_EXACT : SB_TAIL_LAZY};
   sb_status status = sb_queue_append(q, lane, word, how, &l->position, position);
   if (status != SB_OK) {
@@ -211,6 +211,6 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
     if (held) sb_ledger_count(l, SB_COUNT_SCHEDULED, 1);
     sb_ledger_count(l, SB_COUNT_ADDED, 1);
   }
-  sb_intent_end(l);
+  sb_ledger_end_intent(l);
   return status;
 }

@@ -7,8 +7,8 @@
  *
  * Layout: FREE -> AVAILABLE | HELD | REMOVING(me);  HELD -> REMOVING(me) -> AVAILABLE;  AVAILABLE -> ACQUIRED(me) |
  * REMOVING(me);  ACQUIRED(me) -> AVAILABLE (release) | TOMBSTONE;  REMOVING(me) -> AVAILABLE | TOMBSTONE.
- * Commits (sb_commit.h): FREE -> STAGED(me) -> AVAILABLE | HELD | TOMBSTONE. The end (sb_closing.h): FREE -> CLOSING
- * -> CLOSED | TOMBSTONE.
+ * Commits (sb_transaction.h): FREE -> STAGED(me) -> AVAILABLE | HELD | TOMBSTONE. The end (sb_closing.h): FREE ->
+ * CLOSING -> CLOSED | TOMBSTONE.
  *
  * Invariants:
  *  I23 in a queue that tracks, `taken` counts the positions below the tail that are not AVAILABLE. Queues that evict
@@ -33,7 +33,7 @@
 
 #include "sb_ledger.h"
 #include "sb_peek.h"
-#include "sb_returned.h"
+#include "sb_requeued.h"
 
 #define SB_WAITERS_KEPT 8u
 
@@ -60,7 +60,7 @@ struct sb_queue {
   } waiters[SB_WAITERS_KEPT];
   uint32_t waiter_count;
   sb_half spin_ns;                         /* relaxed: an estimate that waiting threads share */
-  uint64_t rescanned_ns, rescanned_deaths; /* the last search for ready messages without `returned` bits */
+  uint64_t rescanned_ns, rescanned_deaths; /* the last search for ready messages without `requeued` bits */
   uint64_t reap_again_ns;                  /* another thread is reaping: no call waits for it before this time */
 };
 

@@ -26,23 +26,23 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
     SB_STORE(&cell->side, sb_side_word(t.gen, count, SB_SIDE_REDELIVERED), SB_RELEASE);
   }
   bool tracked = sb_queue_tracks(q->shm);
-  if (tracked) sb_hinting(q->ledger, 1);
-  sb_returned_mark_owned(c->b, lane, &leaf, t.position); /* P5: first the bits, then the cell */
+  if (tracked) sb_ledger_hinting(q->ledger, 1);
+  sb_requeued_mark_owned(c->b, lane, &leaf, t.position); /* P5: first the bits, then the cell */
   SB_CRASHPOINT("queue.release.marked");
   (void)SB_SWAP(&cell->word, sb_cell_open(SB_CELL_AVAILABLE, t.slot, t.ref, leaf.gen),
                 SB_SEQ_CST); /* linearisation point */
   SB_CRASHPOINT("queue.release.flipped");
-  if (!sb_returned_stays_marked(c->b, lane, t.position)) {
+  if (!sb_requeued_stays_marked(c->b, lane, t.position)) {
     /* a searcher cleared a bit before the flip, or just took the cell */
     uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST);
     if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
-      sb_returned_mark(c->b, &lane->ring, t.position);
+      sb_requeued_mark(c->b, &lane->ring, t.position);
     }
   }
   sb_ledger_hold(q->ledger, -1);
   if (tracked) {
     sb_hints_untaken(q->shm, 1, bytes);
-    sb_hinting(q->ledger, -1);
+    sb_ledger_hinting(q->ledger, -1);
   }
   sb_holding_give(c, token);
   if (!sb_queue_is_open(q)) { /* closed meanwhile: perhaps no other process removes the returned message */

@@ -6,9 +6,9 @@
  *
  * Layout: ACQUIRED(me) | REMOVING(me) -> AVAILABLE.
  *
- * Invariants: I18 of sb_returned.h, I22 of sb_take.h, I23 and I42 of sb_queue.h.
+ * Invariants: I18 of sb_requeued.h, I22 of sb_take.h, I23 and I42 of sb_queue.h.
  *
- * Ordering pairs: P5 of sb_returned.h: bits, cell, bits. The flip (seq_cst) comes before the last read of the queue's
+ * Ordering pairs: P5 of sb_requeued.h: bits, cell, bits. The flip (seq_cst) comes before the last read of the queue's
  *  state (sb_closing.h).
  *
  * Death (after -> state; the reaper of the connection repairs it):

@@ -33,7 +33,7 @@ enum {
   SB_REPAIR_ROOM,             /* a producer slept beside room */
   SB_REPAIR_COUNT,            /* a count of the lists of consumers: interested, notified ... */
   SB_REPAIR_ACCOUNT,          /* `taken`, `admitted`, or the byte hints */
-  SB_REPAIR_MARK,             /* a ready message without its `returned` bits */
+  SB_REPAIR_MARK,             /* a ready message without its `requeued` bits */
   SB_REPAIR_END,              /* a queue that should have ended by itself */
 };
 _Static_assert(SB_REPAIR_END + 1 == SB_REPAIRS, "kinds of repairs");

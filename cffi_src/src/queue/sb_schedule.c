@@ -7,12 +7,12 @@
 bool sb_schedule_take(sb_queue *q, uint64_t position, unsigned state, uint64_t token, sb_taken *t) {
   bool held = state == SB_CELL_HELD;
   if (held) {
-    sb_intent_begin(q->ledger, SB_INTENT_DUE, SB_COUNT_UNSCHEDULED, position, 0, 0, 0);
+    sb_ledger_begin_intent(q->ledger, SB_INTENT_DUE, SB_COUNT_UNSCHEDULED, position, 0, 0, 0);
   }
   bool got = sb_take_at(q, position, state, token, t) == SB_OK;
   if (held) {
     if (got) sb_ledger_count(q->ledger, SB_COUNT_UNSCHEDULED, 1);
-    sb_intent_end(q->ledger);
+    sb_ledger_end_intent(q->ledger);
   }
   return got;
 }
@@ -22,7 +22,7 @@ void sb_schedule_make_ready(sb_queue *q, uint64_t token) {
   (void)sb_limits_enforce(q);
 }
 
-uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool *made_ready) {
+uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool *made_ready) {
   sb_broker *b = q->c->b;
   sb_leaf_ref leaf;
   *made_ready = false;

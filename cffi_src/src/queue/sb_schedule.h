@@ -12,7 +12,7 @@
  * Ordering pairs: none here.
  *
  * Death: a cell that was taken is REMOVING(dead): the reaper returns or settles it. The intent DUE counts that a
- *  message left HELD (sb_judge.c). The next housekeeper repeats its work from the start.
+ *  message left HELD (sb_intent.c). The next housekeeper repeats its work from the start.
  *
  * Concurrency: any process, with its connection's lock.
  */
@@ -26,6 +26,6 @@ bool sb_schedule_take(sb_queue *q, uint64_t position, unsigned state, uint64_t t
 /* Makes a message that the caller took ready. In a full ring this evicts the oldest messages; I42. */
 void sb_schedule_make_ready(sb_queue *q, uint64_t token);
 /* Makes a due message AVAILABLE, or removes an expired one. Returns the time of the next look at it, 0 = never. */
-uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool *made_ready);
+uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool *made_ready);
 
 #endif

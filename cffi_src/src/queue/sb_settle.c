@@ -63,13 +63,14 @@ sb_status sb_settle_as(sb_queue *q, uint64_t token, unsigned intent, unsigned co
   }
   uint64_t bytes = t.message->body_length;
   if (intent == SB_INTENT_SETTLE)
-    sb_intent_begin(q->ledger, intent, counter, t.position, (uint64_t)t.slot | SB_PUT(t.ref, 32), t.gen, bytes);
+    sb_ledger_begin_intent(q->ledger, intent, counter, t.position, (uint64_t)t.slot | SB_FIELD(t.ref, 32), t.gen,
+                           bytes);
   SB_CRASHPOINT("queue.settle.announced");
   finish(c, &sb_queue_lane(q, t.position)->ring, &leaf, &t);
   sb_ledger_count(q->ledger, SB_COUNT_REMOVED_BYTES, bytes);
   sb_ledger_count(q->ledger, counter, 1);
   sb_ledger_hold(q->ledger, -1);
-  sb_intent_end(q->ledger);
+  sb_ledger_end_intent(q->ledger);
   sb_holding_give(c, token);
   return SB_OK;
 }

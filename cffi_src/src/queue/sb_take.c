@@ -62,11 +62,11 @@ SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess,
   }
   SB_CRASHPOINT("queue.take.done");
   took(q, state, leaf, position, mine, t);
-  if (SB_LOAD(&q->shm->returned, SB_RELAXED) != 0) sb_returned_took(leaf, position);
+  if (SB_LOAD(&q->shm->requeued, SB_RELAXED) != 0) sb_requeued_took(leaf, position);
   return SB_OK;
 }
 
-/* Takes a cell that has `returned` bits. Checks the excess before it clears the bit: all see the cell, or it is
+/* Takes a cell that has `requeued` bits. Checks the excess before it clears the bit: all see the cell, or it is
  * taken. */
 static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *excess, const sb_leaf_ref *leaf,
                                   uint64_t position, sb_taken *t) {
@@ -83,7 +83,7 @@ static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *
     /* before the bit is gone */
     sb_holding_set(b, t->token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf->slot), position);
   }
-  sb_returned_clear(b, leaf, position);
+  sb_requeued_clear(b, leaf, position);
   SB_CRASHPOINT("queue.take.cleared");
   word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST); /* P5: look a second time after clearing */
   if (sb_cell_of(word, leaf->gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
@@ -92,7 +92,7 @@ static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *
     }
     word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
     if (sb_cell_of(word, leaf->gen) && !(sb_cell_state(word) == SB_CELL_TOMBSTONE)) {
-      sb_returned_mark(b, &lane->ring, position); /* another connection has it now, and may return it */
+      sb_requeued_mark(b, &lane->ring, position); /* another connection has it now, and may return it */
     }
   }
   return SB_EMPTY;
@@ -106,7 +106,7 @@ static unsigned look_at(sb_broker *b, const sb_leaf_ref *leaf, uint64_t position
   return sb_cell_of(word, leaf->gen) && takeable ? sb_cell_state(word) : SB_CELL_FREE;
 }
 
-/* Tries the cells before `end` that have `returned` bits, the oldest first. */
+/* Tries the cells before `end` that have `requeued` bits, the oldest first. */
 static sb_status take_returned(sb_queue *q, sb_lane *lane, unsigned state, const sb_excess *excess, uint64_t end,
                                sb_taken *t) {
   uint64_t from = 0, position, known = SB_ANY_POSITION;
@@ -146,12 +146,12 @@ static void fetch_ahead(sb_queue *q, const sb_leaf_ref *leaf, uint64_t at) {
 
 void sb_take_pass_staged(sb_queue *q, uint64_t position) {
   const sb_lane *lane = sb_queue_lane(q, position);
-  sb_returned_mark(q->c->b, &lane->ring, position); /* I53: when its commit is decided, the bits lead back */
+  sb_requeued_mark(q->c->b, &lane->ring, position); /* I53: when its commit is decided, the bits lead back */
   SB_CRASHPOINT("queue.take.passed");
 }
 
 bool sb_take_passed_some(const sb_queue *q) {
-  return SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 &&
+  return SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0 &&
          SB_LOAD(&q->shm->staged, SB_RELAXED) != 0; /* set before the first cell was STAGED */
 }
 
@@ -226,7 +226,7 @@ SB_HOT void count_taken(sb_queue *q, bool counted, const sb_taken *t) {
 SB_HOT sb_status find_and_take(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before, sb_taken *t) {
   sb_lane *lane = &q->lanes[0];
   sb_status status = SB_EMPTY;
-  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) {
+  if (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0) {
     uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), end = hint > lane->cursor ? hint : lane->cursor;
     status = take_returned(q, lane, state, excess, end < before ? end : before, t);
   }
@@ -258,14 +258,14 @@ SB_HOT sb_status take_oldest(sb_queue *q, unsigned state, const sb_excess *exces
     return find_and_take(q, state, excess, before, t);
   }
   bool paid = excess != NULL && excess->paid, counted = !paid && sb_queue_evicts(q->shm);
-  sb_hinting(q->ledger, 1);
+  sb_ledger_hinting(q->ledger, 1);
   sb_status status =
       counted ? take_counted_before(q, state, excess, before, t) : find_and_take(q, state, excess, before, t);
   if (status == SB_OK) {
     count_taken(q, counted || paid, t);
     if (!paid) sb_queue_lower_bound(q); /* the pending number includes a payment that may be taken back */
   }
-  sb_hinting(q->ledger, -1);
+  sb_ledger_hinting(q->ledger, -1);
   return status;
 }
 
@@ -304,23 +304,23 @@ static bool take_in_state(sb_queue *q, const sb_leaf_ref *leaf, uint64_t positio
          take_cell(q, state, NULL, leaf, position, word, t) == SB_OK;
 }
 
-/* Takes the message at `position`. `returned`: it returned, and the bits that led to it are cleared. */
-static sb_status take_at(sb_queue *q, uint64_t position, unsigned from, unsigned state, bool returned, uint64_t token,
+/* Takes the message at `position`. `requeued`: it returned, and the bits that led to it are cleared. */
+static sb_status take_at(sb_queue *q, uint64_t position, unsigned from, unsigned state, bool requeued, uint64_t token,
                          sb_taken *t) {
   bool tracked = from == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm), before = tracked && sb_queue_evicts(q->shm);
-  if (tracked) sb_hinting(q->ledger, 1);
+  if (tracked) sb_ledger_hinting(q->ledger, 1);
   if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
   sb_leaf_ref leaf;
   t->token = token;
   bool took_it = sb_ring_locate(q->c->b, NULL, &sb_queue_lane(q, position)->ring, position, &leaf) == SB_OK &&
-                 (returned ? take_returned_at(q, state, NULL, &leaf, position, t) == SB_OK
+                 (requeued ? take_returned_at(q, state, NULL, &leaf, position, t) == SB_OK
                            : take_in_state(q, &leaf, position, from, state, t));
   if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
   if (took_it && tracked) {
     count_taken(q, before, t);
     if (state == SB_CELL_ACQUIRED) sb_queue_lower_bound(q);
   }
-  if (tracked) sb_hinting(q->ledger, -1);
+  if (tracked) sb_ledger_hinting(q->ledger, -1);
   return took_it ? SB_OK : SB_EMPTY;
 }
 
@@ -328,6 +328,6 @@ sb_status sb_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t tok
   return take_at(q, position, from, SB_CELL_REMOVING, false, token, t);
 }
 
-sb_status sb_take_for_consumer_at(sb_queue *q, uint64_t position, bool returned, uint64_t token, sb_taken *t) {
-  return take_at(q, position, SB_CELL_AVAILABLE, SB_CELL_ACQUIRED, returned, token, t);
+sb_status sb_take_for_consumer_at(sb_queue *q, uint64_t position, bool requeued, uint64_t token, sb_taken *t) {
+  return take_at(q, position, SB_CELL_AVAILABLE, SB_CELL_ACQUIRED, requeued, token, t);
 }

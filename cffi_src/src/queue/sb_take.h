@@ -3,7 +3,7 @@
  *
  * What: one CAS writes the connection into the oldest AVAILABLE cell, or into the cell at a given position: ACQUIRED
  * for a consumer, REMOVING to remove the message (eviction, purge, expiry, move). The search for the oldest cell begins
- * with messages that returned (sb_returned.h), then continues from the handle's cursor.
+ * with messages that returned (sb_requeued.h), then continues from the handle's cursor.
  *
  * Layout: AVAILABLE -> ACQUIRED(me) | REMOVING(me);  HELD -> REMOVING(me).
  *
@@ -14,7 +14,7 @@
  *      message. Otherwise consumers would pass the victim, and get it after newer ones. A consumer that counts itself
  *      later takes a newer message, and spares no victim. A victim is put back only if an older message returned
  *      meanwhile.
- *  I53 a process that passes a STAGED cell sets its `returned` bits first, so that the cell is found after its commit.
+ *  I53 a process that passes a STAGED cell sets its `requeued` bits first, so that the cell is found after its commit.
  *      A process that found a message to take looks again at the cells that it passed before, so that the messages of a
  *      producer stay in order.
  *
@@ -48,8 +48,8 @@ sb_status sb_take_victim(sb_queue *q, const sb_excess *excess, uint64_t token, s
 sb_status sb_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t);
 /* Takes the oldest message for a consumer, and removes expired ones before it. SB_EMPTY while the queue is paused. */
 sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t);
-/* Takes the ready message at `position` for a consumer; `returned`: the message returned. SB_EMPTY: as above (I42). */
-sb_status sb_take_for_consumer_at(sb_queue *q, uint64_t position, bool returned, uint64_t token, sb_taken *t);
+/* Takes the ready message at `position` for a consumer; `requeued`: the message returned. SB_EMPTY: as above (I42). */
+sb_status sb_take_for_consumer_at(sb_queue *q, uint64_t position, bool requeued, uint64_t token, sb_taken *t);
 /* Counts the delivery of a message that was taken for a consumer. */
 static inline void sb_take_delivered(sb_queue *q, const sb_taken *t) {
   if ((t->side & SB_SIDE_REDELIVERED) != 0) sb_ledger_count(q->ledger, SB_COUNT_REDELIVERED, 1);

@@ -20,7 +20,7 @@ void sb_view_not(sb_broker *b, uint32_t slot, unsigned ref) {
 
 #define PLACE 46 /* of the queue's index in the block */
 static uint64_t where_of(const sb_reference *r) {
-  return (uint64_t)r->ref | SB_PUT(r->gen, 8) | (r->ref >= SB_REF_VIEW ? SB_PUT(r->queue, PLACE) : 0);
+  return (uint64_t)r->ref | SB_FIELD(r->gen, 8) | (r->ref >= SB_REF_VIEW ? SB_FIELD(r->queue, PLACE) : 0);
 }
 
 sb_reference sb_view_of(uint64_t what, uint64_t where) {

@@ -7,7 +7,7 @@
  *
  * Layout: nothing shared; the ring of a lane is in the queue object (sb_layout.h).
  *
- * Invariants: I15 of sb_ring.h for `tail_cursor`, I18 of sb_returned.h for `cursor`.
+ * Invariants: I15 of sb_ring.h for `tail_cursor`, I18 of sb_requeued.h for `cursor`.
  *
  * Ordering pairs: none here. Death: a lane goes with its handle.
  *
@@ -18,25 +18,25 @@
 
 #include "sb_ring.h"
 
-/* The pages above a leaf, from it up to the root (sb_returned.h). */
+/* The pages above a leaf, from it up to the root (sb_requeued.h). */
 typedef struct {
   uint64_t root;
   sb_leaf_ref leaf; /* SB_NO_LEAF: the way is not known */
   sb_page_shm *pages[SB_MAX_HEIGHT + 1];
-} sb_returned_way;
+} sb_requeued_way;
 
 typedef struct {
   uint64_t tail_cursor; /* all cells below it are filled */
-  uint64_t cursor;      /* no AVAILABLE cell below it, except cells with `returned` bits */
+  uint64_t cursor;      /* no AVAILABLE cell below it, except cells with `requeued` bits */
   sb_ring ring;
   sb_leaf_ref tail_leaf, head_leaf;
-  sb_returned_way way; /* to the leaf of the last message that was released, or taken after a release */
+  sb_requeued_way way; /* to the leaf of the last message that was released, or taken after a release */
 } sb_lane;
 
 /* Forgets the pages: they may be drained. */
 static inline void sb_lane_forget_pages(sb_lane *lane) {
   lane->tail_leaf = lane->head_leaf = SB_NO_LEAF;
-  lane->way = (sb_returned_way){.leaf = SB_NO_LEAF};
+  lane->way = (sb_requeued_way){.leaf = SB_NO_LEAF};
 }
 
 #endif

@@ -49,7 +49,7 @@ static sb_status new_page(sb_connection *c, const sb_ring *r, unsigned height, u
   SB_STORE(&p->page->ring, r->id | height << 8, SB_RELAXED);
   SB_STORE(&p->page->first, first, SB_RELAXED);
   SB_STORE(&p->page->done, 0, SB_RELAXED);
-  SB_STORE(&p->page->returned, 0, SB_RELAXED);
+  SB_STORE(&p->page->requeued, 0, SB_RELAXED);
   if (height == 0) {
     sb_leaf_shm *leaf = (sb_leaf_shm *)(void *)p->page;
     for (unsigned w = 0; w < SB_PAGE_CELLS / 8; w++) {
@@ -107,7 +107,7 @@ static sb_status grow(sb_connection *c, const sb_ring *r, uint64_t root, const s
   }
   SB_STORE(&sb_page_children(&fresh)[0], root, SB_RELAXED);
   SB_STORE(&fresh.page->done, SB_LOAD(&fresh.page->done, SB_RELAXED) & ~UINT64_C(1), SB_RELAXED);
-  SB_STORE(&fresh.page->returned, 1, SB_RELAXED); /* a hint: the bits of the old root tell more */
+  SB_STORE(&fresh.page->requeued, 1, SB_RELAXED); /* a hint: the bits of the old root tell more */
   if (link_page(c, r->root, root, token, &fresh) && SB_LOAD(&old->page->done, SB_SEQ_CST) == ~UINT64_C(0)) {
     sb_page_retire(c, r, *old); /* it could not be retired while it had no parent */
   }

@@ -18,7 +18,7 @@
 /* Process-local view of one ring. */
 typedef struct {
   sb_word *root, *tail, *head, *base;
-  sb_word *returned; /* NULL for lists, whose entries never return */
+  sb_word *requeued; /* NULL for lists, whose entries never return */
   uint32_t object;
   uint32_t id;
 } sb_ring;

@@ -96,9 +96,9 @@ uint64_t sb_ring_exact_tail(sb_broker *b, const sb_ring *r) {
 
 static uint64_t complete(uint64_t word, unsigned form, uint64_t gen) {
   switch (form) {
-    case SB_WORD_OPEN: return word | SB_PUT(gen & 0x7ffffffu, 37);
-    case SB_WORD_OWNED: return word | SB_PUT(gen & 0x7fffu, 49);
-    case SB_WORD_BARE: return word | SB_PUT(gen & SB_GEN_MASK, 4);
+    case SB_WORD_OPEN: return word | SB_FIELD(gen & 0x7ffffffu, 37);
+    case SB_WORD_OWNED: return word | SB_FIELD(gen & 0x7fffu, 49);
+    case SB_WORD_BARE: return word | SB_FIELD(gen & SB_GEN_MASK, 4);
     default: return word;
   }
 }
@@ -250,7 +250,7 @@ bool sb_ring_open(sb_broker *b, uint32_t object, uint32_t id, sb_ring *r) {
     return false;
   }
   switch (id) {
-    case SB_RING_CELLS: *r = (sb_ring){&q->root, &q->tail, &q->head, &q->base, &q->returned, object, id}; return true;
+    case SB_RING_CELLS: *r = (sb_ring){&q->root, &q->tail, &q->head, &q->base, &q->requeued, object, id}; return true;
     case SB_RING_ALL: *r = view(&q->all, object, id); return true;
     case SB_RING_NON_ACQUIRING: *r = view(&q->non_acquiring_list, object, id); return true;
     case SB_RING_NOT_INTERESTED: *r = view(&q->not_interested_list, object, id); return true;

@@ -30,7 +30,7 @@ static void expect_accounts(int64_t messages, int64_t bytes) {
   expect(admitted == messages, "%d messages were let in, not %d", (int)admitted, (int)messages);
   expect(is == bytes, "%d bytes are ready, not %d", (int)is, (int)bytes);
   expect((one.q->ledger->hinting & SB_HINTING_DEPTH) == 0, "a hint is being changed, and nobody is there");
-  expect(sb_upkeep_reconcile(t.b, keeper.q->shm) != SB_HINTS_SET_RIGHT, "there was something to set right");
+  expect(sb_hints_reconcile(t.b, keeper.q->shm) != SB_HINTS_SET_RIGHT, "there was something to set right");
 }
 static void expect_counted(uint64_t acked, uint64_t replaced, uint64_t dropped, uint64_t expired, uint64_t killed) {
   sb_queue_facts f;
@@ -160,7 +160,7 @@ static void abandoned(void) {
   expect_accounts(2, 128);
   expect_left(13);
 }
-static void returned(void) {
+static void requeued(void) {
   expect_put(1, 64, SB_OK);
   expect_put(2, 64, SB_OK);
   expect(get(&t, one.q, held_a, false) == 1, "nothing to take");
@@ -232,7 +232,7 @@ static const test_case CASES[] = {
     {"lazily smaller", "a ring that was shrunk lazily follows what is left", RING(5), lazily_smaller},
     {"trimmed", "a ring that is trimmed replaces what is too many", RING(5), trimmed},
     {"abandoned", "what is abandoned gives its place back", LENGTH(2, BLOCK), abandoned},
-    {"returned", "what is returned is counted as it was", LENGTH(2, BLOCK), returned},
+    {"returned", "what is returned is counted as it was", LENGTH(2, BLOCK), requeued},
     {"settled once", "a message is settled by its holder, once", LENGTH(2, BLOCK), settled_once},
     {"purged in steps", "a purge removes more than one step does", FREELY, purged_in_steps},
     {"purged", "a purge kills what is ready, and nothing that is held", LENGTH(3, BLOCK), purged},

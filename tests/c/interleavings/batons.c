@@ -158,11 +158,11 @@ static void best_first(void) {
   expect_awake(3, 6, "after two messages");
   put_by(&one, 3);
   expect_awake(3, 6, "the lower one waits while higher ones are awake");
-  expect(sb_consumer_higher_wants(t.b, one.q->shm, 0), "nobody above 0 wants the message");
-  expect(!sb_consumer_higher_wants(t.b, one.q->shm, 5), "somebody above 5 wants the message");
+  expect(sb_notify_higher_wants(t.b, one.q->shm, 0), "nobody above 0 wants the message");
+  expect(!sb_notify_higher_wants(t.b, one.q->shm, 5), "somebody above 5 wants the message");
   expect(sb_notify_better_wants(one.q, 0) && !sb_notify_better_wants(one.q, 5), "the lists say otherwise");
   expect(!sb_notify_above(keeper.c, keeper.q->slot, 0, false), "one of those who are awake is woken");
-  expect(sb_consumer_notify_one(keeper.c, keeper.q->slot, true), "nobody is rescued");
+  expect(sb_notify_one(keeper.c, keeper.q->slot, true), "nobody is rescued");
   expect_awake(3, 7, "a rescue goes past those who are awake");
   expect((SB_LOAD(&node(0)->flags, SB_RELAXED) & SB_NODE_RESCUED) != 0, "a rescue does not say so");
   expect((SB_LOAD(&node(1)->flags, SB_RELAXED) & SB_NODE_RESCUED) == 0, "who was not rescued says so");
@@ -171,8 +171,8 @@ static void best_first(void) {
 }
 static void interested_above(void) {
   sleep_as(0, &two, 5, 0, 1);
-  expect(sb_consumer_higher_wants(t.b, one.q->shm, 4), "who is interested does not want");
-  expect(!sb_consumer_higher_wants(t.b, one.q->shm, 5), "who is interested is above itself");
+  expect(sb_notify_higher_wants(t.b, one.q->shm, 4), "who is interested does not want");
+  expect(!sb_notify_higher_wants(t.b, one.q->shm, 5), "who is interested is above itself");
   expect(!sb_notify_above(keeper.c, keeper.q->slot, 5, false), "one is woken who is not above");
   expect_awake(1, 0, "above 5");
   expect(sb_notify_above(keeper.c, keeper.q->slot, 4, false), "the one above is not woken");

@@ -6,11 +6,11 @@
 #include "actors.h"
 #include "cases.h"
 #include "plan.h"
-#include "sb_judge.h"
+#include "sb_intent.h"
 
 /* ---- cells: the reaper `one` returns message 1, which `two` holds; `three` has passed it ---- */
 
-static sb_walk walk;
+static sb_reap_context walk;
 static uint64_t held, token; /* its position, and the holding that names it */
 
 static void hold_first(void) {
@@ -18,12 +18,12 @@ static void hold_first(void) {
   expect(get(&t, two.q, held_a, false) == 1, "message 1 was not next");
   token = ((const sb_record *)(const void *)held_a)->tag;
   expect(take(&three) == 2, "message 2 was not next");
-  walk = (sb_walk){one.c, t.b, two.c->id, false};
+  walk = (sb_reap_context){one.c, t.b, two.c->id, false};
   held = one.q->base;
   sb_ledger_hold(two.q->ledger, -1); /* the reaper clears that of the dead */
 }
 static void judge_first(void) {
-  sb_judge_cell(&walk, one.q->slot, held);
+  sb_intent_release_cell(&walk, one.q->slot, held);
   afterwards();
   sb_holding_give(two.c, token);
 }
@@ -33,20 +33,20 @@ static void taken_at_once(void) {
   meanwhile("recover.cell.released", take_it);
   judge_first();
   expect(got == 1, "the consumer got %d, not 1, when the cell was ready", (int)got);
-  expect(!sb_returned_is_marked(t.b, &one.q->lanes[0].ring, held), "a cell that was taken is marked");
+  expect(!sb_requeued_is_marked(t.b, &one.q->lanes[0].ring, held), "a cell that was taken is marked");
   expect_left(3);
 }
 /* A search cleared a bit above the cell before the cell was ready, and was killed before its second look. */
 static void clear_the_bit(void) {
   sb_leaf_ref leaf;
   (void)sb_ring_locate(t.b, NULL, &one.q->lanes[0].ring, held, &leaf);
-  sb_returned_clear(t.b, &leaf, held);
+  sb_requeued_clear(t.b, &leaf, held);
 }
 static void marked_again(void) {
   hold_first();
   meanwhile("recover.cell.released", clear_the_bit);
   judge_first();
-  expect(sb_returned_is_marked(t.b, &one.q->lanes[0].ring, held), "no bit leads to the cell");
+  expect(sb_requeued_is_marked(t.b, &one.q->lanes[0].ring, held), "no bit leads to the cell");
   expect(take(&three) == 1, "the consumer that had passed it does not get it");
   expect_left(3);
 }
@@ -101,9 +101,9 @@ static sb_ledger_shm *account(void) {
 static void judge_beside_another(uint64_t put, uint64_t should) {
   sb_ledger_shm *l = account();
   sb_queue_facts f;
-  walk = (sb_walk){one.c, t.b, (unsigned)SB_BITS(l->owner, 0, 12), false};
-  meanwhile("sb_judge.c", reap_and_take);
-  sb_judge_intent(&walk, sb_holding_what(SB_HOLD_LEDGER, keeper.q->slot, 0), sb_slot_of(t.b, l));
+  walk = (sb_reap_context){one.c, t.b, (unsigned)SB_BITS(l->owner, 0, 12), false};
+  meanwhile("sb_intent.c", reap_and_take);
+  sb_intent_resolve(&walk, sb_holding_what(SB_HOLD_LEDGER, keeper.q->slot, 0), sb_slot_of(t.b, l));
   afterwards();
   expect(got == should, "left are %d, not %d", (int)got, (int)should);
   (void)sb_queue_describe(keeper.c, keeper.q->slot, &f);
@@ -117,9 +117,9 @@ static void put_consumed(void) {
   killed_at("ring.append.done", puts_one);
   sb_ledger_shm *l = account();
   sb_queue_facts f;
-  walk = (sb_walk){one.c, t.b, (unsigned)SB_BITS(l->owner, 0, 12), false};
-  meanwhile("sb_judge.c", take_what_is_left);
-  sb_judge_intent(&walk, sb_holding_what(SB_HOLD_LEDGER, keeper.q->slot, 0), sb_slot_of(t.b, l));
+  walk = (sb_reap_context){one.c, t.b, (unsigned)SB_BITS(l->owner, 0, 12), false};
+  meanwhile("sb_intent.c", take_what_is_left);
+  sb_intent_resolve(&walk, sb_holding_what(SB_HOLD_LEDGER, keeper.q->slot, 0), sb_slot_of(t.b, l));
   afterwards();
   (void)sb_housekeeper_reap(keeper.c);
   expect(got == 17, "left are %d, not 17", (int)got);
@@ -149,7 +149,9 @@ static void settlement_done(void) {
 }
 
 /* Both reapers find the cell held; the hints fall once. */
-static void judge_too(void) { sb_judge_cell(&(sb_walk){keeper.c, t.b, walk.id, false}, keeper.q->slot, held); }
+static void judge_too(void) {
+  sb_intent_release_cell(&(sb_reap_context){keeper.c, t.b, walk.id, false}, keeper.q->slot, held);
+}
 static void held_by_the_dead(void) {
   put_by(&one, 1);
   put_by(&one, 2);
@@ -157,9 +159,9 @@ static void held_by_the_dead(void) {
   held = keeper.q->base;
   sb_leaf_ref leaf;
   (void)sb_ring_locate(t.b, NULL, &keeper.q->lanes[0].ring, held, &leaf);
-  walk = (sb_walk){one.c, t.b, sb_cell_owner(sb_leaf_cell(&leaf, held)->word), false};
-  meanwhile("sb_judge.c", judge_too);
-  sb_judge_cell(&walk, keeper.q->slot, held);
+  walk = (sb_reap_context){one.c, t.b, sb_cell_owner(sb_leaf_cell(&leaf, held)->word), false};
+  meanwhile("sb_intent.c", judge_too);
+  sb_intent_release_cell(&walk, keeper.q->slot, held);
   afterwards();
   expect(keeper.q->shm->taken == 0, "%d are taken, not 0", (int)keeper.q->shm->taken);
   expect(keeper.q->shm->bytes_out == 0, "%d bytes are out, not 0", (int)keeper.q->shm->bytes_out);

@@ -9,7 +9,7 @@
 #include "cases.h"
 #include "plan.h"
 
-static void reconcile(void) { (void)sb_upkeep_reconcile(t.b, keeper.q->shm); }
+static void reconcile(void) { (void)sb_hints_reconcile(t.b, keeper.q->shm); }
 static void put_4_5(void) {
   put_by(&three, 4);
   put_by(&three, 5);

@@ -121,7 +121,7 @@ static void no_record(void) {
   while (sb_slab_alloc(keeper.c, cls, SB_TOKEN_BOOT, &records[record_count], &gen) == SB_OK) record_count++;
   expect(record_count > 0, "no record was free");
   uint32_t index = records[0] % SB_CHUNK_UNITS / sb_class_units(cls);
-  sb_hint_set(t.b, cls, records[0] / SB_CHUNK_UNITS, index / 64, UINT64_C(1) << (index % 64));
+  sb_chunk_hint_set(t.b, cls, records[0] / SB_CHUNK_UNITS, index / 64, UINT64_C(1) << (index % 64));
   meanwhile("connection.id.freed", take_the_number);
   expect(sb_connection_open(t.b, "", 0, &status) == NULL && status == SB_NO_MEMORY, "it came to %d", (int)status);
   afterwards();

@@ -10,7 +10,7 @@ static void put_one(void) { put_by(&one, 1); }
 /* As sb_stopped_park does: the node is not notified of a message until it is interested again. */
 static void park(uint32_t node) {
   expect(sb_node_move(keeper.c, node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOT_INTERESTED), "nobody is parked");
-  notify_work(t.b, node);
+  sb_notify_node(t.b, node);
 }
 
 static void consumer_goes_on(void) {
@@ -69,7 +69,7 @@ static void channel_steps_back(void) {
   while (sb_channel_turn(ch)) {
   }
   expect(sb_node_move(two.c, nodes[1], SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED), "the second one is not told");
-  notify_work(t.b, nodes[1]);
+  sb_notify_node(t.b, nodes[1]);
   meanwhile(ANYWHERE, put_one);
   while (sb_channel_turn(ch)) {
   }

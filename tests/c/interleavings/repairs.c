@@ -137,10 +137,10 @@ static void mark_lost(void) {
   return_first();
   position = SB_LOAD(&keeper.q->shm->base, SB_RELAXED);
   (void)sb_ring_locate(t.b, NULL, &keeper.q->lanes[0].ring, position, &leaf);
-  sb_returned_clear(t.b, &leaf, position);
+  sb_requeued_clear(t.b, &leaf, position);
   begin();
-  expect(sb_upkeep_hides(t.b, &keeper.q->lanes[0].ring), "it is not hidden");
-  expect(sb_upkeep_resurface(t.b, keeper.q->shm, &keeper.q->lanes[0].ring, sb_repairs_deaths(t.b)) == 1,
+  expect(sb_hints_hide_ready(t.b, &keeper.q->lanes[0].ring), "it is not hidden");
+  expect(sb_hints_resurface(t.b, keeper.q->shm, &keeper.q->lanes[0].ring, sb_repairs_deaths(t.b)) == 1,
          "it is not found");
   expect_one(SB_REPAIR_MARK, false);
   expect(next(waiting) == 1, "the message is not delivered");

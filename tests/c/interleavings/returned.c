@@ -4,7 +4,7 @@
 #include "actors.h"
 #include "cases.h"
 #include "plan.h"
-#include "sb_returned.h"
+#include "sb_requeued.h"
 
 #define NEAR 200u
 #define FAR (UINT64_C(1) << 30) /* the root must grow for it */
@@ -21,10 +21,10 @@ static sb_word *bits_above(uint64_t number) { /* of the page that has the leaf o
   sb_page_ref p;
   unsigned skip;
   if (sb_page_descend(t.b, NULL, ring(), at(number), 1, &p, &skip) != SB_OK) die("sb_page_descend", (int)number);
-  return &p.page->returned;
+  return &p.page->requeued;
 }
-static bool marked(uint64_t number) { return sb_returned_is_marked(t.b, ring(), at(number)); }
-static bool flag(void) { return SB_LOAD(ring()->returned, SB_SEQ_CST) != 0; }
+static bool marked(uint64_t number) { return sb_requeued_is_marked(t.b, ring(), at(number)); }
+static bool flag(void) { return SB_LOAD(ring()->requeued, SB_SEQ_CST) != 0; }
 
 /* ---- beside one that marks ---- */
 
@@ -32,13 +32,13 @@ static void grow_and_search(void) {
   sb_leaf_ref leaf;
   uint64_t position;
   (void)make_leaf(FAR);
-  (void)sb_returned_next(t.b, ring(), 0, &leaf, &position);
+  (void)sb_requeued_next(t.b, ring(), 0, &leaf, &position);
 }
 static void mark_beside_growth(void) {
   (void)make_leaf(0);
-  SB_STORE(ring()->returned, 1, SB_SEQ_CST); /* else nothing is searched */
+  SB_STORE(ring()->requeued, 1, SB_SEQ_CST); /* else nothing is searched */
   meanwhile(ANYWHERE, grow_and_search);
-  sb_returned_mark(t.b, ring(), at(0));
+  sb_requeued_mark(t.b, ring(), at(0));
   afterwards();
   expect(marked(0), "a bit of the new root is missing");
 }
@@ -50,22 +50,22 @@ static uint64_t position;
 static bool bit_was_clear, flag_was_clear;             /* when the other one marked */
 static unsigned found_without_bit, found_without_flag; /* in how many runs */
 
-static bool search(void) { return sb_returned_next(t.b, ring(), 0, &leaf, &position); }
+static bool search(void) { return sb_requeued_next(t.b, ring(), 0, &leaf, &position); }
 static void mark_near(void) {
   bit_was_clear = (SB_LOAD(bits_above(NEAR), SB_SEQ_CST) >> sb_page_index(1, at(NEAR)) & 1) == 0;
   flag_was_clear = !flag();
-  sb_returned_mark(t.b, ring(), at(NEAR));
+  sb_requeued_mark(t.b, ring(), at(NEAR));
 }
 static void forget_bits(void) {
   sb_leaf_ref near = make_leaf(NEAR);
-  SB_STORE(&near.leaf->page.returned, 0, SB_SEQ_CST);
+  SB_STORE(&near.leaf->page.requeued, 0, SB_SEQ_CST);
 }
 /* Bits lead to a leaf that has none; then one of it is marked. The search finds it, or its bits stay. One that cleared a bit, or
  * the flag, and finds the mark when it looks again, goes on and finds the position. */
 static void search_beside_mark(void) {
   if (plan.choice[0] == 0) found_without_bit = found_without_flag = 0;
   (void)make_leaf(NEAR);
-  sb_returned_mark(t.b, ring(), at(NEAR));
+  sb_requeued_mark(t.b, ring(), at(NEAR));
   forget_bits();
   bit_was_clear = flag_was_clear = false;
   meanwhile(ANYWHERE, mark_near);
@@ -82,15 +82,15 @@ static void search_beside_mark(void) {
 }
 static void make_and_mark(void) {
   (void)make_leaf(NEAR);
-  sb_returned_mark(t.b, ring(), at(NEAR));
+  sb_requeued_mark(t.b, ring(), at(NEAR));
 }
 static void search_beside_making(void) {
   (void)make_leaf(0);
   (void)make_leaf(NEAR + 64); /* the root has two heights at least */
   SB_STORE(bits_above(NEAR), UINT64_C(1) << sb_page_index(1, at(NEAR)), SB_SEQ_CST);
-  sb_returned_mark(t.b, ring(), at(0));
+  sb_requeued_mark(t.b, ring(), at(0));
   leaf = make_leaf(0);
-  SB_STORE(&leaf.leaf->page.returned, 0, SB_SEQ_CST);
+  SB_STORE(&leaf.leaf->page.requeued, 0, SB_SEQ_CST);
   meanwhile(ANYWHERE, make_and_mark);
   bool found = search();
   afterwards();
@@ -99,11 +99,11 @@ static void search_beside_making(void) {
 }
 static void grow_and_mark(void) {
   (void)make_leaf(FAR);
-  sb_returned_mark(t.b, ring(), at(FAR));
+  sb_requeued_mark(t.b, ring(), at(FAR));
 }
 static void search_beside_growth(void) {
   (void)make_leaf(0);
-  SB_STORE(ring()->returned, 1, SB_SEQ_CST);
+  SB_STORE(ring()->requeued, 1, SB_SEQ_CST);
   meanwhile(ANYWHERE, grow_and_mark);
   bool found = search();
   afterwards();
@@ -116,19 +116,19 @@ static void use_again(void) {
   sb_word *word = sb_slot_header(t.b, leaf.slot);
   header = SB_LOAD(word, SB_SEQ_CST);
   SB_STORE(word, sb_slot_word(SB_SLOT_PUBLISHED, 1, leaf.gen + 1), SB_SEQ_CST);
-  (void)SB_OR(&leaf.leaf->page.returned, 2, SB_SEQ_CST);
+  (void)SB_OR(&leaf.leaf->page.requeued, 2, SB_SEQ_CST);
 }
 static void search_beside_freeing(void) {
   sb_leaf_ref ref;
   leaf = make_leaf(NEAR);
-  sb_returned_mark(t.b, ring(), at(NEAR));
+  sb_requeued_mark(t.b, ring(), at(NEAR));
   forget_bits();
   meanwhile(ANYWHERE, use_again);
-  bool found = sb_returned_next(t.b, ring(), 0, &ref, &position);
+  bool found = sb_requeued_next(t.b, ring(), 0, &ref, &position);
   afterwards();
   expect(!found, "position %d was found in a leaf that was used again", (int)position);
   SB_STORE(sb_slot_header(t.b, leaf.slot), header, SB_SEQ_CST);
-  SB_STORE(&leaf.leaf->page.returned, 0, SB_SEQ_CST);
+  SB_STORE(&leaf.leaf->page.requeued, 0, SB_SEQ_CST);
 }
 
 static const test_case CASES[] = {

@@ -29,8 +29,8 @@ static void set_word(uint64_t number, uint64_t word) {
   sb_leaf_ref ref = leaf();
   SB_STORE(&sb_leaf_cell(&ref, at(number))->word, word, SB_SEQ_CST);
 }
-static bool marked(uint64_t number) { return sb_returned_is_marked(t.b, &keeper.q->lanes[0].ring, at(number)); }
-static void mark(uint64_t number) { sb_returned_mark(t.b, &keeper.q->lanes[0].ring, at(number)); }
+static bool marked(uint64_t number) { return sb_requeued_is_marked(t.b, &keeper.q->lanes[0].ring, at(number)); }
+static void mark(uint64_t number) { sb_requeued_mark(t.b, &keeper.q->lanes[0].ring, at(number)); }
 static bool names(uint64_t number) { /* whether the taker's holding does */
   sb_leaf_ref ref = leaf();
   const sb_holding_shm *h = sb_holding_at(t.b, token);

@@ -37,7 +37,7 @@ static void cleared_in_vain(void) {
   waiting = consume(&three, 0);
   (void)sb_queue_settle(one.q, held_a, SB_REQUEUE);
   (void)get(&t, one.q, held_a, false);
-  meanwhile("sb_returned.c", return_both_then_look);
+  meanwhile("sb_requeued.c", return_both_then_look);
   (void)get(&t, two.q, buffer, true);
   afterwards();
   int64_t ready = sb_queue_length(keeper.q);

@@ -35,10 +35,10 @@ static void another_has_it(void) {
   was = SB_LOAD(changed, SB_SEQ_CST);
   SB_STORE(changed, sb_cell_owned(SB_CELL_REMOVING, sb_cell_slot(was), 0, 77, 0) | (was >> 37) << 49, SB_SEQ_CST);
 }
-static void raises(void) { sb_hinting(two.q->ledger, 1); }
+static void raises(void) { sb_ledger_hinting(two.q->ledger, 1); }
 static void raises_and_lowers(void) {
-  sb_hinting(two.q->ledger, 1);
-  sb_hinting(two.q->ledger, -1);
+  sb_ledger_hinting(two.q->ledger, 1);
+  sb_ledger_hinting(two.q->ledger, -1);
 }
 /* A closing that is refused, of a process that does not say that it changes hints. */
 static void fills_a_cell(void) {
@@ -57,7 +57,7 @@ static void expect_result(int64_t read, int64_t read_again, sb_hints both, sb_hi
   meanwhile("sb_hints.c", what);
   int64_t step = (int64_t)plan.choice[0];
   sb_hints should = step <= read ? both : step <= read_again ? SB_HINTS_BUSY : none;
-  sb_hints is = sb_upkeep_reconcile(t.b, keeper.q->shm);
+  sb_hints is = sb_hints_reconcile(t.b, keeper.q->shm);
   expect(is == should, "the hints are %s, not %s", name_of(is), name_of(should));
   afterwards();
 }
@@ -65,7 +65,7 @@ static void two_messages(void) {
   for (uint64_t id = 1; id <= MESSAGES; id++) put_by(&one, id);
 }
 static void set_all_right(void) {
-  while (sb_upkeep_reconcile(t.b, keeper.q->shm) == SB_HINTS_SET_RIGHT) {
+  while (sb_hints_reconcile(t.b, keeper.q->shm) == SB_HINTS_SET_RIGHT) {
   }
 }
 static void changes(sb_word *word, int64_t read, sb_hints both, void (*what)(void)) {
@@ -110,7 +110,7 @@ static void tail_changes(void) {
 static void another_begins(void) {
   two_messages();
   expect_result(-1, 2 * READING - 1, SB_HINTS_BUSY, SB_HINTS_RIGHT, raises);
-  sb_hinting(two.q->ledger, -1);
+  sb_ledger_hinting(two.q->ledger, -1);
 }
 static void another_changed_hints(void) {
   two_messages();
@@ -130,7 +130,7 @@ static void changed_before_it_is_set(void) {
 
 static uint64_t looked_at(uint64_t number, uint64_t now, void (*what)(void), bool *ready) {
   meanwhile("sb_schedule.c", what);
-  uint64_t then = sb_upkeep_look_at(one.q, one.q->base + number, now, ready);
+  uint64_t then = sb_schedule_look_at(one.q, one.q->base + number, now, ready);
   afterwards();
   return then;
 }
@@ -184,7 +184,7 @@ static void removed_while_looked_at(void) {
 
 /* ---- hidden messages ---- */
 
-static void two_marks(void) { sb_returned_mark(t.b, &two.q->lanes[0].ring, two.q->base); }
+static void two_marks(void) { sb_requeued_mark(t.b, &two.q->lanes[0].ring, two.q->base); }
 /* It is no repair if another process marks the message meanwhile. */
 static void marked_while_looked_at(void) {
   two_messages();
@@ -193,12 +193,12 @@ static void marked_while_looked_at(void) {
   uint32_t before = t.b->header->repairs[SB_REPAIR_MARK] + t.b->header->explained_repairs[SB_REPAIR_MARK];
   uint64_t deaths = sb_repairs_deaths(t.b);
   meanwhile("sb_liveness.c", two_marks); /* who else has the queue open, and may be halted */
-  (void)sb_upkeep_resurface(t.b, one.q->shm, &one.q->lanes[0].ring, deaths);
+  (void)sb_hints_resurface(t.b, one.q->shm, &one.q->lanes[0].ring, deaths);
   bool reached = plan.what == NULL;
   afterwards();
   uint32_t after = t.b->header->repairs[SB_REPAIR_MARK] + t.b->header->explained_repairs[SB_REPAIR_MARK];
   expect(after - before == !reached, "%d repairs are counted", (int)(after - before));
-  expect(!sb_upkeep_hides(t.b, &keeper.q->lanes[0].ring), "a message is hidden");
+  expect(!sb_hints_hide_ready(t.b, &keeper.q->lanes[0].ring), "a message is hidden");
 }
 
 /* ---- a closing at the end of a page ---- */

@@ -429,10 +429,10 @@ static uint64_t drain(sb_queue *q, bool *there) {
 static void expect_whole_commits(const bool *there) {
   for (unsigned id = 1; id < IN_OTHER; id++) {
     const fate *f = &book->fates[id], *in_other = &book->fates[id + IN_OTHER], *old = &book->fates[f->instead_of];
-    bool seen = f->delivered > 0, returned = there[f->instead_of] || old->delivered > 1;
+    bool seen = f->delivered > 0, requeued = there[f->instead_of] || old->delivered > 1;
     if (!f->shared || f->may_go) continue;
     if (seen != (in_other->delivered > 0)) complain("message %u is in one of its queues only", id);
-    if (f->instead_of != 0 && seen == returned)
+    if (f->instead_of != 0 && seen == requeued)
       complain("message %u and %u: one of them must be there", id, f->instead_of);
   }
 }
@@ -488,9 +488,9 @@ void cast_settle(void (*verify)(void), int64_t bound, bool idle) {
   if (verify != NULL) verify();
   uint64_t ready = ready_messages();
   if (ready > 0 && !idle && somebody_sleeps()) complain("somebody sleeps beside %u messages", (unsigned)ready);
-  bool returned = scheduler_somebody_died() &&
+  bool requeued = scheduler_somebody_died() &&
                   keeper->q->shm->settings[SB_SETTING_RING_SIZE] < 0; /* to a queue that is full: it stays */
-  if (bound >= 0 && !returned && ready > (uint64_t)bound)
+  if (bound >= 0 && !requeued && ready > (uint64_t)bound)
     complain("%u messages are ready, not %d", (unsigned)ready, (int)bound);
   check_memory("when nobody acts");
   expect_no_repairs();

@@ -100,7 +100,7 @@ static void an_attachment_that_fails_keeps_nothing(void) {
   if (rename(hidden, lock) != 0) die("rename", 0);
 }
 static void no_slot_for_a_process(void) {
-  const uint64_t live = SB_PROC_LIVE | SB_PUT(9, 2);
+  const uint64_t live = SB_PROC_LIVE | SB_FIELD(9, 2);
   for (uint32_t i = 0; i < SB_MAX_PROCESSES; i++) SB_STORE(&t.b->processes[i].word, live, SB_RELAXED);
   (void)attach_again(SB_LIMIT);
   for (uint32_t i = 0; i < SB_MAX_PROCESSES; i++) expect_is(t.b->processes[i].word, live, "the slot of a process");

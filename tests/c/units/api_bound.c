@@ -16,7 +16,7 @@ static sb_queue *ring; /* has one message too many, which a dead process hides *
 static void pay_and_die(test_broker *own) {
   sb_queue *q = open_queue(own, "ring");
   if (q == NULL) die("open", 0);
-  sb_hinting(q->ledger, 1);
+  sb_ledger_hinting(q->ledger, 1);
 }
 static void pay(void) { (void)SB_ADD(&ring->shm->taken, 1, SB_SEQ_CST); }
 static void make_ring(void) {

@@ -240,7 +240,7 @@ static void replace_it(void) {
   uint32_t slot = sb_cell_slot(word_of(0));
   sb_word *header = sb_slot_header(t.b, slot);
   sb_message_shm *m = sb_slot_at(t.b, slot);
-  SB_STORE(header, SB_LOAD(header, SB_RELAXED) + SB_PUT(1, 26), SB_RELAXED);
+  SB_STORE(header, SB_LOAD(header, SB_RELAXED) + SB_FIELD(1, 26), SB_RELAXED);
   for (unsigned i = 0; i < 2 * HALF / 8; i++) ((uint64_t *)(void *)((char *)m + m->body_offset))[i] = 9;
 }
 static void the_slot_changes(void) {

@@ -9,7 +9,7 @@
 #include "channels.h"
 #include "heap.h"
 #include "meanwhile.h"
-#include "sb_claim.h"
+#include "sb_exclusive.h"
 #include "sb_directory.h"
 #include "sb_slab.h"
 
@@ -248,7 +248,7 @@ static void a_consumer_of_a_deleted_queue(void) {
   first_queue->state ^= UINT64_C(1) << 63;
   expect_is(number, UNTOUCHED, "the number");
   expect(ch->room == 0 && ch->member_count == 0, "it is a member");
-  for (unsigned i = 0; i < SB_DEALS; i++) expect(t.c->deals[i] == NULL, "it has a turn");
+  for (unsigned i = 0; i < SB_ROUND_ROBINS; i++) expect(t.c->round_robins[i] == NULL, "it has a turn");
   expect_is(t.c->lock, 0, "the lock");
 }
 static sb_status without[3];
@@ -292,7 +292,7 @@ static void without_memory_of_the_broker(void) {
   expect_is(consumed(ch, second_queue, 0, &number), SB_GROW, "the status");
   expect_is(number, UNTOUCHED, "the number");
   expect_is(ch->member_count, 0, "consumers");
-  for (unsigned i = 0; i < SB_DEALS; i++) expect(t.c->deals[i] == NULL, "it has a turn");
+  for (unsigned i = 0; i < SB_ROUND_ROBINS; i++) expect(t.c->round_robins[i] == NULL, "it has a turn");
   expect_is(t.c->lock, 0, "the lock");
 }
 

@@ -286,8 +286,8 @@ static void a_get_tells_others_of_what_came_back(void) {
   sb_member *m = join_channel(second, first_queue, 0, 0, 0);
   (void)sb_release_message(first_queue, by_tag(1)->token, SB_UNDELIVER); /* and no consumer is notified */
   (void)sb_release_message(first_queue, by_tag(2)->token, SB_UNDELIVER);
-  SB_STORE(&first_queue->shm->returned, 0, SB_RELAXED);
-  SB_STORE(&first_queue->shm->returned, 1, SB_RELAXED);
+  SB_STORE(&first_queue->shm->requeued, 0, SB_RELAXED);
+  SB_STORE(&first_queue->shm->requeued, 1, SB_RELAXED);
   expect_is(member_state(m), SB_NODE_INTERESTED, "the state of another one before");
   expect_is(id_of_record(sb_channel_get(ch, first_queue, last_record, true)), 1, "what came back");
   expect_is(member_state(m), SB_NODE_NOTIFIED, "the state of another one");

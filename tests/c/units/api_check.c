@@ -131,7 +131,7 @@ static uint32_t index_of(uint32_t slot) {
 }
 static void set_entry(uint32_t i, unsigned state, uint32_t slot) {
   uint64_t was = SB_LOAD(&t.b->directory[i], SB_RELAXED) >> 30 << 30;
-  SB_STORE(&t.b->directory[i], was | SB_PUT(slot, 2) | state, SB_RELAXED);
+  SB_STORE(&t.b->directory[i], was | SB_FIELD(slot, 2) | state, SB_RELAXED);
 }
 static void set_state(sb_queue_shm *s, unsigned state) {
   SB_STORE(&s->state, (SB_LOAD(&s->state, SB_RELAXED) & ~UINT64_C(3)) | state, SB_RELAXED);

@@ -61,7 +61,7 @@ static void the_longest_name(void) {
 static void an_old_entry_of_a_queue(void) {
   begin();
   expect(SB_LOAD(&t.b->directory[0], SB_RELAXED) == 0, "the first place is taken");
-  SB_STORE(&t.b->directory[0], SB_DIR_CLOSED | SB_PUT(q->slot, 2), SB_RELAXED);
+  SB_STORE(&t.b->directory[0], SB_DIR_CLOSED | SB_FIELD(q->slot, 2), SB_RELAXED);
   expect_sound("an old entry");
 }
 /* One that may end by itself has a name as long as it is open. */

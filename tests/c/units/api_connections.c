@@ -251,7 +251,7 @@ static void change_in_the_middle(const char *site) {
   change();
 }
 static void another_life(void) {
-  SB_STORE(&t.b->connections[t.c->id], t.b->connections[t.c->id] + SB_PUT(1, 42), SB_SEQ_CST);
+  SB_STORE(&t.b->connections[t.c->id], t.b->connections[t.c->id] + SB_FIELD(1, 42), SB_SEQ_CST);
 }
 static void another_generation(void) {
   sb_word *header = sb_slot_header(t.b, t.c->record);

@@ -118,7 +118,7 @@ static void a_queue_that_is_deleted(void) {
 static void a_queue_that_another_has_to_itself(void) {
   open_queues(2);
   uint32_t owner = make_node(queues[1]->slot, 0, SB_NODE_COUNTED | SB_NODE_EXCLUSIVE, 0, SB_NODE_NOT_INTERESTED);
-  expect_is(sb_claim_enter(t.c, queues[1]->slot, owner), SB_OK, "the status of an exclusive consumer");
+  expect_is(sb_exclusive_enter(t.c, queues[1]->slot, owner), SB_OK, "the status of an exclusive consumer");
   expect_refused(2, SB_ACCESS, "the status beside an exclusive consumer");
   expect_is(queues[1]->shm->consumers, 1, "the consumers of the second queue");
 }

@@ -21,7 +21,7 @@ static void expect_status(sb_status should, const char *what) {
   expect_is(-sb_consumer_next(k, buffer, false), should, what);
 }
 static uint64_t acked(void) { return counted(queues[0], SB_COUNT_ACKED); }
-static uint64_t tag_of(uint32_t place) { return k->places[place].token | SB_PUT(place, SB_TAG_PLACE); }
+static uint64_t tag_of(uint32_t place) { return k->places[place].token | SB_FIELD(place, SB_TAG_PLACE); }
 static sb_status settle(uint64_t tag, sb_disposition disposition) {
   char copy[sizeof(sb_record)];
   memcpy(copy, &tag, sizeof tag);
@@ -97,7 +97,7 @@ static void a_message_without_a_view(void) {
   sb_consumer_pull(k);
   sb_word *header = sb_slot_header(t.b, sb_slot_of(t.b, first_of_row()));
   uint64_t before = SB_LOAD(header, SB_RELAXED);
-  SB_STORE(header, before | SB_PUT((1u << SB_MAX_REFS) - 1, 2), SB_RELAXED);
+  SB_STORE(header, before | SB_FIELD((1u << SB_MAX_REFS) - 1, 2), SB_RELAXED);
   expect_is(-sb_consumer_next(k, buffer, true), SB_LIMIT, "the status without a reference for a view");
   expect_is(in_row(k), 1, "the messages in the row");
   expect_is(sb_consumer_delivered(k), 0, "what was delivered");
@@ -224,9 +224,9 @@ static void tags_of_nothing(void) {
   k->prefetch = 3;
   expect_is(settle(last, SB_REQUEUE), SB_SETTLED, "the status of a place behind the last");
   k->prefetch = 4;
-  expect_is(settle(SB_PUT(4, SB_TAG_PLACE), SB_REQUEUE), SB_SETTLED, "the status of a place that is none");
+  expect_is(settle(SB_FIELD(4, SB_TAG_PLACE), SB_REQUEUE), SB_SETTLED, "the status of a place that is none");
   expect_is(settle(tag + 1, SB_REQUEUE), SB_SETTLED, "the status of another token");
-  expect_is(settle((tag & SB_TAG_TOKEN) | SB_PUT(last_place, SB_TAG_PLACE), SB_REQUEUE), SB_SETTLED,
+  expect_is(settle((tag & SB_TAG_TOKEN) | SB_FIELD(last_place, SB_TAG_PLACE), SB_REQUEUE), SB_SETTLED,
             "the status of another place");
   expect_is(k->unacked, 4, "what is unacked");
   expect_is(settle(tag, SB_ACK), SB_OK, "the status of an acknowledgement");
@@ -235,7 +235,7 @@ static void tags_of_nothing(void) {
   expect_is(k->ack_count, 1, "what waits for the batch");
   expect_is(k->places[place].token, tag & SB_TAG_TOKEN, "what is in the place");
   sb_consumer_flush(k);
-  expect_is(settle(SB_PUT(place, SB_TAG_PLACE), SB_REQUEUE), SB_SETTLED, "the status of a free place");
+  expect_is(settle(SB_FIELD(place, SB_TAG_PLACE), SB_REQUEUE), SB_SETTLED, "the status of a free place");
   expect_is(k->free_place, place + 1, "the free place");
   expect_is(k->unacked, 3, "what is unacked beside a free place");
   expect_is(settle(last, SB_REQUEUE), SB_OK, "the status of a requeue beside a batch");

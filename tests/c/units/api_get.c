@@ -146,7 +146,7 @@ static void no_view_is_left(void) {
   uint32_t node = wait_at(q, FOR_WORK, 0);
   note_rest(q);
   uint64_t before = SB_LOAD(header, SB_RELAXED);
-  SB_STORE(header, before | SB_PUT((1u << SB_MAX_REFS) - 1, 2), SB_RELAXED);
+  SB_STORE(header, before | SB_FIELD((1u << SB_MAX_REFS) - 1, 2), SB_RELAXED);
   expect_is(sb_queue_get(q, buffer, true), -(int64_t)SB_LIMIT, "the status");
   expect_is(ready(), 1, "the number of messages");
   expect_is(counted(q, SB_COUNT_DELIVERED), 0, "the number delivered");

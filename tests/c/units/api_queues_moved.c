@@ -102,7 +102,7 @@ static void moves_of_deleted_queues(void) {
   expect_is(move(q, gone, 9, SB_DELETED, "the status of a target that is deleted"), 0, "how many were moved into it");
   expect_is(move(gone, q, 9, SB_DELETED, "the status of a source that is deleted"), 0, "how many were moved out of it");
   expect_is(shm->tail, SB_LOAD(&shm->base, SB_RELAXED), "the hint of a deleted queue");
-  expect_is(q->shm->returned, 0, "whether a message came back");
+  expect_is(q->shm->requeued, 0, "whether a message came back");
   expect_is(sb_queue_length(q), 1, "how many are left");
 }
 /* Nothing that waits in a deleted queue is told by a move: who deleted it tells all. */

@@ -194,7 +194,7 @@ static void views_that_are_refused(void) {
   m->key_length = 0;
   uint64_t what = held_by(record_at(0)->tag);
   sb_word *word = &sb_holding_at(t.b, record_at(0)->tag)->what;
-  SB_STORE(word, (what & ~SB_PUT((1u << 28) - 1, 4)) | SB_PUT(sb_cell_slot(word_of(1)), 4), SB_RELAXED);
+  SB_STORE(word, (what & ~SB_FIELD((1u << 28) - 1, 4)) | SB_FIELD(sb_cell_slot(word_of(1)), 4), SB_RELAXED);
   expect_is(begin_view(1, view_of()), SB_SETTLED, "the status of a message of no queue");
   SB_STORE(word, what, SB_RELAXED);
   expect_is(begin_view(1, view_of()), SB_OK, "the status at last");

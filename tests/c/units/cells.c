@@ -56,9 +56,9 @@ void set_references(uint64_t number, uint64_t references) {
   SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, references, gen), SB_RELAXED);
 }
 
-void mark(uint64_t number) { sb_returned_mark(t.b, &q->lanes[0].ring, at(number)); }
-uint64_t bits_of(uint64_t number) { return SB_LOAD(&leaf_of(number).leaf->page.returned, SB_RELAXED); }
-void set_bits(uint64_t number, uint64_t bits) { SB_STORE(&leaf_of(number).leaf->page.returned, bits, SB_RELAXED); }
+void mark(uint64_t number) { sb_requeued_mark(t.b, &q->lanes[0].ring, at(number)); }
+uint64_t bits_of(uint64_t number) { return SB_LOAD(&leaf_of(number).leaf->page.requeued, SB_RELAXED); }
+void set_bits(uint64_t number, uint64_t bits) { SB_STORE(&leaf_of(number).leaf->page.requeued, bits, SB_RELAXED); }
 
 uint64_t new_token(void) {
   uint64_t token;

@@ -264,7 +264,7 @@ static void a_connection_has_its_limit(void) {
   expect_member(a, "the one that took all", 6, 6, false);
   expect_member(b, "one of another channel", 0, 0, false);
   expect_member(x, "what is of no channel", 0, 0, true);
-  sb_deal_willing(x, false);
+  sb_round_robin_willing(x, false);
   give_and_drop(ch, 2);
   b->s.q = second_queue;
   second->member_count = 0; /* no row of a channel without consumers waits for anything */
@@ -357,7 +357,7 @@ static void the_table_has_an_end(void) {
   ch->unacked = 1;
   sb_channel_limits_changed(t.c, ch);
   expect(!a->willing && x->willing, "what is behind the table was stopped by the channel");
-  sb_deal_willing(x, false);
+  sb_round_robin_willing(x, false);
   ch->unacked = 0;
   sb_channel_limits_changed(t.c, ch);
   expect(a->willing && !x->willing, "what is behind the table was made willing");

@@ -12,8 +12,8 @@
 
 static bool flagged(const sb_member *m) { return SB_LOAD(&member_node(m)->flagged, SB_RELAXED) != 0; }
 static bool nothing_is_dealt(void) {
-  for (unsigned i = 0; i < SB_DEALS; i++) {
-    if (t.c->deals[i] != NULL) return false;
+  for (unsigned i = 0; i < SB_ROUND_ROBINS; i++) {
+    if (t.c->round_robins[i] != NULL) return false;
   }
   return true;
 }

@@ -220,7 +220,7 @@ static void the_told_one_steps_back(void) {
   begin_channels();
   sb_member *a = join_channel(ch, first_queue, 0, 0, 0), *b = join_channel(ch, first_queue, 0, 0, 0);
   (void)sb_node_move(t.c, b->s.node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
-  expect(sb_deal_next(b->rank->deal) == a, "it is not the turn of the other one");
+  expect(sb_round_robin_next(b->rank->deal) == a, "it is not the turn of the other one");
   expect(!sb_channel_turn(ch), "there is more");
   expect_is(member_state(b), SB_NODE_INTERESTED, "the state of the one that was told");
   expect_is(member_state(a), SB_NODE_INTERESTED, "the state of the other one");
@@ -307,7 +307,7 @@ static void what_wants_work(void) {
   expect(!sb_channel_wants_work(ch) && !m->busy, "a parked one has work");
   expect_is(member_state(m), SB_NODE_INTERESTED, "the state of a parked one after a look");
   park(m);
-  sb_deal_willing(m, false);
+  sb_round_robin_willing(m, false);
   expect(!sb_channel_wants_work(ch), "one that may go on has work");
   expect(m->willing, "one that may go on is not willing");
   expect_is(member_state(m), SB_NODE_INTERESTED, "the state of one that goes on");
@@ -318,11 +318,11 @@ static void what_wants_work(void) {
   expect(sb_channel_wants_work(ch) && m->busy, "one beside a message has no work");
   m->starved = true;
   park(m);
-  sb_deal_willing(m, false);
+  sb_round_robin_willing(m, false);
   m->busy = false;
   expect(!sb_channel_wants_work(ch) && !m->busy, "one without credit has work");
   uint64_t removed;
-  (void)sb_upkeep_close(strangers_queue, false, false, &removed);
+  (void)sb_disposal_close(strangers_queue, false, false, &removed);
   expect(sb_channel_wants_work(ch) && m->busy, "one of a deleted queue has no work");
 }
 static void what_was_overlooked(void) {
@@ -340,9 +340,9 @@ static void what_was_overlooked(void) {
   a->busy = true;
   expect_is(sb_channel_overlooked(ch, &where), 0, "what has a turn to come");
   a->busy = false;
-  sb_deal_willing(a, false);
+  sb_round_robin_willing(a, false);
   expect_is(sb_channel_overlooked(ch, &where), 0, "what is not willing");
-  sb_deal_willing(a, true);
+  sb_round_robin_willing(a, true);
   a->no_local = true;
   expect_is(sb_channel_overlooked(ch, &where), 0, "what has no turn among the others");
   a->no_local = false;
@@ -362,8 +362,8 @@ static void a_pull_tells_one_better_consumer(void) {
   }
   untell(m);
   untell(turn);
-  sb_deal_served(m); /* it is the other one's turn */
-  expect(sb_deal_next(m->rank->deal) == turn, "it is its own turn");
+  sb_round_robin_served(m); /* it is the other one's turn */
+  expect(sb_round_robin_next(m->rank->deal) == turn, "it is its own turn");
   for (unsigned i = 0; i < 2; i++) (void)sb_channel_pull(i == 0 ? ch : b);
   for (unsigned i = 0; i < 4; i++) told += node_state(better[i]) == SB_NODE_NOTIFIED;
   expect_is(told, 2, "how many of the better ones were told by two pulls");

@@ -336,7 +336,7 @@ static void pages_that_are_held(void) {
 static void ledgers_that_are_held(void) {
   make_connection();
   sb_ledger_shm *l = sb_slot_at(t.b, ledger);
-  SB_STORE(&l->owner, ID | SB_PUT(3, 12), SB_RELAXED);
+  SB_STORE(&l->owner, ID | SB_FIELD(3, 12), SB_RELAXED);
   hold(SB_HOLD_LEDGER, queue, 0, ledger);
   expect_sound("a ledger");
   expect_is(checkup.seen[ledger], SB_KNOWN_TO_OWNER, "what was seen of it");
@@ -356,7 +356,7 @@ static void views_that_are_held(void) {
   _Atomic uint16_t *words = sb_view_words(t.b, message);
   set_header(message, SB_SLOT_PUBLISHED, 3);
   SB_STORE(&words[1], ID, SB_RELAXED);
-  hold(SB_HOLD_VIEW, message, GEN, 1 | SB_PUT(GEN, 8));
+  hold(SB_HOLD_VIEW, message, GEN, 1 | SB_FIELD(GEN, 8));
   expect_sound("a view");
   expect_is(checkup.seen[message], 2, "what was seen of it");
   SB_STORE(&words[1], ANOTHER, SB_RELAXED);
@@ -370,19 +370,19 @@ static void views_that_are_held(void) {
   m->body_length = 1;
   expect_bad(VIEW, message, 1, 0, "a view of a body that is copied");
   m->body_length = SB_INLINE_BODY + 1;
-  hold(SB_HOLD_VIEW, message, GEN, SB_REF_READER | SB_PUT(GEN, 8));
-  set_header(message, SB_SLOT_PUBLISHED, 1 | SB_PUT(ID, SB_READ_REFS));
+  hold(SB_HOLD_VIEW, message, GEN, SB_REF_READER | SB_FIELD(GEN, 8));
+  set_header(message, SB_SLOT_PUBLISHED, 1 | SB_FIELD(ID, SB_READ_REFS));
   expect_bad(VIEW, message, SB_REF_READER, 0, "a reader of what is not read");
-  set_header(message, SB_SLOT_READ, 1 | SB_PUT(ID, SB_READ_REFS));
+  set_header(message, SB_SLOT_READ, 1 | SB_FIELD(ID, SB_READ_REFS));
   expect_sound("a reader");
   expect_is(checkup.seen[message], SB_KNOWN_TO_OWNER, "what was seen of what is read");
-  set_header(message, SB_SLOT_READ, 1 | SB_PUT(ANOTHER, SB_READ_REFS));
+  set_header(message, SB_SLOT_READ, 1 | SB_FIELD(ANOTHER, SB_READ_REFS));
   expect_bad(VIEW, message, SB_REF_READER, 0, "another reader");
-  set_header(message, SB_SLOT_READ, 1 | SB_PUT(ID, SB_READ_REFS));
-  hold(SB_HOLD_VIEW, message, GEN, SB_REF_READER | SB_PUT(GEN + 1, 8));
+  set_header(message, SB_SLOT_READ, 1 | SB_FIELD(ID, SB_READ_REFS));
+  hold(SB_HOLD_VIEW, message, GEN, SB_REF_READER | SB_FIELD(GEN + 1, 8));
   expect_bad(VIEW, message, SB_REF_READER, 0, "a reader of another message");
-  set_header(queue, SB_SLOT_READ, 1 | SB_PUT(ID, SB_READ_REFS));
-  hold(SB_HOLD_VIEW, queue, GEN, SB_REF_READER | SB_PUT(GEN, 8));
+  set_header(queue, SB_SLOT_READ, 1 | SB_FIELD(ID, SB_READ_REFS));
+  hold(SB_HOLD_VIEW, queue, GEN, SB_REF_READER | SB_FIELD(GEN, 8));
   expect_bad(VIEW, queue, SB_REF_READER, 0, "a reader of a queue");
 }
 static void chunks_that_are_held(void) {

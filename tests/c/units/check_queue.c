@@ -84,17 +84,17 @@ static void a_sound_queue(void) {
 
 static void cells_without_a_message(void) {
   begin(FREE_SETTINGS);
-  uint64_t word = word_of(FIRST), no_slot = word & ~SB_PUT((1u << 28) - 1, 4);
+  uint64_t word = word_of(FIRST), no_slot = word & ~SB_FIELD((1u << 28) - 1, 4);
   uint32_t limit = checkup.chunks * SB_CHUNK_UNITS, ledger = sb_slot_of(t.b, q->ledger);
   set_word(FIRST, no_slot);
   expect_lost(FIRST, 0, OUTSIDE, SB_KIND_NONE, limit, "a cell of slot 0");
-  set_word(FIRST, no_slot | SB_PUT(limit, 4));
+  set_word(FIRST, no_slot | SB_FIELD(limit, 4));
   expect_lost(FIRST, limit, OUTSIDE, SB_KIND_NONE, limit, "a cell of a slot behind the last");
   uint32_t chunk = 0; /* one that no connection has open */
   while (sb_chunk_state(SB_LOAD(&t.b->chunks[chunk], SB_RELAXED)) != SB_CHUNK_FREE) chunk++;
-  set_word(FIRST, no_slot | SB_PUT(chunk * SB_CHUNK_UNITS, 4));
+  set_word(FIRST, no_slot | SB_FIELD(chunk * SB_CHUNK_UNITS, 4));
   expect_lost(FIRST, chunk * SB_CHUNK_UNITS, NO_SLOT, SB_KIND_NONE, 0, "a cell of no slot");
-  set_word(FIRST, no_slot | SB_PUT(ledger, 4));
+  set_word(FIRST, no_slot | SB_FIELD(ledger, 4));
   expect_lost(FIRST, ledger, OTHER_KIND, SB_KIND_LEDGER, 0, "a cell of an account");
   set_word(FIRST, word);
   expect_sound("what was put right");
@@ -112,7 +112,7 @@ static void bodies_that_are_gone(void) {
   SB_STORE(header_of(FIRST), sb_slot_word(SB_SLOT_PUBLISHED, 6, gen), SB_RELAXED);
   expect_lost(FIRST, slot, NO_REFERENCE, 0, 6, "a body without the cell's reference");
   SB_STORE(header_of(FIRST), header, SB_RELAXED);
-  set_word(SECOND, (word_of(SECOND) & ~SB_PUT((1u << 28) - 1, 4)) | SB_PUT(slot, 4));
+  set_word(SECOND, (word_of(SECOND) & ~SB_FIELD((1u << 28) - 1, 4)) | SB_FIELD(slot, 4));
   expect_one((sb_finding){SB_SHARED_REFERENCE, q->slot, slot, 0, 0, where(SECOND), 0, 0}, "a reference of two cells");
   set_word(FIRST, word);
 }
@@ -178,7 +178,7 @@ static void the_longest_messages(void) {
   uint32_t slot = chunk * SB_CHUNK_UNITS;
   sb_message_shm *m = sb_slot_at(t.b, slot);
   SB_STORE(sb_slot_header(t.b, slot), sb_slot_word(SB_SLOT_PUBLISHED, 1, 3), SB_RELAXED);
-  set_word(FIRST, (word_of(FIRST) & ~SB_PUT((1u << 28) - 1, 4)) | SB_PUT(slot, 4));
+  set_word(FIRST, (word_of(FIRST) & ~SB_FIELD((1u << 28) - 1, 4)) | SB_FIELD(slot, 4));
   *m = (sb_message_shm){.body_offset = 131072, .body_length = BODY, .properties_length = 65536 - sizeof *m};
   expect_sound("the longest front");
   m->properties_length++;

@@ -105,14 +105,14 @@ static void holes(void) {
 /* Bits lead from the queue over each page to a cell that came back. */
 static void cells_that_came_back(void) {
   begin(MESSAGES);
-  SB_STORE(&q->shm->returned, 1, SB_RELAXED);
-  SB_STORE(&inner()->page.returned, 2, SB_RELAXED);
-  SB_STORE(&leaf(1)->page.returned, 4, SB_RELAXED);
-  SB_STORE(&leaf(0)->page.returned, 8, SB_RELAXED); /* no bit leads there */
+  SB_STORE(&q->shm->requeued, 1, SB_RELAXED);
+  SB_STORE(&inner()->page.requeued, 2, SB_RELAXED);
+  SB_STORE(&leaf(1)->page.requeued, 4, SB_RELAXED);
+  SB_STORE(&leaf(0)->page.requeued, 8, SB_RELAXED); /* no bit leads there */
   look();
   expect_is(marks, 1, "how many bits lead to");
   expect_is(first_marked, SB_PAGE_CELLS + 2, "where a bit leads");
-  SB_STORE(&q->shm->returned, 0, SB_RELAXED);
+  SB_STORE(&q->shm->requeued, 0, SB_RELAXED);
   look();
   expect_is(marks, 0, "how many bits lead to, without the first one");
 }

@@ -159,14 +159,14 @@ static void slots_that_are_parts(void) {
 static void slots_that_are_read(void) {
   begin_checkup();
   open(SB_KIND_MESSAGE);
-  uint64_t mine = SB_PUT(t.c->id, SB_READ_REFS);
+  uint64_t mine = SB_FIELD(t.c->id, SB_READ_REFS);
   set_header(SLOT, SB_SLOT_READ, mine);
   expect_slot(SB_UNLISTED, 0, SB_KIND_MESSAGE, t.c->id, 0, "a slot whose reader does not list it");
   checkup.seen[SLOT] = SB_KNOWN_TO_OWNER;
   expect_clean("a slot that is read, and settled");
   set_header(SLOT, SB_SLOT_READ, 1 | mine);
   expect_slot(SB_LEAKED_SLOT, 0, SB_KIND_MESSAGE, 1, 0, "a slot that is read, with a reference of nobody");
-  set_header(SLOT, SB_SLOT_READ, 1 | SB_PUT(DEAD, SB_READ_REFS));
+  set_header(SLOT, SB_SLOT_READ, 1 | SB_FIELD(DEAD, SB_READ_REFS));
   checkup.seen[SLOT] = 1;
   expect_slot(SB_BAD_OWNER, 0, SB_KIND_MESSAGE, DEAD, 0, "a slot that nobody reads");
   open(SB_KIND_LEAF);

@@ -78,20 +78,20 @@ static void a_hint_is_set(void) {
   uint64_t group = UINT64_C(1) << (CHUNK >> t.b->groups_shift);
   memset(m->hints, 0, sizeof m->hints);
   m->summary[0] = m->summary[1] = 0;
-  sb_hint_set(t.b, FOUR, CHUNK, 70, 5);
+  sb_chunk_hint_set(t.b, FOUR, CHUNK, 70, 5);
   expect_is(m->hints[70], 5, "the hints");
   expect_is(m->summary[1], UINT64_C(1) << 6, "the summary");
   expect_is(m->summary[0], 0, "the other summary");
   expect_is(k->groups, group, "the groups");
   expect_is(k->hint_chunk, CHUNK + 1, "where a slot was freed last");
   m->summary[1] = 0; /* who took the hints has not looked a second time yet */
-  sb_hint_set(t.b, FOUR, CHUNK, 70, 8);
+  sb_chunk_hint_set(t.b, FOUR, CHUNK, 70, 8);
   expect_is(m->hints[70], 13, "more hints");
   expect_is(m->summary[1], UINT64_C(1) << 6, "the summary, set again");
   m->hints[3] = 0;
   m->summary[0] = 8;
   k->groups = 1;
-  sb_hint_set(t.b, FOUR, CHUNK, 3, 1);
+  sb_chunk_hint_set(t.b, FOUR, CHUNK, 3, 1);
   expect_is(m->summary[0], 8, "a summary that was set");
   expect_is(k->groups, 1 | group, "the groups beside another one");
 }
@@ -125,7 +125,7 @@ static void a_slot_is_freed(void) {
 /* One chunk of the class, with these hints in these words. */
 static void hint(uint32_t chunk, unsigned cls, uint32_t word, uint64_t bits) {
   set_chunk(chunk, SB_CHUNK_CLASS, cls, word_of(chunk) & SB_CHUNK_OF_RESERVE);
-  sb_hint_set(t.b, cls, chunk, word, bits);
+  sb_chunk_hint_set(t.b, cls, chunk, word, bits);
 }
 static void no_hints(uint32_t chunk) {
   memset(meta(chunk)->hints, 0, sizeof meta(chunk)->hints);
@@ -143,24 +143,24 @@ static void hints_are_taken(void) {
   all_taken();
   no_hints(CHUNK);
   meta(CHUNK)->parts = 7; /* lies behind the summary */
-  expect(!sb_hint_search(t.c, FOUR), "there is a hint");
+  expect(!sb_chunk_hint_search(t.c, FOUR), "there is a hint");
   hint(CHUNK, FOUR, 70, 13);
   hint(CHUNK, FOUR, 3, 6);
-  expect(sb_hint_search(t.c, FOUR), "no hint was taken");
+  expect(sb_chunk_hint_search(t.c, FOUR), "no hint was taken");
   expect_cache(FOUR, CHUNK, 3, 6, "the first word");
   expect_is(meta(CHUNK)->hints[3], 0, "the hints that were taken");
   expect_is(meta(CHUNK)->summary[0], 0, "their summary");
-  expect(sb_hint_search(t.c, FOUR), "the second word was not taken");
+  expect(sb_chunk_hint_search(t.c, FOUR), "the second word was not taken");
   expect_cache(FOUR, CHUNK, 70, 13, "the second word");
   expect_is(meta(CHUNK)->summary[1], 0, "its summary");
-  expect(!sb_hint_search(t.c, FOUR), "there is a third word");
+  expect(!sb_chunk_hint_search(t.c, FOUR), "there is a third word");
   expect_is(t.b->classes[FOUR].groups, 0, "the groups when nothing is left");
   unsigned single = sb_class_for(t.b, SB_SINGLE_CLAIM_UNITS * SB_UNIT);
   const unsigned one_by_one[] = {single, single - 1};
   for (unsigned i = 0; i < 2; i++) {
     no_hints(CHUNK);
     hint(CHUNK, one_by_one[i], 3, 6);
-    expect(sb_hint_search(t.c, one_by_one[i]), "no hint of a long slot was taken");
+    expect(sb_chunk_hint_search(t.c, one_by_one[i]), "no hint of a long slot was taken");
     expect_cache(one_by_one[i], CHUNK, 3, i == 0 ? 2 : 6, "the hint of a long slot");
     expect_is(meta(CHUNK)->hints[3], i == 0 ? 4 : 0, "what is left to others");
     expect_is(meta(CHUNK)->summary[0], i == 0 ? 8 : 0, "the summary of what is left");
@@ -172,14 +172,14 @@ static void a_summary_without_hints(void) {
   no_hints(CHUNK);
   hint(CHUNK, FOUR, 9, 1);
   meta(CHUNK)->summary[0] |= 4;
-  expect(sb_hint_search(t.c, FOUR), "no hint was taken");
+  expect(sb_chunk_hint_search(t.c, FOUR), "no hint was taken");
   expect_cache(FOUR, CHUNK, 9, 1, "the hint behind an empty word");
   expect_is(meta(CHUNK)->summary[0], 0, "the summary");
   unsigned single = sb_class_for(t.b, SB_SINGLE_CLAIM_UNITS * SB_UNIT);
   no_hints(CHUNK);
   hint(CHUNK, single, 9, 1);
   meta(CHUNK)->summary[0] |= 4;
-  expect(sb_hint_search(t.c, single), "no hint of a long slot was taken");
+  expect(sb_chunk_hint_search(t.c, single), "no hint of a long slot was taken");
   expect_cache(single, CHUNK, 9, 1, "the hint of a long slot behind an empty word");
 }
 /* Where a slot was freed last comes first for bodies; structures come from the first chunk that has one. */
@@ -192,9 +192,9 @@ static void which_chunk_comes_first(void) {
     no_hints(CHUNK + 9);
     hint(CHUNK, classes[i], 0, 1);
     hint(CHUNK + 9, classes[i], 0, 1);
-    expect(sb_hint_search(t.c, classes[i]), "no hint was taken");
+    expect(sb_chunk_hint_search(t.c, classes[i]), "no hint was taken");
     expect_cache(classes[i], CHUNK + (body ? 9 : 0), 0, 1, "the hint that comes first");
-    expect(sb_hint_search(t.c, classes[i]), "the second hint was not taken");
+    expect(sb_chunk_hint_search(t.c, classes[i]), "the second hint was not taken");
     expect_cache(classes[i], CHUNK + (body ? 0 : 9), 0, 1, "the hint that comes second");
   }
 }
@@ -207,14 +207,14 @@ static void hints_to_other_chunks(void) {
     no_hints(CHUNK);
     hint(CHUNK, FOUR, 0, 1);
     SB_STORE(&t.b->chunks[CHUNK], words[i], SB_RELAXED);
-    expect(!sb_hint_search(t.c, FOUR), "a hint of another chunk was taken");
+    expect(!sb_chunk_hint_search(t.c, FOUR), "a hint of another chunk was taken");
     expect_is(meta(CHUNK)->hints[0], 1, "the hint of another chunk");
   }
   all_taken();
   SB_STORE(&t.b->classes[FOUR].hint_chunk, BROKER_CHUNKS + 1, SB_RELAXED);
   SB_STORE(&t.b->chunks[BROKER_CHUNKS], sb_chunk_word(SB_CHUNK_CLASS, 0, FOUR, 0), SB_RELAXED);
   SB_STORE(&t.b->classes[FOUR].groups, UINT64_MAX, SB_RELAXED);
-  expect(!sb_hint_search(t.c, FOUR), "a hint leads behind the last chunk");
+  expect(!sb_chunk_hint_search(t.c, FOUR), "a hint leads behind the last chunk");
 }
 /* The last chunk of all, and the last one of a group. */
 static void hints_at_the_ends(void) {
@@ -223,10 +223,10 @@ static void hints_at_the_ends(void) {
   no_hints(BROKER_CHUNKS - 1);
   hint(BROKER_CHUNKS - 1, FOUR, 0, 1);
   SB_STORE(&t.b->classes[FOUR].hint_chunk, 0u, SB_RELAXED);
-  expect(sb_hint_search(t.c, FOUR), "the last chunk was not looked at");
+  expect(sb_chunk_hint_search(t.c, FOUR), "the last chunk was not looked at");
   hint(BROKER_CHUNKS - 1, FOUR, 127, UINT64_C(1) << 63);
   SB_STORE(&t.b->classes[FOUR].groups, 0, SB_RELAXED);
-  expect(sb_hint_search(t.c, FOUR), "the chunk of the last hint was not looked at");
+  expect(sb_chunk_hint_search(t.c, FOUR), "the chunk of the last hint was not looked at");
   expect_cache(FOUR, BROKER_CHUNKS - 1, 127, UINT64_C(1) << 63, "the last hint of all");
   t.b->groups_shift = 3;
   for (uint32_t chunk = 8; chunk <= 16; chunk++) {
@@ -236,10 +236,10 @@ static void hints_at_the_ends(void) {
   SB_STORE(&t.b->classes[FOUR].groups, 2, SB_RELAXED); /* chunks 8 to 15 */
   SB_STORE(&t.b->classes[FOUR].hint_chunk, 0u, SB_RELAXED);
   for (uint32_t chunk = 8; chunk <= 15; chunk++) {
-    expect(sb_hint_search(t.c, FOUR), "a chunk of the group was not looked at");
+    expect(sb_chunk_hint_search(t.c, FOUR), "a chunk of the group was not looked at");
     expect_cache(FOUR, chunk, 0, 1, "a hint of the group");
   }
-  expect(!sb_hint_search(t.c, FOUR), "a chunk of the next group was looked at");
+  expect(!sb_chunk_hint_search(t.c, FOUR), "a chunk of the next group was looked at");
 }
 /* Plain puts take nothing of the reserve; the hint stays for others. */
 static void hints_of_the_reserve(void) {
@@ -249,10 +249,10 @@ static void hints_of_the_reserve(void) {
   hint(CHUNK, FOUR, 0, 6);
   t.c->use = SB_USE_PLAIN;
   SB_STORE(&t.b->classes[FOUR].groups, 0, SB_RELAXED);
-  expect(!sb_hint_search(t.c, FOUR), "a plain put takes of the reserve");
+  expect(!sb_chunk_hint_search(t.c, FOUR), "a plain put takes of the reserve");
   expect_is(t.b->classes[FOUR].groups, UINT64_C(1) << CHUNK, "the groups, for others");
   t.c->use = SB_USE_DRAIN;
-  expect(sb_hint_search(t.c, FOUR), "who makes room takes nothing of the reserve");
+  expect(sb_chunk_hint_search(t.c, FOUR), "who makes room takes nothing of the reserve");
   expect_cache(FOUR, CHUNK, 0, 2, "one slot of the reserve");
   expect_is(meta(CHUNK)->hints[0], 4, "what is left of the reserve");
 }
@@ -421,7 +421,7 @@ static void two_do_not_open_two(void) {
 
 static void where_one_was_freed_last(void) {
   grow_to(20);
-  sb_hint_set(t.b, 4, 20, 0, 1);
+  sb_chunk_hint_set(t.b, 4, 20, 0, 1);
   expect_is(t.b->classes[4].hint_chunk, 21, "the chunk, plus one");
 }
 

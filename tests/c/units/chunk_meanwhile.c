@@ -37,7 +37,7 @@ static void a_hint_in_an_empty_word(void) {
   open_chunk(FOUR);
   meta()->summary[0] = 2;
   meanwhile(&meta()->summary[0], BEFORE_CHANGE, 1, nothing);
-  sb_hint_set(t.b, FOUR, CHUNK, 1, 4);
+  sb_chunk_hint_set(t.b, FOUR, CHUNK, 1, 4);
   (void)has_acted();
   expect_is(meta()->summary[0], 2, "the summary");
 }
@@ -46,9 +46,9 @@ static void a_hint_comes_while_the_word_is_taken(void) {
   begin();
   open_chunk(FOUR);
   meta()->summary[0] = meta()->summary[1] = 0;
-  sb_hint_set(t.b, FOUR, CHUNK, 70, 5);
+  sb_chunk_hint_set(t.b, FOUR, CHUNK, 70, 5);
   meanwhile(&meta()->summary[1], BEFORE_CHANGE, 1, hint_in_the_same_word);
-  expect(sb_hint_search(t.c, FOUR), "no hint was taken");
+  expect(sb_chunk_hint_search(t.c, FOUR), "no hint was taken");
   expect_is(t.c->cache[FOUR].mask, 5, "the hints that were taken");
   if (has_acted()) expect_is(meta()->summary[1], UINT64_C(1) << 6, "the summary of the hint that came");
 }
@@ -63,7 +63,7 @@ static void a_hint_comes_while_its_group_is_left(void) {
   uint64_t group = UINT64_C(1) << (CHUNK >> t.b->groups_shift);
   SB_STORE(&t.b->classes[FOUR].groups, group, SB_RELAXED);
   meanwhile(&t.b->classes[FOUR].groups, BEFORE_CHANGE, 1, hint_without_a_group);
-  bool found = sb_hint_search(t.c, FOUR);
+  bool found = sb_chunk_hint_search(t.c, FOUR);
   if (!has_acted()) return;
   expect(found, "the hint was not found");
   expect_is(t.b->classes[FOUR].groups, group, "the groups");
@@ -71,9 +71,9 @@ static void a_hint_comes_while_its_group_is_left(void) {
 static void hints_of_a_chunk_that_is_not_mapped(void) {
   begin();
   open_chunk(FOUR);
-  sb_hint_set(t.b, FOUR, CHUNK, 1, 4);
+  sb_chunk_hint_set(t.b, FOUR, CHUNK, 1, 4);
   unmap();
-  expect(!sb_hint_search(t.c, FOUR), "a hint was taken");
+  expect(!sb_chunk_hint_search(t.c, FOUR), "a hint was taken");
   expect_is(hints(1), 4, "the hints");
 }
 
@@ -261,9 +261,9 @@ static void hints_that_are_left(void) {
   begin();
   open_chunk(24);
   meta()->summary[0] = meta()->summary[1] = 0;
-  sb_hint_set(t.b, 24, CHUNK, 0, 5);
+  sb_chunk_hint_set(t.b, 24, CHUNK, 0, 5);
   meanwhile(&meta()->summary[0], BEFORE_CHANGE, 1, note_change);
-  expect(sb_hint_search(t.c, 24), "no hint was taken");
+  expect(sb_chunk_hint_search(t.c, 24), "no hint was taken");
   expect(!summary_changed, "the summary was changed");
   expect_is(hints(0), 4, "the hints that are left");
 }

@@ -13,17 +13,17 @@
 static void a_message_goes_to_the_row(void) {
   sb_consumer *k = consume(1, 2, 0, ALONE);
   expect_is(consumer_state(k, 0), SB_NODE_INTERESTED, "the state of a consumer of an empty queue");
-  expect_is(deliver_single_message(k, k->subscriptions), SB_EMPTY, "the status of an empty queue");
+  expect_is(sb_consumer_deliver_one(k, k->subscriptions), SB_EMPTY, "the status of an empty queue");
   put_some(0, 1, 3);
   set_consumer_state(k, 0, SB_NODE_INTERESTED);
-  expect_is(deliver_single_message(k, k->subscriptions), SB_OK, "the status of the first message");
+  expect_is(sb_consumer_deliver_one(k, k->subscriptions), SB_OK, "the status of the first message");
   expect_is(consumer_state(k, 0), SB_NODE_NOTIFIED, "the state of a consumer that is at work");
   expect_is(in_row(k), 1, "the messages in the row");
   expect_is(k->unacked, 1, "what is unacked");
   expect_is(consumer_node(k, 0)->unacked, 1, "what the node shows as unacked");
   expect_is(sb_consumer_credit(k), 1, "the credit");
   expect(!k->starved, "a consumer with credit is starved");
-  expect_is(deliver_single_message(k, k->subscriptions), SB_OK, "the status of the second message");
+  expect_is(sb_consumer_deliver_one(k, k->subscriptions), SB_OK, "the status of the second message");
   expect_is(id_in_row(k, 0), 1, "the first of the row");
   expect_is(id_in_row(k, 1), 2, "the second of the row");
   expect(k->starved, "a consumer without credit is not starved");
@@ -35,12 +35,12 @@ static void without_credit_nothing_is_taken(void) {
   sb_consumer *k = consume(1, 4, 0, ALONE);
   put_some(0, 1, 2);
   k->suspended = true;
-  expect_is(deliver_single_message(k, k->subscriptions), SB_NO_CREDIT, "the status of a suspended consumer");
+  expect_is(sb_consumer_deliver_one(k, k->subscriptions), SB_NO_CREDIT, "the status of a suspended consumer");
   expect_is(in_row(k), 0, "what it has in the row");
   expect(k->starved, "a suspended consumer is not starved");
   expect_is(consumer_state(k, 0), SB_NODE_NOT_INTERESTED, "the state of a suspended consumer");
   set_consumer_state(k, 0, SB_NODE_INTERESTED); /* it is starved: its nodes were told already */
-  expect_is(deliver_single_message(k, k->subscriptions), SB_NO_CREDIT, "the status of a starved consumer");
+  expect_is(sb_consumer_deliver_one(k, k->subscriptions), SB_NO_CREDIT, "the status of a starved consumer");
   expect_is(consumer_state(k, 0), SB_NODE_INTERESTED, "the state of a node that was told already");
   expect_is(ready_in(0), 2, "the messages in the queue");
 }
@@ -62,14 +62,14 @@ static void threads_that_wait_for_the_row_are_woken(void) {
   put_some(0, 1, 4);
   sb_consumer_signal(k);
   expect_is(local_of(k), 1, "the word that is woken");
-  deliver_single_message(k, k->subscriptions);
+  sb_consumer_deliver_one(k, k->subscriptions);
   expect_is(local_of(k), 2, "the word of a sleeper, with the first message");
   k->local = 1;
-  deliver_single_message(k, k->subscriptions);
+  sb_consumer_deliver_one(k, k->subscriptions);
   expect_is(local_of(k), 1, "the word of a sleeper, with another message");
   k->local = 2;
   k->row_first = k->row_end;
-  deliver_single_message(k, k->subscriptions);
+  sb_consumer_deliver_one(k, k->subscriptions);
   expect_is(local_of(k), 2, "the word that nobody sleeps on");
 }
 static uint64_t events(void) {
@@ -82,18 +82,18 @@ static void an_event_is_told_once(void) {
   if (dup2(fd, 0) != 0) die("dup2", fd);
   put_some(0, 1, 4);
   k->event_armed = 1;
-  deliver_single_message(k, k->subscriptions);
+  sb_consumer_deliver_one(k, k->subscriptions);
   expect_is(k->event_armed, 1, "whether a consumer without a descriptor is armed");
   k->event_fd = 0;
-  deliver_single_message(k, k->subscriptions);
+  sb_consumer_deliver_one(k, k->subscriptions);
   expect_is(k->event_armed, 1, "whether it is armed when the row was not empty");
   expect_is(events(), 0, "the events when the row was not empty");
   k->row_first = k->row_end;
-  deliver_single_message(k, k->subscriptions);
+  sb_consumer_deliver_one(k, k->subscriptions);
   expect_is(k->event_armed, 0, "whether it is armed when it was told");
   expect_is(events(), 1, "the events when the row was empty");
   k->row_first = k->row_end;
-  deliver_single_message(k, k->subscriptions);
+  sb_consumer_deliver_one(k, k->subscriptions);
   expect_is(events(), 0, "the events of what was not armed");
 }
 
@@ -158,7 +158,7 @@ static void a_consumer_whose_queues_are_deleted(void) {
   expect(!sb_consumer_orphaned(k), "a consumer of two queues has none");
   remove_queue(0);
   expect(!sb_consumer_orphaned(k), "a consumer of one queue has none");
-  expect_is(deliver_single_message(k, &k->subscriptions[0]), SB_DELETED, "the status of a queue that is deleted");
+  expect_is(sb_consumer_deliver_one(k, &k->subscriptions[0]), SB_DELETED, "the status of a queue that is deleted");
   k->local = 0;
   expect(!sb_consumer_turn(k), "a turn beside a deleted queue has more to do");
   expect_is(local_of(k), 0, "the word of threads that still have a queue");

@@ -6,12 +6,12 @@
 #include "sb_recover.h"
 
 test_broker d;
-sb_walk w;
+sb_reap_context w;
 
 void begin_dead(void) {
   d = t;
   d.c = connect_to(&d);
-  w = (sb_walk){t.c, t.b, d.c->id, false};
+  w = (sb_reap_context){t.c, t.b, d.c->id, false};
 }
 
 sb_holding_shm *hold(uint64_t what, uint64_t where) {
@@ -25,7 +25,7 @@ sb_holding_shm *hold(uint64_t what, uint64_t where) {
 void process_is_gone(void) {
   sb_process_shm *p = &t.b->processes[GONE];
   uint64_t word = SB_LOAD(&t.b->connections[d.c->id], SB_RELAXED);
-  SB_STORE(&p->word, SB_PROC_LIVE | SB_PUT(3, 2), SB_RELAXED);
+  SB_STORE(&p->word, SB_PROC_LIVE | SB_FIELD(3, 2), SB_RELAXED);
   SB_STORE(&p->pid, (int32_t)getpid(), SB_RELAXED); /* which this process has now: it began at another time */
   SB_STORE(&p->start_ticks, 1, SB_RELAXED);
   SB_STORE(&p->pid_namespace, t.b->pid_namespace, SB_RELAXED);
@@ -74,6 +74,6 @@ uint64_t owned_in(sb_queue *q, uint64_t n, unsigned state, unsigned owner) {
 bool finished_in(sb_queue *q, uint64_t n) {
   return ((const _Atomic uint8_t *)(const void *)leaf_in(q, n).leaf->finished)[(q->base + n) % SB_PAGE_CELLS] != 0;
 }
-bool marked_in(sb_queue *q, uint64_t n) { return sb_returned_is_marked(t.b, &q->lanes[0].ring, q->base + n); }
+bool marked_in(sb_queue *q, uint64_t n) { return sb_requeued_is_marked(t.b, &q->lanes[0].ring, q->base + n); }
 uint64_t slot_word(uint32_t slot) { return SB_LOAD(sb_slot_header(t.b, slot), SB_RELAXED); }
 void set_slot_word(uint32_t slot, uint64_t word) { SB_STORE(sb_slot_header(t.b, slot), word, SB_RELAXED); }

@@ -4,12 +4,12 @@
 #define DEAD_H
 
 #include "cases.h"
-#include "sb_judge.h"
+#include "sb_intent.h"
 
 #define GONE 76u /* the slot of a process that is gone */
 
-extern test_broker d; /* the same broker as `t`, with the dead connection */
-extern sb_walk w;     /* of the reaper `t.c` through the holdings of `d.c` */
+extern test_broker d;     /* the same broker as `t`, with the dead connection */
+extern sb_reap_context w; /* of the reaper `t.c` through the holdings of `d.c` */
 
 /* Connects it. */
 void begin_dead(void);

@@ -73,7 +73,7 @@ static void what_is_not_found(void) {
   at(a)->name[0] = 'a';
   const uint64_t words[] = {was ^ UINT64_C(1) << 30, (was & ~UINT64_C(3)) | SB_DIR_CLOSED,
                             (was & ~UINT64_C(3)) | SB_DIR_DEAD,
-                            (was & ~SB_PUT((1u << 28) - 1, 2)) | SB_PUT(sb_slot_of(t.b, t.c->shm), 2)};
+                            (was & ~SB_FIELD((1u << 28) - 1, 2)) | SB_FIELD(sb_slot_of(t.b, t.c->shm), 2)};
   for (unsigned k = 0; k < 4; k++) {
     set_entry(i, words[k]);
     expect_is(find("a"), 0, "an entry that is none of it");
@@ -126,7 +126,7 @@ static void a_new_queue(void) {
   SB_STORE(&s->base, 5 * SB_PAGE_CELLS, SB_RELAXED);
   SB_STORE(&s->admitted, 1, SB_RELAXED);
   s->ledgers = s->levels = 1;
-  s->bytes_in = s->bound = s->taken = s->bytes_out = s->returned = s->last_take = 1;
+  s->bytes_in = s->bound = s->taken = s->bytes_out = s->requeued = s->last_take = 1;
   s->interested = s->notified = s->not_interested = s->non_acquiring = s->consumers = s->room_waiting = 1;
   s->timers_lost = s->tracking = 1;
   s->rescues = s->exclusive = s->created_ns = s->used_ns = 1;
@@ -135,16 +135,16 @@ static void a_new_queue(void) {
   memset(s->name, 'x', sizeof s->name);
   SB_STORE(sb_slot_header(t.b, slot), sb_slot_word(SB_SLOT_FREE, 0, 99), SB_RELAXED);
   sb_slab_return_cache(t.c);
-  sb_hint_set(t.b, sb_class_of_kind(t.b, SB_KIND_QUEUE), slot / SB_CHUNK_UNITS, slot % SB_CHUNK_UNITS / 3 / 64,
-              UINT64_C(1) << slot % SB_CHUNK_UNITS / 3 % 64);
+  sb_chunk_hint_set(t.b, sb_class_of_kind(t.b, SB_KIND_QUEUE), slot / SB_CHUNK_UNITS, slot % SB_CHUNK_UNITS / 3 / 64,
+                    UINT64_C(1) << slot % SB_CHUNK_UNITS / 3 % 64);
   for (uint32_t i = 0; i < 200 && create("q", &FREE_SETTINGS) != slot; i++) {
   }
   before = *s;
-  expect_is(before.state, SB_QUEUE_OPEN | SB_PUT((state >> 2) + 1, 2), "its state in the next life");
+  expect_is(before.state, SB_QUEUE_OPEN | SB_FIELD((state >> 2) + 1, 2), "its state in the next life");
   expect_is(before.admitted, 5 * SB_PAGE_CELLS, "its places");
   expect_is(before.ledgers | before.levels, 0, "its accounts and levels");
   expect_is(before.bytes_in | before.bound | before.taken | before.bytes_out, 0, "its hints");
-  expect_is(before.returned | before.last_take | before.rescues | before.exclusive, 0, "its marks");
+  expect_is(before.requeued | before.last_take | before.rescues | before.exclusive, 0, "its marks");
   expect_is(before.interested | before.notified | before.not_interested | before.non_acquiring, 0, "its counts");
   expect_is(before.consumers | before.room_waiting | before.timers_lost | before.tracking, 0, "its other counts");
   expect_is(before.had_consumer | before.room_watched, 0, "what it had");
@@ -207,7 +207,7 @@ static void queues_in_turn(void) {
   set_entry(index_of(a, SB_DIR_LIVE), 0);
   set_entry(index_of(b, SB_DIR_LIVE), 0);
   set_entry(0, word_a);
-  set_entry(4, (word_a & ~SB_PUT((1u << 28) - 1, 2)) | SB_PUT(sb_slot_of(t.b, t.c->shm), 2));
+  set_entry(4, (word_a & ~SB_FIELD((1u << 28) - 1, 2)) | SB_FIELD(sb_slot_of(t.b, t.c->shm), 2));
   set_entry(5, (word_b & ~UINT64_C(3)) | SB_DIR_CLOSED);
   set_entry(SB_DIRECTORY_SIZE - 1, word_b);
   expect_is(sb_directory_next(t.b, &index, false), a, "the first queue");
@@ -358,7 +358,7 @@ static void settings_are_announced(void) {
   sb_queue *q = open_queue(&t, "q");
   sb_word *behind = (sb_word *)((char *)t.b->header + sizeof *t.b->header);
   SB_STORE(behind, 99, SB_RELAXED);
-  sb_directory_configure(q, &s, true);
+  sb_settings_configure(q, &s, true);
   for (unsigned i = 0; i < SB_SETTINGS; i++) {
     expect_is(t.b->header->new_settings[i], s.values[i], "a setting that is announced");
   }
@@ -372,20 +372,20 @@ static void bounds_of_a_ring(void) {
   if (declare(&t, "q", FREE_SETTINGS) != SB_OK) die("declare", 0);
   sb_queue *q = open_queue(&t, "q");
   for (uint64_t i = 1; i <= 5; i++) put(&t, q, i);
-  sb_directory_configure(q, &(sb_settings){{3, -1, -1, 0, -1, -1}, 0}, false);
+  sb_settings_configure(q, &(sb_settings){{3, -1, -1, 0, -1, -1}, 0}, false);
   expect(q->shm->bound != INT64_MAX, "the bound is not known");
   uint64_t bound = q->shm->bound;
   expect(bound >= 5, "the bound of a ring that was not trimmed is %llu", (unsigned long long)bound);
   SB_STORE(&q->shm->bound, 4, SB_RELAXED);
-  sb_directory_configure(q, &(sb_settings){{3, -1, -1, 0, -1, -1}, 0}, false);
+  sb_settings_configure(q, &(sb_settings){{3, -1, -1, 0, -1, -1}, 0}, false);
   expect_is(q->shm->bound, 4, "the bound of a ring that stays as it is");
   SB_STORE(&q->shm->bound, INT64_MAX, SB_RELAXED); /* a process was killed in the middle */
-  sb_directory_configure(q, &(sb_settings){{3, -1, -1, 0, -1, -1}, 0}, false);
+  sb_settings_configure(q, &(sb_settings){{3, -1, -1, 0, -1, -1}, 0}, false);
   expect(q->shm->bound != INT64_MAX, "the bound that somebody left is not known");
-  sb_directory_configure(q, &(sb_settings){{3, -1, -1, 0, -1, -1}, 0}, true);
+  sb_settings_configure(q, &(sb_settings){{3, -1, -1, 0, -1, -1}, 0}, true);
   expect_is(q->shm->bound, 0, "the bound of a ring that was trimmed: its size alone");
   SB_STORE(&q->shm->bound, 4, SB_RELAXED);
-  sb_directory_configure(q, &(sb_settings){{-1, -1, -1, 0, -1, -1}, 0}, true);
+  sb_settings_configure(q, &(sb_settings){{-1, -1, -1, 0, -1, -1}, 0}, true);
   expect_is(q->shm->bound, 4, "the bound of what is no ring any more");
 }
 

@@ -76,7 +76,7 @@ static void another_process_has_it(void) {
 
 /* ---- settings ---- */
 
-static void configure(sb_settings settings, bool trim) { sb_directory_configure(q, &settings, trim); }
+static void configure(sb_settings settings, bool trim) { sb_settings_configure(q, &settings, trim); }
 static void limits_are_kept_from_zero(void) {
   const sb_settings k[] = {
       {{0, -1, -1, 0, -1, -1}, 0}, {{-1, 0, -1, 0, -1, -1}, 0}, {{-1, -1, 0, 0, -1, -1}, 0}, FREELY};

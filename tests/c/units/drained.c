@@ -240,7 +240,7 @@ static void floors_of_a_chunk(void) {
   drain_chunk(chunk_of(SB_CHUNK_DRAINING, t.c->id, CLASS_OF(SB_KIND_QUEUE)));
   sb_queue_shm *q = sb_slot_at(t.b, CHUNK * SB_CHUNK_UNITS + 6);
   memset(sb_slot_at(t.b, CHUNK * SB_CHUNK_UNITS), 0, SB_CHUNK_BYTES);
-  SB_STORE(&q->state, SB_QUEUE_NONE | SB_PUT(9, 2), SB_RELAXED);
+  SB_STORE(&q->state, SB_QUEUE_NONE | SB_FIELD(9, 2), SB_RELAXED);
   meta()->floors[0] = 0;
   expect(sb_drained_end(t.c, CHUNK), "it did not end");
   expect_is(meta()->floors[0], 9, "the floor of incarnations");

@@ -76,7 +76,7 @@ static void floors_only_rise(void) {
   grow_to(CHUNK);
   clear();
   sb_queue_shm *q = slot(SLOTS - 1);
-  SB_STORE(&q->state, SB_PUT(7, 2), SB_RELAXED);
+  SB_STORE(&q->state, SB_FIELD(7, 2), SB_RELAXED);
   SB_STORE(&q->tail, 5 * SB_PAGE_CELLS, SB_RELAXED);
   const unsigned others[] = {SB_KIND_LEAF, SB_KIND_INNER, SB_KIND_NODE, SB_KIND_LEDGER};
   for (unsigned i = 0; i < sizeof others / sizeof others[0]; i++) {
@@ -87,7 +87,7 @@ static void floors_only_rise(void) {
   expect_is(floor_of(INCARNATION), 7, "the floor of incarnations of queues with texts");
   forget();
   sb_floors_raise(t.b, CHUNK, SB_KIND_QUEUE, UNITS);
-  SB_STORE(&q->state, SB_PUT(6, 2), SB_RELAXED);
+  SB_STORE(&q->state, SB_FIELD(6, 2), SB_RELAXED);
   SB_STORE(&q->tail, 4 * SB_PAGE_CELLS, SB_RELAXED);
   sb_floors_raise(t.b, CHUNK, SB_KIND_QUEUE, UNITS);
   expect_is(floor_of(INCARNATION), 7, "the floor of incarnations");
@@ -101,7 +101,7 @@ static void expect_ring_at(const sb_ring_shm *r, uint64_t position, const char *
   expect_is(SB_LOAD(&r->head, SB_RELAXED), position, what);
 }
 static void expect_queue_at(const sb_queue_shm *q, uint64_t incarnation, uint64_t position) {
-  expect_is(SB_LOAD(&q->state, SB_RELAXED), SB_QUEUE_NONE | SB_PUT(incarnation, 2), "the state of a queue");
+  expect_is(SB_LOAD(&q->state, SB_RELAXED), SB_QUEUE_NONE | SB_FIELD(incarnation, 2), "the state of a queue");
   expect_is(SB_LOAD(&q->root, SB_RELAXED), sb_link_empty(position / SB_PAGE_CELLS), "the root of a queue");
   expect_is(SB_LOAD(&q->base, SB_RELAXED), position, "the base of a queue");
   expect_is(SB_LOAD(&q->tail, SB_RELAXED), position, "the tail of a queue");

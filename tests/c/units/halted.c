@@ -37,7 +37,7 @@ void take_process_slot(uint32_t i, pid_t pid, uint32_t flags) {
   SB_STORE(&p->stack, facts.stack, SB_RELAXED);
   SB_STORE(&p->pid_namespace, t.b->pid_namespace, SB_RELAXED);
   SB_STORE(&p->flags, flags, SB_RELAXED);
-  SB_STORE(&p->word, SB_PROC_LIVE | SB_PUT(1, 2), SB_RELAXED);
+  SB_STORE(&p->word, SB_PROC_LIVE | SB_FIELD(1, 2), SB_RELAXED);
 }
 void take_connection(unsigned id, uint32_t i) {
   SB_STORE(&t.b->connections[id], sb_conn_word(SB_CONN_LIVE, i, 0, 1), SB_RELAXED);

@@ -22,7 +22,7 @@ static bool stirs(void) { return sb_handles_stir(t.c); }
 static sb_leaf_ref a_leaf(void) { return (sb_leaf_ref){.slot = 7, .gen = 8, .first = 64}; }
 static void remember_pages(sb_queue *q) {
   q->lanes[0].tail_leaf = q->lanes[0].head_leaf = a_leaf();
-  q->lanes[0].way = (sb_returned_way){.leaf = a_leaf()};
+  q->lanes[0].way = (sb_requeued_way){.leaf = a_leaf()};
 }
 static bool is_no_leaf(const sb_leaf_ref *leaf) {
   return leaf->leaf == NULL && leaf->first == UINT64_MAX && leaf->slot == 0;

@@ -124,7 +124,7 @@ static void a_queue_is_ended(void) {
   expect_repairs(OF_END, 0);
   uint32_t slot = q->slot;
   (void)sb_queue_close(q);
-  expect(sb_upkeep_free(t.c, slot), "a connection has it open still");
+  expect(sb_disposal_free(t.c, slot), "a connection has it open still");
 }
 static void an_end_that_is_explained(void) {
   an_old_auto_delete_queue();
@@ -271,13 +271,13 @@ static void an_account_that_is_unsure(void) {
   a_wrong_account();
   SB_STORE(&q->shm->tracking, SB_TRACKING_UNSURE, SB_RELAXED);
   set_deaths(DEATHS);
-  sb_hinting(q->ledger, 1);
+  sb_ledger_hinting(q->ledger, 1);
   be_quiet(2);
   tick_queue();
   expect_is(q->shm->tracking, SB_TRACKING_UNSURE, "whether it is sure while it changes");
   expect_is(remembered.deaths, 0, "the deaths while it changes");
   expect_repairs(0, 0);
-  sb_hinting(q->ledger, -1);
+  sb_ledger_hinting(q->ledger, -1);
   remembered.deaths = DEATHS;
   be_quiet(2);
   tick_queue();

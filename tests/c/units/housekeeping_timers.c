@@ -31,7 +31,7 @@ static sb_word *entry_at(uint64_t position) {
   sb_leaf_ref leaf = leaf_in(&schedule, position);
   return &sb_leaf_cell(&leaf, position)->word;
 }
-static uint64_t entry_of(uint64_t position) { return SB_CELL_ENTRY | SB_PUT(position, 4); }
+static uint64_t entry_of(uint64_t position) { return SB_CELL_ENTRY | SB_FIELD(position, 4); }
 static void add_entry(uint64_t position) { sb_queue_schedule(q, position); }
 static void set_entry(uint64_t at, uint64_t word) { SB_STORE(entry_at(at), word, SB_RELAXED); }
 static uint64_t bare(unsigned state, uint64_t more) { return sb_cell_bare(state, leaf_in(&schedule, 0).gen + more); }

@@ -227,7 +227,7 @@ static void nobody_left_to_rescue(void) {
 
 /* ---- hidden messages ---- */
 
-static bool is_marked(void) { return sb_returned_is_marked(t.b, &q->lanes[0].ring, q->base); }
+static bool is_marked(void) { return sb_requeued_is_marked(t.b, &q->lanes[0].ring, q->base); }
 static void hidden_messages_are_found(void) {
   const struct {
     uint64_t quiet, gone;
@@ -243,8 +243,8 @@ static void hidden_messages_are_found(void) {
     be_quiet(looks[i].quiet);
     tick_queue();
     expect(is_marked() == looks[i].found, "look %u: the message is %s", i, is_marked() ? "marked" : "hidden");
-    sb_returned_clear(t.b, &leaf, q->base);
-    SB_STORE(&q->shm->returned, 0, SB_RELAXED);
+    sb_requeued_clear(t.b, &leaf, q->base);
+    SB_STORE(&q->shm->requeued, 0, SB_RELAXED);
   }
 }
 

@@ -91,7 +91,7 @@ static void no_process_that_watches(void) {
   SB_STORE(&second.b->keeps_house, 1u, SB_RELAXED);
   set_watches(0, false);
   SB_STORE(&t.b->connections[0], SB_PROC_LIVE, SB_RELAXED);
-  (void)SB_OR(&t.b->connections[1], SB_PUT(SB_PROC_WATCHES, 32), SB_RELAXED);
+  (void)SB_OR(&t.b->connections[1], SB_FIELD(SB_PROC_WATCHES, 32), SB_RELAXED);
   int lock = hold_byte(SB_LOCK_PROCESS + SB_MAX_PROCESSES);
   expect_is(run(2, nobody_watches), SB_CLOSED, "the status");
   expect_is(slept_ns[2], LOWEST_SLEEP, "the sleep when nobody says that he watches");

@@ -25,12 +25,12 @@ static void make_queue(void) {
   q = open_queue(&t, "q");
   own = q->ledger;
 }
-static uint64_t word_of(unsigned connection, uint64_t epoch) { return connection | SB_PUT(epoch, 12); }
+static uint64_t word_of(unsigned connection, uint64_t epoch) { return connection | SB_FIELD(epoch, 12); }
 static void set_owner(sb_ledger_shm *l, unsigned connection) {
   SB_STORE(&l->owner, word_of(connection, 7), SB_RELAXED);
 }
 static void set_hinting(sb_ledger_shm *l, uint64_t raised, uint64_t depth) {
-  SB_STORE(&l->hinting, SB_PUT(raised, 32) | depth, SB_RELAXED);
+  SB_STORE(&l->hinting, SB_FIELD(raised, 32) | depth, SB_RELAXED);
 }
 static uint64_t what_of(uint64_t of) { return SB_LOAD(&sb_holding_at(t.b, of)->what, SB_RELAXED); }
 static uint64_t next_holding(void) {
@@ -48,7 +48,7 @@ static sb_ledger_shm *one_more(void) {
 static void expect_adopted(sb_ledger_shm *l, uint64_t epoch) {
   uint32_t slot = sb_slot_of(t.b, l);
   expect_is(SB_LOAD(&l->owner, SB_RELAXED), word_of(t.c->id, epoch), "the owner");
-  expect_is(SB_LOAD(&l->holding, SB_RELAXED), SB_PUT(epoch, 32), "what it holds");
+  expect_is(SB_LOAD(&l->holding, SB_RELAXED), SB_FIELD(epoch, 32), "what it holds");
   expect_is(SB_LOAD(&l->hinting, SB_RELAXED) & SB_HINTING_DEPTH, 0, "its depth");
   expect_is(what_of(token), sb_holding_what(SB_HOLD_LEDGER, q->slot, 0), "the holding");
   expect_is(SB_LOAD(&sb_holding_at(t.b, token)->where, SB_RELAXED), slot, "where it is");
@@ -79,7 +79,7 @@ static void a_ledger_that_is_free(void) {
   make_queue();
   sb_ledger_shm *l = one_more();
   SB_STORE(&l->owner, word_of(0, 7), SB_RELAXED);
-  SB_STORE(&l->holding, SB_PUT(7, 32) | 5, SB_RELAXED);
+  SB_STORE(&l->holding, SB_FIELD(7, 32) | 5, SB_RELAXED);
   SB_STORE(&l->counters[SB_COUNT_ACKED], 9, SB_RELAXED);
   set_hinting(l, 3, 2);
   expect(one_more() == l, "another ledger was adopted");
@@ -95,13 +95,13 @@ static void a_ledger_is_left(void) {
   sb_ledger_shm *l = one_more();
   set_hinting(l, 3, 2);
   sb_ledger_leave(t.c, l, token);
-  expect_is(l->hinting, SB_PUT(3, 32), "the depth when it was left");
+  expect_is(l->hinting, SB_FIELD(3, 32), "the depth when it was left");
   l = one_more();
   set_owner(l, ANOTHER);
   set_hinting(l, 3, 2);
   sb_ledger_leave(t.c, l, token);
   expect_is(SB_LOAD(&l->owner, SB_RELAXED), word_of(ANOTHER, 7), "another owner");
-  expect_is(l->hinting, SB_PUT(3, 32) | 2, "another one's depth");
+  expect_is(l->hinting, SB_FIELD(3, 32) | 2, "another one's depth");
   expect_is(what_of(token), SB_HOLD_NONE, "the holding");
 }
 static void the_ledger_of_a_dead_one(void) {
@@ -177,7 +177,7 @@ static void sums(void) {
   make_three();
   for (unsigned i = 0; i < 3; i++) {
     SB_STORE(&three[i]->counters[SB_COUNT_ACKED], 1u << i, SB_RELAXED);
-    SB_STORE(&three[i]->holding, SB_PUT(9, 32) | 10u << i, SB_RELAXED);
+    SB_STORE(&three[i]->holding, SB_FIELD(9, 32) | 10u << i, SB_RELAXED);
   }
   expect_is(sb_ledger_sum(t.b, q->shm, SB_COUNT_ACKED), 7, "the sum of a counter");
   expect_is(sb_ledger_sum(t.b, q->shm, SB_COUNT_EXPIRED), 0, "the sum of another");
@@ -239,39 +239,39 @@ static void who_is_stuck(void) {
 static void an_intent_says_what_is_done(void) {
   static sb_ledger_shm l;
   for (unsigned i = 0; i < SB_COUNTERS; i++) SB_STORE(&l.counters[i], 100 + i, SB_RELAXED);
-  SB_STORE(&l.kind, SB_PUT(6, 16), SB_RELAXED);
-  sb_intent_begin(&l, 3, SB_COUNT_ACKED, 11, 12, 13, 14);
-  expect_is(l.kind, 3 | SB_PUT(SB_COUNT_ACKED, 8) | SB_PUT(7, 16), "the intent");
+  SB_STORE(&l.kind, SB_FIELD(6, 16), SB_RELAXED);
+  sb_ledger_begin_intent(&l, 3, SB_COUNT_ACKED, 11, 12, 13, 14);
+  expect_is(l.kind, 3 | SB_FIELD(SB_COUNT_ACKED, 8) | SB_FIELD(7, 16), "the intent");
   expect_is(l.position, 11, "its position");
   expect_is(l.slot, 12, "its slot");
   expect_is(l.gen, 13, "its generation");
   expect_is(l.bytes, 14, "its bytes");
   expect_is(l.before, 100 + SB_COUNT_ACKED, "the counter before");
   expect_is(l.before_bytes, 100 + SB_COUNT_REMOVED_BYTES, "the bytes before");
-  sb_intent_end(&l);
-  expect_is(l.kind, SB_PUT(7, 16), "no intent");
-  sb_intent_begin(&l, 2, SB_COUNT_ADDED, 1, 2, 3, 4);
-  expect_is(l.kind, 2 | SB_PUT(SB_COUNT_ADDED, 8) | SB_PUT(8, 16), "the next intent");
+  sb_ledger_end_intent(&l);
+  expect_is(l.kind, SB_FIELD(7, 16), "no intent");
+  sb_ledger_begin_intent(&l, 2, SB_COUNT_ADDED, 1, 2, 3, 4);
+  expect_is(l.kind, 2 | SB_FIELD(SB_COUNT_ADDED, 8) | SB_FIELD(8, 16), "the next intent");
   expect_is(l.before_bytes, 100 + SB_COUNT_ADDED_BYTES, "the bytes before an enqueue");
 }
 static void how_deep_hints_are(void) {
   static sb_ledger_shm l;
-  sb_hinting(&l, 1);
-  expect_is(l.hinting, SB_PUT(1, 32) | 1, "once");
-  sb_hinting(&l, 1);
-  expect_is(l.hinting, SB_PUT(2, 32) | 2, "twice");
-  sb_hinting(&l, -1);
-  expect_is(l.hinting, SB_PUT(2, 32) | 1, "one of two");
-  sb_hinting_ended(&l);
-  expect_is(l.hinting, SB_PUT(2, 32), "the end of all");
+  sb_ledger_hinting(&l, 1);
+  expect_is(l.hinting, SB_FIELD(1, 32) | 1, "once");
+  sb_ledger_hinting(&l, 1);
+  expect_is(l.hinting, SB_FIELD(2, 32) | 2, "twice");
+  sb_ledger_hinting(&l, -1);
+  expect_is(l.hinting, SB_FIELD(2, 32) | 1, "one of two");
+  sb_ledger_hinting_ended(&l);
+  expect_is(l.hinting, SB_FIELD(2, 32), "the end of all");
   sb_ledger_count(&l, SB_COUNT_ACKED, 3);
   sb_ledger_count(&l, SB_COUNT_ACKED, 2);
   expect_is(l.counters[SB_COUNT_ACKED], 5, "a counter");
-  SB_STORE(&l.holding, SB_PUT(9, 32) | 1, SB_RELAXED);
+  SB_STORE(&l.holding, SB_FIELD(9, 32) | 1, SB_RELAXED);
   sb_ledger_hold(&l, 2);
-  expect_is(l.holding, SB_PUT(9, 32) | 3, "two more");
+  expect_is(l.holding, SB_FIELD(9, 32) | 3, "two more");
   sb_ledger_hold(&l, -3);
-  expect_is(l.holding, SB_PUT(9, 32), "three less");
+  expect_is(l.holding, SB_FIELD(9, 32), "three less");
 }
 
 /* ---- what other connections do meanwhile ---- */

@@ -38,7 +38,7 @@ static void proc_says_state(char state) { proc_says(1, stat_text(state, START, S
 static sb_process_shm *peer(void) { return &t.b->processes[PEER]; }
 /* It is attached; no lock says that it lives. */
 static void begin_peer(int32_t pid) {
-  SB_STORE(&peer()->word, SB_PROC_LIVE | SB_PUT(5, 2), SB_RELAXED);
+  SB_STORE(&peer()->word, SB_PROC_LIVE | SB_FIELD(5, 2), SB_RELAXED);
   SB_STORE(&peer()->pid, pid, SB_RELAXED);
   SB_STORE(&peer()->start_ticks, START, SB_RELAXED);
   SB_STORE(&peer()->stack, STACK, SB_RELAXED);
@@ -216,7 +216,7 @@ static void processes_that_are_stopped(void) {
   SB_STORE(&peer()->pid_namespace, t.b->pid_namespace + 1, SB_RELAXED);
   expect(!sb_liveness_is_stopped(t.b, PEER), "a process of another namespace is stopped");
   begin_peer(1);
-  SB_STORE(&peer()->word, SB_PROC_FREE | SB_PUT(5, 2), SB_RELAXED);
+  SB_STORE(&peer()->word, SB_PROC_FREE | SB_FIELD(5, 2), SB_RELAXED);
   expect(!sb_liveness_is_stopped(t.b, PEER), "a process that is not attached is stopped");
   make_slot_behind(1);
   expect(!sb_liveness_is_stopped(t.b, SB_MAX_PROCESSES), "a slot behind the last one is stopped");
@@ -250,7 +250,7 @@ static void processes_that_are_dead(void) {
   expect(!dead(), "a process that noted no stack is dead");
   SB_STORE(&peer()->pid_namespace, t.b->pid_namespace + 1, SB_RELAXED);
   expect(dead(), "a process of another namespace without its lock is not dead");
-  SB_STORE(&peer()->word, SB_PROC_FREE | SB_PUT(5, 2), SB_RELAXED);
+  SB_STORE(&peer()->word, SB_PROC_FREE | SB_FIELD(5, 2), SB_RELAXED);
   expect(!dead(), "a process that is not attached is dead");
   SB_STORE(&t.b->processes[t.b->process].start_ticks, START + 1, SB_RELAXED);
   expect(!sb_liveness_is_dead(t.b, t.b->process), "this process is dead");
@@ -275,7 +275,7 @@ static void one_reaper(void) {
   proc_says_state('S');
   expect_no_reaping(PEER, "a process that lives");
   proc_says(1, "7", NULL);
-  SB_STORE(&peer()->word, SB_PROC_FREE | SB_PUT(5, 2), SB_RELAXED);
+  SB_STORE(&peer()->word, SB_PROC_FREE | SB_FIELD(5, 2), SB_RELAXED);
   expect_no_reaping(PEER, "a process that is not attached");
   begin_peer(1);
   SB_STORE(&t.b->processes[t.b->process].start_ticks, START + 1, SB_RELAXED);
@@ -290,7 +290,7 @@ static void one_reaper(void) {
     expect(!sb_liveness_begin_reaping(t.b, PEER), "another thread of the reaper's process reaps");
     sb_liveness_end_reaping(t.b, PEER, reaped);
     expect(!is_locked() && mutex_is_free(&t.b->reap_lock), "the reaper keeps its locks");
-    expect_is(peer()->word, (reaped ? SB_PROC_FREE : SB_PROC_LIVE) | SB_PUT(5, 2), "the word of the process");
+    expect_is(peer()->word, (reaped ? SB_PROC_FREE : SB_PROC_LIVE) | SB_FIELD(5, 2), "the word of the process");
   }
 }
 

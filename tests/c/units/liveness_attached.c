@@ -54,13 +54,13 @@ static int lowest_free(void) {
 static void a_process_attaches(void) {
   struct stat st;
   sb_process_shm *p = slot(FIRST);
-  SB_STORE(&p->word, SB_PROC_FREE | SB_PUT(8, 2), SB_RELAXED);
+  SB_STORE(&p->word, SB_PROC_FREE | SB_FIELD(8, 2), SB_RELAXED);
   p->stack = p->attached_ns = p->flags = p->pid_namespace = p->start_ticks = 1;
   uint64_t before = sb_wall_ns();
   attach_one(&x);
   sb_process_facts us = sb_process_look((int32_t)getpid());
   expect_is(x.process, FIRST, "its slot");
-  expect_is(p->word, SB_PROC_LIVE | SB_PUT(9, 2), "the word of the slot");
+  expect_is(p->word, SB_PROC_LIVE | SB_FIELD(9, 2), "the word of the slot");
   expect_is((uint32_t)p->pid, (uint32_t)getpid(), "its number");
   expect_is(p->start_ticks, us.start_ticks, "when it began");
   expect_is(p->stack, us.stack, "its stack");
@@ -82,7 +82,7 @@ static void no_namespace(void) {
   sb_liveness_detach(&x);
 }
 /* A process took the slot meanwhile, and died. */
-static void another_was_there(void) { SB_STORE(&slot(FIRST + 2)->word, SB_PROC_LIVE | SB_PUT(6, 2), SB_RELAXED); }
+static void another_was_there(void) { SB_STORE(&slot(FIRST + 2)->word, SB_PROC_LIVE | SB_FIELD(6, 2), SB_RELAXED); }
 static void slots_that_are_passed(void) {
   int fd = hold_byte(SB_LOCK_PROCESS + FIRST + 1); /* of a process that is attaching */
   SB_STORE(&slot(FIRST)->word, SB_PROC_LIVE, SB_RELAXED);
@@ -92,7 +92,7 @@ static void slots_that_are_passed(void) {
   expect_is(x.process, has_steps() ? FIRST + 3 : FIRST + 2, "the slot");
   expect_is(slot(FIRST)->word, SB_PROC_LIVE, "the word of a slot that is taken");
   if (has_steps()) {
-    expect_is(slot(FIRST + 2)->word, SB_PROC_LIVE | SB_PUT(6, 2), "the word of a slot that was taken meanwhile");
+    expect_is(slot(FIRST + 2)->word, SB_PROC_LIVE | SB_FIELD(6, 2), "the word of a slot that was taken meanwhile");
     expect_is(sb_byte_holder(t.b->lock_fd, SB_LOCK_PROCESS + FIRST + 2), 0, "the holder of its byte");
   }
   (void)close(fd);

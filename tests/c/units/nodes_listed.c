@@ -153,7 +153,7 @@ static void what_only_looks_like_an_entry(void) {
   begin(SB_RING_NON_ACQUIRING);
   for (unsigned i = 0; i < 2; i++) (void)append(nodes[i], EPOCH);
   sb_leaf_ref leaf = leaf_at(0);
-  uint64_t gen = nodes[2] | SB_PUT(EPOCH, 28), header = SB_LOAD(sb_slot_header(t.b, leaf.slot), SB_RELAXED);
+  uint64_t gen = nodes[2] | SB_FIELD(EPOCH, 28), header = SB_LOAD(sb_slot_header(t.b, leaf.slot), SB_RELAXED);
   SB_STORE(sb_slot_header(t.b, leaf.slot), sb_slot_word(sb_slot_state(header), 1, gen), SB_RELAXED);
   SB_STORE(list.root, sb_link_word(0, leaf.slot, gen), SB_RELAXED);
   SB_STORE(cell_at(0), sb_cell_bare(SB_CELL_TOMBSTONE, gen), SB_RELAXED);

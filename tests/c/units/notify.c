@@ -46,26 +46,26 @@ static void a_node_is_told(void) {
   direct = waiter(0, SB_NODE_INTERESTED);
   (void)sb_wake_arm(io_word());
   (void)sb_wake_arm(&node_shm(direct)->wake);
-  notify_work(t.b, direct);
+  sb_notify_node(t.b, direct);
   expect_is(node_wakes(direct), 1, "how often a call that waits was told");
   expect_is(word_state(&node_shm(direct)->wake), SB_WAKE_NOTIFIED, "its own wake word");
   expect_is(word_state(io_word()), SB_WAKE_ARMED, "the wake word of the IO thread, when a call was told");
   expect_bits(0, 0, "the bits of the connection, when a call was told");
   note_order(&node_shm(node)->flagged);
-  notify_work(t.b, node);
+  sb_notify_node(t.b, node);
   int order = noted_order();
   expect(!has_steps() || order == SB_SEQ_CST, "the flag is stored with order %d: after the bits, perhaps", order);
   expect_is(node_wakes(node), 1, "how often a consumer was told");
   expect_is(SB_LOAD(&node_shm(node)->flagged, SB_RELAXED), 1, "the flag of its node");
   expect_bits(UINT64_C(1) << FAR / 64, UINT64_C(1) << FAR % 64, "the bits of its target");
   expect_is(word_state(io_word()), SB_WAKE_NOTIFIED, "the wake word of the IO thread");
-  notify_work(t.b, queue->slot); /* that is no node */
+  sb_notify_node(t.b, queue->slot); /* that is no node */
   SB_STORE(&t.c->shm->waiter, 0u, SB_RELAXED);
-  notify_work(t.b, node);
+  sb_notify_node(t.b, node);
   expect_is(node_wakes(node), 2, "how often it was told, without an IO thread");
   SB_STORE(&node_shm(node)->flagged, 0, SB_RELAXED);
   SB_STORE(&node_shm(node)->word, sb_node_word(SB_NODE_INTERESTED, 4000, 9), SB_RELAXED);
-  notify_work(t.b, node); /* its connection is gone */
+  sb_notify_node(t.b, node); /* its connection is gone */
   expect_is(SB_LOAD(&node_shm(node)->flagged, SB_RELAXED), 1, "the flag of a node without a connection");
 }
 
@@ -73,16 +73,16 @@ static void a_node_is_told(void) {
 
 static void who_wants_at_a_higher_priority(void) {
   begin();
-  expect(!sb_consumer_higher_wants(t.b, shm, 0), "without consumers there is a better one");
+  expect(!sb_notify_higher_wants(t.b, shm, 0), "without consumers there is a better one");
   uint32_t high = waiter(9, SB_NODE_NOT_INTERESTED), low = waiter(5, SB_NODE_INTERESTED);
-  expect(!sb_consumer_higher_wants(t.b, shm, 5), "one that is not interested wants messages");
+  expect(!sb_notify_higher_wants(t.b, shm, 5), "one that is not interested wants messages");
   expect(!sb_notify_better_wants(queue, 5), "one that is not interested is better");
-  expect(sb_consumer_higher_wants(t.b, shm, 4), "one of priority 5 is not above 4");
+  expect(sb_notify_higher_wants(t.b, shm, 4), "one of priority 5 is not above 4");
   expect(sb_notify_better_wants(queue, 4), "one of priority 5 is not better than 4");
   set_node_state(high, SB_NODE_NOTIFIED);
-  expect(sb_consumer_higher_wants(t.b, shm, 8), "one that is notified does not want messages");
+  expect(sb_notify_higher_wants(t.b, shm, 8), "one that is notified does not want messages");
   expect(sb_notify_better_wants(queue, 8), "one that is notified is not better");
-  expect(!sb_consumer_higher_wants(t.b, shm, 9), "one of the same priority is above");
+  expect(!sb_notify_higher_wants(t.b, shm, 9), "one of the same priority is above");
   set_node_state(high, SB_NODE_INTERESTED);
   expect(sb_notify_better_wants(queue, 8), "one that is interested is not better");
   expect(!sb_notify_better_wants(queue, 9), "one of the same priority is better");
@@ -90,7 +90,7 @@ static void who_wants_at_a_higher_priority(void) {
   expect(!sb_notify_better_wants(queue, 8), "one that no count tells of is better");
   set_node_state(high, SB_NODE_NOT_INTERESTED);
   SB_STORE(&level_of(high)->interested_count, 1, SB_RELAXED); /* left by a death */
-  expect(sb_consumer_higher_wants(t.b, shm, 8), "what the count tells of is not there");
+  expect(sb_notify_higher_wants(t.b, shm, 8), "what the count tells of is not there");
   expect(!sb_notify_better_wants(queue, 8), "what only the count tells of is better");
   set_node_state(low, SB_NODE_NOT_INTERESTED);
   expect(!sb_notify_better_wants(queue, 0), "what only the count tells of is better, above all levels");
@@ -100,7 +100,7 @@ static void levels_in_a_circle(void) {
   begin();
   uint32_t high = waiter(9, SB_NODE_NOT_INTERESTED);
   SB_STORE(&level_of(high)->next, SB_LOAD(&shm->levels, SB_RELAXED), SB_RELAXED);
-  expect(!sb_consumer_higher_wants(t.b, shm, 0), "somebody in a circle wants messages");
+  expect(!sb_notify_higher_wants(t.b, shm, 0), "somebody in a circle wants messages");
   expect(!sb_notify_above(t.c, queue->slot, 0, false), "somebody in a circle was told");
   SB_STORE(&level_of(high)->interested_count, 1, SB_RELAXED);
   expect(!sb_notify_better_wants(queue, 0), "somebody in a circle is better");
@@ -112,15 +112,15 @@ static void one_is_told(void) {
   expect(!sb_notify_above(t.c, queue->slot, 5, false), "one of the same priority was told");
   expect(sb_notify_above(t.c, queue->slot, 4, false), "one above was not told");
   expect_wakes(first, SB_NODE_NOTIFIED, 1, "the one that waits longest");
-  expect(sb_consumer_notify_one(t.c, queue->slot, false), "the next one was not told");
+  expect(sb_notify_one(t.c, queue->slot, false), "the next one was not told");
   expect_wakes(next, SB_NODE_NOTIFIED, 1, "the next one");
-  expect(!sb_consumer_notify_one(t.c, queue->slot, false), "one was told beside better ones that are at it");
+  expect(!sb_notify_one(t.c, queue->slot, false), "one was told beside better ones that are at it");
   expect_wakes(low, SB_NODE_INTERESTED, 0, "one of a lower priority");
-  expect(sb_consumer_notify_one(t.c, queue->slot, true), "nobody was rescued");
+  expect(sb_notify_one(t.c, queue->slot, true), "nobody was rescued");
   expect_wakes(low, SB_NODE_NOTIFIED, 1, "one that was rescued");
   expect((SB_LOAD(&node_shm(low)->flags, SB_RELAXED) & SB_NODE_RESCUED) != 0, "it does not know that it is rescued");
   expect((SB_LOAD(&node_shm(first)->flags, SB_RELAXED) & SB_NODE_RESCUED) == 0, "one that was told is rescued");
-  expect(!sb_consumer_notify_one(t.c, queue->slot, true), "somebody was told where all are");
+  expect(!sb_notify_one(t.c, queue->slot, true), "somebody was told where all are");
 }
 /* No memory for its entry: it is rung nevertheless, and no other consumer is notified. */
 static void one_is_told_without_memory(void) {
@@ -129,7 +129,7 @@ static void one_is_told_without_memory(void) {
            low = waiter(1, SB_NODE_INTERESTED);
   use_up_chunks();
   use_up_slots(sb_class_of_kind(t.b, SB_KIND_LEAF));
-  expect(!sb_consumer_notify_one(t.c, queue->slot, false), "somebody was told");
+  expect(!sb_notify_one(t.c, queue->slot, false), "somebody was told");
   expect_wakes(first, SB_NODE_INTERESTED, 1, "the first one");
   expect_wakes(next, SB_NODE_INTERESTED, 0, "the next one");
   expect_wakes(low, SB_NODE_INTERESTED, 0, "one of a lower priority");
@@ -147,7 +147,7 @@ static void one_is_told_beside_another(void) {
   uint32_t first = waiter(5, SB_NODE_INTERESTED), next = waiter(5, SB_NODE_INTERESTED);
   rival_node = first;
   at_step = rival_moves;
-  expect(sb_consumer_notify_one(t.c, queue->slot, false), "nobody was told");
+  expect(sb_notify_one(t.c, queue->slot, false), "nobody was told");
   at_step = NULL;
   expect_wakes(first, SB_NODE_NOT_INTERESTED, 0, "the one that lost its interest");
   expect_wakes(next, SB_NODE_NOTIFIED, 1, "the next one");
@@ -176,22 +176,22 @@ static void work_arrives(void) {
   expect_is(node_wakes(browser), 2, "how often a browser was told");
   let_go(nodes, 4, SB_NODE_INTERESTED);
   set_paused(true);
-  sb_consumer_work_arrived(queue);
+  sb_notify_work_arrived(queue);
   expect_is(told(nodes, 4), 0, "who is told while the queue is paused");
   expect_is(node_wakes(browser), 3, "how often a browser was told while the queue is paused");
   set_paused(false);
-  sb_consumer_work_arrived(queue);
+  sb_notify_work_arrived(queue);
   expect_is(told(nodes, 4), 1, "who is told of the first message");
-  sb_consumer_work_arrived(queue);
+  sb_notify_work_arrived(queue);
   expect_is(told(nodes, 4), 2, "who is told of the second message");
-  sb_consumer_work_arrived(queue);
+  sb_notify_work_arrived(queue);
   expect_is(told(nodes, 4), 2, "who is told when as many are told as there are messages");
   let_go(nodes, 4, SB_NODE_INTERESTED);
   char record[BUFFER];
   while (get(&t, queue, record, true) != 0) {
   }
   let_go(nodes, 4, SB_NODE_INTERESTED);
-  sb_consumer_work_arrived(queue);
+  sb_notify_work_arrived(queue);
   expect_is(told(nodes, 4), 1, "who is told when nobody is: a message may be there that the accounts do not show yet");
 }
 static void a_backlog_arrives(void) {
@@ -202,17 +202,17 @@ static void a_backlog_arrives(void) {
   SB_STORE(&node_shm(browser)->wakes, 0, SB_RELAXED);
   let_go(nodes, 5, SB_NODE_INTERESTED);
   set_paused(true);
-  sb_consumer_backlog_arrived(queue);
+  sb_notify_backlog_arrived(queue);
   expect_is(told(nodes, 5), 0, "who is told while the queue is paused");
   set_paused(false);
-  sb_consumer_backlog_arrived(queue);
+  sb_notify_backlog_arrived(queue);
   expect_is(told(nodes, 5), 3, "who is told of three messages");
   expect_is(node_wakes(browser), 2, "how often a browser was told");
-  sb_consumer_backlog_arrived(queue);
+  sb_notify_backlog_arrived(queue);
   expect_is(told(nodes, 5), 3, "who is told once more");
   let_go(nodes, 5, SB_NODE_INTERESTED);
   SB_STORE(&shm->interested, 2, SB_RELAXED); /* there are more, whom the count does not tell of */
-  sb_consumer_backlog_arrived(queue);
+  sb_notify_backlog_arrived(queue);
   expect_is(told(nodes, 5), 2, "who is told of those that are counted");
 }
 static void as_many_are_told_as_there_are_messages(void) {
@@ -222,7 +222,7 @@ static void as_many_are_told_as_there_are_messages(void) {
   put_some(0, 1, 3);
   let_go(nodes, 5, SB_NODE_INTERESTED);
   SB_STORE(&shm->notified, -10, SB_RELAXED); /* a death left it too low */
-  sb_consumer_backlog_arrived(queue);
+  sb_notify_backlog_arrived(queue);
   expect_is(told(nodes, 5), 3, "who is told: no more than there are messages");
   let_go(nodes, 5, SB_NODE_INTERESTED);
   char record[BUFFER];
@@ -230,7 +230,7 @@ static void as_many_are_told_as_there_are_messages(void) {
   }
   let_go(nodes, 5, SB_NODE_INTERESTED);
   SB_STORE(&shm->notified, -10, SB_RELAXED);
-  sb_consumer_backlog_arrived(queue);
+  sb_notify_backlog_arrived(queue);
   expect_is(told(nodes, 5), 0, "who is told of no message");
 }
 /* No memory for its entry: it is rung once, not once for each message. */
@@ -242,7 +242,7 @@ static void a_backlog_without_memory(void) {
   SB_STORE(&node_shm(node)->wakes, 0, SB_RELAXED);
   use_up_chunks();
   use_up_slots(sb_class_of_kind(t.b, SB_KIND_LEAF));
-  sb_consumer_backlog_arrived(queue);
+  sb_notify_backlog_arrived(queue);
   expect_wakes(node, SB_NODE_INTERESTED, 1, "one that cannot be moved");
 }
 /* If no consumer can be notified, no further attempt is made. */
@@ -256,7 +256,7 @@ static void a_backlog_that_nobody_takes(void) {
   SB_STORE(&node_shm(low)->wakes, 0, SB_RELAXED);
   SB_STORE(&shm->notified, 0, SB_RELAXED);
   at_step = count_moves;
-  sb_consumer_backlog_arrived(queue);
+  sb_notify_backlog_arrived(queue);
   at_step = NULL;
   expect_wakes(low, SB_NODE_INTERESTED, 0, "one below who is at it");
   expect_is(moves, 0, "the moves");
@@ -304,17 +304,17 @@ static void room_is_made(void) {
   uint32_t large = waits_for_room(200), fits = waits_for_room(64), next = waits_for_room(64);
   uint32_t memory = make_node(0, 0, SB_NODE_ROOM | SB_NODE_MEMORY | SB_NODE_DIRECT, 1, SB_NODE_INTERESTED);
   SB_STORE(&shm->admitted, 5, SB_RELAXED); /* else a body of any size has room */
-  sb_consumer_room_in(t.c, shm, queue->slot);
+  sb_notify_room_in(t.c, shm, queue->slot);
   expect_wakes(large, SB_NODE_INTERESTED, 0, "one that waits for more than there is");
   expect_wakes(fits, SB_NODE_NOTIFIED, 1, "one that waits for what there is");
   expect_wakes(next, SB_NODE_INTERESTED, 0, "the next one");
   expect_wakes(memory, SB_NODE_INTERESTED, 0, "one that waits for memory");
-  sb_consumer_room_made(t.c, shm, queue->slot);
+  sb_notify_room_made(t.c, shm, queue->slot);
   expect_wakes(next, SB_NODE_NOTIFIED, 1, "the next one, of the next room");
   expect_wakes(memory, SB_NODE_NOTIFIED, 1, "one that waits for memory, of room");
   set_node_state(next, SB_NODE_INTERESTED);
   set_node_state(memory, SB_NODE_INTERESTED);
-  sb_consumer_room_made(t.c, NULL, 0);
+  sb_notify_room_made(t.c, NULL, 0);
   expect_wakes(next, SB_NODE_INTERESTED, 1, "one that waits for room, of memory");
   expect_wakes(memory, SB_NODE_NOTIFIED, 2, "one that waits for memory, of memory");
 }
@@ -325,7 +325,7 @@ static void room_is_made_beside_another(void) {
   uint32_t first = waits_for_room(64), next = waits_for_room(64);
   rival_node = first;
   at_step = rival_moves;
-  sb_consumer_room_in(t.c, shm, queue->slot);
+  sb_notify_room_in(t.c, shm, queue->slot);
   at_step = NULL;
   expect_is(node_wakes(first), 0, "how often one was told that does not wait any more");
   expect_wakes(next, SB_NODE_NOTIFIED, 1, "the next one");
@@ -337,7 +337,7 @@ static void all_are_woken_beside_another(void) {
   if (!has_steps()) return;
   rival_node = waits_for_room(64);
   at_step = rival_moves;
-  sb_consumer_wake_all(t.c, queue->slot);
+  sb_notify_wake_all(t.c, queue->slot);
   at_step = NULL;
   expect_wakes(rival_node, SB_NODE_NOT_INTERESTED, 0, "one that does not wait any more, at the end of the queue");
 }
@@ -358,10 +358,10 @@ static void those_that_are_not_counted(void) {
   SB_STORE(&shm->non_acquiring, 0, SB_RELAXED);
   SB_STORE(&shm->room_waiting, 0, SB_RELAXED);
   SB_STORE(&t.b->header->memory_waiting, 0u, SB_RELAXED);
-  sb_consumer_work_arrived(queue);
-  sb_consumer_backlog_arrived(queue);
+  sb_notify_work_arrived(queue);
+  sb_notify_backlog_arrived(queue);
   sb_notify_pass_baton(queue);
-  sb_consumer_room_made(t.c, shm, queue->slot);
+  sb_notify_room_made(t.c, shm, queue->slot);
   expect_wakes(sleeper, SB_NODE_INTERESTED, slept, "a consumer that is not counted yet");
   expect_wakes(browser, SB_NODE_NON_ACQUIRING, browsed, "a browser that is not counted yet");
   expect_wakes(room, SB_NODE_INTERESTED, 0, "a producer that is not counted yet, beside room");
@@ -379,9 +379,9 @@ static void a_queue_of_a_damaged_chunk(void) {
   uint32_t node = waiter(0, SB_NODE_INTERESTED);
   SB_STORE(chunk, SB_CHUNK_TAIL, SB_RELAXED);
   spoil_the_stack();
-  sb_consumer_notify_browsers(t.c, queue->slot);
+  sb_notify_browsers(t.c, queue->slot);
   spoil_the_stack();
-  sb_consumer_wake_all(t.c, queue->slot);
+  sb_notify_wake_all(t.c, queue->slot);
   SB_STORE(chunk, word, SB_RELAXED);
   expect_wakes(node, SB_NODE_INTERESTED, 0, "one that waits at a queue of a damaged chunk");
 }

@@ -114,7 +114,7 @@ static void expect_header(unsigned height, uint64_t first, const char *what) {
   expect_is(p.page->object, q->slot, what);
   expect_is(p.page->ring, SB_RING_CELLS | height << 8, what);
   expect_is(p.page->first, first, what);
-  expect_is(p.page->returned, 0, what);
+  expect_is(p.page->requeued, 0, what);
   expect_is(SB_LOAD(sb_slot_header(t.b, p.slot), SB_RELAXED), sb_slot_word(SB_SLOT_PUBLISHED, 1, p.gen), what);
 }
 static void expect_leaf(uint64_t first) {
@@ -169,10 +169,10 @@ static void the_root_grows(void) {
   expect_leaf(4096);
   expect_is(sb_link_height(root()), 2, "the height of the root");
   expect_is(walk(0, 2), SB_OK, "the status of the root");
-  expect_is(p.page->returned, 1, "the returned bits of the root");
+  expect_is(p.page->requeued, 1, "the returned bits of the root");
   expect_is(p.page->done, 0, "what is done in the root");
   expect_is(walk(0, 1), SB_OK, "the status of the page below");
-  expect_is(p.page->returned, 1, "the returned bits of the page below");
+  expect_is(p.page->requeued, 1, "the returned bits of the page below");
   expect_is(child(&p, 0), old, "the old root");
 }
 static void a_finished_root_is_retired(void) {

@@ -2,7 +2,7 @@
 /* sb_page: pages that are retired when everything in them is finished: by the process that finished the last cell, by
  * the reaper of one that died there, and by a sweep. The tree has three heights; its leaves begin at 0, 64 and 4096. */
 #include "cells.h"
-#include "sb_returned.h"
+#include "sb_requeued.h"
 #include "sb_page.h"
 #include "sb_slab.h"
 
@@ -231,18 +231,18 @@ static void the_highest_root(void) {
     sb_inner_shm *page = sb_slot_at(t.b, slot);
     SB_STORE(&page->page.ring, SB_RING_CELLS | height << 8, SB_RELAXED);
     SB_STORE(&page->page.first, 0, SB_RELAXED);
-    SB_STORE(&page->page.returned, 0, SB_RELAXED);
+    SB_STORE(&page->page.requeued, 0, SB_RELAXED);
     for (unsigned i = 1; i < SB_PAGE_CELLS; i++) SB_STORE(&page->children[i], sb_link_empty(gen), SB_RELAXED);
     SB_STORE(&page->children[0], link, SB_RELAXED);
     link = sb_link_word(height, slot, gen);
   }
   SB_STORE(q->lanes[0].ring.root, link, SB_RELAXED);
   expect(sb_page_links(t.b, &q->lanes[0].ring, slot, gen), "it is not linked");
-  sb_returned_mark(t.b, &q->lanes[0].ring, 0);
-  expect_is(SB_LOAD(&((sb_page_shm *)sb_slot_at(t.b, slot))->returned, SB_RELAXED), 1, "its bits");
-  expect(sb_returned_is_marked(t.b, &q->lanes[0].ring, 0), "a position below it is not marked");
-  SB_STORE(&((sb_page_shm *)sb_slot_at(t.b, slot))->returned, 0, SB_RELAXED);
-  expect(!sb_returned_is_marked(t.b, &q->lanes[0].ring, 0), "a position is marked without its bit");
+  sb_requeued_mark(t.b, &q->lanes[0].ring, 0);
+  expect_is(SB_LOAD(&((sb_page_shm *)sb_slot_at(t.b, slot))->requeued, SB_RELAXED), 1, "its bits");
+  expect(sb_requeued_is_marked(t.b, &q->lanes[0].ring, 0), "a position below it is not marked");
+  SB_STORE(&((sb_page_shm *)sb_slot_at(t.b, slot))->requeued, 0, SB_RELAXED);
+  expect(!sb_requeued_is_marked(t.b, &q->lanes[0].ring, 0), "a position is marked without its bit");
   finish_cells(&far);
   sb_page_sweep(t.c, &q->lanes[0].ring);
   expect_retired(&far, &outer, 0, "a leaf below it");

@@ -98,7 +98,7 @@ static void handles_of_the_dead(void) {
   begin(0);
   sb_ledger_shm *l = q->ledger;
   uint64_t next = next_holding();
-  SB_STORE(&l->owner, OTHER | SB_PUT(7, 12), SB_RELAXED);
+  SB_STORE(&l->owner, OTHER | SB_FIELD(7, 12), SB_RELAXED);
   set_state(SB_QUEUE_NONE);
   expect_is(sb_queue_inherit(t.c, q->slot, &other, l, OTHER), SB_DELETED, "the status of an heir to nothing");
   expect_is(sb_queue_stand_in(t.c, q->slot, &other, l), SB_DELETED, "the status of a stand-in for nothing");
@@ -106,14 +106,14 @@ static void handles_of_the_dead(void) {
   set_state(SB_QUEUE_CLOSED);
   expect_is(sb_queue_inherit(t.c, q->slot, &other, l, OTHER + 1), SB_SETTLED, "the status of a wrong heir");
   expect(other.ledger == NULL, "there is a ledger of a wrong heir");
-  expect_is(l->owner, OTHER | SB_PUT(7, 12), "the owner of the ledger");
+  expect_is(l->owner, OTHER | SB_FIELD(7, 12), "the owner of the ledger");
   expect_is(next_holding(), next, "the next holding");
   expect_is(sb_queue_stand_in(t.c, q->slot, &other, l), SB_OK, "the status of a stand-in");
   expect(other.ledger == l, "a stand-in has another ledger");
-  expect_is(l->owner, OTHER | SB_PUT(7, 12), "the owner of the ledger that is stood in for");
+  expect_is(l->owner, OTHER | SB_FIELD(7, 12), "the owner of the ledger that is stood in for");
   expect_is(sb_queue_inherit(t.c, q->slot, &other, l, OTHER), SB_OK, "the status of an heir");
   expect(other.ledger == l, "an heir has another ledger");
-  expect_is(l->owner, t.c->id | SB_PUT(8, 12), "the owner of an inherited ledger");
+  expect_is(l->owner, t.c->id | SB_FIELD(8, 12), "the owner of an inherited ledger");
   expect_is(held_by(other.ledger_token), sb_holding_what(SB_HOLD_LEDGER, q->slot, 0), "the holding of the ledger");
 }
 
@@ -165,7 +165,7 @@ static void what_looks_ready(void) {
   set_word(0, sb_cell_bare(SB_CELL_FREE, leaf_of(0).gen + 1));
   expect(looks_ready(), "a cell of another page is not looked at closer");
   set_cell(0, SB_CELL_FREE, 0);
-  SB_STORE(&q->shm->returned, 1, SB_RELAXED);
+  SB_STORE(&q->shm->requeued, 1, SB_RELAXED);
   expect(looks_ready(), "a message that may have come back does not look ready");
 }
 static void where_it_looks(void) {
@@ -252,7 +252,7 @@ static void bytes_of_what_came_back(void) {
   expect_is(sb_queue_oldest_bytes(q), 192, "the bytes at the head");
   set_bits(0, 1);
   expect_is(sb_queue_oldest_bytes(q), 192, "the bytes when no message is said to have come back");
-  SB_STORE(&q->shm->returned, 1, SB_RELAXED);
+  SB_STORE(&q->shm->requeued, 1, SB_RELAXED);
   expect_is(sb_queue_oldest_bytes(q), 64, "the bytes of a message that came back");
   set_bits(0, 4);
   search_from(0, 0);
@@ -267,10 +267,10 @@ static void bytes_of_what_came_back(void) {
 static bool older_than(uint64_t number) { return sb_queue_older_ready(q, at(number)); }
 static void older_messages(void) {
   begin(4);
-  SB_STORE(&q->shm->returned, 1, SB_RELAXED);
+  SB_STORE(&q->shm->requeued, 1, SB_RELAXED);
   expect(!older_than(2), "a message came back without a bit");
   set_bits(0, 2);
-  SB_STORE(&q->shm->returned, 0, SB_RELAXED);
+  SB_STORE(&q->shm->requeued, 0, SB_RELAXED);
   expect(!older_than(2), "a message came back without the flag of the queue");
   mark(1);
   expect(older_than(2), "a message did not come back");

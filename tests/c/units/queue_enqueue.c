@@ -10,7 +10,7 @@
 
 #define TRACKED ((sb_settings){{-1, 100, -1, SB_OVERFLOW_REJECT, -1, -1}, 0})
 #define LENGTH 100u
-#define PARTS SB_PUT(1u, 2 + SB_PARTS_REF)
+#define PARTS SB_FIELD(1u, 2 + SB_PARTS_REF)
 
 static sb_queue *q;
 static uint32_t slot;
@@ -33,7 +33,7 @@ static unsigned scheduled(void) {
   if (!sb_ring_open(t.b, q->slot, SB_RING_SCHEDULE, &r)) die("sb_ring_open", 0);
   while (sb_ring_next_leaf(t.b, &r, from, &leaf, &found)) {
     for (from = found; sb_leaf_covers(&leaf, from); from++)
-      n += sb_leaf_cell(&leaf, from)->word == (SB_CELL_ENTRY | SB_PUT(position, 4));
+      n += sb_leaf_cell(&leaf, from)->word == (SB_CELL_ENTRY | SB_FIELD(position, 4));
   }
   return n;
 }

@@ -54,10 +54,10 @@ static void a_reader_has_the_slot(void) {
   publish(LONG);
   set_header(SB_SLOT_PUBLISHED, 5);
   expect_is(sb_reader_begin(t.c, SLOT, GEN, &token), SB_OK, "the status");
-  expect_is(header(), sb_slot_word(SB_SLOT_READ, 5 | SB_PUT(t.c->id, SB_READ_REFS), GEN), "the header");
+  expect_is(header(), sb_slot_word(SB_SLOT_READ, 5 | SB_FIELD(t.c->id, SB_READ_REFS), GEN), "the header");
   const sb_holding_shm *h = sb_holding_at(t.b, token);
   expect_is(SB_LOAD(&h->what, SB_RELAXED), sb_holding_what(SB_HOLD_VIEW, SLOT, GEN), "the holding");
-  expect_is(SB_LOAD(&h->where, SB_RELAXED), SB_REF_READER | SB_PUT(GEN, 8), "where it is");
+  expect_is(SB_LOAD(&h->where, SB_RELAXED), SB_REF_READER | SB_FIELD(GEN, 8), "where it is");
   expect_begin(SB_IN_USE, "the status of a second reader");
   sb_reader_end(t.b, SLOT, GEN, t.c->id);
   expect_is(header(), sb_slot_word(SB_SLOT_PUBLISHED, 5, GEN), "the header when it ended");
@@ -65,16 +65,16 @@ static void a_reader_has_the_slot(void) {
 /* It was settled while it was read: its reader frees it. */
 static void the_last_one_frees(void) {
   publish(LONG);
-  set_header(SB_SLOT_READ, SB_PUT(t.c->id, SB_READ_REFS));
+  set_header(SB_SLOT_READ, SB_FIELD(t.c->id, SB_READ_REFS));
   sb_reader_end(t.b, SLOT, GEN, t.c->id);
   expect_is(header(), sb_slot_word(SB_SLOT_FREE, 0, GEN + 1), "the header");
 }
 static void what_a_reader_has_not(void) {
   publish(LONG);
-  const uint64_t words[] = {sb_slot_word(SB_SLOT_READ, 1 | SB_PUT(ANOTHER, SB_READ_REFS), GEN),
-                            sb_slot_word(SB_SLOT_READ, 1 | SB_PUT(t.c->id, SB_READ_REFS), GEN + 1),
-                            sb_slot_word(SB_SLOT_PUBLISHED, 1 | SB_PUT(t.c->id, SB_READ_REFS), GEN),
-                            sb_slot_word(SB_SLOT_ALLOC, SB_PUT(t.c->id, SB_READ_REFS), GEN)};
+  const uint64_t words[] = {sb_slot_word(SB_SLOT_READ, 1 | SB_FIELD(ANOTHER, SB_READ_REFS), GEN),
+                            sb_slot_word(SB_SLOT_READ, 1 | SB_FIELD(t.c->id, SB_READ_REFS), GEN + 1),
+                            sb_slot_word(SB_SLOT_PUBLISHED, 1 | SB_FIELD(t.c->id, SB_READ_REFS), GEN),
+                            sb_slot_word(SB_SLOT_ALLOC, SB_FIELD(t.c->id, SB_READ_REFS), GEN)};
   for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++) {
     SB_STORE(sb_slot_header(t.b, SLOT), words[i], SB_RELAXED);
     sb_reader_end(t.b, SLOT, GEN, t.c->id);
@@ -169,7 +169,7 @@ static void a_body_is_copied(void) {
   publish(0);
   expect_copy(0, SB_OK, "a body without bytes, at the end of its slot");
   expect_copy(1, SB_SETTLED, "a byte of none");
-  set_header(SB_SLOT_READ, 1 | SB_PUT(ANOTHER, SB_READ_REFS));
+  set_header(SB_SLOT_READ, 1 | SB_FIELD(ANOTHER, SB_READ_REFS));
   expect_copy(0, SB_OK, "a body that somebody reads");
 }
 /* Names and properties stand in front of the body, in the parts. */
@@ -202,15 +202,15 @@ static void a_slot_that_is_not_mapped(void) {
   expect_begin(SB_SETTLED, "the status of a slot that is not mapped");
 }
 static void drop_one_of_two(void) { set_header(SB_SLOT_PUBLISHED, 4); }
-static void drop_one_beside_the_reader(void) { set_header(SB_SLOT_READ, 4 | SB_PUT(t.c->id, SB_READ_REFS)); }
+static void drop_one_beside_the_reader(void) { set_header(SB_SLOT_READ, 4 | SB_FIELD(t.c->id, SB_READ_REFS)); }
 static void references_that_are_dropped(void) {
   publish(LONG);
   set_header(SB_SLOT_PUBLISHED, 5);
   meanwhile(sb_slot_header(t.b, SLOT), BEFORE_CAS, 1, drop_one_of_two);
   expect_is(sb_reader_begin(t.c, SLOT, GEN, &token), SB_OK, "the status");
   if (!has_acted()) return;
-  expect_is(header(), sb_slot_word(SB_SLOT_READ, 4 | SB_PUT(t.c->id, SB_READ_REFS), GEN), "the header");
-  set_header(SB_SLOT_READ, 5 | SB_PUT(t.c->id, SB_READ_REFS));
+  expect_is(header(), sb_slot_word(SB_SLOT_READ, 4 | SB_FIELD(t.c->id, SB_READ_REFS), GEN), "the header");
+  set_header(SB_SLOT_READ, 5 | SB_FIELD(t.c->id, SB_READ_REFS));
   meanwhile(sb_slot_header(t.b, SLOT), BEFORE_CAS, 1, drop_one_beside_the_reader);
   sb_reader_end(t.b, SLOT, GEN, t.c->id);
   if (has_acted()) expect_is(header(), sb_slot_word(SB_SLOT_PUBLISHED, 4, GEN), "the header when it ended");

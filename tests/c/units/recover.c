@@ -39,14 +39,14 @@ static void a_process_is_recovered(void) {
   SB_STORE(&shm->waiter, 7u, SB_RELAXED);
   SB_STORE(&t.b->connections[OLD], free_word, SB_RELAXED);
   /* the word behind the last connection is that of chunk 0, which says here what a connection of the process would say */
-  SB_STORE(&t.b->chunks[0], t.b->chunks[0] | SB_PUT(GONE, 2), SB_RELAXED);
+  SB_STORE(&t.b->chunks[0], t.b->chunks[0] | SB_FIELD(GONE, 2), SB_RELAXED);
   uint64_t behind = t.b->chunks[0];
   SB_STORE(&p->boot.what, SB_HOLD_PAGE, SB_RELAXED);
   expect_locked_in(t.c, "sb_holdings.c");
   recover_dead();
   was_locked("the recovery of a process");
   expect_is(h->reaped, reaped + 1, "how many processes were recovered");
-  expect_is(p->word, SB_PROC_FREE | SB_PUT(3, 2), "the word of the process");
+  expect_is(p->word, SB_PROC_FREE | SB_FIELD(3, 2), "the word of the process");
   expect_is(p->boot.what, SB_HOLD_NONE, "what the process announces");
   expect_is(t.b->connections[d.c->id], sb_conn_word(SB_CONN_FREE, 0, 0, epoch), "the word of the connection");
   expect_is(t.b->connections[OLD], free_word, "the word of a connection that was free");

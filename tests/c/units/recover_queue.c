@@ -110,11 +110,11 @@ static void an_account_is_left(void) {
   sb_ledger_shm *l = q->ledger;
   uint64_t raised = l->hinting >> 32, epoch = l->owner >> 12;
   sb_ledger_hold(l, 5);
-  sb_hinting(l, 1);
+  sb_ledger_hinting(l, 1);
   recover_dead();
-  expect_is(l->hinting, SB_PUT(raised + 2, 32), "`hinting`: raised by the dead connection and by the reaper");
+  expect_is(l->hinting, SB_FIELD(raised + 2, 32), "`hinting`: raised by the dead connection and by the reaper");
   expect_is((uint32_t)l->holding, 0, "how many cells the account holds");
-  expect_is(l->owner, SB_PUT(epoch + 1, 12), "its owner");
+  expect_is(l->owner, SB_FIELD(epoch + 1, 12), "its owner");
 }
 /* Without memory for a holding the reaper does not take the account over. */
 static void an_account_is_disowned(void) {
@@ -122,12 +122,12 @@ static void an_account_is_disowned(void) {
   sb_ledger_shm *l = q->ledger;
   uint64_t epoch = l->owner >> 12;
   sb_ledger_hold(l, 5);
-  sb_hinting(l, 1);
+  sb_ledger_hinting(l, 1);
   t.c->free_holding = UINT64_MAX / 32;
   recover_dead();
   expect_is(l->hinting & SB_HINTING_DEPTH, 0, "how deep `hinting` is");
   expect_is((uint32_t)l->holding, 0, "how many cells the account holds");
-  expect_is(l->owner, SB_PUT(epoch, 12), "its owner");
+  expect_is(l->owner, SB_FIELD(epoch, 12), "its owner");
 }
 /* The holding of another kind names the position. */
 static void a_cell_that_no_cell_holding_names(void) {

@@ -51,7 +51,7 @@ static void slots_of_messages(void) {
   slot_of_dead own = new_message(), others = new_message(), later = new_message(), published = new_message(),
                read = new_message();
   uint64_t reading =
-      sb_slot_word(SB_SLOT_READ, d.c->id | SB_PUT(BESIDE, SB_READ_REFS), read.gen); /* no owner but references */
+      sb_slot_word(SB_SLOT_READ, d.c->id | SB_FIELD(BESIDE, SB_READ_REFS), read.gen); /* no owner but references */
   set_slot_word(read.at, reading);
   set_slot_word(others.at, sb_slot_word(SB_SLOT_ALLOC, BESIDE, others.gen));
   set_slot_word(later.at, sb_slot_word(SB_SLOT_ALLOC, d.c->id, later.gen + 1));
@@ -193,14 +193,14 @@ static sb_ledger_shm *ledger_at(slot_of_dead s) { return sb_slot_at(t.b, s.at); 
 static slot_of_dead unlinked_ledger(uint32_t queue) {
   slot_of_dead s = new_object(SB_KIND_LEDGER);
   SB_STORE(&ledger_at(s)->queue, queue, SB_RELAXED);
-  SB_STORE(&ledger_at(s)->owner, d.c->id | SB_PUT(5, 12), SB_RELAXED);
+  SB_STORE(&ledger_at(s)->owner, d.c->id | SB_FIELD(5, 12), SB_RELAXED);
   return s;
 }
 /* The dead connection was killed before it noted that it has the ledger. */
 static slot_of_dead own_ledger(const sb_queue *q) {
   slot_of_dead s = slot_there(sb_slot_of(t.b, q->ledger));
   sb_holding_at(t.b, q->ledger_token)->what = holding_of(SB_HOLD_SLOT, s);
-  SB_STORE(&q->ledger->owner, d.c->id | SB_PUT(5, 12), SB_RELAXED);
+  SB_STORE(&q->ledger->owner, d.c->id | SB_FIELD(5, 12), SB_RELAXED);
   return s;
 }
 static void ledgers_that_were_made(void) {
@@ -217,9 +217,9 @@ static void ledgers_that_were_made(void) {
   SB_STORE(&ledger_at(bites)->next, bites.at, SB_RELAXED);
   recover_dead();
   expect_is(slot_word(made.at), published_word(made), "the header of a ledger that was linked");
-  expect_is(ledger_at(made)->owner, SB_PUT(5, 12), "its owner");
+  expect_is(ledger_at(made)->owner, SB_FIELD(5, 12), "its owner");
   expect_is(slot_word(known.at), published_word(known), "the header of a ledger that was published");
-  expect_is(ledger_at(known)->owner, SB_PUT(5, 12), "its owner");
+  expect_is(ledger_at(known)->owner, SB_FIELD(5, 12), "its owner");
   expect_is(slot_word(unlinked.at), free_word(unlinked), "the header of a ledger that was not linked");
   expect_is(slot_word(nowhere.at), free_word(nowhere), "the header of a ledger of no queue");
   expect_is(slot_word(bites.at), published_word(bites), "the header of a ledger that is followed by itself");

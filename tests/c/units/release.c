@@ -26,7 +26,7 @@ static void set_side(unsigned count, uint64_t flags) {
 }
 static uint64_t side(void) { return SB_LOAD(&cell(0)->side, SB_RELAXED); }
 static uint64_t count_of(unsigned counter) { return q->ledger->counters[counter]; }
-static bool is_marked(void) { return sb_returned_is_marked(t.b, &q->lanes[0].ring, at(0)); }
+static bool is_marked(void) { return sb_requeued_is_marked(t.b, &q->lanes[0].ring, at(0)); }
 static uint64_t next_holding(void) {
   uint64_t next = new_token();
   sb_holding_give(t.c, next);
@@ -94,9 +94,9 @@ static void what_ends_instead(void) {
   token = new_token();
   if (sb_take_oldest(q, SB_CELL_ACQUIRED, SB_ANY_POSITION, token, &taken) != SB_OK) die("sb_take_oldest", 0);
   q->state += 4;
-  SB_STORE(&q->shm->returned, 0, SB_RELAXED);
+  SB_STORE(&q->shm->requeued, 0, SB_RELAXED);
   expect_is(release(SB_REQUEUE), SB_OK, "the status in a queue that was deleted");
-  expect_is(q->shm->returned, 0, "whether there are bits: it was not ready, not even for a moment");
+  expect_is(q->shm->requeued, 0, "whether there are bits: it was not ready, not even for a moment");
   expect_is(word_of(1), cell_word(1, SB_CELL_TOMBSTONE, 0), "its cell");
   expect_is(count_of(SB_COUNT_KILLED), 1, "what was killed");
 }
@@ -144,7 +144,7 @@ static void what_was_taken_is_not_marked(void) {
     token = new_token();
     sb_holding_set(t.b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf_of(0).slot), at(0));
     set_bits(0, 0);
-    q->lanes[0].way = (sb_returned_way){.leaf = SB_NO_LEAF};
+    q->lanes[0].way = (sb_requeued_way){.leaf = SB_NO_LEAF};
   }
 }
 /* The queue is deleted while the message comes back: the one that returned it disposes of it, unless another one took it. */

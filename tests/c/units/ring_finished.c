@@ -145,11 +145,11 @@ static void links_that_lead_upwards(void) {
 
 /* ---- where a ring is ---- */
 
-static void expect_ring(uint32_t object, uint32_t id, const sb_word *root, const sb_word *returned, const char *what) {
+static void expect_ring(uint32_t object, uint32_t id, const sb_word *root, const sb_word *requeued, const char *what) {
   sb_ring r = {0};
   expect(sb_ring_open(t.b, object, id, &r), "%s is not found", what);
   expect(r.root == root, "%s has another root", what);
-  expect(r.returned == returned, "%s has another flag", what);
+  expect(r.requeued == requeued, "%s has another flag", what);
   expect(r.tail != NULL && r.head != NULL && r.base != NULL, "%s has no words", what);
   expect_is(r.object, object, what);
   expect_is(r.id, id, what);
@@ -164,7 +164,7 @@ static void where_rings_are(void) {
   while (sb_consumer_open(t.c, &q, 1, 1, 0, 0, 0, &status) == NULL && status == SB_GROW) (void)grow(t.b, t.path);
   uint32_t l = q->shm->levels, object = q->slot;
   sb_level_shm *level = sb_slot_at(t.b, l);
-  expect_ring(object, SB_RING_CELLS, &q->shm->root, &q->shm->returned, "the cells");
+  expect_ring(object, SB_RING_CELLS, &q->shm->root, &q->shm->requeued, "the cells");
   expect_ring(object, SB_RING_ALL, &q->shm->all.root, NULL, "all consumers");
   expect_ring(object, SB_RING_NON_ACQUIRING, &q->shm->non_acquiring_list.root, NULL,
               "the list of consumers that take nothing");

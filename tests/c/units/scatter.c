@@ -46,7 +46,7 @@ static uint32_t at(uint32_t chunk, unsigned cls, uint32_t index) {
 }
 static void free_slot(uint32_t chunk, unsigned cls, uint32_t index, bool hinted) {
   SB_STORE(sb_slot_header(t.b, at(chunk, cls, index)), sb_slot_word(SB_SLOT_FREE, 0, FREE_GEN), SB_RELAXED);
-  if (hinted) sb_hint_set(t.b, cls, chunk, index / 64, UINT64_C(1) << index % 64);
+  if (hinted) sb_chunk_hint_set(t.b, cls, chunk, index / 64, UINT64_C(1) << index % 64);
 }
 static void open_both(void) {
   all_taken();

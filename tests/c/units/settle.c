@@ -113,7 +113,7 @@ static void a_message_is_settled(void) {
 static void settled_by_a_move(void) {
   begin(1);
   sb_ledger_shm *l = q->ledger;
-  sb_intent_begin(l, SB_INTENT_MOVE, SB_COUNT_MOVED, 777, 1, 2, 3);
+  sb_ledger_begin_intent(l, SB_INTENT_MOVE, SB_COUNT_MOVED, 777, 1, 2, 3);
   expect_is(sb_settle_as(q, token, SB_INTENT_MOVE, SB_COUNT_MOVED), SB_OK, "the status");
   expect_is(l->position, 777, "the position of the intent");
   expect_is(SB_BITS(l->kind, 0, 16), SB_INTENT_NONE, "the intent: it is over");
@@ -126,7 +126,7 @@ static void a_message_with_other_references(void) {
   expect_is(header(), sb_slot_word(SB_SLOT_PUBLISHED, 4, taken.gen), "the header");
 }
 /* A long body may be about to be read by another connection, which has looked at the header before. */
-static void read_it(void) { set_header(SB_SLOT_READ, 1 | SB_PUT(OTHER, SB_READ_REFS)); }
+static void read_it(void) { set_header(SB_SLOT_READ, 1 | SB_FIELD(OTHER, SB_READ_REFS)); }
 static void a_long_message_is_read(void) {
   sb_put_options none = {0};
   begin(0);
@@ -134,7 +134,7 @@ static void a_long_message_is_read(void) {
   if (sb_take_oldest(q, SB_CELL_ACQUIRED, SB_ANY_POSITION, token, &taken) != SB_OK) die("sb_take_oldest", 0);
   meanwhile(sb_slot_header(t.b, taken.slot), AFTER_LOAD, 1, read_it);
   expect_is(sb_settle_message(q, token, SB_COUNT_ACKED), SB_OK, "the status");
-  uint64_t reader = sb_slot_word(SB_SLOT_READ, SB_PUT(OTHER, SB_READ_REFS), taken.gen);
+  uint64_t reader = sb_slot_word(SB_SLOT_READ, SB_FIELD(OTHER, SB_READ_REFS), taken.gen);
   expect_is(header(), has_acted() ? reader : freed(), "the header");
 }
 

@@ -70,9 +70,9 @@ static void references_are_dropped(void) {
   expect_is(header_of(SLOT), FREED, "its header");
   set_header(SLOT, SB_SLOT_ALLOC, 1);
   expect(!sb_slab_drop(t.b, SLOT, GEN, 0, &freed) && !freed, "a reference of what is not published was dropped");
-  set_header(SLOT, SB_SLOT_READ, 1 | SB_PUT(9, SB_READ_REFS));
+  set_header(SLOT, SB_SLOT_READ, 1 | SB_FIELD(9, SB_READ_REFS));
   expect(sb_slab_drop(t.b, SLOT, GEN, 0, &freed) && !freed, "the last one beside a reader was not dropped");
-  expect_is(header_of(SLOT), sb_slot_word(SB_SLOT_READ, SB_PUT(9, SB_READ_REFS), GEN), "what is left to the reader");
+  expect_is(header_of(SLOT), sb_slot_word(SB_SLOT_READ, SB_FIELD(9, SB_READ_REFS), GEN), "what is left to the reader");
 }
 /* SB_PARTS_REF is no owner's in a head: with it alone the slot is free. */
 static void references_of_a_head(void) {
@@ -94,10 +94,10 @@ static void references_are_added(void) {
   set_header(SLOT, SB_SLOT_PUBLISHED, 1);
   expect(sb_slab_add(t.b, SLOT, SB_MAX_REFS - 1), "there is no room for the last one");
   expect_is(sb_slot_refs(header_of(SLOT)), 1 | 1u << (SB_MAX_REFS - 1), "the references");
-  set_header(SLOT, SB_SLOT_READ, 1 | SB_PUT(9, SB_READ_REFS));
+  set_header(SLOT, SB_SLOT_READ, 1 | SB_FIELD(9, SB_READ_REFS));
   expect(!sb_slab_add(t.b, SLOT, SB_READ_REFS), "there is room where the reader's number is");
   expect(sb_slab_add(t.b, SLOT, SB_READ_REFS - 1), "there is no room beside a reader");
-  expect_is(header_of(SLOT), sb_slot_word(SB_SLOT_READ, 1 | 1u << (SB_READ_REFS - 1) | SB_PUT(9, SB_READ_REFS), GEN),
+  expect_is(header_of(SLOT), sb_slot_word(SB_SLOT_READ, 1 | 1u << (SB_READ_REFS - 1) | SB_FIELD(9, SB_READ_REFS), GEN),
             "the header beside a reader");
 }
 

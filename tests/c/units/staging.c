@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "staging.h"
 
-sb_commit_plan plan;
-sb_commit_body bodies[2];
-sb_commit_cell cells[3];
-sb_commit_end finish[2];
+sb_transaction_plan plan;
+sb_transaction_body bodies[2];
+sb_transaction_cell cells[3];
+sb_transaction_end finish[2];
 sb_connection *reaper;
-sb_walk walk;
+sb_reap_context walk;
 
 sb_word *staged_word(unsigned i) { return &sb_leaf_cell(&cells[i].leaf, cells[i].position)->word; }
 unsigned staged_state(unsigned i) { return sb_cell_state(SB_LOAD(staged_word(i), SB_RELAXED)); }
@@ -21,24 +21,25 @@ void begin_commit(unsigned count, sb_settings settings, const sb_put_options *o)
   expect_is(sb_api_claim_slot(t.c, 2 * BYTES + 64, &r), SB_OK, "the status of a slot");
   sb_api_fill(t.c, &r, BYTES, o, o->ttl_ns, 0);
   const sb_message_shm *m = sb_slot_at(t.b, r.slot);
-  bodies[0] = (sb_commit_body){.token = r.token, .gen = r.gen, .bytes = BYTES, .slot = r.slot, .held = m->due_ns != 0};
-  plan = (sb_commit_plan){
+  bodies[0] =
+      (sb_transaction_body){.token = r.token, .gen = r.gen, .bytes = BYTES, .slot = r.slot, .held = m->due_ns != 0};
+  plan = (sb_transaction_plan){
       .c = t.c, .bodies = bodies, .cells = cells, .ends = finish, .body_count = 1, .cell_count = count};
-  sb_commit_list(t.c, bodies);
+  sb_transaction_list(t.c, bodies);
   for (unsigned i = 0; i < count; i++) {
-    cells[i] = (sb_commit_cell){.q = target[i], .body = bodies, .ref = i};
+    cells[i] = (sb_transaction_cell){.q = target[i], .body = bodies, .ref = i};
     cells[i].admitted = sb_limits_admit(target[i], 1, BYTES) == SB_OK;
     expect(cells[i].admitted, "there is no room");
   }
-  walk = (sb_walk){.by = reaper, .b = t.b, .id = t.c->id};
+  walk = (sb_reap_context){.by = reaper, .b = t.b, .id = t.c->id};
 }
 const sb_put_options NONE, LATE = {.delay_ns = UINT64_C(1) << 50}, EXPIRING = {.ttl_ns = UINT64_C(1) << 50};
 const sb_settings LIMITED = {{-1, 9, 999, 0, -1, -1}, 0}, EVICTING = {{-1, -1, -1, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0};
 void stage_all(void) {
   uint32_t failed = 99;
-  expect_is(sb_commit_stage(&plan, &failed), SB_OK, "the status of staging");
+  expect_is(sb_transaction_stage(&plan, &failed), SB_OK, "the status of staging");
 }
-void each_holding(void (*visit)(sb_walk *w, uint64_t what, uint64_t where)) {
+void each_holding(void (*visit)(sb_reap_context *w, uint64_t what, uint64_t where)) {
   sb_holdings_walk h;
   for (sb_holdings_shm *k = sb_holdings_first(&h, t.b, t.c->shm, t.c->id); k != NULL; k = sb_holdings_next(&h, k)) {
     for (uint32_t i = SB_HOLDINGS_FIRST; i < sb_holdings_used(k); i++)

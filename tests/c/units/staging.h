@@ -4,16 +4,16 @@
 #define STAGING_H
 
 #include "committing.h"
-#include "sb_commit.h"
+#include "sb_transaction.h"
 
 #define DONE SB_COUNT_ACKED
 
-extern sb_commit_plan plan;
-extern sb_commit_body bodies[2];
-extern sb_commit_cell cells[3];
-extern sb_commit_end finish[2];
+extern sb_transaction_plan plan;
+extern sb_transaction_body bodies[2];
+extern sb_transaction_cell cells[3];
+extern sb_transaction_end finish[2];
 extern sb_connection *reaper;
-extern sb_walk walk; /* of the reaper through the holdings of `t.c` */
+extern sb_reap_context walk; /* of the reaper through the holdings of `t.c` */
 extern const sb_put_options NONE, LATE, EXPIRING;
 extern const sb_settings LIMITED, EVICTING;
 
@@ -21,7 +21,7 @@ extern const sb_settings LIMITED, EVICTING;
 void begin_commit(unsigned count, sb_settings settings, const sb_put_options *o);
 void stage_all(void);
 /* The reaper visits each holding of `t.c`. */
-void each_holding(void (*visit)(sb_walk *w, uint64_t what, uint64_t where));
+void each_holding(void (*visit)(sb_reap_context *w, uint64_t what, uint64_t where));
 
 /* Of the staged cell in queue i. */
 sb_word *staged_word(unsigned i);

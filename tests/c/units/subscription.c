@@ -6,7 +6,7 @@
 #include "calls.h"
 #include "channels.h"
 #include "meanwhile.h"
-#include "sb_claim.h"
+#include "sb_exclusive.h"
 #include "sb_ledger.h"
 
 static sb_member *m;
@@ -71,40 +71,40 @@ static void begin_ring(uint32_t of) {
 static void notified_meanwhile(void) { set_state(m, SB_NODE_NOTIFIED); }
 static void work_is_desired(void) {
   begin(0);
-  set_notify_work_desired(s, false);
+  sb_subscription_set_interested(s, false);
   expect_is(member_state(m), SB_NODE_NOT_INTERESTED, "the state when no work is desired");
-  set_notify_work_desired(s, true);
+  sb_subscription_set_interested(s, true);
   expect_is(member_state(m), SB_NODE_INTERESTED, "the state beside nothing");
   expect(!flagged(m), "it is told of nothing");
   set_state(m, SB_NODE_NOT_INTERESTED);
   stranger_puts(first_queue, 1);
-  set_notify_work_desired(s, true);
+  sb_subscription_set_interested(s, true);
   expect_is(member_state(m), SB_NODE_NOTIFIED, "the state beside a message");
   expect(flagged(m), "it is not told of a message");
   unflag(m);
   set_state(m, SB_NODE_INTERESTED);
   expect(!sb_subscription_want(s), "it begins to want what it wants already");
-  set_notify_work_desired(s, true);
+  sb_subscription_set_interested(s, true);
   expect(member_state(m) == SB_NODE_INTERESTED && !flagged(m), "it is told of a message that it waits beside");
   sb_member *better = of_stranger(5);
   set_state(better, SB_NODE_INTERESTED);
   unflag(m);
   set_state(m, SB_NODE_NOT_INTERESTED);
-  set_notify_work_desired(s, true);
+  sb_subscription_set_interested(s, true);
   expect_is(member_state(m), SB_NODE_INTERESTED, "the state beside a better one");
   expect(!flagged(m), "it is told beside a better one");
   set_state(better, SB_NODE_NOT_INTERESTED);
   set_state(m, SB_NODE_NOTIFIED);
   sb_member *same = of_stranger(0);
   set_state(same, SB_NODE_INTERESTED);
-  set_notify_work_desired(s, false);
+  sb_subscription_set_interested(s, false);
   expect_is(member_state(same), SB_NODE_NOTIFIED, "the state of the one that has the baton");
   set_state(same, SB_NODE_INTERESTED);
-  set_notify_work_desired(s, false);
+  sb_subscription_set_interested(s, false);
   expect_is(member_state(same), SB_NODE_INTERESTED, "the state of another one when it did not want any more");
   set_state(same, SB_NODE_NOT_INTERESTED);
   meanwhile(&first_queue->shm->levels, AFTER_LOAD, 1, notified_meanwhile);
-  set_notify_work_desired(s, true);
+  sb_subscription_set_interested(s, true);
   if (has_acted()) expect(!flagged(m), "it is told of what another one told it");
 }
 static void what_stands_by_does_not_want(void) {
@@ -207,7 +207,7 @@ static unsigned attempts;
 static void tell_again(void) {
   attempts++;
   set_state(m, SB_NODE_NOTIFIED);
-  meanwhile(&first_queue->shm->returned, AFTER_LOAD, 1, tell_again);
+  meanwhile(&first_queue->shm->requeued, AFTER_LOAD, 1, tell_again);
 }
 static void the_last_attempt(void) {
   begin(0);
@@ -220,14 +220,14 @@ static void the_last_attempt(void) {
   if (!has_acted()) return;
   expect_is(status, SB_OK, "the status of what came before it was interested");
   set_state(m, SB_NODE_NOTIFIED);
-  meanwhile(&first_queue->shm->returned, AFTER_LOAD, 1, tell_again);
+  meanwhile(&first_queue->shm->requeued, AFTER_LOAD, 1, tell_again);
   status = sb_subscription_take(s, &taken);
   meanwhile(NULL, AFTER_LOAD, 1, NULL);
   expect_is(status, SB_EMPTY, "the status of one that is told of nothing all the time");
   expect_is(attempts, SB_MAX_STRANGE, "how often it tried");
 }
 /* No bit leads to a message before the head: it is looked for only while the queue seems to have one. */
-static void seem_ready(void) { SB_STORE(&first_queue->shm->returned, 1, SB_RELAXED); }
+static void seem_ready(void) { SB_STORE(&first_queue->shm->requeued, 1, SB_RELAXED); }
 static void a_hidden_message_is_found(void) {
   begin(0);
   stranger_puts(first_queue, 1);
@@ -245,29 +245,30 @@ static void a_foreign_message_is_taken(void) {
   uint64_t holding = free_holding(), cursor = m->cursor;
   put(&t, first_queue, 98);
   put(&t, first_queue, 99);
-  expect_is(sb_subscription_take_foreign(s, &cursor, &taken), SB_EMPTY, "the status of messages of its own connection");
+  expect_is(sb_subscription_take_no_local(s, &cursor, &taken), SB_EMPTY,
+            "the status of messages of its own connection");
   expect_is(t.c->free_holding, holding, "the free holding");
   expect(!told_of_room(), "there is room after nothing");
   bound_to(1);
   first_queue->state ^= UINT64_C(1) << 63;
-  sb_status status = sb_subscription_take_foreign(s, &cursor, &taken);
+  sb_status status = sb_subscription_take_no_local(s, &cursor, &taken);
   first_queue->state ^= UINT64_C(1) << 63;
   expect_is(status, SB_DELETED, "the status of a deleted queue");
   expect(sb_queue_ready(t.b, first_queue->shm) == 2 && !told_of_room(), "a deleted queue evicts");
-  expect_is(sb_subscription_take_foreign(s, &cursor, &taken), SB_EMPTY, "the status above the bound");
+  expect_is(sb_subscription_take_no_local(s, &cursor, &taken), SB_EMPTY, "the status above the bound");
   expect_is(sb_queue_ready(t.b, first_queue->shm), 1, "what is within the bound");
   expect(told_of_room(), "nobody was told of what was evicted");
   bound_to(100);
   stranger_puts(first_queue, 2);
   sb_member *better = of_stranger(5);
   set_state(better, SB_NODE_INTERESTED);
-  expect_is(sb_subscription_take_foreign(s, &cursor, &taken), SB_EMPTY, "the status beside a better one");
+  expect_is(sb_subscription_take_no_local(s, &cursor, &taken), SB_EMPTY, "the status beside a better one");
   set_state(better, SB_NODE_NOT_INTERESTED);
   spoil_holdings();
-  expect_is(sb_subscription_take_foreign(s, &cursor, &taken), SB_CORRUPT, "the status beside damage");
+  expect_is(sb_subscription_take_no_local(s, &cursor, &taken), SB_CORRUPT, "the status beside damage");
   mend_holdings();
   (void)told_of_room();
-  expect_is(sb_subscription_take_foreign(s, &cursor, &taken), SB_OK, "the status of a foreign message");
+  expect_is(sb_subscription_take_no_local(s, &cursor, &taken), SB_OK, "the status of a foreign message");
   expect_is(delivered(), 1, "what was delivered");
   expect_is(held(), 1, "what is held");
   expect(told_of_room(), "nobody was told of room");
@@ -330,7 +331,7 @@ static void what_was_overlooked(void) {
   set_state(m, SB_NODE_INTERESTED);
   expect(get(&stranger, strangers_queue, last_record, true) != 0, "there is no message");
   expect_is(sb_subscription_overlooked(s), 0, "one when the message is gone");
-  SB_STORE(&q->returned, 1, SB_RELAXED); /* which leads nowhere */
+  SB_STORE(&q->requeued, 1, SB_RELAXED); /* which leads nowhere */
   expect_is(sb_subscription_overlooked(s), 0, "one where a message only seems to be ready");
 }
 

@@ -29,7 +29,7 @@ void die_in_debt(const char *queue) {
     attach(&other);
     other.c = connect_to(&other);
     sb_queue *its = open_queue(&other, queue);
-    sb_hinting(its->ledger, 1);
+    sb_ledger_hinting(its->ledger, 1);
     (void)SB_ADD(&its->shm->taken, 1, SB_SEQ_CST);
     _exit(0);
   }

@@ -159,11 +159,11 @@ static void expect_victim(sb_excess excess, sb_status should, const char *what) 
 }
 /* As many messages and as many bytes as the excess says: else the victim stays. */
 static void when_a_victim_stays(void) {
-  for (unsigned returned = 0; returned < 2; returned++) {
-    if (returned == 0) begin(EVICTING, 4);
-    uint64_t first = 2 * returned;
-    if (returned) search_from(4);
-    if (returned) mark(2), mark(3);
+  for (unsigned requeued = 0; requeued < 2; requeued++) {
+    if (requeued == 0) begin(EVICTING, 4);
+    uint64_t first = 2 * requeued;
+    if (requeued) search_from(4);
+    if (requeued) mark(2), mark(3);
     uint64_t bits = bits_of(0), counted = q->shm->taken, bytes = q->shm->bytes_out;
     int64_t ready = 4 - (int64_t)first, size = ready * BYTES;
     expect_victim((sb_excess){true, ready + 1, INT64_MIN}, SB_DONE, "a victim of a queue with less messages");
@@ -246,7 +246,7 @@ static void a_place_that_came_back(void) {
   expect_is(bits_of(0) >> 5 & 1, 1, "its bit");
   expect_is(sb_take_for_consumer_at(q, at(5), false, token, &taken), SB_EMPTY, "the same, not announced");
   expect_is(word_of(5), word, "the cell of another page");
-  SB_STORE(&q->shm->returned, 0, SB_RELAXED);
+  SB_STORE(&q->shm->requeued, 0, SB_RELAXED);
   set_bits(0, 192);
   expect_is(sb_take_for_consumer_at(q, at(6), true, token, &taken), SB_OK, "the status of a message");
   expect_taken(6, SB_CELL_ACQUIRED, 0, "what came back");
@@ -255,7 +255,7 @@ static void a_place_that_came_back(void) {
 static void what_was_passed(void) {
   begin(FREE_SETTINGS, 1);
   for (unsigned i = 0; i < 4; i++) {
-    SB_STORE(&q->shm->returned, i & 1, SB_RELAXED);
+    SB_STORE(&q->shm->requeued, i & 1, SB_RELAXED);
     SB_STORE(&q->shm->staged, i >> 1, SB_RELAXED);
     expect_is(sb_take_passed_some(q), i == 3, "whether some were passed");
   }
@@ -272,7 +272,7 @@ static void what_a_search_passes(void) {
   set_cell(4, SB_CELL_STAGED, OTHER);
   SB_STORE(&q->shm->staged, 1, SB_RELAXED);
   expect_is(take_before(at(4)), SB_EMPTY, "the status of a take before the one that is staged");
-  expect_is(q->shm->returned, 0, "whether there are bits");
+  expect_is(q->shm->requeued, 0, "whether there are bits");
   expect_is(take_before(at(5)), SB_EMPTY, "the status of a take before the ready ones");
   expect_is(word_of(5), cell_word(5, SB_CELL_AVAILABLE, 0), "the ready one");
   search_from(0);
@@ -281,7 +281,7 @@ static void what_a_search_passes(void) {
   expect_is(take(), SB_OK, "the status");
   expect_taken(5, SB_CELL_ACQUIRED, 0, "the ready one");
   expect_is(bits_of(0), 16, "the bits: one leads to what is staged");
-  expect_is(q->shm->returned, 1, "whether there are bits");
+  expect_is(q->shm->requeued, 1, "whether there are bits");
   expect_is(q->lanes[0].cursor, at(6), "the cursor");
 }
 /* The search begins at the cursor of the handle, or at the hint that all share, whichever is later. */

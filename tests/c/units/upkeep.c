@@ -49,7 +49,7 @@ static void a_queue_is_closed(void) {
   put_up_to(q, 3);
   put_with(q, 4, 3600, 0);
   uint64_t raised = hints_raised(q), begun = intents_of(q);
-  expect_is(sb_upkeep_close(q, false, false, &removed), SB_OK, "the status");
+  expect_is(sb_disposal_close(q, false, false, &removed), SB_OK, "the status");
   expect_is(removed, 4, "how many messages went");
   expect_is(queue_state(), SB_QUEUE_CLOSED, "the state of the queue");
   expect_is(cell_state(q, 4), SB_CELL_CLOSED, "the state of its last cell");
@@ -65,18 +65,18 @@ static void closing_is_refused(void) {
   uint64_t removed = 99;
   begin_queue(RING_OF(10));
   put_up_to(q, 2);
-  expect_is(sb_upkeep_close(q, false, true, &removed), SB_NOT_EMPTY, "the status of a queue with messages");
+  expect_is(sb_disposal_close(q, false, true, &removed), SB_NOT_EMPTY, "the status of a queue with messages");
   expect_is(removed, 0, "how many messages went");
   expect_is(queue_state(), SB_QUEUE_OPEN, "the state of the queue");
   expect_is(cell_state(q, 2), SB_CELL_TOMBSTONE, "the state of the closing cell");
   expect_is(q->shm->tail, q->base + 3, "the tail, which passes the closing cell");
   expect_hints(1, 3, "what is taken, or admitted, after the refusal");
   SB_STORE(&q->shm->consumers, 1, SB_RELAXED);
-  expect_is(sb_upkeep_close(q, true, false, &removed), SB_IN_USE, "the status of a queue with a consumer");
-  expect_is(sb_upkeep_close(q, false, true, &removed), SB_NOT_EMPTY, "the status where consumers do not matter");
+  expect_is(sb_disposal_close(q, true, false, &removed), SB_IN_USE, "the status of a queue with a consumer");
+  expect_is(sb_disposal_close(q, false, true, &removed), SB_NOT_EMPTY, "the status where consumers do not matter");
   SB_STORE(&q->shm->consumers, 0, SB_RELAXED);
-  expect_is(sb_upkeep_close(q, true, true, &removed), SB_NOT_EMPTY, "the status without a consumer");
-  expect_is(sb_upkeep_close(q, true, false, &removed), SB_OK, "the status where messages do not matter");
+  expect_is(sb_disposal_close(q, true, true, &removed), SB_NOT_EMPTY, "the status without a consumer");
+  expect_is(sb_disposal_close(q, true, false, &removed), SB_OK, "the status where messages do not matter");
   expect_is(removed, 2, "how many messages went");
 }
 /* A closing cell that another process left is resolved first. */
@@ -85,13 +85,13 @@ static void another_process_closes(void) {
   begin_queue(FREE_SETTINGS);
   put_up_to(q, 1);
   begin_to_close(q, SB_CLOSING_IF_EMPTY);
-  expect_is(sb_upkeep_close(q, false, false, &removed), SB_OK, "the status behind a closing that is refused");
+  expect_is(sb_disposal_close(q, false, false, &removed), SB_OK, "the status behind a closing that is refused");
   expect_is(cell_state(q, 1), SB_CELL_TOMBSTONE, "the state of the other closing cell");
   expect_is(removed, 1, "how many messages went");
   q = queue_named("other", RING_OF(10));
   put_up_to(q, 1);
   begin_to_close(q, 0);
-  expect_is(sb_upkeep_close(q, false, false, &removed), SB_DELETED, "the status behind a closing that holds");
+  expect_is(sb_disposal_close(q, false, false, &removed), SB_DELETED, "the status behind a closing that holds");
   expect_is(removed, 0, "how many messages went by it");
   expect_is(queue_state(), SB_QUEUE_CLOSED, "the state of the queue");
   expect_is(depth_of_hints(q), 0, "how deep the hints are being changed");
@@ -99,7 +99,7 @@ static void another_process_closes(void) {
   put_up_to(q, 1);
   begin_to_close(q, 0);
   set_word(q->lanes[0].ring.root, sb_link_empty(0)); /* the handle knows the leaf still */
-  expect_is(sb_upkeep_close(q, false, false, &removed), SB_CORRUPT, "the status without a root");
+  expect_is(sb_disposal_close(q, false, false, &removed), SB_CORRUPT, "the status without a root");
   expect_is(depth_of_hints(q), 0, "how deep the hints are being changed");
 }
 /* What was taken and admitted for the closing cell goes back; a put may have seen too little room meanwhile. */
@@ -110,7 +110,7 @@ static void no_memory_to_close(void) {
   use_all_slots(SB_KIND_INNER);
   SB_STORE(&q->shm->settings[SB_SETTING_RING_SIZE], 60, SB_RELAXED);
   set_word(&q->shm->bound, 0);
-  expect_is(sb_upkeep_close(q, false, false, &removed), SB_NO_MEMORY, "the status");
+  expect_is(sb_disposal_close(q, false, false, &removed), SB_NO_MEMORY, "the status");
   expect_is(removed, 0, "how many messages went");
   expect_is(queue_state(), SB_QUEUE_OPEN, "the state of the queue");
   expect_is(counter_in(q, SB_COUNT_REPLACED), 4, "what the ring has too many");
@@ -121,7 +121,7 @@ static void no_memory_to_close(void) {
 
 /* Between two messages that are ready. */
 static void expect_disposed(const char *name, uint64_t word, uint64_t should) {
-  expect_is(sb_upkeep_dispose(q), should, name);
+  expect_is(sb_disposal_empty(q), should, name);
   expect_is(word_at(q, 1), word, name);
   expect_is(cell_state(q, 2), should == 1 ? SB_CELL_AVAILABLE : SB_CELL_TOMBSTONE, name);
 }
@@ -160,7 +160,7 @@ static void what_cannot_be_disposed_of(void) {
   expect_is(q->ledger->kind & 0xffff, SB_INTENT_NONE, "the intent");
   three_messages("without");
   leave_holdings(0);
-  expect_is(sb_upkeep_dispose(q), 0, "what was removed without a holding");
+  expect_is(sb_disposal_empty(q), 0, "what was removed without a holding");
   expect_is(cell_state(q, 0), SB_CELL_AVAILABLE, "the state of the first cell");
 }
 
@@ -208,13 +208,13 @@ static void closed_queue(void) {
     gens[ledgers[i] % SB_CHUNK_UNITS] = sb_slot_gen(header_of(ledgers[i]));
   }
   gens[slot % SB_CHUNK_UNITS] = sb_slot_gen(header_of(slot));
-  expect_is(sb_upkeep_close(q, false, false, &removed), SB_OK, "the status of closing");
+  expect_is(sb_disposal_close(q, false, false, &removed), SB_OK, "the status of closing");
   (void)sb_queue_close(q);
 }
 static void a_queue_is_freed(void) {
   closed_queue();
   uint64_t state = shm->state;
-  expect(sb_upkeep_free(t.c, slot), "it was not freed");
+  expect(sb_disposal_free(t.c, slot), "it was not freed");
   const sb_word *bases[] = {&shm->base,
                             &shm->all.base,
                             &shm->non_acquiring_list.base,
@@ -242,7 +242,7 @@ static void chains_that_broke(void) {
   closed_queue();
   (void)sb_slab_free_gen(t.b, levels[0], gens[levels[0] % SB_CHUNK_UNITS]);
   (void)sb_slab_free_gen(t.b, ledgers[0], gens[ledgers[0] % SB_CHUNK_UNITS]);
-  expect(sb_upkeep_free(t.c, slot), "it was not freed");
+  expect(sb_disposal_free(t.c, slot), "it was not freed");
   expect_is(shm->levels, levels[1], "the level behind one that was freed");
   expect_is(shm->ledgers, ledgers[1], "the ledger behind one that was freed");
   expect_kept(levels[1], "the level behind one that was freed");
@@ -262,7 +262,7 @@ static void a_reaper_frees_too(void) {
     const uint32_t *chain = i == 0 ? levels : ledgers;
     freed_meanwhile = chain[0];
     meanwhile(i == 0 ? &shm->levels : &shm->ledgers, BEFORE_STORE, 1, free_meanwhile);
-    expect(sb_upkeep_free(t.c, slot), "it was not freed");
+    expect(sb_disposal_free(t.c, slot), "it was not freed");
     expect(has_acted(), "nobody freed the one before meanwhile");
     expect_freed(chain[1], what);
   }
@@ -272,21 +272,21 @@ static void what_is_not_freed(void) {
   uint32_t other;
   closed_queue();
   set_word(&shm->state, (shm->state & ~UINT64_C(3)) | SB_QUEUE_OPEN);
-  expect(!sb_upkeep_free(t.c, slot), "an open queue was freed");
+  expect(!sb_disposal_free(t.c, slot), "an open queue was freed");
   q = queue_named("open", FREE_SETTINGS);
-  expect_is(sb_upkeep_close(q, false, false, &removed), SB_OK, "the status of closing");
-  expect(!sb_upkeep_free(t.c, q->slot), "a queue that a connection has open was freed");
+  expect_is(sb_disposal_close(q, false, false, &removed), SB_OK, "the status of closing");
+  expect(!sb_disposal_free(t.c, q->slot), "a queue that a connection has open was freed");
   q = queue_named("full", FREE_SETTINGS);
   put_up_to(q, 1);
   set_word(&q->shm->state, (q->shm->state & ~UINT64_C(3)) | SB_QUEUE_CLOSED);
   slot = q->slot;
   (void)sb_queue_close(q);
-  expect(!sb_upkeep_free(t.c, slot), "a queue with a message was freed");
+  expect(!sb_disposal_free(t.c, slot), "a queue with a message was freed");
   if (sb_holding_take(t.c, &token) != SB_OK) die("sb_holding_take", 0);
   if (sb_slab_alloc(t.c, sb_class_for(t.b, 3 * SB_UNIT), token, &other, &gen) != SB_OK) die("sb_slab_alloc", 0);
   memset(sb_slot_at(t.b, other), 0, 3 * SB_UNIT);
   *(uint64_t *)sb_slot_at(t.b, other) = SB_QUEUE_CLOSED;
-  expect(!sb_upkeep_free(t.c, other), "what is no queue was freed");
+  expect(!sb_disposal_free(t.c, other), "what is no queue was freed");
   expect_kept(other, "a body");
 }
 
@@ -300,43 +300,43 @@ static void three_hidden(void) {
 }
 static void hidden_messages(void) {
   three_hidden();
-  expect(sb_upkeep_hides(t.b, &q->lanes[0].ring), "none is hidden");
+  expect(sb_hints_hide_ready(t.b, &q->lanes[0].ring), "none is hidden");
   for (uint64_t i = 0; i < 3; i++) {
-    sb_returned_mark(t.b, &q->lanes[0].ring, q->base + i);
-    expect(sb_upkeep_hides(t.b, &q->lanes[0].ring) == (i < 2), "with %u marked", (unsigned)i + 1);
+    sb_requeued_mark(t.b, &q->lanes[0].ring, q->base + i);
+    expect(sb_hints_hide_ready(t.b, &q->lanes[0].ring) == (i < 2), "with %u marked", (unsigned)i + 1);
   }
   q = queue_named("finished", FREE_SETTINGS);
   put_up_to(q, 3);
   set_word(&q->shm->head, q->base + 2);
   set_cell_word(q, 0, foreign_word(0));
-  expect(!sb_upkeep_hides(t.b, &q->lanes[0].ring), "one behind a cell of another page is hidden");
+  expect(!sb_hints_hide_ready(t.b, &q->lanes[0].ring), "one behind a cell of another page is hidden");
   set_cell_word(q, 0, tombstone(0));
   set_cell_word(q, 1, tombstone(1));
-  expect(!sb_upkeep_hides(t.b, &q->lanes[0].ring), "a finished cell is hidden");
+  expect(!sb_hints_hide_ready(t.b, &q->lanes[0].ring), "a finished cell is hidden");
 }
 static void hidden_messages_come_up(void) {
   three_hidden();
   uint64_t deaths = sb_repairs_deaths(t.b);
-  sb_returned_mark(t.b, &q->lanes[0].ring, q->base + 1);
-  expect_is(sb_upkeep_resurface(t.b, q->shm, &q->lanes[0].ring, deaths + 1), 2, "how many were found");
+  sb_requeued_mark(t.b, &q->lanes[0].ring, q->base + 1);
+  expect_is(sb_hints_resurface(t.b, q->shm, &q->lanes[0].ring, deaths + 1), 2, "how many were found");
   for (uint64_t i = 0; i < 3; i++)
-    expect(sb_returned_is_marked(t.b, &q->lanes[0].ring, q->base + i), "message %u is not marked", (unsigned)i);
-  expect(!sb_returned_is_marked(t.b, &q->lanes[0].ring, q->base + 3), "a message behind the head is marked");
+    expect(sb_requeued_is_marked(t.b, &q->lanes[0].ring, q->base + i), "message %u is not marked", (unsigned)i);
+  expect(!sb_requeued_is_marked(t.b, &q->lanes[0].ring, q->base + 3), "a message behind the head is marked");
   expect_is(t.b->header->explained_repairs[SB_REPAIR_MARK], 1, "the repairs that a death explains");
   expect_is(t.b->header->repairs[SB_REPAIR_MARK], 0, "the defects");
-  expect_is(sb_upkeep_resurface(t.b, q->shm, &q->lanes[0].ring, deaths + 1), 0, "how many are found again");
+  expect_is(sb_hints_resurface(t.b, q->shm, &q->lanes[0].ring, deaths + 1), 0, "how many are found again");
   expect_is(t.b->header->explained_repairs[SB_REPAIR_MARK], 1, "the repairs when nothing was wrong");
 }
 static void a_rescan(void) {
   three_hidden();
   q->rescanned_ns = sb_now_ns();
   q->rescanned_deaths = 77;
-  expect_is(sb_upkeep_rescan(q), 0, "what is found so soon");
+  expect_is(sb_hints_rescan(q), 0, "what is found so soon");
   expect_is(q->rescanned_deaths, 77, "the deaths at the last scan");
   uint64_t before = sb_now_ns();
   q->rescanned_ns = before - UINT64_C(300000000);
   SB_STORE(&t.b->header->reaped, 5, SB_RELAXED);
-  expect_is(sb_upkeep_rescan(q), 3, "what is found later");
+  expect_is(sb_hints_rescan(q), 3, "what is found later");
   expect(q->rescanned_ns >= before, "the scan is not noted");
   expect_is(q->rescanned_deaths, 5, "the deaths by then");
   expect_is(t.b->header->explained_repairs[SB_REPAIR_MARK], 1, "the repairs that a death explains");
@@ -345,7 +345,7 @@ static void rescans_at_the_interval(void) {
   three_hidden();
   answer_for_the_system();
   q->rescanned_ns = says.now_ns - UINT64_C(250000000);
-  expect_is(sb_upkeep_rescan(q), 3, "what is found when the interval is just over");
+  expect_is(sb_hints_rescan(q), 3, "what is found when the interval is just over");
 }
 static bool looked_at_deaths;
 static void note_look(void) { looked_at_deaths = true; }
@@ -355,7 +355,7 @@ static void nothing_hidden_asks_for_no_explanation(void) {
   put_up_to(q, 3);
   looked_at_deaths = false;
   meanwhile(&t.b->header->reaped, BEFORE_LOAD, 1, note_look);
-  expect_is(sb_upkeep_resurface(t.b, q->shm, &q->lanes[0].ring, 0), 0, "how many were found");
+  expect_is(sb_hints_resurface(t.b, q->shm, &q->lanes[0].ring, 0), 0, "how many were found");
   meanwhile(NULL, BEFORE_LOAD, 0, NULL);
   expect(!looked_at_deaths, "an explanation was looked for, and nothing was wrong");
 }
@@ -363,16 +363,16 @@ static void what_is_ready(void) {
   begin_queue(FREE_SETTINGS);
   put_up_to(q, 3);
   uint64_t base = q->base;
-  expect(sb_upkeep_has_ready(t.b, &q->lanes[0].ring, base + 1), "the first message is not ready");
-  expect(!sb_upkeep_has_ready(t.b, &q->lanes[0].ring, base), "one is ready before the first");
+  expect(sb_hints_has_ready(t.b, &q->lanes[0].ring, base + 1), "the first message is not ready");
+  expect(!sb_hints_has_ready(t.b, &q->lanes[0].ring, base), "one is ready before the first");
   set_cell_word(q, 0, tombstone(0));
-  expect(!sb_upkeep_has_ready(t.b, &q->lanes[0].ring, base + 1), "a finished cell is ready, or one behind the end");
+  expect(!sb_hints_has_ready(t.b, &q->lanes[0].ring, base + 1), "a finished cell is ready, or one behind the end");
   set_cell_word(q, 0, foreign_word(0));
-  expect(!sb_upkeep_has_ready(t.b, &q->lanes[0].ring, base + 1), "a cell of another page is ready");
+  expect(!sb_hints_has_ready(t.b, &q->lanes[0].ring, base + 1), "a cell of another page is ready");
   set_word(&q->shm->head, base + 3);
-  expect(!sb_upkeep_has_ready(t.b, &q->lanes[0].ring, base + 3), "one below the head is ready, and none came back");
-  set_word(&q->shm->returned, 1);
-  expect(sb_upkeep_has_ready(t.b, &q->lanes[0].ring, base + 3), "one that came back is not ready");
+  expect(!sb_hints_has_ready(t.b, &q->lanes[0].ring, base + 3), "one below the head is ready, and none came back");
+  set_word(&q->shm->requeued, 1);
+  expect(sb_hints_has_ready(t.b, &q->lanes[0].ring, base + 3), "one that came back is not ready");
 }
 /* The page behind the last one is not there yet: its positions are not those of the last one. */
 static void what_is_ready_in_one_page(void) {
@@ -380,7 +380,7 @@ static void what_is_ready_in_one_page(void) {
   put_up_to(q, SB_PAGE_CELLS);
   for (uint64_t i = 1; i < SB_PAGE_CELLS; i++) set_cell_word(q, i, tombstone(i));
   set_word(&q->shm->head, q->base + 1);
-  expect(!sb_upkeep_has_ready(t.b, &q->lanes[0].ring, q->base + 2 * SB_PAGE_CELLS), "one is ready behind the page");
+  expect(!sb_hints_has_ready(t.b, &q->lanes[0].ring, q->base + 2 * SB_PAGE_CELLS), "one is ready behind the page");
 }
 
 /* ---- hints ---- */
@@ -399,35 +399,35 @@ static void two_pages(void) {
 static void hints_are_set_right(void) {
   two_pages();
   uint64_t taken = SB_PAGE_CELLS - 1, admitted = SB_PAGE_CELLS + 3, in = admitted * BODY;
-  expect_is(sb_upkeep_reconcile(t.b, q->shm), SB_HINTS_RIGHT, "what was found right");
+  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_RIGHT, "what was found right");
   sb_word *hints[] = {&q->shm->taken, &q->shm->admitted, &q->shm->bytes_in};
   for (unsigned i = 0; i < 3; i++) {
     (void)SB_ADD(hints[i], 3, SB_RELAXED);
-    expect_is(sb_upkeep_reconcile(t.b, q->shm), SB_HINTS_SET_RIGHT, "what was found wrong");
+    expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_SET_RIGHT, "what was found wrong");
     expect_account(taken, admitted, in);
   }
   (void)SB_ADD(&q->shm->bytes_out, 3, SB_RELAXED);
-  expect_is(sb_upkeep_reconcile(t.b, q->shm), SB_HINTS_SET_RIGHT, "what was found beside other bytes that left");
+  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_SET_RIGHT, "what was found beside other bytes that left");
   expect_account(taken, admitted, in + 3);
 }
 static void hints_of_one_who_changes_them(void) {
   two_pages();
   (void)SB_ADD(&q->shm->taken, 1, SB_RELAXED);
-  sb_hinting(q->ledger, 1);
-  expect_is(sb_upkeep_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found while they are being changed");
+  sb_ledger_hinting(q->ledger, 1);
+  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found while they are being changed");
   note_order(&q->shm->tracking);
-  sb_upkeep_start_tracking(t.b, q->shm);
+  sb_hints_start_tracking(t.b, q->shm);
   if (has_steps()) expect_is(noted_order(), SB_SEQ_CST, "the order of the store that all must see");
   expect_is(q->shm->tracking, SB_TRACKING_UNSURE, "whether they are sure");
   expect_account(SB_PAGE_CELLS, SB_PAGE_CELLS + 3, (SB_PAGE_CELLS + 3) * BODY);
-  sb_hinting(q->ledger, -1);
+  sb_ledger_hinting(q->ledger, -1);
   SB_STORE(&q->shm->tracking, 1, SB_RELAXED);
-  sb_upkeep_start_tracking(t.b, q->shm);
+  sb_hints_start_tracking(t.b, q->shm);
   expect_is(q->shm->tracking, 1, "whether they are sure");
   expect_is(q->shm->taken, SB_PAGE_CELLS - 1, "what is taken");
   SB_STORE(&q->shm->tracking, 0, SB_RELAXED);
   (void)SB_ADD(&q->shm->taken, 1, SB_RELAXED);
-  expect_is(sb_upkeep_reconcile(t.b, q->shm), SB_HINTS_RIGHT, "what was found where they do not count");
+  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_RIGHT, "what was found where they do not count");
   expect_is(q->shm->taken, SB_PAGE_CELLS, "what is taken there");
 }
 static void end_hinting(void) { SB_STORE(&q->ledger->hinting, 0, SB_RELAXED); }
@@ -437,16 +437,16 @@ static void hints_of_one_whose_count_went_round(void) {
   (void)SB_ADD(&q->shm->taken, 1, SB_RELAXED);
   SB_STORE(&q->ledger->hinting, 1, SB_RELAXED);
   meanwhile(&q->shm->admitted, BEFORE_LOAD, 1, end_hinting);
-  expect_is(sb_upkeep_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found while they are being changed");
+  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found while they are being changed");
   meanwhile(NULL, BEFORE_LOAD, 0, NULL);
   expect_is(q->shm->taken, SB_PAGE_CELLS, "what is taken");
 }
 /* Each try that finds another connection in the middle of a change reads its word once. */
 static void tracking_is_left_to_the_housekeeper(void) {
   two_pages();
-  sb_hinting(q->ledger, 1);
+  sb_ledger_hinting(q->ledger, 1);
   meanwhile(&q->ledger->hinting, BEFORE_LOAD, 1001, end_hinting);
-  sb_upkeep_start_tracking(t.b, q->shm);
+  sb_hints_start_tracking(t.b, q->shm);
   meanwhile(NULL, BEFORE_LOAD, 0, NULL);
   expect_is(q->shm->tracking, SB_TRACKING_UNSURE, "whether they are sure after a thousand tries");
 }
@@ -460,15 +460,15 @@ static void cells_that_do_not_count(void) {
   for (unsigned i = 0; i < 2; i++) {
     set_cell_word(q, 1, open_word(q, 1, SB_CELL_AVAILABLE, slots[i]));
     set_word(&q->shm->taken, 77);
-    expect_is(sb_upkeep_reconcile(t.b, q->shm), SB_HINTS_SET_RIGHT, "what was found wrong");
+    expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_SET_RIGHT, "what was found wrong");
     expect_is(q->shm->taken, 1, "what is taken beside a slot that does not exist, or is not mapped");
   }
   set_cell_word(q, 0, foreign_word(0)); /* the tail is known */
-  (void)sb_upkeep_reconcile(t.b, q->shm);
+  (void)sb_hints_reconcile(t.b, q->shm);
   expect_is(q->shm->taken, 2, "what is taken beside a cell of another page");
   set_cell_word(q, 2, sb_cell_bare(SB_CELL_CLOSED, gen));
   set_word(&q->shm->tail, q->base + 1);
-  (void)sb_upkeep_reconcile(t.b, q->shm);
+  (void)sb_hints_reconcile(t.b, q->shm);
   expect_is(q->shm->taken, 2, "what is taken before the end");
   expect_is(q->shm->admitted, q->base + 2, "what is admitted before the end");
 }

@@ -28,7 +28,7 @@ static sb_leaf_ref leaf_of(const sb_queue *queue, uint64_t number) {
 static bool made_ready;
 static uint64_t look(uint64_t number) {
   made_ready = true;
-  return sb_upkeep_look_at(q, q->base + number, NOW, &made_ready);
+  return sb_schedule_look_at(q, q->base + number, NOW, &made_ready);
 }
 static void set_times(uint64_t number, uint64_t due, uint64_t expires) {
   message_at(q, number)->due_ns = due;
@@ -59,7 +59,7 @@ static void a_message_that_is_due(void) {
   expect_is(look(0), FAR, "when it expires");
   expect(made_ready, "it was not made ready");
   expect_is(cell_state(q, 0), SB_CELL_AVAILABLE, "the state of its cell");
-  expect(sb_returned_is_marked(t.b, &q->lanes[0].ring, q->base), "no bit leads to it");
+  expect(sb_requeued_is_marked(t.b, &q->lanes[0].ring, q->base), "no bit leads to it");
   expect_is(counter_in(q, SB_COUNT_UNSCHEDULED), 1, "what left the schedule");
   expect_is(counter_in(q, SB_COUNT_EXPIRED), 0, "what expired");
 }
@@ -158,7 +158,7 @@ static void no_holding_for_a_look(void) {
 
 static sb_queue *target;
 static uint64_t size;
-static sb_status move(void) { return sb_upkeep_move_one(q, target, SB_ANY_POSITION, &size); }
+static sb_status move(void) { return sb_move_one(q, target, SB_ANY_POSITION, &size); }
 static void two_queues(sb_settings of_target) {
   begin_queue(RING_OF(100));
   target = queue_named("target", of_target);
@@ -219,7 +219,7 @@ static void a_message_is_moved_with_its_time(void) {
   expect_is(target->shm->schedule.tail, 1, "the schedule");
   if (!sb_ring_open(t.b, target->slot, SB_RING_SCHEDULE, &r) || sb_ring_locate(t.b, NULL, &r, 0, &leaf) != SB_OK)
     die("sb_ring_locate", 0);
-  expect_is(leaf.leaf->cells[0].word, SB_CELL_ENTRY | SB_PUT(target->base, 4), "its entry");
+  expect_is(leaf.leaf->cells[0].word, SB_CELL_ENTRY | SB_FIELD(target->base, 4), "its entry");
   expect_is(target->shm->taken | target->shm->bytes_out, 0, "hints of a queue that has none");
 }
 /* Its new reference was a view before. */
@@ -268,7 +268,7 @@ static void nothing_to_move(void) {
   uint64_t holdings = free_holdings();
   SB_STORE(&q->shm->settings[SB_SETTING_RING_SIZE], 1, SB_RELAXED);
   SB_STORE(&q->shm->bound, 0, SB_RELAXED);
-  expect_is(sb_upkeep_move_one(q, target, q->base, &size), SB_EMPTY, "the status where nothing is old enough");
+  expect_is(sb_move_one(q, target, q->base, &size), SB_EMPTY, "the status where nothing is old enough");
   expect_is(free_holdings(), holdings, "the free holdings");
   expect_is(counter_in(q, SB_COUNT_REPLACED), 2, "what the ring had too many");
 }
@@ -285,7 +285,7 @@ static void no_reference_for_a_move(void) {
   uint64_t gen = sb_slot_gen(header_of(slot));
   set_header(slot, sb_slot_word(SB_SLOT_PUBLISHED, (1u << SB_MAX_REFS) - 1, gen));
   expect_refused(SB_LIMIT, "a move of a message with all references");
-  set_header(slot, sb_slot_word(SB_SLOT_READ, ((1u << SB_READ_REFS) - 1) | SB_PUT(9, SB_READ_REFS), gen));
+  set_header(slot, sb_slot_word(SB_SLOT_READ, ((1u << SB_READ_REFS) - 1) | SB_FIELD(9, SB_READ_REFS), gen));
   expect_refused(SB_LIMIT, "a move of a message with all references beside a reader");
 }
 static void no_memory_for_a_move(void) {

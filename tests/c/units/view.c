@@ -94,7 +94,7 @@ static void a_view_is_taken(void) {
   expect_is(refs(), 3, "the references");
   expect_is(words()[1], t.c->id, "the viewer's word");
   expect_is(what_of(view), sb_holding_what(SB_HOLD_VIEW, SLOT, GEN), "the holding");
-  expect_is(where_of(view), 1 | SB_PUT(GEN, 8), "where it is");
+  expect_is(where_of(view), 1 | SB_FIELD(GEN, 8), "where it is");
   expect_is(sb_view_slot(t.c, view), SLOT, "the slot of the view");
   sb_reference r = sb_view_of(what_of(view), where_of(view));
   expect(r.slot == SLOT && r.ref == 1 && r.gen == GEN && r.queue == 0, "the holding names another reference");
@@ -112,7 +112,7 @@ static void a_view_of_a_block(void) {
     expect_is(sb_view_take(t.c, &held, &views[i]), SB_OK, "the status");
     expect(sb_block_has(&k, PLACE, i), "view %u has no bit", i);
     expect_is(k.viewers[PLACE * SB_REFS_OF_QUEUE + i], t.c->id, "the viewer's word");
-    expect_is(where_of(views[i]), (SB_REF_VIEW + i) | SB_PUT(GEN, 8) | SB_PUT(PLACE, 46), "where it is");
+    expect_is(where_of(views[i]), (SB_REF_VIEW + i) | SB_FIELD(GEN, 8) | SB_FIELD(PLACE, 46), "where it is");
   }
   uint64_t next = next_holding();
   expect_is(sb_view_take(t.c, &held, &view), SB_LIMIT, "the status of a fourth view");
@@ -132,7 +132,7 @@ static void a_view_beside_a_block(void) {
   SB_STORE(&k.claims[1], 9, SB_RELAXED);
   expect_is(sb_view_take(t.c, &held, &view), SB_OK, "the status");
   expect_is(refs(), 7, "the references");
-  expect_is(where_of(view), 2 | SB_PUT(GEN, 8), "where it is");
+  expect_is(where_of(view), 2 | SB_FIELD(GEN, 8), "where it is");
   expect_is(k.claims[2], t.c->id, "the claim");
 }
 
@@ -144,7 +144,7 @@ static void no_view_is_taken(void) {
   set_header(SB_SLOT_PUBLISHED, (1u << SB_MAX_REFS) - 1);
   expect_is(sb_view_take(t.c, &held, &view), SB_LIMIT, "the status without a reference");
   expect_is(next_holding(), next, "the next holding");
-  set_header(SB_SLOT_READ, ((1u << SB_READ_REFS) - 1) | SB_PUT(t.c->id, SB_READ_REFS));
+  set_header(SB_SLOT_READ, ((1u << SB_READ_REFS) - 1) | SB_FIELD(t.c->id, SB_READ_REFS));
   expect_is(sb_view_take(t.c, &held, &view), SB_LIMIT, "the status beside a reader");
   expect_is(next_holding(), next, "the next holding, beside a reader");
   sb_block k = hold_of_many(LONG);
@@ -174,7 +174,7 @@ static void no_holding_for_a_view(void) {
 /* Tokens come from callers. */
 static void what_is_no_view(void) {
   hold(LONG);
-  sb_holding_set(t.b, held.token, sb_holding_what(SB_HOLD_SLOT, SLOT, GEN), 1 | SB_PUT(GEN, 8));
+  sb_holding_set(t.b, held.token, sb_holding_what(SB_HOLD_SLOT, SLOT, GEN), 1 | SB_FIELD(GEN, 8));
   set_header(SB_SLOT_PUBLISHED, 3);
   *(sb_holding_shm *)(void *)t.b->arena = *sb_holding_at(t.b, held.token); /* slot 0 has no owner, whatever it says */
   SB_STORE(&((sb_holding_shm *)(void *)t.b->arena)->what, sb_holding_what(SB_HOLD_VIEW, SLOT, GEN), SB_RELAXED);
@@ -196,13 +196,13 @@ static void what_is_no_view(void) {
 static void a_view_of_no_slot(void) {
   hold(LONG);
   uint32_t nowhere = BROKER_CHUNKS * SB_CHUNK_UNITS;
-  sb_holding_set(t.b, held.token, sb_holding_what(SB_HOLD_VIEW, nowhere, GEN), 1 | SB_PUT(GEN, 8));
+  sb_holding_set(t.b, held.token, sb_holding_what(SB_HOLD_VIEW, nowhere, GEN), 1 | SB_FIELD(GEN, 8));
   expect_is(sb_view_slot(t.c, held.token), 0, "the slot of a view that leads nowhere");
   sb_view_drop(t.c, held.token);
   expect_is(what_of(held.token), SB_HOLD_NONE, "the holding");
-  sb_view_recover(t.b, REAPED, sb_holding_what(SB_HOLD_VIEW, nowhere, GEN), 1 | SB_PUT(GEN, 8));
+  sb_view_recover(t.b, REAPED, sb_holding_what(SB_HOLD_VIEW, nowhere, GEN), 1 | SB_FIELD(GEN, 8));
   sb_view_recover(t.b, REAPED, sb_holding_what(SB_HOLD_VIEW, (BROKER_CHUNKS - 1) * SB_CHUNK_UNITS, GEN),
-                  1 | SB_PUT(GEN, 8));
+                  1 | SB_FIELD(GEN, 8));
 }
 
 static void which_word_is_a_view_s(void) {
@@ -245,7 +245,7 @@ static void a_reference_becomes_a_cell_s(void) {
 
 /* A reaper drops what its dead connection has added, and nothing that is another's by now. */
 static void recover(uint64_t gen) {
-  sb_view_recover(t.b, REAPED, sb_holding_what(SB_HOLD_VIEW, SLOT, gen), 1 | SB_PUT(gen, 8));
+  sb_view_recover(t.b, REAPED, sb_holding_what(SB_HOLD_VIEW, SLOT, gen), 1 | SB_FIELD(gen, 8));
 }
 static void a_dead_one_s_view(void) {
   publish(1, LONG);
@@ -301,14 +301,14 @@ static void a_view_beside_a_cell_that_lost_its_bit(void) {
 }
 static void a_dead_reader_s_view(void) {
   publish(1, LONG);
-  set_header(SB_SLOT_READ, 1 | SB_PUT(REAPED, SB_READ_REFS));
-  sb_view_recover(t.b, REAPED, sb_holding_what(SB_HOLD_VIEW, SLOT, GEN), SB_REF_READER | SB_PUT(GEN, 8));
+  set_header(SB_SLOT_READ, 1 | SB_FIELD(REAPED, SB_READ_REFS));
+  sb_view_recover(t.b, REAPED, sb_holding_what(SB_HOLD_VIEW, SLOT, GEN), SB_REF_READER | SB_FIELD(GEN, 8));
   expect_is(SB_LOAD(sb_slot_header(t.b, SLOT), SB_RELAXED), sb_slot_word(SB_SLOT_PUBLISHED, 1, GEN), "the header");
 }
 static void a_reader_ends_his_view(void) {
   hold(LONG);
-  set_header(SB_SLOT_READ, 1 | SB_PUT(t.c->id, SB_READ_REFS));
-  sb_holding_set(t.b, held.token, sb_holding_what(SB_HOLD_VIEW, SLOT, GEN), SB_REF_READER | SB_PUT(GEN, 8));
+  set_header(SB_SLOT_READ, 1 | SB_FIELD(t.c->id, SB_READ_REFS));
+  sb_holding_set(t.b, held.token, sb_holding_what(SB_HOLD_VIEW, SLOT, GEN), SB_REF_READER | SB_FIELD(GEN, 8));
   expect_is(sb_view_slot(t.c, held.token), SLOT, "the slot of a reader");
   sb_view_drop(t.c, held.token);
   expect_is(SB_LOAD(sb_slot_header(t.b, SLOT), SB_RELAXED), sb_slot_word(SB_SLOT_PUBLISHED, 1, GEN), "the header");

@@ -85,7 +85,7 @@ static void the_queue_is_closed_while_it_spins(void) {
 /* What it saw is gone when it has the lock. */
 static void another_one_took_it(void) {
   begin();
-  SB_STORE(&q->shm->returned, 1, SB_RELAXED);
+  SB_STORE(&q->shm->requeued, 1, SB_RELAXED);
   expect_is(wait_for_message(), SB_TIMEOUT, "the status");
   expect_is(says.pauses, 0, "how often it paused");
   expect_is(q->spin_ns, SPIN_MOST, "how long the next one spins");

@@ -151,11 +151,11 @@ def test_a_fault_is_found_and_the_core_without_it_is_not() -> None:
         hunt.hunt([point])
         assert hunt.results.killed_by()[point.key] == case.name
         assert hunt.known().outcome(point) == "killed"
-        unreached = next(p for p in core.points if p.file == "sb_commit.c")
+        unreached = next(p for p in core.points if p.file == "sb_transaction.c")
         hunt.hunt([unreached])
         assert hunt.known().outcome(unreached) == "unreached"
         hunt.results.close()
-        other = next(p for p in core.points if p.file == "sb_commit.c" and p != unreached)
+        other = next(p for p in core.points if p.file == "sb_transaction.c" and p != unreached)
         both = [hunt.numbers[other.key], hunt.numbers[point.key]]
         assert hunt.runner.finds(case, both, 1.0)
         assert not hunt.runner.finds(case, both[:1], 1.0)

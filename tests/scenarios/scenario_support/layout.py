@@ -48,12 +48,12 @@ STRUCTS = """
     typedef struct { uint64_t word; int32_t pid; ...; } sb_process_shm;
     typedef struct { uint64_t headers[...]; uint64_t hints[...]; uint64_t summary[...]; ...; } sb_chunk_meta_shm;
     typedef struct { uint64_t body_length; uint32_t body_offset, properties_length, key_length; ...; } sb_message_shm;
-    typedef struct { uint32_t object, ring; uint64_t first, done, returned; ...; } sb_page_shm;
+    typedef struct { uint32_t object, ring; uint64_t first, done, requeued; ...; } sb_page_shm;
     typedef struct { uint64_t word, side; ...; } sb_cell_shm;
     typedef struct { sb_page_shm page; sb_cell_shm cells[...]; ...; } sb_leaf_shm;
     typedef struct { sb_page_shm page; uint64_t children[...]; ...; } sb_inner_shm;
     typedef struct { uint64_t root, tail, head, base; ...; } sb_ring_shm;
-    typedef struct { uint64_t state, root, base, tail, head, admitted, taken, bytes_in, bytes_out, returned;
+    typedef struct { uint64_t state, root, base, tail, head, admitted, taken, bytes_in, bytes_out, requeued;
                      int64_t settings[...]; uint32_t flags, ledgers, levels, name_length;
                      int32_t interested, notified, not_interested, non_acquiring, consumers, room_waiting;
                      int32_t tracking, timers_lost;

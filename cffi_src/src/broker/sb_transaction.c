@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sb_commit.h"
+#include "sb_transaction.h"
 
 #include "sb_closing.h"
 #include "sb_reference.h"
@@ -10,7 +10,7 @@
 
 /* ---- preparing ---- */
 
-void sb_commit_list(sb_connection *c, const sb_commit_body *body) {
+void sb_transaction_list(sb_connection *c, const sb_transaction_body *body) {
   sb_holding_shm *h = sb_holding_at(c->b, body->token);
   uint64_t what = sb_holding_what(SB_HOLD_PUBLICATION, body->slot, body->gen);
   SB_STORE(&h->what, what, SB_RELEASE); /* P8 release: it was a SLOT; `where` stays the same */
@@ -18,28 +18,29 @@ void sb_commit_list(sb_connection *c, const sb_commit_body *body) {
 }
 
 /* I23: counts a staged cell as taken if its queue evicts, which must not evict for it, or if it becomes HELD. */
-static void count_staged(sb_commit_cell *cell) {
+static void count_staged(sb_transaction_cell *cell) {
   cell->tracked = sb_queue_tracks(cell->q->shm);
   cell->counted = cell->body->held || sb_queue_evicts(cell->q->shm);
   if (cell->tracked && cell->counted) sb_hints_taken(cell->q->shm, 1, cell->body->bytes);
 }
 
-static sb_status append(sb_connection *c, sb_commit_cell *cell) {
+static sb_status append(sb_connection *c, sb_transaction_cell *cell) {
   sb_queue *q = cell->q;
-  uint64_t word = (uint64_t)SB_CELL_STAGED | SB_PUT(cell->body->slot, 4) | SB_PUT(cell->ref, 32) | SB_PUT(c->id, 37);
+  uint64_t word =
+      (uint64_t)SB_CELL_STAGED | SB_FIELD(cell->body->slot, 4) | SB_FIELD(cell->ref, 32) | SB_FIELD(c->id, 37);
   sb_word *announce = &sb_holding_at(c->b, cell->token)->where; /* P8: each position before it is tried */
   sb_append how = {SB_WORD_OWNED, cell->tracked ? SB_TAIL_EXACT : SB_TAIL_LAZY};
   sb_holding_set(c->b, cell->token, sb_holding_what(SB_HOLD_STAGED, q->slot, 0), NOWHERE);
   return sb_queue_append(q, &q->lanes[0], word, how, announce, &cell->position);
 }
 
-static void give_place_back(sb_commit_cell *cell) {
+static void give_place_back(sb_transaction_cell *cell) {
   sb_limits_unadmit(cell->q, 1, cell->body->bytes);
   cell->admitted = false;
 }
 
 /* Adds the reference of a cell. No other process knows the slot yet. */
-static void add_reference(sb_broker *b, sb_commit_cell *cell) {
+static void add_reference(sb_broker *b, sb_transaction_cell *cell) {
   sb_block k;
   uint32_t place;
   if (cell->ref != SB_REF_BLOCK) {
@@ -50,10 +51,10 @@ static void add_reference(sb_broker *b, sb_commit_cell *cell) {
   }
 }
 
-static sb_status stage(sb_connection *c, sb_commit_cell *cell) {
+static sb_status stage(sb_connection *c, sb_transaction_cell *cell) {
   sb_status status = sb_holding_take(c, &cell->token);
   if (status != SB_OK) {
-    cell->token = SB_COMMIT_NO_TOKEN;
+    cell->token = SB_TRANSACTION_NO_TOKEN;
     return status;
   }
   count_staged(cell);
@@ -71,13 +72,13 @@ static sb_status stage(sb_connection *c, sb_commit_cell *cell) {
   }
   if (cell->tracked && cell->counted) sb_hints_untaken(cell->q->shm, 1, cell->body->bytes);
   sb_holding_give(c, cell->token);
-  cell->token = SB_COMMIT_NO_TOKEN;
+  cell->token = SB_TRANSACTION_NO_TOKEN;
   return status;
 }
 
-sb_status sb_commit_stage(sb_commit_plan *p, uint32_t *failed) {
+sb_status sb_transaction_stage(sb_transaction_plan *p, uint32_t *failed) {
   for (uint32_t i = 0; i < p->cell_count; i++) {
-    sb_commit_cell *cell = &p->cells[i];
+    sb_transaction_cell *cell = &p->cells[i];
     if (!cell->admitted) {
       continue;
     }
@@ -92,10 +93,10 @@ sb_status sb_commit_stage(sb_commit_plan *p, uint32_t *failed) {
   return SB_OK;
 }
 
-sb_status sb_commit_mark(sb_commit_plan *p) {
+sb_status sb_transaction_mark(sb_transaction_plan *p) {
   sb_broker *b = p->c->b;
   for (p->marked = 0; p->marked < p->end_count; p->marked++) {
-    const sb_commit_end *e = &p->ends[p->marked];
+    const sb_transaction_end *e = &p->ends[p->marked];
     sb_taken t;
     sb_leaf_ref leaf;
     uint64_t what =
@@ -105,16 +106,16 @@ sb_status sb_commit_mark(sb_commit_plan *p) {
       return SB_SETTLED;
     }
     uint64_t marked =
-        sb_holding_what(SB_HOLD_SETTLING, e->q->slot, (uint64_t)leaf.slot | SB_PUT(sb_reason_counter(e->reason), 28));
+        sb_holding_what(SB_HOLD_SETTLING, e->q->slot, (uint64_t)leaf.slot | SB_FIELD(sb_reason_counter(e->reason), 28));
     SB_STORE(&sb_holding_at(b, e->token)->what, marked, SB_RELEASE); /* P12: before the word */
   }
   SB_CRASHPOINT("commit.marked");
   return SB_OK;
 }
 
-static void unmark(sb_commit_plan *p) {
+static void unmark(sb_transaction_plan *p) {
   while (p->marked > 0) {
-    const sb_commit_end *e = &p->ends[--p->marked];
+    const sb_transaction_end *e = &p->ends[--p->marked];
     sb_holding_shm *h = sb_holding_at(p->c->b, e->token);
     uint32_t leaf = sb_holding_leaf(SB_LOAD(&h->what, SB_RELAXED));
     SB_STORE(&h->what, sb_holding_what(SB_HOLD_CELL, e->q->slot, leaf), SB_RELEASE);
@@ -123,23 +124,23 @@ static void unmark(sb_commit_plan *p) {
 
 /* ---- deciding ---- */
 
-static void free_body(sb_connection *c, sb_commit_body *body) {
-  if (body->token != SB_COMMIT_NO_TOKEN) {
+static void free_body(sb_connection *c, sb_transaction_body *body) {
+  if (body->token != SB_TRANSACTION_NO_TOKEN) {
     (void)sb_slab_free_gen(c->b, body->slot, body->gen);
     sb_holding_give(c, body->token);
-    body->token = SB_COMMIT_NO_TOKEN;
+    body->token = SB_TRANSACTION_NO_TOKEN;
   }
 }
 
-void sb_commit_decide(sb_commit_plan *p) {
+void sb_transaction_decide(sb_transaction_plan *p) {
   for (uint32_t i = 0; i < p->body_count; i++) {
-    sb_commit_body *body = &p->bodies[i];
+    sb_transaction_body *body = &p->bodies[i];
     if (body->references == 0) {
       free_body(p->c, body);
     } else {
       sb_word *header = sb_slot_header(p->c->b, body->slot);
       /* relaxed: the connection owns the slot */
-      uint64_t parts = SB_LOAD(header, SB_RELAXED) & SB_PUT(1u, 2 + SB_PARTS_REF);
+      uint64_t parts = SB_LOAD(header, SB_RELAXED) & SB_FIELD(1u, 2 + SB_PARTS_REF);
       SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, body->references, body->gen) | parts,
                SB_RELEASE); /* P1 release, and P12 */
     }
@@ -165,8 +166,9 @@ static void flip(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64
   uint64_t bytes = m->body_length;
   SB_STORE(&l->target_queue, held, SB_RELAXED);
   SB_STORE(&l->target_position, SB_LOAD(&l->counters[SB_COUNT_SCHEDULED], SB_RELAXED), SB_RELAXED);
-  sb_intent_begin(l, SB_INTENT_COMMIT, SB_COUNT_ADDED, position, (uint64_t)slot | SB_PUT(sb_cell_ref(word), 32),
-                  sb_slot_gen(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE)), bytes);
+  sb_ledger_begin_intent(l, SB_INTENT_COMMIT, SB_COUNT_ADDED, position,
+                         (uint64_t)slot | SB_FIELD(sb_cell_ref(word), 32),
+                         sb_slot_gen(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE)), bytes);
   SB_CRASHPOINT("commit.flip.announced");
   uint64_t open = sb_cell_open(held ? SB_CELL_HELD : SB_CELL_AVAILABLE, slot, sb_cell_ref(word), leaf->gen);
   (void)SB_CAS(&sb_leaf_cell(leaf, position)->word, &word, open, SB_SEQ_CST); /* P3 */
@@ -176,10 +178,10 @@ static void flip(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64
   sb_ledger_count(l, SB_COUNT_ADDED_BYTES, bytes);
   if (held) sb_ledger_count(l, SB_COUNT_SCHEDULED, 1);
   sb_ledger_count(l, SB_COUNT_ADDED, 1);
-  sb_intent_end(l);
+  sb_ledger_end_intent(l);
 }
 
-static void flip_own(sb_connection *c, sb_commit_cell *cell) {
+static void flip_own(sb_connection *c, sb_transaction_cell *cell) {
   uint64_t word = SB_LOAD(&sb_leaf_cell(&cell->leaf, cell->position)->word, SB_ACQUIRE);
   if (is_staged(word, cell->leaf.gen, c->id)) {
     flip(cell->q, &cell->leaf, cell->position, word, cell->tracked && cell->counted);
@@ -187,20 +189,20 @@ static void flip_own(sb_connection *c, sb_commit_cell *cell) {
   sb_limits_published(cell->q);
 }
 
-void sb_commit_carry_out(sb_commit_plan *p) {
+void sb_transaction_carry_out(sb_transaction_plan *p) {
   sb_connection *c = p->c;
   for (uint32_t i = 0; i < p->cell_count; i++) {
-    if (p->cells[i].token != SB_COMMIT_NO_TOKEN) flip_own(c, &p->cells[i]);
+    if (p->cells[i].token != SB_TRANSACTION_NO_TOKEN) flip_own(c, &p->cells[i]);
   }
   for (uint32_t i = 0; i < p->end_count; i++) {
     (void)sb_dispose(p->ends[i].q, p->ends[i].token, p->ends[i].reason); /* returns its holding */
   }
   SB_CRASHPOINT("commit.carried_out");
   for (uint32_t i = 0; i < p->cell_count; i++) {
-    if (p->cells[i].token != SB_COMMIT_NO_TOKEN) sb_holding_give(c, p->cells[i].token);
+    if (p->cells[i].token != SB_TRANSACTION_NO_TOKEN) sb_holding_give(c, p->cells[i].token);
   }
   for (uint32_t i = 0; i < p->body_count; i++) {
-    if (p->bodies[i].token != SB_COMMIT_NO_TOKEN) sb_holding_give(c, p->bodies[i].token);
+    if (p->bodies[i].token != SB_TRANSACTION_NO_TOKEN) sb_holding_give(c, p->bodies[i].token);
   }
   SB_STORE(&c->shm->commit, 0, SB_RELEASE); /* I46: nothing is listed any more */
 }
@@ -208,7 +210,7 @@ void sb_commit_carry_out(sb_commit_plan *p) {
 /* ---- undoing ---- */
 
 /* Finishes the cell of an undone commit: its position stays, its room is returned. */
-static void unstage(sb_connection *c, sb_commit_cell *cell) {
+static void unstage(sb_connection *c, sb_transaction_cell *cell) {
   uint64_t word = SB_LOAD(&sb_leaf_cell(&cell->leaf, cell->position)->word, SB_ACQUIRE);
   if (is_staged(word, cell->leaf.gen, c->id)) {
     (void)sb_ring_drop(c, &sb_queue_lane(cell->q, cell->position)->ring, &cell->leaf, cell->position, word);
@@ -216,15 +218,15 @@ static void unstage(sb_connection *c, sb_commit_cell *cell) {
   }
   sb_limits_published(cell->q);
   sb_holding_give(c, cell->token);
-  cell->token = SB_COMMIT_NO_TOKEN;
+  cell->token = SB_TRANSACTION_NO_TOKEN;
   cell->admitted = false;
 }
 
-void sb_commit_undo(sb_commit_plan *p) {
+void sb_transaction_undo(sb_transaction_plan *p) {
   unmark(p);
   for (uint32_t i = 0; i < p->cell_count; i++) {
-    sb_commit_cell *cell = &p->cells[i];
-    if (cell->token != SB_COMMIT_NO_TOKEN) {
+    sb_transaction_cell *cell = &p->cells[i];
+    if (cell->token != SB_TRANSACTION_NO_TOKEN) {
       unstage(p->c, cell);
     } else if (cell->admitted) {
       give_place_back(cell);
@@ -235,7 +237,7 @@ void sb_commit_undo(sb_commit_plan *p) {
 
 /* ---- by the reaper ---- */
 
-bool sb_commit_is_decided(const sb_connection_shm *dead) {
+bool sb_transaction_is_decided(const sb_connection_shm *dead) {
   return SB_LOAD(&dead->commit, SB_SEQ_CST) != 0; /* P12: before its entries */
 }
 
@@ -243,12 +245,12 @@ static bool counts_as_taken(const sb_queue_shm *q, bool held) {
   return sb_queue_tracks(q) && (held || sb_queue_evicts(q));
 }
 
-static void flip_for(sb_walk *w, uint32_t queue, uint64_t position) {
+static void flip_for(sb_reap_context *w, uint32_t queue, uint64_t position) {
   sb_ring r;
   sb_leaf_ref leaf;
   uint64_t word;
   sb_queue q;
-  if (position == NOWHERE || !sb_judge_find(w, queue, position, &r, &leaf, &word) ||
+  if (position == NOWHERE || !sb_intent_find_cell(w, queue, position, &r, &leaf, &word) ||
       !is_staged(word, leaf.gen, w->id)) {
     return;
   }
@@ -260,13 +262,13 @@ static void flip_for(sb_walk *w, uint32_t queue, uint64_t position) {
 }
 
 /* Ends the message of a cell that names the dead connection, as sb_settle_as does. */
-static void settle_for(sb_walk *w, uint32_t queue, uint64_t position, unsigned counter) {
+static void settle_for(sb_reap_context *w, uint32_t queue, uint64_t position, unsigned counter) {
   sb_ring r;
   sb_leaf_ref leaf;
   uint64_t word;
-  bool found = sb_judge_find(w, queue, position, &r, &leaf, &word);
+  bool found = sb_intent_find_cell(w, queue, position, &r, &leaf, &word);
   if (!found || sb_cell_state(word) != SB_CELL_ACQUIRED || sb_cell_owner(word) != w->id) {
-    if (found) sb_judge_cell(w, queue, position); /* a TOMBSTONE whose page may have to be retired */
+    if (found) sb_intent_release_cell(w, queue, position); /* a TOMBSTONE whose page may have to be retired */
     return;
   }
   sb_ledger_shm *l = sb_ledger_of(w->b, sb_slot_at(w->b, queue), w->id);
@@ -277,16 +279,17 @@ static void settle_for(sb_walk *w, uint32_t queue, uint64_t position, unsigned c
   uint64_t gen = sb_side_gen(SB_LOAD(&sb_leaf_cell(&leaf, position)->side, SB_ACQUIRE));
   uint64_t bytes = sb_peek_length(w->b, slot);
   sb_reference reference = {slot, sb_cell_ref(word), gen, queue};
-  sb_intent_begin(l, SB_INTENT_SETTLE, counter, position, (uint64_t)slot | SB_PUT(sb_cell_ref(word), 32), gen, bytes);
+  sb_ledger_begin_intent(l, SB_INTENT_SETTLE, counter, position, (uint64_t)slot | SB_FIELD(sb_cell_ref(word), 32), gen,
+                         bytes);
   (void)sb_reference_drop(w->b, &reference);
   SB_CRASHPOINT("recover.commit.dropped");
   (void)sb_ring_drop(w->by, &r, &leaf, position, word);
   sb_ledger_count(l, SB_COUNT_REMOVED_BYTES, bytes);
   sb_ledger_count(l, counter, 1);
-  sb_intent_end(l);
+  sb_ledger_end_intent(l);
 }
 
-void sb_commit_roll_forward(sb_walk *w, uint64_t what, uint64_t where) {
+void sb_transaction_roll_forward(sb_reap_context *w, uint64_t what, uint64_t where) {
   if (sb_holding_kind(what) == SB_HOLD_STAGED) {
     flip_for(w, sb_holding_slot(what), where);
   } else if (sb_holding_kind(what) == SB_HOLD_SETTLING) {
@@ -294,11 +297,11 @@ void sb_commit_roll_forward(sb_walk *w, uint64_t what, uint64_t where) {
   }
 }
 
-static void unstage_for(sb_walk *w, uint32_t queue, uint64_t position) {
+static void unstage_for(sb_reap_context *w, uint32_t queue, uint64_t position) {
   sb_ring r;
   sb_leaf_ref leaf;
   uint64_t word;
-  if (position == NOWHERE || !sb_judge_find(w, queue, position, &r, &leaf, &word)) {
+  if (position == NOWHERE || !sb_intent_find_cell(w, queue, position, &r, &leaf, &word)) {
     return;
   }
   if (sb_cell_state(word) == SB_CELL_TOMBSTONE) {
@@ -317,15 +320,15 @@ static void unstage_for(sb_walk *w, uint32_t queue, uint64_t position) {
   }
 }
 
-void sb_commit_roll_back(sb_walk *w, uint64_t what, uint64_t where) {
+void sb_transaction_roll_back(sb_reap_context *w, uint64_t what, uint64_t where) {
   if (sb_holding_kind(what) == SB_HOLD_STAGED) {
     unstage_for(w, sb_holding_slot(what), where);
   } else if (sb_holding_kind(what) == SB_HOLD_SETTLING) {
-    sb_judge_cell(w, sb_holding_slot(what), where);
+    sb_intent_release_cell(w, sb_holding_slot(what), where);
   }
 }
 
-void sb_commit_free_body(sb_walk *w, uint64_t what, uint64_t where) {
+void sb_transaction_free_body(sb_reap_context *w, uint64_t what, uint64_t where) {
   uint32_t slot = sb_holding_slot(what);
   (void)where;
   if (sb_holding_kind(what) != SB_HOLD_PUBLICATION || !sb_slot_in_range(w->b, slot) || !sb_slot_ready(w->b, slot)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sb_foreign.h"
+#include "sb_no_local.h"
 
 #include "sb_closing.h"
 #include "sb_wait.h"
@@ -19,7 +19,7 @@ static bool foreign_at(const sb_queue *q, const sb_leaf_ref *leaf, uint64_t posi
 static bool take_returned(sb_queue *q, sb_lane *lane, uint64_t before, uint64_t token, sb_taken *t) {
   uint64_t from = 0, position;
   sb_leaf_ref leaf;
-  while (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next_near(q->c->b, lane, from, &leaf, &position) &&
+  while (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0 && sb_returned_next_near(q->c->b, lane, from, &leaf, &position) &&
          position < before) {
     if (foreign_at(q, &leaf, position) && sb_take_for_consumer_at(q, position, true, token, t) == SB_OK) {
       return true;
@@ -75,7 +75,7 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, uint64_t *cursor, uint64_
   return SB_EMPTY;
 }
 
-sb_status sb_foreign_take(sb_queue *q, uint64_t *cursor, uint64_t token, sb_taken *t) {
+sb_status sb_no_local_take(sb_queue *q, uint64_t *cursor, uint64_t token, sb_taken *t) {
   sb_lane *lane = &q->lanes[0];
   for (;;) {
     if (!sb_queue_is_open(q)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_commit: the commits that it accepts, the effect on their messages, and what a failed commit leaves. What
+/* sb_api_transaction: the commits that it accepts, the effect on their messages, and what a failed commit leaves. What
  * happens during a commit: api_commit_meanwhile.c. */
 #include <string.h>
 
@@ -88,9 +88,9 @@ static void settlements_out_of_order(void) {
   sb_taken taken;
   expect(sb_settle_find(t.c, settling[0].token, &taken, &leaf), "it is not held");
   sb_word *cell = &sb_leaf_cell(&leaf, taken.position)->word;
-  SB_STORE(cell, SB_LOAD(cell, SB_RELAXED) ^ SB_PUT(1, 37), SB_RELAXED);
+  SB_STORE(cell, SB_LOAD(cell, SB_RELAXED) ^ SB_FIELD(1, 37), SB_RELAXED);
   expect_is(commit_now(NULL, 0, 1), SB_SETTLED, "the status of a requeue of another one's message");
-  SB_STORE(cell, SB_LOAD(cell, SB_RELAXED) ^ SB_PUT(1, 37), SB_RELAXED);
+  SB_STORE(cell, SB_LOAD(cell, SB_RELAXED) ^ SB_FIELD(1, 37), SB_RELAXED);
   settling[0].disposition = SB_ACK;
   settling[0].token |= UINT64_C(3) << SB_TAG_PLACE;
   expect_is(commit_now(NULL, 0, 1), SB_OK, "the status of one that is held");
@@ -360,23 +360,23 @@ static void as_much_as_it_ends_takes_of_the_reserve(void) {
 }
 
 static const test_case CASES[] = {
-    {"api_commit: publications", "a publication that is out of order is to blame", publications_out_of_order},
-    {"api_commit: settlements", "only what is held is settled, once", settlements_out_of_order},
-    {"api_commit: refused", "a connection that cannot be used commits nothing", commits_that_are_refused},
-    {"api_commit: no plan", "without memory of the process nothing happens", no_memory_of_the_process},
-    {"api_commit: one", "a body for one queue", a_body_for_one},
-    {"api_commit: eight", "a body for eight queues has eight references", a_body_for_eight},
-    {"api_commit: nine", "a body for nine queues has a block", a_body_for_nine},
-    {"api_commit: three", "each publication has its own queues", publications_beside_each_other},
-    {"api_commit: both", "publications and settlements happen together", publications_and_settlements},
-    {"api_commit: nothing", "a closed queue and a full one get nothing", targets_that_get_nothing},
-    {"api_commit: nowhere", "a body that goes nowhere is not made", a_body_that_goes_nowhere},
-    {"api_commit: timers", "messages with timers are scheduled, and the housekeeper told", the_timers_of_a_body},
-    {"api_commit: limits", "limits of targets are kept", limits_of_targets},
-    {"api_commit: full", "a full queue is to blame, and nothing happens", a_limit_is_to_blame},
-    {"api_commit: no page", "a queue without a page is to blame, and nothing happens", a_page_is_to_blame},
-    {"api_commit: notes", "notes take of the reserve", notes_take_of_the_reserve},
-    {"api_commit: no more", "what adds no more than it ends takes of the reserve",
+    {"api_transaction: publications", "a publication that is out of order is to blame", publications_out_of_order},
+    {"api_transaction: settlements", "only what is held is settled, once", settlements_out_of_order},
+    {"api_transaction: refused", "a connection that cannot be used commits nothing", commits_that_are_refused},
+    {"api_transaction: no plan", "without memory of the process nothing happens", no_memory_of_the_process},
+    {"api_transaction: one", "a body for one queue", a_body_for_one},
+    {"api_transaction: eight", "a body for eight queues has eight references", a_body_for_eight},
+    {"api_transaction: nine", "a body for nine queues has a block", a_body_for_nine},
+    {"api_transaction: three", "each publication has its own queues", publications_beside_each_other},
+    {"api_transaction: both", "publications and settlements happen together", publications_and_settlements},
+    {"api_transaction: nothing", "a closed queue and a full one get nothing", targets_that_get_nothing},
+    {"api_transaction: nowhere", "a body that goes nowhere is not made", a_body_that_goes_nowhere},
+    {"api_transaction: timers", "messages with timers are scheduled, and the housekeeper told", the_timers_of_a_body},
+    {"api_transaction: limits", "limits of targets are kept", limits_of_targets},
+    {"api_transaction: full", "a full queue is to blame, and nothing happens", a_limit_is_to_blame},
+    {"api_transaction: no page", "a queue without a page is to blame, and nothing happens", a_page_is_to_blame},
+    {"api_transaction: notes", "notes take of the reserve", notes_take_of_the_reserve},
+    {"api_transaction: no more", "what adds no more than it ends takes of the reserve",
      as_much_as_it_ends_takes_of_the_reserve},
 };
 SUBJECT(CASES)

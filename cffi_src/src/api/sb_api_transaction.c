@@ -4,14 +4,14 @@
 #include <string.h>
 
 #include "sb_api.h"
-#include "sb_commit.h"
+#include "sb_transaction.h"
 #include "sb_disposal.h"
 
 #define NO_ONE UINT32_MAX
 static const sb_put_options NO_OPTIONS;
 
 typedef struct {
-  sb_commit_plan plan;
+  sb_transaction_plan plan;
   const sb_publication *publications;
   const sb_settlement *settlements;
   uint32_t count, settlement_count;
@@ -118,7 +118,7 @@ static uint64_t cells_of(const request *r) {
 }
 
 static sb_status make_plan(request *r) {
-  sb_commit_plan *p = &r->plan;
+  sb_transaction_plan *p = &r->plan;
   uint64_t cells = cells_of(r), targets = 0;
   if (cells >= NO_ONE) {
     return SB_LIMIT;
@@ -128,8 +128,8 @@ static sb_status make_plan(request *r) {
   if (p->bodies == NULL) {
     return SB_SYSTEM;
   }
-  p->cells = (sb_commit_cell *)(void *)(p->bodies + r->count + 1); /* types with a smaller alignment come later */
-  p->ends = (sb_commit_end *)(void *)(p->cells + cells);
+  p->cells = (sb_transaction_cell *)(void *)(p->bodies + r->count + 1); /* types with a smaller alignment come later */
+  p->ends = (sb_transaction_end *)(void *)(p->cells + cells);
   r->slots = (uint32_t *)(void *)(p->ends + r->settlement_count);
   p->body_count = r->count;
   p->cell_count = (uint32_t)cells;
@@ -138,14 +138,15 @@ static sb_status make_plan(request *r) {
     p->bodies[i].bytes = one->length;
     p->bodies[i].held = options_of(one)->delay_ns != 0;
     for (uint32_t t = 0; t < one->target_count; t++) {
-      p->cells[targets++] = (sb_commit_cell){
+      p->cells[targets++] = (sb_transaction_cell){
           .q = one->targets[t], .body = &p->bodies[i], .ref = one->target_count > SB_PLAIN_TARGETS ? SB_REF_BLOCK : t};
     }
   }
   for (uint32_t i = 0; i < r->settlement_count; i++) {
     const sb_settlement *s = &r->settlements[i];
     sb_reason reason = s->disposition == SB_ACK ? SB_REASON_ACKED : SB_REASON_REJECTED;
-    if (is_marked(s->disposition)) p->ends[p->end_count++] = (sb_commit_end){s->queue, s->token & SB_TAG_TOKEN, reason};
+    if (is_marked(s->disposition))
+      p->ends[p->end_count++] = (sb_transaction_end){s->queue, s->token & SB_TAG_TOKEN, reason};
   }
   return SB_OK;
 }
@@ -154,7 +155,7 @@ static void free_plan(request *r) { free(r->plan.bodies); }
 
 /* ---- room and bodies ---- */
 
-static sb_status admit(request *r, uint32_t publication, uint32_t target, sb_commit_cell *cell) {
+static sb_status admit(request *r, uint32_t publication, uint32_t target, sb_transaction_cell *cell) {
   sb_queue *q = cell->q;
   if (!sb_queue_is_open(q)) {
     return SB_OK; /* as if the queue were not bound */
@@ -166,7 +167,7 @@ static sb_status admit(request *r, uint32_t publication, uint32_t target, sb_com
 }
 
 static sb_status admit_all(request *r) {
-  sb_commit_cell *cell = r->plan.cells;
+  sb_transaction_cell *cell = r->plan.cells;
   for (uint32_t i = 0; i < r->count; i++) {
     for (uint32_t t = 0; t < r->publications[i].target_count; t++) {
       sb_status status = admit(r, i, t, cell++);
@@ -215,7 +216,7 @@ static sb_status make_body(request *r, uint32_t i, unsigned use) {
   sb_connection *c = r->plan.c;
   const sb_publication *p = &r->publications[i];
   const sb_put_options *o = options_of(p);
-  sb_commit_body *body = &r->plan.bodies[i];
+  sb_transaction_body *body = &r->plan.bodies[i];
   sb_reservation slot;
   uint64_t block = sb_block_bytes(p->target_count, p->length);
   c->use = use;
@@ -228,7 +229,7 @@ static sb_status make_body(request *r, uint32_t i, unsigned use) {
   body->token = slot.token;
   body->slot = slot.slot;
   body->gen = slot.gen;
-  sb_commit_list(c, body);
+  sb_transaction_list(c, body);
   sb_api_fill(c, &slot, p->length, o, o->ttl_ns, block);
   sb_message_shm *m = sb_slot_at(c->b, slot.slot);
   m->targets = (uint16_t)p->target_count;
@@ -239,7 +240,7 @@ static sb_status make_body(request *r, uint32_t i, unsigned use) {
   return sb_closed(c) ? SB_CLOSED : written ? SB_OK : SB_CORRUPT;
 }
 
-static bool goes_somewhere(const sb_commit_cell *cells, uint32_t count) {
+static bool goes_somewhere(const sb_transaction_cell *cells, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
     if (cells[i].admitted) return true;
   }
@@ -248,7 +249,7 @@ static bool goes_somewhere(const sb_commit_cell *cells, uint32_t count) {
 
 static sb_status make_bodies(request *r, unsigned use) {
   sb_status status = SB_OK;
-  const sb_commit_cell *cells = r->plan.cells; /* the cells of a body follow each other */
+  const sb_transaction_cell *cells = r->plan.cells; /* the cells of a body follow each other */
   for (uint32_t i = 0; status == SB_OK && i < r->count; i++) {
     if (goes_somewhere(cells, r->publications[i].target_count)) status = make_body(r, i, use);
     cells += r->publications[i].target_count;
@@ -258,7 +259,7 @@ static sb_status make_bodies(request *r, unsigned use) {
 
 static sb_status stage(request *r) {
   uint32_t failed = 0, publication = 0;
-  sb_status status = sb_commit_stage(&r->plan, &failed);
+  sb_status status = sb_transaction_stage(&r->plan, &failed);
   if (status == SB_OK) {
     return SB_OK;
   }
@@ -271,11 +272,11 @@ static sb_status stage(request *r) {
 static void look_after(sb_queue *q) {
   /* closed meanwhile: perhaps no other process removes the messages that the commit made ready */
   if (!sb_queue_is_open(q)) {
-    (void)sb_upkeep_dispose(q);
+    (void)sb_disposal_empty(q);
     return;
   }
-  if (sb_queue_tracks(q->shm) && sb_limits_enforce(q) > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
-  sb_consumer_work_arrived(q);
+  if (sb_queue_tracks(q->shm) && sb_limits_enforce(q) > 0) sb_notify_room_made(q->c, q->shm, q->slot);
+  sb_notify_work_arrived(q);
 }
 
 static void settle_others(request *r) {
@@ -296,30 +297,30 @@ static void happened(request *r) {
   sb_connection *c = r->plan.c;
   bool bounded = false;
   for (uint32_t i = 0; i < r->plan.cell_count; i++) {
-    sb_commit_cell *cell = &r->plan.cells[i];
+    sb_transaction_cell *cell = &r->plan.cells[i];
     if (cell->refused) sb_ledger_count(cell->q->ledger, SB_COUNT_REFUSED, 1);
     bounded = bounded || sb_queue_tracks(cell->q->shm);
-    if (cell->token != SB_COMMIT_NO_TOKEN) look_after(cell->q);
+    if (cell->token != SB_TRANSACTION_NO_TOKEN) look_after(cell->q);
   }
   for (uint32_t i = 0; i < r->count; i++) {
     sb_message_shm timed = {.due_ns = r->plan.bodies[i].due_ns, .expires_ns = r->plan.bodies[i].expires_ns};
-    if (r->plan.bodies[i].token != SB_COMMIT_NO_TOKEN) sb_api_ring_housekeeper(c, &timed);
+    if (r->plan.bodies[i].token != SB_TRANSACTION_NO_TOKEN) sb_api_ring_housekeeper(c, &timed);
   }
   settle_others(r);
-  if (r->settlement_count > 0) sb_consumer_room_made(c, NULL, 0);
+  if (r->settlement_count > 0) sb_notify_room_made(c, NULL, 0);
   if (bounded) keep_bounds(r);
 }
 
 static void happened_not(request *r) {
-  sb_commit_undo(&r->plan);
+  sb_transaction_undo(&r->plan);
   for (uint32_t i = 0; i < r->plan.cell_count; i++) {
     sb_queue *q = r->plan.cells[i].q;
     if (sb_queue_is_open(q)) {
       (void)sb_limits_enforce(q); /* I42 */
-      sb_consumer_room_in(r->plan.c, q->shm, q->slot);
+      sb_notify_room_in(r->plan.c, q->shm, q->slot);
     }
   }
-  sb_consumer_room_made(r->plan.c, NULL, 0);
+  sb_notify_room_made(r->plan.c, NULL, 0);
 }
 
 /* True if the commit ends at least as many messages as it adds, with as many bytes, for example to set messages aside:
@@ -352,13 +353,13 @@ static sb_status commit(request *r) {
   r->plan.c->use = use_of(r);
   if (status == SB_OK) status = stage(r);
   r->plan.c->use = SB_USE_DRAIN;
-  if (status == SB_OK) status = sb_commit_mark(&r->plan);
+  if (status == SB_OK) status = sb_transaction_mark(&r->plan);
   if (status != SB_OK) {
     happened_not(r);
     return status;
   }
-  sb_commit_decide(&r->plan);
-  sb_commit_carry_out(&r->plan);
+  sb_transaction_decide(&r->plan);
+  sb_transaction_carry_out(&r->plan);
   happened(r);
   return SB_OK;
 }

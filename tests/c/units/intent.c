@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_judge: what the reaper does with the cells that a dead connection held, and with each intent that it left. */
-#include "sb_judge.h"
+/* sb_intent: what the reaper does with the cells that a dead connection held, and with each intent that it left. */
+#include "sb_intent.h"
 
 #include "dead.h"
 
@@ -37,23 +37,23 @@ static void what_stands_at_a_position(void) {
   sb_leaf_ref leaf;
   uint64_t word;
   begin(FREE);
-  expect(sb_judge_find(&w, q->slot, q->base, &r, &leaf, &word), "the cell is not found");
+  expect(sb_intent_find_cell(&w, q->slot, q->base, &r, &leaf, &word), "the cell is not found");
   expect_is(word, word_in(q, 0), "its word");
   expect(r.root == &q->shm->root && leaf.leaf == leaf_in(q, 0).leaf, "its ring or leaf is another one");
-  expect(!sb_judge_find(&w, slot, q->base, &r, &leaf, &word), "a message is a queue");
-  expect(!sb_judge_find(&w, q->slot, q->base + 64 * 64, &r, &leaf, &word), "a page is found that was never made");
+  expect(!sb_intent_find_cell(&w, slot, q->base, &r, &leaf, &word), "a message is a queue");
+  expect(!sb_intent_find_cell(&w, q->slot, q->base + 64 * 64, &r, &leaf, &word), "a page is found that was never made");
   set_word_in(q, 0, sb_cell_open(SB_CELL_AVAILABLE, slot, 0, leaf_in(q, 0).gen + 1));
-  expect(!sb_judge_find(&w, q->slot, q->base, &r, &leaf, &word), "a cell of another page is found");
+  expect(!sb_intent_find_cell(&w, q->slot, q->base, &r, &leaf, &word), "a cell of another page is found");
 }
 
 static void held_is_returned(unsigned state, bool tracked) {
   SB_STORE(&q->shm->tracking, tracked, SB_RELAXED);
-  SB_STORE(&leaf_in(q, 0).leaf->page.returned, 0, SB_RELAXED);
+  SB_STORE(&leaf_in(q, 0).leaf->page.requeued, 0, SB_RELAXED);
   uint64_t gen = leaf_in(q, 0).gen, side = sb_side_word(message, 3, 0);
   set_hints(9, 1000);
   SB_STORE(&cell_in(q, 0)->side, side, SB_RELAXED);
   set_word_in(q, 0, sb_cell_owned(state, slot, 5, d.c->id, gen));
-  sb_judge_cell(&w, q->slot, q->base);
+  sb_intent_release_cell(&w, q->slot, q->base);
   expect_is(word_in(q, 0), sb_cell_open(SB_CELL_AVAILABLE, slot, 5, gen), "the word of a cell that was held");
   expect_is(cell_in(q, 0)->side, state == SB_CELL_ACQUIRED ? side | SB_SIDE_REDELIVERED : side, "its side record");
   expect(marked_in(q, 0), "no bit leads to it");
@@ -70,16 +70,16 @@ static void a_held_cell_is_returned(void) {
 
 static void expect_left_alone(uint64_t word, const char *what) {
   sb_leaf_ref leaf = leaf_in(q, 0);
-  SB_STORE(&leaf.leaf->page.returned, 0, SB_RELAXED);
+  SB_STORE(&leaf.leaf->page.requeued, 0, SB_RELAXED);
   SB_STORE(&leaf.leaf->finished[0], 0, SB_RELAXED);
-  SB_STORE(&q->shm->returned, 0, SB_RELAXED);
+  SB_STORE(&q->shm->requeued, 0, SB_RELAXED);
   SB_STORE(&cell_in(q, 0)->side, 5, SB_RELAXED);
   set_hints(9, 1000);
   set_word_in(q, 0, word);
-  sb_judge_cell(&w, q->slot, q->base);
+  sb_intent_release_cell(&w, q->slot, q->base);
   expect(word_in(q, 0) == word, "%s: it is another word now", what);
   expect(cell_in(q, 0)->side == 5, "%s: its side record was written", what);
-  expect(leaf.leaf->page.returned == 0 && q->shm->returned == 0, "%s: it was marked", what);
+  expect(leaf.leaf->page.requeued == 0 && q->shm->requeued == 0, "%s: it was marked", what);
   expect(!finished_in(q, 0), "%s: it was finished", what);
   expect_hints(9, 1000, what);
 }
@@ -97,8 +97,8 @@ static void cells_that_are_left_alone(void) {
   w.id = gen & 0xfffu; /* the bits where an owned cell has its owner */
   expect_left_alone(sb_cell_open(SB_CELL_HELD, slot, 0, gen), "held back");
   expect_left_alone(sb_cell_owned(SB_CELL_STAGED, slot, 0, w.id, gen), "staged");
-  sb_judge_cell(&w, q->slot, q->base + 64 * 64);
-  sb_judge_cell(&w, slot, q->base);
+  sb_intent_release_cell(&w, q->slot, q->base + 64 * 64);
+  sb_intent_release_cell(&w, slot, q->base);
   expect_hints(9, 1000, "no cell");
 }
 /* Its holder may have been killed after its last change of the cell, before what belongs to that. */
@@ -107,11 +107,11 @@ static void what_the_holder_had_begun_is_finished(void) {
   sb_leaf_ref leaf = leaf_in(q, 0);
   set_hints(9, 1000);
   set_word_in(q, 0, sb_cell_bare(SB_CELL_TOMBSTONE, leaf.gen));
-  sb_judge_cell(&w, q->slot, q->base);
+  sb_intent_release_cell(&w, q->slot, q->base);
   expect(finished_in(q, 0), "a tombstone is not finished");
   expect(!marked_in(q, 0), "a tombstone is marked");
   uint64_t ready = word_in(q, 1);
-  sb_judge_cell(&w, q->slot, q->base + 1);
+  sb_intent_release_cell(&w, q->slot, q->base + 1);
   expect(marked_in(q, 1), "no bit leads to a cell that is ready");
   expect_is(word_in(q, 1), ready, "the word of a cell that is ready");
   expect_hints(9, 1000, "cells that nobody holds");
@@ -132,9 +132,9 @@ static void begin_intents(sb_settings settings) {
 static void intend(unsigned kind, unsigned counter, uint64_t position, uint64_t what) {
   for (unsigned i = 0; i < SB_COUNTERS; i++) SB_STORE(&l->counters[i], COUNTED + i, SB_RELAXED);
   SB_STORE(&q->shm->timers_lost, 0, SB_RELAXED);
-  sb_intent_begin(l, kind, counter, position, what, message, BYTES);
+  sb_ledger_begin_intent(l, kind, counter, position, what, message, BYTES);
 }
-static void judge(void) { sb_judge_intent(&w, sb_holding_what(SB_HOLD_LEDGER, q->slot, 0), sb_slot_of(t.b, l)); }
+static void judge(void) { sb_intent_resolve(&w, sb_holding_what(SB_HOLD_LEDGER, q->slot, 0), sb_slot_of(t.b, l)); }
 
 /* It happened: these counters were raised, and no others; or it did not, with `none`. And the intent is gone. */
 #define NONE SB_COUNTERS
@@ -223,7 +223,7 @@ static void a_put_that_did_not_happen(void) {
 
 static void settle_intended(uint64_t refs, uint64_t position) {
   set_slot_word(slot, sb_slot_word(SB_SLOT_PUBLISHED, refs, message));
-  intend(SB_INTENT_SETTLE, SB_COUNT_ACKED, position, slot | SB_PUT(3, 32));
+  intend(SB_INTENT_SETTLE, SB_COUNT_ACKED, position, slot | SB_FIELD(3, 32));
   judge();
 }
 static void expect_acked(const char *what) { expect_counted(SB_COUNT_ACKED, SB_COUNT_REMOVED_BYTES, NONE, what); }
@@ -346,7 +346,7 @@ static void move_intended(uint64_t source, uint64_t target, uint64_t target_posi
   SB_STORE(&l->target_ledger, sb_slot_of(t.b, to->ledger), SB_RELAXED);
   SB_STORE(&l->target_before, 7, SB_RELAXED);
   SB_STORE(&l->target_before_bytes, 8, SB_RELAXED);
-  intend(SB_INTENT_MOVE, SB_COUNT_MOVED, q->base, slot | SB_PUT(TARGET_REF, 40));
+  intend(SB_INTENT_MOVE, SB_COUNT_MOVED, q->base, slot | SB_FIELD(TARGET_REF, 40));
 }
 static uint64_t refs(void) { return sb_slot_refs(slot_word(slot)); }
 static void expect_moved(bool accounted, uint64_t origin, const char *what) {
@@ -430,14 +430,14 @@ static void intents_of_nothing(void) {
     expect_is(l->kind, kind, "the intent of a slot that lies nowhere");
     expect_is(l->counters[SB_COUNT_ACKED], COUNTED + SB_COUNT_ACKED, "its counter");
   }
-  sb_intent_end(l);
+  sb_ledger_end_intent(l);
   uint64_t kind = l->kind;
   judge();
   expect_is(l->kind, kind, "no intent");
   intend(77, SB_COUNT_ACKED, q->base, slot);
   judge();
   expect_none("an intent of no kind");
-  kind = SB_PUT(SB_COUNT_ACKED, 8) | SB_PUT(7, 16);
+  kind = SB_FIELD(SB_COUNT_ACKED, 8) | SB_FIELD(7, 16);
   SB_STORE(&l->kind, kind, SB_RELAXED);
   judge();
   expect_is(l->kind, kind, "no intent, with a counter that damage left");
@@ -445,12 +445,12 @@ static void intents_of_nothing(void) {
 static void whose_ledger_it_is(void) {
   begin_intents(FREE);
   uint64_t what = sb_holding_what(SB_HOLD_LEDGER, q->slot, 0), where = sb_slot_of(t.b, l);
-  expect(sb_judge_ledger(&w, what, where) == l, "the ledger of the dead connection is none");
-  expect(sb_judge_ledger(&w, sb_holding_what(SB_HOLD_SLOT, q->slot, 0), where) == NULL, "a slot is a ledger");
-  expect(sb_judge_ledger(&w, what, where + (UINT64_C(1) << 32)) == NULL, "no slot is a ledger");
-  expect(sb_judge_ledger(&w, what, slot) == NULL, "a message is a ledger");
+  expect(sb_intent_ledger(&w, what, where) == l, "the ledger of the dead connection is none");
+  expect(sb_intent_ledger(&w, sb_holding_what(SB_HOLD_SLOT, q->slot, 0), where) == NULL, "a slot is a ledger");
+  expect(sb_intent_ledger(&w, what, where + (UINT64_C(1) << 32)) == NULL, "no slot is a ledger");
+  expect(sb_intent_ledger(&w, what, slot) == NULL, "a message is a ledger");
   w.id = BESIDE;
-  expect(sb_judge_ledger(&w, what, where) == NULL, "the ledger is of another connection");
+  expect(sb_intent_ledger(&w, what, where) == NULL, "the ledger is of another connection");
   intend(SB_INTENT_DUE, SB_COUNT_UNSCHEDULED, q->base, slot);
   uint64_t kind = l->kind;
   judge();
@@ -458,23 +458,23 @@ static void whose_ledger_it_is(void) {
 }
 
 static const test_case CASES[] = {
-    {"judge: find", "the reaper finds the cell at a position of a queue", what_stands_at_a_position},
-    {"judge: held", "the reaper makes a cell ready that the dead connection held", a_held_cell_is_returned},
-    {"judge: others", "the reaper changes no cell of another connection or page", cells_that_are_left_alone},
-    {"judge: begun", "the reaper marks ready cells and finishes tombstones", what_the_holder_had_begun_is_finished},
-    {"judge: put", "the reaper counts a put whose message was delivered", a_put_that_happened},
-    {"judge: put, timer", "the reaper asks for a scan when a put had a timer", a_put_with_a_timer},
-    {"judge: no put", "the reaper takes back a message that has no cell", a_put_that_did_not_happen},
-    {"judge: settled", "the reaper counts a settlement whose reference was dropped", a_settlement_that_happened},
-    {"judge: not settled", "the reaper leaves a cell whose reference is there", a_settlement_that_did_not_happen},
-    {"judge: due", "the reaper counts a due message whose cell the dead connection took", a_message_that_was_due},
-    {"judge: commit", "the reaper counts a message that is not staged any more", a_message_of_a_commit},
-    {"judge: moved", "the reaper completes a move whose target was linked", a_move_that_happened},
-    {"judge: plain move", "the reaper writes an origin only where the page has one",
+    {"intent: find", "the reaper finds the cell at a position of a queue", what_stands_at_a_position},
+    {"intent: held", "the reaper makes a cell ready that the dead connection held", a_held_cell_is_returned},
+    {"intent: others", "the reaper changes no cell of another connection or page", cells_that_are_left_alone},
+    {"intent: begun", "the reaper marks ready cells and finishes tombstones", what_the_holder_had_begun_is_finished},
+    {"intent: put", "the reaper counts a put whose message was delivered", a_put_that_happened},
+    {"intent: put, timer", "the reaper asks for a scan when a put had a timer", a_put_with_a_timer},
+    {"intent: no put", "the reaper takes back a message that has no cell", a_put_that_did_not_happen},
+    {"intent: settled", "the reaper counts a settlement whose reference was dropped", a_settlement_that_happened},
+    {"intent: not settled", "the reaper leaves a cell whose reference is there", a_settlement_that_did_not_happen},
+    {"intent: due", "the reaper counts a due message whose cell the dead connection took", a_message_that_was_due},
+    {"intent: commit", "the reaper counts a message that is not staged any more", a_message_of_a_commit},
+    {"intent: moved", "the reaper completes a move whose target was linked", a_move_that_happened},
+    {"intent: plain move", "the reaper writes an origin only where the page has one",
      a_move_to_a_queue_that_keeps_nothing},
-    {"judge: not moved", "the reaper drops the second reference of a move without a target",
+    {"intent: not moved", "the reaper drops the second reference of a move without a target",
      a_move_that_did_not_happen},
-    {"judge: nothing", "the reaper judges intents of known kinds and slots only", intents_of_nothing},
-    {"judge: whose", "the reaper judges ledgers of the dead connection only", whose_ledger_it_is},
+    {"intent: nothing", "the reaper judges intents of known kinds and slots only", intents_of_nothing},
+    {"intent: whose", "the reaper judges ledgers of the dead connection only", whose_ledger_it_is},
 };
 SUBJECT(CASES)

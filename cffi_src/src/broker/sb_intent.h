@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Judging: decides for each operation that a dead connection began whether it took effect.
+/* Intent: decides for each operation that a dead connection began whether it took effect.
  *
  * What: the part of recovery that looks at messages. The intent of a ledger says what its owner was about to do; the
  * slot and the cell say whether it did. An operation that took effect is counted, any other is undone; cells that the
  * dead held are released.
  *
- * Invariants: I19 of sb_ledger.h, I33 and I34 of sb_recover.h: a repeated judgement has the same result, also if the
- *  reaper that judged before was killed between any two steps.
+ * Invariants: I19 of sb_ledger.h, I33 and I34 of sb_recover.h: a repeated decision has the same result, also if the
+ *  reaper that decided before was killed between any two steps.
  *
  * Ordering pairs: P11 of sb_ledger.h: the intent is read after its kind; its kind is read again before a counter is
  * raised.
@@ -15,26 +15,27 @@
  *
  * Concurrency: one reaper at a time for each dead process, beside all traffic.
  */
-#ifndef SB_JUDGE_H
-#define SB_JUDGE_H
+#ifndef SB_INTENT_H
+#define SB_INTENT_H
 
 #include "sb_limits.h"
 
-/* A walk through the holdings of one dead connection. */
+/* What a reaper knows while it walks through the holdings of one dead connection. */
 typedef struct {
   sb_connection *by;
   sb_broker *b;
   unsigned id;
   bool views_live;
-} sb_walk;
+} sb_reap_context;
 
 /* The ledger that a holding names, if the dead connection still owns it; else NULL. */
-sb_ledger_shm *sb_judge_ledger(sb_walk *w, uint64_t what, uint64_t where);
-/* Judges the intent of the ledger that a holding names. */
-void sb_judge_intent(sb_walk *w, uint64_t what, uint64_t where);
+sb_ledger_shm *sb_intent_ledger(sb_reap_context *w, uint64_t what, uint64_t where);
+/* Resolves the intent of the ledger that a holding names. */
+void sb_intent_resolve(sb_reap_context *w, uint64_t what, uint64_t where);
 /* Finds the cell at a position of a queue, and reads its word. False: its page is gone. */
-bool sb_judge_find(sb_walk *w, uint32_t queue, uint64_t position, sb_ring *r, sb_leaf_ref *leaf, uint64_t *word);
+bool sb_intent_find_cell(sb_reap_context *w, uint32_t queue, uint64_t position, sb_ring *r, sb_leaf_ref *leaf,
+                         uint64_t *word);
 /* Makes a cell AVAILABLE that the dead connection held, and completes what it began with the page. */
-void sb_judge_cell(sb_walk *w, uint32_t queue, uint64_t position);
+void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t position);
 
 #endif

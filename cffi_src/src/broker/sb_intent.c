@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sb_judge.h"
+#include "sb_intent.h"
 
 #include "sb_reference.h"
 #include "sb_view.h"
 
 /* ---- cells ---- */
 
-bool sb_judge_find(sb_walk *w, uint32_t queue, uint64_t position, sb_ring *r, sb_leaf_ref *leaf, uint64_t *word) {
+bool sb_intent_find_cell(sb_reap_context *w, uint32_t queue, uint64_t position, sb_ring *r, sb_leaf_ref *leaf,
+                         uint64_t *word) {
   if (!sb_ring_open(w->b, queue, SB_RING_CELLS, r) || sb_ring_locate(w->b, NULL, r, position, leaf) != SB_OK) {
     return false;
   }
@@ -14,15 +15,15 @@ bool sb_judge_find(sb_walk *w, uint32_t queue, uint64_t position, sb_ring *r, sb
   return sb_cell_of(*word, leaf->gen);
 }
 
-static bool held_by(const sb_walk *w, uint64_t word, unsigned state) {
+static bool held_by(const sb_reap_context *w, uint64_t word, unsigned state) {
   return sb_cell_state(word) == state && sb_cell_owner(word) == w->id;
 }
 
-void sb_judge_cell(sb_walk *w, uint32_t queue, uint64_t position) {
+void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t position) {
   sb_ring r;
   sb_leaf_ref leaf;
   uint64_t word;
-  if (!sb_judge_find(w, queue, position, &r, &leaf, &word)) {
+  if (!sb_intent_find_cell(w, queue, position, &r, &leaf, &word)) {
     return;
   }
   sb_cell_shm *cell = sb_leaf_cell(&leaf, position);
@@ -31,7 +32,7 @@ void sb_judge_cell(sb_walk *w, uint32_t queue, uint64_t position) {
     return;
   }
   if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
-    sb_returned_mark(w->b, &r, position); /* the dead may have cleared the bit to take the cell */
+    sb_requeued_mark(w->b, &r, position); /* the dead may have cleared the bit to take the cell */
     return;
   }
   uint32_t slot = sb_cell_slot(word);
@@ -44,15 +45,15 @@ void sb_judge_cell(sb_walk *w, uint32_t queue, uint64_t position) {
   if (sb_cell_state(word) == SB_CELL_ACQUIRED) {
     SB_STORE(&cell->side, side | SB_SIDE_REDELIVERED, SB_RELEASE);
   }
-  sb_returned_mark(w->b, &r, position); /* P5 */
+  sb_requeued_mark(w->b, &r, position); /* P5 */
   uint64_t open = sb_cell_open(SB_CELL_AVAILABLE, slot, sb_cell_ref(word), leaf.gen);
   if (SB_CAS(&cell->word, &word, open, SB_SEQ_CST)) {
     SB_CRASHPOINT("recover.cell.released");
     sb_queue_shm *q = sb_slot_at(w->b, queue);
     if (sb_queue_tracks(q)) sb_hints_untaken(q, 1, bytes);
-    if (!sb_returned_is_marked(w->b, &r, position)) {
+    if (!sb_requeued_is_marked(w->b, &r, position)) {
       word = SB_LOAD(&cell->word, SB_SEQ_CST);
-      if (word == open) sb_returned_mark(w->b, &r, position);
+      if (word == open) sb_requeued_mark(w->b, &r, position);
     }
   }
 }
@@ -72,7 +73,7 @@ typedef struct {
 static bool still_stands(sb_ledger_shm *l, const intent *i) { return SB_LOAD(&l->kind, SB_SEQ_CST) == i->kind; }
 static void clear(sb_ledger_shm *l, intent *i) { (void)SB_CAS(&l->kind, &i->kind, i->kind >> 16 << 16, SB_SEQ_CST); }
 
-static void judge_enqueue(sb_walk *w, sb_ledger_shm *l, intent *i) {
+static void resolve_enqueue(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   sb_word *header = sb_slot_header(w->b, i->slot);
   for (;;) {
     uint64_t h = SB_LOAD(header, SB_SEQ_CST);
@@ -84,7 +85,7 @@ static void judge_enqueue(sb_walk *w, sb_ledger_shm *l, intent *i) {
       sb_ring r;
       sb_leaf_ref leaf;
       uint64_t word;
-      bool there = i->position != UINT64_MAX && sb_judge_find(w, i->queue, i->position, &r, &leaf, &word) &&
+      bool there = i->position != UINT64_MAX && sb_intent_find_cell(w, i->queue, i->position, &r, &leaf, &word) &&
                    sb_cell_has_message(word) && sb_cell_slot(word) == i->slot && sb_cell_ref(word) == i->ref;
       if (!there) {
         if (SB_LOAD(header, SB_SEQ_CST) != h) continue; /* the message went meanwhile: the enqueue had taken effect */
@@ -96,7 +97,7 @@ static void judge_enqueue(sb_walk *w, sb_ledger_shm *l, intent *i) {
       sb_message_shm m = sb_peek_message(w->b, i->slot);
       if (m.due_ns != 0 || m.expires_ns != 0) {
         (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(w->b, i->queue))->timers_lost, 1,
-                     SB_RELEASE); /* sb_judge_find found the queue, too */
+                     SB_RELEASE); /* sb_intent_find_cell found the queue, too */
       }
     }
     if (still_stands(l, i)) {
@@ -116,12 +117,13 @@ static void count_removed(sb_ledger_shm *l, const intent *i) {
   raise_to(&l->counters[i->counter], i->before, 1);
 }
 
-static void judge_settle(sb_walk *w, sb_ledger_shm *l, intent *i) {
+static void resolve_settle(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   sb_ring r;
   sb_leaf_ref leaf;
   uint64_t word;
   sb_reference reference = reference_of(i);
-  bool gone = sb_reference_gone(w->b, &reference), found = sb_judge_find(w, i->queue, i->position, &r, &leaf, &word);
+  bool gone = sb_reference_gone(w->b, &reference),
+       found = sb_intent_find_cell(w, i->queue, i->position, &r, &leaf, &word);
   if (gone && still_stands(l, i)) {
     count_removed(l, i);
     if (found && (held_by(w, word, SB_CELL_ACQUIRED) || held_by(w, word, SB_CELL_REMOVING))) {
@@ -131,25 +133,26 @@ static void judge_settle(sb_walk *w, sb_ledger_shm *l, intent *i) {
   clear(l, i);
 }
 
-static void judge_due(sb_walk *w, sb_ledger_shm *l, intent *i) {
+static void resolve_due(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   sb_ring r;
   sb_leaf_ref leaf;
   uint64_t word;
-  if (sb_judge_find(w, i->queue, i->position, &r, &leaf, &word) && held_by(w, word, SB_CELL_REMOVING) &&
+  if (sb_intent_find_cell(w, i->queue, i->position, &r, &leaf, &word) && held_by(w, word, SB_CELL_REMOVING) &&
       still_stands(l, i)) {
     raise_to(&l->counters[SB_COUNT_UNSCHEDULED], i->before, 1);
   }
   clear(l, i);
 }
 
-static void judge_move(sb_walk *w, sb_ledger_shm *l, intent *i) {
+static void resolve_move(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   sb_ring r, source;
   sb_leaf_ref leaf, source_leaf;
   uint64_t word, source_word;
-  bool there =
-      i->target_position != UINT64_MAX && sb_judge_find(w, i->target_queue, i->target_position, &r, &leaf, &word) &&
-      held_by(w, word, SB_CELL_REMOVING) && sb_cell_slot(word) == i->slot && sb_cell_ref(word) == i->target_ref;
-  bool source_there = sb_judge_find(w, i->queue, i->position, &source, &source_leaf, &source_word) &&
+  bool there = i->target_position != UINT64_MAX &&
+               sb_intent_find_cell(w, i->target_queue, i->target_position, &r, &leaf, &word) &&
+               held_by(w, word, SB_CELL_REMOVING) && sb_cell_slot(word) == i->slot &&
+               sb_cell_ref(word) == i->target_ref;
+  bool source_there = sb_intent_find_cell(w, i->queue, i->position, &source, &source_leaf, &source_word) &&
                       held_by(w, source_word, SB_CELL_REMOVING);
   if (!still_stands(l, i)) {
     return;
@@ -166,7 +169,7 @@ static void judge_move(sb_walk *w, sb_ledger_shm *l, intent *i) {
     raise_to(&to->counters[SB_COUNT_ADDED_BYTES], SB_LOAD(&l->target_before_bytes, SB_RELAXED), i->bytes);
     raise_to(&to->counters[SB_COUNT_ADDED], SB_LOAD(&l->target_before, SB_RELAXED), 1);
   }
-  if (((sb_message_shm *)sb_slot_at(w->b, i->slot))->expires_ns != 0) { /* sb_judge_find found the queue */
+  if (((sb_message_shm *)sb_slot_at(w->b, i->slot))->expires_ns != 0) { /* sb_intent_find_cell found the queue */
     (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(w->b, i->target_queue))->timers_lost, 1, SB_RELEASE);
   }
   SB_STORE(&sb_leaf_cell(&leaf, i->target_position)->side, sb_side_word(i->gen, 0, SB_SIDE_REDELIVERED), SB_RELEASE);
@@ -181,17 +184,18 @@ static void judge_move(sb_walk *w, sb_ledger_shm *l, intent *i) {
   if (source_there) {
     (void)sb_ring_drop(w->by, &source, &source_leaf, i->position, source_word);
   }
-  sb_judge_cell(w, i->target_queue, i->target_position); /* before the clear: perhaps no holding names it (I34) */
+  sb_intent_release_cell(w, i->target_queue,
+                         i->target_position); /* before the clear: perhaps no holding names it (I34) */
   SB_CRASHPOINT("recover.move.released");
   clear(l, i);
 }
 
 /* The intent began while the cell was STAGED: a cell that is not STAGED any more was flipped. */
-static void judge_commit(sb_walk *w, sb_ledger_shm *l, intent *i) {
+static void resolve_commit(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   sb_ring r;
   sb_leaf_ref leaf;
   uint64_t word;
-  bool found = sb_judge_find(w, i->queue, i->position, &r, &leaf, &word);
+  bool found = sb_intent_find_cell(w, i->queue, i->position, &r, &leaf, &word);
   if (!(found && held_by(w, word, SB_CELL_STAGED)) && still_stands(l, i)) {
     if (found && sb_cell_has_message(word)) {
       sb_message_shm m = sb_peek_message(w->b, i->slot);
@@ -206,7 +210,7 @@ static void judge_commit(sb_walk *w, sb_ledger_shm *l, intent *i) {
   clear(l, i);
 }
 
-static void judge(sb_walk *w, sb_ledger_shm *l) {
+static void resolve(sb_reap_context *w, sb_ledger_shm *l) {
   uint64_t slot = SB_LOAD(&l->slot, SB_ACQUIRE);
   intent i = {.kind = SB_LOAD(&l->kind, SB_SEQ_CST), /* P11 acquire */
               .position = SB_LOAD(&l->position, SB_ACQUIRE),
@@ -226,24 +230,24 @@ static void judge(sb_walk *w, sb_ledger_shm *l) {
   }
   SB_CRASHPOINT("recover.intent");
   switch (i.kind & 0xffu) {
-    case SB_INTENT_ENQUEUE: judge_enqueue(w, l, &i); break;
-    case SB_INTENT_SETTLE: judge_settle(w, l, &i); break;
-    case SB_INTENT_DUE: judge_due(w, l, &i); break;
-    case SB_INTENT_MOVE: judge_move(w, l, &i); break;
-    case SB_INTENT_COMMIT: judge_commit(w, l, &i); break;
+    case SB_INTENT_ENQUEUE: resolve_enqueue(w, l, &i); break;
+    case SB_INTENT_SETTLE: resolve_settle(w, l, &i); break;
+    case SB_INTENT_DUE: resolve_due(w, l, &i); break;
+    case SB_INTENT_MOVE: resolve_move(w, l, &i); break;
+    case SB_INTENT_COMMIT: resolve_commit(w, l, &i); break;
     default: clear(l, &i); break;
   }
 }
 
-sb_ledger_shm *sb_judge_ledger(sb_walk *w, uint64_t what, uint64_t where) {
+sb_ledger_shm *sb_intent_ledger(sb_reap_context *w, uint64_t what, uint64_t where) {
   sb_ledger_shm *l =
       sb_holding_kind(what) == SB_HOLD_LEDGER && where < UINT32_MAX ? sb_ledger_at(w->b, (uint32_t)where) : NULL;
   return l != NULL && SB_BITS(SB_LOAD(&l->owner, SB_ACQUIRE), 0, 12) == w->id ? l : NULL;
 }
 
-void sb_judge_intent(sb_walk *w, uint64_t what, uint64_t where) {
-  sb_ledger_shm *l = sb_judge_ledger(w, what, where);
+void sb_intent_resolve(sb_reap_context *w, uint64_t what, uint64_t where) {
+  sb_ledger_shm *l = sb_intent_ledger(w, what, where);
   if (l != NULL) {
-    judge(w, l);
+    resolve(w, l);
   }
 }

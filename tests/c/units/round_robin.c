@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_deal: which consumer of a connection's channels gets the next message of a queue. The case creates queues and
- * consumers; dealing reads nothing else of them. */
-#include "sb_deal.h"
+/* sb_round_robin: which consumer of a connection's channels gets the next message of a queue. The case creates queues
+ * and consumers; dealing reads nothing else of them. */
+#include "sb_round_robin.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #define MEMBERS 4u
 #define FIRST_QUEUE 6u
-#define SAME_HASH (FIRST_QUEUE + 3 * SB_DEALS)
+#define SAME_HASH (FIRST_QUEUE + 3 * SB_ROUND_ROBINS)
 #define BUCKET (FIRST_QUEUE / 3)
 
 static sb_queue queues[2];
@@ -24,17 +24,17 @@ static void begin(void) {
 static void join(unsigned i, unsigned queue, int32_t priority) {
   m[i].s.q = &queues[queue];
   m[i].s.priority = priority;
-  expect(sb_deal_join(&m[i]), "a consumer cannot join");
+  expect(sb_round_robin_join(&m[i]), "a consumer cannot join");
 }
 static void join_willing(unsigned i, unsigned queue, int32_t priority) {
   join(i, queue, priority);
-  sb_deal_willing(&m[i], true);
+  sb_round_robin_willing(&m[i], true);
 }
-static sb_deal *deal_of(unsigned i) { return m[i].rank->deal; }
-static const sb_member *next(unsigned i) { return sb_deal_next(deal_of(i)); }
+static sb_round_robin *deal_of(unsigned i) { return m[i].rank->deal; }
+static const sb_member *next(unsigned i) { return sb_round_robin_next(deal_of(i)); }
 
 /* Those that are willing, in both directions. */
-static void expect_circle(const sb_rank *rank, const char *what, unsigned n, const unsigned *order) {
+static void expect_circle(const sb_round_robin_rank *rank, const char *what, unsigned n, const unsigned *order) {
   const sb_member *at = rank->first;
   for (unsigned i = 0; i < n; i++, at = at->next) {
     if (at != &m[order[i]]) {
@@ -62,19 +62,20 @@ static void each_queue_has_its_own_turns(void) {
   expect(deal_of(0) != deal_of(1) && deal_of(1) == deal_of(2), "queues of one hash are dealt together");
   expect_is(deal_of(0)->queue, FIRST_QUEUE, "the first queue");
   expect_is(deal_of(1)->queue, SAME_HASH, "the second queue");
-  expect(t.c->deals[BUCKET] == deal_of(0) && deal_of(0)->next == deal_of(1), "they are not in one chain");
-  for (unsigned i = 0; i < SB_DEALS; i++) expect(i == BUCKET || t.c->deals[i] == NULL, "another chain has something");
-  sb_deal *second = deal_of(1);
-  sb_deal_leave(&m[0]);
-  expect(t.c->deals[BUCKET] == second, "the first queue is still there");
+  expect(t.c->round_robins[BUCKET] == deal_of(0) && deal_of(0)->next == deal_of(1), "they are not in one chain");
+  for (unsigned i = 0; i < SB_ROUND_ROBINS; i++)
+    expect(i == BUCKET || t.c->round_robins[i] == NULL, "another chain has something");
+  sb_round_robin *second = deal_of(1);
+  sb_round_robin_leave(&m[0]);
+  expect(t.c->round_robins[BUCKET] == second, "the first queue is still there");
   expect(m[0].rank == NULL && !m[0].willing, "what left has a rank");
-  sb_deal_leave(&m[1]);
-  expect(t.c->deals[BUCKET] == second, "a queue was forgotten before its last consumer left");
+  sb_round_robin_leave(&m[1]);
+  expect(t.c->round_robins[BUCKET] == second, "a queue was forgotten before its last consumer left");
   expect(next(2) == &m[2], "another one has the turn");
   expect_willing(m[2].rank, "what is left", 1, 2);
   expect_is(m[2].rank->members, 1, "how many are left");
-  sb_deal_leave(&m[2]);
-  expect(t.c->deals[BUCKET] == NULL, "the last queue is still there");
+  sb_round_robin_leave(&m[2]);
+  expect(t.c->round_robins[BUCKET] == NULL, "the last queue is still there");
 }
 static void the_highest_priority_is_first(void) {
   begin();
@@ -82,7 +83,7 @@ static void the_highest_priority_is_first(void) {
   join_willing(1, 0, 7);
   join_willing(2, 0, -3);
   join_willing(3, 0, 4);
-  const sb_rank *rank = deal_of(0)->ranks;
+  const sb_round_robin_rank *rank = deal_of(0)->ranks;
   const int32_t priorities[] = {7, 4, 1, -3};
   for (unsigned i = 0; i < 4 && rank != NULL; i++, rank = rank->lower) {
     expect(rank->priority == priorities[i], "rank %u has priority %d", i, rank->priority);
@@ -91,43 +92,43 @@ static void the_highest_priority_is_first(void) {
   }
   expect(rank == NULL, "there are more ranks");
   expect(next(0) == &m[1], "another one is first");
-  sb_deal_willing(&m[1], false);
+  sb_round_robin_willing(&m[1], false);
   expect(next(0) == &m[3], "it is not the turn of the next priority");
-  sb_deal_leave(&m[3]);
+  sb_round_robin_leave(&m[3]);
   expect(next(0) == &m[0], "it is not the turn of the priority after it");
-  sb_deal_willing(&m[0], false);
+  sb_round_robin_willing(&m[0], false);
   expect(next(0) == &m[2], "it is not the turn of the lowest priority");
-  sb_deal_willing(&m[2], false);
+  sb_round_robin_willing(&m[2], false);
   expect(next(0) == NULL, "it is the turn of what is not willing");
-  sb_deal_leave(&m[1]);
+  sb_round_robin_leave(&m[1]);
   expect(deal_of(0)->ranks == m[0].rank, "the rank of what left is still there");
   expect(m[0].rank->lower == m[2].rank, "the ranks that are left are not in a row");
 }
 static void turns_go_round(void) {
   begin();
   for (unsigned i = 0; i < 3; i++) join_willing(i, 0, 0);
-  sb_rank *rank = m[0].rank;
+  sb_round_robin_rank *rank = m[0].rank;
   expect_is(rank->members, 3, "consumers of a rank");
   expect_willing(rank, "at first", 3, 0, 1, 2);
-  sb_deal_served(&m[0]);
+  sb_round_robin_served(&m[0]);
   expect_willing(rank, "after the first was served", 3, 1, 2, 0);
-  sb_deal_served(&m[2]);
+  sb_round_robin_served(&m[2]);
   expect_willing(rank, "after the second was served", 3, 1, 0, 2);
-  sb_deal_served(&m[2]);
+  sb_round_robin_served(&m[2]);
   expect_willing(rank, "after the last was served", 3, 1, 0, 2);
-  sb_deal_willing(&m[0], true);
+  sb_round_robin_willing(&m[0], true);
   expect_willing(rank, "after it was willing once more", 3, 1, 0, 2);
-  sb_deal_willing(&m[0], false);
+  sb_round_robin_willing(&m[0], false);
   expect_willing(rank, "after one is not willing", 2, 1, 2);
-  sb_deal_willing(&m[0], false);
+  sb_round_robin_willing(&m[0], false);
   expect_willing(rank, "after it is not willing once more", 2, 1, 2);
-  sb_deal_willing(&m[1], false);
-  sb_deal_served(&m[1]); /* the last one that it took was all it may have */
+  sb_round_robin_willing(&m[1], false);
+  sb_round_robin_served(&m[1]); /* the last one that it took was all it may have */
   expect_willing(rank, "after one was served that is not willing", 1, 2);
-  sb_deal_willing(&m[0], true);
+  sb_round_robin_willing(&m[0], true);
   expect_willing(rank, "after one came back", 2, 2, 0);
   expect_is(rank->members, 3, "consumers, willing or not");
-  sb_deal_leave(&m[2]);
+  sb_round_robin_leave(&m[2]);
   expect_willing(rank, "after a willing one left", 1, 0);
   expect_is(rank->members, 2, "consumers after one left");
 }
@@ -142,16 +143,16 @@ static void foreign_ones_have_no_turn(void) {
   join_willing(1, 0, 0);
   join_willing(2, 0, 0);
   m[0].next = &m[2];
-  sb_deal_served(&m[0]);
+  sb_round_robin_served(&m[0]);
   m[0].next = NULL;
   expect_willing(m[0].rank, "after the foreign one was served", 2, 1, 2);
-  sb_deal_willing(&m[0], false);
+  sb_round_robin_willing(&m[0], false);
   expect(!m[0].willing, "it is willing");
   expect_willing(m[0].rank, "after the foreign one is not willing", 2, 1, 2);
 }
 static void join_and_leave(void) {
   for (unsigned i = 0; i < MEMBERS; i++) join_willing(i, i % 2, (int32_t)i / 2);
-  for (unsigned i = 0; i < MEMBERS; i++) sb_deal_leave(&m[i]);
+  for (unsigned i = 0; i < MEMBERS; i++) sb_round_robin_leave(&m[i]);
 }
 static void memory_goes_back(void) {
   begin();
@@ -165,15 +166,15 @@ static void without_memory_none_joins(void) {
   join_willing(2, 1, 0);
   m[3].s.q = &queues[1];
   m[3].s.priority = 5;
-  sb_deal *other = deal_of(2);
-  for (unsigned i = 0; i < 64; i++) small[i] = malloc(sizeof(sb_deal));
+  sb_round_robin *other = deal_of(2);
+  for (unsigned i = 0; i < 64; i++) small[i] = malloc(sizeof(sb_round_robin));
   if (!heap_exhaust()) return;
-  bool joined = sb_deal_join(&m[0]);
-  bool rank_joined = sb_deal_join(&m[3]);
-  bool chained = t.c->deals[BUCKET] == other && other->next == NULL;
+  bool joined = sb_round_robin_join(&m[0]);
+  bool rank_joined = sb_round_robin_join(&m[3]);
+  bool chained = t.c->round_robins[BUCKET] == other && other->next == NULL;
   for (unsigned i = 0; i < 64; i += 2) free(small[i]); /* room for some queues, and between them for no rank */
-  bool joined_half = sb_deal_join(&m[1]);
-  bool chained_half = t.c->deals[BUCKET] == other && other->next == NULL;
+  bool joined_half = sb_round_robin_join(&m[1]);
+  bool chained_half = t.c->round_robins[BUCKET] == other && other->next == NULL;
   heap_relieve();
   expect(!joined, "it joined without memory");
   expect(!rank_joined && other->ranks == m[2].rank && m[2].rank->lower == NULL, "it joined without memory for a rank");
@@ -185,11 +186,11 @@ static void without_memory_none_joins(void) {
 }
 
 static const test_case CASES[] = {
-    {"deal: queues", "each queue has its own turns", each_queue_has_its_own_turns},
-    {"deal: priorities", "the highest priority that is willing is first", the_highest_priority_is_first},
-    {"deal: turns", "what was served is the last of its rank", turns_go_round},
-    {"deal: foreign", "a consumer of foreign messages has no turn", foreign_ones_have_no_turn},
-    {"deal: memory", "memory goes back to the process", memory_goes_back},
-    {"deal: no memory", "a consumer that has no memory leaves nothing behind", without_memory_none_joins},
+    {"round_robin: queues", "each queue has its own turns", each_queue_has_its_own_turns},
+    {"round_robin: priorities", "the highest priority that is willing is first", the_highest_priority_is_first},
+    {"round_robin: turns", "what was served is the last of its rank", turns_go_round},
+    {"round_robin: foreign", "a consumer of foreign messages has no turn", foreign_ones_have_no_turn},
+    {"round_robin: memory", "memory goes back to the process", memory_goes_back},
+    {"round_robin: no memory", "a consumer that has no memory leaves nothing behind", without_memory_none_joins},
 };
 SUBJECT(CASES)

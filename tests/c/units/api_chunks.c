@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_kept: what keeps the chunks of a broker: slots of each class, and the queue that has most of them. */
+/* sb_api_chunks: what keeps the chunks of a broker: slots of each class, and the queue that has most of them. */
 #include <string.h>
 
 #include "calls.h"
@@ -254,16 +254,16 @@ static void who_may_not_look(void) {
 }
 
 static const test_case CASES[] = {
-    {"api_kept: class", "slots of a class are counted, and those in use", chunks_of_a_class},
-    {"api_kept: runs", "what has no class counts as long bodies", chunks_of_long_bodies},
-    {"api_kept: grown", "a segment that comes meanwhile is mapped first", a_segment_that_comes_meanwhile},
-    {"api_kept: not there", "a segment that is not there has no chunks", a_segment_that_is_not_there},
-    {"api_kept: most", "the first queue that holds most is named", the_queue_that_has_most},
-    {"api_kept: cells", "cells that are not the queue's are not counted", cells_that_are_not_believed},
-    {"api_kept: looks", "looks are bounded, but for a few at each queue", looks_are_bounded},
-    {"api_kept: gone", "a queue that goes meanwhile holds nothing", a_queue_that_goes_meanwhile},
-    {"api_kept: parts", "parts are counted with their head", parts_of_a_body},
-    {"api_kept: row", "the end of a row of parts costs no look", looks_at_parts},
-    {"api_kept: refused", "a connection that is refused gets no facts", who_may_not_look},
+    {"api_chunks: class", "slots of a class are counted, and those in use", chunks_of_a_class},
+    {"api_chunks: runs", "what has no class counts as long bodies", chunks_of_long_bodies},
+    {"api_chunks: grown", "a segment that comes meanwhile is mapped first", a_segment_that_comes_meanwhile},
+    {"api_chunks: not there", "a segment that is not there has no chunks", a_segment_that_is_not_there},
+    {"api_chunks: most", "the first queue that holds most is named", the_queue_that_has_most},
+    {"api_chunks: cells", "cells that are not the queue's are not counted", cells_that_are_not_believed},
+    {"api_chunks: looks", "looks are bounded, but for a few at each queue", looks_are_bounded},
+    {"api_chunks: gone", "a queue that goes meanwhile holds nothing", a_queue_that_goes_meanwhile},
+    {"api_chunks: parts", "parts are counted with their head", parts_of_a_body},
+    {"api_chunks: row", "the end of a row of parts costs no look", looks_at_parts},
+    {"api_chunks: refused", "a connection that is refused gets no facts", who_may_not_look},
 };
 SUBJECT(CASES)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_commit: cells that cannot be staged, and cells that changed before the commit, or the reaper, returned to them. */
-#include "sb_commit.h"
+/* sb_transaction: cells that cannot be staged, and cells that changed before the commit, or the reaper, returned to
+ * them. */
+#include "sb_transaction.h"
 
 #include "meanwhile.h"
 #include "staging.h"
@@ -9,7 +10,7 @@
 
 static sb_status stage_now(void) {
   uint32_t failed = 99;
-  sb_status status = sb_commit_stage(&plan, &failed);
+  sb_status status = sb_transaction_stage(&plan, &failed);
   expect_is(failed, status == SB_OK ? 99 : 0, "which cell failed");
   return status;
 }
@@ -39,7 +40,7 @@ static void a_closed_queue_gets_nothing(sb_settings settings, const sb_put_optio
   uint64_t admitted = q->admitted, bytes_in = q->bytes_in;
   set_bare(1, SB_CELL_CLOSED, 0);
   expect_is(stage_now(), SB_OK, "the status");
-  expect_is(cells[0].token, SB_COMMIT_NO_TOKEN, "the holding of the cell");
+  expect_is(cells[0].token, SB_TRANSACTION_NO_TOKEN, "the holding of the cell");
   expect(!cells[0].admitted, "the cell has a place still");
   expect(!sb_queue_is_open(target[0]), "the queue is open");
   expect_is(taken_in(0), taken, "how many positions count as taken");
@@ -88,7 +89,7 @@ static void a_refusal_in_a_closed_queue(void) {
   mark_closed(target[0]);
   set_bare(1, SB_CELL_CLOSING, SB_CLOSING_IF_EMPTY);
   expect_is(stage_now(), SB_OK, "the status");
-  expect_is(cells[0].token, SB_COMMIT_NO_TOKEN, "the holding of the cell");
+  expect_is(cells[0].token, SB_TRANSACTION_NO_TOKEN, "the holding of the cell");
   expect_is(sb_cell_state(SB_LOAD(staged_cell(0, 2), SB_RELAXED)), SB_CELL_FREE, "the cell behind the deletion");
 }
 /* The leaf that the connection knows of is not the one of the queue. Its cell is free again after the last try. */
@@ -126,15 +127,15 @@ static void stage_and_change(uint64_t words[3], sb_settings settings) {
   begin_commit(3, settings, &NONE);
   stage_all();
   words[0] = SB_LOAD(staged_word(0), SB_RELAXED) ^ SB_CELL_STAGED ^ SB_CELL_ACQUIRED;
-  words[1] = SB_LOAD(staged_word(1), SB_RELAXED) ^ SB_PUT(1, 49);
-  words[2] = SB_LOAD(staged_word(2), SB_RELAXED) ^ SB_PUT(1, 37);
+  words[1] = SB_LOAD(staged_word(1), SB_RELAXED) ^ SB_FIELD(1, 49);
+  words[2] = SB_LOAD(staged_word(2), SB_RELAXED) ^ SB_FIELD(1, 37);
 }
 static void changed_cells_are_not_flipped(void) {
   uint64_t words[3];
   stage_and_change(words, LIMITED);
-  sb_commit_decide(&plan);
+  sb_transaction_decide(&plan);
   for (unsigned i = 0; i < 3; i++) SB_STORE(staged_word(i), words[i], SB_RELAXED);
-  sb_commit_carry_out(&plan);
+  sb_transaction_carry_out(&plan);
   for (unsigned i = 0; i < 3; i++) {
     expect_is(SB_LOAD(staged_word(i), SB_RELAXED), words[i], "a cell that is not flipped");
     expect_is(added_to(i), 1, "the number of messages");
@@ -145,7 +146,7 @@ static void changed_cells_are_not_unstaged(void) {
   stage_and_change(words, LIMITED);
   int64_t taken = taken_in(0);
   for (unsigned i = 0; i < 3; i++) SB_STORE(staged_word(i), words[i], SB_RELAXED);
-  sb_commit_undo(&plan);
+  sb_transaction_undo(&plan);
   for (unsigned i = 0; i < 3; i++) {
     expect_is(SB_LOAD(staged_word(i), SB_RELAXED), words[i], "a cell that is not unstaged");
     expect_is(taken_in(i), taken, "how many positions count as taken");
@@ -157,8 +158,8 @@ static void only_limits_are_counted(void) {
   uint64_t bytes_out = target[0]->shm->bytes_out;
   stage_all();
   expect_is(taken_in(0), taken, "how many count as taken when they are staged");
-  sb_commit_decide(&plan);
-  sb_commit_carry_out(&plan);
+  sb_transaction_decide(&plan);
+  sb_transaction_carry_out(&plan);
   expect_is(taken_in(0), taken, "how many count as taken after a commit");
   expect_is(target[0]->shm->bytes_out, bytes_out, "how many bytes count as taken");
 }
@@ -167,7 +168,7 @@ static void only_limits_are_counted_back(void) {
   int64_t taken = taken_in(0);
   uint64_t bytes_out = target[0]->shm->bytes_out;
   stage_all();
-  sb_commit_undo(&plan);
+  sb_transaction_undo(&plan);
   expect_is(taken_in(0), taken, "how many positions count as taken");
   expect_is(target[0]->shm->bytes_out, bytes_out, "how many bytes count as taken");
 }
@@ -179,22 +180,22 @@ static uint64_t mark_of(unsigned end, uint64_t *position) {
   sb_leaf_ref leaf;
   expect(sb_settle_find(t.c, settling[end].token, &taken, &leaf), "nothing is held");
   *position = taken.position;
-  return sb_holding_what(SB_HOLD_SETTLING, target[0]->slot, (uint64_t)leaf.slot | SB_PUT(DONE, 28));
+  return sb_holding_what(SB_HOLD_SETTLING, target[0]->slot, (uint64_t)leaf.slot | SB_FIELD(DONE, 28));
 }
 /* The dead connection has cells in the queue, but no ledger. */
 static void a_reaper_without_a_ledger(void) {
   uint64_t position;
   begin_commit(1, UNLIMITED, &NONE);
   stage_all();
-  sb_commit_decide(&plan);
+  sb_transaction_decide(&plan);
   hold_for(0, 0, SB_ACK);
   uint64_t staged = sb_holding_at(t.b, cells[0].token)->what, marked = mark_of(0, &position);
   walk.id = 99;
   sb_word *words[] = {staged_word(0), staged_cell(0, position - target[0]->base)};
   for (unsigned i = 0; i < 2; i++) {
-    uint64_t word = (SB_LOAD(words[i], SB_RELAXED) & ~SB_PUT(0xfffu, 37)) | SB_PUT(walk.id, 37);
+    uint64_t word = (SB_LOAD(words[i], SB_RELAXED) & ~SB_FIELD(0xfffu, 37)) | SB_FIELD(walk.id, 37);
     SB_STORE(words[i], word, SB_RELAXED);
-    sb_commit_roll_forward(&walk, i == 0 ? staged : marked, i == 0 ? cells[0].position : position);
+    sb_transaction_roll_forward(&walk, i == 0 ? staged : marked, i == 0 ? cells[0].position : position);
     expect_is(SB_LOAD(words[i], SB_RELAXED), word, "a cell whose owner has no ledger");
   }
 }
@@ -206,17 +207,17 @@ static void marks_that_are_not_settled(void) {
   uint64_t what = mark_of(0, &position), n = position - target[0]->base, raised = target[0]->ledger->kind >> 16;
   sb_word *word = staged_cell(0, n);
   uint64_t was = SB_LOAD(word, SB_RELAXED);
-  SB_STORE(word, was ^ SB_PUT(1, 49), SB_RELAXED);
-  sb_commit_roll_forward(&walk, what, position);
-  expect_is(SB_LOAD(word, SB_RELAXED), was ^ SB_PUT(1, 49), "a cell of another page");
+  SB_STORE(word, was ^ SB_FIELD(1, 49), SB_RELAXED);
+  sb_transaction_roll_forward(&walk, what, position);
+  expect_is(SB_LOAD(word, SB_RELAXED), was ^ SB_FIELD(1, 49), "a cell of another page");
   SB_STORE(word, was ^ SB_CELL_ACQUIRED ^ SB_CELL_REMOVING, SB_RELAXED);
-  sb_commit_roll_forward(&walk, what, position);
+  sb_transaction_roll_forward(&walk, what, position);
   expect_is(sb_cell_state(SB_LOAD(word, SB_RELAXED)), SB_CELL_AVAILABLE, "a cell that was about to be removed");
   set_bare(n, SB_CELL_TOMBSTONE, 0);
   expect(!is_finished(n), "the cell is finished");
-  sb_commit_roll_forward(&walk, what, position);
+  sb_transaction_roll_forward(&walk, what, position);
   expect(is_finished(n), "a TOMBSTONE is not finished");
-  expect_is(target[0]->ledger->kind, SB_PUT(raised, 16), "how often there was an intent");
+  expect_is(target[0]->ledger->kind, SB_FIELD(raised, 16), "how often there was an intent");
   expect_is(counted(target[0], DONE), 0, "the number acknowledged");
 }
 static void a_tombstone_is_finished(void) {
@@ -224,7 +225,7 @@ static void a_tombstone_is_finished(void) {
   stage_all();
   set_bare(1, SB_CELL_TOMBSTONE, 0);
   expect(!is_finished(1), "the cell is finished");
-  each_holding(sb_commit_roll_back);
+  each_holding(sb_transaction_roll_back);
   expect(is_finished(1), "a TOMBSTONE is not finished");
 }
 static void another_reaper_drops_it(void) { set_bare(1, SB_CELL_TOMBSTONE, 0); }
@@ -235,7 +236,7 @@ static void two_reapers_unstage(void) {
   int64_t taken = taken_in(0);
   uint64_t bytes_out = target[0]->shm->bytes_out;
   meanwhile(staged_word(0), BEFORE_CAS, 1, another_reaper_drops_it);
-  each_holding(sb_commit_roll_back);
+  each_holding(sb_transaction_roll_back);
   expect(has_acted(), "the cell was not dropped");
   expect_is(taken_in(0), taken, "how many positions count as taken");
   expect_is(target[0]->shm->bytes_out, bytes_out, "how many bytes count as taken");

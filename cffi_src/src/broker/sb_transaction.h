@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Commit: several publications, each to several queues, and acknowledgements, all or nothing.
+/* Transaction: several publications, each to several queues, and acknowledgements, all or nothing.
  *
  * What: a commit first prepares everything where no consumer takes it: each body in a slot, a STAGED cell in each
  * target queue, a mark on each message to settle. Then one store of the connection's commit word decides. After it the
@@ -34,12 +34,12 @@
  * Concurrency: one commit at a time for a connection, under its lock. Other connections pass STAGED cells (I53), even
  * for ever if the owner was stopped; the room that these cells take of a limit stays taken then.
  */
-#ifndef SB_COMMIT_H
-#define SB_COMMIT_H
+#ifndef SB_TRANSACTION_H
+#define SB_TRANSACTION_H
 
-#include "sb_judge.h"
+#include "sb_intent.h"
 
-#define SB_COMMIT_NO_TOKEN 0u
+#define SB_TRANSACTION_NO_TOKEN 0u
 
 /* A body. */
 typedef struct {
@@ -48,55 +48,55 @@ typedef struct {
   uint32_t references; /* of the cells that were staged so far, as in the slot's header */
   uint64_t due_ns, expires_ns;
   bool held;
-} sb_commit_body;
+} sb_transaction_body;
 
 /* A cell of a body in a queue. The caller that plans a commit fills in the first five fields. */
 typedef struct {
   sb_queue *q;
-  sb_commit_body *body;
+  sb_transaction_body *body;
   unsigned ref;
   /* admitted: room was taken; refused: there is no room, and the queue does not get the message */
   bool admitted, refused;
   bool tracked, counted; /* tracked: the queue maintains hints; counted: there the cell counts as taken */
-  uint64_t token;        /* of its holding; SB_COMMIT_NO_TOKEN: the cell is not staged */
+  uint64_t token;        /* of its holding; SB_TRANSACTION_NO_TOKEN: the cell is not staged */
   uint64_t position;
   sb_leaf_ref leaf;
-} sb_commit_cell;
+} sb_transaction_cell;
 
 /* A message to end. */
 typedef struct {
   sb_queue *q;
   uint64_t token;
   sb_reason reason;
-} sb_commit_end;
+} sb_transaction_end;
 
 typedef struct {
   sb_connection *c;
-  sb_commit_body *bodies;
-  sb_commit_cell *cells;
-  sb_commit_end *ends;
+  sb_transaction_body *bodies;
+  sb_transaction_cell *cells;
+  sb_transaction_end *ends;
   uint32_t body_count, cell_count, end_count;
   uint32_t marked; /* number of marked ends */
-} sb_commit_plan;
+} sb_transaction_plan;
 
 /* Lists a filled ALLOC slot as the body of a commit. */
-void sb_commit_list(sb_connection *c, const sb_commit_body *body);
+void sb_transaction_list(sb_connection *c, const sb_transaction_body *body);
 /* Stages each admitted cell, except cells of closed queues. *failed: the cell that could not be staged. */
-sb_status sb_commit_stage(sb_commit_plan *p, uint32_t *failed);
+sb_status sb_transaction_stage(sb_transaction_plan *p, uint32_t *failed);
 /* Marks the messages to settle. SB_SETTLED: one of them is not held. */
-sb_status sb_commit_mark(sb_commit_plan *p);
+sb_status sb_transaction_mark(sb_transaction_plan *p);
 /* Decides the commit: from here on it happens. Frees bodies without a cell. */
-void sb_commit_decide(sb_commit_plan *p);
+void sb_transaction_decide(sb_transaction_plan *p);
 /* Flips and settles. The caller enforces limits and notifies consumers, for each cell that has a token. */
-void sb_commit_carry_out(sb_commit_plan *p);
+void sb_transaction_carry_out(sb_transaction_plan *p);
 /* Undoes all preparations. The caller wakes producers that may have seen the room taken. */
-void sb_commit_undo(sb_commit_plan *p);
+void sb_transaction_undo(sb_transaction_plan *p);
 
 /* The reaper's part, for each holding of a dead connection: roll forward if its commit was decided; else roll back,
  * then free the bodies. */
-bool sb_commit_is_decided(const sb_connection_shm *dead);
-void sb_commit_roll_forward(sb_walk *w, uint64_t what, uint64_t where);
-void sb_commit_roll_back(sb_walk *w, uint64_t what, uint64_t where);
-void sb_commit_free_body(sb_walk *w, uint64_t what, uint64_t where);
+bool sb_transaction_is_decided(const sb_connection_shm *dead);
+void sb_transaction_roll_forward(sb_reap_context *w, uint64_t what, uint64_t where);
+void sb_transaction_roll_back(sb_reap_context *w, uint64_t what, uint64_t where);
+void sb_transaction_free_body(sb_reap_context *w, uint64_t what, uint64_t where);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Dealing: decides which channel consumer of a connection gets the next message of a queue.
+/* Round robin: decides which channel consumer of a connection gets the next message of a queue.
  *
  * What: the node that was notified does not matter. A pulled message goes to the next member in turn, of the willing
  * members (they have credit) with the highest priority, one message each, across all channels of the connection. Among
@@ -15,35 +15,35 @@
  *
  * Concurrency: under the connection's lock.
  */
-#ifndef SB_DEAL_H
-#define SB_DEAL_H
+#ifndef SB_ROUND_ROBIN_H
+#define SB_ROUND_ROBIN_H
 
 #include "sb_subscription.h"
 
-typedef struct sb_rank {
-  struct sb_rank *lower;
-  struct sb_deal *deal;
+typedef struct sb_round_robin_rank {
+  struct sb_round_robin_rank *lower;
+  struct sb_round_robin *deal;
   struct sb_member *first, *last; /* the circle: the willing members, the next one to serve first */
   uint32_t members;               /* number of members, willing or not */
   int32_t priority;
-} sb_rank;
+} sb_round_robin_rank;
 
-typedef struct sb_deal {
-  struct sb_deal *next; /* the next queue with the same hash */
-  sb_rank *ranks;       /* the highest priority first */
+typedef struct sb_round_robin {
+  struct sb_round_robin *next; /* the next queue with the same hash */
+  sb_round_robin_rank *ranks;  /* the highest priority first */
   uint32_t queue;
-} sb_deal;
+} sb_round_robin;
 
 /* A consumer of a channel. */
 typedef struct sb_member {
   sb_subscription s;
   struct sb_channel *channel;
-  sb_rank *rank;
+  sb_round_robin_rank *rank;
   struct sb_member *previous, *next; /* in its circle; next also links members that are ended and not reported */
   uint64_t delivered;                /* messages given to the application */
   uint32_t number, prefetch;         /* prefetch 0: the member has no limit */
   uint32_t held, waiting;            /* held: messages in the row or unacked; waiting: messages in the row */
-  uint64_t cursor;                   /* see sb_foreign.h */
+  uint64_t cursor;                   /* see sb_no_local.h */
   /* no_local: takes no message that its connection published, and is not in a circle */
   bool auto_ack, no_local;
   bool starved, willing, ended;
@@ -51,13 +51,13 @@ typedef struct sb_member {
   bool busy;       /* needs another turn: the last one got a message, or found no memory */
 } sb_member;
 
-/* Adds a member to the deal of its queue. False: this process has no memory. */
-bool sb_deal_join(sb_member *m);
-void sb_deal_leave(sb_member *m);
-void sb_deal_willing(sb_member *m, bool willing);
+/* Adds a member to the turns of its queue. False: this process has no memory. */
+bool sb_round_robin_join(sb_member *m);
+void sb_round_robin_leave(sb_member *m);
+void sb_round_robin_willing(sb_member *m, bool willing);
 /* Makes a member that got a message the last one of its circle. */
-void sb_deal_served(sb_member *m);
+void sb_round_robin_served(sb_member *m);
 /* The member whose turn it is; NULL: no member is willing. */
-sb_member *sb_deal_next(const sb_deal *deal);
+sb_member *sb_round_robin_next(const sb_round_robin *deal);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_commit: what happens while a commit copies a body, or carries out what was decided. */
+/* sb_api_transaction: what happens while a commit copies a body, or carries out what was decided. */
 #include <string.h>
 
 #include "committing.h"
@@ -178,15 +178,16 @@ static void deleted_meanwhile(void) {
   expect_rest("a commit whose queue was deleted");
 }
 static const test_case CASES[] = {
-    {"api_commit_meanwhile: closed, debts", "a connection that closes pays no more debts", closed_while_debts_are_paid},
-    {"api_commit_meanwhile: deleted", "a body whose queue is deleted meanwhile goes nowhere", deleted_meanwhile},
-    {"api_commit_meanwhile: lock", "a long body is copied without the lock", the_lock_while_a_body_is_copied},
-    {"api_commit_meanwhile: lock again", "a commit is carried out with the lock", the_lock_after_it},
-    {"api_commit_meanwhile: settled", "a message that was settled meanwhile ends the commit", settled_meanwhile},
-    {"api_commit_meanwhile: closed", "a connection that closed meanwhile commits nothing", closed_meanwhile},
-    {"api_commit_meanwhile: parts", "a body in parts is published whole", bodies_in_parts},
-    {"api_commit_meanwhile: queue closed", "what went into a queue that closed meanwhile ends",
+    {"api_transaction_meanwhile: closed, debts", "a connection that closes pays no more debts",
+     closed_while_debts_are_paid},
+    {"api_transaction_meanwhile: deleted", "a body whose queue is deleted meanwhile goes nowhere", deleted_meanwhile},
+    {"api_transaction_meanwhile: lock", "a long body is copied without the lock", the_lock_while_a_body_is_copied},
+    {"api_transaction_meanwhile: lock again", "a commit is carried out with the lock", the_lock_after_it},
+    {"api_transaction_meanwhile: settled", "a message that was settled meanwhile ends the commit", settled_meanwhile},
+    {"api_transaction_meanwhile: closed", "a connection that closed meanwhile commits nothing", closed_meanwhile},
+    {"api_transaction_meanwhile: parts", "a body in parts is published whole", bodies_in_parts},
+    {"api_transaction_meanwhile: queue closed", "what went into a queue that closed meanwhile ends",
      a_queue_closed_meanwhile},
-    {"api_commit_meanwhile: debts", "debts of dead producers are paid", debts_are_paid},
+    {"api_transaction_meanwhile: debts", "debts of dead producers are paid", debts_are_paid},
 };
 SUBJECT(CASES)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Claims: decide which consumer has a queue to itself.
+/* Exclusive: decides which consumer has a queue to itself.
  *
  * What: an exclusive consumer registers only if the queue has no other consumer, and keeps all others out. A queue with
  * a single active consumer admits many: one is active and takes, the others stand by. When the active consumer leaves
@@ -31,18 +31,18 @@
  *
  * Concurrency: any process, at any time.
  */
-#ifndef SB_CLAIM_H
-#define SB_CLAIM_H
+#ifndef SB_EXCLUSIVE_H
+#define SB_EXCLUSIVE_H
 
 #include "sb_notify.h"
 
 /* Flags of a new node: SB_NODE_STANDBY at a queue with a single active consumer. */
-uint32_t sb_claim_flags(const sb_queue_shm *q);
+uint32_t sb_exclusive_flags(const sb_queue_shm *q);
 /* Checks the claim for a consumer that just registered. SB_ACCESS: the caller must remove the consumer again. */
-sb_status sb_claim_enter(sb_connection *c, uint32_t queue, uint32_t node);
+sb_status sb_exclusive_enter(sb_connection *c, uint32_t queue, uint32_t node);
 /* Names the next active consumer, if the active one may have left, and notifies it. */
-void sb_claim_succeed(sb_connection *c, uint32_t queue);
+void sb_exclusive_succeed(sb_connection *c, uint32_t queue);
 /* True if a node that stands by is active now; clears its SB_NODE_STANDBY. */
-bool sb_claim_activate(sb_broker *b, uint32_t node);
+bool sb_exclusive_activate(sb_broker *b, uint32_t node);
 
 #endif

@@ -1,48 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sb_deal.h"
+#include "sb_round_robin.h"
 
 #include <stdlib.h>
 
-static sb_deal **deal_of(sb_connection *c, uint32_t queue) {
-  sb_deal **link = &c->deals[queue / 3 % SB_DEALS]; /* a queue takes three units */
+static sb_round_robin **deal_of(sb_connection *c, uint32_t queue) {
+  sb_round_robin **link = &c->round_robins[queue / 3 % SB_ROUND_ROBINS]; /* a queue takes three units */
   while (*link != NULL && (*link)->queue != queue) link = &(*link)->next;
   return link;
 }
 
-static sb_rank **rank_of(sb_deal *deal, int32_t priority) {
-  sb_rank **link = &deal->ranks;
+static sb_round_robin_rank **rank_of(sb_round_robin *deal, int32_t priority) {
+  sb_round_robin_rank **link = &deal->ranks;
   while (*link != NULL && (*link)->priority > priority) link = &(*link)->lower;
   return link;
 }
 
-static sb_rank *new_rank(sb_deal *deal, int32_t priority) {
-  sb_rank **link = rank_of(deal, priority), *rank = *link;
+static sb_round_robin_rank *new_rank(sb_round_robin *deal, int32_t priority) {
+  sb_round_robin_rank **link = rank_of(deal, priority), *rank = *link;
   if (rank == NULL || rank->priority != priority) {
     rank = calloc(1, sizeof *rank);
     if (rank != NULL) {
-      *rank = (sb_rank){.lower = *link, .deal = deal, .priority = priority};
+      *rank = (sb_round_robin_rank){.lower = *link, .deal = deal, .priority = priority};
       *link = rank;
     }
   }
   return rank;
 }
 
-static void forget_if_unused(sb_connection *c, sb_deal *deal) {
+static void forget_if_unused(sb_connection *c, sb_round_robin *deal) {
   if (deal->ranks == NULL) {
     *deal_of(c, deal->queue) = deal->next;
     free(deal);
   }
 }
 
-bool sb_deal_join(sb_member *m) {
+bool sb_round_robin_join(sb_member *m) {
   sb_connection *c = m->s.q->c;
-  sb_deal **link = deal_of(c, m->s.q->slot), *deal = *link;
+  sb_round_robin **link = deal_of(c, m->s.q->slot), *deal = *link;
   if (deal == NULL) {
     deal = calloc(1, sizeof *deal);
     if (deal == NULL) {
       return false;
     }
-    *deal = (sb_deal){.queue = m->s.q->slot};
+    *deal = (sb_round_robin){.queue = m->s.q->slot};
     *link = deal;
   }
   m->rank = new_rank(deal, m->s.priority);
@@ -54,19 +54,19 @@ bool sb_deal_join(sb_member *m) {
   return true;
 }
 
-void sb_deal_leave(sb_member *m) {
-  sb_rank *rank = m->rank;
-  sb_deal_willing(m, false);
+void sb_round_robin_leave(sb_member *m) {
+  sb_round_robin_rank *rank = m->rank;
+  sb_round_robin_willing(m, false);
   m->rank = NULL;
   if (--rank->members == 0) {
-    sb_deal *deal = rank->deal;
+    sb_round_robin *deal = rank->deal;
     *rank_of(deal, rank->priority) = rank->lower;
     free(rank);
     forget_if_unused(m->s.q->c, deal);
   }
 }
 
-static void enter(sb_rank *rank, sb_member *m) {
+static void enter(sb_round_robin_rank *rank, sb_member *m) {
   m->previous = rank->last;
   m->next = NULL;
   if (rank->last != NULL) {
@@ -77,7 +77,7 @@ static void enter(sb_rank *rank, sb_member *m) {
   rank->last = m;
 }
 
-static void leave(sb_rank *rank, sb_member *m) {
+static void leave(sb_round_robin_rank *rank, sb_member *m) {
   if (m->previous != NULL) {
     m->previous->next = m->next;
   } else {
@@ -90,7 +90,7 @@ static void leave(sb_rank *rank, sb_member *m) {
   }
 }
 
-void sb_deal_willing(sb_member *m, bool willing) {
+void sb_round_robin_willing(sb_member *m, bool willing) {
   if (willing != m->willing) {
     m->willing = willing;
     if (m->no_local) {
@@ -104,15 +104,15 @@ void sb_deal_willing(sb_member *m, bool willing) {
   }
 }
 
-void sb_deal_served(sb_member *m) {
+void sb_round_robin_served(sb_member *m) {
   if (m->willing && !m->no_local && m->next != NULL) {
     leave(m->rank, m);
     enter(m->rank, m);
   }
 }
 
-sb_member *sb_deal_next(const sb_deal *deal) {
-  const sb_rank *rank = deal->ranks;
+sb_member *sb_round_robin_next(const sb_round_robin *deal) {
+  const sb_round_robin_rank *rank = deal->ranks;
   while (rank != NULL && rank->first == NULL) rank = rank->lower;
   return rank != NULL ? rank->first : NULL;
 }

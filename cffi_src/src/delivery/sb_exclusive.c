@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sb_claim.h"
+#include "sb_exclusive.h"
 
 #include "sb_liveness.h"
 #include "sb_slab.h"
@@ -9,7 +9,7 @@
 
 static uint32_t node_of(uint64_t claim) { return (uint32_t)SB_BITS(claim, 0, 28); }
 static uint64_t claim_of(const sb_node_shm *n, uint32_t slot) {
-  return (uint64_t)slot | SB_PUT(SB_LOAD(&n->registration, SB_ACQUIRE), 32);
+  return (uint64_t)slot | SB_FIELD(SB_LOAD(&n->registration, SB_ACQUIRE), 32);
 }
 
 static bool single_active(const sb_queue_shm *q) {
@@ -103,13 +103,13 @@ static uint32_t next_active(sb_connection *c, uint32_t queue) {
   return best;
 }
 
-void sb_claim_succeed(sb_connection *c, uint32_t queue) {
+void sb_exclusive_succeed(sb_connection *c, uint32_t queue) {
   sb_queue_shm *q = sb_slot_at(c->b, queue);
   uint64_t found = SB_LOAD(&q->exclusive, SB_SEQ_CST), word;
   for (unsigned tries = 0; single_active(q) && tries < MANY; tries++) {
     if (is_registered(c->b, found, &word)) {
       if ((SB_LOAD(&((sb_node_shm *)sb_slot_at(c->b, node_of(found)))->flags, SB_RELAXED) & SB_NODE_STANDBY) != 0) {
-        notify_work(c->b, node_of(found)); /* I54 */
+        sb_notify_node(c->b, node_of(found)); /* I54 */
       }
       return;
     }
@@ -124,7 +124,7 @@ void sb_claim_succeed(sb_connection *c, uint32_t queue) {
   }
 }
 
-bool sb_claim_activate(sb_broker *b, uint32_t node) {
+bool sb_exclusive_activate(sb_broker *b, uint32_t node) {
   sb_node_shm *n = sb_slot_at(b, node);
   sb_queue_shm *q = sb_slab_queue(b, SB_LOAD(&n->queue, SB_RELAXED));
   if (q == NULL || SB_LOAD(&q->exclusive, SB_SEQ_CST) != claim_of(n, node)) {
@@ -136,15 +136,15 @@ bool sb_claim_activate(sb_broker *b, uint32_t node) {
 
 /* ---- both ---- */
 
-uint32_t sb_claim_flags(const sb_queue_shm *q) { return single_active(q) ? SB_NODE_STANDBY : 0; }
+uint32_t sb_exclusive_flags(const sb_queue_shm *q) { return single_active(q) ? SB_NODE_STANDBY : 0; }
 
-sb_status sb_claim_enter(sb_connection *c, uint32_t queue, uint32_t node) {
+sb_status sb_exclusive_enter(sb_connection *c, uint32_t queue, uint32_t node) {
   sb_queue_shm *q = sb_slot_at(c->b, queue);
   if ((SB_LOAD(&((sb_node_shm *)sb_slot_at(c->b, node))->flags, SB_RELAXED) & SB_NODE_EXCLUSIVE) != 0) {
     return claim(c, q, queue, node);
   }
   if (single_active(q)) {
-    sb_claim_succeed(c, queue);
+    sb_exclusive_succeed(c, queue);
     return SB_OK;
   }
   return keep_out(c, q);

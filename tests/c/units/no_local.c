@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_foreign: a consumer that takes only messages that other connections published. `t.c` takes; it published a message
- * unless the case says otherwise. */
-#include "sb_foreign.h"
+/* sb_no_local: a consumer that takes only messages that other connections published. `t.c` takes; it published a
+ * message unless the case says otherwise. */
+#include "sb_no_local.h"
 
 #include <string.h>
 
@@ -31,7 +31,7 @@ static void begin_mixed(void) {
   make_foreign(2);
   make_foreign(4);
 }
-static sb_status take(void) { return sb_foreign_take(q, &cursor, new_token(), &taken); }
+static sb_status take(void) { return sb_no_local_take(q, &cursor, new_token(), &taken); }
 static void expect_taken(uint64_t number, uint64_t then, const char *what) {
   sb_status status = take();
   expect(status == SB_OK, "%s: the status is %d", what, (int)status);
@@ -48,13 +48,13 @@ static void expect_status(sb_status should, uint64_t then, const char *what) {
          (unsigned long long)then);
 }
 
-/* How often the core came to that place of sb_foreign.c to which it came most. */
+/* How often the core came to that place of sb_no_local.c to which it came most. */
 #define SITES 16u
 static const char *sites[SITES];
 static unsigned counts[SITES];
 static void count_site(const char *site) {
   unsigned i = 0;
-  if (strstr(site, "sb_foreign.c") == NULL) return;
+  if (strstr(site, "sb_no_local.c") == NULL) return;
   while (i + 1 < SITES && sites[i] != NULL && strcmp(sites[i], site) != 0) i++;
   sites[i] = site;
   counts[i]++;
@@ -114,7 +114,7 @@ static void cells_that_are_passed(void) {
   set_cell(1, SB_CELL_HELD, 0);
   set_cell(2, SB_CELL_TOMBSTONE, 0);
   expect_taken(3, 4, "behind cells that are not ready");
-  expect_is(q->shm->returned, 0, "`returned`");
+  expect_is(q->shm->requeued, 0, "`requeued`");
 }
 static void cells_of_another_page(void) {
   begin();
@@ -221,14 +221,14 @@ static void marks_of_nothing(void) {
   expect_taken(4, 5, "behind marks of cells that are not ready");
   expect_is(bits_of(0), bits, "the marks");
 }
-/* `returned` says that there is no bit, whatever a way says that was kept. */
+/* `requeued` says that there is no bit, whatever a way says that was kept. */
 static void no_mark_at_all(void) {
   begin_mixed();
   mark(1);
   mark(2);
   cursor = at(4);
   expect_taken(1, 4, "what came back");
-  SB_STORE(&q->shm->returned, 0, SB_RELAXED);
+  SB_STORE(&q->shm->requeued, 0, SB_RELAXED);
   expect_taken(4, 5, "without a mark");
 }
 
@@ -244,7 +244,7 @@ static void stage_first(void) {
 static void a_staged_cell_is_passed(void) {
   stage_first();
   expect_taken(2, 3, "behind a staged cell");
-  expect(sb_returned_is_marked(t.b, &q->lanes[0].ring, at(0)), "no bit leads back to a staged cell");
+  expect(sb_requeued_is_marked(t.b, &q->lanes[0].ring, at(0)), "no bit leads back to a staged cell");
 }
 static void decide(void) { set_cell(0, SB_CELL_AVAILABLE, 0); }
 static void a_commit_is_decided_meanwhile(void) {
@@ -329,37 +329,37 @@ static void nothing_but_what_expires(void) {
   make_foreign(4);
   message_of(4)->expires_ns = 1;
   uint64_t token = new_token();
-  expect_is(sb_foreign_take(q, &cursor, token, &taken), SB_EMPTY, "the status");
+  expect_is(sb_no_local_take(q, &cursor, token, &taken), SB_EMPTY, "the status");
   expect_is(new_token(), token + 1, "the holding that is taken next");
 }
 
 static const test_case CASES[] = {
-    {"foreign: in turn", "a consumer takes what others published, and hides nothing", foreign_messages_in_turn},
-    {"foreign: cursor", "a search begins at the consumer's cursor", a_search_begins_at_the_cursor},
-    {"foreign: pages", "the cursor passes pages that are gone", pages_that_are_gone},
-    {"foreign: passed", "cells that are not ready are passed", cells_that_are_passed},
-    {"foreign: another page", "a cell of another page for ever is damage", cells_of_another_page},
-    {"foreign: used again", "a page that is used again is looked up anew", a_page_that_is_used_again},
-    {"foreign: nowhere", "a message that lies nowhere is damage", a_message_that_lies_nowhere},
-    {"foreign: paused", "a queue that is paused gives nothing", a_queue_that_is_paused},
-    {"foreign: closed", "a queue that is closed gives nothing", a_queue_that_is_closed},
-    {"foreign: closed cell", "a closed cell ends the search", a_closed_cell},
-    {"foreign: deletion", "a consumer decides about a deletion that it meets", a_deletion_is_decided},
-    {"foreign: no decision", "a deletion that is never decided is damage", a_deletion_that_is_never_decided},
-    {"foreign: came back", "what came back before the cursor is next, if it is foreign",
+    {"no_local: in turn", "a consumer takes what others published, and hides nothing", foreign_messages_in_turn},
+    {"no_local: cursor", "a search begins at the consumer's cursor", a_search_begins_at_the_cursor},
+    {"no_local: pages", "the cursor passes pages that are gone", pages_that_are_gone},
+    {"no_local: passed", "cells that are not ready are passed", cells_that_are_passed},
+    {"no_local: another page", "a cell of another page for ever is damage", cells_of_another_page},
+    {"no_local: used again", "a page that is used again is looked up anew", a_page_that_is_used_again},
+    {"no_local: nowhere", "a message that lies nowhere is damage", a_message_that_lies_nowhere},
+    {"no_local: paused", "a queue that is paused gives nothing", a_queue_that_is_paused},
+    {"no_local: closed", "a queue that is closed gives nothing", a_queue_that_is_closed},
+    {"no_local: closed cell", "a closed cell ends the search", a_closed_cell},
+    {"no_local: deletion", "a consumer decides about a deletion that it meets", a_deletion_is_decided},
+    {"no_local: no decision", "a deletion that is never decided is damage", a_deletion_that_is_never_decided},
+    {"no_local: came back", "what came back before the cursor is next, if it is foreign",
      what_came_back_before_the_cursor},
-    {"foreign: came back behind", "what came back behind the cursor comes in its turn",
+    {"no_local: came back behind", "what came back behind the cursor comes in its turn",
      what_came_back_behind_the_cursor},
-    {"foreign: marks", "marks of cells that are not ready stay", marks_of_nothing},
-    {"foreign: no mark", "nothing is looked for where nothing came back", no_mark_at_all},
-    {"foreign: staged", "a staged cell is marked and passed", a_staged_cell_is_passed},
-    {"foreign: decided", "a message of a commit that is decided meanwhile is first", a_commit_is_decided_meanwhile},
-    {"foreign: faster", "a message that another connection takes meanwhile is passed", a_message_is_taken_meanwhile},
-    {"foreign: returned", "a message that was taken and came back is taken", a_message_is_taken_and_comes_back},
-    {"foreign: races", "a consumer may lose any number of races", many_races},
-    {"foreign: expires now", "a message expires at its time", a_message_that_expires_now},
-    {"foreign: no holding", "a consumer without a holding takes nothing", no_holding_is_left},
-    {"foreign: expired", "a message that has expired is removed on the way", messages_that_expire},
-    {"foreign: only expired", "a consumer keeps no holding of what has expired", nothing_but_what_expires},
+    {"no_local: marks", "marks of cells that are not ready stay", marks_of_nothing},
+    {"no_local: no mark", "nothing is looked for where nothing came back", no_mark_at_all},
+    {"no_local: staged", "a staged cell is marked and passed", a_staged_cell_is_passed},
+    {"no_local: decided", "a message of a commit that is decided meanwhile is first", a_commit_is_decided_meanwhile},
+    {"no_local: faster", "a message that another connection takes meanwhile is passed", a_message_is_taken_meanwhile},
+    {"no_local: returned", "a message that was taken and came back is taken", a_message_is_taken_and_comes_back},
+    {"no_local: races", "a consumer may lose any number of races", many_races},
+    {"no_local: expires now", "a message expires at its time", a_message_that_expires_now},
+    {"no_local: no holding", "a consumer without a holding takes nothing", no_holding_is_left},
+    {"no_local: expired", "a message that has expired is removed on the way", messages_that_expire},
+    {"no_local: only expired", "a consumer keeps no holding of what has expired", nothing_but_what_expires},
 };
 SUBJECT(CASES)

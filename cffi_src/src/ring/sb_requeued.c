@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sb_returned.h"
+#include "sb_requeued.h"
 
 /* Sets the bits of a position, from the page of height `lowest` up to the root, then the flag of the queue. */
 static void mark_from(sb_broker *b, const sb_ring *r, uint64_t position, unsigned lowest) {
@@ -12,34 +12,34 @@ static void mark_from(sb_broker *b, const sb_ring *r, uint64_t position, unsigne
       if (sb_page_descend(b, NULL, r, position, height, &p, &skip) != SB_OK) {
         break;
       }
-      (void)SB_OR(&p.page->returned, UINT64_C(1) << sb_page_index(height, position), SB_SEQ_CST); /* P5 */
+      (void)SB_OR(&p.page->requeued, UINT64_C(1) << sb_page_index(height, position), SB_SEQ_CST); /* P5 */
     }
   } while (SB_LOAD(r->root, SB_SEQ_CST) != root);
-  SB_STORE(r->returned, 1, SB_SEQ_CST);
+  SB_STORE(r->requeued, 1, SB_SEQ_CST);
 }
 
-void sb_returned_mark(sb_broker *b, const sb_ring *r, uint64_t position) { mark_from(b, r, position, 0); }
+void sb_requeued_mark(sb_broker *b, const sb_ring *r, uint64_t position) { mark_from(b, r, position, 0); }
 
-bool sb_returned_is_marked(sb_broker *b, const sb_ring *r, uint64_t position) {
+bool sb_requeued_is_marked(sb_broker *b, const sb_ring *r, uint64_t position) {
   uint64_t root = SB_LOAD(r->root, SB_SEQ_CST);
   sb_page_ref p;
   unsigned skip = 0;
   for (unsigned height = 0; height <= sb_link_height(root) && height <= SB_MAX_HEIGHT; height++) {
     if (sb_page_descend(b, NULL, r, position, height, &p, &skip) != SB_OK ||
-        (SB_LOAD(&p.page->returned, SB_SEQ_CST) >> sb_page_index(height, position) & 1) == 0) {
+        (SB_LOAD(&p.page->requeued, SB_SEQ_CST) >> sb_page_index(height, position) & 1) == 0) {
       return false;
     }
   }
-  return SB_LOAD(r->returned, SB_SEQ_CST) != 0;
+  return SB_LOAD(r->requeued, SB_SEQ_CST) != 0;
 }
 
 /* Finds the way from the root down to a leaf, unless it is known. False: the leaf is gone. */
-static bool find_way(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, sb_returned_way *way) {
+static bool find_way(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, sb_requeued_way *way) {
   uint64_t root = SB_LOAD(r->root, SB_SEQ_CST), link = root;
   if (way->leaf.leaf == ref->leaf && way->leaf.gen == ref->gen && way->root == root) {
     return true;
   }
-  *way = (sb_returned_way){.root = root, .leaf = SB_NO_LEAF};
+  *way = (sb_requeued_way){.root = root, .leaf = SB_NO_LEAF};
   for (unsigned height = sb_link_height(root); height <= SB_MAX_HEIGHT; height--) {
     sb_page_ref p;
     if (!sb_page_of(b, link, ref->first, &p) || p.height != height) {
@@ -55,59 +55,59 @@ static bool find_way(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, sb_
   return way->leaf.leaf != NULL;
 }
 
-void sb_returned_mark_owned(sb_broker *b, sb_lane *lane, const sb_leaf_ref *ref, uint64_t position) {
+void sb_requeued_mark_owned(sb_broker *b, sb_lane *lane, const sb_leaf_ref *ref, uint64_t position) {
   const sb_ring *r = &lane->ring;
-  sb_returned_way *way = &lane->way;
+  sb_requeued_way *way = &lane->way;
   if (!find_way(b, r, ref, way)) {
-    sb_returned_mark(b, r, position);
+    sb_requeued_mark(b, r, position);
     return;
   }
   for (unsigned height = 0; height <= sb_link_height(way->root); height++) {
-    sb_word *bits = &way->pages[height]->returned;
+    sb_word *bits = &way->pages[height]->requeued;
     uint64_t bit = UINT64_C(1) << sb_page_index(height, position);
     if ((SB_LOAD(bits, SB_SEQ_CST) & bit) == 0) (void)SB_OR(bits, bit, SB_SEQ_CST); /* P5 */
   }
-  if (SB_LOAD(r->returned, SB_SEQ_CST) == 0) SB_STORE(r->returned, 1, SB_SEQ_CST);
+  if (SB_LOAD(r->requeued, SB_SEQ_CST) == 0) SB_STORE(r->requeued, 1, SB_SEQ_CST);
 }
 
 /* If pages were reused, the cell is finished, and the result does not matter. A root that was added meanwhile has a
  * bit, too. */
-bool sb_returned_stays_marked(sb_broker *b, const sb_lane *lane, uint64_t position) {
+bool sb_requeued_stays_marked(sb_broker *b, const sb_lane *lane, uint64_t position) {
   const sb_ring *r = &lane->ring;
-  const sb_returned_way *way = &lane->way;
+  const sb_requeued_way *way = &lane->way;
   if (way->leaf.leaf == NULL || SB_LOAD(r->root, SB_SEQ_CST) != way->root) {
-    return sb_returned_is_marked(b, r, position);
+    return sb_requeued_is_marked(b, r, position);
   }
   for (unsigned height = 0; height <= sb_link_height(way->root); height++) {
-    if ((SB_LOAD(&way->pages[height]->returned, SB_SEQ_CST) >> sb_page_index(height, position) & 1) == 0) {
+    if ((SB_LOAD(&way->pages[height]->requeued, SB_SEQ_CST) >> sb_page_index(height, position) & 1) == 0) {
       return false;
     }
   }
-  return SB_LOAD(r->returned, SB_SEQ_CST) != 0;
+  return SB_LOAD(r->requeued, SB_SEQ_CST) != 0;
 }
 
 static void clear_bit(sb_broker *b, const sb_page_ref *p, unsigned index) {
   uint64_t bit = UINT64_C(1) << index;
-  uint64_t before = SB_AND(&p->page->returned, ~bit, SB_SEQ_CST); /* P5: cleared before the second look */
+  uint64_t before = SB_AND(&p->page->requeued, ~bit, SB_SEQ_CST); /* P5: cleared before the second look */
   sb_ring other;
   if ((before & bit) != 0 && !sb_page_is_current(b, p)) { /* the page was reused, and its new bit is gone (I41) */
     uint32_t ring = SB_LOAD(&p->page->ring, SB_RELAXED);
-    (void)SB_OR(&p->page->returned, bit, SB_SEQ_CST);
-    if (sb_ring_open(b, SB_LOAD(&p->page->object, SB_RELAXED), ring & 0xffu, &other) && other.returned != NULL) {
+    (void)SB_OR(&p->page->requeued, bit, SB_SEQ_CST);
+    if (sb_ring_open(b, SB_LOAD(&p->page->object, SB_RELAXED), ring & 0xffu, &other) && other.requeued != NULL) {
       mark_from(b, &other, SB_LOAD(&p->page->first, SB_RELAXED), ring >> 8);
     }
   }
 }
 
-void sb_returned_clear(sb_broker *b, const sb_leaf_ref *ref, uint64_t position) {
+void sb_requeued_clear(sb_broker *b, const sb_leaf_ref *ref, uint64_t position) {
   sb_page_ref p = {&ref->leaf->page, ref->gen, ref->first, ref->slot, 0};
   clear_bit(b, &p, (unsigned)(position % SB_PAGE_CELLS));
 }
 
 /* Relaxed: the bit was set before the flip that the caller's CAS has seen (P5). Only the caller can make the cell
  * AVAILABLE now, and the leaf stays. */
-void sb_returned_took(const sb_leaf_ref *ref, uint64_t position) {
-  sb_word *bits = &ref->leaf->page.returned;
+void sb_requeued_took(const sb_leaf_ref *ref, uint64_t position) {
+  sb_word *bits = &ref->leaf->page.requeued;
   uint64_t bit = UINT64_C(1) << (position % SB_PAGE_CELLS);
   if ((SB_LOAD(bits, SB_RELAXED) & bit) != 0) {
     (void)SB_AND(bits, ~bit, SB_SEQ_CST);
@@ -118,7 +118,7 @@ void sb_returned_took(const sb_leaf_ref *ref, uint64_t position) {
 /* *again: a bit was cleared in vain, and set again. */
 static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_t from, sb_leaf_ref *ref,
                    uint64_t *position, bool *again) {
-  uint64_t mask = SB_LOAD(&p->page->returned, SB_SEQ_CST);
+  uint64_t mask = SB_LOAD(&p->page->requeued, SB_SEQ_CST);
   uint64_t span = UINT64_C(1) << (6 * p->height);
   if (!sb_page_is_current(b, p)) {
     return false;
@@ -141,10 +141,10 @@ static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_
     if (exists && search(b, r, &child, from, ref, position, again)) {
       return true;
     }
-    if (!exists || (first >= from && SB_LOAD(&child.page->returned, SB_SEQ_CST) == 0)) {
+    if (!exists || (first >= from && SB_LOAD(&child.page->requeued, SB_SEQ_CST) == 0)) {
       clear_bit(b, p, i);
       bool now = exists || SB_LOAD(&sb_page_children(p)[i], SB_ACQUIRE) != link; /* created meanwhile */
-      if (now && (!exists || SB_LOAD(&child.page->returned, SB_SEQ_CST) != 0)) {
+      if (now && (!exists || SB_LOAD(&child.page->requeued, SB_SEQ_CST) != 0)) {
         mark_from(b, r, first, p->height);
         *again = true;
       }
@@ -154,18 +154,18 @@ static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_
 }
 
 /* True if the lowest bit of the ring is in the leaf that the way leads to. */
-static bool follow(sb_broker *b, const sb_ring *r, uint64_t from, const sb_returned_way *way, uint64_t *position) {
+static bool follow(sb_broker *b, const sb_ring *r, uint64_t from, const sb_requeued_way *way, uint64_t *position) {
   const sb_leaf_ref *leaf = &way->leaf;
   if (leaf->leaf == NULL || from > leaf->first || SB_LOAD(r->root, SB_SEQ_CST) != way->root) {
     return false;
   }
   for (unsigned height = sb_link_height(way->root); height > 0; height--) {
-    uint64_t bits = SB_LOAD(&way->pages[height]->returned, SB_SEQ_CST);
+    uint64_t bits = SB_LOAD(&way->pages[height]->requeued, SB_SEQ_CST);
     if (bits == 0 || (unsigned)__builtin_ctzll(bits) != sb_page_index(height, leaf->first)) {
       return false;
     }
   }
-  uint64_t bits = SB_LOAD(&way->pages[0]->returned, SB_SEQ_CST);
+  uint64_t bits = SB_LOAD(&way->pages[0]->requeued, SB_SEQ_CST);
   if (bits == 0 || sb_slot_gen(SB_LOAD(sb_slot_header(b, leaf->slot), SB_ACQUIRE)) != leaf->gen) {
     return false;
   }
@@ -173,8 +173,8 @@ static bool follow(sb_broker *b, const sb_ring *r, uint64_t from, const sb_retur
   return true;
 }
 
-bool sb_returned_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position) {
-  for (bool again = true; again && SB_LOAD(r->returned, SB_SEQ_CST) != 0;) {
+bool sb_requeued_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position) {
+  for (bool again = true; again && SB_LOAD(r->requeued, SB_SEQ_CST) != 0;) {
     sb_page_ref root;
     uint64_t link = SB_LOAD(r->root, SB_SEQ_CST);
     if (!sb_page_of(b, link, 0, &root)) {
@@ -184,10 +184,10 @@ bool sb_returned_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref
     if (search(b, r, &root, from, ref, position, &again)) {
       return true;
     }
-    if (from == 0 && SB_LOAD(&root.page->returned, SB_SEQ_CST) == 0) {
-      SB_STORE(r->returned, 0, SB_SEQ_CST);
-      if (SB_LOAD(r->root, SB_SEQ_CST) != link || SB_LOAD(&root.page->returned, SB_SEQ_CST) != 0) {
-        SB_STORE(r->returned, 1, SB_SEQ_CST);
+    if (from == 0 && SB_LOAD(&root.page->requeued, SB_SEQ_CST) == 0) {
+      SB_STORE(r->requeued, 0, SB_SEQ_CST);
+      if (SB_LOAD(r->root, SB_SEQ_CST) != link || SB_LOAD(&root.page->requeued, SB_SEQ_CST) != 0) {
+        SB_STORE(r->requeued, 1, SB_SEQ_CST);
         again = true;
       }
     }
@@ -197,12 +197,12 @@ bool sb_returned_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref
 
 bool sb_returned_next_near(sb_broker *b, sb_lane *lane, uint64_t from, sb_leaf_ref *ref, uint64_t *position) {
   const sb_ring *r = &lane->ring;
-  sb_returned_way *way = &lane->way;
+  sb_requeued_way *way = &lane->way;
   if (follow(b, r, from, way, position)) {
     *ref = way->leaf;
     return true;
   }
-  bool found = sb_returned_next(b, r, from, ref, position);
+  bool found = sb_requeued_next(b, r, from, ref, position);
   if (found) (void)find_way(b, r, ref, way);
   return found;
 }

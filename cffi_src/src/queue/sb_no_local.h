@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Foreign messages: takes only messages that other connections published (no_local).
+/* No local: takes only messages that other connections published.
  *
  * What: a consumer with no_local has its own cursor. The cursor passes messages of the consumer's connection without
  * hiding them from other consumers: neither the handle's cursor nor the queue's head moves. Messages that returned
@@ -10,7 +10,7 @@
  *
  * Layout: nothing shared.
  *
- * Invariants: each ready message before the cursor is an own message, or has its `returned` bits set (I18, I53).
+ * Invariants: each ready message before the cursor is an own message, or has its `requeued` bits set (I18, I53).
  *
  * Ordering pairs: P1, P2, P5 as in sb_take.c.
  *
@@ -18,12 +18,12 @@
  *
  * Concurrency: under the connection's lock, beside all other operations.
  */
-#ifndef SB_FOREIGN_H
-#define SB_FOREIGN_H
+#ifndef SB_NO_LOCAL_H
+#define SB_NO_LOCAL_H
 
 #include "sb_take.h"
 
 /* Takes the oldest ready message that connection `q->c` did not publish. SB_EMPTY also while the queue is paused. */
-sb_status sb_foreign_take(sb_queue *q, uint64_t *cursor, uint64_t token, sb_taken *t);
+sb_status sb_no_local_take(sb_queue *q, uint64_t *cursor, uint64_t token, sb_taken *t);
 
 #endif

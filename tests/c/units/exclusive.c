@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_claim: exclusive consumers, and the single active one of several consumers. */
-#include "sb_claim.h"
+/* sb_exclusive: exclusive consumers, and the single active one of several consumers. */
+#include "sb_exclusive.h"
 
 #include <string.h>
 
@@ -32,16 +32,16 @@ static uint32_t consumer_of(sb_connection *c, uint32_t flags, int32_t priority) 
 }
 static uint32_t consumer(uint32_t flags) { return consumer_of(t.c, flags, 0); }
 static sb_node_shm *node_at(uint32_t node) { return sb_slot_at(t.b, node); }
-static uint64_t claim_of(uint32_t node) { return node | SB_PUT(node_at(node)->registration, 32); }
+static uint64_t claim_of(uint32_t node) { return node | SB_FIELD(node_at(node)->registration, 32); }
 static void set_claim(uint64_t claim) { SB_STORE(&shm->exclusive, claim, SB_RELAXED); }
-static uint64_t stale(uint32_t node, unsigned by) { return claim_of(node) + SB_PUT(by, 32); }
+static uint64_t stale(uint32_t node, unsigned by) { return claim_of(node) + SB_FIELD(by, 32); }
 static void set_connection(uint32_t node, unsigned connection) {
   uint64_t word = node_at(node)->word;
   SB_STORE(&node_at(node)->word, sb_node_word(sb_node_state(word), connection, sb_node_epoch(word)), SB_RELAXED);
 }
 static void remove_node(uint32_t node) { (void)sb_node_move(t.c, node, SB_ANY_STATE, SB_NODE_REMOVED); }
 static void expect_entry(uint32_t node, sb_status should, uint64_t claim, const char *what) {
-  sb_status status = sb_claim_enter(t.c, q->slot, node);
+  sb_status status = sb_exclusive_enter(t.c, q->slot, node);
   expect(status == should, "%s: the status is %d, not %d", what, (int)status, (int)should);
   expect(shm->exclusive == claim, "%s: the claim is %llx, not %llx", what, (unsigned long long)shm->exclusive,
          (unsigned long long)claim);
@@ -68,10 +68,10 @@ static void a_queue_with_an_active_consumer_has_no_exclusive_one(void) {
   begin(SB_QUEUE_SINGLE_ACTIVE);
   uint32_t node = consumer(EXCLUSIVE);
   expect_entry(node, SB_ACCESS, 0, "an exclusive consumer");
-  expect_is(sb_claim_flags(shm), SB_NODE_STANDBY, "the flags of a new node");
+  expect_is(sb_exclusive_flags(shm), SB_NODE_STANDBY, "the flags of a new node");
   begin_dead();
   if (declare(&t, "other", (sb_settings)FREELY) != SB_OK) die("declare", 0);
-  expect_is(sb_claim_flags(open_queue(&t, "other")->shm), 0, "the flags of a new node of another queue");
+  expect_is(sb_exclusive_flags(open_queue(&t, "other")->shm), 0, "the flags of a new node of another queue");
 }
 
 /* A claim in force is that of a node that is registered, whose connection and process live. */
@@ -85,7 +85,7 @@ static void claims_that_are_not_in_force(void) {
   uint64_t removed = claim_of(gone);
   remove_node(gone);
   const uint64_t claims[] = {removed, stale(node, 1), claim_of(of_dead), claim_of(of_nobody),
-                             sb_cell_slot(0) | SB_PUT(1, 32)};
+                             sb_cell_slot(0) | SB_FIELD(1, 32)};
   for (unsigned i = 0; i < 5; i++) {
     set_claim(claims[i]);
     expect_entry(ordinary, SB_OK, claims[i], "an ordinary consumer beside a claim of nobody");
@@ -127,7 +127,7 @@ static void begin_race(uint32_t flags) {
 static void a_consumer_leaves_meanwhile(void) {
   begin_race(CONSUMER);
   meanwhile(&node_at(second)->flags, AFTER_LOAD, 1, remove_second);
-  sb_status status = sb_claim_enter(t.c, q->slot, first);
+  sb_status status = sb_exclusive_enter(t.c, q->slot, first);
   bool acted = has_acted();
   expect_is(status, acted ? SB_OK : SB_ACCESS, "the status beside a consumer that leaves");
 }
@@ -135,14 +135,14 @@ static void a_node_is_used_again(void) {
   begin_race(CONSUMER);
   set_claim(claim_of(first));
   meanwhile(&node_at(first)->registration, AFTER_LOAD, 1, use_again);
-  sb_status status = sb_claim_enter(t.c, q->slot, second);
+  sb_status status = sb_exclusive_enter(t.c, q->slot, second);
   bool acted = has_acted();
   expect_is(status, acted ? SB_OK : SB_ACCESS, "the status beside a claim whose node is used again");
 }
 static void a_claim_is_dropped_meanwhile(void) {
   begin_race(EXCLUSIVE);
   meanwhile(&shm->exclusive, BEFORE_CAS, 2, drop_claim);
-  sb_status status = sb_claim_enter(t.c, q->slot, first);
+  sb_status status = sb_exclusive_enter(t.c, q->slot, first);
   if (has_acted()) {
     expect_is(status, SB_ACCESS, "the status of a claimant whose claim was dropped");
     expect_is(shm->exclusive, 0, "the claim");
@@ -157,11 +157,11 @@ static void a_claim_changes_meanwhile(void) {
 
 /* ---- claims that change for ever ---- */
 
-static const char *turn; /* a place of sb_claim.c to which the core comes once in each turn */
+static const char *turn; /* a place of sb_exclusive.c to which the core comes once in each turn */
 static unsigned places, turns;
 static uint64_t claims_in_turn[2];
 static void change_claim(const char *site) {
-  if (strstr(site, "sb_claim.c") == NULL) return;
+  if (strstr(site, "sb_exclusive.c") == NULL) return;
   if (--places == 0) turn = site;
   if (turn == NULL || strcmp(site, turn) != 0) return;
   turns++;
@@ -181,7 +181,7 @@ static void claims_that_change_for_ever(void) {
   begin(0);
   uint32_t a = consumer(EXCLUSIVE), b = consumer(EXCLUSIVE), ordinary = consumer(CONSUMER);
   begin_turns(4, claim_of(a) | TENTATIVE, claim_of(b) | TENTATIVE);
-  sb_status status = sb_claim_enter(t.c, q->slot, ordinary);
+  sb_status status = sb_exclusive_enter(t.c, q->slot, ordinary);
   at_step = NULL;
   if (has_steps()) expect_is(turns, MANY + 1, "how often the claim was looked at");
   expect_is(status, SB_OK, "the status");
@@ -190,7 +190,7 @@ static void successors_that_change_for_ever(void) {
   begin(SB_QUEUE_SINGLE_ACTIVE);
   uint32_t node = consumer(STANDBY);
   begin_turns(2, stale(node, 1), stale(node, 2));
-  sb_claim_succeed(t.c, q->slot);
+  sb_exclusive_succeed(t.c, q->slot);
   at_step = NULL;
   if (has_steps()) expect_is(turns, MANY + 1, "how often the flags were looked at");
 }
@@ -198,7 +198,7 @@ static void successors_that_change_for_ever(void) {
 /* ---- a single active consumer ---- */
 
 static void expect_active(uint32_t node, unsigned wakes, const char *what) {
-  sb_claim_succeed(t.c, q->slot);
+  sb_exclusive_succeed(t.c, q->slot);
   expect(shm->exclusive == claim_of(node), "%s: the claim is %llx", what, (unsigned long long)shm->exclusive);
   expect(node_wakes(node) == wakes, "%s: it was told %u times", what, (unsigned)node_wakes(node));
 }
@@ -206,10 +206,10 @@ static void expect_active(uint32_t node, unsigned wakes, const char *what) {
 static void who_is_active(void) {
   begin(SB_QUEUE_SINGLE_ACTIVE);
   (void)consumer_of(t.c, SB_NODE_DIRECT, 9);
-  sb_claim_succeed(t.c, q->slot);
+  sb_exclusive_succeed(t.c, q->slot);
   expect_is(shm->exclusive, 0, "the claim without a consumer");
   set_claim(7);
-  sb_claim_succeed(t.c, q->slot);
+  sb_exclusive_succeed(t.c, q->slot);
   expect_is(shm->exclusive, 7, "the claim of a consumer that is gone, without another one");
   uint32_t low = consumer_of(t.c, STANDBY, -5);
   expect_active(low, 1, "the only one");
@@ -219,7 +219,7 @@ static void who_is_active(void) {
   expect_is(node_wakes(three), 0, "how often a better one was told");
   remove_node(low);
   expect_active(three, 1, "the best one");
-  expect(sb_claim_activate(t.b, three), "the best one is not active");
+  expect(sb_exclusive_activate(t.b, three), "the best one is not active");
   expect_active(three, 1, "the active one, which knows");
   remove_node(three);
   expect_active(also, 1, "the second one of the best");
@@ -230,7 +230,7 @@ static void who_is_active(void) {
 static void a_consumer_of_an_ordinary_queue(void) {
   begin(0);
   uint32_t node = consumer(STANDBY);
-  sb_claim_succeed(t.c, q->slot);
+  sb_exclusive_succeed(t.c, q->slot);
   expect_is(shm->exclusive, 0, "the claim");
   expect_is(node_wakes(node), 0, "how often it was told");
 }
@@ -244,33 +244,33 @@ static void a_consumer_is_activated(void) {
   begin(SB_QUEUE_SINGLE_ACTIVE);
   uint32_t node = consumer(STANDBY), other = consumer(STANDBY);
   set_claim(claim_of(node));
-  expect(!sb_claim_activate(t.b, other), "another one is active");
+  expect(!sb_exclusive_activate(t.b, other), "another one is active");
   expect_is(node_at(other)->flags, STANDBY, "the flags of another one");
-  expect(sb_claim_activate(t.b, node), "it is not active");
+  expect(sb_exclusive_activate(t.b, node), "it is not active");
   expect_is(node_at(node)->flags, CONSUMER, "its flags");
   SB_STORE(&node_at(node)->flags, STANDBY, SB_RELAXED);
   set_claim(stale(node, 1));
-  expect(!sb_claim_activate(t.b, node), "an earlier consumer in its place is active");
+  expect(!sb_exclusive_activate(t.b, node), "an earlier consumer in its place is active");
   set_claim(claim_of(node));
   SB_STORE(&node_at(node)->queue, node, SB_RELAXED);
-  expect(!sb_claim_activate(t.b, node), "a consumer of no queue is active");
+  expect(!sb_exclusive_activate(t.b, node), "a consumer of no queue is active");
 }
 
 static const test_case CASES[] = {
-    {"claim: exclusive", "an exclusive consumer is the only one", an_exclusive_consumer},
-    {"claim: kinds", "a queue with a single active consumer has no exclusive one",
+    {"exclusive: exclusive", "an exclusive consumer is the only one", an_exclusive_consumer},
+    {"exclusive: kinds", "a queue with a single active consumer has no exclusive one",
      a_queue_with_an_active_consumer_has_no_exclusive_one},
-    {"claim: not in force", "a claim of a consumer that is gone keeps nobody out", claims_that_are_not_in_force},
-    {"claim: no rivals", "a consumer of a connection that is gone is no rival", consumers_that_are_no_rivals},
-    {"claim: left", "a consumer that leaves meanwhile is no rival", a_consumer_leaves_meanwhile},
-    {"claim: used again", "a node that is used again meanwhile has no claim", a_node_is_used_again},
-    {"claim: dropped", "a claimant whose claim was dropped gives up", a_claim_is_dropped_meanwhile},
-    {"claim: changed", "a claimant tries again when the claim changed", a_claim_changes_meanwhile},
-    {"claim: for ever", "an ordinary consumer does not try for ever", claims_that_change_for_ever},
-    {"claim: successor for ever", "nobody looks for a successor for ever", successors_that_change_for_ever},
-    {"claim: active", "the best of those that stand by is active", who_is_active},
-    {"claim: ordinary", "a queue without a single active consumer names none", a_consumer_of_an_ordinary_queue},
-    {"claim: enters", "a consumer that enters is active if there was none", a_consumer_enters},
-    {"claim: activated", "a consumer that is active stands by no more", a_consumer_is_activated},
+    {"exclusive: not in force", "a claim of a consumer that is gone keeps nobody out", claims_that_are_not_in_force},
+    {"exclusive: no rivals", "a consumer of a connection that is gone is no rival", consumers_that_are_no_rivals},
+    {"exclusive: left", "a consumer that leaves meanwhile is no rival", a_consumer_leaves_meanwhile},
+    {"exclusive: used again", "a node that is used again meanwhile has no claim", a_node_is_used_again},
+    {"exclusive: dropped", "a claimant whose claim was dropped gives up", a_claim_is_dropped_meanwhile},
+    {"exclusive: changed", "a claimant tries again when the claim changed", a_claim_changes_meanwhile},
+    {"exclusive: for ever", "an ordinary consumer does not try for ever", claims_that_change_for_ever},
+    {"exclusive: successor for ever", "nobody looks for a successor for ever", successors_that_change_for_ever},
+    {"exclusive: active", "the best of those that stand by is active", who_is_active},
+    {"exclusive: ordinary", "a queue without a single active consumer names none", a_consumer_of_an_ordinary_queue},
+    {"exclusive: enters", "a consumer that enters is active if there was none", a_consumer_enters},
+    {"exclusive: activated", "a consumer that is active stands by no more", a_consumer_is_activated},
 };
 SUBJECT(CASES)
