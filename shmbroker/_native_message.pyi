@@ -26,7 +26,7 @@ class Record:
     _record: bytes
     _state: int
     _view: Any
-    _front: Any
+    _record_header: Any
     _tag: int
     @property
     def body(self) -> memoryview: ...

@@ -46,7 +46,7 @@ class Message(library.Record):
     _record: bytes
     _state: int
     _view: memoryview | None
-    _front: record.Front | None
+    _record_header: record.Front | None
     _tag: int
 
     # ---- settling ----
@@ -112,9 +112,9 @@ class Message(library.Record):
 
     @property
     def _fields(self) -> record.Front:
-        if self._front is None:
-            self._front = record.front(self._record)
-        return self._front
+        if self._record_header is None:
+            self._record_header = record.front(self._record)
+        return self._record_header
 
     @property
     def key(self) -> str | None:

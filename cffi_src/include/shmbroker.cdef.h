@@ -47,8 +47,8 @@ enum {
   SB_MAX_SEGMENTS = 255, /* of the arena */
   SB_MAX_CHUNKS = 32768,
   SB_CHUNK_BYTES = 2 << 20,
-  SB_NAME_MAX = 255,    /* bytes of the name of a queue, an exchange or a connection */
-  SB_MAX_FRONT = 65536, /* message header, exchange, key and properties */
+  SB_NAME_MAX = 255,     /* bytes of the name of a queue, an exchange or a connection */
+  SB_MAX_PREFIX = 65536, /* message header, exchange, key and properties */
   SB_MAX_BODY = 1 << 30,
   SB_INLINE_BODY = 4096 /* bodies up to this length are copied into the record, longer ones are read in place */
 };
@@ -70,7 +70,7 @@ enum {
   SB_KIND_INNER,
   SB_KIND_QUEUE,
   SB_KIND_NODE,
-  SB_KIND_LEVEL,
+  SB_KIND_CONSUMER_LEVEL,
   SB_KIND_LEDGER,
   SB_KIND_CONNECTION,
   SB_KIND_HOLDINGS,
@@ -93,7 +93,7 @@ typedef struct {
 
 /* What a get writes before exchange, key, properties and body. 64 bytes. */
 typedef struct {
-  uint64_t tag; /* token of the holding | place of the consumer << 40 */
+  uint64_t tag; /* token of the holding | slot of the consumer << 40 */
   uint64_t sequence;
   uint64_t body_length;
   uint64_t body_address; /* 0: the body follows; else its address in shared memory */
@@ -214,7 +214,7 @@ typedef struct {
   uint64_t token, gen, size;
   uint32_t slot;
   bool scattered; /* the body goes into parts; `body` is private memory to write it into */
-  bool placed;    /* it has room in the queue: until it is committed or abandoned */
+  bool admitted;  /* it has room in the queue: until it is committed or abandoned */
   bool kept;      /* it has its slot, which belongs to the message after the commit */
   void *body;
 } sb_reservation;
@@ -333,8 +333,8 @@ sb_status sb_broker_format(void *memory, uint64_t bytes, const char *name, uint6
                            uint32_t chunks_per_segment, uint32_t mode, uint64_t instance);
 sb_broker *sb_broker_attach(const char *path, sb_status *status, uint32_t *major, uint32_t *minor);
 void sb_broker_detach(sb_broker *b);
-/* As sb_broker_attach. Stores the handle in *place before it returns: a caller that is interrupted then finds it. */
-sb_status sb_broker_attach_at(const char *path, sb_broker **place, uint32_t *major, uint32_t *minor);
+/* As sb_broker_attach. Stores the handle in *handle before it returns: a caller that is interrupted then finds it. */
+sb_status sb_broker_attach_at(const char *path, sb_broker **handle, uint32_t *major, uint32_t *minor);
 sb_status sb_broker_grown(sb_broker *b, uint32_t number);
 void sb_broker_grow_again(sb_broker *b, uint64_t not_before_ns);
 void sb_broker_describe(sb_broker *b, sb_broker_facts *facts, bool in_full);
@@ -344,9 +344,9 @@ void sb_broker_set_stopped(sb_broker *b, uint32_t stopped);
 
 /* ---- connection ---- */
 sb_connection *sb_connection_open(sb_broker *b, const char *name, uint32_t length, sb_status *status);
-sb_status sb_connection_open_at(sb_broker *b, const char *name, uint32_t length, sb_connection **place);
+sb_status sb_connection_open_at(sb_broker *b, const char *name, uint32_t length, sb_connection **handle);
 /* Ends a connection that is not used any more: closes and forgets it, unless that was done, and frees the handle. */
-void sb_connection_discard(sb_connection **place);
+void sb_connection_discard(sb_connection **handle);
 sb_status sb_connection_close(sb_connection *c);
 bool sb_connection_release(sb_connection *c);
 void sb_connection_free(sb_connection *c);
@@ -403,7 +403,7 @@ int64_t sb_queue_put_many(sb_queue *q, const sb_piece *pieces, uint32_t count, c
 int64_t sb_queue_put_columns(sb_queue *q, const sb_columns *columns, uint32_t row, uint32_t count, sb_status *status);
 sb_status sb_reservation_begin(sb_queue *q, uint64_t length, const sb_put_options *options, sb_reservation *r);
 sb_status sb_reservation_publish(sb_queue *q, sb_reservation *r);
-/* For a reservation whose memory the application still has a view of: the copy takes over its place in the queue, and
+/* For a reservation whose memory the application still has a view of: the copy takes over its room in the queue, and
    the caller commits the copy. */
 sb_status sb_reservation_copy(sb_queue *q, sb_reservation *r, sb_reservation *copy);
 /* viewed: the slot stays until sb_reservation_end_view. Both functions do nothing to a reservation that was committed
@@ -475,8 +475,8 @@ bool sb_consumer_arm_event(sb_consumer *k);
 enum { SB_CONSUME_AUTO_ACK = 1, SB_CONSUME_NO_LOCAL = 2, SB_CONSUME_EXCLUSIVE = 4 };
 enum { SB_BY_GET = 65535 }; /* the subscription of a message that a get took */
 
-/* user: the number of the channel, which sb_connection_next_ready returns and sb_queue_consumers shows; not 0. */
-sb_channel *sb_channel_open(sb_connection *c, uint64_t user, sb_status *status);
+/* number: the number of the channel, which sb_connection_next_ready returns and sb_queue_consumers shows; not 0. */
+sb_channel *sb_channel_open(sb_connection *c, uint64_t number, sb_status *status);
 /* Ends the consumers of the channel, returns the messages that it holds, and ends its waiting calls with SB_CLOSED. Any
    thread may call it, also again. */
 void sb_channel_close(sb_channel *ch);
@@ -508,8 +508,8 @@ uint64_t sb_channel_delivered(sb_channel *ch);
 /* Arms the channel: it is handed over once, when a message or a report comes. True if one is there: then it is not
    armed. */
 bool sb_channel_arm(sb_channel *ch);
-/* The `user` of the next ready channel, 0 = none. sb_connection_run_io returns SB_READY if there is one, and SB_GROW if
-   there is no room for the next message that a channel pulls. */
+/* The `number` of the next ready channel, 0 = none. sb_connection_run_io returns SB_READY if there is one, and SB_GROW
+   if there is no room for the next message that a channel pulls. */
 uint64_t sb_connection_next_ready(sb_connection *c);
 
 /* ---- watches: waiting without a thread ----

@@ -98,10 +98,10 @@ static int deliver(Taker *self, PyObject *channel, PyObject *subscriptions, PyOb
     return 0;
   }
   self->delivered++;
-  const sb_record *front = (const sb_record *)(const void *)self->buffer;
-  long subscription = front->subscription;
-  bool plain = front->properties_length == 0;
-  PyObject *message = sb_hand_over(self, channel, self->buffer, length, front->settled, FRESH);
+  const sb_record *header = (const sb_record *)(const void *)self->buffer;
+  long subscription = header->subscription;
+  bool plain = header->properties_length == 0;
+  PyObject *message = sb_hand_over(self, channel, self->buffer, length, header->settled, FRESH);
   PyObject *number = message != NULL ? PyLong_FromLong(subscription) : NULL;
   PyObject *consumer = number != NULL ? PyDict_GetItemWithError(subscriptions, number) : NULL;
   PyObject *result = number != NULL ? call_back(message, consumer, no_properties, plain) : NULL;

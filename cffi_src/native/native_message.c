@@ -29,7 +29,7 @@ static void record_dealloc(PyObject *object) {
   if (self->weak_references != NULL) PyObject_ClearWeakRefs(object);
   if (self->state == FRESH) (void)settle(self, SB_UNDELIVER);
   Py_XDECREF(self->view);
-  Py_XDECREF(self->front);
+  Py_XDECREF(self->header);
   Py_XDECREF(self->consumer);
   Py_XDECREF(self->data);
   Py_XDECREF(self->source);
@@ -52,19 +52,19 @@ static PyObject *record_ack(PyObject *object, PyObject *unused) {
   Py_RETURN_NONE;
 }
 
-static const sb_record *front_of(const Record *self) {
+static const sb_record *header_of(const Record *self) {
   return (const sb_record *)(const void *)PyBytes_AsString(self->data);
 }
 
 static bool is_inside(const Record *self) {
-  const sb_record *front = front_of(self);
-  return front->body_address == 0 && front->body_length <= (uint64_t)PyBytes_Size(self->data) - sizeof *front;
+  const sb_record *header = header_of(self);
+  return header->body_address == 0 && header->body_length <= (uint64_t)PyBytes_Size(self->data) - sizeof *header;
 }
 
 /* The tag of a message in the core, see shmbroker.cdef.h; for a message that was settled when it was taken, the view of
  * its long body. */
 static uint64_t tag_of(const Record *self) {
-  uint64_t tag = front_of(self)->tag;
+  uint64_t tag = header_of(self)->tag;
   if (self->kind == OF_CHANNEL)
     memcpy(&tag, PyBytes_AsString(self->data) + PyBytes_Size(self->data) - sizeof tag, sizeof tag);
   return tag;
@@ -73,12 +73,12 @@ static uint64_t tag_of(const Record *self) {
 /* The body. A short body is in the record, after key and properties; a long body is read in place. */
 static PyObject *record_body(PyObject *object, void *unused) {
   Record *self = (Record *)object;
-  const sb_record *front = front_of(self);
+  const sb_record *header = header_of(self);
   (void)unused;
   if (is_inside(self)) {
     Py_ssize_t end = PyBytes_Size(self->data);
     PyObject *whole = PyMemoryView_FromObject(self->data);
-    PyObject *body = whole != NULL ? PySequence_GetSlice(whole, end - (Py_ssize_t)front->body_length, end) : NULL;
+    PyObject *body = whole != NULL ? PySequence_GetSlice(whole, end - (Py_ssize_t)header->body_length, end) : NULL;
     Py_XDECREF(whole);
     return body;
   }
@@ -88,7 +88,7 @@ static PyObject *record_body(PyObject *object, void *unused) {
       return self->state == SETTLED ? PyObject_CallMethod(object, "_gone", NULL) : NULL;
     }
     Py_CLEAR(self->view);
-    self->view = sb_view_of(connection, front, tag_of(self));
+    self->view = sb_view_of(connection, header, tag_of(self));
     Py_DECREF(connection);
   }
   return self->view != NULL ? Py_NewRef(self->view) : NULL;
@@ -96,11 +96,11 @@ static PyObject *record_body(PyObject *object, void *unused) {
 
 PyObject *sb_record_bytes(PyObject *object, PyObject *unused) {
   const Record *self = (const Record *)object;
-  const sb_record *front = front_of(self);
+  const sb_record *header = header_of(self);
   (void)unused;
   if (is_inside(self)) {
-    const char *end = (const char *)front + PyBytes_Size(self->data);
-    return PyBytes_FromStringAndSize(end - front->body_length, (Py_ssize_t)front->body_length);
+    const char *end = (const char *)header + PyBytes_Size(self->data);
+    return PyBytes_FromStringAndSize(end - header->body_length, (Py_ssize_t)header->body_length);
   }
   PyObject *body = record_body(object, NULL), *bytes = body != NULL ? PyBytes_FromObject(body) : NULL;
   Py_XDECREF(body);
@@ -111,28 +111,28 @@ PyObject *sb_record_bytes(PyObject *object, PyObject *unused) {
  * or a memoryview of it. */
 static PyObject *record_auto_acknowledged(PyObject *object, PyObject *unused) {
   Record *self = (Record *)object;
-  const sb_record *front = front_of(self);
+  const sb_record *header = header_of(self);
   PyObject *connection = PyObject_GetAttrString(self->source, "_core_connection");
   (void)unused;
   if (connection == NULL) {
     return NULL;
   }
-  self->view = sb_view_memory(connection, tag_of(self), front->body_address, front->body_length);
+  self->view = sb_view_memory(connection, tag_of(self), header->body_address, header->body_length);
   Py_DECREF(connection);
   return self->view != NULL ? Py_NewRef(Py_None) : NULL;
 }
 
-static Py_ssize_t record_length(PyObject *object) { return (Py_ssize_t)front_of((const Record *)object)->body_length; }
+static Py_ssize_t record_length(PyObject *object) { return (Py_ssize_t)header_of((const Record *)object)->body_length; }
 
-/* The fields that are read for each delivery, without unpacking the whole front. */
+/* The fields that are read for each delivery, without unpacking the whole header. */
 static PyObject *record_subscription(PyObject *object, void *unused) {
   (void)unused;
-  return PyLong_FromLong(front_of((const Record *)object)->subscription);
+  return PyLong_FromLong(header_of((const Record *)object)->subscription);
 }
 
 static PyObject *record_is_plain(PyObject *object, void *unused) {
   (void)unused;
-  return PyBool_FromLong(front_of((const Record *)object)->properties_length == 0);
+  return PyBool_FromLong(header_of((const Record *)object)->properties_length == 0);
 }
 
 static PyMethodDef record_methods[] = {
@@ -155,7 +155,7 @@ static PyMemberDef record_members[] = {
     {"_source", T_OBJECT, offsetof(Record, source), READONLY, NULL},
     {"_record", T_OBJECT, offsetof(Record, data), READONLY, NULL},
     {"_view", T_OBJECT, offsetof(Record, view), 0, NULL},
-    {"_front", T_OBJECT, offsetof(Record, front), 0, NULL},
+    {"_record_header", T_OBJECT, offsetof(Record, header), 0, NULL},
     {"_consumer", T_OBJECT, offsetof(Record, consumer), 0, NULL},
     {"_tag", T_ULONGLONG, offsetof(Record, tag), 0, NULL},
     {"_delivery_tag", T_ULONGLONG, offsetof(Record, tag), READONLY,
@@ -191,7 +191,7 @@ static PyObject *new_record(Taker *self, PyObject *source, PyObject *data, char 
   record->handle = self->handle;
   record->kind = self->kind;
   record->state = state;
-  if (self->kind == OF_CHANNEL) record->tag = front_of(record)->tag;
+  if (self->kind == OF_CHANNEL) record->tag = header_of(record)->tag;
   return (PyObject *)record;
 }
 

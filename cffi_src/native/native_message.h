@@ -21,7 +21,7 @@
 
 enum { OPEN = 0, SETTLED = 1, BROWSED = 2, FRESH = 3 };
 enum { OF_QUEUE = 0, OF_CONSUMER = 1, OF_CHANNEL = 2 }; /* the kind of a handle */
-#define RECORD_BYTES (sizeof(sb_record) + SB_MAX_FRONT + SB_INLINE_BODY)
+#define RECORD_BYTES (sizeof(sb_record) + SB_MAX_PREFIX + SB_INLINE_BODY)
 #define MOST_MESSAGES 65536       /* of a batch */
 #define MOST_QUEUES 128           /* of a route: a publish to this many takes some tens of microseconds */
 enum { NAMES = 0, CALLBACK = 1 }; /* fields of a Subscription, see shmbroker/channel/deliveries.py */
@@ -30,7 +30,7 @@ typedef struct {
   PyObject_HEAD PyObject *source; /* the queue, consumer or channel; it keeps the handle */
   PyObject *data;                 /* bytes */
   PyObject *view;                 /* a memoryview, after a body that is read in place was asked for */
-  PyObject *front;                /* of the Python part */
+  PyObject *header;               /* of the Python part */
   PyObject *consumer;             /* of a channel: the names of the consumer it was delivered to */
   PyObject *weak_references;
   void *handle;
@@ -89,7 +89,7 @@ PyObject *sb_hand_over(Taker *self, PyObject *source, const char *buffer, int64_
 PyObject *sb_record_bytes(PyObject *record, PyObject *unused);
 /* A memoryview of the body of a message that is held under `tag`. It keeps the slot, also after the message is
  * settled. */
-PyObject *sb_view_of(PyObject *connection, const sb_record *front, uint64_t tag);
+PyObject *sb_view_of(PyObject *connection, const sb_record *header, uint64_t tag);
 /* The same for a view of the core that the caller took already. */
 PyObject *sb_view_memory(PyObject *connection, uint64_t token, uint64_t address, uint64_t length);
 /* read_in_place(connection, slot, generation, length): a memoryview of a body without holding its message; or a

@@ -86,23 +86,23 @@ PyObject *sb_view_memory(PyObject *connection, uint64_t token, uint64_t address,
   return memory;
 }
 
-PyObject *sb_view_of(PyObject *connection, const sb_record *front, uint64_t tag) {
+PyObject *sb_view_of(PyObject *connection, const sb_record *header, uint64_t tag) {
   sb_connection *handle = handle_of(connection);
   uint64_t token;
   if (handle == NULL) {
     return NULL;
   }
-  if (sb_view_begin(handle, tag, front->sequence, front->body_address, &token) != SB_OK) {
+  if (sb_view_begin(handle, tag, header->sequence, header->body_address, &token) != SB_OK) {
     PyObject *taken = PyObject_CallMethod(connection, "begin_view", "KKK", (unsigned long long)tag,
-                                          (unsigned long long)front->sequence,
-                                          (unsigned long long)front->body_address); /* adds a segment, or raises */
+                                          (unsigned long long)header->sequence,
+                                          (unsigned long long)header->body_address); /* adds a segment, or raises */
     if (taken == NULL) {
       return NULL;
     }
     token = PyLong_AsUnsignedLongLong(taken);
     Py_DECREF(taken);
   }
-  return sb_view_memory(connection, token, front->body_address, front->body_length);
+  return sb_view_memory(connection, token, header->body_address, header->body_length);
 }
 
 PyObject *sb_read_in_place(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {

@@ -45,13 +45,13 @@ class Attachment:
         self._attach()
 
     def _attach(self) -> None:
-        place, major, minor = ffi.new("sb_broker **"), ffi.new("uint32_t *"), ffi.new("uint32_t *")
+        handles, major, minor = ffi.new("sb_broker **"), ffi.new("uint32_t *"), ffi.new("uint32_t *")
         try:
-            status = slow.sb_broker_attach_at(self.path.encode(), place, major, minor)
-            self.handle = place[0]
+            status = slow.sb_broker_attach_at(self.path.encode(), handles, major, minor)
+            self.handle = handles[0]
         except BaseException:
-            if self.handle is None and place[0] != ffi.NULL:
-                slow.sb_broker_detach(place[0])
+            if self.handle is None and handles[0] != ffi.NULL:
+                slow.sb_broker_detach(handles[0])
             raise
         if self.handle != ffi.NULL:
             return

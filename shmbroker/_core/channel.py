@@ -35,17 +35,17 @@ class CoreChannel:
     Plain functions keep the GIL, ``guarded`` ones drop it. Functions that return a status say that in their docstring.
     """
 
-    def __init__(self, connection: CoreConnection, user: int) -> None:
+    def __init__(self, connection: CoreConnection, channel_number: int) -> None:
         """Opens a channel.
 
         Args:
             connection: the connection of the channel.
-            user: the argument of the connection's ``on_ready`` when the channel is handed over; not 0.
+            channel_number: the argument of the connection's ``on_ready`` when the channel is handed over; not 0.
         """
         self.connection = connection
         self.queues: dict[int, CoreQueue] = {}  # by subscription number; keeps their handles alive
         status = ffi.new("sb_status *")
-        handle = slow.sb_channel_open(connection.handle, user, status)
+        handle = slow.sb_channel_open(connection.handle, channel_number, status)
         if handle == ffi.NULL:
             library.raise_for(int(status[0]), "the channel")
         self.handle: Any = handle

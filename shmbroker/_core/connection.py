@@ -97,7 +97,7 @@ class CoreConnection(attachment.User):
         self._let_go_at = self._polled_at = 0.0
         self.on_stopping: Callable[[], None] = lambda: None
         self.on_housekeeper_missing: Callable[[], None] = lambda: None
-        self.on_ready: Callable[[int], None] = lambda _: None  # called with the `user` of a ready channel
+        self.on_ready: Callable[[int], None] = lambda _: None  # called with the number of a ready channel
         attachment.acquire(path, self)
         try:
             if self.attachment.closing():
@@ -283,8 +283,8 @@ class CoreConnection(attachment.User):
                     self.on_stopping()
                     return
                 elif status == library.READY:
-                    while user := int(slow.sb_connection_next_ready(self.handle)):
-                        self.on_ready(user)
+                    while channel_number := int(slow.sb_connection_next_ready(self.handle)):
+                        self.on_ready(channel_number)
                 elif status == library.GROW:
                     try:
                         self.attachment.grow()

@@ -18,7 +18,7 @@ _STRUCTURES: dict[int, str] = {
     slow.SB_KIND_INNER: "inner pages of queues",
     slow.SB_KIND_QUEUE: "queues",
     slow.SB_KIND_NODE: "consumers",
-    slow.SB_KIND_LEVEL: "priorities",
+    slow.SB_KIND_CONSUMER_LEVEL: "priorities",
     slow.SB_KIND_LEDGER: "ledgers",
     slow.SB_KIND_CONNECTION: "connections",
     slow.SB_KIND_HOLDINGS: "tables of what connections hold",

@@ -445,7 +445,7 @@ class Reservation:
         queue, viewed = self._queue, self._is_viewed()
         if self._copy.kept:
             self._abandon(self._copy, viewed=False)
-        if self._pointer.placed or (self._pointer.kept and not viewed):
+        if self._pointer.admitted or (self._pointer.kept and not viewed):
             self._abandon(self._pointer, viewed=viewed)
         self._entered = False
         if viewed and self._written is not None:

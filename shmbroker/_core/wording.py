@@ -13,7 +13,7 @@ _KINDS: dict[int, str] = {
     slow.SB_KIND_INNER: "an inner page",
     slow.SB_KIND_QUEUE: "a queue",
     slow.SB_KIND_NODE: "a consumer node",
-    slow.SB_KIND_LEVEL: "a priority level",
+    slow.SB_KIND_CONSUMER_LEVEL: "a priority level",
     slow.SB_KIND_LEDGER: "a ledger",
     slow.SB_KIND_CONNECTION: "a connection record",
     slow.SB_KIND_HOLDINGS: "a table of holdings",

@@ -32,7 +32,7 @@ STRUCTS = {
     "Cell": "sb_cell_shm",
     "Queue": "sb_queue_shm",
     "Long queue": "sb_long_queue_shm",
-    "Level": "sb_level_shm",
+    "Consumer level": "sb_consumer_level_shm",
     "Node": "sb_node_shm",
     "Ledger": "sb_ledger_shm",
     "Connection record": "sb_connection_shm",

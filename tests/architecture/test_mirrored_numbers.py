@@ -108,7 +108,7 @@ def test_a_copy_has_each_field(structure: str) -> None:
 # The number in Python, and the number in C.
 NUMBERS: dict[str, tuple[Any, Any]] = {
     "no deadline": (library.FOR_EVER, int(FFI.cast("uint64_t", -1))),
-    "the longest record": (library.RECORD_BYTES, record.SIZE + LIB.SB_MAX_FRONT + LIB.SB_INLINE_BODY),
+    "the longest record": (library.RECORD_BYTES, record.SIZE + LIB.SB_MAX_PREFIX + LIB.SB_INLINE_BODY),
     "an open message": (message.OPEN, _native_message.OPEN),
     "a settled message": (message.SETTLED, _native_message.SETTLED),
     "a browsed message": (message._BROWSED, _native_message.BROWSED),  # noqa: SLF001

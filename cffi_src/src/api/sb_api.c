@@ -32,9 +32,9 @@ int32_t sb_api_process_pid(sb_broker *b, uint32_t process) {
 
 SB_COLD bool plausible_in_parts(sb_broker *b, const sb_taken *t) {
   const sb_message_shm *m = t->message;
-  uint64_t front = sizeof *m + sb_api_names(m);
-  return front <= SB_MAX_FRONT && m->exchange_length <= SB_NAME_MAX && m->body_length <= SB_MAX_BODY &&
-         sb_parts_room(b, t->slot) >= front - sizeof *m + m->body_length;
+  uint64_t prefix = sizeof *m + sb_api_names(m);
+  return prefix <= SB_MAX_PREFIX && m->exchange_length <= SB_NAME_MAX && m->body_length <= SB_MAX_BODY &&
+         sb_parts_room(b, t->slot) >= prefix - sizeof *m + m->body_length;
 }
 
 bool sb_api_plausible(sb_broker *b, const sb_taken *t) {
@@ -42,8 +42,8 @@ bool sb_api_plausible(sb_broker *b, const sb_taken *t) {
   if ((m->flags & SB_MESSAGE_IN_PARTS) != 0) {
     return plausible_in_parts(b, t);
   }
-  uint64_t room = sb_slab_slot_bytes(b, t->slot), front = sizeof *m + sb_api_names(m);
-  return front <= SB_MAX_FRONT && m->exchange_length <= SB_NAME_MAX && front <= m->body_offset &&
+  uint64_t room = sb_slab_slot_bytes(b, t->slot), prefix = sizeof *m + sb_api_names(m);
+  return prefix <= SB_MAX_PREFIX && m->exchange_length <= SB_NAME_MAX && prefix <= m->body_offset &&
          m->body_offset <= room && m->body_length <= room - m->body_offset;
 }
 
@@ -61,8 +61,8 @@ SB_COLD int64_t record_in_parts(sb_broker *b, const sb_taken *t, bool inside, sb
 int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer) {
   const sb_message_shm *m = t->message;
   bool inside = m->body_length <= SB_INLINE_BODY;
-  const uint8_t *front = (const uint8_t *)(m + 1), *body = (const uint8_t *)m + m->body_offset;
-  uint64_t front_length = sb_api_names(m);
+  const uint8_t *prefix = (const uint8_t *)(m + 1), *body = (const uint8_t *)m + m->body_offset;
+  uint64_t prefix_length = sb_api_names(m);
   sb_record *record = (sb_record *)(void *)buffer;
   *record = (sb_record){.tag = tag,
                         .sequence = t->position - q->base,
@@ -81,9 +81,9 @@ int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32
   if ((m->flags & SB_MESSAGE_IN_PARTS) != 0) {
     return record_in_parts(q->c->b, t, inside, record);
   }
-  if (front_length != 0) memcpy(behind, front, front_length);
-  if (inside) memcpy(behind + front_length, body, m->body_length);
-  return (int64_t)(sizeof *record + front_length + (inside ? m->body_length : 0));
+  if (prefix_length != 0) memcpy(behind, prefix, prefix_length);
+  if (inside) memcpy(behind + prefix_length, body, m->body_length);
+  return (int64_t)(sizeof *record + prefix_length + (inside ? m->body_length : 0));
 }
 
 void sb_api_returned(sb_queue *q) {

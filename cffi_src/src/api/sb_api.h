@@ -26,8 +26,8 @@
 #include "sb_wait.h"
 
 #define SB_UNLOCKED_COPY 16384u /* longer bodies are copied without holding the connection's lock */
-#define SB_TAG_PLACE 40
-#define SB_TAG_TOKEN ((UINT64_C(1) << SB_TAG_PLACE) - 1)
+#define SB_TAG_ACK_SLOT 40
+#define SB_TAG_TOKEN ((UINT64_C(1) << SB_TAG_ACK_SLOT) - 1)
 
 /* SB_OK if calls may use the connection. After a fork or a close no shared word is touched. */
 static inline sb_status sb_usable(const sb_connection *c) {
@@ -41,12 +41,12 @@ static inline void sb_api_leave(sb_connection *c) { sb_unlock(c); }
 /* The pid of the process in that slot if it is attached, else 0. */
 int32_t sb_api_process_pid(sb_broker *b, uint32_t process);
 /* Bytes in front of a body: message header, exchange, key, properties. */
-static inline uint64_t sb_api_front(const sb_put_options *o) {
+static inline uint64_t sb_api_prefix_bytes(const sb_put_options *o) {
   return sizeof(sb_message_shm) + o->exchange_length + o->key_length + (uint64_t)o->properties_length;
 }
-/* Offset of the body in its slot. `more`: bytes between sb_api_front and the words of its viewers. */
+/* Offset of the body in its slot. `more`: bytes between sb_api_prefix_bytes and the words of its viewers. */
 static inline uint64_t sb_api_body_offset(uint64_t length, const sb_put_options *o, uint64_t more) {
-  return (sb_api_front(o) + more + 63) / 64 * 64 + (length > SB_INLINE_BODY ? SB_VIEWERS_BYTES : 0);
+  return (sb_api_prefix_bytes(o) + more + 63) / 64 * 64 + (length > SB_INLINE_BODY ? SB_VIEWERS_BYTES : 0);
 }
 /* Claims an ALLOC slot of at least `need` bytes, with a new holding. */
 sb_status sb_api_claim_slot(sb_connection *c, uint64_t need, sb_reservation *r);

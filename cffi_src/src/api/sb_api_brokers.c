@@ -39,9 +39,9 @@ sb_broker *sb_broker_attach(const char *path, sb_status *status, uint32_t *major
   return b;
 }
 
-sb_status sb_broker_attach_at(const char *path, sb_broker **place, uint32_t *major, uint32_t *minor) {
+sb_status sb_broker_attach_at(const char *path, sb_broker **handle, uint32_t *major, uint32_t *minor) {
   sb_status status;
-  *place = sb_broker_attach(path, &status, major, minor);
+  *handle = sb_broker_attach(path, &status, major, minor);
   return status;
 }
 

@@ -119,8 +119,8 @@ static int64_t browse_on(sight *s, uint64_t *position, char *buffer, uint64_t si
   sb_status status;
   while ((status = look(s)) == SB_OK) {
     const sb_message_shm *m = &s->message;
-    uint64_t front = (uint64_t)m->exchange_length + m->key_length + m->properties_length,
-             copied = place == NULL ? m->body_length : 0, need = sizeof(sb_record) + front + copied;
+    uint64_t prefix = (uint64_t)m->exchange_length + m->key_length + m->properties_length,
+             copied = place == NULL ? m->body_length : 0, need = sizeof(sb_record) + prefix + copied;
     if (s->sound && need <= size) {
       sb_record record = {.sequence = sequence_of(s),
                           .body_length = m->body_length,
@@ -132,7 +132,7 @@ static int64_t browse_on(sight *s, uint64_t *position, char *buffer, uint64_t si
                           .priority = m->priority,
                           .redelivered = (s->taken.side & SB_SIDE_REDELIVERED) != 0};
       memcpy(buffer, &record, sizeof record);
-      copy(s, buffer + sizeof record, front + copied);
+      copy(s, buffer + sizeof record, prefix + copied);
     }
     if (!still_there(s)) continue; /* the message changed during the copy: look at this position again */
     if (!s->sound) return -(int64_t)SB_CORRUPT;

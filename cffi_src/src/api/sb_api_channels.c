@@ -33,14 +33,14 @@ static uint64_t overlooked(sb_target *t, const sb_queue **q) { return sb_channel
 static const sb_target_kind CHANNELS = {
     .turn = turn, .wants_work = wants_work, .overlooked = overlooked, .end = end, .is_channel = true};
 
-sb_channel *sb_channel_open(sb_connection *c, uint64_t user, sb_status *status) {
+sb_channel *sb_channel_open(sb_connection *c, uint64_t number, sb_status *status) {
   sb_channel *ch = calloc(1, sizeof *ch);
   *status = ch == NULL ? SB_SYSTEM : sb_api_enter(c);
   if (*status != SB_OK) {
     free(ch);
     return NULL;
   }
-  *ch = (sb_channel){.target = {.c = c, .kind = &CHANNELS}, .user = user};
+  *ch = (sb_channel){.target = {.c = c, .kind = &CHANNELS}, .number = number};
   (void)SB_ADD(&c->handles, 1u, SB_RELAXED);
   sb_target_add(&ch->target);
   sb_api_leave(c);
@@ -129,7 +129,7 @@ static sb_status subscribe(sb_channel *ch, sb_member *m, bool exclusive) {
   status = sb_node_create(q->c, q->slot, m->s.priority, flags, ch->target.number, m->prefetch, &m->s.node, &m->s.token);
   if (status == SB_OK) {
     /* Relaxed: only sb_queue_consumers reads it; a call that reads it just before sees a consumer of no channel. */
-    SB_STORE(&sb_subscription_node(&m->s)->channel, (uint32_t)ch->user, SB_RELAXED);
+    SB_STORE(&sb_subscription_node(&m->s)->channel, (uint32_t)ch->number, SB_RELAXED);
     status = sb_exclusive_enter(q->c, q->slot, m->s.node);
     if (status != SB_OK) {
       sb_node_destroy(q->c, m->s.node, m->s.token);
@@ -235,7 +235,7 @@ static int64_t hand_over(sb_queue *q, const sb_taken *t, uint64_t delivery_tag, 
 }
 
 /* Ends a delivery whose message cannot be read, and settles the message. */
-static int64_t drop_corrupt(sb_channel *ch, sb_held *h, sb_queue *q, uint64_t token) {
+static int64_t drop_corrupt(sb_channel *ch, sb_unacked *h, sb_queue *q, uint64_t token) {
   if (h != NULL) sb_channel_drop(ch, h);
   return -(int64_t)sb_api_drop_corrupt(q, token);
 }
@@ -243,7 +243,7 @@ static int64_t drop_corrupt(sb_channel *ch, sb_held *h, sb_queue *q, uint64_t to
 /* Gives the first message of the row, which is not empty. */
 static int64_t give(sb_channel *ch, char *buffer) {
   sb_connection *c = connection_of(ch);
-  sb_held *h = sb_deliveries_at(&ch->deliveries, ch->deliveries.row.first);
+  sb_unacked *h = sb_deliveries_at(&ch->deliveries, ch->deliveries.row.first);
   bool auto_ack = h->of->auto_ack;
   uint32_t number = h->of->number;
   sb_queue *q = h->q;
@@ -372,9 +372,9 @@ int64_t sb_channel_get_wait(sb_channel *ch, sb_queue *q, char *buffer, bool auto
 /* ---- settling ---- */
 
 /* The first delivery that `tag` and `multiple` select; NULL: there is none. */
-static sb_held *first_of(sb_channel *ch, uint64_t tag, bool multiple) {
-  sb_held *h = multiple ? sb_deliveries_at(&ch->deliveries, ch->deliveries.given.first)
-                        : sb_deliveries_find(&ch->deliveries, tag);
+static sb_unacked *first_of(sb_channel *ch, uint64_t tag, bool multiple) {
+  sb_unacked *h = multiple ? sb_deliveries_at(&ch->deliveries, ch->deliveries.given.first)
+                           : sb_deliveries_find(&ch->deliveries, tag);
   return h != NULL && (!multiple || tag == 0 || h->tag <= tag) ? h : NULL;
 }
 
@@ -385,7 +385,7 @@ static bool is_known(sb_channel *ch, uint64_t tag, bool multiple) {
 
 /* Settles a delivery. A delivery whose message is settled already, or was removed with its queue, ends like the
  * others. */
-static void settle(sb_channel *ch, sb_held *h, sb_disposition disposition) {
+static void settle(sb_channel *ch, sb_unacked *h, sb_disposition disposition) {
   sb_queue *q = h->q;
   uint64_t token = h->token;
   if (disposition == SB_UNDELIVER) {
@@ -405,7 +405,7 @@ sb_status sb_channel_settle(sb_channel *ch, uint64_t delivery_tag, bool multiple
     return status;
   }
   if (!is_known(ch, delivery_tag, multiple)) status = SB_SETTLED;
-  sb_held *h;
+  sb_unacked *h;
   for (uint32_t n = 1; status == SB_OK && (h = first_of(ch, delivery_tag, multiple)) != NULL; n++) {
     settle(ch, h, disposition);
     if (!multiple) break;
@@ -428,7 +428,7 @@ int64_t sb_channel_collect(sb_channel *ch, uint64_t delivery_tag, bool multiple,
     return -(int64_t)status;
   }
   int64_t count = is_known(ch, delivery_tag, multiple) ? 0 : -(int64_t)SB_SETTLED;
-  sb_held *h = count == 0 ? first_of(ch, delivery_tag, multiple) : NULL;
+  sb_unacked *h = count == 0 ? first_of(ch, delivery_tag, multiple) : NULL;
   while (h != NULL) {
     if (count < room) settlements[count] = (sb_settlement){h->q, h->token, disposition, h->tag};
     count++;
@@ -440,7 +440,7 @@ int64_t sb_channel_collect(sb_channel *ch, uint64_t delivery_tag, bool multiple,
 }
 
 void sb_channel_forget(sb_channel *ch, uint64_t delivery_tag, bool multiple) {
-  sb_held *h;
+  sb_unacked *h;
   if (enter(ch) != SB_OK) {
     return;
   }
@@ -472,14 +472,14 @@ bool sb_channel_arm(sb_channel *ch) {
 }
 
 uint64_t sb_connection_next_ready(sb_connection *c) {
-  uint64_t user = 0;
+  uint64_t number = 0;
   if (sb_api_enter(c) == SB_OK) {
     sb_channel *ch = c->ready_first;
     if (ch != NULL) {
-      user = ch->user;
+      number = ch->number;
       sb_channel_unready(ch);
     }
     sb_api_leave(c);
   }
-  return user;
+  return number;
 }

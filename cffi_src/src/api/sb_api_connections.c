@@ -33,9 +33,9 @@ sb_connection *sb_connection_open(sb_broker *b, const char *name, uint32_t lengt
   return c;
 }
 
-sb_status sb_connection_open_at(sb_broker *b, const char *name, uint32_t length, sb_connection **place) {
+sb_status sb_connection_open_at(sb_broker *b, const char *name, uint32_t length, sb_connection **handle) {
   sb_status status;
-  *place = sb_connection_open(b, name, length, &status);
+  *handle = sb_connection_open(b, name, length, &status);
   return status;
 }
 
@@ -109,8 +109,8 @@ bool sb_connection_release(sb_connection *c) {
   return c->forgotten;
 }
 
-void sb_connection_discard(sb_connection **place) {
-  sb_connection *c = *place;
+void sb_connection_discard(sb_connection **handle) {
+  sb_connection *c = *handle;
   if (c == NULL) {
     return;
   }
@@ -120,7 +120,7 @@ void sb_connection_discard(sb_connection **place) {
       return; /* views keep its record, until the caller forgets it, or the process ends */
     }
   }
-  *place = NULL;
+  *handle = NULL;
   sb_connection_free(c);
 }
 

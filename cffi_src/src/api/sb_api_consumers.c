@@ -46,11 +46,11 @@ sb_consumer *sb_consumer_open(sb_connection *c, sb_queue **queues, uint32_t coun
   sb_consumer *k = calloc(1, sizeof *k);
   if (k != NULL) {
     k->subscriptions = calloc(count, sizeof *k->subscriptions);
-    k->places = calloc(prefetch, sizeof *k->places);
+    k->ack_slots = calloc(prefetch, sizeof *k->ack_slots);
     k->row = calloc(prefetch, sizeof *k->row);
     k->acks = calloc(prefetch, sizeof *k->acks);
   }
-  if (k == NULL || k->subscriptions == NULL || k->places == NULL || k->row == NULL || k->acks == NULL) {
+  if (k == NULL || k->subscriptions == NULL || k->ack_slots == NULL || k->row == NULL || k->acks == NULL) {
     *status = SB_SYSTEM;
     if (k != NULL) sb_consumer_free(k);
     return NULL;
@@ -64,9 +64,9 @@ sb_consumer *sb_consumer_open(sb_connection *c, sb_queue **queues, uint32_t coun
   k->priority = priority;
   k->event_fd = -1;
   for (uint32_t i = 0; i < prefetch; i++) {
-    k->places[i].next_free = i + 2 <= prefetch ? i + 2 : 0;
+    k->ack_slots[i].next_free = i + 2 <= prefetch ? i + 2 : 0;
   }
-  k->free_place = 1;
+  k->free_ack_slot = 1;
   *status = sb_api_enter(c);
   if (*status == SB_OK) {
     sb_target_add(&k->target);
@@ -134,23 +134,23 @@ void sb_consumer_free(sb_consumer *k) {
     sb_connection_free(k->c);
   }
   free(k->subscriptions);
-  free(k->places);
+  free(k->ack_slots);
   free(k->row);
   free(k->acks);
   free(k);
 }
 
-/* Gives the first message of the row, which is not empty. A message that cannot be read is settled, and its place is
+/* Gives the first message of the row, which is not empty. A message that cannot be read is settled, and its slot is
  * freed. */
 static int64_t give(sb_consumer *k, char *buffer, bool auto_ack) {
   sb_connection *c = k->c;
-  uint32_t place = k->row[k->row_first % k->prefetch];
-  sb_delivery *d = &k->places[place];
+  uint32_t ack_slot = k->row[k->row_first % k->prefetch];
+  sb_delivery *d = &k->ack_slots[ack_slot];
   sb_queue *q = k->subscriptions[d->subscription].q;
   sb_leaf_ref leaf;
   sb_taken t;
   bool readable = sb_settle_find(c, d->token, &t, &leaf) && sb_api_plausible(c->b, &t);
-  uint64_t tag = d->token | SB_FIELD(place, SB_TAG_PLACE), view = 0;
+  uint64_t tag = d->token | SB_FIELD(ack_slot, SB_TAG_ACK_SLOT), view = 0;
   sb_status status = readable ? SB_OK : SB_CORRUPT;
   if (readable && auto_ack && t.message->body_length > SB_INLINE_BODY) {
     status = sb_view_take(c, &t, &view);
@@ -164,7 +164,7 @@ static int64_t give(sb_consumer *k, char *buffer, bool auto_ack) {
   if (length < 0) {
     if (view != 0) sb_view_drop(c, view);
     length = -(int64_t)sb_api_drop_corrupt(q, d->token);
-    sb_consumer_free_place(k, place);
+    sb_consumer_free_ack_slot(k, ack_slot);
     return length;
   }
   sb_node_shm *n = sb_slot_at(c->b, k->subscriptions[d->subscription].node);
@@ -172,7 +172,7 @@ static int64_t give(sb_consumer *k, char *buffer, bool auto_ack) {
   SB_STORE(&n->delivered, SB_LOAD(&n->delivered, SB_RELAXED) + 1, SB_RELAXED);
   if (auto_ack) {
     (void)sb_dispose(q, d->token, SB_REASON_ACKED);
-    sb_consumer_free_place(k, place);
+    sb_consumer_free_ack_slot(k, ack_slot);
   }
   return length;
 }
@@ -216,26 +216,26 @@ sb_status sb_consumer_wait(sb_consumer *k, uint64_t deadline_ns) {
 
 static sb_status settle_tag(sb_consumer *k, uint64_t tag, sb_disposition disposition) {
   uint64_t token = tag & SB_TAG_TOKEN;
-  uint32_t place = (uint32_t)(tag >> SB_TAG_PLACE);
-  if (place >= k->prefetch || k->places[place].token != token || token == 0 ||
-      k->places[place].next_free == SB_ACK_WAITS) {
+  uint32_t ack_slot = (uint32_t)(tag >> SB_TAG_ACK_SLOT);
+  if (ack_slot >= k->prefetch || k->ack_slots[ack_slot].token != token || token == 0 ||
+      k->ack_slots[ack_slot].next_free == SB_ACK_WAITS) {
     return SB_SETTLED;
   }
   if (disposition == SB_UNDELIVER && !k->closed) { /* it is the next message again */
     k->row_first--;
-    k->row[k->row_first % k->prefetch] = place;
+    k->row[k->row_first % k->prefetch] = ack_slot;
     k->delivered--;
     return SB_OK;
   }
   if (disposition == SB_ACK && k->ack_batch > 1) {
-    return sb_consumer_ack(k, place);
+    return sb_consumer_ack(k, ack_slot);
   }
-  sb_queue *q = k->subscriptions[k->places[place].subscription].q;
+  sb_queue *q = k->subscriptions[k->ack_slots[ack_slot].subscription].q;
   sb_status status = sb_api_end(q, token, disposition);
   if (!k->closed) {
-    sb_consumer_free_place(k, place);
+    sb_consumer_free_ack_slot(k, ack_slot);
   } else {
-    k->places[place].token = 0;
+    k->ack_slots[ack_slot].token = 0;
   }
   return status;
 }

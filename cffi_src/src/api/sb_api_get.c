@@ -109,7 +109,7 @@ static int64_t many(sb_queue *q, sb_taken *first, uint32_t count, bool auto_ack,
   *used = 0;
   index[3 * (uint64_t)count] = 0;
   while (n < count) {
-    if (*used + SB_INLINE_BODY + SB_MAX_FRONT + sizeof(sb_record) > size) {
+    if (*used + SB_INLINE_BODY + SB_MAX_PREFIX + sizeof(sb_record) > size) {
       break;
     }
     int64_t length = n == 0 && first != NULL ? hand_over(q, first, auto_ack, buffer, true)

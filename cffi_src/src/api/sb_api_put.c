@@ -29,7 +29,7 @@ static uint64_t time_to_live(const sb_queue *q, const sb_put_options *o) {
 SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
   sb_connection *c = q->c;
   uint64_t need = sb_api_body_offset(length, o, 0) + length;
-  sb_status status = sb_api_front(o) > SB_MAX_FRONT ? SB_INVALID : check(q, length);
+  sb_status status = sb_api_prefix_bytes(o) > SB_MAX_PREFIX ? SB_INVALID : check(q, length);
   if (status == SB_OK) status = sb_limits_admit(q, 1, length);
   if (status == SB_OK) {
     status = sb_api_claim_slot(c, need, r);
@@ -197,7 +197,7 @@ sb_status sb_reservation_begin(sb_queue *q, uint64_t length, const sb_put_option
     q->c->use = SB_USE_DRAIN;
     if (status == SB_OK && (status = borrow(r)) != SB_OK) take_back(q, r);
     q->busy += status == SB_OK;
-    r->placed = r->kept = status == SB_OK;
+    r->admitted = r->kept = status == SB_OK;
     sb_api_leave(q->c);
   }
   return status;
@@ -206,13 +206,13 @@ sb_status sb_reservation_begin(sb_queue *q, uint64_t length, const sb_put_option
 sb_status sb_reservation_publish(sb_queue *q, sb_reservation *r) {
   sb_status status = sb_api_enter(q->c);
   if (status == SB_OK) {
-    if (!r->placed || !r->kept) status = SB_INVALID;
+    if (!r->admitted || !r->kept) status = SB_INVALID;
     if (status == SB_OK && r->scattered && !sb_api_write_parts(q->c, r, r->body)) status = SB_CORRUPT;
     if (status == SB_OK) q->c->use = q->use;
     if (status == SB_OK) status = publish(q, r);
     if (status == SB_OK) {
       give_back(r);
-      r->placed = r->kept = false;
+      r->admitted = r->kept = false;
       q->busy--;
     }
     sb_api_leave(q->c);
@@ -262,9 +262,9 @@ sb_status sb_reservation_copy(sb_queue *q, sb_reservation *r, sb_reservation *co
     if ((status = borrow(copy)) != SB_OK) sb_api_give_slot(q->c, copy);
   }
   if (status == SB_OK) {
-    copy->placed = r->placed;
+    copy->admitted = r->admitted;
     copy->kept = true;
-    r->placed = false;
+    r->admitted = false;
   }
   sb_api_leave(q->c);
   free(names);
@@ -284,10 +284,10 @@ static void end_keeping(sb_connection *c, sb_reservation *r) {
 void sb_reservation_abandon(sb_queue *q, sb_reservation *r, bool viewed) {
   if (!sb_forked(q->c->b)) {
     sb_lock(q->c);
-    if (r->placed) {
+    if (r->admitted) {
       if (q->ledger != NULL) sb_limits_unadmit(q, 1, r->size); /* else the connection was dropped before */
       q->busy--;
-      r->placed = false;
+      r->admitted = false;
     }
     if (!viewed) end_keeping(q->c, r);
     sb_notify_room_made(q->c, q->shm, q->slot);

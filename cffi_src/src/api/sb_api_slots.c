@@ -61,7 +61,7 @@ sb_status sb_api_claim_elsewhere(sb_connection *c, sb_status status, uint64_t le
     c->crowded_until_ns = sb_now_ns() + CROWDED_NS;
     return SB_OK;
   }
-  uint64_t names = sb_api_front(o) - sizeof(sb_message_shm);
+  uint64_t names = sb_api_prefix_bytes(o) - sizeof(sb_message_shm);
   status = sb_scatter_alloc(c, head_bytes(length, more), names + length, r->token, &r->slot, &r->gen);
   r->scattered = status == SB_OK;
   if (status != SB_OK) sb_holding_give(c, r->token);

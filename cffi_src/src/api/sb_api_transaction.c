@@ -52,7 +52,7 @@ static sb_status check_publication(request *r, uint32_t i) {
   if (p->length > SB_MAX_BODY) {
     return blame(r, i, NO_ONE, SB_TOO_LARGE);
   }
-  if (sb_api_front(options_of(p)) > SB_MAX_FRONT) {
+  if (sb_api_prefix_bytes(options_of(p)) > SB_MAX_PREFIX) {
     return blame(r, i, NO_ONE, SB_INVALID);
   }
   if (p->target_count > SB_MAX_TARGETS) {
@@ -136,7 +136,7 @@ static sb_status make_plan(request *r) {
   for (uint32_t i = 0; i < r->count; i++) {
     const sb_publication *one = &r->publications[i];
     p->bodies[i].bytes = one->length;
-    p->bodies[i].held = options_of(one)->delay_ns != 0;
+    p->bodies[i].scheduled = options_of(one)->delay_ns != 0;
     for (uint32_t t = 0; t < one->target_count; t++) {
       p->cells[targets++] = (sb_transaction_cell){
           .q = one->targets[t], .body = &p->bodies[i], .ref = one->target_count > SB_PLAIN_TARGETS ? SB_REF_BLOCK : t};

@@ -50,7 +50,7 @@ static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t 
   sb_lifetime_own(q, c);
   SB_STORE(&q->tracking, sb_settings_limit(settings), SB_RELAXED);
   SB_STORE(&q->ledgers, 0u, SB_RELAXED);
-  SB_STORE(&q->levels, 0u, SB_RELAXED);
+  SB_STORE(&q->consumer_levels, 0u, SB_RELAXED);
   SB_STORE(&q->admitted, base, SB_RELAXED);
   SB_STORE(&q->bytes_in, 0, SB_RELAXED);
   SB_STORE(&q->bound, 0, SB_RELAXED);

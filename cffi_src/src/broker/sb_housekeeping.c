@@ -257,7 +257,7 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
   }
   look_for_room(by, q, slot, memory->deaths);
   bool due = memory->quiet_ticks < REST_TICKS || memory->quiet_ticks % REST_TICKS == 0 || memory->wrong_ticks > 0;
-  bool anybody = SB_LOAD(&q->levels, SB_RELAXED) != 0 || SB_LOAD(&q->room_waiting, SB_RELAXED) != 0;
+  bool anybody = SB_LOAD(&q->consumer_levels, SB_RELAXED) != 0 || SB_LOAD(&q->room_waiting, SB_RELAXED) != 0;
   if (due && anybody) {
     if (memory->quiet_ticks % SCRUB_TICKS == 0) scrub_lists(by, slot); /* traffic adds dead entries */
     right = recount(by, q, slot, memory) && right;
@@ -297,12 +297,12 @@ uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positi
     return 0;
   }
   uint64_t at = all ? cursors[1] - 1 : cursors[0], tail = SB_LOAD(&q->shm->schedule.tail, SB_ACQUIRE);
-  unsigned strange = 0;
+  unsigned retries = 0;
   while (more && n < room && (more = sb_ring_next_leaf(q->c->b, &r, at, &leaf, &at))) {
     for (; more && n < room && sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
       if (!sb_cell_of(word, leaf.gen)) { /* the page was reused: find the leaf again */
-        more = ++strange < SB_MAX_STRANGE;
+        more = ++retries < SB_MAX_RETRIES;
         break;
       }
       if (sb_cell_state(word) == SB_CELL_FREE) {

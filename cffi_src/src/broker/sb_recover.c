@@ -44,7 +44,7 @@ static void publish_or_free(sb_reap_context *w, uint32_t slot, uint64_t h, bool 
 }
 
 static bool level_linked(sb_broker *b, uint32_t slot) {
-  sb_level_shm *level = sb_slot_at(b, slot);
+  sb_consumer_level_shm *level = sb_slot_at(b, slot);
   uint32_t queue = SB_LOAD(&level->queue, SB_RELAXED);
   if (sb_slab_queue(b, queue) == NULL) {
     return false;
@@ -78,7 +78,7 @@ static void disown(sb_reap_context *w, uint32_t slot) {
 /* True if a sweep of a closed queue unlinked the slot, and did not free it yet. */
 static bool is_garbage(sb_broker *b, uint32_t slot) {
   switch (kind_of(b, slot)) {
-    case SB_KIND_LEVEL: return !level_linked(b, slot);
+    case SB_KIND_CONSUMER_LEVEL: return !level_linked(b, slot);
     case SB_KIND_LEDGER: return !ledger_linked(b, slot);
     case SB_KIND_QUEUE:
     case SB_KIND_LONG_QUEUE:
@@ -111,7 +111,7 @@ static void settle_slot(sb_reap_context *w, uint32_t slot, uint32_t gen) {
       publish_or_free(w, slot, h, known && sb_page_links(w->b, &r, slot, sb_slot_gen(h)));
       break;
     }
-    case SB_KIND_LEVEL: publish_or_free(w, slot, h, level_linked(w->b, slot)); break;
+    case SB_KIND_CONSUMER_LEVEL: publish_or_free(w, slot, h, level_linked(w->b, slot)); break;
     case SB_KIND_LEDGER:
       if (ledger_linked(w->b, slot)) {
         disown(w, slot);

@@ -17,10 +17,10 @@ void sb_transaction_list(sb_connection *c, const sb_transaction_body *body) {
   SB_CRASHPOINT("commit.body.listed");
 }
 
-/* I23: counts a staged cell as taken if its queue evicts, which must not evict for it, or if it becomes HELD. */
+/* I23: counts a staged cell as taken if its queue evicts, which must not evict for it, or if it becomes SCHEDULED. */
 static void count_staged(sb_transaction_cell *cell) {
   cell->tracked = sb_queue_tracks(cell->q->shm);
-  cell->counted = cell->body->held || sb_queue_evicts(cell->q->shm);
+  cell->counted = cell->body->scheduled || sb_queue_evicts(cell->q->shm);
   if (cell->tracked && cell->counted) sb_hints_taken(cell->q->shm, 1, cell->body->bytes);
 }
 
@@ -34,7 +34,7 @@ static sb_status append(sb_connection *c, sb_transaction_cell *cell) {
   return sb_queue_append(q, &q->lanes[0], word, how, announce, &cell->position);
 }
 
-static void give_place_back(sb_transaction_cell *cell) {
+static void give_room_back(sb_transaction_cell *cell) {
   sb_limits_unadmit(cell->q, 1, cell->body->bytes);
   cell->admitted = false;
 }
@@ -42,11 +42,11 @@ static void give_place_back(sb_transaction_cell *cell) {
 /* Adds the reference of a cell. No other process knows the slot yet. */
 static void add_reference(sb_broker *b, sb_transaction_cell *cell) {
   sb_block k;
-  uint32_t place;
+  uint32_t index;
   if (cell->ref != SB_REF_BLOCK) {
     cell->body->references |= 1u << cell->ref;
-  } else if (sb_block_of(b, cell->body->slot, &k) && sb_block_place(&k, cell->q->slot, &place)) {
-    sb_block_set(&k, place, 0);
+  } else if (sb_block_of(b, cell->body->slot, &k) && sb_block_index(&k, cell->q->slot, &index)) {
+    sb_block_set(&k, index, 0);
     cell->body->references |= 1u;
   }
 }
@@ -84,7 +84,7 @@ sb_status sb_transaction_stage(sb_transaction_plan *p, uint32_t *failed) {
     }
     sb_status status = stage(p->c, cell);
     if (status == SB_DELETED) {
-      give_place_back(cell); /* as if the queue were not bound */
+      give_room_back(cell); /* as if the queue were not bound */
     } else if (status != SB_OK) {
       *failed = i;
       return status;
@@ -162,21 +162,21 @@ static void flip(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64
   sb_ledger_shm *l = q->ledger;
   uint32_t slot = sb_cell_slot(word);
   const sb_message_shm *m = sb_slot_at(b, slot); /* pinned by the cell's reference, until the flip */
-  bool held = m->due_ns != 0, timer = held || m->expires_ns != 0;
+  bool scheduled = m->due_ns != 0, timer = scheduled || m->expires_ns != 0;
   uint64_t bytes = m->body_length;
-  SB_STORE(&l->target_queue, held, SB_RELAXED);
+  SB_STORE(&l->target_queue, scheduled, SB_RELAXED);
   SB_STORE(&l->target_position, SB_LOAD(&l->counters[SB_COUNT_SCHEDULED], SB_RELAXED), SB_RELAXED);
   sb_ledger_begin_intent(l, SB_INTENT_COMMIT, SB_COUNT_ADDED, position,
                          (uint64_t)slot | SB_FIELD(sb_cell_ref(word), 32),
                          sb_slot_gen(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE)), bytes);
   SB_CRASHPOINT("commit.flip.announced");
-  uint64_t open = sb_cell_open(held ? SB_CELL_HELD : SB_CELL_AVAILABLE, slot, sb_cell_ref(word), leaf->gen);
+  uint64_t open = sb_cell_open(scheduled ? SB_CELL_SCHEDULED : SB_CELL_AVAILABLE, slot, sb_cell_ref(word), leaf->gen);
   (void)SB_CAS(&sb_leaf_cell(leaf, position)->word, &word, open, SB_SEQ_CST); /* P3 */
   SB_CRASHPOINT("commit.flip.done");
-  if (counted && !held) sb_hints_untaken(q->shm, 1, bytes);
+  if (counted && !scheduled) sb_hints_untaken(q->shm, 1, bytes);
   if (timer) sb_queue_schedule(q, position);
   sb_ledger_count(l, SB_COUNT_ADDED_BYTES, bytes);
-  if (held) sb_ledger_count(l, SB_COUNT_SCHEDULED, 1);
+  if (scheduled) sb_ledger_count(l, SB_COUNT_SCHEDULED, 1);
   sb_ledger_count(l, SB_COUNT_ADDED, 1);
   sb_ledger_end_intent(l);
 }
@@ -229,7 +229,7 @@ void sb_transaction_undo(sb_transaction_plan *p) {
     if (cell->token != SB_TRANSACTION_NO_TOKEN) {
       unstage(p->c, cell);
     } else if (cell->admitted) {
-      give_place_back(cell);
+      give_room_back(cell);
     }
   }
   for (uint32_t i = 0; i < p->body_count; i++) free_body(p->c, &p->bodies[i]); /* no cell names the body any more */
@@ -241,8 +241,8 @@ bool sb_transaction_is_decided(const sb_connection_shm *dead) {
   return SB_LOAD(&dead->commit, SB_SEQ_CST) != 0; /* P12: before its entries */
 }
 
-static bool counts_as_taken(const sb_queue_shm *q, bool held) {
-  return sb_queue_tracks(q) && (held || sb_queue_evicts(q));
+static bool counts_as_taken(const sb_queue_shm *q, bool scheduled) {
+  return sb_queue_tracks(q) && (scheduled || sb_queue_evicts(q));
 }
 
 static void flip_for(sb_reap_context *w, uint32_t queue, uint64_t position) {

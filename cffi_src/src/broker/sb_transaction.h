@@ -47,7 +47,7 @@ typedef struct {
   uint32_t slot;
   uint32_t references; /* of the cells that were staged so far, as in the slot's header */
   uint64_t due_ns, expires_ns;
-  bool held;
+  bool scheduled;
 } sb_transaction_body;
 
 /* A cell of a body in a queue. The caller that plans a commit fills in the first five fields. */

@@ -32,15 +32,15 @@ bool sb_check_has(const sb_checkup *k, const sb_reference *r) {
   sb_block block;
   uint64_t header = sb_check_header(k, r->slot);
   unsigned bit = r->ref < SB_MAX_REFS ? r->ref : 0;
-  uint32_t place = r->queue;
+  uint32_t index = r->queue;
   if (sb_slot_gen(header) != r->gen || (sb_slot_refs(header) >> bit & 1) == 0) {
     return false;
   }
   if (r->ref < SB_MAX_REFS) {
     return true;
   }
-  bool found = sb_block_of(k->b, r->slot, &block) && (r->ref != SB_REF_BLOCK || sb_block_place(&block, place, &place));
-  return found && sb_block_has(&block, place, r->ref == SB_REF_BLOCK ? 0 : r->ref - SB_REF_VIEW);
+  bool found = sb_block_of(k->b, r->slot, &block) && (r->ref != SB_REF_BLOCK || sb_block_index(&block, index, &index));
+  return found && sb_block_has(&block, index, r->ref == SB_REF_BLOCK ? 0 : r->ref - SB_REF_VIEW);
 }
 
 bool sb_check_count(sb_checkup *k, const sb_reference *r) {

@@ -86,7 +86,7 @@ static void compare(sb_checkup *k, uint32_t queue, unsigned which, uint32_t slot
 
 /* Checks the lists of one priority, and adds their numbers of nodes. False: a list is broken. */
 static bool check_level(sb_checkup *k, uint32_t queue, uint32_t slot, uint32_t *interested, uint32_t *notified) {
-  const sb_level_shm *level = sb_slot_at(k->b, slot);
+  const sb_consumer_level_shm *level = sb_slot_at(k->b, slot);
   list in = {.queue = queue, .level = slot, .ring = SB_RING_INTERESTED, .state = SB_NODE_INTERESTED};
   list no = {.queue = queue, .level = slot, .ring = SB_RING_NOTIFIED, .state = SB_NODE_NOTIFIED};
   bool sound = walk(k, &in);
@@ -104,12 +104,12 @@ static void check_levels(sb_checkup *k, uint32_t queue, const sb_queue_shm *q) {
   uint32_t interested = 0, notified = 0;
   int32_t above = INT32_MAX;
   bool sound = true;
-  for (uint32_t at = SB_LOAD(&q->levels, SB_ACQUIRE); at != 0;) {
-    const sb_level_shm *level = sb_check_is(k, at, SB_KIND_LEVEL) ? sb_slot_at(k->b, at) : NULL;
+  for (uint32_t at = SB_LOAD(&q->consumer_levels, SB_ACQUIRE); at != 0;) {
+    const sb_consumer_level_shm *level = sb_check_is(k, at, SB_KIND_CONSUMER_LEVEL) ? sb_slot_at(k->b, at) : NULL;
     bool fits = level != NULL && (k->seen[at] & 1u) == 0 && SB_LOAD(&level->queue, SB_RELAXED) == queue &&
                 SB_LOAD(&level->priority, SB_RELAXED) <= above;
     if (!fits) { /* also if the chain has a cycle */
-      sb_check_found(k, (sb_finding){SB_BAD_CHAIN, queue, at, 1, 0, 0, sb_check_kind(k, at), SB_KIND_LEVEL});
+      sb_check_found(k, (sb_finding){SB_BAD_CHAIN, queue, at, 1, 0, 0, sb_check_kind(k, at), SB_KIND_CONSUMER_LEVEL});
       return;
     }
     k->seen[at] |= 1u;

@@ -19,7 +19,7 @@ enum { OTHER_QUEUE, NO_OWNER, OWNER_FORGOT, INTENT };                           
 typedef struct {
   uint32_t slot;
   uint64_t head;
-  uint64_t ready, held, owned, bytes, ready_bytes;
+  uint64_t ready, scheduled, owned, bytes, ready_bytes;
   uint64_t staged, staged_bytes; /* in no counter yet */
   uint64_t counters[SB_COUNTERS], holding;
 } tally;
@@ -68,14 +68,14 @@ static bool check_body(sb_checkup *k, const tally *t, uint64_t position, uint64_
 static void check_message(sb_checkup *k, const tally *t, uint64_t position, uint32_t slot) {
   sb_message_shm m = sb_peek_message(k->b, slot);
   uint64_t bytes = sb_slab_slot_bytes(k->b, slot);
-  uint64_t front = sizeof m + (uint64_t)m.exchange_length + m.key_length + m.properties_length;
+  uint64_t prefix = sizeof m + (uint64_t)m.exchange_length + m.key_length + m.properties_length;
   if ((m.flags & SB_MESSAGE_IN_PARTS) != 0) {
-    uint64_t need = front - sizeof m + m.body_length, room = sb_parts_room(k->b, slot);
-    if (front > SB_MAX_FRONT || m.body_length > SB_MAX_BODY || room < need) {
+    uint64_t need = prefix - sizeof m + m.body_length, room = sb_parts_room(k->b, slot);
+    if (prefix > SB_MAX_PREFIX || m.body_length > SB_MAX_BODY || room < need) {
       sb_check_found(k, (sb_finding){SB_BAD_MESSAGE, t->slot, slot, 0, 0, position, need, room});
     }
-  } else if (front > m.body_offset || front > SB_MAX_FRONT || m.body_offset > bytes) {
-    sb_check_found(k, (sb_finding){SB_BAD_MESSAGE, t->slot, slot, 1, 0, position, m.body_offset, front});
+  } else if (prefix > m.body_offset || prefix > SB_MAX_PREFIX || m.body_offset > bytes) {
+    sb_check_found(k, (sb_finding){SB_BAD_MESSAGE, t->slot, slot, 1, 0, position, m.body_offset, prefix});
   } else if (m.body_length > bytes - m.body_offset || m.body_length > SB_MAX_BODY) {
     sb_check_found(k,
                    (sb_finding){SB_BAD_MESSAGE, t->slot, slot, 0, 0, position, m.body_length, bytes - m.body_offset});
@@ -112,7 +112,7 @@ static void visit_cell(sb_checkup *k, void *context, const sb_check_cell *cell) 
   }
   uint64_t bytes = sb_peek_length(k->b, slot);
   t->ready += state == SB_CELL_AVAILABLE;
-  t->held += state == SB_CELL_HELD;
+  t->scheduled += state == SB_CELL_SCHEDULED;
   t->owned += state == SB_CELL_ACQUIRED || state == SB_CELL_REMOVING;
   if (state == SB_CELL_STAGED) {
     t->staged++;
@@ -173,7 +173,7 @@ static void check_counts(sb_checkup *k, const tally *t) {
   uint64_t bytes = n[SB_COUNT_ADDED_BYTES] - n[SB_COUNT_REMOVED_BYTES];
   if (ready != t->ready) trouble(k, SB_BAD_COUNT, t, READY, 0, ready, t->ready);
   if (t->holding != t->owned) trouble(k, SB_BAD_COUNT, t, DELIVERING, 0, t->holding, t->owned);
-  if (scheduled != t->held) trouble(k, SB_BAD_COUNT, t, SCHEDULED, 0, scheduled, t->held);
+  if (scheduled != t->scheduled) trouble(k, SB_BAD_COUNT, t, SCHEDULED, 0, scheduled, t->scheduled);
   if (bytes != t->bytes) trouble(k, SB_BAD_COUNT, t, BYTES, 0, bytes, t->bytes);
 }
 

@@ -5,7 +5,7 @@
 #define HIGHEST 10u
 
 /* Values of `which`. */
-enum { LINK, KIND, FREED, PLACE, GENERATION, TWICE }; /* SB_BAD_PAGE */
+enum { LINK, KIND, FREED, FIRST, GENERATION, TWICE }; /* SB_BAD_PAGE */
 enum { HOLE, TAIL, HEAD, BASE };                      /* SB_BAD_TAIL */
 
 typedef struct {
@@ -77,7 +77,7 @@ static sb_inner_shm *page_at(walk *w, uint64_t link, unsigned height, uint64_t f
   uint64_t own = SB_LOAD(&page->page.first, SB_RELAXED);
   if (SB_LOAD(&page->page.object, SB_RELAXED) != w->ring.object ||
       SB_LOAD(&page->page.ring, SB_RELAXED) != (w->ring.id | height << 8) || own != first) {
-    broken(w, SB_BAD_PAGE, PLACE, slot, first, own, first);
+    broken(w, SB_BAD_PAGE, FIRST, slot, first, own, first);
     return NULL;
   }
   if ((w->k->seen[slot] & 1u) != 0) {

@@ -172,7 +172,7 @@ static sb_status deal(sb_member *m) {
   if (m->no_local) {
     return m->willing ? take(m) : SB_NO_CREDIT;
   }
-  for (unsigned tries = 0; tries < SB_MAX_STRANGE; tries++) {
+  for (unsigned tries = 0; tries < SB_MAX_RETRIES; tries++) {
     sb_member *whose = sb_round_robin_next(m->rank->deal);
     if (whose == NULL) {
       return SB_NO_CREDIT;
@@ -351,7 +351,7 @@ void sb_channel_limits_changed(sb_connection *c, sb_channel *ch) {
 /* ---- deliveries ---- */
 
 uint64_t sb_channel_give(sb_channel *ch) {
-  sb_held *h = sb_deliveries_at(&ch->deliveries, ch->deliveries.row.first);
+  sb_unacked *h = sb_deliveries_at(&ch->deliveries, ch->deliveries.row.first);
   sb_member *m = h->of;
   ch->delivered++;
   SB_STORE(&sb_subscription_node(&m->s)->delivered, ++m->delivered, SB_RELAXED);
@@ -364,7 +364,7 @@ uint64_t sb_channel_give(sb_channel *ch) {
   return sb_deliveries_give(&ch->deliveries);
 }
 
-void sb_channel_take_back(sb_channel *ch, sb_held *h) {
+void sb_channel_take_back(sb_channel *ch, sb_unacked *h) {
   sb_member *m = h->of;
   ch->delivered--;
   m->delivered--;
@@ -377,7 +377,7 @@ static void free_if_over(sb_member *m) {
   if (m->held == 0 && !m->unreported) free(m);
 }
 
-void sb_channel_drop(sb_channel *ch, sb_held *h) {
+void sb_channel_drop(sb_channel *ch, sb_unacked *h) {
   sb_member *m = h->of;
   if (m != NULL && h->tag == 0) m->waiting--;
   sb_deliveries_drop(&ch->deliveries, h);
@@ -409,7 +409,7 @@ void sb_channel_start(sb_member *m) {
 static void return_row_of(sb_member *m) {
   sb_channel *ch = m->channel;
   for (uint32_t at = ch->deliveries.row.first; m->waiting > 0 && at != 0;) {
-    sb_held *h = sb_deliveries_at(&ch->deliveries, at);
+    sb_unacked *h = sb_deliveries_at(&ch->deliveries, at);
     uint64_t token = h->token;
     at = h->next;
     if (h->of == m) {
@@ -471,7 +471,7 @@ bool sb_channel_report(sb_channel *ch, uint32_t *number) {
 /* ---- the end ---- */
 
 static void return_given(sb_channel *ch) {
-  sb_held *h;
+  sb_unacked *h;
   while ((h = sb_deliveries_at(&ch->deliveries, ch->deliveries.given.first)) != NULL) {
     sb_queue *q = h->q;
     uint64_t token = h->token;

@@ -50,7 +50,7 @@ typedef struct sb_channel_wait {
 
 struct sb_channel {
   sb_target target;
-  uint64_t user;
+  uint64_t number;
   sb_member **members; /* by number */
   uint32_t room, member_count, next_number;
   uint32_t rotation;
@@ -89,9 +89,9 @@ uint64_t sb_channel_overlooked(const sb_channel *ch, const sb_queue **q); /* see
 uint64_t sb_channel_give(sb_channel *ch);
 /* Takes back a message that the application never saw: it is the first of the row again. Not for a message of a get, or
  * of an ended member. */
-void sb_channel_take_back(sb_channel *ch, sb_held *h);
+void sb_channel_take_back(sb_channel *ch, sb_unacked *h);
 /* Removes a delivery. The next sb_channel_resume uses its credit. */
-void sb_channel_drop(sb_channel *ch, sb_held *h);
+void sb_channel_drop(sb_channel *ch, sb_unacked *h);
 /* Pulls with the credit that returned. */
 void sb_channel_resume(sb_channel *ch);
 /* Applies changed limits. */

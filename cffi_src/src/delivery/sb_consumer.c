@@ -13,10 +13,10 @@ void sb_consumer_signal(sb_consumer *k) {
 }
 
 static void push(sb_consumer *k, sb_subscription *s, uint64_t token) {
-  uint32_t place = k->free_place - 1;
-  k->free_place = k->places[place].next_free;
-  k->places[place] = (sb_delivery){token, (uint32_t)(s - k->subscriptions), 0};
-  k->row[k->row_end % k->prefetch] = place;
+  uint32_t ack_slot = k->free_ack_slot - 1;
+  k->free_ack_slot = k->ack_slots[ack_slot].next_free;
+  k->ack_slots[ack_slot] = (sb_delivery){token, (uint32_t)(s - k->subscriptions), 0};
+  k->row[k->row_end % k->prefetch] = ack_slot;
   bool was_empty = k->row_first == k->row_end;
   k->row_end++;
   k->unacked++;
@@ -126,14 +126,14 @@ void sb_consumer_resume(sb_consumer *k) {
   }
 }
 
-static void free_place(sb_consumer *k, uint32_t place) {
-  k->places[place] = (sb_delivery){0, 0, k->free_place};
-  k->free_place = place + 1;
+static void free_ack_slot(sb_consumer *k, uint32_t ack_slot) {
+  k->ack_slots[ack_slot] = (sb_delivery){0, 0, k->free_ack_slot};
+  k->free_ack_slot = ack_slot + 1;
   k->unacked -= k->unacked > 0;
 }
 
-void sb_consumer_free_place(sb_consumer *k, uint32_t place) {
-  free_place(k, place);
+void sb_consumer_free_ack_slot(sb_consumer *k, uint32_t ack_slot) {
+  free_ack_slot(k, ack_slot);
   sb_consumer_resume(k);
 }
 
@@ -141,18 +141,18 @@ void sb_consumer_free_place(sb_consumer *k, uint32_t place) {
 
 void sb_consumer_flush(sb_consumer *k) {
   for (uint32_t i = 0; i < k->ack_count; i++) {
-    sb_delivery *d = &k->places[k->acks[i]];
+    sb_delivery *d = &k->ack_slots[k->acks[i]];
     (void)sb_dispose(k->subscriptions[d->subscription].q, d->token, SB_REASON_ACKED);
-    free_place(k, k->acks[i]);
+    free_ack_slot(k, k->acks[i]);
   }
   k->ack_count = 0;
   if (SB_LOAD(&k->c->b->header->memory_waiting, SB_SEQ_CST) != 0) sb_notify_room_made(k->c, NULL, 0);
   if (!k->closed) sb_consumer_resume(k);
 }
 
-sb_status sb_consumer_ack(sb_consumer *k, uint32_t place) {
-  k->places[place].next_free = SB_ACK_WAITS;
-  k->acks[k->ack_count++] = place;
+sb_status sb_consumer_ack(sb_consumer *k, uint32_t ack_slot) {
+  k->ack_slots[ack_slot].next_free = SB_ACK_WAITS;
+  k->acks[k->ack_count++] = ack_slot;
   if (k->ack_count >= k->ack_batch || k->closed) {
     sb_consumer_flush(k);
   } else if (k->ack_count == 1) {
@@ -170,20 +170,20 @@ void sb_consumer_return(sb_consumer *k, bool everything) {
   sb_consumer_flush(k);
   if (!everything) {
     for (; k->row_first != k->row_end; k->row_first++) {
-      uint32_t place = k->row[k->row_first % k->prefetch];
-      sb_queue *q = k->subscriptions[k->places[place].subscription].q;
-      uint64_t token = k->places[place].token;
-      free_place(k, place);
+      uint32_t ack_slot = k->row[k->row_first % k->prefetch];
+      sb_queue *q = k->subscriptions[k->ack_slots[ack_slot].subscription].q;
+      uint64_t token = k->ack_slots[ack_slot].token;
+      free_ack_slot(k, ack_slot);
       (void)sb_subscription_return(q, token, SB_UNDELIVER);
     }
     return;
   }
   k->row_first = k->row_end;
-  for (uint32_t place = 0; place < k->prefetch; place++) {
-    if (k->places[place].token != 0) {
-      sb_queue *q = k->subscriptions[k->places[place].subscription].q;
-      (void)sb_subscription_return(q, k->places[place].token, SB_UNDELIVER);
-      k->places[place].token = 0;
+  for (uint32_t ack_slot = 0; ack_slot < k->prefetch; ack_slot++) {
+    if (k->ack_slots[ack_slot].token != 0) {
+      sb_queue *q = k->subscriptions[k->ack_slots[ack_slot].subscription].q;
+      (void)sb_subscription_return(q, k->ack_slots[ack_slot].token, SB_UNDELIVER);
+      k->ack_slots[ack_slot].token = 0;
     }
   }
   k->unacked = 0;

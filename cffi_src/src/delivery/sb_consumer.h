@@ -11,7 +11,7 @@
  *
  * Ordering pairs: P3 and P9 of sb_notify.h.
  *
- * Death: rows, places and credit are process-local; the reaper of the connection recovers nodes and held messages.
+ * Death: rows, slots and credit are process-local; the reaper of the connection recovers nodes and held messages.
  *
  * Concurrency: under the connection's lock.
  */
@@ -24,7 +24,7 @@
 /* A message that a consumer holds: in the row, or with the application. */
 #define SB_ACK_WAITS UINT32_MAX
 typedef struct {
-  uint64_t token; /* 0 = the place is free */
+  uint64_t token; /* 0 = the slot is free */
   uint32_t subscription;
   uint32_t next_free; /* SB_ACK_WAITS: acknowledged, will be settled with its batch */
 } sb_delivery;
@@ -33,11 +33,11 @@ struct sb_consumer {
   sb_target target;
   sb_connection *c;
   sb_subscription *subscriptions;
-  sb_delivery *places; /* `prefetch` of them */
-  uint32_t *row;       /* places of messages that were pulled, and not taken by the application yet */
-  uint32_t *acks;      /* places of messages whose acknowledgement waits for its batch */
+  sb_delivery *ack_slots; /* `prefetch` of them */
+  uint32_t *row;          /* slots of messages that were pulled, and not taken by the application yet */
+  uint32_t *acks;         /* slots of messages whose acknowledgement waits for its batch */
   uint64_t row_first, row_end;
-  uint32_t free_place; /* the first free place plus one; 0 = none */
+  uint32_t free_ack_slot; /* the first free slot plus one; 0 = none */
   uint32_t subscription_count, rotation;
   uint32_t prefetch, unacked;
   uint32_t ack_count, ack_batch;
@@ -59,11 +59,11 @@ sb_status sb_consumer_deliver_one(sb_consumer *k, sb_subscription *s);
 bool sb_consumer_turn(sb_consumer *k);
 /* Pulls until the credit is used up or the queues are empty. */
 void sb_consumer_pull(sb_consumer *k);
-/* Frees a place, and so returns one credit, after its message was settled or released. */
-void sb_consumer_free_place(sb_consumer *k, uint32_t place);
+/* Frees a slot, and so returns one credit, after its message was settled or released. */
+void sb_consumer_free_ack_slot(sb_consumer *k, uint32_t ack_slot);
 void sb_consumer_resume(sb_consumer *k);
-/* Acknowledges the message in a place: immediately, or with its batch. */
-sb_status sb_consumer_ack(sb_consumer *k, uint32_t place);
+/* Acknowledges the message in a slot: immediately, or with its batch. */
+sb_status sb_consumer_ack(sb_consumer *k, uint32_t ack_slot);
 /* Settles the messages that were acknowledged so far. */
 void sb_consumer_flush(sb_consumer *k);
 bool sb_consumer_wants_work(sb_consumer *k);

@@ -6,11 +6,11 @@
  * assigns the next delivery tag: 1, 2, 3 ... No tag is used twice, except the last one if its message is put back.
  * Given messages are found by their tag, and listed in its order.
  *
- * Layout: places in one array, linked into the row, the given ones or the free ones; and a hash table from tag to
- * place. Both grow and shrink with the number of deliveries: 52 to 420 bytes for each, nothing while there never was
+ * Layout: slots in one array, linked into the row, the given ones or the free ones; and a hash table from tag to
+ * slot. Both grow and shrink with the number of deliveries: 52 to 420 bytes for each, nothing while there never was
  * one.
  *
- * Invariants: each place is in one of the three lists. Links are numbers of places plus one.
+ * Invariants: each slot is in one of the three lists. Links are numbers of slots plus one.
  *
  * Ordering pairs: none; nothing is shared.
  *
@@ -35,40 +35,40 @@ typedef struct {
   struct sb_member *of; /* the consumer that the message was pulled for; NULL: a get took it */
   uint32_t previous, next;
   uint32_t chain; /* the next delivery whose tag has the same hash */
-} sb_held;
+} sb_unacked;
 
 typedef struct {
   uint32_t first, last, count;
-} sb_held_list;
+} sb_unacked_list;
 
 typedef struct {
-  sb_held *places;
-  uint32_t *table; /* has as many entries as `places` */
+  sb_unacked *slots;
+  uint32_t *table; /* has as many entries as `slots` */
   uint32_t room, free;
-  sb_held_list row, given;
+  sb_unacked_list row, given;
   uint64_t last_tag;
 } sb_deliveries;
 
-/* Makes sure that there is a free place. False: this process has no memory. Deliveries move in memory. */
+/* Makes sure that there is a free slot. False: this process has no memory. Deliveries move in memory. */
 bool sb_deliveries_reserve(sb_deliveries *d);
-/* Puts a pulled message into a free place, at the end of the row. */
+/* Puts a pulled message into a free slot, at the end of the row. */
 void sb_deliveries_pulled(sb_deliveries *d, uint64_t token, struct sb_queue *q, struct sb_member *of);
-/* Puts a message that is given immediately into a free place; returns its tag. */
+/* Puts a message that is given immediately into a free slot; returns its tag. */
 uint64_t sb_deliveries_got(sb_deliveries *d, uint64_t token, struct sb_queue *q);
 /* Makes the first message of the row the last given one; returns its tag. */
 uint64_t sb_deliveries_give(sb_deliveries *d);
 /* Makes a given message the first of the row. If its tag was the last one, the tag is used again. */
-void sb_deliveries_take_back(sb_deliveries *d, sb_held *h);
+void sb_deliveries_take_back(sb_deliveries *d, sb_unacked *h);
 /* The given message with a tag; NULL: there is none. */
-sb_held *sb_deliveries_find(sb_deliveries *d, uint64_t tag);
+sb_unacked *sb_deliveries_find(sb_deliveries *d, uint64_t tag);
 /* Removes a delivery from the row or the given ones. */
-void sb_deliveries_drop(sb_deliveries *d, sb_held *h);
+void sb_deliveries_drop(sb_deliveries *d, sb_unacked *h);
 /* Frees memory after many were dropped. Deliveries move in memory. */
 void sb_deliveries_trim(sb_deliveries *d);
 void sb_deliveries_free(sb_deliveries *d);
 
-static inline sb_held *sb_deliveries_at(const sb_deliveries *d, uint32_t link) {
-  return link != 0 ? &d->places[link - 1] : NULL;
+static inline sb_unacked *sb_deliveries_at(const sb_deliveries *d, uint32_t link) {
+  return link != 0 ? &d->slots[link - 1] : NULL;
 }
 
 #endif

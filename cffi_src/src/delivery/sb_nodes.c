@@ -10,7 +10,9 @@
 
 sb_node_shm *sb_node_at(sb_broker *b, uint32_t slot) { return sb_slab_object(b, slot, SB_KIND_NODE); }
 
-sb_level_shm *sb_level_at(sb_broker *b, uint32_t slot) { return sb_slab_object(b, slot, SB_KIND_LEVEL); }
+sb_consumer_level_shm *sb_consumer_level_at(sb_broker *b, uint32_t slot) {
+  return sb_slab_object(b, slot, SB_KIND_CONSUMER_LEVEL);
+}
 
 /* ---- which list ---- */
 
@@ -58,7 +60,7 @@ static void count(sb_broker *b, const sb_node_shm *n, unsigned state, int32_t by
     if (state == SB_NODE_INTERESTED) (void)SB_ADD(&q->room_waiting, by, SB_SEQ_CST);
     return;
   }
-  sb_level_shm *level = sb_level_at(b, SB_LOAD(&n->level, SB_RELAXED));
+  sb_consumer_level_shm *level = sb_consumer_level_at(b, SB_LOAD(&n->level, SB_RELAXED));
   if (level == NULL) {
     return;
   }
@@ -118,16 +120,16 @@ static bool has_most_levels(sb_broker *b, const sb_queue_shm *q) {
   return n == MOST_LEVELS;
 }
 
-sb_status sb_level_of(sb_connection *c, uint32_t queue, int32_t priority, uint32_t *slot) {
+sb_status sb_consumer_level_of(sb_connection *c, uint32_t queue, int32_t priority, uint32_t *slot) {
   sb_broker *b = c->b;
   sb_queue_shm *q = sb_slot_at(b, queue);
   uint64_t token = 0, gen = 0;
   uint32_t fresh = 0;
   for (unsigned tries = 0; tries < SB_MAX_LEVELS; tries++) {
-    sb_half *link = &q->levels;
+    sb_half *link = &q->consumer_levels;
     uint32_t at = SB_LOAD(link, SB_ACQUIRE);
     for (uint32_t n = 0; at != 0 && n < SB_MAX_LEVELS; n++) { /* by descending priority; insert only */
-      sb_level_shm *level = sb_level_at(b, at);
+      sb_consumer_level_shm *level = sb_consumer_level_at(b, at);
       if (level == NULL) {
         return SB_CORRUPT;
       }
@@ -138,7 +140,8 @@ sb_status sb_level_of(sb_connection *c, uint32_t queue, int32_t priority, uint32
       link = &level->next;
       at = SB_LOAD(link, SB_ACQUIRE);
     }
-    if (sb_level_at(b, at) != NULL && SB_LOAD(&sb_level_at(b, at)->priority, SB_RELAXED) == priority) {
+    if (sb_consumer_level_at(b, at) != NULL &&
+        SB_LOAD(&sb_consumer_level_at(b, at)->priority, SB_RELAXED) == priority) {
       if (fresh != 0) {
         (void)sb_slab_free_gen(b, fresh, gen);
         sb_holding_give(c, token);
@@ -147,17 +150,18 @@ sb_status sb_level_of(sb_connection *c, uint32_t queue, int32_t priority, uint32
       return SB_OK;
     }
     if (fresh == 0) {
-      sb_status status = has_most_levels(b, q) ? SB_LIMIT : sb_holding_object(c, SB_KIND_LEVEL, &token, &fresh, &gen);
+      sb_status status =
+          has_most_levels(b, q) ? SB_LIMIT : sb_holding_object(c, SB_KIND_CONSUMER_LEVEL, &token, &fresh, &gen);
       if (status != SB_OK) {
         return status;
       }
-      sb_level_shm *level = sb_slot_at(b, fresh);
+      sb_consumer_level_shm *level = sb_slot_at(b, fresh);
       SB_STORE(&level->priority, priority, SB_RELAXED);
       SB_STORE(&level->queue, queue, SB_RELAXED);
       SB_STORE(&level->interested_count, 0, SB_RELAXED);
       SB_STORE(&level->notified_count, 0, SB_RELAXED);
     }
-    SB_STORE(&((sb_level_shm *)sb_slot_at(b, fresh))->next, at, SB_RELAXED);
+    SB_STORE(&((sb_consumer_level_shm *)sb_slot_at(b, fresh))->next, at, SB_RELAXED);
     if (SB_CAS(link, &at, fresh, SB_ACQ_REL)) {
       SB_CRASHPOINT("nodes.level.linked");
       uint64_t mine = sb_slot_word(SB_SLOT_ALLOC, c->id, gen);
@@ -175,7 +179,7 @@ sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uin
   sb_broker *b = c->b;
   uint32_t level = 0;
   uint64_t gen;
-  sb_status status = (flags & SB_NODE_ROOM) != 0 ? SB_OK : sb_level_of(c, queue, priority, &level);
+  sb_status status = (flags & SB_NODE_ROOM) != 0 ? SB_OK : sb_consumer_level_of(c, queue, priority, &level);
   if (status == SB_OK) {
     status = sb_holding_object(c, SB_KIND_NODE, token, slot, &gen);
     /* few nodes are created: keeps no hint word of slots (16 KiB) */
@@ -375,7 +379,7 @@ sb_recounted sb_nodes_recount(sb_broker *b, uint32_t queue, sb_recount how) {
     return found;
   }
   sb_level_cursor at = sb_levels_of(q);
-  sb_level_shm *level;
+  sb_consumer_level_shm *level;
   /* Also the counts of the levels: one that is too high holds off all lower priorities (I32). */
   while ((level = sb_level_next(b, &at)) != NULL) {
     sb_census there = sb_nodes_census(b, &all, SB_STATE_ALL, at.slot);

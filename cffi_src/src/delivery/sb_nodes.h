@@ -35,28 +35,30 @@ void sb_node_destroy(sb_connection *c, uint32_t slot, uint64_t token);
  * entry. */
 bool sb_node_move(sb_connection *c, uint32_t slot, unsigned from, unsigned to);
 sb_node_shm *sb_node_at(sb_broker *b, uint32_t slot);
-sb_level_shm *sb_level_at(sb_broker *b, uint32_t slot);
+sb_consumer_level_shm *sb_consumer_level_at(sb_broker *b, uint32_t slot);
 /* A walk over the levels of a queue, by descending priority. */
 typedef struct {
   const sb_half *link; /* to the next level */
   uint32_t slot;       /* of the level that sb_level_next returned */
   uint32_t visited;
 } sb_level_cursor;
-static inline sb_level_cursor sb_levels_of(const sb_queue_shm *q) { return (sb_level_cursor){.link = &q->levels}; }
+static inline sb_level_cursor sb_levels_of(const sb_queue_shm *q) {
+  return (sb_level_cursor){.link = &q->consumer_levels};
+}
 /* The next level; NULL: there is none. */
-static inline sb_level_shm *sb_level_next(sb_broker *b, sb_level_cursor *cursor) {
+static inline sb_consumer_level_shm *sb_level_next(sb_broker *b, sb_level_cursor *cursor) {
   if (cursor->visited++ == SB_MAX_LEVELS) {
     return NULL;
   }
   cursor->slot = SB_LOAD(cursor->link, SB_ACQUIRE);
-  sb_level_shm *level = sb_level_at(b, cursor->slot);
+  sb_consumer_level_shm *level = sb_consumer_level_at(b, cursor->slot);
   if (level != NULL) cursor->link = &level->next;
   return level;
 }
 /* The first live node of a list at or after *position, which becomes the position after it; 0: there is none. */
 uint32_t sb_nodes_next(sb_connection *c, const sb_ring *list, unsigned state, uint64_t *position);
 /* Finds the level of a priority, or adds it. SB_LIMIT: the queue has 2,048 levels. */
-sb_status sb_level_of(sb_connection *c, uint32_t queue, int32_t priority, uint32_t *slot);
+sb_status sb_consumer_level_of(sb_connection *c, uint32_t queue, int32_t priority, uint32_t *slot);
 /* The number of entries of a list by the states of their nodes' words; [SB_STATE_ALL]: in any state. A list may name a
  * node twice. */
 typedef struct {

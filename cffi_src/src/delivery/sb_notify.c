@@ -37,7 +37,7 @@ void sb_notify_node(sb_broker *b, uint32_t slot) {
 
 bool sb_notify_higher_wants(sb_broker *b, const sb_queue_shm *q, int32_t priority) {
   sb_level_cursor at = sb_levels_of(q);
-  sb_level_shm *level;
+  sb_consumer_level_shm *level;
   while ((level = sb_level_next(b, &at)) != NULL && SB_LOAD(&level->priority, SB_RELAXED) > priority) {
     if (SB_LOAD(&level->interested_count, SB_SEQ_CST) > 0 || SB_LOAD(&level->notified_count, SB_SEQ_CST) > 0) {
       return true;
@@ -50,7 +50,7 @@ bool sb_notify_higher_wants(sb_broker *b, const sb_queue_shm *q, int32_t priorit
 bool sb_notify_above(sb_connection *c, uint32_t queue, int64_t above, bool rescue) {
   sb_broker *b = c->b;
   sb_level_cursor at = sb_levels_of(sb_slot_at(b, queue));
-  sb_level_shm *level;
+  sb_consumer_level_shm *level;
   sb_ring list;
   while ((level = sb_level_next(b, &at)) != NULL && SB_LOAD(&level->priority, SB_RELAXED) > above &&
          sb_ring_open(b, at.slot, SB_RING_INTERESTED, &list)) {
@@ -181,7 +181,7 @@ void sb_notify_pass_baton(sb_queue *q) { /* I31: after the node's own state chan
 
 static bool anybody_above(sb_connection *c, const sb_queue_shm *q, int32_t priority) {
   sb_level_cursor at = sb_levels_of(q);
-  sb_level_shm *level;
+  sb_consumer_level_shm *level;
   while ((level = sb_level_next(c->b, &at)) != NULL && SB_LOAD(&level->priority, SB_RELAXED) > priority) {
     sb_ring list;
     uint64_t position = 0, other = 0;

@@ -82,7 +82,7 @@ SB_HOT sb_status sb_subscription_take_now(sb_connection *c, sb_subscription *s, 
   if (!sb_queue_is_open(s->q)) {
     return SB_DELETED;
   }
-  for (unsigned tries = 0; tries < SB_MAX_STRANGE; tries++) {
+  for (unsigned tries = 0; tries < SB_MAX_RETRIES; tries++) {
     uint32_t flags = SB_LOAD(&node->flags, SB_RELAXED);
     bool rescued = false;
     if ((flags & (SB_NODE_RESCUED | SB_NODE_STANDBY)) != 0 && !sb_subscription_may_try(s, flags, &rescued)) {

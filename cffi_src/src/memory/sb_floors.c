@@ -39,8 +39,8 @@ void sb_floors_raise(sb_broker *b, uint32_t chunk, unsigned kind, unsigned units
     if (is_queue(kind)) {
       raise(b, chunk, INCARNATION, sb_queue_incarnation(SB_LOAD(&((const sb_queue_shm *)object)->state, SB_RELAXED)));
       raise(b, chunk, POSITION, page_behind(positions_of(object)));
-    } else if (kind == SB_KIND_LEVEL) {
-      const sb_level_shm *l = object;
+    } else if (kind == SB_KIND_CONSUMER_LEVEL) {
+      const sb_consumer_level_shm *l = object;
       raise(b, chunk, POSITION, page_behind(higher(end_of(&l->interested), end_of(&l->notified))));
     }
   }
@@ -69,9 +69,9 @@ void sb_floors_apply(sb_broker *b, uint32_t chunk, unsigned kind, unsigned units
     void *object = sb_slot_at(b, chunk * SB_CHUNK_UNITS + u);
     if (is_queue(kind) && (incarnation != 0 || position != 0)) {
       begin_queue(object, incarnation, position);
-    } else if (kind == SB_KIND_LEVEL && position != 0) {
-      begin_at(&((sb_level_shm *)object)->interested, position);
-      begin_at(&((sb_level_shm *)object)->notified, position);
+    } else if (kind == SB_KIND_CONSUMER_LEVEL && position != 0) {
+      begin_at(&((sb_consumer_level_shm *)object)->interested, position);
+      begin_at(&((sb_consumer_level_shm *)object)->notified, position);
     }
   }
 }

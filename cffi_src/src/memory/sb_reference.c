@@ -44,7 +44,7 @@ void sb_block_fill(const sb_block *k, const uint32_t *queues) {
   for (uint32_t i = 0; i < SB_MAX_REFS; i++) SB_STORE(&k->claims[i], 0, SB_RELAXED); /* the same */
 }
 
-bool sb_block_place(const sb_block *k, uint32_t queue, uint32_t *place) {
+bool sb_block_index(const sb_block *k, uint32_t queue, uint32_t *index) {
   uint32_t low = 0, high = k->count;
   while (low < high) {
     uint32_t middle = low + (high - low) / 2;
@@ -54,21 +54,21 @@ bool sb_block_place(const sb_block *k, uint32_t queue, uint32_t *place) {
       high = middle;
     }
   }
-  *place = low;
+  *index = low;
   return low < k->count && k->queues[low] == queue;
 }
 
-static uint64_t bit_of(uint32_t place, unsigned ref) {
-  return UINT64_C(1) << (place % QUEUES_A_WORD * SB_REFS_OF_QUEUE + ref % SB_REFS_OF_QUEUE);
+static uint64_t bit_of(uint32_t index, unsigned ref) {
+  return UINT64_C(1) << (index % QUEUES_A_WORD * SB_REFS_OF_QUEUE + ref % SB_REFS_OF_QUEUE);
 }
 
-bool sb_block_has(const sb_block *k, uint32_t place, unsigned ref) {
-  return place < k->count && (SB_LOAD(&k->bits[place / QUEUES_A_WORD], SB_SEQ_CST) & bit_of(place, ref)) != 0;
+bool sb_block_has(const sb_block *k, uint32_t index, unsigned ref) {
+  return index < k->count && (SB_LOAD(&k->bits[index / QUEUES_A_WORD], SB_SEQ_CST) & bit_of(index, ref)) != 0;
 }
 
-void sb_block_set(const sb_block *k, uint32_t place, unsigned ref) {
+void sb_block_set(const sb_block *k, uint32_t index, unsigned ref) {
   /* I48: no other process sets this bit */
-  (void)SB_OR(&k->bits[place / QUEUES_A_WORD], bit_of(place, ref), SB_ACQ_REL);
+  (void)SB_OR(&k->bits[index / QUEUES_A_WORD], bit_of(index, ref), SB_ACQ_REL);
 }
 
 uint32_t sb_block_count(const sb_block *k) {
@@ -97,30 +97,30 @@ static void drop_empty(sb_broker *b, const sb_reference *r) {
 }
 
 /* Finds the bit of a reference in the block. False: it is not set, or the slot was reused. */
-static bool in_block(sb_broker *b, const sb_reference *r, sb_block *k, uint32_t *place, unsigned *ref) {
+static bool in_block(sb_broker *b, const sb_reference *r, sb_block *k, uint32_t *index, unsigned *ref) {
   uint64_t h = SB_LOAD(sb_slot_header(b, r->slot), SB_SEQ_CST);
   bool same = sb_slot_gen(h) == r->gen && sb_slot_is_published(h) && (sb_slot_refs(h) & 1) != 0;
   if (!same || !sb_block_of(b, r->slot, k)) {
     return false;
   }
-  *place = r->queue;
+  *index = r->queue;
   *ref = r->ref == SB_REF_BLOCK ? 0 : r->ref - SB_REF_VIEW;
-  bool found = r->ref == SB_REF_BLOCK ? sb_block_place(k, r->queue, place) : r->queue < k->count;
-  bool set = found && sb_block_has(k, *place, *ref);
+  bool found = r->ref == SB_REF_BLOCK ? sb_block_index(k, r->queue, index) : r->queue < k->count;
+  bool set = found && sb_block_has(k, *index, *ref);
   return set && sb_slot_gen(SB_LOAD(sb_slot_header(b, r->slot), SB_SEQ_CST)) == r->gen; /* I43: a second look */
 }
 
 bool sb_reference_drop(sb_broker *b, const sb_reference *r) {
   sb_block k;
-  uint32_t place;
+  uint32_t index;
   unsigned ref;
   bool freed;
   if (r->ref < SB_MAX_REFS) {
     return sb_slab_drop(b, r->slot, r->gen, r->ref, &freed);
   }
-  bool there = in_block(b, r, &k, &place, &ref);
+  bool there = in_block(b, r, &k, &index, &ref);
   if (there) { /* while it is set, no other process drops the last one */
-    (void)SB_AND(&k.bits[place / QUEUES_A_WORD], ~bit_of(place, ref), SB_SEQ_CST); /* P14: before all bits are read */
+    (void)SB_AND(&k.bits[index / QUEUES_A_WORD], ~bit_of(index, ref), SB_SEQ_CST); /* P14: before all bits are read */
     SB_CRASHPOINT("reference.cleared");
   }
   drop_empty(b, r);
@@ -129,13 +129,13 @@ bool sb_reference_drop(sb_broker *b, const sb_reference *r) {
 
 bool sb_reference_gone(sb_broker *b, const sb_reference *r) {
   sb_block k;
-  uint32_t place;
+  uint32_t index;
   unsigned ref;
   if (r->ref < SB_MAX_REFS) {
     uint64_t h = SB_LOAD(sb_slot_header(b, r->slot), SB_SEQ_CST);
     return sb_slot_gen(h) != r->gen || (sb_slot_refs(h) >> r->ref & 1) == 0;
   }
-  bool gone = !in_block(b, r, &k, &place, &ref);
+  bool gone = !in_block(b, r, &k, &index, &ref);
   if (gone) drop_empty(b, r); /* I48 */
   return gone;
 }

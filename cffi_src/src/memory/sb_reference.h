@@ -63,9 +63,9 @@ bool sb_block_of(sb_broker *b, uint32_t slot, sb_block *k);
 /* Fills in the block; `queues` is in ascending order. */
 void sb_block_fill(const sb_block *k, const uint32_t *queues);
 /* Finds the index of a queue in the block. */
-bool sb_block_place(const sb_block *k, uint32_t queue, uint32_t *place);
-bool sb_block_has(const sb_block *k, uint32_t place, unsigned ref);
-void sb_block_set(const sb_block *k, uint32_t place, unsigned ref);
+bool sb_block_index(const sb_block *k, uint32_t queue, uint32_t *index);
+bool sb_block_has(const sb_block *k, uint32_t index, unsigned ref);
+void sb_block_set(const sb_block *k, uint32_t index, unsigned ref);
 /* The number of set bits. */
 uint32_t sb_block_count(const sb_block *k);
 

@@ -89,19 +89,19 @@ static sb_status gather(search *s, uint32_t head, uint64_t head_gen, uint64_t by
   return SB_OK;
 }
 
-static bool take_head(sb_connection *c, uint64_t front, uint64_t token, uint32_t *slot, uint64_t *gen) {
-  unsigned cls = sb_class_for(c->b, front + sizeof(sb_parts_shm));
+static bool take_head(sb_connection *c, uint64_t prefix, uint64_t token, uint32_t *slot, uint64_t *gen) {
+  unsigned cls = sb_class_for(c->b, prefix + sizeof(sb_parts_shm));
   return cls != 0 && (sb_scatter_larger(c, cls, token, slot, gen) || sb_slab_alloc(c, cls, token, slot, gen) == SB_OK);
 }
 
-sb_status sb_scatter_alloc(sb_connection *c, uint64_t front, uint64_t bytes, uint64_t token, uint32_t *slot,
+sb_status sb_scatter_alloc(sb_connection *c, uint64_t prefix, uint64_t bytes, uint64_t token, uint32_t *slot,
                            uint64_t *gen) {
   search s = {.c = c};
   sb_status status = sb_holding_take(c, &s.token);
   if (status != SB_OK) {
     return status;
   }
-  status = take_head(c, front, token, slot, gen) ? SB_OK : SB_NO_MEMORY;
+  status = take_head(c, prefix, token, slot, gen) ? SB_OK : SB_NO_MEMORY;
   if (status == SB_OK) {
     sb_parts_begin(c, *slot, *gen);
     status = gather(&s, *slot, *gen, bytes);

@@ -21,8 +21,9 @@
 /* Takes a free slot of the class or of a larger one, in the holding `token`: by hints, or by a search of all headers. */
 bool sb_scatter_by_hints(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen);
 bool sb_scatter_larger(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen);
-/* Allocates a head with `front` bytes, and parts with `bytes`. SB_NO_MEMORY: too little is free, and nothing was taken. */
-sb_status sb_scatter_alloc(sb_connection *c, uint64_t front, uint64_t bytes, uint64_t token, uint32_t *slot,
+/* Allocates a head with `prefix` bytes, and parts with `bytes`. SB_NO_MEMORY: too little is free, and nothing was
+ * taken. */
+sb_status sb_scatter_alloc(sb_connection *c, uint64_t prefix, uint64_t bytes, uint64_t token, uint32_t *slot,
                            uint64_t *gen);
 /* The longest body that has room now; beside traffic an estimate. */
 uint64_t sb_scatter_room(sb_broker *b);

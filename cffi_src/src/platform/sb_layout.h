@@ -252,7 +252,7 @@ typedef struct {
   _Atomic int32_t timers_lost;
   /* 1: `taken`, `admitted` and the byte hints are maintained; 2: the housekeeper also corrects them */
   _Atomic int32_t tracking;
-  sb_half levels; /* first level, by descending priority */
+  sb_half consumer_levels; /* first level, by descending priority */
   sb_word rescues;
   /* the exclusive consumer, see sb_exclusive.h: 28 node slot | bit 31: tentative | 32 its registration */
   sb_word exclusive;
@@ -295,8 +295,8 @@ typedef struct {
   sb_half queue;
   _Atomic int32_t interested_count, notified_count; /* hints */
   sb_ring_shm interested, notified;
-} sb_level_shm;
-_Static_assert(sizeof(sb_level_shm) <= SB_UNIT, "level");
+} sb_consumer_level_shm;
+_Static_assert(sizeof(sb_consumer_level_shm) <= SB_UNIT, "level");
 
 /* Flags of a node, beside SB_NODE_COUNTED (1) and SB_NODE_DIRECT (2) of shmbroker.cdef.h. 8 is not used. */
 #define SB_NODE_ROOM 4u    /* waits for room in the queue or for memory, not for messages */
@@ -341,8 +341,8 @@ enum {
   SB_COUNT_MOVED,
   SB_COUNT_REMOVED_BYTES,
   SB_COUNT_REDELIVERED,
-  SB_COUNT_SCHEDULED,   /* entered HELD */
-  SB_COUNT_UNSCHEDULED, /* left HELD */
+  SB_COUNT_SCHEDULED,   /* entered SCHEDULED */
+  SB_COUNT_UNSCHEDULED, /* left SCHEDULED */
   SB_COUNT_DELIVERED,
   SB_COUNT_REFUSED, /* refused by overflow "drop"; the statistics count it as `added` and as `dropped` */
   SB_COUNTERS = 16
@@ -371,7 +371,7 @@ typedef struct {
   alignas(64) sb_word before_bytes;
   sb_word bytes;
   sb_word target_queue,
-      /* of a move. An enqueue or a commit stores here whether the message is HELD, and the counter before */
+      /* of a move. An enqueue or a commit stores here whether the message is SCHEDULED, and the counter before */
       target_position;
   sb_word target_ledger, target_before, target_before_bytes;
   /* 32 times raised | 32 depth; depth > 0: the owner is between two changes of hints that belong together, I23 */

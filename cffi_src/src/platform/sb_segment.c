@@ -24,7 +24,7 @@ uint64_t sb_segment_layout_hash(void) {
                             sizeof(sb_inner_shm),
                             sizeof(sb_queue_shm),
                             sizeof(sb_long_queue_shm),
-                            sizeof(sb_level_shm),
+                            sizeof(sb_consumer_level_shm),
                             sizeof(sb_node_shm),
                             sizeof(sb_ledger_shm),
                             sizeof(sb_holdings_shm),

@@ -62,7 +62,7 @@ static inline uint64_t sb_slot_word(unsigned state, uint64_t field, uint64_t gen
 enum {
   SB_CELL_FREE = 1,
   SB_CELL_AVAILABLE = 2,
-  SB_CELL_HELD = 3,
+  SB_CELL_SCHEDULED = 3,
   SB_CELL_ACQUIRED = 4,
   SB_CELL_REMOVING = 5,
   SB_CELL_STAGED = 6, /* part of a commit that is undecided, or decided and not yet carried out here */
@@ -100,7 +100,7 @@ static inline bool sb_cell_is_owned(uint64_t c) {
 static inline bool sb_cell_of(uint64_t c, uint64_t gen) {
   switch (sb_cell_state(c)) {
     case SB_CELL_AVAILABLE:
-    case SB_CELL_HELD: return (c >> 37) == (gen & 0x7ffffffu);
+    case SB_CELL_SCHEDULED: return (c >> 37) == (gen & 0x7ffffffu);
     case SB_CELL_ACQUIRED:
     case SB_CELL_REMOVING:
     case SB_CELL_STAGED: return (c >> 49) == (gen & 0x7fffu);

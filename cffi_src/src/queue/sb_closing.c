@@ -5,7 +5,7 @@
  * removed when it returns. A STAGED one does: its commit may be decided already. */
 static bool nobodys_message(uint64_t word) {
   unsigned state = sb_cell_state(word);
-  return state == SB_CELL_AVAILABLE || state == SB_CELL_HELD || state == SB_CELL_STAGED;
+  return state == SB_CELL_AVAILABLE || state == SB_CELL_SCHEDULED || state == SB_CELL_STAGED;
 }
 
 bool sb_closing_resolve(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const sb_ring *r, uint64_t position) {

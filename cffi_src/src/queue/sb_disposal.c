@@ -44,7 +44,7 @@ uint64_t sb_disposal_empty(sb_queue *q) {
       if (!sb_cell_of(word, leaf.gen) || state == SB_CELL_FREE || state == SB_CELL_CLOSED) {
         return removed;
       }
-      if (state != SB_CELL_AVAILABLE && state != SB_CELL_HELD) {
+      if (state != SB_CELL_AVAILABLE && state != SB_CELL_SCHEDULED) {
         continue;
       }
       uint64_t token;
@@ -88,15 +88,15 @@ bool sb_disposal_free(sb_connection *c, uint32_t slot) {
   for (unsigned i = 0; i < sizeof rings / sizeof rings[0]; i++) {
     if (sb_ring_open(b, slot, rings[i], &r)) sb_ring_destroy(c, &r);
   }
-  uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
-  while (sb_slab_object(b, level, SB_KIND_LEVEL) != NULL) {
-    sb_level_shm *l = sb_slot_at(b, level);
+  uint32_t level = SB_LOAD(&q->consumer_levels, SB_ACQUIRE);
+  while (sb_slab_object(b, level, SB_KIND_CONSUMER_LEVEL) != NULL) {
+    sb_consumer_level_shm *l = sb_slot_at(b, level);
     uint32_t next = SB_LOAD(&l->next, SB_ACQUIRE);
     for (uint32_t id = SB_RING_INTERESTED; id <= SB_RING_NOTIFIED; id++) {
       if (sb_ring_open(b, level, id, &r)) sb_ring_destroy(c, &r);
     }
     bool whole = let_go(c, level, &gen);
-    SB_STORE(&q->levels, next, SB_RELEASE); /* one by one, so that the next process continues after a kill */
+    SB_STORE(&q->consumer_levels, next, SB_RELEASE); /* one by one, so that the next process continues after a kill */
     (void)sb_slab_free_gen(b, level, gen);
     level = whole ? next : 0;
   }

@@ -22,7 +22,7 @@
 /* Closes the queue. SB_IN_USE, SB_NOT_EMPTY: a condition does not hold. *removed: the number of ready messages
  * removed. */
 sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed);
-/* Removes the ready and the held messages of a closed queue. Returns their number. */
+/* Removes the ready and the scheduled messages of a closed queue. Returns their number. */
 uint64_t sb_disposal_empty(sb_queue *q);
 /* Frees a CLOSED queue that is empty and that no connection has open. True if it is freed. */
 bool sb_disposal_free(sb_connection *c, uint32_t slot);

@@ -38,12 +38,12 @@ static sb_status admit(sb_queue *q, uint64_t count, uint64_t bytes) {
   if ((max >= 0 && (int64_t)count > max) || (max_bytes >= 0 && (int64_t)bytes > max_bytes)) {
     return SB_TOO_LARGE;
   }
-  uint64_t places = SB_LOAD(&q->shm->admitted, SB_SEQ_CST);
+  uint64_t admitted = SB_LOAD(&q->shm->admitted, SB_SEQ_CST);
   do {
-    if (max >= 0 && ready_before(q->shm, places, SB_LOAD(&q->shm->taken, SB_SEQ_CST)) > max - (int64_t)count) {
+    if (max >= 0 && ready_before(q->shm, admitted, SB_LOAD(&q->shm->taken, SB_SEQ_CST)) > max - (int64_t)count) {
       return SB_FULL;
     }
-  } while (!SB_CAS(&q->shm->admitted, &places, places + count, SB_SEQ_CST));
+  } while (!SB_CAS(&q->shm->admitted, &admitted, admitted + count, SB_SEQ_CST));
   uint64_t in = SB_LOAD(&q->shm->bytes_in, SB_SEQ_CST);
   do {
     if (max_bytes >= 0 && (int64_t)(in - SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST)) > max_bytes - (int64_t)bytes) {

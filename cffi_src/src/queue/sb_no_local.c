@@ -32,21 +32,21 @@ static bool take_returned(sb_queue *q, sb_lane *lane, uint64_t before, uint64_t 
 static sb_status take_next(sb_queue *q, sb_lane *lane, uint64_t *cursor, uint64_t token, sb_taken *t) {
   uint64_t at = *cursor > q->base ? *cursor : q->base;
   sb_leaf_ref leaf;
-  unsigned strange = 0;
+  unsigned retries = 0;
   while (sb_ring_next_leaf(q->c->b, &lane->ring, at, &leaf, &at)) {
     while (sb_leaf_covers(&leaf, at)) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST); /* P1, P2 acquire; P3: after arming */
       unsigned state = sb_cell_state(word);
       *cursor = at;
       if (!sb_cell_of(word, leaf.gen)) { /* the page was reused: find the leaf again */
-        if (++strange > SB_MAX_STRANGE) return SB_CORRUPT;
+        if (++retries > SB_MAX_RETRIES) return SB_CORRUPT;
         break;
       }
       if (state == SB_CELL_FREE) {
         return SB_EMPTY;
       }
       if (state == SB_CELL_CLOSING) {
-        if (!sb_closing_resolve(q->c->b, q->c, q->shm, &lane->ring, at) || ++strange > SB_MAX_STRANGE)
+        if (!sb_closing_resolve(q->c->b, q->c, q->shm, &lane->ring, at) || ++retries > SB_MAX_RETRIES)
           return SB_CORRUPT;
         continue;
       }
@@ -64,7 +64,7 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, uint64_t *cursor, uint64_
           *cursor = at + 1;
           return SB_OK;
         }
-        if (SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST) == word && ++strange > SB_MAX_STRANGE) {
+        if (SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST) == word && ++retries > SB_MAX_RETRIES) {
           return SB_CORRUPT;
         }
         continue; /* another process was faster */

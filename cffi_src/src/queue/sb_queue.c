@@ -177,38 +177,39 @@ void sb_queue_schedule(sb_queue *q, uint64_t position) {
 sb_status sb_queue_pass_closing(sb_queue *q, const sb_lane *lane, uint64_t position, unsigned tries) {
   bool resolved = sb_closing_resolve(q->c->b, q->c, q->shm, &lane->ring, position);
   bool open = sb_queue_is_open(q);
-  if (resolved && open && tries <= SB_MAX_STRANGE) {
+  if (resolved && open && tries <= SB_MAX_RETRIES) {
     return SB_CLOSED_CELL;
   }
   return resolved && !open ? SB_DELETED : SB_CORRUPT;
 }
 
-sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool held, uint64_t *position) {
+sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool scheduled,
+                           uint64_t *position) {
   sb_connection *c = q->c;
   sb_lane *lane = &q->lanes[0];
   sb_ledger_shm *l = q->ledger;
   sb_word *header = sb_slot_header(c->b, slot);
   bool tracked = sb_queue_tracks(q->shm);
   /* read before the append: afterwards another process may own it */
-  bool timer = held || ((sb_message_shm *)sb_slot_at(c->b, slot))->expires_ns != 0;
-  SB_STORE(&l->target_queue, held, SB_RELAXED);
+  bool timer = scheduled || ((sb_message_shm *)sb_slot_at(c->b, slot))->expires_ns != 0;
+  SB_STORE(&l->target_queue, scheduled, SB_RELAXED);
   SB_STORE(&l->target_position, SB_LOAD(&l->counters[SB_COUNT_SCHEDULED], SB_RELAXED), SB_RELAXED);
   sb_ledger_begin_intent(l, SB_INTENT_ENQUEUE, SB_COUNT_ADDED, UINT64_MAX, slot, gen, bytes);
   uint64_t parts = SB_LOAD(header, SB_RELAXED) & SB_FIELD(1u, 2 + SB_PARTS_REF); /* relaxed: the caller owns the slot */
   SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, 1, gen) | parts, SB_RELEASE); /* P1 release */
   SB_CRASHPOINT("queue.enqueue.published");
-  if (held && tracked) sb_hints_taken(q->shm, 1, bytes); /* until a release makes it ready */
-  uint64_t word = (uint64_t)(held ? SB_CELL_HELD : SB_CELL_AVAILABLE) | SB_FIELD(slot, 4);
+  if (scheduled && tracked) sb_hints_taken(q->shm, 1, bytes); /* until a release makes it ready */
+  uint64_t word = (uint64_t)(scheduled ? SB_CELL_SCHEDULED : SB_CELL_AVAILABLE) | SB_FIELD(slot, 4);
   sb_append how = {SB_WORD_OPEN, tracked ? SB_TAIL_EXACT : SB_TAIL_LAZY};
   sb_status status = sb_queue_append(q, lane, word, how, &l->position, position);
   if (status != SB_OK) {
     SB_STORE(header, sb_slot_word(SB_SLOT_ALLOC, c->id, gen) | parts, SB_RELEASE); /* no process has seen it */
-    if (held && tracked) sb_hints_untaken(q->shm, 1, bytes);
+    if (scheduled && tracked) sb_hints_untaken(q->shm, 1, bytes);
   } else {
     lane->tail_cursor = *position + 1;
     if (timer) sb_queue_schedule(q, *position);
     sb_ledger_count(l, SB_COUNT_ADDED_BYTES, bytes);
-    if (held) sb_ledger_count(l, SB_COUNT_SCHEDULED, 1);
+    if (scheduled) sb_ledger_count(l, SB_COUNT_SCHEDULED, 1);
     sb_ledger_count(l, SB_COUNT_ADDED, 1);
   }
   sb_ledger_end_intent(l);

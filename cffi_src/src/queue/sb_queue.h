@@ -5,10 +5,10 @@
  * (purge, eviction, expiry, move) are state changes of this word; no position is ever reserved. This header has the
  * handle of a queue, the number of its messages, and enqueue; sb_take.h, sb_settle.h and sb_release.h have the others.
  *
- * Layout: FREE -> AVAILABLE | HELD | REMOVING(me);  HELD -> REMOVING(me) -> AVAILABLE;  AVAILABLE -> ACQUIRED(me) |
- * REMOVING(me);  ACQUIRED(me) -> AVAILABLE (release) | TOMBSTONE;  REMOVING(me) -> AVAILABLE | TOMBSTONE.
- * Commits (sb_transaction.h): FREE -> STAGED(me) -> AVAILABLE | HELD | TOMBSTONE. The end (sb_closing.h): FREE ->
- * CLOSING -> CLOSED | TOMBSTONE.
+ * Layout: FREE -> AVAILABLE | SCHEDULED | REMOVING(me);  SCHEDULED -> REMOVING(me) -> AVAILABLE;  AVAILABLE ->
+ * ACQUIRED(me) | REMOVING(me);  ACQUIRED(me) -> AVAILABLE (release) | TOMBSTONE;  REMOVING(me) -> AVAILABLE |
+ * TOMBSTONE. Commits (sb_transaction.h): FREE -> STAGED(me) -> AVAILABLE | SCHEDULED | TOMBSTONE. The end
+ * (sb_closing.h): FREE -> CLOSING -> CLOSED | TOMBSTONE.
  *
  * Invariants:
  *  I23 in a queue that tracks, `taken` counts the positions below the tail that are not AVAILABLE. Queues that evict
@@ -84,7 +84,8 @@ SB_HOT sb_status sb_queue_append(sb_queue *q, sb_lane *lane, uint64_t word, sb_a
 /* Its part for a CLOSING or CLOSED cell. SB_CLOSED_CELL: decided, and the queue is open: the caller appends again. */
 sb_status sb_queue_pass_closing(sb_queue *q, const sb_lane *lane, uint64_t position, unsigned tries);
 /* Publishes an ALLOC slot at the tail. After a failure the caller still owns the slot. */
-sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool held, uint64_t *position);
+sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool scheduled,
+                           uint64_t *position);
 /* Adds an entry to the schedule list for a message with a timer (I26). */
 void sb_queue_schedule(sb_queue *q, uint64_t position);
 

@@ -5,12 +5,12 @@
 #include "sb_release.h"
 
 bool sb_schedule_take(sb_queue *q, uint64_t position, unsigned state, uint64_t token, sb_taken *t) {
-  bool held = state == SB_CELL_HELD;
-  if (held) {
+  bool scheduled = state == SB_CELL_SCHEDULED;
+  if (scheduled) {
     sb_ledger_begin_intent(q->ledger, SB_INTENT_DUE, SB_COUNT_UNSCHEDULED, position, 0, 0, 0);
   }
   bool got = sb_take_at(q, position, state, token, t) == SB_OK;
-  if (held) {
+  if (scheduled) {
     if (got) sb_ledger_count(q->ledger, SB_COUNT_UNSCHEDULED, 1);
     sb_ledger_end_intent(q->ledger);
   }
@@ -42,18 +42,19 @@ uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bo
   if (SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE) != word) {
     return now_ns; /* the cell changed during the look: look again immediately */
   }
-  bool keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0, held = sb_cell_state(word) == SB_CELL_HELD;
+  bool keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0,
+       scheduled = sb_cell_state(word) == SB_CELL_SCHEDULED;
   bool expired = expires != 0 && expires <= now_ns;
-  if (keeps && !held) {
+  if (keeps && !scheduled) {
     return 0; /* its time counts again after it was moved to another queue */
   }
-  if (held && due > now_ns && !expired) {
+  if (scheduled && due > now_ns && !expired) {
     return expires != 0 && expires < due ? expires : due;
   }
-  if (!held && !expired) {
+  if (!scheduled && !expired) {
     return expires;
   }
-  if (!held && sb_cell_state(word) != SB_CELL_AVAILABLE) {
+  if (!scheduled && sb_cell_state(word) != SB_CELL_AVAILABLE) {
     return 0; /* its holder will find that it has expired */
   }
   uint64_t token;

@@ -73,7 +73,7 @@ static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *
   sb_broker *b = q->c->b;
   const sb_lane *lane = sb_queue_lane(q, position);
   uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
-  if (!sb_cell_of(word, leaf->gen) || sb_cell_is_owned(word) || sb_cell_state(word) == SB_CELL_HELD) {
+  if (!sb_cell_of(word, leaf->gen) || sb_cell_is_owned(word) || sb_cell_state(word) == SB_CELL_SCHEDULED) {
     return SB_EMPTY; /* its holder may be about to return it: the bit must stay */
   }
   if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
@@ -161,7 +161,7 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_
   uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), at = hint > lane->cursor ? hint : lane->cursor;
   sb_leaf_ref *leaf = &lane->head_leaf;
   sb_status status = SB_EMPTY;
-  unsigned strange = 0;
+  unsigned retries = 0;
   while (at < before) {
     if (!sb_leaf_covers(leaf, at)) {
       sb_status found = sb_ring_locate(b, NULL, &lane->ring, at, leaf);
@@ -178,7 +178,7 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_
     unsigned found = sb_cell_state(word);
     if (!sb_cell_of(word, leaf->gen)) {
       *leaf = SB_NO_LEAF;
-      if (++strange > SB_MAX_STRANGE) return SB_CORRUPT;
+      if (++retries > SB_MAX_RETRIES) return SB_CORRUPT;
     } else if (found == SB_CELL_AVAILABLE) {
       if (!sb_slot_in_range(b, sb_cell_slot(word)) || !sb_slot_ready(b, sb_cell_slot(word))) {
         return SB_CORRUPT;
@@ -202,7 +202,7 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_
       status = SB_DELETED;
       break;
     } else if (found == SB_CELL_CLOSING) {
-      if (!sb_closing_resolve(b, q->c, q->shm, &lane->ring, at) || ++strange > SB_MAX_STRANGE) return SB_CORRUPT;
+      if (!sb_closing_resolve(b, q->c, q->shm, &lane->ring, at) || ++retries > SB_MAX_RETRIES) return SB_CORRUPT;
     } else {
       at++;
     }

@@ -5,7 +5,7 @@
  * for a consumer, REMOVING to remove the message (eviction, purge, expiry, move). The search for the oldest cell begins
  * with messages that returned (sb_requeued.h), then continues from the handle's cursor.
  *
- * Layout: AVAILABLE -> ACQUIRED(me) | REMOVING(me);  HELD -> REMOVING(me).
+ * Layout: AVAILABLE -> ACQUIRED(me) | REMOVING(me);  SCHEDULED -> REMOVING(me).
  *
  * Invariants:
  *  I22 only the owner of an ACQUIRED or REMOVING cell changes it; after its death, its reapers.

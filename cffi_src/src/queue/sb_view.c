@@ -18,14 +18,14 @@ void sb_view_not(sb_broker *b, uint32_t slot, unsigned ref) {
   if (viewer != NULL) SB_STORE(&viewer[ref], 0, SB_RELAXED);
 }
 
-#define PLACE 46 /* of the queue's index in the block */
+#define INDEX 46 /* of the queue's index in the block */
 static uint64_t where_of(const sb_reference *r) {
-  return (uint64_t)r->ref | SB_FIELD(r->gen, 8) | (r->ref >= SB_REF_VIEW ? SB_FIELD(r->queue, PLACE) : 0);
+  return (uint64_t)r->ref | SB_FIELD(r->gen, 8) | (r->ref >= SB_REF_VIEW ? SB_FIELD(r->queue, INDEX) : 0);
 }
 
 sb_reference sb_view_of(uint64_t what, uint64_t where) {
   return (sb_reference){sb_holding_slot(what), (unsigned)(where & 0xffu), SB_BITS(where, 8, 38),
-                        (uint32_t)(where >> PLACE)};
+                        (uint32_t)(where >> INDEX)};
 }
 
 _Atomic uint16_t *sb_view_word(sb_broker *b, const sb_reference *r) {
@@ -48,7 +48,7 @@ static bool choose(sb_connection *c, const sb_taken *t, uint32_t queue, sb_refer
     r->ref = sb_reference_clear(c->b, t->slot, t->ref, c->id);
     return r->ref != SB_MAX_REFS;
   }
-  if (!sb_block_of(c->b, t->slot, &k) || !sb_block_place(&k, queue, &r->queue)) {
+  if (!sb_block_of(c->b, t->slot, &k) || !sb_block_index(&k, queue, &r->queue)) {
     return false;
   }
   r->ref = SB_REF_VIEW + 1;

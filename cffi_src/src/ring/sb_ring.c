@@ -59,7 +59,7 @@ void sb_ring_advance(sb_word *hint, uint64_t from, uint64_t to) {
 
 uint64_t sb_ring_exact_tail_near(sb_broker *b, const sb_ring *r, sb_leaf_ref *cache) {
   uint64_t start = SB_LOAD(r->tail, SB_SEQ_CST), at = start;
-  unsigned strange = 0;
+  unsigned retries = 0;
   for (;;) {
     if (!sb_leaf_covers(cache, at)) {
       sb_status status = sb_ring_locate(b, NULL, r, at, cache);
@@ -74,7 +74,7 @@ uint64_t sb_ring_exact_tail_near(sb_broker *b, const sb_ring *r, sb_leaf_ref *ca
     uint64_t word = SB_LOAD(&sb_leaf_cell(cache, at)->word, SB_SEQ_CST);
     if (!sb_cell_of(word, cache->gen)) {
       *cache = SB_NO_LEAF;
-      if (++strange > SB_MAX_STRANGE) break;
+      if (++retries > SB_MAX_RETRIES) break;
       continue;
     }
     if (sb_cell_state(word) == SB_CELL_FREE || sb_cell_state(word) == SB_CELL_CLOSED ||
@@ -106,7 +106,7 @@ static uint64_t complete(uint64_t word, unsigned form, uint64_t gen) {
 sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache, uint64_t word, sb_append how,
                          sb_word *announce, uint64_t *position) {
   uint64_t shared = SB_LOAD(r->tail, SB_ACQUIRE), at = shared > *position ? shared : *position;
-  unsigned strange = 0;
+  unsigned retries = 0;
   for (;;) {
     if (!sb_leaf_covers(cache, at)) {
       sb_status status = sb_ring_locate(c->b, c, r, at, cache);
@@ -135,7 +135,7 @@ sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache,
     }
     if (!sb_cell_of(found, cache->gen)) { /* the page was retired and reused: find the leaf again */
       *cache = SB_NO_LEAF;
-      if (++strange > SB_MAX_STRANGE) return SB_CORRUPT;
+      if (++retries > SB_MAX_RETRIES) return SB_CORRUPT;
     } else if (sb_cell_state(found) == SB_CELL_CLOSED || sb_cell_state(found) == SB_CELL_CLOSING) {
       *position = at;
       return SB_CLOSED_CELL;
@@ -238,7 +238,7 @@ bool sb_ring_open(sb_broker *b, uint32_t object, uint32_t id, sb_ring *r) {
     return object == 0;
   }
   if (id == SB_RING_INTERESTED || id == SB_RING_NOTIFIED) {
-    sb_level_shm *level = sb_slab_object(b, object, SB_KIND_LEVEL);
+    sb_consumer_level_shm *level = sb_slab_object(b, object, SB_KIND_CONSUMER_LEVEL);
     if (level == NULL) {
       return false;
     }

@@ -43,7 +43,7 @@ typedef struct {
   uint32_t slot;
 } sb_leaf_ref;
 
-#define SB_MAX_STRANGE \
+#define SB_MAX_RETRIES \
   1000u /* retries after which a word counts as damaged: a page is not reused so often during one look */
 #define SB_NO_LEAF ((sb_leaf_ref){NULL, UINT64_MAX, 0, 0})
 

@@ -71,7 +71,7 @@ static void last_but_the_reserve(void) {
 static void gives_way(void) {
   uint64_t gen;
   uint32_t reserve = sb_reserve_chunks(t.b);
-  unsigned level = sb_class_of_kind(t.b, SB_KIND_LEVEL);
+  unsigned level = sb_class_of_kind(t.b, SB_KIND_CONSUMER_LEVEL);
   fill_up_to(reserve + 1);
   expect(SB_LOAD(&t.b->classes[level].chunks, SB_SEQ_CST) == 0, "there is a chunk for levels already");
   meanwhile("slab.chunk.counted", take_the_last_too);

@@ -150,7 +150,7 @@ static void two_removes(void) {
   uint64_t token;
   sb_taken taken;
   if (sb_holding_take(two.c, &token) != SB_OK) die("sb_holding_take", 0);
-  if (sb_take_at(two.q, two.q->base, SB_CELL_HELD, token, &taken) == SB_OK) {
+  if (sb_take_at(two.q, two.q->base, SB_CELL_SCHEDULED, token, &taken) == SB_OK) {
     (void)sb_dispose(two.q, token, SB_REASON_KILLED);
     sb_ledger_count(two.q->ledger, SB_COUNT_UNSCHEDULED, 1);
   } else {

@@ -91,7 +91,7 @@ static void work_off(void) {
   while (sb_connection_run_io(me()->t.c) == SB_READY) {
     uint64_t user;
     while ((user = sb_connection_next_ready(me()->t.c)) != 0) {
-      if (user != me()->channel->user) complain("somebody else is handed over: %llu", (unsigned long long)user);
+      if (user != me()->channel->number) complain("somebody else is handed over: %llu", (unsigned long long)user);
       work(me()->channel, me()->second);
     }
   }

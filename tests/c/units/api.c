@@ -142,7 +142,7 @@ static void a_broker_grows(void) {
 
 /* All nodes, and nothing that only looks like one. */
 static void a_broker_that_closes_rings_all(void) {
-  unsigned node = sb_class_of_kind(t.b, SB_KIND_NODE), other = sb_class_of_kind(t.b, SB_KIND_LEVEL);
+  unsigned node = sb_class_of_kind(t.b, SB_KIND_NODE), other = sb_class_of_kind(t.b, SB_KIND_CONSUMER_LEVEL);
   uint32_t last = t.b->mapped_chunks - 1, first = last - 3;
   set_chunk(first, SB_CHUNK_CLASS, node);
   set_chunk(first + 1, SB_CHUNK_CLASS, other);

@@ -109,7 +109,7 @@ static void what_is_not_ready(void) {
   begin(UNLIMITED, 6);
   set_cell(0, SB_CELL_ACQUIRED, OTHER);
   set_cell(1, SB_CELL_TOMBSTONE, 0);
-  set_cell(2, SB_CELL_HELD, 0);
+  set_cell(2, SB_CELL_SCHEDULED, 0);
   set_word(3, sb_cell_open(SB_CELL_AVAILABLE, (BROKER_CHUNKS - 1) * SB_CHUNK_UNITS, 0, leaf_of(3).gen));
   set_word(4, sb_cell_open(SB_CELL_AVAILABLE, BROKER_CHUNKS * SB_CHUNK_UNITS, 0, leaf_of(4).gen));
   expect_seen(browse(), 6, 6);

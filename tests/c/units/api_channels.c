@@ -113,7 +113,7 @@ static void channels_come_and_go(void) {
   uint32_t handles = t.c->handles, targets = t.c->target_count;
   sb_channel *new = sb_channel_open(t.c, 5, &status);
   expect_is(status, SB_OK, "the status");
-  expect(new->user == 5 && new->target.c == t.c && new->target.listed, "it is another one's");
+  expect(new->number == 5 && new->target.c == t.c && new->target.listed, "it is another one's");
   expect_is(t.c->handles, handles + 1, "what points to the connection");
   expect_is(t.c->target_count, targets + 1, "targets");
   expect(new->target.kind->is_channel && !new->target.kind->is_consumer, "it is no channel");

@@ -27,8 +27,8 @@ static sb_message_shm *message_of(uint64_t token) {
   if (!sb_settle_find(t.c, token, &taken, &leaf)) die("sb_settle_find", 0);
   return sb_slot_at(t.b, taken.slot);
 }
-static const sb_held *first_of_row(void) { return sb_deliveries_at(&ch->deliveries, ch->deliveries.row.first); }
-static sb_held *by_tag(uint64_t tag) { return sb_deliveries_find(&ch->deliveries, tag); }
+static const sb_unacked *first_of_row(void) { return sb_deliveries_at(&ch->deliveries, ch->deliveries.row.first); }
+static sb_unacked *by_tag(uint64_t tag) { return sb_deliveries_find(&ch->deliveries, tag); }
 /* What the longer record of a long body ends with. */
 static uint64_t behind(int64_t length) {
   uint64_t tag;

@@ -10,7 +10,7 @@
 
 static uint64_t counted(unsigned counter) { return SB_LOAD(&first_queue->ledger->counters[counter], SB_RELAXED); }
 static uint64_t held(void) { return (uint32_t)SB_LOAD(&first_queue->ledger->holding, SB_RELAXED); }
-static sb_held *by_tag(uint64_t tag) { return sb_deliveries_find(&ch->deliveries, tag); }
+static sb_unacked *by_tag(uint64_t tag) { return sb_deliveries_find(&ch->deliveries, tag); }
 static sb_member *m;
 /* A consumer, to which this many messages were given. */
 static void give(unsigned n) {
@@ -22,8 +22,8 @@ static void give(unsigned n) {
   }
 }
 static void expect_given(const char *what, unsigned n, uint64_t first, uint64_t last) {
-  const sb_held *a = sb_deliveries_at(&ch->deliveries, ch->deliveries.given.first),
-                *b = sb_deliveries_at(&ch->deliveries, ch->deliveries.given.last);
+  const sb_unacked *a = sb_deliveries_at(&ch->deliveries, ch->deliveries.given.first),
+                   *b = sb_deliveries_at(&ch->deliveries, ch->deliveries.given.last);
   expect(sb_channel_unacked(ch) == n, "%s: %u are given, not %u", what, sb_channel_unacked(ch), n);
   expect(n == 0 || (a->tag == first && b->tag == last), "%s: others are given", what);
   expect_is(held(), n + sb_channel_waiting(ch), what);

@@ -259,7 +259,7 @@ static void another_generation(void) {
 }
 static void another_kind(void) {
   SB_STORE(&t.b->chunks[t.c->record / SB_CHUNK_UNITS],
-           sb_chunk_word(SB_CHUNK_CLASS, 0, sb_class_of_kind(t.b, SB_KIND_LEVEL), 0), SB_SEQ_CST);
+           sb_chunk_word(SB_CHUNK_CLASS, 0, sb_class_of_kind(t.b, SB_KIND_CONSUMER_LEVEL), 0), SB_SEQ_CST);
 }
 static void what_changes_is_not_described(void) {
   void (*const changes[])(void) = {another_life, another_generation, another_kind};

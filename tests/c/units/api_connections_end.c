@@ -192,7 +192,8 @@ static void views_keep_a_connection(void) {
 }
 static uint32_t begin_draining(void) {
   uint32_t chunk = t.b->mapped_chunks - 1;
-  SB_STORE(&t.b->chunks[chunk], sb_chunk_word(SB_CHUNK_CLASS, 0, sb_class_of_kind(t.b, SB_KIND_LEVEL), 0), SB_SEQ_CST);
+  SB_STORE(&t.b->chunks[chunk], sb_chunk_word(SB_CHUNK_CLASS, 0, sb_class_of_kind(t.b, SB_KIND_CONSUMER_LEVEL), 0),
+           SB_SEQ_CST);
   other = connect_to(&t);
   SB_STORE(&other->gate->inside, 1, SB_SEQ_CST); /* it may know the chunk */
   for (unsigned i = 0; i < 3; i++) (void)sb_housekeeper_reclaim(t.c);

@@ -36,8 +36,8 @@ static void a_new_consumer(void) {
   expect_is(k->ack_interval_ns, PATIENCE, "its interval");
   expect_is(k->priority, 4, "its priority");
   expect_is((unsigned)(k->event_fd + 1), 0, "its descriptor: none");
-  expect_is(k->free_place, 1, "its first place");
-  for (uint32_t i = 0; i < 5; i++) expect_is(k->places[i].next_free, i < 4 ? i + 2 : 0, "the place after a place");
+  expect_is(k->free_ack_slot, 1, "its first place");
+  for (uint32_t i = 0; i < 5; i++) expect_is(k->ack_slots[i].next_free, i < 4 ? i + 2 : 0, "the place after a place");
   expect_is(k->unacked | k->ack_count | k->delivered | k->closed | k->starved | k->suspended, 0, "what it did");
   expect_is(k->subscription_count, 2, "its queues");
   for (uint32_t i = 0; i < 2; i++) {
@@ -61,8 +61,8 @@ static void a_batch_is_no_larger_than_the_prefetch(void) {
   open_queues(1);
   sb_consumer *k = make(1, 2, 7, &status);
   expect_is(k->ack_batch, 2, "a batch that was to be larger than the prefetch");
-  expect_is(k->places[0].next_free, 2, "the place after the first");
-  expect_is(k->places[1].next_free, 0, "the place after the last");
+  expect_is(k->ack_slots[0].next_free, 2, "the place after the first");
+  expect_is(k->ack_slots[1].next_free, 0, "the place after the last");
 }
 static void its_kind(void) {
   const sb_queue *queue = NULL;

@@ -21,7 +21,7 @@ static void expect_status(sb_status should, const char *what) {
   expect_is(-sb_consumer_next(k, buffer, false), should, what);
 }
 static uint64_t acked(void) { return counted(queues[0], SB_COUNT_ACKED); }
-static uint64_t tag_of(uint32_t place) { return k->places[place].token | SB_FIELD(place, SB_TAG_PLACE); }
+static uint64_t tag_of(uint32_t place) { return k->ack_slots[place].token | SB_FIELD(place, SB_TAG_ACK_SLOT); }
 static sb_status settle(uint64_t tag, sb_disposition disposition) {
   char copy[sizeof(sb_record)];
   memcpy(copy, &tag, sizeof tag);
@@ -41,7 +41,7 @@ static void what_a_record_says(void) {
   k = consume(2, 4, 0, ALONE);
   put_some(1, 7, 8);
   expect_is(next_id(false), 7, "the first message");
-  uint32_t place = (uint32_t)(record()->tag >> SB_TAG_PLACE);
+  uint32_t place = (uint32_t)(record()->tag >> SB_TAG_ACK_SLOT);
   expect_is(record()->tag, tag_of(place), "its tag");
   expect_is(record()->subscription, 1, "its subscription");
   expect_is(sb_consumer_unacked(k), 2, "what is unacked");
@@ -73,7 +73,7 @@ static void bodies_that_are_settled(void) {
 static sb_message_shm *first_of_row(void) {
   sb_taken taken;
   sb_leaf_ref leaf;
-  if (!sb_settle_find(t.c, k->places[place_in_row(k, 0)].token, &taken, &leaf)) die("sb_settle_find", 0);
+  if (!sb_settle_find(t.c, k->ack_slots[place_in_row(k, 0)].token, &taken, &leaf)) die("sb_settle_find", 0);
   return taken.message;
 }
 /* What cannot be read ends; the next call goes on behind it. */
@@ -219,24 +219,24 @@ static void tags_of_nothing(void) {
   (void)hand_out(k);
   (void)hand_out(k);
   last = tag_of(hand_out(k));
-  uint32_t place = (uint32_t)(tag >> SB_TAG_PLACE), last_place = (uint32_t)(last >> SB_TAG_PLACE);
+  uint32_t place = (uint32_t)(tag >> SB_TAG_ACK_SLOT), last_place = (uint32_t)(last >> SB_TAG_ACK_SLOT);
   expect_is(last_place, 3, "the last place");
   k->prefetch = 3;
   expect_is(settle(last, SB_REQUEUE), SB_SETTLED, "the status of a place behind the last");
   k->prefetch = 4;
-  expect_is(settle(SB_FIELD(4, SB_TAG_PLACE), SB_REQUEUE), SB_SETTLED, "the status of a place that is none");
+  expect_is(settle(SB_FIELD(4, SB_TAG_ACK_SLOT), SB_REQUEUE), SB_SETTLED, "the status of a place that is none");
   expect_is(settle(tag + 1, SB_REQUEUE), SB_SETTLED, "the status of another token");
-  expect_is(settle((tag & SB_TAG_TOKEN) | SB_FIELD(last_place, SB_TAG_PLACE), SB_REQUEUE), SB_SETTLED,
+  expect_is(settle((tag & SB_TAG_TOKEN) | SB_FIELD(last_place, SB_TAG_ACK_SLOT), SB_REQUEUE), SB_SETTLED,
             "the status of another place");
   expect_is(k->unacked, 4, "what is unacked");
   expect_is(settle(tag, SB_ACK), SB_OK, "the status of an acknowledgement");
   expect_is(settle(tag, SB_ACK), SB_SETTLED, "the status of another acknowledgement before the batch is full");
   expect_is(settle(tag, SB_REQUEUE), SB_SETTLED, "the status of a requeue after an acknowledgement");
   expect_is(k->ack_count, 1, "what waits for the batch");
-  expect_is(k->places[place].token, tag & SB_TAG_TOKEN, "what is in the place");
+  expect_is(k->ack_slots[place].token, tag & SB_TAG_TOKEN, "what is in the place");
   sb_consumer_flush(k);
-  expect_is(settle(SB_FIELD(place, SB_TAG_PLACE), SB_REQUEUE), SB_SETTLED, "the status of a free place");
-  expect_is(k->free_place, place + 1, "the free place");
+  expect_is(settle(SB_FIELD(place, SB_TAG_ACK_SLOT), SB_REQUEUE), SB_SETTLED, "the status of a free place");
+  expect_is(k->free_ack_slot, place + 1, "the free place");
   expect_is(k->unacked, 3, "what is unacked beside a free place");
   expect_is(settle(last, SB_REQUEUE), SB_OK, "the status of a requeue beside a batch");
   expect_is(k->ack_count, 0, "what waits for the batch after a requeue");
@@ -266,13 +266,13 @@ static void settled_after_the_end(void) {
   put_some(0, 1, 2);
   expect_is(next_id(false), 1, "the first message");
   uint64_t tag = record()->tag;
-  uint32_t place = (uint32_t)(tag >> SB_TAG_PLACE);
+  uint32_t place = (uint32_t)(tag >> SB_TAG_ACK_SLOT);
   sb_consumer_cancel(k, false);
-  uint32_t free_place = k->free_place;
+  uint32_t free_place = k->free_ack_slot;
   expect_is(settle(tag, SB_REJECT), SB_OK, "the status");
   expect_is(counted(queues[0], SB_COUNT_DROPPED), 1, "what was dropped");
-  expect_is(k->places[place].token, 0, "what is in its place");
-  expect_is(k->free_place, free_place, "the free places");
+  expect_is(k->ack_slots[place].token, 0, "what is in its place");
+  expect_is(k->free_ack_slot, free_place, "the free places");
   expect_is(k->unacked, 1, "what is unacked, which nobody needs any more");
   for (unsigned i = 0; i < REFUSALS; i++) {
     refuse(t.c, REFUSAL[i]);
@@ -363,8 +363,8 @@ static void resumed_with_and_without_credit(void) {
   sb_consumer_suspend(k, true);
   for (unsigned i = 0; i < 2; i++) {
     uint32_t place = hand_out(k);
-    (void)sb_dispose(queues[0], k->places[place].token, SB_REASON_ACKED);
-    sb_consumer_free_place(k, place);
+    (void)sb_dispose(queues[0], k->ack_slots[place].token, SB_REASON_ACKED);
+    sb_consumer_free_ack_slot(k, place);
   }
   expect_is(in_row(k), 2, "the messages in the row while it is suspended");
   sb_consumer_suspend(k, false);

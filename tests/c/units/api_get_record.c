@@ -60,7 +60,7 @@ static void the_names_of_one_piece(void) {
   expect(believed(), "the longest name of an exchange is not believed");
   message->exchange_length++;
   expect(!believed(), "a longer name of an exchange is believed");
-  *message = (sb_message_shm){.properties_length = SB_MAX_FRONT - FRONT, .body_offset = SB_MAX_FRONT + 64};
+  *message = (sb_message_shm){.properties_length = SB_MAX_PREFIX - FRONT, .body_offset = SB_MAX_PREFIX + 64};
   expect(believed(), "the longest front is not believed");
   message->properties_length++;
   expect(!believed(), "a longer front is believed");
@@ -86,7 +86,7 @@ static void a_message_in_parts(void) {
   expect(believed(), "the longest name of an exchange is not believed");
   message->exchange_length++;
   expect(!believed(), "a longer name of an exchange is believed");
-  *message = (sb_message_shm){.flags = SB_MESSAGE_IN_PARTS, .properties_length = SB_MAX_FRONT - FRONT};
+  *message = (sb_message_shm){.flags = SB_MESSAGE_IN_PARTS, .properties_length = SB_MAX_PREFIX - FRONT};
   expect(believed(), "the longest front is not believed");
   message->properties_length++;
   expect(!believed(), "a longer front is believed");

@@ -309,7 +309,8 @@ static void empty_chunks_are_reclaimed(void) {
     expect_untouched(t.c, "a refused step");
   }
   refuse(t.c, SB_OK);
-  SB_STORE(&t.b->chunks[chunk], sb_chunk_word(SB_CHUNK_CLASS, 0, sb_class_of_kind(t.b, SB_KIND_LEVEL), 0), SB_SEQ_CST);
+  SB_STORE(&t.b->chunks[chunk], sb_chunk_word(SB_CHUNK_CLASS, 0, sb_class_of_kind(t.b, SB_KIND_CONSUMER_LEVEL), 0),
+           SB_SEQ_CST);
   SB_STORE(&other->gate->inside, 1, SB_SEQ_CST); /* it may know the chunk */
   expect(!sb_housekeeper_reclaim(t.c), "something is under way at the first look");
   expect(sb_housekeeper_reclaim(t.c), "nothing is under way beside a call that is inside");
@@ -324,7 +325,7 @@ static void reclaim_at_once_with_nothing(void) {
 }
 static void empty_chunks_are_reclaimed_at_once(void) {
   uint32_t chunk = t.b->mapped_chunks - 1;
-  uint64_t empty = sb_chunk_word(SB_CHUNK_CLASS, 0, sb_class_of_kind(t.b, SB_KIND_LEVEL), 0);
+  uint64_t empty = sb_chunk_word(SB_CHUNK_CLASS, 0, sb_class_of_kind(t.b, SB_KIND_CONSUMER_LEVEL), 0);
   sb_connection *other = connect_to(&t);
   without_memory(reclaim_at_once_with_nothing);
   SB_STORE(&t.b->chunks[chunk], empty, SB_SEQ_CST);

@@ -66,7 +66,7 @@ static void too_long_a_body(void) {
 /* Of the longest front it is the memory that is too short. A refusal tells a producer that waits: the call may have had its
  * room for a moment. */
 static void too_long_a_front(void) {
-  const sb_put_options longest = {.key = record, .key_length = SB_MAX_FRONT - sizeof(sb_message_shm)};
+  const sb_put_options longest = {.key = record, .key_length = SB_MAX_PREFIX - sizeof(sb_message_shm)};
   const sb_put_options longer = {.key = record, .key_length = longest.key_length + 1};
   q = make_queue("q", (sb_settings){{-1, 10, -1, 0, -1, -1}, 0});
   uint32_t node = wait_at(q, FOR_ROOM, BYTES);

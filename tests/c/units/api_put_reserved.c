@@ -43,7 +43,7 @@ static void reserve(uint64_t length, const sb_put_options *o) {
   expect_is(sb_reservation_begin(q, length, o, &r), SB_OK, "the status of a reservation");
 }
 static void expect_reserved(const sb_reservation *of, const char *what) {
-  expect(of->placed && of->kept, "%s has no place, or no slot", what);
+  expect(of->admitted && of->kept, "%s has no place, or no slot", what);
   expect_is(sb_slot_state(header_of(of)), SB_SLOT_ALLOC, what);
   expect(q->busy == 1, "%s: the queue is busy %u times, not once", what, q->busy);
   expect(t.c->lock == 0 && t.c->use == SB_USE_DRAIN, "%s: the connection is not at rest", what);
@@ -61,7 +61,7 @@ static void a_reservation_is_committed(void) {
   expect_is(counted(q, SB_COUNT_ADDED), 0, "the number of messages before");
   memcpy(r.body, "a body", 7);
   expect_is(sb_reservation_publish(q, &r), SB_OK, "the status");
-  expect(!r.placed && !r.kept && r.body == NULL, "it has its place or its slot still");
+  expect(!r.admitted && !r.kept && r.body == NULL, "it has its place or its slot still");
   expect_is(counted(q, SB_COUNT_ADDED), 1, "the number of messages");
   expect_rest("a commit");
   expect_is(sb_reservation_publish(q, &r), SB_INVALID, "the status of a second commit");
@@ -79,7 +79,7 @@ static void a_reservation_is_abandoned(void) {
   reserve(BYTES, &NONE);
   expect_is(admitted(), 1, "the number of places taken");
   abandon(&r);
-  expect(!r.placed && !r.kept && r.body == NULL, "it has its place or its slot still");
+  expect(!r.admitted && !r.kept && r.body == NULL, "it has its place or its slot still");
   expect(is_free(&r), "its slot was not freed");
   expect_is(admitted(), 0, "the number of places taken");
   expect(was_told(producer), "a producer that waits for room is not told");
@@ -100,7 +100,7 @@ static void the_view_of_an_abandoned_one(void) {
   note_rest(q);
   reserve(BYTES, &NONE);
   sb_reservation_abandon(q, &r, true);
-  expect(!r.placed && r.kept && !is_free(&r), "its place is taken, or its slot is not");
+  expect(!r.admitted && r.kept && !is_free(&r), "its place is taken, or its slot is not");
   expect_is(q->busy, 0, "how busy the queue is");
   expect_is(admitted(), 0, "the number of places taken");
   expect_is(sb_reservation_publish(q, &r), SB_INVALID, "the status of a commit");
@@ -127,7 +127,7 @@ static void reservations_that_are_refused(void) {
   make(TEN);
   mark_closed(q);
   expect_is(sb_reservation_begin(q, BYTES, &NONE, &r), SB_DELETED, "the status of a closed queue");
-  expect(!r.placed && !r.kept, "what was refused has a place or a slot");
+  expect(!r.admitted && !r.kept, "what was refused has a place or a slot");
   expect_calm("a reservation in a closed queue");
   SB_STORE(&q->shm->state, q->state, SB_RELAXED);
   reserve(BYTES, &NONE);
@@ -137,9 +137,9 @@ static void reservations_that_are_refused(void) {
   sb_reservation other = r;
   expect_is(sb_reservation_begin(q, BYTES, &NONE, &other), SB_CLOSED, "the status of a closed connection");
   expect(other.token == r.token && other.slot == r.slot, "a closed connection has reserved");
-  r.placed = r.kept = true;
+  r.admitted = r.kept = true;
   expect_is(sb_reservation_publish(q, &r), SB_CLOSED, "the status of a commit of a closed connection");
-  r.placed = r.kept = false;
+  r.admitted = r.kept = false;
   expect_is(sb_reservation_publish(q, &r), SB_CLOSED, "the status of a second commit of a closed connection");
   expect_is(counted(q, SB_COUNT_ADDED), 1, "the number of messages");
 }
@@ -213,7 +213,7 @@ static void one_without_a_ledger(void) {
   abandon(&r);
   expect_is(admitted(), 1, "the number of places taken");
   expect_is(ledger->hinting & SB_HINTING_DEPTH, 1, "how many change hints");
-  expect(!r.placed && !r.kept && is_free(&r), "it has its place or its slot still");
+  expect(!r.admitted && !r.kept && is_free(&r), "it has its place or its slot still");
   expect_is(q->busy, 0, "how busy the queue is");
 }
 
@@ -284,7 +284,7 @@ static void a_reservation_whose_parts_break(void) {
 /* The copy takes its place in the queue; the slot stays until the view of it ends. */
 static void expect_copied(const sb_put_options *o) {
   sb_message_shm from = *message_of(&r), to = *message_of(&copy);
-  expect(!r.placed && r.kept && copy.placed && copy.kept, "the copy has no place, or no slot");
+  expect(!r.admitted && r.kept && copy.admitted && copy.kept, "the copy has no place, or no slot");
   expect(copy.slot != r.slot && copy.token != r.token && copy.size == r.size, "it is no copy");
   expect(memcmp(copy.body, r.body, r.size) == 0, "it has another body");
   to.body_offset = from.body_offset;
@@ -344,8 +344,8 @@ static void expect_no_copy(sb_status should, const char *what) {
   copy = (sb_reservation){0};
   uint64_t used = allocated_bytes();
   expect_is(sb_reservation_copy(q, &r, &copy), should, what);
-  expect(r.placed && r.kept, "%s: what was to be copied lost its place", what);
-  expect(!copy.placed && !copy.kept, "%s: the copy has a place, or a slot", what);
+  expect(r.admitted && r.kept, "%s: what was to be copied lost its place", what);
+  expect(!copy.admitted && !copy.kept, "%s: the copy has a place, or a slot", what);
   expect(q->busy == 1 && t.c->lock == 0 && t.c->use == SB_USE_DRAIN, "%s: something is left", what);
   expect_is(allocated_bytes(), used, what);
 }
@@ -372,7 +372,7 @@ static void no_copy_of_broken_parts(void) {
 static const sb_put_options LONG_NAMES = {.properties = record, .properties_length = PROPERTIES};
 static void reserve_in_vain(void) {
   expect_is(sb_reservation_begin(q, SCATTERED, &LONG_NAMES, &r), SB_SYSTEM, "the status of a reservation");
-  expect(!r.placed && !r.kept, "it has a place, or a slot");
+  expect(!r.admitted && !r.kept, "it has a place, or a slot");
   expect(was_told(producer), "a producer that waits for room is not told");
 }
 static void copy_in_vain(void) { expect_no_copy(SB_SYSTEM, "the status of a copy without memory for its names"); }

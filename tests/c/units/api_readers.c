@@ -40,7 +40,7 @@ static void another_body(void) {
   expect_is(sb_place_begin_view(t.c, &place, &view, &address), SB_SETTLED, "the status of another length");
   expect_is(sb_place_copy_body(t.c, &place, copy), SB_SETTLED, "the status of a copy of another length");
   place.length++;
-  m->key_length = SB_MAX_FRONT;
+  m->key_length = SB_MAX_PREFIX;
   expect_is(sb_place_begin_view(t.c, &place, &view, &address), SB_SETTLED, "the status of a damaged message");
   m->key_length = 0;
   place.generation++;

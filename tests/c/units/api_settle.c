@@ -34,7 +34,7 @@ static void the_ways_to_settle(void) {
   expect_is(delivery_count(), 1, "the delivery count after a clean return");
   expect_is(ready(), 1, "how many are ready");
   get_unsettled(buffer);
-  record_at(0)->tag |= UINT64_C(3) << SB_TAG_PLACE; /* a consumer's place stands above the token */
+  record_at(0)->tag |= UINT64_C(3) << SB_TAG_ACK_SLOT; /* a consumer's place stands above the token */
   expect_is(sb_queue_settle(q, buffer, SB_ACK), SB_OK, "the status of an acknowledgement");
   expect_is(counted(q, SB_COUNT_ACKED), 1, "the number acknowledged");
   expect_is(sb_queue_settle(q, buffer, SB_ACK), SB_SETTLED, "the status of a second acknowledgement");
@@ -162,7 +162,7 @@ static void hold_a_long_one(void) {
 /* The tag, the place and the address must be those of one message that is held. */
 static void a_view_is_begun(void) {
   hold_a_long_one();
-  record_at(0)->tag |= UINT64_C(3) << SB_TAG_PLACE;
+  record_at(0)->tag |= UINT64_C(3) << SB_TAG_ACK_SLOT;
   expect_is(begin_view(0, view_of()), SB_SETTLED, "the status of another place");
   expect_is(begin_view(1, view_of() + 64), SB_SETTLED, "the status of another address");
   expect_is(begin_view(1, view_of()), SB_OK, "the status");
@@ -189,7 +189,7 @@ static void views_that_are_refused(void) {
   message_of(0)->body_offset = 1;
   expect_is(sb_view_end(t.c, view), false, "whether it is closed");
   sb_message_shm *m = sb_slot_at(t.b, sb_cell_slot(word_of(1)));
-  m->key_length = SB_MAX_FRONT;
+  m->key_length = SB_MAX_PREFIX;
   expect_is(begin_view(1, view_of()), SB_SETTLED, "the status of a damaged message");
   m->key_length = 0;
   uint64_t what = held_by(record_at(0)->tag);

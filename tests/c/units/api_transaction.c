@@ -14,7 +14,7 @@ static void expect_nothing_added_to(unsigned count, const char *after) {
 
 static void publications_out_of_order(void) {
   static sb_queue *same[SB_MAX_TARGETS + 1];
-  const sb_put_options longest = {.key = got, .key_length = SB_MAX_FRONT - sizeof(sb_message_shm)};
+  const sb_put_options longest = {.key = got, .key_length = SB_MAX_PREFIX - sizeof(sb_message_shm)};
   const sb_put_options longer = {.key = got, .key_length = longest.key_length + 1};
   make_targets(3, UNLIMITED);
   sb_publication p[2] = {first_targets(0, 1), first_targets(1, 0)};
@@ -92,7 +92,7 @@ static void settlements_out_of_order(void) {
   expect_is(commit_now(NULL, 0, 1), SB_SETTLED, "the status of a requeue of another one's message");
   SB_STORE(cell, SB_LOAD(cell, SB_RELAXED) ^ SB_FIELD(1, 37), SB_RELAXED);
   settling[0].disposition = SB_ACK;
-  settling[0].token |= UINT64_C(3) << SB_TAG_PLACE;
+  settling[0].token |= UINT64_C(3) << SB_TAG_ACK_SLOT;
   expect_is(commit_now(NULL, 0, 1), SB_OK, "the status of one that is held");
   expect_is(counted(target[0], SB_COUNT_ACKED), 1, "the number acknowledged at last");
 }

@@ -39,7 +39,7 @@ uint64_t cell_word(uint64_t number, unsigned state, unsigned owner) {
   uint64_t gen = leaf_of(number).gen;
   switch (state) {
     case SB_CELL_AVAILABLE:
-    case SB_CELL_HELD: return sb_cell_open(state, slots[number], 0, gen);
+    case SB_CELL_SCHEDULED: return sb_cell_open(state, slots[number], 0, gen);
     case SB_CELL_ACQUIRED:
     case SB_CELL_REMOVING:
     case SB_CELL_STAGED: return sb_cell_owned(state, slots[number], 0, owner, gen);

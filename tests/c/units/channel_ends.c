@@ -125,7 +125,7 @@ static void who_was_to_be_woken(void) {
   stranger_puts(second_queue, 1);
   (void)sb_channel_turn(ch);
   (void)sb_channel_give(ch);
-  sb_held *last = sb_deliveries_at(&ch->deliveries, ch->deliveries.given.last);
+  sb_unacked *last = sb_deliveries_at(&ch->deliveries, ch->deliveries.given.last);
   last->of->held++; /* one of another life keeps it */
   uint64_t tag = last->tag;
   while (last != NULL && last->of != b) {
@@ -240,7 +240,7 @@ static void a_channel_is_closed(void) {
   expect(!ch->armed && !ch->ready, "it is to be handed over");
   expect_is(ch->member_count, 0, "its consumers");
   expect_is(ch->unacked, 0, "what it holds");
-  expect(ch->deliveries.places == NULL && ch->deliveries.room == 0, "it has memory for deliveries");
+  expect(ch->deliveries.slots == NULL && ch->deliveries.room == 0, "it has memory for deliveries");
   expect(!ch->target.listed, "it is still a target");
   expect(!t.c->limited || t.c->unacked == 4, "the connection did not go on");
   expect_member(another, "one of another channel", 4, 4, false);

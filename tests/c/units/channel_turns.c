@@ -271,7 +271,7 @@ static void attempts_have_an_end(void) {
   bool more = sb_channel_turn(ch);
   meanwhile(NULL, AFTER_LOAD, 1, NULL);
   expect(!more, "there is more for one that gave way");
-  expect_is(attempts, SB_MAX_STRANGE, "how often it tried");
+  expect_is(attempts, SB_MAX_RETRIES, "how often it tried");
 }
 /* Of a queue with a single active consumer. */
 static void what_stands_by_is_not_willing(void) {

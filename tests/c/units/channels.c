@@ -60,7 +60,7 @@ uint64_t id_of_record(int64_t length) {
 uint64_t next_of(sb_channel *of) { return id_of_record(sb_channel_next(of, last_record)); }
 
 void end_delivery(sb_channel *of, uint64_t tag) {
-  sb_held *h = sb_deliveries_find(&of->deliveries, tag);
+  sb_unacked *h = sb_deliveries_find(&of->deliveries, tag);
   if (h == NULL) die("finding a delivery", (int)tag);
   sb_channel_drop(of, h);
 }

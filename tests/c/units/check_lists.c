@@ -20,7 +20,7 @@ static void begin(void) {
   q = open_queue(&t, "q");
   if (put_sized(&t, q, 1, 8, &later) != SB_OK) die("sb_queue_put", 0);
   if (sb_consumer_open(t.c, &q, 1, 4, 0, 0, 0, &status) == NULL) die("sb_consumer_open", (int)status);
-  level = SB_LOAD(&q->shm->levels, SB_RELAXED);
+  level = SB_LOAD(&q->shm->consumer_levels, SB_RELAXED);
   start_checkup(t.b->mapped_chunks);
 }
 static sb_cell_shm *cell_of(uint32_t object, uint32_t id, unsigned i) {
@@ -85,7 +85,7 @@ static void damaged_entries(void) {
   sb_cell_shm *more = append(level, SB_RING_INTERESTED, was);
   expect_sound("two entries of a consumer");
   SB_STORE(&more->word, sb_entry_word(level, 3), SB_RELAXED);
-  expect_entry(SB_RING_INTERESTED, level, NO_NODE, 1, SB_KIND_LEVEL, SB_KIND_NODE, "an entry of a level");
+  expect_entry(SB_RING_INTERESTED, level, NO_NODE, 1, SB_KIND_CONSUMER_LEVEL, SB_KIND_NODE, "an entry of a level");
   SB_STORE(&more->word, sb_entry_word(slot, epoch + 1), SB_RELAXED);
   expect_sound("an entry that is about to count");
   SB_STORE(&more->word, sb_entry_word(slot, epoch + 2), SB_RELAXED);
@@ -111,7 +111,7 @@ static void entries_that_do_not_count(void) {
   uint64_t word = SB_LOAD(&node->word, SB_RELAXED);
   sb_word *header = sb_slot_header(t.b, slot_of_node());
   uint64_t was = SB_LOAD(header, SB_RELAXED);
-  sb_level_shm *l = sb_slot_at(t.b, level);
+  sb_consumer_level_shm *l = sb_slot_at(t.b, level);
   l->interested_count = 0;
   q->shm->interested = 0;
   q->shm->consumers = 0;
@@ -134,7 +134,7 @@ static void entries_that_do_not_count(void) {
 static void counts_of_lists(void) {
   begin();
   find_node();
-  sb_level_shm *l = sb_slot_at(t.b, level);
+  sb_consumer_level_shm *l = sb_slot_at(t.b, level);
   sb_queue_shm *s = q->shm;
   struct {
     _Atomic int32_t *count;
@@ -175,7 +175,7 @@ static void move_to(unsigned state, uint32_t object, unsigned ring) {
 static void the_list_of_each_state(void) {
   begin();
   find_node();
-  sb_level_shm *l = sb_slot_at(t.b, level);
+  sb_consumer_level_shm *l = sb_slot_at(t.b, level);
   l->interested_count = q->shm->interested = 0;
   move_to(SB_NODE_NOTIFIED, level, SB_RING_NOTIFIED);
   l->notified_count = q->shm->notified = 1;
@@ -197,7 +197,7 @@ static void the_list_of_each_state(void) {
 static void broken_lists(void) {
   begin();
   find_node();
-  sb_level_shm *l = sb_slot_at(t.b, level);
+  sb_consumer_level_shm *l = sb_slot_at(t.b, level);
   sb_queue_shm *s = q->shm;
   sb_word *roots[] = {&s->all.root,  &s->non_acquiring_list.root, &s->not_interested_list.root,
                       &s->room.root, &l->interested.root,         &l->notified.root};
@@ -225,32 +225,32 @@ static void expect_chain(uint32_t at, unsigned kind, const char *what) {
   expect(f->code == SB_BAD_CHAIN && f->queue == q->slot && f->slot == at && f->which == 1, "%s is another finding",
          what);
   expect_is(f->found, kind, what);
-  expect_is(f->expected, SB_KIND_LEVEL, what);
+  expect_is(f->expected, SB_KIND_CONSUMER_LEVEL, what);
   expect_is(checkup.count, 1, what);
   found_nothing();
 }
 static void damaged_levels(void) {
   begin();
-  sb_level_shm *l = sb_slot_at(t.b, level);
+  sb_consumer_level_shm *l = sb_slot_at(t.b, level);
   SB_STORE(&l->queue, q->slot + 1, SB_RELAXED);
-  expect_chain(level, SB_KIND_LEVEL, "the level of another queue");
+  expect_chain(level, SB_KIND_CONSUMER_LEVEL, "the level of another queue");
   SB_STORE(&l->queue, q->slot, SB_RELAXED);
-  SB_STORE(&q->shm->levels, q->slot, SB_RELAXED);
+  SB_STORE(&q->shm->consumer_levels, q->slot, SB_RELAXED);
   expect_chain(q->slot, SB_KIND_QUEUE, "a level that is a queue");
-  SB_STORE(&q->shm->levels, level, SB_RELAXED);
+  SB_STORE(&q->shm->consumer_levels, level, SB_RELAXED);
   SB_STORE(&l->next, level, SB_RELAXED);
-  expect_chain(level, SB_KIND_LEVEL, "levels in a ring");
+  expect_chain(level, SB_KIND_CONSUMER_LEVEL, "levels in a ring");
   SB_STORE(&l->next, 0, SB_RELAXED);
   sb_status status = SB_OK;
   if (sb_consumer_open(t.c, &q, 1, 4, 5, 0, 0, &status) == NULL) die("sb_consumer_open", (int)status);
   expect_sound("two levels");
-  uint32_t first = SB_LOAD(&q->shm->levels, SB_RELAXED);
-  sb_level_shm *above = sb_slot_at(t.b, first);
+  uint32_t first = SB_LOAD(&q->shm->consumer_levels, SB_RELAXED);
+  sb_consumer_level_shm *above = sb_slot_at(t.b, first);
   expect_is(above->priority, 5, "the priority of the first level");
   SB_STORE(&l->priority, 5, SB_RELAXED);
   expect_sound("two levels of one priority");
   SB_STORE(&l->priority, 6, SB_RELAXED);
-  expect_chain(level, SB_KIND_LEVEL, "a level below a lower one");
+  expect_chain(level, SB_KIND_CONSUMER_LEVEL, "a level below a lower one");
   SB_STORE(&l->priority, 0, SB_RELAXED);
   sb_word *roots[] = {&above->interested.root, &l->interested.root};
   for (unsigned i = 0; i < 2; i++) { /* one of two is enough */
@@ -267,9 +267,9 @@ static void damaged_levels(void) {
 static void a_level_that_is_a_node(void) {
   begin();
   find_node();
-  sb_level_shm *l = sb_slot_at(t.b, level);
-  *(sb_level_shm *)(void *)node = *l;
-  SB_STORE(&q->shm->levels, slot_of_node(), SB_RELAXED);
+  sb_consumer_level_shm *l = sb_slot_at(t.b, level);
+  *(sb_consumer_level_shm *)(void *)node = *l;
+  SB_STORE(&q->shm->consumer_levels, slot_of_node(), SB_RELAXED);
   look();
   bool there = false;
   for (uint32_t i = 0; i < checkup.count; i++)

@@ -16,7 +16,7 @@ enum { TEXTS = 4 };                    /* SB_BAD_QUEUE */
 #define LONG_CHUNK (BROKER_CHUNKS - 1) /* made of a case */
 #define LONG_SLOT (LONG_CHUNK * SB_CHUNK_UNITS)
 #define LONG_GEN 3u
-#define MAX_FRONT 65536u
+#define MAX_PREFIX 65536u
 #define FIRST at(0)
 
 static sb_queue *q;
@@ -78,10 +78,10 @@ static void the_longest_message_in_parts(void) {
   sb_message_shm *m = move_to(LONG_SLOT, 1 | UINT64_C(1) << SB_PARTS_REF);
   *m = (sb_message_shm){.flags = SB_MESSAGE_IN_PARTS, .body_length = SB_MAX_BODY};
   uint64_t room = sb_parts_room(t.b, LONG_SLOT);
-  expect(room > SB_MAX_BODY + MAX_FRONT, "the parts are too short for the case");
+  expect(room > SB_MAX_BODY + MAX_PREFIX, "the parts are too short for the case");
   count_bytes(SB_MAX_BODY);
   expect_sound("the longest body in parts");
-  m->key_length = MAX_FRONT - (uint32_t)sizeof *m;
+  m->key_length = MAX_PREFIX - (uint32_t)sizeof *m;
   expect_sound("the longest front in parts");
   m->key_length++;
   expect_message(SB_MAX_BODY + m->key_length, room, "a front that is too long, in parts");
@@ -152,9 +152,9 @@ static void limits_of_nothing(void) {
 static void an_account_that_is_none(void) {
   begin(1);
   uint32_t level;
-  if (sb_level_of(t.c, q->slot, 0, &level) != SB_OK) die("sb_level_of", 0);
+  if (sb_consumer_level_of(t.c, q->slot, 0, &level) != SB_OK) die("sb_consumer_level_of", 0);
   SB_STORE(&q->ledger->next, level, SB_RELAXED);
-  expect_one((sb_finding){SB_BAD_CHAIN, q->slot, level, 0, 0, 0, SB_KIND_LEVEL, SB_KIND_LEDGER},
+  expect_one((sb_finding){SB_BAD_CHAIN, q->slot, level, 0, 0, 0, SB_KIND_CONSUMER_LEVEL, SB_KIND_LEDGER},
              "a level among the accounts");
 }
 /* A queue whose cells could not be seen: it went meanwhile. */

@@ -196,7 +196,7 @@ static void published_messages(void) {
 /* Structures have one reference, or an owner. */
 static void published_structures(void) {
   const unsigned owned[] = {SB_KIND_NODE, SB_KIND_CONNECTION, SB_KIND_HOLDINGS};
-  const unsigned shared[] = {SB_KIND_LEAF,   SB_KIND_INNER,     SB_KIND_QUEUE,     SB_KIND_LEVEL,
+  const unsigned shared[] = {SB_KIND_LEAF,   SB_KIND_INNER,     SB_KIND_QUEUE,     SB_KIND_CONSUMER_LEVEL,
                              SB_KIND_LEDGER, SB_KIND_LONG_LEAF, SB_KIND_LONG_QUEUE};
   begin_checkup();
   for (unsigned i = 0; i < sizeof owned / sizeof owned[0]; i++) {

@@ -332,12 +332,12 @@ static void a_chunk_is_filled_in(void) {
 }
 /* Objects are zero, above their floors; bodies of the longest class are none. */
 static void a_chunk_of_objects_is_filled_in(void) {
-  unsigned levels = SB_MESSAGE_CLASSES + SB_KIND_LEVEL;
+  unsigned levels = SB_MESSAGE_CLASSES + SB_KIND_CONSUMER_LEVEL;
   all_taken();
   dirty(CHUNK);
   free_chunks(CHUNK, 1);
   expect(sb_chunk_claim_class(t.c, levels, token), "no chunk was claimed");
-  const sb_level_shm *l = sb_slot_at(t.b, CHUNK * SB_CHUNK_UNITS);
+  const sb_consumer_level_shm *l = sb_slot_at(t.b, CHUNK * SB_CHUNK_UNITS);
   expect_is(l->interested.tail, 3 * SB_PAGE_CELLS, "the floor of a level");
   expect_is(l->next, 0, "the memory of a level");
   expect_is(*((uint8_t *)sb_slot_at(t.b, CHUNK * SB_CHUNK_UNITS) + SB_CHUNK_BYTES - 1), 0,
@@ -378,7 +378,8 @@ static void at_which_end_while_growing(void) {
   free_chunks(5, 1);
   t.c->use = SB_USE_PLAIN;
   expect(!sb_chunk_claim_class(t.c, FOUR, token), "a plain put takes of the reserve");
-  expect_claimed(SB_MESSAGE_CLASSES + SB_KIND_LEVEL, 5, 0, "a level of a plain put, while segments may be added");
+  expect_claimed(SB_MESSAGE_CLASSES + SB_KIND_CONSUMER_LEVEL, 5, 0,
+                 "a level of a plain put, while segments may be added");
 }
 /* Plain puts leave the reserve; what is opened of it is marked. */
 static void chunks_of_the_reserve(void) {

@@ -44,8 +44,8 @@ static void a_deletion_if_empty(void) {
   const struct {
     unsigned state;
     bool closed;
-  } cases[] = {{SB_CELL_AVAILABLE, false}, {SB_CELL_HELD, false},    {SB_CELL_STAGED, false},
-               {SB_CELL_ACQUIRED, true},   {SB_CELL_REMOVING, true}, {SB_CELL_TOMBSTONE, true}};
+  } cases[] = {{SB_CELL_AVAILABLE, false}, {SB_CELL_SCHEDULED, false}, {SB_CELL_STAGED, false},
+               {SB_CELL_ACQUIRED, true},   {SB_CELL_REMOVING, true},   {SB_CELL_TOMBSTONE, true}};
   begin();
   for (unsigned i = 0; i < 6; i++) {
     set_cell(0, SB_CELL_TOMBSTONE, 0);

@@ -29,7 +29,7 @@ static void a_message_goes_to_the_row(void) {
   expect(k->starved, "a consumer without credit is not starved");
   expect_is(consumer_state(k, 0), SB_NODE_NOT_INTERESTED, "the state of a consumer without credit");
   expect_is(consumer_node(k, 0)->unacked, 2, "what the node shows as unacked in the end");
-  expect_is(k->free_place, 0, "the free places");
+  expect_is(k->free_ack_slot, 0, "the free places");
 }
 static void without_credit_nothing_is_taken(void) {
   sb_consumer *k = consume(1, 4, 0, ALONE);
@@ -273,17 +273,17 @@ static void a_place_is_used_again(void) {
   put_some(0, 1, 3);
   sb_consumer_pull(k);
   uint32_t place = hand_out(k);
-  (void)sb_dispose(queues[0], k->places[place].token, SB_REASON_ACKED);
-  sb_consumer_free_place(k, place);
+  (void)sb_dispose(queues[0], k->ack_slots[place].token, SB_REASON_ACKED);
+  sb_consumer_free_ack_slot(k, place);
   expect_is(in_row(k), 2, "the messages in the row, with one more");
   expect_is(place_in_row(k, 1), place, "the place of the next one");
   expect_is(k->unacked, 2, "what is unacked");
   k->unacked = 0;
   k->starved = false;
-  sb_consumer_free_place(k, place);
+  sb_consumer_free_ack_slot(k, place);
   expect_is(k->unacked, 0, "what is unacked, when nothing was");
-  expect_is(k->free_place, place + 1, "the free place");
-  expect_is(k->places[place].token, 0, "what is in the free place");
+  expect_is(k->free_ack_slot, place + 1, "the free place");
+  expect_is(k->ack_slots[place].token, 0, "what is in the free place");
 }
 
 static const test_case CASES[] = {

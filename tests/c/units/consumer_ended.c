@@ -20,8 +20,8 @@ static void acknowledgements_wait_for_their_batch(void) {
   sb_consumer *k = handed_out(8, 3, 4);
   uint64_t before = sb_now_ns();
   expect_is(sb_consumer_ack(k, 2), SB_OK, "the status of an acknowledgement");
-  expect_is(k->places[2].next_free, SB_ACK_WAITS, "the mark of a place that waits");
-  expect(k->places[2].token != 0, "a place that waits is free");
+  expect_is(k->ack_slots[2].next_free, SB_ACK_WAITS, "the mark of a place that waits");
+  expect(k->ack_slots[2].token != 0, "a place that waits is free");
   expect(k->acks_due_ns >= before + PATIENCE && k->acks_due_ns <= sb_now_ns() + PATIENCE, "it is due at another time");
   k->acks_due_ns = 5;
   expect_is(sb_consumer_ack(k, 0), SB_OK, "the status of the second one");
@@ -32,9 +32,9 @@ static void acknowledgements_wait_for_their_batch(void) {
   expect_is(acked(), 3, "what was settled with the batch");
   expect_is(k->unacked, 1, "what is unacked after the batch");
   expect_is(k->ack_count, 0, "what waits after the batch");
-  expect_is(k->free_place, 4, "the free place: the last one that was acknowledged");
-  expect_is(k->places[2].token | k->places[0].token | k->places[3].token, 0, "what is in the free places");
-  expect(k->places[1].token != 0, "another place is free");
+  expect_is(k->free_ack_slot, 4, "the free place: the last one that was acknowledged");
+  expect_is(k->ack_slots[2].token | k->ack_slots[0].token | k->ack_slots[3].token, 0, "what is in the free places");
+  expect(k->ack_slots[1].token != 0, "another place is free");
   sb_consumer_flush(k);
   expect_is(acked(), 3, "what is settled when nothing waits");
   k->closed = true;
@@ -99,9 +99,9 @@ static void the_row_goes_back(void) {
   expect_is(acked(), 1, "what was acknowledged is settled");
   expect_is(in_row(k), 0, "what is in the row");
   expect_is(k->unacked, 1, "what the application has");
-  expect(k->places[kept].token != 0, "what the application has was given back");
+  expect(k->ack_slots[kept].token != 0, "what the application has was given back");
   for (uint32_t place = 0; place < 4; place++)
-    if (place != kept) expect_is(k->places[place].token, 0, "what is in a place that is free");
+    if (place != kept) expect_is(k->ack_slots[place].token, 0, "what is in a place that is free");
   expect_next(3, "the first that came back");
   expect_next(4, "the second that came back");
   expect_next(5, "the first that was not pulled");
@@ -116,8 +116,8 @@ static void everything_goes_back(void) {
   sb_consumer_return(k, true);
   expect_is(in_row(k), 0, "what is in the row");
   expect_is(k->unacked, 0, "what is unacked");
-  for (uint32_t place = 0; place < 4; place++) expect_is(k->places[place].token, 0, "what is in a place");
-  expect(k->places[4].token != 0, "what lies behind the places was given back");
+  for (uint32_t place = 0; place < 4; place++) expect_is(k->ack_slots[place].token, 0, "what is in a place");
+  expect(k->ack_slots[4].token != 0, "what lies behind the places was given back");
   for (uint64_t id = 1; id <= 4; id++) expect_next(id, "what came back");
   expect_next(0, "what did not come back");
 }

@@ -63,7 +63,7 @@ uint32_t place_in_row(const sb_consumer *k, uint64_t i) { return k->row[(k->row_
 uint64_t id_in_row(const sb_consumer *k, uint64_t i) {
   sb_taken taken;
   sb_leaf_ref leaf;
-  if (!sb_settle_find(t.c, k->places[place_in_row(k, i)].token, &taken, &leaf)) return 0;
+  if (!sb_settle_find(t.c, k->ack_slots[place_in_row(k, i)].token, &taken, &leaf)) return 0;
   return id_at((const char *)taken.message + taken.message->body_offset, taken.message->body_length);
 }
 uint32_t hand_out(sb_consumer *k) {

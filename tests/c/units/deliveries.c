@@ -26,14 +26,14 @@ static void pull_all(uint64_t first, uint64_t last) {
 static void give_all(unsigned n) {
   for (unsigned i = 0; i < n; i++) (void)sb_deliveries_give(&d);
 }
-static sb_held *given(uint64_t tag) { return sb_deliveries_find(&d, tag); }
+static sb_unacked *given(uint64_t tag) { return sb_deliveries_find(&d, tag); }
 
 /* The tokens of a list, in both directions. */
-static void expect_list(const sb_held_list *list, const char *what, unsigned n, const uint64_t *tokens) {
+static void expect_list(const sb_unacked_list *list, const char *what, unsigned n, const uint64_t *tokens) {
   uint32_t at = list->first;
   expect_is(list->count, n, what);
   for (unsigned i = 0; i < n; i++) {
-    const sb_held *h = sb_deliveries_at(&d, at);
+    const sb_unacked *h = sb_deliveries_at(&d, at);
     if (h == NULL) {
       complain("%s: it ends after %u", what, i);
       return;
@@ -44,7 +44,7 @@ static void expect_list(const sb_held_list *list, const char *what, unsigned n, 
   expect_is(at, 0, what);
   at = list->last;
   for (unsigned i = n; i-- > 0;) {
-    const sb_held *h = sb_deliveries_at(&d, at);
+    const sb_unacked *h = sb_deliveries_at(&d, at);
     if (h == NULL) {
       complain("%s: it begins with the %u-th", what, i);
       return;
@@ -59,8 +59,8 @@ static void expect_list(const sb_held_list *list, const char *what, unsigned n, 
 
 static unsigned free_places(void) {
   unsigned n = 0;
-  for (uint32_t at = d.free; at != 0 && n <= d.room; at = d.places[at - 1].next) {
-    expect_is(d.places[at - 1].token | d.places[at - 1].tag, 0, "what a free place says");
+  for (uint32_t at = d.free; at != 0 && n <= d.room; at = d.slots[at - 1].next) {
+    expect_is(d.slots[at - 1].token | d.slots[at - 1].tag, 0, "what a free place says");
     n++;
   }
   return n;
@@ -76,7 +76,7 @@ static unsigned used_buckets(void) {
 static void deliveries_are_given_in_order(void) {
   pull_all(101, 103);
   expect_row(3, 101, 102, 103);
-  const sb_held *h = sb_deliveries_at(&d, d.row.first);
+  const sb_unacked *h = sb_deliveries_at(&d, d.row.first);
   expect(h->q == Q && h->of == MEMBER, "a delivery is of another queue or consumer");
   expect_is(h->tag, 0, "the tag of what waits");
   expect_is(used_buckets(), 0, "what the table says of the row");
@@ -147,10 +147,10 @@ static void room_grows(void) {
   expect(sb_deliveries_reserve(&d), "there is no room");
   expect_is(d.room, FIRST, "the first room");
   expect_is(free_places(), FIRST, "its free places");
-  const sb_held *places = d.places;
+  const sb_unacked *places = d.slots;
   pull_all(101, 108);
   give_all(3);
-  expect(d.places == places, "it was moved while there was room");
+  expect(d.slots == places, "it was moved while there was room");
   expect_is(d.free, 0, "a free place");
   pull(109);
   expect_is(d.room, 2 * FIRST, "the room for one more");
@@ -170,10 +170,10 @@ static void room_shrinks(void) {
   expect_is(d.room, 64, "the room for 64");
   for (uint64_t tag = 1; tag <= 32; tag++) sb_deliveries_drop(&d, given(tag));
   for (unsigned i = 0; i < 24; i++) sb_deliveries_drop(&d, sb_deliveries_at(&d, d.row.first));
-  const sb_held *places = d.places;
+  const sb_unacked *places = d.slots;
   sb_deliveries_trim(&d);
   expect_is(d.room, 64, "the room when an eighth of it is used");
-  expect(d.places == places, "it was moved for nothing");
+  expect(d.slots == places, "it was moved for nothing");
   give_all(5);
   sb_deliveries_drop(&d, given(33));
   sb_deliveries_trim(&d);
@@ -185,15 +185,15 @@ static void room_shrinks(void) {
   for (uint64_t tag = 34; tag <= 40; tag++) sb_deliveries_drop(&d, given(tag));
   sb_deliveries_trim(&d);
   expect_is(d.room, FIRST, "the room of nothing");
-  places = d.places;
+  places = d.slots;
   sb_deliveries_trim(&d);
-  expect(d.places == places, "the first room was moved");
+  expect(d.slots == places, "the first room was moved");
   sb_deliveries_free(&d);
-  expect(d.places == NULL && d.table == NULL, "there is memory after it was freed");
+  expect(d.slots == NULL && d.table == NULL, "there is memory after it was freed");
   expect_is(d.room | d.free | d.row.count | d.given.count | d.row.first | d.given.last, 0, "what is left");
   expect_is(d.last_tag, 40, "the last tag");
   sb_deliveries_trim(&d);
-  expect(d.places == NULL, "nothing was made smaller");
+  expect(d.slots == NULL, "nothing was made smaller");
 }
 static void grow_and_shrink(void) {
   pull_all(1, 100);
@@ -221,17 +221,17 @@ static void without_memory_all_stays(void) {
   pull_all(1, MANY);
   give_all(MANY / 2);
   expect_is(d.room, MANY, "the room");
-  const size_t places = 2 * (size_t)MANY * sizeof(sb_held), table = 2 * (size_t)MANY * sizeof(uint32_t);
+  const size_t places = 2 * (size_t)MANY * sizeof(sb_unacked), table = 2 * (size_t)MANY * sizeof(uint32_t);
   const size_t more[] = {places + table / 2, 2 * table, 0};
   for (unsigned i = 0; i < 3; i++) {
-    const sb_held *before = d.places;
+    const sb_unacked *before = d.slots;
     size_t used = heap_in_use();
     if (!heap_limit(more[i])) return;
     bool reserved = sb_deliveries_reserve(&d);
     heap_unlimit();
     expect(!reserved, "there is room without memory: %u", i);
     expect_is(heap_in_use(), used, "what is in use");
-    expect(d.places == before && d.room == MANY, "it was moved");
+    expect(d.slots == before && d.room == MANY, "it was moved");
     expect_is(d.row.count + d.given.count, MANY, "what is held");
     expect_is(given(7)->token, 7, "the delivery of a tag");
   }

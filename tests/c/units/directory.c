@@ -125,7 +125,7 @@ static void a_new_queue(void) {
   /* its next life, with all that the last one left behind but the places of its rings */
   SB_STORE(&s->base, 5 * SB_PAGE_CELLS, SB_RELAXED);
   SB_STORE(&s->admitted, 1, SB_RELAXED);
-  s->ledgers = s->levels = 1;
+  s->ledgers = s->consumer_levels = 1;
   s->bytes_in = s->bound = s->taken = s->bytes_out = s->requeued = s->last_take = 1;
   s->interested = s->notified = s->not_interested = s->non_acquiring = s->consumers = s->room_waiting = 1;
   s->timers_lost = s->tracking = 1;
@@ -142,7 +142,7 @@ static void a_new_queue(void) {
   before = *s;
   expect_is(before.state, SB_QUEUE_OPEN | SB_FIELD((state >> 2) + 1, 2), "its state in the next life");
   expect_is(before.admitted, 5 * SB_PAGE_CELLS, "its places");
-  expect_is(before.ledgers | before.levels, 0, "its accounts and levels");
+  expect_is(before.ledgers | before.consumer_levels, 0, "its accounts and levels");
   expect_is(before.bytes_in | before.bound | before.taken | before.bytes_out, 0, "its hints");
   expect_is(before.requeued | before.last_take | before.rescues | before.exclusive, 0, "its marks");
   expect_is(before.interested | before.notified | before.not_interested | before.non_acquiring, 0, "its counts");

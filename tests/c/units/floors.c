@@ -59,11 +59,11 @@ static void the_furthest_place_of_levels(void) {
   grow_to(CHUNK);
   clear();
   for (uint32_t i = 0; i < SLOTS; i += SLOTS - 1) {
-    sb_level_shm *l = slot(i);
+    sb_consumer_level_shm *l = slot(i);
     sb_ring_shm *rings[] = {&l->interested, &l->notified};
     for (unsigned k = 0; k < 2; k++) {
       SB_STORE(&rings[k]->tail, SB_PAGE_CELLS + 1, SB_RELAXED);
-      sb_floors_raise(t.b, CHUNK, SB_KIND_LEVEL, UNITS);
+      sb_floors_raise(t.b, CHUNK, SB_KIND_CONSUMER_LEVEL, UNITS);
       expect_is(floor_of(POSITION), 2 * SB_PAGE_CELLS, "the floor of a level");
       SB_STORE(&rings[k]->tail, 0, SB_RELAXED);
       forget();
@@ -131,9 +131,9 @@ static void levels_begin_above(void) {
   grow_to(CHUNK);
   clear();
   set_floors(7, 3 * SB_PAGE_CELLS);
-  sb_floors_apply(t.b, CHUNK, SB_KIND_LEVEL, UNITS);
+  sb_floors_apply(t.b, CHUNK, SB_KIND_CONSUMER_LEVEL, UNITS);
   for (uint32_t i = 0; i < SLOTS; i += SLOTS - 1) {
-    const sb_level_shm *l = slot(i);
+    const sb_consumer_level_shm *l = slot(i);
     expect_ring_at(&l->interested, 3 * SB_PAGE_CELLS, "the list of the interested");
     expect_ring_at(&l->notified, 3 * SB_PAGE_CELLS, "the list of the notified");
   }
@@ -150,7 +150,7 @@ static void nothing_is_written(void) {
   sb_floors_apply(t.b, CHUNK, SB_KIND_QUEUE, UNITS);
   expect(is_zero(), "queues were written, without a floor");
   set_floors(7, 0);
-  sb_floors_apply(t.b, CHUNK, SB_KIND_LEVEL, UNITS);
+  sb_floors_apply(t.b, CHUNK, SB_KIND_CONSUMER_LEVEL, UNITS);
   expect(is_zero(), "levels were written, without a position");
   set_floors(7, 3 * SB_PAGE_CELLS);
   sb_floors_apply(t.b, CHUNK, SB_KIND_LEAF, UNITS);

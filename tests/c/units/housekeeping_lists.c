@@ -19,7 +19,7 @@ static unsigned entry_state(uint32_t object, uint32_t id, uint64_t position) {
 
 static void dead_entries_are_dropped(void) {
   begin(FREE_SETTINGS);
-  uint32_t a = node_with(SB_NODE_DIRECT, 0), level = q->shm->levels;
+  uint32_t a = node_with(SB_NODE_DIRECT, 0), level = q->shm->consumer_levels;
   (void)node_with(SB_NODE_DIRECT, 0);
   uint64_t token;
   uint32_t c;
@@ -57,7 +57,7 @@ static void dead_entries_are_dropped(void) {
 static void lists_of_two_levels(void) {
   begin(FREE_SETTINGS);
   (void)node_with(SB_NODE_DIRECT, 1);
-  uint32_t low = node_with(SB_NODE_DIRECT, 0), level = sb_level_at(t.b, q->shm->levels)->next;
+  uint32_t low = node_with(SB_NODE_DIRECT, 0), level = sb_consumer_level_at(t.b, q->shm->consumer_levels)->next;
   for (unsigned i = 0; i <= SB_PAGE_CELLS; i++) {
     move_to(low, SB_NODE_INTERESTED);
     move_to(low, SB_NODE_NOT_INTERESTED);

@@ -148,12 +148,12 @@ static void one_that_was_told_after_a_death(void) {
 /* A chain of levels that bites its tail: each is looked at so often, and no more. */
 static void levels_that_bite(void) {
   begin(WATCH, SB_NODE_NOTIFIED);
-  uint32_t level = q->shm->levels;
-  SB_STORE(&sb_level_at(t.b, level)->next, level, SB_RELAXED);
+  uint32_t level = q->shm->consumer_levels;
+  SB_STORE(&sb_consumer_level_at(t.b, level)->next, level, SB_RELAXED);
   tick_queue();
   tick_queue();
   expect_is(node_wakes(first), MAX_LEVELS, "how often it was rung");
-  SB_STORE(&sb_level_at(t.b, level)->next, 0u, SB_RELAXED);
+  SB_STORE(&sb_consumer_level_at(t.b, level)->next, 0u, SB_RELAXED);
 }
 
 /* ---- what changes while processes are looked at ---- */

@@ -95,7 +95,7 @@ static void cells_that_are_left_alone(void) {
   expect_left_alone(sb_cell_bare(SB_CELL_FREE, gen), "free");
   expect_left_alone(sb_cell_bare(SB_CELL_CLOSED, gen), "closed");
   w.id = gen & 0xfffu; /* the bits where an owned cell has its owner */
-  expect_left_alone(sb_cell_open(SB_CELL_HELD, slot, 0, gen), "held back");
+  expect_left_alone(sb_cell_open(SB_CELL_SCHEDULED, slot, 0, gen), "held back");
   expect_left_alone(sb_cell_owned(SB_CELL_STAGED, slot, 0, w.id, gen), "staged");
   sb_intent_release_cell(&w, q->slot, q->base + 64 * 64);
   sb_intent_release_cell(&w, slot, q->base);
@@ -270,7 +270,7 @@ static void a_message_that_was_due(void) {
   uint64_t gen = leaf_in(q, 0).gen;
   due_intended(sb_cell_owned(SB_CELL_REMOVING, slot, 0, d.c->id, gen));
   expect_counted(SB_COUNT_UNSCHEDULED, NONE, NONE, "the dead connection has its cell");
-  due_intended(sb_cell_open(SB_CELL_HELD, slot, 0, gen));
+  due_intended(sb_cell_open(SB_CELL_SCHEDULED, slot, 0, gen));
   expect_none("it is held back");
   due_intended(sb_cell_owned(SB_CELL_REMOVING, slot, 0, BESIDE, gen));
   expect_none("another one has its cell");
@@ -295,7 +295,7 @@ static void a_message_of_a_commit(void) {
   expect_added("it was made ready");
   expect_timers_lost(0, "a message without a timer");
   message_at(slot)->due_ns = 1;
-  commit_intended(sb_cell_open(SB_CELL_HELD, slot, 0, gen));
+  commit_intended(sb_cell_open(SB_CELL_SCHEDULED, slot, 0, gen));
   expect_timers_lost(1, "a message that is due later");
   commit_intended(sb_cell_bare(SB_CELL_TOMBSTONE, gen));
   expect_added("it was removed again");
@@ -312,7 +312,7 @@ static void a_message_of_a_commit(void) {
   expect_added("another page has a staged one");
   SB_STORE(&l->target_queue, 1, SB_RELAXED);
   SB_STORE(&l->target_position, COUNTED + SB_COUNT_SCHEDULED, SB_RELAXED);
-  commit_intended(sb_cell_open(SB_CELL_HELD, slot, 0, gen));
+  commit_intended(sb_cell_open(SB_CELL_SCHEDULED, slot, 0, gen));
   expect_counted(SB_COUNT_ADDED, SB_COUNT_ADDED_BYTES, SB_COUNT_SCHEDULED, "a message that is held back");
 }
 

@@ -293,7 +293,7 @@ static void when_there_is_doubt(void) {
   set_cell(0, SB_CELL_ACQUIRED, OTHER);
   expect(sb_limits_in_doubt(q), "there is no doubt with three messages");
   expect_is(q->lanes[0].cursor, at(1), "the cursor behind what is held");
-  set_cell(1, SB_CELL_HELD, 0);
+  set_cell(1, SB_CELL_SCHEDULED, 0);
   expect(sb_limits_in_doubt(q), "there is no doubt with one that is held back, and may become ready");
   expect_is(q->lanes[0].cursor, at(1), "the cursor at what is held back");
   const unsigned states[] = {SB_CELL_ACQUIRED, SB_CELL_REMOVING, SB_CELL_TOMBSTONE};

@@ -71,7 +71,7 @@ static void expect_damage(uint64_t then, void (*step)(const char *site), const c
   at_step = step;
   expect_status(SB_CORRUPT, then, what);
   at_step = NULL;
-  if (has_steps()) expect_is(most(), SB_MAX_STRANGE + 1, what);
+  if (has_steps()) expect_is(most(), SB_MAX_RETRIES + 1, what);
 }
 
 /* ---- what comes next ---- */
@@ -111,7 +111,7 @@ static void cells_that_are_passed(void) {
   begin();
   make_foreign(3);
   set_cell(0, SB_CELL_ACQUIRED, OTHER);
-  set_cell(1, SB_CELL_HELD, 0);
+  set_cell(1, SB_CELL_SCHEDULED, 0);
   set_cell(2, SB_CELL_TOMBSTONE, 0);
   expect_taken(3, 4, "behind cells that are not ready");
   expect_is(q->shm->requeued, 0, "`requeued`");
@@ -215,7 +215,7 @@ static void marks_of_nothing(void) {
   set_cell(0, SB_CELL_TOMBSTONE, 0);
   set_cell(1, SB_CELL_ACQUIRED, OTHER);
   set_word(2, sb_cell_open(SB_CELL_AVAILABLE, slot_of(2), 0, leaf_of(0).gen + 1));
-  set_cell(3, SB_CELL_HELD, 0);
+  set_cell(3, SB_CELL_SCHEDULED, 0);
   uint64_t bits = bits_of(0);
   cursor = at(4);
   expect_taken(4, 5, "behind marks of cells that are not ready");
@@ -279,7 +279,7 @@ static void a_message_is_taken_and_comes_back(void) {
   (void)has_acted();
 }
 /* Other connections are faster, each time with another message: that is no damage. */
-#define RACES (SB_MAX_STRANGE + 100u)
+#define RACES (SB_MAX_RETRIES + 100u)
 static unsigned races;
 static void be_faster(const char *site) {
   if (strcmp(site, "queue.take.announced") != 0 || races == RACES) return;

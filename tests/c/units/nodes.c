@@ -21,7 +21,9 @@ static void begin(void) {
   queue = queue_number(0)->slot;
   shm = queues[0]->shm;
 }
-static sb_level_shm *level_of(uint32_t node) { return sb_level_at(t.b, SB_LOAD(&node_shm(node)->level, SB_RELAXED)); }
+static sb_consumer_level_shm *level_of(uint32_t node) {
+  return sb_consumer_level_at(t.b, SB_LOAD(&node_shm(node)->level, SB_RELAXED));
+}
 static sb_ring list(uint32_t object, uint32_t id) {
   sb_ring r;
   if (!sb_ring_open(t.b, object, id, &r)) die("sb_ring_open", (int)id);
@@ -41,7 +43,7 @@ static unsigned slot_state(uint32_t slot) { return sb_slot_state(SB_LOAD(sb_slot
 
 /* One node is all there is: it is in the counters and the list of its state, and in no others. */
 static void expect_counted(uint32_t node, unsigned state, const char *what) {
-  const sb_level_shm *level = level_of(node);
+  const sb_consumer_level_shm *level = level_of(node);
   uint32_t of_level = SB_LOAD(&node_shm(node)->level, SB_RELAXED);
   expect_is(node_state(node), state, what);
   expect_is(shm->not_interested, state == SB_NODE_NOT_INTERESTED, what);
@@ -91,7 +93,7 @@ static void a_node_that_waits_for_room(void) {
   begin();
   uint32_t room = make_node(queue, PRIORITY, SB_NODE_ROOM | SB_NODE_DIRECT, 64, SB_NODE_NOT_INTERESTED);
   uint32_t memory = make_node(0, PRIORITY, SB_NODE_ROOM | SB_NODE_MEMORY, 64, SB_NODE_NOT_INTERESTED);
-  expect_is(SB_LOAD(&shm->levels, SB_RELAXED), 0, "the levels of the queue");
+  expect_is(SB_LOAD(&shm->consumer_levels, SB_RELAXED), 0, "the levels of the queue");
   expect_is(SB_LOAD(&node_shm(room)->level, SB_RELAXED), 0, "the level of the node");
   expect_is(entries(queue, SB_RING_ALL), 0, "the entries of all consumers");
   for (unsigned state = SB_NODE_NOT_INTERESTED; state <= SB_NODE_NON_ACQUIRING; state++) {
@@ -192,7 +194,7 @@ static void a_new_node(void) {
   expect_is(n->word, sb_node_word(SB_NODE_NOT_INTERESTED, t.c->id, 0x55555556), "its word, in a slot used before");
   expect_is(n->registration, 0x55555556, "its registration");
   expect_is(n->queue, queue, "its queue");
-  expect_is(sb_level_at(t.b, n->level)->priority, PRIORITY, "the priority of its level");
+  expect_is(sb_consumer_level_at(t.b, n->level)->priority, PRIORITY, "the priority of its level");
   expect_is(n->priority, PRIORITY, "its priority");
   expect_is(n->flags, SB_NODE_COUNTED | SB_NODE_MEMBER, "its flags");
   expect_is(n->target, 77, "its target");
@@ -222,7 +224,7 @@ static void a_node_without_a_level(void) {
   (void)make_node(queue_number(1)->slot, 0, 0, 0, SB_NODE_NOT_INTERESTED);
   uint64_t holding = next_holding();
   use_up_chunks();
-  use_up_slots(sb_class_of_kind(t.b, SB_KIND_LEVEL));
+  use_up_slots(sb_class_of_kind(t.b, SB_KIND_CONSUMER_LEVEL));
   expect_no_node(SB_NO_MEMORY, holding, "the status without a level");
 }
 static void a_node_without_a_slot(void) {

@@ -209,8 +209,8 @@ static void begin_counts(void) {
   (void)make_node(queue, 3, SB_NODE_COUNTED, 0, SB_NODE_NOT_INTERESTED);
   (void)make_node(queue, 3, SB_NODE_COUNTED, 0, SB_NODE_NON_ACQUIRING);
   room = make_node(queue, 0, SB_NODE_ROOM, 64, SB_NODE_INTERESTED);
-  high = SB_LOAD(&shm->levels, SB_RELAXED);
-  low = SB_LOAD(&sb_level_at(t.b, high)->next, SB_RELAXED);
+  high = SB_LOAD(&shm->consumer_levels, SB_RELAXED);
+  low = SB_LOAD(&sb_consumer_level_at(t.b, high)->next, SB_RELAXED);
 }
 static void expect_recount(sb_recount how, bool right, bool mended, const char *what) {
   sb_recounted n = sb_nodes_recount(t.b, queue, how);
@@ -228,13 +228,13 @@ static void counts_that_are_right(void) {
   expect_recount(SB_RECOUNT_LOOK, true, false, "a look at what is right");
   expect_recount(SB_RECOUNT_HARMFUL, true, false, "the harmful of what is right");
   expect_recount(SB_RECOUNT_ALL, true, false, "all that is right");
-  SB_STORE(&sb_level_at(t.b, low)->next, low, SB_RELAXED); /* a damaged list of levels has an end */
+  SB_STORE(&sb_consumer_level_at(t.b, low)->next, low, SB_RELAXED); /* a damaged list of levels has an end */
   expect_recount(SB_RECOUNT_ALL, true, false, "levels in a circle");
 }
 /* One that is too low may suppress a wake, of those that are told one that is too high. */
 static void counts_that_are_wrong(void) {
   begin_counts();
-  sb_level_shm *levels[] = {sb_level_at(t.b, high), sb_level_at(t.b, low)};
+  sb_consumer_level_shm *levels[] = {sb_consumer_level_at(t.b, high), sb_consumer_level_at(t.b, low)};
   struct {
     _Atomic int32_t *hint;
     bool high_is_harmless;

@@ -23,7 +23,9 @@ static void begin(void) {
 static uint32_t waiter(int32_t priority, unsigned state) {
   return make_node(queue->slot, priority, SB_NODE_DIRECT, 0, state);
 }
-static sb_level_shm *level_of(uint32_t node) { return sb_level_at(t.b, SB_LOAD(&node_shm(node)->level, SB_RELAXED)); }
+static sb_consumer_level_shm *level_of(uint32_t node) {
+  return sb_consumer_level_at(t.b, SB_LOAD(&node_shm(node)->level, SB_RELAXED));
+}
 /* The state of a node, and how often it was told. */
 static void expect_wakes(uint32_t node, unsigned state, uint64_t wakes, const char *what) {
   expect_is(node_state(node), state, what);
@@ -99,7 +101,7 @@ static void who_wants_at_a_higher_priority(void) {
 static void levels_in_a_circle(void) {
   begin();
   uint32_t high = waiter(9, SB_NODE_NOT_INTERESTED);
-  SB_STORE(&level_of(high)->next, SB_LOAD(&shm->levels, SB_RELAXED), SB_RELAXED);
+  SB_STORE(&level_of(high)->next, SB_LOAD(&shm->consumer_levels, SB_RELAXED), SB_RELAXED);
   expect(!sb_notify_higher_wants(t.b, shm, 0), "somebody in a circle wants messages");
   expect(!sb_notify_above(t.c, queue->slot, 0, false), "somebody in a circle was told");
   SB_STORE(&level_of(high)->interested_count, 1, SB_RELAXED);

@@ -70,7 +70,7 @@ static void a_message_is_appended(void) {
 static void a_message_that_is_held(void) {
   begin(UNLIMITED, 0);
   expect_is(enqueue(true), SB_OK, "the status");
-  expect_is(word_of(0), sb_cell_open(SB_CELL_HELD, slot, 0, leaf_of(0).gen), "the cell");
+  expect_is(word_of(0), sb_cell_open(SB_CELL_SCHEDULED, slot, 0, leaf_of(0).gen), "the cell");
   expect_is(q->ledger->target_queue, 1, "whether it is held");
   expect_is(q->ledger->counters[SB_COUNT_SCHEDULED], 1, "how many were scheduled");
   expect_is(scheduled(), 1, "the entries of its schedule");

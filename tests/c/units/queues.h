@@ -13,7 +13,7 @@ sb_word *cell_at(const sb_queue *queue, uint64_t number);
 uint64_t word_at(const sb_queue *queue, uint64_t number);
 unsigned cell_state(const sb_queue *queue, uint64_t number);
 void set_cell_word(const sb_queue *queue, uint64_t number, uint64_t word);
-/* An AVAILABLE or HELD cell of the leaf as it is, which names that slot. */
+/* An AVAILABLE or SCHEDULED cell of the leaf as it is, which names that slot. */
 uint64_t open_word(const sb_queue *queue, uint64_t number, unsigned state, uint32_t slot);
 /* Puts a message that is due, or expires, after this many seconds; 0 = not. */
 void put_with(sb_queue *queue, uint64_t id, uint64_t due_s, uint64_t expires_s);

@@ -214,7 +214,7 @@ static void the_record_goes_last(void) {
 }
 static void a_chunk_that_was_announced(void) {
   begin_dead();
-  unsigned cls = sb_class_of_kind(t.b, SB_KIND_LEVEL);
+  unsigned cls = sb_class_of_kind(t.b, SB_KIND_CONSUMER_LEVEL);
   uint32_t drained = (CHUNK + 1) * SB_CHUNK_UNITS;
   set_chunk(CHUNK, SB_CHUNK_CLAIMED, d.c->id, FOUR);
   announce(sb_holding_what(SB_HOLD_PAGE, 0, 0), CHUNK);
@@ -273,7 +273,7 @@ static void a_connection_with_views_stays(void) {
   set_slot_word(slot, sb_slot_word(SB_SLOT_PUBLISHED, d.c->id, message_gen));
   expect(closes_with(sb_holding_what(SB_HOLD_SLOT, slot, message_gen)), "a published message is a reservation");
   begin_dead();
-  slot = allocated(SB_KIND_LEVEL, d.c->id, &message_gen);
+  slot = allocated(SB_KIND_CONSUMER_LEVEL, d.c->id, &message_gen);
   expect(closes_with(sb_holding_what(SB_HOLD_SLOT, slot, message_gen)), "a level is a reservation");
   begin_dead();
   uint32_t behind = t.b->chunk_limit * SB_CHUNK_UNITS;

@@ -147,12 +147,12 @@ static void pages_that_were_retired(void) {
 
 static uint32_t new_level(const sb_queue *q, int32_t priority) {
   uint32_t level = 0;
-  if (sb_level_of(d.c, q->slot, priority, &level) != SB_OK) die("sb_level_of", 0);
+  if (sb_consumer_level_of(d.c, q->slot, priority, &level) != SB_OK) die("sb_consumer_level_of", 0);
   return level;
 }
 static slot_of_dead unlinked_level(uint32_t queue) {
-  slot_of_dead s = new_object(SB_KIND_LEVEL);
-  SB_STORE(&((sb_level_shm *)sb_slot_at(t.b, s.at))->queue, queue, SB_RELAXED);
+  slot_of_dead s = new_object(SB_KIND_CONSUMER_LEVEL);
+  SB_STORE(&((sb_consumer_level_shm *)sb_slot_at(t.b, s.at))->queue, queue, SB_RELAXED);
   return s;
 }
 /* A queue that the dead connection does not have open. */
@@ -170,7 +170,7 @@ static void levels_that_were_made(void) {
   uint32_t high = new_level(q, 3), middle = new_level(q, 2), low = new_level(q, 1);
   slot_of_dead first = linked(high), between = linked(middle), last = linked(low);
   slot_of_dead unlinked = unlinked_level(q->slot), none = new_message(), nowhere = unlinked_level(none.at);
-  SB_STORE(&queue_at(none.at)->levels, nowhere.at, SB_RELAXED);
+  SB_STORE(&queue_at(none.at)->consumer_levels, nowhere.at, SB_RELAXED);
   recover_dead();
   expect_is(slot_word(first.at), published_word(first), "the header of the first level");
   expect_is(slot_word(between.at), published_word(between), "the header of a level in between");
@@ -182,8 +182,8 @@ static void levels_of_a_damaged_queue(void) {
   begin_dead();
   uint32_t queue = queue_of_others("damaged");
   slot_of_dead bites = unlinked_level(queue), unlinked = unlinked_level(queue);
-  SB_STORE(&queue_at(queue)->levels, bites.at, SB_RELAXED);
-  SB_STORE(&((sb_level_shm *)sb_slot_at(t.b, bites.at))->next, bites.at, SB_RELAXED);
+  SB_STORE(&queue_at(queue)->consumer_levels, bites.at, SB_RELAXED);
+  SB_STORE(&((sb_consumer_level_shm *)sb_slot_at(t.b, bites.at))->next, bites.at, SB_RELAXED);
   recover_dead();
   expect_is(slot_word(bites.at), published_word(bites), "the header of a level that is followed by itself");
   expect_is(slot_word(unlinked.at), free_word(unlinked), "the header of a level that is not in the ring of levels");
@@ -295,7 +295,7 @@ static void a_level_in_a_chain_of_ledgers(void) {
   SB_STORE(&q->shm->ledgers, level.at, SB_RELAXED);
   recover_dead();
   expect_is(slot_word(level.at), published_word(level), "the header of the level");
-  expect_is(((sb_level_shm *)sb_slot_at(t.b, level.at))->priority, priority, "its priority");
+  expect_is(((sb_consumer_level_shm *)sb_slot_at(t.b, level.at))->priority, priority, "its priority");
 }
 
 /* ---- chunks and views ---- */
@@ -321,7 +321,7 @@ static void chunks_that_were_claimed(void) {
   begin_dead();
   grow_to(CHUNK + 3);
   for (uint32_t i = 0; i < 3; i++) SB_STORE(&t.b->chunks[CHUNK + i], claimed(), SB_RELAXED);
-  unsigned cls = sb_class_of_kind(t.b, SB_KIND_LEVEL);
+  unsigned cls = sb_class_of_kind(t.b, SB_KIND_CONSUMER_LEVEL);
   SB_STORE(&t.b->chunks[CHUNK + 3], sb_chunk_word(SB_CHUNK_CLASS, 0, cls, 0), SB_RELAXED);
   uint32_t drained = (CHUNK + 3) * SB_CHUNK_UNITS;
   set_slot_word(drained, sb_slot_word(SB_SLOT_ALLOC, d.c->id | SB_SLOT_DRAINED, 7));

@@ -107,7 +107,7 @@ static void a_block_begins_empty(void) {
 
 static void expect_place(const sb_block *k, uint32_t queue, bool there, uint32_t should) {
   uint32_t place;
-  expect(sb_block_place(k, queue, &place) == there, "queue %d is%s there", (int)queue, there ? " not" : "");
+  expect(sb_block_index(k, queue, &place) == there, "queue %d is%s there", (int)queue, there ? " not" : "");
   expect_is(place, should, "the place");
 }
 static void the_place_of_a_queue(void) {

@@ -162,8 +162,8 @@ static void where_rings_are(void) {
   begin();
   sb_status status;
   while (sb_consumer_open(t.c, &q, 1, 1, 0, 0, 0, &status) == NULL && status == SB_GROW) (void)grow(t.b, t.path);
-  uint32_t l = q->shm->levels, object = q->slot;
-  sb_level_shm *level = sb_slot_at(t.b, l);
+  uint32_t l = q->shm->consumer_levels, object = q->slot;
+  sb_consumer_level_shm *level = sb_slot_at(t.b, l);
   expect_ring(object, SB_RING_CELLS, &q->shm->root, &q->shm->requeued, "the cells");
   expect_ring(object, SB_RING_ALL, &q->shm->all.root, NULL, "all consumers");
   expect_ring(object, SB_RING_NON_ACQUIRING, &q->shm->non_acquiring_list.root, NULL,

@@ -21,8 +21,8 @@ void begin_commit(unsigned count, sb_settings settings, const sb_put_options *o)
   expect_is(sb_api_claim_slot(t.c, 2 * BYTES + 64, &r), SB_OK, "the status of a slot");
   sb_api_fill(t.c, &r, BYTES, o, o->ttl_ns, 0);
   const sb_message_shm *m = sb_slot_at(t.b, r.slot);
-  bodies[0] =
-      (sb_transaction_body){.token = r.token, .gen = r.gen, .bytes = BYTES, .slot = r.slot, .held = m->due_ns != 0};
+  bodies[0] = (sb_transaction_body){
+      .token = r.token, .gen = r.gen, .bytes = BYTES, .slot = r.slot, .scheduled = m->due_ns != 0};
   plan = (sb_transaction_plan){
       .c = t.c, .bodies = bodies, .cells = cells, .ends = finish, .body_count = 1, .cell_count = count};
   sb_transaction_list(t.c, bodies);

@@ -74,7 +74,7 @@ static void one_that_is_gone(void) {
 static void levels_in_a_circle(void) {
   begin();
   uint32_t theirs = of(THEIRS, 5, SB_NODE_INTERESTED), level = SB_LOAD(&node_shm(theirs)->level, SB_RELAXED);
-  SB_STORE(&sb_level_at(t.b, level)->next, level, SB_RELAXED);
+  SB_STORE(&sb_consumer_level_at(t.b, level)->next, level, SB_RELAXED);
   expect_is(sb_stopped_park(t.c, queue), 0, "how many were parked");
   expect_at(theirs, SB_NODE_INTERESTED, 0, "one that is stopped");
   end();

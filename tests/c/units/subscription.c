@@ -103,7 +103,7 @@ static void work_is_desired(void) {
   sb_subscription_set_interested(s, false);
   expect_is(member_state(same), SB_NODE_INTERESTED, "the state of another one when it did not want any more");
   set_state(same, SB_NODE_NOT_INTERESTED);
-  meanwhile(&first_queue->shm->levels, AFTER_LOAD, 1, notified_meanwhile);
+  meanwhile(&first_queue->shm->consumer_levels, AFTER_LOAD, 1, notified_meanwhile);
   sb_subscription_set_interested(s, true);
   if (has_acted()) expect(!flagged(m), "it is told of what another one told it");
 }
@@ -197,7 +197,7 @@ static void a_message_is_taken(void) {
   first_queue->state ^= UINT64_C(1) << 63;
   expect_is(status, SB_DELETED, "the status of a deleted queue beside a better one");
   set_state(better, SB_NODE_NOT_INTERESTED);
-  sb_level_shm *level = sb_level_at(t.b, SB_LOAD(&member_node(better)->level, SB_RELAXED));
+  sb_consumer_level_shm *level = sb_consumer_level_at(t.b, SB_LOAD(&member_node(better)->level, SB_RELAXED));
   SB_STORE(&level->interested_count, 1, SB_RELAXED); /* a death left it too high */
   expect_is(sb_subscription_take(s, &taken), SB_OK, "the status beside a count");
 }
@@ -224,7 +224,7 @@ static void the_last_attempt(void) {
   status = sb_subscription_take(s, &taken);
   meanwhile(NULL, AFTER_LOAD, 1, NULL);
   expect_is(status, SB_EMPTY, "the status of one that is told of nothing all the time");
-  expect_is(attempts, SB_MAX_STRANGE, "how often it tried");
+  expect_is(attempts, SB_MAX_RETRIES, "how often it tried");
 }
 /* No bit leads to a message before the head: it is looked for only while the queue seems to have one. */
 static void seem_ready(void) { SB_STORE(&first_queue->shm->requeued, 1, SB_RELAXED); }

@@ -116,12 +116,12 @@ static void hints_of_takes(void) {
 /* A delayed message is counted as taken already: the one that removes it counts nothing. */
 static void a_held_message_is_removed(void) {
   begin(EVICTING, 2);
-  set_cell(0, SB_CELL_HELD, 0);
+  set_cell(0, SB_CELL_SCHEDULED, 0);
   taken.bytes_paid = true;
   expect_is(sb_take_at(q, at(0), SB_CELL_AVAILABLE, token, &taken), SB_EMPTY, "the status of another state");
-  expect_is(word_of(0), cell_word(0, SB_CELL_HELD, 0), "the cell");
+  expect_is(word_of(0), cell_word(0, SB_CELL_SCHEDULED, 0), "the cell");
   uint32_t raised = hinting_raised();
-  expect_is(sb_take_at(q, at(0), SB_CELL_HELD, token, &taken), SB_OK, "the status");
+  expect_is(sb_take_at(q, at(0), SB_CELL_SCHEDULED, token, &taken), SB_OK, "the status");
   expect_taken(0, SB_CELL_REMOVING, 0, "what was taken");
   expect_hints(0, 0, "what was counted");
   expect_is(hinting_raised(), raised, "the changes of hints");
@@ -190,7 +190,7 @@ static void the_first_that_came_back(void) {
   SB_STORE(&q->shm->head, at(2), SB_RELAXED);
   set_cell(0, SB_CELL_ACQUIRED, OTHER);
   set_cell(1, SB_CELL_TOMBSTONE, 0);
-  set_cell(2, SB_CELL_HELD, 0);
+  set_cell(2, SB_CELL_SCHEDULED, 0);
   set_cell(7, SB_CELL_AVAILABLE, 0);
   for (unsigned n = 0; n < 5; n++) mark(n);
   mark(7);
@@ -226,7 +226,7 @@ static void beside_what_is_staged(void) {
   expect_is(bits_of(0), 1 | 2 | 4 | 16, "the bits");
 }
 static void a_place_that_came_back(void) {
-  const unsigned states[] = {SB_CELL_FREE, SB_CELL_HELD, SB_CELL_ACQUIRED, SB_CELL_TOMBSTONE, SB_CELL_STAGED};
+  const unsigned states[] = {SB_CELL_FREE, SB_CELL_SCHEDULED, SB_CELL_ACQUIRED, SB_CELL_TOMBSTONE, SB_CELL_STAGED};
   begin(FREE_SETTINGS, 8);
   for (unsigned i = 0; i < 5; i++) {
     bool goes = states[i] == SB_CELL_FREE || states[i] == SB_CELL_TOMBSTONE;
@@ -268,7 +268,7 @@ static void what_a_search_passes(void) {
   set_cell(0, SB_CELL_ACQUIRED, OTHER);
   set_cell(1, SB_CELL_TOMBSTONE, 0);
   set_cell(2, SB_CELL_REMOVING, OTHER);
-  set_cell(3, SB_CELL_HELD, 0);
+  set_cell(3, SB_CELL_SCHEDULED, 0);
   set_cell(4, SB_CELL_STAGED, OTHER);
   SB_STORE(&q->shm->staged, 1, SB_RELAXED);
   expect_is(take_before(at(4)), SB_EMPTY, "the status of a take before the one that is staged");
@@ -347,7 +347,7 @@ static void the_end_of_a_queue(void) {
 static void an_end_that_is_not_decided(void) {
   begin(FREE_SETTINGS, 3);
   uint64_t closing = cell_word(1, SB_CELL_CLOSING, 0);
-  set_cell(0, SB_CELL_HELD, 0);
+  set_cell(0, SB_CELL_SCHEDULED, 0);
   set_word(1, closing | SB_CLOSING_IF_EMPTY);
   expect_is(take(), SB_OK, "the status behind an end that was refused");
   expect_taken(2, SB_CELL_ACQUIRED, 0, "the message behind it");

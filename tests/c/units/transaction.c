@@ -102,7 +102,7 @@ static void rolled_forward(sb_settings settings, const sb_put_options *o) {
   for (int twice = 0; twice < 2; twice++) { /* a reaper that died is followed by another one */
     each_holding(sb_transaction_roll_forward);
     for (unsigned i = 0; i < 2; i++) {
-      expect_is(staged_state(i), held ? SB_CELL_HELD : SB_CELL_AVAILABLE, "the state of the cell");
+      expect_is(staged_state(i), held ? SB_CELL_SCHEDULED : SB_CELL_AVAILABLE, "the state of the cell");
       expect_is(added_to(i), 2, "the number of messages");
       expect_is(counted(target[i], SB_COUNT_ADDED_BYTES), 2 * BYTES, "the number of bytes");
       expect_is(counted(target[i], SB_COUNT_SCHEDULED), held, "the number of messages that are not due");

@@ -107,7 +107,7 @@ static void a_leaf_that_stays_closed(void) {
   sb_word *word = &sb_leaf_cell(known, target[0]->base + 1)->word;
   for (unsigned i = 0; i < SB_PAGE_CELLS; i++)
     SB_STORE(&forged.cells[i].word, sb_cell_bare(SB_CELL_CLOSED, known->gen), SB_RELAXED);
-  meanwhile(word, AFTER_LOAD, SB_MAX_STRANGE + 1, the_cell_is_free);
+  meanwhile(word, AFTER_LOAD, SB_MAX_RETRIES + 1, the_cell_is_free);
   expect_is(stage_now(), SB_CORRUPT, "the status");
   expect(has_acted(), "the cell was not tried that often");
   expect(sb_queue_is_open(target[0]), "the queue is closed");

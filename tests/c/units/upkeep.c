@@ -152,7 +152,7 @@ static void disposal_passes_what_others_have(void) {
 /* A cell that cannot be taken: its holding goes back, and nothing is counter_in. */
 static void what_cannot_be_disposed_of(void) {
   three_messages("held");
-  uint64_t word = open_word(q, 1, SB_CELL_HELD, t.b->chunk_limit * SB_CHUNK_UNITS), holdings = free_holdings();
+  uint64_t word = open_word(q, 1, SB_CELL_SCHEDULED, t.b->chunk_limit * SB_CHUNK_UNITS), holdings = free_holdings();
   set_cell_word(q, 1, word);
   expect_disposed("what was removed beside a slot that does not exist", word, 2);
   expect_is(counter_in(q, SB_COUNT_UNSCHEDULED), 0, "what left the schedule");
@@ -199,8 +199,8 @@ static void closed_queue(void) {
   sb_queue *others = open_queue(&t, "q");
   (void)sb_queue_close(others);
   t.c = mine;
-  levels[0] = shm->levels;
-  levels[1] = sb_level_at(t.b, levels[0])->next;
+  levels[0] = shm->consumer_levels;
+  levels[1] = sb_consumer_level_at(t.b, levels[0])->next;
   ledgers[0] = shm->ledgers;
   ledgers[1] = sb_ledger_at(t.b, ledgers[0])->next;
   for (unsigned i = 0; i < 2; i++) {
@@ -221,8 +221,8 @@ static void a_queue_is_freed(void) {
                             &shm->not_interested_list.base,
                             &shm->room.base,
                             &shm->schedule.base,
-                            &sb_level_at(t.b, levels[0])->interested.base,
-                            &sb_level_at(t.b, levels[1])->notified.base};
+                            &sb_consumer_level_at(t.b, levels[0])->interested.base,
+                            &sb_consumer_level_at(t.b, levels[1])->notified.base};
   for (unsigned i = 0; i < sizeof bases / sizeof bases[0]; i++)
     expect_is(*bases[i], SB_PAGE_CELLS, "where the next life of a ring begins");
   expect_is(sb_link_state(shm->root), SB_LINK_EMPTY, "the root");
@@ -231,7 +231,7 @@ static void a_queue_is_freed(void) {
     expect_freed(ledgers[i], "the slot of a ledger");
   }
   expect_freed(slot, "the slot of the queue");
-  expect_is(shm->levels, 0, "its first level");
+  expect_is(shm->consumer_levels, 0, "its first level");
   expect_is(shm->ledgers, 0, "its first ledger");
   expect_is(shm->state, SB_QUEUE_NONE | ((state >> 2) + 1) << 2, "its state");
   expect_is(sb_holding_at(t.b, t.c->page_token)->what, sb_holding_what(SB_HOLD_SLOT, slot, gens[slot % SB_CHUNK_UNITS]),
@@ -243,7 +243,7 @@ static void chains_that_broke(void) {
   (void)sb_slab_free_gen(t.b, levels[0], gens[levels[0] % SB_CHUNK_UNITS]);
   (void)sb_slab_free_gen(t.b, ledgers[0], gens[ledgers[0] % SB_CHUNK_UNITS]);
   expect(sb_disposal_free(t.c, slot), "it was not freed");
-  expect_is(shm->levels, levels[1], "the level behind one that was freed");
+  expect_is(shm->consumer_levels, levels[1], "the level behind one that was freed");
   expect_is(shm->ledgers, ledgers[1], "the ledger behind one that was freed");
   expect_kept(levels[1], "the level behind one that was freed");
   expect_kept(ledgers[1], "the ledger behind one that was freed");
@@ -261,7 +261,7 @@ static void a_reaper_frees_too(void) {
     closed_queue();
     const uint32_t *chain = i == 0 ? levels : ledgers;
     freed_meanwhile = chain[0];
-    meanwhile(i == 0 ? &shm->levels : &shm->ledgers, BEFORE_STORE, 1, free_meanwhile);
+    meanwhile(i == 0 ? &shm->consumer_levels : &shm->ledgers, BEFORE_STORE, 1, free_meanwhile);
     expect(sb_disposal_free(t.c, slot), "it was not freed");
     expect(has_acted(), "nobody freed the one before meanwhile");
     expect_freed(chain[1], what);

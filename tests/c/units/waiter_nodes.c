@@ -22,7 +22,7 @@ static void prepare_objects(void) { /* the slots that a node needs, and no page 
   uint32_t level, first;
   uint64_t holding;
   grow_to(BROKER_CHUNKS - 1);
-  if (sb_level_of(t.c, q->slot, 0, &level) != SB_OK ||
+  if (sb_consumer_level_of(t.c, q->slot, 0, &level) != SB_OK ||
       sb_node_create(t.c, q->slot, 0, SB_NODE_DIRECT | SB_NODE_ROOM, 0, 1, &first, &holding) != SB_OK)
     die("objects", 0);
   sb_node_destroy(t.c, first, holding);

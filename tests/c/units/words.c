@@ -38,7 +38,7 @@ static void which_slots_are_special(void) {
 static void which_cells_have_a_message(void) {
   for (unsigned state = 0; state < 16; state++) {
     bool owned = state == SB_CELL_ACQUIRED || state == SB_CELL_REMOVING || state == SB_CELL_STAGED;
-    bool message = owned || state == SB_CELL_AVAILABLE || state == SB_CELL_HELD;
+    bool message = owned || state == SB_CELL_AVAILABLE || state == SB_CELL_SCHEDULED;
     expect(sb_cell_is_owned(state) == owned, "state %u: owned", state);
     expect(sb_cell_has_message(state) == message, "state %u: a message", state);
   }

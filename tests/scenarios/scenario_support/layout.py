@@ -30,7 +30,7 @@ CONSTANTS = """
     SB_OFF_CLASSES SB_OFF_PROCESSES SB_OFF_CONNECTIONS SB_OFF_CHUNKS SB_OFF_DIRECTORY SB_SEGMENT0_BYTES
     SB_PAGE_CELLS SB_HOLDINGS_PER_CHUNK SB_COUNTERS
     SB_SLOT_FREE SB_SLOT_ALLOC SB_SLOT_READ SB_SLOT_PUBLISHED
-    SB_CELL_FREE SB_CELL_AVAILABLE SB_CELL_HELD SB_CELL_ACQUIRED SB_CELL_TOMBSTONE SB_CELL_ENTRY
+    SB_CELL_FREE SB_CELL_AVAILABLE SB_CELL_SCHEDULED SB_CELL_ACQUIRED SB_CELL_TOMBSTONE SB_CELL_ENTRY
     SB_LINK_PAGE SB_LINK_DONE SB_CONN_LIVE SB_DIR_EMPTY SB_DIR_LIVE SB_DIR_DEAD
     SB_CHUNK_FREE SB_CHUNK_CLASS SB_CHUNK_RUN SB_CHUNK_TAIL SB_CHUNK_CLAIMED
     SB_NODE_INTERESTED SB_HOLD_NONE SB_HOLD_CELL SB_HOLD_SLOT SB_HOLD_LEDGER SB_HOLD_VIEW
@@ -54,13 +54,13 @@ STRUCTS = """
     typedef struct { sb_page_shm page; uint64_t children[...]; ...; } sb_inner_shm;
     typedef struct { uint64_t root, tail, head, base; ...; } sb_ring_shm;
     typedef struct { uint64_t state, root, base, tail, head, admitted, taken, bytes_in, bytes_out, requeued;
-                     int64_t settings[...]; uint32_t flags, ledgers, levels, name_length;
+                     int64_t settings[...]; uint32_t flags, ledgers, consumer_levels, name_length;
                      int32_t interested, notified, not_interested, non_acquiring, consumers, room_waiting;
                      int32_t tracking, timers_lost;
                      sb_ring_shm all, non_acquiring_list, not_interested_list, room, schedule;
                      char name[...]; ...; } sb_queue_shm;
     typedef struct { int32_t priority; uint32_t next, queue; int32_t interested_count, notified_count;
-                     sb_ring_shm interested, notified; ...; } sb_level_shm;
+                     sb_ring_shm interested, notified; ...; } sb_consumer_level_shm;
     typedef struct { uint64_t word; uint32_t queue, level, flags, registration; ...; } sb_node_shm;
     typedef struct { uint64_t owner, holding, kind; uint32_t queue, next; uint64_t counters[...]; ...; } sb_ledger_shm;
     typedef struct { uint64_t what, where; ...; } sb_holding_shm;

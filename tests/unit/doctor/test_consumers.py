@@ -83,6 +83,6 @@ def test_a_count_of_those_who_wait_for_memory(patient: Patient) -> None:
 
 def test_a_chain_of_priorities_that_bites_its_tail(patient: Patient) -> None:
     """Whoever follows it must not follow it for ever."""
-    slot = patient.memory.queue("idle").levels
+    slot = patient.memory.queue("idle").consumer_levels
     patient.idle_level().next = slot
     patient.says("queue 'idle'", "chain of its priorities", f"slot {slot}")
