@@ -62,7 +62,7 @@ from shmbroker.settings import QueueSettings
 
 if TYPE_CHECKING:
     from shmbroker.leasing import Group
-    from shmbroker.leasing.state import groups
+    from shmbroker.leasing.group_state import groups
     from shmbroker.statistics import (
         BindingInfo,
         BrokerStatistics,
@@ -154,7 +154,7 @@ _LATER = {
     "GroupInfo": "shmbroker.statistics",
     "QueueStatistics": "shmbroker.statistics",
     "WorkerPool": "shmbroker.workers",
-    "groups": "shmbroker.leasing.state",
+    "groups": "shmbroker.leasing.group_state",
 }
 _MODULES = {"aio", "leasing", "statistics", "workers"}
 

@@ -7,7 +7,7 @@ import itertools
 import queue as standard_queue
 from typing import TYPE_CHECKING, Any
 
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._put_options import body_of
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ def put_rest(  # noqa: PLR0917 - the arguments of put_many, and the result of it
         queue.Full: no message found room in time.
     """
     plain = given if result >= 0 else tuple(body if type(body) is bytes else body_of(body)[0] for body in given)
-    done, status = (result & _COUNT, result >> 32) if result >= 0 else (0, library.OK)
+    done, status = (result & _COUNT, result >> 32) if result >= 0 else (0, native.OK)
     try:
         while done < len(plain):
-            if status != library.OK:
+            if status != native.OK:
                 core.put_failed(status, len(plain[done]), until)
             with core.connection.call():
                 result = put_many(plain, done, options.address, True)  # noqa: FBT003 - drops the GIL

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from shmbroker import properties as basic
 from shmbroker._amqp.utf8 import SHORT_STRING
 from shmbroker._checks import integer, is_integer, seconds
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core.queue import NO_OPTIONS, PutOptions
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def check_size(size: object) -> int:
     Raises:
         ValueError: the length is no integer, or exceeds the limit of a body.
     """
-    if not is_integer(size) or not 0 <= size <= library.MAX_BODY:
-        msg = f"size={size!r}: 0 to {library.MAX_BODY} bytes are allowed"
+    if not is_integer(size) or not 0 <= size <= native.MAX_BODY:
+        msg = f"size={size!r}: 0 to {native.MAX_BODY} bytes are allowed"
         raise ValueError(msg)
     return size
 

@@ -16,7 +16,7 @@ from shmbroker import exceptions, settings
 from shmbroker._amqp.errors import amqp_error
 from shmbroker._amqp.utf8 import size_in_utf8
 from shmbroker._checks import is_integer, is_number
-from shmbroker._core import attachment, library, segments
+from shmbroker._core import attachment, native, segments
 from shmbroker._housekeeper.launch import CannotStartError, ensure_housekeeper, start_housekeeper
 from shmbroker._session.session import Session
 from shmbroker.connection import Connection
@@ -300,8 +300,8 @@ def connect(
         on_callback_error=on_callback_error,
     )  # fmt: skip
     path = segments.path_of(name)
-    until = 0 if timeout is None else library.deadline(timeout)
-    purged_until = library.deadline(_PURGE_SECONDS)
+    until = 0 if timeout is None else native.deadline(timeout)
+    purged_until = native.deadline(_PURGE_SECONDS)
     while True:
         try:
             if create and not segments.exists(path):
@@ -374,7 +374,7 @@ def _started(name: str) -> subprocess.Popen[bytes]:
 
 
 def _await_housekeeper(attached: Attachment, child: subprocess.Popen[bytes]) -> None:
-    until = library.deadline(_START_SECONDS)
+    until = native.deadline(_START_SECONDS)
     while attached.housekeeper_missing():
         if child.poll() is not None and attached.housekeeper_missing():
             text = f"the housekeeper of broker {attached.name!r} ended immediately, with status {child.returncode}"
@@ -387,7 +387,7 @@ def _await_housekeeper(attached: Attachment, child: subprocess.Popen[bytes]) -> 
 
 def _await_end(attached: Attachment) -> None:
     """Waits until the housekeeper has ended, or until another call starts the broker again."""
-    until = library.deadline(_START_SECONDS)
+    until = native.deadline(_START_SECONDS)
     while not attached.housekeeper_missing():
         facts = attached.facts()
         if not facts.stopped:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core.columns import (
     BITS,
     BODY,
@@ -96,4 +96,4 @@ def put(queue: Queue, columns: Columns, count: int, timeout: float | None = None
         OutOfMemory: there was no memory in time for any message, or the first one can never fit into the broker.
         ValueError: the key and properties of a message are too long. The messages of the rows before it were put.
     """
-    return columns._put(core_of(queue), row, count, library.deadline(timeout))  # noqa: SLF001
+    return columns._put(core_of(queue), row, count, native.deadline(timeout))  # noqa: SLF001

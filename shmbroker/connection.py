@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker._amqp.names import is_internal
 from shmbroker._amqp.utf8 import check_queue_name
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._process import inherited as inherited  # noqa: PLC0414 - its hook changes the handles of a forked child
 from shmbroker._session.queues import core_of
 from shmbroker._session.session import session_of
 from shmbroker._topology.administration import clean_name
 from shmbroker.channel import Channel
-from shmbroker.channel.state import callable_of
+from shmbroker.channel.channel_state import callable_of
 from shmbroker.consumer import Consumer
 from shmbroker.queue import Queue, open_queue
 from shmbroker.statistics import channel_infos
@@ -183,7 +183,7 @@ class Connection:
         if queue is not None:
             slot = core.queue_slot(check_queue_name(queue))
             if slot == 0:
-                library.raise_for(library.NOT_FOUND, f"queue {queue!r}")
+                native.raise_for(native.NOT_FOUND, f"queue {queue!r}")
             return core.consumers(slot, queue)
         found = []
         for slot in core.queue_slots():

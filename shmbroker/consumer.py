@@ -10,7 +10,7 @@ import queue as standard_queue
 import time
 from typing import TYPE_CHECKING, Self
 
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core.consumer import CoreConsumer
 from shmbroker.message import OPEN, Message, MessageBatch
 from shmbroker.statistics import ConsumerStatistics
@@ -63,7 +63,7 @@ class Consumer:
         if not isinstance(ack_interval, (int, float)) or not 0 < ack_interval <= 3600:  # noqa: PLR2004
             msg = f"ack_interval={ack_interval!r}: more than 0 and at most 3600 seconds are allowed"
             raise ValueError(msg)
-        library.deadline(timeout)
+        native.deadline(timeout)
         if not queues:
             msg = "a consumer needs at least one queue"
             raise ValueError(msg)
@@ -81,7 +81,7 @@ class Consumer:
             ack_batch=ack_batch,
             ack_interval=ack_interval,
         )
-        self._taker = library.Taker(self._core.address, library.OF_CONSUMER, Message, MessageBatch)
+        self._taker = native.Receiver(self._core.address, native.OF_CONSUMER, Message, MessageBatch)
         self._settle_record = self._core.settle
         self._tags = itertools.count(1)
         session.consumers.add(self)
@@ -98,8 +98,8 @@ class Consumer:
         """
         message = self._taker.take(self, self._auto_ack, timeout)
         if message is None:
-            until = library.deadline(timeout)
-            if timeout == 0 and self._acks_at_once and self._taker.status == library.EMPTY:
+            until = native.deadline(timeout)
+            if timeout == 0 and self._acks_at_once and self._taker.status == native.EMPTY:
                 raise standard_queue.Empty  # the call of `take` has just pulled from the queues
             message = self._get_slowly(until)
         if not self._auto_ack:
@@ -107,24 +107,24 @@ class Consumer:
         return message
 
     def _get_slowly(self, until: int) -> Message:
-        waited, looks = library.OK, library.looks()
+        waited, intervals = native.OK, native.signal_check_intervals()
         while True:
             status = self._taker.status
-            if status != library.EMPTY:
+            if status != native.EMPTY:
                 if self._ended:
-                    library.raise_for(library.CLOSED, "the consumer")
+                    native.raise_for(native.CLOSED, "the consumer")
                 self._core.queues[0].get_failed(status)
-            if waited == library.TIMEOUT and until <= time.monotonic_ns():
+            if waited == native.TIMEOUT and until <= time.monotonic_ns():
                 raise standard_queue.Empty
-            waited = self._core.wait(min(until, time.monotonic_ns() + next(looks)))
-            if waited not in {library.OK, library.INTERRUPTED, library.TIMEOUT}:
-                library.raise_for(waited, "the consumer")
+            waited = self._core.wait(min(until, time.monotonic_ns() + next(intervals)))
+            if waited not in {native.OK, native.INTERRUPTED, native.TIMEOUT}:
+                native.raise_for(waited, "the consumer")
             message = self._taker.take(self, self._auto_ack)
             if message is not None:
                 return message
 
     def __iter__(self) -> Iterator[Message]:
-        return library.Messages(self._taker, self, self._auto_ack)
+        return native.Messages(self._taker, self, self._auto_ack)
 
     def __next__(self) -> Message:
         if self._ended:
@@ -164,7 +164,7 @@ class Consumer:
         """
         if self._descriptor < 0:
             if self._ended:
-                library.raise_for(library.CLOSED, "the consumer")
+                native.raise_for(native.CLOSED, "the consumer")
             self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             self._core.event(self._descriptor)
             self._session.start_io()

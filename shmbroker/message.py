@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, overload
 
 from shmbroker import properties as basic
-from shmbroker._core import library, record
+from shmbroker._core import native, record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from shmbroker._core.connection import CoreConnection
 
-ACK, REQUEUE, REJECT, UNDELIVER = library.ACK, library.REQUEUE, library.REJECT, library.UNDELIVER
-OPEN, SETTLED, _BROWSED, FRESH = library.STATES
+ACK, REQUEUE, REJECT, UNDELIVER = native.ACK, native.REQUEUE, native.REJECT, native.UNDELIVER
+OPEN, SETTLED, _BROWSED, FRESH = native.STATES
 
 
 class Source(Protocol):
@@ -25,14 +25,14 @@ class Source(Protocol):
 
     _settle_record: Callable[[bytes, int], int]
     _core_connection: CoreConnection
-    _taker: library.Taker
+    _taker: native.Receiver
 
     def _queue_name(self, subscription: int) -> str: ...
 
     def _next_delivery_tag(self) -> int: ...
 
 
-class Message(library.Record):
+class Message(native.Record):
     """A message that was taken from a queue; settle it once with :meth:`ack`, :meth:`nack` or :meth:`reject`.
 
     ``with message:`` acknowledges the message at the end of the block, or returns it to its place when the block
@@ -46,7 +46,7 @@ class Message(library.Record):
     _record: bytes
     _state: int
     _view: memoryview | None
-    _record_header: record.Front | None
+    _record_header: record.Header | None
     _tag: int
 
     # ---- settling ----
@@ -79,19 +79,19 @@ class Message(library.Record):
         self._state = SETTLED
         self._view = None
 
-    def _end(self, how: int) -> None:
+    def _end(self, disposition: int) -> None:
         if self._state:
-            library.raise_for(library.SETTLED)
+            native.raise_for(native.SETTLED)
         self._state = SETTLED
-        status = self._source._settle_record(self._record, how)  # noqa: SLF001
+        status = self._source._settle_record(self._record, disposition)  # noqa: SLF001
         if status:
             self._failed(status)
         self._view = None  # views that the application holds keep the slot
 
     def _failed(self, status: int) -> NoReturn:
-        if status != library.SETTLED:
+        if status != native.SETTLED:
             self._state = OPEN  # not settled: the connection is closed, or belongs to the parent process
-        library.raise_for(status, "the connection")
+        native.raise_for(status, "the connection")
 
     def __enter__(self) -> Self:
         return self
@@ -103,7 +103,7 @@ class Message(library.Record):
             self._end(ACK if kind is None else REQUEUE)
 
     def _gone(self) -> NoReturn:
-        library.raise_for(library.SETTLED)
+        native.raise_for(native.SETTLED)
 
     def __bool__(self) -> bool:
         return True
@@ -111,24 +111,24 @@ class Message(library.Record):
     # ---- facts ----
 
     @property
-    def _fields(self) -> record.Front:
+    def _fields(self) -> record.Header:
         if self._record_header is None:
-            self._record_header = record.front(self._record)
+            self._record_header = record.header(self._record)
         return self._record_header
 
     @property
     def key(self) -> str | None:
         """The key given to ``put``, or the routing key of a publish; ``None`` without."""
-        front = self._fields
-        start = front.key_start
-        return self._record[start : start + front.key_length].decode() if front.key_length else None
+        header = self._fields
+        start = header.key_start
+        return self._record[start : start + header.key_length].decode() if header.key_length else None
 
     @property
     def properties(self) -> basic.BasicProperties:
         """The AMQP properties."""
-        front = self._fields
-        start = front.key_start + front.key_length
-        return basic.decode(self._record[start : start + front.properties_length])
+        header = self._fields
+        start = header.key_start + header.key_length
+        return basic.decode(self._record[start : start + header.properties_length])
 
     @property
     def headers(self) -> dict[str, Any]:
@@ -180,13 +180,13 @@ class Message(library.Record):
     @property
     def timestamp(self) -> float:
         """The time of the publish or put, in POSIX seconds (to a few milliseconds)."""
-        return self._fields.timestamp_ns / library.NANOSECONDS
+        return self._fields.timestamp_ns / native.NANOSECONDS
 
     @property
     def expires_at(self) -> float | None:
         """The time at which the message expires, in POSIX seconds; ``None`` = never."""
         expires = self._fields.expires_ns
-        return time.time() + (expires - time.monotonic_ns()) / library.NANOSECONDS if expires else None
+        return time.time() + (expires - time.monotonic_ns()) / native.NANOSECONDS if expires else None
 
     def __repr__(self) -> str:
         state = "settled" if self._state == SETTLED else "browsed" if self._state == _BROWSED else "unsettled"
@@ -198,7 +198,7 @@ def browsed(source: Source, data: bytes) -> Message:
     return source._taker.message(source, data, _BROWSED)  # noqa: SLF001
 
 
-class MessageBatch(library.Batch, Sequence[Message]):
+class MessageBatch(native.Batch, Sequence[Message]):
     """Messages that were taken together. Each :class:`Message` is made when it is first accessed.
 
     :meth:`ack` and :meth:`nack` settle all messages that were not settled individually. One call of the core settles
@@ -254,21 +254,21 @@ class MessageBatch(library.Batch, Sequence[Message]):
         if self._state != SETTLED:
             self._end(UNDELIVER)
 
-    def _end(self, how: int) -> None:
+    def _end(self, disposition: int) -> None:
         if self._state == SETTLED:
-            library.raise_for(library.SETTLED)
+            native.raise_for(native.SETTLED)
         self._state = SETTLED
         made = self._made or {}
         for message in made.values():
             if not message._state:  # noqa: SLF001
-                message._end(how)  # noqa: SLF001
+                message._end(disposition)  # noqa: SLF001
         with self._source._core_connection.call():  # noqa: SLF001
-            status = self._settle(how, frozenset(made))
+            status = self._settle(disposition, frozenset(made))
         if status:
             self._failed(status)
 
     def _failed(self, status: int) -> NoReturn:
-        library.raise_for(status, f"queue {self._source._queue_name(0)!r}")  # noqa: SLF001
+        native.raise_for(status, f"queue {self._source._queue_name(0)!r}")  # noqa: SLF001
 
     def __repr__(self) -> str:
         return f"<MessageBatch of {len(self)}{', settled' if self._state == SETTLED else ''}>"

@@ -140,7 +140,7 @@ _ENCODERS: dict[str, Callable[[str, object], bytes]] = {
     "priority": _octet,
     "timestamp": _time,
 }
-_FIELDS = tuple((1 << 15 - place, name, _ENCODERS.get(name, _short)) for place, name in enumerate(NAMES))
+_FIELDS = tuple((1 << 15 - index, name, _ENCODERS.get(name, _short)) for index, name in enumerate(NAMES))
 _values = operator.attrgetter(*NAMES)
 
 
@@ -165,8 +165,8 @@ def _times(payload: bytes, flags: int, given: dict[str, Any]) -> dict[str, Any]:
     """Decodes the properties that are or contain times, again: pamqp takes times after 2106 for milliseconds."""
     found: dict[str, Any] = {}
     at = 2
-    for place, name in enumerate(NAMES):
-        if not flags & 1 << 15 - place:
+    for index, name in enumerate(NAMES):
+        if not flags & 1 << 15 - index:
             continue
         if name == "headers":
             end = at + 4 + int.from_bytes(payload[at : at + 4], "big")

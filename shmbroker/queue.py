@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from shmbroker import exceptions, settings
-from shmbroker._core import library, segments
+from shmbroker._core import native, segments
 from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions, Reservation
 from shmbroker._process import connections
 from shmbroker._put_many import put_rest
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from shmbroker._core.queue import CoreQueue
     from shmbroker.statistics import QueueStatistics
 
-_MAX_BATCH = library.MOST_MESSAGES
+_MAX_BATCH = native.MOST_MESSAGES
 
 
 class Queue:
@@ -56,10 +56,10 @@ class Queue:
         self._again: Queue | None = None  # opened by a forked child, see `_process.inherited`
         self.name = core.name
         self._core_connection: CoreConnection = core.connection
-        self._taker = library.Taker(core.address, library.OF_QUEUE, Message, MessageBatch)
+        self._taker = native.Receiver(core.address, native.OF_QUEUE, Message, MessageBatch)
         self._take, self._take_many = self._taker.take, self._taker.take_many
-        putter = library.Putter(core.address)
-        self._put, self._put_with, self._put_many = putter.put, putter.put_with, putter.put_many
+        sender = native.Sender(core.address)
+        self._put, self._put_with, self._put_many = sender.put, sender.put_with, sender.put_many
         self._length = core.length
         self._settle_record = core.settle
         self._tags = itertools.count(1)
@@ -107,9 +107,9 @@ class Queue:
             if status is None:
                 return
         data, size = body_of(body)
-        until = library.deadline(timeout)
-        if size > library.MAX_BODY:
-            limit = f"at most {library.MAX_BODY} bytes are allowed"
+        until = native.deadline(timeout)
+        if size > native.MAX_BODY:
+            limit = f"at most {native.MAX_BODY} bytes are allowed"
             text = f"queue {self.name!r}: a body of {size} bytes can never fit: {limit}"
             raise exceptions.NeverFitsMemory(text)
         if status > 0:
@@ -137,7 +137,7 @@ class Queue:
         """
         wanted = tuple(bodies)
         options = options_of(**given)
-        until = library.deadline(timeout)
+        until = native.deadline(timeout)
         done = self._put_many(wanted, 0, options.address, False)  # noqa: FBT003 - keeps the GIL
         return (
             len(wanted) if done == len(wanted) else put_rest(self._core, self._put_many, wanted, done, options, until)
@@ -164,7 +164,7 @@ class Queue:
             OutOfMemory: no memory in time, or the body can never fit; at the end of the block: no memory for the copy.
         """
         check_size(size)
-        until = library.deadline(timeout)
+        until = native.deadline(timeout)
         options = options_of(**given)
         reservation = Reservation(self._core, size, until)
         try:
@@ -195,9 +195,9 @@ class Queue:
         return message
 
     def _get_slowly(self, status: int, timeout: float | None, *, auto_ack: bool) -> Message:
-        if status != library.EMPTY:
+        if status != native.EMPTY:
             self._core.get_failed(status)
-        until = library.deadline(timeout)
+        until = native.deadline(timeout)
         if until <= time.monotonic_ns():
             if not self._core_connection.has_io:
                 self._core_connection.polled()
@@ -220,9 +220,9 @@ class Queue:
         message = take(self, auto_ack)
         if message is None:
             status = self._taker.status
-            if status == library.TICK:
+            if status == native.TICK:
                 self._core_connection.polled()
-            elif status != library.EMPTY:
+            elif status != native.EMPTY:
                 return self.get(timeout=0, auto_ack=auto_ack)
             raise standard_queue.Empty
         if not auto_ack:
@@ -250,8 +250,8 @@ class Queue:
         return batch
 
     def _get_many_slowly(self, status: int, room: int, timeout: float | None, *, auto_ack: bool) -> MessageBatch:
-        until = library.deadline(timeout)
-        if status != library.EMPTY:
+        until = native.deadline(timeout)
+        if status != native.EMPTY:
             self._core.get_failed(status)
         elif until <= time.monotonic_ns():
             if not self._core_connection.has_io:
@@ -373,7 +373,7 @@ class Queue:
                 raise ValueError(msg)
         if target._core_connection is not self._core_connection:  # noqa: SLF001
             target = open_queue(self._session, target.name, passive=True)
-        for_ever = library.FOR_EVER
+        for_ever = native.FOR_EVER
         most, size = (for_ever if given is None else min(given, for_ever) for given in (limit, max_bytes))
         return self._core.move(target._core, most, size)  # noqa: SLF001
 
@@ -386,13 +386,13 @@ class Queue:
         len(self)  # raises if the queue was deleted, even if another queue has its slot now
         found = self._core_connection.queue_statistics(self._core.slot)
         if found is None:
-            library.raise_for(library.DELETED, f"queue {self.name!r}")
+            native.raise_for(native.DELETED, f"queue {self.name!r}")
         return found
 
     def __len__(self) -> int:
         length = self._length()
         if length < 0:
-            library.raise_for(-length, f"queue {self.name!r}")
+            native.raise_for(-length, f"queue {self.name!r}")
         return length
 
     def __bool__(self) -> bool:
@@ -410,13 +410,13 @@ class Queue:
             if self._left is None:
                 self._left = self._core  # a waiting thread may still use it
                 self._core = cast("CoreQueue", ClosedQueue(self._core.what))
-                self._put = lambda *_: library.CLOSED
-                self._put_with = lambda *_: library.CLOSED
-                self._put_many = lambda *_: library.CLOSED << 32
+                self._put = lambda *_: native.CLOSED
+                self._put_with = lambda *_: native.CLOSED
+                self._put_many = lambda *_: native.CLOSED << 32
                 self._take = lambda *_: None
-                self._taker.status = library.CLOSED
-                self._take_many = lambda *_: library.CLOSED
-                self._length = lambda: -library.CLOSED
+                self._taker.status = native.CLOSED
+                self._take_many = lambda *_: native.CLOSED
+                self._length = lambda: -native.CLOSED
                 self._session.queues.closed(self, self._left)
 
     def __enter__(self) -> Self:

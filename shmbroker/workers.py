@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Self
 from shmbroker import exceptions
 from shmbroker._amqp.utf8 import check_queue_name
 from shmbroker._checks import integer
-from shmbroker._core import library, record
-from shmbroker._core.commit import Publication, Settlement, commit_waiting
+from shmbroker._core import native, record
+from shmbroker._core.transaction import Publication, Settlement, commit_waiting
 from shmbroker._process import locks
 from shmbroker._put_options import options_of
 from shmbroker._session.queues import core_of
@@ -321,13 +321,13 @@ def _set_aside(queue: Queue, message: Message, options: _Options) -> None:
     session = session_of_queue(queue)
     aside = core_of(open_queue(session, options.set_aside))
     put = options_of(ttl=aside.message_ttl(), key=message.key, properties=properties)
-    mine = Settlement(core_of(queue), record.front(message._record).tag)  # noqa: SLF001 - the tag that the core wrote
+    mine = Settlement(core_of(queue), record.header(message._record).tag)  # noqa: SLF001 - the tag that the core wrote
     try:
         commit_waiting(
             session.core,
             [Publication(message.body, (aside,), put)],
             [mine],
-            library.deadline(_WAIT_SECONDS),
+            native.deadline(_WAIT_SECONDS),
         )
     except standard_queue.Full as error:
         message.give_back()

@@ -277,7 +277,7 @@ typedef struct {
   uint64_t delivered, wakes;
 } sb_consumer_facts;
 
-/* What a check finds. wording.py has a sentence for each code, and for each `which` of a code that has several. */
+/* What a check finds. findings.py has a sentence for each code, and for each `which` of a code that has several. */
 typedef enum {
   SB_NOT_CHECKED = 1,  /* nothing was checked: `found` is the status */
   SB_BAD_HEADER,       /* a field of the broker's header */

@@ -41,14 +41,15 @@ static bool add_numbers(PyObject *module) {
 }
 
 static int execute(PyObject *module) {
-  PyTypeObject *messages_type, *putter_type, *publisher_type, *route_type;
-  bool good =
-      add(module, "Record", &sb_record_spec, &sb_record_type) && add(module, "Batch", &sb_batch_spec, &sb_batch_type) &&
-      add(module, "View", &sb_view_spec, &sb_view_type) && add(module, "Taker", &sb_taker_spec, &sb_taker_type) &&
-      add(module, "Messages", &sb_messages_spec, &messages_type) &&
-      add(module, "Putter", &sb_putter_spec, &putter_type) &&
-      add(module, "Publisher", &sb_publisher_spec, &publisher_type) &&
-      add(module, "Route", &sb_route_spec, &route_type) && add_numbers(module);
+  PyTypeObject *messages_type, *sender_type, *publisher_type, *route_type;
+  bool good = add(module, "Record", &sb_record_spec, &sb_record_type) &&
+              add(module, "Batch", &sb_batch_spec, &sb_batch_type) &&
+              add(module, "View", &sb_view_spec, &sb_view_type) &&
+              add(module, "Receiver", &sb_receiver_spec, &sb_receiver_type) &&
+              add(module, "Messages", &sb_messages_spec, &messages_type) &&
+              add(module, "Sender", &sb_sender_spec, &sender_type) &&
+              add(module, "Publisher", &sb_publisher_spec, &publisher_type) &&
+              add(module, "Route", &sb_route_spec, &route_type) && add_numbers(module);
   if (good) sb_know_routes(route_type);
   return good ? 0 : -1;
 }

@@ -10,7 +10,7 @@
 
 typedef struct {
   PyObject_HEAD PyObject *source; /* the queue; it keeps the handle */
-  PyObject *taker;
+  PyObject *receiver;
   PyObject *made; /* of the Python part: messages that the application took out of the batch */
   char *records;
   uint32_t *index; /* three for each message: start of its record, start of its body, end of both */
@@ -21,7 +21,8 @@ typedef struct {
 PyTypeObject *sb_batch_type;
 
 static sb_status settle_all(Batch *self, sb_disposition disposition) {
-  return sb_queue_settle_many(((Taker *)self->taker)->handle, self->records, self->index, 3, self->count, disposition);
+  return sb_queue_settle_many(((Receiver *)self->receiver)->handle, self->records, self->index, 3, self->count,
+                              disposition);
 }
 
 static void batch_dealloc(PyObject *object) {
@@ -31,7 +32,7 @@ static void batch_dealloc(PyObject *object) {
   PyMem_Free(self->records);
   PyMem_Free(self->index);
   Py_XDECREF(self->made);
-  Py_XDECREF(self->taker);
+  Py_XDECREF(self->receiver);
   Py_XDECREF(self->source);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
@@ -75,8 +76,8 @@ static PyObject *batch_settle(PyObject *object, PyObject *arguments) {
     if (!skipped) starts[left++] = self->index[3 * (uint64_t)i];
   }
   PyThreadState *others = PyEval_SaveThread();
-  sb_status status =
-      sb_queue_settle_many(((Taker *)self->taker)->handle, self->records, starts, 1, left, (sb_disposition)disposition);
+  sb_status status = sb_queue_settle_many(((Receiver *)self->receiver)->handle, self->records, starts, 1, left,
+                                          (sb_disposition)disposition);
   PyEval_RestoreThread(others);
   PyMem_Free(starts);
   return PyLong_FromLong((long)status);
@@ -142,7 +143,7 @@ static PyType_Slot batch_slots[] = {
     {Py_tp_methods, batch_methods},
     {Py_tp_members, batch_members},
     {Py_sq_length, (void *)batch_length},
-    {Py_tp_doc, (void *)"Messages of the core that were taken together, by a Taker."},
+    {Py_tp_doc, (void *)"Messages of the core that were taken together, by a Receiver."},
     {0, NULL},
 };
 PyType_Spec sb_batch_spec = {"shmbroker._native_message.Batch", sizeof(Batch), 0,
@@ -152,7 +153,7 @@ PyType_Spec sb_batch_spec = {"shmbroker._native_message.Batch", sizeof(Batch), 0
 
 /* Creates a batch from the messages in `room`, and passes the index on to it. Without memory, the messages return to
  * their positions. */
-static PyObject *hand_over(Taker *self, PyObject *source, Room *room, int64_t got, int auto_ack) {
+static PyObject *hand_over(Receiver *self, PyObject *source, Room *room, int64_t got, int auto_ack) {
   char *records = PyMem_Malloc((size_t)room->used);
   Batch *batch =
       records != NULL ? (Batch *)((allocfunc)PyType_GetSlot(self->batches, Py_tp_alloc))(self->batches, 0) : NULL;
@@ -165,7 +166,7 @@ static PyObject *hand_over(Taker *self, PyObject *source, Room *room, int64_t go
   }
   memcpy(records, room->buffer, (size_t)room->used);
   batch->source = Py_NewRef(source);
-  batch->taker = Py_NewRef((PyObject *)self);
+  batch->receiver = Py_NewRef((PyObject *)self);
   batch->records = records;
   batch->long_bodies = room->index[3 * (uint64_t)room->count];
   batch->index = room->index;
@@ -188,7 +189,7 @@ static bool make_room(Room *room, PyObject *count) {
   return room->index != NULL;
 }
 
-static PyObject *finish(Taker *self, PyObject *source, Room *room, int64_t got, int auto_ack) {
+static PyObject *finish(Receiver *self, PyObject *source, Room *room, int64_t got, int auto_ack) {
   PyObject *result = got == 0  ? NULL
                      : got < 0 ? PyLong_FromLongLong(-got)
                                : hand_over(self, source, room, got, auto_ack);
@@ -198,7 +199,7 @@ static PyObject *finish(Taker *self, PyObject *source, Room *room, int64_t got, 
 
 /* take_many(source, count, auto_ack, timeout): takes messages without waiting. */
 PyObject *sb_take_many(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
-  Taker *self = (Taker *)object;
+  Receiver *self = (Receiver *)object;
   int auto_ack = sb_expect_timeout(arguments, count, 3) ? PyObject_IsTrue(arguments[2]) : -1;
   Room room;
   if (auto_ack < 0 || !make_room(&room, arguments[1])) {
@@ -214,7 +215,7 @@ PyObject *sb_take_many(PyObject *object, PyObject *const *arguments, Py_ssize_t 
 }
 
 PyObject *sb_wait_many(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
-  Taker *self = (Taker *)object;
+  Receiver *self = (Receiver *)object;
   int auto_ack = sb_expect(count, 4) ? PyObject_IsTrue(arguments[2]) : -1;
   unsigned long long until = auto_ack < 0 ? 0 : PyLong_AsUnsignedLongLong(arguments[3]);
   Room room;

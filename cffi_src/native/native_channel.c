@@ -2,17 +2,17 @@
 /* The calls of a channel for each message: deliver it to its callback, settle it by its tag, get one. See
  * native_message.h.
  *
- * For a get, the caller passes the address of the queue to the Taker of the channel. */
+ * For a get, the caller passes the address of the queue to the Receiver of the channel. */
 #include "native_message.h"
 
-static sb_queue *queue_of(const Taker *self, PyObject *address) {
+static sb_queue *queue_of(const Receiver *self, PyObject *address) {
   sb_queue *queue = self->kind == OF_CHANNEL ? PyLong_AsVoidPtr(address) : NULL;
   if (queue == NULL && PyErr_Occurred() == NULL) PyErr_SetString(PyExc_TypeError, "a channel and a queue are needed");
   return queue;
 }
 
-PyObject *sb_channel_taker_get(PyObject *taker, PyObject *const *arguments, Py_ssize_t count) {
-  Taker *self = (Taker *)taker;
+PyObject *sb_channel_receiver_get(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count) {
+  Receiver *self = (Receiver *)receiver;
   int auto_ack = sb_expect(count, 3) ? PyObject_IsTrue(arguments[2]) : -1;
   sb_queue *queue = auto_ack < 0 ? NULL : queue_of(self, arguments[1]);
   if (queue == NULL) {
@@ -23,8 +23,8 @@ PyObject *sb_channel_taker_get(PyObject *taker, PyObject *const *arguments, Py_s
                     : sb_hand_over(self, arguments[0], self->buffer, length, auto_ack, FRESH);
 }
 
-PyObject *sb_channel_taker_get_wait(PyObject *taker, PyObject *const *arguments, Py_ssize_t count) {
-  Taker *self = (Taker *)taker;
+PyObject *sb_channel_receiver_get_wait(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count) {
+  Receiver *self = (Receiver *)receiver;
   int auto_ack = sb_expect(count, 4) ? PyObject_IsTrue(arguments[2]) : -1;
   sb_queue *queue = auto_ack < 0 ? NULL : queue_of(self, arguments[1]);
   unsigned long long until = queue == NULL ? 0 : PyLong_AsUnsignedLongLong(arguments[3]);
@@ -91,7 +91,7 @@ static PyObject *call_back(PyObject *message, PyObject *consumer, PyObject *no_p
 }
 
 /* Delivers the next message. Returns 1: delivered; 0: there is none, and `status` has the reason; -1: an exception. */
-static int deliver(Taker *self, PyObject *channel, PyObject *subscriptions, PyObject *no_properties) {
+static int deliver(Receiver *self, PyObject *channel, PyObject *subscriptions, PyObject *no_properties) {
   int64_t length = sb_channel_next(self->handle, self->buffer);
   if (length < 0) {
     self->status = (int)-length;
@@ -113,8 +113,8 @@ static int deliver(Taker *self, PyObject *channel, PyObject *subscriptions, PyOb
 
 /* deliver(channel, subscriptions, events, no_properties, most): delivers up to `most` messages, until there is no
  * message, or an event. Returns their number. Raises what a callback raises; `delivered` counts that message too. */
-PyObject *sb_channel_taker_deliver(PyObject *taker, PyObject *const *arguments, Py_ssize_t count) {
-  Taker *self = (Taker *)taker;
+PyObject *sb_channel_receiver_deliver(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count) {
+  Receiver *self = (Receiver *)receiver;
   Py_ssize_t most = sb_expect(count, 5) ? PyLong_AsSsize_t(arguments[4]) : -1;
   if (most < 0 || self->kind != OF_CHANNEL || !PyDict_Check(arguments[1])) {
     if (PyErr_Occurred() == NULL) PyErr_SetString(PyExc_TypeError, "deliver(channel, dict, events, properties, int)");
@@ -138,8 +138,8 @@ PyObject *sb_channel_taker_deliver(PyObject *taker, PyObject *const *arguments, 
 
 /* settle(delivery_tag, multiple, disposition): returns the status; -1: Python must check the tag, and report what is
  * wrong. */
-PyObject *sb_channel_taker_settle(PyObject *taker, PyObject *const *arguments, Py_ssize_t count) {
-  const Taker *self = (const Taker *)taker;
+PyObject *sb_channel_receiver_settle(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count) {
+  const Receiver *self = (const Receiver *)receiver;
   if (!sb_expect(count, 3)) {
     return NULL;
   }

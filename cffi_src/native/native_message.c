@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Taking messages one by one: Record, Taker, Messages. See native_message.h. */
+/* Taking messages one by one: Record, Receiver, Messages. See native_message.h. */
 #include "native_message.h"
 
 #include <string.h>
@@ -170,18 +170,18 @@ static PyType_Slot record_slots[] = {
     {Py_tp_members, record_members},
     {Py_tp_getset, record_properties},
     {Py_sq_length, (void *)record_length},
-    {Py_tp_doc, (void *)"A message of the core, made by a Taker."},
+    {Py_tp_doc, (void *)"A message of the core, made by a Receiver."},
     {0, NULL},
 };
 PyType_Spec sb_record_spec = {"shmbroker._native_message.Record", sizeof(Record), 0,
                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                               record_slots};
 
-/* ---- Taker ---- */
+/* ---- Receiver ---- */
 
 static _Alignas(64) char one_record[RECORD_BYTES]; /* one for all Takers: a connection may have 65,535 channels */
 
-static PyObject *new_record(Taker *self, PyObject *source, PyObject *data, char state) {
+static PyObject *new_record(Receiver *self, PyObject *source, PyObject *data, char state) {
   Record *record = (Record *)self->allocate(self->type, 0);
   if (record == NULL) {
     return NULL;
@@ -195,11 +195,11 @@ static PyObject *new_record(Taker *self, PyObject *source, PyObject *data, char 
   return (PyObject *)record;
 }
 
-void sb_give_back(Taker *self, const char *record) {
+void sb_give_back(Receiver *self, const char *record) {
   (void)settle_record(self->kind, self->handle, record, SB_UNDELIVER);
 }
 
-PyObject *sb_hand_over(Taker *self, PyObject *source, const char *buffer, int64_t length, int auto_ack, char state) {
+PyObject *sb_hand_over(Receiver *self, PyObject *source, const char *buffer, int64_t length, int auto_ack, char state) {
   PyObject *data = PyBytes_FromStringAndSize(buffer, (Py_ssize_t)length);
   if (data == NULL) {
     if (!auto_ack) sb_give_back(self, buffer);
@@ -219,7 +219,7 @@ PyObject *sb_hand_over(Taker *self, PyObject *source, const char *buffer, int64_
 }
 
 /* Takes a message without waiting. None: there is none, and `status` has the reason. */
-static PyObject *take(Taker *self, PyObject *source, int auto_ack, char state) {
+static PyObject *take(Receiver *self, PyObject *source, int auto_ack, char state) {
   int64_t length = self->kind == OF_CONSUMER  ? sb_consumer_next(self->handle, self->buffer, auto_ack)
                    : self->kind == OF_CHANNEL ? sb_channel_next(self->handle, self->buffer)
                                               : sb_queue_get(self->handle, self->buffer, auto_ack);
@@ -235,7 +235,7 @@ static PyObject *take(Taker *self, PyObject *source, int auto_ack, char state) {
  * costs time that an application that polls without a pause does not have. The coarse clock costs a tenth of a read of
  * the clock in Python. */
 #define POLLED_NS 100000000u
-static bool tells_of_polling(Taker *self) {
+static bool tells_of_polling(Receiver *self) {
   struct timespec clock;
   clock_gettime(CLOCK_MONOTONIC_COARSE, &clock);
   unsigned long long now = (unsigned long long)clock.tv_sec * 1000000000u + (unsigned long long)clock.tv_nsec;
@@ -248,8 +248,8 @@ static bool tells_of_polling(Taker *self) {
 
 /* take(source, auto_ack[, timeout]): takes a message without waiting. For a queue, and without a timeout, status
  * SB_TICK: the queue is empty, and the caller must report to the connection that its application polls. */
-static PyObject *taker_take(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
-  Taker *self = (Taker *)object;
+static PyObject *receiver_take(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
+  Receiver *self = (Receiver *)object;
   int auto_ack = sb_expect_timeout(arguments, count, 2) ? PyObject_IsTrue(arguments[1]) : -1;
   PyObject *got = auto_ack < 0 ? NULL : take(self, arguments[0], auto_ack, FRESH);
   bool polls = got == Py_None && count == 2 && self->kind == OF_QUEUE && self->status == SB_EMPTY;
@@ -262,7 +262,7 @@ static PyObject *taker_take(PyObject *object, PyObject *const *arguments, Py_ssi
 #define LATER_LOOKS_NS 1000000000u
 #define SOON_NS 10000u
 
-int64_t sb_wait_for(Taker *self, Room *room, int auto_ack, uint64_t until) {
+int64_t sb_wait_for(Receiver *self, Room *room, int auto_ack, uint64_t until) {
   sb_wait wait = {until, 0, 0, 0};
   struct timespec now;
   uint64_t pause = FIRST_LOOK_NS;
@@ -288,8 +288,8 @@ int64_t sb_wait_for(Taker *self, Room *room, int auto_ack, uint64_t until) {
 
 /* Looks for a message for a moment, with the GIL: to drop and take it costs more, and much more beside a busy
  * thread. */
-static PyObject *taker_soon(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
-  Taker *self = (Taker *)object;
+static PyObject *receiver_soon(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
+  Receiver *self = (Receiver *)object;
   int auto_ack = sb_expect(count, 2) ? PyObject_IsTrue(arguments[1]) : -1;
   if (auto_ack < 0) {
     return NULL;
@@ -299,8 +299,8 @@ static PyObject *taker_soon(PyObject *object, PyObject *const *arguments, Py_ssi
                     : sb_hand_over(self, arguments[0], self->buffer, length, auto_ack, FRESH);
 }
 
-static PyObject *taker_wait(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
-  Taker *self = (Taker *)object;
+static PyObject *receiver_wait(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
+  Receiver *self = (Receiver *)object;
   int auto_ack = sb_expect(count, 3) ? PyObject_IsTrue(arguments[1]) : -1;
   unsigned long long until = auto_ack < 0 ? 0 : PyLong_AsUnsignedLongLong(arguments[2]);
   char *buffer = PyErr_Occurred() == NULL ? PyMem_Malloc(RECORD_BYTES) : NULL;
@@ -316,7 +316,7 @@ static PyObject *taker_wait(PyObject *object, PyObject *const *arguments, Py_ssi
   return result;
 }
 
-static PyObject *taker_message(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
+static PyObject *receiver_message(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   long state = sb_expect(count, 3) ? PyLong_AsLong(arguments[2]) : -1;
   if (state == -1 && PyErr_Occurred() != NULL) {
     return NULL;
@@ -325,10 +325,10 @@ static PyObject *taker_message(PyObject *object, PyObject *const *arguments, Py_
     PyErr_Format(PyExc_TypeError, "a record is bytes, at least %d of them", (int)sizeof(sb_record));
     return NULL;
   }
-  return new_record((Taker *)object, arguments[0], arguments[1], (char)state);
+  return new_record((Receiver *)object, arguments[0], arguments[1], (char)state);
 }
 
-static PyObject *taker_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+static PyObject *receiver_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
   unsigned long long address;
   int kind;
   PyTypeObject *messages, *batches;
@@ -344,7 +344,7 @@ static PyObject *taker_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     PyErr_SetString(PyExc_TypeError, "a handle and its kind, a subclass of Record and one of Batch are needed");
     return NULL;
   }
-  Taker *self = (Taker *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+  Receiver *self = (Receiver *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
   if (self == NULL) {
     return NULL;
   }
@@ -357,8 +357,8 @@ static PyObject *taker_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
   return (PyObject *)self;
 }
 
-static void taker_dealloc(PyObject *object) {
-  Taker *self = (Taker *)object;
+static void receiver_dealloc(PyObject *object) {
+  Receiver *self = (Receiver *)object;
   PyTypeObject *type = Py_TYPE(object);
   PyMem_Free(self->many);
   Py_XDECREF((PyObject *)self->type);
@@ -367,60 +367,63 @@ static void taker_dealloc(PyObject *object) {
   Py_DECREF(type);
 }
 
-static PyMethodDef taker_methods[] = {
-    {"take", (PyCFunction)(void (*)(void))taker_take, METH_FASTCALL, "take(source, auto_ack, timeout=None, /)\n--\n\n"},
-    {"soon", (PyCFunction)(void (*)(void))taker_soon, METH_FASTCALL, "soon(source, auto_ack, /)\n--\n\n"},
-    {"wait", (PyCFunction)(void (*)(void))taker_wait, METH_FASTCALL, "wait(source, auto_ack, until, /)\n--\n\n"},
-    {"message", (PyCFunction)(void (*)(void))taker_message, METH_FASTCALL, "message(source, record, state, /)\n--\n\n"},
+static PyMethodDef receiver_methods[] = {
+    {"take", (PyCFunction)(void (*)(void))receiver_take, METH_FASTCALL,
+     "take(source, auto_ack, timeout=None, /)\n--\n\n"},
+    {"soon", (PyCFunction)(void (*)(void))receiver_soon, METH_FASTCALL, "soon(source, auto_ack, /)\n--\n\n"},
+    {"wait", (PyCFunction)(void (*)(void))receiver_wait, METH_FASTCALL, "wait(source, auto_ack, until, /)\n--\n\n"},
+    {"message", (PyCFunction)(void (*)(void))receiver_message, METH_FASTCALL,
+     "message(source, record, state, /)\n--\n\n"},
     {"take_many", (PyCFunction)(void (*)(void))sb_take_many, METH_FASTCALL,
      "take_many(source, count, auto_ack, timeout=None, /)\n--\n\n"},
     {"wait_many", (PyCFunction)(void (*)(void))sb_wait_many, METH_FASTCALL,
      "wait_many(source, count, auto_ack, until, /)\n--\n\n"},
-    {"get", (PyCFunction)(void (*)(void))sb_channel_taker_get, METH_FASTCALL,
+    {"get", (PyCFunction)(void (*)(void))sb_channel_receiver_get, METH_FASTCALL,
      "get(source, queue, auto_ack, /)\n--\n\n"},
-    {"get_wait", (PyCFunction)(void (*)(void))sb_channel_taker_get_wait, METH_FASTCALL,
+    {"get_wait", (PyCFunction)(void (*)(void))sb_channel_receiver_get_wait, METH_FASTCALL,
      "get_wait(source, queue, auto_ack, until, /)\n--\n\n"},
-    {"deliver", (PyCFunction)(void (*)(void))sb_channel_taker_deliver, METH_FASTCALL,
+    {"deliver", (PyCFunction)(void (*)(void))sb_channel_receiver_deliver, METH_FASTCALL,
      "deliver(channel, subscriptions, events, no_properties, most, /)\n--\n\n"},
-    {"settle", (PyCFunction)(void (*)(void))sb_channel_taker_settle, METH_FASTCALL,
+    {"settle", (PyCFunction)(void (*)(void))sb_channel_receiver_settle, METH_FASTCALL,
      "settle(delivery_tag, multiple, disposition, /)\n--\n\n"},
     {NULL, NULL, 0, NULL},
 };
-static PyMemberDef taker_members[] = {
-    {"status", T_INT, offsetof(Taker, status), 0, "Why the last `take` or `deliver` brought nothing."},
-    {"delivered", T_PYSSIZET, offsetof(Taker, delivered), 0,
+static PyMemberDef receiver_members[] = {
+    {"status", T_INT, offsetof(Receiver, status), 0, "Why the last `take` or `deliver` brought nothing."},
+    {"delivered", T_PYSSIZET, offsetof(Receiver, delivered), 0,
      "How many the last `deliver` handed over, if it raised, too."},
     {NULL, 0, 0, 0, NULL},
 };
-static PyType_Slot taker_slots[] = {
-    {Py_tp_members, taker_members},
-    {Py_tp_new, (void *)taker_new},
-    {Py_tp_dealloc, (void *)taker_dealloc},
-    {Py_tp_methods, taker_methods},
+static PyType_Slot receiver_slots[] = {
+    {Py_tp_members, receiver_members},
+    {Py_tp_new, (void *)receiver_new},
+    {Py_tp_dealloc, (void *)receiver_dealloc},
+    {Py_tp_methods, receiver_methods},
     {Py_tp_doc, (void *)"Takes messages out of a queue, a consumer or a channel of the core, given by its address."},
     {0, NULL},
 };
-PyType_Spec sb_taker_spec = {"shmbroker._native_message.Taker", sizeof(Taker), 0, Py_TPFLAGS_DEFAULT, taker_slots};
+PyType_Spec sb_receiver_spec = {"shmbroker._native_message.Receiver", sizeof(Receiver), 0, Py_TPFLAGS_DEFAULT,
+                                receiver_slots};
 
 /* ---- Messages ---- */
 
 typedef struct {
-  PyObject_HEAD PyObject *taker, *consumer;
+  PyObject_HEAD PyObject *receiver, *consumer;
   int auto_ack;
 } Messages;
 
-PyTypeObject *sb_taker_type;
+PyTypeObject *sb_receiver_type;
 
 static PyObject *messages_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
-  PyObject *taker, *consumer;
+  PyObject *receiver, *consumer;
   int auto_ack;
   (void)keywords;
-  if (!PyArg_ParseTuple(arguments, "O!Op", sb_taker_type, &taker, &consumer, &auto_ack)) {
+  if (!PyArg_ParseTuple(arguments, "O!Op", sb_receiver_type, &receiver, &consumer, &auto_ack)) {
     return NULL;
   }
   Messages *self = (Messages *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
   if (self != NULL) {
-    self->taker = Py_NewRef(taker);
+    self->receiver = Py_NewRef(receiver);
     self->consumer = Py_NewRef(consumer);
     self->auto_ack = auto_ack;
   }
@@ -430,7 +433,7 @@ static PyObject *messages_new(PyTypeObject *type, PyObject *arguments, PyObject 
 static void messages_dealloc(PyObject *object) {
   Messages *self = (Messages *)object;
   PyTypeObject *type = Py_TYPE(object);
-  Py_XDECREF(self->taker);
+  Py_XDECREF(self->receiver);
   Py_XDECREF(self->consumer);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
@@ -439,7 +442,7 @@ static void messages_dealloc(PyObject *object) {
 /* The next message without waiting. If there is none, the Python consumer waits, or ends the iteration. */
 static PyObject *messages_next(PyObject *object) {
   Messages *self = (Messages *)object;
-  PyObject *message = take((Taker *)self->taker, self->consumer, self->auto_ack, OPEN);
+  PyObject *message = take((Receiver *)self->receiver, self->consumer, self->auto_ack, OPEN);
   if (message != Py_None) {
     return message;
   }

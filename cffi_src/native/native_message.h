@@ -2,8 +2,8 @@
 /* Messages as Python objects: put, take and acknowledge one message or many, each in one call that keeps the GIL.
  *
  * What: `Record` is the base of `shmbroker.Message`: a record of the core, its source, and whether it is settled.
- * `Batch` is the base of `shmbroker.MessageBatch`. `Taker` creates both from a queue, a consumer or a channel.
- * `Messages` iterates over a consumer. `Putter` puts plain bodies. `Publisher` knows routes. `View` is a body that is
+ * `Batch` is the base of `shmbroker.MessageBatch`. `Receiver` creates both from a queue, a consumer or a channel.
+ * `Messages` iterates over a consumer. `Sender` puts plain bodies. `Publisher` knows routes. `View` is a body that is
  * read in place. Code that does not run for every message is Python (shmbroker/message.py). docs/adr/0010 has the
  * reasons against cffi here.
  *
@@ -39,17 +39,17 @@ typedef struct {
 } Record;
 
 typedef struct {
-  PyObject_HEAD void *handle; /* the owner of the Taker keeps it */
+  PyObject_HEAD void *handle; /* the owner of the Receiver keeps it */
   PyTypeObject *type;         /* of the messages */
   PyTypeObject *batches;
   allocfunc allocate;
   char *buffer;                 /* of all Takers: used only with the GIL, and never across a point that drops the GIL */
-  char *many;                   /* of this Taker, for batches, under the same rule; NULL before the first batch */
+  char *many;                   /* of this Receiver, for batches, under the same rule; NULL before the first batch */
   int status;                   /* why the last take found no message */
-  unsigned long long polled_ns; /* when it last returned SB_TICK, see taker_take */
+  unsigned long long polled_ns; /* when it last returned SB_TICK, see receiver_take */
   Py_ssize_t delivered;
   char kind;
-} Taker;
+} Receiver;
 
 /* The memory for taken messages: one record, or with an `index` up to `count` records. */
 typedef struct {
@@ -60,9 +60,9 @@ typedef struct {
   uint32_t count;
 } Room;
 
-extern PyTypeObject *sb_batch_type, *sb_record_type, *sb_taker_type, *sb_view_type;
-extern PyType_Spec sb_batch_spec, sb_messages_spec, sb_publisher_spec, sb_putter_spec, sb_record_spec, sb_route_spec,
-    sb_taker_spec, sb_view_spec;
+extern PyTypeObject *sb_batch_type, *sb_record_type, *sb_receiver_type, *sb_view_type;
+extern PyType_Spec sb_batch_spec, sb_messages_spec, sb_publisher_spec, sb_sender_spec, sb_record_spec, sb_route_spec,
+    sb_receiver_spec, sb_view_spec;
 
 void sb_know_routes(PyTypeObject *type);
 
@@ -79,12 +79,12 @@ static inline int sb_expect_timeout(PyObject *const *arguments, Py_ssize_t count
              : sb_expect(count, wanted);
 }
 /* Returns the message of a record to its position. */
-void sb_give_back(Taker *self, const char *record);
+void sb_give_back(Receiver *self, const char *record);
 /* Waits for messages without the GIL. Signal handlers run from time to time, and an exception of theirs ends the wait.
  * Returns the length, or the number of records; minus a status; 0: an exception is set. */
-int64_t sb_wait_for(Taker *self, Room *room, int auto_ack, uint64_t until);
+int64_t sb_wait_for(Receiver *self, Room *room, int auto_ack, uint64_t until);
 /* Creates a message of the record in the buffer. Without memory, the message returns to its position. */
-PyObject *sb_hand_over(Taker *self, PyObject *source, const char *buffer, int64_t length, int auto_ack, char state);
+PyObject *sb_hand_over(Receiver *self, PyObject *source, const char *buffer, int64_t length, int auto_ack, char state);
 /* A copy of the body. */
 PyObject *sb_record_bytes(PyObject *record, PyObject *unused);
 /* A memoryview of the body of a message that is held under `tag`. It keeps the slot, also after the message is
@@ -95,12 +95,12 @@ PyObject *sb_view_memory(PyObject *connection, uint64_t token, uint64_t address,
 /* read_in_place(connection, slot, generation, length): a memoryview of a body without holding its message; or a
  * status. */
 PyObject *sb_read_in_place(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
-PyObject *sb_take_many(PyObject *taker, PyObject *const *arguments, Py_ssize_t count);
+PyObject *sb_take_many(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count);
 /* For a channel: get(source, queue, auto_ack), get_wait(source, queue, auto_ack, until). */
-PyObject *sb_channel_taker_get(PyObject *taker, PyObject *const *arguments, Py_ssize_t count);
-PyObject *sb_channel_taker_get_wait(PyObject *taker, PyObject *const *arguments, Py_ssize_t count);
-PyObject *sb_channel_taker_deliver(PyObject *taker, PyObject *const *arguments, Py_ssize_t count);
-PyObject *sb_channel_taker_settle(PyObject *taker, PyObject *const *arguments, Py_ssize_t count);
-PyObject *sb_wait_many(PyObject *taker, PyObject *const *arguments, Py_ssize_t count);
+PyObject *sb_channel_receiver_get(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count);
+PyObject *sb_channel_receiver_get_wait(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count);
+PyObject *sb_channel_receiver_deliver(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count);
+PyObject *sb_channel_receiver_settle(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count);
+PyObject *sb_wait_many(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count);
 
 #endif

@@ -4,7 +4,7 @@
 
 typedef struct {
   PyObject_HEAD void *handle;
-} Putter;
+} Sender;
 #define SHORT_BODY 131072 /* longer bodies take tens of microseconds to copy: without the GIL */
 #define SHORT_BATCH 131072
 #define PIECES 256
@@ -15,7 +15,7 @@ static PyObject *outcome(sb_status status) {
 }
 
 /* put(body, timeout): puts without waiting. None, or the status; -1: not bytes, or too long. */
-static PyObject *putter_put(PyObject *object, PyObject *const *arguments, Py_ssize_t given) {
+static PyObject *sender_put(PyObject *object, PyObject *const *arguments, Py_ssize_t given) {
   if (!sb_expect_timeout(arguments, given, 1)) {
     return NULL;
   }
@@ -25,12 +25,12 @@ static PyObject *putter_put(PyObject *object, PyObject *const *arguments, Py_ssi
       length > SHORT_BODY) {
     return PyLong_FromLong(-1);
   }
-  return outcome(sb_queue_put(((Putter *)object)->handle, bytes, (uint64_t)length));
+  return outcome(sb_queue_put(((Sender *)object)->handle, bytes, (uint64_t)length));
 }
 
 /* put_with(body, (ttl, delay, priority, key, properties), timeout): the same with options. Times are in seconds, 0 =
  * none. */
-static PyObject *putter_put_with(PyObject *object, PyObject *const *arguments, Py_ssize_t given) {
+static PyObject *sender_put_with(PyObject *object, PyObject *const *arguments, Py_ssize_t given) {
   if (!sb_expect_timeout(arguments, given, 2)) {
     return NULL;
   }
@@ -51,7 +51,7 @@ static PyObject *putter_put_with(PyObject *object, PyObject *const *arguments, P
                             .properties = PyBytes_AsString(properties),
                             .properties_length = (uint32_t)PyBytes_Size(properties)};
   return outcome(
-      sb_queue_put_with(((Putter *)object)->handle, PyBytes_AsString(body), (uint64_t)PyBytes_Size(body), &options));
+      sb_queue_put_with(((Sender *)object)->handle, PyBytes_AsString(body), (uint64_t)PyBytes_Size(body), &options));
 }
 
 /* Describes `count` bodies from `first` on, at most PIECES; *total: their bytes. False: one is not bytes. */
@@ -79,7 +79,7 @@ static bool all_bytes(PyObject *bodies) {
  * sb_put_options. `drop` allows the call to drop the GIL; then the caller registers the call with its connection.
  * Returns the number put, plus the status that stopped it << 32; -1: a body is not bytes, or the bodies are too long to
  * keep the GIL. */
-static PyObject *putter_put_many(PyObject *object, PyObject *const *arguments, Py_ssize_t given) {
+static PyObject *sender_put_many(PyObject *object, PyObject *const *arguments, Py_ssize_t given) {
   if (!sb_expect(given, 4)) {
     return NULL;
   }
@@ -91,7 +91,7 @@ static PyObject *putter_put_many(PyObject *object, PyObject *const *arguments, P
     if (PyErr_Occurred() == NULL) PyErr_SetString(PyExc_TypeError, "put_many(tuple, int, int, bool)");
     return NULL;
   }
-  void *handle = ((Putter *)object)->handle;
+  void *handle = ((Sender *)object)->handle;
   sb_status status = SB_OK;
   sb_piece pieces[PIECES];
   if (at == 0 && !all_bytes(bodies)) {
@@ -114,36 +114,36 @@ static PyObject *putter_put_many(PyObject *object, PyObject *const *arguments, P
   return PyLong_FromUnsignedLongLong((unsigned long long)(at - first) | (unsigned long long)status << 32);
 }
 
-static PyObject *putter_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+static PyObject *sender_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
   unsigned long long address;
   (void)keywords;
   if (!PyArg_ParseTuple(arguments, "K", &address)) {
     return NULL;
   }
-  Putter *self = (Putter *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+  Sender *self = (Sender *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
   if (self != NULL) self->handle = (void *)(uintptr_t)address;
   return (PyObject *)self;
 }
 
-static void putter_dealloc(PyObject *object) {
+static void sender_dealloc(PyObject *object) {
   PyTypeObject *type = Py_TYPE(object);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
 }
 
-static PyMethodDef putter_methods[] = {
-    {"put", (PyCFunction)(void (*)(void))putter_put, METH_FASTCALL, "put(body, timeout=None, /)\n--\n\n"},
-    {"put_with", (PyCFunction)(void (*)(void))putter_put_with, METH_FASTCALL,
+static PyMethodDef sender_methods[] = {
+    {"put", (PyCFunction)(void (*)(void))sender_put, METH_FASTCALL, "put(body, timeout=None, /)\n--\n\n"},
+    {"put_with", (PyCFunction)(void (*)(void))sender_put_with, METH_FASTCALL,
      "put_with(body, options, timeout=None, /)\n--\n\n"},
-    {"put_many", (PyCFunction)(void (*)(void))putter_put_many, METH_FASTCALL,
+    {"put_many", (PyCFunction)(void (*)(void))sender_put_many, METH_FASTCALL,
      "put_many(bodies, first, options, drop, /)\n--\n\n"},
     {NULL, NULL, 0, NULL},
 };
-static PyType_Slot putter_slots[] = {
-    {Py_tp_new, (void *)putter_new},
-    {Py_tp_dealloc, (void *)putter_dealloc},
-    {Py_tp_methods, putter_methods},
+static PyType_Slot sender_slots[] = {
+    {Py_tp_new, (void *)sender_new},
+    {Py_tp_dealloc, (void *)sender_dealloc},
+    {Py_tp_methods, sender_methods},
     {Py_tp_doc, (void *)"Puts bodies into a queue of the core, given by its address."},
     {0, NULL},
 };
-PyType_Spec sb_putter_spec = {"shmbroker._native_message.Putter", sizeof(Putter), 0, Py_TPFLAGS_DEFAULT, putter_slots};
+PyType_Spec sb_sender_spec = {"shmbroker._native_message.Sender", sizeof(Sender), 0, Py_TPFLAGS_DEFAULT, sender_slots};

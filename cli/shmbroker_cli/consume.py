@@ -14,7 +14,6 @@ from typing import Annotated, Any
 import typer
 
 import shmbroker
-from shmbroker_cli.crew import run_crew
 from shmbroker_cli.errors import Refused
 from shmbroker_cli.functions import describe, find_function
 from shmbroker_cli.messages import facts
@@ -27,6 +26,7 @@ from shmbroker_cli.options import (
 from shmbroker_cli.output import print_json
 from shmbroker_cli.session import opened
 from shmbroker_cli.signals import Stopper, until_told_to_stop
+from shmbroker_cli.worker_processes import run_workers
 
 PREFETCH = 64
 
@@ -126,7 +126,7 @@ def consume(
     with until_told_to_stop() as stopper, opened(broker, queue) as source:
         if call is not None and workers is not None:
             find_function(call)
-            run_crew(call, source, broker, workers, count=count, idle=timeout)
+            run_workers(call, source, broker, workers, count=count, idle=timeout)
             return
         handler = _calling(call) if call is not None else _print_facts if as_json else _print
         run = _consume_auto_acked if auto_ack else _consume

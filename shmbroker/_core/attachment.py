@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions, statistics
 from shmbroker._amqp.errors import amqp_error
-from shmbroker._core import library, segments
+from shmbroker._core import native, segments
 from shmbroker._core.facts import BrokerFacts, facts_of_broker
 from shmbroker._process import locks
 
 if TYPE_CHECKING:
     from shmbroker.statistics import ConnectionInfo
 
-ffi, slow = library.ffi, library.slow
+ffi, slow = native.ffi, native.slow
 _MAX_CONNECTIONS: int = slow.SB_MAX_CONNECTIONS  # number 0 is not used
 _MAX_PROCESSES: int = slow.SB_MAX_PROCESSES
 _MAX_QUEUES: int = slow.SB_MAX_QUEUES
@@ -56,9 +56,9 @@ class Attachment:
         if self.handle != ffi.NULL:
             return
         self.handle = None
-        if status == library.NOT_FOUND:
+        if status == native.NOT_FOUND:
             raise amqp_error(exceptions.BrokerNotFound, f"no broker {self.name!r}")
-        if status == library.LAYOUT:
+        if status == native.LAYOUT:
             text = (
                 f"broker {self.name!r} has layout {major[0]}.{minor[0]}, "
                 f"this version of shmbroker reads layout {slow.SB_LAYOUT_MAJOR}.{slow.SB_LAYOUT_MINOR}: "
@@ -78,7 +78,7 @@ class Attachment:
                 f"broker {self.name!r}: its shared memory contradicts itself: it tells of segments that are not there"
             )
             raise exceptions.CorruptSegment(text=text)
-        library.raise_for(int(status), f"broker {self.name!r}")
+        native.raise_for(int(status), f"broker {self.name!r}")
 
     def __del__(self) -> None:
         if not self.known and self.handle is not None and not self.forked:  # a signal handler raised before
@@ -105,10 +105,10 @@ class Attachment:
                 slow.sb_broker_grow_again(self.handle, time.monotonic_ns() + _GROWTH_PAUSE_NS)
                 return
             if self.removed:
-                library.raise_for(library.STOPPING, f"broker {self.name!r}")
+                native.raise_for(native.STOPPING, f"broker {self.name!r}")
             status = slow.sb_broker_grown(self.handle, number)
-            if status != library.OK:
-                library.raise_for(status, f"broker {self.name!r}")
+            if status != native.OK:
+                native.raise_for(status, f"broker {self.name!r}")
 
     def grow_first(self) -> None:
         """Ensures that a new broker has its first arena segment.
@@ -183,7 +183,7 @@ class Attachment:
             process_count=facts.processes,
             housekeeper_pid=facts.housekeeper_pid,
             housekeeper_stopped=bool(facts.housekeeper_stopped),
-            created_at=facts.created_ns / library.NANOSECONDS,
+            created_at=facts.created_ns / native.NANOSECONDS,
             rescues=facts.rescues,
             stopped_rescues=facts.stopped_rescues,
             reaped=facts.reaped,
@@ -197,9 +197,9 @@ class Attachment:
         """The connections of the broker."""
         facts, found = ffi.new("sb_connection_facts *"), []
         for number in range(1, _MAX_CONNECTIONS):
-            if slow.sb_connection_describe(self.handle, number, facts) == library.OK:
+            if slow.sb_connection_describe(self.handle, number, facts) == native.OK:
                 name = ffi.string(facts.name).decode(errors="replace")
-                created = facts.created_ns / library.NANOSECONDS
+                created = facts.created_ns / native.NANOSECONDS
                 found.append(
                     statistics.ConnectionInfo(
                         id=number,
@@ -294,10 +294,10 @@ def release(attachment: Attachment, user: User | None = None) -> None:
             if _attached.get(attachment.path) is attachment:
                 _attached.pop(attachment.path, None)
             # keeps the GIL: a short call of another thread has ended, or finds its connection closed
-            library.fast.sb_broker_detach(library.as_fast(gone, "sb_broker *"))
+            native.fast.sb_broker_detach(native.cast_fast(gone, "sb_broker *"))
 
 
-class Use:
+class MappingReference:
     """Keeps an attachment, and with it the mapping, alive as long as this object lives."""
 
     _attachment: Attachment | None = None

@@ -6,17 +6,17 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shmbroker._core import library, record
-from shmbroker._core.commit import Settlement
-from shmbroker._core.connection import CoreConnection, guarded, out_of_memory
+from shmbroker._core import native, record
+from shmbroker._core.connection import CoreConnection, in_flight, out_of_memory
 from shmbroker._core.consumer import in_exclusive_use
+from shmbroker._core.transaction import Settlement
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from shmbroker._core.queue import CoreQueue
 
-ffi, slow, fast, fast_ffi = library.ffi, library.slow, library.fast, library.fast_ffi
+ffi, slow, fast, fast_ffi = native.ffi, native.slow, native.fast, native.fast_ffi
 BY_GET: int = slow.SB_BY_GET  # the subscription number of deliveries that a get took
 AUTO_ACK: int = slow.SB_CONSUME_AUTO_ACK
 NO_LOCAL: int = slow.SB_CONSUME_NO_LOCAL
@@ -30,9 +30,10 @@ class _Queue(NamedTuple):
 
 
 class CoreChannel:
-    """A channel in the core; a ``Taker`` of its ``address`` delivers the messages.
+    """A channel in the core; a ``Receiver`` of its ``address`` delivers the messages.
 
-    Plain functions keep the GIL, ``guarded`` ones drop it. Functions that return a status say that in their docstring.
+    Plain functions keep the GIL, ``in_flight`` ones drop it. Functions that return a status say that in their
+    docstring.
     """
 
     def __init__(self, connection: CoreConnection, channel_number: int) -> None:
@@ -47,26 +48,26 @@ class CoreChannel:
         status = ffi.new("sb_status *")
         handle = slow.sb_channel_open(connection.handle, channel_number, status)
         if handle == ffi.NULL:
-            library.raise_for(int(status[0]), "the channel")
+            native.raise_for(int(status[0]), "the channel")
         self.handle: Any = handle
         self.address = int(ffi.cast("uintptr_t", handle))
-        self._near = near = library.as_fast(handle, "sb_channel *")
+        self._near = near = native.cast_fast(handle, "sb_channel *")
         self.settle_tag: Callable[[int, bool, int], int] = functools.partial(fast.sb_channel_settle, near)
         self.arm: Callable[[], bool] = functools.partial(fast.sb_channel_arm, near)
         self.waiting: Callable[[], int] = functools.partial(fast.sb_channel_waiting, near)
         self.unacked: Callable[[], int] = functools.partial(fast.sb_channel_unacked, near)
         self.delivered: Callable[[], int] = functools.partial(fast.sb_channel_delivered, near)
 
-    def settle(self, data: bytes, how: int) -> int:
+    def settle(self, data: bytes, disposition: int) -> int:
         """Settles the delivery of a record; returns a status."""
-        return self.settle_tag(record.front(data).tag, False, how)  # noqa: FBT003 - not multiple
+        return self.settle_tag(record.header(data).tag, False, disposition)  # noqa: FBT003 - not multiple
 
-    @guarded
-    def settle_multiple(self, tag: int, how: int) -> int:
+    @in_flight
+    def settle_multiple(self, tag: int, disposition: int) -> int:
         """Settles a delivery and all before it, with tag 0 all deliveries; returns a status."""
-        return int(slow.sb_channel_settle(self.handle, tag, True, how))  # noqa: FBT003 - multiple
+        return int(slow.sb_channel_settle(self.handle, tag, True, disposition))  # noqa: FBT003 - multiple
 
-    @guarded
+    @in_flight
     def consume(self, queue: CoreQueue, prefetch: int, priority: int, flags: int) -> int:
         """Starts a consumer and returns its subscription number.
 
@@ -77,16 +78,16 @@ class CoreChannel:
         status = self.connection.growing(
             slow.sb_channel_consume, self.handle, queue.handle, prefetch, priority, flags, number
         )
-        if status == library.CLOSED:
-            library.raise_for(status, "the channel")
-        if status == library.ACCESS:
+        if status == native.CLOSED:
+            native.raise_for(status, "the channel")
+        if status == native.ACCESS:
             raise in_exclusive_use(queue.what)
-        if status != library.OK:
-            library.raise_for(status, queue.what)
+        if status != native.OK:
+            native.raise_for(status, queue.what)
         self.queues[int(number[0])] = queue
         return int(number[0])
 
-    @guarded
+    @in_flight
     def cancel(self, subscription: int) -> int:
         """Ends a consumer and returns a status; its deliveries stay unacked."""
         return int(slow.sb_channel_cancel(self.handle, subscription))
@@ -96,40 +97,43 @@ class CoreChannel:
         number = fast_ffi.new("uint32_t *")
         return int(number[0]) if fast.sb_channel_next_cancelled(self._near, number) else None
 
-    @guarded
+    @in_flight
     def limit(self, prefetch: int) -> int:
         """Limits how many messages the channel's consumers may have unacked together, 0: no limit; returns a status."""
         return int(slow.sb_channel_set_prefetch(self.handle, prefetch))
 
-    @guarded
+    @in_flight
     def failed(self, status: int) -> None:
         """Handles the status of a call that returned nothing: returns if the caller should retry, else raises."""
-        if status == library.GROW:
+        if status == native.GROW:
             self.connection.attachment.grow()
-        elif status == library.NO_MEMORY:
+        elif status == native.NO_MEMORY:
             raise out_of_memory(self.connection, 0)
-        elif status not in {library.OK, library.EMPTY, library.TIMEOUT, library.INTERRUPTED, library.TICK}:
-            library.raise_for(status, "the channel")
+        elif status not in {native.OK, native.EMPTY, native.TIMEOUT, native.INTERRUPTED, native.TICK}:
+            native.raise_for(status, "the channel")
 
-    @guarded
-    def collect(self, tag: int, how: int, *, multiple: bool) -> list[Settlement]:
+    @in_flight
+    def collect(self, tag: int, disposition: int, *, multiple: bool) -> list[Settlement]:
         """Lists the settlements that settling would make, the oldest first; empty if there is no such delivery."""
         room = 1
         while True:
             settlements = ffi.new("sb_settlement[]", room)
-            count = int(slow.sb_channel_collect(self.handle, tag, multiple, how, settlements, room))
+            count = int(slow.sb_channel_collect(self.handle, tag, multiple, disposition, settlements, room))
             if count <= room:
                 return [
                     Settlement(
-                        _Queue(int(ffi.cast("uintptr_t", one.queue))), int(one.token), how, int(one.delivery_tag)
+                        _Queue(int(ffi.cast("uintptr_t", one.queue))),
+                        int(one.token),
+                        disposition,
+                        int(one.delivery_tag),
                     )
                     for one in settlements[0 : max(0, count)]
                 ]
             room = count
 
-    @guarded
+    @in_flight
     def forget(self, tag: int, *, multiple: bool) -> None:
-        """Removes settled deliveries from the channel: their places and credits become free."""
+        """Removes settled deliveries from the channel: their slots and credits become free."""
         slow.sb_channel_forget(self.handle, tag, multiple)
 
     def close(self) -> None:

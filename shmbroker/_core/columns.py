@@ -11,13 +11,13 @@ import queue as standard_queue
 import struct
 from typing import TYPE_CHECKING, Any
 
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core.connection import Place
 
 if TYPE_CHECKING:
     from shmbroker._core.queue import CoreQueue
 
-ffi, slow = library.ffi, library.slow
+ffi, slow = native.ffi, native.slow
 KEY, PROPERTIES, BODY = TEXTS = ("key", "properties", "body")
 NUMBERS = ("sequence", "timestamp_us")
 BITS = ("redelivered", "has_key")
@@ -76,9 +76,9 @@ class Columns:
         at, status, connection = ffi.new("uint64_t *", position), ffi.new("sb_status *"), queue.connection
         with connection.call():
             rows = int(slow.sb_queue_browse_columns(queue.handle, at, most, self._pointer, status))
-        if status[0] not in {library.OK, library.EMPTY, library.FULL}:
-            library.raise_for(int(status[0]), queue.what)
-        return rows, int(at[0]), status[0] != library.EMPTY
+        if status[0] not in {native.OK, native.EMPTY, native.FULL}:
+            native.raise_for(int(status[0]), queue.what)
+        return rows, int(at[0]), status[0] != native.EMPTY
 
     def _put(self, queue: CoreQueue, row: int, count: int, until: int) -> int:
         """Puts the messages of ``count`` rows from ``row`` on: bodies, and keys and properties if they are set.
@@ -98,7 +98,7 @@ class Columns:
                     done += int(
                         slow.sb_queue_put_columns(queue.handle, self._pointer, row + done, count - done, status)
                     )
-                if status[0] != library.OK:
+                if status[0] != native.OK:
                     at = row + done
                     queue.put_failed(int(status[0]), body.ends[at + 1] - body.ends[at], until)
         except standard_queue.Full:

@@ -10,14 +10,14 @@ import time
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, NoReturn, ParamSpec, Protocol, TypeVar
 
 from shmbroker import exceptions, statistics
-from shmbroker._core import attachment, kept, library, segments, wording
+from shmbroker._core import attachment, findings, native, occupancy, segments
 from shmbroker._core.facts import QueueFacts, facts_of_queue, statistics_of_queue
 from shmbroker._process import locks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-ffi, slow, fast = library.ffi, library.slow, library.fast
+ffi, slow, fast = native.ffi, native.slow, native.fast
 _STATES = {
     slow.SB_NODE_REMOVED: "removed",
     slow.SB_NODE_NOT_INTERESTED: "not_interested",
@@ -45,7 +45,7 @@ class _Connected(Protocol):
 S = TypeVar("S", bound=_Connected)
 
 
-def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+def in_flight(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
     """Counts the call, which drops the GIL, as in flight: close() waits for it before it frees the memory."""
 
     @functools.wraps(method)
@@ -101,9 +101,10 @@ class CoreConnection(attachment.User):
         attachment.acquire(path, self)
         try:
             if self.attachment.closing():
-                library.raise_for(library.STOPPING)
+                native.raise_for(native.STOPPING)
             self._open(name)
-            self.mapping: attachment.Use | None = attachment.Use(self.attachment)  # views keep it alive longer
+            # views keep it alive longer
+            self.mapping: attachment.MappingReference | None = attachment.MappingReference(self.attachment)
         except BaseException:
             slow.sb_connection_discard(self._place)
             self._detach()
@@ -111,7 +112,7 @@ class CoreConnection(attachment.User):
         self.handle = self._place[0]
         self.address = int(ffi.cast("uintptr_t", self.handle))
         self.id = int(slow.sb_connection_id(self.handle))
-        near = library.as_fast(self.handle, "sb_connection *")  # tells other processes how many are open
+        near = native.cast_fast(self.handle, "sb_connection *")  # tells other processes how many are open
         self.count_channels: Callable[[int], None] = functools.partial(fast.sb_connection_set_channels, near)
 
     def _open(self, name: str) -> None:
@@ -119,14 +120,14 @@ class CoreConnection(attachment.User):
         encoded = name.encode(errors="replace")[: slow.SB_NAME_MAX]
         while (
             status := slow.sb_connection_open_at(self.attachment.handle, encoded, len(encoded), self._place)
-        ) != library.OK:
-            if status == library.NO_MEMORY:
+        ) != native.OK:
+            if status == native.NO_MEMORY:
                 what = f" for connection {name!r}"
                 raise self.attachment.full(what)
             if status == slow.SB_LIMIT:
                 raise self.attachment.all_connected(name)
-            if status != library.GROW:
-                library.raise_for(int(status), f"connection {name!r}")
+            if status != native.GROW:
+                native.raise_for(int(status), f"connection {name!r}")
             self.attachment.grow()
 
     def _detach(self) -> None:
@@ -136,7 +137,7 @@ class CoreConnection(attachment.User):
 
     @property
     def connection(self) -> CoreConnection:
-        """Returns itself, for :func:`guarded`."""
+        """Returns itself, for :func:`in_flight`."""
         return self
 
     def enter(self) -> None:
@@ -148,8 +149,8 @@ class CoreConnection(attachment.User):
     def refuse(self) -> NoReturn:
         """Raises the reason why no call is possible."""
         if self.attachment.forked:
-            library.raise_for(library.FORKED)
-        library.raise_for(library.CLOSED, "the connection")
+            native.raise_for(native.FORKED)
+        native.raise_for(native.CLOSED, "the connection")
 
     def leave(self) -> None:
         """Ends a counted call; the last one after a close frees the handle."""
@@ -172,7 +173,7 @@ class CoreConnection(attachment.User):
 
     @contextlib.contextmanager
     def call(self) -> Iterator[None]:
-        """Counts a call that drops the GIL outside a method; see :func:`guarded`."""
+        """Counts a call that drops the GIL outside a method; see :func:`in_flight`."""
         if self.attachment.forked or self.closed:
             self.refuse()
         self.calls += 1
@@ -218,9 +219,9 @@ class CoreConnection(attachment.User):
         """
         while True:
             status = int(call(*arguments))
-            if status == library.GROW:
+            if status == native.GROW:
                 self.attachment.grow()
-            elif status != library.NO_MEMORY:
+            elif status != native.NO_MEMORY:
                 return status
             elif not frees():
                 raise out_of_memory(self, 0)
@@ -277,15 +278,15 @@ class CoreConnection(attachment.User):
         try:
             while True:
                 status = int(slow.sb_connection_run_io(self.handle))
-                if status == library.NO_HOUSEKEEPER:
+                if status == native.NO_HOUSEKEEPER:
                     self.on_housekeeper_missing()
-                elif status == library.STOPPING:
+                elif status == native.STOPPING:
                     self.on_stopping()
                     return
-                elif status == library.READY:
+                elif status == native.READY:
                     while channel_number := int(slow.sb_connection_next_ready(self.handle)):
                         self.on_ready(channel_number)
-                elif status == library.GROW:
+                elif status == native.GROW:
                     try:
                         self.attachment.grow()
                     except exceptions.ConnectionClosedByBroker:
@@ -296,12 +297,12 @@ class CoreConnection(attachment.User):
         finally:
             self.leave()
 
-    @guarded
+    @in_flight
     def limit(self, prefetch: int) -> None:
         """Limits how many messages the consumers of all its channels may have unacked; 0: no limit."""
         status = slow.sb_connection_set_prefetch(self.handle, prefetch)
-        if status != library.OK:
-            library.raise_for(status, "the connection")
+        if status != native.OK:
+            native.raise_for(status, "the connection")
 
     # ---- closing ----
 
@@ -347,13 +348,13 @@ class CoreConnection(attachment.User):
         """Takes a reference to a held message's body; `cffi_src/native/native_view.c` calls it in complex cases."""
         view = ffi.new("uint64_t *")
         status = self.growing(slow.sb_view_begin, self.handle, tag, sequence, address, view)
-        if status != library.OK:
-            library.raise_for(status, "the connection")
+        if status != native.OK:
+            native.raise_for(status, "the connection")
         return int(view[0])
 
     def view_failed(self, status: int) -> None:
         """Raises the reason why a body in several pieces was not copied; `cffi_src/native/native_view.c` calls it."""
-        library.raise_for(status, "the connection")
+        native.raise_for(status, "the connection")
 
     def body_at(self, place: Place) -> memoryview | None:
         """Reads the body of a message that this connection does not hold; ``None``: the message is gone.
@@ -362,27 +363,27 @@ class CoreConnection(attachment.User):
         short, in many queues, or already being read in place this way is copied.
         """
         while True:
-            found = library.read_in_place(self, *place)
+            found = native.read_in_place(self, *place)
             if isinstance(found, memoryview):
                 return found
-            if found == library.GROW:
+            if found == native.GROW:
                 self.attachment.grow()
-            elif found in {library.IN_USE, library.NO_MEMORY}:  # there may be no memory to record the reader
+            elif found in {native.IN_USE, native.NO_MEMORY}:  # there may be no memory to record the reader
                 return self._copied_from(place)
-            elif found == library.SETTLED:
+            elif found == native.SETTLED:
                 return None
             else:
-                library.raise_for(found, "the connection")
+                native.raise_for(found, "the connection")
 
-    @guarded
+    @in_flight
     def _copied_from(self, place: Place) -> memoryview | None:
         where, memory = ffi.new("sb_place *"), _uncleared("char[]", max(1, place.length))
         where.slot, where.generation, where.length = place
         status = slow.sb_place_copy_body(self.handle, where, memory)
-        if status == library.SETTLED:
+        if status == native.SETTLED:
             return None
-        if status != library.OK:
-            library.raise_for(status, "the connection")
+        if status != native.OK:
+            native.raise_for(status, "the connection")
         return memoryview(ffi.buffer(memory, place.length)).toreadonly()
 
     def view_ended(self) -> None:
@@ -403,18 +404,18 @@ class CoreConnection(attachment.User):
 
     # ---- facts ----
 
-    @guarded
+    @in_flight
     def queue_slot(self, name: str) -> int:
         """The slot of a queue, 0 when there is none."""
         slot, encoded = ffi.new("uint32_t *"), name.encode()
         status = slow.sb_queue_find(self.handle, encoded, len(encoded), slot)
-        if status == library.NOT_FOUND:
+        if status == native.NOT_FOUND:
             return 0
-        if status != library.OK:
-            library.raise_for(status, f"queue {name!r}")
+        if status != native.OK:
+            native.raise_for(status, f"queue {name!r}")
         return int(slot[0])
 
-    @guarded
+    @in_flight
     def touch(self, slot: int) -> None:
         """Records that a queue was declared again: restarts its expiry."""
         slow.sb_queue_touch(self.handle, slot)
@@ -430,12 +431,12 @@ class CoreConnection(attachment.User):
         facts = self.queue_facts(slot) if slot else None
         return 0 if facts is None else incarnation_of(facts)
 
-    @guarded
+    @in_flight
     def queues_ended(self) -> int:
         """The number of queues that have ended by themselves so far."""
         return int(slow.sb_topology_queues_ended(self.handle))
 
-    @guarded
+    @in_flight
     def queue_slots(self) -> list[int]:
         """The slots of all queues."""
         index, slots = ffi.new("uint32_t *"), []
@@ -443,30 +444,30 @@ class CoreConnection(attachment.User):
             slots.append(int(slot))
         return slots
 
-    @guarded
+    @in_flight
     def _description(self, slot: int) -> Any:  # noqa: ANN401 - cffi has no types
         facts = ffi.new("sb_queue_facts *")
         status = slow.sb_queue_describe(self.handle, slot, facts)
-        if status not in {library.OK, library.DELETED}:
-            library.raise_for(status, "queue")
-        return None if status == library.DELETED else facts
+        if status not in {native.OK, native.DELETED}:
+            native.raise_for(status, "queue")
+        return None if status == native.DELETED else facts
 
     def queue_facts(self, slot: int) -> QueueFacts | None:
         """The core's description of a queue, ``None`` when the queue is gone."""
         found = self._description(slot)
         return None if found is None else facts_of_queue(found)
 
-    @guarded
-    def kept(self) -> str:
+    @in_flight
+    def occupancy(self) -> str:
         """Describes what keeps the chunks of the broker, as the end of a sentence."""
-        return kept.in_words(self.handle, self.queue_name)
+        return occupancy.in_words(self.handle, self.queue_name)
 
     def queue_statistics(self, slot: int) -> statistics.QueueStatistics | None:
         """A snapshot of a queue, ``None`` when the queue is gone."""
         found = self._description(slot)
         return None if found is None else statistics_of_queue(found)
 
-    @guarded
+    @in_flight
     def consumers(self, slot: int, queue: str) -> list[statistics.ConsumerInfo]:
         """The consumers of a queue, and the calls that wait at it."""
         room = 256
@@ -474,7 +475,7 @@ class CoreConnection(attachment.User):
             facts = ffi.new("sb_consumer_facts[]", room)
             count = slow.sb_queue_consumers(self.handle, slot, facts, room)
             if count < 0:
-                library.raise_for(-count, f"queue {queue!r}")
+                native.raise_for(-count, f"queue {queue!r}")
             if count < room:
                 break
             room *= 4
@@ -495,24 +496,24 @@ class CoreConnection(attachment.User):
             if fact.flags & _COUNTED or (fact.flags & _DIRECT and _STATES.get(fact.state) in {"interested", "notified"})
         ]
 
-    @guarded
+    @in_flight
     def connections(self) -> list[statistics.ConnectionInfo]:
         """The connections of the broker."""
         return self.attachment.connections()
 
-    @guarded
+    @in_flight
     def is_there(self, number: int, pid: int) -> bool:
         """Whether that process has a connection of that number; also True after its death, until it is cleared up."""
         facts = ffi.new("sb_connection_facts *")
-        found = slow.sb_connection_describe(self.attachment.handle, number, facts) == library.OK
+        found = slow.sb_connection_describe(self.attachment.handle, number, facts) == native.OK
         return bool(found and facts.pid == pid)
 
-    @guarded
+    @in_flight
     def is_usable(self) -> bool:
         """Whether the broker is not closing."""
         return not self.attachment.closing()
 
-    @guarded
+    @in_flight
     def doctor(self) -> list[str]:
         """Describes the faults of the broker's memory, in words.
 
@@ -524,23 +525,23 @@ class CoreConnection(attachment.User):
         damaged = segments.damaged(self.attachment.path, count, facts.chunks_per_segment)
         if damaged:  # touching memory that is no longer there would end this process
             return damaged
-        count, findings = self._check()
-        if findings:  # a state in transition is not found a second time
+        count, found = self._check()
+        if found:  # a state in transition is not found a second time
             again = set(self._check()[1])
-            findings = [finding for finding in findings if finding in again]
-        words = [finding.words(self.queue_name(finding.queue)) for finding in findings]
+            found = [finding for finding in found if finding in again]
+        words = [finding.message(self.queue_name(finding.queue)) for finding in found]
         return words + ([f"... and {count - _FINDINGS} more"] if count > _FINDINGS else [])
 
-    def _check(self) -> tuple[int, list[wording.Finding]]:
+    def _check(self) -> tuple[int, list[findings.Finding]]:
         memory = ffi.new("sb_finding[]", _FINDINGS)
         count = int(slow.sb_broker_check(self.handle, memory, _FINDINGS))
-        findings = [wording.Finding.copied(item) for item in memory[0 : min(count, _FINDINGS)]]
-        if count and findings[0].code == slow.SB_NOT_CHECKED:
-            if findings[0].found == slow.SB_SYSTEM:
+        found = [findings.Finding.copied(item) for item in memory[0 : min(count, _FINDINGS)]]
+        if count and found[0].code == slow.SB_NOT_CHECKED:
+            if found[0].found == slow.SB_SYSTEM:
                 text = f"broker {self.attachment.name!r} was not examined: this process has no memory for that"
                 raise exceptions.BrokerError(541, text)
-            library.raise_for(findings[0].found, "the connection")
-        return count, findings
+            native.raise_for(found[0].found, "the connection")
+        return count, found
 
     def queue_name(self, slot: int) -> str | None:
         """The name of the queue in a slot; ``None``: no name can be read."""
@@ -569,4 +570,4 @@ def out_of_memory(connection: CoreConnection, size: int) -> exceptions.OutOfMemo
         if queue is not None and queue.bytes > most:
             most, name = queue.bytes, queue.name
     holder = f"; queue {name!r} holds most, {most} bytes" if name is not None else "; no queue holds bodies"
-    return connection.attachment.full(f" for a body of {size} bytes" if size else "", holder + connection.kept())
+    return connection.attachment.full(f" for a body of {size} bytes" if size else "", holder + connection.occupancy())

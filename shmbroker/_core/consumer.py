@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker._amqp.errors import amqp_error
-from shmbroker._core import library
-from shmbroker._core.connection import CoreConnection, guarded
+from shmbroker._core import native
+from shmbroker._core.connection import CoreConnection, in_flight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from shmbroker._core.queue import CoreQueue
 
-ffi, slow, fast, fast_ffi = library.ffi, library.slow, library.fast, library.fast_ffi
+ffi, slow, fast, fast_ffi = native.ffi, native.slow, native.fast, native.fast_ffi
 
 
 def in_exclusive_use(what: str) -> exceptions.AccessRefused:
@@ -41,48 +41,48 @@ class CoreConsumer:
         self.queues = list(queues)
         self.what = " and ".join(queue.what for queue in queues)
         handles = ffi.new("sb_queue *[]", [queue.handle for queue in queues])
-        interval = int(ack_interval * library.NANOSECONDS)
+        interval = int(ack_interval * native.NANOSECONDS)
         handle, status = connection.opening(
             slow.sb_consumer_open, connection.handle, handles, len(queues), prefetch, priority, ack_batch, interval
         )
-        if status == library.ACCESS:
+        if status == native.ACCESS:
             raise in_exclusive_use(self.what)
         if handle == ffi.NULL:
-            library.raise_for(status, self.what)
+            native.raise_for(status, self.what)
         self.handle: Any = handle
         self.address = int(ffi.cast("uintptr_t", handle))
-        near = library.as_fast(handle, "sb_consumer *")
+        near = native.cast_fast(handle, "sb_consumer *")
         self.settle: Callable[[bytes, int], int] = functools.partial(fast.sb_consumer_settle, near)
         self.waiting: Callable[[], int] = functools.partial(fast.sb_consumer_waiting, near)
         self.delivered: Callable[[], int] = functools.partial(fast.sb_consumer_delivered, near)
         self.unacked: Callable[[], int] = functools.partial(fast.sb_consumer_unacked, near)
 
-    @guarded
+    @in_flight
     def send_acks(self) -> None:
         """Settles the acknowledged messages that wait for their batch to fill."""
         slow.sb_consumer_send_acks(self.handle)
 
-    @guarded
+    @in_flight
     def wait(self, until: int) -> int:
         """Waits, without the GIL, until a message is pulled; returns a status."""
         return int(slow.sb_consumer_wait(self.handle, until))
 
-    @guarded
+    @in_flight
     def suspend(self, *, suspended: bool) -> None:
         """Stops or resumes pulling."""
         slow.sb_consumer_suspend(self.handle, suspended)
 
-    @guarded
+    @in_flight
     def event(self, descriptor: int) -> None:
         """Sets the eventfd that the core writes when messages arrive after :meth:`arm`."""
         slow.sb_consumer_set_event(self.handle, descriptor)
 
-    @guarded
+    @in_flight
     def arm(self) -> bool:
         """Requests one event; True if a message is waiting already."""
         return bool(slow.sb_consumer_arm_event(self.handle))
 
-    @guarded
+    @in_flight
     def cancel(self, *, return_everything: bool) -> None:
         """Ends the consumer; requeues pulled messages, and with ``return_everything`` also held ones."""
         slow.sb_consumer_cancel(self.handle, return_everything)

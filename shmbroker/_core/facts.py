@@ -7,10 +7,10 @@ The annotations are no strings here: a named tuple would compile each of them wh
 import operator
 from typing import Any, NamedTuple
 
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker.statistics import QueueStatistics
 
-ffi = library.ffi
+ffi = native.ffi
 
 
 class SettingsFacts(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shmbroker._core import library
+from shmbroker._core import native
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
 
-ffi, slow = library.ffi, library.slow
+ffi, slow = native.ffi, native.slow
 _POSITIONS = 1024
 _MAX_PROCESSES: int = slow.SB_MAX_PROCESSES
 
@@ -36,7 +36,7 @@ class CoreHousekeeper:
 
     def begin(self) -> bool:
         """Becomes the housekeeper, unless there is another one."""
-        return bool(slow.sb_housekeeper_begin(self._handle) == library.OK)
+        return bool(slow.sb_housekeeper_begin(self._handle) == native.OK)
 
     def end(self) -> None:
         """Ends the service of a housekeeper."""
@@ -44,7 +44,7 @@ class CoreHousekeeper:
 
     def stand_in(self) -> bool:
         """Stands in for a stopped housekeeper, unless another process does."""
-        return bool(slow.sb_housekeeper_stand_in(self._handle) == library.OK)
+        return bool(slow.sb_housekeeper_stand_in(self._handle) == native.OK)
 
     def is_relieved(self) -> bool:
         """Whether the stopped housekeeper continues, or is gone."""

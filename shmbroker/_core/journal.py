@@ -15,15 +15,15 @@ import os
 from typing import TYPE_CHECKING
 
 from shmbroker import exceptions
-from shmbroker._core import library, segments
-from shmbroker._core.queue import locked
+from shmbroker._core import native, segments
+from shmbroker._core.queue import raise_topology_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from shmbroker._core.connection import CoreConnection
 
-ffi, slow, fast = library.ffi, library.slow, library.fast
+ffi, slow, fast = native.ffi, native.slow, native.fast
 _NUMBER_SHIFT, _LENGTH = 48, (1 << 48) - 1
 _NUMBERS = 1 << 16
 
@@ -37,7 +37,7 @@ def topology_lock(connection: CoreConnection, until: int, what: str) -> Iterator
     """
     with connection.call():
         holder = ffi.new("int32_t *")
-        locked(slow.sb_topology_begin(connection.handle, until, holder), holder[0], what)
+        raise_topology_error(slow.sb_topology_begin(connection.handle, until, holder), holder[0], what)
         try:
             yield
         finally:
@@ -57,7 +57,7 @@ class Journal:
         self._path = path
         self._seen = 0
 
-    def news(self, connection: CoreConnection) -> tuple[bool, bytes]:
+    def read_new(self, connection: CoreConnection) -> tuple[bool, bytes]:
         """Reads what was written since the last call; ``True``: a rewritten journal, which replaces what was read.
 
         Raises:
@@ -67,8 +67,8 @@ class Journal:
             word = self._word(connection)
             if word == self._seen:
                 return False, b""
-            anew = word >> _NUMBER_SHIFT != self._seen >> _NUMBER_SHIFT
-            start, end = 0 if anew else self._seen & _LENGTH, word & _LENGTH
+            rewritten = word >> _NUMBER_SHIFT != self._seen >> _NUMBER_SHIFT
+            start, end = 0 if rewritten else self._seen & _LENGTH, word & _LENGTH
             data = self._read(connection, word >> _NUMBER_SHIFT, start, end - start)
             if self._word(connection) >> _NUMBER_SHIFT != word >> _NUMBER_SHIFT:
                 continue  # rewritten during the read, perhaps twice: the bytes may be anything
@@ -76,7 +76,7 @@ class Journal:
                 text = f"the journal of broker {segments.name_of(self._path)!r} is cut short"
                 raise exceptions.CorruptSegment(text=text)
             self._seen = word
-            return anew, data
+            return rewritten, data
 
     def append(self, connection: CoreConnection, data: bytes) -> int:
         """Appends records, under the topology lock; returns the new length of the journal.
@@ -126,7 +126,7 @@ class Journal:
             return segments.open_file(self._path, suffix, flags)
         except FileNotFoundError:
             if connection.attachment.removed:
-                library.raise_for(library.STOPPING)
+                native.raise_for(native.STOPPING)
             text = f"{segments.file_of(self._path, suffix)} is gone"
             raise exceptions.CorruptSegment(text=text) from None
 

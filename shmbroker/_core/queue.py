@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker._amqp.errors import amqp_error
-from shmbroker._core import library
-from shmbroker._core.connection import CoreConnection, Place, guarded, incarnation_of, out_of_memory
+from shmbroker._core import native
+from shmbroker._core.connection import CoreConnection, Place, in_flight, incarnation_of, out_of_memory
 from shmbroker._core.settings import decoded_settings, encoded_settings
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shmbroker._core.facts import QueueFacts
     from shmbroker.settings import QueueSettings
 
-ffi, slow, fast, fast_ffi = library.ffi, library.slow, library.fast, library.fast_ffi
+ffi, slow, fast, fast_ffi = native.ffi, native.slow, native.fast, native.fast_ffi
 PAUSED: int = slow.SB_QUEUE_PAUSED
 KEEPS: int = slow.SB_QUEUE_KEEPS
 NOTES: int = slow.SB_QUEUE_NOTES
@@ -47,7 +47,7 @@ class PutOptions:
         self.pointer = pointer = ffi.new("sb_put_options *")
         kept = []  # a put with only a key is common: absent options cost nothing
         if ttl or delay:
-            pointer.ttl_ns, pointer.delay_ns = int(ttl * library.NANOSECONDS), int(delay * library.NANOSECONDS)
+            pointer.ttl_ns, pointer.delay_ns = int(ttl * native.NANOSECONDS), int(delay * native.NANOSECONDS)
         if priority:
             pointer.priority = priority
         if key:
@@ -85,15 +85,15 @@ class PutOptions:
 NO_OPTIONS = PutOptions(0, 0, 0, b"", b"")
 
 
-def locked(status: int, holder: int, what: str) -> None:
+def raise_topology_error(status: int, holder: int, what: str) -> None:
     """Raises for a failed topology change: a timeout of the topology lock, or another failure."""
-    if status == library.TIMEOUT:
+    if status == native.TIMEOUT:
         text = (
             f"{what}: the topology lock is held by process {holder}" if holder else f"{what}: the topology lock is held"
         )
         raise exceptions.Timeout(text)
-    if status != library.OK:
-        library.raise_for(status, what)
+    if status != native.OK:
+        native.raise_for(status, what)
 
 
 def declare(connection: CoreConnection, name: str, settings: QueueSettings, until: int, flags: int = 0) -> bool:
@@ -103,11 +103,11 @@ def declare(connection: CoreConnection, name: str, settings: QueueSettings, unti
     status = connection.growing(
         slow.sb_queue_declare, connection.handle, encoded, len(encoded), wanted, until, slot, holder
     )
-    if status == library.EXISTS:
+    if status == native.EXISTS:
         return False
     if status == slow.SB_LIMIT:
         raise connection.attachment.all_declared(name)
-    locked(status, holder[0], f"queue {name!r}")
+    raise_topology_error(status, holder[0], f"queue {name!r}")
     return True
 
 
@@ -125,10 +125,10 @@ class CoreQueue:
         self.slot = slot
         handle, status = connection.opening(slow.sb_queue_open, connection.handle, slot, frees=connection.let_go)
         if handle == ffi.NULL:
-            library.raise_for(status, self.what)
+            native.raise_for(status, self.what)
         self.handle: Any = handle
         self.address = int(ffi.cast("uintptr_t", handle))
-        near = library.as_fast(handle, "sb_queue *")
+        near = native.cast_fast(handle, "sb_queue *")
         facts = connection.queue_facts(slot)
         self.incarnation = 0 if facts is None else incarnation_of(facts)
         self.exclusive = facts is not None and bool(facts.settings.flags & slow.SB_QUEUE_EXCLUSIVE)
@@ -138,22 +138,22 @@ class CoreQueue:
 
     # ---- errors ----
 
-    @guarded
+    @in_flight
     def put_failed(self, status: int, size: int, until: int) -> None:
         """Handles a failed put: makes room or waits for it, so that the caller can retry, else raises."""
-        if status == library.GROW:
+        if status == native.GROW:
             self.connection.attachment.grow()
-        elif status == library.FULL:
+        elif status == native.FULL:
             self._wait_for_room(memory=False, size=size, until=until)
-        elif status == library.NO_MEMORY:
+        elif status == native.NO_MEMORY:
             self._wait_for_room(memory=True, size=size, until=until)
-        elif status == library.TOO_LARGE:
+        elif status == native.TOO_LARGE:
             self._too_large(size)
         elif status == slow.SB_INVALID:
             msg = "key and properties of a message take more than 64 KiB"
             raise ValueError(msg)
-        elif status != library.OK:
-            library.raise_for(status, self.what)
+        elif status != native.OK:
+            native.raise_for(status, self.what)
 
     def check_can_fit(self, count: int, size: int) -> None:
         """Checks that ``count`` messages of ``size`` bytes together fit into the queue when it is empty.
@@ -169,7 +169,7 @@ class CoreQueue:
 
     def _too_large(self, size: int) -> None:
         facts = self.connection.attachment.facts()
-        limit = min(library.MAX_BODY, facts.memory_limit)
+        limit = min(native.MAX_BODY, facts.memory_limit)
         settings, _ = self.settings()
         if size <= limit and 0 <= settings.max_bytes < size:
             text = f"{self.what}: a body of {size} bytes can never fit max_bytes={settings.max_bytes}"
@@ -187,29 +187,29 @@ class CoreQueue:
         status = (
             slow.sb_queue_wait_for_room(self.handle, memory, size, until)
             if until > time.monotonic_ns()
-            else library.TIMEOUT
+            else native.TIMEOUT
         )
-        if status == library.NO_MEMORY or (memory and status == library.TIMEOUT):
+        if status == native.NO_MEMORY or (memory and status == native.TIMEOUT):
             raise out_of_memory(self.connection, size)
-        if status == library.TIMEOUT:
+        if status == native.TIMEOUT:
             settings, _ = self.settings()
             limits = f"max_length={settings.max_length}, max_bytes={settings.max_bytes}"
             text = f"{self.what} is full: {self.length()} messages are ready ({limits})"
             raise standard_queue.Full(text)
-        if status == library.GROW:
+        if status == native.GROW:
             self.connection.attachment.grow()
-        elif status not in {library.OK, library.INTERRUPTED}:
-            library.raise_for(status, self.what)
+        elif status not in {native.OK, native.INTERRUPTED}:
+            native.raise_for(status, self.what)
 
     # ---- putting ----
 
-    @guarded
+    @in_flight
     def put_with(self, body: Any, size: int, options: PutOptions, until: int) -> None:  # noqa: ANN401
         """Puts one body with options, and waits for room until ``until``."""
         pointer = ffi.from_buffer("char[]", body)
         while True:
             status = slow.sb_queue_put_with(self.handle, pointer, size, options.pointer)
-            if status == library.OK:
+            if status == native.OK:
                 return
             self.put_failed(status, size, until)
 
@@ -217,41 +217,41 @@ class CoreQueue:
 
     def get_failed(self, status: int) -> None:
         """Handles the status of a get that returned nothing: returns if the caller should retry, else raises."""
-        if status == library.GROW:
+        if status == native.GROW:
             self.connection.attachment.grow()
-        elif status in {library.TIMEOUT, library.EMPTY}:
+        elif status in {native.TIMEOUT, native.EMPTY}:
             raise standard_queue.Empty
-        elif status == library.NO_MEMORY:
+        elif status == native.NO_MEMORY:
             raise out_of_memory(self.connection, 0)
-        elif status not in {library.INTERRUPTED, library.TICK}:
-            library.raise_for(status, self.what)
+        elif status not in {native.INTERRUPTED, native.TICK}:
+            native.raise_for(status, self.what)
 
-    @guarded
+    @in_flight
     def browse(self, position: int) -> tuple[bytes, int] | None:
         """Returns a private copy of the next ready message at or after a position, and the position after it."""
-        at, size = ffi.new("uint64_t *", position), library.RECORD_BYTES
+        at, size = ffi.new("uint64_t *", position), native.RECORD_BYTES
         while True:
             memory = ffi.new("char[]", size)
             length = slow.sb_queue_browse(self.handle, at, memory, size)
             if length >= 0:
                 return bytes(ffi.buffer(memory, length)), int(at[0])
-            if -length == library.EMPTY:
+            if -length == native.EMPTY:
                 return None
-            if -length != library.FULL:
-                library.raise_for(-length, self.what)
+            if -length != native.FULL:
+                native.raise_for(-length, self.what)
             size = int.from_bytes(bytes(ffi.buffer(memory, 8)), "little")
 
-    @guarded
+    @in_flight
     def browse_place(self, position: int) -> tuple[bytes, int, Place] | None:
         """Browses as :meth:`browse` does, but returns the place of the body instead of the body."""
-        at, size, place = ffi.new("uint64_t *", position), library.RECORD_BYTES, ffi.new("sb_place *")
+        at, size, place = ffi.new("uint64_t *", position), native.RECORD_BYTES, ffi.new("sb_place *")
         memory = ffi.new("char[]", size)
         length = slow.sb_queue_browse_place(self.handle, at, memory, size, place)
         if length >= 0:
             found = Place(int(place.slot), int(place.generation), int(place.length))
             return bytes(ffi.buffer(memory, length)), int(at[0]), found
-        if -length != library.EMPTY:
-            library.raise_for(-length, self.what)
+        if -length != native.EMPTY:
+            native.raise_for(-length, self.what)
         return None
 
     # ---- topology and facts ----
@@ -262,7 +262,7 @@ class CoreQueue:
         self.has_ttl = ttl is not None
         return ttl
 
-    @guarded
+    @in_flight
     def facts(self) -> QueueFacts:
         """The core's description of the queue.
 
@@ -271,7 +271,7 @@ class CoreQueue:
         """
         facts = self.connection.queue_facts(self.slot)
         if facts is None:
-            library.raise_for(library.DELETED, self.what)
+            native.raise_for(native.DELETED, self.what)
         return facts
 
     def settings(self) -> tuple[QueueSettings, int]:
@@ -283,20 +283,20 @@ class CoreQueue:
         facts = self.facts()
         return decoded_settings(facts, self._texts() if facts.settings.texts_length else b"")
 
-    @guarded
+    @in_flight
     def _texts(self) -> bytes:
         buffer = ffi.new("char[]", slow.SB_TEXTS_MAX)
         length = slow.sb_texts(self.connection.handle, self.slot, buffer)
         return bytes(ffi.buffer(buffer, length))
 
-    @guarded
+    @in_flight
     def configure(self, settings: QueueSettings, flags: int, *, trim: bool, until: int) -> None:
         """Changes the settings."""
         holder = ffi.new("int32_t *")
         wanted, _texts = encoded_settings(settings, flags)
-        locked(slow.sb_queue_configure(self.handle, wanted, trim, until, holder), holder[0], self.what)
+        raise_topology_error(slow.sb_queue_configure(self.handle, wanted, trim, until, holder), holder[0], self.what)
 
-    @guarded
+    @in_flight
     def delete(self, *, if_unused: bool, if_empty: bool, until: int) -> int:
         """Deletes the queue; returns the number of messages deleted with it."""
         holder, removed = ffi.new("int32_t *"), ffi.new("uint64_t *")
@@ -305,48 +305,48 @@ class CoreQueue:
             slow.sb_queue_delete, self.handle, if_unused, if_empty, until, holder, removed,
             frees=lambda: next(once, False) and self.connection.let_go(at_once=True),
         )  # fmt: skip
-        if status in {library.IN_USE, library.NOT_EMPTY}:
-            reason = "in use" if status == library.IN_USE else "not empty"
+        if status in {native.IN_USE, native.NOT_EMPTY}:
+            reason = "in use" if status == native.IN_USE else "not empty"
             raise amqp_error(exceptions.PreconditionFailed, f"{self.what} in vhost '/' {reason}")
-        locked(status, holder[0], self.what)
+        raise_topology_error(status, holder[0], self.what)
         return int(removed[0])
 
-    @guarded
+    @in_flight
     def purge(self) -> int:
         """Removes the ready messages and returns their number."""
         count = slow.sb_queue_purge(self.handle)
         if count < 0:
-            library.raise_for(-count, self.what)
+            native.raise_for(-count, self.what)
         return int(count)
 
-    @guarded
+    @in_flight
     def move(self, target: CoreQueue, limit: int, max_bytes: int) -> int:
         """Moves ready messages, the oldest first, up to and including the one that reaches ``max_bytes``."""
         status, left, moved = ffi.new("sb_status *"), ffi.new("uint64_t *", max_bytes), 0
         while moved < limit and left[0] > 0:
             count: int = slow.sb_queue_move(self.handle, target.handle, limit - moved, left, status)
             moved += count
-            if status[0] == library.GROW:
+            if status[0] == native.GROW:
                 self.connection.attachment.grow()
-            elif status[0] == library.FULL:
+            elif status[0] == native.FULL:
                 return moved
-            elif status[0] == library.TOO_LARGE:
+            elif status[0] == native.TOO_LARGE:
                 settings, _ = target.settings()
                 text = f"{target.what}: a body of {self.what} can never fit max_bytes={settings.max_bytes}"
                 raise exceptions.NeverFits(text)
-            elif status[0] == library.NO_MEMORY:
+            elif status[0] == native.NO_MEMORY:
                 raise out_of_memory(self.connection, 0)
-            elif status[0] != library.OK:
-                library.raise_for(int(status[0]), self.what)
+            elif status[0] != native.OK:
+                native.raise_for(int(status[0]), self.what)
             else:
                 break
         return moved
 
     def is_deleted(self) -> bool:
         """Whether the queue is gone; False if the broker is no longer usable."""
-        return self.length() == -library.DELETED
+        return self.length() == -native.DELETED
 
-    @guarded
+    @in_flight
     def leave(self) -> bool:
         """Gives the handle back; False while messages of the queue are held or consumed."""
         return bool(slow.sb_queue_close(self.handle))
@@ -415,7 +415,7 @@ class Reservation:
         self._entered = True
         while (
             status := slow.sb_reservation_begin(queue.handle, self._size, options.pointer, self._pointer)
-        ) != library.OK:
+        ) != native.OK:
             queue.put_failed(status, self._size, self._until)
         self._written = _Written(queue.connection, self._pointer)
         exporter = ffi.gc(ffi.cast("char *", self._pointer.body), self._written.ended, self._size)
@@ -433,9 +433,9 @@ class Reservation:
         reservation = self._pointer
         if self._is_viewed():
             reservation = self._copy
-            while (status := slow.sb_reservation_copy(self._queue.handle, self._pointer, self._copy)) != library.OK:
+            while (status := slow.sb_reservation_copy(self._queue.handle, self._pointer, self._copy)) != native.OK:
                 self._queue.put_failed(status, self._size, 0)  # no wait: it may hold the memory needed itself
-        while (status := slow.sb_reservation_publish(self._queue.handle, reservation)) != library.OK:
+        while (status := slow.sb_reservation_publish(self._queue.handle, reservation)) != native.OK:
             self._queue.put_failed(status, self._size, self._until)
 
     def end(self) -> None:

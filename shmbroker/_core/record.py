@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record that the core writes for a message: a front of 64 bytes, exchange name, routing key, properties, body.
+"""The record that the core writes for a message: a header of 64 bytes, exchange name, routing key, properties, body.
 
 A body of up to 4 KiB follows in the record; a longer one stays in the shared memory. The front is decoded without cffi,
 which is faster; a test holds the format against the core's struct. The annotations are no strings: see `facts`.
@@ -9,13 +9,13 @@ import struct
 from typing import NamedTuple
 
 SIZE = 64
-_FRONT = struct.Struct("<QQQQQQIIHBBHBB")
+_HEADER = struct.Struct("<QQQQQQIIHBBHBB")
 _ADDRESS = slice(24, 32)
 _NOWHERE = bytes(8)
 
 
-class Front(NamedTuple):
-    """The fields of the fixed front of a record."""
+class Header(NamedTuple):
+    """The fields of the header of a record."""
 
     tag: int
     sequence: int
@@ -38,9 +38,9 @@ class Front(NamedTuple):
         return SIZE + self.exchange_length
 
 
-def front(record: bytes) -> Front:
-    """Decodes the front of a record."""
-    return Front._make(_FRONT.unpack_from(record))
+def header(record: bytes) -> Header:
+    """Decodes the header of a record."""
+    return Header._make(_HEADER.unpack_from(record))
 
 
 def is_inline(record: bytes) -> bool:

@@ -21,16 +21,16 @@ import posix_ipc
 
 from shmbroker import exceptions
 from shmbroker._amqp.errors import amqp_error
-from shmbroker._core import library
+from shmbroker._core import native
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 DIRECTORY = pathlib.Path("/dev/shm")  # noqa: S108 - where shm_open puts its objects
-CHUNK: int = library.slow.SB_CHUNK_BYTES
+CHUNK: int = native.slow.SB_CHUNK_BYTES
 MINIMUM_CHUNKS = 16
-MAXIMUM_CHUNKS: int = library.slow.SB_MAX_CHUNKS
-_MAXIMUM_SEGMENTS: int = library.slow.SB_MAX_SEGMENTS
+MAXIMUM_CHUNKS: int = native.slow.SB_MAX_CHUNKS
+_MAXIMUM_SEGMENTS: int = native.slow.SB_MAX_SEGMENTS
 _SEGMENTS_WANTED = 16
 _LARGEST_SEGMENT = 128
 _GROUP = 0o060
@@ -258,9 +258,9 @@ def _make_noted(path: str, suffix: int | str, size: int, mode: int, made: list[i
 
 def _make_all(path: str, name: str, memory: int, mode: int, made: list[int | str]) -> bool:
     chunks, per_segment = plan(memory)
-    size, least = int(library.slow.sb_broker_segment_bytes(1, per_segment)), -(-MINIMUM_CHUNKS // per_segment)
+    size, least = int(native.slow.sb_broker_segment_bytes(1, per_segment)), -(-MINIMUM_CHUNKS // per_segment)
     # With less, the broker's structures would fit, but no message.
-    _expect_room(path, f"0 to {least}", int(library.slow.sb_broker_segment_bytes(0, 0)) + least * size)
+    _expect_room(path, f"0 to {least}", int(native.slow.sb_broker_segment_bytes(0, 0)) + least * size)
     if mode & _GROUP:
         count = -(-chunks // per_segment)
         _expect_room(path, f"1 to {count}", size * count)  # before it takes memory that other processes need
@@ -288,14 +288,14 @@ def _take_back(path: str, made: list[int | str]) -> None:
 
 
 def _make_first(path: str, name: str, chunks: int, per_segment: int, mode: int) -> bool:
-    size = library.slow.sb_broker_segment_bytes(0, 0)
+    size = native.slow.sb_broker_segment_bytes(0, 0)
     _expect_room(path, 0, size)
     head = mmap.mmap(-1, size)
-    view = library.ffi.from_buffer(head)
+    view = native.ffi.from_buffer(head)
     seed = _random() | 1
-    status = library.slow.sb_broker_format(view, size, name.encode(), chunks * CHUNK, per_segment, mode, seed)
-    if status != library.OK:
-        library.raise_for(status, f"broker {name!r}")
+    status = native.slow.sb_broker_format(view, size, name.encode(), chunks * CHUNK, per_segment, mode, seed)
+    if status != native.OK:
+        native.raise_for(status, f"broker {name!r}")
     return _make(path, 0, size, mode, head[:])
 
 
@@ -336,7 +336,7 @@ def grow(path: str, number: int, chunks_per_segment: int, mode: int, removed: Ca
         with _one_at_a_time(path):
             if file_of(path, number).exists() or removed():
                 return
-            size = library.slow.sb_broker_segment_bytes(number, chunks_per_segment)
+            size = native.slow.sb_broker_segment_bytes(number, chunks_per_segment)
             if _make(path, number, size, mode) and removed():  # by a process that stopped waiting for the lock
                 file_of(path, number).unlink(missing_ok=True)
 
@@ -345,7 +345,7 @@ def damaged(path: str, count: int, chunks_per_segment: int) -> list[str]:
     """Lists faults of the files of a broker with ``count`` segments beside its first: missing, or cut short."""
     found = []
     for number in range(count + 1):
-        file, whole = file_of(path, number), int(library.slow.sb_broker_segment_bytes(number, chunks_per_segment))
+        file, whole = file_of(path, number), int(native.slow.sb_broker_segment_bytes(number, chunks_per_segment))
         try:
             size = file.stat().st_size
         except OSError as error:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker._amqp import field_tables
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker.settings import ROWS, QueueSettings
 
 if TYPE_CHECKING:
     from shmbroker._core.facts import QueueFacts
 
-ffi, slow = library.ffi, library.slow
+ffi, slow = native.ffi, native.slow
 _NUMBERS = [(name, row.kind, getattr(slow, str(row.core))) for name, row in ROWS.items() if row.is_number]
 _FLAGS = [(name, getattr(slow, str(row.core))) for name, row in ROWS.items() if row.is_flag]
 _TEXTS = [name for name, row in ROWS.items() if row.core is None]

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shmbroker._core import library
-from shmbroker._core.connection import CoreConnection, guarded
+from shmbroker._core import native
+from shmbroker._core.connection import CoreConnection, in_flight
 
 if TYPE_CHECKING:
     from shmbroker._core.queue import CoreQueue
 
-ffi, slow = library.ffi, library.slow
+ffi, slow = native.ffi, native.slow
 
 
 class CoreWatch:
@@ -26,10 +26,10 @@ class CoreWatch:
         self.handle: Any = handle
 
     def _check(self, status: int) -> None:
-        if status != library.OK:
-            library.raise_for(status, self._queue.what)
+        if status != native.OK:
+            native.raise_for(status, self._queue.what)
 
-    @guarded
+    @in_flight
     def arm(self, size: int = 0) -> None:
         """Requests one notification.
 
@@ -38,7 +38,7 @@ class CoreWatch:
         """
         self._check(self.connection.growing(slow.sb_watch_arm, self.handle, size))
 
-    @guarded
+    @in_flight
     def disarm(self) -> None:
         """Withdraws the request, so that other waiters are notified instead."""
         slow.sb_watch_disarm(self.handle)

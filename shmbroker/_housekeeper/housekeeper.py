@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING
 
 from shmbroker import exceptions
-from shmbroker._core import library, segments
+from shmbroker._core import native, segments
 from shmbroker._core.connection import CoreConnection
 from shmbroker._core.housekeeper import CoreHousekeeper, look_at
 from shmbroker._core.queue import CoreQueue
@@ -124,7 +124,7 @@ class Housekeeper:
                         lonely_since = time.monotonic()
                     elif linger is not None and time.monotonic() - lonely_since > linger:
                         break
-                if self._wait() == library.STOPPING:
+                if self._wait() == native.STOPPING:
                     break
         except exceptions.ConnectionClosedByBroker:
             pass  # purged during a turn
@@ -170,7 +170,7 @@ class Housekeeper:
         if time.monotonic_ns() >= self._tick_due:
             self._busy = self._core.tick()
             seconds = TICK_SECONDS if self._busy else REST_SECONDS
-            self._tick_due = time.monotonic_ns() + int(seconds * library.NANOSECONDS)
+            self._tick_due = time.monotonic_ns() + int(seconds * native.NANOSECONDS)
 
     def _reclaim(self) -> None:
         """Takes the next step of freeing unused memory of structures for bodies."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
-from shmbroker._core import library
+from shmbroker._core import native
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,7 +42,7 @@ class Timers:
     @property
     def due(self) -> int:
         """The earliest due time; :meth:`run` has nothing to do before it, unless :attr:`asks`."""
-        return min((timers[0][0] for timers in (self._kept, self._asked) if timers), default=library.FOR_EVER)
+        return min((timers[0][0] for timers in (self._kept, self._asked) if timers), default=native.FOR_EVER)
 
     @property
     def asks(self) -> bool:

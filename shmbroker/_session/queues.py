@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 from shmbroker import exceptions, settings
 from shmbroker._amqp.names import check_not_reserved
 from shmbroker._amqp.utf8 import check_queue_name
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core import queue as core_queue
-from shmbroker._topology.administration import locked
+from shmbroker._topology.administration import resource_locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,10 +82,10 @@ class OpenQueues:
         check_queue_name(name)
         with self._lock:
             if self._connection.closed:
-                library.raise_for(library.CLOSED, "the connection")
+                native.raise_for(native.CLOSED, "the connection")
             core = self._declared(name, wanted, passive=passive)
             if core.exclusive and core.facts().locked:
-                raise locked(name)
+                raise resource_locked(name)
             _compare(core, wanted)
             self._connection.touch(core.slot)
             handle: H | None = self._handles.get(name)
@@ -99,7 +99,7 @@ class OpenQueues:
             slot = self._connection.queue_slot(name)
             if slot == 0:
                 if passive:
-                    library.raise_for(library.NOT_FOUND, f"queue {name!r}")
+                    native.raise_for(native.NOT_FOUND, f"queue {name!r}")
                 check_not_reserved(name)
                 core_queue.declare(self._connection, name, settings.QueueSettings(**wanted), self._deadline())
                 continue
@@ -216,4 +216,4 @@ class ClosedQueue:
         self._what = what
 
     def __getattr__(self, name: str) -> NoReturn:
-        library.raise_for(library.CLOSED, self._what)
+        native.raise_for(native.CLOSED, self._what)

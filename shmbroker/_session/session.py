@@ -11,12 +11,12 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from shmbroker import exceptions
-from shmbroker._core import library, segments
+from shmbroker._core import native, segments
 from shmbroker._core.connection import CoreConnection
 from shmbroker._process import connections, locks
 from shmbroker._process.living import Living
+from shmbroker._session.channel_numbers import ChannelNumbers
 from shmbroker._session.dispatch import Dispatcher, Executor
-from shmbroker._session.numbers import Numbers
 from shmbroker._session.queues import OpenQueues
 from shmbroker._topology.administration import Administration
 from shmbroker._topology.publisher import Publishing
@@ -100,7 +100,7 @@ class Session:
         self.callbacks = Executor(executor, on_callback_error)
         self.make_dispatcher: Callable[[Work], Any] = lambda work: Dispatcher(self.callbacks, work)
         self._channels: dict[int, OpenChannel] = {}
-        self._numbers = Numbers(channel_max)
+        self._numbers = ChannelNumbers(channel_max)
         self._error: exceptions.BrokerError | None = None
         self.consumers: Living[OpenConsumer] = Living()
         self.lock = locks.lock()
@@ -118,7 +118,7 @@ class Session:
 
     def operation_deadline(self) -> int:
         """Returns the deadline of a topology change that begins now."""
-        return library.deadline(self.operation_timeout)
+        return native.deadline(self.operation_timeout)
 
     def start_io(self) -> None:
         """Starts the IO thread if it does not run."""
@@ -141,7 +141,7 @@ class Session:
     def check_open(self) -> None:
         """Raises the error that closed the session, if it is closed."""
         if self.core.attachment.forked:
-            library.raise_for(library.FORKED)
+            native.raise_for(native.FORKED)
         if self.core.closed:
             because = f": {self._error}" if self._error is not None else ""
             raise exceptions.ConnectionClosed(504, f"CHANNEL_ERROR - the connection is closed{because}")
@@ -222,7 +222,7 @@ class Session:
 
     def _broker_stops(self) -> None:
         for channel in list(self._channels.values()):
-            channel._end(exceptions.ConnectionClosedByBroker(320, library.CLOSED_BY_BROKER))  # noqa: SLF001
+            channel._end(exceptions.ConnectionClosedByBroker(320, native.CLOSED_BY_BROKER))  # noqa: SLF001
         self._ended()
 
     def __del__(self) -> None:

@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from shmbroker.queue import Queue
 
 
-def make(session: Session, name: str, *, keeps: bool = False, ring_size: int = UNBOUNDED) -> Queue:
+def ensure(session: Session, name: str, *, no_expiry: bool = False, ring_size: int = UNBOUNDED) -> Queue:
     """Makes a queue of the broker's own unless it exists, and opens it.
 
     Args:
         session: the session that opens the queue.
         name: a name that begins with one of :data:`shmbroker._amqp.names.PREFIXES`.
-        keeps: messages do not expire in the queue, which is for moved messages. Otherwise the queue is for the broker's
-            own notes, which may use the reserve of memory.
+        no_expiry: messages do not expire in the queue, which is for moved messages. Otherwise the queue is for the
+            broker's own notes, which may use the reserve of memory.
         ring_size: as for any queue.
 
     Raises:
         OutOfMemory: the broker has no memory for the queue.
         Timeout: the topology lock was not free in ``operation_timeout``.
     """
-    settings, flags = QueueSettings(ring_size=ring_size), core_queue.KEEPS if keeps else core_queue.NOTES
+    settings, flags = QueueSettings(ring_size=ring_size), core_queue.KEEPS if no_expiry else core_queue.NOTES
     while True:
         core_queue.declare(session.core, name, settings, session.operation_deadline(), flags)
         try:

@@ -82,7 +82,7 @@ class Register:
     @classmethod
     def made(cls, session: Session, name: str) -> Register:
         """Opens a register, and makes it if it does not exist."""
-        return cls(queues.make(session, name, ring_size=KEPT))
+        return cls(queues.ensure(session, name, ring_size=KEPT))
 
     @property
     def queue(self) -> Queue:

@@ -101,7 +101,7 @@ class Administration:
         if found is None:
             raise no_queue(name)
         if found.exclusive and found.facts().locked:
-            raise locked(name)
+            raise resource_locked(name)
         return found
 
     def queue_declare(
@@ -156,7 +156,7 @@ class Administration:
             given = given | {"overflow": current.overflow}
         wanted = queue_settings.QueueSettings(**(given | flags))
         if current.exclusive != wanted.exclusive:
-            raise locked(name)
+            raise resource_locked(name)
         arguments = (setting for setting, row in queue_settings.ROWS.items() if row.argument is not None)
         for setting in (*flags, *arguments):
             received, found = getattr(wanted, setting), getattr(current, setting)
@@ -286,7 +286,7 @@ class Administration:
         self.exchanges.prune(self._core, self._deadline())
 
 
-def locked(name: str) -> exceptions.ResourceLocked:
+def resource_locked(name: str) -> exceptions.ResourceLocked:
     """The error of an operation on another connection's exclusive queue."""
     text = (
         f"cannot obtain exclusive access to locked queue '{name}' in vhost '/'. "

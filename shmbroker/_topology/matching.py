@@ -2,8 +2,8 @@
 """Finds the bindings of one exchange that match a message: one matcher per type of exchange.
 
 A matcher keeps its bindings in leaves. A leaf holds all bindings that match alike (one routing key, one node of the
-trie, one table of arguments): it maps places to destinations, oldest first. Adding and removing touch one leaf and the
-path to it.
+trie, one table of arguments): it maps numbers of bindings to destinations, oldest first. Adding and removing touch one
+leaf and the path to it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from shmbroker._topology.binding import Binding, Destination
     from shmbroker._topology.exchange import Exchange
-    from shmbroker._topology.ordered import Places
+    from shmbroker._topology.ordered import Ordered
 
-    Leaf = Places[Destination]
+    Leaf = Ordered[Destination]
 
 _ANY = {field_tables.encode_value("any"), field_tables.encode_value("any-with-x")}
 _WITH_X = {field_tables.encode_value("all-with-x"), field_tables.encode_value("any-with-x")}
@@ -31,10 +31,10 @@ _VOID = b"V"
 class Matcher(Protocol):
     """The bindings of one exchange."""
 
-    def add(self, binding: Binding, place: int) -> None:
-        """Add a binding, whose place is the highest so far."""
+    def add(self, binding: Binding, order: int) -> None:
+        """Add a binding, whose number in the order is the highest so far."""
 
-    def remove(self, binding: Binding, place: int) -> None:
+    def remove(self, binding: Binding, order: int) -> None:
         """Remove a binding that was added."""
 
     def leaves(self, keys: Iterable[str], headers: Mapping[str, Any]) -> list[Leaf]:
@@ -52,13 +52,13 @@ class Direct:
     def __init__(self) -> None:
         self._leaves: dict[str, Leaf] = {}
 
-    def add(self, binding: Binding, place: int) -> None:
+    def add(self, binding: Binding, order: int) -> None:
         """Add a binding."""
-        ordered.add_to(self._leaves, binding.routing_key, place, binding.destination)
+        ordered.add_to(self._leaves, binding.routing_key, order, binding.destination)
 
-    def remove(self, binding: Binding, place: int) -> None:
+    def remove(self, binding: Binding, order: int) -> None:
         """Remove a binding."""
-        ordered.remove_from(self._leaves, binding.routing_key, place)
+        ordered.remove_from(self._leaves, binding.routing_key, order)
 
     def leaves(self, keys: Iterable[str], headers: Mapping[str, Any]) -> list[Leaf]:  # noqa: ARG002 (see Matcher)
         """Return the leaves of the routing keys."""
@@ -71,13 +71,13 @@ class Fanout:
     def __init__(self) -> None:
         self._leaf: Leaf | None = None
 
-    def add(self, binding: Binding, place: int) -> None:
+    def add(self, binding: Binding, order: int) -> None:
         """Add a binding."""
-        self._leaf = ordered.add(self._leaf, place, binding.destination)
+        self._leaf = ordered.add(self._leaf, order, binding.destination)
 
-    def remove(self, binding: Binding, place: int) -> None:  # noqa: ARG002 (see Matcher)
+    def remove(self, binding: Binding, order: int) -> None:  # noqa: ARG002 (see Matcher)
         """Remove a binding."""
-        self._leaf = ordered.remove(self._leaf, place)
+        self._leaf = ordered.remove(self._leaf, order)
 
     def leaves(self, keys: Iterable[str], headers: Mapping[str, Any]) -> list[Leaf]:  # noqa: ARG002 (see Matcher)
         """Return the only leaf, if there is one."""
@@ -119,22 +119,22 @@ class Topic:
     def __init__(self) -> None:
         self._root = _Node()
 
-    def add(self, binding: Binding, place: int) -> None:
+    def add(self, binding: Binding, order: int) -> None:
         """Add a binding."""
         node = self._root
         for word in words_of(binding.routing_key):
             following = node.words.get(word)
             node = node.grow(word) if following is None else following
-        node.leaf = ordered.add(node.leaf, place, binding.destination)
+        node.leaf = ordered.add(node.leaf, order, binding.destination)
 
-    def remove(self, binding: Binding, place: int) -> None:
+    def remove(self, binding: Binding, order: int) -> None:
         """Remove a binding, and the nodes that only it needed."""
         node = self._root
         way = []
         for word in words_of(binding.routing_key):
             way.append((node, word))
             node = node.words[word]
-        node.leaf = ordered.remove(node.leaf, place)
+        node.leaf = ordered.remove(node.leaf, order)
         while way and node.leaf is None and not node.words:
             node, word = way.pop()
             del node.words[word]
@@ -219,18 +219,18 @@ class Headers:
         self._anchored: dict[_Pair, dict[_Criteria, None]] = {}
         self._always: dict[_Criteria, None] = {}
 
-    def add(self, binding: Binding, place: int) -> None:
+    def add(self, binding: Binding, order: int) -> None:
         """Add a binding."""
         criteria = self._criteria.get(binding.table)
         if criteria is None:
             criteria = self._criteria[binding.table] = _Criteria(binding.table)
             self._anchor(criteria)
-        criteria.leaf = ordered.add(criteria.leaf, place, binding.destination)
+        criteria.leaf = ordered.add(criteria.leaf, order, binding.destination)
 
-    def remove(self, binding: Binding, place: int) -> None:
+    def remove(self, binding: Binding, order: int) -> None:
         """Remove a binding."""
         criteria = self._criteria[binding.table]
-        criteria.leaf = ordered.remove(criteria.leaf, place)
+        criteria.leaf = ordered.remove(criteria.leaf, order)
         if criteria.leaf is not None:
             return
         del self._criteria[binding.table]

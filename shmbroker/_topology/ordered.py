@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects by their place in the order of arrival: mostly one object, sometimes very many.
+"""Objects in the order of their arrival: mostly one object, sometimes very many.
 
 A dictionary for each routing key and each queue would take most of the memory for bindings in a process. So one object
 is stored as a pair, several objects as a dictionary, and none as None.
@@ -14,51 +14,51 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 T = TypeVar("T")
-Places = tuple[int, T] | dict[int, T]
+Ordered = tuple[int, T] | dict[int, T]
 
 
-def add(places: Places[T] | None, place: int, thing: T) -> Places[T]:
-    """Return the places with one more; the caller must not use the argument afterwards."""
-    if places is None:
-        return (place, thing)
-    if isinstance(places, tuple):
-        return dict((places, (place, thing)))
-    places[place] = thing
-    return places
+def add(entries: Ordered[T] | None, order: int, thing: T) -> Ordered[T]:
+    """Return the entries with one more; the caller must not use the argument afterwards."""
+    if entries is None:
+        return (order, thing)
+    if isinstance(entries, tuple):
+        return dict((entries, (order, thing)))
+    entries[order] = thing
+    return entries
 
 
-def remove(places: Places[T] | None, place: int) -> Places[T] | None:
-    """Return the places without an existing one; the caller must not use the argument afterwards."""
-    if places is None or isinstance(places, tuple):
+def remove(entries: Ordered[T] | None, order: int) -> Ordered[T] | None:
+    """Return the entries without an existing one; the caller must not use the argument afterwards."""
+    if entries is None or isinstance(entries, tuple):
         return None
-    del places[place]
-    return places or None
+    del entries[order]
+    return entries or None
 
 
-def add_to(table: dict[K, Places[T]], key: K, place: int, thing: T) -> None:
-    """Add an object to the places of a key."""
-    table[key] = add(table.get(key), place, thing)
+def add_to(table: dict[K, Ordered[T]], key: K, order: int, thing: T) -> None:
+    """Add an object to the entries of a key."""
+    table[key] = add(table.get(key), order, thing)
 
 
-def remove_from(table: dict[K, Places[T]], key: K, place: int) -> None:
-    """Remove an existing place from the places of a key, and the key with its last place."""
-    left = remove(table[key], place)
+def remove_from(table: dict[K, Ordered[T]], key: K, order: int) -> None:
+    """Remove an existing entry from the entries of a key, and the key with its last entry."""
+    left = remove(table[key], order)
     if left is None:
         del table[key]
     else:
         table[key] = left
 
 
-def things(places: Places[T] | None) -> Collection[T]:
+def things(entries: Ordered[T] | None) -> Collection[T]:
     """Return the objects, in the order of arrival."""
-    if places is None:
+    if entries is None:
         return ()
-    return places[1:] if isinstance(places, tuple) else places.values()
+    return entries[1:] if isinstance(entries, tuple) else entries.values()
 
 
-def merged(several: Iterable[Places[T]]) -> list[T]:
-    """Return the objects of several collections, in the order of arrival, each place once."""
+def merged(several: Iterable[Ordered[T]]) -> list[T]:
+    """Return the objects of several collections, in the order of arrival, each entry once."""
     found: dict[int, T] = {}
-    for places in several:
-        found.update((places,) if isinstance(places, tuple) else places)
-    return [found[place] for place in sorted(found)]
+    for entries in several:
+        found.update((entries,) if isinstance(entries, tuple) else entries)
+    return [found[order] for order in sorted(found)]

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from shmbroker import exceptions
 from shmbroker import properties as basic
 from shmbroker._amqp.errors import amqp_error
-from shmbroker._core import journal, library
-from shmbroker._core.commit import Publication, commit_waiting
+from shmbroker._core import journal, native
 from shmbroker._core.queue import PutOptions
+from shmbroker._core.transaction import Publication, commit_waiting
 from shmbroker._process import locks
 from shmbroker._topology.exchange import check_publish
 from shmbroker._topology.shared import exchanges_of
@@ -123,11 +123,11 @@ class Publishing:
     def __init__(self, core: CoreConnection, open_queue: Callable[[str], CoreQueue | None]) -> None:
         self.core, self._open = core, open_queue
         self._exchanges = exchanges_of(core)
-        native = library.Publisher(core.address, core)
-        self.publish_known: Callable[[str, str, Any], int] = native.publish
-        self._publish_with = native.publish_with
+        compiled = native.Publisher(core.address, core)
+        self.publish_known: Callable[[str, str, Any], int] = compiled.publish
+        self._publish_with = compiled.publish_with
         self._last: tuple[object, Content] = (None, PLAIN)  # consecutive messages often have the same properties
-        self._native = native
+        self._compiled = compiled
         self._lock = locks.lock()
         self._targets: dict[tuple[str, str], tuple[CoreQueue, ...]] = {}
         self._version = 0
@@ -136,10 +136,10 @@ class Publishing:
     def _renew(self) -> None:
         version = journal.version(self.core)
         if version != self._version or len(self._targets) > _MAX_ROUTES:
-            self._native.renew(0, self._headers_count)
+            self._compiled.renew(0, self._headers_count)
             self._targets = {}
             self._headers_count = self._exchanges.looks_at_headers(self.core)
-            self._native.renew(version, self._headers_count)
+            self._compiled.renew(version, self._headers_count)
             self._version = version
 
     def check(self, exchange: str) -> None:
@@ -186,11 +186,11 @@ class Publishing:
         return queue if queue is not None and incarnation in {0, queue.incarnation} else None
 
     def _learn(self, exchange: str, routing_key: str, queues: tuple[CoreQueue, ...]) -> None:
-        if 0 < len(queues) <= library.MOST_QUEUES and (len(queues) == 1 or not any(queue.has_ttl for queue in queues)):
+        if 0 < len(queues) <= native.MOST_QUEUES and (len(queues) == 1 or not any(queue.has_ttl for queue in queues)):
             options = PLAIN.put_options(exchange, routing_key)
             addresses = tuple(queue.address for queue in queues)
-            route = library.Route(addresses, options.address, (queues, options))
-            self._native.routes.setdefault(exchange, {})[routing_key] = route
+            route = native.Route(addresses, options.address, (queues, options))
+            self._compiled.routes.setdefault(exchange, {})[routing_key] = route
 
     def publish_described(self, exchange: str, routing_key: str, body: Any, properties: BasicProperties) -> int:  # noqa: ANN401
         """Publishes as `publish_known` does, with properties; returns the status, or -1 to defer to the slow path."""
@@ -205,7 +205,7 @@ class Publishing:
         if content.keys:
             return -1
         ttl, priority = content.options
-        ttl_ns = int(ttl * library.NANOSECONDS)
+        ttl_ns = int(ttl * native.NANOSECONDS)
         has_headers = bool(content.headers)
         return self._publish_with(exchange, routing_key, body, content.properties, ttl_ns, priority, has_headers)
 

@@ -93,13 +93,13 @@ class Router:
         del self._matchers[exchange.name]
         self._alternates.pop(exchange.name, None)
 
-    def bound(self, binding: Binding, place: int) -> None:
+    def bound(self, binding: Binding, order: int) -> None:
         """Adds a new binding of the topology."""
-        self._matchers[binding.source].add(binding, place)
+        self._matchers[binding.source].add(binding, order)
 
-    def unbound(self, binding: Binding, place: int) -> None:
+    def unbound(self, binding: Binding, order: int) -> None:
         """Removes a binding that the topology lost."""
-        self._matchers[binding.source].remove(binding, place)
+        self._matchers[binding.source].remove(binding, order)
 
 
 def _each_once(queues: Collection[ToQueue]) -> tuple[ToQueue, ...]:

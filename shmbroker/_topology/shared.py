@@ -39,8 +39,8 @@ class Exchanges:
     def refresh(self, connection: CoreConnection) -> Topology:
         """Replays the changes of other processes and returns the table, which the caller must not change."""
         with self._lock:
-            anew, data = self._journal.news(connection)
-            if anew:
+            rewritten, data = self._journal.read_new(connection)
+            if rewritten:
                 self._forget()
             self._topology.replay(data)
             return self._topology

@@ -25,7 +25,7 @@ from shmbroker._topology.records import Bound, Change, Declared, Deleted, QueueG
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from shmbroker._topology.ordered import Places
+    from shmbroker._topology.ordered import Ordered
 
 _SPARE = 64 * 1024
 _LARGE = 1024 * 1024
@@ -52,11 +52,11 @@ class Observer(Protocol):
     def deleted(self, exchange: Exchange) -> None:
         """Handles a deleted exchange; the bindings from it were removed before."""
 
-    def bound(self, binding: Binding, place: int) -> None:
-        """Handles a new binding; later bindings have higher places."""
+    def bound(self, binding: Binding, order: int) -> None:
+        """Handles a new binding; later bindings have higher numbers."""
 
-    def unbound(self, binding: Binding, place: int) -> None:
-        """Handles the removal of the binding that had this place."""
+    def unbound(self, binding: Binding, order: int) -> None:
+        """Handles the removal of the binding that had this number."""
 
 
 class Topology:
@@ -69,8 +69,8 @@ class Topology:
     def __init__(self) -> None:
         self.exchanges: dict[str, Exchange] = dict(PREDECLARED)
         self._from: dict[str, dict[Binding, int]] = {name: {} for name in PREDECLARED}
-        self._to: dict[Destination, Places[Binding]] = {}
-        self._places = itertools.count()
+        self._to: dict[Destination, Ordered[Binding]] = {}
+        self._orders = itertools.count()
         self._size = 0  # bytes of `snapshot`, tracked without encoding it
         self._observers: list[Observer] = []
 
@@ -110,8 +110,8 @@ class Topology:
         for exchange in self.exchanges.values():
             observer.declared(exchange)
         for bindings in self._from.values():
-            for binding, place in bindings.items():
-                observer.bound(binding, place)
+            for binding, order in bindings.items():
+                observer.bound(binding, order)
         self._observers.append(observer)
 
     def replay(self, data: bytes) -> None:
@@ -171,11 +171,11 @@ class Topology:
         bindings = self._from.get(binding.source)
         if bindings is None or binding in bindings or not self._may_bind(binding):
             return
-        place = bindings[binding] = next(self._places)
-        ordered.add_to(self._to, binding.destination, place, binding)
+        order = bindings[binding] = next(self._orders)
+        ordered.add_to(self._to, binding.destination, order, binding)
         self._size += length
         for observer in self._observers:
-            observer.bound(binding, place)
+            observer.bound(binding, order)
 
     def _may_bind(self, binding: Binding) -> bool:
         to = binding.destination
@@ -187,27 +187,27 @@ class Topology:
         pending = list(bindings)
         while pending:
             binding = pending.pop()
-            place = self._from.get(binding.source, {}).pop(binding, None)
-            if place is None:
+            order = self._from.get(binding.source, {}).pop(binding, None)
+            if order is None:
                 continue
-            self._forget(binding, place)
+            self._forget(binding, order)
             source = self.exchanges[binding.source]
             if source.auto_delete and not self._from[source.name]:
                 pending += self._drop(source)
 
     def _drop(self, exchange: Exchange) -> Iterable[Binding]:
         """Removes an exchange and the bindings from it; returns the bindings to it."""
-        for binding, place in self._from.pop(exchange.name).items():
-            self._forget(binding, place)
+        for binding, order in self._from.pop(exchange.name).items():
+            self._forget(binding, order)
         del self.exchanges[exchange.name]
         self._size -= len(records.encode(Declared(exchange)))
         for observer in self._observers:
             observer.deleted(exchange)
         return self.bindings_to(ToExchange(exchange.name))
 
-    def _forget(self, binding: Binding, place: int) -> None:
+    def _forget(self, binding: Binding, order: int) -> None:
         """Removes a binding, gone from its source, from the other tables."""
-        ordered.remove_from(self._to, binding.destination, place)
+        ordered.remove_from(self._to, binding.destination, order)
         self._size -= len(records.encode(Bound(binding)))
         for observer in self._observers:
-            observer.unbound(binding, place)
+            observer.unbound(binding, order)

@@ -12,10 +12,10 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker.aio.queue import open_queue, wait_for_message
+from shmbroker.channel.channel_state import callable_of
 from shmbroker.channel.deliveries import Delivery
-from shmbroker.channel.state import callable_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -158,7 +158,7 @@ class Channel:
         timeout: float | None = 0,  # noqa: ASYNC109
     ) -> Delivery | None:
         """Takes the oldest ready message; ``None``: there is none in time."""
-        library.check_timeout(timeout)
+        native.check_timeout(timeout)
         found = self._sync.basic_get(queue, auto_ack)
         if found is not None or timeout == 0:
             return found
@@ -295,7 +295,7 @@ async def _with_room(publish: Callable[..., Any], given: tuple[Any, ...], timeou
 
 async def _until(attempt: Callable[[], Any], again: type[Exception], timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109
     """Returns the result of the first attempt that does not raise ``again``; pauses between attempts grow to 20 ms."""
-    library.check_timeout(timeout)
+    native.check_timeout(timeout)
     until = None if timeout is None else time.monotonic() + timeout
     pause = _PAUSE_SECONDS
     while True:

@@ -10,7 +10,7 @@ import queue as standard_queue
 from typing import TYPE_CHECKING, Self
 
 from shmbroker import exceptions
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._session.queues import core_of
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Consumer:
             queue.Empty: no message came in time.
             ConnectionClosed: the consumer or its connection is closed.
         """
-        library.check_timeout(timeout)
+        native.check_timeout(timeout)
         try:
             async with asyncio.timeout(timeout):
                 return await self._next()

@@ -7,7 +7,7 @@ import queue as standard_queue
 from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core.watch import CoreWatch
 from shmbroker._session.queues import core_of
 from shmbroker.aio.consumer import Consumer
@@ -38,7 +38,7 @@ class Queue:
 
     async def put(self, body: Any, *, timeout: float | None = None, **options: Any) -> None:  # noqa: ANN401, ASYNC109
         """Puts a message at the end, waiting up to ``timeout`` seconds for room."""
-        library.check_timeout(timeout)
+        native.check_timeout(timeout)
         try:
             self._sync.put(body, timeout=0, **options)
         except standard_queue.Full as full:
@@ -68,7 +68,7 @@ class Queue:
 
     async def put_many(self, bodies: Iterable[Any], *, timeout: float | None = None, **options: Any) -> int:  # noqa: ANN401, ASYNC109
         """Puts messages in order; returns the number that found room in time."""
-        library.check_timeout(timeout)
+        native.check_timeout(timeout)
         given = list(bodies)
         done = 0
         while done < len(given):
@@ -94,7 +94,7 @@ class Queue:
 
     async def get(self, *, timeout: float | None = None, auto_ack: bool = False) -> Message:  # noqa: ASYNC109
         """Takes the oldest ready message, waiting up to ``timeout`` seconds for one."""
-        library.check_timeout(timeout)
+        native.check_timeout(timeout)
         try:
             return self._sync.get_nowait(auto_ack=auto_ack)
         except standard_queue.Empty:
@@ -129,7 +129,7 @@ class Queue:
         auto_ack: bool = False,
     ) -> MessageBatch:
         """Waits for one message, then takes the ready messages, up to ``max_messages``."""
-        library.check_timeout(timeout)
+        native.check_timeout(timeout)
         try:
             return self._sync.get_many(max_messages, timeout=0, auto_ack=auto_ack)
         except standard_queue.Empty:

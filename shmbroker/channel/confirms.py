@@ -11,7 +11,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from shmbroker import exceptions
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._process import locks
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Confirms:
         Raises:
             Timeout: some were not confirmed in time.
         """
-        library.deadline(timeout)
+        native.deadline(timeout)
         with self._changed:
             done = inside or self._changed.wait_for(lambda: not self._pending or self._closed is not None, timeout)
             if self._closed is not None:

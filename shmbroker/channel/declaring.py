@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker._topology.administration import DeclareOk, clean_name
-from shmbroker.channel.state import ChannelState, synchronous, table
+from shmbroker.channel.channel_state import ChannelState, synchronous, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, cast
 
 from shmbroker import exceptions
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker.message import ACK, OPEN, SETTLED, UNDELIVER, Message, Source
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class ChannelSource(Source, Protocol):
 class TransactionalSource(ChannelSource, Protocol):
     """The interface of a channel with transactions."""
 
-    def _settle_at_commit(self, delivery: TransactionalDelivery, how: int) -> None: ...
+    def _settle_at_commit(self, delivery: TransactionalDelivery, disposition: int) -> None: ...
 
 
 class Delivery(Message):
@@ -53,7 +53,7 @@ class Delivery(Message):
         def delivery_tag(self) -> int:
             """The number of this delivery on its channel, from 1."""
     else:
-        delivery_tag = library.Record._delivery_tag  # noqa: SLF001 - of the compiled base: read for each message
+        delivery_tag = native.Record._delivery_tag  # noqa: SLF001 - of the compiled base: read for each message
 
     @property
     def queue(self) -> str:
@@ -61,7 +61,7 @@ class Delivery(Message):
         return getattr(self, "_got_from", "") if self._consumer is None else self._consumer.queue
 
     def _failed(self, status: int) -> NoReturn:
-        if status == library.CLOSED:
+        if status == native.CLOSED:
             self._state = OPEN  # nothing happened
             source = cast("ChannelSource", self._source)
             source._check_open()  # noqa: SLF001 - if the channel is closed, this raises the reason
@@ -87,11 +87,11 @@ class TransactionalDelivery(Delivery):
         """Acknowledges the delivery at the commit."""
         self._end(ACK)
 
-    def _end(self, how: int) -> None:
-        if self._state == OPEN and how != UNDELIVER:
-            cast("TransactionalSource", self._source)._settle_at_commit(self, how)  # noqa: SLF001
+    def _end(self, disposition: int) -> None:
+        if self._state == OPEN and disposition != UNDELIVER:
+            cast("TransactionalSource", self._source)._settle_at_commit(self, disposition)  # noqa: SLF001
         else:
-            super()._end(how)
+            super()._end(disposition)
 
     def mark(self, *, settled: bool) -> None:
         """Marks whether the delivery is settled; a rollback unmarks it."""

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from shmbroker import exceptions
 from shmbroker._amqp import arguments as amqp_arguments
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core.channel import AUTO_ACK, EXCLUSIVE, NO_LOCAL
 from shmbroker._topology.administration import clean_name, generated_name
+from shmbroker.channel.channel_state import DEFAULT_PREFETCH, callable_of, deadline, refused, synchronous, table
 from shmbroker.channel.deliveries import Delivery, Names, Subscription, TransactionalDelivery
 from shmbroker.channel.sending import Sending
-from shmbroker.channel.state import DEFAULT_PREFETCH, callable_of, deadline, refused, synchronous, table
 from shmbroker.message import ACK, OPEN, REJECT, REQUEUE
 
 if TYPE_CHECKING:
@@ -59,20 +59,20 @@ class Receiving(Sending):
         core, auto_ack = self._core_channel, bool(auto_ack)
         found: Any = self._taker.get(self, source.address, auto_ack)
         while isinstance(found, int):
-            if found == library.EMPTY and until <= time.monotonic_ns():
+            if found == native.EMPTY and until <= time.monotonic_ns():
                 self._core_connection.polled()
                 return None
-            if found == library.CLOSED:
+            if found == native.CLOSED:
                 self._check_open()  # if the channel is closed, this raises the reason
-            if found == library.DELETED:
-                library.raise_for(found, source.what)
-            if found != library.EMPTY:
+            if found == native.DELETED:
+                native.raise_for(found, source.what)
+            if found != native.EMPTY:
                 core.failed(found)
             self._session.start_io()
             with self._core_connection.call():
                 found = self._taker.get_wait(self, source.address, auto_ack, until)
-            if found == library.TIMEOUT:
-                found = library.EMPTY
+            if found == native.TIMEOUT:
+                found = native.EMPTY
         if not auto_ack:
             found._state = OPEN  # noqa: SLF001 - the application has it now; an interrupt before this requeued it
         found.message_count, found._got_from = max(0, source.length()), source.name  # noqa: SLF001
@@ -275,7 +275,7 @@ class Receiving(Sending):
         """Requeues one delivery at its position, or rejects it."""
         self._settle(delivery_tag, REQUEUE if requeue else REJECT, -1, multiple=False)
 
-    def _settle(self, delivery_tag: int, how: int, status: int, *, multiple: bool) -> None:
+    def _settle(self, delivery_tag: int, disposition: int, status: int, *, multiple: bool) -> None:
         """Settles on the slow path; ``status`` is the result of the fast path, -1: it was not tried."""
         if not isinstance(delivery_tag, int) or isinstance(delivery_tag, bool):
             msg = f"delivery_tag={delivery_tag!r}: an integer is needed"
@@ -285,21 +285,21 @@ class Receiving(Sending):
         if self._core is None or not 0 <= delivery_tag < 1 << 64:
             good = self._core is None and multiple and delivery_tag == 0
         elif self._transaction is not None:
-            good = self._transaction.settle(self._core, delivery_tag, how, multiple=multiple)
+            good = self._transaction.settle(self._core, delivery_tag, disposition, multiple=multiple)
         else:
             if status < 0:
-                status = self._core.settle_tag(delivery_tag, multiple, how)
-            good = status == library.OK
-            if status not in {library.OK, library.SETTLED}:
-                library.raise_for(status, "the channel")
+                status = self._core.settle_tag(delivery_tag, multiple, disposition)
+            good = status == native.OK
+            if status not in {native.OK, native.SETTLED}:
+                native.raise_for(status, "the channel")
         if not good:
             error = refused(f"unknown delivery tag {delivery_tag}")
             self._fail(error, reported=True)
             raise error
 
-    def _settle_at_commit(self, delivery: TransactionalDelivery, how: int) -> None:
+    def _settle_at_commit(self, delivery: TransactionalDelivery, disposition: int) -> None:
         """Settles a delivery with the transaction."""
-        self._settle(delivery.delivery_tag, how, -1, multiple=False)
+        self._settle(delivery.delivery_tag, disposition, -1, multiple=False)
         if self._transaction is not None:
             self._transaction.note(delivery)
 

@@ -13,10 +13,10 @@ from shmbroker import exceptions
 from shmbroker._put_options import body_of
 from shmbroker._topology.administration import clean_name
 from shmbroker._topology.publisher import PLAIN, Content
+from shmbroker.channel.channel_state import callable_of, deadline, never_known, refused, synchronous
 from shmbroker.channel.confirms import Confirms
 from shmbroker.channel.declaring import Declaring
 from shmbroker.channel.deliveries import NO_ROUTE, Return
-from shmbroker.channel.state import callable_of, deadline, never_known, refused, synchronous
 from shmbroker.channel.transaction import Transaction
 from shmbroker.properties import BasicProperties
 
@@ -237,7 +237,7 @@ class Sending(Declaring):
             self._transaction = Transaction()
             self._publish_known = self._publish_described = self._settle_known = never_known
             if self._core is not None:
-                self._taker = self._taker_of(self._core)
+                self._taker = self._receiver_of(self._core)
 
     @synchronous
     def tx_commit(self, *, timeout: float | None = None) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from shmbroker import exceptions
-from shmbroker._core.commit import Settlement, commit_waiting
+from shmbroker._core.transaction import Settlement, commit_waiting
 from shmbroker._process import locks
 from shmbroker.message import REQUEUE
 
@@ -49,10 +49,10 @@ class Transaction:
         with self._lock:
             self._publishes.append(Publish(exchange, routing_key, body, content, mandatory))
 
-    def settle(self, core: CoreChannel, delivery_tag: int, how: int, *, multiple: bool) -> bool:
+    def settle(self, core: CoreChannel, delivery_tag: int, disposition: int, *, multiple: bool) -> bool:
         """Adds an acknowledgement; ``False``: the tag has no unacked delivery."""
         with self._lock:
-            fresh = self._untouched(core, delivery_tag, how, multiple=multiple)
+            fresh = self._untouched(core, delivery_tag, disposition, multiple=multiple)
             if not fresh:
                 return multiple and delivery_tag == 0
             self._settled.update(one.token for one in fresh)
@@ -66,9 +66,11 @@ class Transaction:
             for one in self._untouched(core, 0, REQUEUE, multiple=True):
                 core.settle_tag(one.delivery_tag, False, REQUEUE)  # noqa: FBT003 - not multiple
 
-    def _untouched(self, core: CoreChannel, delivery_tag: int, how: int, *, multiple: bool) -> tuple[Settlement, ...]:
+    def _untouched(
+        self, core: CoreChannel, delivery_tag: int, disposition: int, *, multiple: bool
+    ) -> tuple[Settlement, ...]:
         """Collects the settlements that settling would make, without deliveries settled since the last commit."""
-        found = core.collect(delivery_tag, how, multiple=multiple)
+        found = core.collect(delivery_tag, disposition, multiple=multiple)
         return tuple(one for one in found if one.token not in self._settled)
 
     def note(self, delivery: TransactionalDelivery) -> None:

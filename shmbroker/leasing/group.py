@@ -19,7 +19,17 @@ from shmbroker._session.session import session_of
 from shmbroker._system_queues import queues
 from shmbroker._system_queues.register import Register
 from shmbroker.leasing import reading
-from shmbroker.leasing.state import Lease, State, lease_of, look, new_token, opened, process_of, register_of, state_of
+from shmbroker.leasing.group_state import (
+    GroupState,
+    Lease,
+    lease_of,
+    look,
+    new_token,
+    opened,
+    process_of,
+    register_of,
+    state_of,
+)
 from shmbroker.queue import Queue, open_queue
 
 if TYPE_CHECKING:
@@ -64,7 +74,7 @@ class Group:
         self._lock = locks.lock()
         self._register: Register | None = None
         self._token = ""  # of the last attachment
-        self._state: State | None = None  # None: not attached
+        self._state: GroupState | None = None  # None: not attached
         self._from: Queue | None = None
         self._filling: Queue | None = None
         self._strays: list[Queue] = []
@@ -88,17 +98,17 @@ class Group:
             self._from, self._unsure = source, False
             self._done = list(state.done)
             self._adopt(state)
-            self._clear_away()
+            self._delete_acked()
 
-    def _try_attach(self) -> State | None:
+    def _try_attach(self) -> GroupState | None:
         register = Register.made(self._session, register_of(self.name))
         token = new_token(self._session)
         try:
             state = self._attached(state_of(register), token)
-            queues.make(self._session, state.filling, keeps=True)
+            queues.ensure(self._session, state.filling, no_expiry=True)
             counts = False
             try:
-                with self._alone():
+                with self._topology_lock():
                     register.set_aside()
                     counts = register.replace(state.written(), timeout=0)
             finally:
@@ -111,9 +121,9 @@ class Group:
         self._register, self._token = register, token
         return state
 
-    def _attached(self, state: State | None, token: str) -> State:
+    def _attached(self, state: GroupState | None, token: str) -> GroupState:
         if state is None:
-            state = State(self.queue_name)
+            state = GroupState(self.queue_name)
         elif state.queue != self.queue_name:
             text = f"group '{self.name}' leases from queue '{state.queue}', not '{self.queue_name}'"
             raise amqp_error(exceptions.PreconditionFailed, text)
@@ -125,7 +135,7 @@ class Group:
             past=past,
         )
 
-    def _alone(self) -> AbstractContextManager[None]:
+    def _topology_lock(self) -> AbstractContextManager[None]:
         """Prevents other users from attaching a group, or ending one."""
         deadline = self._session.operation_deadline()
         return journal.topology_lock(self._session.core, deadline, f"group {self.name!r}")
@@ -133,7 +143,7 @@ class Group:
     def _is_there(self, token: str) -> bool:
         return process_of(self._session, token) != 0
 
-    def _adopt(self, state: State) -> None:
+    def _adopt(self, state: GroupState) -> None:
         """Adopts the state in the register as the state of this user."""
         self._state = state
         self._filling = self._opened(state.filling) if state.filling else None
@@ -146,12 +156,12 @@ class Group:
         except exceptions.NotFound:
             return None
 
-    def _clear_away(self) -> None:
+    def _delete_acked(self) -> None:
         while self._done:
             queues.delete(self._session, self._done[-1])
             self._done.pop()
 
-    def _mine(self) -> State:
+    def _attached_state(self) -> GroupState:
         if self._unsure and self._state is not None and self._register is not None:
             try:
                 latest = state_of(self._register)
@@ -179,7 +189,7 @@ class Group:
             why = f"was taken over by process {pid}" if pid else "was taken over by a process that has ended"
         raise amqp_error(exceptions.GroupInUse, f"group '{self.name}' {why}")
 
-    def _change(self, state: State, *, timeout: float | None = None) -> None:
+    def _change(self, state: GroupState, *, timeout: float | None = None) -> None:
         """Writes a version; raises if it does not count."""
         assert self._register is not None  # noqa: S101
         self._unsure = True
@@ -209,10 +219,10 @@ class Group:
     def begun(self) -> int:
         """The number of messages that earlier users took for unfinished leases; the next lease begins with them."""
         with self._lock:
-            self._mine()
+            self._attached_state()
             return sum(map(_length, self._strays))
 
-    def _known(self) -> State:
+    def _known(self) -> GroupState:
         with self._lock:
             if self._state is not None:
                 return self._state
@@ -223,7 +233,7 @@ class Group:
             if state is None:
                 self._register = opened(self._session, self.name)
                 state = None if self._register is None else state_of(self._register)
-            return state or State(self.queue_name)
+            return state or GroupState(self.queue_name)
 
     def lease(self, after: int, *, max_messages: int | None = None, max_bytes: int | None = None) -> int:
         """Leases ready messages, the oldest first. If there are none, the call only reads counters of queues.
@@ -248,7 +258,7 @@ class Group:
             if given is not None:
                 integer(option, given, 1, none="for no limit")
         with self._lock:
-            state = self._mine()
+            state = self._attached_state()
             self._check(state, after, "lease")
             if after < state.leased:
                 return after + 1
@@ -266,18 +276,18 @@ class Group:
             self._unsure = self._register.has_moved()
         except exceptions.NotFound:
             self._fenced()
-        self._mine()
+        self._attached_state()
 
-    def _ready_to_fill(self, state: State) -> tuple[State, Queue]:
+    def _ready_to_fill(self, state: GroupState) -> tuple[GroupState, Queue]:
         """Ensures that there is a queue to fill: the previous lease made it, unless there was no memory."""
         if self._filling is None:
-            made = queues.make(self._session, lease_of(self.name, state.leased + 1, state.owner), keeps=True)
+            made = queues.ensure(self._session, lease_of(self.name, state.leased + 1, state.owner), no_expiry=True)
             state = state.changed(filling=made.name)
             self._change(state)
             return state, made
         return state, self._filling
 
-    def _check(self, state: State, number: int, what: str) -> None:
+    def _check(self, state: GroupState, number: int, what: str) -> None:
         if not is_integer(number):
             msg = f"{what}({number!r}): the number of a lease is needed"
             raise TypeError(msg)
@@ -287,18 +297,18 @@ class Group:
         if number > state.leased:
             raise self._missing(state, number)
 
-    def _missing(self, state: State, number: int) -> exceptions.LeaseNotFound:
+    def _missing(self, state: GroupState, number: int) -> exceptions.LeaseNotFound:
         has = f"it has {state.acked + 1} to {state.leased}" if state.leases else f"it has none after {state.acked}"
         return amqp_error(exceptions.LeaseNotFound, f"no lease {number} of group '{self.name}': {has}")
 
-    def _lease(self, state: State, source: Queue, filling: Queue, most: int | None, size: int | None) -> int:
+    def _lease(self, state: GroupState, source: Queue, filling: Queue, most: int | None, size: int | None) -> int:
         self._fill(filling, [*self._strays, source], most, size)
         facts = core_of(filling).facts()
         if facts.ready == 0:
             return state.leased
         lease = Lease(filling.name, facts.ready, facts.bytes, facts.tail == facts.ready)
         following = self._following(state)
-        strays, past = self._tidied(state)
+        strays, past = self._prune_strays(state)
         changed = state.changed(
             leases=(*state.leases, lease), filling=following, strays=strays, past=past, done=tuple(self._done)
         )
@@ -309,10 +319,10 @@ class Group:
             raise
         return changed.leased
 
-    def _following(self, state: State) -> str:
+    def _following(self, state: GroupState) -> str:
         """Makes the queue of the lease after the next one; without memory, it is made when it is needed."""
         try:
-            return queues.make(self._session, lease_of(self.name, state.leased + 2, state.owner), keeps=True).name
+            return queues.ensure(self._session, lease_of(self.name, state.leased + 2, state.owner), no_expiry=True).name
         except exceptions.OutOfMemory:
             return ""
 
@@ -333,7 +343,7 @@ class Group:
                     raise
                 return
 
-    def _tidied(self, state: State) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _prune_strays(self, state: GroupState) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Deletes the strays that stay empty; returns the remaining strays, and the tokens of their possible users."""
         past = tuple(one for one in state.past if self._is_there(one))
         if past or not state.strays:
@@ -363,7 +373,7 @@ class Group:
             LeaseNotFound: the lease does not exist yet.
         """
         with self._lock:
-            state = self._mine()
+            state = self._attached_state()
             self._check(state, through, "ack")
             ended = state.leases[: through - state.acked]
             if not ended:
@@ -375,10 +385,10 @@ class Group:
             except exceptions.OutOfMemory:
                 self._ack_without_memory(state, changed)
             self._done = list(done)
-            self._clear_away()
+            self._delete_acked()
             return sum(lease.length for lease in ended)
 
-    def _ack_without_memory(self, state: State, changed: State) -> None:
+    def _ack_without_memory(self, state: GroupState, changed: GroupState) -> None:
         """Deletes the acknowledged leases first, to free their memory, if this user still has the group."""
         if look(self._session, self.name) != state:
             self._fenced()
@@ -429,7 +439,7 @@ class Group:
         core = reading.opened(self._session.core, number, lease)
         return reading.places(core, state.queue, number, lease, span)
 
-    def _find(self, number: int) -> tuple[State, Lease]:
+    def _find(self, number: int) -> tuple[GroupState, Lease]:
         state = self._known()
         if not is_integer(number):
             msg = f"lease {number!r}: a number is needed"
@@ -455,14 +465,14 @@ class Group:
                 user that attaches the group.
         """
         with self._lock:
-            state = self._mine()
-            self._clear_away()
+            state = self._attached_state()
+            self._delete_acked()
             mine = (
                 *(lease.queue for lease in state.leases),
                 *state.strays,
                 *((state.filling,) if state.filling else ()),
             )
-            left = State(state.queue, strays=mine, past=(*state.past, state.owner))
+            left = GroupState(state.queue, strays=mine, past=(*state.past, state.owner))
             self._change(left)
             self._state = None
             assert self._from is not None  # noqa: S101
@@ -471,10 +481,10 @@ class Group:
                 self._remove(left)
             return count
 
-    def _remove(self, left: State) -> None:
+    def _remove(self, left: GroupState) -> None:
         for name in left.strays:
             queues.delete(self._session, name)
-        with self._alone():
+        with self._topology_lock():
             if look(self._session, self.name) == left:  # no user has attached it since
                 queues.delete(self._session, register_of(self.name))
 

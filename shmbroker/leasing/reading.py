@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from shmbroker import exceptions
 from shmbroker._amqp.errors import amqp_error
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core.columns import Columns
 from shmbroker._core.queue import CoreQueue
 from shmbroker.message import Message, MessageBatch, browsed
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from shmbroker._core.connection import CoreConnection, Place
-    from shmbroker.leasing.state import Lease
+    from shmbroker.leasing.group_state import Lease
 
 _F = TypeVar("_F", bound=tuple[Any, ...])  # the result of a browse: a record, the position after it, perhaps more
 
@@ -29,7 +29,7 @@ class _Leased:
         self._core, self._name = core, name
         self._core_connection = core.connection
         self._settle_record: Callable[[bytes, int], int] = core.settle
-        self._taker = library.Taker(core.address, library.OF_QUEUE, Message, MessageBatch)
+        self._taker = native.Receiver(core.address, native.OF_QUEUE, Message, MessageBatch)
 
     def _queue_name(self, subscription: int) -> str:  # noqa: ARG002
         return self._name

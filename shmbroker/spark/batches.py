@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shmbroker.staging import Writer
 
 _CONTINUES = b"\xff\xff\xff\xff"
-_FRONT = 8  # that mark, and the length of what follows
+_PREFIX = 8  # that mark, and the length of what follows
 _TWICE_BELOW = 128 << 10  # bytes: below, two more copies cost less than a slot that is written in place
 _KNOWN = 64
 
@@ -57,7 +57,7 @@ class Encoder:
 
     def __init__(self) -> None:
         self._schema: pa.Schema | None = None
-        self._front = b""
+        self._prefix = b""
         self._plain = True
 
     def encoded(self, batches: Sequence[pa.RecordBatch]) -> Encoded:
@@ -70,7 +70,7 @@ class Encoder:
             return Encoded(0, b"")
         schema = batches[0].schema
         if self._schema is None or not schema.equals(self._schema, check_metadata=True):
-            self._schema, self._front, self._plain = schema, schema.serialize().to_pybytes(), _is_plain(schema)
+            self._schema, self._prefix, self._plain = schema, schema.serialize().to_pybytes(), _is_plain(schema)
         for batch in batches[1:]:
             if not batch.schema.equals(schema):
                 msg = f"batches of one answer have one schema: {batch.schema} is not {schema}"
@@ -80,9 +80,9 @@ class Encoder:
             _stream(sink, schema, batches)
             body = sink.getvalue()
             return Encoded(body.size, body)
-        size = len(self._front) + sum(map(pa.ipc.get_record_batch_size, batches))
+        size = len(self._prefix) + sum(map(pa.ipc.get_record_batch_size, batches))
         if size < _TWICE_BELOW:
-            return Encoded(size, b"".join((self._front, *(batch.serialize() for batch in batches))))
+            return Encoded(size, b"".join((self._prefix, *(batch.serialize() for batch in batches))))
         return Encoded(size, write=lambda memory: _stream(_sink(memory), schema, batches))
 
 
@@ -113,38 +113,38 @@ class Decoder:
             buffer = pa.py_buffer(bytes(body))
         if not buffer.size:
             return []
-        front = _front_of(buffer)
+        prefix = _prefix_of(buffer)
         try:
-            return self._decoded(buffer, front)
+            return self._decoded(buffer, prefix)
         except (pa.ArrowException, OSError) as error:
             raise pa.ArrowInvalid(str(error)) from None
 
-    def _decoded(self, buffer: pa.Buffer, front: bytes) -> list[pa.RecordBatch]:
-        known = self._known.get(front)
+    def _decoded(self, buffer: pa.Buffer, prefix: bytes) -> list[pa.RecordBatch]:
+        known = self._known.get(prefix)
         if known is None:
-            schema = pa.ipc.read_schema(pa.py_buffer(front))
+            schema = pa.ipc.read_schema(pa.py_buffer(prefix))
             if len(self._known) == _KNOWN:
                 self._known.clear()
-            known = self._known[front] = schema, _is_plain(schema)
+            known = self._known[prefix] = schema, _is_plain(schema)
         schema, plain = known
         if not plain:
             return list(pa.ipc.open_stream(buffer))
-        source, found = pa.BufferReader(buffer.slice(len(front))), []
+        source, found = pa.BufferReader(buffer.slice(len(prefix))), []
         with contextlib.suppress(EOFError):  # at the mark of the end, where there is one
             while True:
                 found.append(pa.ipc.read_record_batch(source, schema))
         return found
 
 
-def _front_of(buffer: pa.Buffer) -> bytes:
+def _prefix_of(buffer: pa.Buffer) -> bytes:
     """Returns the encoded schema at the start of a stream."""
-    start = buffer.slice(0, min(_FRONT, buffer.size)).to_pybytes()  # of less than that, the size is too large
-    size = _FRONT + int.from_bytes(start[4:], "little")
+    start = buffer.slice(0, min(_PREFIX, buffer.size)).to_pybytes()  # of less than that, the size is too large
+    size = _PREFIX + int.from_bytes(start[4:], "little")
     if start[:4] != _CONTINUES or size > buffer.size:
         msg = f"a body of {buffer.size} bytes is not an Arrow stream"
         raise pa.ArrowInvalid(msg)
-    front: bytes = buffer.slice(0, size).to_pybytes()
-    return front
+    prefix: bytes = buffer.slice(0, size).to_pybytes()
+    return prefix
 
 
 def _is_plain(schema: pa.Schema) -> bool:

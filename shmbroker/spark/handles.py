@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 import shmbroker
 from shmbroker import body_references
 from shmbroker.body_references import Place
-from shmbroker.spark.home import Home
+from shmbroker.spark.broker_identity import BrokerIdentity
 
 if TYPE_CHECKING:
     from shmbroker import Connection
 
-_FRONT = struct.Struct("<QQQI")  # sequence, generation, length, slot
+_HEADER = struct.Struct("<QQQI")  # sequence, generation, length, slot
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,23 +30,29 @@ class Origin:
     """The common part of the handles of a queue.
 
     Attributes:
-        home: the broker.
+        broker_identity: the broker.
         queue: the name of the queue.
     """
 
-    home: Home
+    broker_identity: BrokerIdentity
     queue: str
 
     @functools.cached_property
     def written(self) -> bytes:
         """The encoded form, for a handle."""
-        home = self.home
-        facts = (home.broker, home.host, home.boot, home.created_at, self.queue)
+        broker_identity = self.broker_identity
+        facts = (
+            broker_identity.broker,
+            broker_identity.host,
+            broker_identity.boot,
+            broker_identity.created_at,
+            self.queue,
+        )
         return json.dumps(facts, separators=(",", ":")).encode()
 
     def handle_of(self, sequence: int, place: Place) -> bytes:
         """Makes a handle for a row."""
-        return _FRONT.pack(sequence, place.generation, place.length, place.slot) + self.written
+        return _HEADER.pack(sequence, place.generation, place.length, place.slot) + self.written
 
     @classmethod
     @functools.lru_cache(maxsize=64)
@@ -57,7 +63,7 @@ class Origin:
             ValueError: the bytes are no such part.
         """
         broker, host, boot, created_at, queue = json.loads(written)
-        return cls(Home(str(broker), str(host), str(boot), float(created_at)), str(queue))
+        return cls(BrokerIdentity(str(broker), str(host), str(boot), float(created_at)), str(queue))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,8 +88,8 @@ class Handle:
             ValueError: the bytes are no handle.
         """
         try:
-            sequence, generation, length, slot = _FRONT.unpack_from(written)
-            found = cls(Origin.read(written[_FRONT.size :]), sequence, Place(slot, generation, length))
+            sequence, generation, length, slot = _HEADER.unpack_from(written)
+            found = cls(Origin.read(written[_HEADER.size :]), sequence, Place(slot, generation, length))
         except (struct.error, ValueError, TypeError):
             found = None
         if found is None or not body_references.is_possible(found.place):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from shmbroker import Connection, Message
-    from shmbroker.spark.home import Home
+    from shmbroker.spark.broker_identity import BrokerIdentity
 
 BYTES, ARROW, HANDLE = PAYLOADS = ("bytes", "arrow", "handle")
 
@@ -73,16 +73,21 @@ class Payload:
         return rows.schema_of(columns)
 
     def browsed(
-        self, connection: Connection, name: str, home: Home, columns: Sequence[str], most: int | None
+        self,
+        connection: Connection,
+        name: str,
+        broker_identity: BrokerIdentity,
+        columns: Sequence[str],
+        most: int | None,
     ) -> Iterator[pa.RecordBatch]:
         """Reads the ready messages of a queue; for ARROW, messages that are removed during the read are left out."""
         queue = connection.queue(name, passive=True)
         if self.kind != ARROW:
-            return rows.batches(Ready(queue, most).fill, name, columns, handles.Origin(home, name).handle_of)
+            return rows.batches(Ready(queue, most).fill, name, columns, handles.Origin(broker_identity, name).handle_of)
         return _at_most(self._decoded(connection, body_references.of_queue(queue), name, columns, may_go=True), most)
 
     def leased(
-        self, connection: Connection, part: Leased, home: Home, columns: Sequence[str]
+        self, connection: Connection, part: Leased, broker_identity: BrokerIdentity, columns: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
         """Reads some messages of a lease.
 
@@ -91,7 +96,7 @@ class Payload:
         """
         group, span = shmbroker.Group(connection, part.queue, part.group), (part.lease, part.start, part.stop)
         if self.kind != ARROW:
-            return _rows(group, span, handles.Origin(home, part.queue), columns)
+            return _rows(group, span, handles.Origin(broker_identity, part.queue), columns)
         return self._decoded(connection, group.places(*span), part.queue, columns, may_go=False)
 
     def _decoded(

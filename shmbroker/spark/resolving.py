@@ -69,7 +69,7 @@ def _body(written: bytes, connections: dict[Origin, shmbroker.Connection]) -> me
     handle = Handle.read(written)
     connection = connections.get(handle.origin)
     if connection is None:
-        connection = connections[handle.origin] = handle.origin.home.connection()
+        connection = connections[handle.origin] = handle.origin.broker_identity.connection()
     return handle.body(connection)
 
 

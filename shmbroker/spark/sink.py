@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 import shmbroker
 from shmbroker.columns import put
 from shmbroker.spark.attachment import broker_name, connection_to
-from shmbroker.spark.home import Home
+from shmbroker.spark.broker_identity import BrokerIdentity
 from shmbroker.spark.messages import columns_of, record_batches, refuse
 from shmbroker.spark.payloads import ARROW, payload_of
 from shmbroker.spark.registered import Writer, needed
@@ -94,10 +94,16 @@ class _Writing:
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
-        self._home = Home.of(connection_to(broker_name(options.broker))) if options.exactly_once else None
+        self._broker_identity = (
+            BrokerIdentity.of(connection_to(broker_name(options.broker))) if options.exactly_once else None
+        )
 
     def _connection(self) -> shmbroker.Connection:
-        return connection_to(broker_name(self._options.broker)) if self._home is None else self._home.connection()
+        return (
+            connection_to(broker_name(self._options.broker))
+            if self._broker_identity is None
+            else self._broker_identity.connection()
+        )
 
     def _stage(self, batches: Iterable[pa.RecordBatch], publication: str, batch: int | uuid.UUID) -> Staged:
         connection = self._connection()

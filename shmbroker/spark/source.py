@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 import shmbroker
 from shmbroker.spark.attachment import broker_name, connection_to
-from shmbroker.spark.home import Home
+from shmbroker.spark.broker_identity import BrokerIdentity
 from shmbroker.spark.messages import check_columns
 from shmbroker.spark.options import (
     ReadOptions,
@@ -96,12 +96,12 @@ def _checked(schema: StructType, options: WriteOptions) -> WriteOptions:
     return options
 
 
-class Everything(InputPartition):
+class QueuePartition(InputPartition):
     """All messages of a queue; positions are walked in sequence, so there is only one part."""
 
-    def __init__(self, home: Home) -> None:
-        super().__init__(home)
-        self.home = home
+    def __init__(self, broker_identity: BrokerIdentity) -> None:
+        super().__init__(broker_identity)
+        self.broker_identity = broker_identity
 
 
 class BrowseReader(DataSourceReader):
@@ -114,12 +114,14 @@ class BrowseReader(DataSourceReader):
         """Returns the only part; the queue must exist."""
         connection = connection_to(broker_name(self._options.broker))
         connection.queue(self._options.queue, passive=True)
-        return [Everything(Home.of(connection))]
+        return [QueuePartition(BrokerIdentity.of(connection))]
 
-    def read(self, partition: Everything) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
         """Reads the messages that are ready now."""
-        connection, options = partition.home.connection(), self._options
-        return options.payload.browsed(connection, options.queue, partition.home, options.columns, options.max_rows)
+        connection, options = partition.broker_identity.connection(), self._options
+        return options.payload.browsed(
+            connection, options.queue, partition.broker_identity, options.columns, options.max_rows
+        )
 
 
 def check_schema(given: StructType, wanted: StructType) -> None:

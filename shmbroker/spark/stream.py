@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 import shmbroker
 from shmbroker.leasing.room import BYTES_A_MESSAGE, scarce_bytes
 from shmbroker.spark.attachment import broker_name, connection_to
-from shmbroker.spark.home import Home
+from shmbroker.spark.broker_identity import BrokerIdentity
 from shmbroker.spark.payloads import Leased
 
 try:
@@ -50,7 +50,7 @@ class Offset:
     """The position of a stream.
 
     Attributes:
-        broker: the broker, as :attr:`Home.identity`; another broker has other leases.
+        broker: the broker, as :attr:`BrokerIdentity.identity`; another broker has other leases.
         group: the consumer group.
         lease: the number of the last lease; 0 = none; or NOT_NOTED.
         losses: how often lost leases were skipped; each time their numbers begin again.
@@ -84,9 +84,9 @@ class Offset:
 class Part(InputPartition):
     """A range of messages of a lease."""
 
-    def __init__(self, home: Home, group: str, lease: int, start: int, stop: int) -> None:
+    def __init__(self, broker_identity: BrokerIdentity, group: str, lease: int, start: int, stop: int) -> None:
         super().__init__((group, lease, start, stop))
-        self.home, self.group, self.lease, self.start, self.stop = home, group, lease, start, stop
+        self.broker_identity, self.group, self.lease, self.start, self.stop = broker_identity, group, lease, start, stop
 
 
 class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -97,7 +97,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._first: Offset | None = None
         self._last: Offset | None = None
         self._group: shmbroker.Group | None = None
-        self._home: Home | None = None
+        self._broker_identity: BrokerIdentity | None = None
         self._untold = False  # Spark did not say where the query was
         self._left: int | None = None  # messages that may still be leased, of those that were there at the beginning
 
@@ -221,19 +221,19 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Reads the messages of a part; changes nothing."""
         if partition.start == partition.stop:
             return iter(())
-        connection, options = partition.home.connection(), self._options
+        connection, options = partition.broker_identity.connection(), self._options
         part = Leased(options.queue, partition.group, partition.lease, partition.start, partition.stop)
-        return options.payload.leased(connection, part, partition.home, options.columns)
+        return options.payload.leased(connection, part, partition.broker_identity, options.columns)
 
     # ---- tools ----
 
     def _connection(self) -> shmbroker.Connection:
         return connection_to(broker_name(self._options.broker))
 
-    def _here(self) -> Home:
-        if self._home is None:
-            self._home = Home.of(self._connection())
-        return self._home
+    def _here(self) -> BrokerIdentity:
+        if self._broker_identity is None:
+            self._broker_identity = BrokerIdentity.of(self._connection())
+        return self._broker_identity
 
     def _attached(self, name: str) -> shmbroker.Group:
         if self._group is None or self._group.name != name:

@@ -62,8 +62,8 @@ Late processes (an attempt or a publisher that continues although another one re
  a publisher of a batch that was dropped since -> NotStaged, nothing was published
 """
 
+from shmbroker.staging.publication import Receipt
 from shmbroker.staging.stage import AT_ONCE, Stage, StageInfo, stages
-from shmbroker.staging.state import Receipt
 from shmbroker.staging.writer import Writer
 
 __all__ = ["AT_ONCE", "Receipt", "Stage", "StageInfo", "Writer", "stages"]

@@ -14,14 +14,14 @@ import uuid
 from typing import TYPE_CHECKING
 
 from shmbroker import exceptions
-from shmbroker._core import library
-from shmbroker._core.commit import Publication, Settlement, commit_waiting
+from shmbroker._core import native
+from shmbroker._core.transaction import Publication, Settlement, commit_waiting
 from shmbroker._session.queues import core_of
 from shmbroker._session.session import session_of
 from shmbroker._system_queues import queues
 from shmbroker.staging import names
-from shmbroker.staging.kept import tag_of
-from shmbroker.staging.state import State, decode
+from shmbroker.staging.deferred_options import tag_of
+from shmbroker.staging.publication import PublicationState, decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,13 +49,13 @@ class Held:
 
     def replace(
         self,
-        state: State,
+        state: PublicationState,
         until: int,
         publications: Sequence[Publication] = (),
         settlements: Sequence[Settlement] = (),
         *,
         memory_until: int | None = None,
-    ) -> State:
+    ) -> PublicationState:
         """Puts the next marker, and publishes and settles in the same transaction: all of it, or nothing.
 
         Args:
@@ -106,7 +106,7 @@ class Marker:
     def is_dropped(self, batch: Batch) -> bool:
         """Whether a job was dropped. Also ``False`` if another publisher holds the marker for more than a second."""
         if isinstance(batch, uuid.UUID):
-            with contextlib.suppress(exceptions.Timeout), self.held(library.deadline(_PATIENCE)) as held:
+            with contextlib.suppress(exceptions.Timeout), self.held(native.deadline(_PATIENCE)) as held:
                 return batch in held.state.dropped
         return False
 
@@ -150,9 +150,9 @@ class Marker:
             time.sleep(_LOOK)
         founding = self._connection.queue(name, passive=True)
         try:
-            queue = queues.make(session_of(self._connection), self._name)
+            queue = queues.ensure(session_of(self._connection), self._name)
             if not queue.statistics().added:
-                queue.put(State().encode(), timeout=_seconds_to(until))
+                queue.put(PublicationState().encode(), timeout=_seconds_to(until))
         finally:
             founding.delete()
         return queue
@@ -188,6 +188,6 @@ def _targets(connection: Connection) -> set[int]:
 
 
 def _seconds_to(until: int) -> float | None:
-    if until >= library.FOR_EVER:
+    if until >= native.FOR_EVER:
         return None
-    return max(0.0, (until - time.monotonic_ns()) / library.NANOSECONDS)
+    return max(0.0, (until - time.monotonic_ns()) / native.NANOSECONDS)

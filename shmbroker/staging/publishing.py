@@ -8,12 +8,12 @@ import queue as standard_queue
 from typing import TYPE_CHECKING
 
 from shmbroker import body_references, exceptions
-from shmbroker._core import library
-from shmbroker._core.commit import commit_waiting
+from shmbroker._core import native
+from shmbroker._core.transaction import commit_waiting
 from shmbroker._session.queues import core_of
 from shmbroker._session.session import session_of
-from shmbroker.staging.part import Limits, Part
-from shmbroker.staging.source import Source
+from shmbroker.staging.staged_attempt import StagedAttempt
+from shmbroker.staging.transaction import Limits, PartTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shmbroker.connection import Connection
     from shmbroker.queue import Queue
     from shmbroker.staging.marker import Held
-    from shmbroker.staging.state import Begun, State
+    from shmbroker.staging.publication import Begun, PublicationState
 
 _PATIENCE = 1.0  # seconds to wait for the memory to publish in one step
 
@@ -40,12 +40,12 @@ class Publisher:
         self._connection, self._publication = connection, publication
         self._limits, self._until = limits, until
 
-    def _sources(self, begun: Begun) -> list[Source]:
-        return [Source(self._connection, self._publication, one) for one in begun.receipts if one.count]
+    def _sources(self, begun: Begun) -> list[StagedAttempt]:
+        return [StagedAttempt(self._connection, self._publication, one) for one in begun.receipts if one.count]
 
     # ---- in one step ----
 
-    def publish_or_begin(self, held: Held, wanted: Begun, target: Queue | None) -> tuple[State, int]:
+    def publish_or_begin(self, held: Held, wanted: Begun, target: Queue | None) -> tuple[PublicationState, int]:
         """Publishes a batch in one step, or begins a larger one; returns the state and the number published.
 
         Args:
@@ -71,20 +71,22 @@ class Publisher:
             source.keep()
         return held.replace(held.state.beginning(wanted), self._until), 0
 
-    def _check_bodies(self, sources: list[Source], target: Queue) -> None:
+    def _check_bodies(self, sources: list[StagedAttempt], target: Queue) -> None:
         """Checks for a body that can never fit: it would block its begun batch, and all others of the publication."""
         settings = target.settings
         if settings.max_bytes >= 0 and settings.overflow != "drop-head":
             longest = max(place.length for source in sources for _, place in body_references.of_queue(source.queue))
             if longest > settings.max_bytes:
-                core_of(target).put_failed(library.TOO_LARGE, longest, self._until)
+                core_of(target).put_failed(native.TOO_LARGE, longest, self._until)
 
-    def _publish(self, held: Held, wanted: Begun, target: Queue, sources: list[Source]) -> tuple[State, int]:
-        with Part(target, self._limits) as part, self._staged():
+    def _publish(
+        self, held: Held, wanted: Begun, target: Queue, sources: list[StagedAttempt]
+    ) -> tuple[PublicationState, int]:
+        with PartTransaction(target, self._limits) as part, self._staged():
             for source in sources:
                 part.take(source)
             state = held.state.published(wanted.batch)
-            memory_until = min(self._until, library.deadline(_PATIENCE))
+            memory_until = min(self._until, native.deadline(_PATIENCE))
             replaced = held.replace(state, self._until, part.publications, part.settlements, memory_until=memory_until)
             return replaced, len(part.settlements)
 
@@ -98,7 +100,7 @@ class Publisher:
 
     # ---- one after the other ----
 
-    def finish(self, held: Held, begun: Begun, target: Queue | None) -> tuple[State, int]:
+    def finish(self, held: Held, begun: Begun, target: Queue | None) -> tuple[PublicationState, int]:
         """Moves the rest of a batch that any publisher began. Returns the state, and the number of messages moved.
 
         Raises:
@@ -110,7 +112,7 @@ class Publisher:
         count = sum(self._empty(source, target) for source in self._sources(begun))
         return held.replace(held.state.published(begun.batch), self._until), count
 
-    def _empty(self, source: Source, target: Queue) -> int:
+    def _empty(self, source: StagedAttempt, target: Queue) -> int:
         """Moves messages; publishes them instead if their times must be set, or if a full target drops messages."""
         settings = target.settings
         anew = source.receipt.timed or settings.message_ttl is not None or settings.overflow == "drop"
@@ -120,21 +122,21 @@ class Publisher:
             count += step(source, target, left)
         return count
 
-    def _publish_part(self, source: Source, target: Queue, _left: int) -> int:
-        with Part(target, self._limits.within(target)) as part, self._staged():
+    def _publish_part(self, source: StagedAttempt, target: Queue, _left: int) -> int:
+        with PartTransaction(target, self._limits.within(target)) as part, self._staged():
             part.take(source)
             commit_waiting(session_of(self._connection).core, part.publications, part.settlements, self._until)
             return len(part.settlements)
 
-    def _move(self, source: Source, target: Queue, left: int) -> int:
+    def _move(self, source: StagedAttempt, target: Queue, left: int) -> int:
         moved = source.queue.move(target, limit=left)
         if moved < left:
             self._wait_for_room(source, target)
         return moved
 
-    def _wait_for_room(self, source: Source, target: Queue) -> None:
+    def _wait_for_room(self, source: StagedAttempt, target: Queue) -> None:
         with contextlib.suppress(standard_queue.Empty):
             message = source.queue.get(timeout=0)
             size = len(message)
             message.give_back()
-            core_of(target).put_failed(library.FULL, size, self._until)
+            core_of(target).put_failed(native.FULL, size, self._until)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from shmbroker import exceptions, settings
 from shmbroker._amqp.names import is_internal
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._session.queues import core_of
 from shmbroker._session.session import session_of
 from shmbroker.staging import names
 from shmbroker.staging.marker import Marker, forget_gone
-from shmbroker.staging.part import Limits
+from shmbroker.staging.publication import Begun, PublicationState, Receipt
 from shmbroker.staging.publishing import Publisher
-from shmbroker.staging.state import Begun, Receipt, State
+from shmbroker.staging.transaction import Limits
 from shmbroker.staging.writer import Writer
 
 if TYPE_CHECKING:
@@ -128,9 +128,9 @@ class Stage:
             Timeout: another process was publishing all the time.
         """
         wanted = Begun(names.check_batch(batch), _checked_target(to), _checked_winners(batch, winners))
-        until, published = library.deadline(timeout), 0
+        until, published = native.deadline(timeout), 0
         publisher = Publisher(self._connection, self.publication, self._limits, until)
-        state, is_first = State(), False
+        state, is_first = PublicationState(), False
         while not state.has(batch):
             with self._marker.held(until) as held:
                 target = self._target(held, wanted.to)
@@ -177,7 +177,7 @@ class Stage:
             Timeout: another process was publishing all the time.
         """
         names.check_batch(batch)
-        until = library.deadline(timeout)
+        until = native.deadline(timeout)
         with self._marker.held(until) as held:
             begun = held.state.begun
             if begun is not None and begun.batch == batch:
@@ -203,7 +203,7 @@ class Stage:
         """
         return self._state().has(names.check_batch(batch))
 
-    def _state(self) -> State:
+    def _state(self) -> PublicationState:
         with self._marker.held(session_of(self._connection).operation_deadline()) as held:
             return held.state
 

@@ -8,15 +8,15 @@ import time
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from shmbroker import exceptions
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core.columns import BODY
 from shmbroker._core.queue import NO_OPTIONS, Reservation
 from shmbroker._put_options import body_of, check_size, options_of
 from shmbroker._session.queues import core_of
 from shmbroker._session.session import session_of
-from shmbroker.staging.kept import is_timed, kept
+from shmbroker.staging.deferred_options import defer_times, is_timed
 from shmbroker.staging.names import declare
-from shmbroker.staging.state import Receipt
+from shmbroker.staging.publication import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -127,7 +127,7 @@ class Writer:
 
     def _kept(self, options: PutOptions) -> PutOptions:
         self._timed = self._timed or is_timed(options)
-        return kept(options)
+        return defer_times(options)
 
     # ---- staging ----
 
@@ -151,7 +151,7 @@ class Writer:
             if options is NO_OPTIONS:
                 queue.put(data, timeout=timeout)
             else:
-                core_of(queue).put_with(data, size, options, library.deadline(timeout))
+                core_of(queue).put_with(data, size, options, native.deadline(timeout))
         self._staged(1, size)
 
     def put_many(
@@ -170,7 +170,7 @@ class Writer:
         wanted = tuple(bodies)
         sizes = [body_of(body)[1] for body in wanted]
         options = options_of(**given)
-        done, until, queue = 0, library.deadline(timeout), self._open()
+        done, until, queue = 0, native.deadline(timeout), self._open()
         with self._there():
             if not is_timed(options):
                 done = queue.put_many(wanted, timeout=timeout, **given)
@@ -188,7 +188,7 @@ class Writer:
             OutOfMemory: there is no memory for all of them in time, or a body can never fit.
             NotStaged: the attempt is no longer needed.
         """
-        done, until, queue = 0, library.deadline(timeout), self._open()
+        done, until, queue = 0, native.deadline(timeout), self._open()
         with self._there():
             while done < count:
                 went = columns._put(core_of(queue), done, count - done, until)  # noqa: SLF001
@@ -220,7 +220,7 @@ class Writer:
         """
         options = self._kept(options_of(**given))
         queue = self._open()
-        reservation = Reservation(core_of(queue), check_size(size), library.deadline(timeout))
+        reservation = Reservation(core_of(queue), check_size(size), native.deadline(timeout))
         try:
             with self._there():
                 memory = reservation.begin(options)

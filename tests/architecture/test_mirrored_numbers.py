@@ -12,22 +12,22 @@ import pytest
 
 from shmbroker import _native_message, message, statistics
 from shmbroker._amqp.utf8 import check_queue_name
-from shmbroker._core import columns, connection, facts, kept, library, record, wording
+from shmbroker._core import columns, connection, facts, findings, native, occupancy, record
 from shmbroker.broker import check_name
 from shmbroker.channel.deliveries import Subscription
 
 SOURCES = Path(__file__).parents[2] / "cffi_src"
 CODE = "\n".join(path.read_text(encoding="utf-8") for path in sorted(SOURCES.rglob("*.h")))
-LIB, FFI = library.slow, library.ffi
+LIB, FFI = native.slow, native.ffi
 
 # ---- words for enumerators ----
 
 # The keys of a table are the enumerators with a prefix, except the names in the last column.
 TABLES: dict[str, tuple[dict[int, str], str, set[str]]] = {
-    "kinds in findings": (wording._KINDS, "SB_KIND_", set()),  # noqa: SLF001
-    "kinds of a full broker": (kept._STRUCTURES, "SB_KIND_", {"SB_KIND_MESSAGE", "SB_KIND_COUNT"}),  # noqa: SLF001
-    "rings in findings": (wording._RINGS, "SB_RING_", set()),  # noqa: SLF001
-    "states in findings": (wording._STATES, "SB_NODE_", {"SB_NODE_COUNTED", "SB_NODE_DIRECT"}),  # noqa: SLF001
+    "kinds in findings": (findings._KINDS, "SB_KIND_", set()),  # noqa: SLF001
+    "kinds of a full broker": (occupancy._STRUCTURES, "SB_KIND_", {"SB_KIND_MESSAGE", "SB_KIND_COUNT"}),  # noqa: SLF001
+    "rings in findings": (findings._RINGS, "SB_RING_", set()),  # noqa: SLF001
+    "states in findings": (findings._STATES, "SB_NODE_", {"SB_NODE_COUNTED", "SB_NODE_DIRECT"}),  # noqa: SLF001
     "states of consumers": (connection._STATES, "SB_NODE_", {"SB_NODE_COUNTED", "SB_NODE_DIRECT"}),  # noqa: SLF001
 }
 
@@ -57,7 +57,7 @@ def test_repairs_are_in_the_order_of_the_core() -> None:
 
 # The structure, the format, and the fields in the order of the format.
 FORMATS: dict[str, tuple[struct.Struct, tuple[str, ...]]] = {
-    "sb_record": (record._FRONT, record.Front._fields),  # noqa: SLF001
+    "sb_record": (record._HEADER, record.Header._fields),  # noqa: SLF001
     "sb_place": (columns._PLACES, ("generation", "length", "slot", "reserved")),  # noqa: SLF001
 }
 
@@ -92,7 +92,7 @@ COPIES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "sb_queue_facts": ((*facts.QueueFacts._fields, *facts._STATISTICS), {"name_length"}),  # noqa: SLF001
     "sb_settings": (facts.SettingsFacts._fields, {"texts"}),
     "sb_broker_facts": (facts.BrokerFacts._fields, {"name"}),
-    "sb_finding": (wording.Finding._fields, set()),
+    "sb_finding": (findings.Finding._fields, set()),
 }
 
 
@@ -107,8 +107,8 @@ def test_a_copy_has_each_field(structure: str) -> None:
 
 # The number in Python, and the number in C.
 NUMBERS: dict[str, tuple[Any, Any]] = {
-    "no deadline": (library.FOR_EVER, int(FFI.cast("uint64_t", -1))),
-    "the longest record": (library.RECORD_BYTES, record.SIZE + LIB.SB_MAX_PREFIX + LIB.SB_INLINE_BODY),
+    "no deadline": (native.FOR_EVER, int(FFI.cast("uint64_t", -1))),
+    "the longest record": (native.RECORD_BYTES, record.SIZE + LIB.SB_MAX_PREFIX + LIB.SB_INLINE_BODY),
     "an open message": (message.OPEN, _native_message.OPEN),
     "a settled message": (message.SETTLED, _native_message.SETTLED),
     "a browsed message": (message._BROWSED, _native_message.BROWSED),  # noqa: SLF001
@@ -140,7 +140,7 @@ def test_names_have_the_length_that_the_core_stores() -> None:
 
 def test_spark_knows_the_sizes_of_slots() -> None:
     """The sizes in Spark's hand-over are those of the core, from the shortest that it lists on."""
-    memory = pytest.importorskip("shmbroker.spark.handover.memory")
+    memory = pytest.importorskip("shmbroker.spark.handover.memory_share")
     source = (SOURCES / "src" / "memory" / "sb_chunk.c").read_text(encoding="utf-8")
     units = re.search(r"MESSAGE_UNITS\[\] = \{([^}]*)\}", source)
     assert units is not None

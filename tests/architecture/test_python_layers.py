@@ -26,7 +26,7 @@ FRONT_ENDS = ("shmbroker.spark", "shmbroker.amqp", "shmbroker.kombu")
 # The private names that front ends still import. A change that makes one of them public removes it here.
 PRIVATE_IN_FRONT_ENDS = {
     "shmbroker.spark.attachment": {"shmbroker._process.connections"},
-    "shmbroker.spark.handover.memory": {"shmbroker._process.locks"},
+    "shmbroker.spark.handover.memory_share": {"shmbroker._process.locks"},
     "shmbroker.spark.handover.protocol": {"shmbroker._amqp.utf8.size_in_utf8"},
     "shmbroker.spark.options": {"shmbroker._amqp.names.is_internal", "shmbroker._amqp.utf8.size_in_utf8"},
     "shmbroker.spark.registered": {

@@ -12,7 +12,7 @@ import pytest
 
 from shmbroker import settings
 from shmbroker._amqp import field_tables
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker_cli import queues
 
 ROOT = Path(__file__).parents[2]
@@ -51,15 +51,15 @@ def test_the_core_has_a_number_for_each_row() -> None:
     assert numbers == {row.core for row in settings.ROWS.values() if row.is_number}
     constants = [row.core for row in settings.ROWS.values() if row.core is not None]
     assert len(set(constants)) == len(constants)
-    values = sorted(getattr(library.slow, name) for name in numbers)
-    assert values == list(range(library.slow.SB_SETTINGS))
+    values = sorted(getattr(native.slow, name) for name in numbers)
+    assert values == list(range(native.slow.SB_SETTINGS))
 
 
 def test_texts_are_fixed_and_have_room() -> None:
     """A text cannot change after the declaration, and the longest texts of all settings fit into their room."""
     texts = {name: row for name, row in settings.ROWS.items() if row.core is None}
     assert all(row.fixed for row in texts.values())
-    assert len(field_tables.encode(dict.fromkeys(texts, "x" * 255))) <= library.slow.SB_TEXTS_MAX
+    assert len(field_tables.encode(dict.fromkeys(texts, "x" * 255))) <= native.slow.SB_TEXTS_MAX
 
 
 @pytest.mark.parametrize("name", settings.ROWS)
@@ -75,7 +75,7 @@ def test_words_have_the_numbers_of_the_core() -> None:
     words = settings.ROWS["overflow"].kind
     for word in ("block", "drop", "drop-head"):
         constant = f"SB_OVERFLOW_{word.upper().replace('-', '_')}"
-        assert words.to_core(word) == getattr(library.slow, constant)
+        assert words.to_core(word) == getattr(native.slow, constant)
 
 
 def test_the_command_line_has_the_rows() -> None:

@@ -276,7 +276,7 @@ def test_what_a_crew_is_asked_for(
     def run(call: str, queue: shmbroker.Queue, broker: str, workers: int, **options: object) -> None:
         seen.append((call, queue.name, broker, workers, options))
 
-    monkeypatch.setattr(module, "run_crew", run)
+    monkeypatch.setattr(module, "run_workers", run)
     name = connection_of(jobs).broker_name
     assert cli("consume", "jobs", "--call", "json:dumps", "--workers", "3", "--count", "5", "--timeout", "7").code == 0
     assert seen == [("json:dumps", "jobs", name, 3, {"count": 5, "idle": 7.0})]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shmbroker_cli.tally import Tally
+from shmbroker_cli.claim_counter import ClaimCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,38 +114,38 @@ def test_a_missing_module_is_refused_before_any_worker_starts(
 
 def test_tally_lets_no_more_claim_than_are_left() -> None:
     """A claim waits until it is decided; one that was given back is free again."""
-    tally = Tally(limit=2)
-    assert tally.claim()
-    assert tally.claim()
+    claims = ClaimCounter(limit=2)
+    assert claims.claim()
+    assert claims.claim()
     answers = []
-    third = threading.Thread(target=lambda: answers.append(tally.claim()))
+    third = threading.Thread(target=lambda: answers.append(claims.claim()))
     third.start()
-    tally.finish()
+    claims.finish()
     assert answers == []
-    tally.give_back()
+    claims.give_back()
     third.join()
     assert answers == [True]
-    tally.finish()
-    tally.wait(None, lambda: True)
-    assert tally.done == 2
+    claims.finish()
+    claims.wait(None, lambda: True)
+    assert claims.done == 2
 
 
 def test_tally_that_is_closed_refuses_those_who_wait() -> None:
     """They learn it at once."""
-    tally = Tally(limit=1)
-    assert tally.claim()
+    claims = ClaimCounter(limit=1)
+    assert claims.claim()
     answers = []
-    second = threading.Thread(target=lambda: answers.append(tally.claim()))
+    second = threading.Thread(target=lambda: answers.append(claims.claim()))
     second.start()
-    tally.fail("broken")
+    claims.fail("broken")
     second.join()
     assert answers == [False]
-    assert tally.failure == "broken"
+    assert claims.failure == "broken"
 
 
 def test_tally_is_idle_only_when_nothing_runs_and_nothing_is_ready() -> None:
     """Until then an idle time that is over does not count."""
     ready = iter([True, True, False])
-    tally = Tally(limit=None)
-    tally.wait(0.0, lambda: next(ready))
+    claims = ClaimCounter(limit=None)
+    claims.wait(0.0, lambda: next(ready))
     assert list(ready) == []

@@ -12,8 +12,8 @@ import sys
 
 import shmbroker
 from shmbroker import body_references
-from shmbroker._core import library
-from shmbroker._core.commit import Publication, Settlement, commit
+from shmbroker._core import native
+from shmbroker._core.transaction import Publication, Settlement, commit
 
 
 def produce(broker: str, name: str, log: str, worker: str, count: str) -> None:
@@ -65,7 +65,7 @@ def transact(broker: str, count: str, log: str, worker: str) -> None:
                 work.append(Publication(b"ack " + bytes(message), targets))
             for publications, settlements in ((plain, []), (work, acks)):
                 outcome = commit(CORE_CONNECTION(connection), publications, settlements)
-                if outcome.status != library.OK:
+                if outcome.status != native.OK:
                     sys.exit(f"commit: {outcome}")
                 os.write(descriptor, b"".join(one.body + b"\n" for one in publications))
             number += 2

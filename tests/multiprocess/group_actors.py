@@ -15,13 +15,13 @@ import shmbroker
 from shmbroker import exceptions
 from shmbroker._amqp import names
 from shmbroker._system_queues import queues, register
-from shmbroker.leasing import group, reading, state
+from shmbroker.leasing import group, group_state, reading
 
 if TYPE_CHECKING:
     from types import FrameType
 
 FENCED = 3
-_FILES = {module.__file__ for module in (group, state, names, queues, reading, register)}
+_FILES = {module.__file__ for module in (group, group_state, names, queues, reading, register)}
 
 
 def _die_at(line: int) -> None:

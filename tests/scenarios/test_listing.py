@@ -209,22 +209,22 @@ def test_q21_processes_that_read_and_ack_free_each_message_once(
     churn(queue, 2)
     baseline = broker.statistics().memory_used
     rounds = 400
-    with actors(broker.name, 3) as (taker, reader, victim):
+    with actors(broker.name, 3) as (receiver, reader, victim):
         total = 2 + rounds
         reader.begin("browse_until", queue="q", until=total, size=BODY_BYTES)
         victim.begin("browse_until", queue="q", until=total, size=BODY_BYTES)
-        taker.do("consume", queue="q", prefetch=4)
+        receiver.do("consume", queue="q", prefetch=4)
         for number in range(rounds):
             queue.put(bytes([97 + number % 26]) * BODY_BYTES)
             if number == rounds // 4:
-                taker.begin("receive_all", until=total, queue="q")
+                receiver.begin("receive_all", until=total, queue="q")
             if number == rounds // 2:
                 victim.kill()
-        received = taker.result()
+        received = receiver.result()
         reader.result()
         letters = [m["body"][0] for m in received]
         assert letters == [chr(97 + number % 26) for number in range(rounds)]
-        taker.do("close_consumer")
+        receiver.do("close_consumer")
     assert_counts(queue, message_count=0, acked=total)
     eventually(
         lambda: broker.statistics().memory_used <= baseline + STRUCTURE_BYTES,

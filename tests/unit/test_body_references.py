@@ -10,7 +10,7 @@ from scenario_support.inside import connection_of, core_of
 
 import shmbroker
 from shmbroker import body_references
-from shmbroker._core.commit import Publication, commit
+from shmbroker._core.transaction import Publication, commit
 from shmbroker.body_references import Place
 
 LONG = 20_000

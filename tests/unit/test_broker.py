@@ -24,7 +24,7 @@ from scenario_support.waiting import eventually
 
 import shmbroker
 import shmbroker.testing
-from shmbroker._core import attachment, library, segments
+from shmbroker._core import attachment, native, segments
 from shmbroker._core import connection as core_connection
 from shmbroker.exceptions import (
     BrokerNotFound,
@@ -416,7 +416,7 @@ class Scarce:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         if name == "sb_connection_run_io" and not self._asked:
             self._asked = True
-            return lambda _handle: library.GROW
+            return lambda _handle: native.GROW
         return getattr(self._core, name)
 
 

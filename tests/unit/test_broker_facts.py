@@ -183,7 +183,7 @@ def times(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     left: list[int] = []
     clock = SimpleNamespace(monotonic_ns=lambda: left[0], sleep=lambda _: left.pop(0))
     monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(module.library, "deadline", lambda _: 5)
+    monkeypatch.setattr(module.native, "deadline", lambda _: 5)
     return left
 
 

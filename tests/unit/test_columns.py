@@ -14,7 +14,7 @@ from scenario_support.inside import core_of
 import shmbroker
 from shmbroker import body_references
 from shmbroker import columns as by_column
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker.columns import Columns, Ready
 
 ROWS = 8
@@ -220,7 +220,7 @@ def test_a_put_goes_on_where_it_waited(
     put_failed = core_of(queue).put_failed
 
     def make_room(*failure: int) -> None:
-        if failure[0] == library.GROW:
+        if failure[0] == native.GROW:
             put_failed(*failure)
             return
         waits.append(failure)
@@ -233,7 +233,7 @@ def test_a_put_goes_on_where_it_waited(
     columns.set_text("body", ends, b"".join(bodies))
     assert columns._put(core_of(queue), row, 5, 4711) == 5  # noqa: SLF001
     assert taken + [bytes(one) for one in queue.browse()] == bodies[row : row + 5]
-    assert waits == [(library.FULL, row + 3 + at, 4711) for at in range(3)]
+    assert waits == [(native.FULL, row + 3 + at, 4711) for at in range(3)]
 
 
 def test_a_put_without_any_row(connection: shmbroker.Connection) -> None:

@@ -117,7 +117,7 @@ def test_a_connection_limits_its_consumers(connection: shmbroker.Connection) -> 
 def test_queues_are_listed_by_name(connection: shmbroker.Connection) -> None:
     """Those that the broker keeps for itself only if they are asked for."""
     own = GROUP + "g"
-    queues.make(session_of(connection), own).put(b"AA")
+    queues.ensure(session_of(connection), own).put(b"AA")
     connection.queue("b").put(b"A")
     connection.queue("a")
     assert connection.queue_names() == ["a", "b"]

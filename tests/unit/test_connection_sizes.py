@@ -10,7 +10,7 @@ import pytest
 from scenario_support.inside import core_of
 from scenario_support.waiting import becomes, eventually
 
-from shmbroker._core.library import OK, ffi, slow
+from shmbroker._core.native import OK, ffi, slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from scenario_support.inside import core_of, session_of
 from scenario_support.observing import assert_counts, await_counts, put_each, text
 
 from shmbroker import consumer as module
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker.exceptions import ConnectionClosed, CorruptSegment, NotFound
 from shmbroker.statistics import ConsumerStatistics
 
@@ -29,17 +29,17 @@ FIRST, NEXT = 10**7, 10**9  # nanoseconds to the first look, and to each look af
 
 
 class Script:
-    """In the place of a consumer's taker and of the core's wait: statuses of a list each.
+    """In the place of a consumer's receiver and of the core's wait: statuses of a list each.
 
     Attributes:
         until: The times that the consumer waited for.
-        status: What the last take found, as of a taker.
+        status: What the last take found, as of a receiver.
     """
 
     def __init__(self, consumer: Any, takes: list[Any], waits: list[int]) -> None:  # noqa: ANN401
         self._takes, self._waits = takes, waits
         self.until: list[int] = []
-        self.status = library.EMPTY
+        self.status = native.EMPTY
         consumer._taker = self
         consumer._core.wait = self.wait
 
@@ -68,9 +68,9 @@ def consumer(queue: shmbroker.Queue) -> Iterator[shmbroker.Consumer]:
 def clock(consumer: shmbroker.Consumer, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Have the consumers' time stand still at NOW; a get waits until `until` whatever timeout it is given."""
     assert not consumer._ended
-    fixed = SimpleNamespace(until=library.FOR_EVER)
+    fixed = SimpleNamespace(until=native.FOR_EVER)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic_ns=lambda: NOW))
-    monkeypatch.setattr(module, "library", Replaced(library, deadline=lambda _timeout: fixed.until))
+    monkeypatch.setattr(module, "native", Replaced(native, deadline=lambda _timeout: fixed.until))
     return fixed
 
 
@@ -106,13 +106,13 @@ def test_messages_wait_for_their_settlement_unless_that_was_given(queue: shmbrok
 def test_the_sleeps_between_two_looks(consumer: Any, clock: SimpleNamespace) -> None:  # noqa: ANN401
     """The first is short, for the sake of signals; none is longer than the caller waits; a message ends them."""
     message = SimpleNamespace(_state=None)
-    waits = [library.TIMEOUT, library.INTERRUPTED, library.OK]
-    script = Script(consumer, [library.EMPTY] * 3 + [message], list(waits))
+    waits = [native.TIMEOUT, native.INTERRUPTED, native.OK]
+    script = Script(consumer, [native.EMPTY] * 3 + [message], list(waits))
     assert consumer.get() is message
     assert message._state == module.OPEN
     assert script.until == [NOW + FIRST, NOW + NEXT, NOW + NEXT]
     clock.until = NOW + FIRST + 5
-    script = Script(consumer, [library.EMPTY] * 3 + [message], list(waits))
+    script = Script(consumer, [native.EMPTY] * 3 + [message], list(waits))
     assert consumer.get(timeout=1) is message
     assert script.until == [NOW + FIRST, clock.until, clock.until]
 
@@ -121,7 +121,7 @@ def test_the_sleeps_between_two_looks(consumer: Any, clock: SimpleNamespace) -> 
 def test_the_time_is_over(consumer: Any, clock: SimpleNamespace, early: int) -> None:  # noqa: ANN401
     """When the core has said so, and not when it has woken the consumer: then there may be a message."""
     clock.until = NOW - early
-    script = Script(consumer, [library.EMPTY] * 4, [library.OK, library.INTERRUPTED, library.TIMEOUT])
+    script = Script(consumer, [native.EMPTY] * 4, [native.OK, native.INTERRUPTED, native.TIMEOUT])
     with pytest.raises(Empty):
         consumer.get(timeout=1)
     assert script.until == [clock.until] * 3
@@ -130,7 +130,7 @@ def test_the_time_is_over(consumer: Any, clock: SimpleNamespace, early: int) -> 
 def test_a_look_that_is_over_before_the_time(consumer: Any, clock: SimpleNamespace) -> None:  # noqa: ANN401
     """The consumer goes on waiting."""
     clock.until = NOW + 1
-    script = Script(consumer, [library.EMPTY] * 3, [library.TIMEOUT, 99])
+    script = Script(consumer, [native.EMPTY] * 3, [native.TIMEOUT, 99])
     with pytest.raises(Exception, match="the consumer: operation failed"):
         consumer.get(timeout=1)
     assert len(script.until) == 2
@@ -147,17 +147,17 @@ def test_memory_has_to_be_mapped_first(
     monkeypatch.setattr(core_of(queue), "get_failed", seen.append)
     clock.until = NOW
     message = SimpleNamespace(_state=None)
-    script = Script(consumer, [library.GROW, message], [library.TIMEOUT])
+    script = Script(consumer, [native.GROW, message], [native.TIMEOUT])
     assert consumer.get(timeout=0) is message
-    assert (seen, len(script.until)) == ([library.GROW], 1)
+    assert (seen, len(script.until)) == ([native.GROW], 1)
 
 
 @pytest.mark.parametrize(
     ("take", "wait", "error", "said"),
     [
-        (library.DELETED, library.OK, NotFound, "no queue 'q'"),
-        (library.EMPTY, library.CLOSED, ConnectionClosed, "the consumer is closed"),
-        (library.EMPTY, library.slow.SB_CORRUPT, CorruptSegment, "the consumer: shared memory contradicts itself"),
+        (native.DELETED, native.OK, NotFound, "no queue 'q'"),
+        (native.EMPTY, native.CLOSED, ConnectionClosed, "the consumer is closed"),
+        (native.EMPTY, native.slow.SB_CORRUPT, CorruptSegment, "the consumer: shared memory contradicts itself"),
     ],
 )
 @pytest.mark.usefixtures("clock")
@@ -175,16 +175,16 @@ def test_a_consumer_that_ends_meanwhile(consumer: Any) -> None:  # noqa: ANN401
 
     def end(_until: int) -> int:
         consumer._ended = True
-        return library.OK
+        return native.OK
 
     try:
         for use, error in ((consumer.get, ConnectionClosed), (consumer.__next__, StopIteration)):
             consumer._ended = False
-            script = Script(consumer, [library.EMPTY, library.DELETED], [])
+            script = Script(consumer, [native.EMPTY, native.DELETED], [])
             consumer._core.wait = end
             with pytest.raises(error):
                 use()
-            assert script.status == library.DELETED
+            assert script.status == native.DELETED
         with pytest.raises(StopIteration):
             next(consumer)
         assert script._takes == []

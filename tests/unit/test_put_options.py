@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shmbroker import BasicProperties, _put_options, properties
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core.queue import NO_OPTIONS
 from shmbroker.exceptions import PreconditionFailed
 
@@ -88,9 +88,9 @@ def test_options_in_the_form_of_the_core() -> None:
     options = _put_options.options_of(priority=3, ttl=1.5, delay=2, key="é", headers={"a": 1})
     made = options.pointer
     assert (made.ttl_ns, made.delay_ns, made.priority) == (1_500_000_000, 2_000_000_000, 3)
-    assert bytes(library.ffi.buffer(made.key, made.key_length)) == b"\xc3\xa9"
+    assert bytes(native.ffi.buffer(made.key, made.key_length)) == b"\xc3\xa9"
     encoded = properties.encode(BasicProperties(headers={"a": 1}, priority=3))
-    assert bytes(library.ffi.buffer(made.properties, made.properties_length)) == encoded
+    assert bytes(native.ffi.buffer(made.properties, made.properties_length)) == encoded
     assert _put_options.options_of(priority=0) is not NO_OPTIONS
 
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Self
 import shmbroker
 from shmbroker.spark.batches import Decoder, Encoded, Encoder
 from shmbroker.spark.handover import protocol
-from shmbroker.spark.handover.link import Link
-from shmbroker.spark.handover.memory import PATIENCE_SECONDS, turn
-from shmbroker.spark.handover.watching import SLICE_SECONDS
+from shmbroker.spark.handover.memory_share import PATIENCE_SECONDS, exclusive_turn
+from shmbroker.spark.handover.server_watch import SLICE_SECONDS
+from shmbroker.spark.handover.session import ClientSession
 from shmbroker.spark.schema import Promised
 
 if TYPE_CHECKING:
@@ -70,12 +70,12 @@ class Client:
         self._largest = 0
         self._encoder, self._decoder = Encoder(), Decoder()
         self._promised = Promised(handover.schema, handover.request_queue)
-        self._opened: Link | None = None
+        self._opened: ClientSession | None = None
 
     @property
-    def _link(self) -> Link:
+    def _session(self) -> ClientSession:
         if self._opened is None:
-            self._opened = Link(self._handover)
+            self._opened = ClientSession(self._handover)
         return self._opened
 
     # ---- sending ----
@@ -83,7 +83,7 @@ class Client:
     def send(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Sends a batch, cut where it is too large for the broker's memory to be shared; yields answers in between."""
         encoded = self._encoder.encoded([batch])
-        count = min(max(1, batch.num_rows), -(-encoded.size // self._link.share.most_in_one))
+        count = min(max(1, batch.num_rows), -(-encoded.size // self._session.share.most_in_one))
         if count == 1:
             yield from self._request(batch, encoded)
             return
@@ -95,7 +95,7 @@ class Client:
     def _request(self, batch: pa.RecordBatch, encoded: Encoded) -> Iterator[pa.RecordBatch]:
         """Sends a batch; yields the answers that must be delivered first."""
         while True:
-            window = self._link.share.window(encoded.size, self._largest, self._handover.inflight)
+            window = self._session.share.window(encoded.size, self._largest, self._handover.inflight)
             if len(self._pending) < window:
                 with contextlib.suppress(standard_queue.Full):
                     self._send(batch, encoded, timeout=0)
@@ -111,8 +111,8 @@ class Client:
             yield from self._oldest()
 
     def _send(self, batch: pa.RecordBatch, encoded: Encoded, timeout: float) -> int:
-        number, link = next(self._numbers), self._link
-        encoded.put(link.requests, protocol.request_key(number, link.answers.name), timeout)
+        number, session = next(self._numbers), self._session
+        encoded.put(session.requests, protocol.request_key(number, session.answers.name), timeout)
         self._pending[number] = _Request(batch, encoded.size)
         return number
 
@@ -123,7 +123,7 @@ class Client:
         number, oldest = next(iter(self._pending.items()))
         self._await(oldest)
         held = [one.size for one in self._pending.values() if one.copy is None]
-        if oldest.kind == protocol.NO_ROOM or not self._link.share.fits(held, self._largest):
+        if oldest.kind == protocol.NO_ROOM or not self._session.share.fits(held, self._largest):
             self._lighten()
         del self._pending[number]
         if oldest.kind == protocol.NO_ROOM:
@@ -155,9 +155,9 @@ class Client:
         since = time.monotonic()
         while request.message is None:
             try:
-                message = self._link.consumer.get(timeout=self._slice(since))
+                message = self._session.consumer.get(timeout=self._slice(since))
             except standard_queue.Empty:
-                self._link.watch.look()
+                self._session.watch.look()
             else:
                 self._arrived(message)
 
@@ -184,7 +184,7 @@ class Client:
 
     def _alone(self, batch: pa.RecordBatch, encoded: Encoded) -> collections.deque[pa.RecordBatch]:
         """Returns a copy of the answer to one request, while nothing else is in flight and no other client is alone."""
-        with turn(self._link.connection, self._link.watch.look):
+        with exclusive_turn(self._session.connection, self._session.watch.look):
             until = time.monotonic() + PATIENCE_SECONDS
             while True:
                 number = self._send_alone(batch, encoded, until)
@@ -205,17 +205,17 @@ class Client:
                 memory = isinstance(error, shmbroker.OutOfMemory)
                 if isinstance(error, shmbroker.NeverFits) or (memory and time.monotonic() > until):
                     raise
-                self._link.watch.look()
+                self._session.watch.look()
 
     # ---- life ----
 
     def close(self) -> None:
         """Ends the queue of answers."""
-        link, self._opened = self._opened, None
-        if link is not None:
+        session, self._opened = self._opened, None
+        if session is not None:
             unanswered = sum(one.message is None for one in self._pending.values())
             self._pending.clear()
-            link.close(unanswered)
+            session.close(unanswered)
 
     def __enter__(self) -> Self:
         return self

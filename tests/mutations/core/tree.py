@@ -66,7 +66,7 @@ class Tree:
         self.folder = folder
         self.copy = folder / "tree"
         self.programs = folder / "hooks" / "tests"
-        self.library = folder / "plain" / "libshmbroker_core.so"
+        self.native = folder / "plain" / "libshmbroker_core.so"
 
     def write(self, core: Core) -> None:
         """Writes the copy. A file that is the same keeps its time, so that little is built anew."""

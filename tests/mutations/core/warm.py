@@ -29,7 +29,7 @@ def warm(tree: Tree, files: Sequence[str], root: Path) -> Warm:
         files: Of tests, below the root.
         root: The checkout.
     """
-    environment = {"LD_LIBRARY_PATH": str(tree.library.parent), "SB_MUTANT": ""}
+    environment = {"LD_LIBRARY_PATH": str(tree.native.parent), "SB_MUTANT": ""}
     return Warm(__name__, files, root, tree.folder, environment)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scenario_support.inside import core_of, session_of
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core.channel import BY_GET, CoreChannel
 from shmbroker.message import FRESH, OPEN, Message, MessageBatch
 
@@ -24,7 +24,7 @@ class Channel:
         self.core = CoreChannel(core_of(connection), user)
         self.core_connection = self._core_connection = self.core.connection
         self._settle_record = self.core.settle
-        self.taker = self._taker = library.Taker(self.core.address, library.OF_CHANNEL, Message, MessageBatch)
+        self.receiver = self._taker = native.Receiver(self.core.address, native.OF_CHANNEL, Message, MessageBatch)
 
     def _queue_name(self, subscription: int) -> str:
         """The name of its queue."""
@@ -40,17 +40,17 @@ class Channel:
 
     def next(self) -> Message | None:
         """The next delivery that is there."""
-        message = self.taker.take(self, False)
-        while message is None and self.taker.status != library.EMPTY:
-            self.core.failed(self.taker.status)
-            message = self.taker.take(self, False)
+        message = self.receiver.take(self, False)
+        while message is None and self.receiver.status != native.EMPTY:
+            self.core.failed(self.receiver.status)
+            message = self.receiver.take(self, False)
         if message is not None and message._state == FRESH:
             message._state = OPEN
         return message
 
     def get(self, queue: shmbroker.Queue, *, auto_ack: bool = False) -> Message | int:
         """A basic get: a status when there is nothing."""
-        message = self.taker.get(self, core_of(queue).address, auto_ack)
+        message = self.receiver.get(self, core_of(queue).address, auto_ack)
         if isinstance(message, Message) and not auto_ack:
             message._state = OPEN
         return message

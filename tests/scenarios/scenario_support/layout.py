@@ -104,14 +104,14 @@ def compiled() -> Any:  # noqa: ANN401 (a module of cffi)
     ffi.cdef("\n".join(f"#define {name} ..." for name in CONSTANTS.split()) + STRUCTS + WORDS)
     ffi.set_source(NAME, PROLOGUE)
     with tempfile.TemporaryDirectory() as folder:
-        source, library = Path(folder, f"{NAME}.c"), Path(folder, f"{NAME}.so")
+        source, native = Path(folder, f"{NAME}.c"), Path(folder, f"{NAME}.so")
         with contextlib.redirect_stdout(None):  # it says what it writes
             ffi.emit_c_code(str(source))
         compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
         includes = [sysconfig.get_path("include"), CORE / "include", *(CORE / "src").iterdir()]
         options = ["-shared", "-fPIC", "-D_GNU_SOURCE", *(f"-I{include}" for include in includes)]
-        subprocess.run([*compiler, *options, str(source), "-o", str(library)], check=True)
-        loader = importlib.machinery.ExtensionFileLoader(NAME, str(library))
+        subprocess.run([*compiler, *options, str(source), "-o", str(native)], check=True)
+        loader = importlib.machinery.ExtensionFileLoader(NAME, str(native))
         spec = importlib.util.spec_from_loader(NAME, loader)
         assert spec is not None
         module = importlib.util.module_from_spec(spec)

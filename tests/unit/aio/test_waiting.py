@@ -217,14 +217,14 @@ def test_a_task_that_waits_no_longer_takes_nobodys_turn(broker: shmbroker.Broker
 
 def test_a_change_waits_for_the_lock_of_the_topology(broker: shmbroker.Broker) -> None:
     """While somebody changes the topology, a declaration waits without holding up other tasks."""
-    from shmbroker._core import library  # noqa: PLC0415
+    from shmbroker._core import native  # noqa: PLC0415
     from shmbroker._core.journal import topology_lock  # noqa: PLC0415
 
     async def main(connection: aio.Connection) -> None:
         taken, free = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with broker.connect() as other, topology_lock(core_of(other), library.deadline(5), "the test"):
+            with broker.connect() as other, topology_lock(core_of(other), native.deadline(5), "the test"):
                 taken.set()
                 free.wait(30)
 

@@ -18,7 +18,7 @@ from scenario_support.waiting import WATCHDOG_SECONDS, becomes, eventually
 
 import shmbroker
 from shmbroker import BasicProperties, exceptions
-from shmbroker._core import journal, library
+from shmbroker._core import journal, native
 from shmbroker.channel import receiving
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def test_a_sweep_is_no_change_of_the_topology(connection: shmbroker.Connection) 
     """Freeing what was deleted leaves the version as it is, so nobody forgets routes; a declaration moves it on."""
     core = core_of(connection)
     before = journal.version(core)
-    library.slow.sb_housekeeper_sweep(core.handle, library.FOR_EVER)
+    native.slow.sb_housekeeper_sweep(core.handle, native.FOR_EVER)
     assert journal.version(core) == before
     connection.queue("q")
     assert journal.version(core) > before

@@ -12,7 +12,7 @@ from scenario_support.channels import assert_closed, content, count, publish, re
 from scenario_support.core_calls import Noted, Replaced, answering
 from scenario_support.inside import connection_of, core_of, session_of
 
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker.exceptions import ChannelClosed, ConnectionClosed, NotFound, PreconditionFailed
 from shmbroker.message import ACK, REJECT, REQUEUE
 
@@ -77,8 +77,8 @@ def test_a_get_that_waits_has_an_io_thread(channel: shmbroker.Channel) -> None:
     name = f"shmbroker-io-{channel._core_connection.id}"  # noqa: SLF001
     publish(channel, "q", "A")
     assert name not in {one.name for one in threading.enumerate()}
-    taker = core_of(channel) and channel._taker  # noqa: SLF001
-    channel._taker = Replaced(taker, get=answering(taker.get, library.EMPTY))  # type: ignore[assignment]  # noqa: SLF001
+    receiver = core_of(channel) and channel._taker  # noqa: SLF001
+    channel._taker = Replaced(receiver, get=answering(receiver.get, native.EMPTY))  # type: ignore[assignment]  # noqa: SLF001
     message = channel.basic_get("q", timeout=None)
     assert message is not None
     assert (bytes(message), message.settled) == (b"A", False)
@@ -91,8 +91,8 @@ def test_a_get_goes_on_when_memory_was_added(channel: shmbroker.Channel, monkeyp
     core = core_of(channel)
     grown = Noted(core.connection.attachment.grow)
     monkeypatch.setattr(core.connection.attachment, "grow", grown)
-    taker = channel._taker  # noqa: SLF001
-    channel._taker = Replaced(taker, get=answering(taker.get, library.GROW))  # type: ignore[assignment]  # noqa: SLF001
+    receiver = channel._taker  # noqa: SLF001
+    channel._taker = Replaced(receiver, get=answering(receiver.get, native.GROW))  # type: ignore[assignment]  # noqa: SLF001
     message = channel.basic_get("q", timeout=None)
     assert message is not None
     assert (bytes(message), len(grown.calls)) == (b"A", 1)
@@ -106,10 +106,10 @@ def test_a_get_that_waited_in_vain_ends(channel: shmbroker.Channel, monkeypatch:
     def wait(*arguments: Any) -> int:  # noqa: ANN401
         assert len(times) == 1
         times.append(arguments[-1])
-        return library.TIMEOUT
+        return native.TIMEOUT
 
-    taker = core_of(channel) and channel._taker  # noqa: SLF001
-    channel._taker = Replaced(taker, get_wait=wait)  # type: ignore[assignment]  # noqa: SLF001
+    receiver = core_of(channel) and channel._taker  # noqa: SLF001
+    channel._taker = Replaced(receiver, get_wait=wait)  # type: ignore[assignment]  # noqa: SLF001
     assert channel.basic_get("q", timeout=60) is None
     assert times[1] - times[0] == 60_000_000_000
 
@@ -122,7 +122,7 @@ def test_a_get_that_finds_it_closed_says_what_was(channel: shmbroker.Channel, en
     def close(*_: object) -> int:
         if end == "channel":
             channel.close(200, "over")
-        return library.CLOSED
+        return native.CLOSED
 
     channel._taker = Replaced(channel._taker, get=close)  # type: ignore[assignment]  # noqa: SLF001
     with pytest.raises(ChannelClosed if end == "channel" else ConnectionClosed) as caught:
@@ -136,7 +136,7 @@ def test_a_get_whose_queue_was_deleted_says_so(channel: shmbroker.Channel) -> No
 
     def close(*_: object) -> int:
         channel.close()
-        return library.DELETED
+        return native.DELETED
 
     channel._taker = Replaced(channel._taker, get=close)  # type: ignore[assignment]  # noqa: SLF001
     with pytest.raises(NotFound, match="no queue 'q' in vhost '/'"):
@@ -147,14 +147,14 @@ def test_a_deleted_queue_has_no_messages_left(channel: shmbroker.Channel) -> Non
     """What was got from it before says 0, not the number of an error."""
     publish(channel, "q", "A")
     assert core_of(channel).unacked() == 0
-    taker = channel._taker  # noqa: SLF001
+    receiver = channel._taker  # noqa: SLF001
 
     def delete(*arguments: Any) -> object:  # noqa: ANN401
-        message = taker.get(*arguments)
+        message = receiver.get(*arguments)
         channel.queue_delete("q")
         return message
 
-    channel._taker = Replaced(taker, get=delete)  # type: ignore[assignment]  # noqa: SLF001
+    channel._taker = Replaced(receiver, get=delete)  # type: ignore[assignment]  # noqa: SLF001
     message = channel.basic_get("q", auto_ack=True)
     assert message is not None
     assert message.message_count == 0
@@ -256,7 +256,7 @@ def test_what_the_core_said_of_a_tag_counts(channel: shmbroker.Channel) -> None:
     channel.basic_ack(1)
     again = connection_of(channel).channel()
     taken(again, "q", 1)
-    again._settle_known = answering(again._settle_known, library.SETTLED)  # noqa: SLF001
+    again._settle_known = answering(again._settle_known, native.SETTLED)  # noqa: SLF001
     with refused(PreconditionFailed, "PRECONDITION_FAILED - unknown delivery tag 1"):
         again.basic_ack(1)
     assert content(connection_of(channel).channel(), "q") == ["BR"]
@@ -264,7 +264,7 @@ def test_what_the_core_said_of_a_tag_counts(channel: shmbroker.Channel) -> None:
 
 def test_a_core_that_is_closed_is_no_unknown_tag(channel: shmbroker.Channel) -> None:
     """The error is that of the connection, and the channel is not closed for it."""
-    core_of(channel).settle_tag = lambda *_: library.CLOSED
+    core_of(channel).settle_tag = lambda *_: native.CLOSED
     with pytest.raises(ConnectionClosed, match="the channel"):
         channel.basic_nack(1)
     assert channel.is_open

@@ -14,7 +14,7 @@ from scenario_support.waiting import becomes
 
 import shmbroker
 from shmbroker import BasicProperties, _native_message
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._session.dispatch import BATCH
 from shmbroker._topology import changes
 from shmbroker.message import ACK
@@ -261,15 +261,15 @@ def test_a_delivery_tag_is_given(channel: shmbroker.Channel) -> None:
 
 def calls(channel: shmbroker.Channel, queue: shmbroker.Queue) -> list[Callable[[], object]]:
     """Return calls of the compiled part that are wrong."""
-    taker = core_of(channel) and channel._taker  # noqa: SLF001
-    publisher = library.Publisher(0, None)
+    receiver = core_of(channel) and channel._taker  # noqa: SLF001
+    publisher = native.Publisher(0, None)
     return [
         lambda: queue._taker.deliver(queue, {}, (), None, 1),  # noqa: SLF001
-        lambda: taker.deliver(channel, (), (), None, 1),  # type: ignore[arg-type]
-        lambda: taker.deliver(channel, {}, (), None, -1),
-        lambda: taker.deliver(channel, {}, 5, None, 1),
-        lambda: taker.deliver(channel, {}),  # type: ignore[call-arg]
-        lambda: taker.settle(1),  # type: ignore[call-arg]
+        lambda: receiver.deliver(channel, (), (), None, 1),  # type: ignore[arg-type]
+        lambda: receiver.deliver(channel, {}, (), None, -1),
+        lambda: receiver.deliver(channel, {}, 5, None, 1),
+        lambda: receiver.deliver(channel, {}),  # type: ignore[call-arg]
+        lambda: receiver.settle(1),  # type: ignore[call-arg]
         lambda: publisher.publish_with("", "", b""),  # type: ignore[call-arg]
         lambda: publisher.publish_with("", "", b"", "", 0, 0),  # type: ignore[arg-type]
         lambda: publisher.publish_with("", "", b"", b"", 0, 256),

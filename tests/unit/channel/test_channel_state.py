@@ -12,8 +12,8 @@ from scenario_support.core_calls import Noted, Replaced
 from scenario_support.inside import connection_of, core_of
 
 from shmbroker import BasicProperties
-from shmbroker._core import library
-from shmbroker.channel import state
+from shmbroker._core import native
+from shmbroker.channel import channel_state
 from shmbroker.exceptions import (
     BrokerError,
     ChannelClosed,
@@ -96,7 +96,7 @@ def test_a_channel_may_be_closed_while_its_turn_is_waited_for(channel: shmbroker
         assert core_of(channel).unacked() == 0
     done: list[str] = []
     channel._turn = Turn(channel.close)  # noqa: SLF001
-    change = state.synchronous(lambda _channel: done.append("done"))  # type: ignore[var-annotated]
+    change = channel_state.synchronous(lambda _channel: done.append("done"))  # type: ignore[var-annotated]
     assert type(closed_by(channel, change)) is ChannelClosed
     assert done == []
 
@@ -117,7 +117,7 @@ def failing(error: BaseException) -> Operation:
     def fail(_channel: shmbroker.Channel) -> None:
         raise error
 
-    return state.synchronous(fail)
+    return channel_state.synchronous(fail)
 
 
 def test_a_soft_error_closes_the_channel(channel: shmbroker.Channel) -> None:
@@ -282,36 +282,36 @@ def test_a_closed_channel_leaves_nothing(channel: shmbroker.Channel) -> None:
 def test_arguments_are_a_dict_of_names(channel: shmbroker.Channel) -> None:
     """Or nothing; they are handed on as they are."""
     for good in (None, {}, {"a": 1}):
-        assert state.table(good) is good
+        assert channel_state.table(good) is good
     for bad in ([], ["a"], "a", "", 5, {5: 1}, {"a": 1, None: 2}):
         with pytest.raises(TypeError) as caught:
-            state.table(bad)
+            channel_state.table(bad)
         assert str(caught.value) == f"arguments={bad!r}: a dict with names is needed"
     assert channel.is_open
 
 
 def test_a_deadline_is_of_seconds() -> None:
     """Of any number that is not negative; None is no end."""
-    assert state.deadline(None) == library.FOR_EVER
-    assert 0 < state.deadline(0) <= state.deadline(0.0) < state.deadline(1000)
+    assert channel_state.deadline(None) == native.FOR_EVER
+    assert 0 < channel_state.deadline(0) <= channel_state.deadline(0.0) < channel_state.deadline(1000)
     for bad in ("1", True, False, [1]):
         with pytest.raises(TypeError) as caught:
-            state.deadline(bad)  # type: ignore[arg-type]
+            channel_state.deadline(bad)  # type: ignore[arg-type]
         assert str(caught.value) == f"timeout={bad!r}: seconds, or None to wait for ever, are needed"
     with pytest.raises(ValueError, match="timeout"):
-        state.deadline(-1)
+        channel_state.deadline(-1)
 
 
 def test_a_callback_can_be_called() -> None:
     """It is handed on as it is; anything else is refused with its name."""
     noted = Noted(print)
-    assert state.callable_of(noted, "callback") is noted
+    assert channel_state.callable_of(noted, "callback") is noted
     with pytest.raises(TypeError) as caught:
-        state.callable_of("print", "callback")
+        channel_state.callable_of("print", "callback")
     assert str(caught.value) == "callback='print': a callable is needed"
 
 
 def test_a_refusal_is_406() -> None:
     """With AMQP's name before the text."""
-    error = state.refused("it")
+    error = channel_state.refused("it")
     assert (type(error), error.args) == (PreconditionFailed, (406, "PRECONDITION_FAILED - it"))

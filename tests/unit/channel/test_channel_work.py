@@ -14,7 +14,7 @@ from scenario_support.waiting import becomes
 
 import shmbroker
 from shmbroker import BasicProperties
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker.channel.deliveries import Names, Subscription
 from shmbroker.exceptions import (
     ChannelClosed,
@@ -79,16 +79,16 @@ def with_status(channel: shmbroker.Channel, *statuses: int, meanwhile: Any = Non
     assert core_of(channel).unacked() == 0
     left = list(statuses)
 
-    class Taker(Replaced):
-        status = library.EMPTY
+    class Receiver(Replaced):
+        status = native.EMPTY
 
         def deliver(self, *_: object) -> int:
             if meanwhile is not None:
                 meanwhile()
-            self.status = left.pop(0) if left else library.EMPTY
+            self.status = left.pop(0) if left else native.EMPTY
             return 0
 
-    channel._taker = Taker(channel._taker)  # type: ignore[assignment]  # noqa: SLF001
+    channel._taker = Receiver(channel._taker)  # type: ignore[assignment]  # noqa: SLF001
 
 
 # ---- looking ----
@@ -155,14 +155,14 @@ def test_a_broker_that_has_grown_is_looked_at_again(
     """That is a thing that was done, so the channel does not rest."""
     grown = Noted(channel._core_connection.attachment.grow)  # noqa: SLF001
     monkeypatch.setattr(channel._core_connection.attachment, "grow", grown)  # noqa: SLF001
-    with_status(channel, library.GROW)
+    with_status(channel, native.GROW)
     assert (channel._work(), len(grown.calls)) == (1, 1)  # noqa: SLF001
     assert (channel._work(), len(grown.calls), channel._rest()) == (0, 1, True)  # noqa: SLF001
 
 
 def test_missing_memory_is_told_and_the_channel_rests(channel: shmbroker.Channel, told: list[BaseException]) -> None:
     """The IO thread wakes it later. It is not over: what comes keeps it from its rest."""
-    with_status(channel, library.NO_MEMORY)
+    with_status(channel, native.NO_MEMORY)
     assert channel._work() == 0  # noqa: SLF001
     assert [type(error) for error in told] == [OutOfMemory]
     told.clear()
@@ -174,11 +174,11 @@ def test_missing_memory_is_told_and_the_channel_rests(channel: shmbroker.Channel
 
 def test_a_closed_channel_does_not_look(channel: shmbroker.Channel, told: list[BaseException]) -> None:
     """Another thread may close it while it looks for a message: what that came to is no news then."""
-    with_status(channel, library.NO_MEMORY, meanwhile=channel.close)
+    with_status(channel, native.NO_MEMORY, meanwhile=channel.close)
     assert (channel._work(), told, channel._rest()) == (0, [], True)  # noqa: SLF001
 
 
-@pytest.mark.parametrize("status", [library.CLOSED, library.STOPPING, library.FORKED])
+@pytest.mark.parametrize("status", [native.CLOSED, native.STOPPING, native.FORKED])
 def test_a_channel_whose_connection_is_over_rests(
     channel: shmbroker.Channel, told: list[BaseException], status: int
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from scenario_support.core_calls import Replaced
 
 import shmbroker
-from shmbroker._core import attachment, connection, library, segments
+from shmbroker._core import attachment, connection, native, segments
 from shmbroker._core.connection import CoreConnection
 from shmbroker.exceptions import ConnectionClosedByBroker, NotAllowed
 
@@ -84,7 +84,7 @@ def test_the_broker_is_being_purged(path: str) -> None:
 
 def test_there_is_no_number_for_a_connection(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that has as many connections as it can refuses one, which detaches."""
-    refuses = Replaced(library.slow, sb_connection_open_at=lambda *_: library.slow.SB_LIMIT)
+    refuses = Replaced(native.slow, sb_connection_open_at=lambda *_: native.slow.SB_LIMIT)
     with monkeypatch.context() as patched:
         patched.setattr(connection, "slow", refuses)
         with pytest.raises(NotAllowed):
@@ -97,8 +97,8 @@ def test_a_signal_after_a_call_of_the_core(path: str, monkeypatch: pytest.Monkey
     """What the core has made is there, and was given to nobody: it goes."""
     module = attachment if call == "sb_broker_attach_at" else connection
     with monkeypatch.context() as patched:
-        other = {call: interrupted_after(getattr(library.slow, call))}
-        patched.setattr(module, "slow", Replaced(library.slow, **other))
+        other = {call: interrupted_after(getattr(native.slow, call))}
+        patched.setattr(module, "slow", Replaced(native.slow, **other))
         with pytest.raises(InterruptError):
             CoreConnection(path, "half-way")
     expect_nothing_left(path)
@@ -117,7 +117,7 @@ def test_a_signal_when_the_broker_is_attached(path: str, monkeypatch: pytest.Mon
 def test_a_signal_when_the_connection_is_made(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection has its number already: it is closed, and detaches."""
     with monkeypatch.context() as patched:
-        patched.setattr(attachment, "Use", interrupted)
+        patched.setattr(attachment, "MappingReference", interrupted)
         with pytest.raises(InterruptError):
             CoreConnection(path, "half-way")
     expect_nothing_left(path)

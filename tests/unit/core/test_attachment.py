@@ -15,7 +15,7 @@ from scenario_support.core_calls import Noted, Replaced
 from scenario_support.inside import core_of
 
 import shmbroker
-from shmbroker._core import attachment, connection, library, segments
+from shmbroker._core import attachment, connection, native, segments
 from shmbroker._core.attachment import Attachment, User, acquire, release
 from shmbroker._core.connection import CoreConnection
 from shmbroker.exceptions import ConnectionClosedByBroker, CorruptSegment, NotAllowed, OutOfMemory
@@ -214,8 +214,8 @@ class InterruptedAttachment(Attachment):
 
 def test_a_signal_as_soon_as_there_is_a_handle(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process detaches once: a second time would free what is freed."""
-    detached = Noted(library.slow.sb_broker_detach)
-    monkeypatch.setattr(attachment, "slow", Replaced(library.slow, sb_broker_detach=detached))
+    detached = Noted(native.slow.sb_broker_detach)
+    monkeypatch.setattr(attachment, "slow", Replaced(native.slow, sb_broker_detach=detached))
     with pytest.raises(InterruptError):
         InterruptedAttachment(path)
     assert opened(path) == 0
@@ -225,9 +225,9 @@ def test_a_signal_as_soon_as_there_is_a_handle(path: str, monkeypatch: pytest.Mo
 def test_a_half_made_attachment_of_the_parent(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a signal's handler left unknown goes with the object in its own process only."""
     half_made = Attachment(path)
-    detached = Noted(library.slow.sb_broker_detach)
+    detached = Noted(native.slow.sb_broker_detach)
     with monkeypatch.context() as patched:
-        patched.setattr(attachment, "slow", Replaced(library.slow, sb_broker_detach=detached))
+        patched.setattr(attachment, "slow", Replaced(native.slow, sb_broker_detach=detached))
         patched.setattr(half_made, "_process", os.getpid() + 1)
         half_made.__del__()
     assert detached.calls == []
@@ -269,7 +269,7 @@ def test_no_memory_to_begin_with(empty: Attachment, no_room: pytest.MonkeyPatch)
 
 def test_a_segment_that_does_not_fit_its_broker(empty: Attachment, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the core says of it is an error that names the broker."""
-    grown = Replaced(library.slow, sb_broker_grown=lambda *_: library.slow.SB_CORRUPT)
+    grown = Replaced(native.slow, sb_broker_grown=lambda *_: native.slow.SB_CORRUPT)
     with monkeypatch.context() as patched:
         patched.setattr(attachment, "slow", grown)
         with pytest.raises(CorruptSegment, match=f"broker {empty.name!r}: shared memory contradicts itself"):
@@ -297,8 +297,8 @@ def test_without_room_calls_make_do_with_what_there_is(path: str, no_room: pytes
 
 def test_a_broker_that_could_not_grow_tries_again_soon(empty: Attachment, no_room: pytest.MonkeyPatch) -> None:
     """The core is told when: not before, and not much later."""
-    again = Noted(library.slow.sb_broker_grow_again)
-    no_room.setattr(attachment, "slow", Replaced(library.slow, sb_broker_grow_again=again))
+    again = Noted(native.slow.sb_broker_grow_again)
+    no_room.setattr(attachment, "slow", Replaced(native.slow, sb_broker_grow_again=again))
     before = time.monotonic_ns()
     empty.grow()
     after = time.monotonic_ns()
@@ -358,7 +358,7 @@ def test_a_missing_segment_is_told(broker_name: str, path: str) -> None:
 
 def test_too_many_processes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error of a process that finds no place says which, and how many places there are."""
-    refuses = Replaced(library.slow, sb_broker_attach_at=lambda *_: library.slow.SB_LIMIT)
+    refuses = Replaced(native.slow, sb_broker_attach_at=lambda *_: native.slow.SB_LIMIT)
     monkeypatch.setattr(attachment, "slow", refuses)
     with pytest.raises(NotAllowed) as refused:
         Attachment(path)
@@ -373,7 +373,7 @@ def test_too_many_connections(path: str, monkeypatch: pytest.MonkeyPatch) -> Non
     """The error says how many are allowed and open, and how many of them are this process's."""
     core = CoreConnection(path, "one")
     monkeypatch.setattr(
-        connection, "slow", Replaced(library.slow, sb_connection_open_at=lambda *_: library.slow.SB_LIMIT)
+        connection, "slow", Replaced(native.slow, sb_connection_open_at=lambda *_: native.slow.SB_LIMIT)
     )
     own = core.attachment.connections
 

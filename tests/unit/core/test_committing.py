@@ -11,17 +11,17 @@ import pytest
 from scenario_support.core_calls import Noted, Replaced, answering
 from scenario_support.inside import core_of
 
-from shmbroker._core import commit as module
-from shmbroker._core import library
-from shmbroker._core.commit import ACK, LONG, Outcome, Publication, Settlement, commit, commit_waiting
+from shmbroker._core import native
+from shmbroker._core import transaction as module
 from shmbroker._core.queue import PutOptions
+from shmbroker._core.transaction import ACK, LONG, Outcome, Publication, Settlement, commit, commit_waiting
 from shmbroker.exceptions import CorruptSegment, MessageSettled, OutOfMemory
 
 if TYPE_CHECKING:
     import shmbroker
 
 CORE = operator.attrgetter("_core")
-DONE = Outcome(library.OK, None, None)
+DONE = Outcome(native.OK, None, None)
 NO_ROOM = r"has no room: \d+ of \d+ bytes are used"
 CELL = 256
 UNTIL, MEMORY_UNTIL = 4711, 1234
@@ -35,9 +35,9 @@ def settlement_of(message: shmbroker.Message, queue: shmbroker.Queue) -> Settlem
 @pytest.fixture
 def modules(monkeypatch: pytest.MonkeyPatch) -> tuple[Noted, Noted]:
     """Note the commits of the module that drops the GIL, and of the one that keeps it."""
-    slow, fast = Noted(library.slow.sb_transaction_commit), Noted(library.fast.sb_transaction_commit)
-    monkeypatch.setattr(library, "slow", Replaced(library.slow, sb_transaction_commit=slow))
-    monkeypatch.setattr(library, "fast", Replaced(library.fast, sb_transaction_commit=fast))
+    slow, fast = Noted(native.slow.sb_transaction_commit), Noted(native.fast.sb_transaction_commit)
+    monkeypatch.setattr(native, "slow", Replaced(native.slow, sb_transaction_commit=slow))
+    monkeypatch.setattr(native, "fast", Replaced(native.fast, sb_transaction_commit=fast))
     return slow, fast
 
 
@@ -107,11 +107,11 @@ def test_settlements_of_several_queues(connection: shmbroker.Connection) -> None
     assert [queue.statistics().acked for queue in queues] == [2, 2, 1]
 
 
-@pytest.mark.parametrize("kind", ["library", "fast"])
+@pytest.mark.parametrize("kind", ["slow", "fast"])
 def test_the_memory_of_a_body_is_kept(kind: str) -> None:
     """It cannot get another size while the core reads it, whichever module does."""
     body = bytearray(10)
-    arrays = module._Arrays(library.ffi if kind == "library" else library.fast_ffi, [Publication(body, [])], [])  # noqa: SLF001
+    arrays = module._Arrays(native.ffi if kind == "slow" else native.fast_ffi, [Publication(body, [])], [])  # noqa: SLF001
     with pytest.raises(BufferError):
         body.append(0)
     del arrays
@@ -123,8 +123,8 @@ def test_a_commit_that_needs_another_segment(
 ) -> None:
     """The broker grows each time that the core asks for it; the message is there once."""
     before = core_of(connection).attachment.facts().segments
-    fast = answering(library.fast.sb_transaction_commit, library.GROW, library.GROW)
-    monkeypatch.setattr(library, "fast", Replaced(library.fast, sb_transaction_commit=fast))
+    fast = answering(native.fast.sb_transaction_commit, native.GROW, native.GROW)
+    monkeypatch.setattr(native, "fast", Replaced(native.fast, sb_transaction_commit=fast))
     assert commit(core_of(connection), [Publication(b"A", [CORE(queue)])]) == DONE
     assert core_of(connection).attachment.facts().segments == before + 2
     assert [bytes(message) for message in queue.browse()] == [b"A"]
@@ -159,11 +159,11 @@ def targets(connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("status", "memory_until", "until"),
     [
-        (library.FULL, None, UNTIL),
-        (library.FULL, MEMORY_UNTIL, UNTIL),
-        (library.NO_MEMORY, None, UNTIL),
-        (library.NO_MEMORY, MEMORY_UNTIL, MEMORY_UNTIL),
-        (library.TOO_LARGE, MEMORY_UNTIL, UNTIL),
+        (native.FULL, None, UNTIL),
+        (native.FULL, MEMORY_UNTIL, UNTIL),
+        (native.NO_MEMORY, None, UNTIL),
+        (native.NO_MEMORY, MEMORY_UNTIL, MEMORY_UNTIL),
+        (native.TOO_LARGE, MEMORY_UNTIL, UNTIL),
     ],
 )
 @pytest.mark.parametrize(("target", "blamed"), [(None, 0), (0, 0), (1, 1)])
@@ -190,9 +190,9 @@ def test_the_queue_to_blame_waits_for_room_or_memory(  # noqa: PLR0917 (fixtures
 @pytest.mark.parametrize(
     ("status", "error", "text"),
     [
-        (library.NO_MEMORY, OutOfMemory, NO_ROOM),
-        (library.SETTLED, MessageSettled, "PRECONDITION_FAILED"),
-        (library.slow.SB_CORRUPT, CorruptSegment, "the connection: shared memory contradicts itself"),
+        (native.NO_MEMORY, OutOfMemory, NO_ROOM),
+        (native.SETTLED, MessageSettled, "PRECONDITION_FAILED"),
+        (native.slow.SB_CORRUPT, CorruptSegment, "the connection: shared memory contradicts itself"),
     ],
 )
 def test_no_publication_is_to_blame(  # noqa: PLR0917 (fixtures and cases)
@@ -219,7 +219,7 @@ def test_what_never_fits_together_is_not_waited_for(connection: shmbroker.Connec
         Publication(bytes(6), [CORE(small)]),
     ]
     with pytest.raises(standard_queue.Full, match="2 messages of 12 bytes can never fit at once"):
-        commit_waiting(core_of(connection), publications, (), library.FOR_EVER)
+        commit_waiting(core_of(connection), publications, (), native.FOR_EVER)
     assert (len(small), len(other)) == (0, 0)
 
 

@@ -15,9 +15,9 @@ from scenario_support.core_calls import Noted, Replaced, answering
 from scenario_support.waiting import eventually
 
 import shmbroker
-from shmbroker._core import attachment, library, segments
+from shmbroker._core import attachment, native, segments
 from shmbroker._core import connection as module
-from shmbroker._core.connection import CoreConnection, guarded
+from shmbroker._core.connection import CoreConnection, in_flight
 from shmbroker.exceptions import (
     BrokerError,
     ConnectionClosed,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Deed = Callable[[], object]
     Way = Callable[[CoreConnection, Deed], object]
 
-STATUS = library.slow.SB_CORRUPT
+STATUS = native.slow.SB_CORRUPT
 DAMAGED = "shared memory contradicts itself"
 
 
@@ -43,7 +43,7 @@ def guarded_object(core: CoreConnection, deed: Deed) -> Any:  # noqa: ANN401
     class Guarded:
         connection = core
 
-        @guarded
+        @in_flight
         def call(self, *, more: int = 0) -> object:
             """Do it."""
             return (deed(), more) if more else deed()
@@ -94,7 +94,7 @@ def other_calls(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Let connections call others than the core."""
 
     def replace(**others: Callable[..., object]) -> None:
-        monkeypatch.setattr(module, "slow", Replaced(library.slow, **others))
+        monkeypatch.setattr(module, "slow", Replaced(native.slow, **others))
 
     return replace
 
@@ -117,7 +117,7 @@ def test_a_new_connection(core: CoreConnection, path: str) -> None:
     assert core.connection is core
     (found,) = core.connections()
     assert (found.id, found.name) == (core.id, "one")
-    assert core.address == int(library.ffi.cast("uintptr_t", core.handle))
+    assert core.address == int(native.ffi.cast("uintptr_t", core.handle))
     assert core.attachment.users == 2
     assert connected(path) == ["one"]
     core.count_channels(7)
@@ -136,7 +136,7 @@ def test_a_name_has_255_bytes_at_most(path: str, name: str, seen: str) -> None:
 
 def test_a_connection_that_needs_another_segment(path: str, other_calls: Callable[..., None]) -> None:
     """The broker grows each time that the core asks for it; then the connection is there."""
-    other_calls(sb_connection_open_at=answering(library.slow.sb_connection_open_at, library.GROW, library.GROW))
+    other_calls(sb_connection_open_at=answering(native.slow.sb_connection_open_at, native.GROW, native.GROW))
     core = CoreConnection(path, "one")
     assert core.attachment.facts().segments == 3
     assert connected(path) == ["one"]
@@ -146,7 +146,7 @@ def test_a_connection_that_needs_another_segment(path: str, other_calls: Callabl
 @pytest.mark.parametrize(
     ("status", "error", "text"),
     [
-        (library.NO_MEMORY, OutOfMemory, r"has no room for connection 'one': \d+ of \d+ bytes are used"),
+        (native.NO_MEMORY, OutOfMemory, r"has no room for connection 'one': \d+ of \d+ bytes are used"),
         (STATUS, CorruptSegment, f"connection 'one': {DAMAGED}"),
     ],
 )
@@ -154,7 +154,7 @@ def test_a_connection_that_cannot_be_opened(
     path: str, other_calls: Callable[..., None], status: int, error: type[Exception], text: str
 ) -> None:
     """The error names it; the process is not attached any more."""
-    first, real = iter([status]), library.slow.sb_connection_open_at
+    first, real = iter([status]), native.slow.sb_connection_open_at
     other_calls(sb_connection_open_at=lambda *given: next(first, None) or real(*given))
     with pytest.raises(error, match=text):
         CoreConnection(path, "one")
@@ -240,7 +240,7 @@ def test_the_end_of_a_handle_is_a_call(core: CoreConnection) -> None:
 
 def test_limits(core: CoreConnection, other_calls: Callable[..., None]) -> None:
     """The core is told; its status is an error."""
-    limit = Noted(library.slow.sb_connection_set_prefetch)
+    limit = Noted(native.slow.sb_connection_set_prefetch)
     other_calls(sb_connection_set_prefetch=limit)
     core.limit(3)
     assert limit.calls == [(core.handle, 3)]
@@ -264,7 +264,7 @@ def test_what_was_deleted_is_let_go_now_and_then(
     core: CoreConnection, other_calls: Callable[..., None], clock: SimpleNamespace
 ) -> None:
     """Four times a second at most, unless it must be done at once."""
-    sweep, reclaim = Noted(library.slow.sb_housekeeper_sweep), Noted(library.slow.sb_connection_reclaim)
+    sweep, reclaim = Noted(native.slow.sb_housekeeper_sweep), Noted(native.slow.sb_connection_reclaim)
     other_calls(sb_housekeeper_sweep=sweep, sb_connection_reclaim=reclaim)
     looked = [core.let_go(), core.let_go()]
     clock.now += 0.125
@@ -340,7 +340,7 @@ def test_what_the_thread_does(core: CoreConnection, other_calls: Callable[..., N
     core.on_housekeeper_missing = lambda: told.append("missing")
     core.on_stopping = lambda: told.append("stopping")
     core.on_ready = told.append
-    statuses = [library.READY, library.NO_HOUSEKEEPER, library.GROW, library.READY, library.STOPPING]
+    statuses = [native.READY, native.NO_HOUSEKEEPER, native.GROW, native.READY, native.STOPPING]
     runs, ready = Runs(core, *statuses), [5, 6, 0, 7, 0]
     other_calls(sb_connection_run_io=runs, sb_connection_next_ready=lambda _: ready.pop(0))
     with core.call():
@@ -355,13 +355,13 @@ def test_what_the_thread_does(core: CoreConnection, other_calls: Callable[..., N
 def test_nobody_need_be_told(core: CoreConnection, other_calls: Callable[..., None]) -> None:
     """A connection whose maker wants to know nothing works, too."""
     ready = [5, 0]
-    runs = Runs(core, library.READY, library.NO_HOUSEKEEPER, library.STOPPING)
+    runs = Runs(core, native.READY, native.NO_HOUSEKEEPER, native.STOPPING)
     other_calls(sb_connection_run_io=runs, sb_connection_next_ready=lambda _: ready.pop(0))
     core._run_io()
     assert (runs.statuses, ready) == ([], [])
 
 
-@pytest.mark.parametrize("status", [library.CLOSED, library.FORKED, library.OK, STATUS])
+@pytest.mark.parametrize("status", [native.CLOSED, native.FORKED, native.OK, STATUS])
 def test_the_thread_ends_silently(core: CoreConnection, other_calls: Callable[..., None], status: int) -> None:
     """With the connection, and with any status that tells it nothing to do."""
     told: list[object] = []
@@ -381,17 +381,17 @@ def test_a_thread_that_finds_the_broker_removed(
     core.on_stopping = lambda: told.append("stopping")
 
     def grow() -> None:
-        library.raise_for(library.STOPPING)
+        native.raise_for(native.STOPPING)
 
     monkeypatch.setattr(core.attachment, "grow", grow)
-    other_calls(sb_connection_run_io=Runs(core, library.GROW))
+    other_calls(sb_connection_run_io=Runs(core, native.GROW))
     core._run_io()
     assert (told, core.calls) == (["stopping"], 0)
 
 
 def test_there_is_no_second_thread(core: CoreConnection, other_calls: Callable[..., None]) -> None:
     """Whoever else begins with its work leaves it at once, and so does a thread of a connection that is closed."""
-    runs = Runs(core, library.CLOSED)
+    runs = Runs(core, native.CLOSED)
     other_calls(sb_connection_run_io=runs)
     core._run_io()
     core._run_io()
@@ -454,7 +454,7 @@ def test_a_connection_is_given_back_once(core: CoreConnection, path: str) -> Non
 
 def test_views_keep_a_closed_connection(core: CoreConnection, path: str, other_calls: Callable[..., None]) -> None:
     """The end of the last one gives back what the core could not give back before."""
-    forget = Noted(answering(library.slow.sb_connection_release, False, False))  # noqa: FBT003 (what the core returns)
+    forget = Noted(answering(native.slow.sb_connection_release, False, False))  # noqa: FBT003 (what the core returns)
     other_calls(sb_connection_release=forget)
     core.close()
     assert core.attached
@@ -469,7 +469,7 @@ def test_views_keep_a_closed_connection(core: CoreConnection, path: str, other_c
 
 def test_a_view_that_ends_beside_a_call(core: CoreConnection, other_calls: Callable[..., None]) -> None:
     """The call is still under way, and the last one."""
-    other_calls(sb_connection_release=answering(library.slow.sb_connection_release, False))  # noqa: FBT003 (what the core returns)
+    other_calls(sb_connection_release=answering(native.slow.sb_connection_release, False))  # noqa: FBT003 (what the core returns)
     with core.call():
         core.close()
         core.view_ended()
@@ -504,7 +504,7 @@ def test_a_connection_whose_handle_was_finalized_before_it(core: CoreConnection,
     """The core has dropped it: its handle is not used any more, and the process detaches."""
     attached = core.attachment
     core.mapping = None
-    library.slow.sb_connection_discard(core._handles)
+    native.slow.sb_connection_discard(core._handles)
     core.close()
     core.forget()
     assert core.closed is False
@@ -516,9 +516,9 @@ def test_a_connection_whose_handle_was_finalized_before_it(core: CoreConnection,
 def test_a_connection_that_was_interrupted_while_it_opened(path: str) -> None:
     """The handle is where the core has put it; it is dropped, and the process detaches."""
     half_made = object.__new__(CoreConnection)
-    half_made._handles = half_made._place = library.ffi.new("sb_connection *[1]")
+    half_made._handles = half_made._place = native.ffi.new("sb_connection *[1]")
     attached = attachment.acquire(path, half_made)
-    assert library.slow.sb_connection_open_at(attached.handle, b"half", 4, half_made._handles) == library.OK
+    assert native.slow.sb_connection_open_at(attached.handle, b"half", 4, half_made._handles) == native.OK
     half_made.__del__()
     half_made.__del__()
     assert (half_made.attached, attached.handle) == (False, None)
@@ -547,4 +547,4 @@ def test_the_errors_of_a_broker_that_goes(core: CoreConnection) -> None:
         core.limit(1)
     with pytest.raises(BrokerError, match="CONNECTION_FORCED"):
         CoreConnection(core.attachment.path, "late")
-    library.slow.sb_broker_set_closing(core.attachment.handle, 0)
+    native.slow.sb_broker_set_closing(core.attachment.handle, 0)

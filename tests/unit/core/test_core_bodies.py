@@ -11,7 +11,7 @@ from scenario_support.core_calls import Noted, answering
 
 import shmbroker
 from shmbroker import body_references
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker.exceptions import CorruptSegment, OutOfMemory
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from shmbroker._core.connection import CoreConnection, Place
 
-STATUS = library.slow.SB_CORRUPT
+STATUS = native.slow.SB_CORRUPT
 DAMAGED = "shared memory contradicts itself"
 NO_ROOM = r"has no room: \d+ of \d+ bytes are used"
 SIZE = 70_000
@@ -40,16 +40,16 @@ def test_a_view_of_a_held_message(core: CoreConnection, other_calls: Callable[..
     def begin(handle: object, tag: int, sequence: int, address: int, view: Any) -> int:  # noqa: ANN401
         assert (handle, tag, sequence, address) == (core.handle, 1, 2, 3)
         view[0] = 99
-        return library.OK
+        return native.OK
 
-    other_calls(sb_view_begin=answering(begin, library.GROW, library.GROW))
+    other_calls(sb_view_begin=answering(begin, native.GROW, native.GROW))
     assert core.begin_view(1, 2, 3) == 99
     assert core.attachment.facts().segments == before + 2
 
 
 @pytest.mark.parametrize(
     ("status", "error", "text"),
-    [(library.NO_MEMORY, OutOfMemory, NO_ROOM), (STATUS, CorruptSegment, f"the connection: {DAMAGED}")],
+    [(native.NO_MEMORY, OutOfMemory, NO_ROOM), (STATUS, CorruptSegment, f"the connection: {DAMAGED}")],
 )
 def test_a_body_that_cannot_be_viewed(
     core: CoreConnection, other_calls: Callable[..., None], status: int, error: type[Exception], text: str
@@ -75,7 +75,7 @@ def test_a_body_in_place(core: CoreConnection, place: Place, patched: pytest.Mon
     """It is read where it lies, also after the broker has grown; one that is read already is copied."""
     copy = Noted(core._copied_from)
     patched.setattr(core, "_copied_from", copy)
-    patched.setattr(library, "read_in_place", answering(library.read_in_place, library.GROW))
+    patched.setattr(native, "read_in_place", answering(native.read_in_place, native.GROW))
     before = core.attachment.facts().segments
     body = core.body_at(place)
     assert body is not None
@@ -88,8 +88,8 @@ def test_a_body_in_place(core: CoreConnection, place: Place, patched: pytest.Mon
 
 def test_a_body_that_nobody_can_note_is_copied(core: CoreConnection, place: Place, patched: pytest.MonkeyPatch) -> None:
     """Without memory for a note of who reads it, and if it is in use."""
-    for status in (library.NO_MEMORY, library.IN_USE):
-        patched.setattr(library, "read_in_place", lambda *_, status=status: status)
+    for status in (native.NO_MEMORY, native.IN_USE):
+        patched.setattr(native, "read_in_place", lambda *_, status=status: status)
         body = core.body_at(place)
         assert body is not None
         assert bytes(body) == b"A" * SIZE
@@ -104,7 +104,7 @@ def test_a_body_that_is_gone(
     assert core._copied_from(place) is None
     copy = Noted(core._copied_from)
     patched.setattr(core, "_copied_from", copy)
-    patched.setattr(library, "read_in_place", lambda *_: library.SETTLED)
+    patched.setattr(native, "read_in_place", lambda *_: native.SETTLED)
     assert core.body_at(place) is None
     assert copy.calls == []
 
@@ -126,6 +126,6 @@ def test_a_body_that_cannot_be_read(
     other_calls(sb_place_copy_body=lambda *_: STATUS)
     with pytest.raises(CorruptSegment, match=f"the connection: {DAMAGED}"):
         core._copied_from(place)
-    patched.setattr(library, "read_in_place", lambda *_: STATUS)
+    patched.setattr(native, "read_in_place", lambda *_: STATUS)
     with pytest.raises(CorruptSegment, match=f"the connection: {DAMAGED}"):
         core.body_at(place)

@@ -14,7 +14,7 @@ from scenario_support.inside import core_of, session_of
 from scenario_support.waiting import eventually
 
 from shmbroker._core import consumer as module
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core.consumer import CoreConsumer, in_exclusive_use
 from shmbroker.exceptions import AccessRefused, ConnectionClosed, NotFound, OutOfMemory
 
@@ -33,14 +33,14 @@ def consumer_of(*queues: shmbroker.Queue, prefetch: int = 5, **options: Any) -> 
 
 def other_calls(monkeypatch: pytest.MonkeyPatch, **others: Callable[..., object]) -> None:
     """Let consumers call others than the core."""
-    monkeypatch.setattr(module, "slow", Replaced(library.slow, **others))
+    monkeypatch.setattr(module, "slow", Replaced(native.slow, **others))
 
 
 def test_what_a_consumer_is(
     connection: shmbroker.Connection, queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The core gets what the caller gave, times in nanoseconds; the queues are kept and named."""
-    consume = Noted(library.slow.sb_consumer_open)
+    consume = Noted(native.slow.sb_consumer_open)
     other_calls(monkeypatch, sb_consumer_open=consume)
     second = connection.queue("second")
     made = consumer_of(queue, second, prefetch=3, priority=-2, ack_batch=2, ack_interval=1.5)
@@ -50,7 +50,7 @@ def test_what_a_consumer_is(
     assert rest == [2, 3, -2, 2, 1_500_000_000]
     assert made.queues == [core_of(queue), core_of(second)]
     assert made.what == "queue 'q' and queue 'second'"
-    assert made.address == int(library.ffi.cast("uintptr_t", made.handle))
+    assert made.address == int(native.ffi.cast("uintptr_t", made.handle))
     (seen, _) = connection.consumers()
     assert (seen.priority, seen.prefetch) == (-2, 3)
     assert (made.waiting(), made.delivered(), made.unacked()) == (0, 0, 0)
@@ -60,17 +60,17 @@ def test_a_consumer_that_needs_another_segment(queue: shmbroker.Queue, monkeypat
     """The broker grows each time that the core asks for it; then the consumer is there."""
     attached = core_of(queue).connection.attachment
     before = attached.facts().segments
-    consume = telling(library.slow.sb_consumer_open, library.GROW, library.GROW, result=library.ffi.NULL)
+    consume = telling(native.slow.sb_consumer_open, native.GROW, native.GROW, result=native.ffi.NULL)
     other_calls(monkeypatch, sb_consumer_open=consume)
     made = consumer_of(queue)
     assert attached.facts().segments == before + 2
-    assert made.handle != library.ffi.NULL
+    assert made.handle != native.ffi.NULL
     assert queue.statistics().consumers == 1
 
 
 def test_there_is_no_memory_for_a_consumer(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what the broker's memory is used for."""
-    consume = telling(library.slow.sb_consumer_open, library.NO_MEMORY, result=library.ffi.NULL)
+    consume = telling(native.slow.sb_consumer_open, native.NO_MEMORY, result=native.ffi.NULL)
     other_calls(monkeypatch, sb_consumer_open=consume)
     with pytest.raises(OutOfMemory, match=r"has no room: \d+ of \d+ bytes are used"):
         consumer_of(queue)
@@ -78,7 +78,7 @@ def test_there_is_no_memory_for_a_consumer(queue: shmbroker.Queue, monkeypatch: 
 
 def test_a_queue_in_exclusive_use(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error has RabbitMQ's words and code."""
-    consume = telling(library.slow.sb_consumer_open, library.ACCESS, result=library.ffi.NULL)
+    consume = telling(native.slow.sb_consumer_open, native.ACCESS, result=native.ffi.NULL)
     other_calls(monkeypatch, sb_consumer_open=consume)
     with pytest.raises(AccessRefused) as refused:
         consumer_of(queue)
@@ -89,7 +89,7 @@ def test_a_queue_in_exclusive_use(queue: shmbroker.Queue, monkeypatch: pytest.Mo
 def test_a_queue_that_is_gone(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
     """The error names all queues of the consumer that is not there."""
     gone = connection.queue("gone")
-    core_of(gone).delete(if_unused=False, if_empty=False, until=library.FOR_EVER)
+    core_of(gone).delete(if_unused=False, if_empty=False, until=native.FOR_EVER)
     with pytest.raises(NotFound, match="no queue 'q' and queue 'gone'"):
         consumer_of(queue, gone)
     assert queue.statistics().consumers == 0
@@ -104,7 +104,7 @@ def test_waiting_and_events(connection: shmbroker.Connection, queue: shmbroker.Q
         made.event(descriptor)
         assert made.arm() is False
         queue.put(b"A")
-        assert made.wait(library.FOR_EVER) == library.OK
+        assert made.wait(native.FOR_EVER) == native.OK
         eventually(lambda: made.waiting() == 1)
         assert os.eventfd_read(descriptor) == 1
         assert made.arm() is True
@@ -120,7 +120,7 @@ def test_a_consumer_that_is_suspended_pulls_nothing(connection: shmbroker.Connec
     made = consumer_of(queue)
     made.suspend(suspended=True)
     queue.put(b"A")
-    assert made.wait(1) == library.TIMEOUT
+    assert made.wait(1) == native.TIMEOUT
     assert made.waiting() == 0
     made.suspend(suspended=False)
     eventually(lambda: made.waiting() == 1)
@@ -169,7 +169,7 @@ def test_a_consumer_of_a_closed_connection(broker: shmbroker.Broker) -> None:
 
 def test_a_consumer_that_nobody_has_ends(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it pulled goes back, and its memory in this process is freed, once."""
-    free = Noted(library.slow.sb_consumer_free)
+    free = Noted(native.slow.sb_consumer_free)
     other_calls(monkeypatch, sb_consumer_free=free)
     queue.put(b"A")
     made = consumer_of(queue)

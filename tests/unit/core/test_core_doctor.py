@@ -10,14 +10,14 @@ import pytest
 from scenario_support.core_calls import Noted
 
 import shmbroker
-from shmbroker._core import library, segments, wording
+from shmbroker._core import findings, native, segments
 from shmbroker._core.connection import CoreConnection, out_of_memory
 from shmbroker.exceptions import BrokerError, CorruptSegment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-STATUS = library.slow.SB_CORRUPT
+STATUS = native.slow.SB_CORRUPT
 DAMAGED = "shared memory contradicts itself"
 FINDINGS = 1000
 
@@ -43,8 +43,8 @@ def test_the_error_of_a_full_broker_names_who_has_most(connection: shmbroker.Con
     text = str(out_of_memory(core, 1))
     assert f"broker {connection.broker_name!r} has no room for a body of 1 bytes: " in text
     assert "; queue 'most' holds most, 30 bytes" in text
-    assert text.endswith(core.kept())
-    assert core.kept().startswith("; of its chunks of 2 MiB ")
+    assert text.endswith(core.occupancy())
+    assert core.occupancy().startswith("; of its chunks of 2 MiB ")
 
 
 def test_a_queue_that_goes_while_the_error_is_worded(
@@ -61,10 +61,10 @@ def test_a_queue_that_goes_while_the_error_is_worded(
 # ---- the doctor ----
 
 
-FINDING = wording.Finding(code=library.slow.SB_UNREAPED, queue=0, slot=0, which=0, of=0, where=0, found=5, expected=0)
+FINDING = findings.Finding(code=native.slow.SB_UNREAPED, queue=0, slot=0, which=0, of=0, where=0, found=5, expected=0)
 
 
-def finding(**fields: int) -> wording.Finding:
+def finding(**fields: int) -> findings.Finding:
     """One with other fields."""
     return FINDING._replace(**fields)
 
@@ -91,8 +91,8 @@ def test_a_finding_names_its_queue(
 ) -> None:
     """By its name, if it has one."""
     connection.queue("mine")
-    ours = finding(code=library.slow.SB_BAD_QUEUE, queue=core.queue_slot("mine"))
-    other = finding(code=library.slow.SB_BAD_QUEUE, queue=0)
+    ours = finding(code=native.slow.SB_BAD_QUEUE, queue=core.queue_slot("mine"))
+    other = finding(code=native.slow.SB_BAD_QUEUE, queue=0)
     patched.setattr(core, "_check", lambda: (2, [ours, other]))
     assert core.doctor() == ["queue 'mine': ring_size is 5", "the queue in slot 0: ring_size is 5"]
 
@@ -127,12 +127,12 @@ def checks(*found: dict[str, int], count: int | None = None) -> Callable[..., in
 
 def test_what_the_core_finds_is_copied(core: CoreConnection, other_calls: Callable[..., None]) -> None:
     """As many as there are, and as there is room for."""
-    first = {"code": library.slow.SB_UNREAPED, "queue": 1, "slot": 2, "which": 3, "of": 4, "where": 5, "found": 6,
+    first = {"code": native.slow.SB_UNREAPED, "queue": 1, "slot": 2, "which": 3, "of": 4, "where": 5, "found": 6,
              "expected": 7}  # fmt: skip
-    other_calls(sb_broker_check=checks(first, {"code": library.slow.SB_BAD_QUEUE}))
+    other_calls(sb_broker_check=checks(first, {"code": native.slow.SB_BAD_QUEUE}))
     count, found = core._check()
-    assert (count, found[0]) == (2, wording.Finding(**first))
-    assert [one.code for one in found] == [library.slow.SB_UNREAPED, library.slow.SB_BAD_QUEUE]
+    assert (count, found[0]) == (2, findings.Finding(**first))
+    assert [one.code for one in found] == [native.slow.SB_UNREAPED, native.slow.SB_BAD_QUEUE]
     other_calls(sb_broker_check=checks(count=0))
     assert core._check() == (0, [])
     other_calls(sb_broker_check=checks(first, count=FINDINGS + 5))
@@ -142,11 +142,11 @@ def test_what_the_core_finds_is_copied(core: CoreConnection, other_calls: Callab
 
 def test_a_broker_that_could_not_be_examined(core: CoreConnection, other_calls: Callable[..., None]) -> None:
     """The error says why: the status, or that this process has no memory."""
-    not_checked = {"code": library.slow.SB_NOT_CHECKED}
+    not_checked = {"code": native.slow.SB_NOT_CHECKED}
     other_calls(sb_broker_check=checks(not_checked | {"found": STATUS}))
     with pytest.raises(CorruptSegment, match=f"the connection: {DAMAGED}"):
         core.doctor()
-    other_calls(sb_broker_check=checks(not_checked | {"found": library.slow.SB_SYSTEM}))
+    other_calls(sb_broker_check=checks(not_checked | {"found": native.slow.SB_SYSTEM}))
     with pytest.raises(BrokerError) as failed:
         core.doctor()
     assert (failed.value.code, failed.value.text) == (

@@ -12,14 +12,14 @@ from scenario_support.core_calls import Noted
 
 import shmbroker
 from shmbroker import statistics
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core.connection import CoreConnection, incarnation_of
 from shmbroker.exceptions import CorruptSegment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-STATUS = library.slow.SB_CORRUPT
+STATUS = native.slow.SB_CORRUPT
 DAMAGED = "shared memory contradicts itself"
 
 
@@ -80,7 +80,7 @@ def test_a_queue_that_goes_meanwhile(
     """It is as if it were not there."""
     connection.queue("q")
     slot = core.queue_slot("q")
-    other_calls(sb_queue_describe=lambda *_: library.DELETED)
+    other_calls(sb_queue_describe=lambda *_: native.DELETED)
     assert core.queue_facts(slot) is None
     assert (core.queue_name(slot), core.queue_incarnation("q"), core.queue_incarnations()) == (None, 0, {})
     assert core.queue_statistics(slot) is None
@@ -101,7 +101,7 @@ def test_a_queue_that_is_damaged(
 
 def test_a_queue_is_declared_once_more(core: CoreConnection, other_calls: Callable[..., None]) -> None:
     """The core is told which one."""
-    touch = Noted(library.slow.sb_queue_touch)
+    touch = Noted(native.slow.sb_queue_touch)
     other_calls(sb_queue_touch=touch)
     core.touch(5)
     assert touch.calls == [(core.handle, 5)]
@@ -120,7 +120,7 @@ def test_queues_that_end_by_themselves_are_counted(
 
 def test_the_statistics_of_a_queue(core: CoreConnection, patched: pytest.MonkeyPatch) -> None:
     """Each number is the core's; a list that counts less than none is empty; messages are those in any state."""
-    facts = library.ffi.new("sb_queue_facts *")
+    facts = native.ffi.new("sb_queue_facts *")
     facts.name, facts.name_length = b"name that goes on", 4
     counted = (
         "ready", "delivering", "scheduled", "bytes", "added", "acked", "expired", "killed", "replaced", "dropped",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scenario_support.core_calls import Replaced
 
-from shmbroker._core import channel, consumer, library, queue, segments, watch
+from shmbroker._core import channel, consumer, native, queue, segments, watch
 from shmbroker._core.channel import CoreChannel
 from shmbroker._core.connection import CoreConnection
 from shmbroker._core.consumer import CoreConsumer
@@ -31,7 +31,7 @@ NAME = "beside"
 
 def a_queue(core: CoreConnection) -> CoreQueue:
     """Open a queue."""
-    declare(core, NAME, QueueSettings(), library.FOR_EVER)
+    declare(core, NAME, QueueSettings(), native.FOR_EVER)
     return CoreQueue(core, NAME, core.queue_slot(NAME))
 
 
@@ -86,9 +86,9 @@ def test_the_broker_stays_mapped_until_a_handle_has_ended(  # noqa: PLR0917 (wha
             thread.start()
             thread.join()
             seen.append((core.closed, attached.handle is not None))
-        getattr(library.slow, call)(handle)
+        getattr(native.slow, call)(handle)
 
-    monkeypatch.setattr(module, "slow", Replaced(library.slow, **{call: closed_meanwhile}))
+    monkeypatch.setattr(module, "slow", Replaced(native.slow, **{call: closed_meanwhile}))
     if closes:
         made.close()
     else:

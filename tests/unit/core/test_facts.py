@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from scenario_support.inside import core_of
 
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core.facts import BrokerFacts, QueueFacts, SettingsFacts, facts_of_broker, facts_of_queue
 
 if TYPE_CHECKING:
     import shmbroker
 
-FFI, LIB = library.ffi, library.slow
+FFI, LIB = native.ffi, native.slow
 
 
 def filled(structure: Any, fields: list[str]) -> dict[str, int]:  # noqa: ANN401

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import shmbroker
-from shmbroker._core import library, segments
+from shmbroker._core import native, segments
 from shmbroker.exceptions import AccessRefused
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def test_a_file_that_is_not_trusted_is_closed(folder: Path) -> None:
 def test_files_that_are_missing_or_cut_short(folder: Path) -> None:
     """Each is named with what is wrong; of as many segments as there should be beside the first."""
     path = segments.path_of("b")
-    whole = [int(library.slow.sb_broker_segment_bytes(number, 4)) for number in range(4)]
+    whole = [int(native.slow.sb_broker_segment_bytes(number, 4)) for number in range(4)]
     for number, size in enumerate((whole[0], whole[1] - 1, None, whole[3] + 1)):
         if size is not None:
             with segments.file_of(path, number).open("wb") as file:
@@ -240,7 +240,7 @@ def test_files_that_are_missing_or_cut_short(folder: Path) -> None:
     assert segments.damaged(path, 3, 4) == segments.damaged(path, 2, 4) == expected
     assert segments.damaged(path, 1, 4) == expected[:1]
     assert segments.damaged(path, 0, 4) == []
-    assert whole[1] != int(library.slow.sb_broker_segment_bytes(1, 5))
+    assert whole[1] != int(native.slow.sb_broker_segment_bytes(1, 5))
 
 
 # ---- purging ----

@@ -32,4 +32,4 @@ def test_what_has_no_attributes_yet_goes_silently(cls: type) -> None:
 def test_there_are_such_objects() -> None:
     """The test above looks at attachments, connections and handles."""
     names = {one.__name__ for one in _with_destructors()}
-    assert {"Attachment", "Use", "CoreConnection", "Session", "CoreQueue"} <= names
+    assert {"Attachment", "MappingReference", "CoreConnection", "Session", "CoreQueue"} <= names

@@ -209,13 +209,13 @@ def test_a_signal_that_comes_before_the_wait_is_noticed(connection: shmbroker.Co
 
         before = signal.signal(signal.SIGUSR1, notice)
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-        taker = threading.Thread(target=take_the_signal)
+        receiver = threading.Thread(target=take_the_signal)
         try:
-            taker.start()
+            receiver.start()
             with pytest.raises(Noticed):
                 waits[way]()
         finally:
-            taker.join()
+            receiver.join()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
             signal.signal(signal.SIGUSR1, before)
         await_counts(queue, interested=int(way == "consumer"), notified=0)

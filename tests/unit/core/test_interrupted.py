@@ -248,7 +248,7 @@ CALL_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
         with core.call():
             core.attachment.closing()
 
-    deeds = dict(guarded=lambda core: core.queue_slots(), call=through_with)
+    deeds = dict(in_flight=lambda core: core.queue_slots(), call=through_with)
     name, deed, number, more, kept, counts = sys.argv[1], deeds[sys.argv[2]], 0, True, [], []
     while more:
         connection = shmbroker.connect(name, create=False)
@@ -261,7 +261,7 @@ CALL_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
 """
 
 
-@pytest.mark.parametrize("way", ["guarded", "call"])
+@pytest.mark.parametrize("way", ["in_flight", "call"])
 def test_a_call_that_a_signal_interrupts_is_over(broker_name: str, way: str) -> None:
     """Closing gives back what the connection has, although the object lives on."""
     with shmbroker.testing.broker(broker_name, memory="32M") as broker:

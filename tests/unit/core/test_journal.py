@@ -15,7 +15,7 @@ from scenario_support.nursery import served
 from scenario_support.waiting import WATCHDOG_SECONDS
 
 import shmbroker
-from shmbroker._core import library, segments
+from shmbroker._core import native, segments
 from shmbroker._core.connection import CoreConnection
 from shmbroker._core.journal import Journal, topology_lock, version
 
@@ -58,13 +58,13 @@ def file_of(path: str, number: int) -> Path:
 
 def test_news_come_once(core: CoreConnection, path: str, journal: Journal) -> None:
     """Each reader gets what was appended since it last asked; a new one gets all of it."""
-    assert journal.news(core) == (False, b"")
+    assert journal.read_new(core) == (False, b"")
     assert journal.append(core, b"one") == 3
-    assert journal.news(core) == (False, b"one")
+    assert journal.read_new(core) == (False, b"one")
     assert journal.append(core, b"two") == 6
-    assert journal.news(core) == (False, b"two")
-    assert journal.news(core) == (False, b"")
-    assert Journal(path).news(core) == (False, b"onetwo")
+    assert journal.read_new(core) == (False, b"two")
+    assert journal.read_new(core) == (False, b"")
+    assert Journal(path).read_new(core) == (False, b"onetwo")
     assert journal.length(core) == 6
 
 
@@ -73,20 +73,20 @@ def test_what_a_killed_writer_left_does_not_count(core: CoreConnection, path: st
     journal.append(core, b"one")
     with file_of(path, 0).open("ab") as file:
         file.write(b"half a record, and more")
-    assert journal.news(core) == (False, b"one")
+    assert journal.read_new(core) == (False, b"one")
     journal.append(core, b"two")
-    assert journal.news(core) == (False, b"two")
-    assert Journal(path).news(core) == (False, b"onetwo")
+    assert journal.read_new(core) == (False, b"two")
+    assert Journal(path).read_new(core) == (False, b"onetwo")
 
 
 def test_a_journal_written_anew_is_read_anew(core: CoreConnection, path: str, journal: Journal) -> None:
     """Readers are told that what they know counts no more; the file before it is emptied."""
     journal.append(core, b"one, two, three")
-    journal.news(core)
+    journal.read_new(core)
     journal.replace(core, b"three")
     journal.append(core, b", four")
-    assert journal.news(core) == (True, b"three, four")
-    assert Journal(path).news(core) == (True, b"three, four")
+    assert journal.read_new(core) == (True, b"three, four")
+    assert Journal(path).read_new(core) == (True, b"three, four")
     assert file_of(path, 0).stat().st_size == 0
 
 
@@ -94,10 +94,10 @@ def test_a_snapshot_that_was_not_finished_does_not_count(core: CoreConnection, p
     """What a killed writer left in the other file is overwritten when that is used."""
     journal.append(core, b"one")
     file_of(path, 1).write_bytes(b"a long snapshot that nobody finished")
-    assert journal.news(core) == (False, b"one")
+    assert journal.read_new(core) == (False, b"one")
     journal.replace(core, b"1")
-    assert journal.news(core) == (True, b"1")
-    assert Journal(path).news(core) == (True, b"1")
+    assert journal.read_new(core) == (True, b"1")
+    assert Journal(path).read_new(core) == (True, b"1")
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
@@ -115,7 +115,7 @@ def test_a_reader_that_was_overtaken_reads_again(
         return read(descriptor, size, start)
 
     monkeypatch.setattr(os, "pread", overtaken)
-    assert Journal(path).news(core) == (True, b"anew 0")
+    assert Journal(path).read_new(core) == (True, b"anew 0")
 
 
 def test_a_journal_that_is_cut_short_is_corrupt(core: CoreConnection, path: str, journal: Journal) -> None:
@@ -123,7 +123,7 @@ def test_a_journal_that_is_cut_short_is_corrupt(core: CoreConnection, path: str,
     journal.append(core, b"one")
     os.truncate(file_of(path, 0), 2)
     with pytest.raises(shmbroker.CorruptSegment, match=r"journal of broker .* is cut short"):
-        journal.news(core)
+        journal.read_new(core)
 
 
 def test_no_room_changes_nothing(
@@ -141,7 +141,7 @@ def test_no_room_changes_nothing(
             journal.append(core, b"two")
         with pytest.raises(shmbroker.OutOfMemory):
             journal.replace(core, b"1")
-    assert Journal(path).news(core) == (False, b"one")
+    assert Journal(path).read_new(core) == (False, b"one")
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.ENOMEM, errno.EDQUOT, errno.EIO])
@@ -174,9 +174,9 @@ def test_what_is_written_piece_by_piece_is_whole(
     monkeypatch.setattr(os, "pwrite", lambda descriptor, data, at: write(descriptor, data[:3], at))
     assert journal.append(core, b"0123456789") == 10
     assert journal.append(core, b"abcd") == 14
-    assert journal.news(core) == (False, b"0123456789abcd")
+    assert journal.read_new(core) == (False, b"0123456789abcd")
     journal.replace(core, b"anew, and longer")
-    assert Journal(path).news(core) == (True, b"anew, and longer")
+    assert Journal(path).read_new(core) == (True, b"anew, and longer")
 
 
 def test_no_descriptor_stays_open(core: CoreConnection, journal: Journal) -> None:
@@ -184,7 +184,7 @@ def test_no_descriptor_stays_open(core: CoreConnection, journal: Journal) -> Non
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
         journal.append(core, b"one")
-        journal.news(core)
+        journal.read_new(core)
         journal.replace(core, b"1")
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
@@ -193,20 +193,20 @@ def test_the_numbers_of_the_files(core: CoreConnection, path: str, journal: Jour
     """They count up, and begin again after 65,535; a reader knows by the number that the journal was written anew."""
 
     def number() -> int:
-        return int(library.slow.sb_topology_journal(core.handle)) >> 48
+        return int(native.slow.sb_topology_journal(core.handle)) >> 48
 
     assert number() == 0
     journal.replace(core, b"one")
     assert number() == 1
     journal.replace(core, b"two")
     assert number() == 2
-    library.slow.sb_topology_journal_commit(core.handle, 65_535 << 48)
-    assert journal.news(core) == (True, b"")
+    native.slow.sb_topology_journal_commit(core.handle, 65_535 << 48)
+    assert journal.read_new(core) == (True, b"")
     journal.append(core, b"last")
     assert file_of(path, 1).read_bytes()[:4] == b"last"
     journal.replace(core, b"first")
     assert number() == 0
-    assert journal.news(core) == (True, b"first")
+    assert journal.read_new(core) == (True, b"first")
     assert journal.length(core) == 5
 
 
@@ -215,10 +215,10 @@ def test_a_file_that_is_gone(core: CoreConnection, path: str, journal: Journal) 
     journal.append(core, b"one")
     file_of(path, 0).unlink()
     with pytest.raises(shmbroker.CorruptSegment, match=f"{file_of(path, 0)} is gone"):
-        journal.news(core)
+        journal.read_new(core)
     core.attachment.set_closing()
     with pytest.raises(shmbroker.ConnectionClosedByBroker):
-        journal.news(core)
+        journal.read_new(core)
 
 
 def test_the_lock_of_the_topology(core: CoreConnection, path: str) -> None:
@@ -238,13 +238,13 @@ def test_the_lock_of_the_topology(core: CoreConnection, path: str) -> None:
         thread.start()
         thread.join()
 
-    with topology_lock(core, library.FOR_EVER, "one"):
-        with topology_lock(core, library.FOR_EVER, "again"):
+    with topology_lock(core, native.FOR_EVER, "one"):
+        with topology_lock(core, native.FOR_EVER, "again"):
             take_elsewhere()
         take_elsewhere()
         assert [str(error).partition(" is held")[0] for error in errors] == ["the other: the topology lock"] * 2
         assert core.calls == 1
-    with pytest.raises(ZeroDivisionError), topology_lock(core, library.FOR_EVER, "one"):
+    with pytest.raises(ZeroDivisionError), topology_lock(core, native.FOR_EVER, "one"):
         1 / 0  # noqa: B018 (an error)
     take_elsewhere()
     assert len(errors) == 2

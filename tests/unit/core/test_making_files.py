@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import shmbroker
-from shmbroker._core import attachment, library, segments
+from shmbroker._core import attachment, native, segments
 from shmbroker.exceptions import OutOfMemory
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 CHUNK = 2 << 20
 MEMORY = 32 << 20
-FIRST = int(library.slow.sb_broker_segment_bytes(0, 0))
-SEGMENT = int(library.slow.sb_broker_segment_bytes(1, 4))
+FIRST = int(native.slow.sb_broker_segment_bytes(0, 0))
+SEGMENT = int(native.slow.sb_broker_segment_bytes(1, 4))
 PAIR = {"lock", "journal-0", "journal-1"}
 
 
@@ -144,7 +144,7 @@ def test_the_room_that_a_broker_needs_at_least(path: str, monkeypatch: pytest.Mo
 def test_as_many_segments_as_16_chunks_need(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a larger broker fewer, which are larger."""
     has_room(monkeypatch, 0)
-    needed = FIRST + 2 * int(library.slow.sb_broker_segment_bytes(1, 10))
+    needed = FIRST + 2 * int(native.slow.sb_broker_segment_bytes(1, 10))
     with pytest.raises(OutOfMemory, match=f"no room for segment 0 to 2 of broker .*, {needed} bytes"):
         segments.create(path, "b", 150 * CHUNK, 0o600)
 
@@ -255,9 +255,9 @@ def test_what_the_first_segment_says(path: str, broker_name: str, mode: int, cou
 
 def test_a_first_segment_that_cannot_be_formatted(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the broker, and its files go."""
-    core = SimpleNamespace(**{name: getattr(library.slow, name) for name in ("sb_broker_segment_bytes", "SB_INVALID")})
-    core.sb_broker_format = lambda *_: library.slow.SB_INVALID
-    monkeypatch.setattr(library, "slow", core)
+    core = SimpleNamespace(**{name: getattr(native.slow, name) for name in ("sb_broker_segment_bytes", "SB_INVALID")})
+    core.sb_broker_format = lambda *_: native.slow.SB_INVALID
+    monkeypatch.setattr(native, "slow", core)
     with pytest.raises(shmbroker.BrokerError, match="broker 'b': a value is out of its range"):
         segments.create(path, "b", MEMORY, 0o600)
     assert suffixes(path) == set()

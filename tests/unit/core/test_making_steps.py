@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scenario_support.core_calls import Noted
 
-from shmbroker._core import attachment, library, segments
+from shmbroker._core import attachment, native, segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MEMORY = 32 << 20
-FIRST = int(library.slow.sb_broker_segment_bytes(0, 0))
-SEGMENT = int(library.slow.sb_broker_segment_bytes(1, 4))
+FIRST = int(native.slow.sb_broker_segment_bytes(0, 0))
+SEGMENT = int(native.slow.sb_broker_segment_bytes(1, 4))
 
 
 @pytest.fixture

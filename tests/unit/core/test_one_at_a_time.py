@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shmbroker._core import library, segments
+from shmbroker._core import native, segments
 from shmbroker.exceptions import AccessRefused
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def test_a_segment_is_made_unless_it_is_there(path: str, broker_name: str) -> No
     for _ in range(2):
         segments.grow(path, 2, 4, 0o600, removed)
     found = segments.file_of(path, 2).stat()
-    assert (found.st_size, stat.S_IMODE(found.st_mode)) == (int(library.slow.sb_broker_segment_bytes(2, 4)), 0o600)
+    assert (found.st_size, stat.S_IMODE(found.st_mode)) == (int(native.slow.sb_broker_segment_bytes(2, 4)), 0o600)
     assert len(asked) == 2
     assert suffixes(path) == PAIR | {"0", "2"}
 

@@ -14,10 +14,10 @@ from scenario_support.inside import core_of
 from scenario_support.scripted import Scripted
 
 from shmbroker._amqp import field_tables
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core import queue as core_queue
 from shmbroker._core import settings as core_settings
-from shmbroker._core.library import FOR_EVER, ffi, slow
+from shmbroker._core.native import FOR_EVER, ffi, slow
 from shmbroker._core.queue import CoreQueue, PutOptions
 from shmbroker._core.settings import decoded_settings, encoded_settings
 from shmbroker.exceptions import BrokerError, CorruptSegment, NeverFits, NotFound
@@ -296,7 +296,7 @@ def test_a_browse_gets_the_room_that_the_core_asks_for(queue: shmbroker.Queue, m
 
     def asks(_handle: object, _position: object, memory: Any, _size: int) -> int:  # noqa: ANN401
         ffi.buffer(memory, 10)[:] = (70_000).to_bytes(8, "little") + b"\xff\xff"
-        return -library.FULL
+        return -native.FULL
 
     queue.put(b"A")
     calls = Scripted(slow, "sb_queue_browse", asks)
@@ -304,7 +304,7 @@ def test_a_browse_gets_the_room_that_the_core_asks_for(queue: shmbroker.Queue, m
     found = core_of(queue).browse(0)
     assert found is not None
     assert (found[0][64:], found[1]) == (b"A", 1)
-    assert [call[3] for call in calls.calls] == [library.RECORD_BYTES, 70_000]
+    assert [call[3] for call in calls.calls] == [native.RECORD_BYTES, 70_000]
 
 
 def test_a_time_that_is_now_is_over(connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,7 +315,7 @@ def test_a_time_that_is_now_is_over(connection: shmbroker.Connection, monkeypatc
     monkeypatch.setattr(core.connection, "start_io", lambda: None)
     monkeypatch.setattr(time, "monotonic_ns", lambda: now)
     with pytest.raises(Full):
-        core.put_failed(library.FULL, 5, now)
+        core.put_failed(native.FULL, 5, now)
     assert calls.calls == []
 
 

@@ -12,10 +12,10 @@ from scenario_support.inside import core_of
 from scenario_support.scripted import Scripted, put_into, status
 
 from shmbroker import exceptions
-from shmbroker._core import attachment, library
+from shmbroker._core import attachment, native
 from shmbroker._core import queue as core_queue
 from shmbroker._core.connection import CoreConnection
-from shmbroker._core.library import FOR_EVER, ffi, slow
+from shmbroker._core.native import FOR_EVER, ffi, slow
 from shmbroker._core.queue import NO_OPTIONS, CoreQueue, PutOptions
 from shmbroker.settings import QueueSettings
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PAST = 0
 UNKNOWN = 99
-DONE_WITH = (library.GROW, library.NO_MEMORY, library.FULL, library.TOO_LARGE)
+DONE_WITH = (native.GROW, native.NO_MEMORY, native.FULL, native.TOO_LARGE)
 
 
 class Watched:
@@ -76,20 +76,20 @@ def core(queue: shmbroker.Queue) -> CoreQueue:
 
 def test_a_lock_that_is_held_is_told() -> None:
     """With the process that holds it, where that is known; another status is an error of the same object."""
-    core_queue.locked(library.OK, 0, "it")
+    core_queue.raise_topology_error(native.OK, 0, "it")
     with pytest.raises(exceptions.Timeout, match=r"it: the topology lock is held by process 17$"):
-        core_queue.locked(library.TIMEOUT, 17, "it")
+        core_queue.raise_topology_error(native.TIMEOUT, 17, "it")
     with pytest.raises(exceptions.Timeout, match=r"it: the topology lock is held$"):
-        core_queue.locked(library.TIMEOUT, 0, "it")
+        core_queue.raise_topology_error(native.TIMEOUT, 0, "it")
     with pytest.raises(exceptions.CorruptSegment, match="it: shared memory contradicts itself"):
-        core_queue.locked(slow.SB_CORRUPT, 17, "it")
+        core_queue.raise_topology_error(slow.SB_CORRUPT, 17, "it")
 
 
 def test_declaring_grows_the_broker(
     connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch, watched: Watched
 ) -> None:
     """As often as the core asks for it; then the queue is there."""
-    scripted(monkeypatch, "sb_queue_declare", status(library.GROW), status(library.GROW))
+    scripted(monkeypatch, "sb_queue_declare", status(native.GROW), status(native.GROW))
     assert core_queue.declare(core_of(connection), "q", QueueSettings(), FOR_EVER)
     assert watched.seen == ["grow", "grow"]
     assert core_of(connection).queue_slot("q")
@@ -98,9 +98,9 @@ def test_declaring_grows_the_broker(
 @pytest.mark.parametrize(
     ("number", "error", "text"),
     [
-        (library.NO_MEMORY, exceptions.OutOfMemory, "has no room: "),
+        (native.NO_MEMORY, exceptions.OutOfMemory, "has no room: "),
         (slow.SB_LIMIT, exceptions.NotAllowed, "queue 'q' refused: the limit of broker .*, 49152 queues, is reached"),
-        (library.TIMEOUT, exceptions.Timeout, "queue 'q': the topology lock is held by process 17"),
+        (native.TIMEOUT, exceptions.Timeout, "queue 'q': the topology lock is held by process 17"),
         (slow.SB_CORRUPT, exceptions.CorruptSegment, "queue 'q': shared memory contradicts itself"),
     ],
 )
@@ -123,7 +123,7 @@ def test_opening_grows_the_broker_and_lets_go_of_what_was_deleted(
     core: CoreQueue, monkeypatch: pytest.MonkeyPatch, watched: Watched
 ) -> None:
     """Then it tries again."""
-    answers = [put_into(2, number, ffi.NULL) for number in (library.GROW, library.NO_MEMORY, library.NO_MEMORY)]
+    answers = [put_into(2, number, ffi.NULL) for number in (native.GROW, native.NO_MEMORY, native.NO_MEMORY)]
     calls = scripted(monkeypatch, "sb_queue_open", *answers)
     assert CoreQueue(core.connection, "q", core.slot).length() == 0
     assert watched.seen == ["grow", "let_go", "let_go"]
@@ -133,8 +133,8 @@ def test_opening_grows_the_broker_and_lets_go_of_what_was_deleted(
 @pytest.mark.parametrize(
     ("number", "error", "text", "seen"),
     [
-        (library.NO_MEMORY, exceptions.OutOfMemory, "has no room: ", ["let_go"]),
-        (library.DELETED, exceptions.NotFound, "no queue 'q' in vhost", []),
+        (native.NO_MEMORY, exceptions.OutOfMemory, "has no room: ", ["let_go"]),
+        (native.DELETED, exceptions.NotFound, "no queue 'q' in vhost", []),
         (slow.SB_CORRUPT, exceptions.CorruptSegment, "queue 'q': shared memory contradicts itself", []),
     ],
 )
@@ -161,13 +161,13 @@ def test_a_queue_that_cannot_be_opened(
 
 def test_a_put_that_went_needs_nothing(core: CoreQueue, watched: Watched) -> None:
     """Neither room nor an error."""
-    core.put_failed(library.OK, 1, PAST)
+    core.put_failed(native.OK, 1, PAST)
     assert watched.seen == []
 
 
 def test_a_put_grows_the_broker(core: CoreQueue, monkeypatch: pytest.MonkeyPatch, watched: Watched) -> None:
     """And is tried again, with the same body and options, until it went."""
-    calls = scripted(monkeypatch, "sb_queue_put_with", status(library.GROW), status(library.GROW))
+    calls = scripted(monkeypatch, "sb_queue_put_with", status(native.GROW), status(native.GROW))
     options = PutOptions(0, 0, 0, b"key", b"")
     core.put_with(b"body", 4, options, PAST)
     assert watched.seen == ["grow", "grow"]
@@ -180,35 +180,35 @@ def test_a_put_grows_the_broker(core: CoreQueue, monkeypatch: pytest.MonkeyPatch
 def test_a_put_waits_for_room(core: CoreQueue, monkeypatch: pytest.MonkeyPatch, watched: Watched) -> None:
     """In the queue, or in memory, as the core says what is short; with the thread that notices a dead housekeeper."""
     until = time.monotonic_ns() + 10**15
-    calls = scripted(monkeypatch, "sb_queue_wait_for_room", *[status(library.OK)] * 2)
-    core.put_failed(library.FULL, 5, until)
+    calls = scripted(monkeypatch, "sb_queue_wait_for_room", *[status(native.OK)] * 2)
+    core.put_failed(native.FULL, 5, until)
     assert watched.seen == ["start_io"]
-    core.put_failed(library.NO_MEMORY, 6, until)
+    core.put_failed(native.NO_MEMORY, 6, until)
     assert watched.seen == ["start_io", "start_io", "let_go"]
     assert calls.calls == [(core.handle, False, 5, until), (core.handle, True, 6, until)]
 
 
-@pytest.mark.parametrize(("number", "seen"), [(library.GROW, ["grow"]), (library.INTERRUPTED, []), (library.OK, [])])
-@pytest.mark.parametrize("short", [library.FULL, library.NO_MEMORY])
+@pytest.mark.parametrize(("number", "seen"), [(native.GROW, ["grow"]), (native.INTERRUPTED, []), (native.OK, [])])
+@pytest.mark.parametrize("short", [native.FULL, native.NO_MEMORY])
 def test_a_wait_for_room_that_ends_without_an_error(
     core: CoreQueue, monkeypatch: pytest.MonkeyPatch, watched: Watched, *, short: int, number: int, seen: list[object]
 ) -> None:
     """The put is to be tried again: there is room, or a segment more, or a signal was handled."""
     scripted(monkeypatch, "sb_queue_wait_for_room", status(number))
     core.put_failed(short, 5, FOR_EVER)
-    before: list[object] = ["start_io", *(["let_go"] if short == library.NO_MEMORY else [])]
+    before: list[object] = ["start_io", *(["let_go"] if short == native.NO_MEMORY else [])]
     assert watched.seen == before + seen
 
 
 @pytest.mark.parametrize(
     ("short", "number", "error", "text"),
     [
-        (library.FULL, library.TIMEOUT, standard_queue.Full, "queue 'q' is full: 1 messages are ready"),
-        (library.FULL, library.NO_MEMORY, exceptions.OutOfMemory, "has no room for a body of 5 bytes"),
-        (library.FULL, library.DELETED, exceptions.NotFound, "no queue 'q' in vhost"),
-        (library.NO_MEMORY, library.TIMEOUT, exceptions.OutOfMemory, "has no room for a body of 5 bytes"),
-        (library.NO_MEMORY, library.NO_MEMORY, exceptions.OutOfMemory, "has no room for a body of 5 bytes"),
-        (library.NO_MEMORY, library.STOPPING, exceptions.ConnectionClosedByBroker, "CONNECTION_FORCED"),
+        (native.FULL, native.TIMEOUT, standard_queue.Full, "queue 'q' is full: 1 messages are ready"),
+        (native.FULL, native.NO_MEMORY, exceptions.OutOfMemory, "has no room for a body of 5 bytes"),
+        (native.FULL, native.DELETED, exceptions.NotFound, "no queue 'q' in vhost"),
+        (native.NO_MEMORY, native.TIMEOUT, exceptions.OutOfMemory, "has no room for a body of 5 bytes"),
+        (native.NO_MEMORY, native.NO_MEMORY, exceptions.OutOfMemory, "has no room for a body of 5 bytes"),
+        (native.NO_MEMORY, native.STOPPING, exceptions.ConnectionClosedByBroker, "CONNECTION_FORCED"),
     ],
 )
 def test_a_wait_for_room_that_fails(
@@ -222,7 +222,7 @@ def test_a_wait_for_room_that_fails(
     assert type(failed.value) is error
 
 
-@pytest.mark.parametrize(("short", "error"), [(library.FULL, standard_queue.Full), (3, exceptions.OutOfMemory)])
+@pytest.mark.parametrize(("short", "error"), [(native.FULL, standard_queue.Full), (3, exceptions.OutOfMemory)])
 def test_a_put_without_time_does_not_wait(
     core: CoreQueue, monkeypatch: pytest.MonkeyPatch, short: int, error: type[Exception]
 ) -> None:
@@ -247,7 +247,7 @@ def test_a_full_queue_says_its_limits(connection: shmbroker.Connection) -> None:
     ("number", "error", "text"),
     [
         (slow.SB_INVALID, ValueError, "key and properties of a message take more than 64 KiB"),
-        (library.DELETED, exceptions.NotFound, "no queue 'q' in vhost"),
+        (native.DELETED, exceptions.NotFound, "no queue 'q' in vhost"),
         (UNKNOWN, exceptions.BrokerError, rf"queue 'q': operation failed \(status {UNKNOWN}\)"),
     ],
 )
@@ -264,22 +264,22 @@ def test_a_body_that_is_too_large(connection: shmbroker.Connection, broker: shmb
     text = "queue 'limited': a body of {} bytes can never fit max_bytes=10$"
     for size in (11, limit):
         with pytest.raises(exceptions.NeverFits, match=text.format(size)) as full:
-            limited.put_failed(library.TOO_LARGE, size, FOR_EVER)
+            limited.put_failed(native.TOO_LARGE, size, FOR_EVER)
         assert type(full.value) is exceptions.NeverFits
     for core, size in ((limited, limit + 1), (free, limit + 1)):
         text = f"{core.what}: a body of {size} bytes can never fit: at most {limit} bytes are allowed$"
         with pytest.raises(exceptions.NeverFitsMemory, match=text):
-            core.put_failed(library.TOO_LARGE, size, FOR_EVER)
+            core.put_failed(native.TOO_LARGE, size, FOR_EVER)
     for core, size in ((limited, 10), (free, 11), (free, limit)):
         text = f"a body of {size} bytes can never fit: the broker's own structures leave no such piece of its {limit} "
         with pytest.raises(exceptions.NeverFitsMemory, match=text):
-            core.put_failed(library.TOO_LARGE, size, FOR_EVER)
+            core.put_failed(native.TOO_LARGE, size, FOR_EVER)
 
 
 # ---- getting, browsing ----
 
 
-@pytest.mark.parametrize(("number", "seen"), [(library.GROW, ["grow"]), (library.INTERRUPTED, []), (library.TICK, [])])
+@pytest.mark.parametrize(("number", "seen"), [(native.GROW, ["grow"]), (native.INTERRUPTED, []), (native.TICK, [])])
 def test_a_get_that_is_to_be_tried_again(core: CoreQueue, watched: Watched, number: int, seen: list[object]) -> None:
     """After the broker grew, a signal was handled, or it was time to look around."""
     core.get_failed(number)
@@ -289,11 +289,11 @@ def test_a_get_that_is_to_be_tried_again(core: CoreQueue, watched: Watched, numb
 @pytest.mark.parametrize(
     ("number", "error", "text"),
     [
-        (library.TIMEOUT, standard_queue.Empty, "^$"),
-        (library.EMPTY, standard_queue.Empty, "^$"),
-        (library.NO_MEMORY, exceptions.OutOfMemory, "has no room: "),
-        (library.DELETED, exceptions.NotFound, "no queue 'q' in vhost"),
-        (library.OK, exceptions.BrokerError, r"queue 'q': operation failed \(status 0\)"),
+        (native.TIMEOUT, standard_queue.Empty, "^$"),
+        (native.EMPTY, standard_queue.Empty, "^$"),
+        (native.NO_MEMORY, exceptions.OutOfMemory, "has no room: "),
+        (native.DELETED, exceptions.NotFound, "no queue 'q' in vhost"),
+        (native.OK, exceptions.BrokerError, r"queue 'q': operation failed \(status 0\)"),
     ],
 )
 def test_a_get_that_fails(core: CoreQueue, number: int, error: type[Exception], text: str) -> None:
@@ -325,7 +325,7 @@ def test_deleting_grows_the_broker(core: CoreQueue, monkeypatch: pytest.MonkeyPa
     """Or lets go of what was deleted before, once; then it goes on, and says how many messages went."""
     core.put_with(b"A", 1, NO_OPTIONS, PAST)
     calls = scripted(
-        monkeypatch, "sb_queue_delete", *(status(one) for one in (library.GROW, library.NO_MEMORY, library.GROW))
+        monkeypatch, "sb_queue_delete", *(status(one) for one in (native.GROW, native.NO_MEMORY, native.GROW))
     )
     assert core.delete(if_unused=True, if_empty=False, until=FOR_EVER) == 1
     assert watched.seen == ["grow", "let_go at once", "grow"]
@@ -335,10 +335,10 @@ def test_deleting_grows_the_broker(core: CoreQueue, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("numbers", "error", "text", "seen"),
     [
-        ((library.NO_MEMORY, library.NO_MEMORY), exceptions.OutOfMemory, "has no room: ", ["let_go at once"]),
-        ((library.IN_USE,), exceptions.PreconditionFailed, "FAILED - queue 'q' in vhost '/' in use$", []),
-        ((library.NOT_EMPTY,), exceptions.PreconditionFailed, "- queue 'q' in vhost '/' not empty$", []),
-        ((library.TIMEOUT,), exceptions.Timeout, "queue 'q': the topology lock is held by process 17$", []),
+        ((native.NO_MEMORY, native.NO_MEMORY), exceptions.OutOfMemory, "has no room: ", ["let_go at once"]),
+        ((native.IN_USE,), exceptions.PreconditionFailed, "FAILED - queue 'q' in vhost '/' in use$", []),
+        ((native.NOT_EMPTY,), exceptions.PreconditionFailed, "- queue 'q' in vhost '/' not empty$", []),
+        ((native.TIMEOUT,), exceptions.Timeout, "queue 'q': the topology lock is held by process 17$", []),
         ((slow.SB_CORRUPT,), exceptions.CorruptSegment, "queue 'q': shared memory contradicts itself", []),
     ],
 )  # fmt: skip
@@ -362,7 +362,7 @@ def test_a_queue_that_cannot_be_deleted(
 
 def test_settings_that_cannot_be_changed(core: CoreQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names who holds the lock."""
-    calls = scripted(monkeypatch, "sb_queue_configure", put_into(4, 17, library.TIMEOUT))
+    calls = scripted(monkeypatch, "sb_queue_configure", put_into(4, 17, native.TIMEOUT))
     with pytest.raises(exceptions.Timeout, match=r"queue 'q': the topology lock is held by process 17$"):
         core.configure(QueueSettings(), 0, trim=True, until=12)
     assert [(call[0], call[2], call[3]) for call in calls.calls] == [(core.handle, True, 12)]
@@ -380,7 +380,7 @@ def test_moving_grows_the_broker(
     """What was moved before counts: of the limits the rest is left."""
     for _ in range(5):
         core.put_with(b"A", 1, NO_OPTIONS, PAST)
-    answers = [put_into(4, library.GROW, count) for count in (2, 0)]
+    answers = [put_into(4, native.GROW, count) for count in (2, 0)]
     calls = scripted(monkeypatch, "sb_queue_move", *answers)
     assert core.move(target, 4, 100) == 4
     assert watched.seen == ["grow", "grow"]
@@ -402,7 +402,7 @@ def test_moving_stops_where_the_other_queue_is_full(
     core: CoreQueue, target: CoreQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What went is told."""
-    calls = scripted(monkeypatch, "sb_queue_move", put_into(4, library.FULL, 3))
+    calls = scripted(monkeypatch, "sb_queue_move", put_into(4, native.FULL, 3))
     assert core.move(target, 10, 100) == 3
     assert len(calls.calls) == 1
 
@@ -410,9 +410,9 @@ def test_moving_stops_where_the_other_queue_is_full(
 @pytest.mark.parametrize(
     ("number", "error", "text"),
     [
-        (library.TOO_LARGE, exceptions.NeverFits, "queue 'target': a body of queue 'q' can never fit max_bytes=9$"),
-        (library.NO_MEMORY, exceptions.OutOfMemory, "has no room: "),
-        (library.DELETED, exceptions.NotFound, "no queue 'q' in vhost"),
+        (native.TOO_LARGE, exceptions.NeverFits, "queue 'target': a body of queue 'q' can never fit max_bytes=9$"),
+        (native.NO_MEMORY, exceptions.OutOfMemory, "has no room: "),
+        (native.DELETED, exceptions.NotFound, "no queue 'q' in vhost"),
     ],
 )
 def test_a_move_that_fails(

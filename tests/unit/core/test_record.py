@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from shmbroker._core.record import SIZE, Front, front, is_inline
+from shmbroker._core.record import SIZE, Header, header, is_inline
 
 FIELDS = (1, 2, 3, 0, 5, 6, 7, 8, 9, 1, 11, 12, 13, 1)
 RECORD = struct.pack("<QQQQQQIIHBBHBB", *FIELDS)
@@ -16,15 +16,15 @@ RECORD = struct.pack("<QQQQQQIIHBBHBB", *FIELDS)
 def test_the_fields_of_a_front() -> None:
     """Each has its place; what follows is not looked at."""
     assert len(RECORD) == SIZE == 64
-    assert front(RECORD) == front(RECORD + b"more") == Front(*FIELDS)
-    found = front(RECORD)
+    assert header(RECORD) == header(RECORD + b"more") == Header(*FIELDS)
+    found = header(RECORD)
     assert (found.tag, found.sequence, found.body_length, found.settled) == (1, 2, 3, 1)
 
 
 def test_the_key_is_behind_the_exchange() -> None:
     """The exchange is behind the front."""
-    assert front(RECORD).key_start == 64 + 13
-    assert front(RECORD)._replace(exchange_length=0).key_start == 64
+    assert header(RECORD).key_start == 64 + 13
+    assert header(RECORD)._replace(exchange_length=0).key_start == 64
 
 
 @pytest.mark.parametrize("at", range(64))

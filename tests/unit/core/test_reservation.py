@@ -13,9 +13,9 @@ from scenario_support.observing import listing
 from scenario_support.scripted import Scripted, status
 
 from shmbroker import exceptions
-from shmbroker._core import attachment, library
+from shmbroker._core import attachment, native
 from shmbroker._core import queue as core_queue
-from shmbroker._core.library import slow
+from shmbroker._core.native import slow
 from shmbroker._core.queue import NO_OPTIONS, PutOptions, Reservation
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def test_a_reservation_grows_the_broker(queue: shmbroker.Queue, monkeypatch: pyt
     """Whenever the core asks for it; then it tries again."""
     grown: list[None] = []
     monkeypatch.setattr(attachment.Attachment, "grow", lambda _: grown.append(None))
-    calls = scripted(monkeypatch, name, status(library.GROW), status(library.GROW))
+    calls = scripted(monkeypatch, name, status(native.GROW), status(native.GROW))
     with queue.reserve(3, timeout=0) as view:
         view[:] = b"abc"
         kept = view[:] if name == "sb_reservation_copy" else None
@@ -149,9 +149,9 @@ def test_a_reservation_grows_the_broker(queue: shmbroker.Queue, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("number", "error"),
     [
-        (library.DELETED, exceptions.NotFound),
-        (library.FULL, standard_queue.Full),
-        (library.NO_MEMORY, exceptions.OutOfMemory),
+        (native.DELETED, exceptions.NotFound),
+        (native.FULL, standard_queue.Full),
+        (native.NO_MEMORY, exceptions.OutOfMemory),
     ],
 )
 def test_a_reservation_that_fails(
@@ -183,13 +183,13 @@ def test_a_reservation_waits_for_room_until_its_time(
     """But not for that of its copy: what that would wait for may be what the reservation has itself."""
     waited: list[tuple[int, int, int]] = []
     monkeypatch.setattr(core_queue.CoreQueue, "put_failed", lambda _, *given: waited.append(given))
-    scripted(monkeypatch, name, status(library.FULL))
+    scripted(monkeypatch, name, status(native.FULL))
     one = Reservation(core_of(queue), 3, 123)
     view = one.begin(NO_OPTIONS)
     kept = view[:] if name == "sb_reservation_copy" else None
     one.commit()
     one.end()
-    assert waited == [(library.FULL, 3, 123 if waits else 0)]
+    assert waited == [(native.FULL, 3, 123 if waits else 0)]
     del kept
 
 
@@ -232,7 +232,7 @@ def test_what_is_not_published_is_given_back(
 def test_a_copy_that_is_not_published_is_given_back(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """The copy has the place in the queue by then; the viewed slot is given back with the view."""
     ended = scripted(monkeypatch, "sb_reservation_end_view")
-    calls = Scripted(Scripted(ended, "sb_reservation_publish", status(library.DELETED)), "sb_reservation_abandon")
+    calls = Scripted(Scripted(ended, "sb_reservation_publish", status(native.DELETED)), "sb_reservation_abandon")
     monkeypatch.setattr(core_queue, "slow", calls)
     one = Reservation(core_of(queue), 3, PAST)
     view = one.begin(NO_OPTIONS)

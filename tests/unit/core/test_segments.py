@@ -17,7 +17,7 @@ from scenario_support.processes import run_python
 
 import shmbroker
 from shmbroker._core import segments
-from shmbroker._core.library import slow
+from shmbroker._core.native import slow
 from shmbroker.exceptions import LayoutMismatch
 
 if TYPE_CHECKING:

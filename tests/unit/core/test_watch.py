@@ -12,7 +12,7 @@ from scenario_support.core_calls import Noted, Replaced, answering, telling
 from scenario_support.inside import core_of, session_of
 from scenario_support.waiting import eventually
 
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core import watch as module
 from shmbroker._core.watch import CoreWatch
 from shmbroker.exceptions import NotFound, OutOfMemory
@@ -44,7 +44,7 @@ def told(descriptor: int) -> bool:
 
 def other_calls(monkeypatch: pytest.MonkeyPatch, **others: Callable[..., object]) -> None:
     """Let watches call others than the core."""
-    monkeypatch.setattr(module, "slow", Replaced(library.slow, **others))
+    monkeypatch.setattr(module, "slow", Replaced(native.slow, **others))
 
 
 def test_a_message_is_told_once(queue: shmbroker.Queue, descriptor: int) -> None:
@@ -86,12 +86,12 @@ def test_a_watch_that_needs_another_segment(
     """The broker grows each time that the core asks for it, when it is opened and when it is armed."""
     attached = core_of(queue).connection.attachment
     segments = attached.facts().segments
-    opened = telling(library.slow.sb_watch_open, library.GROW, library.GROW, result=library.ffi.NULL)
-    armed = Noted(answering(library.slow.sb_watch_arm, library.GROW))
+    opened = telling(native.slow.sb_watch_open, native.GROW, native.GROW, result=native.ffi.NULL)
+    armed = Noted(answering(native.slow.sb_watch_arm, native.GROW))
     other_calls(monkeypatch, sb_watch_open=opened, sb_watch_arm=armed)
     watch = CoreWatch(core_of(queue), descriptor, room=False)
     assert attached.facts().segments == segments + 2
-    assert watch.handle != library.ffi.NULL
+    assert watch.handle != native.ffi.NULL
     watch.arm(7)
     assert attached.facts().segments == segments + 3
     assert armed.calls == [(watch.handle, 7)] * 2
@@ -103,8 +103,8 @@ def test_there_is_no_memory_for_a_watch(
     queue: shmbroker.Queue, descriptor: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error says what the broker's memory is used for."""
-    opened = telling(library.slow.sb_watch_open, library.NO_MEMORY, result=library.ffi.NULL)
-    armed = answering(library.slow.sb_watch_arm, library.NO_MEMORY)
+    opened = telling(native.slow.sb_watch_open, native.NO_MEMORY, result=native.ffi.NULL)
+    armed = answering(native.slow.sb_watch_arm, native.NO_MEMORY)
     other_calls(monkeypatch, sb_watch_open=opened, sb_watch_arm=armed)
     with pytest.raises(OutOfMemory, match=NO_ROOM):
         CoreWatch(core_of(queue), descriptor, room=False)
@@ -116,7 +116,7 @@ def test_there_is_no_memory_for_a_watch(
 def test_the_queue_is_gone(queue: shmbroker.Queue, descriptor: int) -> None:
     """The error names it, when a watch is opened and when it is armed."""
     watch = CoreWatch(core_of(queue), descriptor, room=False)
-    core_of(queue).delete(if_unused=False, if_empty=False, until=library.FOR_EVER)
+    core_of(queue).delete(if_unused=False, if_empty=False, until=native.FOR_EVER)
     with pytest.raises(NotFound, match="no queue 'q'"):
         watch.arm()
     with pytest.raises(NotFound, match="no queue 'q'"):
@@ -127,7 +127,7 @@ def test_a_watch_that_nobody_has_is_closed(
     queue: shmbroker.Queue, descriptor: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The queue tells it nothing more, and its memory in this process is freed, once."""
-    free = Noted(library.slow.sb_watch_free)
+    free = Noted(native.slow.sb_watch_free)
     other_calls(monkeypatch, sb_watch_free=free)
     watch = CoreWatch(core_of(queue), descriptor, room=False)
     handle = watch.handle

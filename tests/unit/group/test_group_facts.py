@@ -12,7 +12,7 @@ from scenario_support.observing import listing, put_each
 
 import shmbroker
 from shmbroker import exceptions
-from shmbroker.leasing.state import Lease, State, lease_of, new_token, process_of
+from shmbroker.leasing.group_state import GroupState, Lease, lease_of, new_token, process_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ def test_what_earlier_users_began_is_counted(
     put_each(queue, "ABCD")
     earlier = attached(connection)
     assert earlier.begun == 0
-    assert queue.move(connection.queue(earlier._mine().filling, passive=True), limit=3) == 3  # noqa: SLF001
+    assert queue.move(connection.queue(earlier._attached_state().filling, passive=True), limit=3) == 3  # noqa: SLF001
     group = attached(other)
     assert group.begun == 3
     group.lease(0, max_messages=2)
@@ -116,11 +116,11 @@ def test_a_user_who_is_gone_has_no_process(broker: shmbroker.Broker, connection:
 
 def test_a_state_is_what_was_written() -> None:
     """It comes back from JSON's lists as it was."""
-    state = State(
+    state = GroupState(
         "q", 3, (Lease("a", 1, 2, dense=True), Lease("b", 3, 4, dense=False)), "o", "f", ("s",), ("p",), ("d",)
     )
     written = state.written()
-    assert State.read(written) == state
-    assert (state.leased, State("q").leased) == (5, 0)
+    assert GroupState.read(written) == state
+    assert (state.leased, GroupState("q").leased) == (5, 0)
     assert state.changed(acked=4).acked == 4
     assert lease_of("g", 4, "t") == "amq.lease.g.4.t"

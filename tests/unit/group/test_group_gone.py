@@ -16,7 +16,7 @@ from shmbroker import exceptions
 from shmbroker._core.queue import KEEPS
 from shmbroker._system_queues import queues
 from shmbroker._system_queues.register import Register
-from shmbroker.leasing.state import look
+from shmbroker.leasing.group_state import look
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,7 +97,7 @@ def test_who_did_not_attach_is_told_so_whatever_the_register_says(
     connection: shmbroker.Connection, queue: shmbroker.Queue
 ) -> None:
     """It is not looked at; who attaches the group, or reads it, is told that it is damaged."""
-    queues.make(session_of(connection), "amq.group.g").put(b"of something else")
+    queues.ensure(session_of(connection), "amq.group.g").put(b"of something else")
     group = shmbroker.Group(connection, queue, "g")
     with pytest.raises(exceptions.GroupInUse, match="is not attached here"):
         group.lease(0)

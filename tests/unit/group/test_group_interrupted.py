@@ -15,13 +15,13 @@ import shmbroker
 from shmbroker import exceptions
 from shmbroker._system_queues import queues
 from shmbroker._system_queues.register import Register
-from shmbroker.leasing.state import State, look
+from shmbroker.leasing.group_state import GroupState, look
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def said(connection: shmbroker.Connection) -> State:
+def said(connection: shmbroker.Connection) -> GroupState:
     """What the register of group g says."""
     state = look(session_of(connection), "g")
     assert state is not None
@@ -281,7 +281,7 @@ def test_an_attachment_beside_a_release_makes_the_group_anew(
     meanwhile(monkeypatch, "make", rival.release)
     group = attached(connection)
     now = said(connection)
-    assert now == State("q", owner=now.owner, filling=f"amq.lease.g.1.{now.owner}")
+    assert now == GroupState("q", owner=now.owner, filling=f"amq.lease.g.1.{now.owner}")
     assert own(connection) == ["amq.group.g", now.filling]
     assert (group.lease(0), content(group, 1)) == (1, "A")
 

@@ -13,7 +13,7 @@ from scenario_support.observing import put_each
 
 import shmbroker
 from shmbroker._system_queues import queues
-from shmbroker.leasing import state
+from shmbroker.leasing import group_state
 
 if TYPE_CHECKING:
     from shmbroker._system_queues.register import Register
@@ -33,13 +33,13 @@ def test_what_a_group_keeps_is_counted(
     earlier.lease(0, max_messages=1)
     earlier.lease(1, max_messages=1)
     earlier.ack(1)
-    first = state.look(session_of(connection), "g")
+    first = group_state.look(session_of(connection), "g")
     assert first is not None
     stray = connection.queue(first.filling, passive=True)
     queue.move(stray, limit=1)
     assert kept(connection) == [("g", 1, 2, 5)]
     attached(connection)
-    second = state.look(session_of(connection), "g")
+    second = group_state.look(session_of(connection), "g")
     assert second is not None
     queue.move(connection.queue(second.filling, passive=True), limit=1)
     assert kept(connection) == [("g", 1, 3, 9)]
@@ -64,7 +64,7 @@ def test_a_released_group_is_listed_for_what_did_not_come_back(
     """A user who was stopped in the middle of a move may have a message yet; else it is not listed."""
     put_each(queue, "AB")
     attached(other)
-    first = state.look(session_of(connection), "g")
+    first = group_state.look(session_of(connection), "g")
     assert first is not None
     group = attached(connection)
     assert kept(connection) == [("g", 0, 0, 0)]
@@ -78,7 +78,7 @@ def test_a_released_group_is_listed_for_what_did_not_come_back(
 
 def test_a_group_that_is_made_just_now_is_not_listed(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
     """Its register is there, and says nothing yet."""
-    queues.make(session_of(connection), "amq.group.h")
+    queues.ensure(session_of(connection), "amq.group.h")
     assert kept(connection) == []
     assert shmbroker.Group(connection, queue, "h").leased == 0
 
@@ -91,15 +91,15 @@ def test_a_group_that_ends_while_groups_are_listed_is_left_out(
     put_each(queue, "A")
     going = attached(connection)
     attached(connection, "h")
-    opened = state.opened
+    opened = group_state.opened
 
     def meanwhile(connection: shmbroker.Connection, name: str) -> Register | None:
         register = None if moment == "before it is opened" else opened(connection, name)
-        monkeypatch.setattr(state, "opened", opened)
+        monkeypatch.setattr(group_state, "opened", opened)
         going.release()
         return opened(connection, name) if register is None else register
 
-    monkeypatch.setattr(state, "opened", meanwhile)
+    monkeypatch.setattr(group_state, "opened", meanwhile)
     assert kept(connection) == [("h", 0, 0, 0)]
 
 
@@ -107,8 +107,8 @@ def test_a_user_is_known_by_its_connection(broker: shmbroker.Broker, connection:
     """Another one of the same process may go."""
     with broker.connect() as stays:
         with broker.connect() as goes:
-            tokens = [state.new_token(session_of(user)) for user in (stays, goes)]
-            assert [state.process_of(session_of(connection), token) for token in tokens] == [os.getpid()] * 2
-        assert [state.process_of(session_of(connection), token) for token in tokens] == [os.getpid(), 0]
+            tokens = [group_state.new_token(session_of(user)) for user in (stays, goes)]
+            assert [group_state.process_of(session_of(connection), token) for token in tokens] == [os.getpid()] * 2
+        assert [group_state.process_of(session_of(connection), token) for token in tokens] == [os.getpid(), 0]
         number, pid, rest = tokens[0].split("-")
-        assert state.process_of(session_of(connection), f"{number}-{int(pid) + 1}-{rest}") == 0
+        assert group_state.process_of(session_of(connection), f"{number}-{int(pid) + 1}-{rest}") == 0

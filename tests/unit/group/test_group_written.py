@@ -14,10 +14,10 @@ import shmbroker
 from shmbroker import exceptions
 from shmbroker._core.queue import KEEPS
 from shmbroker._system_queues.register import Register
-from shmbroker.leasing.state import Lease, State, look
+from shmbroker.leasing.group_state import GroupState, Lease, look
 
 
-def said(connection: shmbroker.Connection) -> State:
+def said(connection: shmbroker.Connection) -> GroupState:
     """What the register of group g says."""
     state = look(session_of(connection), "g")
     assert state is not None
@@ -53,26 +53,26 @@ def test_what_attaching_and_leasing_write(
     """Whose the group is, its leases, the queue of the next one, and what earlier users may still go on with."""
     group = attached(connection)
     first = said(connection).owner
-    assert said(connection) == State("q", owner=first, filling=f"amq.lease.g.1.{first}")
+    assert said(connection) == GroupState("q", owner=first, filling=f"amq.lease.g.1.{first}")
     put_each(queue, ["AA", "B"])
     group.lease(0)
     leases = (Lease(f"amq.lease.g.1.{first}", 2, 3, dense=True),)
-    assert said(connection) == State("q", leases=leases, owner=first, filling=f"amq.lease.g.2.{first}")
+    assert said(connection) == GroupState("q", leases=leases, owner=first, filling=f"amq.lease.g.2.{first}")
     attached(other)
     second = said(connection).owner
     strays = (f"amq.lease.g.2.{first}",)
-    assert said(connection) == State(
+    assert said(connection) == GroupState(
         "q", leases=leases, owner=second, filling=f"amq.lease.g.2.{second}", strays=strays, past=(first,)
     )
     group.attach()
     third = said(connection).owner
     strays += (f"amq.lease.g.2.{second}",)
-    assert said(connection) == State(
+    assert said(connection) == GroupState(
         "q", leases=leases, owner=third, filling=f"amq.lease.g.2.{third}", strays=strays, past=(second,)
     )
     group.attach()
     fourth = said(connection).owner
-    assert said(connection) == State(
+    assert said(connection) == GroupState(
         "q",
         leases=leases,
         owner=fourth,
@@ -237,7 +237,7 @@ def test_a_release_keeps_earlier_users_in_mind(
     second = said(connection)
     assert group.release() == 1
     strays = (second.leases[0].queue, first.filling, second.filling)
-    assert said(connection) == State("q", strays=strays, past=(first.owner, second.owner))
+    assert said(connection) == GroupState("q", strays=strays, past=(first.owner, second.owner))
     again = attached(connection)
     assert said(connection).past == (first.owner, second.owner)
     assert again.lease(0) == 1

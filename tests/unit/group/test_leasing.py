@@ -100,7 +100,7 @@ def test_a_message_keeps_its_sequence_from_lease_to_lease(
     put_each(queue, "ABCD")
     queue.get(auto_ack=True)
     earlier = attached(connection)
-    assert queue.move(connection.queue(earlier._mine().filling, passive=True), limit=2) == 2  # noqa: SLF001
+    assert queue.move(connection.queue(earlier._attached_state().filling, passive=True), limit=2) == 2  # noqa: SLF001
     group = attached(connection)
     group.lease(0)
     assert [(bytes(one), one.sequence) for one in group.messages(1)] == [(b"B", 1), (b"C", 2), (b"D", 3)]
@@ -149,7 +149,7 @@ def test_a_limit_on_bytes_with_what_was_begun(
     """What an earlier user had begun to lease counts, as the messages behind it do."""
     put_each(queue, ["AA", "BB", "C", "D", "E"])
     earlier = attached(connection)
-    assert queue.move(connection.queue(earlier._mine().filling, passive=True), limit=2) == 2  # noqa: SLF001
+    assert queue.move(connection.queue(earlier._attached_state().filling, passive=True), limit=2) == 2  # noqa: SLF001
     group = attached(connection)
     group.lease(0, max_bytes=size)
     assert content(group, 1) == "".join(["AA", "BB", "C", "D", "E"][:expected])
@@ -162,7 +162,7 @@ def test_a_limit_on_messages_with_what_was_begun(
     """The same of their number."""
     put_each(queue, "ABCDE")
     earlier = attached(connection)
-    assert queue.move(connection.queue(earlier._mine().filling, passive=True), limit=2) == 2  # noqa: SLF001
+    assert queue.move(connection.queue(earlier._attached_state().filling, passive=True), limit=2) == 2  # noqa: SLF001
     group = attached(connection)
     group.lease(0, max_messages=most)
     assert content(group, 1) == "ABCDE"[:most]

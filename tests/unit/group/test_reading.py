@@ -15,7 +15,7 @@ import shmbroker
 from shmbroker import exceptions
 from shmbroker._core.queue import CoreQueue
 from shmbroker.columns import Columns
-from shmbroker.leasing.state import Lease, look
+from shmbroker.leasing.group_state import Lease, look
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from scenario_support.observing import take
 from scenario_support.waiting import becomes, eventually
 
 from shmbroker._core import housekeeper as core_housekeeper
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core.connection import CoreConnection
 from shmbroker._housekeeper import housekeeper
 from shmbroker._housekeeper.housekeeper import EndFlag
@@ -306,7 +306,7 @@ class Counting(housekeeper.Housekeeper):
             self._ended.set()
 
     def _wait(self) -> int:
-        return library.OK
+        return native.OK
 
 
 TURNS = 100

@@ -19,7 +19,7 @@ from scenario_support.waiting import eventually
 import shmbroker
 from shmbroker import exceptions
 from shmbroker._core import housekeeper as core_housekeeper
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._housekeeper import housekeeper
 from shmbroker._housekeeper.housekeeper import EndFlag, Housekeeper
 from shmbroker._topology.shared import exchanges_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Keeper = Any  # a Housekeeper, into which these tests look
-BYTES = library.ffi.sizeof("sb_queue_memory")
+BYTES = native.ffi.sizeof("sb_queue_memory")
 DEEDS = {"sb_housekeeper_sweep": "sweep", "sb_housekeeper_ticks": "tick", "sb_housekeeper_reclaim": "reclaim",
          "sb_housekeeper_trim": "trim"}  # fmt: skip
 
@@ -37,7 +37,7 @@ class Noted:
     """The calls of the core, noted, with other answers where they are given."""
 
     def __init__(self) -> None:
-        self._core = library.slow
+        self._core = native.slow
         self.called: list[tuple[str, tuple[Any, ...]]] = []
         self.answers: dict[str, Any] = {}
 
@@ -76,7 +76,7 @@ class Clock:
 
     def monotonic_ns(self) -> int:
         """Nanoseconds."""
-        return round(self.now * library.NANOSECONDS)
+        return round(self.now * native.NANOSECONDS)
 
     def sleep(self, seconds: float) -> None:
         """Lets time pass."""
@@ -124,7 +124,7 @@ def test_a_tick_comes_sooner_where_something_happens(
         keeper._tick()
         assert calls.deeds() == done
         assert keeper._busy == bool(busy)
-    assert keeper._tick_due == round((1000.0 + 2 * seconds) * library.NANOSECONDS)
+    assert keeper._tick_due == round((1000.0 + 2 * seconds) * native.NANOSECONDS)
 
 
 @pytest.mark.parametrize(("more", "seconds"), [(1, 0.25), (0, 1.0)])
@@ -223,7 +223,7 @@ def test_the_reaper_is_woken_for_each_process_that_comes(
 
 def notes(keeper: Keeper) -> list[bytes]:
     """What the core remembers of each queue that is watched, as the housekeeper keeps it."""
-    memory = bytes(library.ffi.buffer(keeper._core._memories))
+    memory = bytes(native.ffi.buffer(keeper._core._memories))
     return [memory[at * BYTES : (at + 1) * BYTES] for at in range(len(keeper._core.queues))]
 
 
@@ -236,7 +236,7 @@ def test_what_is_remembered_of_a_queue_goes_where_the_queue_goes(
         connection.queue(name)
         keeper._watch()
     assert [queue.name for queue in keeper._core.queues] == ["q", "a", "b", "c"]
-    library.ffi.buffer(keeper._core._memories)[:] = bytes(1 + at % 255 for at in range(4 * BYTES))
+    native.ffi.buffer(keeper._core._memories)[:] = bytes(1 + at % 255 for at in range(4 * BYTES))
     before = notes(keeper)
     connection.queue("d")
     keeper._turns = 0
@@ -346,9 +346,9 @@ def test_it_sleeps_until_something_is_due(
     keeper._tick_due, keeper._changes = 700, 0
     monkeypatch.setattr(keeper, "_timers", types.SimpleNamespace(due=500, asks=bool(asks)))
     monkeypatch.setattr(keeper, "_new_timers", lambda: bool(new))
-    calls.answers = {"sb_housekeeper_changes": changed, "sb_housekeeper_wait": library.STOPPING,
+    calls.answers = {"sb_housekeeper_changes": changed, "sb_housekeeper_wait": native.STOPPING,
                      "sb_housekeeper_arm": 9}  # fmt: skip
-    assert keeper._wait() == library.STOPPING
+    assert keeper._wait() == native.STOPPING
     assert calls.given("sb_housekeeper_next_due") == [(keeper._core._handle, 500)]
     assert calls.given("sb_housekeeper_wait") == [(keeper._core._handle, 9, due)]
     keeper._tick_due = 300

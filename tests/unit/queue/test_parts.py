@@ -12,7 +12,7 @@ from scenario_support.nursery import served
 from scenario_support.waiting import becomes
 
 from shmbroker import BasicProperties, body_references
-from shmbroker._core.commit import Publication, commit
+from shmbroker._core.transaction import Publication, commit
 from shmbroker.exceptions import OutOfMemory
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from scenario_support.observing import assert_counts, listing
 
 import shmbroker
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker.exceptions import NotFound
 
 KINDS: dict[str, Any] = {"bytes": bytes, "bytearray": bytearray, "memoryview": memoryview}
@@ -61,7 +61,7 @@ def test_where_memory_has_to_be_mapped_in_between(queue: Any) -> None:  # noqa: 
 
     def put_one(bodies: tuple[bytes, ...], first: int, options: int, drop: bool) -> int:  # noqa: FBT001 - as the core's
         done: int = real(bodies[: first + 1], first, options, drop)
-        return done | (library.GROW << 32 if first + 1 < len(bodies) else 0)
+        return done | (native.GROW << 32 if first + 1 < len(bodies) else 0)
 
     queue._put_many = put_one  # noqa: SLF001 - its own parts
     assert queue.put_many([b"A", b"B", b"C"]) == 3

@@ -165,14 +165,14 @@ def test_a_kept_view_outlives_its_connection(broker: shmbroker.Broker) -> None:
 DROPPED = """
     import contextlib, gc, json, sys
     import shmbroker
-    from shmbroker._core import library
+    from shmbroker._core import native
 
     name, first = sys.argv[1:]
     gc.disable()
     connection, stack = shmbroker.connect(name, create=False), contextlib.ExitStack()
     memory = stack.enter_context(connection.queue("q").reserve(10_000))
     if first == "connection":
-        library.ffi.release(connection._session.core._place)  # as the collector does
+        native.ffi.release(connection._session.core._place)  # as the collector does
         with contextlib.suppress(shmbroker.ConnectionClosed):
             stack.close()
     dropped = [connection, stack, memory]

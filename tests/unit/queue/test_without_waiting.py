@@ -12,7 +12,7 @@ from scenario_support.inside import core_of
 from scenario_support.observing import assert_counts, listing, put_each, texts
 from scenario_support.waiting import becomes
 
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core.queue import CoreQueue
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def grow_at_first(queue: Any) -> None:  # noqa: ANN401 - its parts
 
     def grow(*_: object) -> None:
         queue._take = take  # noqa: SLF001 - its own parts
-        queue._taker.status = library.GROW  # noqa: SLF001
+        queue._taker.status = native.GROW  # noqa: SLF001
 
     queue._take = grow  # noqa: SLF001 - its own parts
 
@@ -131,7 +131,7 @@ def test_get_many_where_memory_has_to_be_mapped_first(queue: Any, timeout: float
 
         def grow(*_: object) -> int:
             queue._take_many = take_many  # noqa: SLF001 - its own parts
-            return library.GROW
+            return native.GROW
 
         queue._take_many = grow  # noqa: SLF001 - its own parts
         assert texts(queue.get_many(2, timeout=timeout, auto_ack=auto_ack)) == found

@@ -20,7 +20,7 @@ import shmbroker
 from shmbroker import body_references
 from shmbroker._system_queues import schemas
 from shmbroker.spark import payloads, put_batch, register_schema, registered, registered_schema, rows
-from shmbroker.spark.home import Home
+from shmbroker.spark.broker_identity import BrokerIdentity
 from shmbroker.spark.payloads import Leased, Payload, payload_of
 from shmbroker.spark.registered import Reader, Writer, needed
 
@@ -113,9 +113,9 @@ def test_batches_that_are_browsed(queue: shmbroker.Queue) -> None:
     put_batch(queue, BATCH)
     put_batch(queue, BATCH.slice(1))
     connection, shows = connection_of(queue), Payload("arrow", SCHEMA)
-    home = Home.of(connection)
+    broker_identity = BrokerIdentity.of(connection)
     first, second = {"id": [1, 2, 3], "word": ["a", "b", None]}, {"id": [2, 3], "word": ["b", None]}
-    found = list(shows.browsed(connection, "q", home, ["id", "word"], None))
+    found = list(shows.browsed(connection, "q", broker_identity, ["id", "word"], None))
     assert found[0].schema == pa.schema([SCHEMA.field("id"), ("word", pa.string())])
     assert lists(iter(found)) == [first, second]
     for most, wanted in (
@@ -125,12 +125,12 @@ def test_batches_that_are_browsed(queue: shmbroker.Queue) -> None:
         (5, [{"id": [1, 2, 3]}, {"id": [2, 3]}]),
         (9, [{"id": [1, 2, 3]}, {"id": [2, 3]}]),
     ):
-        assert lists(shows.browsed(connection, "q", home, ["id"], most)) == wanted
+        assert lists(shows.browsed(connection, "q", broker_identity, ["id"], most)) == wanted
     assert len(queue) == 2
     with pytest.raises(shmbroker.NotFound):
-        list(shows.browsed(connection, "missing", home, ["id"], None))
+        list(shows.browsed(connection, "missing", broker_identity, ["id"], None))
     with pytest.raises(shmbroker.NotFound):
-        list(Payload().browsed(connection, "missing", home, ["value"], None))
+        list(Payload().browsed(connection, "missing", broker_identity, ["value"], None))
     assert connection.queue_names() == ["q"]
 
 
@@ -144,7 +144,7 @@ def test_a_message_that_goes_meanwhile(queue: shmbroker.Queue, monkeypatch: pyte
     monkeypatch.setattr(
         body_references, "body_at", lambda connection, place: None if place == gone else body_at(connection, place)
     )
-    found = shows.browsed(connection_of(queue), "q", Home.of(connection_of(queue)), ["id"], None)
+    found = shows.browsed(connection_of(queue), "q", BrokerIdentity.of(connection_of(queue)), ["id"], None)
     assert lists(found) == [{"id": [1, 2, 3]}, {"id": [3]}]
 
 
@@ -156,7 +156,7 @@ def test_a_structure_that_is_missing(queue: shmbroker.Queue) -> None:
     register_schema(queue, schema)
     put_batch(queue, pa.record_batch([deep], schema))
     shows = payload_of(None, connection_of(queue), "q")
-    found = shows.browsed(connection_of(queue), "q", Home.of(connection_of(queue)), ["deep"], None)
+    found = shows.browsed(connection_of(queue), "q", BrokerIdentity.of(connection_of(queue)), ["deep"], None)
     assert lists(found) == [{"deep": [{"x": 1}, None]}]
 
 
@@ -169,17 +169,19 @@ def test_batches_that_are_leased(queue: shmbroker.Queue, monkeypatch: pytest.Mon
     group = shmbroker.Group(connection, queue, "g")
     group.attach()
     assert group.lease(0) == 1
-    home, shows = Home.of(connection), Payload("arrow", SCHEMA)
-    assert lists(shows.leased(connection, Leased("q", "g", 1, 0, 3), home, ["id"])) == [
+    broker_identity, shows = BrokerIdentity.of(connection), Payload("arrow", SCHEMA)
+    assert lists(shows.leased(connection, Leased("q", "g", 1, 0, 3), broker_identity, ["id"])) == [
         {"id": [1, 2, 3]}, {"id": [2, 3]}, {"id": [3]},
     ]  # fmt: skip
-    assert lists(shows.leased(connection, Leased("q", "g", 1, 1, 2), home, ["id"])) == [{"id": [2, 3]}]
-    assert lists(Payload().leased(connection, Leased("q", "g", 1, 1, 3), home, ["sequence"])) == [{"sequence": [1, 2]}]
-    handles = lists(Payload("handle").leased(connection, Leased("q", "g", 1, 1, 2), home, ["handle"]))
+    assert lists(shows.leased(connection, Leased("q", "g", 1, 1, 2), broker_identity, ["id"])) == [{"id": [2, 3]}]
+    assert lists(Payload().leased(connection, Leased("q", "g", 1, 1, 3), broker_identity, ["sequence"])) == [
+        {"sequence": [1, 2]}
+    ]
+    handles = lists(Payload("handle").leased(connection, Leased("q", "g", 1, 1, 2), broker_identity, ["handle"]))
     assert len(handles[0]["handle"]) == 1
     monkeypatch.setattr(body_references, "body_at", lambda *_: None)
     with pytest.raises(shmbroker.LeaseNotFound) as gone:
-        list(shows.leased(connection, Leased("q", "g", 1, 1, 3), home, ["id"]))
+        list(shows.leased(connection, Leased("q", "g", 1, 1, 3), broker_identity, ["id"]))
     assert (gone.value.code, gone.value.text) == (404, "NOT_FOUND - message 1 of a lease of queue 'q' is gone")
 
 
@@ -190,7 +192,7 @@ def test_times_lose_what_spark_has_no_digits_for(queue: shmbroker.Queue) -> None
     put_batch(queue, pa.record_batch([pa.array([1_001], schema[0].type), pa.array([0], schema[1].type)], schema=schema))
     put_batch(queue, pa.record_batch([pa.array([0], schema[0].type), pa.array([2**62], schema[1].type)], schema=schema))
     shows = payload_of(None, connection_of(queue), "q")
-    found = shows.browsed(connection_of(queue), "q", Home.of(connection_of(queue)), ["at", "day"], None)
+    found = shows.browsed(connection_of(queue), "q", BrokerIdentity.of(connection_of(queue)), ["at", "day"], None)
     epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
     assert next(found).to_pylist() == [{"at": epoch + dt.timedelta(microseconds=1), "day": epoch}]
     with pytest.raises(shmbroker.SchemaMismatch) as odd:

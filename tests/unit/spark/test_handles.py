@@ -22,13 +22,13 @@ import pyarrow as pa
 import shmbroker
 from shmbroker.body_references import Place
 from shmbroker.spark import attachment, resolve, resolving
+from shmbroker.spark.broker_identity import BrokerIdentity
 from shmbroker.spark.handles import Handle, Origin
-from shmbroker.spark.home import Home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HOME = Home("b", "there", "12345678-90ab", 1_700_000_000.25)
+HOME = BrokerIdentity("b", "there", "12345678-90ab", 1_700_000_000.25)
 ORIGIN = Origin(HOME, "q")
 
 
@@ -62,7 +62,7 @@ def test_a_message_that_is_gone(queue: shmbroker.Queue) -> None:
     """Its handle says which one it was of; the body of one that is there is itself."""
     queue.put(b"A" * 100)
     ((message, place),) = body_references.of_queue(queue)
-    handle = Handle(Origin(Home.of(connection_of(queue)), "q"), message.sequence, place)
+    handle = Handle(Origin(BrokerIdentity.of(connection_of(queue)), "q"), message.sequence, place)
     assert bytes(handle.body(connection_of(queue))) == b"A" * 100
     queue.get(auto_ack=True)
     with pytest.raises(shmbroker.StaleHandle) as gone:
@@ -81,28 +81,28 @@ def test_the_identity_of_a_broker() -> None:
 
 def test_the_home_of_a_broker(connection: shmbroker.Connection) -> None:
     """This host, this run of its kernel, and when the broker was made."""
-    found = Home.of(connection)
+    found = BrokerIdentity.of(connection)
     created = shmbroker.Broker(connection.broker_name).statistics().created_at
     boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    assert found == Home(connection.broker_name, socket.gethostname(), boot, created)
+    assert found == BrokerIdentity(connection.broker_name, socket.gethostname(), boot, created)
     assert found.connection() is attachment.connection_to(connection.broker_name)
 
 
 def test_the_errors_of_a_home(connection: shmbroker.Connection) -> None:
     """Another host, and another broker of the name: what was planned, and what is here."""
-    here, home = socket.gethostname(), Home.of(connection)
+    here, broker_identity = socket.gethostname(), BrokerIdentity.of(connection)
     with pytest.raises(shmbroker.BrokerNotFound) as elsewhere:
-        dataclasses.replace(home, broker="b", host="there", boot="x").connection()
+        dataclasses.replace(broker_identity, broker="b", host="there", boot="x").connection()
     assert elsewhere.value.code == 404
     assert elsewhere.value.text == (
         f"NOT_FOUND - planned on host 'there' for its broker 'b', run on host {here!r}: a broker's messages are read "
         "and published on its host"
     )
     with pytest.raises(shmbroker.BrokerNotFound) as other:
-        dataclasses.replace(home, created_at=1.5).connection()
+        dataclasses.replace(broker_identity, created_at=1.5).connection()
     assert other.value.code == 404
     assert other.value.text.startswith(
-        f"NOT_FOUND - broker '{home.broker}' of host {here!r} that was planned for is gone: it was made at "
+        f"NOT_FOUND - broker '{broker_identity.broker}' of host {here!r} that was planned for is gone: it was made at "
         "1970-01-01T00:00:01.500+00:00, and the one that has its name now at 20"
     )
 
@@ -123,16 +123,16 @@ def test_arrays_of_bodies(count: int) -> None:
 def test_one_connection_for_all_handles(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a place: its broker is looked at once; a batch is free before the next one is made."""
     queue.put_many([b"A" * 50, b"B"])
-    origin = Origin(Home.of(connection_of(queue)), "q")
+    origin = Origin(BrokerIdentity.of(connection_of(queue)), "q")
     handles = [origin.handle_of(message.sequence, place) for message, place in body_references.of_queue(queue)]
     looks = []
-    connection = Home.connection
+    connection = BrokerIdentity.connection
 
-    def noted(self: Home) -> shmbroker.Connection:
+    def noted(self: BrokerIdentity) -> shmbroker.Connection:
         looks.append(1)
         return connection(self)
 
-    monkeypatch.setattr(Home, "connection", noted)
+    monkeypatch.setattr(BrokerIdentity, "connection", noted)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for _ in range(3):

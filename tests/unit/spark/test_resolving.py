@@ -17,14 +17,14 @@ import pyarrow as pa
 
 import shmbroker
 from shmbroker.spark import handles, resolve
-from shmbroker.spark.home import Home
+from shmbroker.spark.broker_identity import BrokerIdentity
 
 BODIES = [b"", b"short", b"twelve bytes", b"thirteen byte", b"x" * 5000, bytes(range(256)) * 1000, b"y" * 3_000_000]
 
 
-def handles_of(queue: shmbroker.Queue, home: Home | None = None) -> list[bytes]:
+def handles_of(queue: shmbroker.Queue, broker_identity: BrokerIdentity | None = None) -> list[bytes]:
     """A handle of each ready message."""
-    origin = handles.Origin(home or Home.of(connection_of(queue)), queue.name)
+    origin = handles.Origin(broker_identity or BrokerIdentity.of(connection_of(queue)), queue.name)
     return [origin.handle_of(message.sequence, place) for message, place in body_references.of_queue(queue)]
 
 
@@ -83,14 +83,14 @@ def test_a_handle_is_stale(queue: shmbroker.Queue, size: int) -> None:
 def test_a_handle_of_another_place(queue: shmbroker.Queue) -> None:
     """Another host, another broker of the name, or none: the error says which one was meant."""
     queue.put(b"A")
-    home = Home.of(connection_of(queue))
+    broker_identity = BrokerIdentity.of(connection_of(queue))
     for other, words in (
         (
-            dataclasses.replace(home, boot="other", host="elsewhere"),
+            dataclasses.replace(broker_identity, boot="other", host="elsewhere"),
             "planned on host 'elsewhere' for its broker .* run on",
         ),
-        (dataclasses.replace(home, created_at=1.5), "that was planned for is gone: it was made at"),
-        (dataclasses.replace(home, broker="missing"), "no broker 'missing' on host"),
+        (dataclasses.replace(broker_identity, created_at=1.5), "that was planned for is gone: it was made at"),
+        (dataclasses.replace(broker_identity, broker="missing"), "no broker 'missing' on host"),
     ):
         with pytest.raises(shmbroker.BrokerNotFound, match=words):
             next(resolve([batch_of(handles_of(queue, other))]))

@@ -19,7 +19,7 @@ from pyspark.sql import types
 import shmbroker
 from pyspark_shmbroker import DefaultSource
 from shmbroker.spark import ShmBrokerDataSource, put_batch, register_schema, rows, use_session
-from shmbroker.spark.home import Home
+from shmbroker.spark.broker_identity import BrokerIdentity
 from shmbroker.spark.sink import BatchWriter, StreamWriter
 from shmbroker.spark.source import BrowseReader, check_schema
 from shmbroker.spark.stream import LeaseReader
@@ -60,7 +60,7 @@ def test_a_batch_read(queue: shmbroker.Queue) -> None:
     reader = found.reader(found.schema())
     assert isinstance(reader, BrowseReader)
     (part,) = reader.partitions()
-    assert part.home == part.value == Home.of(connection_of(queue))
+    assert part.broker_identity == part.value == BrokerIdentity.of(connection_of(queue))
     again, sent = pickle.loads(pickle.dumps((reader, part)))  # noqa: S301
     assert [batch.to_pydict() for batch in again.read(sent)] == [{"value": [b"A", b"B"]}]
     assert len(queue) == 3

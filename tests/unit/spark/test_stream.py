@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 
 import shmbroker
 from shmbroker.spark import stream as module
-from shmbroker.spark.home import Home
+from shmbroker.spark.broker_identity import BrokerIdentity
 from shmbroker.spark.options import stream_options
 from shmbroker.spark.stream import NOT_NOTED, LeaseReader, Offset, Part
 
@@ -68,7 +68,11 @@ def test_a_query_without_a_group(queue: shmbroker.Queue) -> None:
     planner = reader(queue, group=None)
     start = planner.initialOffset()
     assert planner.initialOffset() == start
-    assert (start["lease"], start["losses"], start["broker"]) == (NOT_NOTED, 0, Home.of(connection_of(queue)).identity)
+    assert (start["lease"], start["losses"], start["broker"]) == (
+        NOT_NOTED,
+        0,
+        BrokerIdentity.of(connection_of(queue)).identity,
+    )
     assert start["group"].startswith("spark-")
     assert len(start["group"]) == len("spark-") + 32
     noted = planner.latestOffset(start)
@@ -185,7 +189,7 @@ def test_parts_of_several_leases(queue: shmbroker.Queue) -> None:
 
 def test_an_empty_part_needs_no_broker(queue: shmbroker.Queue) -> None:
     """Wherever it is read."""
-    nowhere = Home("there is none", "nowhere", "never", 0.0)
+    nowhere = BrokerIdentity("there is none", "nowhere", "never", 0.0)
     assert list(reader(queue).read(Part(nowhere, "g", 1, 4, 4))) == []
 
 

@@ -13,12 +13,12 @@ from scenario_support.inside import core_of, session_of
 
 import shmbroker
 from shmbroker import exceptions
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._system_queues import queues
 from shmbroker.staging import marker as module
 from shmbroker.staging import names
 from shmbroker.staging.marker import Held, Marker, forget_gone
-from shmbroker.staging.state import State, decode
+from shmbroker.staging.publication import PublicationState, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,10 +54,10 @@ def internal_queues(connection: shmbroker.Connection) -> dict[str, int]:
 def test_a_marker_is_made_once(connection: shmbroker.Connection, marker: Marker) -> None:
     """It says that nothing was published; what it was made with is gone."""
     for _ in range(2):
-        marker.found(library.deadline(None))
+        marker.found(native.deadline(None))
         assert internal_queues(connection) == {NAME: 1}
         assert connection.queue(NAME, passive=True).statistics().added == 1
-    assert [decode(bytes(message)) for message in connection.queue(NAME, passive=True).browse()] == [State()]
+    assert [decode(bytes(message)) for message in connection.queue(NAME, passive=True).browse()] == [PublicationState()]
 
 
 def test_a_marker_that_is_there_is_not_founded(
@@ -72,21 +72,21 @@ def test_a_marker_that_is_there_is_not_founded(
         put(queue, body, timeout=timeout)
 
     monkeypatch.setattr(shmbroker.Queue, "put", noted)
-    marker.found(library.deadline(0))
+    marker.found(native.deadline(0))
     assert times == [0.0]
     monkeypatch.setattr(names, "declare", None)
-    marker.found(library.deadline(0))
-    with marker.held(library.deadline(0)):
+    marker.found(native.deadline(0))
+    with marker.held(native.deadline(0)):
         assert internal_queues(connection) == {NAME: 0}
 
 
 def test_a_queue_without_a_marker_gets_one(connection: shmbroker.Connection, marker: Marker) -> None:
     """Somebody was killed between the two. One whose message was taken had one."""
-    queue = queues.make(session_of(connection), NAME)
-    marker.found(library.deadline(None))
+    queue = queues.ensure(session_of(connection), NAME)
+    marker.found(native.deadline(None))
     assert len(queue) == 1
-    with marker.held(library.deadline(0)):
-        marker.found(library.deadline(0))
+    with marker.held(native.deadline(0)):
+        marker.found(native.deadline(0))
         assert queue.statistics().added == 1
 
 
@@ -115,7 +115,7 @@ def test_who_makes_a_marker_has_a_queue_of_its_own(
 
     monkeypatch.setattr(queues, "make", make)
     with pytest.raises(exceptions.OutOfMemory):
-        marker.found(library.deadline(0))
+        marker.found(native.deadline(0))
     assert seen == [True]
     assert connection.queue_names(all=True) == []
 
@@ -123,8 +123,8 @@ def test_who_makes_a_marker_has_a_queue_of_its_own(
 @pytest.mark.parametrize(
     ("until", "seconds"),
     [
-        (library.FOR_EVER, None),
-        (library.FOR_EVER - 1, (library.FOR_EVER - 1 - NOW) / 10**9),
+        (native.FOR_EVER, None),
+        (native.FOR_EVER - 1, (native.FOR_EVER - 1 - NOW) / 10**9),
         (NOW + 2 * 10**9, 2.0),
         (NOW, 0.0),
         (NOW - 1, 0.0),
@@ -138,26 +138,26 @@ def test_the_seconds_to_a_time(until: int, seconds: float | None) -> None:
 
 def test_a_marker_is_held_by_one(connection: shmbroker.Connection, marker: Marker) -> None:
     """It goes back when it was not replaced; when it was, the next one is there."""
-    with marker.held(library.deadline(0)) as held:
+    with marker.held(native.deadline(0)) as held:
         assert internal_queues(connection) == {NAME: 0}
-        with pytest.raises(exceptions.Timeout, match="another client is publishing"), marker.held(library.deadline(0)):
+        with pytest.raises(exceptions.Timeout, match="another client is publishing"), marker.held(native.deadline(0)):
             pytest.fail("two have it")
     assert internal_queues(connection) == {NAME: 1}
-    with marker.held(library.deadline(0)) as held:
-        assert held.replace(State(last=4), library.deadline(0)) == State(last=4)
+    with marker.held(native.deadline(0)) as held:
+        assert held.replace(PublicationState(last=4), native.deadline(0)) == PublicationState(last=4)
     assert internal_queues(connection) == {NAME: 1}
-    with marker.held(library.deadline(0)) as held:
-        assert held.state == State(last=4)
+    with marker.held(native.deadline(0)) as held:
+        assert held.state == PublicationState(last=4)
 
 
 def test_whether_a_job_was_dropped(marker: Marker, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch with a number may come again. While somebody publishes for long a job passes for one that was not."""
     job = uuid.UUID(int=1)
     monkeypatch.setattr(module, "_PATIENCE", 0)
-    with marker.held(library.deadline(0)) as held:
-        held.replace(State().without(job), library.deadline(0))
+    with marker.held(native.deadline(0)) as held:
+        held.replace(PublicationState().without(job), native.deadline(0))
     assert [marker.is_dropped(batch) for batch in (job, uuid.UUID(int=2))] == [True, False]
-    with marker.held(library.deadline(0)):
+    with marker.held(native.deadline(0)):
         assert not marker.is_dropped(job)
         monkeypatch.setattr(marker, "held", None)
         assert not marker.is_dropped(1)
@@ -168,8 +168,8 @@ def marked(connection: shmbroker.Connection) -> Callable[[str, int], shmbroker.Q
     """Make the marker of a publication that holds for a queue."""
 
     def make(publication: str, target: int) -> shmbroker.Queue:
-        queue = queues.make(session_of(connection), names.marker_name(publication))
-        queue.put(State(last=1, target=target).encode())
+        queue = queues.ensure(session_of(connection), names.marker_name(publication))
+        queue.put(PublicationState(last=1, target=target).encode())
         return queue
 
     return make
@@ -183,7 +183,7 @@ def test_markers_of_queues_that_are_gone(
     kept = [
         marked("any", 0),
         marked("there", core_of(there).incarnation),
-        queues.make(session_of(connection), "amq.stage.marker.none"),
+        queues.ensure(session_of(connection), "amq.stage.marker.none"),
     ]
     for number in range(3):
         marked(f"gone{number}", core_of(gone).incarnation)
@@ -219,7 +219,7 @@ def test_a_marker_is_looked_at_again_when_it_is_held(
 ) -> None:
     """Another publisher may have put the next one. It is taken without a wait."""
     marked("query", 77)
-    states = iter([State(target=77), State(target=second)])
+    states = iter([PublicationState(target=77), PublicationState(target=second)])
     monkeypatch.setattr(module, "decode", lambda _body: next(states))
     times: list[float | None] = []
     get = shmbroker.Queue.get
@@ -240,7 +240,7 @@ def test_a_marker_that_somebody_holds_is_left_alone(
     queue = marked("query", core_of(gone).incarnation)
     gone.delete()
     with queue.get(timeout=0):
-        monkeypatch.setattr(module, "decode", lambda _body: State(target=1))
+        monkeypatch.setattr(module, "decode", lambda _body: PublicationState(target=1))
         assert forget_gone(connection) == 0
     queue.put(b"it")
     targets = iter([set[int](), {1}])
@@ -257,7 +257,7 @@ def test_a_marker_that_goes_while_it_is_looked_at(
     """It is not made anew."""
     marked("query", 77)
 
-    def delete(body: bytes) -> State:
+    def delete(body: bytes) -> PublicationState:
         connection.queue(NAME, passive=True).delete()
         return decode(body)
 
@@ -268,7 +268,7 @@ def test_a_marker_that_goes_while_it_is_looked_at(
 
 def test_a_marker_that_was_forgotten_is_not_given_back(connection: shmbroker.Connection, marker: Marker) -> None:
     """There is nothing to give back."""
-    marker.found(library.deadline(0))
+    marker.found(native.deadline(0))
     queue = connection.queue(NAME, passive=True)
     held = Held(queue, queue.get(timeout=0))
     queue.delete()

@@ -12,14 +12,14 @@ from scenario_support.staging import bodies, internal, staged
 
 import shmbroker
 from shmbroker import exceptions
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker.staging import Stage, marker, stages
 from shmbroker.staging import publishing as module
 from shmbroker.staging.marker import Held, Marker
-from shmbroker.staging.part import Limits
+from shmbroker.staging.publication import Begun
 from shmbroker.staging.publishing import Publisher
-from shmbroker.staging.source import Source
-from shmbroker.staging.state import Begun
+from shmbroker.staging.staged_attempt import StagedAttempt
+from shmbroker.staging.transaction import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def held(connection: shmbroker.Connection) -> Iterator[Held]:
     """The marker of publication "query"."""
-    with Marker(connection, "query").held(library.deadline(None)) as mine:
+    with Marker(connection, "query").held(native.deadline(None)) as mine:
         yield mine
 
 
@@ -42,7 +42,7 @@ def small(connection: shmbroker.Connection) -> Stage:
 
 def publisher(connection: shmbroker.Connection, messages: int = 100, timeout: float | None = 0) -> Publisher:
     """One that publishes so many at once."""
-    return Publisher(connection, "query", Limits(messages, 10**6), library.deadline(timeout))
+    return Publisher(connection, "query", Limits(messages, 10**6), native.deadline(timeout))
 
 
 def attempt_queue(connection: shmbroker.Connection) -> shmbroker.Queue:
@@ -132,7 +132,7 @@ def test_bodies_that_can_never_fit(
     """They are refused before their batch begins; a queue that drops from its head takes any."""
     target = connection.queue("limited", **settings)
     receipt = staged(stage, 0, 0, b"", bytes(length))
-    source = Source(connection, "query", receipt)
+    source = StagedAttempt(connection, "query", receipt)
     if fits:
         publisher(connection)._check_bodies([source], target)  # noqa: SLF001 - what follows would wait for room
     else:
@@ -207,7 +207,7 @@ def test_what_is_moved_and_what_is_published_anew(
     target = connection.queue("target", **settings)
     wanted = Begun(0, "target", (staged(small, 0, 0, b"a", b"b", **options),))
     parts: list[object] = []
-    part = module.Part
+    part = module.PartTransaction
 
     def counted(*arguments: Any) -> Any:  # noqa: ANN401
         parts.append(arguments)
@@ -224,7 +224,7 @@ def test_what_is_moved_and_what_is_published_anew(
 def test_a_move_that_finds_no_room_waits_for_it(connection: shmbroker.Connection, small: Stage) -> None:
     """As long as it was told, for the next body, which goes back to its place."""
     target = connection.queue("target", max_bytes=5)
-    source = Source(connection, "query", staged(small, 0, 0, b"abc", b"def"))
+    source = StagedAttempt(connection, "query", staged(small, 0, 0, b"abc", b"def"))
     with pytest.raises(standard_queue.Full, match="'target' is full"):
         publisher(connection)._empty(source, target)  # noqa: SLF001 - it is not to be waited for
     assert bodies(target) == [b"abc"]

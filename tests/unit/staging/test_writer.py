@@ -14,7 +14,7 @@ from scenario_support.staging import bodies, internal
 
 import shmbroker
 import shmbroker.testing
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker.columns import Columns
 from shmbroker.staging import Receipt, Stage, stages, writer
 
@@ -208,7 +208,7 @@ def test_columns_that_go_in_parts(stage: Stage, out: shmbroker.Queue) -> None:
     with stage.attempt(0, 0, 0) as written:
         written.put_columns(columns, 5)
         assert (written.count, written.bytes) == (5, 15)
-    assert asked == [(0, 5, library.FOR_EVER), (2, 3, library.FOR_EVER), (4, 1, library.FOR_EVER)]
+    assert asked == [(0, 5, native.FOR_EVER), (2, 3, native.FOR_EVER), (4, 1, native.FOR_EVER)]
     assert stage.publish(0, [written.receipt], "out") == 5
     assert bodies(out) == [b"a", b"bb", b"ccc", b"dddd", b"eeeee"]
 

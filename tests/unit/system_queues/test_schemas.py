@@ -41,7 +41,7 @@ def test_the_first_schema_stays(queue: shmbroker.Queue) -> None:
 
 def test_a_register_that_was_only_made(queue: shmbroker.Queue) -> None:
     """The queue has no schema yet, and can be given one."""
-    queues.make(session_of(queue), f"{SCHEMA}{core_of(queue).incarnation:x}", ring_size=KEPT)
+    queues.ensure(session_of(queue), f"{SCHEMA}{core_of(queue).incarnation:x}", ring_size=KEPT)
     assert schemas.registered(queue) is None
     assert schemas.register(queue, ONE) == ONE
 
@@ -64,7 +64,7 @@ def test_of_two_at_a_time_the_first_wins(queue: shmbroker.Queue, monkeypatch: py
 def test_schemas_of_queues_that_are_gone(connection: shmbroker.Connection) -> None:
     """They are cleared away when another one is registered; those of other queues stay, and so do all other queues."""
     first, second, gone = (connection.queue(name) for name in ("first", "second", "gone"))
-    queues.make(session_of(connection), f"{GROUP}g")
+    queues.ensure(session_of(connection), f"{GROUP}g")
     for queue in (first, gone):
         schemas.register(queue, ONE)
     gone.delete()

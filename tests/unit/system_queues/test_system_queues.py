@@ -27,7 +27,7 @@ def test_users_cannot_make_one(connection: shmbroker.Connection, name: str) -> N
     """Names that begin with amq. are refused, as on channels; one that exists can be opened."""
     with pytest.raises(exceptions.AccessRefused, match="reserved prefix"):
         connection.queue(name)
-    queues.make(session_of(connection), name)
+    queues.ensure(session_of(connection), name)
     assert connection.queue(name) is connection.queue(name, passive=True)
 
 
@@ -35,7 +35,7 @@ def test_they_are_listed_only_if_asked_for(connection: shmbroker.Connection) -> 
     """Leases, groups and stages are not; a queue whose name was generated for a user is."""
     generated = connection.channel().queue_declare("").queue
     connection.queue("q")
-    made = [queues.make(session_of(connection), prefix + "x").name for prefix in PREFIXES]
+    made = [queues.ensure(session_of(connection), prefix + "x").name for prefix in PREFIXES]
     assert connection.queue_names() == [generated, "q"]
     assert connection.queue_names(all=True) == sorted([generated, "q", *made])
     assert [one.name for one in connection.queue_statistics()] == [generated, "q"]
@@ -44,8 +44,8 @@ def test_they_are_listed_only_if_asked_for(connection: shmbroker.Connection) -> 
 
 def test_making_one_that_exists_opens_it(connection: shmbroker.Connection) -> None:
     """With what is in it."""
-    queues.make(session_of(connection), LEASE).put(b"x")
-    assert len(queues.make(session_of(connection), LEASE)) == 1
+    queues.ensure(session_of(connection), LEASE).put(b"x")
+    assert len(queues.ensure(session_of(connection), LEASE)) == 1
     queues.delete(session_of(connection), LEASE)
     queues.delete(session_of(connection), LEASE)
     assert connection.queue_names(all=True) == []
@@ -54,7 +54,7 @@ def test_making_one_that_exists_opens_it(connection: shmbroker.Connection) -> No
 def test_messages_do_not_expire_in_one_that_keeps(connection: shmbroker.Connection) -> None:
     """They can be browsed for as long as they are there, and expire when they are moved out."""
     queue, other = connection.queue("q"), connection.queue("other")
-    keeps = queues.make(session_of(connection), LEASE, keeps=True)
+    keeps = queues.ensure(session_of(connection), LEASE, no_expiry=True)
     queue.put(b"A", ttl=3.0)
     queue.put(b"B")
     assert queue.move(keeps) == 2
@@ -72,7 +72,7 @@ def test_messages_do_not_expire_in_one_that_keeps(connection: shmbroker.Connecti
 
 def test_what_is_expired_already_is_not_kept(connection: shmbroker.Connection) -> None:
     """It ends on its way."""
-    queue, keeps = connection.queue("q"), queues.make(session_of(connection), LEASE, keeps=True)
+    queue, keeps = connection.queue("q"), queues.ensure(session_of(connection), LEASE, no_expiry=True)
     queue.put(b"A", ttl=0.001)
     until = time.monotonic() + 0.002
     while time.monotonic() < until:
@@ -86,7 +86,7 @@ def test_a_queue_is_for_messages_that_are_moved_or_for_notes(
     connection: shmbroker.Connection, *, keeps: bool, expected: int
 ) -> None:
     """The first are kept; the others may use the reserve of memory."""
-    made = queues.make(session_of(connection), LEASE, keeps=keeps, ring_size=5)
+    made = queues.ensure(session_of(connection), LEASE, no_expiry=keeps, ring_size=5)
     assert core_of(made).settings()[1] & (core_queue.KEEPS | core_queue.NOTES) == expected
     assert made.settings.ring_size == 5
 
@@ -104,6 +104,6 @@ def test_one_that_is_deleted_while_it_is_made_is_made_again(
             other.queue(LEASE, passive=True).delete()
 
     monkeypatch.setattr(core_queue, "declare", beside_a_deletion)
-    queue = queues.make(session_of(connection), LEASE, keeps=True)
+    queue = queues.ensure(session_of(connection), LEASE, no_expiry=True)
     assert (made, len(queue)) == ([LEASE] * 3, 0)
     assert connection.queue_names(all=True) == [LEASE]

@@ -10,7 +10,7 @@ import pytest
 from scenario_support.core_calls import Noted
 
 from shmbroker import properties as basic
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._topology.publisher import PLAIN, Content
 from shmbroker.exceptions import PreconditionFailed
 from shmbroker.properties import BasicProperties
@@ -31,9 +31,9 @@ def fields(options: PutOptions) -> dict[str, Any]:
     """Return the structure that the core is given."""
     found = options.pointer
     taken = {
-        name: bytes(library.ffi.buffer(getattr(found, name), getattr(found, f"{name}_length")))
+        name: bytes(native.ffi.buffer(getattr(found, name), getattr(found, f"{name}_length")))
         for name in ("key", "properties", "exchange")
-        if getattr(found, name) != library.ffi.NULL
+        if getattr(found, name) != native.ffi.NULL
     }
     return {"ttl_ns": found.ttl_ns, "delay_ns": found.delay_ns, "priority": found.priority, **taken}
 

@@ -19,18 +19,18 @@ from scenario_support.core_calls import Noted
 from scenario_support.inside import core_of, session_of
 
 from shmbroker import exceptions
-from shmbroker._core import journal, library
+from shmbroker._core import journal, native
 from shmbroker._topology import publisher as module
 from shmbroker._topology.publisher import PLAIN, Content, Publishing
 from shmbroker.properties import BasicProperties
 
 if TYPE_CHECKING:
     import shmbroker
-    from shmbroker._core.commit import Publication
+    from shmbroker._core.transaction import Publication
 
 MOST_QUEUES = 128
 INTERNAL = "ACCESS_REFUSED - cannot publish to internal exchange 'internal' in vhost '/'"
-FOR_EVER = library.deadline(None)
+FOR_EVER = native.deadline(None)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from scenario_support.core_calls import Noted, Replaced
 from scenario_support.inside import core_of
 from scenario_support.waiting import WATCHDOG_SECONDS
 
-from shmbroker._core import journal, library
+from shmbroker._core import journal, native
 from shmbroker._topology import changes
 from shmbroker._topology.binding import Binding, ToQueue
 from shmbroker._topology.shared import Exchanges, exchanges_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import shmbroker
     from shmbroker._core.connection import CoreConnection
 
-FOR_EVER = library.deadline(None)
+FOR_EVER = native.deadline(None)
 Q1, Q2 = ToQueue("q1", 5), ToQueue("q2", 6)
 NOW = 0
 

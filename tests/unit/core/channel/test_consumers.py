@@ -13,7 +13,7 @@ from scenario_support.inside import core_of
 from scenario_support.processes import Actor
 from scenario_support.waiting import eventually
 
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core.channel import EXCLUSIVE, NO_LOCAL
 from shmbroker.exceptions import AccessRefused, NotFound
 from shmbroker.message import Message
@@ -28,8 +28,8 @@ def test_a_cancelled_consumer(queue: shmbroker.Queue, channel: Channel) -> None:
     number = channel.consume(queue)
     message = channel.next()
     assert message is not None
-    assert channel.core.cancel(number) == library.OK
-    assert channel.core.cancel(number) == library.NOT_FOUND
+    assert channel.core.cancel(number) == native.OK
+    assert channel.core.cancel(number) == native.NOT_FOUND
     assert channel.drain() == []
     assert queue.statistics().ready == 2
     message.ack()
@@ -106,12 +106,12 @@ def test_a_single_active_consumer(connection: shmbroker.Connection) -> None:
     channels[3].core.close()
     eventually(lambda: channels[1].core.waiting() == 1)
     assert [channels[1].texts(), channels[2].texts()] == [["2"], []]
-    native = queue.consume(prefetch=1)
+    plain = queue.consume(prefetch=1)
     with pytest.raises(standard_queue.Empty):
-        native.get(timeout=0)
+        plain.get(timeout=0)
     channels[1].core.close()
     channels[2].core.close()
-    assert bytes(native.get(timeout=30)) == b"1"
+    assert bytes(plain.get(timeout=30)) == b"1"
 
 
 def test_a_single_active_consumer_that_was_killed(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:
@@ -143,7 +143,7 @@ def test_no_local(broker: shmbroker.Broker, connection: shmbroker.Connection, qu
     again = channel.drain()
     assert [(bytes(m), m.redelivered) for m in again] == [(b"yours", True)]
     assert [bytes(elsewhere.get(timeout=0)) for _ in range(2)] == [b"mine", b"mine too"]
-    assert channel.core.cancel(number) == library.OK
+    assert channel.core.cancel(number) == native.OK
 
 
 def test_no_local_gives_way_to_a_higher_priority(
@@ -188,4 +188,4 @@ def test_many_channels(connection: shmbroker.Connection, queue: shmbroker.Queue)
     number = channels[-1].consume(queue)
     put(queue, 1)
     eventually(lambda: channels[-1].core.waiting() == 1)
-    assert channels[-1].core.cancel(number) == library.OK
+    assert channels[-1].core.cancel(number) == native.OK

@@ -9,7 +9,7 @@ from scenario_support.core_channel import Channel, put
 from scenario_support.inside import core_of
 from scenario_support.waiting import eventually
 
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core.channel import AUTO_ACK, BY_GET
 from shmbroker.message import Message
 
@@ -53,7 +53,7 @@ def test_higher_priority_first(queue: shmbroker.Queue, channel: Channel) -> None
 def test_a_limit_of_the_channel(queue: shmbroker.Queue, channel: Channel) -> None:
     """It counts what all consumers have unacked, works at once, and takes nothing back."""
     put(queue, *range(9))
-    assert channel.core.limit(3) == library.OK
+    assert channel.core.limit(3) == native.OK
     channel.consume(queue, prefetch=2)
     channel.consume(queue)
     messages = channel.drain()
@@ -93,7 +93,7 @@ def test_gets_are_not_limited(queue: shmbroker.Queue, channel: Channel) -> None:
     assert isinstance(message, Message)
     assert (message.delivery_tag, message._fields.subscription, channel.core.unacked()) == (2, BY_GET, 2)
     assert isinstance(channel.get(queue, auto_ack=True), Message)
-    assert channel.get(queue) == library.EMPTY
+    assert channel.get(queue) == native.EMPTY
     message.nack()
     again = channel.get(queue)
     assert isinstance(again, Message)

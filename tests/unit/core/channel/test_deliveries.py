@@ -11,9 +11,9 @@ from scenario_support.core_channel import Channel, put
 from scenario_support.inside import core_of
 from scenario_support.waiting import eventually
 
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core.channel import AUTO_ACK
-from shmbroker._core.commit import ACK, REJECT, REQUEUE
+from shmbroker._core.transaction import ACK, REJECT, REQUEUE
 from shmbroker.message import FRESH
 
 if TYPE_CHECKING:
@@ -45,21 +45,21 @@ def test_acknowledging_by_tag(queue: shmbroker.Queue, channel: Channel) -> None:
     messages = channel.drain()
     messages[1].ack()
     assert channel.core.unacked() == 2
-    assert channel.core.settle_tag(2, False, ACK) == library.SETTLED
-    assert channel.core.settle_multiple(3, ACK) == library.OK
+    assert channel.core.settle_tag(2, False, ACK) == native.SETTLED
+    assert channel.core.settle_multiple(3, ACK) == native.OK
     assert channel.core.unacked() == 0
     assert queue.statistics().message_count == 0
 
 
 def test_acknowledging_all(queue: shmbroker.Queue, channel: Channel) -> None:
     """Tag 0 means all there are, also if there are none; of multiple ones the last must be there."""
-    assert channel.core.settle_multiple(0, ACK) == library.OK
-    assert channel.core.settle_multiple(1, ACK) == library.SETTLED
-    assert channel.core.settle_tag(0, False, ACK) == library.SETTLED
+    assert channel.core.settle_multiple(0, ACK) == native.OK
+    assert channel.core.settle_multiple(1, ACK) == native.SETTLED
+    assert channel.core.settle_tag(0, False, ACK) == native.SETTLED
     put(queue, *range(5))
     channel.consume(queue)
     channel.drain()
-    assert channel.core.settle_multiple(0, ACK) == library.OK
+    assert channel.core.settle_multiple(0, ACK) == native.OK
     assert queue.statistics().message_count == 0
 
 
@@ -85,7 +85,7 @@ def test_what_was_not_seen_is_the_next_one_again(queue: shmbroker.Queue, channel
     """A delivery that is dropped before it reached the application comes again, under its tag."""
     put(queue, 1, 2)
     channel.consume(queue)
-    message = channel.taker.take(channel, False)
+    message = channel.receiver.take(channel, False)
     assert message is not None
     assert message._state == FRESH
     del message
@@ -99,7 +99,7 @@ def test_recovering(queue: shmbroker.Queue, channel: Channel) -> None:
     put(queue, 1, 2)
     channel.consume(queue)
     channel.drain()
-    assert channel.core.settle_multiple(0, REQUEUE) == library.OK
+    assert channel.core.settle_multiple(0, REQUEUE) == native.OK
     messages = channel.drain()
     assert [(bytes(m), m.redelivered, m.delivery_tag) for m in messages] == [(b"1", True, 3), (b"2", True, 4)]
 
@@ -112,11 +112,11 @@ def test_what_is_settled_is_collected_first(queue: shmbroker.Queue, channel: Cha
     assert channel.core.collect(9, ACK, multiple=False) == []
     found = channel.core.collect(3, REJECT, multiple=True)
     assert [settlement.delivery_tag for settlement in found] == [1, 2, 3]
-    assert [settlement.how for settlement in found] == [REJECT] * 3
+    assert [settlement.disposition for settlement in found] == [REJECT] * 3
     assert len({settlement.token for settlement in found}) == 3
     assert channel.core.unacked() == 4
     for message in messages[:3]:
-        assert core_of(queue).settle(message._record[:64], REQUEUE) == library.SETTLED  # a tag is no holding
+        assert core_of(queue).settle(message._record[:64], REQUEUE) == native.SETTLED  # a tag is no holding
     channel.core.forget(3, multiple=True)
     assert channel.core.unacked() == 1
     assert channel.core.collect(1, ACK, multiple=False) == []
@@ -131,11 +131,11 @@ def test_many_unacked_in_any_pattern(queue: shmbroker.Queue, channel: Channel) -
     assert tags == list(range(1, count + 1))
     for tag in tags:
         if tag % 64:
-            assert channel.core.settle_tag(tag, False, ACK) == library.OK
+            assert channel.core.settle_tag(tag, False, ACK) == native.OK
     left = [tag for tag in tags if not tag % 64]
     assert channel.core.unacked() == len(left)
-    assert [channel.core.settle_tag(tag, False, ACK) for tag in left[::2]] == [library.OK] * len(left[::2])
-    assert channel.core.settle_multiple(0, REQUEUE) == library.OK
+    assert [channel.core.settle_tag(tag, False, ACK) for tag in left[::2]] == [native.OK] * len(left[::2])
+    assert channel.core.settle_multiple(0, REQUEUE) == native.OK
     assert [message.delivery_tag for message in channel.drain()] == list(range(count + 1, count + 1 + len(left[1::2])))
 
 
@@ -148,5 +148,5 @@ def test_more_unacked_than_there_is_memory_at_first(connection: shmbroker.Connec
         eventually(lambda: channel.core.waiting() > 0)
         channel.drain()
     eventually(lambda: len(channel.drain()) == 0 and channel.core.unacked() == 60_000)
-    assert channel.core.settle_multiple(0, ACK) == library.OK
+    assert channel.core.settle_multiple(0, ACK) == native.OK
     assert queue.statistics().message_count == 0

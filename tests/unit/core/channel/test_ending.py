@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from scenario_support.core_channel import Channel, put
 from scenario_support.waiting import eventually
 
-from shmbroker._core import library
-from shmbroker._core.commit import ACK
+from shmbroker._core import native
+from shmbroker._core.transaction import ACK
 
 if TYPE_CHECKING:
     import shmbroker
@@ -28,8 +28,8 @@ def test_a_closed_channel_returns_everything(queue: shmbroker.Queue, channel: Ch
     messages = [queue.get(timeout=0) for _ in range(5)]
     assert [bytes(message) for message in messages] == [b"0", b"1", b"2", b"3", b"4"]
     assert [message.delivery_count for message in messages] == [2, 2, 1, 1, 1]
-    assert channel.taker.take(channel, False) is None
-    assert channel.taker.status == library.CLOSED
+    assert channel.receiver.take(channel, False) is None
+    assert channel.receiver.status == native.CLOSED
 
 
 def test_a_closed_connection_ends_its_channels(broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:
@@ -42,9 +42,9 @@ def test_a_closed_connection_ends_its_channels(broker: shmbroker.Broker, queue: 
     assert channel.next() is not None
     connection.close()
     assert [bytes(queue.get(timeout=0)) for _ in range(2)] == [b"1", b"2"]
-    assert channel.taker.take(channel, False) is None
-    assert channel.taker.status == library.CLOSED
-    assert channel.core.settle_tag(1, False, ACK) == library.CLOSED
+    assert channel.receiver.take(channel, False) is None
+    assert channel.receiver.status == native.CLOSED
+    assert channel.core.settle_tag(1, False, ACK) == native.CLOSED
     assert channel.core.arm()
     channel.core.close()
 
@@ -55,8 +55,8 @@ def test_a_forked_child_cannot_use_a_channel(queue: shmbroker.Queue, channel: Ch
     channel.consume(queue)
     child = os.fork()
     if child == 0:
-        good = channel.core.arm() and channel.core.settle_tag(1, False, ACK) == library.FORKED
+        good = channel.core.arm() and channel.core.settle_tag(1, False, ACK) == native.FORKED
         channel.core.close()
-        os._exit(0 if good and channel.taker.take(channel, False) is None else 1)
+        os._exit(0 if good and channel.receiver.take(channel, False) is None else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert channel.texts() == ["1"]

@@ -13,9 +13,9 @@ from scenario_support.core_channel import Channel, put
 from scenario_support.inside import core_of
 
 from shmbroker._core import channel as module
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core.channel import CoreChannel
-from shmbroker._core.commit import ACK
+from shmbroker._core.transaction import ACK
 from shmbroker.exceptions import BrokerError, ConnectionClosed, NotAllowed, NotFound, OutOfMemory
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ CHANNEL_CLOSED = "the channel is closed"
 
 def test_a_channel_that_cannot_be_opened(connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error is that of the status, and names the channel."""
-    opened = telling(library.slow.sb_channel_open, library.slow.SB_LIMIT, result=library.ffi.NULL)
-    monkeypatch.setattr(module, "slow", Replaced(library.slow, sb_channel_open=opened))
+    opened = telling(native.slow.sb_channel_open, native.slow.SB_LIMIT, result=native.ffi.NULL)
+    monkeypatch.setattr(module, "slow", Replaced(native.slow, sb_channel_open=opened))
     with pytest.raises(NotAllowed, match="the channel"):
         CoreChannel(core_of(connection), 1)
     CoreChannel(core_of(connection), 1).close()
@@ -39,8 +39,8 @@ def test_a_consumer_that_needs_another_segment(
     """The broker grows, once for each time that the core asks for it; then the consumer is there."""
     attached = channel.core.connection.attachment
     before = attached.facts().segments
-    consume = answering(library.slow.sb_channel_consume, library.GROW, library.GROW)
-    monkeypatch.setattr(module, "slow", Replaced(library.slow, sb_channel_consume=consume))
+    consume = answering(native.slow.sb_channel_consume, native.GROW, native.GROW)
+    monkeypatch.setattr(module, "slow", Replaced(native.slow, sb_channel_consume=consume))
     number = channel.consume(queue)
     assert attached.facts().segments == before + 2
     assert channel.core.queues == {number: core_of(queue)}
@@ -52,8 +52,8 @@ def test_there_is_no_memory_for_a_consumer(
     queue: shmbroker.Queue, channel: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error says what the broker's memory is used for; there is no such consumer."""
-    consume = answering(library.slow.sb_channel_consume, library.NO_MEMORY)
-    monkeypatch.setattr(module, "slow", Replaced(library.slow, sb_channel_consume=consume))
+    consume = answering(native.slow.sb_channel_consume, native.NO_MEMORY)
+    monkeypatch.setattr(module, "slow", Replaced(native.slow, sb_channel_consume=consume))
     with pytest.raises(OutOfMemory, match=r"has no room: \d+ of \d+ bytes are used"):
         channel.consume(queue)
     assert channel.core.queues == {}
@@ -67,13 +67,13 @@ def test_a_channel_that_is_closed_consumes_nothing(
     with pytest.raises(ConnectionClosed, match=CHANNEL_CLOSED):
         channel.consume(queue)
     other = Channel(connection)
-    core_of(queue).delete(if_unused=False, if_empty=False, until=library.FOR_EVER)
+    core_of(queue).delete(if_unused=False, if_empty=False, until=native.FOR_EVER)
     with pytest.raises(NotFound, match="no queue 'q'"):
         other.consume(queue)
     assert other.core.queues == {}
 
 
-@pytest.mark.parametrize("status", [library.OK, library.EMPTY, library.TIMEOUT, library.INTERRUPTED, library.TICK])
+@pytest.mark.parametrize("status", [native.OK, native.EMPTY, native.TIMEOUT, native.INTERRUPTED, native.TICK])
 def test_a_call_that_brought_nothing_is_made_again(channel: Channel, status: int) -> None:
     """Nothing was wrong, and nothing is done."""
     before = channel.core.connection.attachment.facts().segments
@@ -85,18 +85,18 @@ def test_a_call_that_needs_memory(channel: Channel) -> None:
     """The broker grows, and the call is made again; where there is none, the error says so."""
     attached = channel.core.connection.attachment
     before = attached.facts().segments
-    channel.core.failed(library.GROW)
+    channel.core.failed(native.GROW)
     assert attached.facts().segments == before + 1
     with pytest.raises(OutOfMemory, match=r"has no room: \d+ of \d+ bytes are used"):
-        channel.core.failed(library.NO_MEMORY)
+        channel.core.failed(native.NO_MEMORY)
 
 
 @pytest.mark.parametrize(
     ("status", "error", "text"),
     [
-        (library.CLOSED, ConnectionClosed, CHANNEL_CLOSED),
-        (library.SETTLED, BrokerError, "PRECONDITION_FAILED"),
-        (library.slow.SB_CORRUPT, BrokerError, "the channel: shared memory contradicts itself"),
+        (native.CLOSED, ConnectionClosed, CHANNEL_CLOSED),
+        (native.SETTLED, BrokerError, "PRECONDITION_FAILED"),
+        (native.slow.SB_CORRUPT, BrokerError, "the channel: shared memory contradicts itself"),
     ],
 )
 def test_a_call_that_failed(channel: Channel, status: int, error: type[BrokerError], text: str) -> None:
@@ -109,8 +109,8 @@ def test_what_would_be_settled_is_counted_first(
     queue: shmbroker.Queue, channel: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many there are, all are told, and only those that the core has written."""
-    collect = Noted(library.slow.sb_channel_collect)
-    monkeypatch.setattr(module, "slow", Replaced(library.slow, sb_channel_collect=collect))
+    collect = Noted(native.slow.sb_channel_collect)
+    monkeypatch.setattr(module, "slow", Replaced(native.slow, sb_channel_collect=collect))
     assert channel.core.collect(0, ACK, multiple=True) == []
     assert len(collect.calls) == 1
     put(queue, *range(5))
@@ -138,8 +138,8 @@ def test_a_channel_that_nobody_has_gives_everything_back(
 ) -> None:
     """It is closed without being told to: what it held is ready again; and its memory in this process is freed."""
     put(queue, 1, 2)
-    free = Noted(library.slow.sb_channel_free)
-    monkeypatch.setattr(module, "slow", Replaced(library.slow, sb_channel_free=free))
+    free = Noted(native.slow.sb_channel_free)
+    monkeypatch.setattr(module, "slow", Replaced(native.slow, sb_channel_free=free))
     channel = Channel(connection)
     channel.consume(queue, prefetch=1)
     held = channel.next()

@@ -12,7 +12,7 @@ from scenario_support.core_channel import Channel, put
 from scenario_support.inside import core_of
 from scenario_support.waiting import eventually
 
-from shmbroker._core import library
+from shmbroker._core import native
 
 if TYPE_CHECKING:
     import shmbroker
@@ -39,12 +39,12 @@ def test_an_armed_channel_is_handed_over_once(connection: shmbroker.Connection, 
 
 def test_a_get_that_waits(queue: shmbroker.Queue, channel: Channel) -> None:
     """It is woken by what comes; without anything it ends in time."""
-    assert channel.taker.get_wait(channel, core_of(queue).address, False, 1) == library.TIMEOUT
+    assert channel.receiver.get_wait(channel, core_of(queue).address, False, 1) == native.TIMEOUT
     got: list[Message] = []
 
     def wait() -> None:
         with channel.core_connection.call():
-            got.append(channel.taker.get_wait(channel, core_of(queue).address, True, library.FOR_EVER))
+            got.append(channel.receiver.get_wait(channel, core_of(queue).address, True, native.FOR_EVER))
 
     thread = threading.Thread(target=wait)
     thread.start()
@@ -60,11 +60,11 @@ def test_closing_ends_a_waiting_get(queue: shmbroker.Queue, channel: Channel) ->
 
     def wait() -> None:
         with channel.core_connection.call():
-            ended.append(channel.taker.get_wait(channel, core_of(queue).address, False, library.FOR_EVER))
+            ended.append(channel.receiver.get_wait(channel, core_of(queue).address, False, native.FOR_EVER))
 
     thread = threading.Thread(target=wait)
     thread.start()
     eventually(lambda: queue.statistics().interested == 1)
     channel.core.close()
     thread.join(30)
-    assert ended == [library.CLOSED]
+    assert ended == [native.CLOSED]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import shmbroker
 from shmbroker.spark.batches import Encoder
 from shmbroker.spark.handover import client as module
-from shmbroker.spark.handover import memory
+from shmbroker.spark.handover import memory_share
 from shmbroker.spark.handover.client import Client, hand_over
 from shmbroker.spark.handover.protocol import Handover
 
@@ -100,16 +100,16 @@ def test_what_does_not_fit_the_share_goes_alone(
     turns = []
 
     def answer(server: ByHand, request: shmbroker.Message, _seen: int) -> None:
-        turns.append(memory.TURN in server.connection.queue_names())
+        turns.append(memory_share.TURN in server.connection.queue_names())
         server.answer(request)
 
     serving(answer)
-    monkeypatch.setattr(memory.Share, "window", lambda *_: 0)
+    monkeypatch.setattr(memory_share.MemoryShare, "window", lambda *_: 0)
     with Client(plan(broker)) as asking, broker.connect() as looking:
         for number in range(2):
             sending = asking.send(batch(number))
             assert next(sending) == batch(number)
-            assert memory.TURN not in looking.queue_names()
+            assert memory_share.TURN not in looking.queue_names()
             assert [looking.queue(name, passive=True).statistics().message_count for name in looking.queue_names()] == [
                 0,
                 0,
@@ -133,7 +133,7 @@ def test_a_request_that_can_never_fit(broker: shmbroker.Broker, connection: shmb
     requests = connection.queue("requests", max_bytes=2000)
     with requests.consume(), pytest.raises(standard_queue.Full, match="can never fit max_bytes=2000"):
         list(hand_over(iter([batch(1, 1, 2000)]), plan(broker)))
-    assert memory.TURN not in connection.queue_names()
+    assert memory_share.TURN not in connection.queue_names()
 
 
 @pytest.mark.parametrize(("until", "ends"), [(125.0, 140.0), (140.0, 150.0), (165.0, 170.0)])
@@ -148,8 +148,8 @@ def test_patience_with_memory_ends(
         monotonic = staticmethod(lambda: now)
 
     with Client(plan(broker)) as asking:
-        link: Any = asking._link  # noqa: SLF001
-        monkeypatch.setattr(link.watch, "look", lambda: looks.append(now))
+        session: Any = asking._session  # noqa: SLF001
+        monkeypatch.setattr(session.watch, "look", lambda: looks.append(now))
         monkeypatch.setattr(module, "time", Clock)
         encoded = Encoder().encoded([batch(1)])
 
@@ -183,7 +183,7 @@ def test_room_for_a_request_is_waited_for(
             now += timeout
             raise standard_queue.Full
 
-        monkeypatch.setattr(asking._link.watch, "look", lambda: None)  # noqa: SLF001
+        monkeypatch.setattr(asking._session.watch, "look", lambda: None)  # noqa: SLF001
         monkeypatch.setattr(module, "time", type("Clock", (), {"monotonic": staticmethod(lambda: now)}))
         monkeypatch.setattr(asking, "_send", send)
         encoded = Encoder().encoded([batch(1)])

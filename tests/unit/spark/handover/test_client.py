@@ -16,7 +16,7 @@ import pyarrow as pa
 import shmbroker
 from shmbroker.spark.batches import Decoder, Encoder
 from shmbroker.spark.handover import client as module
-from shmbroker.spark.handover import memory
+from shmbroker.spark.handover import memory_share
 from shmbroker.spark.handover.client import Client, hand_over
 from shmbroker.spark.handover.protocol import Handover
 
@@ -150,9 +150,9 @@ def test_an_answer_that_does_not_come(
     with Client(plan(broker, timeout=0.5)) as asking:
         assert list(asking.send(batch(1))) == []
         looks = []
-        link: Any = asking._link  # noqa: SLF001
+        session: Any = asking._session  # noqa: SLF001
         monkeypatch.setattr(module, "time", Clock)
-        monkeypatch.setattr(link.watch, "look", lambda: looks.append(now))
+        monkeypatch.setattr(session.watch, "look", lambda: looks.append(now))
 
         def get(timeout: float) -> shmbroker.Message:
             nonlocal now
@@ -160,8 +160,8 @@ def test_an_answer_that_does_not_come(
             now += timeout
             raise standard_queue.Empty
 
-        consumer = type("Consumer", (), {"get": staticmethod(get), "close": link.consumer.close})()
-        monkeypatch.setattr(link, "consumer", consumer)
+        consumer = type("Consumer", (), {"get": staticmethod(get), "close": session.consumer.close})()
+        monkeypatch.setattr(session, "consumer", consumer)
         with pytest.raises(shmbroker.Timeout, match=r"queue 'requests': no answer within 0\.5 seconds"):
             list(asking.rest())
         assert waits == pytest.approx([0.2, 0.2, 0.1])
@@ -204,7 +204,7 @@ def test_pieces_are_rows(
 ) -> None:
     """None is empty but that of a batch without rows; all but the last one have the same number."""
     encoded = Encoder().encoded([batch(1, rows)]).size
-    monkeypatch.setattr(memory.Share, "most_in_one", 100 if rows < 4 else encoded // 3 + 1)
+    monkeypatch.setattr(memory_share.MemoryShare, "most_in_one", 100 if rows < 4 else encoded // 3 + 1)
     with Client(plan(broker, inflight=9)) as asking:
         assert list(asking.send(batch(1, rows))) == []
         requests = by_hand.taken()
@@ -221,16 +221,16 @@ def test_the_size_of_answers_is_learnt(
     windows: list[tuple[int, int, int]] = []
     fits: list[int] = []
 
-    def window(_self: memory.Share, request: int, answer: int, most: int) -> int:
+    def window(_self: memory_share.MemoryShare, request: int, answer: int, most: int) -> int:
         windows.append((request, answer, most))
         return 1
 
-    def does_fit(_self: memory.Share, _requests: list[int], answer: int) -> bool:
+    def does_fit(_self: memory_share.MemoryShare, _requests: list[int], answer: int) -> bool:
         fits.append(answer)
         return True
 
-    monkeypatch.setattr(memory.Share, "window", window)
-    monkeypatch.setattr(memory.Share, "fits", does_fit)
+    monkeypatch.setattr(memory_share.MemoryShare, "window", window)
+    monkeypatch.setattr(memory_share.MemoryShare, "fits", does_fit)
     size = Encoder().encoded([batch(1)]).size
     with Client(plan(broker, schema=None)) as asking:
         for answer in (b"", Encoder().encoded([batch(1, 100)]).body, b"", b""):
@@ -266,7 +266,7 @@ def test_what_is_given_is_no_longer_in_the_broker(
         by_hand.answer_all()
         (name,) = set(by_hand.connection.queue_names()) - {"requests"}
         answers = by_hand.connection.queue(name, passive=True)
-        share: Any = asking._link.share  # noqa: SLF001
+        share: Any = asking._session.share  # noqa: SLF001
         asked: list[tuple[list[int], int]] = []
         monkeypatch.setattr(share, "fits", lambda held, largest: asked.append((held, largest)))
         rest = asking.rest()
@@ -290,12 +290,12 @@ def test_what_is_under_way_is_let_go(
     monkeypatch.setattr(shmbroker.Queue, "get_many", lambda *_, **__: pytest.fail("taken"))
     asking = Client(plan(broker))
     assert list(asking.send(batch(1))) == []
-    link: Any = asking._link  # noqa: SLF001
+    session: Any = asking._session  # noqa: SLF001
     asking.close()
     asking.close()
     assert asking._pending == {}  # noqa: SLF001
     with pytest.raises(shmbroker.ConnectionClosed):
-        len(link.answers)
+        len(session.answers)
     assert by_hand.connection.queue_names() == ["requests"]
     assert len(by_hand.taken()) == 1
 

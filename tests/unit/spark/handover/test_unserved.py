@@ -12,9 +12,9 @@ import pytest
 pytest.importorskip("pyarrow")
 
 import shmbroker
-from shmbroker.spark.handover import unserved, watching
+from shmbroker.spark.handover import server_watch, unserved
+from shmbroker.spark.handover.server_watch import ServerWatch
 from shmbroker.spark.handover.unserved import set_aside
-from shmbroker.spark.handover.watching import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +124,7 @@ def test_the_name_of_the_queue_beside(name: str, beside: str) -> None:
 
 def test_a_queue_is_served(connection: shmbroker.Connection) -> None:
     """While it has a consumer; one that is deleted, or made anew, is looked for again."""
-    watch = Watch(connection, "requests")
+    watch = ServerWatch(connection, "requests")
     assert not watch.is_served()
     assert connection.queue_names() == []
     requests = connection.queue("requests")
@@ -158,8 +158,8 @@ class Clock:
 def test_nobody_serves(connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """For more than a second: then there is an error that says what to start, and where."""
     clock = Clock()
-    monkeypatch.setattr(watching, "time", clock)
-    watch = Watch(connection, "requests")
+    monkeypatch.setattr(server_watch, "time", clock)
+    watch = ServerWatch(connection, "requests")
     watch.look()
     clock.now += 1.0
     watch.look()
@@ -183,9 +183,9 @@ def test_nobody_serves(connection: shmbroker.Connection, monkeypatch: pytest.Mon
 def test_a_server_that_does_not_come(connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is looked for fifty times a second, for a second."""
     clock = Clock()
-    monkeypatch.setattr(watching, "time", clock)
+    monkeypatch.setattr(server_watch, "time", clock)
     with pytest.raises(shmbroker.NoServer):
-        Watch(connection, "requests").open()
+        ServerWatch(connection, "requests").open()
     assert clock.pauses == pytest.approx([0.02] * len(clock.pauses))
     assert 50 <= len(clock.pauses) <= 52
 
@@ -193,7 +193,7 @@ def test_a_server_that_does_not_come(connection: shmbroker.Connection, monkeypat
 def test_a_server_that_comes(connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """The wait for it ends then."""
     clock = Clock()
-    monkeypatch.setattr(watching, "time", clock)
+    monkeypatch.setattr(server_watch, "time", clock)
     comes: Callable[[], Any] = lambda: connection.queue("requests").consume()  # noqa: E731
     consumers = []
 
@@ -201,6 +201,6 @@ def test_a_server_that_comes(connection: shmbroker.Connection, monkeypatch: pyte
         consumers.append(comes())
 
     monkeypatch.setattr(clock, "sleep", sleep)
-    assert Watch(connection, "requests").open().name == "requests"
+    assert ServerWatch(connection, "requests").open().name == "requests"
     (consumer,) = consumers
     consumer.close()

@@ -43,19 +43,19 @@ _FRESH_SECONDS = 0.5
 _PARTS = 4
 _PIECES = 8
 _SLOTS = tuple(size << 10 for size in (80, 96, 112, 128, 160, 192, 224, 256, 340, 408, 512, 682, 1024, 2048))
-_FRONT = 512  # bytes, at most: the part of a slot before the body
+_PREFIX = 512  # bytes, at most: the part of a slot before the body
 _SEEN_BY_SPARK = 2  # the yielded batch, and the one that Spark's loop still has while the next is made
 
 
 def taken(size: int) -> int:
     """The memory that a body takes: a slot of the next size, or chunks of the largest. Short ones are estimated."""
-    size += _FRONT
+    size += _PREFIX
     if size > _SLOTS[-1]:
         return -(-size // _SLOTS[-1]) * _SLOTS[-1]
     return size + size // 4 if size <= _SLOTS[0] else _SLOTS[bisect.bisect_left(_SLOTS, size)]
 
 
-class Share:
+class MemoryShare:
     """The memory that one client may hold while it waits for others.
 
     Args:
@@ -96,7 +96,7 @@ _turns = locks.lock()
 
 
 @contextlib.contextmanager
-def turn(connection: shmbroker.Connection, look: Callable[[], None]) -> Iterator[None]:
+def exclusive_turn(connection: shmbroker.Connection, look: Callable[[], None]) -> Iterator[None]:
     """Holds the turn of one client in the whole broker. The turn also ends with the process that has it.
 
     Args:

@@ -19,7 +19,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclasses.dataclass(frozen=True)
-class Home:
+class BrokerIdentity:
     """Identifies a broker, even among brokers of the same name; travels from the planner to the workers.
 
     Attributes:
@@ -40,7 +40,7 @@ class Home:
         return f"{self.broker}@{self.boot[:8]}-{self.created_at:.6f}"
 
     @classmethod
-    def of(cls, connection: Connection) -> Home:
+    def of(cls, connection: Connection) -> BrokerIdentity:
         """Identifies the broker of a connection."""
         facts = shmbroker.Broker(connection.broker_name).statistics()
         return cls(facts.name, socket.gethostname(), _boot(), facts.created_at)
@@ -60,7 +60,7 @@ class Home:
             )
             raise shmbroker.BrokerNotFound(404, text)
         found = connection_to(self.broker)
-        now = Home.of(found)
+        now = BrokerIdentity.of(found)
         if now.created_at != self.created_at:
             text = (
                 f"NOT_FOUND - broker {self.broker!r} of host {here!r} that was planned for is gone: it was made at "

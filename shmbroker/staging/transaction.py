@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from shmbroker import exceptions
 from shmbroker._core import record
-from shmbroker._core.commit import Publication, Settlement
+from shmbroker._core.transaction import Publication, Settlement
 from shmbroker._session.queues import core_of
-from shmbroker.staging.kept import Restored
+from shmbroker.staging.deferred_options import RestoredOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shmbroker._core.queue import CoreQueue
     from shmbroker.message import Message, MessageBatch
     from shmbroker.queue import Queue
-    from shmbroker.staging.source import Source
+    from shmbroker.staging.staged_attempt import StagedAttempt
 
 _STEP = 1024  # messages to take together; those that exceed a part are requeued
 
@@ -51,7 +51,7 @@ class Limits(NamedTuple):
         )
 
 
-class Part:
+class PartTransaction:
     """A part of a batch, taken out of the stage. Leaving the block requeues it, unless it was published.
 
     Args:
@@ -65,16 +65,16 @@ class Part:
 
     def __init__(self, target: Queue, limits: Limits) -> None:
         self._limits = limits
-        self._restored = Restored(core_of(target).message_ttl())
+        self._restored = RestoredOptions(core_of(target).message_ttl())
         self._to: Sequence[CoreQueue] = (core_of(target),)
         self._taken: list[MessageBatch] = []
-        self._first: tuple[Source, int] | None = None
+        self._first: tuple[StagedAttempt, int] | None = None
         self._size = 0
         self._full = False
         self.publications: list[Publication] = []
         self.settlements: list[Settlement] = []
 
-    def take(self, source: Source) -> None:
+    def take(self, source: StagedAttempt) -> None:
         """Takes the remaining messages of an attempt, up to the limits.
 
         Raises:
@@ -100,9 +100,9 @@ class Part:
             message.give_back()
             return False
         data = message._record  # noqa: SLF001 - options and tag as the core wrote them
-        front = record.front(data)
-        self.publications.append(Publication(message.body, self._to, self._restored.of(data, front)))
-        self.settlements.append(Settlement(source, front.tag))
+        header = record.header(data)
+        self.publications.append(Publication(message.body, self._to, self._restored.of(data, header)))
+        self.settlements.append(Settlement(source, header.tag))
         self._size += size
         return True
 

@@ -13,10 +13,10 @@ import pytest
 from scenario_support.inside import connection_of
 
 import shmbroker
-from shmbroker_cli import crew
-from shmbroker_cli.crew import ReportedCall, run_crew
+from shmbroker_cli import worker_processes
+from shmbroker_cli.claim_counter import ClaimCounter
 from shmbroker_cli.errors import Refused
-from shmbroker_cli.tally import Tally
+from shmbroker_cli.worker_processes import ReportedCall, run_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,14 +42,14 @@ def _nothing_called(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin without calls, and without lines to a parent; let this module be found by its name."""
     monkeypatch.setitem(__import__("sys").modules, __name__, __import__("sys").modules.get(__name__) or _this())
     called.clear()
-    monkeypatch.setattr(crew, "_lines", {})
+    monkeypatch.setattr(worker_processes, "_lines", {})
 
 
 def _this() -> Any:  # noqa: ANN401 (a module, or what does for one)
     return type("This", (), {"handle": staticmethod(handle)})
 
 
-class Noted(Tally):
+class Noted(ClaimCounter):
     """A tally that notes what it is told."""
 
     def __init__(self, *answers: bool) -> None:
@@ -76,10 +76,10 @@ class Noted(Tally):
         self.told.append("give back")
 
 
-def worker(said: bytes, tally: Tally, answered: Any) -> crew._Worker:  # noqa: ANN401 (a file)
+def worker(said: bytes, claims: ClaimCounter, answered: Any) -> worker_processes._Worker:  # noqa: ANN401 (a file)
     """Return the parent's side of a worker that says this and ends."""
-    made = crew._Worker.__new__(crew._Worker)  # noqa: SLF001 - its own parts
-    made.server = type("Desk", (), {"tally": tally})()
+    made = worker_processes._Worker.__new__(worker_processes._Worker)  # noqa: SLF001 - its own parts
+    made.server = type("Desk", (), {"tally": claims})()
     made.rfile, made.wfile = io.BytesIO(said), answered
     return made
 
@@ -101,9 +101,9 @@ def test_the_parent_counts_what_a_worker_says(
     said: bytes, claims: tuple[bool, ...], told: list[str], answered: bytes
 ) -> None:
     """A message that a worker claimed and did not report before it ended is free for others."""
-    tally, answers = Noted(*claims), io.BytesIO()
-    worker(said, tally, answers).handle()
-    assert (tally.told, answers.getvalue()) == (told, answered)
+    claims, answers = Noted(*claims), io.BytesIO()
+    worker(said, claims, answers).handle()
+    assert (claims.told, answers.getvalue()) == (told, answered)
 
 
 def test_a_worker_that_goes_before_it_is_answered_has_nothing() -> None:
@@ -113,10 +113,10 @@ def test_a_worker_that_goes_before_it_is_answered_has_nothing() -> None:
         def write(self, _data: object) -> int:
             raise BrokenPipeError
 
-    tally = Noted(True)  # noqa: FBT003 (an answer)
+    claims = Noted(True)  # noqa: FBT003 (an answer)
     with pytest.raises(BrokenPipeError):
-        worker(b"?\n", tally, Broken()).handle()
-    assert tally.told == ["claim", "give back"]
+        worker(b"?\n", claims, Broken()).handle()
+    assert claims.told == ["claim", "give back"]
 
 
 @pytest.fixture
@@ -134,15 +134,15 @@ def test_a_worker_calls_the_function_and_says_when_it_is_done(
     taken: Callable[..., Iterator[shmbroker.Message]], jobs: shmbroker.Queue
 ) -> None:
     """For each message it asks first; there is one line for all of them."""
-    tally = Tally(2)
-    with crew._desk(tally) as address:  # noqa: SLF001 - its own parts
+    claims = ClaimCounter(2)
+    with worker_processes._claim_server(claims) as address:  # noqa: SLF001 - its own parts
         lines = []
         for message in taken(b"1", b"2"):
             with message:
                 ReportedCall(HANDLE, address)(message)
-            lines.append(dict(crew._lines))  # noqa: SLF001 - its own parts
-        tally.wait(None, lambda: True)
-    assert (called, tally.done, tally.failure) == ([b"1", b"2"], 2, None)
+            lines.append(dict(worker_processes._lines))  # noqa: SLF001 - its own parts
+        claims.wait(None, lambda: True)
+    assert (called, claims.done, claims.failure) == ([b"1", b"2"], 2, None)
     assert lines[0] == lines[1]
     assert list(lines[0]) == [(os.getpid(), address)]
     assert len(jobs) == 0
@@ -152,10 +152,10 @@ def test_a_worker_that_is_not_wanted_ends(
     taken: Callable[..., Iterator[shmbroker.Message]], jobs: shmbroker.Queue
 ) -> None:
     """With exit code 0, without a call, and its message is in the queue again."""
-    tally = Tally(None)
-    tally.close()
+    claims = ClaimCounter(None)
+    claims.close()
     (message,) = taken(b"1")
-    with crew._desk(tally) as address, pytest.raises(SystemExit) as ended:  # noqa: SLF001 - its own parts
+    with worker_processes._claim_server(claims) as address, pytest.raises(SystemExit) as ended:  # noqa: SLF001 - its own parts
         ReportedCall(HANDLE, address)(message)
     assert (ended.value.code, called) == (0, [])
     assert [bytes(rest) for rest in jobs.browse()] == [b"1"]
@@ -168,14 +168,14 @@ def test_a_worker_whose_function_raises_ends(
     taken: Callable[..., Iterator[shmbroker.Message]], jobs: shmbroker.Queue, body: bytes, text: str
 ) -> None:
     """With exit code 1, after it told the parent in one line; its message is in the queue again."""
-    tally = Tally(None)
+    claims = ClaimCounter(None)
     (message,) = taken(body)
-    with crew._desk(tally) as address:  # noqa: SLF001 - its own parts
+    with worker_processes._claim_server(claims) as address:  # noqa: SLF001 - its own parts
         with pytest.raises(SystemExit) as ended:
             ReportedCall(HANDLE, address)(message)
-        tally.wait(None, lambda: True)
+        claims.wait(None, lambda: True)
     assert ended.value.code == 1
-    assert tally.failure == f"{HANDLE} raised {text}"
+    assert claims.failure == f"{HANDLE} raised {text}"
     (rest,) = jobs.browse()
     assert (bytes(rest), rest.redelivered) == (body, True)
 
@@ -183,7 +183,7 @@ def test_a_worker_whose_function_raises_ends(
 def test_nothing_stays_of_the_parent_s_desk() -> None:
     """Its socket lies in a folder of its own, its thread keeps no process alive, and both go."""
     before = {*threading.enumerate()}
-    with crew._desk(Tally(None)) as address:  # noqa: SLF001 - its own parts
+    with worker_processes._claim_server(ClaimCounter(None)) as address:  # noqa: SLF001 - its own parts
         folder = Path(address).parent
         assert folder.name.startswith("shmbroker-")
         assert [path.name for path in folder.iterdir()] == [Path(address).name]
@@ -239,7 +239,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> type[Pool]:
 def test_a_crew_works_on_the_queue_until_it_has_done_enough(jobs: shmbroker.Queue, pool: type[Pool]) -> None:
     """In as many processes as were asked for."""
     jobs.put_many([b"1", b"2"])
-    run_crew(HANDLE, jobs, connection_of(jobs).broker_name, 3, count=2, idle=None)
+    run_workers(HANDLE, jobs, connection_of(jobs).broker_name, 3, count=2, idle=None)
     assert pool.made == ("jobs", connection_of(jobs).broker_name, 3)
     assert called == [b"1", b"2"]
 
@@ -250,7 +250,7 @@ def test_a_crew_that_has_ended_takes_no_more(
     """A worker that asks while the pool ends is not wanted; what it holds goes back."""
     monkeypatch.setattr(pool, "left", (b"2", b"3"))
     jobs.put(b"1")
-    run_crew(HANDLE, jobs, connection_of(jobs).broker_name, 1, count=None, idle=0.0)
+    run_workers(HANDLE, jobs, connection_of(jobs).broker_name, 1, count=None, idle=0.0)
     assert called == [b"1"]
     assert [bytes(message) for message in jobs.browse()] == [b"2", b"3"]
 
@@ -260,7 +260,7 @@ def test_a_crew_whose_function_raises_is_refused(jobs: shmbroker.Queue) -> None:
     """With what it raised."""
     jobs.put(b"bad")
     with pytest.raises(Refused, match=r"handle raised ValueError: bad luck"):
-        run_crew(HANDLE, jobs, connection_of(jobs).broker_name, 1, count=None, idle=None)
+        run_workers(HANDLE, jobs, connection_of(jobs).broker_name, 1, count=None, idle=None)
 
 
 @pytest.mark.usefixtures("pool")
@@ -268,7 +268,7 @@ def test_a_crew_is_not_idle_while_messages_can_be_taken(jobs: shmbroker.Queue, m
     """A paused queue has none, whatever lies there."""
     seen: list[bool] = []
 
-    def wait(_tally: Tally, idle: float | None, more: Callable[[], bool]) -> None:
+    def wait(_tally: ClaimCounter, idle: float | None, more: Callable[[], bool]) -> None:
         assert idle == 5.0
         seen.append(more())
         jobs.put(b"1")
@@ -277,6 +277,6 @@ def test_a_crew_is_not_idle_while_messages_can_be_taken(jobs: shmbroker.Queue, m
         seen.append(more())
         jobs.resume()
 
-    monkeypatch.setattr(Tally, "wait", wait)
-    run_crew(HANDLE, jobs, connection_of(jobs).broker_name, 1, count=None, idle=5.0)
+    monkeypatch.setattr(ClaimCounter, "wait", wait)
+    run_workers(HANDLE, jobs, connection_of(jobs).broker_name, 1, count=None, idle=5.0)
     assert seen == [False, True, False]

@@ -12,11 +12,11 @@ from types import SimpleNamespace
 import pytest
 
 from shmbroker import exceptions
-from shmbroker._core import library
-from shmbroker._core.library import FOR_EVER, deadline, looks, raise_for
+from shmbroker._core import native
+from shmbroker._core.native import FOR_EVER, deadline, raise_for, signal_check_intervals
 
 NOW = 5_000_000_000
-SLOW = library.slow
+SLOW = native.slow
 RESERVED = "is limited to 1000 bytes (ulimit -v), {} are used, and the whole limit of a broker is reserved in it"
 
 
@@ -24,7 +24,7 @@ RESERVED = "is limited to 1000 bytes (ulimit -v), {} are used, and the whole lim
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The time that deadlines see."""
     seen = SimpleNamespace(now=NOW)
-    monkeypatch.setattr(library, "time", SimpleNamespace(monotonic_ns=lambda: seen.now))
+    monkeypatch.setattr(native, "time", SimpleNamespace(monotonic_ns=lambda: seen.now))
     return seen
 
 
@@ -61,7 +61,7 @@ def test_a_timeout_that_is_none(timeout: float) -> None:
 
 def test_looks_for_signals() -> None:
     """The first one soon, then one each second."""
-    assert list(itertools.islice(looks(), 4)) == [10_000_000, 10**9, 10**9, 10**9]
+    assert list(itertools.islice(signal_check_intervals(), 4)) == [10_000_000, 10**9, 10**9, 10**9]
 
 
 SETTLED = "PRECONDITION_FAILED - the message was acknowledged, rejected or returned already"
@@ -69,12 +69,12 @@ FORKED = "this connection was opened before a fork: open another one in this pro
 SHORT = f"is shorter than its layout, {SLOW.SB_LAYOUT_MAJOR}.{SLOW.SB_LAYOUT_MINOR}, has it"
 FORCED = "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
 ERRORS = [
-    (library.FORKED, exceptions.ForkedConnectionError, 504, FORKED, FORKED),
-    (library.CLOSED, exceptions.ConnectionClosed, 504, "it is closed", "the connection is closed"),
-    (library.STOPPING, exceptions.ConnectionClosedByBroker, 320, FORCED, FORCED),
-    (library.DELETED, exceptions.NotFound, 404, "NOT_FOUND - no it in vhost '/'", None),
-    (library.NOT_FOUND, exceptions.NotFound, 404, "NOT_FOUND - no it in vhost '/'", None),
-    (library.SETTLED, exceptions.MessageSettled, 406, SETTLED, SETTLED),
+    (native.FORKED, exceptions.ForkedConnectionError, 504, FORKED, FORKED),
+    (native.CLOSED, exceptions.ConnectionClosed, 504, "it is closed", "the connection is closed"),
+    (native.STOPPING, exceptions.ConnectionClosedByBroker, 320, FORCED, FORCED),
+    (native.DELETED, exceptions.NotFound, 404, "NOT_FOUND - no it in vhost '/'", None),
+    (native.NOT_FOUND, exceptions.NotFound, 404, "NOT_FOUND - no it in vhost '/'", None),
+    (native.SETTLED, exceptions.MessageSettled, 406, SETTLED, SETTLED),
     (
         SLOW.SB_CORRUPT,
         exceptions.CorruptSegment,
@@ -97,7 +97,7 @@ ERRORS = [
         None,
     ),
     (
-        library.LAYOUT,
+        native.LAYOUT,
         exceptions.LayoutMismatch,
         541,
         f"it: a file of its shared memory {SHORT}",
@@ -137,10 +137,10 @@ def test_what_becomes_of_a_status(
 @pytest.mark.parametrize(
     ("status", "error", "text"),
     [
-        (library.EMPTY, queue.Empty, ""),
-        (library.FULL, queue.Full, "it"),
-        (library.TIMEOUT, exceptions.Timeout, "it"),
-        (library.NO_MEMORY, exceptions.OutOfMemory, "it: no memory is left"),
+        (native.EMPTY, queue.Empty, ""),
+        (native.FULL, queue.Full, "it"),
+        (native.TIMEOUT, exceptions.Timeout, "it"),
+        (native.NO_MEMORY, exceptions.OutOfMemory, "it: no memory is left"),
     ],
 )
 def test_errors_of_every_day(status: int, error: type[Exception], text: str) -> None:
@@ -153,7 +153,7 @@ def test_errors_of_every_day(status: int, error: type[Exception], text: str) -> 
 @pytest.mark.parametrize(("number", "reason"), [(0, "no memory"), (2, os.strerror(2))])
 def test_a_system_call_that_failed(number: int, reason: str) -> None:
     """The reason is the system's; without one there was no memory."""
-    library.ffi.errno = number
+    native.ffi.errno = number
     with pytest.raises(exceptions.BrokerError) as raised:
         raise_for(SLOW.SB_SYSTEM, "it")
     assert (raised.value.code, raised.value.text) == (541, f"it: a system call failed: {reason}")
@@ -172,8 +172,8 @@ def test_a_broker_that_cannot_be_mapped(monkeypatch: pytest.MonkeyPatch, limit: 
         getpagesize=lambda: 4096,
     )
     files = {"/proc/self/statm": SimpleNamespace(read_text=lambda _: "100 50 20 1 0 30 0\n")}
-    monkeypatch.setattr(library, "resource", limits)
-    monkeypatch.setattr(library, "pathlib", SimpleNamespace(Path=files.__getitem__))
+    monkeypatch.setattr(native, "resource", limits)
+    monkeypatch.setattr(native, "pathlib", SimpleNamespace(Path=files.__getitem__))
     with pytest.raises(exceptions.OutOfMemory) as raised:
         raise_for(SLOW.SB_ADDRESS_SPACE, "it")
     assert str(raised.value) == f"it: its memory cannot be mapped{more}"

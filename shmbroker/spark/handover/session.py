@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import shmbroker
 from shmbroker.spark.attachment import broker_name, connection_to
 from shmbroker.spark.handover import protocol
-from shmbroker.spark.handover.memory import Share
-from shmbroker.spark.handover.watching import Watch
+from shmbroker.spark.handover.memory_share import MemoryShare
+from shmbroker.spark.handover.server_watch import ServerWatch
 
 if TYPE_CHECKING:
     from shmbroker.spark.handover.protocol import Handover
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _UNUSED_SECONDS = 60.0  # then a queue of answers expires whose task died before it had a consumer
 
 
-class Link:
+class ClientSession:
     """Opened with the first batch, so that an empty partition needs neither broker nor server.
 
     The queue of answers ends with its consumer, and so with this process.
@@ -34,8 +34,8 @@ class Link:
     def __init__(self, handover: Handover) -> None:
         broker = broker_name(handover.broker)
         self.connection = connection_to(broker)
-        self.share = Share(broker)
-        self.watch = Watch(self.connection, handover.request_queue)
+        self.share = MemoryShare(broker)
+        self.watch = ServerWatch(self.connection, handover.request_queue)
         self.requests = self.watch.open()
         name = f"{handover.reply_queue}.{os.getpid()}.{secrets.token_hex(6)}"
         self.answers = self.connection.queue(name, auto_delete=True, expires=_UNUSED_SECONDS)

@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import shmbroker
+from shmbroker_cli.claim_counter import ClaimCounter
 from shmbroker_cli.errors import DONE, REFUSED, Refused
 from shmbroker_cli.functions import describe, find_function
-from shmbroker_cli.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,16 +60,16 @@ class ReportedCall:
                 without a word, and what it holds goes back to the queue.
         """
         line = self._line()
-        if _ask(line) != "y":
+        if _request(line) != "y":
             message.give_back()
             raise SystemExit(DONE)
         try:
             find_function(self.target)(message)
         except (Exception, SystemExit) as error:  # noqa: BLE001 (the parent reports it)
             message.nack()
-            _tell(line, f"!{self.target} raised {describe(error)}")
+            _notify(line, f"!{self.target} raised {describe(error)}")
             raise SystemExit(REFUSED) from None
-        _tell(line, ".")
+        _notify(line, ".")
 
     def _line(self) -> BinaryIO:
         """Return this process's line to the parent."""
@@ -81,24 +81,24 @@ class ReportedCall:
         return _lines[key]
 
 
-def _tell(line: BinaryIO, text: str) -> None:
+def _notify(line: BinaryIO, text: str) -> None:
     line.write(f"{text}\n".encode(errors="replace"))
     line.flush()
 
 
-def _ask(line: BinaryIO) -> str:
+def _request(line: BinaryIO) -> str:
     """Return the parent's answer, which is empty if it is gone."""
-    _tell(line, "?")
+    _notify(line, "?")
     return line.readline().decode().rstrip("\n")
 
 
-class _Desk(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+class _ClaimServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     """Answers the workers, each in a thread of its own."""
 
     daemon_threads = True
 
-    def __init__(self, address: str, tally: Tally) -> None:
-        self.tally = tally
+    def __init__(self, address: str, claims: ClaimCounter) -> None:
+        self.claims = claims
         super().__init__(address, _Worker)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
@@ -108,34 +108,34 @@ class _Desk(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 class _Worker(socketserver.StreamRequestHandler):
     """What one worker says."""
 
-    server: _Desk
+    server: _ClaimServer
 
     def handle(self) -> None:
         """Answer until the worker ends."""
-        tally, claimed = self.server.tally, False
+        claims, claimed = self.server.claims, False
         try:
             for line in self.rfile:
                 text = line.decode(errors="replace").rstrip("\n")
                 if text == "?":
-                    claimed = tally.claim()
+                    claimed = claims.claim()
                     self.wfile.write(b"y\n" if claimed else b"n\n")
                     continue
                 claimed = False
                 if text == ".":
-                    tally.finish()
+                    claims.finish()
                 else:
-                    tally.fail(text.removeprefix("!"))
+                    claims.fail(text.removeprefix("!"))
         finally:
             if claimed:
-                tally.give_back()
+                claims.give_back()
 
 
 @contextmanager
-def _desk(tally: Tally) -> Iterator[str]:
+def _claim_server(claims: ClaimCounter) -> Iterator[str]:
     """Serve the workers meanwhile; yields the address."""
     with tempfile.TemporaryDirectory(prefix="shmbroker-") as folder:
-        address = str(Path(folder) / "desk")
-        with _Desk(address, tally) as server:
+        address = str(Path(folder) / "claims")
+        with _ClaimServer(address, claims) as server:
             thread = threading.Thread(target=server.serve_forever, daemon=True)
             thread.start()
             try:
@@ -145,7 +145,7 @@ def _desk(tally: Tally) -> Iterator[str]:
                 thread.join()
 
 
-def run_crew(
+def run_workers(
     target: str,
     queue: shmbroker.Queue,
     broker: str,
@@ -167,14 +167,14 @@ def run_crew(
     Raises:
         Refused: If the function raised; its message is back in the queue.
     """
-    tally = Tally(count)
-    with _desk(tally) as address:
+    claims = ClaimCounter(count)
+    with _claim_server(claims) as address:
         pool = shmbroker.WorkerPool(ReportedCall(target, address), queue.name, broker=broker, processes=workers)
         with pool:
             pool.start()
             try:
-                tally.wait(idle, lambda: len(queue) > 0 and not queue.paused)
+                claims.wait(idle, lambda: len(queue) > 0 and not queue.paused)
             finally:
-                tally.close()  # before the pool waits for workers that wait for us
-    if tally.failure is not None:
-        raise Refused(tally.failure)
+                claims.close()  # before the pool waits for workers that wait for us
+    if claims.failure is not None:
+        raise Refused(claims.failure)

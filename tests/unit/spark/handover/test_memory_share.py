@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("pyarrow")
 
 import shmbroker
-from shmbroker.spark.handover import memory
-from shmbroker.spark.handover.memory import Share, taken, turn
+from shmbroker.spark.handover import memory_share
+from shmbroker.spark.handover.memory_share import MemoryShare, exclusive_turn, taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,8 +48,8 @@ def test_a_share_of_the_memory(broker: shmbroker.Broker, monkeypatch: pytest.Mon
     """A quarter of what there is for each connection, and one more; it is looked at twice a second."""
     now = 0.5
     clock = type("Clock", (), {"monotonic": staticmethod(lambda: now)})
-    monkeypatch.setattr(memory, "time", clock)
-    share = Share(broker.name)
+    monkeypatch.setattr(memory_share, "time", clock)
+    share = MemoryShare(broker.name)
     assert share.limit == 64 * MIB
     assert share.most_in_one == 8 * MIB
     with broker.connect():
@@ -66,7 +66,7 @@ def test_a_share_of_the_memory(broker: shmbroker.Broker, monkeypatch: pytest.Mon
         assert share.bytes == 64 * MIB // (4 * (count + 1))
 
 
-class Fixed(Share):
+class Fixed(MemoryShare):
     """A share of so many bytes."""
 
     def __init__(self, size: int) -> None:
@@ -116,35 +116,35 @@ def test_a_turn_is_of_one_client(broker: shmbroker.Broker, connection: shmbroker
             raise EndedError
 
     with broker.connect() as other:
-        held = other.queue(memory.TURN, exclusive=True)
-        with pytest.raises(EndedError), turn(connection, look):
+        held = other.queue(memory_share.TURN, exclusive=True)
+        with pytest.raises(EndedError), exclusive_turn(connection, look):
             pytest.fail("others have the turn")
         assert len(looks) == 3
         held.delete()
-    with turn(connection, look), broker.connect() as other:
-        assert memory.TURN in connection.queue_names()
+    with exclusive_turn(connection, look), broker.connect() as other:
+        assert memory_share.TURN in connection.queue_names()
         with pytest.raises(shmbroker.ResourceLocked):
-            other.queue(memory.TURN)
-    assert memory.TURN not in connection.queue_names()
+            other.queue(memory_share.TURN)
+    assert memory_share.TURN not in connection.queue_names()
 
 
 def test_a_turn_ends_with_an_error(connection: shmbroker.Connection) -> None:
     """Of what is done in it."""
     for _ in range(2):
-        with pytest.raises(EndedError), turn(connection, lambda: pytest.fail("nobody has it")):
+        with pytest.raises(EndedError), exclusive_turn(connection, lambda: pytest.fail("nobody has it")):
             raise EndedError
-        assert memory.TURN not in connection.queue_names()
+        assert memory_share.TURN not in connection.queue_names()
 
 
 def test_a_turn_is_given_on(connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits for another process's tries it again after a moment of 10 to 30 ms."""
     found: list[Any] = [None, None, connection.queue("stands in")]
-    monkeypatch.setattr(memory, "_try", lambda _connection: found.pop(0))
+    monkeypatch.setattr(memory_share, "_try", lambda _connection: found.pop(0))
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
     monkeypatch.setattr(secrets, "randbelow", lambda most: most - 1)
     looks = []
-    with turn(connection, lambda: looks.append(1)):
+    with exclusive_turn(connection, lambda: looks.append(1)):
         assert found == []
     assert pauses == pytest.approx([0.0298, 0.0298])
     assert len(looks) == 2
@@ -159,14 +159,14 @@ def test_threads_of_a_process_take_turns(
     order: list[str] = []
 
     def second() -> None:
-        with turn(connection, lambda: looks.append(1)):
+        with exclusive_turn(connection, lambda: looks.append(1)):
             order.append("second")
 
-    with turn(connection, lambda: None):
+    with exclusive_turn(connection, lambda: None):
         waiting = threading.Thread(target=second)
         waiting.start()
         until_true(lambda: len(looks) > 2)
         order.append("first")
     waiting.join()
     assert order == ["first", "second"]
-    assert memory.TURN not in connection.queue_names()
+    assert memory_share.TURN not in connection.queue_names()

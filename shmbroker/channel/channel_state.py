@@ -8,7 +8,7 @@ import functools
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from shmbroker import exceptions
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core.channel import CoreChannel
 from shmbroker._process import locks
 from shmbroker.channel.deliveries import Delivery, Subscription, TransactionalDelivery
@@ -116,16 +116,16 @@ class ChannelState:
                     self._stopping = self._over = False
                     self._dispatcher = self._session.make_dispatcher(self)
                     core = CoreChannel(self._core_connection, self.number)
-                    self._taker = self._taker_of(core)
+                    self._taker = self._receiver_of(core)
                     self._settle_record = core.settle
                     if self._transaction is None:
                         self._settle_known = self._taker.settle
                     self._core = core
         return self._core
 
-    def _taker_of(self, core: CoreChannel) -> library.Taker:
+    def _receiver_of(self, core: CoreChannel) -> native.Receiver:
         kind = Delivery if self._transaction is None else TransactionalDelivery
-        return library.Taker(core.address, library.OF_CHANNEL, kind, MessageBatch)
+        return native.Receiver(core.address, native.OF_CHANNEL, kind, MessageBatch)
 
     # ---- open, closed, failed ----
 
@@ -139,7 +139,7 @@ class ChannelState:
         if not self._open:
             raise self._closed_error()
         if self._core_connection.attachment.forked:  # before any lock is taken: in a child no thread releases it
-            library.raise_for(library.FORKED)
+            native.raise_for(native.FORKED)
 
     def _closed_error(self) -> exceptions.BrokerError:
         error = self._error
@@ -217,7 +217,7 @@ class ChannelState:
     def _look_on(self) -> bool:
         """Handles a delivery that brought no message; True if there was other work."""
         try:
-            if self._taker.status != library.EMPTY:
+            if self._taker.status != native.EMPTY:
                 self._core_channel.failed(self._taker.status)
                 return True
             cancelled = self._core_channel.next_cancelled()
@@ -337,7 +337,7 @@ def deadline(timeout: float | None) -> int:
     if timeout is not None and (not isinstance(timeout, (int, float)) or isinstance(timeout, bool)):
         msg = f"timeout={timeout!r}: seconds, or None to wait for ever, are needed"
         raise TypeError(msg)
-    return library.deadline(timeout)
+    return native.deadline(timeout)
 
 
 def callable_of(callback: object, what: str) -> Any:  # noqa: ANN401

@@ -11,9 +11,9 @@ import pytest
 from scenario_support.inside import core_of
 from scenario_support.nursery import served
 
-from shmbroker._core import library
-from shmbroker._core.commit import ACK, REJECT, REQUEUE, Outcome, Publication, Settlement, commit
+from shmbroker._core import native
 from shmbroker._core.queue import PutOptions
+from shmbroker._core.transaction import ACK, REJECT, REQUEUE, Outcome, Publication, Settlement, commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import shmbroker
 
 CORE, RECORD = operator.attrgetter("_core"), operator.attrgetter("_record")
-DONE = Outcome(library.OK, None, None)
+DONE = Outcome(native.OK, None, None)
 FEW, MANY = 3, 100
 LENGTHS = [0, 5, 4096, 4097, 300_000]
 
@@ -88,7 +88,7 @@ def test_4096_queues_get_a_body(connection: shmbroker.Connection) -> None:
     assert publish(connection, b"to all", targets) == DONE
     assert [len(target) for target in targets] == [1] * 4096
     assert {bytes(target.get(timeout=0, auto_ack=True)) for target in targets} == {b"to all"}
-    assert publish(connection, b"too many", [*targets, connection.queue("one more")]).status == library.slow.SB_LIMIT
+    assert publish(connection, b"too many", [*targets, connection.queue("one more")]).status == native.slow.SB_LIMIT
 
 
 def test_views_of_a_shared_body_keep_it(connection: shmbroker.Connection) -> None:
@@ -160,7 +160,7 @@ def test_nothing_happens_if_one_is_full(connection: shmbroker.Connection, full: 
     targets[full].put(b"first")
     first = Publication(b"goes", [CORE(connection.queue("other"))])
     second = Publication(b"does not", [CORE(target) for target in targets])
-    assert commit(core_of(connection), [first, second]) == Outcome(library.FULL, 1, full)
+    assert commit(core_of(connection), [first, second]) == Outcome(native.FULL, 1, full)
     assert [len(target) for target in targets] == [int(place == full) for place in range(FEW)]
     assert len(connection.queue("other")) == 0
     targets[full].get(timeout=0).ack()
@@ -207,7 +207,7 @@ def test_a_settled_message_undoes_all(connection: shmbroker.Connection, twice: b
     if not twice:
         second.ack()
     news = [Publication(b"new", [CORE(jobs), CORE(done)])]
-    assert commit(core_of(connection), news, ends) == Outcome(library.SETTLED, None, None)
+    assert commit(core_of(connection), news, ends) == Outcome(native.SETTLED, None, None)
     with pytest.raises(standard_queue.Empty):
         done.get(timeout=0)
     assert jobs.statistics().delivering == (2 if twice else 1)
@@ -219,7 +219,7 @@ def test_a_queue_is_a_target_once(connection: shmbroker.Connection) -> None:
     """The same queue twice is refused, among few and among many."""
     for count in (2, MANY):
         targets = queues(connection, count)
-        assert publish(connection, b"x", [*targets, targets[0]]).status == library.slow.SB_INVALID
+        assert publish(connection, b"x", [*targets, targets[0]]).status == native.slow.SB_INVALID
         assert [len(target) for target in targets] == [0] * count
 
 

@@ -8,12 +8,12 @@ import uuid
 import pytest
 
 from shmbroker.staging import names
-from shmbroker.staging.state import JOBS, Begun, Receipt, State, decode
+from shmbroker.staging.publication import JOBS, Begun, PublicationState, Receipt, decode
 
 JOB = uuid.UUID(int=7)
 RECEIPTS = (Receipt(7, 0, 1, 2, 30, "aa", timed=True), Receipt(7, 1, 0, 3, 40, "bb", timed=False))
 BEGUN = Begun(7, "out", RECEIPTS)
-EVERYTHING = State(6, (JOB,), (uuid.UUID(int=8),), BEGUN, 77)
+EVERYTHING = PublicationState(6, (JOB,), (uuid.UUID(int=8),), BEGUN, 77)
 
 
 def test_what_has_begun() -> None:
@@ -21,24 +21,24 @@ def test_what_has_begun() -> None:
     assert (BEGUN.count, BEGUN.bytes) == (5, 70)
 
 
-@pytest.mark.parametrize("state", [State(), EVERYTHING, State(begun=Begun(JOB, "out", ()))])
-def test_a_marker_says_all_of_it(state: State) -> None:
+@pytest.mark.parametrize("state", [PublicationState(), EVERYTHING, PublicationState(begun=Begun(JOB, "out", ()))])
+def test_a_marker_says_all_of_it(state: PublicationState) -> None:
     """Whoever reads it knows what its writer knew."""
     assert decode(state.encode()) == state
 
 
 def test_a_batch_that_is_published_is_not_under_way_any_more() -> None:
     """A number is the last one then; a job is one of the last ones."""
-    assert EVERYTHING.published(7) == State(7, (JOB,), (uuid.UUID(int=8),), None, 77)
+    assert EVERYTHING.published(7) == PublicationState(7, (JOB,), (uuid.UUID(int=8),), None, 77)
     other = uuid.UUID(int=9)
-    assert EVERYTHING.published(other) == State(6, (JOB, other), (uuid.UUID(int=8),), None, 77)
-    assert State().beginning(BEGUN) == State(begun=BEGUN)
+    assert EVERYTHING.published(other) == PublicationState(6, (JOB, other), (uuid.UUID(int=8),), None, 77)
+    assert PublicationState().beginning(BEGUN) == PublicationState(begun=BEGUN)
 
 
 def test_the_last_jobs_are_known() -> None:
     """Of those that were published, and of those that were dropped, 256 each."""
     jobs = [uuid.UUID(int=number) for number in range(JOBS + 2)]
-    state = State()
+    state = PublicationState()
     for job in jobs:
         state = state.published(job).without(job)
     assert JOBS == 256
@@ -50,13 +50,13 @@ def test_what_was_published() -> None:
     dropped = EVERYTHING.dropped[0]
     assert [EVERYTHING.has(batch) for batch in (5, 6, 7, JOB, dropped)] == [True, True, False, True, False]
     assert [EVERYTHING.is_over(batch) for batch in (6, 7, JOB, dropped)] == [True, False, True, True]
-    assert not State().has(0)
+    assert not PublicationState().has(0)
 
 
 def test_what_holds_for_another_queue() -> None:
     """Nothing, but that it is for that one."""
     assert EVERYTHING.of(77) is EVERYTHING
-    assert EVERYTHING.of(78) == State(target=78)
+    assert EVERYTHING.of(78) == PublicationState(target=78)
 
 
 @pytest.mark.parametrize(

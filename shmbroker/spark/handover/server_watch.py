@@ -11,7 +11,7 @@ SLICE_SECONDS = 0.2
 GRACE_SECONDS = 1.0
 
 
-class Watch:
+class ServerWatch:
     """Watches the servers of a queue.
 
     Args:

@@ -12,8 +12,8 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 import shmbroker
-from shmbroker.spark import home
-from shmbroker.spark.home import Home
+from shmbroker.spark import broker_identity
+from shmbroker.spark.broker_identity import BrokerIdentity
 from shmbroker.spark.options import read_options, stream_options, write_options
 from shmbroker.spark.sink import BatchWriter
 from shmbroker.spark.source import BrowseReader
@@ -25,7 +25,7 @@ pa = pytest.importorskip("pyarrow")
 
 def test_the_broker_that_was_planned_for(connection: shmbroker.Connection) -> None:
     """It travels, and is found again in the same process and in others."""
-    sent = Home.of(connection)
+    sent = BrokerIdentity.of(connection)
     assert pickle.loads(pickle.dumps(sent)) == sent  # noqa: S301
     assert sent.connection().broker_name == connection.broker_name
     assert connection.broker_name in sent.identity
@@ -33,7 +33,7 @@ def test_the_broker_that_was_planned_for(connection: shmbroker.Connection) -> No
 
 def test_another_host(connection: shmbroker.Connection) -> None:
     """It is told by its kernel; the error names both hosts, also where there is no broker of that name."""
-    planned = dataclasses.replace(Home.of(connection), host="there", boot="another")
+    planned = dataclasses.replace(BrokerIdentity.of(connection), host="there", boot="another")
     with pytest.raises(shmbroker.BrokerNotFound, match=r"planned on host 'there' for its broker .*, run on host '"):
         planned.connection()
     with pytest.raises(shmbroker.BrokerNotFound, match="planned on host 'there' for its broker 'nowhere', run on"):
@@ -48,10 +48,10 @@ def test_a_broker_that_was_made_anew(broker_name: str) -> None:
         connection.queue("q").put(b"A")
         start = stream.initialOffset()
         planned = [(batch, batch.partitions()[0]), (stream, stream.partitions(start, stream.latestOffset(start))[0])]
-        old = home._time(Home.of(connection).created_at)  # noqa: SLF001
+        old = broker_identity._time(BrokerIdentity.of(connection).created_at)  # noqa: SLF001
         broker.stop(purge=True)
     with shmbroker.Broker(broker_name, memory="32M") as broker, broker.connect() as connection:
-        new = home._time(Home.of(connection).created_at)  # noqa: SLF001
+        new = broker_identity._time(BrokerIdentity.of(connection).created_at)  # noqa: SLF001
         connection.queue("q").put(b"B")
         for reader, part in planned:
             with pytest.raises(shmbroker.BrokerNotFound, match=f"broker '{broker_name}' of host .* is gone") as gone:
@@ -68,7 +68,7 @@ def test_a_task_on_another_host(
     queue = connection.queue("q")
     options = {"queue": "q", "broker": connection.broker_name, "delivery": delivery}
     sent = pickle.dumps(BatchWriter(write_options(options)))
-    monkeypatch.setattr(home, "_boot", lambda: "another")
+    monkeypatch.setattr(broker_identity, "_boot", lambda: "another")
     writer = pickle.loads(sent)  # noqa: S301
     rows = iter([pa.record_batch({"value": [b"A"]})])
     if delivery == "exactly-once":

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shmbroker._core import library
+from shmbroker._core import native
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ffi, slow = library.ffi, library.slow
+ffi, slow = native.ffi, native.slow
 _LOOKS = 32_768  # the most cells of queues to look at
 _GROUPS = 3
 _STRUCTURES: dict[int, str] = {
@@ -40,7 +40,7 @@ def in_words(handle: Any, name_of: Callable[[int], str | None]) -> str:  # noqa:
         The end of a sentence, empty if nothing is kept.
     """
     facts = ffi.new("sb_chunk_facts[]", slow.SB_CHUNK_FACTS)
-    if slow.sb_broker_describe_chunks(handle, _LOOKS, facts) != library.OK:
+    if slow.sb_broker_describe_chunks(handle, _LOOKS, facts) != native.OK:
         return ""
     most = sorted((fact for fact in facts if fact.used), key=lambda fact: -fact.chunks)[:_GROUPS]
     said = ", ".join(_group(fact, name_of(fact.queue) if fact.queue else None) for fact in most)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker._core.connection import out_of_memory
 from shmbroker._core.queue import NO_OPTIONS, CoreQueue, PutOptions
 
@@ -18,7 +18,7 @@ LONG = 16_384
 """Size from which a call drops the GIL: the body bytes, plus 256 for each cell to write."""
 _CELL = 256
 _NOBODY = 2**32 - 1
-ACK, REQUEUE, REJECT = library.ACK, library.REQUEUE, library.REJECT
+ACK, REQUEUE, REJECT = native.ACK, native.REQUEUE, native.REJECT
 
 
 class Publication(NamedTuple):
@@ -49,14 +49,14 @@ class Settlement(NamedTuple):
 
     Attributes:
         queue: The queue that the message was taken from.
-        token: The tag of the message's record; the core ignores the consumer's place in it.
-        how: The disposition: ACK, REQUEUE or REJECT.
+        token: The tag of the message's record; the core ignores the consumer's slot in it.
+        disposition: How it ends: ACK, REQUEUE or REJECT.
         delivery_tag: The delivery tag of the message on its channel; a commit does not use it.
     """
 
     queue: Handle
     token: int
-    how: int = ACK
+    disposition: int = ACK
     delivery_tag: int = 0
 
 
@@ -64,7 +64,7 @@ class Outcome(NamedTuple):
     """The result of a commit.
 
     Attributes:
-        status: ``library.OK``, or the reason why nothing happened.
+        status: ``native.OK``, or the reason why nothing happened.
         publication: The index of the publication that failed, None if the failure belongs to none.
         target: The index of the target of that publication that failed, None if the failure belongs to none.
     """
@@ -82,8 +82,8 @@ class _Arrays:
         self.settlements = ffi.new("sb_settlement[]", len(settlements))
         self._kept: list[Any] = []
         queues, targets, given, options = None, None, None, None  # often the same as before
-        for place, publication in enumerate(publications):
-            one = self.publications[place]
+        for index, publication in enumerate(publications):
+            one = self.publications[index]
             body = ffi.from_buffer("char[]", publication.body)
             self._kept.append(body)
             if publication.targets is not queues:
@@ -97,11 +97,11 @@ class _Arrays:
             one.options = options
             one.targets, one.target_count = targets, len(publication.targets)
         source, pointer = None, None
-        for place, (queue, token, how, _) in enumerate(settlements):
-            entry = self.settlements[place]
+        for index, (queue, token, disposition, _) in enumerate(settlements):
+            entry = self.settlements[index]
             if queue is not source:
                 source, pointer = queue, ffi.cast("sb_queue *", queue.address)
-            entry.queue, entry.token, entry.disposition = pointer, token, how
+            entry.queue, entry.token, entry.disposition = pointer, token, disposition
 
 
 def _is_long(publications: Sequence[Publication], settlements: Sequence[Settlement]) -> bool:
@@ -127,14 +127,14 @@ def commit(
         happened.
     """
     drops_gil = _is_long(publications, settlements)
-    native, ffi = (library.slow, library.ffi) if drops_gil else (library.fast, library.fast_ffi)
+    lib, ffi = (native.slow, native.ffi) if drops_gil else (native.fast, native.fast_ffi)
     arrays = _Arrays(ffi, publications, settlements)
     failed = ffi.new("uint32_t[2]")
     handle = ffi.cast("sb_connection *", connection.address)
     with connection.call():
         while True:
             status = int(
-                native.sb_transaction_commit(
+                lib.sb_transaction_commit(
                     handle,
                     arrays.publications,
                     len(publications),
@@ -144,10 +144,10 @@ def commit(
                     failed + 1,
                 )
             )
-            if status != library.GROW:
+            if status != native.GROW:
                 break
             connection.attachment.grow()
-    publication, target = (None if place == _NOBODY else int(place) for place in failed)
+    publication, target = (None if index == _NOBODY else int(index) for index in failed)
     return Outcome(status, publication, target)
 
 
@@ -169,16 +169,16 @@ def commit_waiting(
     """
     while True:
         status, publication, target = commit(connection, publications, settlements)
-        if status == library.OK:
+        if status == native.OK:
             return
         if publication is None:
-            if status == library.NO_MEMORY:
+            if status == native.NO_MEMORY:
                 raise out_of_memory(connection, 0)
-            library.raise_for(status, "the connection")
+            native.raise_for(status, "the connection")
         blamed = publications[publication]
         queue = blamed.targets[target or 0]
-        if status == library.FULL:
+        if status == native.FULL:
             sizes = [memoryview(one.body).nbytes for one in publications if queue in one.targets]
             queue.check_can_fit(len(sizes), sum(sizes))
-        waits_until = memory_until if status == library.NO_MEMORY and memory_until is not None else until
+        waits_until = memory_until if status == native.NO_MEMORY and memory_until is not None else until
         queue.put_failed(status, memoryview(blamed.body).nbytes, waits_until)

@@ -40,7 +40,7 @@ class Lease(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class State:
+class GroupState:
     """The state of a group.
 
     Attributes:
@@ -93,10 +93,10 @@ def lease_of(name: str, number: int, token: str) -> str:
     return f"{LEASE}{name}.{number}.{token}"
 
 
-def state_of(register: Register) -> State | None:
+def state_of(register: Register) -> GroupState | None:
     """Returns the state in a register; None: nothing is written yet."""
     version = register.latest()
-    return None if version is None else State.read(version.value)
+    return None if version is None else GroupState.read(version.value)
 
 
 def opened(session: Session, name: str) -> Register | None:
@@ -107,7 +107,7 @@ def opened(session: Session, name: str) -> Register | None:
         return None
 
 
-def look(session: Session, name: str) -> State | None:
+def look(session: Session, name: str) -> GroupState | None:
     """Returns the state in the register of a group, without making a register."""
     register = opened(session, name)
     try:
@@ -149,7 +149,7 @@ def _info(session: Session, name: str) -> GroupInfo | None:
         version = None
     if version is None:
         return None
-    state = State.read(version.value)
+    state = GroupState.read(version.value)
     others = [session.core.queue_slot(queue) for queue in (*state.strays, state.filling)]
     facts = [found for slot in others if (found := session.core.queue_statistics(slot)) is not None]
     messages = sum(lease.length for lease in state.leases) + sum(one.message_count for one in facts)

@@ -10,8 +10,8 @@ from scenario_support.staging import staged
 
 from shmbroker.exceptions import NotStaged
 from shmbroker.staging import Stage
-from shmbroker.staging.part import Limits, Part
-from shmbroker.staging.source import Source
+from shmbroker.staging.staged_attempt import StagedAttempt
+from shmbroker.staging.transaction import Limits, PartTransaction
 
 if TYPE_CHECKING:
     import shmbroker
@@ -20,10 +20,10 @@ MANY = Limits(100, 100)
 
 
 @pytest.fixture
-def source(connection: shmbroker.Connection) -> Source:
+def source(connection: shmbroker.Connection) -> StagedAttempt:
     """An attempt with five messages of one to five bytes."""
     receipt = staged(Stage(connection, "query"), 0, 0, *(b"x" * length for length in range(1, 6)))
-    return Source(connection, "query", receipt)
+    return StagedAttempt(connection, "query", receipt)
 
 
 def test_limits_hold_what_is_no_more() -> None:
@@ -63,9 +63,11 @@ def test_a_queue_that_blocks_limits_a_part(connection: shmbroker.Connection) -> 
         (Limits(0, 0), 1),
     ],
 )
-def test_a_part_takes_what_its_limits_hold(out: shmbroker.Queue, source: Source, limits: Limits, count: int) -> None:
+def test_a_part_takes_what_its_limits_hold(
+    out: shmbroker.Queue, source: StagedAttempt, limits: Limits, count: int
+) -> None:
     """One message in any case; the others go back to the stage at once, and what it took when it is left."""
-    with Part(out, limits) as part:
+    with PartTransaction(out, limits) as part:
         part.take(source)
         assert [len(one.body) for one in part.publications] == list(range(1, count + 1))
         assert len(part.settlements) == count
@@ -74,21 +76,25 @@ def test_a_part_takes_what_its_limits_hold(out: shmbroker.Queue, source: Source,
     assert (source.queue.statistics().ready, source.queue.statistics().delivering) == (5, 0)
 
 
-def test_a_part_of_several_attempts(connection: shmbroker.Connection, out: shmbroker.Queue, source: Source) -> None:
+def test_a_part_of_several_attempts(
+    connection: shmbroker.Connection, out: shmbroker.Queue, source: StagedAttempt
+) -> None:
     """It is full when the first message of one does not fit; all of them get their messages back."""
     receipt = staged(Stage(connection, "query"), 0, 1, b"yyy", b"z")
-    other = Source(connection, "query", receipt)
+    other = StagedAttempt(connection, "query", receipt)
     for size, count in ((19, 7), (18, 6), (17, 5)):
-        with Part(out, Limits(100, size)) as part:
+        with PartTransaction(out, Limits(100, size)) as part:
             part.take(source)
             part.take(other)
             assert len(part.publications) == count
         assert (source.left(), other.left()) == (5, 2)
 
 
-def test_messages_that_somebody_else_has(out: shmbroker.Queue, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_that_somebody_else_has(
+    out: shmbroker.Queue, source: StagedAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The part cannot be published."""
     monkeypatch.setattr(source, "left", lambda: 6)
-    with pytest.raises(NotStaged, match="another client has its messages"), Part(out, MANY) as part:
+    with pytest.raises(NotStaged, match="another client has its messages"), PartTransaction(out, MANY) as part:
         part.take(source)
     assert source.queue.statistics().ready == 5

@@ -8,7 +8,7 @@ import heapq
 from shmbroker import exceptions
 
 
-class Numbers:
+class ChannelNumbers:
     """The numbers of a connection's channels, from 1.
 
     Args:

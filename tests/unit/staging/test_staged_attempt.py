@@ -11,8 +11,8 @@ from scenario_support.staging import staged
 
 from shmbroker.exceptions import NotFound, NotStaged
 from shmbroker.staging import Stage
-from shmbroker.staging import source as module
-from shmbroker.staging.source import Source
+from shmbroker.staging import staged_attempt as module
+from shmbroker.staging.staged_attempt import StagedAttempt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,9 +30,9 @@ def receipt(connection: shmbroker.Connection) -> Receipt:
 
 
 @pytest.fixture
-def source(connection: shmbroker.Connection, receipt: Receipt) -> Source:
+def source(connection: shmbroker.Connection, receipt: Receipt) -> StagedAttempt:
     """It as a source."""
-    return Source(connection, "query", receipt)
+    return StagedAttempt(connection, "query", receipt)
 
 
 def facts(**counts: int) -> SimpleNamespace:
@@ -66,7 +66,7 @@ class Rests:
 
 
 @pytest.fixture
-def rests(source: Source, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def rests(source: StagedAttempt, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Have the source find these statistics."""
 
     def begin(*found: SimpleNamespace) -> Rests:
@@ -79,7 +79,7 @@ def rests(source: Source, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.undo()
 
 
-def test_what_is_left_of_an_attempt(connection: shmbroker.Connection, source: Source) -> None:
+def test_what_is_left_of_an_attempt(connection: shmbroker.Connection, source: StagedAttempt) -> None:
     """What was neither acknowledged nor moved. It can be published as long as that is all of it."""
     source.check()
     assert (source.left(), source.acked()) == (3, 0)
@@ -91,12 +91,14 @@ def test_what_is_left_of_an_attempt(connection: shmbroker.Connection, source: So
     assert (source.left(), source.acked()) == (1, 1)
 
 
-def test_an_attempt_that_is_not_there(connection: shmbroker.Connection, receipt: Receipt, source: Source) -> None:
+def test_an_attempt_that_is_not_there(
+    connection: shmbroker.Connection, receipt: Receipt, source: StagedAttempt
+) -> None:
     """It says which, and why."""
     source.queue.delete()
     text = "attempt 0 at partition 0 of batch 0 of 'query' cannot be published: "
     with pytest.raises(NotStaged, match=f"{text}it was dropped, or has expired"):
-        Source(connection, "query", receipt)
+        StagedAttempt(connection, "query", receipt)
     with pytest.raises(NotStaged, match=f"{text}it was dropped meanwhile"):
         source.left()
     with pytest.raises(NotStaged, match=f"{text}it has expired"):
@@ -105,7 +107,7 @@ def test_an_attempt_that_is_not_there(connection: shmbroker.Connection, receipt:
         source.acked()
 
 
-def test_an_attempt_that_is_kept_does_not_expire(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attempt_that_is_kept_does_not_expire(source: StagedAttempt, monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not expire needs no change for that."""
     source.queue.configure(expires=3600)
     source.keep()
@@ -114,7 +116,7 @@ def test_an_attempt_that_is_kept_does_not_expire(source: Source, monkeypatch: py
     source.keep()
 
 
-def test_what_somebody_held_comes_back_soon(rests: Any, source: Source) -> None:  # noqa: ANN401
+def test_what_somebody_held_comes_back_soon(rests: Any, source: StagedAttempt) -> None:  # noqa: ANN401
     """Until then a source looks again, each millisecond."""
     seen = rests(facts(ready=2), facts(delivering=1), facts(ready=1, acked=1), facts())
     assert source.left() == 3
@@ -129,7 +131,7 @@ def test_what_somebody_held_comes_back_soon(rests: Any, source: Source) -> None:
         (facts(ready=1, moved=1), "of 2 messages that are left 1 are ready"),
     ],
 )
-def test_what_somebody_holds_for_long(rests: Any, source: Source, found: SimpleNamespace, said: str) -> None:  # noqa: ANN401
+def test_what_somebody_holds_for_long(rests: Any, source: StagedAttempt, found: SimpleNamespace, said: str) -> None:  # noqa: ANN401
     """After two seconds it is missing."""
     seen = rests(found)
     with pytest.raises(NotStaged, match=said):

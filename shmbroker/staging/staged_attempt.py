@@ -7,20 +7,20 @@ import time
 from typing import TYPE_CHECKING, NoReturn
 
 from shmbroker import exceptions
-from shmbroker._core import library
+from shmbroker._core import native
 from shmbroker.staging.names import Attempt
 
 if TYPE_CHECKING:
     from shmbroker.connection import Connection
     from shmbroker.queue import Queue
-    from shmbroker.staging.state import Receipt
+    from shmbroker.staging.publication import Receipt
     from shmbroker.statistics import QueueStatistics
 
-_GRACE = 2 * library.NANOSECONDS  # for the reaper of a process that was killed while it held messages
+_GRACE = 2 * native.NANOSECONDS  # for the reaper of a process that was killed while it held messages
 _LOOK = 0.001  # seconds
 
 
-class Source:
+class StagedAttempt:
     """An attempt to publish.
 
     Attributes:

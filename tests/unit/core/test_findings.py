@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from shmbroker._core import wording
-from shmbroker._core.library import slow
-from shmbroker._core.wording import Finding
+from shmbroker._core import findings
+from shmbroker._core.findings import Finding
+from shmbroker._core.native import slow
 
 KINDS = [
     "a message", "a leaf page", "an inner page", "a queue", "a consumer node", "a priority level", "a ledger",
@@ -24,7 +24,7 @@ RINGS = [
 ]  # fmt: skip
 STATES = ["removed", "not interested", "interested", "notified", "non acquiring", "number 5"]
 MINUS_ONE = 2**64 - 1
-SENTENCES = [(code, which) for code, sentences in wording._SENTENCES.items() for which in range(len(sentences))]  # noqa: SLF001
+SENTENCES = [(code, which) for code, sentences in findings._SENTENCES.items() for which in range(len(sentences))]  # noqa: SLF001
 
 
 def finding(code: int, which: int = 0, **fields: int) -> Finding:
@@ -35,7 +35,7 @@ def finding(code: int, which: int = 0, **fields: int) -> Finding:
 
 def words(code: int, which: int = 0, queue: str | None = "jobs", **fields: int) -> str:
     """It in words."""
-    return finding(code, which, **fields).words(queue)
+    return finding(code, which, **fields).message(queue)
 
 
 def test_a_finding_is_copied() -> None:
@@ -76,7 +76,7 @@ def test_sentences(fields: tuple[int, int, int, int], queue: str | None, name: s
 @pytest.mark.parametrize(("code", "which"), SENTENCES)
 def test_every_sentence_can_be_told(code: int, which: int) -> None:
     """It uses fields that there are, and each that it names is in it."""
-    sentence = wording._SENTENCES[code][which]  # noqa: SLF001
+    sentence = findings._SENTENCES[code][which]  # noqa: SLF001
     told = words(code, which, queue="Q", slot=777, where=888, of=8)
     shown = {"slot": "777", "where": "888", "queue": "queue 'Q'"}
     for name in {name for _, name, _, _ in string.Formatter().parse(sentence) if name in shown}:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shmbroker._core import library, record
+from shmbroker._core import native, record
 from shmbroker._core.queue import NO_OPTIONS, PutOptions
 
 if TYPE_CHECKING:
-    from shmbroker._core.record import Front
+    from shmbroker._core.record import Header
     from shmbroker.message import Message
 
-_AT_ONCE = 1 / library.NANOSECONDS
+_AT_ONCE = 1 / native.NANOSECONDS
 
 
-def kept(options: PutOptions) -> PutOptions:
+def defer_times(options: PutOptions) -> PutOptions:
     """Converts the options of a put to their staged form."""
     if not is_timed(options):
         return options
@@ -33,10 +33,10 @@ def is_timed(options: PutOptions) -> bool:
 
 def tag_of(message: Message) -> int:
     """Returns the tag by which the core knows a held message."""
-    return record.front(message._record).tag  # noqa: SLF001 - no other module needs it
+    return record.header(message._record).tag  # noqa: SLF001 - no other module needs it
 
 
-class Restored:
+class RestoredOptions:
     """Restores the original options of staged messages; caches the last ones, since neighbours are often alike.
 
     Args:
@@ -49,24 +49,24 @@ class Restored:
         self._known: tuple[object, ...] = ()
         self._options = self._plain
 
-    def of(self, data: bytes, front: Front) -> PutOptions:
+    def of(self, data: bytes, header: Header) -> PutOptions:
         """Returns the original options of a record."""
-        end = front.key_start + front.key_length + front.properties_length
-        if end == record.SIZE and not front.priority:
+        end = header.key_start + header.key_length + header.properties_length
+        if end == record.SIZE and not header.priority:
             return self._plain
-        known = (data[record.SIZE : end], front.priority, front.exchange_length, front.key_length)
+        known = (data[record.SIZE : end], header.priority, header.exchange_length, header.key_length)
         if known != self._known:
-            self._known, self._options = known, self._made(data, front, end)
+            self._known, self._options = known, self._made(data, header, end)
         return self._options
 
-    def _made(self, data: bytes, front: Front, end: int) -> PutOptions:
-        middle = front.key_start + front.key_length
-        ttl, delay = _times(data[record.SIZE : front.key_start])
+    def _made(self, data: bytes, header: Header, end: int) -> PutOptions:
+        middle = header.key_start + header.key_length
+        ttl, delay = _times(data[record.SIZE : header.key_start])
         if self._most is not None:
             ttl = max(min(ttl or self._most, self._most), _AT_ONCE)
-        return PutOptions(ttl, delay, front.priority, data[front.key_start : middle], data[middle:end])
+        return PutOptions(ttl, delay, header.priority, data[header.key_start : middle], data[middle:end])
 
 
 def _times(text: bytes) -> tuple[float, float]:
     ttl, delay = map(int, text.split() or (0, 0))
-    return ttl / library.NANOSECONDS, delay / library.NANOSECONDS
+    return ttl / native.NANOSECONDS, delay / native.NANOSECONDS

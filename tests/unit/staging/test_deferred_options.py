@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from shmbroker._core import record
-from shmbroker._core.library import ffi
+from shmbroker._core.native import ffi
 from shmbroker._core.queue import NO_OPTIONS, PutOptions
 from shmbroker.staging import Stage
-from shmbroker.staging.kept import Restored, is_timed, kept
-from shmbroker.staging.source import Source
+from shmbroker.staging.deferred_options import RestoredOptions, defer_times, is_timed
+from shmbroker.staging.staged_attempt import StagedAttempt
 
 if TYPE_CHECKING:
     import shmbroker
@@ -43,7 +43,7 @@ def said(options: PutOptions) -> Said:
 def test_options_for_the_stage(options: PutOptions, *, timed: bool, exchange: bytes) -> None:
     """Times do not run there: they are kept as text. What has none is put as it is."""
     assert is_timed(options) == timed
-    found = kept(options)
+    found = defer_times(options)
     assert (found is options) == (not timed)
     pointer = found.pointer
     assert (bytes(ffi.buffer(pointer.exchange, pointer.exchange_length)) if timed else b"") == exchange
@@ -76,14 +76,14 @@ def test_options_for_the_target(
     with Stage(connection, "query").attempt(0, 0, 0) as writer:
         for given in (PLAIN, PRIOR, KEYED, MORTAL, LATE):
             writer.put(b"x", **given)
-    restored = Restored(most)
-    held = Source(connection, "query", writer.receipt).queue.get_many(5)
+    restored = RestoredOptions(most)
+    held = StagedAttempt(connection, "query", writer.receipt).queue.get_many(5)
     datas = [message._record for message in held]  # noqa: SLF001 - as a part reads it
-    found = [restored.of(data, record.front(data)) for data in datas]
+    found = [restored.of(data, record.header(data)) for data in datas]
     wanted = [(round(ttl * 1e9), round(delay * 1e9), priority, key) for ttl, delay, priority, key in options]
     assert [said(one)[:4] for one in found] == wanted
-    assert restored.of(datas[0], record.front(datas[0])) is found[0]
+    assert restored.of(datas[0], record.header(datas[0])) is found[0]
     assert (found[0] is NO_OPTIONS) == (most is None)
-    again = restored.of(datas[4], record.front(datas[4]))
+    again = restored.of(datas[4], record.header(datas[4]))
     assert again is found[4]
-    assert restored.of(datas[3], record.front(datas[3])) is not found[3]
+    assert restored.of(datas[3], record.header(datas[3])) is not found[3]

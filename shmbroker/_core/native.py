@@ -31,10 +31,10 @@ except ImportError as error:
 from shmbroker._native_message import Batch as Batch  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Messages as Messages  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Publisher as Publisher  # noqa: PLC0414 - for the layers above
-from shmbroker._native_message import Putter as Putter  # noqa: PLC0414 - for the layers above
+from shmbroker._native_message import Receiver as Receiver  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Record as Record  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Route as Route  # noqa: PLC0414 - for the layers above
-from shmbroker._native_message import Taker as Taker  # noqa: PLC0414 - for the layers above
+from shmbroker._native_message import Sender as Sender  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import check_timeout as check_timeout  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import read_in_place as read_in_place  # noqa: PLC0414 - for the layers above
 
@@ -81,8 +81,8 @@ REQUEUE: int = slow.SB_REQUEUE
 REJECT: int = slow.SB_REJECT
 UNDELIVER: int = slow.SB_UNDELIVER
 
-# Numbers of the compiled part: the kinds of objects that a Taker gets the address of, the states of a message, the most
-# messages of a batch, the most queues of a route, and the bytes of the longest record.
+# Numbers of the compiled part: the kinds of objects that a Receiver gets the address of, the states of a message, the
+# most messages of a batch, the most queues of a route, and the bytes of the longest record.
 OF_QUEUE: int = _native_message.OF_QUEUE
 OF_CONSUMER: int = _native_message.OF_CONSUMER
 OF_CHANNEL: int = _native_message.OF_CHANNEL
@@ -106,7 +106,7 @@ def deadline(timeout: float | None) -> int:
     return min(time.monotonic_ns() + int(timeout * NANOSECONDS), FOR_EVER) if timeout < 10**9 else FOR_EVER
 
 
-def looks() -> Iterator[int]:
+def signal_check_intervals() -> Iterator[int]:
     """Yields how long to sleep, in nanoseconds, before the next check for signals.
 
     A signal that arrives just before the sleep does not end it, so the first check comes soon.
@@ -116,7 +116,7 @@ def looks() -> Iterator[int]:
         yield NANOSECONDS
 
 
-def as_fast(handle: Any, ctype: str) -> Any:  # noqa: ANN401 - cffi has no types
+def cast_fast(handle: Any, ctype: str) -> Any:  # noqa: ANN401 - cffi has no types
     """Casts a handle for the module that keeps the GIL."""
     return fast_ffi.cast(ctype, int(ffi.cast("uintptr_t", handle)))
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import pytest
 
-from shmbroker._session.numbers import Numbers
+from shmbroker._session.channel_numbers import ChannelNumbers
 from shmbroker.exceptions import NoFreeChannels
 
 
 def test_the_lowest_free_number_comes_first() -> None:
     """From 1; those that came back before those that were never used."""
-    numbers = Numbers(10)
+    numbers = ChannelNumbers(10)
     assert [numbers.take() for _ in range(5)] == [1, 2, 3, 4, 5]
     for number in (4, 2, 3):
         numbers.give(number)
@@ -20,7 +20,7 @@ def test_the_lowest_free_number_comes_first() -> None:
 
 def test_a_number_that_is_wanted() -> None:
     """It is given if it is free, and passed over by those who want any, until it comes back."""
-    numbers = Numbers(10)
+    numbers = ChannelNumbers(10)
     assert numbers.take(3) == 3
     assert numbers.take(1) == 1
     assert [numbers.take() for _ in range(3)] == [2, 4, 5]
@@ -34,7 +34,7 @@ def test_a_number_that_is_wanted() -> None:
 
 def test_numbers_that_come_back_before_they_are_reached() -> None:
     """A number above all that were given out in order does not come before them."""
-    numbers = Numbers(10)
+    numbers = ChannelNumbers(10)
     assert numbers.take(3) == 3
     numbers.give(3)
     assert [numbers.take() for _ in range(5)] == [1, 2, 3, 4, 5]
@@ -42,7 +42,7 @@ def test_numbers_that_come_back_before_they_are_reached() -> None:
 
 def test_a_number_that_comes_back_twice_is_given_out_once() -> None:
     """Also where it was wanted in between."""
-    numbers = Numbers(10)
+    numbers = ChannelNumbers(10)
     assert [numbers.take() for _ in range(3)] == [1, 2, 3]
     numbers.give(2)
     assert numbers.take(2) == 2
@@ -53,7 +53,7 @@ def test_a_number_that_comes_back_twice_is_given_out_once() -> None:
 @pytest.mark.parametrize("wanted", [0, -1, 6, 65_536])
 def test_a_number_that_there_is_not(wanted: int) -> None:
     """The error says which there are, and nothing is taken."""
-    numbers = Numbers(10, 5)
+    numbers = ChannelNumbers(10, 5)
     with pytest.raises(ValueError, match=f"channel number {wanted}: 1 to 5 are allowed"):
         numbers.take(wanted)
     assert [numbers.take(number) for number in (1, 5)] == [1, 5]
@@ -62,14 +62,14 @@ def test_a_number_that_there_is_not(wanted: int) -> None:
 
 def test_the_highest_number() -> None:
     """It is 65,535, as AMQP has it, unless another one is said."""
-    assert Numbers(10).take(65_535) == 65_535
+    assert ChannelNumbers(10).take(65_535) == 65_535
     with pytest.raises(ValueError, match="1 to 65535 are allowed"):
-        Numbers(10).take(65_536)
+        ChannelNumbers(10).take(65_536)
 
 
 def test_a_number_that_is_in_use() -> None:
     """It cannot be had a second time."""
-    numbers = Numbers(10)
+    numbers = ChannelNumbers(10)
     numbers.take(2)
     with pytest.raises(ValueError, match="channel number 2: it is open already"):
         numbers.take(2)
@@ -79,7 +79,7 @@ def test_a_number_that_is_in_use() -> None:
 @pytest.mark.parametrize("wanted", [None, 3])
 def test_all_are_in_use(wanted: int | None) -> None:
     """Another one is refused, in order or by its number, until one comes back."""
-    numbers = Numbers(2)
+    numbers = ChannelNumbers(2)
     assert [numbers.take(), numbers.take()] == [1, 2]
     with pytest.raises(NoFreeChannels, match="NOT_ALLOWED - all 2 channels of the connection are open") as refusal:
         numbers.take(wanted)

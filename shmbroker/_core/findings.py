@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from shmbroker._core.library import slow
+from shmbroker._core.native import slow
 
 _KINDS: dict[int, str] = {
     slow.SB_KIND_MESSAGE: "a message",
@@ -226,7 +226,7 @@ class Finding(NamedTuple):
         """Copies a finding out of the core's memory, which the core reuses."""
         return cls(*(int(getattr(item, field)) for field in cls._fields))
 
-    def words(self, queue_name: str | None) -> str:
+    def message(self, queue_name: str | None) -> str:
         """The finding as a sentence.
 
         Args:

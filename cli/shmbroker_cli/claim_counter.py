@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 SHORTEST_LOOK = 0.05  # seconds between looks at a queue that nobody serves yet
 
 
-class Tally:
+class ClaimCounter:
     """A number of messages that workers share, and what became of them.
 
     A worker claims before each message, and says afterwards how it went. Methods may

@@ -57,7 +57,7 @@ class Begun:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class State:
+class PublicationState:
     """The state of a publication.
 
     Attributes:
@@ -74,9 +74,9 @@ class State:
     begun: Begun | None = None
     target: int = 0
 
-    def of(self, target: int) -> State:
+    def of(self, target: int) -> PublicationState:
         """Returns the state for the queue of that incarnation: empty, if it differs from the one before."""
-        return self if self.target == target else State(target=target)
+        return self if self.target == target else PublicationState(target=target)
 
     def has(self, batch: Batch) -> bool:
         """Whether a batch was published."""
@@ -88,17 +88,17 @@ class State:
         """Whether messages staged for a batch are no longer needed."""
         return self.has(batch) or batch in self.dropped
 
-    def beginning(self, begun: Begun) -> State:
+    def beginning(self, begun: Begun) -> PublicationState:
         """Returns the state after a batch has begun to move."""
         return dataclasses.replace(self, begun=begun)
 
-    def published(self, batch: Batch) -> State:
+    def published(self, batch: Batch) -> PublicationState:
         """Returns the state after a batch is published."""
         if isinstance(batch, uuid.UUID):
             return dataclasses.replace(self, jobs=(*self.jobs, batch)[-JOBS:], begun=None)
         return dataclasses.replace(self, last=batch, begun=None)
 
-    def without(self, job: uuid.UUID) -> State:
+    def without(self, job: uuid.UUID) -> PublicationState:
         """Returns the state after a job is dropped."""
         return dataclasses.replace(self, dropped=(*self.dropped, job)[-JOBS:])
 
@@ -114,7 +114,7 @@ class State:
         return json.dumps(said).encode()
 
 
-def decode(body: bytes) -> State:
+def decode(body: bytes) -> PublicationState:
     """Decodes the state in a marker."""
     given = json.loads(body)
     begun = given["begun"]
@@ -122,4 +122,4 @@ def decode(body: bytes) -> State:
         batch = batch_of(begun["batch"])
         begun = Begun(batch, begun["to"], tuple(Receipt(batch, *fields) for fields in begun["receipts"]))
     jobs, dropped = (tuple(map(uuid.UUID, given[kind])) for kind in ("jobs", "dropped"))
-    return State(given["last"], jobs, dropped, begun, given["target"])
+    return PublicationState(given["last"], jobs, dropped, begun, given["target"])

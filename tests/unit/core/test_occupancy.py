@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from scenario_support.core_calls import Replaced
 
-from shmbroker._core import kept, library
-from shmbroker._core.kept import in_words
+from shmbroker._core import native, occupancy
+from shmbroker._core.occupancy import in_words
 
 NAMES = {7: "jobs", 8: "other"}
 STRUCTURES = [
@@ -18,17 +18,17 @@ STRUCTURES = [
 ]  # fmt: skip
 
 
-def said(monkeypatch: pytest.MonkeyPatch, *facts: dict[str, int], status: int = library.OK) -> str:
+def said(monkeypatch: pytest.MonkeyPatch, *facts: dict[str, int], status: int = native.OK) -> str:
     """What is said of these facts."""
 
     def sb_broker_describe_chunks(handle: object, looks: int, found: Any) -> int:  # noqa: ANN401
-        assert (handle, looks, len(found)) == ("handle", 32_768, library.slow.SB_CHUNK_FACTS)
+        assert (handle, looks, len(found)) == ("handle", 32_768, native.slow.SB_CHUNK_FACTS)
         for number, fields in enumerate(facts):
             for name, value in fields.items():
                 setattr(found[number], name, value)
         return status
 
-    monkeypatch.setattr(kept, "slow", Replaced(library.slow, sb_broker_describe_chunks=sb_broker_describe_chunks))
+    monkeypatch.setattr(occupancy, "slow", Replaced(native.slow, sb_broker_describe_chunks=sb_broker_describe_chunks))
     return in_words("handle", NAMES.get)
 
 
@@ -80,7 +80,7 @@ def test_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then nothing is said, nor where the core cannot tell."""
     assert said(monkeypatch) == ""
     assert said(monkeypatch, slots(used=0)) == ""
-    assert said(monkeypatch, slots(), status=library.STOPPING) == ""
+    assert said(monkeypatch, slots(), status=native.STOPPING) == ""
 
 
 def test_slot_0_is_no_queue(monkeypatch: pytest.MonkeyPatch) -> None:
