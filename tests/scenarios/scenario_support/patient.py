@@ -88,7 +88,7 @@ class Patient:
 
     def idle_level(self) -> Any:  # noqa: ANN401 (a pointer of cffi)
         """Return the only priority of consumers that `idle` has."""
-        return self.memory.slot("level", self.memory.queue("idle").consumer_levels)
+        return self.memory.slot("consumer_level", self.memory.queue("idle").consumer_levels)
 
     def idle_entry(self) -> tuple[Any, int]:
         """Return the cell of the interested list where the consumer of `idle` stands, and the slot of the consumer."""

@@ -340,7 +340,7 @@ def test_without_memory_for_the_next_queue_a_lease_is_made(
     put_each(queue, "ABC")
     group = attached(connection)
     with monkeypatch.context() as full:
-        full.setattr(queues, "make", fail)
+        full.setattr(queues, "ensure", fail)
         assert group.lease(0, max_messages=2) == 1
     assert content(group, 1) == "AB"
     assert group.lease(1) == 2

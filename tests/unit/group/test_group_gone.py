@@ -49,7 +49,7 @@ def none_to_fill(
     put_each(queue, "A")
     group = attached(connection)
     with monkeypatch.context() as patch:
-        patch.setattr(queues, "make", full)
+        patch.setattr(queues, "ensure", full)
         assert group.lease(0) == 1
     assert filling(connection) == ""
     return group

@@ -209,7 +209,7 @@ def test_what_a_user_moves_is_named_before(
     put_each(queue, "AB")
     group = attached(connection)
     with monkeypatch.context() as patch:
-        patch.setattr(queues, "make", full)
+        patch.setattr(queues, "ensure", full)
         group.lease(0, max_messages=1)
     assert said(connection).filling == ""
     with monkeypatch.context() as patch:
@@ -257,7 +257,7 @@ def test_an_attachment_that_another_one_beats_is_tried_again(
     """The last who attaches has the group; what it made for its first try is gone."""
     put_each(queue, "A")
     rivals = []
-    meanwhile(monkeypatch, "make", lambda: rivals.append((attached(other), said(other))))
+    meanwhile(monkeypatch, "ensure", lambda: rivals.append((attached(other), said(other))))
     group = attached(connection)
     [(rival, written)] = rivals
     now = said(connection)
@@ -278,7 +278,7 @@ def test_an_attachment_beside_a_release_makes_the_group_anew(
     put_each(queue, "A")
     rival = attached(other)
     rival.lease(0)
-    meanwhile(monkeypatch, "make", rival.release)
+    meanwhile(monkeypatch, "ensure", rival.release)
     group = attached(connection)
     now = said(connection)
     assert now == GroupState("q", owner=now.owner, filling=f"amq.lease.g.1.{now.owner}")

@@ -113,7 +113,7 @@ def test_who_makes_a_marker_has_a_queue_of_its_own(
         seen.append(connection.queue(FOUNDING, passive=True).settings.exclusive)
         raise exceptions.OutOfMemory
 
-    monkeypatch.setattr(queues, "make", make)
+    monkeypatch.setattr(queues, "ensure", make)
     with pytest.raises(exceptions.OutOfMemory):
         marker.found(native.deadline(0))
     assert seen == [True]

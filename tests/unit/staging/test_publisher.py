@@ -213,7 +213,7 @@ def test_what_is_moved_and_what_is_published_anew(
         parts.append(arguments)
         return part(*arguments)
 
-    monkeypatch.setattr(module, "Part", counted)
+    monkeypatch.setattr(module, "PartTransaction", counted)
     assert publisher(connection, 1).finish(held, wanted, None)[1] == 2
     assert len(parts) == (2 if anew else 0)
     assert bodies(target) == [b"a", b"b"]

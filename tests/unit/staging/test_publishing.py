@@ -254,10 +254,10 @@ def test_a_publication_is_founded_once(connection: shmbroker.Connection, broker_
 def test_the_last_jobs_are_remembered(stage: Stage, out: shmbroker.Queue) -> None:
     """As many as the marker has room for; the others are gone, so they cannot be published a second time either."""
     receipts = []
-    for number in range(staging.state.JOBS + 1):
+    for number in range(staging.publication.JOBS + 1):
         receipts.append(staged(stage, uuid.UUID(int=number), 0, b"x"))
         assert stage.publish(uuid.UUID(int=number), receipts[-1:], "out") == 1
     assert stage.publish(uuid.UUID(int=1), [receipts[1]], "out") == 0
     with pytest.raises(shmbroker.NotStaged):
         stage.publish(uuid.UUID(int=0), [receipts[0]], "out")
-    assert len(out) == staging.state.JOBS + 1
+    assert len(out) == staging.publication.JOBS + 1
