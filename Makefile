@@ -48,7 +48,8 @@ lint-format: $(STAMPS)/lint
 lint-mypy: $(STAMPS)/lint $(PACKAGE) $(STAMPS)/test
 	$(BIN)/mypy
 lint-clang: $(STAMPS)/lint
-	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
+	@echo "$(BIN)/clang-format --dry-run -Werror" of $(words $(C_FILES)) files
+	@$(BIN)/clang-format --dry-run -Werror $(C_FILES)
 
 format: $(STAMPS)/lint
 	$(BIN)/ruff check --fix-only
