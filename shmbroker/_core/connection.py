@@ -10,24 +10,15 @@ import time
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, NoReturn, ParamSpec, Protocol, TypeVar
 
 from shmbroker import exceptions, statistics
-from shmbroker._core import attachment, findings, native, occupancy, segments
-from shmbroker._core.facts import QueueFacts, facts_of_queue, statistics_of_queue
+from shmbroker._core import attachment, examination, native, occupancy
+from shmbroker._core.facts import QueueFacts, consumers_in, facts_of_queue, statistics_of_queue
 from shmbroker._process import locks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ffi, slow, fast = native.ffi, native.slow, native.fast
-_STATES = {
-    slow.SB_NODE_REMOVED: "removed",
-    slow.SB_NODE_NOT_INTERESTED: "not_interested",
-    slow.SB_NODE_INTERESTED: "interested",
-    slow.SB_NODE_NOTIFIED: "notified",
-    slow.SB_NODE_NON_ACQUIRING: "non_acquiring",
-}
-_COUNTED, _DIRECT = slow.SB_NODE_COUNTED, slow.SB_NODE_DIRECT
 _SLOT_BITS: int = slow.SB_SLOT_BITS
-_FINDINGS = 1000
 _LET_GO_SECONDS = 0.25
 _POLL_SECONDS = 0.5
 _uncleared = ffi.new_allocator(should_clear_after_alloc=False)
@@ -479,22 +470,7 @@ class CoreConnection(attachment.User):
             if count < room:
                 break
             room *= 4
-        return [
-            statistics.ConsumerInfo(
-                queue=queue,
-                connection=fact.connection,
-                channel=fact.channel,
-                pid=fact.pid,
-                state=_STATES.get(fact.state, "unknown"),
-                priority=fact.priority,
-                prefetch=fact.prefetch,
-                unacked=fact.unacked,
-                delivered=fact.delivered,
-                waiting=not fact.flags & _COUNTED,
-            )
-            for fact in facts[0:count]
-            if fact.flags & _COUNTED or (fact.flags & _DIRECT and _STATES.get(fact.state) in {"interested", "notified"})
-        ]
+        return consumers_in(queue, facts[0:count])
 
     @in_flight
     def connections(self) -> list[statistics.ConnectionInfo]:
@@ -520,28 +496,7 @@ class CoreConnection(attachment.User):
         Raises:
             BrokerError: the memory could not be examined.
         """
-        facts = self.attachment.facts()
-        count = facts.segments if facts.segments <= facts.segments_limit else 0  # more are a finding of the check
-        damaged = segments.damaged(self.attachment.path, count, facts.chunks_per_segment)
-        if damaged:  # touching memory that is no longer there would end this process
-            return damaged
-        count, found = self._check()
-        if found:  # a state in transition is not found a second time
-            again = set(self._check()[1])
-            found = [finding for finding in found if finding in again]
-        words = [finding.message(self.queue_name(finding.queue)) for finding in found]
-        return words + ([f"... and {count - _FINDINGS} more"] if count > _FINDINGS else [])
-
-    def _check(self) -> tuple[int, list[findings.Finding]]:
-        memory = ffi.new("sb_finding[]", _FINDINGS)
-        count = int(slow.sb_broker_check(self.handle, memory, _FINDINGS))
-        found = [findings.Finding.copied(item) for item in memory[0 : min(count, _FINDINGS)]]
-        if count and found[0].code == slow.SB_NOT_CHECKED:
-            if found[0].found == slow.SB_SYSTEM:
-                text = f"broker {self.attachment.name!r} was not examined: this process has no memory for that"
-                raise exceptions.BrokerError(541, text)
-            native.raise_for(found[0].found, "the connection")
-        return count, found
+        return examination.of(self.attachment, self.handle, self.queue_name)
 
     def queue_name(self, slot: int) -> str | None:
         """The name of the queue in a slot; ``None``: no name can be read."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts of queues and brokers, copied out of the structures in which the core describes them.
+"""Facts of queues, their consumers, and brokers, copied out of the structures in which the core describes them.
 
 The annotations are no strings here: a named tuple would compile each of them when the package is imported.
 """
@@ -8,9 +8,17 @@ import operator
 from typing import Any, NamedTuple
 
 from shmbroker._core import native
-from shmbroker.statistics import QueueStatistics
+from shmbroker.statistics import ConsumerInfo, QueueStatistics
 
-ffi = native.ffi
+ffi, slow = native.ffi, native.slow
+_STATES = {
+    slow.SB_NODE_REMOVED: "removed",
+    slow.SB_NODE_NOT_INTERESTED: "not_interested",
+    slow.SB_NODE_INTERESTED: "interested",
+    slow.SB_NODE_NOTIFIED: "notified",
+    slow.SB_NODE_NON_ACQUIRING: "non_acquiring",
+}
+_COUNTED, _DIRECT = slow.SB_NODE_COUNTED, slow.SB_NODE_DIRECT
 
 
 class SettingsFacts(NamedTuple):
@@ -107,6 +115,26 @@ def statistics_of_queue(found: Any) -> QueueStatistics:  # noqa: ANN401 - cffi h
     values = {name: max(0, getattr(found, name)) for name in _STATISTICS}
     count = values["ready"] + values["delivering"] + values["scheduled"]
     return QueueStatistics(_name(found), count, **values)
+
+
+def consumers_in(queue: str, found: Any) -> list[ConsumerInfo]:  # noqa: ANN401 - cffi has no types
+    """The consumers among the nodes of a queue, and the calls that wait at it."""
+    return [
+        ConsumerInfo(
+            queue=queue,
+            connection=fact.connection,
+            channel=fact.channel,
+            pid=fact.pid,
+            state=_STATES.get(fact.state, "unknown"),
+            priority=fact.priority,
+            prefetch=fact.prefetch,
+            unacked=fact.unacked,
+            delivered=fact.delivered,
+            waiting=not fact.flags & _COUNTED,
+        )
+        for fact in found
+        if fact.flags & _COUNTED or (fact.flags & _DIRECT and _STATES.get(fact.state) in {"interested", "notified"})
+    ]
 
 
 def facts_of_broker(found: Any) -> BrokerFacts:  # noqa: ANN401 - cffi has no types

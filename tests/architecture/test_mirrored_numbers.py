@@ -12,7 +12,7 @@ import pytest
 
 from shmbroker import _native_message, message, statistics
 from shmbroker._amqp.utf8 import check_queue_name
-from shmbroker._core import columns, connection, facts, findings, native, occupancy, record
+from shmbroker._core import columns, facts, findings, native, occupancy, record
 from shmbroker.broker import check_name
 from shmbroker.channel.deliveries import Subscription
 
@@ -28,7 +28,7 @@ TABLES: dict[str, tuple[dict[int, str], str, set[str]]] = {
     "kinds of a full broker": (occupancy._STRUCTURES, "SB_KIND_", {"SB_KIND_MESSAGE", "SB_KIND_COUNT"}),  # noqa: SLF001
     "rings in findings": (findings._RINGS, "SB_RING_", set()),  # noqa: SLF001
     "states in findings": (findings._STATES, "SB_NODE_", {"SB_NODE_COUNTED", "SB_NODE_DIRECT"}),  # noqa: SLF001
-    "states of consumers": (connection._STATES, "SB_NODE_", {"SB_NODE_COUNTED", "SB_NODE_DIRECT"}),  # noqa: SLF001
+    "states of consumers": (facts._STATES, "SB_NODE_", {"SB_NODE_COUNTED", "SB_NODE_DIRECT"}),  # noqa: SLF001
 }
 
 

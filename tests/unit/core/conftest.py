@@ -10,7 +10,7 @@ from scenario_support.core_calls import Replaced
 from scenario_support.inside import core_of
 
 from shmbroker._core import connection as module
-from shmbroker._core import native
+from shmbroker._core import examination, native
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,6 +38,7 @@ def other_calls(patched: pytest.MonkeyPatch) -> Callable[..., None]:
     """Let connections call others than the core."""
 
     def replace(**others: Callable[..., object]) -> None:
-        patched.setattr(module, "slow", Replaced(native.slow, **others))
+        for one in (module, examination):
+            patched.setattr(one, "slow", Replaced(native.slow, **others))
 
     return replace

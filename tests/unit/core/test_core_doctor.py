@@ -10,7 +10,7 @@ import pytest
 from scenario_support.core_calls import Noted
 
 import shmbroker
-from shmbroker._core import findings, native, segments
+from shmbroker._core import examination, findings, native, segments
 from shmbroker._core.connection import CoreConnection, out_of_memory
 from shmbroker.exceptions import BrokerError, CorruptSegment
 
@@ -72,7 +72,7 @@ def finding(**fields: int) -> findings.Finding:
 def test_what_is_found_once_was_under_way(core: CoreConnection, patched: pytest.MonkeyPatch) -> None:
     """The doctor tells what it finds twice, in its words; a healthy broker is examined once."""
     checks = [(3, [FINDING, finding(found=6), finding(found=7)]), (2, [finding(found=7), FINDING]), (0, [])]
-    patched.setattr(core, "_check", lambda: checks.pop(0))
+    patched.setattr(examination, "_check", lambda *_: checks.pop(0))
     text = "process {} has died and is not cleared up after yet: what was found may come of that"
     assert core.doctor() == [text.format(5), text.format(7)]
     assert core.doctor() == []
@@ -82,7 +82,7 @@ def test_what_is_found_once_was_under_way(core: CoreConnection, patched: pytest.
 @pytest.mark.parametrize(("count", "more"), [(FINDINGS - 1, []), (FINDINGS, []), (FINDINGS + 1, ["... and 1 more"])])
 def test_more_findings_than_fit(core: CoreConnection, patched: pytest.MonkeyPatch, count: int, more: list[str]) -> None:
     """How many more there are is told."""
-    patched.setattr(core, "_check", lambda: (count, [FINDING]))
+    patched.setattr(examination, "_check", lambda *_: (count, [FINDING]))
     assert core.doctor()[1:] == more
 
 
@@ -93,7 +93,7 @@ def test_a_finding_names_its_queue(
     connection.queue("mine")
     ours = finding(code=native.slow.SB_BAD_QUEUE, queue=core.queue_slot("mine"))
     other = finding(code=native.slow.SB_BAD_QUEUE, queue=0)
-    patched.setattr(core, "_check", lambda: (2, [ours, other]))
+    patched.setattr(examination, "_check", lambda *_: (2, [ours, other]))
     assert core.doctor() == ["queue 'mine': ring_size is 5", "the queue in slot 0: ring_size is 5"]
 
 
@@ -106,7 +106,7 @@ def test_files_are_examined_first(
     facts = facts._replace(segments=facts.segments_limit + more)
     patched.setattr(core.attachment, "facts", lambda: facts)
     patched.setattr(segments, "damaged", damaged)
-    patched.setattr(core, "_check", None)
+    patched.setattr(examination, "_check", None)
     assert core.doctor() == ["segment 1: cut short"]
     expected = 0 if count is None else facts.segments_limit + count
     assert damaged.calls == [(core.attachment.path, expected, facts.chunks_per_segment)]
@@ -130,13 +130,13 @@ def test_what_the_core_finds_is_copied(core: CoreConnection, other_calls: Callab
     first = {"code": native.slow.SB_UNREAPED, "queue": 1, "slot": 2, "which": 3, "of": 4, "where": 5, "found": 6,
              "expected": 7}  # fmt: skip
     other_calls(sb_broker_check=checks(first, {"code": native.slow.SB_BAD_QUEUE}))
-    count, found = core._check()
+    count, found = examination._check(core.handle, core.attachment.name)
     assert (count, found[0]) == (2, findings.Finding(**first))
     assert [one.code for one in found] == [native.slow.SB_UNREAPED, native.slow.SB_BAD_QUEUE]
     other_calls(sb_broker_check=checks(count=0))
-    assert core._check() == (0, [])
+    assert examination._check(core.handle, core.attachment.name) == (0, [])
     other_calls(sb_broker_check=checks(first, count=FINDINGS + 5))
-    count, found = core._check()
+    count, found = examination._check(core.handle, core.attachment.name)
     assert (count, len(found)) == (FINDINGS + 5, FINDINGS)
 
 
