@@ -42,13 +42,13 @@ def parse_size(value: object, name: str = "memory") -> int:
         return value
     match = _SIZE.match(value) if isinstance(value, str) else None
     if match is None or int(match[1]) == 0:
-        msg = f"{name}={value!r}: a positive number of bytes or a string such as '256M' is allowed"
+        msg = f"{name}={value!r}: a positive integer, or a string such as '256M', is allowed"
         raise ValueError(msg)
     return int(match[1]) * _FACTOR[match[2].lower()]
 
 
 class Kind(abc.ABC):
-    """A kind of values. The methods of this class suit a kind whose values are words, or the numbers that it stores."""
+    """A kind of values. Methods that are not abstract suit words, and numbers that the core stores as they are."""
 
     __slots__ = ()
     option: type[int | float | str] = str
@@ -103,7 +103,7 @@ class Count(Kind):
         """Accepts -1 and integers from 1."""
         if is_integer(value) and (value == UNBOUNDED or 1 <= value < _MAX_COUNT):
             return value
-        msg = f"{name}={value!r}: -1 (no limit) or an integer >= 1 is allowed"
+        msg = f"{name}={value!r}: -1 (no limit) or an integer from 1 to {_MAX_COUNT - 1} is allowed"
         raise ValueError(msg)
 
     def from_argument(self, queue: str, argument: str, value: object) -> int:

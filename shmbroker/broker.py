@@ -88,7 +88,8 @@ class Broker:
         self._given_memory = memory is not DEFAULT_MEMORY
         segments.plan(self._memory)
         if mode not in _MODES:
-            msg = f"mode={mode!r}: 0o600 or 0o660 are allowed"
+            shown = oct(mode) if isinstance(mode, int) else repr(mode)
+            msg = f"mode={shown}: 0o600 or 0o660 is allowed"
             raise ValueError(msg)
         self._mode = mode
         self.data_dir = data_dir
@@ -395,7 +396,7 @@ def _await_end(attached: Attachment) -> None:
         if time.monotonic_ns() > until:
             text = (
                 f"the housekeeper of broker {attached.name!r}, process {facts.housekeeper_pid}, was told to end, "
-                f"and has not in {_START_SECONDS:.0f} seconds: is it stopped?"
+                f"and has not ended within {_START_SECONDS:.0f} seconds: that process may be stopped"
             )
             raise exceptions.Timeout(text)
         time.sleep(_LOOK_SECONDS)

@@ -212,7 +212,8 @@ class Connection:
         """
         consumers = self._session.running_consumers()
         if len(consumers) != 1:
-            msg = f"this connection has {len(consumers)} consumers: use Consumer.fileno()"
+            has = f"this connection has {len(consumers)} consumers"
+            msg = f"{has}, Connection.fileno() needs exactly 1: use Consumer.fileno()"
             raise ValueError(msg)
         return consumers[0].fileno()
 

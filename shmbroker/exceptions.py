@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors of the broker and of its clients.
 
-An error that a broker of the AMQP 0-9-1 family would send has that broker's code and text. The text of any other error
-says what was wrong, with which value, and what is allowed.
+An error that RabbitMQ, an AMQP 0-9-1 broker, would send has RabbitMQ's code and text. The text of any other error says
+what was wrong, with which value, and what is allowed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ConnectionClosedByBroker(BrokerError):
 
 
 class ChannelClosedByBroker(BrokerError):
-    """The broker closed the channel, or refused a call without a channel."""
+    """The broker closed the channel; for a call that uses no channel: the broker refused the call."""
 
     default_code = 406
 

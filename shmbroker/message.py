@@ -69,7 +69,10 @@ class Message(native.Record):
         return self._state == SETTLED
 
     def give_back(self) -> None:
-        """Returns the message; :attr:`delivery_count` does not count the delivery. Ignored if settled or browsed."""
+        """Returns the message to its place; :attr:`delivery_count` does not count the delivery.
+
+        Ignored if the message is settled, or was browsed.
+        """
         if self._state in {OPEN, FRESH}:
             self._state = OPEN
             self._end(UNDELIVER)
@@ -164,7 +167,7 @@ class Message(native.Record):
 
     @property
     def exchange(self) -> str:
-        """The exchange the message was published to; empty: the default exchange, or a put."""
+        """The exchange the message was published to; empty for the default exchange, and for a message that was put."""
         return self._record[record.SIZE : self._fields.key_start].decode()
 
     @property
@@ -214,7 +217,7 @@ class MessageBatch(native.Batch, Sequence[Message]):
     _long_bodies: int
 
     def _hold_views(self) -> None:
-        """Makes the messages of an auto-acked batch that are read in place, so that their views end with them."""
+        """Makes the messages of an auto-acked batch whose bodies are read in place: each view ends with its message."""
         for at in range(len(self) if self._long_bodies else 0):
             if not record.is_inline(self._record(at)):
                 self[at]
@@ -228,7 +231,7 @@ class MessageBatch(native.Batch, Sequence[Message]):
             return [self[i] for i in range(*index.indices(len(self)))]
         at = index + len(self) if index < 0 else index
         if not 0 <= at < len(self):
-            msg = f"batch index {index} out of range: it holds {len(self)} messages"
+            msg = f"batch index {index} is out of range: the batch holds {len(self)} messages"
             raise IndexError(msg)
         if self._made is None:
             self._made = {}
@@ -250,7 +253,7 @@ class MessageBatch(native.Batch, Sequence[Message]):
         self._end(REQUEUE if requeue else REJECT)
 
     def give_back(self) -> None:
-        """Returns the messages; their deliveries do not count. Ignored if the batch is settled."""
+        """Returns the messages to their places; their deliveries do not count. Ignored if the batch is settled."""
         if self._state != SETTLED:
             self._end(UNDELIVER)
 

@@ -122,7 +122,7 @@ def _headers(name: str, value: object) -> bytes:
         msg = f"properties cannot be encoded: header {error.object!r}: text that can be written in UTF-8 is allowed"
         raise ValueError(msg) from None
     except (TypeError, ValueError) as error:
-        msg = f"properties cannot be encoded: header {error}"
+        msg = f"properties cannot be encoded: headers: {error}"
         raise type(error)(msg) from error
 
 

@@ -316,7 +316,8 @@ class Queue:
         """
         checked = settings.validate(given)
         for name in (name for name in checked if settings.ROWS[name].fixed):
-            msg = f"{name}: a queue has it for its whole life; delete the queue and declare it anew"
+            fixed = f"{name} of queue {self.name!r} cannot change; delete the queue and declare it anew"
+            msg = f"{name}={checked[name]!r}: {fixed}"
             raise ValueError(msg)
         current, flags = self._core.settings()
         self._core.configure(

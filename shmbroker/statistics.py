@@ -19,7 +19,7 @@ class QueueStatistics:
     ``message_count`` is the number of distinct live messages: ``ready + delivering + scheduled``. ``bytes`` is the size
     of their bodies. ``killed`` counts the messages that purge and delete ended. ``replaced`` counts the messages that
     were evicted from a ring. ``dropped`` counts messages that overflow or reject ended, and unreadable messages.
-    ``interested``, ``notified`` and ``not_interested`` are the lengths of the consumer lists of seed 002.
+    ``interested``, ``notified`` and ``not_interested`` are the lengths of the queue's lists of consumers.
     ``non_acquiring`` counts consumers of channels with ``no_local``. ``rescues`` counts notifications that only the
     housekeeper's check caused.
     """

@@ -131,7 +131,7 @@ class WorkerPool:
         worker = self._context.Process(target=_work, args=(function, self._options, tell))
         self._workers[index : index + 1] = [worker]  # before the start, so that an error ends it too
         multiprocessing.resource_tracker.ensure_running()  # else start() starts it, which unblocks the signal
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the worker inherits it, then ignores it
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the worker inherits this mask
         try:
             worker.start()
         finally:
@@ -147,7 +147,7 @@ class WorkerPool:
         except EOFError:  # the worker died before it sent a report
             worker = self._workers[answers.index(first)]
             worker.join()
-            problem = f"it ended with status {worker.exitcode} before that"
+            problem = f"the process ended with status {worker.exitcode} before it had imported the function"
         for answer in answers:
             answer.close()
         if problem:
@@ -203,7 +203,7 @@ class WorkerPool:
         until = time.monotonic() + _PATIENCE_SECONDS
         for worker in started:
             worker.join(max(0.0, until - time.monotonic()))
-            if worker.is_alive():  # the broker returns its message after its death
+            if worker.is_alive():  # after the kill, the broker requeues the message in hand
                 worker.kill()
                 worker.join()
         self._workers = []
@@ -281,7 +281,7 @@ def _serve(function: Callable[[Message], object], options: _Options, ended: Call
                 message.give_back()  # a commit can settle only what a get took
                 _set_aside_first(queue, options)
             elif message.delivery_count > 1 and options.prefetch > 1:
-                consumer.cancel()  # returns the others: if this worker dies, that is no delivery of theirs
+                consumer.cancel()  # returns the prefetched ones: this worker's death is no delivery of theirs
                 _handle(function, message)
             else:
                 _handle(function, message)

@@ -41,7 +41,7 @@ enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 7 };
 
 /* The limits of a broker. */
 enum {
-  SB_MAX_CONNECTIONS = 4096, /* with id 0, which names no connection */
+  SB_MAX_CONNECTIONS = 4096, /* includes id 0, which names no connection */
   SB_MAX_PROCESSES = 4096,
   SB_MAX_QUEUES = 49152,
   SB_MAX_SEGMENTS = 255, /* of the arena */
@@ -53,7 +53,7 @@ enum {
   SB_INLINE_BODY = 4096 /* bodies up to this length are copied into the record, longer ones are read in place */
 };
 
-/* The address of a body that cannot be read in place. */
+/* Stands for the address of a body that cannot be read in place, since it lies in several parts. */
 enum { SB_IN_PARTS = 1 };
 
 typedef struct sb_broker sb_broker;
@@ -79,7 +79,7 @@ enum {
   SB_KIND_COUNT /* in a finding: no slot begins there */
 };
 
-/* What keeps chunks of 2 MiB: slots of one size, or (slot_bytes 0) bodies that have chunks to themselves. */
+/* What occupies chunks of 2 MiB: the slots of one class, or (slot_bytes 0) bodies that have chunks to themselves. */
 enum { SB_CHUNK_FACTS = 64 };
 typedef struct {
   uint64_t slot_bytes;
@@ -88,7 +88,7 @@ typedef struct {
   uint32_t queue;       /* slot of that queue; 0: no queue has any */
   uint32_t whole;       /* 0: not all messages of that queue were read */
   uint32_t chunks;
-  uint32_t kind; /* SB_KIND_...: of the broker's objects in the slots */
+  uint32_t kind; /* SB_KIND_...: what the slots hold */
 } sb_chunk_facts;
 
 /* What a get writes before exchange, key, properties and body. 64 bytes. */
@@ -159,8 +159,8 @@ typedef struct {
   uint64_t length;
 } sb_piece;
 
-/* The place of a message that was browsed. Every process of the broker may use it, while the message exists. The widths
-   are those of a slot id, and of the generation of a slot. */
+/* The place of a message that was browsed. Every process of the broker may use it, while the message exists. A slot id
+ * has SB_SLOT_BITS bits, the generation of a slot SB_GENERATION_BITS. */
 enum { SB_SLOT_BITS = 28, SB_GENERATION_BITS = 38 };
 typedef struct {
   uint64_t generation;
@@ -198,11 +198,11 @@ typedef enum {
   SB_ACK = 0,      /* it is done with, and removed */
   SB_REQUEUE = 1,  /* it returns to its position, marked redelivered */
   SB_REJECT = 2,   /* it is removed, and counts as dropped */
-  SB_UNDELIVER = 3 /* the application never saw it: it returns to its position, and was not delivered */
+  SB_UNDELIVER = 3 /* the application never saw it: it returns to its position, and the delivery does not count */
 } sb_disposition;
 
-/* A message that the connection holds. token: that of its record's tag; delivery_tag: that of its channel, which a
- * commit does not read. */
+/* A message that the connection holds. token: from the tag of its record. delivery_tag: the message's tag on its
+ * channel; a commit does not read it. */
 typedef struct {
   sb_queue *queue;
   uint64_t token;
@@ -214,14 +214,14 @@ typedef struct {
   uint64_t token, gen, size;
   uint32_t slot;
   bool scattered; /* the body goes into parts; `body` is private memory to write it into */
-  bool admitted;  /* it has room in the queue: until it is committed or abandoned */
-  bool kept;      /* it has its slot, which belongs to the message after the commit */
+  bool admitted;  /* the queue keeps room for the reservation: until it is published or abandoned */
+  bool kept;      /* the reservation owns its slot; publishing gives the slot to the message */
   void *body;
 } sb_reservation;
 
-/* A waiting call: its deadline, and the time when it returns SB_TICK, so that its caller can look for signals
-   (UINT64_MAX = never). Between two looks it keeps its place among the waiting calls (node, 0 = none yet);
-   sb_queue_end_wait returns that. */
+/* A waiting call. deadline_ns: when it gives up. look_ns: when it returns SB_TICK, so that the caller can look for
+ * signals and call again (UINT64_MAX = never). In between, `node` (0 = none yet) keeps the place among the waiting
+ * calls; sb_queue_end_wait gives up that place. */
 typedef struct {
   uint64_t deadline_ns, look_ns, token;
   uint32_t node;
@@ -254,7 +254,7 @@ typedef struct {
   char name[256];
   uint32_t id, pid, consumers, channels;
   uint64_t created_ns, holding;
-  /* With `pid`, the identity of the process; 0 = unknown: its start (field 22 of /proc/pid/stat), and an inode. */
+  /* With `pid`, these identify the process: field 22 of /proc/pid/stat, and the inode of its namespace. 0 = unknown. */
   uint64_t start_ticks, pid_namespace;
 } sb_connection_facts;
 
@@ -345,7 +345,8 @@ void sb_broker_set_stopped(sb_broker *b, uint32_t stopped);
 /* ---- connection ---- */
 sb_connection *sb_connection_open(sb_broker *b, const char *name, uint32_t length, sb_status *status);
 sb_status sb_connection_open_at(sb_broker *b, const char *name, uint32_t length, sb_connection **handle);
-/* Ends a connection that is not used any more: closes and forgets it, unless that was done, and frees the handle. */
+/* Closes and releases a connection that is not used any more, unless that was done before, then frees the handle. While
+ * views of its messages live, the handle is not freed, and *handle keeps its value. */
 void sb_connection_discard(sb_connection **handle);
 sb_status sb_connection_close(sb_connection *c);
 bool sb_connection_release(sb_connection *c);
@@ -359,10 +360,12 @@ sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts 
 /* ---- topology: several changes under one lock, and the journal of exchanges and bindings ---- */
 sb_status sb_topology_begin(sb_connection *c, uint64_t deadline_ns, int32_t *holder);
 void sb_topology_end(sb_connection *c);
-/* 16 number of the file | 48 its valid bytes. Changes need the topology lock. */
+/* The journal word: 16 number of the journal's file | 48 number of valid bytes in that file. Only the holder of the
+ * topology lock may change it. */
 uint64_t sb_topology_journal(sb_connection *c);
 void sb_topology_journal_commit(sb_connection *c, uint64_t word);
-/* Changes with every change of the topology: what was derived from the topology is valid while this stays the same. */
+/* A number that changes with every change of the topology. While it stays the same, everything that a caller derived
+ * from the topology stays valid. */
 uint64_t sb_topology_version(sb_connection *c);
 
 /* The number of queues that ended by themselves so far. After a change there may be bindings to remove. */
@@ -396,17 +399,17 @@ int64_t sb_queue_consumers(sb_connection *c, uint32_t slot, sb_consumer_facts *f
 /* ---- messages ---- */
 sb_status sb_queue_put(sb_queue *q, const char *body, uint64_t length);
 sb_status sb_queue_put_with(sb_queue *q, const char *body, uint64_t length, const sb_put_options *options);
-/* Returns the number put. *status: what stopped the others. */
+/* Returns the number of messages put. *status: why the next one was not put. */
 int64_t sb_queue_put_many(sb_queue *q, const sb_piece *pieces, uint32_t count, const sb_put_options *options,
                           sb_status *status);
 /* Puts `count` rows from `row` on, with the columns `body`, `key` and `properties`. Returns the number put. */
 int64_t sb_queue_put_columns(sb_queue *q, const sb_columns *columns, uint32_t row, uint32_t count, sb_status *status);
 sb_status sb_reservation_begin(sb_queue *q, uint64_t length, const sb_put_options *options, sb_reservation *r);
 sb_status sb_reservation_publish(sb_queue *q, sb_reservation *r);
-/* For a reservation whose memory the application still has a view of: the copy takes over its room in the queue, and
-   the caller commits the copy. */
+/* Copies a reservation whose memory the application still has a view of. The copy takes over the room in the queue, and
+ * the caller publishes the copy. */
 sb_status sb_reservation_copy(sb_queue *q, sb_reservation *r, sb_reservation *copy);
-/* viewed: the slot stays until sb_reservation_end_view. Both functions do nothing to a reservation that was committed
+/* viewed: the slot stays until sb_reservation_end_view. Both functions do nothing to a reservation that was published
    or abandoned before: a caller that was interrupted may call them without knowing how far it came. */
 void sb_reservation_abandon(sb_queue *q, sb_reservation *r, bool viewed);
 void sb_reservation_end_view(sb_connection *c, sb_reservation *r);
@@ -426,7 +429,7 @@ sb_status sb_queue_settle_many(sb_queue *q, const char *records, const uint32_t 
 sb_status sb_view_begin(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, uint64_t *view);
 /* Copies the body of a view whose address is SB_IN_PARTS. */
 sb_status sb_view_copy(sb_connection *c, uint64_t view, char *to, uint64_t length);
-/* True if the connection is closed: it may be forgotten now. */
+/* True if the connection is closed: the caller then calls sb_connection_release again. */
 bool sb_view_end(sb_connection *c, uint64_t view);
 int64_t sb_queue_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size);
 /* Copies up to `count` ready messages from *position on. Moves *position behind the last one, and returns their number.
@@ -483,14 +486,16 @@ void sb_channel_close(sb_channel *ch);
 void sb_channel_free(sb_channel *ch);
 sb_status sb_channel_consume(sb_channel *ch, sb_queue *q, uint32_t prefetch, int32_t priority, uint32_t flags,
                              uint32_t *subscription);
-/* Ends a consumer. Its pulled messages return; its given messages stay unacked. SB_NOT_FOUND: there is none. */
+/* Ends a consumer. Messages that it took for the application, but did not give to it yet, return to their queue.
+ * Messages that it gave to the application stay unacked. SB_NOT_FOUND: there is no such consumer. */
 sb_status sb_channel_cancel(sb_channel *ch, uint32_t subscription);
 /* Limits the unacked messages of the consumers of a channel, or of all channels of a connection; 0 = no limit. */
 sb_status sb_channel_set_prefetch(sb_channel *ch, uint32_t prefetch);
 sb_status sb_connection_set_prefetch(sb_connection *c, uint32_t prefetch);
-/* Gives the next delivery of any of its consumers. Pulls by itself if no delivery waits. */
+/* Writes the next delivery of any consumer of the channel. If no delivery waits, it takes messages from the queues. */
 int64_t sb_channel_next(sb_channel *ch, char *buffer);
-/* Reports a consumer that ended because its queue was deleted, each one once. False: there is none. */
+/* Reports a consumer that ended because its queue was deleted. Each such consumer is reported once. False: there is
+ * none to report. */
 bool sb_channel_next_cancelled(sb_channel *ch, uint32_t *subscription);
 int64_t sb_channel_get(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack);
 int64_t sb_channel_get_wait(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait);
@@ -505,11 +510,11 @@ void sb_channel_forget(sb_channel *ch, uint64_t delivery_tag, bool multiple);
 uint32_t sb_channel_unacked(sb_channel *ch); /* number of messages given and not settled */
 uint32_t sb_channel_waiting(sb_channel *ch); /* number of messages pulled and not given */
 uint64_t sb_channel_delivered(sb_channel *ch);
-/* Arms the channel: it is handed over once, when a message or a report comes. True if one is there: then it is not
-   armed. */
+/* Arms the channel: when a message or a report comes, sb_connection_next_ready returns the channel once. True: there is
+ * one already, and the channel was not armed. */
 bool sb_channel_arm(sb_channel *ch);
 /* The `number` of the next ready channel, 0 = none. sb_connection_run_io returns SB_READY if there is one, and SB_GROW
-   if there is no room for the next message that a channel pulls. */
+ * if a channel cannot take its next message before the caller adds a segment. */
 uint64_t sb_connection_next_ready(sb_connection *c);
 
 /* ---- watches: waiting without a thread ----
@@ -524,12 +529,14 @@ void sb_watch_free(sb_watch *w);
 /* ---- housekeeper ---- */
 sb_status sb_housekeeper_begin(sb_connection *c);
 void sb_housekeeper_end(sb_connection *c);
-/* Does the work beside a housekeeper that is stopped, until that one continues, or is gone. */
+/* Makes the caller stand in for a housekeeper whose process is stopped, until the housekeeper continues or is gone
+ * (sb_housekeeper_is_relieved). SB_EXISTS: no housekeeper is stopped, or another process stands in. */
 sb_status sb_housekeeper_stand_in(sb_connection *c);
 bool sb_housekeeper_is_relieved(sb_connection *c);
 void sb_housekeeper_step_down(sb_connection *c);
 bool sb_housekeeper_stopped(sb_broker *b);
-/* From here on the housekeeper is woken. The caller looks for earlier work, then passes the word to the wait. */
+/* Arms the housekeeper's wake word: work that comes from now on wakes it. The caller first looks for work that came
+ * earlier, then passes the returned word to sb_housekeeper_wait. */
 uint32_t sb_housekeeper_arm(sb_connection *c);
 sb_status sb_housekeeper_wait(sb_connection *c, uint32_t armed, uint64_t deadline_ns);
 void sb_housekeeper_next_due(sb_connection *c, uint64_t due_ns);
@@ -539,13 +546,13 @@ typedef struct {
   uint64_t cursors[3]; /* progress in its timers, see sb_housekeeping_timers */
   uint64_t new_timers; /* 1: there are more timers */
   uint64_t known_tail; /* tail at the last tick: producers of later messages may be about to notify */
-  uint64_t sleeper;    /* the node that would have been notified then */
-  /* deaths of processes when the whole queue was right; SB_DEATHS_UNKNOWN: a correction may be wrong */
+  uint64_t sleeper;    /* the node that slept at the last tick although a message was ready; 0 = none */
+  /* number of deaths of processes when the queue was last right; SB_DEATHS_UNKNOWN: a correction may be wrong */
   uint64_t deaths;
 } sb_queue_memory;
 void sb_housekeeper_tick(sb_connection *c, uint32_t slot, sb_queue_memory *memory);
 uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, sb_queue_memory *memories, uint32_t count);
-/* Sets `new_timers` of each queue. Returns the number of queues that have some. */
+/* Sets `new_timers` of each queue. Returns the number of queues that have new timers. */
 uint32_t sb_housekeeper_new_timers(sb_queue *const *queues, sb_queue_memory *memories, uint32_t count);
 uint64_t sb_housekeeper_changes(sb_connection *c);
 /* Returns the number of timers written to `positions`; fewer than `room`: these are the last ones. */

@@ -94,7 +94,7 @@ static PyObject *batch_record(PyObject *object, PyObject *number) {
   return PyBytes_FromStringAndSize(self->records + index[0], (Py_ssize_t)(index[2] - index[0]));
 }
 
-/* A copy of a body. A body that is not in the record is read by its message. */
+/* A copy of a body. A body that is not in the record is read through a message object. */
 static PyObject *body_of(Batch *self, uint32_t at) {
   const uint32_t *index = self->index + 3 * (uint64_t)at;
   const sb_record *record = (const sb_record *)(const void *)(self->records + index[0]);
@@ -222,7 +222,7 @@ PyObject *sb_wait_many(PyObject *object, PyObject *const *arguments, Py_ssize_t 
   if (PyErr_Occurred() != NULL || !make_room(&room, arguments[1])) {
     return NULL;
   }
-  if ((room.buffer = PyMem_Malloc(BATCH_BYTES)) == NULL) { /* not `many`: other threads take during the wait */
+  if ((room.buffer = PyMem_Malloc(BATCH_BYTES)) == NULL) { /* not `many`: other threads may fill it during the wait */
     PyMem_Free(room.index);
     return PyErr_NoMemory();
   }

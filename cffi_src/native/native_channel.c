@@ -43,8 +43,8 @@ PyObject *sb_channel_receiver_get_wait(PyObject *receiver, PyObject *const *argu
 
 /* ---- callbacks ---- */
 
-/* Handles a message without a body. Python decides whether that is an error: the message may just have been
- * returned. */
+/* Handles a message whose body could not be read. Python decides whether that is an error: another thread may just have
+ * closed the channel, or put the message back into its queue. */
 static PyObject *not_handed_over(PyObject *channel) {
   PyObject *type, *error, *traceback;
   PyErr_Fetch(&type, &error, &traceback);

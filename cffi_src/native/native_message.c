@@ -179,7 +179,7 @@ PyType_Spec sb_record_spec = {"shmbroker._native_message.Record", sizeof(Record)
 
 /* ---- Receiver ---- */
 
-static _Alignas(64) char one_record[RECORD_BYTES]; /* one for all Takers: a connection may have 65,535 channels */
+static _Alignas(64) char one_record[RECORD_BYTES]; /* one for all Receivers: a connection may have 65,535 channels */
 
 static PyObject *new_record(Receiver *self, PyObject *source, PyObject *data, char state) {
   Record *record = (Record *)self->allocate(self->type, 0);
@@ -231,9 +231,9 @@ static PyObject *take(Receiver *self, PyObject *source, int auto_ack, char state
   return sb_hand_over(self, source, self->buffer, length, auto_ack, state);
 }
 
-/* True if the caller must report that its application polls: the first time, and then every POLLED_NS, since a report
- * costs time that an application that polls without a pause does not have. The coarse clock costs a tenth of a read of
- * the clock in Python. */
+/* True if the caller must report that its application polls: the first time, and then once in POLLED_NS. A report of
+ * each poll would slow down an application that polls without a pause. The coarse clock costs a tenth of a read of the
+ * clock in Python. */
 #define POLLED_NS 100000000u
 static bool tells_of_polling(Receiver *self) {
   struct timespec clock;
@@ -286,8 +286,8 @@ int64_t sb_wait_for(Receiver *self, Room *room, int auto_ack, uint64_t until) {
   }
 }
 
-/* Looks for a message for a moment, with the GIL: to drop and take it costs more, and much more beside a busy
- * thread. */
+/* Looks for a message for a moment, and keeps the GIL: to drop the GIL and take it again costs more, and much more if
+ * another thread is busy. */
 static PyObject *receiver_soon(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Receiver *self = (Receiver *)object;
   int auto_ack = sb_expect(count, 2) ? PyObject_IsTrue(arguments[1]) : -1;

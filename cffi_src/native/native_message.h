@@ -30,8 +30,8 @@ typedef struct {
   PyObject_HEAD PyObject *source; /* the queue, consumer or channel; it keeps the handle */
   PyObject *data;                 /* bytes */
   PyObject *view;                 /* a memoryview, after a body that is read in place was asked for */
-  PyObject *header;               /* of the Python part */
-  PyObject *consumer;             /* of a channel: the names of the consumer it was delivered to */
+  PyObject *header;               /* the decoded header, which the Python part caches here */
+  PyObject *consumer;             /* for a channel: the names of the consumer that got the message */
   PyObject *weak_references;
   void *handle;
   unsigned long long tag;
@@ -43,7 +43,7 @@ typedef struct {
   PyTypeObject *type;         /* of the messages */
   PyTypeObject *batches;
   allocfunc allocate;
-  char *buffer;                 /* of all Takers: used only with the GIL, and never across a point that drops the GIL */
+  char *buffer;                 /* of all Receivers: used only with the GIL, never across a point that drops the GIL */
   char *many;                   /* of this Receiver, for batches, under the same rule; NULL before the first batch */
   int status;                   /* why the last take found no message */
   unsigned long long polled_ns; /* when it last returned SB_TICK, see receiver_take */
@@ -78,7 +78,7 @@ static inline int sb_expect_timeout(PyObject *const *arguments, Py_ssize_t count
              ? arguments[wanted] == Py_None || arguments[wanted] == sb_good_timeout || sb_is_timeout(arguments[wanted])
              : sb_expect(count, wanted);
 }
-/* Returns the message of a record to its position. */
+/* Puts the message of a record back at its position in its queue. */
 void sb_give_back(Receiver *self, const char *record);
 /* Waits for messages without the GIL. Signal handlers run from time to time, and an exception of theirs ends the wait.
  * Returns the length, or the number of records; minus a status; 0: an exception is set. */

@@ -5,12 +5,12 @@
  * `Publisher` keeps the routes to one queue or several. Python does everything else (shmbroker/_topology/publisher.py):
  * an unknown route, a route to no queue or to very many, a publish that has to wait. Routes are valid while the version
  * of the topology is the one that they were made for; each publish compares it. They are the routes of messages without
- * headers: while a binding may use headers, Python publishes messages that have some. */
+ * headers: while a binding may use headers, Python publishes the messages that have headers. */
 #include "native_message.h"
 
 #include <structmember.h>
 
-#define SHORT_BODY 131072  /* longer bodies take tens of microseconds to copy: without the GIL */
+#define SHORT_BODY 131072  /* longer bodies take tens of microseconds to copy: Python publishes them without the GIL */
 #define SHORT_COMMIT 16384 /* the same for a body that goes to several queues */
 
 /* ---- Route: queues, and the options (exchange, key) of the messages for them ---- */
@@ -91,7 +91,7 @@ typedef struct {
   PyObject *routes; /* {exchange: {routing key: Route}} */
   known_route last; /* most callers publish to the same route repeatedly, with the same two strings */
   unsigned long long version;
-  bool headers_count; /* in that version */
+  bool headers_count; /* in that version, the headers of a message may decide where it goes */
 } Publisher;
 
 static void remember(Publisher *self, PyObject *exchange, PyObject *key, PyObject *route) {
@@ -120,7 +120,7 @@ static const Route *find(Publisher *self, PyObject *exchange, PyObject *key) {
   }
   PyObject *exact_exchange = name_of(exchange), *exact_key = name_of(key);
   PyObject *route = look_up(self, exact_exchange, exact_key);
-  PyErr_Clear(); /* no memory: Python tries again, and raises that */
+  PyErr_Clear(); /* no memory: Python looks up the route again, and raises MemoryError */
   if (route != NULL && exact_exchange == exchange && exact_key == key) remember(self, exchange, key, route);
   Py_XDECREF(exact_exchange);
   Py_XDECREF(exact_key);
@@ -231,7 +231,8 @@ static PyObject *publisher_new(PyTypeObject *type, PyObject *arguments, PyObject
   return (PyObject *)self;
 }
 
-/* The owner, and the queues of the routes, refer back to the publisher. The Python objects clear that cycle. */
+/* The owner, and the queues of the routes, refer back to the publisher. This type needs no tp_clear: the garbage
+ * collector breaks that cycle at the Python objects. */
 static int publisher_traverse(PyObject *object, visitproc visit, void *arg) {
   Publisher *self = (Publisher *)object;
   Py_VISIT(Py_TYPE(object));

@@ -57,7 +57,7 @@ static PyObject *copied(PyObject *connection, uint64_t token, uint64_t length) {
   if (status != SB_OK) {
     Py_CLEAR(bytes);
     PyObject *failed = PyObject_CallMethod(connection, "view_failed", "i", (int)status);
-    Py_XDECREF(failed); /* it raises */
+    Py_XDECREF(failed); /* NULL: view_failed always raises */
   }
   PyObject *memory = bytes != NULL ? PyMemoryView_FromObject(bytes) : NULL;
   Py_XDECREF(bytes);

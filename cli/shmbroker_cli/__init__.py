@@ -12,13 +12,13 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line of this process, and exit with its code, also if Ctrl-C comes while it is loaded."""
+    """Run the command line, and exit with its code. Ctrl-C while modules are being imported is handled, too."""
     _stand_in_for_closed()
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name that it cannot show is shown by its numbers
+        sys.stdout.reconfigure(errors="backslashreplace")  # characters that its encoding lacks become escapes
     try:
         if sys.argv[1:] == ["--version"]:
-            with contextlib.suppress(OSError):  # the application says what is wrong with the output
+            with contextlib.suppress(OSError):  # the application, below, reports the error
                 sys.stdout.write(f"{version_text()}\n")
                 sys.stdout.flush()
                 return
@@ -30,11 +30,11 @@ def main() -> None:
 
 
 def _stand_in_for_closed() -> None:
-    """Standard output that the caller closed takes everything: a command does its work all the same.
+    """Open /dev/null in place of each closed standard stream: a command works, and its output there is dropped.
 
-    Nor does a file of the broker get one of their three numbers, to which anything may be written.
+    Otherwise a file of the broker could get the number 0, 1 or 2, and output would be written into that file.
     """
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004 (of standard error)
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004 (the number of standard error)
         pass
     os.close(descriptor)
     for number, name in ((1, "stdout"), (2, "stderr")):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The application: which commands there are, and what may stand before them."""
+"""The application: the list of commands, and the options that may stand before a command."""
 
 import functools
 import importlib
@@ -42,21 +42,21 @@ _OPTIONS: dict[str, dict[str, Any]] = {"bench": _HANDS_OVER}
 
 
 class Commands(CommandGroup):
-    """The commands; the module of one is imported when it is asked for, so that each starts without the others'."""
+    """The commands. A command's module is imported when the command is looked up, so no command waits for others."""
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 (those of Typer's groups)
-        """Know the names, for the help and for suggestions."""
+        """Register the names of the commands, for the help and for suggestions."""
         super().__init__(**options)
         self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment] # `get_command` makes them
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401, ARG002
-        """Return one, or None."""
+        """Return the command of a name; None if there is none."""
         return _command(cmd_name) if cmd_name in COMMANDS else None
 
 
 @functools.cache
 def _command(name: str) -> Any:  # noqa: ANN401 (a command of Typer's)
-    """Import a command and make it one of Typer's."""
+    """Import the function or the group of a command, and make a Typer command of it."""
     module, _, attribute = COMMANDS[name].partition(":")
     found = getattr(importlib.import_module(f"shmbroker_cli.{module}"), attribute)
     if isinstance(found, typer.Typer):

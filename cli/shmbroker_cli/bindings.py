@@ -62,12 +62,12 @@ def _value(text: str) -> Any:  # noqa: ANN401 (whatever JSON has)
 
 
 def _not_json(text: str) -> NoReturn:
-    """Refuse what Python takes for JSON, such as NaN."""
+    """Refuse a constant that Python's JSON parser accepts and JSON does not have, such as NaN."""
     raise ValueError(text)
 
 
 def _finite(text: str) -> float:
-    """Refuse a number that is too large for a float, which JSON has no name for."""
+    """Refuse a number that is too large for a float: it would be infinite, which JSON cannot represent."""
     found = float(text)
     return found if math.isfinite(found) else _not_json(text)
 
@@ -143,7 +143,10 @@ def unbind(
     wanted = _wanted(source, destination, key, argument, exchange=exchange)
     with connected(broker) as connection:
         if not _exists(connection, wanted):
-            message = f"no such binding from '{source}' to {wanted.destination_type} '{destination}'"
+            message = (
+                f"no binding from '{source}' to {wanted.destination_type} '{destination}' has key '{key}' "
+                f"and arguments {_canonical(wanted.arguments)}"
+            )
             raise Refused(message)
         channel = connection.channel()
         unbind_from = channel.exchange_unbind if exchange else channel.queue_unbind
@@ -152,7 +155,7 @@ def unbind(
 
 
 def _shown(binding: shmbroker.BindingInfo) -> str:
-    """Return the arguments as they would be given."""
+    """Return the arguments in the form in which `--argument` takes them."""
     values = {
         name: value if isinstance(value, str) else json.dumps(value, default=str)
         for name, value in binding.arguments.items()

@@ -28,14 +28,14 @@ DEFAULT_MEMORY = "1G"
 
 @dataclasses.dataclass(frozen=True)
 class _Listed:
-    """A broker in the list, or why nothing is known of it."""
+    """A row of the list: a broker's statistics, or the reason why they cannot be read."""
 
     name: str
     statistics: shmbroker.BrokerStatistics | None
     problem: str | None
 
     def facts(self) -> dict[str, object]:
-        """Return what is known, as JSON has it."""
+        """Return the row as a dictionary, for JSON."""
         if self.statistics is None:
             return {"name": self.name, "problem": self.problem}
         return dataclasses.asdict(self.statistics)
@@ -92,7 +92,7 @@ def list_brokers(*, as_json: JsonOption = False) -> None:
 
 
 def _look(name: str) -> _Listed | None:
-    """Look at a broker that may be of a foreign layout, or gone meanwhile: that is None."""
+    """Read a broker's statistics, or why they cannot be read, such as a foreign layout; None if the broker is gone."""
     try:
         return _Listed(name, shmbroker.Broker(name).statistics(), None)
     except BrokerNotFound:
@@ -134,7 +134,7 @@ def status(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
     processes = {process_of(one) for one in connections}
     facts = look_at(processes)
     keepers = {one for one in processes if one.pid == statistics.housekeeper_pid}
-    keeper = facts.get(next(iter(keepers))) if len(keepers) == 1 else None  # else the pid is of several namespaces
+    keeper = facts.get(next(iter(keepers))) if len(keepers) == 1 else None  # several: one in each pid namespace
     clients = sums(processes - keepers, facts)
     if as_json:
         print_json({**dataclasses.asdict(statistics), "housekeeper": keeper, "clients": clients})
@@ -201,7 +201,7 @@ def doctor(
     try:
         with connected(broker) as connection:
             problems = connection.doctor()
-    except CorruptSegment as error:  # too broken even for a connection
+    except CorruptSegment as error:  # the memory is too damaged to connect
         problems = [error.text]
     if as_json:
         print_json({"broker": broker, "healthy": not problems, "problems": list(problems)})

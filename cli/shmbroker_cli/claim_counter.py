@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts what several workers do together, and says when to stop."""
+"""Counts the messages that several workers handle together, and tells the workers when to stop."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SHORTEST_LOOK = 0.05  # seconds between looks at a queue that nobody serves yet
 
 
 class ClaimCounter:
-    """A number of messages that workers share, and what became of them.
+    """The messages that workers handle up to a common limit.
 
-    A worker claims before each message, and says afterwards how it went. Methods may
-    be called from any thread.
+    A worker claims each message before it handles it, and reports the outcome afterwards.
+    Methods may be called from any thread.
     """
 
     def __init__(self, limit: int | None) -> None:
@@ -35,10 +35,10 @@ class ClaimCounter:
         self.failure: str | None = None
 
     def claim(self) -> bool:
-        """Ask to deal with one more message, and wait until that is decided.
+        """Claim one more message. Waits while the messages in progress could reach the limit.
 
         Returns:
-            Whether to go on; the message is not wanted otherwise.
+            Whether the worker may handle a message; if not, no more are wanted.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._has_room())
@@ -80,10 +80,10 @@ class ClaimCounter:
             self._note()
 
     def wait(self, idle: float | None, more: Callable[[], bool]) -> None:
-        """Wait until the limit is reached, or a worker failed, or nothing goes on.
+        """Wait until the limit is reached, a worker failed, or the workers are idle.
 
         Args:
-            idle: Seconds without any message after which to return; None: any time.
+            idle: Seconds without a message after which the workers count as idle; None: never.
             more: Says whether messages lie ready, so that workers which are still
                 starting are not taken for idle ones.
         """

@@ -16,13 +16,13 @@ from shmbroker_cli.session import connected
 
 @dataclasses.dataclass(frozen=True)
 class _Connected:
-    """A connection, and what the system says of its process; None if it does not show it."""
+    """A connection, and the facts of its process; None if the operating system does not show the process."""
 
     connection: shmbroker.ConnectionInfo
     process: ProcessFacts | None
 
     def facts(self) -> dict[str, object]:
-        """Return what is known, as JSON has it."""
+        """Return the row as a dictionary, for JSON."""
         return {**dataclasses.asdict(self.connection), "process": self.process}
 
 
@@ -77,10 +77,10 @@ def channels(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
 
 
 def channel_number(channel: shmbroker.ChannelInfo) -> str:
-    """Return the number of a channel, or how many it stands for.
+    """Return the number of a channel; for an entry of several channels without consumers, their count.
 
     Args:
-        channel: What is known of it.
+        channel: The entry.
     """
     return str(channel.number) if channel.number else f"{channel.count} without consumers"
 

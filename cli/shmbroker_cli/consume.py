@@ -34,7 +34,7 @@ Handler = Callable[[shmbroker.Message], Any]
 
 
 def _one_by_one(queue: shmbroker.Queue, timeout: float | None) -> Iterator[shmbroker.Message]:
-    """Yield messages acknowledged as they come: none is taken ahead and lost."""
+    """Yield messages, each acknowledged when it is taken. None is prefetched, so none is lost at the end."""
     while True:
         try:
             yield queue.get(timeout=timeout, auto_ack=True)
@@ -66,7 +66,7 @@ def _consume(queue: shmbroker.Queue, handler: Handler, limits: _Limits) -> None:
             with limits.stopper.finishing(), message:
                 handler(message)
                 if number == limits.count:
-                    consumer.cancel()  # first, or the ack would fetch one more
+                    consumer.cancel()  # before the ack, which would fetch one more
                     break
 
 
@@ -83,7 +83,7 @@ def _print_facts(message: shmbroker.Message) -> None:
 
 
 def _calling(target: str) -> Handler:
-    """Return a handler that calls a function, and refuses if it raises."""
+    """Return a handler that calls a function, and raises `Refused` if the function raises."""
     function = find_function(target)
 
     def call(message: shmbroker.Message) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong, as one line for people and an exit code for scripts.
+"""The errors of commands: one line for people, and an exit code for scripts.
 
 | code | meaning |
 |---|---|

@@ -13,7 +13,7 @@ from shmbroker_cli.session import connected
 
 exchange_commands = typer.Typer(help="Make, list and delete exchanges.")
 
-DEFAULT_EXCHANGE = "(default)"  # its name is empty
+DEFAULT_EXCHANGE = "(default)"  # shown for the exchange whose name is empty
 ALTERNATE = "alternate-exchange"
 
 

@@ -19,7 +19,7 @@ group_commands = typer.Typer(help="List consumer groups, and release those that 
 def list_groups(context: typer.Context, *, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
     """List the consumer groups, their leased messages, and the processes that have them attached.
 
-    One without a process, but with messages, is an orphan: if its user is not coming back, release it.
+    A group without a process, but with messages, is an orphan: if its user is not coming back, release it.
     """
     if context.invoked_subcommand is not None:
         return

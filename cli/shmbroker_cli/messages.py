@@ -13,7 +13,7 @@ PREVIEW = 60
 
 
 def facts(message: shmbroker.Message) -> dict[str, object]:
-    """Return a message as JSON has it.
+    """Return a message as a dictionary, for JSON.
 
     Args:
         message: A message whose body can still be read.

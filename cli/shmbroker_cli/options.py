@@ -16,7 +16,7 @@ BROKER_VARIABLE = "SHMBROKER_BROKER"
 
 @dataclass(frozen=True)
 class Common:
-    """What was given before the command.
+    """The options that were given before the command.
 
     Attributes:
         broker: Name of the broker.

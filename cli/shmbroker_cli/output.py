@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 Row = TypeVar("Row")
 
 PIPE_WIDTH = 400  # a table in a pipe or file is not folded at 80 columns
-LEAST_TEXT = 16  # what a narrow terminal leaves of a column of text, which is folded; numbers stay whole
+LEAST_TEXT = 16  # a narrow terminal folds a column of text, but to no fewer characters; numbers are not folded
 GAP = 3  # between columns
-MANY = 500  # rows
+MANY = 500  # rows; a longer table is printed without rich
 KIB = 1024
 
 
@@ -36,7 +36,7 @@ class Column(Generic[Row]):
 
     Attributes:
         title: Its heading.
-        value: What it shows of a row: numbers are set to the right.
+        value: Returns what it shows of a row. Numbers are aligned to the right.
     """
 
     title: str
@@ -111,14 +111,14 @@ def print_table(rows: Iterable[Row], columns: Iterable[Column[Row]], *, empty: s
     pairs = zip(widths, numbers, strict=True)
     least = GAP * (len(columns) - 1) + sum(width if right else min(width, LEAST_TEXT) for width, right in pairs)
     out = console()
-    out.width = max(out.width, least)  # a line that is too long goes on below, and nothing of it is cut off
+    out.width = max(out.width, least)  # rich cuts nothing off: the terminal wraps a line that is too long
     out.print(table)
 
 
 def _print_many(cells: list[list[str]], widths: list[int], numbers: list[bool]) -> None:
-    """Print what a table that is not folded would look like, in a second: rich takes half a minute for so many lines.
+    """Print a long table in a second, without rich, which would take half a minute for so many rows.
 
-    A terminal that is narrower goes on with each line on the next.
+    It looks like a table of rich in which no cell is folded. A terminal that is narrower wraps each line.
     """
     lines = []
     for line in cells:

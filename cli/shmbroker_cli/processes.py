@@ -163,7 +163,7 @@ def _command(process: psutil.Process) -> tuple[str, ...]:
 
 
 def cpu_percent(before: ProcessFacts | None, now: ProcessFacts) -> float | None:
-    """Return what a process used of a processor between two looks, in percent of one; None if that is not known.
+    """Return the processor time that a process used between two looks, in percent of one processor; None: not known.
 
     Args:
         before: The earlier facts of the process.

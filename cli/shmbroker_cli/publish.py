@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from io import BufferedReader
 
 STANDARD_INPUT = "-"
-AT_ONCE = 8192  # bytes of lines
+AT_ONCE = 8192  # bytes to read at once
 
 
 @contextmanager
@@ -56,12 +56,12 @@ class _ToQueue:
 
     @property
     def name(self) -> str:
-        """What it is called for people."""
+        """The name of the target, for people."""
         return self.queue.name
 
     @property
     def address(self) -> dict[str, str]:
-        """What it is called in JSON."""
+        """The facts that name the target, for JSON."""
         return {"queue": self.queue.name}
 
     def put(self, body: bytes) -> None:
@@ -86,12 +86,12 @@ class _ToExchange:
 
     @property
     def name(self) -> str:
-        """What it is called for people."""
+        """The name of the target, for people."""
         return called(self.exchange)
 
     @property
     def address(self) -> dict[str, str]:
-        """What it is called in JSON."""
+        """The facts that name the target, for JSON."""
         return {"exchange": self.exchange, "key": self.key}
 
     def put(self, body: bytes) -> None:
@@ -102,13 +102,13 @@ class _ToExchange:
         confirmed.result()
 
     def put_some(self, bodies: list[bytes]) -> int:
-        """Publish the first of some messages: each may fail in a way of its own."""
+        """Publish only the first of some messages, since each may fail for a reason of its own; return 1."""
         self.put(bodies[0])
         return 1
 
 
 def _lines_as_they_come(stream: BinaryIO) -> Iterator[list[bytes]]:
-    """Yield lines without their breaks, each time those that were read at once: none waits for more to come."""
+    """Yield lists of lines without line breaks: the lines that one read completed. So no line waits for later input."""
     begun: list[bytes] = []
     while read := cast("BufferedReader", stream).read1(AT_ONCE):
         first, *more = read.split(b"\n")
@@ -140,7 +140,7 @@ def _put_lines(target: _ToQueue | _ToExchange, name: str) -> int:
 def _addressed(
     queue: str | None, body: str | None, exchange: str | None, key: str | None, *, mandatory: bool
 ) -> tuple[str | None, str | None]:
-    """Return queue and body: with an exchange, what comes first is the body."""
+    """Return the queue and the body. With an exchange there is no queue, so the first argument is the body."""
     if exchange is None:
         if queue is None:
             message = "give QUEUE, or --exchange"

@@ -18,7 +18,7 @@ def with_settings(*, fixed: bool) -> Callable[[Callable[..., None]], Callable[..
     """Decorate a command that has a parameter `settings`: it gets an option for each setting instead.
 
     Args:
-        fixed: Also those that a queue has for its whole life.
+        fixed: Whether to add also the settings that a queue has for its whole life.
     """
     rows = {name: row for name, row in ROWS.items() if row.option and (fixed or not row.fixed)}
 

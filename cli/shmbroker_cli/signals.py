@@ -18,20 +18,20 @@ class Stopper:
     """Turns SIGINT and SIGTERM into the end of a block, but not in the middle of a message."""
 
     def __init__(self) -> None:
-        """Wait for signals; nothing has come yet."""
+        """Begin: no signal has come yet."""
         self._busy = False
         self._told = False
 
     @property
     def told(self) -> bool:
-        """Whether a signal came in a block that was to be finished."""
+        """Whether a signal came during a block of `finishing` or `noting`."""
         return self._told
 
     def on_signal(self, _number: int, _frame: FrameType | None) -> None:
         """Handle a signal.
 
         Raises:
-            KeyboardInterrupt: If nothing is in hand, or this is not the first signal.
+            KeyboardInterrupt: If no block of `finishing` or `noting` runs, or this is not the first signal.
         """
         if self._busy and not self._told:
             self._told = True
@@ -40,7 +40,7 @@ class Stopper:
 
     @contextmanager
     def finishing(self) -> Iterator[None]:
-        """Finish the block before a first signal ends all; a second one does at once.
+        """Finish the block even if a first signal comes during it; a second signal ends the block at once.
 
         Raises:
             KeyboardInterrupt: At the end of the block, if a signal came meanwhile.
@@ -78,8 +78,8 @@ class Stopper:
 def until_told_to_stop() -> Iterator[Stopper]:
     """Run the block until it ends, or SIGINT or SIGTERM ends it: both are a clean end.
 
-    Elsewhere than in the main thread, where signals cannot be handled, only the end
-    of the block ends it.
+    Python handles signals only in the main thread: in any other thread, signals do not
+    end the block.
     """
     stopper = Stopper()
     if threading.current_thread() is not threading.main_thread():

@@ -16,9 +16,10 @@ stage_commands = typer.Typer(help="List staged messages, and drop those that wil
 
 @stage_commands.callback(invoke_without_command=True)
 def list_stages(context: typer.Context, *, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
-    """List the staged attempts by publication, batch and partition, with their messages and bytes.
+    """List the staged attempts, by publication, batch and partition, with their messages and bytes.
 
-    A publication is a query of Spark, by its id, or the jobs that write to one queue.
+    An attempt is what one writer has staged of one partition of a batch. A publication is a series of batches: those of
+    one streaming query of Spark, of all jobs that write to one queue, or of one application (`txnAppId`).
     """
     if context.invoked_subcommand is not None:
         return

@@ -3,8 +3,8 @@
 
 The workers are a `shmbroker.WorkerPool`: one that dies is replaced, and its message
 goes to another. Before each message a worker asks this process, over a Unix socket,
-whether it is wanted, and says afterwards how it went. So `--count` is exact, and the
-first failure is known here and ends all.
+whether to handle it, and reports the outcome afterwards. So `--count` is exact, and the
+first failure ends all workers.
 
 | the worker sends | it means | and gets |
 |---|---|---|
@@ -34,7 +34,7 @@ from shmbroker_cli.functions import describe, find_function
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_lines: dict[tuple[int, str], BinaryIO] = {}  # by process, since a fork copies it
+_lines: dict[tuple[int, str], BinaryIO] = {}  # the key has the pid, since a fork copies the lines
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class ReportedCall:
             message: The message.
 
         Raises:
-            SystemExit: If no more is wanted, or the function raised: this process ends,
-                without a word, and what it holds goes back to the queue.
+            SystemExit: If no more messages are wanted, or the function raised. This process
+                ends silently, and the messages that it holds return to the queue.
         """
         line = self._line()
         if _request(line) != "y":
@@ -87,7 +87,7 @@ def _notify(line: BinaryIO, text: str) -> None:
 
 
 def _request(line: BinaryIO) -> str:
-    """Return the parent's answer, which is empty if it is gone."""
+    """Return the parent's answer; empty if the parent is gone."""
     _notify(line, "?")
     return line.readline().decode().rstrip("\n")
 
@@ -106,7 +106,7 @@ class _ClaimServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 
 class _Worker(socketserver.StreamRequestHandler):
-    """What one worker says."""
+    """The connection of one worker."""
 
     server: _ClaimServer
 
@@ -132,7 +132,7 @@ class _Worker(socketserver.StreamRequestHandler):
 
 @contextmanager
 def _claim_server(claims: ClaimCounter) -> Iterator[str]:
-    """Serve the workers meanwhile; yields the address."""
+    """Answer the workers during the block; yields the address of the socket."""
     with tempfile.TemporaryDirectory(prefix="shmbroker-") as folder:
         address = str(Path(folder) / "claims")
         with _ClaimServer(address, claims) as server:
@@ -175,6 +175,6 @@ def run_workers(
             try:
                 claims.wait(idle, lambda: len(queue) > 0 and not queue.paused)
             finally:
-                claims.close()  # before the pool waits for workers that wait for us
+                claims.close()  # before the pool waits for its workers: they may wait for `claim`
     if claims.failure is not None:
         raise Refused(claims.failure)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors as brokers of the AMQP 0-9-1 family word them: the name of the reply code, then the reason."""
+"""Errors in the form of RabbitMQ and other AMQP 0-9-1 brokers: the name of the reply code, then the reason."""
 
 from __future__ import annotations
 

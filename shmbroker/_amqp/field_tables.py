@@ -2,7 +2,7 @@
 """AMQP tables, such as the arguments of a binding: one encoding for one content.
 
 Equal tables give equal bytes, whatever the order of their names, so the encoded form is an identity. The encoding is
-pamqp's with three exceptions. Floats take eight bytes: pamqp writes four, which is another number. Bytes are encoded,
+pamqp's with three exceptions. Floats take eight bytes: pamqp writes four, which changes the number. Bytes are encoded,
 and decoded as bytes. Times after 2106 are decoded as seconds: pamqp takes them for milliseconds. A value that would be
 read back as another value is refused. An empty table takes no bytes.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAX_ENCODED = 60_000
 MAX_DEPTH = 32
 MAX_NAME = 128
-"""The encoder would truncate longer names."""
+"""The most bytes of a name: pamqp's encoder would truncate longer names."""
 
 _MAX_SECONDS = 253_402_300_799  # the end of the year 9999
 _DOUBLE = struct.Struct(">cd")
@@ -121,7 +121,7 @@ def _fields(encoded: bytes, at: int, end: int, depth: int) -> list[tuple[str, by
 
 
 def _content(encoded: bytes, at: int, end: int) -> int:
-    """Returns the start of the content that is counted at ``at``, and must extend to ``end``."""
+    """Returns the start of the content whose length is at ``at``; checks that the content extends to ``end``."""
     if at + 4 + int.from_bytes(encoded[at : at + 4], "big") != end:
         msg = f"a table of {len(encoded)} bytes: what is at {at} does not end at {end}"
         raise ValueError(msg)
@@ -187,7 +187,7 @@ def time_of(encoded: bytes) -> dt.datetime:
 
 
 def with_times(table: dict[str, Any], encoded: bytes) -> dict[str, Any]:
-    """Decodes the times of a table again that pamqp decoded: it takes times after 2106 for milliseconds."""
+    """Decodes the times of a table anew after pamqp has decoded it: pamqp takes times after 2106 for milliseconds."""
     return {name: _with_times(table[name], value) for name, value in fields(encoded)}
 
 

@@ -37,7 +37,7 @@ class Attachment:
     def __init__(self, path: str) -> None:
         self.path = path
         self.name = segments.name_of(path)
-        self.users = 1  # its maker; set early, since a signal handler may acquire and release it before the maker does
+        self.users = 1  # counts its maker, before a signal handler can acquire and release this attachment
         self._no_growth = 0, ""  # the segment there was no room for, although the limit allows it, and the reason
         self._grow_lock = locks.lock()
         self.exchanges: Any = None  # the exchanges that `_topology.shared` caches for the life of this attachment
@@ -74,14 +74,12 @@ class Attachment:
             )
             raise amqp_error(exceptions.NotAllowed, text)
         if status == slow.SB_CORRUPT:
-            text = (
-                f"broker {self.name!r}: its shared memory contradicts itself: it tells of segments that are not there"
-            )
+            text = f"broker {self.name!r}: its shared memory contradicts itself: it counts segments that do not exist"
             raise exceptions.CorruptSegment(text=text)
         native.raise_for(int(status), f"broker {self.name!r}")
 
     def __del__(self) -> None:
-        if not self.known and self.handle is not None and not self.forked:  # a signal handler raised before
+        if not self.known and self.handle is not None and not self.forked:  # a signal handler raised in `acquire`
             slow.sb_broker_detach(self.handle)
 
     def grow(self) -> None:
@@ -224,7 +222,7 @@ class Attachment:
         slow.sb_broker_set_closing(self.handle, 1)
 
     def set_stopped(self, *, stopped: bool) -> None:
-        """Sets whether the housekeeper ends, and clients leave a missing one alone."""
+        """Sets whether the broker is stopped: then its housekeeper ends, and no client starts another one."""
         slow.sb_broker_set_stopped(self.handle, int(stopped))
 
     def housekeeper_missing(self) -> bool:
@@ -239,7 +237,7 @@ class Attachment:
     def forked(self) -> bool:
         """Whether the parent of this process made this attachment.
 
-        The core checks this more reliably; but here another thread may detach during the check.
+        The core checks this more reliably, but needs the handle, which another thread may detach meanwhile.
         """
         return self._process != os.getpid()
 
@@ -252,7 +250,7 @@ class Attachment:
 
 
 class User:
-    """The user of an attachment, which gives it back however the user ends."""
+    """The user of an attachment: notes the attachment, so that it is given back however the user ends."""
 
     attachment: Attachment
     attached = False
@@ -274,7 +272,7 @@ def acquire(path: str, user: User | None = None) -> Attachment:
             found.users, user.attachment, user.attached = found.users + 1, found, True
             if found.handle is not None and not found.forked and not found.removed:
                 return found
-            release(found, user)  # the parent's, or of a purged broker: its users keep it alive
+            release(found, user)  # made by the parent process, or for a purged broker: its other users keep it alive
         found = Attachment(path)
         # One line without a call, as above: until then the attachment detaches by itself.
         found.known, _attached[path], user.attachment, user.attached = True, found, found, True

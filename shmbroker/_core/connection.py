@@ -76,8 +76,8 @@ class CoreConnection(attachment.User):
     handle: Any = None  # for `__del__`, even if a signal handler raises before `__init__` begins
 
     def __init__(self, path: str, name: str) -> None:
-        # The core stores its handle here before a signal handler can raise; a lost handle ends with this object.
-        self._handles = ffi.new("sb_connection *[1]")  # the core clears it when it drops the connection
+        # The core stores the handle here before a signal handler can raise; so no exception loses the handle.
+        self._handles = ffi.new("sb_connection *[1]")  # cleared when `sb_connection_discard` frees the connection
         self._place = ffi.gc(self._handles, slow.sb_connection_discard)
         self.closed = False
         self._forgotten = False
@@ -94,7 +94,7 @@ class CoreConnection(attachment.User):
             if self.attachment.closing():
                 native.raise_for(native.STOPPING)
             self._open(name)
-            # views keep it alive longer
+            # views keep the mapping alive longer than this connection
             self.mapping: attachment.MappingReference | None = attachment.MappingReference(self.attachment)
         except BaseException:
             slow.sb_connection_discard(self._place)
@@ -103,7 +103,7 @@ class CoreConnection(attachment.User):
         self.handle = self._place[0]
         self.address = int(ffi.cast("uintptr_t", self.handle))
         self.id = int(slow.sb_connection_id(self.handle))
-        near = native.cast_fast(self.handle, "sb_connection *")  # tells other processes how many are open
+        near = native.cast_fast(self.handle, "sb_connection *")  # for `count_channels`: how many channels are open
         self.count_channels: Callable[[int], None] = functools.partial(fast.sb_connection_set_channels, near)
 
     def _open(self, name: str) -> None:
@@ -223,7 +223,7 @@ class CoreConnection(attachment.User):
         *arguments: Any,  # noqa: ANN401 - cffi has no types
         frees: Callable[[], bool] = lambda: False,
     ) -> tuple[Any, int]:
-        """Calls a function that returns a handle, as :meth:`growing` does; a place for its status is added.
+        """Calls a function that returns a handle, as :meth:`growing` does; adds an argument that receives the status.
 
         Returns:
             The handle and the status.
@@ -336,7 +336,7 @@ class CoreConnection(attachment.User):
             self._detach()
 
     def begin_view(self, tag: int, sequence: int, address: int) -> int:
-        """Takes a reference to a held message's body; `cffi_src/native/native_view.c` calls it in complex cases."""
+        """Takes a view of a held message's body; `cffi_src/native/native_view.c` calls it if its own attempt failed."""
         view = ffi.new("uint64_t *")
         status = self.growing(slow.sb_view_begin, self.handle, tag, sequence, address, view)
         if status != native.OK:
@@ -388,7 +388,7 @@ class CoreConnection(attachment.User):
         if self.handle is None:  # a signal handler raised in `__init__`
             slow.sb_connection_discard(self._handles)
             self._detach()
-        elif self._is_over():  # or between that and `_detach`
+        elif self._is_over():  # or after `forget` freed the handle, and before `_detach`
             self._detach()
         else:
             self.close()  # no user is left; `_place` frees the handle afterwards
@@ -479,7 +479,7 @@ class CoreConnection(attachment.User):
 
     @in_flight
     def is_there(self, number: int, pid: int) -> bool:
-        """Whether that process has a connection of that number; also True after its death, until it is cleared up."""
+        """Whether that process has a connection of that number; after the process died, True until it is reaped."""
         facts = ffi.new("sb_connection_facts *")
         found = slow.sb_connection_describe(self.attachment.handle, number, facts) == native.OK
         return bool(found and facts.pid == pid)

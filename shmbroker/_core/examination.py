@@ -18,7 +18,7 @@ _FINDINGS = 1000
 
 
 def of(attachment: Attachment, handle: Any, name_of: Callable[[int], str | None]) -> list[str]:  # noqa: ANN401
-    """Examines the memory of a broker; the caller counts as a call in flight.
+    """Examines the memory of a broker; the caller must be counted as a call in flight.
 
     Args:
         attachment: the mapping of the broker.
@@ -29,7 +29,7 @@ def of(attachment: Attachment, handle: Any, name_of: Callable[[int], str | None]
         BrokerError: the memory could not be examined.
     """
     facts = attachment.facts()
-    count = facts.segments if facts.segments <= facts.segments_limit else 0  # more are a finding of the check
+    count = facts.segments if facts.segments <= facts.segments_limit else 0  # `_check` reports a count above the limit
     damaged = segments.damaged(attachment.path, count, facts.chunks_per_segment)
     if damaged:  # touching memory that is no longer there would end this process
         return damaged

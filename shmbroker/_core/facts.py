@@ -93,7 +93,7 @@ class BrokerFacts(NamedTuple):
 
 
 _queue_numbers = operator.attrgetter(*QueueFacts._fields[2:])
-_STATISTICS = QueueStatistics.__match_args__[2:]  # all but the name, and the sum of three of them
+_STATISTICS = QueueStatistics.__match_args__[2:]  # all but the name and the count, which is a sum of three others
 _broker_numbers = operator.attrgetter(*BrokerFacts._fields[2:])
 
 
@@ -108,9 +108,9 @@ def facts_of_queue(found: Any) -> QueueFacts:  # noqa: ANN401 - cffi has no type
 
 
 def statistics_of_queue(found: Any) -> QueueStatistics:  # noqa: ANN401 - cffi has no types
-    """Copies what the statistics of a queue have out of an ``sb_queue_facts``: each field of its name.
+    """Copies the statistics of a queue out of an ``sb_queue_facts``, which has the same names for them.
 
-    A list counts less than none for a moment, while a consumer moves from one list to another.
+    The count of a list may be negative for a moment, while a consumer moves from one list to another.
     """
     values = {name: max(0, getattr(found, name)) for name in _STATISTICS}
     count = values["ready"] + values["delivering"] + values["scheduled"]

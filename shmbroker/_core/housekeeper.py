@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The housekeeper's functions of the core, and what the core remembers for it of each queue."""
+"""The housekeeper's functions of the core, and what the core remembers of each queue for the housekeeper."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class CoreHousekeeper:
         slow.sb_housekeeper_next_due(self._handle, due)
 
     def arm(self) -> int:
-        """From here on the housekeeper is woken. The caller looks for earlier work, then passes the result to wait."""
+        """Lets clients wake the housekeeper. The caller then looks for earlier work, and passes the result to wait."""
         return int(slow.sb_housekeeper_arm(self._handle))
 
     def wait(self, armed: int, until: int) -> int:
@@ -124,7 +124,7 @@ class CoreHousekeeper:
             if count < _POSITIONS:
                 return found
 
-    # ---- the dead ----
+    # ---- dead processes ----
 
     def attaches(self) -> int:
         """The number of attaches of processes so far."""

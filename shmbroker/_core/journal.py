@@ -58,7 +58,7 @@ class Journal:
         self._seen = 0
 
     def read_new(self, connection: CoreConnection) -> tuple[bool, bytes]:
-        """Reads what was written since the last call; ``True``: a rewritten journal, which replaces what was read.
+        """Reads what was written since the last call; ``True``: a rewritten journal, to replace all that was read.
 
         Raises:
             CorruptSegment: the file does not hold what the header says.

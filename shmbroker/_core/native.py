@@ -23,9 +23,9 @@ try:
 except ImportError as error:
     folder = pathlib.Path(exceptions.__file__).parent
     msg = (
-        f"shmbroker was found in {folder}, and its compiled modules were not: is this "
-        "a checkout, and the installed package elsewhere? Start Python in another folder, or with -P, or install the "
-        "checkout in place, with pip install --editable"
+        f"shmbroker was found in {folder}, which has no compiled modules: it may be a checkout, beside an installed "
+        "package. Start Python in another folder, or with -P, or install the checkout in place, with "
+        "pip install --editable"
     )
     raise ImportError(msg) from error
 from shmbroker._native_message import Batch as Batch  # noqa: PLC0414 - for the layers above
@@ -158,14 +158,14 @@ _ERRORS: dict[int, Callable[[str], Exception]] = {
         f"{what or 'the broker'}: its memory cannot be mapped{_address_space()}"
     ),
     slow.SB_LIMIT: lambda what: amqp_error(
-        exceptions.NotAllowed, f"{what or 'the broker'}: no more of them are possible"
+        exceptions.NotAllowed, f"{what or 'the broker'}: a limit of the broker is reached"
     ),
     slow.SB_ACCESS: lambda what: amqp_error(
-        exceptions.AccessRefused, f"{what}: its shared memory belongs to somebody else"
+        exceptions.AccessRefused, f"{what or 'the broker'}: its shared memory belongs to another user"
     ),
     TIMEOUT: exceptions.Timeout,
     LAYOUT: lambda what: exceptions.LayoutMismatch(
-        text=f"{what or 'the broker'}: a file of its shared memory is shorter than its layout, {_layout()}, has it"
+        text=f"{what or 'the broker'}: a file of its shared memory is shorter than layout {_layout()} requires"
     ),
     slow.SB_SYSTEM: lambda what: exceptions.BrokerError(
         541, f"{what or 'the broker'}: a system call failed: {os.strerror(ffi.errno) if ffi.errno else 'no memory'}"

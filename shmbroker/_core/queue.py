@@ -164,7 +164,7 @@ class CoreQueue:
         settings, _ = self.settings()
         if 0 <= settings.max_length < count or 0 <= settings.max_bytes < size:
             limits = f"max_length={settings.max_length}, max_bytes={settings.max_bytes}"
-            text = f"{self.what}: {count} messages of {size} bytes can never fit at once ({limits})"
+            text = f"{self.what}: {count} messages of {size} bytes in total can never fit at once ({limits})"
             raise exceptions.NeverFits(text)
 
     def _too_large(self, size: int) -> None:
@@ -176,7 +176,7 @@ class CoreQueue:
             raise exceptions.NeverFits(text)
         allowed = f"at most {limit} bytes are allowed"
         if size <= limit:
-            allowed = f"the broker's own structures leave no such piece of its {facts.memory_limit} bytes"
+            allowed = f"the broker's own structures leave no piece of that size in its {facts.memory_limit} bytes"
         text = f"{self.what}: a body of {size} bytes can never fit: {allowed}"
         raise exceptions.NeverFitsMemory(text)
 
@@ -378,7 +378,7 @@ class _Written:
 
     def _give_back(self) -> None:
         if self._ended:
-            with contextlib.suppress(IndexError):  # the views ended before, or the slot is given back already
+            with contextlib.suppress(IndexError):  # empty: the slot is still the reservation's, or freed already
                 self._outlived.pop()
                 slow.sb_reservation_end_view(self._connection.handle, self._pointer)
                 self._connection.leave()
@@ -434,7 +434,7 @@ class Reservation:
         if self._is_viewed():
             reservation = self._copy
             while (status := slow.sb_reservation_copy(self._queue.handle, self._pointer, self._copy)) != native.OK:
-                self._queue.put_failed(status, self._size, 0)  # no wait: it may hold the memory needed itself
+                self._queue.put_failed(status, self._size, 0)  # no wait: this reservation may hold the memory needed
         while (status := slow.sb_reservation_publish(self._queue.handle, reservation)) != native.OK:
             self._queue.put_failed(status, self._size, self._until)
 
@@ -469,10 +469,10 @@ class Reservation:
         exporter = self._exporter()
         memory, self._memory = self._memory, None
         if memory is not None:
-            with contextlib.suppress(BufferError):  # an object made from it, such as an array, keeps it
+            with contextlib.suppress(BufferError):  # an object made from the view, such as an array, keeps the view
                 memory.release()
         del memory
         if exporter is None or sys.getrefcount(exporter) > _ONLY_HERE:
             return exporter is not None
-        ffi.gc(exporter, None)  # a Ctrl-C that arrived in its callback would be printed and lost
+        ffi.gc(exporter, None)  # no callback: a Ctrl-C that arrived in it would be printed and lost
         return False

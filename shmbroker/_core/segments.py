@@ -137,7 +137,7 @@ def _allocate(path: str, suffix: int | str, descriptor: int, size: int) -> None:
     Raises:
         OutOfMemory: /dev/shm has too little room.
     """
-    _expect_room(path, suffix, size)  # so that the check takes no memory from other processes
+    _expect_room(path, suffix, size)  # first: an allocation that fails takes memory from others for a moment
     try:
         os.posix_fallocate(descriptor, 0, size)
     except OSError as error:
@@ -169,8 +169,8 @@ def refused(path: str) -> exceptions.AccessRefused:
     for file in sorted(DIRECTORY.glob(f"{path[1:]}.*")):
         with contextlib.suppress(OSError):
             why = why or distrust(path, file.name[len(path) :], file.lstat())
-    why = why or "its files cannot be opened by this process"
-    return amqp_error(exceptions.AccessRefused, f"broker {name_of(path)!r} is not used: {why}")
+    why = why or "this process cannot open its files"
+    return amqp_error(exceptions.AccessRefused, f"broker {name_of(path)!r} cannot be used: {why}")
 
 
 def open_file(path: str, suffix: int | str, flags: int) -> int:
@@ -263,7 +263,7 @@ def _make_all(path: str, name: str, memory: int, mode: int, made: list[int | str
     _expect_room(path, f"0 to {least}", int(native.slow.sb_broker_segment_bytes(0, 0)) + least * size)
     if mode & _GROUP:
         count = -(-chunks // per_segment)
-        _expect_room(path, f"1 to {count}", size * count)  # before it takes memory that other processes need
+        _expect_room(path, f"1 to {count}", size * count)  # before the first file takes memory from others
         for number in range(1, count + 1):
             _make_noted(path, number, size, mode, made)
     for suffix in JOURNALS:
@@ -304,8 +304,8 @@ def _one_at_a_time(path: str) -> Iterator[bool]:
     """Prevents two processes from making the same segment: with room for only one, both would fail.
 
     It also excludes a removal of all files while another process makes one. The kernel releases the lock when its
-    holder dies. If the holder is stopped, other processes continue after a second; if the file is gone, they continue
-    immediately. Yields True if the file is there, so that later processes wait for this one.
+    holder dies. If the holder is stopped, other processes continue after a second; if the lock file is gone, they
+    continue immediately. Yields True if the lock file is there, so that later processes wait for this one.
     """
     try:
         descriptor = open_file(path, "lock", os.O_RDWR)
@@ -337,7 +337,7 @@ def grow(path: str, number: int, chunks_per_segment: int, mode: int, removed: Ca
             if file_of(path, number).exists() or removed():
                 return
             size = native.slow.sb_broker_segment_bytes(number, chunks_per_segment)
-            if _make(path, number, size, mode) and removed():  # by a process that stopped waiting for the lock
+            if _make(path, number, size, mode) and removed():  # removed by a process that waited too long
                 file_of(path, number).unlink(missing_ok=True)
 
 

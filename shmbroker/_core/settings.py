@@ -24,7 +24,7 @@ def decoded_settings(facts: QueueFacts, texts: bytes = b"") -> tuple[QueueSettin
     """Decodes the settings of a queue from its facts, and which of the flags PAUSED, KEEPS, NOTES and STAGE it has.
 
     Args:
-        facts: those of the core.
+        facts: the core's facts of the queue.
         texts: the table of the settings that are texts.
     """
     found = facts.settings

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 TICK_SECONDS = 0.25
 REST_SECONDS = 1.0  # between ticks while no queue changes
 RECLAIM_SECONDS = 1.0  # memory of structures that is unused for this long may serve bodies
-REAP_SECONDS = 4.0  # a process descriptor reports a process's end; this interval finds an exec
+REAP_SECONDS = 4.0  # a pidfd reports the end of a process; an exec is found only at this interval
 LINGER_SECONDS = 10.0
 _DYING_SECONDS = 1.0  # how long a stand-in tries to become the housekeeper
 _ASK_SECONDS = 0.01
@@ -38,7 +38,7 @@ _WATCH_TURNS = 8  # turns between two looks for queues and clients, even if noth
 
 
 class EndFlag:
-    """A flag that is set once, also by a signal handler. Unlike an Event it has no lock that a second signal meets."""
+    """A flag that is set once, also by a signal handler. An Event has a lock, which a second signal could find held."""
 
     def __init__(self) -> None:
         self._set = False
@@ -83,14 +83,14 @@ class Housekeeper:
             self._core.step_down()
 
     def _is_relieved(self) -> bool:
-        """Whether the stopped housekeeper continues; if it is gone, this one takes its place instead."""
+        """Whether the stopped housekeeper continues. If it is gone instead, this process becomes the housekeeper."""
         if not self._stands_in or not self._core.is_relieved():
             return False
         self._step_down()
         return not self._succeeds()
 
     def _succeeds(self) -> bool:
-        """Tries to become the housekeeper for a second: one that is being killed holds its lock for a moment."""
+        """Tries for a second to become the housekeeper: one that is being killed still holds its lock for a moment."""
         until = time.monotonic() + _DYING_SECONDS
         while not self.begin():
             if time.monotonic() > until:
@@ -187,7 +187,8 @@ class Housekeeper:
         # Retried in another turn; a damaged journal is reported to a client that declares, and by the doctor.
         with contextlib.suppress(exceptions.Timeout, exceptions.OutOfMemory, exceptions.CorruptSegment):
             exchanges_of(self._connection).prune(self._connection, 0)
-        # After the sweep, which changes queues itself; before the look, since changes during it must count.
+        # Read after the sweep, which changes this number itself, and before the slots are listed: a change during the
+        # listing is noticed in the next turn.
         self._changes = self._core.changes()
         fresh = [slot for slot in self._connection.queue_slots() if slot not in self._by_slot]
         opened = [queue for queue in map(self._open, fresh) if queue is not None]
@@ -202,7 +203,7 @@ class Housekeeper:
             self._replace([watched[at] for at in kept], kept)
 
     def _open(self, slot: int) -> CoreQueue | None:
-        with contextlib.suppress(exceptions.NotFound, exceptions.OutOfMemory):  # gone again, or retried at another tick
+        with contextlib.suppress(exceptions.NotFound, exceptions.OutOfMemory):  # deleted again, or a later turn retries
             facts = self._connection.queue_facts(slot)
             if facts is not None:
                 return CoreQueue(self._connection, facts.name, slot)
@@ -226,7 +227,7 @@ class Housekeeper:
         queue = self._by_slot.get(slot)
         return 0 if queue is None else look_at(queue, position)
 
-    # ---- the dead ----
+    # ---- dead processes ----
 
     def _reap(self, ended: EndFlag) -> None:
         watched: dict[int, int] = {}

@@ -55,7 +55,7 @@ def interpreter() -> str:
 def _path() -> list[str]:
     """Returns the module search path with absolute entries, and with the script's own folder last.
 
-    So a file beside the script is not taken for a module of the standard library that the script does not use.
+    So a file beside the script cannot hide a module of the standard library that the housekeeper imports.
     """
     path = [os.path.abspath(entry) for entry in sys.path]  # noqa: PTH100 - an entry may be no path at all
     script = getattr(sys.modules.get("__main__"), "__file__", None)
@@ -130,7 +130,7 @@ def _follow(name: str, child: subprocess.Popen[bytes]) -> None:
 def ensure_housekeeper(name: str) -> None:
     """Starts a detached housekeeper if none runs and none was ended on purpose. Returns immediately.
 
-    A housekeeper whose process is stopped counts as none: the new one does its work until it continues.
+    A housekeeper whose process is stopped counts as none: the new one does the work until the stopped one continues.
     If a housekeeper cannot be started, this is logged, once for each reason: messages flow without one.
     """
     with contextlib.suppress(exceptions.BrokerNotFound):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connections of this process: one that is shared for each broker, and all of them at the end of the program."""
+"""The connections of this process: the shared connection to each broker, and a handler for the program's end."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class SharedConnection(Protocol):
 C = TypeVar("C", bound=SharedConnection)
 
 _shared: dict[tuple[Callable[[str], Any], str], Any] = {}
-_shared_lock = locks.lock()  # a signal handler may load a pickled queue
+_shared_lock = locks.lock()  # reentrant: a signal handler may load a pickled queue
 
 
 def shared(connect: Callable[[str], C], broker: str) -> C:
@@ -92,5 +92,6 @@ def _at_exit() -> None:
 
 
 os.register_at_fork(after_in_child=_shared.clear)
-# The registration that the standard library's executors use, so that ours runs first; `atexit` runs after theirs.
+# The executors of the standard library register their handler in the same way, and the handler that was registered last
+# runs first: ours runs before theirs. The handlers of `atexit` run after theirs.
 getattr(threading, "_register_atexit", atexit.register)(_at_exit)

@@ -26,7 +26,7 @@ def lock() -> Any:  # noqa: ANN401 - the type of a reentrant lock has no public 
 
 
 def condition(of: Any = None) -> threading.Condition:  # noqa: ANN401
-    """Makes a condition of a lock, or without one of a new lock that is free in every forked child."""
+    """Makes a condition with a lock; if none is given, with a new lock that is free in every forked child."""
     return threading.Condition(lock() if of is None else of)
 
 

@@ -30,7 +30,11 @@ class ChannelNumbers:
             ValueError: the wanted number is in use or out of range.
         """
         if wanted is not None and (not 1 <= wanted <= self._highest or wanted in self._used):
-            why = "it is open already" if wanted in self._used else f"1 to {self._highest} are allowed"
+            why = (
+                "the connection has an open channel of this number, a free number is allowed"
+                if wanted in self._used
+                else f"1 to {self._highest} are allowed"
+            )
             msg = f"channel number {wanted}: {why}"
             raise ValueError(msg)
         if len(self._used) >= self._most:

@@ -121,7 +121,7 @@ class Dispatcher:
 
     def __init__(self, executor: Executor, work: Work) -> None:
         self._executor, self._work = executor, work
-        self._lock = locks.unnoted()  # in a child no thread of the executor exists to wake it
+        self._lock = locks.unnoted()  # a forked child has no thread of the executor, so nothing takes this lock
         self._ready = False
         self._thread: int | None = None  # the thread in progress
 

@@ -42,7 +42,7 @@ class Handle(OnCore["CoreQueue"], Protocol):
 
 
 class OpenQueues:
-    """The queues that a connection has open: at most one handle of each, and at most one handle of each in the core.
+    """The queues that a connection has open: for each, at most one handle of the application and one of the core.
 
     If the application has no handle of a queue, the queue stays open in the core while the connection holds messages of
     it, and while channels publish to it.
@@ -112,7 +112,7 @@ class OpenQueues:
         handle = self._handles.get(name)
         if handle is not None:
             core: CoreQueue = core_of(handle)
-            if core.length() >= 0:  # the queue exists, so it has this name
+            if core.length() >= 0:  # it was not deleted, so this queue has the name
                 return core
             self.forget(handle)
         kept = self._living(name)

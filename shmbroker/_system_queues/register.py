@@ -6,16 +6,16 @@ Form: a queue whose messages are versions of a value. Each version names the ver
 the first counts, and every reader sees that. No process ever takes a message out of the queue: a process that is
 stopped, at any instruction, holds nothing that another process needs.
 
-The latest version is the first of those that name the highest number. For a process that replaces has read a version
-that counted. So a version that does not count names an older version than the latest one does, or names the same and
-arrived later. Therefore a reader needs the latest version, not its history, and the queue is a ring of the newest
-:data:`KEPT`. To push the latest version out, that many processes would have to lose the same race for it.
+The latest version is the first of those that name the highest number. The reason: a process names only a version
+that it has read, and that counted. So a version that does not count names an older version than the latest one does, or
+names the same and arrived later. Therefore a reader needs the latest version, not its history, and the queue is a ring
+of the newest :data:`KEPT`. To push the latest version out, that many processes would have to lose the same race.
 
 Memory: if there is none for another version, older versions of the same size make room. The first writer puts messages
-that are no versions before its own, so that there are some from the start.
+that are no versions before its own version, so that there are messages to drop from the start.
 
 Death (after -> state):
- before the put -> the value is what it was.    the put -> it counts, or does not; there is nothing in between.
+ before the put -> the value is what it was.    the put -> the version counts, or does not; nothing is in between.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from shmbroker.queue import Queue
 
 KEPT = 64
-_NEEDED = 16  # when there is no memory
+_NEEDED = 16  # the ring size while there is no memory
 _SPARE = 24
 _NONE, _NO_VERSION = -1, -2
 _HEAD = b'{"replaces":'
@@ -106,7 +106,7 @@ class Register:
         return self._known
 
     def has_moved(self) -> bool:
-        """Whether a message arrived since this user saw the latest version, which need not count; reads only a counter.
+        """Whether a message arrived since this user saw the latest version; it need not count. Reads only a counter.
 
         Raises:
             NotFound: the register was deleted.
@@ -121,7 +121,8 @@ class Register:
             timeout: Seconds to wait for memory.
 
         Returns:
-            Whether the new version counts; if not, another process was faster. It may have been replaced since.
+            Whether the new version counts; if not, another process was faster. Another version may have replaced it
+            since.
 
         Raises:
             NotFound: the register was deleted.
@@ -140,7 +141,7 @@ class Register:
         return self._counted(replaces, json.loads(body)["value"])
 
     def set_aside(self) -> None:
-        """Reserves memory for later versions. Needs a lock, and no earlier version: the reserve would push it out."""
+        """Reserves memory for later versions, unless a version exists: the reserve would push it out. Needs a lock."""
         if len(self._queue) == 0:
             self._queue.put_many([_written(_NO_VERSION, {})] * _SPARE, timeout=0)
 
@@ -148,7 +149,7 @@ class Register:
         """Whether this user's new version counts; if so, records it as the version that this user saw last."""
         since = list(self._entries(replaces + 1))
         first = next((entry for entry in since if entry.replaces == replaces), None)
-        whole = bool(since) and since[0].number == replaces + 1  # else the first of them may have been dropped
+        whole = bool(since) and since[0].number == replaces + 1  # else the ring may have dropped the first of them
         if first is not None and (whole or all(one.replaces <= replaces for one in since)):
             version = self._decoded(first)
             if version.value == value:

@@ -5,7 +5,8 @@ It is the value of a :mod:`register <shmbroker._system_queues.register>`, in the
 incarnation is never used again, so a queue that is declared again under the same name has no schema. The next process
 that registers any schema deletes registers whose queue is gone.
 
-Death (after -> state): register made -> no schema.  version written -> the schema.  some deleted -> the next does it.
+Death (after -> state): register made -> no schema.  version written -> the schema.
+ some registers deleted -> the next process that registers a schema deletes the others.
 """
 
 from __future__ import annotations

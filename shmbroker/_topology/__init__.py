@@ -4,5 +4,6 @@
 From the bottom up: `exchange` and `binding` (the objects and their rules), `records` (their form in the journal),
 `state` (the table that the records give), `matching` and `routing` (the queues that a message finds there), `changes`
 (checks a change against the state and makes its record) and `shared` (all this for one broker, backed by the journal in
-shared memory). Only `shared` uses shared memory. `ordered` stores very many bindings compactly.
+shared memory). Of these, only `shared` uses shared memory. `ordered` stores very many bindings compactly. For one
+connection, `administration` has the operations on queues, exchanges and bindings, and `publisher` publishes.
 """

@@ -220,7 +220,7 @@ class Administration:
         """Binds a queue to an exchange."""
         until = self._deadline()
         check_not_default(exchange)
-        with journal.topology_lock(self._core, until, f"queue {queue!r}"):  # so that the queue stays the same
+        with journal.topology_lock(self._core, until, f"queue {queue!r}"):  # so that the queue is not replaced
             to = ToQueue(queue, self.queue(queue).incarnation)
             self._change(lambda topology: changes.bind(topology, exchange, to, key, arguments), until)
 

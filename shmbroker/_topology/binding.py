@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from shmbroker._amqp import field_tables
 
 ANY_INCARNATION = 0
-"""The incarnation of a queue named by its name alone: whichever queue has it now. Bindings name a real incarnation."""
+"""Stands for the incarnation of whichever queue has the name now. Bindings have a real incarnation."""
 
 
 class ToQueue(NamedTuple):

@@ -140,7 +140,7 @@ def check_new(exchange: Exchange) -> None:
 
     Raises:
         AccessRefused: the name is reserved.
-        PreconditionFailed: the alternate exchange is no string.
+        PreconditionFailed: the argument "alternate-exchange" is no string.
     """
     if exchange.name.startswith(RESERVED):
         _refuse(f"exchange name '{exchange.name}' contains reserved prefix '{RESERVED}*'")

@@ -171,7 +171,7 @@ def words_of(key: str) -> list[str]:
 
 
 def _stay_at_any_number(node: _Node, stay: dict[_Node, None]) -> None:
-    """Add the `#` node after a node, which zero words reach, and the `#` nodes after that one."""
+    """Add the `#` node that follows a node, as `#` also matches zero words, and the `#` nodes that follow that one."""
     following = node.words.get("#")
     while following is not None and following not in stay:
         stay[following] = None

@@ -18,7 +18,7 @@ Ordered = tuple[int, T] | dict[int, T]
 
 
 def add(entries: Ordered[T] | None, order: int, thing: T) -> Ordered[T]:
-    """Return the entries with one more; the caller must not use the argument afterwards."""
+    """Return the entries with one more object. The caller must use the result instead of `entries` from then on."""
     if entries is None:
         return (order, thing)
     if isinstance(entries, tuple):
@@ -28,7 +28,10 @@ def add(entries: Ordered[T] | None, order: int, thing: T) -> Ordered[T]:
 
 
 def remove(entries: Ordered[T] | None, order: int) -> Ordered[T] | None:
-    """Return the entries without an existing one; the caller must not use the argument afterwards."""
+    """Return the entries without the object of number `order`, which must be there; None if no object is left.
+
+    The caller must use the result instead of `entries` from then on.
+    """
     if entries is None or isinstance(entries, tuple):
         return None
     del entries[order]

@@ -46,7 +46,8 @@ class Content:
     """The properties of a message to publish, checked and encoded.
 
     Raises:
-        PreconditionFailed: no broker of the family accepts one of the values.
+        PreconditionFailed: a property has a value that RabbitMQ refuses, too; or the header CC or BCC is no array of
+            strings.
     """
 
     __slots__ = ("given", "headers", "keys", "options", "properties")
@@ -170,7 +171,7 @@ class Publishing:
                 found = tuple(queue for queue in opened if queue is not None)
                 for queue in found if len(found) > 1 else ():
                     with contextlib.suppress(exceptions.NotFound):  # deleted: the commit skips it
-                        queue.message_ttl()  # a new configuration may have changed it
+                        queue.message_ttl()  # updates `has_ttl`, which a new configuration may change
                 if by_key:
                     self._targets[exchange, routing_key] = found
                     self._learn(exchange, routing_key, found)
@@ -193,14 +194,14 @@ class Publishing:
             self._compiled.routes.setdefault(exchange, {})[routing_key] = route
 
     def publish_described(self, exchange: str, routing_key: str, body: Any, properties: BasicProperties) -> int:  # noqa: ANN401
-        """Publishes as `publish_known` does, with properties; returns the status, or -1 to defer to the slow path."""
+        """Publishes a message with properties on the fast path; returns the status, or -1: the slow path is needed."""
         given, content = self._last
         if properties is not given:
             try:
                 content = _content(properties)
             except (exceptions.PreconditionFailed, TypeError, ValueError):
                 return -1
-            if content.headers is None:  # headers can change
+            if content.headers is None:  # the application can change the headers
                 self._last = (properties, content)
         if content.keys:
             return -1

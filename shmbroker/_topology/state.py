@@ -128,7 +128,7 @@ class Topology:
                 self._apply(change, length)
 
     def snapshot(self) -> bytes:
-        """Returns records that give this table to an empty topology."""
+        """Returns the records from which an empty topology gets this table."""
         return b"".join(map(records.encode, self._changes()))
 
     def worth_compacting(self, journal_bytes: int) -> bool:
@@ -206,7 +206,7 @@ class Topology:
         return self.bindings_to(ToExchange(exchange.name))
 
     def _forget(self, binding: Binding, order: int) -> None:
-        """Removes a binding, gone from its source, from the other tables."""
+        """Removes a binding from the other tables, after it was removed from those of its source."""
         ordered.remove_from(self._to, binding.destination, order)
         self._size -= len(records.encode(Bound(binding)))
         for observer in self._observers:

@@ -212,7 +212,7 @@ class Channel:
         try:
             while (delivery := await waiting.get()) is not None:
                 if auto_ack:
-                    Delivery.ack(delivery[0])  # only now: messages not asked for are requeued
+                    Delivery.ack(delivery[0])  # only now: a message that the loop never asks for is requeued
                 yield delivery
         finally:
             if self._sync.is_open:

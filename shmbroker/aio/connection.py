@@ -115,6 +115,9 @@ def connect(
     Options as for :func:`shmbroker.connect`, without ``executor``: callbacks run in the event loop.
     """
     if "executor" in options:
-        msg = "executor: callbacks of an asyncio connection run in its event loop"
+        msg = (
+            f"executor={options['executor']!r}: an asyncio connection takes no executor; its callbacks run in the "
+            "event loop"
+        )
         raise TypeError(msg)
     return _Connecting(name, timeout, operation_timeout, options)

@@ -41,7 +41,7 @@ class Consumer:
         self._told.set()
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._descriptor)
-        self._core.arm()  # the task that waits looks at what is there already
+        self._core.arm()  # the result is not needed: the waiting task looks for messages anyway
 
     async def get(self, timeout: float | None = None) -> Message:  # noqa: ASYNC109
         """Returns the next message.

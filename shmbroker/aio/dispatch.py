@@ -38,7 +38,7 @@ class LoopDispatcher:
 
     def _start(self) -> None:
         if self._task is None:
-            self._task = asyncio.Task(self._run(), loop=self._loop)  # a task factory may run it before the assignment
+            self._task = asyncio.Task(self._run(), loop=self._loop)  # an eager task factory would run it too early
 
     async def _run(self) -> None:
         turns = 0

@@ -229,5 +229,5 @@ async def wait_for_message(queue: Queue, attempt: Any, timeout: float | None, fu
 
 
 def _return(taken: Any) -> None:  # noqa: ANN401 - a message or a batch
-    """Returns a result whose caller was cancelled at that moment, as if it had not been taken."""
+    """Puts a message or batch back into its queue when the caller that would have got it was just cancelled."""
     taken.give_back()

@@ -34,7 +34,7 @@ class Waiters:
         self._loop = asyncio.get_running_loop()
         self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._watch = watch(self._descriptor)
-        self._armed = self._wanted = False  # a notification is requested; this process is in the queue's list
+        self._armed = self._wanted = False  # armed: a notification is requested; wanted: listed at the queue
         self._loop.add_reader(self._descriptor, self._told)
 
     async def wait(
@@ -86,7 +86,10 @@ class Waiters:
             self._wanted = self._armed = False
 
     def _try(self, attempt: Callable[[], Any], future: asyncio.Future[Any], size: int) -> bool:
-        """Whether a task is finished; if not, it has tried again after the watch was armed."""
+        """Whether a task is finished.
+
+        If not, it has tried once more after the watch was armed, so that no chance is missed; or a timer is set.
+        """
         while not future.done():
             try:
                 future.set_result(attempt())

@@ -47,7 +47,7 @@ def synchronous(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[
                 raise
             except exceptions.ConnectionClosedByBroker as error:
                 hard = error
-        self._fail(hard, reported=True)  # it waits for callbacks, which may wait for their turn
+        self._fail(hard, reported=True)  # after the turn: it waits for callbacks, and these may wait for a turn
         raise hard
 
     return call
@@ -88,7 +88,7 @@ class ChannelState:
         self._session, self.number = session, number
         self._core_connection: CoreConnection = session.core
         self._open = True
-        self._turn = locks.unnoted()  # a child takes neither this lock nor the ones below: see `check_open`
+        self._turn = locks.unnoted()  # a forked child never takes these locks: `_check_open` raises
         self._core: CoreChannel | None = None
         self._error: exceptions.BrokerError | None = None
         self._reported = False
@@ -165,7 +165,7 @@ class ChannelState:
             self._session.fail(error)
 
     def _may_go_on(self) -> bool:
-        """Checks a method without an answer; ``False``: the channel has failed, unknown to the application."""
+        """Whether a method without an answer may run; ``False``: the channel failed, and no method has raised yet."""
         if not self._open and self._error is not None and not self._reported:
             return False
         self._check_open()
@@ -323,7 +323,7 @@ def table(arguments: object) -> Any:  # noqa: ANN401
     """Checks arguments, a dict with names or None, and returns them unchanged."""
     if arguments is None or (isinstance(arguments, dict) and all(isinstance(name, str) for name in arguments)):
         return arguments
-    msg = f"arguments={arguments!r}: a dict with names is needed"
+    msg = f"arguments={arguments!r}: a dict whose keys are strings, or None, is needed"
     raise TypeError(msg)
 
 

@@ -56,7 +56,8 @@ class Confirms:
 
         Args:
             timeout: seconds; ``None`` = for ever.
-            inside: the caller is a callback of this channel: does not wait, since returns are reported after it.
+            inside: the caller is a callback of this channel: does not wait, since returned messages are reported only
+                after the callback.
 
         Raises:
             Timeout: some were not confirmed in time.

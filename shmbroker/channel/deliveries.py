@@ -17,7 +17,7 @@ NO_ROUTE = 312
 
 
 class Names(NamedTuple):
-    """The tag of a channel's consumer, and its queue. Its deliveries refer to it."""
+    """The tag and the queue of a channel's consumer. All deliveries of the consumer refer to this object."""
 
     tag: str
     queue: str
@@ -68,7 +68,7 @@ class Delivery(Message):
         super()._failed(status)
 
     def give_back(self) -> None:
-        """Returns the message as if it had not been taken, unless it was settled by its tag."""
+        """Puts the message back into the queue as if it had not been taken, unless it was settled by its tag."""
         with contextlib.suppress(exceptions.MessageSettled):
             super().give_back()
 
@@ -79,7 +79,7 @@ class Delivery(Message):
 
 
 class TransactionalDelivery(Delivery):
-    """A delivery of a channel with transactions: settling it waits for the commit, as settling by its tag does."""
+    """A delivery of a channel with transactions: settling it takes effect at the commit, as settling by tag does."""
 
     __slots__ = ()
 

@@ -243,7 +243,7 @@ class Receiving(Sending):
                 yield delivery
                 delivery = waiting.next(pause)
                 if auto_ack and delivery is not None and delivery[0] is not None:
-                    Delivery.ack(delivery[0])  # only now: messages not asked for are requeued
+                    Delivery.ack(delivery[0])  # only now: a message that the loop never asks for is requeued
         finally:
             if self._open:
                 self.basic_cancel(tag)
@@ -307,7 +307,8 @@ class Receiving(Sending):
     def basic_recover(self, requeue: bool = True) -> None:  # noqa: FBT001, FBT002
         """Requeues all unacked deliveries of the channel at their positions.
 
-        Takes effect immediately, also in a transaction; its settled deliveries wait for its commit or rollback.
+        Takes effect immediately, also in a transaction. Deliveries that the transaction settled are not requeued: they
+        wait for its commit or rollback.
 
         Raises:
             NotImplementedByBroker: ``requeue`` is False; closes the connection.
@@ -384,7 +385,7 @@ class Waiting:
         self._over = False
 
     def put(self, _channel: object, *delivery: object) -> None:
-        """Adds a message; it may have been taken before the loop was left, and arrive after that."""
+        """Adds a message. Requeues it if the loop is over: the message was taken before that, and arrived after it."""
         self._queue.put(delivery)
         if self._over:
             self.give_back()
@@ -422,6 +423,9 @@ def _prefetch(count: object) -> int:
 
 def _consumer_priority(queue: str, arguments: Mapping[str, Any]) -> int:
     priority = arguments.get("x-priority", 0)
-    if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > _MAX_PRIORITY:
+    if not isinstance(priority, int) or isinstance(priority, bool):
         raise amqp_arguments.no_integer(queue, "x-priority", priority)
+    if abs(priority) > _MAX_PRIORITY:
+        text = f'"expected integer from {-_MAX_PRIORITY} to {_MAX_PRIORITY}, got {priority}"'
+        raise amqp_arguments.invalid(queue, "x-priority", text)
     return priority

@@ -147,7 +147,10 @@ class Sending(Declaring):
         return number
 
     def _while_open(self, attempt: Callable[[int], T], until: int) -> T:
-        """Repeats an attempt that waits for room until ``until`` or until the channel closes: the core ignores that."""
+        """Repeats an attempt that waits for room, until ``until``.
+
+        Waits in steps, and checks the channel in between: the core's wait does not notice that the channel closes.
+        """
         while True:
             look = min(until, time.monotonic_ns() + _LOOK_NS)
             try:

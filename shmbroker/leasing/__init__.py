@@ -7,8 +7,8 @@ The state of the group and its user are in a :mod:`register <shmbroker._system_q
 ``amq.group.<name>``.
 
 A user *attaches* the group: it writes a version of the register with its own token. Every other change replaces the
-version that the user saw last. So no change of an earlier user counts any more, wherever that user was stopped: it is
-*fenced*.
+version that the user saw last. So no change of an earlier user counts any more, wherever that user was stopped: that
+user is *fenced*.
 
 Messages are moved to a queue that only this user fills, ``amq.lease.<name>.<number>.<token>``. The register names it
 before the first message arrives. A version of the register turns it into a lease, which is not filled any more. A user
@@ -27,8 +27,9 @@ Kills, the state after each, and which user continues:
   attaches has it, and ``lease(after)`` returns it.
 - ack: version written -> acknowledged; the version names the queues still to be deleted: the next user that attaches
   deletes them. **The version comes first**, so that a fenced user deletes nothing. Only if there is no memory for a
-  version, the queues are deleted first, after a check that the user still has the group; killed then -> the register
-  says that they are not acknowledged, reading them says that they are gone, and acknowledging them again resolves that.
+  version, the queues are deleted first, after a check that the user still has the group. Killed then -> the register
+  says that the leases are not acknowledged, reading them says that they are gone, and acknowledging them again resolves
+  that.
 - release: version written -> there are no leases, all messages are in strays: a user that attaches starts at 0, and
   leases them first. Some messages moved back -> the others are still in strays. All moved back -> empty queues, and a
   register that says "released": the next release finishes it, or a user that attaches continues with it.

@@ -250,7 +250,7 @@ class Group:
         Raises:
             GroupInUse: another user has the group, or no user has attached it.
             GroupRewound: the lease after ``after`` was acknowledged.
-            LeaseNotFound: the group has no lease ``after``: it was released, or that was another broker.
+            LeaseNotFound: the group has no lease ``after``: the group was released, or the lease is of another broker.
             NotFound: the queue was deleted.
             OutOfMemory: the broker has no memory for the call; messages already moved are in the next lease.
         """
@@ -289,10 +289,13 @@ class Group:
 
     def _check(self, state: GroupState, number: int, what: str) -> None:
         if not is_integer(number):
-            msg = f"{what}({number!r}): the number of a lease is needed"
+            msg = f"{what}({number!r}): the number of a lease, an integer, is needed"
             raise TypeError(msg)
         if number < state.acked:
-            text = f"group '{self.name}' has acknowledged lease {state.acked}: {what}({number}) would go back"
+            text = (
+                f"group '{self.name}' has acknowledged lease {state.acked}: {what}({number}) is before it, "
+                f"{state.acked} to {state.leased} is allowed"
+            )
             raise amqp_error(exceptions.GroupRewound, text)
         if number > state.leased:
             raise self._missing(state, number)
@@ -320,7 +323,7 @@ class Group:
         return changed.leased
 
     def _following(self, state: GroupState) -> str:
-        """Makes the queue of the lease after the next one; without memory, it is made when it is needed."""
+        """Makes the queue for the lease after the one being made; without memory now, it is made when it is needed."""
         try:
             return queues.ensure(self._session, lease_of(self.name, state.leased + 2, state.owner), no_expiry=True).name
         except exceptions.OutOfMemory:
@@ -344,7 +347,11 @@ class Group:
                 return
 
     def _prune_strays(self, state: GroupState) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Deletes the strays that stay empty; returns the remaining strays, and the tokens of their possible users."""
+        """Deletes the empty strays if no earlier user is left that could fill them.
+
+        Returns:
+            The names of the other strays, and the tokens of the earlier users that are left.
+        """
         past = tuple(one for one in state.past if self._is_there(one))
         if past or not state.strays:
             return state.strays, past
@@ -442,7 +449,7 @@ class Group:
     def _find(self, number: int) -> tuple[GroupState, Lease]:
         state = self._known()
         if not is_integer(number):
-            msg = f"lease {number!r}: a number is needed"
+            msg = f"lease {number!r}: an integer is needed"
             raise TypeError(msg)
         if not state.acked < number <= state.leased:
             raise self._missing(state, number)
@@ -453,8 +460,8 @@ class Group:
     def release(self) -> int:
         """Moves all leased messages, the oldest first, to the end of the queue, and ends the group.
 
-        A later group of that name begins at 0. If a user that lost the group still runs, the register stays until that
-        user has ended, and the group is attached, or released, once more.
+        A later group of that name begins at 0. If a user that lost the group still runs, the register stays: another
+        release, after that user has ended, deletes it.
 
         Returns:
             The number of messages moved back.

@@ -137,5 +137,5 @@ class ByColumn:
 
 def gone(number: int, lease: Lease, what: str) -> exceptions.LeaseNotFound:
     """The error of a lease whose messages were removed."""
-    text = f"lease {number} of {lease.length} messages (queue '{lease.queue}') {what} gone"
+    text = f"lease {number} (queue '{lease.queue}', {lease.length} messages) {what} gone"
     return amqp_error(exceptions.LeaseNotFound, text)

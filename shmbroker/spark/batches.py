@@ -138,7 +138,7 @@ class Decoder:
 
 def _prefix_of(buffer: pa.Buffer) -> bytes:
     """Returns the encoded schema at the start of a stream."""
-    start = buffer.slice(0, min(_PREFIX, buffer.size)).to_pybytes()  # of less than that, the size is too large
+    start = buffer.slice(0, min(_PREFIX, buffer.size)).to_pybytes()  # if it is shorter, the check of the size fails
     size = _PREFIX + int.from_bytes(start[4:], "little")
     if start[:4] != _CONTINUES or size > buffer.size:
         msg = f"a body of {buffer.size} bytes is not an Arrow stream"

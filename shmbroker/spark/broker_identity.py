@@ -55,16 +55,17 @@ class BrokerIdentity:
         here = socket.gethostname()
         if _boot() != self.boot:  # before the look-up by name: a broker here would be a different one
             text = (
-                f"NOT_FOUND - planned on host {self.host!r} for its broker {self.broker!r}, run on host {here!r}: a "
-                "broker's messages are read and published on its host"
+                f"NOT_FOUND - Spark planned the task on host {self.host!r} for the broker {self.broker!r} of that "
+                f"host, and runs it on host {here!r}: a broker's messages are read and published on its host"
             )
             raise shmbroker.BrokerNotFound(404, text)
         found = connection_to(self.broker)
         now = BrokerIdentity.of(found)
         if now.created_at != self.created_at:
             text = (
-                f"NOT_FOUND - broker {self.broker!r} of host {here!r} that was planned for is gone: it was made at "
-                f"{_time(self.created_at)}, and the one that has its name now at {_time(now.created_at)}"
+                f"NOT_FOUND - the broker {self.broker!r} of host {here!r} for which Spark planned is gone: that broker "
+                f"was made at {_time(self.created_at)}, and the broker with this name now was made at "
+                f"{_time(now.created_at)}"
             )
             raise shmbroker.BrokerNotFound(404, text)
         return found

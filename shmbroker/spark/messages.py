@@ -44,7 +44,7 @@ def check_columns(schema: types.StructType) -> None:
         elif field.name in _OF_READS:
             if field.dataType != COLUMNS[field.name].spark:
                 has, wants = field.dataType.simpleString(), COLUMNS[field.name].spark.simpleString()
-                refuse(f"column '{field.name}' is {has}, not {wants}: so it is not that of a read")
+                refuse(f"column '{field.name}' is {has}, not {wants}, the type that a read gives it")
         elif field.name != _HEADERS:
             refuse(f"column '{field.name}' is none of {_VALUE}, {_KEY}, {_HEADERS}, {', '.join(_OF_READS)}")
         elif field.dataType not in _PAIRS:

@@ -72,8 +72,8 @@ class WriteOptions:
         broker: as in :class:`ReadOptions`.
         payload: "bytes": a row is a message; "arrow": a record batch is a message.
         exactly_once: rows are staged, and published when the batch is done; else they are put immediately.
-        timeout: seconds that a task waits for memory, or for room in the queue, and that publishing a numbered batch
-            waits for both; ``None``: a minute for memory to stage in, and no limit for all other waits.
+        timeout: seconds that a task waits for memory or for room in the queue. The publishing of a numbered batch waits
+            as long for them. ``None``: a task waits a minute for memory to stage in, and no other wait has a limit.
         app: the application of the batch: a batch that it writes again is not published again; ``None``: unnumbered.
         version: the number of the application's batch; it only increases.
     """
@@ -152,7 +152,7 @@ class _Given:
     def queue(self) -> str:
         found = self.text("queue") or self.text("path")
         if not found:
-            msg = 'option queue is missing: .option("queue", NAME), or .load(NAME)'
+            msg = 'option queue is missing: give .option("queue", NAME), or a path, as in .load(NAME) or .save(NAME)'
             raise ValueError(msg)
         return found
 

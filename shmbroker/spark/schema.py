@@ -70,7 +70,7 @@ def null_in(batch: pa.RecordBatch, schema: pa.Schema) -> str:
 
 
 def difference(found: pa.Schema, wanted: pa.Schema, *, exactly: bool = False) -> str:
-    """Describes the first difference, empty if there is none; unless ``exactly``, only one that matters."""
+    """Describes the first difference, empty if there is none; ignores those that `_alike` allows unless ``exactly``."""
     for name in wanted.names:
         if name not in found.names:
             return f"column {name!r} is missing"

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from shmbroker.columns import Columns
     from shmbroker.spark.options import WriteOptions
 
-_PATIENCE_SECONDS = 60  # for memory that may be full of staged messages, which stay until the batch is done
+_PATIENCE_SECONDS = 60  # the wait for memory, which staged messages may fill until their batch is done
 _AT_ONCE, _BYTES_AT_ONCE = 1000, 1 << 20  # larger batches are moved, which takes a tenth of the time
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _DIGITS = 16
@@ -76,13 +76,13 @@ def check_batches(schema: types.StructType, options: WriteOptions) -> None:
         if has is None:
             refuse(f"there is no column '{wants.name}', which the batches of {of_queue} have")
         if wants is None or has.name != wants.name:
-            refuse(f"column '{has.name}' is none of the batches of {of_queue}, or in another place")
+            refuse(f"column '{has.name}' is not in the batches of {of_queue}, or is in another place there")
         kind, wanted_kind = has.dataType.simpleString(), wants.dataType.simpleString()
         if kind != wanted_kind:
             refuse(f"column '{has.name}' is {kind}, not {wanted_kind}, which it is in the batches of {of_queue}")
         inside, wanted_inside = (may_be_null(arrow_schema(types.StructType([field])))[1:] for field in (has, wants))
         if any(may and not might for may, might in zip(inside, wanted_inside, strict=True)):
-            refuse(f"column '{has.name}' may have nulls inside, which it has not in the batches of {of_queue}")
+            refuse(f"column '{has.name}' may have nulls inside, and the schema of {of_queue} allows none there")
 
 
 class _Writing:

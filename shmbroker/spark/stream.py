@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 ROWS_OF_A_PART = 100_000
 NOT_NOTED = -1
-"""Stands for a lease: the group's name is generated, and may not be in the checkpoint yet."""
+"""In place of a lease's number: the group's name is generated, and may not be in the checkpoint yet."""
 _log = logging.getLogger("shmbroker")
 
 
@@ -71,9 +71,7 @@ class Offset:
         try:
             return cls(str(given["broker"]), str(given["group"]), int(given["lease"]), int(given["losses"]))
         except (KeyError, TypeError, ValueError):
-            msg = (
-                f"offset {given!r}: broker, group and the number of a lease are needed; another source may have made it"
-            )
+            msg = f"offset {given!r}: broker, group, lease and losses are needed; another source may have made it"
             raise ValueError(msg) from None
 
     def written(self) -> dict[str, Any]:
@@ -142,10 +140,10 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._last.written()
 
     def _leased(self, group: shmbroker.Group, after: int) -> int:
-        """Leases what the options allow, and less where memory is scarce: Spark repeats a batch as it was recorded."""
+        """Leases what the options allow; less where memory is scarce: Spark would repeat a failed batch unchanged."""
         rows, size = self._options.max_rows, self._options.max_bytes
         if self._left is not None:
-            rows = max(1, min(self._left, rows or self._left))  # with none left, the next lease exists already
+            rows = max(1, min(self._left, rows or self._left))  # none left: the next lease exists, whatever the limit
         scarce = scarce_bytes(self._connection())
         if scarce is not None:
             most = max(1, scarce // BYTES_A_MESSAGE)
@@ -155,8 +153,9 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _next_of_group(self) -> dict[str, Any]:
         """Asks the group for the position: before Spark 4.2 a query that starts or restarts does not say where it was.
 
-        Its last lease may or may not be in the checkpoint, and finished; so nothing is acknowledged, and the next lease
-        is made. In both cases the checkpoint continues with it without a gap, and without what was recorded there.
+        The checkpoint may have the last lease of the group, or not yet, and Spark may have finished it, or not. So this
+        acknowledges nothing, and makes the next lease. Spark then reads from the last lease in its checkpoint, without
+        that one, to the new lease: it skips none, and repeats none.
         """
         if self._options.group is None:
             msg = "option group is missing: before 4.2, Spark does not tell a source where its query was"

@@ -16,7 +16,7 @@
 An *attempt* is a queue of the broker's own into which one writer puts. Publishing takes the messages of one attempt at
 each partition to the target. The *marker* of a publication is the only message of another such queue, and says which
 batches were published. The process that holds the marker publishes, all others wait. A transaction that publishes
-replaces it.
+also replaces the marker.
 
 A batch of up to ``at_once`` messages is published by one transaction: all of it, or nothing. Its bodies exist twice
 while the transaction runs; long ones are read in place and copied once. A larger batch, or one that its target has no
@@ -33,15 +33,15 @@ messages, of staging.
 Death (after -> state, and which process repairs it):
 
  marker made for the first attempt -> nothing; the next attempt finds it.
- attempt's queue made, messages put -> left over: removed by the next publish of a batch that is not below, by
+ attempt's queue made, messages put -> left over: removed by the next publish of this or a later batch, by
   ``drop``, or by ``expires``.
  completed, the receipt lost -> the same.
- marker's queue made, no marker put -> the next process that needs a marker puts one, under an exclusive queue of the
-  founding process, which ends when all operations of that process are carried out or undone.
+ marker's queue made, no marker put -> the next process that needs a marker puts one. It waits for the end of the
+  exclusive queue of the founding process: then all operations of that process are carried out or undone.
  marker taken -> it is at its position again when its holder has been reaped; so are messages taken from the stage.
- in the transaction -> undone, or carried out, by the reaper (decision 0012): bodies, stage and marker are one.
+ in the transaction -> undone, or carried out, by the reaper (decision 0012): bodies, stage and marker change together.
  begun, some messages moved -> the marker says so; each message is in the stage or in the target (Queue.move). The next
-  holder of the marker continues with the winners that it names, not with its own.
+  holder of the marker continues with the winners that the marker names, not with its own.
  all moved, the marker not replaced -> the next holder finds nothing left to move, and replaces it.
  published, attempts not dropped -> the next publish drops them, also if it has nothing to publish.
 
@@ -49,10 +49,10 @@ Late processes (an attempt or a publisher that continues although another one re
 
  an attempt that writes while another attempt of its batch is published -> its queue is gone: NotStaged, at its next
   put or its end
- an attempt that begins after that -> completes, is never published (the batch is not above the last, or is a job that
-  is known), dropped by the next publish
+ an attempt that begins after that -> completes, and is never published (the batch is not above the last one, or is
+  a job that is known); the next publish drops it
  an attempt at a job that was dropped -> NotStaged at its end, and its queue is gone; for the batch of a stream, which
-  may come again -> as above
+  may come again -> as in the two lines above
  an attempt with the numbers of another one, of an earlier run -> has a separate queue: only the attempt of the receipt
   is published
  a publisher that was stopped while it held the marker -> others wait, up to their timeout; when it continues, it

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options of staged messages. Time to live and delay count from publishing, so they are stored as text until then.
 
-The text takes the place of the exchange name of a published message, so a staged one neither expires nor is hidden.
+The text is stored in the place of the exchange name, which a staged message does not have. So a staged message neither
+expires nor is delayed.
 """
 
 from __future__ import annotations

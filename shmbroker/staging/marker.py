@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The marker of a publication: the only message of a queue. Its holder may publish; it says what was published.
+"""The marker of a publication: the only message of a queue. It says what was published; its holder may publish.
 
 A transaction that publishes settles the marker and puts the next one, so that both happen or neither does. If the
 holder is killed, the marker or its successor is in the queue once the reaper has carried out or undone the transaction.
@@ -141,7 +141,7 @@ class Marker:
         return self._found(until)
 
     def _found(self, until: int) -> Queue:
-        """Makes the first marker; an exclusive queue locks it until a dead owner's operations are done or undone."""
+        """Makes the first marker, under an exclusive queue as a lock, which ends after a dead owner is reaped."""
         name = names.founding_name(self._publication)
         while not names.declare(self._connection, name, exclusive=True):
             if time.monotonic_ns() >= until:
@@ -159,7 +159,7 @@ class Marker:
 
 
 def forget_gone(connection: Connection) -> int:
-    """Deletes the markers of queues that are gone: their state applies to no other queue.
+    """Deletes the markers whose target is gone: their state applies to no other queue.
 
     A marker that another publisher holds is left alone.
 

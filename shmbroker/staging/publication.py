@@ -75,7 +75,7 @@ class PublicationState:
     target: int = 0
 
     def of(self, target: int) -> PublicationState:
-        """Returns the state for the queue of that incarnation: empty, if it differs from the one before."""
+        """Returns the state for the target of that incarnation: this state, or an empty one if it is for another."""
         return self if self.target == target else PublicationState(target=target)
 
     def has(self, batch: Batch) -> bool:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 AT_ONCE = 10_000
 """A batch of up to this many messages is published in one step, unless a stage has another limit."""
 _LONGEST = 36  # the length of a batch as text
-_PART_OF_MEMORY = 4  # the same for a batch of up to this part of the broker's memory
+_PART_OF_MEMORY = 4  # the same limit in bytes, as a part of the broker's memory: 1/4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class Stage:
         bytes_at_once: ... if its bodies together have at most this many bytes; ``None``: a quarter of the broker's
             memory.
         per_target: the record of published batches lasts as long as the target: a queue that is deleted and declared
-            again gets its batches from the first one on. Records of such publications whose targets are gone are
-            deleted by the first batch of the next one.
+            again gets its batches from the first one on. The first batch of another such publication deletes the
+            records whose targets are gone.
 
     Attributes:
         publication: the name of the publication.
@@ -247,6 +247,7 @@ def _checked_winners(batch: Batch, winners: Iterable[Receipt]) -> tuple[Receipt,
             msg = f"winners: {receipt!r} is not of batch {batch}"
             raise ValueError(msg)
     if len({receipt.partition for receipt in given}) < len(given):
-        msg = "winners: two receipts are of the same partition"
+        partitions = sorted(receipt.partition for receipt in given)
+        msg = f"winners: two receipts are of the same partition, among {partitions}: one for each is allowed"
         raise ValueError(msg)
     return tuple(sorted(given, key=lambda one: one.partition))

@@ -57,7 +57,7 @@ class Writer:
 
     def __enter__(self) -> Self:
         if self._queue is not None or self._receipt is not None:
-            msg = f"{self._attempt}: it has already begun"
+            msg = f"{self._attempt} has already begun: a writer has one `with` block"
             raise RuntimeError(msg)
         self._queue = self._begun()
         return self
@@ -90,7 +90,7 @@ class Writer:
             text = f"{self._attempt}: {self.count} messages were staged, but {found} exist"
             raise exceptions.NotStaged(text=text)
         ours = self._attempt
-        if self._marker.is_dropped(ours.batch):  # order: make the queue, look; drop: say so, sweep
+        if self._marker.is_dropped(ours.batch):  # after the queue was made: a drop sweeps after it is recorded
             queue.delete()
             raise self._unwanted()
         self._receipt = Receipt(
@@ -105,13 +105,13 @@ class Writer:
             RuntimeError: the block has not ended, or it raised.
         """
         if self._receipt is None:
-            msg = f"{self._attempt}: it is not complete"
+            msg = f"{self._attempt} is not complete: only the normal end of its `with` block makes a receipt"
             raise RuntimeError(msg)
         return self._receipt
 
     def _open(self) -> Queue:
         if self._queue is None:
-            msg = f"{self._attempt}: messages are staged in its `with` block"
+            msg = f"{self._attempt} is not open: messages are staged in its `with` block"
             raise RuntimeError(msg)
         return self._queue
 

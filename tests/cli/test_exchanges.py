@@ -210,14 +210,14 @@ def test_unbind_removes_that_binding_only(cli: Callable[..., Any], events: str, 
         assert cli("bind", events, "jobs", *options).code == 0
     assert cli("bind", events, "audit", "--exchange").code == 0
     assert cli("unbind", events, "jobs").lines == ["events -> jobs: unbound"]
-    assert cli("unbind", events, "jobs").is_refused("no such binding")
-    assert cli("unbind", events, "jobs", "--argument", "n=true").is_refused("no such binding")
+    assert cli("unbind", events, "jobs").is_refused("no binding from")
+    assert cli("unbind", events, "jobs", "--argument", "n=true").is_refused("no binding from")
     assert cli("unbind", events, "audit", "--exchange", "--json").facts["destination_type"] == "exchange"
     assert [(one.routing_key, one.arguments) for one in bound(broker)] == [("a", {}), ("", {"n": 1})]
     assert cli("unbind", "nowhere", "jobs").is_refused("no exchange 'nowhere'")
-    assert cli("unbind", events, "nowhere").is_refused("no such binding")
+    assert cli("unbind", events, "nowhere").is_refused("no binding from")
     assert cli("unbind", events, "jobs", "--argument", "n").is_refused("NAME=VALUE", code=2)
-    assert cli("unbind", events, "jobs", "--argument", "n=" + "9" * 100).is_refused("no such binding")
+    assert cli("unbind", events, "jobs", "--argument", "n=" + "9" * 100).is_refused("no binding from")
 
 
 def test_bindings_of_all_or_of_one_exchange(cli: Callable[..., Any], events: str) -> None:

@@ -114,7 +114,7 @@ def test_an_error_whose_text_is_none(broker: shmbroker.Broker, servers: Servers,
     ("function", "error", "text"),
     [
         ("other_type", shmbroker.SchemaMismatch, "column 'id' is string, and the schema says int64"),
-        ("no_batch", shmbroker.FunctionFailed, "the function returned a int: pyarrow.RecordBatch is needed"),
+        ("no_batch", shmbroker.FunctionFailed, "the function returned an object of type int: None, a pyarrow.Table, "),
     ],
 )
 def test_an_answer_of_another_kind_is_an_error(
@@ -306,7 +306,7 @@ def test_large_batches_go_in_pieces(broker: shmbroker.Broker, servers: Servers) 
 def test_an_answer_that_can_never_fit_is_an_error(broker: shmbroker.Broker, servers: Servers) -> None:
     """An answer larger than the broker's memory says so, at once."""
     servers.start("larger")
-    with pytest.raises(shmbroker.OutOfMemory, match=r"for the answer: .* can never fit"):
+    with pytest.raises(shmbroker.OutOfMemory, match=r"the server cannot put its answer: .* can never fit"):
         next(asked(broker, [batch(1, 5000, 1000)]))
     at_rest(broker)
 

@@ -88,7 +88,8 @@ def test_a_plan_is_of_its_host(run: Run) -> None:
     if not there.is_alone:
         pytest.skip("not allowed to make namespaces, so both hosts are one")
     for failed in ("read", "published"):
-        words = f"404 NOT_FOUND - planned on host '{here.name}' for its broker '{run.seen['driver']}', run on host"
+        planned = f"Spark planned the task on host '{here.name}' for the broker '{run.seen['driver']}' of that host"
+        words = f"404 NOT_FOUND - {planned}, and runs it on host"
         assert f"{words} '{there.name}'" in run.seen[failed]
     assert (run.published, run.staged) == (0, 0)
 

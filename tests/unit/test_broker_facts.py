@@ -36,7 +36,11 @@ def test_the_name_of_a_broker(given: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("options", "text"),
-    [({"memory": "16M"}, "memory=16777216: "), ({"memory": "65G"}, "memory="), ({"mode": 0o644}, "mode=420: 0o600 or")],
+    [
+        ({"memory": "16M"}, "memory=16777216: "),
+        ({"memory": "65G"}, "memory="),
+        ({"mode": 0o644}, "mode=0o644: 0o600 or"),
+    ],
 )
 def test_options_that_are_refused(broker_name: str, options: dict[str, Any], text: str) -> None:
     """The error names the option when the object is made."""
@@ -234,7 +238,9 @@ def test_a_housekeeper_that_ends(times: list[int]) -> None:
 def test_a_housekeeper_that_stays(times: list[int]) -> None:
     """The error comes after the deadline, and names its process."""
     times += [5, 6, 99]
-    with pytest.raises(shmbroker.Timeout, match="'b', process 77, was told to end, and has not in 30 seconds"):
+    with pytest.raises(
+        shmbroker.Timeout, match="'b', process 77, was told to end, and has not ended within 30 seconds"
+    ):
         module._await_end(keeper(0, 0))  # noqa: SLF001
     assert times == [6, 99]
 

@@ -213,7 +213,7 @@ def test_a_batch_is_a_sequence(queue: shmbroker.Queue) -> None:
     assert batch[9:] == []
     assert list(batch) == [batch[at] for at in range(4)]
     for at in (4, -5):
-        with pytest.raises(IndexError, match=f"batch index {at} out of range: it holds 4 messages"):
+        with pytest.raises(IndexError, match=f"batch index {at} is out of range: the batch holds 4 messages"):
             batch[at]
 
 

@@ -139,9 +139,9 @@ def test_headers_are_a_dict_in_the_order_given() -> None:
 
 def test_a_header_that_cannot_be_encoded() -> None:
     """The kind of error is that of the table: a wrong type, or a value that is too much."""
-    with pytest.raises(TypeError, match="properties cannot be encoded: header name 1 in a table: a string is needed"):
+    with pytest.raises(TypeError, match="properties cannot be encoded: headers: name 1 in a table: a string is needed"):
         properties.encode(BasicProperties(headers={1: 2}))  # type: ignore[dict-item]
-    with pytest.raises(ValueError, match="properties cannot be encoded: header name 'xx"):
+    with pytest.raises(ValueError, match="properties cannot be encoded: headers: name 'xx"):
         properties.encode(BasicProperties(headers={"x" * 129: 2}))
     with pytest.raises(ValueError, match=r"properties cannot be encoded: header '\\ud800': text"):
         properties.encode(BasicProperties(headers={"a": "\ud800"}))

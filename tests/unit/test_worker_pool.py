@@ -195,7 +195,7 @@ def test_a_function_that_is_not_found(stage: Stage, at_exit: list[Any], says: st
     """The error has what the first worker said, or how it ended; all of them are ended, and nothing runs."""
     stage.says = says
     pool = WorkerPool(os.getpid, "q", processes=2)
-    problem = says or "it ended with status -9 before that"
+    problem = says or "the process ended with status -9 before it had imported the function"
     with pytest.raises(shmbroker.WorkerError, match=f"cannot import getpid of module 'posix': {problem}[.]"):
         pool.start()
     assert [worker.did[-2:][0] for worker in stage.played] == ["terminate"] * 2

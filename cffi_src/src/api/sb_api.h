@@ -2,8 +2,8 @@
 /* API: the functions of shmbroker.cdef.h, shared helpers.
  *
  * What: each public call checks the handle (fork, close), takes the connection's lock, composes functions of the core,
- * and returns a status. Process-local memory (handles, rows of consumers) is allocated in this layer;
- * below it only channels allocate (sb_round_robin.c, sb_deliveries.c).
+ * and returns a status. Process-local memory (handles, the consumers' rows of pulled messages) is allocated in this
+ * layer; below it only channels allocate (sb_round_robin.c, sb_deliveries.c).
  *
  * Layout, Invariants, Ordering pairs, Death: none here; the layers below declare all that is shared.
  *
@@ -29,7 +29,7 @@
 #define SB_TAG_ACK_SLOT 40
 #define SB_TAG_TOKEN ((UINT64_C(1) << SB_TAG_ACK_SLOT) - 1)
 
-/* SB_OK if calls may use the connection. After a fork or a close no shared word is touched. */
+/* SB_OK if calls may use the connection. After a fork or a close, this check reads no shared memory. */
 static inline sb_status sb_usable(const sb_connection *c) {
   if (sb_closed(c)) { /* first: the broker of a closed connection may be unmapped */
     return SB_CLOSED;
@@ -44,7 +44,8 @@ int32_t sb_api_process_pid(sb_broker *b, uint32_t process);
 static inline uint64_t sb_api_prefix_bytes(const sb_put_options *o) {
   return sizeof(sb_message_shm) + o->exchange_length + o->key_length + (uint64_t)o->properties_length;
 }
-/* Offset of the body in its slot. `more`: bytes between sb_api_prefix_bytes and the words of its viewers. */
+/* Offset of the body in its slot. `more`: bytes of the block (sb_reference.h), which lies between the prefix and the
+ * viewers' words. */
 static inline uint64_t sb_api_body_offset(uint64_t length, const sb_put_options *o, uint64_t more) {
   return (sb_api_prefix_bytes(o) + more + 63) / 64 * 64 + (length > SB_INLINE_BODY ? SB_VIEWERS_BYTES : 0);
 }
@@ -56,16 +57,16 @@ sb_status sb_api_claim_elsewhere(sb_connection *c, sb_status status, uint64_t le
                                  uint64_t more, sb_reservation *r);
 /* Writes the body of a scattered message into its parts. False: the parts are damaged. */
 bool sb_api_write_parts(sb_connection *c, const sb_reservation *r, const char *body);
-/* Bytes in front of the body of a message, without the message header. */
+/* Bytes of the exchange, key and properties of a message. */
 static inline uint64_t sb_api_names(const sb_message_shm *m) {
   return (uint64_t)m->exchange_length + m->key_length + m->properties_length;
 }
-/* Returns the slot and its holding. */
+/* Frees the slot of a reservation, and its holding. */
 void sb_api_give_slot(sb_connection *c, const sb_reservation *r);
 /* Writes everything in front of the body; ttl_ns replaces that of the options. */
 void sb_api_fill(sb_connection *c, sb_reservation *r, uint64_t length, const sb_put_options *o, uint64_t ttl_ns,
                  uint64_t more);
-/* Notifies the housekeeper of a timer that is due before the next one that it knows. */
+/* Notifies the housekeeper if a timer of the message is due before the next timer that the housekeeper knows. */
 void sb_api_ring_housekeeper(sb_connection *c, const sb_message_shm *m);
 /* The address of the body of a message, or SB_IN_PARTS. */
 uint64_t sb_api_address(const sb_message_shm *m);
@@ -73,8 +74,8 @@ uint64_t sb_api_address(const sb_message_shm *m);
 int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer);
 /* True if the message header fits its slot and the buffer of a caller. */
 bool sb_api_plausible(sb_broker *b, const sb_taken *t);
-/* Lock held. Settles a taken message as rejected, because its record is damaged; returns SB_CORRUPT. No call could ever
- * read it, and after a return it would be the next message again. */
+/* Lock held. Removes a taken message that is damaged, and counts it as dropped; returns SB_CORRUPT. No call could ever
+ * read the message, and back in the queue it would be the next message again. */
 sb_status sb_api_drop_corrupt(sb_queue *q, uint64_t token);
 /* After a message was released or removed: enforces limits and wakes waiting nodes. */
 void sb_api_returned(sb_queue *q);
@@ -83,8 +84,8 @@ void sb_api_returned(sb_queue *q);
 void sb_api_keep_bound(sb_queue *q);
 /* The same for any queue, for calls that put nothing. False: the connection is closed now. */
 bool sb_api_look_at_bound(sb_queue *q);
-/* Lock held. Ends a consumer and returns its row; with `return_everything` also the messages that the application
- * holds. */
+/* Lock held. Ends a consumer, and puts the messages of its row back into their queues; with `return_everything` also
+ * the messages that the application holds. */
 void sb_api_cancel(sb_consumer *k, bool return_everything);
 /* Ends a delivery: settles the message, or returns it to its position. */
 sb_status sb_api_end(sb_queue *q, uint64_t token, sb_disposition disposition);

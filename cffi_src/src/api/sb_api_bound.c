@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The bound of a queue that evicts. A call that finds it exceeded because of a killed process restores it. */
+/* The bound of a queue that evicts. A process that is killed during a put or a get may leave more messages in the queue
+ * than the bound allows: the next call reaps the process and evicts the excess. */
 #include <time.h>
 
 #include "sb_api.h"
 
 #define DEAD_AT_ONCE 16u
 /* How long a call waits while another thread of this process reaps: not long, since the caller may keep the GIL. After
- * a wait in vain the next calls do not wait at all. */
+ * a wait in vain, the calls of the next AFTER_IN_VAIN_NS neither reap nor wait. */
 #define BESIDE_ANOTHER_NS UINT64_C(1000000)
 #define AFTER_IN_VAIN_NS UINT64_C(50000000)
 
@@ -15,8 +16,8 @@ static bool was_killed(sb_broker *b, unsigned connection) {
   return sb_conn_state(word) == SB_CONN_LIVE && sb_liveness_is_dead(b, sb_conn_process(word));
 }
 
-/* Without the lock. Reaps a process, or waits while another thread of this process reaps. False: still dead at
- * `until`. */
+/* Without the lock. Reaps a process, or waits while another thread of this process reaps. False: at `until` the process
+ * was not reaped yet. */
 static bool reap(sb_connection *c, uint32_t process, uint64_t until) {
   while (sb_liveness_is_dead(c->b, process) && !sb_recover_process(c, process)) {
     if (sb_now_ns() >= until) {

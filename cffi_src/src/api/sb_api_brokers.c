@@ -62,7 +62,7 @@ void sb_broker_grow_again(sb_broker *b, uint64_t not_before_ns) {
   SB_STORE(&b->grow_again_ns, not_before_ns, SB_RELAXED);
 }
 
-/* Rings every node: each thread that sleeps in this broker wakes and looks. */
+/* Rings every node: each thread of any process that sleeps in this broker wakes, and checks what it waits for. */
 static void ring_all(sb_broker *b) {
   for (uint32_t chunk = 0; chunk < SB_LOAD(&b->mapped_chunks, SB_ACQUIRE); chunk++) {
     uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
@@ -83,8 +83,8 @@ void sb_broker_set_closing(sb_broker *b, uint32_t closing) {
   if (sb_segment_map(b) == SB_OK) ring_all(b);
 }
 
-/* Stores `stopped`, and wakes the housekeeper, which ends when it reads it. A signal might reach an unrelated process,
- * if the housekeeper is in another pid namespace. */
+/* Stores `stopped`, and wakes the housekeeper, which reads `stopped` and ends. Sends no signal: if the housekeeper is
+ * in another pid namespace, its pid might name an unrelated process here. */
 void sb_broker_set_stopped(sb_broker *b, uint32_t stopped) {
   SB_STORE(&b->header->stopped, stopped, SB_SEQ_CST);
   sb_node_shm *keeper =

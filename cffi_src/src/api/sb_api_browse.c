@@ -75,8 +75,8 @@ static sb_status look(sight *s) {
   }
 }
 
-/* The second look, after everything was copied. If it fails, the next look finds the page again: it may be another
- * one. */
+/* The second look, after everything was copied: true if the message is unchanged. Otherwise the next first look
+ * searches the page of the position again, since another page may have replaced it. */
 static bool still_there(sight *s) {
   uint64_t header = SB_LOAD(sb_slot_header(s->queue->c->b, s->taken.slot), SB_SEQ_CST);
   s->in_leaf = SB_LOAD(&s->cell->word, SB_SEQ_CST) == s->word && sb_slot_gen(header) == s->gen && leaf_is_there(s);
@@ -96,8 +96,8 @@ static sb_place place_of(const sight *s) {
   return (sb_place){.generation = s->gen, .length = s->message.body_length, .slot = s->taken.slot};
 }
 
-/* Copies `length` bytes: exchange, key and properties, then the wanted part of the body. If a copy fails, the message
- * is gone, which the second look finds, or it is corrupt, which its copied header shows. */
+/* Copies `length` bytes: exchange, key and properties, then the wanted part of the body. The first look found the
+ * message sound: if a copy from parts fails, the message is gone, and the second look finds that. */
 static __attribute__((noinline)) void copy(const sight *s, char *to, uint64_t length) {
   sb_broker *b = s->queue->c->b;
   const sb_message_shm *m = &s->message;
@@ -175,8 +175,8 @@ static bool fits(sb_column *column, uint32_t row, uint64_t length) {
   return column->needed <= column->room;
 }
 
-/* Copies a text of a message into a column. `at`: its address in a slot that has all of the message; `from`: its offset
- * in parts. */
+/* Copies a text of a message into a column. `at`: the address of the text, if one slot has the whole message; `from`:
+ * the offset of the text in the parts, if the message has parts. */
 SB_HOT void fill(const sight *s, sb_column *column, uint32_t row, const uint8_t *at, uint64_t from, uint64_t length) {
   if (column->ends == NULL) return;
   if ((s->message.flags & SB_MESSAGE_IN_PARTS) != 0) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Public calls: channels. */
+/* Public calls: channels. A member is a consumer of a channel. The row of a channel has the messages that were pulled
+ * for its members, and not given to the application yet. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,7 @@ static void leave(sb_channel *ch) { sb_api_leave(connection_of(ch)); }
 
 /* ---- opening and closing ---- */
 
-static sb_channel *channel_of(sb_target *t) { return (sb_channel *)(void *)t; /* its first member */ }
+static sb_channel *channel_of(sb_target *t) { return (sb_channel *)(void *)t; /* `target` is its first field */ }
 static bool turn(sb_target *t) { return sb_channel_turn(channel_of(t)); }
 static bool wants_work(sb_target *t) { return sb_channel_wants_work(channel_of(t)); }
 static void end(sb_target *t) { sb_channel_close_all(channel_of(t)); }
@@ -47,8 +48,8 @@ sb_channel *sb_channel_open(sb_connection *c, uint64_t number, sb_status *status
   return ch;
 }
 
-/* Also works while the broker is being stopped. A closed connection has closed its channels; in a forked child the lock
- * may be taken for ever. */
+/* Also works while the broker is being stopped. Does nothing after the connection was closed, since that closed the
+ * channel, and in a forked child, where the lock may be taken for ever. */
 void sb_channel_close(sb_channel *ch) {
   sb_connection *c = connection_of(ch);
   if (!sb_closed(c) && !sb_forked(c->b)) {
@@ -116,8 +117,8 @@ static sb_status new_number(sb_channel *ch, uint32_t *number) {
   return SB_OK;
 }
 
-/* Registers a member at its queue. A member that the queue refuses has a node for a moment too, since other consumers
- * must see it while the claim is checked (sb_exclusive.h). */
+/* Registers a member at its queue. Even a member that is refused has a node for a moment: other consumers must see the
+ * node while claims to exclusive use are checked (sb_exclusive.h). */
 static sb_status subscribe(sb_channel *ch, sb_member *m, bool exclusive) {
   sb_queue *q = m->s.q;
   sb_status status = sb_queue_is_open(q) ? new_number(ch, &m->number) : SB_DELETED;
@@ -128,13 +129,13 @@ static sb_status subscribe(sb_channel *ch, sb_member *m, bool exclusive) {
   uint32_t flags = SB_NODE_COUNTED | SB_NODE_MEMBER | sb_exclusive_flags(q->shm) | (exclusive ? SB_NODE_EXCLUSIVE : 0u);
   status = sb_node_create(q->c, q->slot, m->s.priority, flags, ch->target.number, m->prefetch, &m->s.node, &m->s.token);
   if (status == SB_OK) {
-    /* Relaxed: only sb_queue_consumers reads it; a call that reads it just before sees a consumer of no channel. */
+    /* Relaxed: only sb_queue_consumers reads the number. If it reads before this store, it shows no channel. */
     SB_STORE(&sb_subscription_node(&m->s)->channel, (uint32_t)ch->number, SB_RELAXED);
     status = sb_exclusive_enter(q->c, q->slot, m->s.node);
     if (status != SB_OK) {
       sb_node_destroy(q->c, m->s.node, m->s.token);
-      sb_exclusive_succeed(q->c, q->slot); /* the node may have been made active meanwhile, */
-      (void)sb_lifetime_end(q, 0);         /* or have been the last one of the queue */
+      sb_exclusive_succeed(q->c, q->slot); /* if this node was the active one, another becomes active */
+      (void)sb_lifetime_end(q, 0);         /* if this node was the last one, an auto-delete queue ends */
     }
   }
   if (status != SB_OK) sb_round_robin_leave(m);
@@ -210,7 +211,8 @@ sb_status sb_connection_set_prefetch(sb_connection *c, uint32_t prefetch) {
 
 /* ---- deliveries ---- */
 
-/* Takes a view of a long body whose message is settled immediately. *tag: the view, else the token. */
+/* Takes a view of the body if the body is long, and its message is settled immediately (auto_ack). *tag: the view, or
+ * the token if no view was taken. */
 static sb_status view_of(sb_connection *c, const sb_taken *t, bool auto_ack, uint64_t *tag) {
   *tag = t->token;
   return auto_ack && t->message->body_length > SB_INLINE_BODY ? sb_view_take(c, t, tag) : SB_OK;
@@ -314,7 +316,7 @@ int64_t sb_channel_get(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack)
   }
   if (sb_queue_tracks(q->shm) && (!sb_api_look_at_bound(q) || SB_LOAD(&ch->closed, SB_RELAXED) != 0)) {
     leave(ch);
-    return -(int64_t)SB_CLOSED; /* while the lock was dropped */
+    return -(int64_t)SB_CLOSED; /* closed while the lock was dropped */
   }
   sb_lifetime_consumed(q);
   status = sb_holding_take(q->c, &token);
@@ -338,8 +340,8 @@ static void unlink_wait(sb_channel *ch, const sb_channel_wait *w) {
   if (w->next != NULL) w->next->previous = w->previous;
 }
 
-/* Ends a wait whose channel or connection was closed. Returns the message that it took; a connection that was closed
- * has returned it. */
+/* Ends a wait whose channel or connection was closed. If the wait took a message, puts the message back into the queue;
+ * if the connection was closed, the close did that already. */
 static int64_t not_wanted(sb_channel *ch, sb_queue *q, sb_status status, const sb_taken *t, sb_wait *wait) {
   if (status == SB_OK && !sb_closed(connection_of(ch))) {
     (void)sb_subscription_return(q, t->token, SB_UNDELIVER);
@@ -464,7 +466,7 @@ bool sb_channel_arm(sb_channel *ch) {
   }
   bool there = sb_channel_has_something(ch);
   if (!there) {
-    sb_channel_unready(ch); /* replaces a hand-over that was not collected yet */
+    sb_channel_unready(ch); /* an earlier hand-over that the IO thread did not collect yet is void */
     ch->armed = true;
   }
   leave(ch);

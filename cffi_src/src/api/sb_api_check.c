@@ -83,7 +83,7 @@ static void check_entry(sb_checkup *k, uint32_t index, uint64_t entry, uint32_t 
   const sb_queue_shm *q = sb_slot_at(k->b, slot);
   unsigned state = sb_queue_state(SB_LOAD(&q->state, SB_ACQUIRE));
   if (closed && state != SB_QUEUE_CLOSED) {
-    return; /* the same, and the slot was reused */
+    return; /* a sweep freed the queue, but did not clear the entry, and a new queue has the slot */
   }
   bool ended = state == SB_QUEUE_CLOSED && sb_lifetime_limited(q); /* the next sweep removes its name (I44) */
   if (!closed && state != SB_QUEUE_OPEN && !ended) {

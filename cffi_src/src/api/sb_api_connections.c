@@ -18,7 +18,7 @@ sb_connection *sb_connection_open(sb_broker *b, const char *name, uint32_t lengt
     SB_STORE(&c->handles, 1u, SB_RELAXED);
     if (*status == SB_OK) {
       *status = sb_io_prepare(c);
-      sb_slab_return_cache(c); /* leaves the other slots of these kinds to other connections */
+      sb_slab_return_cache(c); /* keeps no cached slots: other connections may need them */
     }
     if (*status != SB_OK && c->shm != NULL) {
       (void)sb_recover_close(c);
@@ -56,7 +56,7 @@ static sb_queue *handle_of(sb_connection *c, uint32_t slot) {
   return q;
 }
 
-/* Returns every message that the application still holds to its position. */
+/* Puts every message that the application still holds back at its position in its queue. */
 static void return_all(sb_connection *c) {
   sb_entries_walk all = sb_entries_of(c->b, c->shm, c->id, SB_HOLDINGS_FIRST);
   for (sb_holding_shm *h; (h = sb_entries_next(&all)) != NULL;) {
@@ -90,8 +90,8 @@ sb_status sb_connection_close(sb_connection *c) {
   return SB_OK;
 }
 
-/* Returns everything shared, after the threads of the connection are gone. False while views of its messages live: the
- * caller calls again. */
+/* Frees everything that the connection has in shared memory. No thread uses the connection any more. False: views of
+ * its messages still exist, and the caller calls again when they have ended. */
 bool sb_connection_release(sb_connection *c) {
   if (c->forgotten || sb_forked(c->b)) { /* in this order: the broker of a forgotten connection may be unmapped */
     return true;
@@ -117,7 +117,7 @@ void sb_connection_discard(sb_connection **handle) {
   if (!c->forgotten && !sb_forked(c->b)) {
     (void)sb_connection_close(c);
     if (!sb_connection_release(c)) {
-      return; /* views keep its record, until the caller forgets it, or the process ends */
+      return; /* views keep the connection's record, until a later sb_connection_release, or the end of the process */
     }
   }
   *handle = NULL;
@@ -135,7 +135,8 @@ void sb_connection_free(sb_connection *c) {
 uint32_t sb_connection_id(sb_connection *c) { return c->id; }
 sb_status sb_connection_run_io(sb_connection *c) { return sb_forked(c->b) ? SB_FORKED : sb_io_run(c); }
 
-/* Relaxed: nothing depends on it. A closed connection has no record any more. */
+/* Stores the number of open channels, for facts. Relaxed: no call depends on the number. Does nothing for a closed
+ * connection, whose record may be gone. */
 void sb_connection_set_channels(sb_connection *c, uint32_t count) {
   if (sb_api_enter(c) == SB_OK) {
     SB_STORE(&c->shm->channels, count, SB_RELAXED);
@@ -143,7 +144,8 @@ void sb_connection_set_channels(sb_connection *c, uint32_t count) {
   }
 }
 
-/* True if the holding is the node of a consumer whose target was not counted yet. Its owner may be freeing the node. */
+/* True if the holding is a node that adds a consumer to the count. A consumer of several queues has several nodes, all
+ * with the same `target`, and counts once. The owner of the node may be freeing it. */
 static bool counts_as_consumer(sb_broker *b, uint64_t what, uint64_t *targets) {
   const sb_node_shm *n = sb_holding_kind(what) == SB_HOLD_SLOT ? sb_node_at(b, sb_holding_slot(what)) : NULL;
   if (n == NULL || (SB_LOAD(&n->flags, SB_RELAXED) & SB_NODE_COUNTED) == 0 ||
@@ -181,9 +183,9 @@ static void describe(sb_broker *b, uint32_t id, sb_connection_shm *shm, sb_conne
   }
 }
 
-/* Describes a connection. The caller need not have a connection, so it is not inside: the record may be freed during
- * the read, and its memory may hold a body. What was read is true if afterwards the record is that of the same
- * connection, and the header of its slot is unchanged (I43). */
+/* Describes a connection. The caller need not have a connection, so it is not inside a call (sb_grace.h): the record
+ * may be freed during the read, and the memory of the record may then hold a body. What was read is valid only if the
+ * record is still that of the same connection afterwards, and the header of the record's slot is unchanged (I43). */
 sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts *f) {
   memset(f, 0, sizeof *f);
   sb_connection_shm *shm = sb_connection_record(b, id);

@@ -28,7 +28,7 @@ static sb_status subscribe(sb_consumer *k, sb_queue **queues, uint32_t count) {
   return SB_OK;
 }
 
-static sb_consumer *consumer_of(sb_target *t) { return (sb_consumer *)(void *)t; /* its first member */ }
+static sb_consumer *consumer_of(sb_target *t) { return (sb_consumer *)(void *)t; /* `target` is its first field */ }
 static bool turn(sb_target *t) { return sb_consumer_turn(consumer_of(t)); }
 static bool wants_work(sb_target *t) { return sb_consumer_wants_work(consumer_of(t)); }
 static void signal_one(sb_target *t) { sb_consumer_signal(consumer_of(t)); }
@@ -91,7 +91,7 @@ sb_consumer *sb_consumer_open(sb_connection *c, sb_queue **queues, uint32_t coun
 void sb_api_cancel(sb_consumer *k, bool return_everything) {
   if (!k->closed) {
     k->closed = true;
-    for (uint32_t i = 0; i < k->subscription_count; i++) { /* before the nodes leave the lists: passes the baton */
+    for (uint32_t i = 0; i < k->subscription_count; i++) { /* first: a notified node notifies another consumer */
       sb_subscription_set_interested(&k->subscriptions[i], false);
     }
     sb_consumer_return(k, false);
@@ -116,9 +116,9 @@ void sb_consumer_cancel(sb_consumer *k, bool return_everything) {
   }
 }
 
-/* Cancels a consumer that the application dropped without closing it, also while the broker is being stopped: its
- * connection must not know it any more. A closed connection knows no consumers. In a forked child the lock may be taken
- * for ever, and no thread uses the connection. */
+/* Cancels a consumer that the application dropped without closing it. Works while the broker is being stopped, too: the
+ * connection must not refer to a freed consumer. Does nothing for a closed connection, which refers to no consumers,
+ * and in a forked child, where the lock may be taken for ever and no thread uses the connection. */
 static void forget(sb_consumer *k) {
   sb_connection *c = k->c;
   if (!sb_closed(c) && !sb_forked(c->b)) {
@@ -140,8 +140,8 @@ void sb_consumer_free(sb_consumer *k) {
   free(k);
 }
 
-/* Gives the first message of the row, which is not empty. A message that cannot be read is settled, and its slot is
- * freed. */
+/* Gives the first message of the row (messages pulled, and not given yet), which is not empty. A message that cannot be
+ * read is settled, and its ack slot is freed. */
 static int64_t give(sb_consumer *k, char *buffer, bool auto_ack) {
   sb_connection *c = k->c;
   uint32_t ack_slot = k->row[k->row_first % k->prefetch];
@@ -272,7 +272,7 @@ bool sb_consumer_arm_event(sb_consumer *k) {
   if (sb_forked(k->c->b)) {
     return true; /* the lock may be taken for ever; the next call returns the reason */
   }
-  sb_lock(k->c); /* under which the IO thread fills the row */
+  sb_lock(k->c); /* the IO thread fills the row under this lock */
   SB_STORE(&k->event_armed, 1u, SB_SEQ_CST);
   bool there = k->row_first != k->row_end;
   sb_unlock(k->c);

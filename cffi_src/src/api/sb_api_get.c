@@ -4,8 +4,8 @@
 
 #include "sb_api.h"
 
-/* Lock held. Gives up a taken message that is not handed over. A corrupt message is dropped if it is the first of
- * the call; all others return to their position, and if one is corrupt, the next call reports it. */
+/* Lock held. Gives up a taken message that is not handed over. A corrupt message is dropped if it is the first of the
+ * call. Any other message is put back at its position; if it is corrupt, the next call reports it. */
 SB_COLD int64_t keep_none(sb_queue *q, const sb_taken *t, sb_status status, bool first) {
   if (status == SB_CORRUPT && first) {
     return -(int64_t)sb_api_drop_corrupt(q, t->token);
@@ -51,7 +51,7 @@ SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack, bool first) {
     }
   }
   if (status == SB_OK && SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0) {
-    sb_notify_work_arrived(q); /* more returned; during the search other consumers may have seen no bit (I41) */
+    sb_notify_work_arrived(q); /* during the search other consumers may have seen no `requeued` bit (I41) */
   }
   return status == SB_OK ? hand_over(q, &t, auto_ack, buffer, first) : -(int64_t)status;
 }
@@ -72,7 +72,7 @@ static int64_t hand_over_waited(sb_queue *q, sb_status status, sb_taken *t, char
     return -(int64_t)status;
   }
   sb_lock(q->c);
-  /* closing returned the message */
+  /* a close put the message back into the queue */
   int64_t length = sb_closed(q->c) ? -(int64_t)SB_CLOSED : hand_over(q, t, auto_ack, buffer, true);
   sb_unlock(q->c);
   return length;

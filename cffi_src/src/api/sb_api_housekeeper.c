@@ -20,7 +20,7 @@ sb_status sb_housekeeper_begin(sb_connection *c) {
   SB_STORE(&c->b->header->housekeeper_process, c->b->process + 1, SB_RELAXED);
   SB_STORE(&c->b->header->next_due_ns, UINT64_MAX, SB_SEQ_CST);
   SB_STORE(&c->b->header->housekeeper_waiter, c->io_node, SB_RELEASE);
-  c->handles_stay = true; /* it leaves a queue together with its memory of the queue */
+  c->handles_stay = true; /* the housekeeper itself closes the handle of a queue, with the sb_queue_memory */
   return SB_OK;
 }
 
@@ -32,7 +32,7 @@ void sb_housekeeper_end(sb_connection *c) {
   SB_STORE(&c->b->keeps_house, 0u, SB_RELAXED);
 }
 
-/* Stands in for a stopped housekeeper, and is woken in its place. All work of a housekeeper may be done twice. */
+/* Stands in for a stopped housekeeper: the caller is woken in its place. It does no harm if both do the same work. */
 sb_status sb_housekeeper_stand_in(sb_connection *c) {
   sb_broker *b = c->b;
   if (!sb_liveness_housekeeper_stopped(b) || !sb_lock_byte(b->lock_fd, SB_LOCK_STAND_IN)) {
@@ -153,7 +153,7 @@ uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns) {
     sb_topology_finish(c);
     left = sb_directory_sweep(c);
     sb_unlock(c);
-    sb_topology_unlock(c->b, false); /* no process could find the removed queues */
+    sb_topology_unlock(c->b, false); /* no routes change: no process could find the removed queues */
   }
   return left;
 }
@@ -174,10 +174,11 @@ bool sb_housekeeper_reclaim(sb_connection *c) {
   return more;
 }
 
-/* The same immediately, for a caller that finds no memory. Chunks that a call may still know return to their class. */
+/* The same immediately, for a caller that finds no memory. A chunk whose slots another call may still use goes back to
+ * its class. */
 void sb_connection_reclaim(sb_connection *c) {
   if (sb_api_enter(c) == SB_OK) {
-    /* look; drain, ask; ask again */
+    /* the steps: find unused chunks; drain those that are still unused, and ask the connections; ask again */
     for (unsigned looks = 0; looks < 3 && may_drain(c); looks++) (void)sb_grace_step(c);
     sb_grace_give_up(c);
     sb_api_leave(c);

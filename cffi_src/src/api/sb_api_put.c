@@ -179,7 +179,7 @@ int64_t sb_queue_put_columns(sb_queue *q, const sb_columns *columns, uint32_t ro
 
 /* ---- reservations ---- */
 
-/* Allocates private memory for a body that goes into parts: the application writes it there. */
+/* Allocates private memory for a body that goes into parts. The application writes the body into this memory. */
 static sb_status borrow(sb_reservation *r) {
   if (r->scattered) r->body = malloc(r->size > 0 ? r->size : 1);
   return r->body != NULL ? SB_OK : SB_SYSTEM;
@@ -285,7 +285,7 @@ void sb_reservation_abandon(sb_queue *q, sb_reservation *r, bool viewed) {
   if (!sb_forked(q->c->b)) {
     sb_lock(q->c);
     if (r->admitted) {
-      if (q->ledger != NULL) sb_limits_unadmit(q, 1, r->size); /* else the connection was dropped before */
+      if (q->ledger != NULL) sb_limits_unadmit(q, 1, r->size); /* else sb_connection_release detached q */
       q->busy--;
       r->admitted = false;
     }

@@ -18,7 +18,7 @@ sb_status sb_queue_find(sb_connection *c, const char *name, uint32_t length, uin
   return status;
 }
 
-/* Creates a queue. If there is no memory, it frees deleted queues first, which the housekeeper would do later. */
+/* Creates a queue. If there is no memory, frees deleted queues, as the housekeeper would do later, and tries again. */
 static sb_status create(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
                         uint32_t *slot) {
   c->use = SB_USE_BOOKS;
@@ -80,7 +80,7 @@ void sb_queue_touch(sb_connection *c, uint32_t slot) {
   }
 }
 
-/* Ends a queue whose owner is gone (I73). It stays open only if its CLOSING cell finds no memory. */
+/* Ends a queue whose owner is gone (I73). The queue stays open only if there is no memory for its CLOSING cell. */
 static sb_status end_orphan(sb_queue *q) {
   bool stays = !sb_lifetime_end(q, 0) && sb_queue_is_open(q);
   sb_queue_detach(q);
@@ -294,7 +294,7 @@ int64_t sb_queue_purge(sb_queue *q) {
     step = sb_limits_remove(q, SB_REASON_PURGED, end, 1024);
     removed += step;
     if (step > 0) sb_notify_room_made(q->c, q->shm, q->slot);
-    sb_notify_work_arrived(q); /* one that came later may have been taken and put back */
+    sb_notify_work_arrived(q); /* during the search other consumers may have seen no `requeued` bit (I41) */
     sb_api_leave(q->c);
   } while (step == 1024);
   return (int64_t)removed;

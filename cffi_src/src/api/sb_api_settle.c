@@ -38,7 +38,7 @@ sb_status sb_view_begin(sb_connection *c, uint64_t tag, uint64_t sequence, uint6
   if (sb_closed(c) || sb_forked(c->b)) {
     return sb_closed(c) ? SB_CLOSED : SB_FORKED;
   }
-  sb_lock(c); /* also while the broker is being stopped */
+  sb_lock(c); /* not sb_api_enter: works also while the broker is being stopped */
   uint64_t token = tag & SB_TAG_TOKEN;
   sb_taken t;
   sb_leaf_ref leaf;
@@ -67,7 +67,8 @@ sb_status sb_view_copy(sb_connection *c, uint64_t view, char *to, uint64_t lengt
   return copied ? SB_OK : SB_CORRUPT;
 }
 
-/* Ends a view, also after the connection was closed: its record stays as long as it has views. True if it is closed. */
+/* Ends a view. Works after the connection was closed, too: the connection keeps its record as long as it has views.
+ * True if the connection is closed. */
 bool sb_view_end(sb_connection *c, uint64_t view) {
   if (sb_forked(c->b)) {
     return false;

@@ -7,8 +7,8 @@
 #define CROWDED_NS UINT64_C(20000000)
 #define NOTE_BYTES 4096u /* notes that need the reserve have slots of at least this length, and share a chunk */
 
-/* Claims a slot for a note, a message of an internal queue of the broker: like a plain body while there is memory for
- * that; then a free slot, also a longer one; then with memory of the reserve. */
+/* Claims a slot for a note (a message of an internal queue of the broker). Tries in this order: to allocate as for a
+ * plain body; to take a free slot of the class or of a larger one; to allocate with the memory of the reserve. */
 static __attribute__((noinline, cold)) sb_status claim_for_note(sb_connection *c, unsigned cls, sb_reservation *r) {
   c->use = SB_USE_PLAIN;
   sb_status status = sb_slab_alloc(c, cls, r->token, &r->slot, &r->gen);

@@ -77,7 +77,8 @@ static bool is_held(sb_connection *c, const sb_settlement *s, uint64_t *bytes) {
   return sb_holding_kind(what) == SB_HOLD_CELL && sb_holding_slot(what) == s->queue->slot;
 }
 
-/* True if the message ends. The commit marks it; other messages return to their positions after the commit. */
+/* True if the disposition ends the message. The commit marks such messages (sb_transaction.h); the others return to
+ * their positions after the commit. */
 static bool is_marked(sb_disposition disposition) { return disposition == SB_ACK || disposition == SB_REJECT; }
 
 static sb_status check_settlements(request *r, bool all) {
@@ -323,16 +324,16 @@ static void happened_not(request *r) {
   sb_notify_room_made(r->plan.c, NULL, 0);
 }
 
-/* True if the commit ends at least as many messages as it adds, with as many bytes, for example to set messages aside:
- * the added messages need additional memory for a moment only. */
+/* True if the commit ends at least as many messages, and as many bytes, as it adds: the added messages need additional
+ * memory for a moment only. A worker that sets a message aside commits in this way. */
 static bool makes_room(const request *r) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < r->count; i++) bytes += r->publications[i].length;
   return r->plan.cell_count <= r->plan.end_count && bytes <= r->ended_bytes;
 }
 
-/* The use of the commit's allocations. A commit that settles messages of an internal queue of the broker publishes what
- * was staged, and gets the use of that queue. */
+/* The use of the commit's allocations (sb_reserve.h). A commit that settles messages of an internal queue of the broker
+ * publishes what was staged, and gets the use of that queue. */
 static unsigned use_of(const request *r) {
   unsigned use = makes_room(r) ? SB_USE_STAGE : SB_USE_PLAIN;
   for (uint32_t i = 0; i < r->settlement_count; i++) {

@@ -5,7 +5,7 @@
 #include "sb_api.h"
 #include "sb_watch.h"
 
-static sb_watch *watch_of(sb_target *t) { return (sb_watch *)(void *)t; /* its first member */ }
+static sb_watch *watch_of(sb_target *t) { return (sb_watch *)(void *)t; /* `target` is its first field */ }
 
 static bool turn(sb_target *t) {
   sb_watch_tell(watch_of(t));
@@ -48,8 +48,8 @@ void sb_watch_disarm(sb_watch *w) {
   }
 }
 
-/* Removes the watch from its connection, also while the broker is being stopped. In a forked child the lock may be
- * taken for ever. */
+/* Removes the watch from its connection, also while the broker is being stopped. Does nothing in a forked child, where
+ * the lock may be taken for ever. */
 void sb_watch_close(sb_watch *w) {
   sb_connection *c = w->target.c;
   if (!sb_closed(c) && !sb_forked(c->b)) {

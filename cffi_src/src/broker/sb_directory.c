@@ -131,7 +131,7 @@ bool sb_directory_links(sb_broker *b, uint32_t slot) { return entry_of(b, slot, 
 void sb_directory_remove(sb_broker *b, uint32_t slot) {
   sb_word *word = entry_of(b, slot, SB_DIR_LIVE);
   (void)SB_ADD(&b->header->queues_closed, 1u,
-               SB_RELEASE); /* P17 release: repeated by the process that continues after a kill */
+               SB_RELEASE); /* P17 release. After a kill, the process that continues raises it again */
   if (word != NULL) {       /* the name is gone; the sweep still finds the object through the entry */
     uint64_t entry = SB_LOAD(word, SB_RELAXED);
     SB_STORE(word, sb_dir_word(SB_DIR_CLOSED, sb_dir_slot(entry), sb_dir_hash(entry)), SB_RELEASE);
@@ -166,8 +166,8 @@ static unsigned queue_state(sb_broker *b, uint32_t slot) {
   return sb_queue_state(SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, slot))->state, SB_ACQUIRE));
 }
 
-/* Nothing is found by that entry any more. One before an EMPTY entry is EMPTY too, and so are those before it: names that
- * are gone do not make searches longer. A search that passed it looks at the next one, which was EMPTY before. */
+/* Makes a DEAD entry EMPTY if the entry after it is EMPTY, then the DEAD entries before it: names that are gone do not
+ * make searches longer. A search that passed the entry while it was DEAD ends at the EMPTY entry after it. */
 static void bury(sb_broker *b, uint32_t index) {
   if (sb_dir_state(SB_LOAD(&b->directory[(index + 1) % SB_DIRECTORY_SIZE], SB_RELAXED)) != SB_DIR_EMPTY) {
     return;
@@ -187,7 +187,7 @@ uint32_t sb_directory_sweep(sb_connection *c) {
   while ((slot = sb_directory_next(c->b, &index, false)) != 0) {
     live++;
     if (queue_state(c->b, slot) ==
-        SB_QUEUE_CLOSED) { /* its deleter died after it closed the queue: remove the name now */
+        SB_QUEUE_CLOSED) { /* it ended by itself (I44), or its deleter died: remove the name now */
       sb_directory_remove(c->b, slot);
       live--;
     }

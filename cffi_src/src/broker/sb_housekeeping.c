@@ -11,7 +11,8 @@
 #define REST_TICKS 16u
 #define LOOKS 4u
 
-/* True for a consumer or a waiting call: it acts on a notification without its program. A watch only passes it on. */
+/* True for a consumer or a waiting call: it acts on a notification without the application. A watch only passes the
+ * notification on to the application. */
 static bool acts_by_itself(const sb_node_shm *n) {
   return (SB_LOAD(&n->flags, SB_RELAXED) & (SB_NODE_DIRECT | SB_NODE_COUNTED)) != 0;
 }
@@ -142,8 +143,8 @@ static void look_for_room(sb_connection *by, sb_queue_shm *q, uint32_t slot, uin
   sb_notify_room_made(by, q, slot); /* the process that was notified of it may be stopped */
 }
 
-/* Recounts the lists; true if the counts were right. A recount while nodes move is itself wrong, and is not used unless
- * that continues for some ticks. */
+/* Recounts the lists; true if the counts were right. A recount may be wrong if nodes move meanwhile: it is then
+ * used only after the counts looked wrong for some ticks. */
 static bool recount(sb_connection *by, const sb_queue_shm *q, uint32_t slot, sb_queue_memory *memory) {
   sb_recounted found = sb_nodes_recount(by->b, slot, SB_RECOUNT_LOOK);
   bool steady = false, explained = false, patient = memory->wrong_ticks >= PATIENCE_TICKS;
@@ -208,7 +209,7 @@ static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, 
   uint64_t known = memory->known_tail, sleeper = memory->sleeper;
   memory->known_tail = sb_ring_exact_tail(by->b, r);
   memory->sleeper = 0;
-  if (sb_queue_ready(by->b, q) > 0 || memory->quiet_ticks % REST_TICKS == 2) { /* the accounts may be wrong */
+  if (sb_queue_ready(by->b, q) > 0 || memory->quiet_ticks % REST_TICKS == 2) { /* at times even if the count is 0 */
     (void)sb_hints_resurface(by->b, q, r, memory->deaths);
   }
   if (sb_hints_has_ready(by->b, r, memory->known_tail)) { /* else no node is owed a notification yet */
@@ -263,7 +264,7 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
     right = recount(by, q, slot, memory) && right;
   }
   notify_forgotten(by, q, slot, &r, memory, idle);
-  if (right && !sb_hints_hide_ready(by->b, &r)) memory->deaths = deaths; /* earlier errors are corrected */
+  if (right && !sb_hints_hide_ready(by->b, &r)) memory->deaths = deaths; /* earlier deaths explain no later repair */
 }
 
 static bool has_timer(sb_broker *b, uint64_t word) {

@@ -5,9 +5,9 @@
  * (I72). The housekeeper holds its byte lock while it serves; clients notice a free byte and start another housekeeper.
  *
  * Invariants: I37 the housekeeper notifies one more node of a queue where for a whole tick a message was ready, the
- *  same consumer slept, and no message was acquired, whatever `notified` says. That is counted as a rescue; separately,
- *  if a process that has the queue open is stopped, or dead and not reaped yet, or does not sleep. The caller decides
- *  the least length of a tick.
+ *  same consumer slept, and no message was acquired, whatever `notified` says. It counts that as a rescue. A rescue is
+ *  counted separately (`stopped_rescues`) if a process that has the queue open is stopped, or is dead and not reaped
+ *  yet, or does not sleep. The caller decides the least length of a tick.
  *
  * Ordering pairs: none here.
  *
@@ -22,15 +22,15 @@
 #include "sb_recover.h"
 
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory);
-/* If a message is ready: parks the consumers of stopped processes (sb_stopped.h), and notifies another node, which is
- * one of the separately counted rescues. True if it parked any. */
+/* If a message is ready: parks the consumers of stopped processes (sb_stopped.h), and notifies another node. That
+ * counts as a rescue, in `stopped_rescues`. True if it parked any. */
 bool sb_housekeeping_pass_stopped(sb_connection *by, uint32_t slot);
 /* True if the queue had no traffic for some ticks, and its counts are right. */
 bool sb_housekeeping_rests(const sb_queue_memory *memory);
 /* True if there is an entry after the cursor of the schedule, or a scan of all cells to do. Two loads. */
 bool sb_housekeeping_has_timers(const sb_queue *q, const uint64_t *cursors);
-/* Copies positions of schedule entries from the cursor on; after `timers_lost` changed, of all cells that have a
- * timer. */
+/* Copies the positions that schedule entries name, from the cursor on; after `timers_lost` changed, the positions of
+ * all messages with a timer. Returns their number. */
 uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positions, uint32_t room);
 /* Drops the schedule entries of messages that need no timer any more. */
 void sb_housekeeping_trim_schedule(sb_queue *q);

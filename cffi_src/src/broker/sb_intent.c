@@ -28,11 +28,11 @@ void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t positio
   }
   sb_cell_shm *cell = sb_leaf_cell(&leaf, position);
   if (sb_cell_state(word) == SB_CELL_TOMBSTONE) {
-    sb_ring_redo(w->by, &r, &leaf, position); /* its holder may have died before it set the bit */
+    sb_ring_redo(w->by, &r, &leaf, position); /* its holder may have died before it marked the cell as finished */
     return;
   }
   if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
-    sb_requeued_mark(w->b, &r, position); /* the dead may have cleared the bit to take the cell */
+    sb_requeued_mark(w->b, &r, position); /* the dead connection may have cleared the bit to take the cell */
     return;
   }
   uint32_t slot = sb_cell_slot(word);
@@ -89,8 +89,8 @@ static void resolve_enqueue(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
                    sb_cell_has_message(word) && sb_cell_slot(word) == i->slot && sb_cell_ref(word) == i->ref;
       if (!there) {
         if (SB_LOAD(header, SB_SEQ_CST) != h) continue; /* the message went meanwhile: the enqueue had taken effect */
-        /* ALLOC again, and freed with the other slots: a second reaper must not mistake a freed slot for a delivered
-         * one. */
+        /* Makes the slot ALLOC again, to be freed with the other slots. If it were freed here, a second reaper would
+         * take the message for a delivered one. */
         if (still_stands(l, i)) (void)SB_CAS(header, &h, sb_slot_word(SB_SLOT_ALLOC, w->id, i->gen), SB_ACQ_REL);
         break;
       }
@@ -159,7 +159,8 @@ static void resolve_move(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   }
   bool freed;
   if (!there) {
-    /* The source is settled only after the target is linked: if it is gone, an earlier reaper released the target. */
+    /* The source is settled only after the target is linked: if the source is gone, an earlier reaper released the
+     * target. */
     if (source_there) (void)sb_slab_drop(w->b, i->slot, i->gen, i->target_ref, &freed);
     clear(l, i);
     return;
@@ -174,7 +175,7 @@ static void resolve_move(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   }
   SB_STORE(&sb_leaf_cell(&leaf, i->target_position)->side, sb_side_word(i->gen, 0, SB_SIDE_REDELIVERED), SB_RELEASE);
   sb_word *origin = sb_ring_origin(w->b, &leaf, i->target_position);
-  if (origin != NULL && source_there) { /* else the origin is written: the source is settled after that */
+  if (origin != NULL && source_there) { /* else the origin was written before the source was settled */
     SB_STORE(origin, sb_ring_sequence(w->b, &source, &source_leaf, i->position), SB_RELEASE);
   }
   SB_CRASHPOINT("recover.move.described");
@@ -185,7 +186,7 @@ static void resolve_move(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
     (void)sb_ring_drop(w->by, &source, &source_leaf, i->position, source_word);
   }
   sb_intent_release_cell(w, i->target_queue,
-                         i->target_position); /* before the clear: perhaps no holding names it (I34) */
+                         i->target_position); /* before the clear: perhaps no holding names the target (I34) */
   SB_CRASHPOINT("recover.move.released");
   clear(l, i);
 }

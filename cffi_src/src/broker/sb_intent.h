@@ -3,7 +3,7 @@
  *
  * What: the part of recovery that looks at messages. The intent of a ledger says what its owner was about to do; the
  * slot and the cell say whether it did. An operation that took effect is counted, any other is undone; cells that the
- * dead held are released.
+ * dead connection held are released.
  *
  * Invariants: I19 of sb_ledger.h, I33 and I34 of sb_recover.h: a repeated decision has the same result, also if the
  *  reaper that decided before was killed between any two steps.
@@ -35,7 +35,7 @@ void sb_intent_resolve(sb_reap_context *w, uint64_t what, uint64_t where);
 /* Finds the cell at a position of a queue, and reads its word. False: its page is gone. */
 bool sb_intent_find_cell(sb_reap_context *w, uint32_t queue, uint64_t position, sb_ring *r, sb_leaf_ref *leaf,
                          uint64_t *word);
-/* Makes a cell AVAILABLE that the dead connection held, and completes what it began with the page. */
+/* Makes a cell that the dead connection held AVAILABLE again. If the cell is a TOMBSTONE, finishes it in its page. */
 void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t position);
 
 #endif

@@ -32,7 +32,7 @@ sb_status sb_io_prepare(sb_connection *c) {
   return SB_OK;
 }
 
-/* P9: the connection's bits, then the targets'; the node's flag is cleared in the turn. */
+/* P9: clears the connection's bits, then the bits of its targets. The turn of a target clears the node's flag. */
 static bool collect(sb_connection *c) {
   uint64_t words = SB_SWAP(&c->shm->work, 0, SB_SEQ_CST);
   for (; words != 0; words &= words - 1) {
@@ -59,7 +59,7 @@ static sb_target *next_targets(sb_connection *c) {
   return NULL;
 }
 
-static sb_consumer *consumer_of(sb_target *t) { return (sb_consumer *)(void *)t; /* its first member */ }
+static sb_consumer *consumer_of(sb_target *t) { return (sb_consumer *)(void *)t; /* its first field */ }
 
 static bool turns_of(sb_target *t) {
   bool more = false;
@@ -84,7 +84,7 @@ static bool some_turns(sb_connection *c) {
   return more;
 }
 
-/* Counts a missed notification: the look that finds the work of the target would hide it. */
+/* Counts a missed notification, before look_everywhere finds the work of the target, and so repairs it. */
 static void judge(sb_connection *c, sb_target *t) {
   const sb_queue *q = NULL, *same = NULL;
   uint64_t entry = t->kind->overlooked(t, &q);
@@ -229,7 +229,7 @@ sb_status sb_io_run(sb_connection *c) {
     c->lookout.looked = c->lookout.present = sb_now_ns();
     (void)takes_turns(c->b, &c->lookout);
     begin_watch(c);
-  } else if (is_due(c) && look_after(c)) { /* hand-overs end one run after the other */
+  } else if (is_due(c) && look_after(c)) { /* each run may end with a hand-over, before the looks below */
     return SB_NO_HOUSEKEEPER;
   }
   for (;;) {

@@ -3,14 +3,14 @@
  *
  * What: the thread takes the target bits that notifiers left, gives each target turns in rotation, and sleeps on the
  * connection's wake word when there is nothing to do. IO threads also notice dead processes and a missing housekeeper.
- * That is the task of the lowest live process, which looks every 500 ms, as does any IO thread that is awake anyhow.
- * The others look every 5 s, and act themselves if there was no housekeeper for that time: the lowest process may be
- * stopped.
+ * That is the task of the *lowest process*: of the live processes with an IO thread, the one with the lowest process
+ * slot. Its IO threads look every 500 ms. Those of other processes look every 500 ms while they are awake, else every
+ * 5 s. They act themselves if there was no housekeeper for 5 s, since the lowest process may be stopped.
  *
- * A stopped housekeeper is not replaced: the lowest live process reaps the dead, parks the consumers of stopped
- * processes, and asks for a stand-in, which does the other work until the housekeeper continues. At each look /proc
- * tells whether the housekeeper is stopped, unless it took a turn since the look before. The others check whether the
- * lowest process is stopped, unless that process stored its beat in the header within the last second.
+ * A stopped housekeeper is not replaced: the lowest process reaps dead processes, parks the consumers of stopped ones,
+ * and asks for a stand-in, which does the other work until the housekeeper continues. At each look it reads in /proc
+ * whether the housekeeper is stopped, unless the housekeeper took a turn since the previous look. The other processes
+ * check whether the lowest one is stopped, unless it stored its beat in the header (`watched`) within the last second.
  *
  * Invariants: P9's order (connection, target, node, then look) lives here, and in the turns of sb_consumer.c and
  *  sb_channel.c.

@@ -155,7 +155,8 @@ static void visit_views(sb_reap_context *w, uint64_t what, uint64_t where) {
   }
 }
 
-/* Marks the ledgers of the dead: releasing its cells changes hints in two steps, as its calls did. */
+/* Marks the ledgers of the dead connection as changing hints: releasing its cells changes hints in two steps, and its
+ * own calls may have stopped between them. */
 static void mark_ledgers(sb_reap_context *w, uint64_t what, uint64_t where) {
   sb_ledger_shm *l = sb_intent_ledger(w, what, where);
   if (l != NULL) sb_ledger_hinting(l, 1);
@@ -169,7 +170,7 @@ static void visit_cells(sb_reap_context *w, uint64_t what, uint64_t where) {
 
 static void recover(sb_queue *q, unsigned dead) {
   sb_connection *by = q->c;
-  /* a CLOSING cell of a killed process */
+  /* decides a CLOSING cell that a killed process may have left at the tail */
   (void)sb_closing_resolve(by->b, by, q->shm, &q->lanes[0].ring, sb_ring_exact_tail(by->b, &q->lanes[0].ring));
   (void)sb_hints_reconcile(by->b, q->shm);
   (void)sb_nodes_recount(by->b, q->slot, SB_RECOUNT_HARMFUL);
@@ -194,13 +195,13 @@ static void visit_ledgers(sb_reap_context *w, uint64_t what, uint64_t where) {
   uint64_t holding = SB_LOAD(&l->holding, SB_ACQUIRE); /* its cells were released before */
   (void)SB_CAS(&l->holding, &holding, holding >> 32 << 32, SB_ACQ_REL);
   sb_ledger_hinting_ended(l);
-  sb_queue q; /* the ledger belongs to the reaper now: if that is killed, its own reaper continues */
+  sb_queue q; /* inherits the ledger: if this reaper is killed, its own reaper continues */
   if (sb_queue_inherit(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l, w->id) == SB_OK) {
     SB_CRASHPOINT("recover.ledger.inherited");
     recover(&q, w->id);
     sb_queue_detach(&q);
   } else {
-    disown(w, (uint32_t)where); /* its queue is gone, or there is no memory for a holding: a tick does the rest */
+    disown(w, (uint32_t)where); /* its queue is gone, or no holding can be taken: the housekeeper does the rest */
   }
 }
 
@@ -302,7 +303,7 @@ static void reap_connection(sb_connection *by, unsigned id, const sb_holding_shm
     each_holding(&w, shm, visit_cells);
     each_holding(&w, shm, visit_ledgers);
   }
-  sb_parts_sweep(by->b); /* what it had begun to free, or an earlier reaper of it */
+  sb_parts_sweep(by->b); /* parts that the dead connection, or its earlier reaper, had begun to free */
   end_connection(&w, shm, boot);
 }
 

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Recovery: completes or undoes the operations of dead processes.
  *
- * What: a reaper walks the holdings of each connection of a dead process: intents first (roll forward or back), a
- * commit, then slots, pages and chunks, cells (returned in place), nodes (removed), ledgers (left to the next owner);
- * then it notifies the queues. The process that holds the dead process's byte lock is its reaper. A reaper may itself
- * die anywhere; the next one starts over.
+ * What: a reaper walks the holdings of each connection of a dead process. It resolves intents first (rolls them forward
+ * or back), then a commit, then slots, pages and chunks; it removes nodes with their slots. Then follow views, cells
+ * (made AVAILABLE in place), and ledgers (left to the next owner), each with a notification of its queue. The process
+ * that holds the dead process's byte lock is its reaper. A reaper may itself die anywhere; the next one starts over.
  *
  * Invariants:
- *  I33 each step is a CAS that expects the dead owner (or a generation, or a counter before): repeating it is harmless.
+ *  I33 each step is a CAS that expects the dead owner (or a generation, or the earlier value of a counter): it can
+ *      be repeated without harm.
  *  I34 an intent is resolved before anything that it names is changed, and cleared (CAS) before its cells are released:
  *      a second reaper that finds the intent unchanged after it read the cell has read the truth. The target of a move
- *      is released before that, since no holding may name it yet: a second reaper that does not find the target knows
- *      this by the source, which is gone.
+ *      is released before the intent is cleared, since perhaps no holding names the target. If a second reaper finds
+ *      neither target nor source, it knows that the target was released.
  *  I35 the connection id becomes FREE last, the process slot after its last connection.
  *
- * Ordering pairs: P8: the kernel's lock orders the stores of the dead before the loads of the reaper.
+ * Ordering pairs: P8: the kernel's lock orders the stores of the dead process before the loads of the reaper.
  *
  * Death: of the reaper at any step: the next holder of the lock repeats the walk.
  *

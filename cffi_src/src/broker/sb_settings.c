@@ -3,7 +3,8 @@
 
 #include "sb_consumer.h"
 
-/* Two settings switch on what every put, or get, would have to ask for: a flag lies in the cache line that they read. */
+/* The settings message TTL and `expires` have a flag each, in a cache line that every put and get reads anyway. A call
+ * reads the setting itself only if its flag is set. */
 static uint32_t flags_of(const sb_settings *s) {
   uint32_t flags = s->flags & ~(uint32_t)(SB_QUEUE_TTL | SB_QUEUE_EXPIRES);
   if (s->values[SB_SETTING_MESSAGE_TTL_MS] >= 0) flags |= SB_QUEUE_TTL;
@@ -15,7 +16,7 @@ void sb_settings_apply(sb_queue_shm *q, const sb_settings *s) {
   for (unsigned i = 0; i < SB_SETTINGS; i++) {
     if (i != SB_SETTING_RING_SIZE) SB_STORE(&q->settings[i], s->values[i], SB_RELAXED);
   }
-  SB_STORE(&q->flags, flags_of(s), SB_RELEASE); /* after the times that two of them switch on */
+  SB_STORE(&q->flags, flags_of(s), SB_RELEASE); /* release: after the times that the flags TTL and EXPIRES switch on */
   SB_STORE(&q->settings[SB_SETTING_RING_SIZE], s->values[SB_SETTING_RING_SIZE], SB_RELEASE);
 }
 
@@ -44,7 +45,7 @@ void sb_settings_configure(sb_queue *q, const sb_settings *s, bool trim) {
   SB_CRASHPOINT("directory.configure.announced");
   int64_t ring_size = s->values[SB_SETTING_RING_SIZE];
   bool other_ring = ring_size >= 0 && ring_size != sb_setting(q->shm, SB_SETTING_RING_SIZE);
-  bool unknown = SB_LOAD(&q->shm->bound, SB_RELAXED) == INT64_MAX; /* a process was killed after the step below */
+  bool unknown = SB_LOAD(&q->shm->bound, SB_RELAXED) == INT64_MAX; /* then a process died before it set the bound */
   if (sb_settings_limit(s) && !sb_queue_tracks(q->shm)) {          /* first the hints, then the limits that use them */
     SB_STORE(&q->shm->tracking, 1, SB_SEQ_CST);
     sb_hints_start_tracking(q->c->b, q->shm);

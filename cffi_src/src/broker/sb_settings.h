@@ -4,7 +4,8 @@
  * What: a new queue gets its settings before any other process can find it. The settings of an open queue change under
  * the topology lock, by steps that can be repeated; then its consumers and waiters are woken.
  *
- * Layout: `new_settings`, `new_flags` and `new_trim` of the header have the new settings while `topology_intent` says CONFIGURE.
+ * Layout: `new_settings`, `new_flags` and `new_trim` of the header have the new settings while `topology_intent` says
+ * CONFIGURE.
  *
  * Invariants: I23 of sb_queue.h: a queue that gets limits counts its messages before the limits apply.
  *

@@ -9,7 +9,7 @@
 #include "sb_slab.h"
 #include "sb_wait.h"
 
-/* The broker whose lock this thread holds, and how many times: a change may consist of several. */
+/* The broker whose lock this thread holds, and how often it took it: a change may include others that also take it. */
 static _Thread_local sb_broker *locked_broker;
 static _Thread_local unsigned locked_depth;
 

@@ -21,7 +21,7 @@
 
 #include "sb_connection.h"
 
-/* Takes the lock. SB_TIMEOUT: not before the deadline; *holder: the pid of the last holder seen, 0 = none. */
+/* Takes the lock. SB_TIMEOUT: others held it until the deadline. *holder: pid of the last holder seen, 0 = none. */
 sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder);
 /* Finishes the change of a holder that was killed. */
 void sb_topology_finish(sb_connection *c);

@@ -17,7 +17,8 @@ void sb_transaction_list(sb_connection *c, const sb_transaction_body *body) {
   SB_CRASHPOINT("commit.body.listed");
 }
 
-/* I23: counts a staged cell as taken if its queue evicts, which must not evict for it, or if it becomes SCHEDULED. */
+/* I23: counts a staged cell as taken in a queue that evicts, since the queue must not evict messages for it. A cell
+ * that becomes SCHEDULED counts as taken in any queue. */
 static void count_staged(sb_transaction_cell *cell) {
   cell->tracked = sb_queue_tracks(cell->q->shm);
   cell->counted = cell->body->scheduled || sb_queue_evicts(cell->q->shm);
@@ -28,7 +29,7 @@ static sb_status append(sb_connection *c, sb_transaction_cell *cell) {
   sb_queue *q = cell->q;
   uint64_t word =
       (uint64_t)SB_CELL_STAGED | SB_FIELD(cell->body->slot, 4) | SB_FIELD(cell->ref, 32) | SB_FIELD(c->id, 37);
-  sb_word *announce = &sb_holding_at(c->b, cell->token)->where; /* P8: each position before it is tried */
+  sb_word *announce = &sb_holding_at(c->b, cell->token)->where; /* P8: names each position before it is tried */
   sb_append how = {SB_WORD_OWNED, cell->tracked ? SB_TAIL_EXACT : SB_TAIL_LAZY};
   sb_holding_set(c->b, cell->token, sb_holding_what(SB_HOLD_STAGED, q->slot, 0), NOWHERE);
   return sb_queue_append(q, &q->lanes[0], word, how, announce, &cell->position);
@@ -102,7 +103,7 @@ sb_status sb_transaction_mark(sb_transaction_plan *p) {
     uint64_t what =
         sb_settle_find(p->c, e->token, &t, &leaf) ? SB_LOAD(&sb_holding_at(b, e->token)->what, SB_RELAXED) : 0;
     if (sb_holding_kind(what) != SB_HOLD_CELL ||
-        sb_holding_slot(what) != e->q->slot) { /* or marked already: the caller named it twice */
+        sb_holding_slot(what) != e->q->slot) { /* not held, or marked already: the caller named it twice */
       return SB_SETTLED;
     }
     uint64_t marked =
@@ -195,7 +196,7 @@ void sb_transaction_carry_out(sb_transaction_plan *p) {
     if (p->cells[i].token != SB_TRANSACTION_NO_TOKEN) flip_own(c, &p->cells[i]);
   }
   for (uint32_t i = 0; i < p->end_count; i++) {
-    (void)sb_dispose(p->ends[i].q, p->ends[i].token, p->ends[i].reason); /* returns its holding */
+    (void)sb_dispose(p->ends[i].q, p->ends[i].token, p->ends[i].reason); /* also frees the holding */
   }
   SB_CRASHPOINT("commit.carried_out");
   for (uint32_t i = 0; i < p->cell_count; i++) {
@@ -268,7 +269,7 @@ static void settle_for(sb_reap_context *w, uint32_t queue, uint64_t position, un
   uint64_t word;
   bool found = sb_intent_find_cell(w, queue, position, &r, &leaf, &word);
   if (!found || sb_cell_state(word) != SB_CELL_ACQUIRED || sb_cell_owner(word) != w->id) {
-    if (found) sb_intent_release_cell(w, queue, position); /* a TOMBSTONE whose page may have to be retired */
+    if (found) sb_intent_release_cell(w, queue, position); /* if it is a TOMBSTONE, its page may have to be retired */
     return;
   }
   sb_ledger_shm *l = sb_ledger_of(w->b, sb_slot_at(w->b, queue), w->id);

@@ -3,17 +3,17 @@
  *
  * What: a commit first prepares everything where no consumer takes it: each body in a slot, a STAGED cell in each
  * target queue, a mark on each message to settle. Then one store of the connection's commit word decides. After it the
- * connection, or its reaper, flips each cell and settles each message. A body that goes to several queues is stored
- * once.
+ * connection, or its reaper, *flips* each cell (STAGED -> AVAILABLE or SCHEDULED) and settles each message. A body that
+ * goes to several queues is stored once.
  *
  * Layout: `commit` of sb_connection_shm: 0, or 1 from the decision until all is carried out. Holdings STAGED (a cell),
- * PUBLICATION (a body), SETTLING (a message that was CELL until it was marked).
+ * PUBLICATION (a body), SETTLING (a message; its holding was CELL until the commit marked it).
  *
  * Invariants:
  *  I45 a STAGED cell becomes ready only while its owner's commit word is 1, and a TOMBSTONE only while it is 0.
  *  I46 a body is listed as PUBLICATION from before its first cell is staged until its last one was flipped. So while
- *      the word is 0 only its owner has the body, whatever its header says. The word is cleared after all entries were
- *      returned.
+ *      the commit word is 0, only the owner of that word has the body, whatever the slot's header says. The word is
+ *      cleared after all holdings of the commit were given back.
  *  I47 `added` is raised under an intent that is written before the flip and names its cell: a cell that is not STAGED
  *      any more was flipped.
  *
@@ -24,12 +24,12 @@
  * Death (after -> state, repaired by the reaper of the connection):
  *  body allocated, cells staged, messages marked, slots published: word 0 -> cells TOMBSTONE, then slots FREE whatever
  *   references they have, messages released like all held ones.
- *  the word -> each cell that is still STAGED is flipped, each message that is still ACQUIRED is settled, with the
+ *  word stored -> each cell that is still STAGED is flipped, each message that is still ACQUIRED is settled, with the
  *   intents and counters of the dead connection's ledgers: a reaper that is killed in the middle leaves what its
  *   successor can continue.
- *  a flip, not counted -> intent COMMIT -> counted.    flipped; consumers not notified, limits not enforced or queue
- *   closed -> recovered with each queue that the dead had open.    entries returned, the word not cleared -> nothing is
- *   left to do.
+ *  a cell flipped, not counted -> intent COMMIT -> counted.    counted, but consumers not notified, limits not
+ *   enforced, or queue closed -> recovered with each queue that the dead connection had open.    holdings given back,
+ *   the word not cleared -> nothing is left to do.
  *
  * Concurrency: one commit at a time for a connection, under its lock. Other connections pass STAGED cells (I53), even
  * for ever if the owner was stopped; the room that these cells take of a limit stays taken then.
@@ -87,7 +87,8 @@ sb_status sb_transaction_stage(sb_transaction_plan *p, uint32_t *failed);
 sb_status sb_transaction_mark(sb_transaction_plan *p);
 /* Decides the commit: from here on it happens. Frees bodies without a cell. */
 void sb_transaction_decide(sb_transaction_plan *p);
-/* Flips and settles. The caller enforces limits and notifies consumers, for each cell that has a token. */
+/* Flips the cells and settles the messages. The caller then enforces limits and notifies consumers, for each cell that
+ * has a token. */
 void sb_transaction_carry_out(sb_transaction_plan *p);
 /* Undoes all preparations. The caller wakes producers that may have seen the room taken. */
 void sb_transaction_undo(sb_transaction_plan *p);

@@ -13,8 +13,9 @@
  *  I40 the check writes no shared word, and trusts no number before it is bounds-checked: it uses a slot number only
  *      after sb_check_kind() found what begins there. No walk is longer than the memory that it walks.
  *
- * Ordering pairs: P21 of sb_grace.h: a check is one call, which is inside from its first look to its last. A chunk of
- *  structures that it saw does not hold bodies before its end, whatever is drained meanwhile.
+ * Ordering pairs: P21 of sb_grace.h: a check is one call, which is inside the core from its first read to its last. So
+ *  a chunk in which it saw structures does not hold bodies before the check ends, even if the chunk is drained
+ *  meanwhile.
  *
  * Death: nothing shared is written.
  * Concurrency: beside traffic it may report operations in progress. The segments must be complete (I5).
@@ -55,7 +56,7 @@ static inline uint64_t sb_check_header(const sb_checkup *k, uint32_t slot) {
 
 /* The kind of the slots of a class. */
 unsigned sb_check_kind_of_class(const sb_checkup *k, unsigned cls);
-/* The kind of the slot that begins there; SB_KIND_NONE: none does. */
+/* The kind of the slot that begins at `slot`; SB_KIND_NONE: no slot begins there. */
 unsigned sb_check_kind(const sb_checkup *k, uint32_t slot);
 /* True if the slot is of that kind, and in use. */
 bool sb_check_is(const sb_checkup *k, uint32_t slot, unsigned kind);

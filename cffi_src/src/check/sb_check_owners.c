@@ -68,7 +68,7 @@ static void check_entry(sb_checkup *k, unsigned id, uint64_t what, uint64_t wher
   unsigned kind = sb_check_kind(k, slot);
   switch (sb_holding_kind(what)) {
     case SB_HOLD_NONE: break;
-    case SB_HOLD_STAGED: /* of a commit in progress; sb_check_cells_owned counts cells that no entry names */
+    case SB_HOLD_STAGED: /* may name no cell yet; sb_check_cells_owned finds cells that no entry names */
       if (owns_cell(k, id, what, where)) k->named[id]++;
       break;
     case SB_HOLD_PUBLICATION:
@@ -90,7 +90,7 @@ static void check_entry(sb_checkup *k, unsigned id, uint64_t what, uint64_t wher
       }
       break;
     case SB_HOLD_PAGE:
-      /* the page was freed since */
+      /* only the kind is checked: the page may have been freed since */
       if (!stale && !is_leaf(kind) && kind != SB_KIND_INNER) bad(k, id, PAGE, slot, kind, 0);
       break;
     case SB_HOLD_LEDGER:

@@ -56,7 +56,8 @@ static void check_node(sb_checkup *k, uint32_t slot, uint64_t header) {
 
 /* ---- references ---- */
 
-/* Compares the references in the block with the number found: of two equal references, one is too many. */
+/* Compares the number of references in the block with the number that cells and views use. If two of these use the same
+ * reference, more are used than the block has. */
 static void check_block(sb_checkup *k, uint32_t slot, unsigned kind) {
   sb_block block;
   uint32_t is = sb_block_of(k->b, slot, &block) ? sb_block_count(&block) : 0;
@@ -89,7 +90,7 @@ static void check_slot(sb_checkup *k, uint32_t slot, unsigned kind) {
     case SB_SLOT_ALLOC:
       if (slot == 0 ||
           (kind != SB_KIND_MESSAGE && sb_slot_is_drained(header) && sb_check_lives(k, sb_slot_owner(header)))) {
-        break; /* without an owner, or owned by a connection that drains the chunk */
+        break; /* slot 0 has no owner; a drained slot is owned by its drainer (sb_drained.h) */
       }
       if (kind == SB_KIND_MESSAGE && sb_slot_is_part(header)) { /* only its head refers to it */
         if (sb_parts_is_orphan(k->b, slot)) sb_check_found(k, (sb_finding){SB_LEAKED_SLOT, 0, slot, 0, kind, 0, 0, 0});
@@ -149,7 +150,7 @@ static bool in_a_run(const sb_checkup *k, uint32_t chunk, uint64_t word) {
     return false;
   }
   uint64_t head = SB_LOAD(&k->b->chunks[chunk - distance], SB_ACQUIRE);
-  unsigned state = sb_chunk_state(head); /* the head shows that a run is being taken or returned */
+  unsigned state = sb_chunk_state(head); /* CLAIMED, DRAINING: the run is being taken, or freed */
   return (state == SB_CHUNK_RUN || state == SB_CHUNK_CLAIMED || state == SB_CHUNK_DRAINING) &&
          sb_chunk_run(head) > distance;
 }

@@ -8,7 +8,7 @@
 #define PULLS_AT_ONCE 256u /* then other threads get the lock */
 
 static sb_connection *connection_of(const sb_channel *ch) { return ch->target.c; }
-static sb_channel *channel_of(sb_target *t) { return (sb_channel *)(void *)t; /* its first member */ }
+static sb_channel *channel_of(sb_target *t) { return (sb_channel *)(void *)t; /* its first field */ }
 
 /* ---- hand-over ---- */
 
@@ -168,7 +168,7 @@ static sb_status deal(sb_member *m) {
   if (!sb_queue_is_open(m->s.q)) {
     return SB_DELETED;
   }
-  (void)want(m); /* it stood by, and may be active now */
+  (void)want(m); /* if m was on standby, it may have become active since: ask for messages again */
   if (m->no_local) {
     return m->willing ? take(m) : SB_NO_CREDIT;
   }
@@ -182,7 +182,7 @@ static sb_status deal(sb_member *m) {
     if (status != SB_EMPTY || whose == m) {
       return status;
     }
-    /* P3: the node of `m` was notified, which kept other nodes from being notified. */
+    /* P3: while the node of `m` is NOTIFIED, other nodes may not be notified: make it INTERESTED, then look again. */
     if (!sb_node_move(connection_of(m->channel), m->s.node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED) ||
         !sb_notify_looks_ready(m->s.q)) {
       return SB_EMPTY;
@@ -197,8 +197,8 @@ static bool lacks_memory(sb_status status) {
 
 static void orphan(sb_member *m);
 
-/* Pulls until the queue is empty, or no member is willing. After many messages, or without memory, the IO thread
- * continues, which also asks for memory. */
+/* Pulls until the queue is empty, or no member is willing. After many messages, or if memory is missing, the IO thread
+ * continues; it also asks for more memory. */
 static sb_status pull(sb_member *m) {
   sb_status status = SB_OK;
   for (unsigned n = 0; status == SB_OK && n < PULLS_AT_ONCE; n++) status = deal(m);
@@ -222,7 +222,7 @@ sb_status sb_channel_pull(sb_channel *ch) {
   return status;
 }
 
-/* True if the member was notified, by its flag or its state, or is busy. P9: clears the flag, then looks. */
+/* True if the member is busy, or its node's flag or state tells of a notification. P9: clears the flag, then looks. */
 static bool has_turn(sb_member *m) {
   sb_node_shm *n = sb_subscription_node(&m->s);
   bool told = SB_LOAD(&n->flagged, SB_SEQ_CST) != 0 && SB_SWAP(&n->flagged, 0, SB_SEQ_CST) != 0;
@@ -242,7 +242,7 @@ bool sb_channel_turn(sb_channel *ch) {
       continue;
     }
     m->busy = status == SB_OK || status == SB_GROW;
-    if (status == SB_EMPTY && m->willing && be_interested(m)) m->busy = true; /* it was parked (I61): looks once more */
+    if (status == SB_EMPTY && m->willing && be_interested(m)) m->busy = true; /* a parked node (I61) looks once more */
     more = more || m->busy;
     if (status == SB_GROW) connection_of(ch)->must_grow = true;
   }
@@ -259,9 +259,9 @@ bool sb_channel_wants_work(sb_channel *ch) {
     }
     unsigned state = sb_node_state(SB_LOAD(&sb_subscription_node(&m->s)->word, SB_SEQ_CST));
     if (!m->willing) {
-      (void)want(m); /* it stood by, and was not notified that it is active */
+      (void)want(m); /* on standby: a process may have died before it notified m that m is active */
     } else if (state == SB_NODE_NOT_INTERESTED) {
-      (void)be_interested(m); /* there was no memory for its list entry */
+      (void)be_interested(m); /* its node was parked (I61), or there was no memory for its list entry */
     }
     if (!sb_queue_is_open(m->s.q) || state == SB_NODE_NOTIFIED || (m->willing && sb_notify_looks_ready(m->s.q))) {
       m->busy = wants = true;

@@ -2,24 +2,27 @@
 /* Channels: consumers that share one sequence of delivery tags, and the limits of their channel and connection.
  *
  * What: a channel is a target (sb_target.h) whose consumers, its *members*, each have a node at one queue. A message
- * that is pulled for a member waits in the channel's row, whose order is the order of the delivery tags. Given messages
- * stay unacked without bound (sb_deliveries.h). Messages of a queue are dealt in turn among the members that a
- * connection has there (sb_round_robin.h). Any thread that holds the connection's lock pulls, as for a native consumer.
+ * that is pulled for a member waits in the channel's row, whose order is the order of the delivery tags. The row is
+ * bounded; the application may hold any number of unsettled messages, unless a prefetch limits it (sb_deliveries.h).
+ * Messages of a queue are dealt in turn among the members that a connection has there (sb_round_robin.h). Any thread
+ * that holds the connection's lock may pull, as for a native consumer (sb_consumer.h).
  *
  * Layout: a member is
  *   standing by -> willing            it became the single active consumer (sb_exclusive.h)
- *   willing <-> starved               its prefetch is used up, until half of it is free, or its row is empty
- *   willing <-> unwilling             the channel or its connection is full; the same for their limits
- *   any -> ended                      cancelled, its queue deleted, its channel closed; unacked messages keep it
- * An armed channel that gets something becomes *ready*: the IO thread hands it over (SB_READY), once for each arming.
+ *   willing <-> starved               its prefetch is used up, until enough of it is free (I51)
+ *   willing <-> unwilling             a limit of its channel or connection is reached, until enough is free (I51)
+ *   any -> ended                      cancelled, its queue deleted, its channel closed; the struct stays while the
+ *                                     member has unacked messages
+ * The application *arms* a channel to learn of its next message or report (of a member that the broker cancelled). An
+ * armed channel that gets one becomes *ready*: the IO thread hands it over (SB_READY), once for each arming.
  *
  * Invariants:
- *  I50 a member is willing exactly while its own prefetch, the channel's limit, the connection's limit and the row's
- *      length all allow one more message; only then is its node INTERESTED or NOTIFIED (or NON_ACQUIRING), so I30 holds
- *      for it. A member that uses up a limit makes all members under that limit unwilling; each of them passes the
- *      baton (I31).
- *  I51 members become willing again when half of the limit is free; immediately, if a row that the limit stops is
- *      empty.
+ *  I50 a member is willing only while its own prefetch, the channel's limit, the connection's limit and the row's
+ *      length all allow one more message. Only the node of a willing member is INTERESTED or NOTIFIED (or
+ *      NON_ACQUIRING), so I30 holds for it. A member that uses up a limit makes all members under that limit unwilling;
+ *      each of them passes the baton (I31).
+ *  I51 members that a limit made unwilling become willing again when half of the limit is free. One free place is
+ *      enough if a row that the limit stops is empty; for a member's prefetch, if the row has none of its messages.
  *  I52 at most one of `armed` and `ready` of a channel is set. A message or a report that comes while the channel is
  *      armed makes it ready.
  *
@@ -57,10 +60,10 @@ struct sb_channel {
   sb_deliveries deliveries;
   uint32_t limit, unacked; /* unacked: messages of its members, in the row or with the application */
   uint64_t delivered;      /* messages given to the application */
-  sb_member *cancelled_first, *cancelled_last; /* by the broker, not reported yet */
+  sb_member *cancelled_first, *cancelled_last; /* members that the broker cancelled, not reported yet */
   sb_member *woken;                            /* a member that has credit again, and is not willing yet */
   bool several_woken;                          /* there are other such members */
-  bool blocked;                                /* the limit or the length of the row stops all members */
+  bool blocked;                                /* the limit or the row is full: no member is willing */
   bool armed, ready;
   struct sb_channel *next_ready, *previous_ready;
   sb_channel_wait *waits;
@@ -69,9 +72,10 @@ struct sb_channel {
 _Static_assert(sizeof(struct sb_channel) <= 320, "a connection may have 65,535 of them");
 
 /* ---- members ---- */
-/* Starts a member that has its node: messages come from now on. */
+/* Starts a member whose node exists: from now on messages are pulled for it. */
 void sb_channel_start(sb_member *m);
-/* Ends a member: returns its messages in the row. The member is freed now, or with its last unacked message. */
+/* Ends a member: puts its messages of the row back into the queue. The member is freed now, or with its last unacked
+ * message. */
 void sb_channel_end_member(sb_member *m);
 
 /* ---- pulling ---- */
@@ -87,17 +91,17 @@ uint64_t sb_channel_overlooked(const sb_channel *ch, const sb_queue **q); /* see
 /* Gives the first message of the row to the application; returns its tag. A message of an auto-ack member leaves the
  * deliveries: the caller settles it. */
 uint64_t sb_channel_give(sb_channel *ch);
-/* Takes back a message that the application never saw: it is the first of the row again. Not for a message of a get, or
- * of an ended member. */
+/* Makes a given message, which the application never saw, the first of the row again. Not for a message that a get
+ * took, or of an ended member. */
 void sb_channel_take_back(sb_channel *ch, sb_unacked *h);
 /* Removes a delivery. The next sb_channel_resume uses its credit. */
 void sb_channel_drop(sb_channel *ch, sb_unacked *h);
-/* Pulls with the credit that returned. */
+/* Makes members willing again when enough of their limits is free (I51), and pulls for them. */
 void sb_channel_resume(sb_channel *ch);
-/* Applies changed limits. */
+/* Applies changed limits: of the channel and of the connection; ch NULL: of the connection alone. */
 void sb_channel_limits_changed(sb_connection *c, sb_channel *ch);
-/* Closes the channel and ends its members. Given messages return marked as redelivered, messages of the row return
- * unchanged. */
+/* Closes the channel and ends its members. All its messages go back into their queues, marked as redelivered; the
+ * delivery counts only for messages that were given to the application. */
 void sb_channel_close_all(sb_channel *ch);
 /* Reports the number of a member that the broker cancelled. False: there is none. */
 bool sb_channel_report(sb_channel *ch, uint32_t *number);

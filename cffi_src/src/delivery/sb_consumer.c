@@ -47,7 +47,8 @@ sb_status sb_consumer_deliver_one(sb_consumer *k, sb_subscription *s) {
   sb_status status = sb_subscription_take_now(k->c, s, &t);
   if (status == SB_OK) {
     push(k, s, t.token);
-    (void)sb_node_move(k->c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED); /* at work: no wake needed */
+    /* the consumer is at work: producers need not wake it */
+    (void)sb_node_move(k->c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
     if (k->unacked >= k->prefetch) starve(k);
   }
   return status;
@@ -58,7 +59,7 @@ bool sb_consumer_wants_work(sb_consumer *k) {
     sb_node_shm *n = sb_slot_at(k->c->b, k->subscriptions[i].node);
     unsigned state = sb_node_state(SB_LOAD(&n->word, SB_SEQ_CST));
     if (state == SB_NODE_NOT_INTERESTED && !k->starved &&
-        sb_consumer_credit(k) > 0) { /* there was no memory for its list entry */
+        sb_consumer_credit(k) > 0) { /* the node was parked (I61), or there was no memory for its list entry */
       sb_subscription_set_interested(&k->subscriptions[i], true);
     }
     if (state == SB_NODE_NOTIFIED || (state == SB_NODE_INTERESTED && sb_notify_looks_ready(k->subscriptions[i].q))) {
@@ -89,12 +90,12 @@ bool sb_consumer_turn(sb_consumer *k) {
   for (uint32_t i = 0; i < k->subscription_count; i++) {
     sb_subscription *s = &k->subscriptions[(k->rotation + i) % k->subscription_count];
     sb_node_shm *n = sb_slot_at(k->c->b, s->node);
-    (void)SB_SWAP(&n->flagged, 0, SB_SEQ_CST); /* P9: cleared, then looked */
+    (void)SB_SWAP(&n->flagged, 0, SB_SEQ_CST); /* P9: clear the flag, then look */
     sb_status status = sb_consumer_deliver_one(k, s);
     if (status == SB_OK) {
       more = true;
     } else if (status == SB_EMPTY && !k->starved && sb_consumer_credit(k) > 0 && sb_subscription_want(s)) {
-      more = true; /* it was parked while we were stopped (I61): it looks once more (P3) */
+      more = true; /* a node that was parked while this process was stopped (I61) looks once more (P3) */
     } else if (status == SB_DELETED && sb_consumer_orphaned(k)) {
       sb_consumer_signal(k); /* threads that wait for the row must see that */
     }
@@ -113,8 +114,8 @@ void sb_consumer_pull(sb_consumer *k) {
   }
 }
 
-/* Becomes interested again when enough credit returned, since each change moves list entries. A consumer with an empty
- * row does not wait for that. */
+/* The consumer becomes interested again when half of its credit is free, since each change of interest moves list
+ * entries. With an empty row, one credit is enough. */
 void sb_consumer_resume(sb_consumer *k) {
   uint32_t credit = sb_consumer_credit(k), enough = k->prefetch > 1 ? k->prefetch / 2 : 1;
   if (k->starved && (credit >= enough || (credit > 0 && k->row_first == k->row_end))) {

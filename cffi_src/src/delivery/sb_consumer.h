@@ -48,7 +48,7 @@ struct sb_consumer {
   bool suspended; /* by the application */
   bool closed;
   sb_half local; /* futex of threads of the application that wait for the row */
-  int event_fd;  /* written when a delivery comes while it is armed */
+  int event_fd;  /* eventfd, written when a message comes into the row while `event_armed` is 1 */
   sb_half event_armed;
 };
 

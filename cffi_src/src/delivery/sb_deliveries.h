@@ -7,14 +7,14 @@
  * Given messages are found by their tag, and listed in its order.
  *
  * Layout: slots in one array, linked into the row, the given ones or the free ones; and a hash table from tag to
- * slot. Both grow and shrink with the number of deliveries: 52 to 420 bytes for each, nothing while there never was
- * one.
+ * slot. Both grow and shrink with the number of deliveries: 52 to 420 bytes for each delivery, and nothing before the
+ * first one.
  *
  * Invariants: each slot is in one of the three lists. Links are numbers of slots plus one.
  *
  * Ordering pairs: none; nothing is shared.
  *
- * Death: the holdings of the connection name the same messages.
+ * Death: nothing is left; the reaper finds the same messages in the holdings of the connection.
  *
  * Concurrency: under the connection's lock.
  */
@@ -49,7 +49,7 @@ typedef struct {
   uint64_t last_tag;
 } sb_deliveries;
 
-/* Makes sure that there is a free slot. False: this process has no memory. Deliveries move in memory. */
+/* Makes sure that there is a free slot. False: this process has no memory. Invalidates pointers to deliveries. */
 bool sb_deliveries_reserve(sb_deliveries *d);
 /* Puts a pulled message into a free slot, at the end of the row. */
 void sb_deliveries_pulled(sb_deliveries *d, uint64_t token, struct sb_queue *q, struct sb_member *of);
@@ -63,7 +63,7 @@ void sb_deliveries_take_back(sb_deliveries *d, sb_unacked *h);
 sb_unacked *sb_deliveries_find(sb_deliveries *d, uint64_t tag);
 /* Removes a delivery from the row or the given ones. */
 void sb_deliveries_drop(sb_deliveries *d, sb_unacked *h);
-/* Frees memory after many were dropped. Deliveries move in memory. */
+/* Frees memory after many deliveries were dropped. Invalidates pointers to deliveries. */
 void sb_deliveries_trim(sb_deliveries *d);
 void sb_deliveries_free(sb_deliveries *d);
 

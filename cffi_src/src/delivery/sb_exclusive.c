@@ -17,7 +17,7 @@ static bool single_active(const sb_queue_shm *q) {
 }
 
 /* True if the node of the claim is registered. Registrations are unique, so a word that is read between two equal reads
- * of the registration belongs to it. */
+ * of a registration belongs to this registration. */
 static bool is_registered(sb_broker *b, uint64_t claim, uint64_t *word) {
   const sb_node_shm *n = sb_node_at(b, node_of(claim));
   uint32_t registration = (uint32_t)(claim >> 32);
@@ -77,7 +77,7 @@ static sb_status keep_out(sb_connection *c, sb_queue_shm *q) {
       return SB_ACCESS;
     }
     if (SB_CAS(&q->exclusive, &found, 0, SB_SEQ_CST)) {
-      return SB_OK; /* its claimant sees that */
+      return SB_OK; /* the claimant's next CAS fails, and it gives up */
     }
   }
   return SB_OK;

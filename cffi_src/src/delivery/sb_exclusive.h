@@ -6,11 +6,11 @@
  * (not when it lacks credit), the next one becomes active, by priority, then by registration. Waiting gets are no
  * rivals of any consumer.
  *
- * Layout: `exclusive` of sb_queue_shm names a node and its registration. A claim is *in force* while that node is
- * registered, and, for an exclusive consumer, while its process lives. Any process may overwrite a claim that is not in
- * force.
+ * Layout: `exclusive` of sb_queue_shm is the *claim*: it names a node and the node's registration. It is *in force*
+ * while that node is registered, and, for an exclusive consumer, while the consumer's process lives. Any process may
+ * overwrite a claim that is not in force.
  *   none -> tentative -> exclusive          by a claimant
- *   tentative -> none                       by a registering ordinary consumer, or by the claimant that sees one
+ *   tentative -> none                       by an ordinary consumer that registers, or by a claimant that sees one
  *   not in force -> active                  by any process that sees that no consumer is active
  *
  * Invariants:
@@ -26,8 +26,8 @@
  *     consumer; a new consumer sees that none is active, or the leaving consumer sees the new one.
  *
  * Death (after -> state, repaired): tentative -> not in force.  active consumer dead -> the reaper looks for a
- *  successor after it returned the messages of the dead.  successor named, not notified -> its bounded sleep, or the
- *  reaper of the process that should have notified it.
+ *  successor after it made the messages of the dead consumer ready again.  successor named, not notified -> it looks
+ *  after its bounded sleep, or is notified by the reaper of the process that named it.
  *
  * Concurrency: any process, at any time.
  */
@@ -40,7 +40,8 @@
 uint32_t sb_exclusive_flags(const sb_queue_shm *q);
 /* Checks the claim for a consumer that just registered. SB_ACCESS: the caller must remove the consumer again. */
 sb_status sb_exclusive_enter(sb_connection *c, uint32_t queue, uint32_t node);
-/* Names the next active consumer, if the active one may have left, and notifies it. */
+/* Makes the next consumer active if none is, and notifies it. Also notifies an active consumer that does not know yet
+ * that it is active. */
 void sb_exclusive_succeed(sb_connection *c, uint32_t queue);
 /* True if a node that stands by is active now; clears its SB_NODE_STANDBY. */
 bool sb_exclusive_activate(sb_broker *b, uint32_t node);

@@ -4,7 +4,7 @@
 #include "sb_wait.h"
 
 #define LOOKS 2000u /* looks at a gate, for a gap between two calls: a tenth of a millisecond */
-#define TENANTS 8u  /* connections that use an id during one look at it */
+#define TENANTS 8u  /* how often an id may change its connection during one look */
 
 static void wait_for_a_gap(const sb_gate_shm *gate) {
   for (unsigned n = 0; n < LOOKS && SB_LOAD(&gate->inside, SB_RELAXED) != 0; n++) sb_pause(); /* relaxed: a hint */
@@ -33,7 +33,7 @@ static bool ask(sb_connection *c, unsigned id) {
 }
 
 static void ask_all(sb_connection *c) {
-  sb_gate_renew(c); /* the drainer is inside, and follows no old way from here on */
+  sb_gate_renew(c); /* the drainer is inside, too: it drops the pages that its handles remember */
   for (unsigned id = 1; id < SB_MAX_CONNECTIONS; id++) {
     bool waits = id != c->id && ask(c, id);
     c->grace->waits[id] = waits;
@@ -65,7 +65,8 @@ static bool begin_one(sb_connection *c, uint32_t chunk) {
   return true;
 }
 
-/* Begins with chunks that rested since the last look: any other would be opened again immediately. */
+/* Begins to drain chunks whose slots nobody used since the last look. A chunk in use would soon be needed again: its
+ * class would open a new one. */
 static void begin(sb_connection *c) {
   sb_grace *g = c->grace;
   uint32_t n = sb_chunk_count(c->b);

@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Grace: decides when the memory of structures may serve bodies.
+/* Grace: decides when memory that structures (pages, ledgers ...) used may serve message bodies.
  *
- * What: a chunk of structures is drained (sb_drained.h) if all its slots are free, and none was used since the look
- * before. Calls that were inside the core at that moment may still know its slots. When each of them has ended, the
- * chunk becomes FREE. No process waits for that: the drainer asks again at its next step. Nodes keep their chunks.
+ * What: a connection, the *drainer*, drains a chunk of structures (sb_drained.h) if all its slots are free, and none
+ * was used since the drainer's previous look. Calls that were inside the core at that moment may still know its slots.
+ * When each of these calls has ended, the chunk becomes FREE. No process waits for that: the drainer asks again at its
+ * next step. Chunks of nodes are never drained.
  *
  * Layout: `gate` of the connection's record. `inside` is 1 while a thread has the connection's lock, and may be 1 while
  * a thread is about to take it. `asked` is a counter; a change tells the next call to drop the pages that its handles
  * remember.
- *   inside  0 or 1 -> 1   store, relaxed, before the lock's CAS; or swap, under the lock, where a CAS is no barrier, or
- *                         if the thread waited for the lock, finds 0 after its CAS, or the connection closes
+ *   inside  0 or 1 -> 1   store, relaxed, before the lock's CAS; or swap, under the lock, in four cases: a CAS is no
+ *                         barrier, the thread waited for the lock, it finds 0 after its CAS, the connection closes
  *   inside  1 -> 0        store, release, by the thread that unlocks
  *   asked   n -> n + 1    add, by the drainer, which then reads `inside` by a read-modify-write
  *
  * Invariants:
- *  I70 only a call that is inside reads a structure as the truth, or writes it. The call got to the structure by a word
- *      that is cleared before the slot is freed, through sb_slab_object since it entered, or through an object that it
- *      owns.
- *  I71 a drained chunk becomes FREE only after the drainer saw each connection outside, after it asked that connection.
+ *  I70 only a call that is inside writes a structure, or relies on what it reads there. The call reached the structure
+ *      in one of three ways: by a word that is cleared before the slot is freed; through sb_slab_object, after the call
+ *      entered; or through an object that its connection owns.
+ *  I71 a drained chunk becomes FREE only after the drainer asked each connection, and then saw it outside.
  *
  * Ordering pairs:
  *  P21 the drainer makes the chunk DRAINING, then raises `asked`, then reads `inside` (all read-modify-write, seq_cst).
  *   A call enters `inside` before it reads `asked` (acquire): by a swap, or by a store that the CAS after it makes
  *   visible, since a locked operation of x86 is a barrier. So one of the two sees the other: a call that enters unseen
- *   sees the new `asked`, and DRAINING. The store of one thread may let another thread in, which finds 1 after its CAS:
- *   x86 keeps stores in one order. A call leaves by a store (release): what it did inside comes before the 0 that the
+ *   sees the new `asked`, and DRAINING. The 1 that a thread finds after its CAS may be the store of another thread: x86
+ *   keeps stores in one order. A call leaves by a store (release): what it did inside comes before the 0 that the
  *   drainer reads. For an id without a connection the drainer writes the id's word back unchanged: a process that opens
  *   a connection there comes after that. tests/models/gate.pml models all of it.
  *

@@ -16,7 +16,8 @@ void sb_handle_add(sb_queue *q) {
   if (q->next != NULL) q->next->previous = q;
   c->queues = q;
   c->handle_count++;
-  c->handles_due += c->handles_due > 0; /* it may get the look of a handle that is due */
+  /* a round of looks that is not finished may look at this handle, too: one more look, so that it reaches the others */
+  c->handles_due += c->handles_due > 0;
 }
 
 /* The queue of a detached handle: never open. The memory of its former queue may hold bodies now. */
@@ -40,7 +41,7 @@ static void take_out(sb_queue *q) {
 
 static bool consumed(const sb_connection *c, const sb_queue *q) {
   for (const sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
-    const sb_consumer *k = t->kind->is_consumer ? (const sb_consumer *)(const void *)t : NULL; /* others: see `busy` */
+    const sb_consumer *k = t->kind->is_consumer ? (const sb_consumer *)(const void *)t : NULL; /* others raise `busy` */
     for (uint32_t i = 0; k != NULL && i < k->subscription_count; i++) {
       if (k->subscriptions[i].q == q) return true;
     }

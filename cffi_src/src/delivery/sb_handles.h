@@ -17,9 +17,9 @@
  * Ordering pairs: P17 a queue is CLOSED before `queues_closed` is raised (release); a connection reads the counter
  *  (acquire), then the states of its queues.
  *
- * Death (after -> state, repaired): queue CLOSED, counter not raised -> raised by the process that removes its name.
- *  ledger left, holding still there -> the reaper finds that the ledger has no owner.  The connection -> the reaper
- *  disowns its ledgers (sb_recover.c).
+ * Death (after -> state, repaired): queue CLOSED, counter not raised -> raised by the process that removes the
+ *  queue's name.  ledger left, holding still there -> the reaper finds that the ledger has no owner.  connection with
+ *  open handles -> the reaper disowns its ledgers (sb_recover.c).
  *
  * Concurrency: under the connection's lock.
  */
@@ -38,7 +38,7 @@ void sb_handle_leave(sb_queue *q);
 void sb_handles_forget_pages(sb_connection *c);
 /* Looks at some handles, and detaches the handles of deleted queues. */
 void sb_handles_look(sb_connection *c);
-/* The same for all handles that are due a look. */
+/* Like sb_handles_look, but looks at all handles, also those that it would leave to a later call. */
 void sb_handles_look_at_all(sb_connection *c);
 
 /* Before every operation: true if there may be handles to detach. One load and one comparison. */

@@ -10,11 +10,11 @@
  * Invariants:
  *  I44 a queue that ends is closed like a deleted one (see I25), by the first process that sees that its time has come:
  *      the one that cancels its last consumer, the one that closes its owner, the reaper of either, or the housekeeper.
- *      The next sweep removes its name; the housekeeper is notified of that. Until then no process finds a closed queue
- *      by its name.
+ *      That process notifies the housekeeper, and the next sweep removes the queue's name. Even before that, no process
+ *      finds a closed queue by its name.
  *
  *  I73 a connection that declared an exclusive queue and used it has a handle of it, and so a ledger, until it
- *      disconnects or the queue is deleted: so its disconnecting, or the reaper of its death, ends the queue. A queue
+ *      disconnects or the queue is deleted. So the queue ends when the connection disconnects, or is reaped. A queue
  *      may outlive its owner all the same, if the owner was killed before it had a handle. A process that opens such a
  *      queue ends it first: no process puts into a queue that is about to end.
  *

@@ -112,7 +112,8 @@ bool sb_node_move(sb_connection *c, uint32_t slot, unsigned from, unsigned to) {
 
 /* ---- create, destroy ---- */
 
-/* Walks visit SB_MAX_LEVELS levels: consumers of a later level would never be notified. */
+/* True if the queue may get no more levels. A walk ends after SB_MAX_LEVELS levels, so consumers of a later level would
+ * never be notified. */
 static bool has_most_levels(sb_broker *b, const sb_queue_shm *q) {
   sb_level_cursor at = sb_levels_of(q);
   uint32_t n = 0;
@@ -182,7 +183,7 @@ sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uin
   sb_status status = (flags & SB_NODE_ROOM) != 0 ? SB_OK : sb_consumer_level_of(c, queue, priority, &level);
   if (status == SB_OK) {
     status = sb_holding_object(c, SB_KIND_NODE, token, slot, &gen);
-    /* few nodes are created: keeps no hint word of slots (16 KiB) */
+    /* few nodes are created: the connection keeps no hint word of their slots (16 KiB) */
     sb_slab_return_class(c, sb_class_of_kind(b, SB_KIND_NODE));
   }
   if (status != SB_OK) {

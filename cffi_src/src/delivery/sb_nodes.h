@@ -65,9 +65,10 @@ typedef struct {
   int32_t all[SB_STATE_ALL + 1], counted[SB_STATE_ALL + 1]; /* counted: only consumers */
   uint64_t seen;                                            /* a checksum of the words of all levels */
 } sb_census;
-/* Counts the live entries of the list of `state`, or of SB_STATE_ALL; of one level, 0 = of all levels. */
+/* Counts the live entries of `list`, which is the list of `state`. level: only nodes of that level; 0 = all nodes. */
 sb_census sb_nodes_census(sb_broker *b, const sb_ring *list, unsigned state, uint32_t level);
-/* Corrects interested, notified ... from the lists: no count, the counts that could suppress a wake, or all counts. */
+/* Compares the counts `interested`, `notified` ... with the lists, and corrects wrong ones: none of them (LOOK), those
+ * that could suppress a wake (HARMFUL), or all. */
 typedef enum { SB_RECOUNT_LOOK, SB_RECOUNT_HARMFUL, SB_RECOUNT_ALL } sb_recount;
 typedef struct {
   bool right; /* all counts were right */

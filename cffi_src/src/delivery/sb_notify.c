@@ -71,7 +71,7 @@ bool sb_notify_above(sb_connection *c, uint32_t queue, int64_t above, bool rescu
       }
     }
     if (!rescue && SB_LOAD(&level->notified_count, SB_SEQ_CST) > 0) {
-      return false; /* I32: a notified node of this level is at work, and passes the baton when it cannot */
+      return false; /* I32: a notified node of this level is at work; if it leaves early, it passes the baton (I31) */
     }
   }
   return false;
@@ -118,8 +118,8 @@ void sb_notify_backlog_arrived(sb_queue *q) {
   }
 }
 
-/* Wakes one producer that waits for room in the queue, or for memory (q NULL), and can use it: two producers that wait
- * for more than there is would wake each other for ever. */
+/* Wakes one producer that waits for room in the queue, or for memory (q NULL). Skips producers that need more room than
+ * there is: two of them would wake each other for ever. */
 static bool wake_one_of(sb_connection *c, const sb_ring *list, const sb_queue_shm *q) {
   uint64_t position = 0;
   uint32_t node;
@@ -162,7 +162,7 @@ void sb_notify_wake_all(sb_connection *c, uint32_t queue) {
     }
   }
   if (sb_ring_open(b, queue, SB_RING_ROOM, &list)) {
-    uint64_t end = sb_ring_exact_tail(b, &list); /* a producer that waits again meanwhile has looked */
+    uint64_t end = sb_ring_exact_tail(b, &list); /* a producer that enters the list later sees the change itself */
     for (position = 0; (node = sb_nodes_next(c, &list, SB_NODE_INTERESTED, &position)) != 0 && position <= end;) {
       if (sb_node_move(c, node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) sb_notify_node(b, node);
     }
@@ -175,7 +175,7 @@ void sb_notify_pass_baton(sb_queue *q) { /* I31: after the node's own state chan
   if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0) {
     if (sb_notify_looks_ready(q)) (void)sb_notify_one(q->c, q->slot, false);
   } else if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {
-    sb_notify_browsers(q->c, q->slot); /* they may have given way to this node */
+    sb_notify_browsers(q->c, q->slot); /* browsers may have given way to this node */
   }
 }
 

@@ -13,11 +13,12 @@
  * Ordering pairs:
  *  P3 producer: append (seq_cst), then load `interested`. Consumer: CAS to INTERESTED (seq_cst), then look at the
  *     queue. At least one of them sees the other.
- *  P9 notifier: node flag, target bit, connection bit, ring, each unconditionally. IO thread: clears the connection's
- *     bits, then the target's, then the node's flag, then looks.
+ *  P9 notifier: sets the node's flag, then the target's bit, then the connection's bit, then rings, each of them
+ *     unconditionally. IO thread: clears the connection's bits, then the target's, then the node's flag, then looks.
  *
  * Death (after -> state, repaired):
- *  append, before notify -> message ready, no node notified -> the reaper notifies every queue that the dead had open.
+ *  append, before notify -> message ready, no node notified -> the reaper notifies nodes of every queue that the
+ *  dead process had open.
  *  NOTIFIED by a dead notifier, not rung -> flags or the bounded sleep -> the sleeper reads node words at its timeout.
  *  consumer dead while NOTIFIED -> REMOVED by the reaper, which passes the baton.
  *  consumer stopped while INTERESTED or NOTIFIED -> parked at the next tick, and others notified (sb_stopped.h).
@@ -46,7 +47,7 @@ void sb_notify_backlog_arrived(sb_queue *q);
 void sb_notify_room_made(sb_connection *c, sb_queue_shm *q, uint32_t slot);
 /* The same, only for a producer that waits for room in the queue. */
 void sb_notify_room_in(sb_connection *c, sb_queue_shm *q, uint32_t slot);
-/* Wakes every node of a queue that was closed. */
+/* Wakes every node of a queue that was closed, or whose settings changed. */
 void sb_notify_wake_all(sb_connection *c, uint32_t queue);
 /* Wakes the housekeeper before its next tick, to look at a change. */
 void sb_notify_housekeeper(sb_broker *b);

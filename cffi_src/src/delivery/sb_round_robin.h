@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Round robin: decides which channel consumer of a connection gets the next message of a queue.
+/* Round robin: decides which channel consumer (*member*) of a connection gets the next message of a queue.
  *
- * What: the node that was notified does not matter. A pulled message goes to the next member in turn, of the willing
- * members (they have credit) with the highest priority, one message each, across all channels of the connection. Among
- * connections the queue's lists decide (sb_notify.h). Native consumers, and members with no_local, are not dealt to.
+ * What: it does not matter which node of the connection was notified. The willing members (they have credit) with the
+ * highest priority get the pulled messages in turn, one message each, across all channels of the connection. Among
+ * connections the queue's lists decide (sb_notify.h). Native consumers, and members with no_local, take no part.
  *
- * Layout: process-local: queues by hash, each with its priorities in descending order, each with its willing members.
+ * Layout: process-local: queues by hash. A queue has its priorities (*ranks*) in descending order, and each rank has
+ * its willing members (the *circle*).
  *
  * Invariants: a member without no_local is in the circle of its rank exactly while it is willing.
  *

@@ -20,7 +20,8 @@ static bool is_stopped(sb_broker *b, uint32_t node, look *last) {
   return last->stopped;
 }
 
-/* Visits the nodes of a list: until one of a running process is found, or all. Returns how many it found, or parked. */
+/* Why a list is visited: to find one node of a running process (returns 1, or 0 if there is none), or to park all nodes
+ * of stopped processes (returns their number). */
 typedef enum { FIND_RUNNING, PARK_STOPPED } purpose;
 
 static uint32_t visit(sb_connection *by, uint32_t level, uint32_t id, unsigned state, look *last, purpose why) {
@@ -30,7 +31,7 @@ static uint32_t visit(sb_connection *by, uint32_t level, uint32_t id, unsigned s
   if (!sb_ring_open(by->b, level, id, &list)) {
     return 0;
   }
-  /* a node that returns meanwhile belongs to a running process: without `end` this may never finish */
+  /* a node that enters the list again meanwhile belongs to a running process: without `end` this may never finish */
   uint64_t end = sb_ring_exact_tail(by->b, &list);
   while ((node = sb_nodes_next(by, &list, state, &position)) != 0 && position <= end) {
     SB_CRASHPOINT("stopped.visited");

@@ -33,27 +33,30 @@ typedef struct {
 static inline sb_node_shm *sb_subscription_node(const sb_subscription *s) { return sb_slot_at(s->q->c->b, s->node); }
 /* True if the node does not stand by, or has become active. */
 bool sb_subscription_may_want(const sb_subscription *s);
-/* Makes a node whose owner has credit INTERESTED, unless it stands by. True if it was NOT_INTERESTED: the caller then
- * looks at the queue (P3). */
+/* Makes a node INTERESTED, unless it stands by. Its owner must have credit. True if the node was NOT_INTERESTED: the
+ * caller then looks at the queue (P3). */
 bool sb_subscription_want(sb_subscription *s);
 /* Begins or ends the interest of a node (seed 002: set_notify_work_desired). */
 void sb_subscription_set_interested(sb_subscription *s, bool desired);
-/* Takes a message for the owner of the node, which has credit. SB_EMPTY: there is none, and the node is INTERESTED. */
+/* Takes a message for the owner of the node, which has credit. SB_EMPTY: there is none for this node, which is
+ * INTERESTED unless it stands by. */
 sb_status sb_subscription_take(sb_subscription *s, sb_taken *t);
 /* The same for a NON_ACQUIRING node, which takes no message that its connection published (sb_no_local.h). */
 sb_status sb_subscription_take_no_local(sb_subscription *s, uint64_t *cursor, sb_taken *t);
-/* Returns a message that was pulled through a subscription. */
+/* Puts a message that was pulled through a subscription back into its queue. */
 sb_status sb_subscription_return(sb_queue *q, uint64_t token, sb_disposition disposition);
 
-/* The list entry of a node that should be flagged and is not, 0 = none. A message is ready for it, and the node is
- * NOTIFIED; or it is INTERESTED, and no node is NOTIFIED. */
+/* The list entry of the node if its flag should be set and is not; else 0. The flag should be set if a message is ready
+ * for the node, and the node is NOTIFIED, or is INTERESTED while no node of the queue is NOTIFIED. */
 uint64_t sb_subscription_overlooked(const sb_subscription *s);
 
 /* ---- on the path of every message ---- */
 
-/* For a caller whose counts say that a higher priority wants messages. True if it must take none (I32). */
+/* Called if the counts say that a node of a higher priority wants messages; checks that in the lists. True: the node
+ * of the subscription must take no message (I32). */
 bool sb_subscription_gives_way(sb_subscription *s);
-/* For a node that is rescued or stands by. False: it stands by, and is not active. */
+/* Called if the node is rescued or stands by. False: it stands by, and is not active. *rescued: it may take a message
+ * although a higher priority wants messages. */
 bool sb_subscription_may_try(sb_subscription *s, uint32_t flags, bool *rescued);
 
 static inline void sb_subscription_took(sb_connection *c, sb_queue *q, const sb_taken *t) {
@@ -95,7 +98,8 @@ SB_HOT sb_status sb_subscription_take_now(sb_connection *c, sb_subscription *s, 
     if (status != SB_EMPTY) {
       return status;
     }
-    /* P3: the last attempt to take is made while INTERESTED. If the queue still looks ready, the bits may be wrong. */
+    /* P3: the last attempt to take is made while the node is INTERESTED. If the queue looks ready even then, `requeued`
+     * bits may be missing. */
     if (!sb_node_move(c, s->node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED) &&
         (!sb_notify_looks_ready(s->q) || sb_hints_rescan(s->q) == 0)) {
       return SB_EMPTY;

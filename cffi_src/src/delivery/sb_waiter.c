@@ -25,7 +25,7 @@ static sb_status borrow(sb_queue *q, uint32_t flags, uint32_t bytes, uint32_t *n
     *node = q->waiters[q->waiter_count].node;
     *token = q->waiters[q->waiter_count].token;
   } else if (status == SB_OK) {
-    if ((flags & SB_NODE_ROOM) != 0) q->c->use = SB_USE_BOOKS; /* a call that waits to put makes no room */
+    if ((flags & SB_NODE_ROOM) != 0) q->c->use = SB_USE_BOOKS; /* not DRAIN: a put makes no room */
     status = sb_node_create(q->c, q->slot, 0, SB_NODE_DIRECT | flags, 0, bytes, node, token);
     q->c->use = SB_USE_DRAIN;
   }
@@ -240,7 +240,7 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
   uint32_t armed = sb_wake_arm(wake); /* P6: before the node can be notified */
   (void)sb_node_move(c, node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);
   uint64_t until = sleep_until(deadline_ns), soon = sb_now_ns() + UINT64_C(50000000);
-  if (memory && soon < until) until = soon; /* slots that hints lost are found by trying again */
+  if (memory && soon < until) until = soon; /* a free slot without a hint is found only by trying again */
   bool room = !memory && sb_limits_room(q->shm, 1, bytes);
   sb_unlock(c);
   if (!room && sb_queue_is_open(q) && !sb_closed(c)) {
@@ -258,15 +258,15 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
            : sb_now_ns() >= deadline_ns ? SB_TIMEOUT
                                         : SB_OK;
   if (memory && told && status != SB_OK) {
-    /* this call cannot use the memory that it was notified of; a call that tries again does not pass it on */
+    /* this call ends: another producer gets the memory that it was notified of. After SB_OK the caller tries again */
     sb_notify_room_made(c, NULL, 0);
   }
   sb_unlock(c);
   return status;
 }
 
-/* Keeps the consumer NOTIFIED while the thread spins, so that producers need not ring it; the thread pulls what comes.
- * Only if no other consumer waits: among several, messages go round. */
+/* Keeps the consumer NOTIFIED while the thread spins, so that producers need not ring it; the thread then pulls what
+ * came. Only if no other consumer waits, since several consumers must share the messages. */
 static void spin_for_row(sb_consumer *k, uint64_t deadline_ns) {
   sb_connection *c = k->c;
   if (k->subscription_count != 1) {
@@ -285,7 +285,7 @@ static void spin_for_row(sb_consumer *k, uint64_t deadline_ns) {
     (void)spin_for_message(s->q, deadline_ns);
     sb_lock(c);
     if (!k->closed && !sb_closed(c))
-      sb_consumer_pull(k); /* takes what is there; else it is INTERESTED, and looks again (P3) */
+      sb_consumer_pull(k); /* pulls what came; if nothing came, the node becomes INTERESTED, then it looks again (P3) */
     sb_unlock(c);
   }
 }

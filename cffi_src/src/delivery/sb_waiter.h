@@ -25,9 +25,9 @@
 sb_status sb_waiter_get(sb_queue *q, sb_wait *w, const sb_half *ended, sb_taken *t);
 /* Spins for a message, if the last messages came soon. SB_EMPTY: none came, or spinning is not worth it. */
 sb_status sb_waiter_soon(sb_queue *q, uint64_t limit_ns, sb_taken *t);
-/* Lock held. The call of this node waits no more: notifies another node of what this node was notified of. */
+/* Lock held. The call no longer waits: its node becomes NOT_INTERESTED, and passes the baton to another node (I31). */
 void sb_waiter_leave(sb_queue *q, uint32_t node, uint32_t flags);
-/* Lock held. Ends the wait: its node leaves the list, if there is one. */
+/* Lock held. Ends the wait: the node of the wait, if there is one, leaves its list. */
 void sb_waiter_end(sb_queue *q, sb_wait *w);
 /* Waits until there may be room for `bytes` in the queue, or in the broker (`memory`): the caller tries again. */
 sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns);

@@ -10,7 +10,8 @@
  *
  * Invariants:
  *  I57 an application that armed the watch tries once more before it waits. After a notification it tries before it
- *      does anything else; or it disarms, which passes the baton (see I31), or for room wakes the next producer.
+ *      does anything else; or it disarms: that passes the baton (see I31), or, if the watch waits for room, wakes the
+ *      next producer.
  *
  * Ordering pairs: P3 of sb_notify.h: armed first, then tried. P9: the node's flag is cleared, then the descriptor
  * written.

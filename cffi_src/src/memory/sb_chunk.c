@@ -99,7 +99,8 @@ static bool hint_take(sb_connection *c, unsigned cls, uint32_t chunk) {
   }
   bool reserved = (word & SB_CHUNK_OF_RESERVE) != 0;
   if (reserved && !sb_reserve_allows(c, chunk, SB_CHUNK_UNITS / sb_class_units(cls))) {
-    (void)SB_OR(&b->classes[cls].groups, UINT64_C(1) << (chunk >> b->groups_shift), SB_RELEASE); /* for other uses */
+    /* other uses may take these slots: their searches must still find the chunk */
+    (void)SB_OR(&b->classes[cls].groups, UINT64_C(1) << (chunk >> b->groups_shift), SB_RELEASE);
     return false;
   }
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
@@ -136,7 +137,7 @@ bool sb_chunk_hint_search(sb_connection *c, unsigned cls) {
   sb_class_shm *k = &b->classes[cls];
   uint32_t hint = SB_LOAD(&k->hint_chunk, SB_RELAXED);
   bool anywhere =
-      cls <= SB_MESSAGE_CLASSES; /* structures come from the first chunk that has a slot, so that later chunks rest */
+      cls <= SB_MESSAGE_CLASSES; /* structures take the first chunk that has a slot, so that later chunks get empty */
   if (anywhere && hint != 0 && hint - 1 < b->chunk_limit && hint_take(c, cls, hint - 1)) {
     return true;
   }
@@ -177,7 +178,8 @@ void sb_chunk_populate(sb_broker *b, uint32_t chunk) {
 static void chunk_fill(sb_broker *b, unsigned cls, uint32_t chunk) {
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
   if (cls > SB_MESSAGE_CLASSES) {
-    /* Structures trust words of their earlier use. Old bodies are no such words: zero and the floors replace them. */
+    /* A new structure relies on words that the last structure in its slot left there. Zeros and the floors replace
+     * what bodies left. */
     memset(b->arena + chunk * SB_CHUNK_BYTES, 0, SB_CHUNK_BYTES);
     sb_floors_apply(b, chunk, cls - SB_MESSAGE_CLASSES, sb_class_units(cls));
   }
@@ -221,7 +223,7 @@ bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
   bool growing = sb_chunk_may_grow(b), objects = cls > SB_MESSAGE_CLASSES;
   uint32_t leave = growing && objects ? 0 : sb_reserve_leave(b, c->use);
   if (sb_chunk_spare(b) <= leave) {
-    return false; /* left to the calls that make room */
+    return false; /* the last chunks are for calls that make room */
   }
   SB_CRASHPOINT("slab.chunk.counted");
   for (uint32_t k = 0; k < n; k++) {
@@ -241,7 +243,7 @@ bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
       sb_chunk_populate(b, chunk);
       chunk_fill(b, cls, chunk);
       if (cls > SB_MESSAGE_CLASSES &&
-          sb_chunk_hint_search(c, cls)) { /* a chunk of structures becomes FREE again only late */
+          sb_chunk_hint_search(c, cls)) { /* another connection made room: do not open a second chunk (sb_chunk.h) */
         SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
         return true;
       }
@@ -358,7 +360,7 @@ void sb_chunk_recover(sb_broker *b, unsigned owner, uint32_t chunk) {
   }
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
   unsigned run = sb_chunk_run(word);
-  if (sb_chunk_state(word) == SB_CHUNK_RUN) { /* claimed, but its slot was not announced yet */
+  if (sb_chunk_state(word) == SB_CHUNK_RUN) { /* the dead connection claimed it, but did not list its slot yet */
     uint64_t h = SB_LOAD(&sb_chunk_meta(b, chunk)->headers[0], SB_ACQUIRE);
     if (sb_slot_state(h) == SB_SLOT_ALLOC && sb_slot_owner(h) == owner)
       (void)SB_CAS(&sb_chunk_meta(b, chunk)->headers[0], &h, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(h) + 1),

@@ -46,24 +46,24 @@ struct sb_grace;
 
 /* What the IO thread of a connection remembers of the housekeeper, between calls of sb_io_run. */
 typedef struct {
-  bool lowest;              /* this process is the one that looks often */
+  bool lowest;              /* no running process with an IO thread has a lower number: this one looks often */
   uint64_t looked, present; /* time of the last look (0 = never), and of the last one that found a housekeeper */
-  uint64_t turns;           /* turns of the housekeeper at that look */
+  uint64_t turns;           /* `housekeeper_ticks` of the header, as this thread last read it */
 } sb_lookout;
 
 struct sb_connection {
   sb_broker *b;
   struct sb_queue *queues;       /* open handles, see sb_handles.h */
-  struct sb_queue *handles_next; /* the next handle to look at, NULL = the first */
+  struct sb_queue *handles_next; /* the next handle to check, NULL = the first */
   uint32_t handle_count;
-  uint32_t handles_seen;      /* `queues_closed` at the last look */
-  uint32_t handles_due;       /* handles still to look at */
-  uint64_t handles_calm;      /* while `queues_closed` has this value, no handle needs a look */
-  uint64_t handles_again_ns;  /* a deleted queue has messages in hand: time of the next look, 0 = none */
+  uint32_t handles_seen;      /* `queues_closed` when the last check of all handles began */
+  uint32_t handles_due;       /* number of handles that are still to be checked for a deleted queue */
+  uint64_t handles_calm;      /* while `queues_closed` has this value, no handle needs a check */
+  uint64_t handles_again_ns;  /* a handle of a deleted queue is still used: time of the next check, 0 = none */
   uint64_t stand_in_asked_ns; /* when the IO thread last asked for a stand-in of a stopped housekeeper */
   uint64_t looked_deaths;     /* deaths of processes at the last look of the IO thread for missed notifications */
   uint32_t stands_for;        /* node of the stopped housekeeper that this connection stands in for */
-  bool handles_stay;          /* the owner of the connection detaches handles itself */
+  bool handles_stay;          /* the housekeeper's connection: its program detaches handles, not the core */
   struct sb_target **targets; /* SB_MAX_TARGETS chains, see sb_target.h */
   uint32_t target_bits;       /* no target was ever used from this number on */
   uint32_t target_count, next_target;
@@ -77,7 +77,7 @@ struct sb_connection {
   struct sb_channel *ready_first, *ready_last;
   sb_half ready; /* 1: a channel is ready. The IO thread also reads it without the lock, before it sleeps */
   uint32_t limit, unacked;
-  bool limited;       /* because of `limit`, nodes of channels are not interested */
+  bool limited;       /* nodes of channels are not interested, because `unacked` reached `limit` */
   bool taking_turns;  /* the IO thread gives turns, and looks at `limited` afterwards */
   bool must_grow;     /* no memory for the next message to pull: the IO thread asks for a segment */
   sb_lookout lookout; /* of the IO thread alone */
@@ -93,7 +93,7 @@ struct sb_connection {
   sb_gate_shm own_gate;
   uint64_t answered;                      /* `asked` of the gate at the last call */
   void (*renew)(struct sb_connection *c); /* drops the pages that handles remember; NULL: no handles */
-  struct sb_grace *grace;                 /* the chunk that it drains, NULL = none, see sb_grace.h */
+  struct sb_grace *grace;                 /* the chunks that it drains; NULL = it never drained, see sb_grace.h */
   uint64_t free_holding;                  /* token of the first free entry, 0 = none */
   uint64_t page_token; /* reserved for retiring pages, so that an ack never fails for lack of memory */
   sb_holdings_shm *last;
@@ -113,7 +113,8 @@ void sb_lock_by_swap(sb_connection *c);
 void sb_gate_renew(sb_connection *c);
 /* Called by the connection that drains: raises `asked`. True while a call is inside. */
 bool sb_gate_ask(sb_gate_shm *gate);
-/* Before the record is freed: from here on the connection touches only its own word and headers of slots. */
+/* Called before the record is freed: the connection uses `own_gate` from here on, and touches only its own word and
+ * headers of slots. */
 void sb_gate_leave_record(sb_connection *c);
 #if defined(__x86_64__) || defined(__i386__)
 #define SB_CAS_IS_BARRIER true /* a CAS orders the stores before it ahead of the loads after it */

@@ -38,8 +38,8 @@ static void set_hints(sb_broker *b, uint32_t chunk, unsigned cls) {
   }
 }
 
-/* Frees the drained slots that `owner` took, or all of them. The caller owns the chunk, or the slots belong to a dead
- * connection. */
+/* Frees the drained slots that `owner` took, or with `of_all` all drained slots. The caller owns the chunk or these
+ * slots, or reaps their owner. */
 static void free_slots(sb_broker *b, uint32_t chunk, unsigned cls, unsigned owner, bool of_all) {
   unsigned units = sb_class_units(cls);
   for (uint32_t u = 0; u + units <= SB_CHUNK_UNITS; u += units) {
@@ -50,7 +50,7 @@ static void free_slots(sb_broker *b, uint32_t chunk, unsigned cls, unsigned owne
   }
 }
 
-/* Returns a chunk that `owner` took over to its class. */
+/* Returns a chunk to its class after `owner` took it over. */
 static void back_to_class(sb_broker *b, uint32_t chunk, unsigned owner, unsigned cls) {
   free_slots(b, chunk, cls, owner, true);
   SB_CRASHPOINT("drained.freed");
@@ -97,7 +97,7 @@ bool sb_drained_begin(sb_connection *c, uint64_t token, uint32_t chunk) {
   bool all = take_all(c, chunk, cls);
   SB_CRASHPOINT("drained.slots_taken");
   word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
-  /* another connection may remove the mark */
+  /* the CAS fails if another connection removes SB_CHUNK_OF_RESERVE: then try again */
   while (all && sb_chunk_state(word) == SB_CHUNK_CLASS && sb_chunk_class(word) == cls) {
     uint64_t mine = sb_chunk_word(SB_CHUNK_DRAINING, c->id, cls, 0) | (word & SB_CHUNK_OF_RESERVE);
     if (SB_CAS(&b->chunks[chunk], &word, mine, SB_SEQ_CST)) { /* P21: before the gates are asked */

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Drained: turns a chunk of structures into a FREE chunk.
  *
- * What: two steps lead from a chunk of structures whose slots are all free to a FREE chunk; each can be undone. Between
- * the steps no allocation takes a slot of the chunk, and sb_slab_object finds no structure in it. sb_grace.h decides
- * when the second step is safe.
+ * What: two steps turn a chunk of structures whose slots are all free into a FREE chunk: sb_drained_begin and
+ * sb_drained_end. Between the steps no allocation takes a slot of the chunk, and sb_slab_object finds no structure in
+ * it. sb_grace.h decides when the second step is safe. Until then a connection can *take over* the chunk: it returns
+ * the chunk to its class, and the second step fails.
  *
  * Layout: the *drainer* is the connection that drains. Each slot that it took is ALLOC(drainer) with SB_SLOT_DRAINED.
- * The chunk's word is DRAINING(drainer) with its class. SB_CHUNK_TAKEN_OVER marks a chunk whose owner is not the owner
- * of its slots any more, or clears up after that one.
+ * The chunk's word is DRAINING(drainer) with the chunk's class. A connection that takes over the chunk stores its own
+ * id there, with SB_CHUNK_TAKEN_OVER. The slots stay ALLOC(drainer) until that connection frees them.
  *
  * Invariants:
- *  I68 a chunk of structures is DRAINING only after its drainer took each of its slots. No other connection frees one
- *      of these slots before it took the chunk over, which happens at most once.
- *  I69 the chunk becomes CLAIMED by a CAS that expects the drainer, after its floors were raised (I67); from then on it
- *      belongs to the drainer alone.
+ *  I68 the drainer makes the chunk DRAINING only after it has taken every slot of the chunk. While the chunk is
+ *      DRAINING, these slots are freed only by a connection that has taken over the chunk. Only one connection can take
+ *      over the chunk, since the CAS that does so expects a word without SB_CHUNK_TAKEN_OVER.
+ *  I69 the drainer first raises the floors of the chunk (the numbers from which later queues in it continue, I67 of
+ *      sb_floors.h). Then it makes the chunk CLAIMED, by a CAS that fails if a connection has taken over the chunk. A
+ *      CLAIMED chunk belongs to the drainer alone.
  *
  * Ordering pairs: P21 of sb_grace.h.
  *
@@ -30,14 +33,15 @@
 
 /* True if all slots of a chunk of structures are free. *used: a checksum that changes when one of them is used. */
 bool sb_drained_may_begin(sb_broker *b, uint32_t chunk, uint64_t *used);
-/* Takes all slots of the chunk: a call that enters the core after this finds no structure there. */
+/* The first step. True: the chunk is DRAINING, and a call that enters the core from now on finds no structure there. */
 bool sb_drained_begin(sb_connection *c, uint64_t token, uint32_t chunk);
-/* Makes the chunk FREE, when no call can know a structure in it any more. False: another connection took it over. */
+/* The second step: makes the chunk FREE. The caller knows that no call can refer to a structure in it any more. False:
+ * the chunk was taken over. */
 bool sb_drained_end(sb_connection *c, uint32_t chunk);
-/* Returns the chunk to its class, unless another connection took it over. */
+/* Undoes the first step: returns the chunk to its class, unless it was taken over. */
 void sb_drained_give_up(sb_connection *c, uint32_t chunk);
-/* Returns a chunk that another connection drains to its class, for a caller that finds no memory. False: there is
- * none. */
+/* For a caller that finds no memory: takes over a chunk of the class that is being drained, and returns it to the
+ * class. False: there is no such chunk. */
 bool sb_drained_take_over(sb_connection *c, unsigned cls, uint64_t token);
 /* Undoes the draining of a dead connection. */
 void sb_drained_recover(sb_broker *b, unsigned owner, uint32_t chunk);

@@ -20,7 +20,7 @@ static uint64_t end_of(const sb_ring_shm *r) {
   return higher(SB_LOAD(&r->base, SB_RELAXED), SB_LOAD(&r->tail, SB_RELAXED));
 }
 
-/* The first position of a ring is the first of a page. */
+/* Rounds up to the first position of a page: a ring begins with a whole page. */
 static uint64_t page_behind(uint64_t position) {
   return (position + SB_PAGE_CELLS - 1) / SB_PAGE_CELLS * SB_PAGE_CELLS;
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Floors: the numbers that must continue when a chunk of structures returns from another kind.
+/* Floors: numbers of queues and levels that must not repeat, kept while their chunk serves another purpose.
  *
  * What: a handle names a queue by its incarnation, and positions never repeat (I4). Both numbers live in the slots, and
- * continue when a slot is reused. Before slots of queues and levels become memory for bodies, the highest of each
- * number is stored in the chunk's metadata. The connection that opens the chunk for structures again starts from there.
+ * continue when a slot is reused. Before slots of queues and levels become memory for bodies, the highest incarnation
+ * and the highest position in the chunk are stored in the chunk's metadata, as its *floors*. The connection that opens
+ * the chunk for structures again starts from there.
  *
  * Layout: `floors` of sb_chunk_meta_shm: incarnations, positions. 0: none was stored yet.
  *
@@ -23,7 +24,7 @@
 
 /* Raises the floors of a chunk to the numbers of its slots, which are of `kind` and have `units` units each. */
 void sb_floors_raise(sb_broker *b, uint32_t chunk, unsigned kind, unsigned units);
-/* Sets the numbers of the slots of a chunk, which are all zero, to its floors. */
+/* Sets the numbers in all slots of a chunk to the chunk's floors. The slots are filled with zeros before. */
 void sb_floors_apply(sb_broker *b, uint32_t chunk, unsigned kind, unsigned units);
 
 #endif

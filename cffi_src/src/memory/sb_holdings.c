@@ -67,7 +67,7 @@ void sb_holding_give(sb_connection *c, uint64_t token) {
 
 static sb_status take_id(sb_connection *c) {
   sb_broker *b = c->b;
-  for (uint32_t k = 0; k < SB_MAX_CONNECTIONS; k++) { /* oldest first: an id rests as long as possible */
+  for (uint32_t k = 0; k < SB_MAX_CONNECTIONS; k++) { /* round robin: an id is used again as late as possible */
     uint32_t id = SB_ADD(&b->header->next_connection, 1u, SB_RELAXED) % SB_MAX_CONNECTIONS;
     uint64_t word = SB_LOAD(&b->connections[id], SB_ACQUIRE);
     if (id != 0 && sb_conn_state(word) == SB_CONN_FREE &&

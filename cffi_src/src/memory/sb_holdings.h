@@ -3,8 +3,8 @@
  *
  * What: entries of 16 bytes in blocks from the slab. sb_connection.h describes the words.
  *
- * Invariants: I10 and I11 of sb_connection.h. Entry 0 of a block announces the next block. Until a connection has a
- *  block, the entry `boot` of its process slot takes that part.
+ * Invariants: I10 and I11 of sb_connection.h. Entry 0 of a block announces the next block. The entry `boot` of the
+ *  process slot announces the record and the first block of a connection.
  *
  * Ordering pairs: P8 of sb_connection.h.
  *

@@ -40,9 +40,9 @@ static inline uint64_t sb_parts_room_in(unsigned cls) {
 }
 /* True if `header` is that of a head. For a published body in one piece SB_PARTS_REF is an ordinary reference. */
 bool sb_parts_is_head(sb_broker *b, uint32_t slot, uint64_t header);
-/* Makes a slot that the caller owns a head without parts. */
+/* Turns a slot of the caller into a head without parts. */
 void sb_parts_begin(sb_connection *c, uint32_t head, uint64_t gen);
-/* Makes a slot that the caller owns the first part of its head. */
+/* Turns a slot of the caller into the first part of `head`. */
 void sb_parts_add(sb_broker *b, uint32_t head, uint64_t head_gen, uint32_t slot, uint64_t gen);
 /* Writes or copies `length` bytes from offset `from` on. False: the parts have fewer bytes, or are inconsistent. */
 bool sb_parts_write(sb_broker *b, uint32_t head, uint64_t from, const void *bytes, uint64_t length);

@@ -41,7 +41,7 @@ void sb_block_fill(const sb_block *k, const uint32_t *queues) {
   memcpy((void *)(uintptr_t)k->queues, queues, k->count * sizeof *queues);
   /* no other process knows the block yet */
   for (uint32_t i = 0; i < word_count(k->count); i++) SB_STORE(&k->bits[i], 0, SB_RELAXED);
-  for (uint32_t i = 0; i < SB_MAX_REFS; i++) SB_STORE(&k->claims[i], 0, SB_RELAXED); /* the same */
+  for (uint32_t i = 0; i < SB_MAX_REFS; i++) SB_STORE(&k->claims[i], 0, SB_RELAXED); /* as above */
 }
 
 bool sb_block_index(const sb_block *k, uint32_t queue, uint32_t *index) {
@@ -119,7 +119,7 @@ bool sb_reference_drop(sb_broker *b, const sb_reference *r) {
     return sb_slab_drop(b, r->slot, r->gen, r->ref, &freed);
   }
   bool there = in_block(b, r, &k, &index, &ref);
-  if (there) { /* while it is set, no other process drops the last one */
+  if (there) { /* the slot stays while this bit is set */
     (void)SB_AND(&k.bits[index / QUEUES_A_WORD], ~bit_of(index, ref), SB_SEQ_CST); /* P14: before all bits are read */
     SB_CRASHPOINT("reference.cleared");
   }
@@ -161,7 +161,7 @@ unsigned sb_reference_clear(sb_broker *b, uint32_t slot, unsigned cell_ref, unsi
     return claim(b, slot, connection);
   }
   uint64_t refs = sb_slot_refs(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE));
-  for (unsigned ref = cell_ref % n + (n == 1); ref < SB_MAX_REFS; ref += n) { /* I38: with one queue not the first */
+  for (unsigned ref = cell_ref % n + (n == 1); ref < SB_MAX_REFS; ref += n) { /* I38: with one queue never bit 0 */
     if ((refs >> ref & 1) == 0) {
       return ref;
     }

@@ -13,9 +13,9 @@
  *
  * Invariants:
  *  I48 the committer sets the bits of a block before it publishes the slot; afterwards only the holder of a queue's
- *      cell sets bits of that queue. A process that cleared the last bit of a word reads all words, and drops bit 0 of
- *      the header if no bit is left. It may be killed between the two: a process that finds its reference already gone
- *      reads all words again.
+ *      cell sets bits of that queue. A process that cleared a bit reads all words, and drops bit 0 of the header if
+ *      no bit is left. It may be killed between clearing and dropping: a process that finds its reference already gone
+ *      therefore reads all words again.
  *  I49 each header bit that is not the bit of a cell has one connection that may add it. With up to SB_PLAIN_TARGETS
  *      queues the bits are divided: of n queues, the cell with reference r has the bits that leave remainder r when
  *      divided by n. With a block, a connection claims the bit first, once for the life of the message.
@@ -27,7 +27,7 @@
  * Death: a bit cleared, bit 0 not dropped -> the slot stays -> the reaper, through the intent or the view that names
  *  it. claimed, not added -> the message has one usable bit less.
  *
- * Concurrency: the holder of a reference drops it, or its reaper; the holder of a cell does everything else.
+ * Concurrency: the holder of a reference, or that holder's reaper, drops it; the holder of a cell does everything else.
  */
 #ifndef SB_REFERENCE_H
 #define SB_REFERENCE_H
@@ -45,7 +45,7 @@ typedef struct {
   uint32_t slot;
   unsigned ref;
   uint64_t gen;
-  uint32_t queue; /* for SB_REF_BLOCK the queue of the cell; for a view its index in the block */
+  uint32_t queue; /* for SB_REF_BLOCK the queue of the cell; for a view the index of its queue in the block */
 } sb_reference;
 
 typedef struct {

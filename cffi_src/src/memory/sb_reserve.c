@@ -4,7 +4,7 @@
 #include "sb_wait.h"
 
 #define CHUNKS_A_STEP 64u
-#define PATIENCE 100u /* counts while owners of higher chunks decide: their processes may be stopped */
+#define PATIENCE 100u /* most counts while owners of higher chunks decide: their processes may be stopped */
 
 uint32_t sb_chunk_count(sb_broker *b) {
   uint64_t n = (uint64_t)SB_LOAD(&b->header->segments, SB_ACQUIRE) * b->chunks_per_segment;

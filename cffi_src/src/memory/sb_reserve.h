@@ -39,7 +39,7 @@
 enum { SB_USE_DRAIN = 0, SB_USE_BOOKS = 1, SB_USE_STAGE = 2, SB_USE_PLAIN = 3 };
 #define SB_RESERVE_LEAST 3u
 #define SB_RESERVE_MOST 16u
-/* a connection with more than 16,000 unacknowledged messages does not drain the broker */
+/* a connection with so many blocks of holdings (16,000 unacknowledged messages) takes further blocks as BOOKS */
 #define SB_TABLES_TO_DRAIN 64u
 
 /* The number of chunks that exist, and of those that are FREE. */

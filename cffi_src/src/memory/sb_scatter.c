@@ -56,7 +56,7 @@ bool sb_scatter_larger(sb_connection *c, unsigned cls, uint64_t token, uint32_t 
 /* Takes the next part: a slot that is long enough for the rest, or the longest free one. Returns its class; 0: none. */
 static unsigned take_part(search *s, uint64_t rest) {
   unsigned cls = sb_class_for(s->c->b, rest + sizeof(sb_part_shm));
-  bool more = cls == 0; /* then a whole chunk is worth opening */
+  bool more = cls == 0; /* the rest fills a chunk: worth opening one */
   unsigned fits = more ? LONGEST : cls;
   if (more && !s->no_chunk) {
     s->no_chunk = sb_slab_alloc(s->c, LONGEST, s->token, &s->slot, &s->gen) != SB_OK;

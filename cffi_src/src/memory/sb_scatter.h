@@ -9,8 +9,8 @@
  *  while a part is taken, a second holding lists the part.
  *
  * Concurrency: under the connection's lock. Two connections that collect parts at the same time may both find too
- *  little; each returns what it took. Producers that wait for memory are not notified of that, and look again every 50
- *  ms (sb_waiter.c).
+ *  little; each returns the slots that it took. Producers that wait for memory are not notified of these slots; they
+ *  look again every 50 ms (sb_waiter.c).
  */
 #ifndef SB_SCATTER_H
 #define SB_SCATTER_H
@@ -18,14 +18,15 @@
 #include "sb_holdings.h"
 #include "sb_parts.h"
 
-/* Takes a free slot of the class or of a larger one, in the holding `token`: by hints, or by a search of all headers. */
+/* Both take a free slot of the class or of a larger one, and list it in the holding `token`. sb_scatter_by_hints looks
+ * only where hints are set; sb_scatter_larger then also searches all headers. */
 bool sb_scatter_by_hints(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen);
 bool sb_scatter_larger(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen);
 /* Allocates a head with `prefix` bytes, and parts with `bytes`. SB_NO_MEMORY: too little is free, and nothing was
  * taken. */
 sb_status sb_scatter_alloc(sb_connection *c, uint64_t prefix, uint64_t bytes, uint64_t token, uint32_t *slot,
                            uint64_t *gen);
-/* The longest body that has room now; beside traffic an estimate. */
+/* The longest body that has room now. An estimate while other calls allocate or free. */
 uint64_t sb_scatter_room(sb_broker *b);
 
 #endif

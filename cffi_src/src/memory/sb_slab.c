@@ -48,7 +48,7 @@ SB_HOT bool take_cached(sb_connection *c, unsigned cls, uint64_t token, uint32_t
     }
     *slot = cache->chunk * SB_CHUNK_UNITS + index * units;
     if (take(c, *slot, cls, 0, token, gen)) {
-      /* the next slot is in the cache of its last reader: prefetch it while the caller fills this one */
+      /* the next slot may be in another processor's cache: prefetch it while the caller fills this one */
       if (cache->mask != 0) {
         uint32_t next =
             cache->chunk * SB_CHUNK_UNITS + (cache->word * 64 + (uint32_t)__builtin_ctzll(cache->mask)) * units;
@@ -246,7 +246,7 @@ void sb_slab_drop_last(sb_connection *c, uint32_t slot, uint64_t header) {
     c->freed = (sb_slab_cache){0, chunk, index / 64};
     c->freed_class = cls;
     SB_STORE(&c->shm->claims[0], chunk * 128 + index / 64 + 1,
-             SB_RELEASE); /* after a death the reaper sets the whole word */
+             SB_RELEASE); /* after a death the reaper sets all hints of that word */
   }
   SB_STORE(sb_slot_header(b, slot), sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(header) + 1), SB_RELEASE);
   SB_CRASHPOINT("slab.freed");

@@ -14,8 +14,8 @@
  *  I13 a hint may be wrong in both directions. An allocation trusts only the header; a sweep of the headers finds free
  *      slots that have no hint.
  *  I14 a chunk changes its class only when the connection that drains it has taken all its slots. A chunk that is
- *      returned right after it was filled in has FREE headers: a connection that took such a slot through an old hint
- *      checks the chunk's word, then its own header again, and finds that it lost the slot.
+ *      made FREE right after it was filled in has FREE headers: a connection that took such a slot through an old hint
+ *      checks the chunk's word, then the slot's header again, and finds that it lost the slot.
  *
  * Ordering pairs:
  *  P1 the producer writes the body before it stores PUBLISHED (release); a reader acquires the cell that names the slot
@@ -61,13 +61,15 @@ void sb_slab_free_now(sb_broker *b, uint32_t slot);
 void *sb_slab_object(sb_broker *b, uint32_t slot, unsigned kind);
 /* The same for a queue, which may be a long one. */
 sb_queue_shm *sb_slab_queue(sb_broker *b, uint32_t slot);
-/* Returns the cached hint bits of the connection, of all classes or of one. */
+/* Gives up the hint bits in the connection's cache, of all classes or of one: sets them in their chunks again. */
 void sb_slab_return_cache(sb_connection *c);
 void sb_slab_return_class(sb_connection *c, unsigned cls);
 void sb_slab_restore_claims(sb_broker *b, sb_connection_shm *dead);
-/* Bytes of the chunks in use. */
+/* Bytes in use. Of a chunk of a CLASS, the slots that are not FREE count. Any other chunk that is not FREE, and not
+ * part of a free run, counts as a whole. */
 uint64_t sb_slab_used(sb_broker *b);
-/* Bytes of the chunks for structures, including chunks reserved for them, and of all other chunks in use. */
+/* *structures: bytes of the chunks for structures and of the FREE chunks in the reserve. *bodies: bytes of all other
+ * chunks that are not FREE. */
 void sb_slab_kept(sb_broker *b, uint64_t *structures, uint64_t *bodies);
 /* Length of the slot in bytes; 0 if no slot begins there. Maps a run of chunks to its end. */
 uint64_t sb_slab_slot_bytes(sb_broker *b, uint32_t slot);

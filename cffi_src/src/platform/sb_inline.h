@@ -5,7 +5,7 @@
 
 /* On the path of every message: inlined into its few callers, even where the compiler would not. */
 #define SB_HOT static inline __attribute__((always_inline))
-/* Rarely called from a hot function: kept out of its code. */
+/* For a function that a hot function calls rarely: kept out of the code of the hot function. */
 #define SB_COLD static __attribute__((noinline, cold))
 
 #endif

@@ -12,8 +12,8 @@
  *  I1 each object has one authoritative word, which decides its state; every other field is a hint or is guarded by
  *   that word.
  *  I2 the CAS that takes a slot or a cell writes its owner.
- *  I3 a structural slot (page, ledger ...) keeps its kind while any call may hold a way to it (sb_grace.h), a node for
- *      ever; its generation never repeats.
+ *  I3 a structural slot (page, ledger ...) keeps its kind while any call may still reach it (sb_grace.h); the slot of a
+ *      node keeps it for ever. The generation of a slot never repeats.
  *  I4 positions of a ring never repeat, even when its queue object is reused: see `base`.
  *
  * Ordering pairs are declared in the header of the module that owns them.
@@ -60,7 +60,8 @@ enum {
   SB_HOLD_VIEW = 6,
   SB_HOLD_STAGED = 7,      /* a cell of a commit: queue, leaf and position, written before the cell is appended */
   SB_HOLD_PUBLICATION = 8, /* the body of a commit's message */
-  SB_HOLD_SETTLING = 9 /* like CELL, settled by the commit: the slot of the leaf, and the counter above its 28 bits */
+  /* a cell that the commit settles: as for CELL, with the counter in the 4 bits above the 28-bit slot of the leaf */
+  SB_HOLD_SETTLING = 9
 };
 typedef struct {
   sb_word what;
@@ -114,7 +115,7 @@ typedef struct {
   sb_half memory_waiting,
       queues_ended;      /* queues_ended: queues that ended by themselves; the housekeeper removes bindings to them */
   sb_half queues_closed; /* incremented when a queue becomes CLOSED; connections then detach their handles of it */
-  sb_half housekeeper_process;     /* slot of the housekeeper's process, plus one; as reliable as its pid */
+  sb_half housekeeper_process;     /* process slot of the housekeeper, plus one; valid only while its byte is locked */
   alignas(64) sb_word memory_root; /* the list of nodes that wait for memory */
   sb_word memory_tail, memory_head, memory_base;
   sb_half next_connection, next_process;
@@ -143,7 +144,7 @@ typedef struct {
   sb_word hints[SB_CHUNK_UNITS / 64]; /* bit set: the slot of that index may be free */
   sb_word summary[2];                 /* bit set: that hint word may have a bit */
   sb_word parts;                      /* 1: the chunk may have parts; a sweep then looks for their heads (sb_parts.h) */
-  sb_word floors[2]; /* first generation and position of objects that are opened here, see sb_floors.h */
+  sb_word floors[2];                  /* least incarnation and position of new objects here, see sb_floors.h */
   sb_word reserved[379];
 } sb_chunk_meta_shm;
 _Static_assert(sizeof(sb_chunk_meta_shm) == SB_CHUNK_META_BYTES, "chunk metadata");
@@ -167,9 +168,9 @@ typedef struct {
   uint32_t reserved;
 } sb_message_shm;
 _Static_assert(sizeof(sb_message_shm) == 64, "message header");
-#define SB_MESSAGE_IN_PARTS 1u /* names, properties and body lie in parts; the slot itself ends at body_offset */
+#define SB_MESSAGE_IN_PARTS 1u /* names, properties and body lie in parts; all else ends at body_offset */
 
-/* The last bytes of a slot whose body lies in parts: the first of these parts. */
+/* The last bytes of a slot whose body lies in parts. They name the first part. */
 typedef struct {
   sb_half first, reserved0;
   sb_word reserved1;
@@ -237,13 +238,13 @@ typedef struct {
   sb_half ledgers;                       /* first ledger, linked by `next` */
   _Atomic int64_t settings[SB_SETTINGS]; /* four of them in this cache line */
   sb_word created_ns;
-  sb_half name_length, owner_connection; /* owner of an exclusive queue, and the low bits of its epoch */
+  sb_half name_length, owner_connection; /* owner_connection, owner_epoch: of the owner of an exclusive queue */
   sb_word owner_epoch;
   /* written by producers */
   alignas(64) sb_word tail;
   sb_word admitted; /* hint: room taken by producers; never below the number of published messages */
   sb_word bytes_in; /* hint: body bytes that became ready */
-  sb_word bound;    /* ring: evict while pending > bound */
+  sb_word bound;    /* with ring_size: the oldest messages are evicted while pending > bound */
   sb_word reserved0[4];
   /* notification: read by producers, hence beside their line (processors fetch lines in pairs) */
   alignas(64) _Atomic int32_t interested;
@@ -371,10 +372,11 @@ typedef struct {
   alignas(64) sb_word before_bytes;
   sb_word bytes;
   sb_word target_queue,
-      /* of a move. An enqueue or a commit stores here whether the message is SCHEDULED, and the counter before */
+      /* of a move. In an enqueue or a commit: target_queue 1 = SCHEDULED, target_position the counter before */
       target_position;
   sb_word target_ledger, target_before, target_before_bytes;
-  /* 32 times raised | 32 depth; depth > 0: the owner is between two changes of hints that belong together, I23 */
+  /* 32 how often depth was raised | 32 depth; depth > 0: the owner is making two changes of hints that belong
+   * together, I23 */
   sb_word hinting;
   sb_word counters[SB_COUNTERS];
 } sb_ledger_shm;
@@ -410,7 +412,8 @@ typedef struct {
   alignas(64) sb_gate_shm gate;
   alignas(64) sb_word work; /* bit w: work_targets[w] has a bit */
   alignas(64) sb_word work_targets[SB_MAX_TARGETS / 64];
-  /* by class: the hint word (chunk*128+word) that this connection took, plus one; [0] the hint word that it owes */
+  /* by class: the hint word (chunk*128+word) that this connection took bits from, plus one. [0]: the hint word of slots
+   * that it freed and whose hints it has not set yet */
   sb_half claims[SB_MAX_CLASSES];
   char name[SB_NAME_MAX + 1];
 } sb_connection_shm;

@@ -11,8 +11,8 @@
 
 #include "sb_wait.h"
 
-/* Brokers that are attached in this process: a forked child closes their descriptors. Only the fork handler reads
- * it. */
+/* Brokers that are attached in this process. Only the fork handler reads the array: a forked child closes the
+ * descriptors of these brokers. */
 #define SB_MAX_ATTACHED 64
 static _Atomic(sb_broker *) attached[SB_MAX_ATTACHED];
 pthread_mutex_t sb_topology_mutex = PTHREAD_MUTEX_INITIALIZER, sb_connect_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -221,7 +221,7 @@ void sb_liveness_detach(sb_broker *b) {
 
 static bool proc_shows(const sb_broker *b, const sb_process_shm *p) {
   if (SB_LOAD(&p->pid_namespace, SB_RELAXED) != b->pid_namespace) {
-    return false; /* its /proc is another one: only the lock decides */
+    return false; /* our /proc does not show that process: only its lock decides */
   }
   sb_process_facts now = sb_process_look(SB_LOAD(&p->pid, SB_RELAXED));
   uint64_t stack = SB_LOAD(&p->stack, SB_RELAXED);

@@ -26,8 +26,8 @@
 
 #include "sb_segment.h"
 
-/* Mutexes of this process; a fork handler makes sure that a child finds them free. Each admits one thread at a time: to
- * the topology's byte lock, and to the announcement in the process slot. */
+/* Mutexes of this process. sb_topology_mutex admits one thread at a time to the topology's byte lock, sb_connect_mutex
+ * to the entry `boot` of the process slot. A fork handler makes sure that a child finds them free. */
 extern pthread_mutex_t sb_topology_mutex, sb_connect_mutex;
 
 sb_status sb_liveness_attach(sb_broker *b);

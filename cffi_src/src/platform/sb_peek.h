@@ -10,7 +10,8 @@
  * Invariants:
  *  I43 a reader uses a copy only after it found the word that named the slot (its cell, or its header) unchanged. A
  *      reader outside a call (sb_grace.h) also checks that the page or record with that word was not freed. Without
- *      these checks a copy is only a guess: never an address, and never a length that was not checked against the slot.
+ *      these checks a copy is only a guess. No reader uses a guess as an address, nor as a length that it did not
+ *      check against the slot.
  *
  * Ordering pairs: the copy is loaded with acquire, so it comes before the second look. A producer fills a slot only
  *  after the old message left the cell and the header (P1, P2), so a reader that copied new bytes sees the change at
@@ -44,7 +45,7 @@ SB_PEEKS void sb_peek_bytes(char *to, const uint8_t *from, uint64_t length) {
     to[i] = (char)atomic_load_explicit((const _Atomic uint8_t *)from + i, SB_ACQUIRE);
     i++;
   }
-  for (; i + sizeof(uint64_t) <= length; i += sizeof(uint64_t)) { /* words: browsers copy long bodies, too */
+  for (; i + sizeof(uint64_t) <= length; i += sizeof(uint64_t)) { /* whole words: long bodies are copied as well */
     uint64_t word = sb_peek_word((const uint64_t *)(const void *)(from + i));
     memcpy(to + i, &word, sizeof word);
   }

@@ -46,7 +46,7 @@ struct sb_broker {
   uint32_t chunk_limit;
   uint32_t chunks_per_segment;
   uint64_t arena_bytes, meta_bytes;
-  uint64_t groups_shift; /* chunk >> shift = group of 64 */
+  uint64_t groups_shift; /* chunk >> groups_shift: the number of its group, below 64 */
   pthread_mutex_t map_lock, reap_lock;
   int lock_fd;     /* open file description of the process slot */
   int topology_fd; /* a separate description, for the topology lock */
@@ -87,8 +87,8 @@ static inline void *sb_slot_at(const sb_broker *b, uint32_t slot) { return b->ar
 static inline uint32_t sb_slot_of(const sb_broker *b, const void *object) {
   return (uint32_t)((uint64_t)((const uint8_t *)object - b->arena) / SB_UNIT);
 }
-/* True if `units` units from `slot` on lie in one mapped chunk. A slot id that was read from memory may be the last
- * one. */
+/* True if `units` units from `slot` on lie in one mapped chunk. A slot id that was read from shared memory may be too
+ * close to the end of its chunk. */
 static inline bool sb_slot_holds(sb_broker *b, uint32_t slot, uint32_t units) {
   return slot % SB_CHUNK_UNITS + units <= SB_CHUNK_UNITS && sb_slot_ready(b, slot);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Status codes, which every function of the core returns. Their numbers are part of the cffi contract
+/* The status codes that functions of the core return. Their numbers are part of the cffi contract
  * (shmbroker.cdef.h). */
 #ifndef SB_STATUS_H
 #define SB_STATUS_H

@@ -7,7 +7,8 @@
  *
  * Layout: 2 bits state, 30 bits sequence. Each arming increments the sequence.
  *
- * Invariants: I7 only notifiers enter PENDING and NOTIFIED, from ARMED; only the waiter leaves them, to RUN.
+ * Invariants: I7 only notifiers move the word on from ARMED, to PENDING and NOTIFIED; only the waiter moves it back to
+ *  RUN.
  *
  * Ordering pairs:
  *  P6 the waiter arms (seq_cst), then looks a second time; the notifier publishes (seq_cst), then reads the word. At
@@ -15,7 +16,8 @@
  *
  * Death: a notifier killed after ARMED -> PENDING, before the system call: the next notifier finds PENDING and wakes
  *  the waiter, and every sleep has a deadline. Killed after the system call: the waiter runs. A notifier that was
- *  stopped there, and continues during a later sleep, changes nothing: its CAS expects the old sequence.
+ *  stopped after ARMED -> PENDING, and continues during a later sleep, changes no word: its CAS expects the old
+ *  sequence.
  *
  * Concurrency: only the waiter arms, disarms and sleeps; any thread rings.
  */

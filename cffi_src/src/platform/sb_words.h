@@ -37,8 +37,8 @@ static inline uint64_t sb_slot_refs(uint64_t h) {
 static inline unsigned sb_slot_owner(uint64_t h) { return (unsigned)SB_BITS(h, 2, 12); }
 static inline unsigned sb_slot_reader(uint64_t h) { return (unsigned)SB_BITS(h, 14, 12); }
 static inline uint64_t sb_slot_gen(uint64_t h) { return h >> 26; }
-/* True if the slot may be a head, whose body lies in other slots (sb_parts_is_head). A READ slot uses that bit for its
- * reader. */
+/* True if the slot may be a head, whose body lies in other slots (sb_parts_is_head). In a READ slot the bit of
+ * SB_PARTS_REF belongs to the reader's id. */
 static inline bool sb_slot_in_parts(uint64_t h) {
   unsigned state = sb_slot_state(h);
   return (state == SB_SLOT_ALLOC || state == SB_SLOT_PUBLISHED) && SB_BITS(h, 2 + SB_PARTS_REF, 1) != 0;

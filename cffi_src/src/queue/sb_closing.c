@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_closing.h"
 
-/* True for a message that keeps a queue from a deletion if empty. A message that a connection holds does not: it is
- * removed when it returns. A STAGED one does: its commit may be decided already. */
+/* True for a message that forbids a deletion "if empty". A message that a connection holds does not forbid it: it is
+ * removed when it returns to the queue. A STAGED message does: its commit may be decided already. */
 static bool nobodys_message(uint64_t word) {
   unsigned state = sb_cell_state(word);
   return state == SB_CELL_AVAILABLE || state == SB_CELL_SCHEDULED || state == SB_CELL_STAGED;
@@ -25,7 +25,7 @@ bool sb_closing_resolve(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const
     }
     (void)SB_CAS(&cell->word, &word, closed, SB_SEQ_CST);
   }
-  if (SB_LOAD(&cell->word, SB_SEQ_CST) == closed) { /* not a page of another queue */
+  if (SB_LOAD(&cell->word, SB_SEQ_CST) == closed) { /* the generation matches: the page was not reused */
     uint64_t state = SB_LOAD(&shm->state, SB_ACQUIRE);
     if (sb_queue_state(state) == SB_QUEUE_OPEN) {
       (void)SB_CAS(&shm->state, &state, sb_queue_word(SB_QUEUE_CLOSED, sb_queue_incarnation(state)), SB_SEQ_CST);

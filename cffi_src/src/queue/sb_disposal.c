@@ -63,8 +63,9 @@ uint64_t sb_disposal_empty(sb_queue *q) {
   return removed;
 }
 
-/* Announces an object that is about to be unlinked: killed between that and freeing it, our reaper frees it. So may that of
- * somebody who was killed here before, once it is unlinked. One that is free while it is linked: the chain is broken. */
+/* Announces an object that the caller is about to unlink, then to free: if the caller is killed between the two, its
+ * reaper frees the object. A process that was killed here before announced the object, too: its reaper may free the
+ * object as soon as the caller unlinks it. False: the slot is free although it is linked: the chain is broken. */
 static bool let_go(sb_connection *c, uint32_t slot, uint64_t *gen) {
   uint64_t header = SB_LOAD(sb_slot_header(c->b, slot), SB_ACQUIRE);
   *gen = sb_slot_gen(header);
@@ -96,7 +97,7 @@ bool sb_disposal_free(sb_connection *c, uint32_t slot) {
       if (sb_ring_open(b, level, id, &r)) sb_ring_destroy(c, &r);
     }
     bool whole = let_go(c, level, &gen);
-    SB_STORE(&q->consumer_levels, next, SB_RELEASE); /* one by one, so that the next process continues after a kill */
+    SB_STORE(&q->consumer_levels, next, SB_RELEASE); /* one by one: after a kill the next process continues */
     (void)sb_slab_free_gen(b, level, gen);
     level = whole ? next : 0;
   }

@@ -12,7 +12,7 @@
  *
  * Death: CLOSING appended: see sb_closing.h. CLOSED, messages left -> removed by the next process that looks.
  *
- * Concurrency: close and free need the topology lock; any process disposes.
+ * Concurrency: close and free need the topology lock; any process may call these functions.
  */
 #ifndef SB_DISPOSAL_H
 #define SB_DISPOSAL_H

@@ -2,14 +2,14 @@
 /* Dispose: the one way in which a message ends.
  *
  * What: a message that a connection took ends for one of the reasons below. Each caller that ends a message calls
- * sb_dispose with the reason. The reason selects the counter of the ledger, here and nowhere else; sb_settle.h then ends
- * the message. A move ends only the source cell of its message: it calls sb_settle_as under its own intent.
+ * sb_dispose with the reason. The reason selects the counter of the ledger, here and nowhere else; sb_settle.h then
+ * ends the message. A move ends only the source cell of its message: it calls sb_settle_as under its own intent.
  *
  * Dead-lettering belongs here: before a message ends because it was rejected, expired or was evicted, sb_dispose will
- * move it to a queue in which it is parked. Two more places end messages, for a dead connection, and know the counter
- * instead of the reason: settle_for (sb_transaction.c), from the holding of a message that a commit marked, and
- * resolve_settle (sb_intent.c), from the intent. They repeat a decision that the dead connection made; what it had to
- * do before that decision must be done by then.
+ * move it to a queue in which it is parked. Two more functions end messages, for a dead connection: settle_for
+ * (sb_transaction.c) and resolve_settle (sb_intent.c). They do not know the reason. They have only the counter: from
+ * the holding of a message that a commit marked, and from the intent. So they cannot dead-letter a message: a
+ * connection must do that before it writes such a mark or intent.
  *
  * Layout: none here.
  *
@@ -44,7 +44,8 @@ typedef enum {
 } sb_reason;
 static inline unsigned sb_reason_counter(sb_reason reason) { return (unsigned)reason & 15u; }
 
-/* Ends the message of holding `token`, and returns the holding. SB_SETTLED: the connection does not hold it. */
+/* Ends the message of holding `token`, and gives the holding back. SB_SETTLED: the connection does not hold the
+ * message. */
 static inline sb_status sb_dispose(sb_queue *q, uint64_t token, sb_reason reason) {
   return sb_settle_message(q, token, sb_reason_counter(reason));
 }

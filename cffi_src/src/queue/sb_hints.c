@@ -3,7 +3,7 @@
 
 #include "sb_wait.h"
 
-/* The first AVAILABLE cell between `at` and the head without `requeued` bits. */
+/* Finds the first hidden cell from position `from` on (sb_hints_resurface). */
 static bool next_hidden(sb_broker *b, const sb_ring *r, uint64_t from, uint64_t *position) {
   uint64_t at = from;
   sb_leaf_ref leaf;

@@ -10,8 +10,8 @@
  *
  * Ordering pairs: none here.
  *
- * Death: one CAS corrects a hint, and sb_requeued_mark marks a cell. The next housekeeper repeats its work from the
- * start.
+ * Death: one CAS corrects a hint, and sb_requeued_mark marks a cell. The next housekeeper begins the work of the dead
+ *  one again.
  *
  * Concurrency: any process, beside traffic.
  */
@@ -21,17 +21,17 @@
 #include "sb_queue.h"
 #include "sb_repairs.h"
 
-/* Marks AVAILABLE cells below the head without `requeued` bits, and counts that as a repair (sb_repairs.h). Returns
- * their number. */
+/* Finds the *hidden* cells: they are AVAILABLE, lie below the head, and have no `requeued` bits. Sets the bits, and
+ * counts that as one repair (sb_repairs.h). Returns the number of cells. */
 uint64_t sb_hints_resurface(sb_broker *b, const sb_queue_shm *q, const sb_ring *r, uint64_t deaths_before);
-/* True if there is such a cell. */
+/* True if there is a hidden cell. */
 bool sb_hints_hide_ready(sb_broker *b, const sb_ring *r);
 /* True if a message before `end` is ready. Reads the cells, since the hints may be wrong while a process is stopped. */
 bool sb_hints_has_ready(sb_broker *b, const sb_ring *r, uint64_t end);
-/* Marks such cells for a consumer that found no message although the hints show one; at most once per tick. */
+/* Calls sb_hints_resurface for a consumer that found no message although the hints show one; at most once per tick. */
 uint64_t sb_hints_rescan(sb_queue *q);
-/* Corrects `taken`, `admitted` and the byte hints, if two readings of the ledgers agree. BUSY: a connection is changing
- * them. */
+/* Corrects `taken`, `admitted` and the byte hints, if two readings of hints, ledgers and cells agree. BUSY: a
+ * connection is changing them. */
 typedef enum { SB_HINTS_RIGHT, SB_HINTS_SET_RIGHT, SB_HINTS_BUSY } sb_hints;
 sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q);
 /* Begins to maintain the hints, after a queue got limits for the first time. */

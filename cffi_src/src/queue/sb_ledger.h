@@ -8,9 +8,9 @@
  * Layout: `sb_ledger_shm`, linked from the queue. Ledgers are only added.
  *
  * Invariants:
- *  I19 a counter only rises, and only under an intent that holds its value before. A reaper therefore repairs an
- *      operation that took effect by CAS(before -> before + 1), which is right however often and however late it is
- *      done.
+ *  I19 a counter only rises, and only under an intent that recorded the value before the operation. If the operation
+ *      took effect, a reaper counts it by CAS(before -> before + 1), which is right however often and however late it
+ *      is done.
  *  I20 a queue object is freed only when no ledger of it has an owner: no connection has the queue open.
  *
  * Ordering pairs: P11 an intent is complete before its kind is stored (release), and its kind is stored before the CAS
@@ -42,8 +42,8 @@ bool sb_ledger_any_owner(sb_broker *b, const sb_queue_shm *q, bool (*is)(sb_brok
  * is none. */
 unsigned sb_ledger_stuck(sb_broker *b, const sb_queue_shm *q, unsigned but,
                          bool (*is)(sb_broker *b, unsigned connection));
-/* True if no connection is between two changes of hints. *raised: times that one began; an equal number later: none
- * did. */
+/* True if no connection is between two changes of hints. *raised: how often connections began such changes. If a later
+ * call finds the same number, no connection began one between the calls. */
 bool sb_ledger_hints_rest(sb_broker *b, const sb_queue_shm *q, uint64_t *raised);
 sb_ledger_shm *sb_ledger_at(sb_broker *b, uint32_t slot);
 /* The ledger of the queue that the connection owns; NULL: it owns none. */
@@ -70,11 +70,11 @@ static inline void sb_ledger_count(sb_ledger_shm *l, unsigned counter, uint64_t 
   SB_STORE(&l->counters[counter], SB_LOAD(&l->counters[counter], SB_RELAXED) + by, SB_RELEASE);
 }
 /* Marks that the connection is between two changes that belong together: no process corrects hints meanwhile (I23). */
-#define SB_HINTING_DEPTH UINT64_C(0xffffffff) /* the upper half counts how often it was raised */
+#define SB_HINTING_DEPTH UINT64_C(0xffffffff) /* the upper half of `hinting` counts how often the depth was raised */
 static inline void sb_ledger_hinting(sb_ledger_shm *l, int by) {
   uint64_t step = by > 0 ? (UINT64_C(1) << 32) + 1 : UINT64_MAX;
   SB_STORE(&l->hinting, SB_LOAD(&l->hinting, SB_RELAXED) + step,
-           SB_RELEASE); /* before the next change of a hint, which is seq_cst, and after the last one */
+           SB_RELEASE); /* by > 0: before the next change of a hint (seq_cst); by < 0: after the last change */
 }
 static inline void sb_ledger_hinting_ended(sb_ledger_shm *l) {
   SB_STORE(&l->hinting, SB_LOAD(&l->hinting, SB_RELAXED) & ~SB_HINTING_DEPTH, SB_RELEASE);

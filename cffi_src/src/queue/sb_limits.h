@@ -13,8 +13,8 @@
  * Death (after -> state, repaired): room admitted, not published -> the limit is that much lower -> reconciled.
  *  `taken` raised for a victim that was not taken -> the ring may hold one more -> the next put, get without waiting,
  *  browse, count or commit is in doubt, finds the dead connection by its ledger, and reaps it (sb_api_bound.c).
- *  published, not enforced -> pending > bound -> the same; messages that consumers and waiting gets take before count
- *  as taken.
+ *  published, not enforced -> pending > bound -> the same. Before that, a consumer or a waiting get may take a message
+ *  that should have been evicted; it counts as taken.
  *
  * Concurrency: any process, with its connection's lock.
  */
@@ -25,19 +25,19 @@
 
 /* Takes room for `count` messages with `bytes` in all. SB_FULL: there is none. SB_TOO_LARGE: there never can be. */
 sb_status sb_limits_admit(sb_queue *q, uint64_t count, uint64_t bytes);
-/* The admitted messages are in the queue. */
+/* After sb_limits_admit: the caller has put the messages into the queue. */
 void sb_limits_published(sb_queue *q);
-/* Returns the room of messages that will not be published. */
+/* After sb_limits_admit: gives back the room of messages that will not be published. */
 void sb_limits_unadmit(sb_queue *q, uint64_t count, uint64_t bytes);
 bool sb_limits_room(const sb_queue_shm *q, uint64_t count, uint64_t bytes);
 /* Evicts while pending > bound. Returns the number of messages removed. */
 uint64_t sb_limits_enforce(sb_queue *q);
-/* The same; adds to *removed. True if the queue certainly keeps its bound, see sb_limits_in_doubt. */
+/* The same; adds the number to *removed. True if the queue certainly keeps its bound, see sb_limits_in_doubt. */
 bool sb_limits_keep(sb_queue *q, uint64_t *removed);
 /* True if more messages may be pending than the bound, although the counts deny it: a process may have been killed
  * between two changes of the counts. Costs a few loads, unless another process puts or takes at this moment. */
 bool sb_limits_in_doubt(sb_queue *q);
-/* Sets the bound after a new ring_size: without `trim`, the number of pending messages. */
+/* Sets the bound after a new ring_size: with `trim` to 0, else to the number of pending messages. */
 void sb_limits_set_bound(sb_queue *q, bool trim);
 /* Takes and ends the AVAILABLE messages below `end`, at most `limit`. */
 uint64_t sb_limits_remove(sb_queue *q, sb_reason reason, uint64_t end, uint64_t limit);

@@ -6,7 +6,7 @@
 #include "sb_slab.h"
 #include "sb_view.h"
 
-/* The sequence number of a message that the caller holds; its cell keeps the leaf. */
+/* The sequence number of a message that the caller holds. The leaf stays: the caller owns a cell of it. */
 static uint64_t sequence_of(sb_queue *q, uint64_t position) {
   const sb_ring *r = &sb_queue_lane(q, position)->ring;
   sb_leaf_ref leaf;
@@ -75,7 +75,7 @@ sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *siz
     sb_schedule_make_ready(q, token);
     return status;
   }
-  const sb_leaf_ref *leaf = &lane->tail_leaf; /* where it was appended; pinned by our own cell */
+  const sb_leaf_ref *leaf = &lane->tail_leaf; /* the leaf of the target cell, which pins it */
   SB_STORE(&sb_leaf_cell(leaf, position)->side,
            sb_side_word(t.gen, sb_side_count(t.side), t.side & SB_SIDE_REDELIVERED), SB_RELEASE);
   sb_word *origin = sb_ring_origin(b, leaf, position);
@@ -83,7 +83,7 @@ sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *siz
   SB_CRASHPOINT("queue.move.described");
   sb_holding_set(b, target_token, sb_holding_what(SB_HOLD_CELL, target->slot, leaf->slot), position);
   if (t.message->expires_ns != 0) sb_queue_schedule(target, position);
-  SB_CRASHPOINT("queue.move.linked"); /* the target cell names us: from here on a reaper finishes the move */
+  SB_CRASHPOINT("queue.move.linked"); /* from the append on, a reaper finishes the move */
   sb_ledger_count(to, SB_COUNT_ADDED_BYTES, bytes);
   sb_ledger_count(to, SB_COUNT_ADDED, 1);
   sb_ledger_hold(to, 1);

@@ -35,7 +35,7 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, uint64_t *cursor, uint64_
   unsigned retries = 0;
   while (sb_ring_next_leaf(q->c->b, &lane->ring, at, &leaf, &at)) {
     while (sb_leaf_covers(&leaf, at)) {
-      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST); /* P1, P2 acquire; P3: after arming */
+      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST); /* P1, P2 acquire; P3: the consumer's look */
       unsigned state = sb_cell_state(word);
       *cursor = at;
       if (!sb_cell_of(word, leaf.gen)) { /* the page was reused: find the leaf again */
@@ -88,8 +88,8 @@ sb_status sb_no_local_take(sb_queue *q, uint64_t *cursor, uint64_t token, sb_tak
     if (status != SB_OK || t->message->expires_ns == 0 || t->message->expires_ns > sb_now_ns()) {
       return status;
     }
-    (void)sb_dispose(q, token, SB_REASON_EXPIRED); /* returns the holding ... */
-    status = sb_holding_take(q->c, &token);        /* ... and takes the same one again */
+    (void)sb_dispose(q, token, SB_REASON_EXPIRED); /* gives the holding back ... */
+    status = sb_holding_take(q->c, &token);        /* ... and takes the same holding again */
     if (status != SB_OK) {
       return status;
     }

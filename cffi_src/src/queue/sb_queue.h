@@ -14,10 +14,10 @@
  *  I23 in a queue that tracks, `taken` counts the positions below the tail that are not AVAILABLE. Queues that evict
  *      raise it before the CAS, so that they never evict too much; all others raise it after the CAS, so that they
  *      never admit too much. `admitted` is raised before an append. Queues that evict count a STAGED position as taken,
- *      since they must not evict for it; all others count it as ready, since its room is reserved. A process corrects
- *      errors that a death left from the cells, while no connection is `hinting`.
- *  I42 a process that lowers `taken` or `bytes_out` looks again afterwards, or enforces the limits: a put may have seen
- *      room that did not exist.
+ *      since they must not evict for it; all others count it as ready, since its room is reserved. While no
+ *      connection is `hinting`, a process may count the cells, and correct the errors that a death left.
+ *  I42 a process that lowers `taken` or `bytes_out` searches for a message again, or enforces the limits: a put may
+ *      have seen room that did not exist.
  *
  * Ordering pairs: P1 of sb_slab.h, P2 of sb_ring.h. P3: a producer appends (seq_cst), then reads `interested`
  * (sb_notify.h).
@@ -43,7 +43,7 @@ struct sb_queue {
   uint32_t
       busy; /* reservations, puts that copy without the lock, waiting threads, consumers of channels: the handle stays
                     open while there are any */
-  /* no call uses the handle any more, but messages of it are held; the connection frees it when it ends */
+  /* no call uses the handle any more, but messages of its queue are held: sb_handle_leave frees the handle */
   bool orphaned;
   sb_queue_shm *shm;
   sb_ledger_shm *ledger;
@@ -60,28 +60,30 @@ struct sb_queue {
   } waiters[SB_WAITERS_KEPT];
   uint32_t waiter_count;
   sb_half spin_ns;                         /* relaxed: an estimate that waiting threads share */
-  uint64_t rescanned_ns, rescanned_deaths; /* the last search for ready messages without `requeued` bits */
-  uint64_t reap_again_ns;                  /* another thread is reaping: no call waits for it before this time */
+  uint64_t rescanned_ns, rescanned_deaths; /* time of the last sb_hints_rescan; number of deaths then */
+  uint64_t reap_again_ns;                  /* until this time no call waits for another thread that reaps */
 };
 
 /* Opens a handle and takes a ledger, so that the queue object stays. even_closed: also opens a closed queue, to clear
  * up. */
 sb_status sb_queue_attach(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed);
-/* Opens a queue, open or closed, with the ledger of a dead connection. */
+/* Opens a handle of a queue, open or closed, and takes over the ledger of a dead connection. */
 sb_status sb_queue_inherit(sb_connection *c, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger, unsigned dead);
-/* Opens a queue with the ledger of a dead connection, which keeps it: a reaper continues the operation of the dead. */
+/* Opens a handle for a reaper that continues the operation of a dead connection. The dead connection stays the owner of
+ * the ledger. */
 sb_status sb_queue_stand_in(sb_connection *by, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger);
 void sb_queue_detach(sb_queue *q);
 /* The lane that a position is in. */
 static inline sb_lane *sb_queue_lane(sb_queue *q, uint64_t position) { return &q->lanes[sb_position_lane(position)]; }
 static inline bool sb_queue_is_open(const sb_queue *q) { return SB_LOAD(&q->shm->state, SB_ACQUIRE) == q->state; }
 
-/* Appends a cell to a lane, behind all CLOSING cells that are decided. It is the only way in which a cell of a message,
- * or a CLOSING cell, comes into a queue: a store that keeps messages hooks in here, and in sb_dispose. SB_DELETED: the
- * queue is closed. The other arguments are those of sb_ring_append. */
+/* Appends a cell to a lane. If it meets a CLOSING cell, it decides that cell first. All cells of messages, and all
+ * CLOSING cells, come into a queue through this function: a store that keeps messages on disk would hook in here, and
+ * in sb_dispose. SB_DELETED: the queue is closed. The other arguments are those of sb_ring_append. */
 SB_HOT sb_status sb_queue_append(sb_queue *q, sb_lane *lane, uint64_t word, sb_append how, sb_word *announce,
                                  uint64_t *position);
-/* Its part for a CLOSING or CLOSED cell. SB_CLOSED_CELL: decided, and the queue is open: the caller appends again. */
+/* The part of sb_queue_append for a CLOSING or CLOSED cell. SB_CLOSED_CELL: the cell is decided, and the queue stays
+ * open: the caller appends again. */
 sb_status sb_queue_pass_closing(sb_queue *q, const sb_lane *lane, uint64_t position, unsigned tries);
 /* Publishes an ALLOC slot at the tail. After a failure the caller still owns the slot. */
 sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool scheduled,
@@ -108,10 +110,10 @@ static inline bool sb_queue_tracks(const sb_queue_shm *q) { return SB_LOAD(&q->t
 static inline bool sb_queue_evicts(const sb_queue_shm *q) {
   return sb_setting(q, SB_SETTING_RING_SIZE) >= 0 || sb_setting(q, SB_SETTING_OVERFLOW) == SB_OVERFLOW_DROP_HEAD;
 }
-/* I23: counts positions as taken, with the bytes of their messages; and takes that back. Only in a queue that tracks.
- * Both words are changed seq_cst: a process that changes one looks afterwards at what depends on it, a waiting producer
- * or the limits (I42), and the other side first makes itself known, then reads the word. No reader needs both words of
- * one moment, so either may be changed first. */
+/* I23: counts positions as taken, with the bytes of their messages. sb_hints_untaken takes that back. Only for a queue
+ * that tracks. Both words are changed with seq_cst. A process that changed one then looks at what depends on it: a
+ * waiting producer, or the limits (I42). The other side first makes itself known, then reads the word: so one of the
+ * two sees the other. No reader needs both words as of one moment, so either may be changed first. */
 static inline void sb_hints_taken(sb_queue_shm *q, uint64_t count, uint64_t bytes) {
   (void)SB_ADD(&q->taken, count, SB_SEQ_CST);
   (void)SB_ADD(&q->bytes_out, bytes, SB_SEQ_CST);
@@ -127,12 +129,12 @@ uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q);
 uint64_t sb_queue_oldest_bytes(sb_queue *q);
 /* True if a message before `position` is ready because it returned. */
 bool sb_queue_older_ready(sb_queue *q, uint64_t position);
-/* True if there may be a message to take. Reads one cell and a flag. */
+/* True if there may be a message to take. Reads a flag, then cells up to the first ready or FREE one, at most 64. */
 bool sb_queue_looks_ready(sb_queue *q);
 /* The same without the connection's lock. Other threads may move the handle's cursor, so the caller passes its own
  * leaf. */
 bool sb_queue_seems_ready(sb_queue *q, sb_leaf_ref *leaf);
-/* After a take: lowers the bound of a ring that was shrunk without trimming to the number of pending messages. */
+/* After a take: if a ring was shrunk without trimming, lowers its bound to the number of pending messages. */
 void sb_queue_lower_bound(sb_queue *q);
 
 #endif

@@ -3,7 +3,8 @@
 
 #include "sb_wait.h"
 
-/* delivered: the message was delivered, and is marked so; then `disposition` tells whether that counts. */
+/* delivered: the message was delivered to a consumer, and gets the mark "redelivered". `disposition` then tells whether
+ * the delivery counts. */
 static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposition disposition) {
   sb_connection *c = q->c;
   sb_leaf_ref leaf;
@@ -33,7 +34,7 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
                 SB_SEQ_CST); /* linearisation point */
   SB_CRASHPOINT("queue.release.flipped");
   if (!sb_requeued_stays_marked(c->b, lane, t.position)) {
-    /* a searcher cleared a bit before the flip, or just took the cell */
+    /* a searcher cleared a bit: before the flip, or to take the cell after it */
     uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST);
     if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
       sb_requeued_mark(c->b, &lane->ring, t.position);

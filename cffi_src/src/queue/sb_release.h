@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Release: returns a message that was taken to its position.
+/* Release: makes a message that was taken AVAILABLE again, at its old position.
  *
  * What: the holder marks the way to the cell, then makes the cell AVAILABLE. A message that has expired, or whose queue
  * was deleted, is settled instead.
@@ -21,10 +21,10 @@
 
 #include "sb_take.h"
 
-/* Returns a message that was delivered to its position, marked redelivered. SB_UNDELIVER: the delivery is not counted;
- * SB_REQUEUE: it is. */
+/* Makes a delivered message AVAILABLE again, marked redelivered. SB_UNDELIVER: the delivery is not counted; SB_REQUEUE:
+ * it is. */
 sb_status sb_release_message(sb_queue *q, uint64_t token, sb_disposition disposition);
-/* Returns a message that was taken to remove it, and is not removed. It was not delivered. */
+/* Makes a message AVAILABLE again that was taken to remove it, and is not removed. It was not delivered. */
 sb_status sb_release_unmarked(sb_queue *q, uint64_t token);
 
 #endif

@@ -14,8 +14,8 @@
  *
  * Ordering pairs: none here; upkeep reads each word as its owner does.
  *
- * Death: a repair is counted after it was made, or not at all. A death explains the repairs of a queue until a tick
- *  finds the whole queue consistent.
+ * Death: a repair and its count are two steps. If the process dies between them, the count is wrong by one. A death
+ *  explains the repairs of a queue until a tick finds the whole queue consistent.
  *
  * Memory: in a broker that has only its reserve left, a notified process may find no memory for its next step. That
  *  explains all repairs there.
@@ -38,10 +38,12 @@ enum {
 };
 _Static_assert(SB_REPAIR_END + 1 == SB_REPAIRS, "kinds of repairs");
 
-/* True if a process that has the queue open may be between two steps: it is stopped, dead and not reaped, or invisible;
- * or one of its threads runs, or waits for a processor. A busy machine may delay a thread for longer than a tick. */
+/* True if a process that has the queue open may be between two steps: it is stopped, or dead and not reaped, or /proc
+ * does not show it; or one of its threads runs, or waits for a processor. A busy machine may delay a thread for longer
+ * than a tick. */
 bool sb_repairs_somebody_halted(sb_broker *b, const sb_queue_shm *q);
-/* The number of reaped processes. A change since the queue was found consistent explains its repairs. */
+/* The number of reaped processes. If it changed since a queue was last found consistent, deaths explain the repairs of
+ * that queue. */
 uint64_t sb_repairs_deaths(const sb_broker *b);
 #define SB_DEATHS_UNKNOWN UINT64_MAX
 bool sb_repairs_explained(sb_broker *b, const sb_queue_shm *q, uint64_t deaths_before);

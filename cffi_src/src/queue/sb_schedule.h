@@ -12,7 +12,7 @@
  * Ordering pairs: none here.
  *
  * Death: a cell that was taken is REMOVING(dead): the reaper returns or settles it. The intent DUE counts that a
- *  message left SCHEDULED (sb_intent.c). The next housekeeper repeats its work from the start.
+ *  message left SCHEDULED (sb_intent.c). The next housekeeper begins the work of the dead one again.
  *
  * Concurrency: any process, with its connection's lock.
  */
@@ -21,7 +21,7 @@
 
 #include "sb_take.h"
 
-/* Takes a cell that is in `state`. Counts under an intent that it leaves SCHEDULED. */
+/* Takes a cell that is in `state`. If that is SCHEDULED, counts under an intent that the message left it. */
 bool sb_schedule_take(sb_queue *q, uint64_t position, unsigned state, uint64_t token, sb_taken *t);
 /* Makes a message that the caller took ready. In a full ring this evicts the oldest messages; I42. */
 void sb_schedule_make_ready(sb_queue *q, uint64_t token);

@@ -28,14 +28,14 @@ typedef struct {
   sb_message_shm *message;
   uint32_t slot;
   unsigned ref;
-  bool bytes_paid; /* its bytes were subtracted before it was taken */
+  bool bytes_paid; /* `bytes_out` counted its bytes before it was taken */
 } sb_taken;
 
 /* Finds the message of a holding. False: the connection does not hold a message there. */
 bool sb_settle_find(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *leaf);
-/* Ends the message of holding `token`. Only sb_dispose calls it (sb_dispose.h), which chooses the counter. */
+/* Ends the message of holding `token`. Only sb_dispose calls this function; it chooses the counter (sb_dispose.h). */
 sb_status sb_settle_message(sb_queue *q, uint64_t token, unsigned counter);
-/* The same under an intent that exists already (a move). */
+/* The same. Intent MOVE: the caller began the intent already; intent SETTLE: the function begins it. */
 sb_status sb_settle_as(sb_queue *q, uint64_t token, unsigned intent, unsigned counter);
 
 #endif

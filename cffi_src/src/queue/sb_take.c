@@ -4,7 +4,7 @@
 #include "sb_closing.h"
 #include "sb_wait.h"
 
-/* The functions below take with the holding that t->token names. */
+/* The functions below list the message that they take in the holding t->token. */
 
 static void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, sb_taken *t) {
   sb_broker *b = q->c->b;
@@ -19,11 +19,12 @@ static void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t 
   t->side = sb_side_word(t->gen, count, side & SB_SIDE_REDELIVERED);
   SB_STORE(&cell->side, t->side, SB_RELEASE);
   sb_ledger_hold(q->ledger, 1);
-  /* an eviction serves no consumer */
+  /* not for a message that is removed: that serves no consumer */
   if (state == SB_CELL_ACQUIRED) SB_STORE(&q->shm->last_take, position, SB_RELAXED);
 }
 
-/* True if the excess still exists. Reads what came before what went: else more would seem to remain than ever did. */
+/* True if the excess still exists. First reads how much came, then how much went: in the other order, more could seem
+ * to remain than ever did. */
 static bool is_excess(const sb_queue_shm *q, const sb_excess *excess) {
   uint64_t tail = SB_LOAD(&q->tail, SB_SEQ_CST), in = SB_LOAD(&q->bytes_in, SB_SEQ_CST);
   int64_t ready = (int64_t)(tail - SB_LOAD(&q->base, SB_RELAXED) - SB_LOAD(&q->taken, SB_SEQ_CST));
@@ -31,7 +32,7 @@ static bool is_excess(const sb_queue_shm *q, const sb_excess *excess) {
 }
 
 /* Takes a cell by a CAS. The holding is written before, so that a reaper finds the cell. SB_EMPTY: another process
- * changed the cell. SB_DONE: it is no victim any more. */
+ * changed the cell. SB_DONE: the excess is gone, so the cell is spared. */
 SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess, const sb_leaf_ref *leaf,
                            uint64_t position, uint64_t word, sb_taken *t) {
   sb_broker *b = q->c->b;
@@ -66,8 +67,8 @@ SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess,
   return SB_OK;
 }
 
-/* Takes a cell that has `requeued` bits. Checks the excess before it clears the bit: all see the cell, or it is
- * taken. */
+/* Takes a cell that has `requeued` bits. Checks the excess before it clears the leaf's bit: from then on other
+ * searchers do not find the cell, so it must not be spared any more. */
 static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *excess, const sb_leaf_ref *leaf,
                                   uint64_t position, sb_taken *t) {
   sb_broker *b = q->c->b;
@@ -80,7 +81,7 @@ static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *
     if (excess != NULL && !is_excess(q->shm, excess)) {
       return SB_DONE;
     }
-    /* before the bit is gone */
+    /* before the bit is cleared: if this process dies then, its reaper sets the bit again */
     sb_holding_set(b, t->token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf->slot), position);
   }
   sb_requeued_clear(b, leaf, position);
@@ -92,7 +93,7 @@ static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *
     }
     word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
     if (sb_cell_of(word, leaf->gen) && !(sb_cell_state(word) == SB_CELL_TOMBSTONE)) {
-      sb_requeued_mark(b, &lane->ring, position); /* another connection has it now, and may return it */
+      sb_requeued_mark(b, &lane->ring, position); /* another connection may have it now, and may return it */
     }
   }
   return SB_EMPTY;
@@ -146,13 +147,13 @@ static void fetch_ahead(sb_queue *q, const sb_leaf_ref *leaf, uint64_t at) {
 
 void sb_take_pass_staged(sb_queue *q, uint64_t position) {
   const sb_lane *lane = sb_queue_lane(q, position);
-  sb_requeued_mark(q->c->b, &lane->ring, position); /* I53: when its commit is decided, the bits lead back */
+  sb_requeued_mark(q->c->b, &lane->ring, position); /* I53: after the commit, the bits lead to the cell */
   SB_CRASHPOINT("queue.take.passed");
 }
 
 bool sb_take_passed_some(const sb_queue *q) {
   return SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0 &&
-         SB_LOAD(&q->shm->staged, SB_RELAXED) != 0; /* set before the first cell was STAGED */
+         SB_LOAD(&q->shm->staged, SB_RELAXED) != 0; /* `staged` is set before a cell is STAGED */
 }
 
 static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_excess *excess, uint64_t before,
@@ -174,7 +175,7 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_
         break;
       }
     }
-    uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, at)->word, SB_SEQ_CST); /* P1, P2 acquire; P3: after arming */
+    uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, at)->word, SB_SEQ_CST); /* P1, P2 acquire; P3: the consumer's look */
     unsigned found = sb_cell_state(word);
     if (!sb_cell_of(word, leaf->gen)) {
       *leaf = SB_NO_LEAF;
@@ -209,7 +210,7 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_
   }
   lane->cursor = at;
   if (status == SB_EMPTY) {
-    sb_slab_flush_freed(q->c); /* the connection may rest now: other connections find what it freed */
+    sb_slab_flush_freed(q->c); /* the caller may sleep now: other connections can take the slots that it freed */
   }
   if (at - hint >= 8 || status == SB_EMPTY) { /* the shared hint follows in steps: each handle has a cursor */
     sb_ring_advance(&q->shm->head, hint, at);
@@ -233,8 +234,9 @@ SB_HOT sb_status find_and_take(sb_queue *q, unsigned state, const sb_excess *exc
   return status != SB_EMPTY ? status : take_next(q, lane, state, excess, before, t);
 }
 
-/* I23: raises `taken` before the take. A put meanwhile may have seen too few pending messages: then this takes again
- * (I42). A caller that takes only messages before a position enforces the limits instead. */
+/* I23: raises `taken` before the take. If the take fails, a put may have seen too few pending messages meanwhile: if
+ * the tail moved, the function takes again (I42). A caller that takes only messages before a position enforces the
+ * limits instead. */
 static sb_status take_counted_before(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before,
                                      sb_taken *t) {
   for (;;) {
@@ -263,7 +265,7 @@ SB_HOT sb_status take_oldest(sb_queue *q, unsigned state, const sb_excess *exces
       counted ? take_counted_before(q, state, excess, before, t) : find_and_take(q, state, excess, before, t);
   if (status == SB_OK) {
     count_taken(q, counted || paid, t);
-    if (!paid) sb_queue_lower_bound(q); /* the pending number includes a payment that may be taken back */
+    if (!paid) sb_queue_lower_bound(q); /* a paid victim may still be put back: its payment is then taken back, too */
   }
   sb_ledger_hinting(q->ledger, -1);
   return status;
@@ -289,8 +291,8 @@ sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t) {
     if (status != SB_OK || t->message->expires_ns == 0 || t->message->expires_ns > sb_now_ns()) {
       return status;
     }
-    (void)sb_dispose(q, token, SB_REASON_EXPIRED); /* returns the holding ... */
-    status = sb_holding_take(q->c, &token);        /* ... and takes the same one again */
+    (void)sb_dispose(q, token, SB_REASON_EXPIRED); /* gives the holding back ... */
+    status = sb_holding_take(q->c, &token);        /* ... and takes the same holding again */
     if (status != SB_OK) {
       return status;
     }
@@ -304,7 +306,7 @@ static bool take_in_state(sb_queue *q, const sb_leaf_ref *leaf, uint64_t positio
          take_cell(q, state, NULL, leaf, position, word, t) == SB_OK;
 }
 
-/* Takes the message at `position`. `requeued`: it returned, and the bits that led to it are cleared. */
+/* Takes the message at `position`. `requeued`: the message returned, and its leaf's bit must be cleared. */
 static sb_status take_at(sb_queue *q, uint64_t position, unsigned from, unsigned state, bool requeued, uint64_t token,
                          sb_taken *t) {
   bool tracked = from == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm), before = tracked && sb_queue_evicts(q->shm);

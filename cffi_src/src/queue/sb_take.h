@@ -9,11 +9,12 @@
  *
  * Invariants:
  *  I22 only the owner of an ACQUIRED or REMOVING cell changes it; after its death, its reapers.
- *  I24 an eviction is paid in advance: `taken` is raised by a CAS, and only while pending > bound. A victim is spared
- *      if too few messages are pending just before: a consumer has counted itself, and has or will have an older
- *      message. Otherwise consumers would pass the victim, and get it after newer ones. A consumer that counts itself
- *      later takes a newer message, and spares no victim. A victim is put back only if an older message returned
- *      meanwhile.
+ *  I24 an eviction is paid in advance: `taken` is raised by a CAS, and only while pending > bound. Just before it takes
+ *      the victim, the evicting process counts again. It spares the victim if too few messages are pending: then a
+ *      consumer has counted itself, and has or will have an older message. It must not take the victim first and put it
+ *      back: consumers would pass the victim meanwhile, and get it after newer messages. A consumer that counts itself
+ *      later takes a newer message, and spares no victim. Only if an older message returned meanwhile is a victim put
+ *      back.
  *  I53 a process that passes a STAGED cell sets its `requeued` bits first, so that the cell is found after its commit.
  *      A process that found a message to take looks again at the cells that it passed before, so that the messages of a
  *      producer stay in order.
@@ -48,7 +49,8 @@ sb_status sb_take_victim(sb_queue *q, const sb_excess *excess, uint64_t token, s
 sb_status sb_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t);
 /* Takes the oldest message for a consumer, and removes expired ones before it. SB_EMPTY while the queue is paused. */
 sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t);
-/* Takes the ready message at `position` for a consumer; `requeued`: the message returned. SB_EMPTY: as above (I42). */
+/* Takes the ready message at `position` for a consumer; `requeued`: the message returned to the queue. SB_EMPTY: there
+ * is none; the caller enforces the queue's limits afterwards (I42). */
 sb_status sb_take_for_consumer_at(sb_queue *q, uint64_t position, bool requeued, uint64_t token, sb_taken *t);
 /* Counts the delivery of a message that was taken for a consumer. */
 static inline void sb_take_delivered(sb_queue *q, const sb_taken *t) {

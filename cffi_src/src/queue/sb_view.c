@@ -5,7 +5,7 @@
 #include "sb_slab.h"
 
 _Atomic uint16_t *sb_view_words(sb_broker *b, uint32_t slot) {
-  sb_message_shm m = sb_peek_message(b, slot); /* a reaper may find a new message in the slot */
+  sb_message_shm m = sb_peek_message(b, slot); /* not in place: for a reaper, the slot may have a new message */
   uint64_t offset = m.body_offset;
   return m.body_length > SB_INLINE_BODY && offset % 64 == 0 && offset >= sizeof m + SB_VIEWERS_BYTES &&
                  offset < sb_slab_slot_bytes(b, slot)
@@ -18,7 +18,7 @@ void sb_view_not(sb_broker *b, uint32_t slot, unsigned ref) {
   if (viewer != NULL) SB_STORE(&viewer[ref], 0, SB_RELAXED);
 }
 
-#define INDEX 46 /* of the queue's index in the block */
+#define INDEX 46 /* where the index of the queue in the block begins */
 static uint64_t where_of(const sb_reference *r) {
   return (uint64_t)r->ref | SB_FIELD(r->gen, 8) | (r->ref >= SB_REF_VIEW ? SB_FIELD(r->queue, INDEX) : 0);
 }
@@ -75,7 +75,7 @@ sb_status sb_view_take(sb_connection *c, const sb_taken *t, uint64_t *token) {
     return status;
   }
   _Atomic uint16_t *viewer =
-      choose(c, t, queue, &r) ? sb_view_word(b, &r) : NULL; /* it stays clear: no other connection may add it */
+      choose(c, t, queue, &r) ? sb_view_word(b, &r) : NULL; /* no other connection may add this reference */
   if (viewer == NULL) {
     sb_holding_give(c, *token);
     return SB_LIMIT;

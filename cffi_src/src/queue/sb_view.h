@@ -2,22 +2,22 @@
 /* View: keeps the slot of a body that is read in place.
  *
  * What: a view is an additional reference to a slot, listed in the holdings of its connection. A connection takes it
- * while it holds the message. The view stays valid whatever happens to the message afterwards: settled, returned, its
- * queue deleted, its connection closed. Only bodies longer than SB_INLINE_BODY are read in place; shorter bodies are
- * copied.
+ * while it holds the message. The view stays valid whatever happens afterwards: the message is settled or returns to
+ * its queue, the queue is deleted, the connection is closed. Only bodies longer than SB_INLINE_BODY are read in place;
+ * shorter bodies are copied.
  *
  * Layout: holding VIEW: slot and generation | reference << 0, generation << 8, index in the block << 46
  * (sb_reference.h). A body that may be viewed has one 16-bit word for each reference in front of it: the connection
  * that has the reference as a view.
  *
  * Invariants:
- *  I38 only the holder of a cell adds references to its slot, and only one that is clear. To a message of one queue it
- *      never adds the first reference: the intent of its put takes the absence of that reference as proof that the put
- *      happened. Commits and moves are judged by cells, and after an ack no connection has the cell. No two holders add
- *      the same reference (I49).
- *  I39 the viewer's word is written before the reference is added (0 by a cell that takes it). A set reference whose
- *      word names a connection is that connection's view. This is the proof that a reaper needs, since a reference that
- *      was dropped may be the view of another connection by then.
+ *  I38 only the holder of a cell adds references to the slot of its message, and only references that are clear. If the
+ *      message went to one queue, the holder never adds reference 0: if that is clear, the reaper of a dead producer
+ *      concludes that the put took effect (intent ENQUEUE). Other intents need no such rule: a reaper judges commits
+ *      and moves by cells, and after an ack no connection has the cell. No two holders add the same reference (I49).
+ *  I39 the word of a reference is written before the reference is added: the viewer's id, or 0 if a cell gets the
+ *      reference. A set reference whose word names a connection is that connection's view. This is the proof that a
+ *      reaper needs, since a reference that the dead connection dropped may be the view of another connection by then.
  *
  * The holding of a reader without a cell (sb_reader.h) is a VIEW as well, with the reference SB_REF_READER.
  *
@@ -25,9 +25,9 @@
  *  (release), and read after an acquire of the header.
  *
  * Death (after -> state, repaired by the reaper of the connection, before it returns any cell):
- *  holding written -> the reference is clear, or another's -> nothing.     word written -> the same.
- *  reference added -> dropped.      reference dropped, holding still there -> clear, another's, or another generation
- *  -> nothing.
+ *  holding written -> reference clear, or of another connection -> nothing.     word written -> the same.
+ *  reference added -> dropped.
+ *  reference dropped, holding still there -> reference clear, of another connection or generation -> nothing.
  *
  * Concurrency: the holder of the cell takes a view, the owner of the view ends it, each under its connection's lock.
  */

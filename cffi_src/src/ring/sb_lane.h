@@ -11,14 +11,15 @@
  *
  * Ordering pairs: none here. Death: a lane goes with its handle.
  *
- * Concurrency: under the connection's lock. A call that leaves the gate forgets the pages (sb_handles.h).
+ * Concurrency: under the connection's lock. A call that finds a new `asked` in the connection's gate forgets the pages
+ *  (sb_grace.h).
  */
 #ifndef SB_LANE_H
 #define SB_LANE_H
 
 #include "sb_ring.h"
 
-/* The pages above a leaf, from it up to the root (sb_requeued.h). */
+/* The pages from a leaf up to the root (sb_requeued.h). */
 typedef struct {
   uint64_t root;
   sb_leaf_ref leaf; /* SB_NO_LEAF: the way is not known */
@@ -33,7 +34,7 @@ typedef struct {
   sb_requeued_way way; /* to the leaf of the last message that was released, or taken after a release */
 } sb_lane;
 
-/* Forgets the pages: they may be drained. */
+/* Forgets the pages: the chunk that they lie in may be drained (sb_drained.h). */
 static inline void sb_lane_forget_pages(sb_lane *lane) {
   lane->tail_leaf = lane->head_leaf = SB_NO_LEAF;
   lane->way = (sb_requeued_way){.leaf = SB_NO_LEAF};

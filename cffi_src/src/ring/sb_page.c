@@ -63,7 +63,7 @@ static sb_status new_page(sb_connection *c, const sb_ring *r, unsigned height, u
   } else {
     uint64_t base = SB_LOAD(r->base, SB_RELAXED), span = UINT64_C(1) << (6 * height), done = 0;
     for (unsigned i = 0; i < SB_PAGE_CELLS; i++) {
-      bool before = first + (i + 1) * span <= base; /* of an earlier use of the object: no cell was ever there */
+      bool before = first + (i + 1) * span <= base; /* below the base there are no cells (I4) */
       done |= (uint64_t)before << i;
       SB_STORE(&sb_page_children(p)[i], before ? SB_LINK_DONE : sb_link_empty(p->gen), SB_RELAXED);
     }
@@ -107,7 +107,7 @@ static sb_status grow(sb_connection *c, const sb_ring *r, uint64_t root, const s
   }
   SB_STORE(&sb_page_children(&fresh)[0], root, SB_RELAXED);
   SB_STORE(&fresh.page->done, SB_LOAD(&fresh.page->done, SB_RELAXED) & ~UINT64_C(1), SB_RELAXED);
-  SB_STORE(&fresh.page->requeued, 1, SB_RELAXED); /* a hint: the bits of the old root tell more */
+  SB_STORE(&fresh.page->requeued, 1, SB_RELAXED); /* set in any case: a search then looks at the bits of the old root */
   if (link_page(c, r->root, root, token, &fresh) && SB_LOAD(&old->page->done, SB_SEQ_CST) == ~UINT64_C(0)) {
     sb_page_retire(c, r, *old); /* it could not be retired while it had no parent */
   }

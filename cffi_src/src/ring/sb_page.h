@@ -4,7 +4,7 @@
  * What: an append creates the pages that it needs, a walk from the root finds a page, and a page is retired when
  * everything below it is finished. A leaf covers 64 positions, an inner page 64 pages. The tree grows at the root.
  *
- * Layout, invariants, ordering pairs, kill table: sb_ring.h (I16, I17, P4).
+ * Layout, Invariants, Ordering pairs, Death: see sb_ring.h (I16, I17, P4).
  *
  * Concurrency: any process walks; creating and retiring pages needs the lock of the caller's connection.
  */
@@ -40,7 +40,7 @@ static inline unsigned sb_page_index(unsigned height, uint64_t position) {
 static inline uint64_t sb_page_first(unsigned height, uint64_t position) {
   return height >= SB_MAX_HEIGHT ? 0 : position >> (6 * (height + 1)) << (6 * (height + 1));
 }
-/* The first position after those that a link in a page of `height` covers. */
+/* The first position after the child that covers `position`; the child is linked in a page of `height`. */
 static inline uint64_t sb_page_behind(unsigned height, uint64_t position) {
   return ((position >> (6 * height)) + 1) << (6 * height);
 }
@@ -55,15 +55,16 @@ static inline bool sb_page_is_current(sb_broker *b, const sb_page_ref *p) { /* P
 unsigned sb_page_kind(sb_broker *b, const sb_ring *r, unsigned height);
 /* Finds the page of a link. False: the page was retired or reused. */
 bool sb_page_of(sb_broker *b, uint64_t link, uint64_t position, sb_page_ref *p);
-/* Walks to the page of `height`; with a connection `c` it creates missing pages. *skip: the height of the link that
- * ended the walk early. SB_EMPTY: not created yet. SB_DONE: finished and freed. */
+/* Walks to the page of `height` that covers `position`; with a connection `c` it creates missing pages. SB_EMPTY: the
+ * page is not created yet. SB_DONE: the page is finished and freed; *skip is then the height of the page with the DONE
+ * link. */
 sb_status sb_page_descend(sb_broker *b, sb_connection *c, const sb_ring *r, uint64_t position, unsigned height,
                           sb_page_ref *p, unsigned *skip);
 /* Retires a page if everything in it is finished, then its parent, and so on. */
 void sb_page_retire(sb_connection *c, const sb_ring *r, sb_page_ref p);
 /* Retires all finished pages that a killed process left. */
 void sb_page_sweep(sb_connection *c, const sb_ring *r);
-/* True if the page is linked in the ring that its own fields name. */
+/* True if the page is linked in the ring, at the height and the first position that its own fields name. */
 bool sb_page_links(sb_broker *b, const sb_ring *r, uint32_t slot, uint64_t gen);
 /* Retires a page that a dead connection was retiring. */
 void sb_page_settle(sb_connection *c, const sb_ring *r, uint32_t slot, uint64_t gen);

@@ -70,8 +70,8 @@ void sb_requeued_mark_owned(sb_broker *b, sb_lane *lane, const sb_leaf_ref *ref,
   if (SB_LOAD(r->requeued, SB_SEQ_CST) == 0) SB_STORE(r->requeued, 1, SB_SEQ_CST);
 }
 
-/* If pages were reused, the cell is finished, and the result does not matter. A root that was added meanwhile has a
- * bit, too. */
+/* If pages of the way were reused, the cell is finished, and the result does not matter. A root that is added during
+ * the call has the bit of the old root, too. */
 bool sb_requeued_stays_marked(sb_broker *b, const sb_lane *lane, uint64_t position) {
   const sb_ring *r = &lane->ring;
   const sb_requeued_way *way = &lane->way;
@@ -90,7 +90,7 @@ static void clear_bit(sb_broker *b, const sb_page_ref *p, unsigned index) {
   uint64_t bit = UINT64_C(1) << index;
   uint64_t before = SB_AND(&p->page->requeued, ~bit, SB_SEQ_CST); /* P5: cleared before the second look */
   sb_ring other;
-  if ((before & bit) != 0 && !sb_page_is_current(b, p)) { /* the page was reused, and its new bit is gone (I41) */
+  if ((before & bit) != 0 && !sb_page_is_current(b, p)) { /* the page was reused: this was a bit of its new use (I41) */
     uint32_t ring = SB_LOAD(&p->page->ring, SB_RELAXED);
     (void)SB_OR(&p->page->requeued, bit, SB_SEQ_CST);
     if (sb_ring_open(b, SB_LOAD(&p->page->object, SB_RELAXED), ring & 0xffu, &other) && other.requeued != NULL) {
@@ -115,7 +115,7 @@ void sb_requeued_took(const sb_leaf_ref *ref, uint64_t position) {
   }
 }
 
-/* *again: a bit was cleared in vain, and set again. */
+/* *again: the call cleared a bit, and set it again (I41): the caller searches once more. */
 static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_t from, sb_leaf_ref *ref,
                    uint64_t *position, bool *again) {
   uint64_t mask = SB_LOAD(&p->page->requeued, SB_SEQ_CST);

@@ -149,10 +149,10 @@ sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache,
 
 #define BYTES UINT64_C(0x0101010101010101)
 
-/* The number of the eight cells of a word that are not marked finished. */
+/* Counts the cells that are not marked finished, of the eight cells that one word of `finished` covers. */
 static unsigned unfinished_of(const sb_leaf_shm *leaf, unsigned word) {
   uint64_t missing = BYTES & ~SB_LOAD(&leaf->finished[word], SB_RELAXED);
-  return (unsigned)((missing * BYTES) >> 56); /* the sum of its bytes */
+  return (unsigned)((missing * BYTES) >> 56); /* the sum of the bytes of `missing` */
 }
 
 /* The same for the whole leaf; stops counting above `enough`. */
@@ -165,9 +165,10 @@ static unsigned unfinished(const sb_leaf_shm *leaf, unsigned enough) {
 }
 
 /* Marks a cell finished. The call that finishes the last cell retires the page. Two calls that finish the last cells at
- * the same time each store, then look: near the end the look comes after a seq_cst operation, so at least one of them
- * sees all cells finished. If more calls finish at one time than this bound allows, the page stays until the next
- * sweep. */
+ * the same time each store, then look. If few cells are unfinished, the look comes after a seq_cst operation, so at
+ * least one of the two calls sees all cells finished. A call that still sees more than 3 unfinished cells in its word
+ * of `finished`, or more than 8 in all, returns before that. If so many calls finish cells at the same time, the page
+ * stays until the next sweep (sb_page_sweep). */
 void sb_ring_redo(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position) {
   unsigned index = (unsigned)(position % SB_PAGE_CELLS);
   _Atomic uint8_t *byte = (_Atomic uint8_t *)(void *)ref->leaf->finished + index;
@@ -177,7 +178,7 @@ void sb_ring_redo(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, ui
   }
   (void)SB_OR(&ref->leaf->page.done, UINT64_C(1) << index, SB_SEQ_CST);
   if (unfinished(ref->leaf, 0) == 0) {
-    (void)SB_OR(&ref->leaf->page.done, ~UINT64_C(0), SB_SEQ_CST); /* tells the process that gives a root its parent */
+    (void)SB_OR(&ref->leaf->page.done, ~UINT64_C(0), SB_SEQ_CST); /* read by a process that gives a root its parent */
     sb_page_retire(c, r, (sb_page_ref){&ref->leaf->page, ref->gen, ref->first, ref->slot, 0});
   }
 }

@@ -7,7 +7,8 @@
  *
  * Layout: `root` links the top page. A page links its children: EMPTY (not created yet), PAGE (slot and generation),
  * DONE (everything below is finished and freed). A cell of a leaf is a word and a side record. The leaves of a queue
- * with SB_QUEUE_KEEPS are long: after the cells they have the origin of each message.
+ * with SB_QUEUE_KEEPS are long: after the cells they have the *origin* of each message, the sequence number that the
+ * message got in its first queue.
  *
  * Invariants:
  *  I15 an append is one CAS from FREE at the first FREE cell, and the tail passes filled cells only: a ring has no
@@ -25,8 +26,8 @@
  * Death (after -> state, repaired by):
  *  page allocated -> ALLOC(dead), listed -> linked? PUBLISHED : freed.     linked, still ALLOC -> the same.
  *  tombstone, before `done` -> page stays -> the reaper of the holder sets the bit again and tries to retire.
- *  PAGE->DONE, before freeing -> page listed as HOLD_PAGE -> freed by generation.      new root, old not retired -> the
- *  same.
+ *  PAGE->DONE, before freeing -> page listed as HOLD_PAGE -> freed by generation.
+ *  new root linked, old root finished and not retired -> old root stays -> retired by the next sb_page_sweep.
  *
  * Concurrency: any process calls any function at any time; sb_ring_locate with a connection, and functions that take
  *  one, need the lock of that connection.
@@ -48,9 +49,10 @@ typedef struct {
 #define SB_NO_LEAF ((sb_leaf_ref){NULL, UINT64_MAX, 0, 0})
 
 /* Finds the leaf of a position; with a connection `c` it creates missing pages, and may return SB_GROW or SB_NO_MEMORY.
- * SB_EMPTY: not created yet. SB_DONE: finished and freed, up to ref->first. */
+ * SB_EMPTY: the leaf is not created yet. SB_DONE: the leaf is finished and freed; ref->first is the first position
+ * after the freed pages. */
 sb_status sb_ring_locate(sb_broker *b, sb_connection *c, const sb_ring *r, uint64_t position, sb_leaf_ref *ref);
-/* The forms of a word, by the bits of the page's generation that an append adds to it: none, 27, 15, 38 (sb_words.h). */
+/* The forms of a word. To these an append adds 0, 27, 15 and 38 bits of the page's generation (sb_words.h). */
 typedef enum { SB_WORD_WHOLE, SB_WORD_OPEN, SB_WORD_OWNED, SB_WORD_BARE } sb_word_form;
 /* How far the shared tail may lag after an append, in cells. */
 #define SB_TAIL_EXACT 1u
@@ -60,11 +62,11 @@ typedef struct {
   sb_word_form form;
   uint32_t lag; /* SB_TAIL_... */
 } sb_append;
-#define SB_APPEND_ENTRY ((sb_append){SB_WORD_WHOLE, SB_TAIL_EXACT})  /* of a list */
-#define SB_APPEND_CLOSING ((sb_append){SB_WORD_BARE, SB_TAIL_STAYS}) /* no process passes it before it is decided */
+#define SB_APPEND_ENTRY ((sb_append){SB_WORD_WHOLE, SB_TAIL_EXACT})  /* an entry of a list */
+#define SB_APPEND_CLOSING ((sb_append){SB_WORD_BARE, SB_TAIL_STAYS}) /* no process passes an undecided cell */
 /* Appends `word`, and adds the page's generation to it. The position is stored to *announce before each attempt.
  * *position: on entry the first position to try (0 = the tail), on return the position of the cell. SB_CLOSED_CELL:
- * *position has a CLOSING or CLOSED cell. */
+ * the cell at *position is CLOSING or CLOSED. */
 sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache, uint64_t word, sb_append how,
                          sb_word *announce, uint64_t *position);
 /* Finishes a cell: makes its word TOMBSTONE, sets its `done` bit, and retires pages that are finished. */
@@ -77,18 +79,19 @@ bool sb_ring_drop(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, ui
 bool sb_ring_next_leaf(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position);
 /* True if a cell before `end` satisfies `is`. Beside traffic the answer may be outdated. */
 bool sb_ring_has(sb_broker *b, const sb_ring *r, uint64_t end, bool (*is)(uint64_t word));
-/* The first FREE position. */
+/* Advances the shared tail to the first position that is not filled, and returns that position. Its cell is FREE,
+ * CLOSING or CLOSED, or does not exist yet. */
 uint64_t sb_ring_exact_tail(sb_broker *b, const sb_ring *r);
 /* The same, for a caller that keeps the leaf of the tail in `cache`. */
 uint64_t sb_ring_exact_tail_near(sb_broker *b, const sb_ring *r, sb_leaf_ref *cache);
 void sb_ring_advance(sb_word *hint, uint64_t from, uint64_t to);
 /* Frees every page. No other process can reach the ring by now; a late CAS on one of its cells fails. */
 void sb_ring_destroy(sb_connection *c, const sb_ring *r);
-/* Finds ring `id` of the queue or level in slot `object`. */
+/* Finds ring `id` of the queue or consumer level in slot `object`. */
 bool sb_ring_open(sb_broker *b, uint32_t object, uint32_t id, sb_ring *r);
-/* The origin of a cell, which is written under the same rule as its side record; NULL if the leaf is not long. */
+/* The origin of a cell. Only the owner of the cell writes it, like the side record. NULL: the leaf is not long. */
 sb_word *sb_ring_origin(sb_broker *b, const sb_leaf_ref *ref, uint64_t position);
-/* The sequence number of the message at a position; a moved message keeps that of the queue it was put into. */
+/* The sequence number of the message at a position: its origin, if any, else its position in this queue. */
 uint64_t sb_ring_sequence(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position);
 
 static inline sb_cell_shm *sb_leaf_cell(const sb_leaf_ref *ref, uint64_t position) {

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`shmbroker demo`: the standard library, taken apart by workers that get killed.
+"""`shmbroker demo`: workers, one of which is killed, analyse the standard library.
 
-`files` finds the input, `analysis` counts one file, `workers` does so with messages,
-`run` sends everything through the broker, `serial` does without it, `report` compares.
-`files`, `serial` and `progress` serve `shmbroker demo-spark`, too.
+`files` finds the source files, `analysis` counts what is in a file, and `workers` does so
+for each message. `run` sends all files through the broker, `serial` analyses them without
+it, and `report` compares the results. `shmbroker demo-spark` also uses `files`, `serial`
+and `progress`.
 """

@@ -103,9 +103,9 @@ def count(source: bytes) -> Counts:
 
 
 def _is_elif(node: ast.AST, child: ast.AST) -> bool:
-    """Return whether an `if` continues another one, rather than lying in it."""
+    """Return whether an `if` is the `elif` of another one, and not nested in it."""
     return (
         isinstance(node, ast.If)
         and isinstance(child, ast.If)
-        and node.col_offset == child.col_offset  # what lies in it stands further right
+        and node.col_offset == child.col_offset  # a nested `if` is indented further
     )

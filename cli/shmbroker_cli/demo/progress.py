@@ -25,8 +25,8 @@ def bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show a bar on standard error, if that is a terminal.
 
     Args:
-        title: What stands before it.
-        total: When all is done.
+        title: The text before the bar.
+        total: The number at which all is done.
 
     Yields:
         A function that is called with the number of what is done so far.

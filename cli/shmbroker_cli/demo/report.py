@@ -27,9 +27,9 @@ class Report:
         killed: What was killed half-way.
         workers: Number of worker processes.
         seconds: From the first file sent to the last result.
-        serial_seconds: The same files in one process.
+        serial_seconds: The time for the same files in one process.
         messages_per_second: Files per second, through the broker.
-        speed_up: Times that the run was faster than the serial one.
+        speed_up: How many times as fast as the serial run the run was.
         totals: What was counted.
         serial_totals: What should have been counted.
         differing: Files whose counts differ.

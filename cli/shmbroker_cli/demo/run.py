@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends all files through a broker, and kills some of those who deal with them."""
+"""Sends all files through a broker, and kills a worker and the housekeeper half-way."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MEMORY = "256M"
 EXCHANGE, KEY = "work", "file"
 FILES, RESULTS = "files", "results"
-BACKLOG = 16 << 20  # bytes of files in the queue: the publisher waits beyond
+BACKLOG = 16 << 20  # bytes of files in the queue; while it is full, the publisher waits
 LOOK = 0.5  # seconds between looks at what is missing
 PATIENCE = 60.0  # seconds without any result after which the rest counts as lost
 
@@ -56,10 +56,10 @@ class Bench:
     """The broker of a run, and what belongs to it.
 
     Attributes:
-        broker: Of its own.
-        files: What is to be counted.
-        results: What was counted, not yet noted here.
-        deliveries: The same as it comes in; None three times when nothing came for a while.
+        broker: A broker that only this run uses.
+        files: The queue of the files to analyse.
+        results: The queue of the results that are not in the outcome yet.
+        deliveries: Yields the messages of `results`; None three times when none came for a while.
     """
 
     broker: shmbroker.Broker
@@ -70,7 +70,7 @@ class Bench:
 
 @contextmanager
 def _bench() -> Iterator[Bench]:
-    """Run a broker of its own meanwhile, and purge it afterwards."""
+    """Run a broker for this run only, and purge it at the end of the block."""
     broker = shmbroker.Broker(f"demo-{uuid.uuid4().hex[:12]}", memory=MEMORY)
     broker.start()
     try:
@@ -143,10 +143,10 @@ def _send(broker: shmbroker.Broker, root: Path, paths: Sequence[str], ended: thr
 
 
 def _publish(channel: Channel, path: str, body: bytes, ended: threading.Event) -> bool:
-    """Publish a file as soon as there is room; return False if all is over before.
+    """Publish a file as soon as there is room; return False if the run ends before.
 
     Raises:
-        UnroutableError: If no queue would get it: it must not be lost without a word.
+        UnroutableError: If no queue would get it: a file must not be lost silently.
     """
     properties = shmbroker.BasicProperties(message_id=path)
     while not ended.is_set():
@@ -167,7 +167,8 @@ def _gather(bench: Bench, outcome: Outcome, all_sent: Callable[[], bool]) -> boo
     """
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        # Files first: a result is in its queue before its file is acked, and leaves it after it was noted.
+        # The files are checked first: a worker publishes the result of a file before it acks the file. So when no
+        # file is left, each result is in its queue, or was noted.
         over = all_sent() and bench.files.statistics().message_count == 0
         over = over and bench.results.statistics().message_count == 0
         if over:
@@ -189,13 +190,13 @@ def _note(path: str, body: bytes, outcome: Outcome) -> None:
 
 
 def _settle(bench: Bench, outcome: Outcome) -> None:
-    """Wait until the workers are done with what was redelivered, and count that."""
+    """Wait until the workers have finished the redelivered files, and count the results that came again."""
     while _gather(bench, outcome, lambda: True):
         pass
 
 
 def _kill(broker: shmbroker.Broker, pool: shmbroker.WorkerPool) -> list[str]:
-    """Kill a worker and the housekeeper, as rudely as can be.
+    """Kill a worker and the housekeeper with SIGKILL.
 
     Returns:
         What was killed.

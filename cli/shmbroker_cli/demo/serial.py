@@ -16,10 +16,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Serial(Generic[Result]):
-    """What came of it.
+    """The outcome of the serial run.
 
     Attributes:
-        results: Of each file, by path.
+        results: The result of each file, by path.
         seconds: How long it took.
     """
 

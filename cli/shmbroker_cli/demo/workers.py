@@ -23,7 +23,7 @@ class Analyst:
         """Deal with one file.
 
         Args:
-            message: Its content; its path is the message's id.
+            message: The body is the content of the file, the message id is its path.
         """
         counts = count(bytes(message))
         properties = shmbroker.BasicProperties(message_id=message.properties.message_id)

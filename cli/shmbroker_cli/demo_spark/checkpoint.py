@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Spark noted in the checkpoint of a query: which micro-batches it planned, and which were done, and when.
 
-It writes a file for each batch, named by its number, before it runs (`offsets`) and after it (`commits`).
+Spark writes two files for each batch, named by its number: one before the batch runs (`offsets`), one after it
+(`commits`).
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ class Noted:
 
     @property
     def unfinished(self) -> set[int]:
-        """Those that were planned and not done, or not noted as such: the next driver runs them again."""
+        """The batches that were planned and are not noted as done: the next driver runs them again."""
         return self.planned.keys() - self.done.keys()
 
 
 def noted(folder: Path) -> Noted:
-    """Read the notes.
+    """Read which micro-batches Spark noted as planned and as done.
 
     Args:
         folder: Where the checkpoint lies.
@@ -43,6 +44,6 @@ def noted(folder: Path) -> Noted:
 
 
 def _times(log: Path) -> dict[int, float]:
-    """Return when the files of a log were written; before a query has begun there is none."""
+    """Return when each file of a log was written, by batch; empty before the query has begun."""
     files = log.iterdir() if log.is_dir() else ()
     return {int(path.name): path.stat().st_mtime for path in files if path.name.isdecimal()}

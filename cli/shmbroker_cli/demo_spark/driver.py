@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver, which may be killed: `python -m shmbroker_cli.demo_spark.driver BROKER FOLDER ROWS`.
 
-It has no memory but its checkpoint and the broker: the second one is started with the same words as the first.
+A driver keeps its state only in the checkpoint and in the broker. So the second driver, which is started with the same
+arguments as the first, continues its work.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def _session(folder: Path) -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
-        # It lives for seconds, so the compiler that starts fast is the better one.
+        # The JVM lives for seconds only, so its fast first-tier compiler is the better one.
         "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.io.tmpdir={folder}",
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
@@ -44,12 +45,12 @@ def _session(folder: Path) -> SparkSession:
 
 
 def main(broker: str, folder: str, rows: str) -> None:
-    """Run the query until all that was there at the beginning is done.
+    """Run the query until it has processed all messages that were in the queue at its start.
 
     Args:
         broker: Its name.
         folder: For the checkpoint, and whatever Spark writes.
-        rows: Of a micro-batch, at most.
+        rows: The most rows of a micro-batch.
     """
     end_with_parent()
     session = _session(Path(folder))

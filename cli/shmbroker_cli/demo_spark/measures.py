@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is found out about a source file: of its text, and of its tokens."""
+"""The measures of a source file: those of its text, and those of its tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 BLANK = r"\A[ \t\r\f]*\z"
-"""A blank line, as Java spells it; a file has no line feeds inside lines, but all other bytes."""
+"""The pattern of a blank line, in Java's syntax. A line may contain any byte but a line feed."""
 COMMENT = r"\A[ \t\f]*#"
 _BLANK, _COMMENT = re.compile(BLANK.replace(r"\z", r"\Z").encode()), re.compile(COMMENT.encode())
 _NO_TOKENS = {
@@ -32,12 +32,12 @@ _UNREADABLE = (tokenize.TokenError, SyntaxError, ValueError)
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """What the tokens of a file, or of many, say.
+    """The measures of the tokens of a file, or of many files.
 
     Attributes:
         tokens: How many there are, comments and white space apart.
         vocabulary: How many different ones there are in a file.
-        volume: Halstead's volume: tokens times the bits that it takes to tell one of the vocabulary.
+        volume: Halstead's volume: the number of tokens times the bits that distinguish one of the vocabulary.
         unread: Files that cannot be tokenised; only their text counts.
     """
 
@@ -76,7 +76,7 @@ class Measures(Score):
 
 
 def score(source: bytes) -> Score:
-    r"""Take a source file apart.
+    r"""Tokenise a source file, and compute the measures of its tokens.
 
     Args:
         source: Its content, in the encoding that it declares.
@@ -97,7 +97,7 @@ def score(source: bytes) -> Score:
 
 
 def measure(source: bytes) -> Measures:
-    r"""Find out everything about a source file, in this process.
+    r"""Compute all measures of a source file, in this process.
 
     Args:
         source: Its content.

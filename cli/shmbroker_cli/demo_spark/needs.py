@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Spark needs of the machine, said before it says so itself, in many lines."""
+"""Checks that the machine has what Spark needs. Spark itself would report a lack in many lines."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that ends with the one that started it, even if that is killed."""
+"""Makes a process end with the process that started it, even if that one is killed."""
 
 from __future__ import annotations
 

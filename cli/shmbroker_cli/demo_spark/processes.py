@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of a run. Each is the first of a session, which has all that it starts, so that all can be found."""
+"""The processes of a run. Each leads a session, which all processes that it starts belong to, so they can be found."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _OURS = "shmbroker."
 
 
 class Process:
-    """A module that runs as a program. What it says goes to a file.
+    """A module that runs as a program. Its output goes to a file.
 
     At the end of a `with` block it is killed, if it still runs, with all that it has started.
 
     Args:
-        module: Which.
-        *arguments: What it is given.
-        folder: Where it works, and has its temporary files.
+        module: The module to run.
+        *arguments: Its arguments.
+        folder: Its working directory, also for its temporary files.
     """
 
     def __init__(self, module: str, *arguments: str, folder: Path) -> None:
@@ -41,7 +41,7 @@ class Process:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 (Python, and a module of ours)
                 [sys.executable, "-P", "-m", module, *arguments],
-                stdin=subprocess.PIPE,  # nobody writes: it ends with this process
+                stdin=subprocess.PIPE,  # nobody writes: the end of file says that this process has ended
                 stdout=log,
                 stderr=log,
                 cwd=folder,
@@ -51,14 +51,14 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """Its process id."""
         return self._process.pid
 
     def runs(self) -> bool:
-        """Return whether it does so still.
+        """Return whether the process still runs.
 
         Raises:
-            Refused: If it failed; the text says of what.
+            Refused: If the process failed; the text has its last error.
         """
         status = self._process.poll()
         if status:
@@ -67,7 +67,7 @@ class Process:
         return status is None
 
     def failed(self, how: str) -> Refused:
-        """Return an error with the last one that it printed; Spark puts the broker's into many words of its own.
+        """Return an error with the last error that the process printed; of Spark's many words, only the broker's error.
 
         Args:
             how: What happened.
@@ -79,15 +79,15 @@ class Process:
         return Refused(message)
 
     def kill(self) -> None:
-        """Kill its group with SIGKILL: of a driver that is the Python process and the JVM.
+        """Kill the process and its group with SIGKILL. The group of a driver is its Python process and the JVM.
 
-        Spark's Python workers have groups of their own, and find out by themselves.
+        Spark's Python workers have groups of their own. They end by themselves when the JVM is gone.
         """
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def left(self) -> list[int]:
-        """Return the numbers of the processes of its session that there still are."""
+        """Return the process ids of the processes of its session that still exist."""
         return [pid for pid in psutil.pids() if _is_alive_in(pid, self._process.pid)]
 
     def close(self) -> None:

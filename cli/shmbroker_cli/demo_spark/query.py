@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The query: which queues it is between, and what DataFrames find out on the way."""
+"""The query: the queues that it reads and writes, and the measures that DataFrames compute."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ SCORED = (
     "path string, size long, lines long, blank long, comments long, longest long, "
     "tokens long, vocabulary long, volume double, unread long"
 )
-"""What the scorer answers."""
+"""The columns of the scorer's answers."""
 
 
 def text_measures(files: DataFrame) -> DataFrame:
-    """Return one row for each file: its path, what its text says, and its source.
+    """Return one row for each file: its path, the measures of its text, and its source.
 
     Args:
         files: Messages: the path is the key, the source is the value.

@@ -24,9 +24,9 @@ class Report:
         differing: Results that are not what they should be, or of a file that was not sent.
         to_kill: Whether a driver was to be killed.
         drives: What came of each driver.
-        left: How many things of each kind are there that should not be.
+        left: What the run left behind and should not have: how many things of each kind.
         seconds: From the start of the first driver to the end of the last one.
-        serial_seconds: The same files in one process.
+        serial_seconds: The time for the same files in one process.
         totals: What was measured.
         serial_totals: What should have been measured.
     """
@@ -45,7 +45,7 @@ class Report:
 
     @property
     def killed(self) -> int:
-        """How many drivers were."""
+        """How many drivers were killed."""
         return sum(drive.killed for drive in self.drives)
 
     @property

@@ -35,12 +35,12 @@ class Drive:
     """What came of one driver.
 
     Attributes:
-        killed: Whether it was, and did not end by itself.
+        killed: Whether it was killed; if not, it ended by itself.
         batches: Micro-batches that it finished.
         again: How many of these the driver before it had begun.
         results: Results published while it ran.
         seconds: From its start to its end.
-        batch_seconds: How long a micro-batch took, if it was not begun by another driver: the median; None if all were.
+        batch_seconds: The median time of the micro-batches that no driver before it had begun; None: there were none.
     """
 
     killed: bool
@@ -57,8 +57,8 @@ class Outcome:
 
     Attributes:
         results: Every message of the queue of results: the path of a file, and its measures.
-        drives: Of each driver.
-        left: How many things of each kind are there that should not be.
+        drives: What came of each driver.
+        left: What the run left behind and should not have: how many things of each kind.
         seconds: From the start of the first driver to the end of the last one.
     """
 
@@ -73,11 +73,11 @@ class Bench:
     """What belongs to a run.
 
     Attributes:
-        connection: To a broker of its own.
-        folder: For the checkpoint, and all that is temporary.
-        files: What is to be measured.
-        results: What was measured.
-        processes: All that were started.
+        connection: A connection to a broker that only this run uses.
+        folder: The folder of the checkpoint, and of all temporary files.
+        files: The queue of the files to measure.
+        results: The queue of the results.
+        processes: The processes that were started: the scorer, then the drivers.
     """
 
     connection: shmbroker.Connection
@@ -89,7 +89,7 @@ class Bench:
 
 @contextmanager
 def _bench(name: str) -> Iterator[Bench]:
-    """Run a broker of its own meanwhile, and purge it afterwards."""
+    """Run a broker for this run only, and purge it at the end of the block."""
     broker = shmbroker.Broker(name, memory=MEMORY)
     broker.start()
     try:
@@ -143,7 +143,7 @@ def _start_scorer(bench: Bench) -> None:
 
 
 def _drive(bench: Bench, rows: int, kill_at: int | None, progress: Callable[[int], None]) -> Drive:
-    """Run a driver: to its end, or until so many results are there."""
+    """Run a driver to its end, or kill it when there are `kill_at` results."""
     before, had = noted(bench.folder), len(bench.results)
     began, started = time.time(), time.monotonic()
     driver = Process(DRIVER, bench.connection.broker_name, str(bench.folder), str(rows), folder=bench.folder)
@@ -163,7 +163,7 @@ def _drive(bench: Bench, rows: int, kill_at: int | None, progress: Callable[[int
 
 
 def _follow(driver: Process, results: shmbroker.Queue, kill_at: int | None, progress: Callable[[int], None]) -> bool:
-    """Wait for the end of a driver, or kill it when so many results are there. Return whether it was killed."""
+    """Wait for the end of a driver, or kill it when there are `kill_at` results. Return whether it was killed."""
     count, deadline = len(results), time.monotonic() + PATIENCE
     while driver.runs():
         if len(results) > count:
@@ -180,7 +180,7 @@ def _follow(driver: Process, results: shmbroker.Queue, kill_at: int | None, prog
 
 
 def _left_at_rest(bench: Bench) -> dict[str, int]:
-    """Return what there is that should not be, when it is gone or a while is over."""
+    """Return what is left that should be gone. Waits up to `REST` seconds until nothing is left."""
     deadline = time.monotonic() + REST
     while any((left := _left(bench)).values()) and time.monotonic() < deadline:
         time.sleep(LOOK)
@@ -188,7 +188,7 @@ def _left_at_rest(bench: Bench) -> dict[str, int]:
 
 
 def _left(bench: Bench) -> dict[str, int]:
-    """Return how many there are: the scorer is to be there still, and its queue to be empty."""
+    """Count what should be gone. The scorer should still run; the queue of its requests should be empty."""
     connection, (_scorer, *drivers) = bench.connection, bench.processes
     return {
         "messages": len(bench.files) + len(connection.queue(REQUESTS, passive=True)),

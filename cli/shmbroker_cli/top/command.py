@@ -24,7 +24,7 @@ REDRAW = 0.5  # seconds, while paused: the terminal may have changed its size
 
 
 class TableName(StrEnum):
-    """What can be shown."""
+    """The tables that can be shown."""
 
     QUEUES = QUEUES
     EXCHANGES = EXCHANGES
@@ -90,10 +90,10 @@ def _print(snapshot: Snapshot, view: View, *, as_json: bool) -> None:
 
 
 def _watch(connection: shmbroker.Connection, broker: str, view: View, interval: float, stopper: Stopper) -> None:
-    """Show the queues until the person quits, or a signal comes.
+    """Show a table until the person quits, or a signal comes.
 
-    A signal is noted only: raised anywhere, it might come while the terminal is being
-    switched over, and leave it half-way.
+    A signal is only noted. An exception for it could be raised while the mode of the terminal
+    is being changed, and leave the terminal in a wrong mode.
     """
     before: Sample | None = None
     now = take_sample(connection, broker)

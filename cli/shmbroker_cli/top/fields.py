@@ -14,7 +14,7 @@ class Field:
         title: Its heading.
         short: Its heading where there is little room.
         name: The attribute of a row that it shows.
-        text: Whether that is text: set to the left, and sorted upwards.
+        text: Whether that attribute is text, which is aligned to the left, and sorted in ascending order.
     """
 
     title: str
@@ -24,7 +24,7 @@ class Field:
 
 
 def _field(title: str, *, name: str = "", short: str = "", text: bool = False) -> Field:
-    """Return a column; most show the attribute they are called after, and have room for that everywhere."""
+    """Return a column; by default it shows the attribute that its title names, and has the same heading everywhere."""
     return Field(title, short or title, name or title.replace(" ", "_"), text=text)
 
 
@@ -75,4 +75,4 @@ TABLES = {
         _field("age"),
     ),
 }
-"""By name, in the order in which a key goes through them; the first column is what a row is called."""
+"""The tables by name, in the order in which the key `e` shows them. The first column has the names of the rows."""

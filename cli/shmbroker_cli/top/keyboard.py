@@ -74,7 +74,7 @@ class Keyboard:
         """Return the keys pressed, waiting for the first.
 
         Args:
-            deadline: On the monotonic clock; then there are none.
+            deadline: The end of the wait, on the monotonic clock; if no key was pressed, the list is empty.
             signals: A descriptor that ends the wait when it is readable, and is read empty.
 
         Raises:

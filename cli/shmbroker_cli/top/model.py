@@ -21,7 +21,7 @@ class Sample:
     """What a broker said at one moment.
 
     Attributes:
-        taken: On the monotonic clock, in seconds.
+        taken: When, in seconds of the monotonic clock.
         broker: About the broker as a whole.
         queues: About each queue, by name.
         exchanges: About each exchange.
@@ -76,11 +76,11 @@ class ExchangeRow:
 
     Attributes:
         exchange: Its name, empty for the default one.
-        type: What it looks at.
-        bindings_in: How many lead to it.
-        bindings_out: How many lead from it.
-        alternate: The exchange for what it has no queue for, or nothing.
-        flags: What it is besides, in words.
+        type: Its type, such as "topic".
+        bindings_in: How many bindings lead to it.
+        bindings_out: How many bindings lead from it.
+        alternate: The exchange for messages that this one has no queue for; empty: none.
+        flags: Its other attributes, in words.
     """
 
     exchange: str
@@ -97,15 +97,15 @@ class ChannelRow:
 
     Attributes:
         connection: Name of its connection.
-        id: Number of that.
-        pid: Its process.
+        id: Number of the connection.
+        pid: Process of the connection.
         channel: Its number, 0 for channels without consumers.
-        count: How many it stands for.
-        consumers: How many it has.
-        prefetch: Messages that these may have unacked, 0 for any number.
-        unacked: Messages that they have.
-        delivered: Messages that they were given.
-        rate_out: The same per second; None as long as it is not known.
+        count: How many channels the row stands for.
+        consumers: How many consumers it has.
+        prefetch: Messages that its consumers may have unacked, 0 for any number.
+        unacked: Unacked messages of its consumers.
+        delivered: Messages delivered to its consumers.
+        rate_out: Messages delivered per second; None as long as that is not known.
     """
 
     connection: str
@@ -122,15 +122,15 @@ class ChannelRow:
 
 @dataclass(frozen=True)
 class ClientRow:
-    """One process with connections. What is None is not known.
+    """One process with connections. None means that the value is not known.
 
     Attributes:
-        client: Name of its first connection, and how many others have other names.
-        pid: Its number.
-        connections: How many it has.
-        consumers: How many these have.
-        holding: Messages that these have taken and not settled.
-        cpu_percent: What it used of the processors since the look before, in percent of one.
+        client: Name of its first connection, and how many other names its connections have.
+        pid: Its process id.
+        connections: How many connections it has.
+        consumers: How many consumers its connections have.
+        holding: Messages that its connections have taken and not settled.
+        cpu_percent: Processor time that it used since the earlier sample, in percent of one processor.
         memory: Its resident memory in bytes, with the pages of the broker's memory that it has touched.
         memory_shared: Bytes of these that other processes may have, too.
         age: Seconds since its start.
@@ -189,7 +189,7 @@ class Snapshot:
 
 
 def take_sample(connection: shmbroker.Connection, broker: str) -> Sample:
-    """Ask a broker how things are.
+    """Take a sample of a broker.
 
     Args:
         connection: A connection to it.
@@ -278,7 +278,7 @@ def _exchange_row(now: shmbroker.ExchangeInfo) -> ExchangeRow:
 def _channel_row(now: shmbroker.ChannelInfo, before: shmbroker.ChannelInfo | None, seconds: float) -> ChannelRow:
     rate = None
     if before is not None and seconds > 0:
-        # A consumer that was cancelled takes what it was given with it: no negative rates.
+        # The sum no longer counts the messages of a consumer that was cancelled: no negative rates.
         rate = max(0, now.delivered - before.delivered) / seconds
     return ChannelRow(
         connection=now.connection_name,

@@ -3,5 +3,5 @@
 
 The driver tells the tasks what to do (``plan``), a task is a client (``client``), the long-lived process a server
 (``server``), and ``protocol`` is their common protocol. A client limits itself to a share of the broker's memory
-(``memory``), so that hand-overs that wait for each other never deadlock.
+(``memory_share``), so that hand-overs that wait for each other never deadlock.
 """

@@ -81,7 +81,7 @@ class Client:
     # ---- sending ----
 
     def send(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Sends a batch, cut where it is too large for the broker's memory to be shared; yields answers in between."""
+        """Sends a batch, in pieces if it is too large for the broker's memory; yields older answers in between."""
         encoded = self._encoder.encoded([batch])
         count = min(max(1, batch.num_rows), -(-encoded.size // self._session.share.most_in_one))
         if count == 1:
@@ -93,7 +93,7 @@ class Client:
             yield from self._request(piece, self._encoder.encoded([piece]))
 
     def _request(self, batch: pa.RecordBatch, encoded: Encoded) -> Iterator[pa.RecordBatch]:
-        """Sends a batch; yields the answers that must be delivered first."""
+        """Sends a batch. Before that, it yields older answers until another request may be in flight."""
         while True:
             window = self._session.share.window(encoded.size, self._largest, self._handover.inflight)
             if len(self._pending) < window:
@@ -183,7 +183,7 @@ class Client:
     # ---- alone ----
 
     def _alone(self, batch: pa.RecordBatch, encoded: Encoded) -> collections.deque[pa.RecordBatch]:
-        """Returns a copy of the answer to one request, while nothing else is in flight and no other client is alone."""
+        """Sends one request and copies its answer, with nothing else in flight and no other client alone meanwhile."""
         with exclusive_turn(self._session.connection, self._session.watch.look):
             until = time.monotonic() + PATIENCE_SECONDS
             while True:

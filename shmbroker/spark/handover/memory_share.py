@@ -16,10 +16,10 @@ for memory, it may wait for the memory that this one holds. Therefore:
 - A server waits only briefly for room for an answer. Then it answers with a short text that there was none. The
   request's slot is free, and its client, which kept the batch, asks again, alone.
 
-So each wait for memory is for memory that others hold in shares, which leaves half of it, or for one request that is
-alone and waits only for a server. The guaranteed minimum is therefore that half: a request and its answer that fit it
-together succeed. Other contents of the broker may take that away; then there is an error, after `PATIENCE_SECONDS`, and
-no wait for ever.
+So a wait for memory ends: the shares of the other clients leave half of the memory, and the one request that is alone
+waits only for a server. The guaranteed minimum is therefore that half: a request and its answer that fit it together
+succeed. Other contents of the broker may take that half away. Then the client raises an error after `PATIENCE_SECONDS`,
+and does not wait for ever.
 """
 
 from __future__ import annotations

@@ -152,7 +152,9 @@ class _Server:
             answer.put(target, protocol.answer_key(number), ROOM_SECONDS)
         except (standard_queue.Full, ValueError) as error:
             never = isinstance(error, (shmbroker.NeverFits, ValueError))  # more than a body may ever have
-            raise _Refused(protocol.TOO_LARGE if never else protocol.NO_ROOM, f"for the answer: {error}") from None
+            raise _Refused(
+                protocol.TOO_LARGE if never else protocol.NO_ROOM, f"the server cannot put its answer: {error}"
+            ) from None
 
     def _tell(self, target: shmbroker.Queue, key: str, text: str) -> None:
         """Sends a text, for which there is room sooner or later."""
@@ -173,7 +175,8 @@ def _batches_of(made: object) -> Iterator[pa.RecordBatch]:
     else:
         for batch in made:  # type: ignore[attr-defined] # raises for a value that is no iterable
             if not isinstance(batch, pa.RecordBatch):
-                msg = f"the function returned a {type(batch).__name__}: pyarrow.RecordBatch is needed"
+                allowed = "None, a pyarrow.Table, a pyarrow.RecordBatch or an iterable of these batches is allowed"
+                msg = f"the function returned an object of type {type(batch).__name__}: {allowed}"
                 raise TypeError(msg)
             yield batch
 

@@ -18,7 +18,7 @@ from shmbroker.spark.handover.server_watch import ServerWatch
 if TYPE_CHECKING:
     from shmbroker.spark.handover.protocol import Handover
 
-_UNUSED_SECONDS = 60.0  # then a queue of answers expires whose task died before it had a consumer
+_UNUSED_SECONDS = 60.0  # life of a queue of answers whose task died before it made the consumer
 
 
 class ClientSession:
@@ -46,7 +46,7 @@ class ClientSession:
 
         Args:
             unanswered: the number of requests that may still be in their queue. A server drops them when it reaches
-                them; if there is no server, this takes them back.
+                them; if there is no server, this call takes them back.
         """
         with contextlib.suppress(shmbroker.ConnectionClosed, shmbroker.ConnectionClosedByBroker):
             self.consumer.close()

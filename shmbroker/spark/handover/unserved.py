@@ -23,7 +23,7 @@ ROOM_SECONDS = 0.2
 
 
 def unserved(queue: str) -> str:
-    """Returns the queue for messages that are no requests, of a queue of requests.
+    """Returns the name of the queue for the messages in a queue of requests that are no requests.
 
     >>> unserved("score")
     'unserved.score'
@@ -32,7 +32,7 @@ def unserved(queue: str) -> str:
 
 
 def set_aside(connection: shmbroker.Connection, stray: shmbroker.Message) -> None:
-    """Moves such a message there, with its key, properties and time to live, and logs it.
+    """Moves a message that is no request to its :func:`unserved` queue, with key, properties and time to live; logs it.
 
     Raises:
         queue.Full: there is no room for it, or (``OutOfMemory``) no memory; the message is requeued at its position.

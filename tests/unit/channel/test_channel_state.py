@@ -286,7 +286,7 @@ def test_arguments_are_a_dict_of_names(channel: shmbroker.Channel) -> None:
     for bad in ([], ["a"], "a", "", 5, {5: 1}, {"a": 1, None: 2}):
         with pytest.raises(TypeError) as caught:
             channel_state.table(bad)
-        assert str(caught.value) == f"arguments={bad!r}: a dict with names is needed"
+        assert str(caught.value) == f"arguments={bad!r}: a dict whose keys are strings, or None, is needed"
     assert channel.is_open
 
 

@@ -351,7 +351,7 @@ def test_a_missing_segment_is_told(broker_name: str, path: str) -> None:
         acquire(path)
     remove_files(broker_name)
     assert refused.value.text == (
-        f"broker {broker_name!r}: its shared memory contradicts itself: it tells of segments that are not there"
+        f"broker {broker_name!r}: its shared memory contradicts itself: it counts segments that do not exist"
     )
     assert opened(path) == 0
 

@@ -218,7 +218,7 @@ def test_what_never_fits_together_is_not_waited_for(connection: shmbroker.Connec
         Publication(bytes(9), [CORE(other)]),
         Publication(bytes(6), [CORE(small)]),
     ]
-    with pytest.raises(standard_queue.Full, match="2 messages of 12 bytes can never fit at once"):
+    with pytest.raises(standard_queue.Full, match="2 messages of 12 bytes in total can never fit at once"):
         commit_waiting(core_of(connection), publications, (), native.FOR_EVER)
     assert (len(small), len(other)) == (0, 0)
 

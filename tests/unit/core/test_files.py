@@ -158,13 +158,13 @@ def test_what_is_no_regular_file(kind: int) -> None:
 def test_the_error_names_the_first_file_that_is_not_trusted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order of their names; without one, that they cannot be opened."""
     path = segments.path_of("b")
-    nothing = "403 ACCESS_REFUSED - broker 'b' is not used: its files cannot be opened by this process"
+    nothing = "403 ACCESS_REFUSED - broker 'b' cannot be used: this process cannot open its files"
     assert str(segments.refused(path)) == nothing
     for suffix, mode in (("0", 0o600), ("1", 0o604), ("2", 0o602), ("lock", 0o600)):
         file = folder / f"shmbroker-{UID}.b.{suffix}"
         file.touch()
         file.chmod(mode)
-    text = f"403 ACCESS_REFUSED - broker 'b' is not used: {folder}/shmbroker-{UID}.b.{{}} has mode 060{{}}: "
+    text = f"403 ACCESS_REFUSED - broker 'b' cannot be used: {folder}/shmbroker-{UID}.b.{{}} has mode 060{{}}: "
     assert str(segments.refused(path)).startswith(text.format(1, 4))
     seen = Path.lstat
 
@@ -197,7 +197,7 @@ def test_a_file_that_may_not_be_opened(folder: Path, monkeypatch: pytest.MonkeyP
     """The broker is refused."""
     assert folder.exists()
     monkeypatch.setattr(os, "open", lambda *_: (_ for _ in ()).throw(OSError(number, "no")))
-    with pytest.raises(AccessRefused, match="its files cannot be opened by this process"):
+    with pytest.raises(AccessRefused, match="this process cannot open its files"):
         segments.open_file(segments.path_of("b"), "lock", os.O_RDWR)
 
 

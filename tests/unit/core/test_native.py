@@ -66,7 +66,7 @@ def test_looks_for_signals() -> None:
 
 SETTLED = "PRECONDITION_FAILED - the message was acknowledged, rejected or returned already"
 FORKED = "this connection was opened before a fork: open another one in this process, with shmbroker.connect()"
-SHORT = f"is shorter than its layout, {SLOW.SB_LAYOUT_MAJOR}.{SLOW.SB_LAYOUT_MINOR}, has it"
+SHORT = f"is shorter than layout {SLOW.SB_LAYOUT_MAJOR}.{SLOW.SB_LAYOUT_MINOR} requires"
 FORCED = "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
 ERRORS = [
     (native.FORKED, exceptions.ForkedConnectionError, 504, FORKED, FORKED),
@@ -86,14 +86,14 @@ ERRORS = [
         SLOW.SB_LIMIT,
         exceptions.NotAllowed,
         530,
-        "NOT_ALLOWED - it: no more of them are possible",
-        "NOT_ALLOWED - the broker: no more of them are possible",
+        "NOT_ALLOWED - it: a limit of the broker is reached",
+        "NOT_ALLOWED - the broker: a limit of the broker is reached",
     ),
     (
         SLOW.SB_ACCESS,
         exceptions.AccessRefused,
         403,
-        "ACCESS_REFUSED - it: its shared memory belongs to somebody else",
+        "ACCESS_REFUSED - it: its shared memory belongs to another user",
         None,
     ),
     (

@@ -249,7 +249,7 @@ def test_what_can_fit_an_empty_queue(connection: shmbroker.Connection) -> None:
     limited = declared(connection, "limited", QueueSettings(max_length=2, max_bytes=10))
     limited.check_can_fit(2, 10)
     limited.check_can_fit(0, 0)
-    text = r"queue 'limited': {} messages of {} bytes can never fit at once \(max_length=2, max_bytes=10\)"
+    text = r"queue 'limited': {} messages of {} bytes in total can never fit at once \(max_length=2, max_bytes=10\)"
     for count, size in ((3, 10), (2, 11), (3, 11)):
         with pytest.raises(NeverFits, match=text.format(count, size)):
             limited.check_can_fit(count, size)

@@ -271,7 +271,7 @@ def test_a_body_that_is_too_large(connection: shmbroker.Connection, broker: shmb
         with pytest.raises(exceptions.NeverFitsMemory, match=text):
             core.put_failed(native.TOO_LARGE, size, FOR_EVER)
     for core, size in ((limited, 10), (free, 11), (free, limit)):
-        text = f"a body of {size} bytes can never fit: the broker's own structures leave no such piece of its {limit} "
+        text = f"a body of {size} bytes can never fit: the broker's own structures leave no piece of that size in its"
         with pytest.raises(exceptions.NeverFitsMemory, match=text):
             core.put_failed(native.TOO_LARGE, size, FOR_EVER)
 

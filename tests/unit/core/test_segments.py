@@ -149,7 +149,7 @@ def test_a_segment_that_is_cut_short_when_it_comes_is_refused(broker_name: str) 
         facts, path = core_of(connection).attachment.facts(), segments.path_of(broker_name)
         segments.grow(path, facts.segments + 1, facts.chunks_per_segment, facts.mode, lambda: False)
         os.truncate(segment(broker_name, facts.segments + 1), PAGE)
-        with pytest.raises(LayoutMismatch, match=f"{broker_name}.* shorter than its layout, {LAYOUT}, has it"):
+        with pytest.raises(LayoutMismatch, match=f"{broker_name}.* shorter than layout {LAYOUT} requires"):
             connection.queue("q").put_many([bytes(1 << 20)] * 64)
 
 

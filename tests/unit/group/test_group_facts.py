@@ -68,10 +68,10 @@ def test_a_missing_lease_is_told_with_those_there_are(connection: shmbroker.Conn
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda group: group.lease(True), r"lease\(True\): the number of a lease is needed"),  # noqa: FBT003
-        (lambda group: group.ack("1"), r"ack\('1'\): the number of a lease is needed"),
-        (lambda group: group.size(True), "lease True: a number is needed"),  # noqa: FBT003
-        (lambda group: group.messages("1"), "lease '1': a number is needed"),
+        (lambda group: group.lease(True), r"lease\(True\): the number of a lease, an integer, is needed"),  # noqa: FBT003
+        (lambda group: group.ack("1"), r"ack\('1'\): the number of a lease, an integer, is needed"),
+        (lambda group: group.size(True), "lease True: an integer is needed"),  # noqa: FBT003
+        (lambda group: group.messages("1"), "lease '1': an integer is needed"),
     ],
 )
 @pytest.mark.usefixtures("queue")

@@ -178,7 +178,7 @@ def test_what_is_said_of_a_lease_that_is_gone(connection: shmbroker.Connection, 
     reading = group.messages(1)
     assert bytes(next(reading)) == b"A"
     connection.queue(name, passive=True).delete()
-    text = f"NOT_FOUND - lease 1 of 2 messages (queue '{name}') is gone"
+    text = f"NOT_FOUND - lease 1 (queue '{name}', 2 messages) is gone"
     for read in (lambda: next(reading), lambda: group.messages(1), lambda: group.places(1)):
         with pytest.raises(exceptions.LeaseNotFound) as missing:
             read()

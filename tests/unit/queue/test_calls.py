@@ -89,7 +89,9 @@ def test_what_a_queue_has_for_its_whole_life_is_not_configured(
     """Also beside settings that can be: none of them is changed."""
     queue = connection.queue("q", ring_size=5)
     (name,) = setting
-    with pytest.raises(ValueError, match=f"^{name}: a queue has it for its whole life; delete the queue"):
+    with pytest.raises(
+        ValueError, match=f"^{name}={setting[name]!r}: {name} of queue 'q' cannot change; delete the queue"
+    ):
         queue.configure(ring_size=3, **setting)
     assert queue.settings == QueueSettings(ring_size=5)
 

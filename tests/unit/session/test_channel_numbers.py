@@ -71,7 +71,7 @@ def test_a_number_that_is_in_use() -> None:
     """It cannot be had a second time."""
     numbers = ChannelNumbers(10)
     numbers.take(2)
-    with pytest.raises(ValueError, match="channel number 2: it is open already"):
+    with pytest.raises(ValueError, match="channel number 2: the connection has an open channel of this number"):
         numbers.take(2)
     assert [numbers.take(), numbers.take()] == [1, 3]
 

@@ -34,9 +34,15 @@ def test_the_broker_that_was_planned_for(connection: shmbroker.Connection) -> No
 def test_another_host(connection: shmbroker.Connection) -> None:
     """It is told by its kernel; the error names both hosts, also where there is no broker of that name."""
     planned = dataclasses.replace(BrokerIdentity.of(connection), host="there", boot="another")
-    with pytest.raises(shmbroker.BrokerNotFound, match=r"planned on host 'there' for its broker .*, run on host '"):
+    with pytest.raises(
+        shmbroker.BrokerNotFound,
+        match=r"planned the task on host 'there' for the broker .* of that host, and runs it on host '",
+    ):
         planned.connection()
-    with pytest.raises(shmbroker.BrokerNotFound, match="planned on host 'there' for its broker 'nowhere', run on"):
+    with pytest.raises(
+        shmbroker.BrokerNotFound,
+        match="planned the task on host 'there' for the broker 'nowhere' of that host, and runs it on",
+    ):
         dataclasses.replace(planned, broker="nowhere").connection()
 
 
@@ -57,7 +63,7 @@ def test_a_broker_that_was_made_anew(broker_name: str) -> None:
             with pytest.raises(shmbroker.BrokerNotFound, match=f"broker '{broker_name}' of host .* is gone") as gone:
                 list(reader.read(part))  # type: ignore[arg-type]
             said = str(gone.value)
-            assert said.index(f"made at {old}") < said.index(f"now at {new}")
+            assert said.index(f"made at {old}") < said.index(f"now was made at {new}")
 
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
@@ -72,7 +78,7 @@ def test_a_task_on_another_host(
     writer = pickle.loads(sent)  # noqa: S301
     rows = iter([pa.record_batch({"value": [b"A"]})])
     if delivery == "exactly-once":
-        with pytest.raises(shmbroker.BrokerNotFound, match="planned on host"):
+        with pytest.raises(shmbroker.BrokerNotFound, match="planned the task on host"):
             writer.write(rows)
     else:
         writer.commit([writer.write(rows)])

@@ -95,15 +95,15 @@ def test_the_errors_of_a_home(connection: shmbroker.Connection) -> None:
         dataclasses.replace(broker_identity, broker="b", host="there", boot="x").connection()
     assert elsewhere.value.code == 404
     assert elsewhere.value.text == (
-        f"NOT_FOUND - planned on host 'there' for its broker 'b', run on host {here!r}: a broker's messages are read "
-        "and published on its host"
+        f"NOT_FOUND - Spark planned the task on host 'there' for the broker 'b' of that host, "
+        f"and runs it on host {here!r}: a broker's messages are read and published on its host"
     )
     with pytest.raises(shmbroker.BrokerNotFound) as other:
         dataclasses.replace(broker_identity, created_at=1.5).connection()
     assert other.value.code == 404
     assert other.value.text.startswith(
-        f"NOT_FOUND - broker '{broker_identity.broker}' of host {here!r} that was planned for is gone: it was made at "
-        "1970-01-01T00:00:01.500+00:00, and the one that has its name now at 20"
+        f"NOT_FOUND - the broker '{broker_identity.broker}' of host {here!r} for which Spark planned is "
+        "gone: that broker was made at 1970-01-01T00:00:01.500+00:00, and the broker with this name now was made at 20"
     )
 
 

@@ -43,8 +43,8 @@ BAD: list[tuple[types.StructType, str]] = [
     (table(value=TEXT, headers=TEXT), "column 'headers' is string, not map<string,string>"),
     (table(value=TEXT, headers=pairs(value=NUMBER)), "column 'headers' is map<string,bigint>, not map<string,string>"),
     (table(value=TEXT, headers=pairs(NUMBER)), "column 'headers' is map<bigint,string>, not map<string,string>"),
-    (table(value=TEXT, sequence=TEXT), "column 'sequence' is string, not bigint: so it is not that of a read"),
-    (table(value=TEXT, timestamp=TEXT), "column 'timestamp' is string, not timestamp: so it is not that of a read"),
+    (table(value=TEXT, sequence=TEXT), "column 'sequence' is string, not bigint, the type that a read gives it"),
+    (table(value=TEXT, timestamp=TEXT), "column 'timestamp' is string, not timestamp, the type that a read gives it"),
 ]
 
 

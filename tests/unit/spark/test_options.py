@@ -68,7 +68,11 @@ def test_a_write() -> None:
 BAD: list[tuple[Any, dict[str, str], str]] = [
     (read_options, {"queue": "q", "provider": "x"}, "Spark does not pass the options of a catalog table to sources"),
     (read_options, {"queue": "q", "group": "g"}, "option 'group' is unknown: broker, queue, payload, columns, maxRows"),
-    (read_options, {"queue": "", "path": ""}, 'option queue is missing: .option("queue", NAME), or .load(NAME)'),
+    (
+        read_options,
+        {"queue": "", "path": ""},
+        'option queue is missing: give .option("queue", NAME), or a path, as in .load(NAME) ',
+    ),
     (read_options, {"queue": "q", "maxRows": "-1"}, "option maxRows is '-1': a whole number of at least 1 is allowed"),
     (read_options, {"queue": "q", "maxRows": "\u0661"}, "option maxRows is '\u0661': a whole number of at least 1"),
     (read_options, {"queue": "q", "maxRows": ""}, "option maxRows is '': a whole number of at least 1 is allowed"),

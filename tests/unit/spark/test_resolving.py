@@ -87,9 +87,12 @@ def test_a_handle_of_another_place(queue: shmbroker.Queue) -> None:
     for other, words in (
         (
             dataclasses.replace(broker_identity, boot="other", host="elsewhere"),
-            "planned on host 'elsewhere' for its broker .* run on",
+            "planned the task on host 'elsewhere' for the broker .* runs it on",
         ),
-        (dataclasses.replace(broker_identity, created_at=1.5), "that was planned for is gone: it was made at"),
+        (
+            dataclasses.replace(broker_identity, created_at=1.5),
+            "for which Spark planned is gone: that broker was made at",
+        ),
         (dataclasses.replace(broker_identity, broker="missing"), "no broker 'missing' on host"),
     ):
         with pytest.raises(shmbroker.BrokerNotFound, match=words):

@@ -339,14 +339,22 @@ def struct(*fields: tuple[str, types.DataType] | tuple[str, types.DataType, bool
 DEEP = pa.schema([("id", pa.int64()), ("deep", pa.list_(pa.field("item", pa.int64(), nullable=False)))])
 BAD = [
     (SCHEMA, struct(("id", LONG)), "there is no column 'word', which the batches of queue 'q' have"),
-    (SCHEMA, struct(("id", LONG), ("more", TEXT)), "column 'more' is none of the batches of queue 'q', or in another"),
-    (SCHEMA, struct(("word", TEXT), ("id", LONG)), "column 'word' is none of the batches of queue 'q', or in another"),
-    (SCHEMA, struct(("id", LONG), ("word", TEXT), ("x", TEXT)), "column 'x' is none of the batches of queue 'q', or"),
+    (
+        SCHEMA,
+        struct(("id", LONG), ("more", TEXT)),
+        "column 'more' is not in the batches of queue 'q', or is in another place there",
+    ),
+    (
+        SCHEMA,
+        struct(("word", TEXT), ("id", LONG)),
+        "column 'word' is not in the batches of queue 'q', or is in another place there",
+    ),
+    (SCHEMA, struct(("id", LONG), ("word", TEXT), ("x", TEXT)), "column 'x' is not in the batches of queue 'q', or"),
     (SCHEMA, struct(("id", TEXT), ("word", TEXT)), "column 'id' is string, not bigint, which it is in the batches of"),
     (
         DEEP,
         struct(("id", LONG), ("deep", types.ArrayType(LONG, True))),  # noqa: FBT003
-        "column 'deep' may have nulls inside, which it has not in the batches of queue 'q'",
+        "column 'deep' may have nulls inside, and the schema of queue 'q'",
     ),
 ]
 

@@ -56,7 +56,7 @@ def test_offsets() -> None:
     odd: Any
     for odd in ({}, {"broker": "b", "group": "g", "lease": "x", "losses": 0}, [], {"broker": "b"}):
         with pytest.raises(
-            ValueError, match="broker, group and the number of a lease are needed; another source may have"
+            ValueError, match="broker, group, lease and losses are needed; another source may have"
         ) as bad:
             Offset.read(odd)
         assert str(bad.value).startswith(f"offset {odd!r}: ")

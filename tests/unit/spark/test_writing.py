@@ -95,7 +95,7 @@ def test_a_column_of_that_name_of_another_type(connection: shmbroker.Connection,
     schema = types.StructType([types.StructField(field, kind) for field, kind in given.items()])
     source = ShmBrokerDataSource({"broker": connection.broker_name, "queue": "out"})
     with pytest.raises(
-        shmbroker.SchemaMismatch, match=f"column '{name}' is double, not .*: so it is not that of a read"
+        shmbroker.SchemaMismatch, match=f"column '{name}' is double, not .*, the type that a read gives it"
     ):
         source.writer(schema, overwrite=False)
 

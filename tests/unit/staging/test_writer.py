@@ -93,7 +93,10 @@ def test_a_block_begins_once(stage: Stage, connection: shmbroker.Connection) -> 
     written = stage.attempt(0, 0, 0)
     with (
         written,
-        pytest.raises(RuntimeError, match="attempt 0 at partition 0 of batch 0 of 'query': it has already begun"),
+        pytest.raises(
+            RuntimeError,
+            match="attempt 0 at partition 0 of batch 0 of 'query' has already begun: a writer has one `with` block",
+        ),
     ):
         written.__enter__()
     with pytest.raises(RuntimeError, match="already begun"):
