@@ -281,7 +281,7 @@ def _serve(function: Callable[[Message], object], options: _Options, ended: Call
                 message.give_back()  # a commit can settle only what a get took
                 _set_aside_first(queue, options)
             elif message.delivery_count > 1 and options.prefetch > 1:
-                consumer.cancel()  # returns the prefetched ones: this worker's death is no delivery of theirs
+                consumer.cancel()  # returns the prefetched messages: this worker's death is no delivery of them
                 _handle(function, message)
             else:
                 _handle(function, message)

@@ -84,19 +84,19 @@ enum { SB_CHUNK_FACTS = 64 };
 typedef struct {
   uint64_t slot_bytes;
   uint64_t slots, used; /* slots that exist, and slots in use */
-  uint64_t held;        /* slots of the queue that has most of them */
-  uint32_t queue;       /* slot of that queue; 0: no queue has any */
-  uint32_t whole;       /* 0: not all messages of that queue were read */
+  uint64_t held;        /* slots that the messages of `queue` occupy */
+  uint32_t queue;       /* slot id of the queue that occupies the most slots; 0: no queue occupies any */
+  uint32_t whole;       /* 0: not all messages of `queue` were read, so `held` may be too low */
   uint32_t chunks;
   uint32_t kind; /* SB_KIND_...: what the slots hold */
 } sb_chunk_facts;
 
 /* What a get writes before exchange, key, properties and body. 64 bytes. */
 typedef struct {
-  uint64_t tag; /* token of the holding | slot of the consumer << 40 */
+  uint64_t tag; /* token of the holding | index in the consumer's table of unacked messages << 40 */
   uint64_t sequence;
   uint64_t body_length;
-  uint64_t body_address; /* 0: the body follows; else its address in shared memory */
+  uint64_t body_address; /* 0: the body follows; else its address in this process, or SB_IN_PARTS */
   uint64_t timestamp_ns; /* CLOCK_REALTIME */
   uint64_t expires_ns;
   uint32_t properties_length;
@@ -106,11 +106,11 @@ typedef struct {
   uint8_t priority;
   uint16_t subscription;
   uint8_t exchange_length; /* exchange, key, properties and body follow in this order */
-  uint8_t settled;         /* for a channel: 1 = acknowledged when it was given */
+  uint8_t settled;         /* 1: a channel gave the message, and acknowledged it at the same time (auto_ack) */
 } sb_record;
 
-/* The settings of a queue that are numbers. The rows of shmbroker/settings.py name them; the first four are the ones that
- * every put and get reads. */
+/* The settings of a queue that are numbers. The rows of shmbroker/settings.py name them. Every put and get reads the
+ * first four. */
 enum {
   SB_SETTING_RING_SIZE,
   SB_SETTING_MAX_LENGTH,
@@ -126,8 +126,8 @@ enum { SB_OVERFLOW_BLOCK = 0, SB_OVERFLOW_DROP = 1, SB_OVERFLOW_DROP_HEAD = 2, S
 typedef struct {
   int64_t values[SB_SETTINGS]; /* -1 = none */
   uint32_t flags;              /* SB_QUEUE_... */
-  uint32_t texts_length;       /* of a declaration, and of facts: the length of the settings that are texts */
-  const char *texts;           /* of a declaration only */
+  uint32_t texts_length;       /* bytes of the settings that are texts; a change of the settings ignores it */
+  const char *texts;           /* these settings; only sb_queue_declare reads them */
 } sb_settings;
 /* Flags of a queue. The core derives TTL and EXPIRES from the settings. */
 enum {
@@ -176,7 +176,8 @@ typedef struct {
   uint64_t room, needed;
 } sb_column;
 
-/* Messages by column, in the form of Arrow's arrays. NULL: not wanted. The last two have a bit for each row. */
+/* Messages by column, in the form of Arrow's arrays. NULL: the caller does not want that column. `redelivered` and
+ * `has_key` have a bit for each row. */
 typedef struct {
   sb_column key, properties, body;
   int64_t *sequence, *timestamp_us;
@@ -229,7 +230,7 @@ typedef struct {
 
 typedef struct {
   char name[128];
-  uint64_t memory_limit, memory_used, memory_structures, memory_bodies; /* the last two: in whole chunks */
+  uint64_t memory_limit, memory_used, memory_structures, memory_bodies; /* bytes; the last two count whole chunks */
   uint64_t memory_room;                                                 /* the longest body that has room now */
   uint64_t instance, created_ns, rescues, stopped_rescues, reaped, ticks;
   uint32_t repairs[6], explained_repairs[6]; /* by kind: notifications, room, counts, accounts, marks, ends */
@@ -277,7 +278,8 @@ typedef struct {
   uint64_t delivered, wakes;
 } sb_consumer_facts;
 
-/* What a check finds. findings.py has a sentence for each code, and for each `which` of a code that has several. */
+/* The `code` of a finding. findings.py has a sentence for each code, and for each `which` of a code that has several.
+   "of: ..." tells what the member `of` of such a finding has. */
 typedef enum {
   SB_NOT_CHECKED = 1,  /* nothing was checked: `found` is the status */
   SB_BAD_HEADER,       /* a field of the broker's header */
@@ -296,10 +298,10 @@ typedef enum {
   SB_BAD_PAGE,         /* a page or a link to one; of: the ring */
   SB_BAD_CELL,         /* a cell word; of: the ring */
   SB_BAD_TAIL,         /* a hole in a ring, or a hint beyond its end; of: the ring */
-  SB_LOST_BODY,        /* a cell names a slot without its message */
+  SB_LOST_BODY,        /* a cell names a slot that does not have the cell's message */
   SB_SHARED_REFERENCE, /* two cells hold the same reference */
   SB_BAD_MESSAGE,      /* a message header that does not fit its slot */
-  SB_HIDDEN_CELL,      /* a ready message before the head without `requeued` bits */
+  SB_HIDDEN_CELL,      /* a ready message before the head, to which no `requeued` bits lead */
   SB_BAD_COUNT,        /* counters differ from the cells */
   SB_BAD_HINT,         /* `taken`, `admitted` ... differ from the cells */
   SB_BAD_LIST,         /* interested, notified ... differ from the lists */
@@ -358,6 +360,7 @@ void sb_connection_set_channels(sb_connection *c, uint32_t count);
 sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts *facts);
 
 /* ---- topology: several changes under one lock, and the journal of exchanges and bindings ---- */
+/* *holder, here and below: after SB_TIMEOUT the pid of the process that holds the topology lock, 0 = unknown. */
 sb_status sb_topology_begin(sb_connection *c, uint64_t deadline_ns, int32_t *holder);
 void sb_topology_end(sb_connection *c);
 /* The journal word: 16 number of the journal's file | 48 number of valid bytes in that file. Only the holder of the
@@ -368,7 +371,8 @@ void sb_topology_journal_commit(sb_connection *c, uint64_t word);
  * from the topology stays valid. */
 uint64_t sb_topology_version(sb_connection *c);
 
-/* The number of queues that ended by themselves so far. After a change there may be bindings to remove. */
+/* The number of queues that ended by themselves so far. When it rises, there may be bindings of these queues to
+ * remove. */
 uint32_t sb_topology_queues_ended(sb_connection *c);
 
 /* ---- queues ---- */
@@ -388,29 +392,33 @@ sb_status sb_queue_describe(sb_connection *c, uint32_t slot, sb_queue_facts *fac
 /* Copies the settings of a queue that are texts, at most SB_TEXTS_MAX bytes, and returns their length. */
 uint32_t sb_texts(sb_connection *c, uint32_t slot, char *texts);
 uint32_t sb_queue_next(sb_connection *c, uint32_t *index);
-/* Fills in SB_CHUNK_FACTS facts. */
+/* Fills in SB_CHUNK_FACTS facts, one for each class. looks: how many cells and parts of messages the call may read; it
+ * reads a few of each queue in any case. */
 sb_status sb_broker_describe_chunks(sb_connection *c, uint64_t looks, sb_chunk_facts *facts);
 int64_t sb_queue_length(sb_queue *q);
 int64_t sb_queue_purge(sb_queue *q);
-/* Moves at most `limit` messages, and none after the message that reaches *bytes. Lowers *bytes by the bytes moved. */
+/* Moves messages from `q` to `target` until it has moved `limit` messages, or *bytes bytes of bodies; the last message
+ * may exceed *bytes. Lowers *bytes by the bytes moved, at most to 0. Returns the number of messages moved. *status: why
+ * the next one was not moved; SB_OK also if `q` has no more messages. */
 int64_t sb_queue_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, sb_status *status);
 int64_t sb_queue_consumers(sb_connection *c, uint32_t slot, sb_consumer_facts *facts, uint32_t room);
 
 /* ---- messages ---- */
 sb_status sb_queue_put(sb_queue *q, const char *body, uint64_t length);
 sb_status sb_queue_put_with(sb_queue *q, const char *body, uint64_t length, const sb_put_options *options);
-/* Returns the number of messages put. *status: why the next one was not put. */
+/* Returns the number of messages put. *status: why the next one was not put; SB_OK: all were put. */
 int64_t sb_queue_put_many(sb_queue *q, const sb_piece *pieces, uint32_t count, const sb_put_options *options,
                           sb_status *status);
-/* Puts `count` rows from `row` on, with the columns `body`, `key` and `properties`. Returns the number put. */
+/* Puts `count` rows from `row` on, with the columns `body`, `key` and `properties`. Result and *status: as above. */
 int64_t sb_queue_put_columns(sb_queue *q, const sb_columns *columns, uint32_t row, uint32_t count, sb_status *status);
 sb_status sb_reservation_begin(sb_queue *q, uint64_t length, const sb_put_options *options, sb_reservation *r);
 sb_status sb_reservation_publish(sb_queue *q, sb_reservation *r);
 /* Copies a reservation whose memory the application still has a view of. The copy takes over the room in the queue, and
  * the caller publishes the copy. */
 sb_status sb_reservation_copy(sb_queue *q, sb_reservation *r, sb_reservation *copy);
-/* viewed: the slot stays until sb_reservation_end_view. Both functions do nothing to a reservation that was published
-   or abandoned before: a caller that was interrupted may call them without knowing how far it came. */
+/* viewed: the application still has a view of the slot, so the slot stays until sb_reservation_end_view. Both functions
+   do nothing to a reservation that was published or abandoned before: a caller that was interrupted may call them
+   without knowing how far it came. */
 void sb_reservation_abandon(sb_queue *q, sb_reservation *r, bool viewed);
 void sb_reservation_end_view(sb_connection *c, sb_reservation *r);
 sb_status sb_queue_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns);
@@ -423,35 +431,37 @@ int64_t sb_queue_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buff
 int64_t sb_queue_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,
                                uint64_t *used, sb_wait *wait);
 sb_status sb_queue_settle(sb_queue *q, const char *record, sb_disposition disposition);
-/* Settles the records that begin at index[0], index[stride], ... */
+/* Settles `count` messages, whose records begin at records[index[0]], records[index[stride]], ... SB_OK also if some of
+   them were settled before. */
 sb_status sb_queue_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t stride, uint32_t count,
                                sb_disposition disposition);
 sb_status sb_view_begin(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, uint64_t *view);
-/* Copies the body of a view whose address is SB_IN_PARTS. */
+/* Copies the body of a view whose address is SB_IN_PARTS. length: that of the whole body. */
 sb_status sb_view_copy(sb_connection *c, uint64_t view, char *to, uint64_t length);
 /* True if the connection is closed: the caller then calls sb_connection_release again. */
 bool sb_view_end(sb_connection *c, uint64_t view);
 int64_t sb_queue_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size);
 /* Copies up to `count` ready messages from *position on. Moves *position behind the last one, and returns their number.
-   SB_EMPTY: there are no more. SB_FULL: a column has no room for the next message; its `needed` has the size. */
+   *status SB_EMPTY: there are no more. SB_FULL: a column has no room for the next message; `needed` of each
+   column is then the room for the copied messages and that one. */
 int64_t sb_queue_browse_columns(sb_queue *q, uint64_t *position, uint32_t count, sb_columns *columns,
                                 sb_status *status);
 
 /* ---- reading a body in place without holding its message ---- */
 /* The same as sb_queue_browse, without the body; *place: where the message is. */
 int64_t sb_queue_browse_place(sb_queue *q, uint64_t *position, char *buffer, uint64_t size, sb_place *place);
-/* Keeps the body until sb_view_end. SB_SETTLED: the slot has another message, or none. SB_IN_USE: the caller must copy
-   the body, since it is short, in parts, in many queues, or being read. */
+/* Begins a view, which keeps the body at *address until sb_view_end. SB_SETTLED: the slot has another message, or none.
+   SB_IN_USE: the caller must copy the body, since it is short, in parts, in many queues, or being read. */
 sb_status sb_place_begin_view(sb_connection *c, const sb_place *place, uint64_t *view, uint64_t *address);
-/* Copies the body. SB_SETTLED: as above; the copy is not usable. */
+/* Copies the body, place->length bytes. SB_SETTLED: as above; the copy is not usable. */
 sb_status sb_place_copy_body(sb_connection *c, const sb_place *place, char *to);
 
 /* ---- publishing to several queues, transactions ---- */
 /* Publishes and settles everything, or nothing, whichever process is killed. A body is stored once, for any number of
    queues. A deleted queue is skipped, and so is a full queue with overflow=drop. Any status but SB_OK means that
-   nothing happened; *failed_publication and *failed_target tell which publication, and which of its queues
-   (UINT32_MAX: none), caused it. SB_FULL: the caller waits for room in that queue, and calls again. SB_SETTLED: a
-   message is not held any more. A publication may name a queue only once. */
+   nothing happened. *failed_publication is then the index of the publication that caused the status, and *failed_target
+   the index of the queue in its `targets`; UINT32_MAX: none. SB_FULL: the caller waits for room in that queue, and
+   calls again. SB_SETTLED: a message is not held any more. A publication may name a queue only once. */
 sb_status sb_transaction_commit(sb_connection *c, const sb_publication *publications, uint32_t count,
                                 const sb_settlement *settlements, uint32_t settlement_count,
                                 uint32_t *failed_publication, uint32_t *failed_target);
@@ -492,34 +502,40 @@ sb_status sb_channel_cancel(sb_channel *ch, uint32_t subscription);
 /* Limits the unacked messages of the consumers of a channel, or of all channels of a connection; 0 = no limit. */
 sb_status sb_channel_set_prefetch(sb_channel *ch, uint32_t prefetch);
 sb_status sb_connection_set_prefetch(sb_connection *c, uint32_t prefetch);
-/* Writes the next delivery of any consumer of the channel. If no delivery waits, it takes messages from the queues. */
+/* Writes the record of the next delivery of any consumer of the channel, and returns the record's length. If no message
+   waits in the channel, the call first takes messages from the queues. */
 int64_t sb_channel_next(sb_channel *ch, char *buffer);
 /* Reports a consumer that ended because its queue was deleted. Each such consumer is reported once. False: there is
  * none to report. */
 bool sb_channel_next_cancelled(sb_channel *ch, uint32_t *subscription);
 int64_t sb_channel_get(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack);
 int64_t sb_channel_get_wait(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait);
-/* With SB_UNDELIVER the message becomes the next one again, and the last tag is used again. multiple: this delivery and
-   all before it; tag 0: all. SB_SETTLED: there is no such delivery. */
+/* Settles the delivery with that tag. multiple: settles also all unsettled deliveries before it; with tag 0 all
+   unsettled deliveries. SB_SETTLED: no unsettled delivery has that tag. With SB_UNDELIVER a message is the next one of
+   the channel again; a message that a get took, or whose consumer ended, returns to its queue instead. If its tag was
+   the last one, the channel uses the tag again. */
 sb_status sb_channel_settle(sb_channel *ch, uint64_t delivery_tag, bool multiple, sb_disposition disposition);
-/* Writes what sb_channel_settle would settle, at most `room`. Returns the number of these deliveries. */
+/* Lists the deliveries that sb_channel_settle would settle, and settles none. Writes at most `room` settlements, and
+   returns the number of all these deliveries, also if it is greater than `room`. */
 int64_t sb_channel_collect(sb_channel *ch, uint64_t delivery_tag, bool multiple, sb_disposition disposition,
                            sb_settlement *settlements, uint32_t room);
-/* Removes deliveries that a commit settled. Some of them may have been removed before. */
+/* Removes the deliveries that sb_channel_settle would settle, after a commit settled their messages. Some of them may
+   have been removed before. */
 void sb_channel_forget(sb_channel *ch, uint64_t delivery_tag, bool multiple);
-uint32_t sb_channel_unacked(sb_channel *ch); /* number of messages given and not settled */
-uint32_t sb_channel_waiting(sb_channel *ch); /* number of messages pulled and not given */
+uint32_t sb_channel_unacked(sb_channel *ch); /* messages given to the application and not settled */
+uint32_t sb_channel_waiting(sb_channel *ch); /* messages pulled and not yet given to the application */
 uint64_t sb_channel_delivered(sb_channel *ch);
-/* Arms the channel: when a message or a report comes, sb_connection_next_ready returns the channel once. True: there is
- * one already, and the channel was not armed. */
+/* Arms the channel: when a message, or the report of an ended consumer, comes, sb_connection_next_ready returns the
+ * channel's number once. True: the channel was not armed, since a message or a report is there already, or since the
+ * channel is not usable. */
 bool sb_channel_arm(sb_channel *ch);
 /* The `number` of the next ready channel, 0 = none. sb_connection_run_io returns SB_READY if there is one, and SB_GROW
  * if a channel cannot take its next message before the caller adds a segment. */
 uint64_t sb_connection_next_ready(sb_connection *c);
 
 /* ---- watches: waiting without a thread ----
-   The core writes the descriptor when there may be a message, or room. After it armed the watch, the caller tries once
-   more before it waits. */
+   The core writes to `event_fd` when there may be a message; with `room`, when there may be room for a body of `bytes`
+   bytes. The caller arms the watch, tries to get or put once more, and then waits. */
 sb_watch *sb_watch_open(sb_queue *q, bool room, int event_fd, sb_status *status);
 sb_status sb_watch_arm(sb_watch *w, uint64_t bytes);
 void sb_watch_disarm(sb_watch *w);
@@ -540,14 +556,16 @@ bool sb_housekeeper_stopped(sb_broker *b);
 uint32_t sb_housekeeper_arm(sb_connection *c);
 sb_status sb_housekeeper_wait(sb_connection *c, uint32_t armed, uint64_t deadline_ns);
 void sb_housekeeper_next_due(sb_connection *c, uint64_t due_ns);
-/* What the housekeeper remembers of a queue from tick to tick. Its caller keeps the struct, which is zero at first. */
+/* What the housekeeper remembers of a queue from tick to tick. The caller keeps the struct, and sets it to zero before
+ * the first tick. */
 typedef struct {
   uint64_t last_take, tail, quiet_ticks, wrong_ticks;
   uint64_t cursors[3]; /* progress in its timers, see sb_housekeeping_timers */
-  uint64_t new_timers; /* 1: there are more timers */
+  uint64_t new_timers; /* 1: sb_housekeeper_timers has more timers to return */
   uint64_t known_tail; /* tail at the last tick: producers of later messages may be about to notify */
-  uint64_t sleeper;    /* the node that slept at the last tick although a message was ready; 0 = none */
-  /* number of deaths of processes when the queue was last right; SB_DEATHS_UNKNOWN: a correction may be wrong */
+  uint64_t sleeper;    /* list entry of the node that slept at the last tick although a message was ready; 0 = none */
+  /* number of reaped processes when the queue's counts were last found right; SB_DEATHS_UNKNOWN: the housekeeper itself
+   * may have set a count wrong */
   uint64_t deaths;
 } sb_queue_memory;
 void sb_housekeeper_tick(sb_connection *c, uint32_t slot, sb_queue_memory *memory);
@@ -555,7 +573,8 @@ uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, sb_queu
 /* Sets `new_timers` of each queue. Returns the number of queues that have new timers. */
 uint32_t sb_housekeeper_new_timers(sb_queue *const *queues, sb_queue_memory *memories, uint32_t count);
 uint64_t sb_housekeeper_changes(sb_connection *c);
-/* Returns the number of timers written to `positions`; fewer than `room`: these are the last ones. */
+/* Writes the positions of messages with a timer, at most `room`. Returns their number; fewer than `room`: there are no
+ * more. */
 int64_t sb_housekeeper_timers(sb_queue *q, sb_queue_memory *memory, uint64_t *positions, uint32_t room);
 uint64_t sb_housekeeper_look_at(sb_queue *q, uint64_t position);
 void sb_housekeeper_trim(sb_queue *q);

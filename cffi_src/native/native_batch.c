@@ -151,8 +151,8 @@ PyType_Spec sb_batch_spec = {"shmbroker._native_message.Batch", sizeof(Batch), 0
 
 /* ---- taking ---- */
 
-/* Creates a batch from the messages in `room`, and passes the index on to it. Without memory, the messages return to
- * their positions. */
+/* Creates a batch from the `got` messages in `room`; the batch takes over room->index. NULL: an exception is set;
+ * unless auto_ack, the messages returned to their positions. */
 static PyObject *hand_over(Receiver *self, PyObject *source, Room *room, int64_t got, int auto_ack) {
   char *records = PyMem_Malloc((size_t)room->used);
   Batch *batch =

@@ -71,8 +71,8 @@ int sb_expect(Py_ssize_t count, Py_ssize_t wanted);
 /* True if the object is a timeout: None, or seconds >= 0; else raises ValueError. */
 int sb_is_timeout(PyObject *timeout);
 extern PyObject *sb_good_timeout; /* the number that was accepted last: most callers pass the same again */
-/* True if there are `wanted` arguments, and perhaps a timeout after them. The timeout is checked here for calls that
- * may have to wait afterwards. */
+/* True if there are `wanted` arguments, or one more that is a timeout; else raises. The calls themselves do not wait:
+ * they check the timeout for the Python code, which may wait afterwards. */
 static inline int sb_expect_timeout(PyObject *const *arguments, Py_ssize_t count, Py_ssize_t wanted) {
   return count == wanted + 1
              ? arguments[wanted] == Py_None || arguments[wanted] == sb_good_timeout || sb_is_timeout(arguments[wanted])
@@ -80,17 +80,20 @@ static inline int sb_expect_timeout(PyObject *const *arguments, Py_ssize_t count
 }
 /* Puts the message of a record back at its position in its queue. */
 void sb_give_back(Receiver *self, const char *record);
-/* Waits for messages without the GIL. Signal handlers run from time to time, and an exception of theirs ends the wait.
- * Returns the length, or the number of records; minus a status; 0: an exception is set. */
+/* Waits for messages without the GIL, until the time `until`. Signal handlers run from time to time, and an exception
+ * of theirs ends the wait. Returns the length of the record, or with an `index` the number of records; minus a status;
+ * 0: an exception is set. */
 int64_t sb_wait_for(Receiver *self, Room *room, int auto_ack, uint64_t until);
-/* Creates a message of the record in the buffer. Without memory, the message returns to its position. */
+/* Creates a Python message of the record in the buffer, in `state`, or SETTLED if auto_ack. NULL: an exception is set;
+ * unless auto_ack, the message returned to its position in its queue. */
 PyObject *sb_hand_over(Receiver *self, PyObject *source, const char *buffer, int64_t length, int auto_ack, char state);
 /* A copy of the body. */
 PyObject *sb_record_bytes(PyObject *record, PyObject *unused);
 /* A memoryview of the body of a message that is held under `tag`. It keeps the slot, also after the message is
  * settled. */
 PyObject *sb_view_of(PyObject *connection, const sb_record *header, uint64_t tag);
-/* The same for a view of the core that the caller took already. */
+/* The same for a view of the core, `token`, that the caller took already. It ends with the memoryview; the call itself
+ * ends it if it fails, or if it copies a body that lies in parts. */
 PyObject *sb_view_memory(PyObject *connection, uint64_t token, uint64_t address, uint64_t length);
 /* read_in_place(connection, slot, generation, length): a memoryview of a body without holding its message; or a
  * status. */

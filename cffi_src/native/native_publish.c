@@ -82,7 +82,7 @@ PyType_Spec sb_route_spec = {"shmbroker._native_message.Route", sizeof(Route), 0
 /* ---- Publisher ---- */
 
 typedef struct {
-  PyObject *exchange, *key, *route; /* all, or none */
+  PyObject *exchange, *key, *route; /* all three are NULL, or none is */
 } known_route;
 
 typedef struct {

@@ -82,7 +82,7 @@ PyObject *sb_view_memory(PyObject *connection, uint64_t token, uint64_t address,
   self->length = (Py_ssize_t)length;
   self->mapping = PyObject_GetAttrString(connection, "mapping");
   PyObject *memory = self->mapping != NULL ? PyMemoryView_FromObject((PyObject *)self) : NULL;
-  Py_DECREF((PyObject *)self); /* the memoryview keeps it, or it ends here */
+  Py_DECREF((PyObject *)self); /* a memoryview keeps the View; without one the View is freed here */
   return memory;
 }
 

@@ -50,7 +50,7 @@ class ProcessFacts:
         started_at: Its start, in POSIX seconds.
         age: Seconds since its start.
         cpu_seconds: Processor time of all its threads since its start, user and system.
-        cpu_percent: The same per second of its age, in percent of one processor.
+        cpu_percent: `cpu_seconds` per second of its age, in percent of one processor.
         memory: Its resident memory in bytes, with the pages of the broker's memory that it has touched.
         memory_shared: Bytes of these that other processes may have, too: the broker's memory, libraries.
     """

@@ -38,7 +38,7 @@ class Attachment:
         self.path = path
         self.name = segments.name_of(path)
         self.users = 1  # counts its maker, before a signal handler can acquire and release this attachment
-        self._no_growth = 0, ""  # the segment there was no room for, although the limit allows it, and the reason
+        self._no_growth = 0, ""  # the number of the segment for which /dev/shm had no room, and the error's text
         self._grow_lock = locks.lock()
         self.exchanges: Any = None  # the exchanges that `_topology.shared` caches for the life of this attachment
         self._process = os.getpid()
@@ -291,7 +291,7 @@ def release(attachment: Attachment, user: User | None = None) -> None:
         if gone is not None:
             if _attached.get(attachment.path) is attachment:
                 _attached.pop(attachment.path, None)
-            # keeps the GIL: a short call of another thread has ended, or finds its connection closed
+            # keeps the GIL, so no short call of another thread runs now; a later one finds its connection closed
             native.fast.sb_broker_detach(native.cast_fast(gone, "sb_broker *"))
 
 

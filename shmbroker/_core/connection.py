@@ -388,7 +388,7 @@ class CoreConnection(attachment.User):
         if self.handle is None:  # a signal handler raised in `__init__`
             slow.sb_connection_discard(self._handles)
             self._detach()
-        elif self._is_over():  # or after `forget` freed the handle, and before `_detach`
+        elif self._is_over():  # `_place` freed the handle; or `forget` did, and was interrupted before `_detach`
             self._detach()
         else:
             self.close()  # no user is left; `_place` frees the handle afterwards

@@ -58,7 +58,7 @@ class Journal:
         self._seen = 0
 
     def read_new(self, connection: CoreConnection) -> tuple[bool, bytes]:
-        """Reads what was written since the last call; ``True``: a rewritten journal, to replace all that was read.
+        """Returns whether the journal was rewritten, and what was written since the last call; all of it if rewritten.
 
         Raises:
             CorruptSegment: the file does not hold what the header says.

@@ -28,7 +28,7 @@ PAUSED: int = slow.SB_QUEUE_PAUSED
 KEEPS: int = slow.SB_QUEUE_KEEPS
 NOTES: int = slow.SB_QUEUE_NOTES
 STAGE: int = slow.SB_QUEUE_STAGE
-_ONLY_HERE = 2  # references to an object that only one variable has: the variable's, and the argument of getrefcount
+_ONLY_HERE = 2  # the count of an object that only one variable refers to: the variable, and getrefcount's argument
 _TTL = slow.SB_QUEUE_TTL
 
 
@@ -300,7 +300,7 @@ class CoreQueue:
     def delete(self, *, if_unused: bool, if_empty: bool, until: int) -> int:
         """Deletes the queue; returns the number of messages deleted with it."""
         holder, removed = ffi.new("int32_t *"), ffi.new("uint64_t *")
-        once = iter((True,))  # queues deleted before may hold all the memory needed
+        once = iter((True,))  # frees memory once: earlier deleted queues may hold all that is needed
         status = self.connection.growing(
             slow.sb_queue_delete, self.handle, if_unused, if_empty, until, holder, removed,
             frees=lambda: next(once, False) and self.connection.let_go(at_once=True),
@@ -454,11 +454,11 @@ class Reservation:
             queue.connection.leave()
 
     def _abandon(self, reservation: Any, *, viewed: bool) -> None:  # noqa: ANN401
-        """Gives back the place in the queue, and the slot unless a view remains."""
+        """Gives back the room in the queue, and the slot unless a view remains."""
         queue = self._queue
         if queue.handle is not None:
             slow.sb_reservation_abandon(queue.handle, reservation, viewed)
-        elif not viewed:  # the garbage collector finalized the queue; the housekeeper recounts its places
+        elif not viewed:  # the garbage collector finalized the queue; the housekeeper corrects its count of room
             slow.sb_reservation_end_view(queue.connection.handle, reservation)
 
     def __del__(self) -> None:

@@ -32,8 +32,8 @@ class Timers:
         """
         self._look = look
         self._kept: list[tuple[int, int, int]] = []
-        self._asked: list[tuple[int, int, int]] = []  # timers still to check; a heap, too
-        self._wanted = 0  # the number still needed at the last check
+        self._asked: list[tuple[int, int, int]] = []  # timers still to check; a heap, as `_kept`
+        self._wanted = 0  # the number of timers that the last check found still needed
 
     def __len__(self) -> int:
         """Returns the number of timers."""

@@ -123,7 +123,7 @@ class Dispatcher:
         self._executor, self._work = executor, work
         self._lock = locks.unnoted()  # a forked child has no thread of the executor, so nothing takes this lock
         self._ready = False
-        self._thread: int | None = None  # the thread in progress
+        self._thread: int | None = None  # the thread that runs the channel's callbacks now
 
     def wake(self) -> None:
         """Makes the channel ready if it is dormant."""

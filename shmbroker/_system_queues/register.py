@@ -40,7 +40,7 @@ _NEEDED = 16  # the ring size while there is no memory
 _SPARE = 24
 _NONE, _NO_VERSION = -1, -2
 _HEAD = b'{"replaces":'
-_SIZE = 512  # bytes; versions are multiples of it, so that one fits where another was
+_SIZE = 512  # bytes; the body of a version is padded to a multiple of it, so that it fits the slot of an older one
 
 
 class Version(NamedTuple):
@@ -141,7 +141,7 @@ class Register:
         return self._counted(replaces, json.loads(body)["value"])
 
     def set_aside(self) -> None:
-        """Reserves memory for later versions, unless a version exists: the reserve would push it out. Needs a lock."""
+        """Reserves memory for later versions, unless there is a version, which would be pushed out. Needs a lock."""
         if len(self._queue) == 0:
             self._queue.put_many([_written(_NO_VERSION, {})] * _SPARE, timeout=0)
 

@@ -146,6 +146,6 @@ def queue_gone(topology: Topology, queue: ToQueue) -> bytes:
 def _binding(source: str, destination: Destination, routing_key: str, arguments: dict[str, Any] | None) -> Binding:
     rules.check_name(source)
     rules.check_key(routing_key)
-    for name in (destination.name, source):  # only exchanges: the name of a queue is not empty
+    for name in (destination.name, source):  # concerns exchanges only: the name of a queue is never empty
         rules.check_not_default(name)
     return Binding(source, destination, routing_key, field_tables.encode(arguments))

@@ -201,7 +201,7 @@ class Publishing:
                 content = _content(properties)
             except (exceptions.PreconditionFailed, TypeError, ValueError):
                 return -1
-            if content.headers is None:  # the application can change the headers
+            if content.headers is None:  # else the application may change the headers before the next message
                 self._last = (properties, content)
         if content.keys:
             return -1

@@ -103,6 +103,6 @@ class Router:
 
 
 def _each_once(queues: Collection[ToQueue]) -> tuple[ToQueue, ...]:
-    """Returns the queues without those found both by name and by a binding."""
+    """Returns each queue once: one found by its name and by a binding stays as the binding names it."""
     bound = {queue.name for queue in queues if queue.incarnation != ANY_INCARNATION}
     return tuple(queue for queue in queues if queue.incarnation != ANY_INCARNATION or queue.name not in bound)

@@ -225,7 +225,7 @@ class ChannelState:
             self._session.callbacks.failed(error)
             return False
         except _OVER:
-            self._over = True  # raised to the next caller of a method, not passed to the hook for callbacks' errors
+            self._over = True  # the next call of a method raises the error; the callbacks' error hook does not get it
             return False
         if cancelled is not None:
             self._was_cancelled(cancelled)

@@ -79,7 +79,7 @@ class Group:
         self._filling: Queue | None = None
         self._strays: list[Queue] = []
         self._done: list[str] = []  # queues of acknowledged leases that still exist
-        self._unsure = False  # a change was started, and may have taken effect
+        self._unsure = False  # True: a change was started, and may have taken effect
 
     # ---- attaching ----
 

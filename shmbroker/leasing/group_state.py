@@ -89,7 +89,7 @@ def register_of(name: str) -> str:
 
 
 def lease_of(name: str, number: int, token: str) -> str:
-    """Returns the name of the queue of a lease that this user makes."""
+    """Returns the name of the queue of a lease that the user with the token makes."""
     return f"{LEASE}{name}.{number}.{token}"
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import shmbroker
 
 BYTES_A_MESSAGE = 256  # at least: the smallest slot of a message
-_LEAST, _PART_OF_MEMORY = 1 << 20, 128  # from the reserve of a full broker, a lease gets 1 MiB, or 1/128 if less
+_LEAST, _PART_OF_MEMORY = 1 << 20, 128  # a full broker's reserve has for a lease 1 MiB, or 1/128 of the memory if less
 _PART_OF_ROOM = 3
 
 

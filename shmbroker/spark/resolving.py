@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 HANDLE, VALUE = "handle", "value"
-_INLINE = 12  # bytes; shorter values are stored in the views themselves
+_INLINE = 12  # bytes; an Arrow view (16 bytes) holds values up to this length itself, and points to longer ones
 _SHORT, _LONG = struct.Struct("<i12s"), struct.Struct("<i4sii")
 _NULL = bytes(16)
 

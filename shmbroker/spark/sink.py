@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from shmbroker.spark.options import WriteOptions
 
 _PATIENCE_SECONDS = 60  # the wait for memory, which staged messages may fill until their batch is done
-_AT_ONCE, _BYTES_AT_ONCE = 1000, 1 << 20  # larger batches are moved, which takes a tenth of the time
+_AT_ONCE, _BYTES_AT_ONCE = 1000, 1 << 20  # larger batches are moved: a tenth of the time that copying takes
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _DIGITS = 16
-_MOST_BYTES_OF_NAME, _START_OF_NAME = 95, 32  # of a queue's name, in a publication's 100 characters
+_MOST_BYTES_OF_NAME, _START_OF_NAME = 95, 32  # a longer name of a queue is cut to its start in a publication's name
 _DROP_SECONDS = 10.0  # Spark waits for this before it reports why the job failed
 
 

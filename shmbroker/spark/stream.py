@@ -143,7 +143,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Leases what the options allow; less where memory is scarce: Spark would repeat a failed batch unchanged."""
         rows, size = self._options.max_rows, self._options.max_bytes
         if self._left is not None:
-            rows = max(1, min(self._left, rows or self._left))  # none left: the next lease exists, whatever the limit
+            rows = max(1, min(self._left, rows or self._left))  # none left: returns a lease that exists already
         scarce = scarce_bytes(self._connection())
         if scarce is not None:
             most = max(1, scarce // BYTES_A_MESSAGE)

@@ -175,7 +175,7 @@ def forget_gone(connection: Connection) -> int:
                 continue
             held = Held(queue, queue.get(timeout=0))
             try:
-                if held.state.target not in {0, *_targets(connection)}:  # a target exists before its marker is held
+                if held.state.target not in {0, *_targets(connection)}:  # anew: the target may be newer than `there`
                     queue.delete()
                     gone += 1
             finally:

@@ -64,7 +64,7 @@ class Publisher:
         for source in sources:
             source.check()
         if self._limits.within(target).hold(wanted.count, wanted.bytes):
-            with contextlib.suppress(exceptions.OutOfMemory):  # for a second copy: the batch is moved instead
+            with contextlib.suppress(exceptions.OutOfMemory):  # no memory for a second copy: the batch is moved
                 return self._publish(held, wanted, target, sources)
         self._check_bodies(sources, target)
         for source in sources:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 10_000
 """A batch of up to this many messages is published in one step, unless a stage has another limit."""
-_LONGEST = 36  # the length of a batch as text
+_LONGEST = 36  # characters of the longest text of a batch: a UUID
 _PART_OF_MEMORY = 4  # the same limit in bytes, as a part of the broker's memory: 1/4
 
 

@@ -36,9 +36,9 @@ static inline sb_status sb_usable(const sb_connection *c) {
   }
   return sb_forked(c->b) ? SB_FORKED : SB_LOAD(&c->b->header->closing, SB_RELAXED) != 0 ? SB_STOPPING : SB_OK;
 }
-sb_status sb_api_enter(sb_connection *c); /* checks sb_usable, and takes the lock */
+sb_status sb_api_enter(sb_connection *c); /* as sb_usable; takes the connection's lock if it returns SB_OK */
 static inline void sb_api_leave(sb_connection *c) { sb_unlock(c); }
-/* The pid of the process in that slot if it is attached, else 0. */
+/* The pid of the process in process slot `process`, if it is attached; else 0. */
 int32_t sb_api_process_pid(sb_broker *b, uint32_t process);
 /* Bytes in front of a body: message header, exchange, key, properties. */
 static inline uint64_t sb_api_prefix_bytes(const sb_put_options *o) {
@@ -49,10 +49,10 @@ static inline uint64_t sb_api_prefix_bytes(const sb_put_options *o) {
 static inline uint64_t sb_api_body_offset(uint64_t length, const sb_put_options *o, uint64_t more) {
   return (sb_api_prefix_bytes(o) + more + 63) / 64 * 64 + (length > SB_INLINE_BODY ? SB_VIEWERS_BYTES : 0);
 }
-/* Claims an ALLOC slot of at least `need` bytes, with a new holding. */
+/* Claims an ALLOC slot of at least `need` bytes, and a holding for it; stores both in *r. */
 sb_status sb_api_claim_slot(sb_connection *c, uint64_t need, sb_reservation *r);
-/* After sb_api_claim_slot failed: claims a longer slot, or a head and parts; else returns `status`. `more`: as in
- * sb_api_body_offset. */
+/* Called after sb_api_claim_slot failed with `status`. If that is SB_NO_MEMORY, claims a longer slot, or a head and
+ * parts, and stores it in *r; any other status is returned unchanged. `more`: as in sb_api_body_offset. */
 sb_status sb_api_claim_elsewhere(sb_connection *c, sb_status status, uint64_t length, const sb_put_options *o,
                                  uint64_t more, sb_reservation *r);
 /* Writes the body of a scattered message into its parts. False: the parts are damaged. */
@@ -63,14 +63,15 @@ static inline uint64_t sb_api_names(const sb_message_shm *m) {
 }
 /* Frees the slot of a reservation, and its holding. */
 void sb_api_give_slot(sb_connection *c, const sb_reservation *r);
-/* Writes everything in front of the body; ttl_ns replaces that of the options. */
+/* Writes everything that precedes the body, and stores in *r where the body goes (`body`; NULL: into parts). `ttl_ns`
+ * replaces o->ttl_ns. `more`: as in sb_api_body_offset. */
 void sb_api_fill(sb_connection *c, sb_reservation *r, uint64_t length, const sb_put_options *o, uint64_t ttl_ns,
                  uint64_t more);
 /* Notifies the housekeeper if a timer of the message is due before the next timer that the housekeeper knows. */
 void sb_api_ring_housekeeper(sb_connection *c, const sb_message_shm *m);
 /* The address of the body of a message, or SB_IN_PARTS. */
 uint64_t sb_api_address(const sb_message_shm *m);
-/* Writes the record of a taken message; returns its length, or minus SB_CORRUPT. */
+/* Writes the record of a taken message to `buffer`. Returns the length of the record, or minus SB_CORRUPT. */
 int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer);
 /* True if the message header fits its slot and the buffer of a caller. */
 bool sb_api_plausible(sb_broker *b, const sb_taken *t);
@@ -82,7 +83,8 @@ void sb_api_returned(sb_queue *q);
 /* Lock held, but dropped while a killed process is reaped. Evicts the messages beyond the bound of a queue that
  * evicts. */
 void sb_api_keep_bound(sb_queue *q);
-/* The same for any queue, for calls that put nothing. False: the connection is closed now. */
+/* The same, for calls that put nothing. Does nothing to a queue that does not evict. False: the connection is closed
+ * now. */
 bool sb_api_look_at_bound(sb_queue *q);
 /* Lock held. Ends a consumer, and puts the messages of its row back into their queues; with `return_everything` also
  * the messages that the application holds. */

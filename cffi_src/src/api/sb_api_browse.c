@@ -4,10 +4,9 @@
 
 #include "sb_api.h"
 
-/* The position of a browser, and what it saw there. A browser is inside only at the beginning and at the end
- * (sb_grace.h): between them pages may be retired, and their memory may hold bodies. What was seen is true if
- * afterwards the cell and the generation in the slot's header are unchanged, and the cell's page was not freed
- * (I43). */
+/* The position of a browser, and what it saw there. A browser is inside its gate (sb_grace.h) only at the beginning and
+ * at the end: between them pages may be retired, and their memory may hold bodies. What was seen is true if afterwards
+ * the cell and the generation in the slot's header are unchanged, and the cell's page was not freed (I43). */
 typedef struct {
   sb_queue *queue;
   sb_leaf_ref leaf;
@@ -111,9 +110,10 @@ static __attribute__((noinline)) void copy(const sight *s, char *to, uint64_t le
   sb_peek_bytes(to + names, slot + m->body_offset, length - names);
 }
 
-/* Copies the next ready message at or after *position into `buffer`. With a `place` it stores the place of the body
- * there, and copies no body. Minus SB_FULL: *position is that of the message, and the first 8 bytes of the buffer have
- * the size that it needs. */
+/* Copies the next ready message at or after *position into `buffer`. If `place` is not NULL, stores the place of the
+ * body in *place, and copies no body. Returns the length of the record, and sets *position to the position after the
+ * message; or returns minus a status. SB_FULL: *position is that of the message, and the first 8 bytes of the buffer
+ * have the size that the record needs. */
 static int64_t browse_on(sight *s, uint64_t *position, char *buffer, uint64_t size, sb_place *place) {
   sb_queue *q = s->queue;
   sb_status status;

@@ -8,7 +8,7 @@
 
 #define FIRST_ROOM 4u
 #define MOST_MEMBERS SB_BY_GET
-#define SETTLED_AT_ONCE 1024u /* then other threads get the lock */
+#define SETTLED_AT_ONCE 1024u /* so many deliveries are settled before the lock is dropped for other threads */
 
 static sb_connection *connection_of(const sb_channel *ch) { return ch->target.c; }
 
@@ -162,7 +162,7 @@ sb_status sb_channel_consume(sb_channel *ch, sb_queue *q, uint32_t prefetch, int
   } else {
     free(m);
   }
-  sb_slab_return_cache(connection_of(ch)); /* as in sb_queue_open */
+  sb_slab_return_cache(connection_of(ch)); /* keeps no cached slots, as sb_queue_open */
   leave(ch);
   return status;
 }
@@ -218,8 +218,8 @@ static sb_status view_of(sb_connection *c, const sb_taken *t, bool auto_ack, uin
   return auto_ack && t->message->body_length > SB_INLINE_BODY ? sb_view_take(c, t, tag) : SB_OK;
 }
 
-/* Writes the record of a delivery, and settles the message if it is auto-ack. With a long body, `tag` is written where
- * a short body would be: the token, or the view of a settled message. */
+/* Writes the record of a delivery to `buffer`, and settles the message if auto_ack. With a long body, `tag` is written
+ * where a short body would be: the token, or the view of a settled message. Returns the length, or minus SB_CORRUPT. */
 static int64_t hand_over(sb_queue *q, const sb_taken *t, uint64_t delivery_tag, uint32_t subscription, bool auto_ack,
                          uint64_t tag, char *buffer) {
   int64_t length = sb_api_record(q, t, delivery_tag, subscription, buffer);
@@ -236,13 +236,13 @@ static int64_t hand_over(sb_queue *q, const sb_taken *t, uint64_t delivery_tag, 
   return length;
 }
 
-/* Ends a delivery whose message cannot be read, and settles the message. */
+/* Removes a message that cannot be read, and ends its delivery `h` (NULL: it has none). Returns minus SB_CORRUPT. */
 static int64_t drop_corrupt(sb_channel *ch, sb_unacked *h, sb_queue *q, uint64_t token) {
   if (h != NULL) sb_channel_drop(ch, h);
   return -(int64_t)sb_api_drop_corrupt(q, token);
 }
 
-/* Gives the first message of the row, which is not empty. */
+/* Gives the first message of the row to the application: writes its record to `buffer`. The row is not empty. */
 static int64_t give(sb_channel *ch, char *buffer) {
   sb_connection *c = connection_of(ch);
   sb_unacked *h = sb_deliveries_at(&ch->deliveries, ch->deliveries.row.first);
@@ -280,7 +280,7 @@ int64_t sb_channel_next(sb_channel *ch, char *buffer) {
   return length;
 }
 
-/* Lock held. Gives a message that a get took, with a delivery tag of the channel. */
+/* Lock held. Gives the message that a get took to the application, with the next delivery tag of the channel. */
 static int64_t got(sb_channel *ch, sb_queue *q, const sb_taken *t, char *buffer, bool auto_ack) {
   sb_connection *c = connection_of(ch);
   uint64_t tag;

@@ -4,8 +4,8 @@
 
 #include "sb_api.h"
 
-#define RUNS 0u            /* stands for no class: bodies that have chunks to themselves */
-#define LOOKS_AT_LEAST 16u /* at cells and parts of each queue, whatever other queues needed */
+#define RUNS 0u            /* in place of a class: for bodies that have chunks to themselves */
+#define LOOKS_AT_LEAST 16u /* cells and parts to read of each queue, even if other queues used up all looks */
 
 typedef struct {
   sb_broker *b;

@@ -79,7 +79,7 @@ sb_status sb_connection_close(sb_connection *c) {
     for (sb_target *t; (t = sb_target_after(c, NULL)) != NULL;) {
       t->kind->end(t);
     }
-    SB_STORE(&c->closed, 1u, SB_SEQ_CST); /* P6: before the rings below */
+    SB_STORE(&c->closed, 1u, SB_SEQ_CST); /* P6: before ring_own wakes the threads */
     return_all(c);
     for (sb_queue *q = c->queues; q != NULL; q = q->next) {
       if (q->ledger != NULL) (void)sb_lifetime_end(q, c->id);
@@ -90,8 +90,8 @@ sb_status sb_connection_close(sb_connection *c) {
   return SB_OK;
 }
 
-/* Frees everything that the connection has in shared memory. No thread uses the connection any more. False: views of
- * its messages still exist, and the caller calls again when they have ended. */
+/* Frees everything that the connection has in shared memory. The caller makes sure that no thread uses the connection.
+ * False: views of its messages still exist, and the caller calls again when they have ended. */
 bool sb_connection_release(sb_connection *c) {
   if (c->forgotten || sb_forked(c->b)) { /* in this order: the broker of a forgotten connection may be unmapped */
     return true;
@@ -145,7 +145,8 @@ void sb_connection_set_channels(sb_connection *c, uint32_t count) {
 }
 
 /* True if the holding is a node that adds a consumer to the count. A consumer of several queues has several nodes, all
- * with the same `target`, and counts once. The owner of the node may be freeing it. */
+ * with the same `target`, and counts once: `targets` has a bit for each target that was counted. The owner of the node
+ * may free it during the call. */
 static bool counts_as_consumer(sb_broker *b, uint64_t what, uint64_t *targets) {
   const sb_node_shm *n = sb_holding_kind(what) == SB_HOLD_SLOT ? sb_node_at(b, sb_holding_slot(what)) : NULL;
   if (n == NULL || (SB_LOAD(&n->flags, SB_RELAXED) & SB_NODE_COUNTED) == 0 ||
@@ -183,9 +184,10 @@ static void describe(sb_broker *b, uint32_t id, sb_connection_shm *shm, sb_conne
   }
 }
 
-/* Describes a connection. The caller need not have a connection, so it is not inside a call (sb_grace.h): the record
- * may be freed during the read, and the memory of the record may then hold a body. What was read is valid only if the
- * record is still that of the same connection afterwards, and the header of the record's slot is unchanged (I43). */
+/* Describes a connection. The caller need not have a connection itself, so no gate (sb_grace.h) protects its reads: the
+ * record may be freed during the read, and the memory of the record may then hold a body. What was read is valid only
+ * if the record is still that of the same connection afterwards, and the header of the record's slot is unchanged
+ * (I43). */
 sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts *f) {
   memset(f, 0, sizeof *f);
   sb_connection_shm *shm = sb_connection_record(b, id);

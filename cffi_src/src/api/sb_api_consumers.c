@@ -78,7 +78,7 @@ sb_consumer *sb_consumer_open(sb_connection *c, sb_queue **queues, uint32_t coun
     } else {
       sb_api_cancel(k, false); /* it may have been the only consumer of an auto-delete queue */
     }
-    sb_slab_return_cache(c); /* as in sb_queue_open */
+    sb_slab_return_cache(c); /* keeps no cached slots, as sb_queue_open */
     sb_api_leave(c);
   }
   if (*status != SB_OK) {
@@ -140,8 +140,8 @@ void sb_consumer_free(sb_consumer *k) {
   free(k);
 }
 
-/* Gives the first message of the row (messages pulled, and not given yet), which is not empty. A message that cannot be
- * read is settled, and its ack slot is freed. */
+/* Gives the first message of the row (the messages that were pulled, and not given yet) to the application. The row is
+ * not empty. A message that cannot be read is removed, and its ack slot is freed. */
 static int64_t give(sb_consumer *k, char *buffer, bool auto_ack) {
   sb_connection *c = k->c;
   uint32_t ack_slot = k->row[k->row_first % k->prefetch];

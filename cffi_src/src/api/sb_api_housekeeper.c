@@ -20,7 +20,7 @@ sb_status sb_housekeeper_begin(sb_connection *c) {
   SB_STORE(&c->b->header->housekeeper_process, c->b->process + 1, SB_RELAXED);
   SB_STORE(&c->b->header->next_due_ns, UINT64_MAX, SB_SEQ_CST);
   SB_STORE(&c->b->header->housekeeper_waiter, c->io_node, SB_RELEASE);
-  c->handles_stay = true; /* the housekeeper itself closes the handle of a queue, with the sb_queue_memory */
+  c->handles_stay = true; /* the housekeeper closes the handle of a queue itself, when it drops its sb_queue_memory */
   return SB_OK;
 }
 
@@ -174,8 +174,8 @@ bool sb_housekeeper_reclaim(sb_connection *c) {
   return more;
 }
 
-/* The same immediately, for a caller that finds no memory. A chunk whose slots another call may still use goes back to
- * its class. */
+/* Does the same in a single call, for a caller that finds no memory. A chunk whose slots another call may still use
+ * goes back to its class. */
 void sb_connection_reclaim(sb_connection *c) {
   if (sb_api_enter(c) == SB_OK) {
     /* the steps: find unused chunks; drain those that are still unused, and ask the connections; ask again */

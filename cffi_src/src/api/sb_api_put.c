@@ -14,7 +14,7 @@ static sb_status check(sb_queue *q, uint64_t length) {
   return length > SB_MAX_BODY ? SB_TOO_LARGE : SB_OK;
 }
 
-/* The time to live of a message: the shorter one of the message and of the queue; 0 = for ever. */
+/* The time to live of a message, in ns: its own or that of its queue, whichever is shorter; 0 = for ever. */
 static uint64_t time_to_live(const sb_queue *q, const sb_put_options *o) {
   if ((SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_TTL) == 0) {
     return o->ttl_ns;
@@ -134,8 +134,8 @@ sb_status sb_queue_put(sb_queue *q, const char *body, uint64_t length) {
   return sb_queue_put_with(q, body, length, &NO_OPTIONS);
 }
 
-/* Puts one of several messages. The lock may have been dropped for the one before, to keep the bound or to copy a long
- * body: the connection may be closed now. */
+/* Puts one of several messages, after the call put `done` of them. The lock may have been dropped for the message
+ * before, to keep the bound or to copy a long body: the connection may be closed now. */
 static sb_status put_next(sb_queue *q, uint32_t done, const char *body, uint64_t length, const sb_put_options *o) {
   return done > 0 && sb_closed(q->c) ? SB_CLOSED : put_one(q, body, length, o);
 }
@@ -220,7 +220,8 @@ sb_status sb_reservation_publish(sb_queue *q, sb_reservation *r) {
   return status;
 }
 
-/* Copies exchange, key and properties of a reservation into `names`, one after the other. */
+/* Copies exchange, key and properties of a reservation into `names`, one after the other, and makes *o point to
+ * them. */
 static sb_status read_names(const sb_queue *q, const sb_reservation *r, char *names, sb_put_options *o) {
   const sb_message_shm *m = sb_slot_at(q->c->b, r->slot);
   bool good = true;

@@ -80,7 +80,8 @@ void sb_queue_touch(sb_connection *c, uint32_t slot) {
   }
 }
 
-/* Ends a queue whose owner is gone (I73). The queue stays open only if there is no memory for its CLOSING cell. */
+/* Ends a queue whose owner is gone (I73), and detaches `q`. Returns SB_DELETED; or SB_GROW or SB_NO_MEMORY if there is
+ * no memory for the CLOSING cell, so that the queue stays open. */
 static sb_status end_orphan(sb_queue *q) {
   bool stays = !sb_lifetime_end(q, 0) && sb_queue_is_open(q);
   sb_queue_detach(q);
@@ -110,8 +111,8 @@ sb_queue *sb_queue_open(sb_connection *c, uint32_t slot, sb_status *status) {
   return q;
 }
 
-/* Detaches the handle, unless messages of the queue are held or consumed, or the queue ends with the connection. False:
- * the handle stays. */
+/* Detaches the handle, unless it is in use (sb_handle_is_idle), or the queue is exclusive to the connection. False: the
+ * handle stays attached. */
 bool sb_queue_close(sb_queue *q) {
   sb_connection *c = q->c;
   sb_status status = sb_api_enter(c);
@@ -187,7 +188,8 @@ uint32_t sb_queue_next(sb_connection *c, uint32_t *index) {
   return sb_usable(c) == SB_OK ? sb_directory_next(c->b, index, false) : 0;
 }
 
-/* Length of the texts of a queue, and their address. A damaged length counts as none. */
+/* Returns the length of a queue's settings that are texts; 0: it has none, or the length is damaged. *texts: their
+ * address; `texts` may be NULL. */
 static uint32_t texts_of(sb_broker *b, uint32_t slot, const char **texts) {
   const sb_long_queue_shm *q = sb_slab_object(b, slot, SB_KIND_LONG_QUEUE);
   uint32_t length = q != NULL ? SB_LOAD(&q->texts_length, SB_RELAXED) : 0;

@@ -5,7 +5,7 @@
 #include "sb_api.h"
 
 #define CROWDED_NS UINT64_C(20000000)
-#define NOTE_BYTES 4096u /* notes that need the reserve have slots of at least this length, and share a chunk */
+#define NOTE_BYTES 4096u /* notes that need the reserve get slots of at least this length: so all can share a chunk */
 
 /* Claims a slot for a note (a message of an internal queue of the broker). Tries in this order: to allocate as for a
  * plain body; to take a free slot of the class or of a larger one; to allocate with the memory of the reserve. */
@@ -21,7 +21,7 @@ static __attribute__((noinline, cold)) sb_status claim_for_note(sb_connection *c
 }
 
 /* Claims a slot by hints, in a nearly full broker. If no chunk could be opened or drained a moment ago, this saves the
- * look at all chunks. False: the caller looks at them. */
+ * look at all chunks. False: no slot was claimed, and the caller looks at all chunks. */
 static __attribute__((noinline, cold)) bool claim_by_hints(sb_connection *c, unsigned cls, sb_reservation *r) {
   if (sb_now_ns() >= c->crowded_until_ns) {
     c->crowded_until_ns = 0;

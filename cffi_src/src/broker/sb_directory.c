@@ -45,7 +45,7 @@ static void start_texts(sb_long_queue_shm *q, const sb_settings *settings) {
 }
 
 static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t length, const sb_settings *settings) {
-  uint64_t base = SB_LOAD(&q->base, SB_RELAXED); /* of this object: positions continue where its last use ended (I4) */
+  uint64_t base = SB_LOAD(&q->base, SB_RELAXED); /* positions go on where those of the slot's last queue ended (I4) */
   sb_settings_apply(q, settings);
   sb_lifetime_own(q, c);
   SB_STORE(&q->tracking, sb_settings_limit(settings), SB_RELAXED);
@@ -144,7 +144,8 @@ uint32_t sb_directory_next(sb_broker *b, uint32_t *index, bool closed) {
   return sb_directory_next_before(b, index, SB_DIRECTORY_SIZE, closed);
 }
 
-/* The first entry of that state, or `end`. A housekeeper looks at all 65,536 in each of its rounds: most are empty. */
+/* The index of the first entry in that state, from `index` on; `end`: there is none. Must be fast: the housekeeper
+ * looks at all 65,536 entries in each of its rounds, and most are EMPTY. */
 static uint32_t next_of(const sb_word *directory, uint32_t index, uint32_t end, unsigned state) {
   while (index < end && sb_dir_state(SB_LOAD(&directory[index], SB_RELAXED)) != state) index++; /* relaxed: a hint */
   return index;

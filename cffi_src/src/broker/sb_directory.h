@@ -25,11 +25,13 @@ sb_status sb_directory_create(sb_connection *c, const char *name, uint32_t lengt
                               uint32_t *slot);
 void sb_directory_remove(sb_broker *b, uint32_t slot);
 bool sb_directory_links(sb_broker *b, uint32_t slot);
-/* The next queue at or after *index, among the open or the closed ones; 0 at the end. */
+/* Returns the slot of the next queue whose entry is at *index or later, and sets *index to the entry after it. Looks at
+ * CLOSED entries if `closed`, else at LIVE ones. 0: there is no further queue. */
 uint32_t sb_directory_next(sb_broker *b, uint32_t *index, bool closed);
-/* The same, among the entries before `end`. */
+/* The same, but looks only at entries before the index `end`. */
 uint32_t sb_directory_next_before(sb_broker *b, uint32_t *index, uint32_t end, bool closed);
-/* Frees deleted queues that no connection has open. Returns the number of those left. Needs the topology lock. */
+/* Frees deleted queues that no connection has open. Returns the number of deleted queues that it could not free. Needs
+ * the topology lock. */
 uint32_t sb_directory_sweep(sb_connection *c);
 
 #endif

@@ -21,8 +21,8 @@ static uint64_t entry_of(const sb_node_shm *n, uint32_t node) {
   return sb_entry_word(node, sb_node_epoch(SB_LOAD(&n->word, SB_SEQ_CST)));
 }
 
-/* The list entry of the first notified node that acts by itself; 0: none. A node that is notified again has another
- * epoch. */
+/* The list entry of the first notified node that acts by itself; 0: none. The entry has the node's epoch: if the node
+ * is notified again, its entry is another one. */
 static uint64_t first_notified(sb_connection *by, sb_queue_shm *q) {
   sb_level_cursor at = sb_levels_of(q);
   while (sb_level_next(by->b, &at) != NULL) {
@@ -37,7 +37,7 @@ static uint64_t first_notified(sb_connection *by, sb_queue_shm *q) {
   return 0;
 }
 
-/* Rings the notified nodes, which did nothing. */
+/* Wakes the notified nodes again: they were notified, and did nothing. */
 static void ring_notified(sb_connection *by, sb_queue_shm *q) {
   sb_level_cursor at = sb_levels_of(q);
   while (sb_level_next(by->b, &at) != NULL) {
@@ -196,7 +196,7 @@ bool sb_housekeeping_pass_stopped(sb_connection *by, uint32_t slot) {
   return true;
 }
 
-/* Rings and notifies nodes that should be awake. */
+/* Wakes notified nodes, and notifies sleeping ones, if they should be awake. */
 static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, const sb_ring *r,
                              sb_queue_memory *memory, bool idle) {
   bool paused = (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_PAUSED) != 0;
@@ -226,7 +226,7 @@ static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, 
   }
   ring_notified(by, q);
   if (sleeper == 0 || memory->sleeper != sleeper) {
-    return; /* a node that is interested for less than a tick looks by itself */
+    return; /* a node that became INTERESTED within this tick looks for messages by itself */
   }
   bool because_halted = sb_repairs_somebody_halted(by->b, q);
   if (!sb_hints_has_ready(by->b, r, known)) {
@@ -318,7 +318,7 @@ uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positi
   if (all) {
     cursors[1] = more ? at + 1 : 0;
   } else {
-    /* I15: all below the tail was filled, and pages that are missing are done */
+    /* I15: all entries below the tail were filled, and all entries of missing pages are finished */
     cursors[0] = more || at > tail ? at : tail;
   }
   return n;

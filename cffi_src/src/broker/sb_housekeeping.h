@@ -27,10 +27,12 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
 bool sb_housekeeping_pass_stopped(sb_connection *by, uint32_t slot);
 /* True if the queue had no traffic for some ticks, and its counts are right. */
 bool sb_housekeeping_rests(const sb_queue_memory *memory);
-/* True if there is an entry after the cursor of the schedule, or a scan of all cells to do. Two loads. */
+/* True if sb_housekeeping_timers would copy more: there is a schedule entry after the cursor, or a scan of all cells to
+ * do. Costs two loads. */
 bool sb_housekeeping_has_timers(const sb_queue *q, const uint64_t *cursors);
-/* Copies the positions that schedule entries name, from the cursor on; after `timers_lost` changed, the positions of
- * all messages with a timer. Returns their number. */
+/* Copies up to `room` positions that schedule entries name, from the cursor on; after `timers_lost` changed, the
+ * positions of all messages with a timer. Returns the number of positions copied. `cursors` has three words, zero at
+ * first, in which the call notes how far it came. */
 uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positions, uint32_t room);
 /* Drops the schedule entries of messages that need no timer any more. */
 void sb_housekeeping_trim_schedule(sb_queue *q);

@@ -97,7 +97,7 @@ static void resolve_enqueue(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
       sb_message_shm m = sb_peek_message(w->b, i->slot);
       if (m.due_ns != 0 || m.expires_ns != 0) {
         (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(w->b, i->queue))->timers_lost, 1,
-                     SB_RELEASE); /* sb_intent_find_cell found the queue, too */
+                     SB_RELEASE); /* the queue exists: sb_intent_find_cell found it */
       }
     }
     if (still_stands(l, i)) {
@@ -170,7 +170,7 @@ static void resolve_move(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
     raise_to(&to->counters[SB_COUNT_ADDED_BYTES], SB_LOAD(&l->target_before_bytes, SB_RELAXED), i->bytes);
     raise_to(&to->counters[SB_COUNT_ADDED], SB_LOAD(&l->target_before, SB_RELAXED), 1);
   }
-  if (((sb_message_shm *)sb_slot_at(w->b, i->slot))->expires_ns != 0) { /* sb_intent_find_cell found the queue */
+  if (((sb_message_shm *)sb_slot_at(w->b, i->slot))->expires_ns != 0) { /* sb_intent_find_cell found the target queue */
     (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(w->b, i->target_queue))->timers_lost, 1, SB_RELEASE);
   }
   SB_STORE(&sb_leaf_cell(&leaf, i->target_position)->side, sb_side_word(i->gen, 0, SB_SIDE_REDELIVERED), SB_RELEASE);

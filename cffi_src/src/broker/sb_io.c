@@ -32,7 +32,8 @@ sb_status sb_io_prepare(sb_connection *c) {
   return SB_OK;
 }
 
-/* P9: clears the connection's bits, then the bits of its targets. The turn of a target clears the node's flag. */
+/* P9: clears the connection's bits, then the bits of its targets. The turn of a target clears the node's flag. True if
+ * a target waits for a turn. */
 static bool collect(sb_connection *c) {
   uint64_t words = SB_SWAP(&c->shm->work, 0, SB_SEQ_CST);
   for (; words != 0; words &= words - 1) {
@@ -45,7 +46,7 @@ static bool collect(sb_connection *c) {
   return false;
 }
 
-/* The targets of the next pending bit, after the targets of the last turn. */
+/* The list of the targets that share the next pending bit, after the bit of the last turn; NULL: no bit is pending. */
 static sb_target *next_targets(sb_connection *c) {
   for (uint32_t k = 0; k <= WORDS; k++) {
     uint32_t from = (c->io_rotation + 1) % SB_MAX_TARGETS, w = (from / 64 + k) % WORDS;
@@ -59,7 +60,7 @@ static sb_target *next_targets(sb_connection *c) {
   return NULL;
 }
 
-static sb_consumer *consumer_of(sb_target *t) { return (sb_consumer *)(void *)t; /* its first field */ }
+static sb_consumer *consumer_of(sb_target *t) { return (sb_consumer *)(void *)t; /* `target` is its first field */ }
 
 static bool turns_of(sb_target *t) {
   bool more = false;

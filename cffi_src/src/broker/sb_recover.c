@@ -93,7 +93,7 @@ static void settle_slot(sb_reap_context *w, uint32_t slot, uint32_t gen) {
     if (is_garbage(w->b, slot)) {
       (void)sb_slab_free(w->b, slot, h);
     } else if (kind_of(w->b, slot) == SB_KIND_LEDGER) {
-      disown(w, slot); /* published, but not listed as a ledger yet */
+      disown(w, slot); /* the ledger was published, but its holding was not changed from SLOT to LEDGER yet */
     }
     return;
   }
@@ -240,7 +240,8 @@ static bool in_chain(sb_reap_context *w, sb_connection_shm *shm, uint32_t slot) 
   return k != NULL;
 }
 
-/* Frees a block of holdings, or a record, that was never linked (announced by entry 0, or by the process slot). */
+/* Frees the slot that `what` announces, if it is a block of holdings or a record, and was never linked. `what` is entry
+ * 0 of a block, or the entry `boot` of the process slot. */
 static void free_stray(sb_reap_context *w, sb_connection_shm *shm, uint64_t what) {
   uint32_t slot = sb_holding_slot(what);
   if (sb_holding_kind(what) == SB_HOLD_CHUNK || sb_holding_kind(what) != SB_HOLD_SLOT ||

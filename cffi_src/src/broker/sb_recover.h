@@ -29,8 +29,8 @@
 /* Reaps all dead processes with the connection `by`; returns their number. Takes the lock of `by` for each of them. */
 uint32_t sb_recover_all(sb_connection *by);
 bool sb_recover_process(sb_connection *by, uint32_t process);
-/* Cleanly ends a connection of this process: frees its holdings and its record. False while views of its messages
- * live. */
+/* Cleanly ends a connection of this process: frees its holdings and its record. False, and nothing is freed, while a
+ * view of one of its messages or a reservation lives. */
 bool sb_recover_close(sb_connection *c);
 /* Corrects a queue's hints and wakes nodes that should be awake. */
 void sb_recover_queue(sb_connection *by, uint32_t slot);

@@ -20,7 +20,8 @@
 
 #include "sb_queue.h"
 
-/* Changes the settings of an open queue, by steps that can be repeated. */
+/* Changes the settings of an open queue, by steps that can be repeated. With `trim` it also evicts the messages that
+ * exceed a smaller ring_size; else the queue keeps them (sb_limits_set_bound). */
 void sb_settings_configure(sb_queue *q, const sb_settings *settings, bool trim);
 /* Continues the change that a killed process announced. */
 void sb_settings_finish(sb_queue *q);

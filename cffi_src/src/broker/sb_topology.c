@@ -9,7 +9,8 @@
 #include "sb_slab.h"
 #include "sb_wait.h"
 
-/* The broker whose lock this thread holds, and how often it took it: a change may include others that also take it. */
+/* The broker whose lock this thread holds, and how often the thread took that lock: a change may include other changes,
+ * which take the lock again. */
 static _Thread_local sb_broker *locked_broker;
 static _Thread_local unsigned locked_depth;
 

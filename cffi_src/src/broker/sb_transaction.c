@@ -67,7 +67,7 @@ static sb_status stage(sb_connection *c, sb_transaction_cell *cell) {
     lane->tail_cursor = cell->position + 1;
     cell->leaf = lane->tail_leaf; /* pinned by the STAGED cell */
     SB_STORE(&sb_holding_at(c->b, cell->token)->what, sb_holding_what(SB_HOLD_STAGED, cell->q->slot, cell->leaf.slot),
-             SB_RELEASE); /* for the doctor */
+             SB_RELEASE); /* adds the leaf, in which the doctor looks for the cell */
     add_reference(c->b, cell);
     return SB_OK;
   }
@@ -210,7 +210,7 @@ void sb_transaction_carry_out(sb_transaction_plan *p) {
 
 /* ---- undoing ---- */
 
-/* Finishes the cell of an undone commit: its position stays, its room is returned. */
+/* Makes the cell of an undone commit a TOMBSTONE: its position stays used, and its room becomes free. */
 static void unstage(sb_connection *c, sb_transaction_cell *cell) {
   uint64_t word = SB_LOAD(&sb_leaf_cell(&cell->leaf, cell->position)->word, SB_ACQUIRE);
   if (is_staged(word, cell->leaf.gen, c->id)) {

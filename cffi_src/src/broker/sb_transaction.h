@@ -45,7 +45,7 @@
 typedef struct {
   uint64_t token, gen, bytes;
   uint32_t slot;
-  uint32_t references; /* of the cells that were staged so far, as in the slot's header */
+  uint32_t references; /* a bit for each reference staged so far, as in the slot's header */
   uint64_t due_ns, expires_ns;
   bool scheduled;
 } sb_transaction_body;
@@ -55,15 +55,15 @@ typedef struct {
   sb_queue *q;
   sb_transaction_body *body;
   unsigned ref;
-  /* admitted: room was taken; refused: there is no room, and the queue does not get the message */
+  /* admitted: the queue keeps room for the message; refused: it has no room, and does not get the message */
   bool admitted, refused;
-  bool tracked, counted; /* tracked: the queue maintains hints; counted: there the cell counts as taken */
-  uint64_t token;        /* of its holding; SB_TRANSACTION_NO_TOKEN: the cell is not staged */
+  bool tracked, counted; /* tracked: the queue maintains hints; counted: they count the cell as taken */
+  uint64_t token;        /* of the cell's holding; SB_TRANSACTION_NO_TOKEN: it is not staged */
   uint64_t position;
   sb_leaf_ref leaf;
 } sb_transaction_cell;
 
-/* A message to end. */
+/* A message to settle. */
 typedef struct {
   sb_queue *q;
   uint64_t token;
@@ -76,12 +76,13 @@ typedef struct {
   sb_transaction_cell *cells;
   sb_transaction_end *ends;
   uint32_t body_count, cell_count, end_count;
-  uint32_t marked; /* number of marked ends */
+  uint32_t marked; /* the first `marked` of `ends` are marked */
 } sb_transaction_plan;
 
 /* Lists a filled ALLOC slot as the body of a commit. */
 void sb_transaction_list(sb_connection *c, const sb_transaction_body *body);
-/* Stages each admitted cell, except cells of closed queues. *failed: the cell that could not be staged. */
+/* Stages each admitted cell, except cells of closed queues. If a cell cannot be staged, returns why, and *failed is the
+ * index of that cell. */
 sb_status sb_transaction_stage(sb_transaction_plan *p, uint32_t *failed);
 /* Marks the messages to settle. SB_SETTLED: one of them is not held. */
 sb_status sb_transaction_mark(sb_transaction_plan *p);

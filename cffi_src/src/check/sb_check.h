@@ -60,7 +60,7 @@ unsigned sb_check_kind_of_class(const sb_checkup *k, unsigned cls);
 unsigned sb_check_kind(const sb_checkup *k, uint32_t slot);
 /* True if the slot is of that kind, and in use. */
 bool sb_check_is(const sb_checkup *k, uint32_t slot, unsigned kind);
-/* The same for a queue, which may be a long one. */
+/* The same for a queue of either kind: SB_KIND_QUEUE, SB_KIND_LONG_QUEUE. */
 bool sb_check_is_queue(const sb_checkup *k, uint32_t slot);
 /* True if the reference exists. Only reads, while sb_reference_gone also repairs. */
 bool sb_check_has(const sb_checkup *k, const sb_reference *r);
@@ -79,8 +79,8 @@ typedef struct {
 } sb_check_cell;
 typedef void (*sb_check_visitor)(sb_checkup *k, void *context, const sb_check_cell *cell);
 
-/* Walks the pages of a ring and visits every cell that is not FREE. *end: the first free position. False: pages or
- * cells are broken, so the counts are incomplete. */
+/* Walks the pages of ring `id` of slot `object`, and visits every cell that is not FREE. `queue`: named in findings,
+ * 0 = none. *end: the first free position. False: pages or cells are broken, so the counts are incomplete. */
 bool sb_check_ring(sb_checkup *k, uint32_t object, uint32_t id, uint32_t queue, sb_check_visitor visit, void *context,
                    uint64_t *end);
 

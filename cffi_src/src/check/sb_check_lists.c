@@ -4,7 +4,7 @@
 
 #include "sb_slab.h"
 
-/* Values of `which`. */
+/* Values of `which` of a finding, by its code. */
 enum {
   INTERESTED,
   NOTIFIED,
@@ -18,7 +18,7 @@ enum {
 enum { NO_NODE, FROM_LATER, ELSEWHERE }; /* SB_BAD_ENTRY */
 
 typedef struct {
-  uint32_t queue, level; /* level 0: the list is one of the queue */
+  uint32_t queue, level; /* level: slot of the level whose list it is; 0: the queue's own list */
   unsigned ring, state;
   uint32_t nodes, counted; /* nodes with a live entry; consumers among them */
 } list;
@@ -84,7 +84,8 @@ static void compare(sb_checkup *k, uint32_t queue, unsigned which, uint32_t slot
   }
 }
 
-/* Checks the lists of one priority, and adds their numbers of nodes. False: a list is broken. */
+/* Checks the lists of one priority, and adds their numbers of nodes to *interested and *notified. False: a list is
+ * broken. */
 static bool check_level(sb_checkup *k, uint32_t queue, uint32_t slot, uint32_t *interested, uint32_t *notified) {
   const sb_consumer_level_shm *level = sb_slot_at(k->b, slot);
   list in = {.queue = queue, .level = slot, .ring = SB_RING_INTERESTED, .state = SB_NODE_INTERESTED};

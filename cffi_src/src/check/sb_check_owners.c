@@ -6,7 +6,7 @@
 #include "sb_reader.h"
 #include "sb_slab.h"
 
-/* Values of `which`. */
+/* Values of `which`: of SB_BAD_CONNECTION, then of SB_BAD_HOLDING. */
 enum { WORD, PROCESS, RECORD, IDENTITY, WAITER };
 enum { CHUNK, USED, ENTRY, CELL, SLOT, PAGE, LEDGER, NO_CHUNK, CELLS, VIEW };
 

@@ -9,7 +9,7 @@
 
 #define OVERFLOWS 4u
 
-/* Values of `which`. */
+/* Values of `which` of a finding, by its code. */
 enum { OUTSIDE, NO_SLOT, OTHER_KIND, FREED, UNPUBLISHED, NO_REFERENCE, OTHER_LIFE }; /* SB_LOST_BODY */
 enum { READY, DELIVERING, SCHEDULED, BYTES };                                        /* SB_BAD_COUNT */
 enum { TAKEN, ADMITTED, READY_BYTES, TRACKING };                                     /* SB_BAD_HINT */
@@ -82,8 +82,8 @@ static void check_message(sb_checkup *k, const tally *t, uint64_t position, uint
   }
 }
 
-/* Checks the owner of a cell, and the generation that the owner wrote when it took the cell: without that it could not
- * free the memory of the message. */
+/* Checks the owner of a cell, and the generation that the owner wrote when it took the cell. With a wrong generation it
+ * could not free the memory of the message. */
 static void check_holder(sb_checkup *k, const tally *t, const sb_check_cell *cell) {
   unsigned owner = sb_cell_owner(cell->word);
   uint32_t slot = sb_cell_slot(cell->word);

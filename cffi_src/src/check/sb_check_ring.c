@@ -4,7 +4,7 @@
 
 #define HIGHEST 10u
 
-/* Values of `which`. */
+/* Values of `which` of a finding, by its code. */
 enum { LINK, KIND, FREED, FIRST, GENERATION, TWICE }; /* SB_BAD_PAGE */
 enum { HOLE, TAIL, HEAD, BASE };                      /* SB_BAD_TAIL */
 

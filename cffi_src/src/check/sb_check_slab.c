@@ -70,7 +70,7 @@ static void check_block(sb_checkup *k, uint32_t slot, unsigned kind) {
 
 static void check_published(sb_checkup *k, uint32_t slot, unsigned kind, uint64_t header) {
   uint64_t refs = sb_slot_refs(header), seen = k->seen[slot] & ((1u << SB_MAX_REFS) - 1u);
-  if (sb_parts_is_head(k->b, slot, header)) refs &= ~(UINT64_C(1) << SB_PARTS_REF); /* belongs to no holder */
+  if (sb_parts_is_head(k->b, slot, header)) refs &= ~(UINT64_C(1) << SB_PARTS_REF); /* this bit has no holder */
   bool may = kind != SB_KIND_NODE && kind != SB_KIND_CONNECTION && kind != SB_KIND_HOLDINGS;
   if (!may || (kind != SB_KIND_MESSAGE && refs != 1)) {
     sb_check_found(k, (sb_finding){SB_BAD_SLOT, 0, slot, 1, kind, 0, header, 0});

@@ -92,7 +92,7 @@ static bool be_interested(sb_member *m) {
                      : sb_subscription_want(&m->s);
 }
 
-/* Makes a member willing: INTERESTED first, then the caller pulls (P3). */
+/* Makes a member willing, and its node INTERESTED. True: the member was not willing, so the caller pulls now (P3). */
 static bool want(sb_member *m) {
   if (m->willing || !may_want(m) || !sb_subscription_may_want(&m->s)) {
     return false;

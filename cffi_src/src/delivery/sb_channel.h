@@ -22,7 +22,8 @@
  *      NON_ACQUIRING), so I30 holds for it. A member that uses up a limit makes all members under that limit unwilling;
  *      each of them passes the baton (I31).
  *  I51 members that a limit made unwilling become willing again when half of the limit is free. One free place is
- *      enough if a row that the limit stops is empty; for a member's prefetch, if the row has none of its messages.
+ *      enough if the limit stops a channel whose row is empty; for the prefetch of a member, if the row has no message
+ *      of that member.
  *  I52 at most one of `armed` and `ready` of a channel is set. A message or a report that comes while the channel is
  *      armed makes it ready.
  *
@@ -88,11 +89,11 @@ bool sb_channel_wants_work(sb_channel *ch);
 uint64_t sb_channel_overlooked(const sb_channel *ch, const sb_queue **q); /* see sb_target.h */
 
 /* ---- deliveries ---- */
-/* Gives the first message of the row to the application; returns its tag. A message of an auto-ack member leaves the
- * deliveries: the caller settles it. */
+/* Gives the first message of the row, which is not empty, to the application; returns its delivery tag. A message of an
+ * auto-ack member leaves the deliveries: the caller settles it. */
 uint64_t sb_channel_give(sb_channel *ch);
-/* Makes a given message, which the application never saw, the first of the row again. Not for a message that a get
- * took, or of an ended member. */
+/* Undoes sb_channel_give for a message that the application never saw: makes it the first of the row again. Not for a
+ * message that a get took, or whose member has ended. */
 void sb_channel_take_back(sb_channel *ch, sb_unacked *h);
 /* Removes a delivery. The next sb_channel_resume uses its credit. */
 void sb_channel_drop(sb_channel *ch, sb_unacked *h);
@@ -103,7 +104,7 @@ void sb_channel_limits_changed(sb_connection *c, sb_channel *ch);
 /* Closes the channel and ends its members. All its messages go back into their queues, marked as redelivered; the
  * delivery counts only for messages that were given to the application. */
 void sb_channel_close_all(sb_channel *ch);
-/* Reports the number of a member that the broker cancelled. False: there is none. */
+/* *number: that of a member that the broker cancelled, which counts as reported now. False: there is none to report. */
 bool sb_channel_report(sb_channel *ch, uint32_t *number);
 
 /* ---- hand-over ---- */

@@ -26,7 +26,7 @@
 typedef struct {
   uint64_t token; /* 0 = the slot is free */
   uint32_t subscription;
-  uint32_t next_free; /* SB_ACK_WAITS: acknowledged, will be settled with its batch */
+  uint32_t next_free; /* of a free slot: the next one plus one; SB_ACK_WAITS: acknowledged, not settled yet */
 } sb_delivery;
 
 struct sb_consumer {
@@ -72,7 +72,7 @@ uint64_t sb_consumer_overlooked(const sb_consumer *k, const sb_queue **q); /* se
 void sb_consumer_signal(sb_consumer *k);
 /* True if all queues of the consumer are deleted. */
 bool sb_consumer_orphaned(const sb_consumer *k);
-/* Returns messages of the consumer to their queues: the row, or everything that it holds. */
+/* Puts messages of the consumer back into their queues: those in its row, or, if `everything`, all that it holds. */
 void sb_consumer_return(sb_consumer *k, bool everything);
 void sb_consumer_detach(sb_consumer *k);
 static inline uint32_t sb_consumer_credit(const sb_consumer *k) {

@@ -3,12 +3,13 @@
  * unacked.
  *
  * What: pulled messages wait in the row, in the order in which they were pulled. Giving the first message of the row
- * assigns the next delivery tag: 1, 2, 3 ... No tag is used twice, except the last one if its message is put back.
- * Given messages are found by their tag, and listed in its order.
+ * to the application assigns the next delivery tag: 1, 2, 3 ... No tag is used twice, except the last one if its
+ * message is put back. A message is *given* while the application has it, unacked. Given messages are found by their
+ * tag, and listed in the order of their tags.
  *
- * Layout: slots in one array, linked into the row, the given ones or the free ones; and a hash table from tag to
- * slot. Both grow and shrink with the number of deliveries: 52 to 420 bytes for each delivery, and nothing before the
- * first one.
+ * Layout: slots in one array, each linked into one of three lists: the row, the given messages, the free slots; and a
+ * hash table from tag to slot. Both grow and shrink with the number of deliveries: 52 to 420 bytes for each delivery,
+ * and nothing before the first one.
  *
  * Invariants: each slot is in one of the three lists. Links are numbers of slots plus one.
  *
@@ -53,15 +54,15 @@ typedef struct {
 bool sb_deliveries_reserve(sb_deliveries *d);
 /* Puts a pulled message into a free slot, at the end of the row. */
 void sb_deliveries_pulled(sb_deliveries *d, uint64_t token, struct sb_queue *q, struct sb_member *of);
-/* Puts a message that is given immediately into a free slot; returns its tag. */
+/* Puts a message that a get took into a free slot, as the last given one; returns its new tag. */
 uint64_t sb_deliveries_got(sb_deliveries *d, uint64_t token, struct sb_queue *q);
-/* Makes the first message of the row the last given one; returns its tag. */
+/* Makes the first message of the row, which is not empty, the last given one; returns its new tag. */
 uint64_t sb_deliveries_give(sb_deliveries *d);
 /* Makes a given message the first of the row. If its tag was the last one, the tag is used again. */
 void sb_deliveries_take_back(sb_deliveries *d, sb_unacked *h);
-/* The given message with a tag; NULL: there is none. */
+/* Finds a message by its tag among those given to the application; NULL: there is none. */
 sb_unacked *sb_deliveries_find(sb_deliveries *d, uint64_t tag);
-/* Removes a delivery from the row or the given ones. */
+/* Removes a message from the row, or from the given messages, and frees its slot. */
 void sb_deliveries_drop(sb_deliveries *d, sb_unacked *h);
 /* Frees memory after many deliveries were dropped. Invalidates pointers to deliveries. */
 void sb_deliveries_trim(sb_deliveries *d);

@@ -43,7 +43,7 @@ sb_status sb_exclusive_enter(sb_connection *c, uint32_t queue, uint32_t node);
 /* Makes the next consumer active if none is, and notifies it. Also notifies an active consumer that does not know yet
  * that it is active. */
 void sb_exclusive_succeed(sb_connection *c, uint32_t queue);
-/* True if a node that stands by is active now; clears its SB_NODE_STANDBY. */
+/* True if `node`, which stood by, is active now; then clears its SB_NODE_STANDBY. */
 bool sb_exclusive_activate(sb_broker *b, uint32_t node);
 
 #endif

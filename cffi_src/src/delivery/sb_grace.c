@@ -10,7 +10,7 @@ static void wait_for_a_gap(const sb_gate_shm *gate) {
   for (unsigned n = 0; n < LOOKS && SB_LOAD(&gate->inside, SB_RELAXED) != 0; n++) sb_pause(); /* relaxed: a hint */
 }
 
-/* True if a call of the connection may be inside, and may know a drained slot. */
+/* True if a call of connection `id` may be inside its gate, and may know a drained slot. */
 static bool ask(sb_connection *c, unsigned id) {
   sb_broker *b = c->b;
   for (unsigned tenants = 0; tenants < TENANTS; tenants++) {
@@ -33,7 +33,7 @@ static bool ask(sb_connection *c, unsigned id) {
 }
 
 static void ask_all(sb_connection *c) {
-  sb_gate_renew(c); /* the drainer is inside, too: it drops the pages that its handles remember */
+  sb_gate_renew(c); /* c, the drainer, is not asked below: here it drops the pages that its own handles remember */
   for (unsigned id = 1; id < SB_MAX_CONNECTIONS; id++) {
     bool waits = id != c->id && ask(c, id);
     c->grace->waits[id] = waits;

@@ -55,7 +55,8 @@ typedef struct sb_grace {
   uint64_t used[]; /* by chunk: its checksum at the last look plus one; 0 = it was in use */
 } sb_grace;
 
-/* Lock held. Begins to drain chunks that rested, or continues. True if chunks are being drained. */
+/* Lock held. Continues to drain chunks, or begins with chunks that nobody used since the last look. True if chunks are
+ * being drained. */
 bool sb_grace_step(sb_connection *c);
 /* Lock held. Returns all chunks that are being drained to their classes. */
 void sb_grace_give_up(sb_connection *c);

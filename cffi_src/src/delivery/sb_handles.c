@@ -16,7 +16,7 @@ void sb_handle_add(sb_queue *q) {
   if (q->next != NULL) q->next->previous = q;
   c->queues = q;
   c->handle_count++;
-  /* a round of looks that is not finished may look at this handle, too: one more look, so that it reaches the others */
+  /* an unfinished round of looks may also look at this new handle: one look more, so that it reaches all the others */
   c->handles_due += c->handles_due > 0;
 }
 
@@ -85,7 +85,7 @@ static void look(sb_connection *c, uint32_t closed) {
     if (sb_handle_is_idle(q)) {
       sb_handle_leave(q);
     } else if (c->handles_again_ns == 0) {
-      c->handles_again_ns = sb_now_ns() + AGAIN_NS; /* its messages in hand will be settled later */
+      c->handles_again_ns = sb_now_ns() + AGAIN_NS; /* the handle is still in use: look again later */
     }
   }
 }

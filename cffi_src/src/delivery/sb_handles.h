@@ -32,7 +32,7 @@
 void sb_handle_add(sb_queue *q);
 /* True if no message of the queue is held, and no consumer or thread uses the handle. */
 bool sb_handle_is_idle(const sb_queue *q);
-/* Detaches the handle: releases what it has in shared memory, and frees it if no call uses it any more. */
+/* Detaches the handle: releases what it has in shared memory. Frees the handle if it is `orphaned`. */
 void sb_handle_leave(sb_queue *q);
 /* Drops the pages that handles remember: their memory may hold bodies now (P21). */
 void sb_handles_forget_pages(sb_connection *c);

@@ -46,18 +46,19 @@ static inline void sb_lifetime_consumed(const sb_queue *q) {
 }
 /* Stores the owner of a queue, before any process can find the queue. */
 void sb_lifetime_own(sb_queue_shm *q, const sb_connection *owner);
-/* True if the queue is exclusive, and its owner is another connection, which lives. */
+/* True if the queue is exclusive, and its owner is a living connection other than `connection`. */
 bool sb_lifetime_locked(sb_broker *b, const sb_queue_shm *q, unsigned connection);
 /* True if the queue is exclusive and belongs to the connection of the handle. Such a handle stays until the connection,
  * and with it the queue, ends (I73). */
 bool sb_lifetime_owned(const sb_queue *q);
-/* True if the queue is exclusive, and its owner is gone, or is `dead`. A process that opens such a queue ends it. */
+/* True if the queue is exclusive, and its owner is gone, or is `dead`: a connection that is ending, 0 = none. A process
+ * that opens such a queue ends it. */
 bool sb_lifetime_orphaned(sb_broker *b, const sb_queue_shm *q, unsigned dead);
 /* True if the queue may end by itself. */
 bool sb_lifetime_limited(const sb_queue_shm *q);
 /* True if the time of the queue has come. `dead`: a connection that is ending, 0 = none. */
 bool sb_lifetime_over(sb_broker *b, const sb_queue_shm *q, unsigned dead);
-/* Closes the queue if its time has come. True if it did. */
+/* Closes the queue if its time has come, see sb_lifetime_over. True if the queue was closed by this call. */
 bool sb_lifetime_end(sb_queue *q, unsigned dead);
 
 #endif

@@ -241,7 +241,7 @@ void sb_node_destroy(sb_connection *c, uint32_t slot, uint64_t token) {
     SB_STORE(&q->used_ns, sb_now_ns(), SB_RELAXED); /* the queue was used until now */
     (void)SB_SUB(&q->consumers, 1, SB_SEQ_CST);
   }
-  if (!was) { /* the owner was killed while it registered the node: entries of the next epoch must die, too */
+  if (!was) { /* the owner was killed while it registered the node: this makes entries of the next epoch dead */
     SB_STORE(&n->word, sb_node_word(SB_NODE_REMOVED, 0, sb_node_epoch(SB_LOAD(&n->word, SB_RELAXED)) + 2), SB_RELEASE);
   }
   sb_slab_free_now(b, slot);
@@ -313,7 +313,7 @@ uint32_t sb_nodes_next(sb_connection *c, const sb_ring *list, unsigned state, ui
   return 0;
 }
 
-/* The same for a caller that only counts: drops no entry. 0 at the end. */
+/* As sb_nodes_next, for a caller that only counts: drops no entry. Returns 0 at the end of the list. */
 static uint32_t next_live(sb_broker *b, const sb_ring *list, unsigned state, uint64_t *position) {
   sb_leaf_ref leaf;
   uint64_t at = *position;

@@ -31,19 +31,22 @@
 #include "sb_limits.h"
 #include "sb_nodes.h"
 
-/* Notifies one node (seed 002: notify_work). */
+/* Flags a node and rings its IO thread, or rings its waiting call (P9). Does not change the node's state (seed 002:
+ * notify_work). */
 void sb_notify_node(sb_broker *b, uint32_t node);
 bool sb_notify_higher_wants(sb_broker *b, const sb_queue_shm *q, int32_t priority);
-/* Notifies one interested node, the highest priority first. `rescue`: even if others are notified already. */
+/* Notifies one interested node, the highest priority first. `rescue`: even if others are notified already. True if it
+ * notified one. */
 bool sb_notify_one(sb_connection *c, uint32_t queue, bool rescue);
-/* The same, only above a priority. */
+/* The same, only for nodes whose priority is higher than `above`. */
 bool sb_notify_above(sb_connection *c, uint32_t queue, int64_t above, bool rescue);
 void sb_notify_browsers(sb_connection *c, uint32_t queue);
 /* After a message became ready: notifies a node if more messages are ready than nodes are notified. */
 void sb_notify_work_arrived(sb_queue *q);
 /* After many messages became ready: notifies as many nodes as there are messages for. */
 void sb_notify_backlog_arrived(sb_queue *q);
-/* After room was made: wakes a producer that waits for room in the queue, and one that waits for memory. */
+/* After room was made: wakes a producer that waits for room in the queue `q` in `slot`, and one that waits for memory.
+ * q NULL: only the latter. */
 void sb_notify_room_made(sb_connection *c, sb_queue_shm *q, uint32_t slot);
 /* The same, only for a producer that waits for room in the queue. */
 void sb_notify_room_in(sb_connection *c, sb_queue_shm *q, uint32_t slot);
@@ -56,7 +59,7 @@ void sb_notify_housekeeper(sb_broker *b);
 /* True if there may be a message for a consumer. */
 bool sb_notify_looks_ready(sb_queue *q);
 void sb_notify_pass_baton(sb_queue *q);
-/* True if a node of a higher priority wants messages, by the counts and then by the lists. */
+/* True if a node of a higher priority wants messages: both the counts and the lists say so. */
 bool sb_notify_better_wants(const sb_queue *q, int32_t priority);
 
 #endif

@@ -43,7 +43,7 @@ void sb_subscription_set_interested(sb_subscription *s, bool desired);
 sb_status sb_subscription_take(sb_subscription *s, sb_taken *t);
 /* The same for a NON_ACQUIRING node, which takes no message that its connection published (sb_no_local.h). */
 sb_status sb_subscription_take_no_local(sb_subscription *s, uint64_t *cursor, sb_taken *t);
-/* Puts a message that was pulled through a subscription back into its queue. */
+/* Puts a message that was pulled through a subscription back into its queue. `disposition`: see sb_release_message. */
 sb_status sb_subscription_return(sb_queue *q, uint64_t token, sb_disposition disposition);
 
 /* The list entry of the node if its flag should be set and is not; else 0. The flag should be set if a message is ready
@@ -105,7 +105,7 @@ SB_HOT sb_status sb_subscription_take_now(sb_connection *c, sb_subscription *s, 
       return SB_EMPTY;
     }
   }
-  return SB_EMPTY; /* the hints are wrong: the housekeeper corrects them */
+  return SB_EMPTY; /* the hints seem to be wrong: the housekeeper corrects them */
 }
 
 #endif

@@ -130,7 +130,7 @@ void sb_waiter_leave(sb_queue *q, uint32_t node, uint32_t flags) {
   (void)sb_node_move(q->c, node, SB_IN(SB_NODE_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_NOT_INTERESTED);
   if ((flags & SB_NODE_ROOM) != 0) {
     if ((flags & SB_NODE_MEMORY) == 0 && sb_limits_room(q->shm, 1, 0)) {
-      sb_notify_room_made(q->c, q->shm, q->slot); /* the baton: there may be room for another one */
+      sb_notify_room_made(q->c, q->shm, q->slot); /* the baton: there may be room for another producer */
     }
   } else if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 && sb_queue_looks_ready(q)) {
     (void)sb_notify_one(q->c, q->slot, false);
@@ -187,7 +187,7 @@ sb_status sb_waiter_get(sb_queue *q, sb_wait *w, const sb_half *ended, sb_taken 
     unsigned state = sb_node_state(SB_LOAD(&((sb_node_shm *)sb_slot_at(c->b, node))->word, SB_SEQ_CST));
     if (state != SB_NODE_INTERESTED &&
         !sb_node_move(c, node, SB_IN(SB_NODE_NOT_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED)) {
-      /* no page for its list: no process would ever wake this call */
+      /* no memory for an entry in the list: no process would ever wake this call */
       status = sb_chunk_may_grow(c->b) ? SB_GROW : SB_NO_MEMORY;
       break;
     }

@@ -33,7 +33,7 @@ sb_status sb_watch_want(sb_watch *w, uint64_t bytes) {
   unsigned state = sb_node_state(SB_LOAD(&node->word, SB_SEQ_CST));
   if (state != SB_NODE_INTERESTED &&
       !sb_node_move(w->q->c, w->node, SB_IN(SB_NODE_NOT_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED)) {
-    /* no page for its list: no process would ever notify it */
+    /* no memory for an entry in the list: no process would ever notify the node */
     return sb_chunk_may_grow(w->q->c->b) ? SB_GROW : SB_NO_MEMORY;
   }
   return SB_OK;

@@ -9,9 +9,9 @@
  * NOT_INTERESTED.
  *
  * Invariants:
- *  I57 an application that armed the watch tries once more before it waits. After a notification it tries before it
- *      does anything else; or it disarms: that passes the baton (see I31), or, if the watch waits for room, wakes the
- *      next producer.
+ *  I57 an application that armed the watch tries once more before it waits. After a notification it first tries,
+ *      or disarms the watch. Disarming passes the baton (see I31); if the watch waits for room, it wakes the next
+ *      producer.
  *
  * Ordering pairs: P3 of sb_notify.h: armed first, then tried. P9: the node's flag is cleared, then the descriptor
  * written.
@@ -36,11 +36,11 @@ struct sb_watch {
 };
 
 sb_status sb_watch_begin(sb_watch *w);
-/* Arms the watch. bytes: length of the body that waits for room. */
+/* Arms the watch. bytes: length of the body that waits for room; not used if the watch waits for a message. */
 sb_status sb_watch_want(sb_watch *w, uint64_t bytes);
 void sb_watch_leave(sb_watch *w);
 void sb_watch_end(sb_watch *w);
-/* A turn of the IO thread. */
+/* A turn of the IO thread: clears the node's flag, and writes the descriptor. */
 void sb_watch_tell(sb_watch *w);
 bool sb_watch_was_told(const sb_watch *w);
 

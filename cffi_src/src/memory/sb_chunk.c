@@ -99,7 +99,7 @@ static bool hint_take(sb_connection *c, unsigned cls, uint32_t chunk) {
   }
   bool reserved = (word & SB_CHUNK_OF_RESERVE) != 0;
   if (reserved && !sb_reserve_allows(c, chunk, SB_CHUNK_UNITS / sb_class_units(cls))) {
-    /* other uses may take these slots: their searches must still find the chunk */
+    /* a call with another use (sb_reserve.h) may take these slots: its search must still find the chunk */
     (void)SB_OR(&b->classes[cls].groups, UINT64_C(1) << (chunk >> b->groups_shift), SB_RELEASE);
     return false;
   }
@@ -257,7 +257,7 @@ bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
 
 void sb_chunk_scrub(sb_broker *b, uint32_t chunk, uint32_t slots_units) {
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
-  for (uint32_t u = 0; u < SB_CHUNK_UNITS; u += slots_units) { /* owner 0: not the start of a slot */
+  for (uint32_t u = 0; u < SB_CHUNK_UNITS; u += slots_units) { /* ALLOC with owner 0: no slot begins there */
     uint64_t h = SB_LOAD(&meta->headers[u], SB_RELAXED);
     SB_STORE(&meta->headers[u], sb_slot_word(SB_SLOT_ALLOC, 0, sb_slot_gen(h)), SB_RELAXED);
   }
@@ -360,7 +360,7 @@ void sb_chunk_recover(sb_broker *b, unsigned owner, uint32_t chunk) {
   }
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
   unsigned run = sb_chunk_run(word);
-  if (sb_chunk_state(word) == SB_CHUNK_RUN) { /* the dead connection claimed it, but did not list its slot yet */
+  if (sb_chunk_state(word) == SB_CHUNK_RUN) { /* the dead connection may have taken the run's slot and not listed it */
     uint64_t h = SB_LOAD(&sb_chunk_meta(b, chunk)->headers[0], SB_ACQUIRE);
     if (sb_slot_state(h) == SB_SLOT_ALLOC && sb_slot_owner(h) == owner)
       (void)SB_CAS(&sb_chunk_meta(b, chunk)->headers[0], &h, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(h) + 1),
@@ -373,7 +373,7 @@ void sb_chunk_recover(sb_broker *b, unsigned owner, uint32_t chunk) {
   }
   if (sb_chunk_state(word) == SB_CHUNK_DRAINING && run == 0 &&
       (sb_chunk_class(word) < 1 || sb_chunk_class(word) > SB_MESSAGE_CLASSES)) {
-    return; /* see sb_drained_recover */
+    return; /* a chunk of structures: sb_drained_recover undoes the draining */
   }
   if (sb_chunk_state(word) == SB_CHUNK_DRAINING && run == 0) {
     undrain(b, owner, chunk, sb_chunk_class(word), word & SB_CHUNK_OF_RESERVE);

@@ -40,22 +40,23 @@ unsigned sb_class_for(const sb_broker *b, uint64_t bytes);
 unsigned sb_class_of_kind(const sb_broker *b, unsigned kind);
 /* Sets hints: the slots of `bits` in that hint word may be free. */
 void sb_chunk_hint_set(sb_broker *b, unsigned cls, uint32_t chunk, uint32_t word, uint64_t bits);
-/* Moves hint bits of the class into the connection's cache. */
+/* Moves hint bits of one chunk of the class into the connection's cache. False: no hint was found. */
 bool sb_chunk_hint_search(sb_connection *c, unsigned cls);
 /* True if the caller may ask for another segment: below the memory limit, and not shortly after a failure to add
  * one. */
 bool sb_chunk_may_grow(sb_broker *b);
 /* Populates the page tables for a chunk with one system call, instead of a fault for each page. */
 void sb_chunk_populate(sb_broker *b, uint32_t chunk);
-/* Resets the slot headers of a chunk; the caller owns all of its slots. */
+/* Makes all slots of a chunk ALLOC without an owner, and clears the hints. slots_units: the units of each slot. The
+ * caller owns all these slots. */
 void sb_chunk_scrub(sb_broker *b, uint32_t chunk, uint32_t slots_units);
 /* Sets the hint of a slot that was freed. */
 void sb_chunk_freed(sb_broker *b, uint32_t slot);
 /* FREE -> CLAIMED by the caller; with run > 0 as the head of a run of so many chunks. */
 bool sb_chunk_claim(sb_connection *c, uint32_t chunk, unsigned cls, unsigned run);
-/* Opens a chunk for the class. True: a slot may be free now, in that chunk or in the cache. */
+/* Opens a chunk for the class. True: a slot may be free now, in that chunk or in the connection's cache. */
 bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token);
-/* Makes a chunk FREE whose slots are all free; also dissolves a run that is free. */
+/* Makes a chunk of bodies FREE if all its slots are free; also dissolves a run that is free. False: it did neither. */
 bool sb_chunk_drain(sb_connection *c, uint64_t token, uint32_t chunk);
 bool sb_chunk_drain_any(sb_connection *c, uint64_t token);
 /* Undoes the claim or the draining of a dead connection. */

@@ -65,7 +65,7 @@ struct sb_connection {
   uint32_t stands_for;        /* node of the stopped housekeeper that this connection stands in for */
   bool handles_stay;          /* the housekeeper's connection: its program detaches handles, not the core */
   struct sb_target **targets; /* SB_MAX_TARGETS chains, see sb_target.h */
-  uint32_t target_bits;       /* no target was ever used from this number on */
+  uint32_t target_bits;       /* 1 + the highest index of a chain that ever had a target */
   uint32_t target_count, next_target;
   uint64_t pending[SB_MAX_TARGETS / 64]; /* targets that are due a turn */
   uint64_t io_token;
@@ -87,7 +87,7 @@ struct sb_connection {
   uint32_t id, record;
   bool forgotten;    /* everything shared was released: the broker may be unmapped */
   sb_half closed;    /* process-local: no new call begins. Set under the lock, see sb_closed */
-  sb_half handles;   /* handles that point to this struct: its own, queues, consumers; the last one frees it */
+  sb_half handles;   /* number of handles to this struct (its own, queues ...); freeing the last one frees it */
   sb_half lock;      /* see sb_lock */
   sb_gate_shm *gate; /* gate of the record; `own_gate` before the record exists and after it is gone */
   sb_gate_shm own_gate;
@@ -111,7 +111,8 @@ void sb_lock_contended(sb_half *lock);
 /* Takes the lock of a connection, then enters the gate by a swap. */
 void sb_lock_by_swap(sb_connection *c);
 void sb_gate_renew(sb_connection *c);
-/* Called by the connection that drains: raises `asked`. True while a call is inside. */
+/* Called by the connection that drains a chunk: raises `asked`. True if a call of the gate's connection is inside the
+ * core. */
 bool sb_gate_ask(sb_gate_shm *gate);
 /* Called before the record is freed: the connection uses `own_gate` from here on, and touches only its own word and
  * headers of slots. */
@@ -143,8 +144,8 @@ static inline void sb_unlock(sb_connection *c) {
   SB_STORE(&c->lock, 0u, SB_RELEASE);
 }
 
-/* Also called without the lock, by a waiter that armed its wake word (P6, seq_cst), or before a second call with the
- * lock. */
+/* Also called without the lock: by a waiter that armed its wake word (P6, seq_cst), or by a caller that checks again
+ * with the lock. */
 static inline bool sb_closed(const sb_connection *c) { return SB_LOAD(&c->closed, SB_SEQ_CST) != 0; }
 
 /* A connection that is being opened has no holdings yet; its process slot has one entry for it. */

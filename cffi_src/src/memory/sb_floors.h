@@ -11,7 +11,8 @@
  * Invariants:
  *  I67 a floor only rises. It is at least the number that each slot of the chunk had before the chunk became FREE.
  *
- * Ordering pairs: none here. The chunk's word orders both ends: it becomes FREE (release) and CLAIMED (seq_cst).
+ * Ordering pairs: none of their own. Floors are raised before the chunk's word becomes FREE (release), and applied
+ *  after it becomes CLAIMED (seq_cst).
  *
  * Death: a floor that was raised without need skips numbers. A chunk becomes FREE only after its floors were raised.
  *
@@ -24,7 +25,7 @@
 
 /* Raises the floors of a chunk to the numbers of its slots, which are of `kind` and have `units` units each. */
 void sb_floors_raise(sb_broker *b, uint32_t chunk, unsigned kind, unsigned units);
-/* Sets the numbers in all slots of a chunk to the chunk's floors. The slots are filled with zeros before. */
+/* Sets the numbers in all slots of a chunk to the chunk's floors. The caller has filled the slots with zeros. */
 void sb_floors_apply(sb_broker *b, uint32_t chunk, unsigned kind, unsigned units);
 
 #endif

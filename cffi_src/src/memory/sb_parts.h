@@ -44,17 +44,18 @@ bool sb_parts_is_head(sb_broker *b, uint32_t slot, uint64_t header);
 void sb_parts_begin(sb_connection *c, uint32_t head, uint64_t gen);
 /* Turns a slot of the caller into the first part of `head`. */
 void sb_parts_add(sb_broker *b, uint32_t head, uint64_t head_gen, uint32_t slot, uint64_t gen);
-/* Writes or copies `length` bytes from offset `from` on. False: the parts have fewer bytes, or are inconsistent. */
+/* sb_parts_write writes `length` bytes into the parts of a head, sb_parts_copy copies them out. `from`: offset of the
+ * first byte in the parts, taken one after the other. False: the parts have fewer bytes, or are inconsistent. */
 bool sb_parts_write(sb_broker *b, uint32_t head, uint64_t from, const void *bytes, uint64_t length);
 bool sb_parts_copy(sb_broker *b, uint32_t head, uint64_t from, char *to, uint64_t length);
 /* The number of bytes that the parts of a head hold. */
 uint64_t sb_parts_room(sb_broker *b, uint32_t head);
 
-/* The first part of a head. */
+/* The first part of a head, 0 = none. */
 uint32_t sb_parts_first(sb_broker *b, uint32_t head);
 /* The part after `slot`, 0 = none. False: `slot` is no part of that head in that generation. */
 bool sb_parts_next(sb_broker *b, uint32_t head, uint64_t gen, uint32_t slot, uint32_t *following);
-/* Frees the parts of a head that was freed. */
+/* Frees the parts of a head that was freed. `gen`, `first`: the generation and the first part that it had before. */
 void sb_parts_free(sb_broker *b, uint32_t head, uint64_t gen, uint32_t first);
 /* True if the slot is a part whose head is gone. */
 bool sb_parts_is_orphan(sb_broker *b, uint32_t slot);

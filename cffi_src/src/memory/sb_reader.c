@@ -21,7 +21,7 @@ static bool is_there(sb_broker *b, uint32_t slot, uint64_t gen, uint64_t *header
 static bool may_be_read(sb_broker *b, uint32_t slot, uint64_t h) {
   sb_message_shm m = sb_peek_message(b, slot);
   return sb_slot_state(h) == SB_SLOT_PUBLISHED && sb_slot_refs(h) >> SB_READ_REFS == 0 &&
-         m.body_length > SB_INLINE_BODY && m.targets <= SB_READ_TARGETS; /* I58; not a head: it has SB_PARTS_REF */
+         m.body_length > SB_INLINE_BODY && m.targets <= SB_READ_TARGETS; /* I58. False for a head (SB_PARTS_REF) */
 }
 
 sb_status sb_reader_begin(sb_connection *c, uint32_t slot, uint64_t gen, uint64_t *token) {

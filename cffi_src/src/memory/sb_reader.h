@@ -33,7 +33,8 @@
 #define SB_REF_READER 63u
 #define SB_READ_TARGETS 4u /* most queues of a body that is read in place: 12 references are not enough for more */
 
-/* Keeps the slot from being freed. SB_SETTLED: it has another generation. SB_IN_USE: the caller must copy the body. */
+/* Keeps the slot from being freed until sb_reader_end, and lists it in a new holding, *token. SB_SETTLED: the slot has
+ * another generation. SB_IN_USE: the caller must copy the body. */
 sb_status sb_reader_begin(sb_connection *c, uint32_t slot, uint64_t gen, uint64_t *token);
 /* Releases the slot if `id` is its reader; else does nothing. */
 void sb_reader_end(sb_broker *b, uint32_t slot, uint64_t gen, unsigned id);

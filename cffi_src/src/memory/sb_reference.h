@@ -62,7 +62,7 @@ uint64_t sb_block_bytes(uint32_t targets, uint64_t body_length);
 bool sb_block_of(sb_broker *b, uint32_t slot, sb_block *k);
 /* Fills in the block; `queues` is in ascending order. */
 void sb_block_fill(const sb_block *k, const uint32_t *queues);
-/* Finds the index of a queue in the block. */
+/* Finds the index of a queue in the block. False: the block does not list the queue. */
 bool sb_block_index(const sb_block *k, uint32_t queue, uint32_t *index);
 bool sb_block_has(const sb_block *k, uint32_t index, unsigned ref);
 void sb_block_set(const sb_block *k, uint32_t index, unsigned ref);
@@ -73,7 +73,8 @@ uint32_t sb_block_count(const sb_block *k);
 bool sb_reference_drop(sb_broker *b, const sb_reference *r);
 /* True if the reference is gone; then also finishes a drop that was interrupted (I48). */
 bool sb_reference_gone(sb_broker *b, const sb_reference *r);
-/* A header bit that the holder of the cell may add; SB_MAX_REFS: there is none (I49). */
+/* Finds a clear header bit that `connection`, the holder of the cell with the reference `cell_ref`, may set (I49).
+ * SB_MAX_REFS: there is none. */
 unsigned sb_reference_clear(sb_broker *b, uint32_t slot, unsigned cell_ref, unsigned connection);
 
 #endif

@@ -4,7 +4,7 @@
 #include "sb_wait.h"
 
 #define CHUNKS_A_STEP 64u
-#define PATIENCE 100u /* most counts while owners of higher chunks decide: their processes may be stopped */
+#define PATIENCE 100u /* a claimant counts again at most so often: the claimants it waits for (P20) may be stopped */
 
 uint32_t sb_chunk_count(sb_broker *b) {
   uint64_t n = (uint64_t)SB_LOAD(&b->header->segments, SB_ACQUIRE) * b->chunks_per_segment;
@@ -69,6 +69,6 @@ bool sb_reserve_allows(sb_connection *c, uint32_t chunk, uint32_t slots) {
     return sb_chunk_state(word) != SB_CHUNK_CLASS ||
            SB_CAS(&b->chunks[chunk], &word, word & ~SB_CHUNK_OF_RESERVE, SB_ACQ_REL);
   }
-  /* the other slots are left to messages of the broker's internal queues */
+  /* staging leaves the last eighth of the slots to messages of the broker's internal queues */
   return c->use == SB_USE_STAGE && hinted(b, chunk) > slots / 8;
 }

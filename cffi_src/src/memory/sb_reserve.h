@@ -49,7 +49,8 @@ uint32_t sb_chunk_spare(sb_broker *b);
 uint32_t sb_reserve_chunks(const sb_broker *b);
 /* The number of chunks that must stay FREE after one was opened for `use`. */
 uint32_t sb_reserve_leave(const sb_broker *b, unsigned use);
-/* After a claim of chunks up to `claimed`: true if at least `leave` chunks are FREE. *left: how many are. */
+/* For a caller that has claimed chunks and did not open them yet: true if at least `leave` chunks are FREE. `claimed`:
+ * the index of the highest chunk that it claimed. *left: how many chunks were FREE at the call's last count. */
 bool sb_reserve_is_left(sb_broker *b, uint32_t claimed, uint32_t leave, uint32_t *left);
 /* True if the current use of the connection may take a slot of the chunk. `slots`: the number of slots in the chunk. */
 bool sb_reserve_allows(sb_connection *c, uint32_t chunk, uint32_t slots);

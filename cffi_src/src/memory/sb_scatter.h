@@ -22,8 +22,8 @@
  * only where hints are set; sb_scatter_larger then also searches all headers. */
 bool sb_scatter_by_hints(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen);
 bool sb_scatter_larger(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen);
-/* Allocates a head with `prefix` bytes, and parts with `bytes`. SB_NO_MEMORY: too little is free, and nothing was
- * taken. */
+/* Allocates a head with room for `prefix` bytes, and parts with room for `bytes`. *slot and *gen: those of the head,
+ * which the holding `token` lists. SB_NO_MEMORY: too little is free, and nothing was taken. */
 sb_status sb_scatter_alloc(sb_connection *c, uint64_t prefix, uint64_t bytes, uint64_t token, uint32_t *slot,
                            uint64_t *gen);
 /* The longest body that has room now. An estimate while other calls allocate or free. */

@@ -71,7 +71,7 @@ uint64_t sb_slab_used(sb_broker *b);
 /* *structures: bytes of the chunks for structures and of the FREE chunks in the reserve. *bodies: bytes of all other
  * chunks that are not FREE. */
 void sb_slab_kept(sb_broker *b, uint64_t *structures, uint64_t *bodies);
-/* Length of the slot in bytes; 0 if no slot begins there. Maps a run of chunks to its end. */
+/* Length of the slot in bytes; 0 if no slot begins there. If the slot is a run of chunks, maps all of them. */
 uint64_t sb_slab_slot_bytes(sb_broker *b, uint32_t slot);
 
 /* Detects a cycle in a chain whose links are slot numbers in shared memory (Brent's algorithm). */

@@ -25,7 +25,8 @@ struct sb_target;
 typedef struct {
   bool (*turn)(struct sb_target *t);       /* true: another turn may be needed */
   bool (*wants_work)(struct sb_target *t); /* checks the nodes themselves, ignoring flags */
-  /* A node that should be flagged and is not, as a list entry, and its queue; 0 = none. NULL: a kind without nodes. */
+  /* Returns the list entry of a node that should be flagged and is not, 0 = none; *q: the node's queue. The pointer is
+   * NULL if missed notifications are not counted for this kind. */
   uint64_t (*overlooked)(struct sb_target *t, const struct sb_queue **q);
   void (*signal)(struct sb_target *t); /* the broker stops: wakes the waiters; NULL: the kind has no waiters */
   void (*end)(struct sb_target *t);    /* the connection is being closed */

@@ -49,7 +49,8 @@
 #define SB_LOCK_STAND_IN 2
 #define SB_LOCK_PROCESS 64
 
-/* An entry of the holdings of a connection. what: 4 kind | 28 slot | 32 generation; where: a position or a chunk. */
+/* An entry of the holdings of a connection. what: 4 kind | 28 slot | 32 generation, or for a cell: 4 kind | 28 slot of
+ * the queue | 32 slot of the leaf. where: a position or a chunk; for a VIEW see sb_view.h. */
 enum {
   SB_HOLD_NONE = 0,
   SB_HOLD_CELL = 1,
@@ -60,7 +61,8 @@ enum {
   SB_HOLD_VIEW = 6,
   SB_HOLD_STAGED = 7,      /* a cell of a commit: queue, leaf and position, written before the cell is appended */
   SB_HOLD_PUBLICATION = 8, /* the body of a commit's message */
-  /* a cell that the commit settles: as for CELL, with the counter in the 4 bits above the 28-bit slot of the leaf */
+  /* a cell that the commit settles: as for CELL; the 4 bits above the 28-bit slot of the leaf have the number of the
+   * counter that the settlement raises */
   SB_HOLD_SETTLING = 9
 };
 typedef struct {
@@ -122,7 +124,7 @@ typedef struct {
   sb_half watched; /* hint: last look of the lowest process with an IO thread, in units of 2^20 ns of CLOCK_MONOTONIC */
   sb_half stopped; /* 1 = the user asked for no housekeeper */
   sb_word rescues, stopped_rescues, reaped;
-  sb_half spinners;  /* changes often, so it avoids the cache lines that every call reads */
+  sb_half spinners;  /* count of threads that spin; changes often, so it avoids the cache lines that every call reads */
   sb_half scattered; /* 1: a body was stored in parts */
   char name[SB_BROKER_NAME_MAX + 64];
   sb_half repairs[SB_REPAIRS], explained_repairs[SB_REPAIRS]; /* by kind, see sb_repairs.h */
@@ -188,7 +190,7 @@ typedef struct {
   sb_half object;   /* slot of the queue or level the ring belongs to */
   sb_half ring;     /* number of the ring | height << 8 */
   sb_word first;    /* first position covered */
-  sb_word done;     /* hint: bit set when that child or cell is finished; checked before the page is retired */
+  sb_word done;     /* hint: bit set when that child or cell is finished; all bits set: try to retire the page (I17) */
   sb_word requeued; /* bit set: that cell, or a cell below that child, may have become AVAILABLE again */
   sb_word reserved[4];
 } sb_page_shm;
@@ -280,7 +282,7 @@ _Static_assert(offsetof(sb_queue_shm, settings[SB_SETTING_MESSAGE_TTL_MS]) == 64
 typedef struct {
   sb_queue_shm queue;
   sb_half texts_length;
-  char texts[SB_TEXTS_MAX]; /* encoded by its users; the core does not read it */
+  char texts[SB_TEXTS_MAX]; /* encoded by the callers of the core; the core does not decode it */
 } sb_long_queue_shm;
 #define SB_LONG_QUEUE_UNITS 7u
 _Static_assert(sizeof(sb_long_queue_shm) <= SB_LONG_QUEUE_UNITS * SB_UNIT, "long queue");
@@ -324,7 +326,7 @@ typedef struct {
   sb_half pid;
   alignas(64) sb_word wakes; /* number of notifications */
   sb_word created_ns;
-  sb_half registration; /* epoch of its entry in All */
+  sb_half registration; /* epoch of the node's entry in the queue's list `all` */
   sb_half channel;      /* number of its channel, for listings; 0 = none */
   sb_word reserved[5];
 } sb_node_shm;
@@ -372,7 +374,7 @@ typedef struct {
   alignas(64) sb_word before_bytes;
   sb_word bytes;
   sb_word target_queue,
-      /* of a move. In an enqueue or a commit: target_queue 1 = SCHEDULED, target_position the counter before */
+      /* of a move; in an enqueue or commit: target_queue 1 = SCHEDULED, target_position = SB_COUNT_SCHEDULED before */
       target_position;
   sb_word target_ledger, target_before, target_before_bytes;
   /* 32 how often depth was raised | 32 depth; depth > 0: the owner is making two changes of hints that belong
@@ -391,10 +393,11 @@ typedef struct {
 } sb_holdings_shm;
 _Static_assert(sizeof(sb_holdings_shm) == 16 * SB_UNIT, "holdings");
 
-/* The gate of a connection: whether one of its calls is inside, see sb_grace.h. */
+/* The gate of a connection: whether one of the connection's calls is inside the core, see sb_grace.h. */
 typedef struct {
-  sb_word inside; /* 1: a call is inside, or is about to take the lock of the connection */
-  /* incremented by each connection that drains; a call that sees a new value drops the pages that handles remember */
+  sb_word inside; /* 1: a call is inside the core, or is about to take the lock of the connection */
+  /* incremented by each connection that drains a chunk; a call that sees a new value drops the pages that handles
+   * remember */
   sb_word asked;
 } sb_gate_shm;
 

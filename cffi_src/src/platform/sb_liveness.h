@@ -41,13 +41,15 @@ bool sb_liveness_is_stopped(sb_broker *b, uint32_t process);
 bool sb_liveness_is_awake(sb_broker *b, uint32_t process);
 /* True if a housekeeper exists and its process is stopped. */
 bool sb_liveness_housekeeper_stopped(sb_broker *b);
-/* Takes the byte lock of a dead process. On true the caller is its reaper until sb_liveness_end_reaping. */
+/* Takes the byte lock of a dead process. True: the caller is its reaper until sb_liveness_end_reaping. False: the
+ * process is not dead, or another thread or process is reaping. */
 bool sb_liveness_begin_reaping(sb_broker *b, uint32_t process);
+/* reaped: true if the caller recovered everything that the process owned; the process slot then becomes FREE. */
 void sb_liveness_end_reaping(sb_broker *b, uint32_t process, bool reaped);
 bool sb_lock_byte(int fd, long byte); /* write lock; does not wait */
 void sb_unlock_byte(int fd, long byte);
 bool sb_liveness_has_housekeeper(sb_broker *b);
-int32_t sb_byte_holder(int fd, long byte); /* 0 = free, else > 0 */
+int32_t sb_byte_holder(int fd, long byte); /* 0: free, or locked through `fd` itself; 1: locked by others, or unknown */
 /* Three fields of /proc/PID/stat: start time (0 = no such process), state, and the start of the program's stack. */
 typedef struct {
   uint64_t start_ticks, stack;

@@ -200,8 +200,8 @@ static inline uint64_t sb_queue_word(unsigned state, uint64_t incarnation) {
   return (uint64_t)state | SB_FIELD(incarnation, 2);
 }
 
-/* ---- directory entry: 2 state | 28 queue slot | 34 name hash. CLOSED: the queue was deleted and is not freed yet
- * ---- */
+/* ---- directory entry: 2 state | 28 queue slot | 34 name hash. CLOSED: the queue was deleted and is not freed yet.
+ *      DEAD: the entry was removed, and a search goes on behind it ---- */
 enum { SB_DIR_EMPTY = 0, SB_DIR_LIVE = 1, SB_DIR_DEAD = 2, SB_DIR_CLOSED = 3 };
 static inline unsigned sb_dir_state(uint64_t e) { return (unsigned)SB_BITS(e, 0, 2); }
 static inline uint32_t sb_dir_slot(uint64_t e) { return (uint32_t)SB_BITS(e, 2, 28); }

@@ -23,8 +23,8 @@
 
 #include "sb_ring.h"
 
-/* Decides a CLOSING cell. True also if another process decided it, and the cell is gone. False: its page cannot be
- * found. */
+/* Decides the CLOSING cell at `position`. True: the cell is decided, by this or by another process. False: its page
+ * cannot be found. */
 bool sb_closing_resolve(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const sb_ring *r, uint64_t position);
 
 #endif

@@ -26,7 +26,7 @@ sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t
   SB_CRASHPOINT("queue.close.closing");
   (void)sb_closing_resolve(q->c->b, q->c, q->shm, &lane->ring, position);
   if (sb_queue_is_open(q)) {
-    (void)sb_ring_exact_tail(q->c->b, &lane->ring); /* past the closing cell, which is counted as taken already */
+    (void)sb_ring_exact_tail(q->c->b, &lane->ring); /* the tail passes the closing cell, which is counted as taken */
     return if_unused && SB_LOAD(&q->shm->consumers, SB_SEQ_CST) > 0 ? SB_IN_USE : SB_NOT_EMPTY;
   }
   *removed = sb_disposal_empty(q);

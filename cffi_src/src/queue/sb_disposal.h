@@ -10,7 +10,8 @@
  *
  * Ordering pairs: none here; sb_closing.h has those of the end of a queue.
  *
- * Death: CLOSING appended: see sb_closing.h. CLOSED, messages left -> removed by the next process that looks.
+ * Death: CLOSING appended: see sb_closing.h. CLOSED, messages left -> removed by the next sweep of the directory,
+ *  or by a reaper.
  *
  * Concurrency: close and free need the topology lock; any process may call these functions.
  */
@@ -19,8 +20,8 @@
 
 #include "sb_limits.h"
 
-/* Closes the queue. SB_IN_USE, SB_NOT_EMPTY: a condition does not hold. *removed: the number of ready messages
- * removed. */
+/* Closes the queue. SB_IN_USE: `if_unused` is set, and the queue has a consumer. SB_NOT_EMPTY: `if_empty` is set, and
+ * the queue has a message. *removed: the number of ready and scheduled messages removed. */
 sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed);
 /* Removes the ready and the scheduled messages of a closed queue. Returns their number. */
 uint64_t sb_disposal_empty(sb_queue *q);

@@ -22,16 +22,17 @@
 #include "sb_repairs.h"
 
 /* Finds the *hidden* cells: they are AVAILABLE, lie below the head, and have no `requeued` bits. Sets the bits, and
- * counts that as one repair (sb_repairs.h). Returns the number of cells. */
+ * counts that as one repair. `deaths_before`: see sb_repairs_deaths. Returns the number of cells. */
 uint64_t sb_hints_resurface(sb_broker *b, const sb_queue_shm *q, const sb_ring *r, uint64_t deaths_before);
 /* True if there is a hidden cell. */
 bool sb_hints_hide_ready(sb_broker *b, const sb_ring *r);
 /* True if a message before `end` is ready. Reads the cells, since the hints may be wrong while a process is stopped. */
 bool sb_hints_has_ready(sb_broker *b, const sb_ring *r, uint64_t end);
-/* Calls sb_hints_resurface for a consumer that found no message although the hints show one; at most once per tick. */
+/* Calls sb_hints_resurface for a consumer that found no message although the hints show one. Returns the number of
+ * cells that it found; 0 without a search if the last search was less than 250 ms ago. */
 uint64_t sb_hints_rescan(sb_queue *q);
-/* Corrects `taken`, `admitted` and the byte hints, if two readings of hints, ledgers and cells agree. BUSY: a
- * connection is changing them. */
+/* Corrects `taken`, `admitted` and the byte hints, if two readings of hints, ledgers and cells agree. SB_HINTS_BUSY:
+ * the readings differ, or a connection is changing hints. SB_HINTS_SET_RIGHT: a hint was wrong, and was corrected. */
 typedef enum { SB_HINTS_RIGHT, SB_HINTS_SET_RIGHT, SB_HINTS_BUSY } sb_hints;
 sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q);
 /* Begins to maintain the hints, after a queue got limits for the first time. */

@@ -31,7 +31,8 @@
 #include "sb_holdings.h"
 
 sb_status sb_ledger_adopt(sb_connection *c, uint32_t queue, sb_ledger_shm **ledger, uint64_t *token);
-/* Takes over the ledger of a dead connection, after its intent was resolved. */
+/* Makes `c` the owner of ledger `l` of the dead connection `dead`, whose intent the caller has resolved. *token: the
+ * holding that lists the ledger. SB_SETTLED: `dead` does not own the ledger any more. */
 sb_status sb_ledger_inherit(sb_connection *c, uint32_t queue, sb_ledger_shm *l, unsigned dead, uint64_t *token);
 void sb_ledger_leave(sb_connection *c, sb_ledger_shm *ledger, uint64_t token);
 uint64_t sb_ledger_sum(sb_broker *b, const sb_queue_shm *q, unsigned counter);
@@ -46,7 +47,7 @@ unsigned sb_ledger_stuck(sb_broker *b, const sb_queue_shm *q, unsigned but,
  * call finds the same number, no connection began one between the calls. */
 bool sb_ledger_hints_rest(sb_broker *b, const sb_queue_shm *q, uint64_t *raised);
 sb_ledger_shm *sb_ledger_at(sb_broker *b, uint32_t slot);
-/* The ledger of the queue that the connection owns; NULL: it owns none. */
+/* The connection's ledger of the queue; NULL: the connection owns none. */
 sb_ledger_shm *sb_ledger_of(sb_broker *b, const sb_queue_shm *q, unsigned connection);
 
 static inline void sb_ledger_begin_intent(sb_ledger_shm *l, unsigned kind, unsigned counter, uint64_t position,
@@ -69,12 +70,13 @@ static inline void sb_ledger_end_intent(sb_ledger_shm *l) {
 static inline void sb_ledger_count(sb_ledger_shm *l, unsigned counter, uint64_t by) {
   SB_STORE(&l->counters[counter], SB_LOAD(&l->counters[counter], SB_RELAXED) + by, SB_RELEASE);
 }
-/* Marks that the connection is between two changes that belong together: no process corrects hints meanwhile (I23). */
+/* Marks that the connection begins (by 1) or ends (by -1) changes of hints that belong together. Between the two no
+ * process corrects hints (I23 of sb_queue.h). */
 #define SB_HINTING_DEPTH UINT64_C(0xffffffff) /* the upper half of `hinting` counts how often the depth was raised */
 static inline void sb_ledger_hinting(sb_ledger_shm *l, int by) {
   uint64_t step = by > 0 ? (UINT64_C(1) << 32) + 1 : UINT64_MAX;
   SB_STORE(&l->hinting, SB_LOAD(&l->hinting, SB_RELAXED) + step,
-           SB_RELEASE); /* by > 0: before the next change of a hint (seq_cst); by < 0: after the last change */
+           SB_RELEASE); /* by > 0: comes before the next change of a hint (seq_cst); by < 0: after the last one */
 }
 static inline void sb_ledger_hinting_ended(sb_ledger_shm *l) {
   SB_STORE(&l->hinting, SB_LOAD(&l->hinting, SB_RELAXED) & ~SB_HINTING_DEPTH, SB_RELEASE);

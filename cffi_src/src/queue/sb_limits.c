@@ -87,16 +87,19 @@ static int64_t bound(const sb_queue *q, sb_reason *reason) {
   return limit;
 }
 
-/* I24: with one victim paid, `limit` messages remain, unless a consumer took an older one meanwhile. */
+/* I24: the paid victim is evicted only if `limit` messages remain without it. Fewer remain if a consumer took one
+ * meanwhile. */
 static sb_excess too_many(int64_t limit) { return (sb_excess){true, limit, INT64_MIN}; }
 
-/* The same for bytes, with the estimated bytes of the victim paid. Without a limit there is no excess. */
+/* The same for bytes: the victim is evicted only if more bytes than the limit are ready with `paid`, the estimate that
+ * was paid for it. Without a limit no victim is evicted. */
 static sb_excess too_large(const sb_queue *q, uint64_t paid) {
   int64_t max = sb_setting(q->shm, SB_SETTING_MAX_BYTES);
   return (sb_excess){false, INT64_MIN, max >= 0 ? max - (int64_t)paid + 1 : INT64_MAX};
 }
 
-/* PASSED_OVER: the victim was put back, which also took back its payment in `taken`. */
+/* STAYED: the excess was gone, so no victim was taken. PASSED_OVER: a victim was taken and put back, which also took
+ * back its payment in `taken`. */
 enum outcome { NONE_FOUND, STAYED, PASSED_OVER, EVICTED };
 
 /* Takes and ends one victim; an expired one counts as expired. */
@@ -121,7 +124,8 @@ static enum outcome evict(sb_queue *q, const sb_excess *excess, sb_reason reason
   return EVICTED;
 }
 
-/* Pays for the next victim, if the queue has too many bytes: of the producers that see the excess, one evicts. */
+/* If the queue has too many bytes, adds *paid, the estimated bytes of the next victim, to `bytes_out`, so that of the
+ * producers that see the excess only one evicts. True: paid, and `hinting` stays raised. */
 static bool pay_bytes(sb_queue *q, uint64_t *paid) {
   int64_t max = sb_setting(q->shm, SB_SETTING_MAX_BYTES);
   if (refuses(q->shm) || max < 0 || ready_bytes(q->shm) <= max) {
@@ -139,7 +143,7 @@ static bool pay_bytes(sb_queue *q, uint64_t *paid) {
   return false;
 }
 
-/* Evicts one message beyond the length limit. False: there is none. */
+/* Evicts one message if more are pending than the bound, and adds it to *removed. True: there may be more to evict. */
 static bool enforce_length(sb_queue *q, uint64_t *removed) {
   sb_reason reason;
   int64_t limit = bound(q, &reason);

@@ -21,7 +21,8 @@
 
 #include "sb_limits.h"
 
-/* Moves the oldest ready message. SB_EMPTY: there is none below `end`. *size: length of its body. */
+/* Moves the oldest ready message of `q` below position `end` to `target`. SB_EMPTY: there is none. *size: length of its
+ * body. */
 sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *size);
 
 #endif

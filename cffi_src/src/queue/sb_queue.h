@@ -11,11 +11,12 @@
  * (sb_closing.h): FREE -> CLOSING -> CLOSED | TOMBSTONE.
  *
  * Invariants:
- *  I23 in a queue that tracks, `taken` counts the positions below the tail that are not AVAILABLE. Queues that evict
- *      raise it before the CAS, so that they never evict too much; all others raise it after the CAS, so that they
- *      never admit too much. `admitted` is raised before an append. Queues that evict count a STAGED position as taken,
- *      since they must not evict for it; all others count it as ready, since its room is reserved. While no
- *      connection is `hinting`, a process may count the cells, and correct the errors that a death left.
+ *  I23 in a queue that tracks (sb_queue_tracks), `taken` counts the positions below the tail that are not AVAILABLE.
+ *      Queues that evict raise it before the CAS, so that they never evict too much; all others raise it after the
+ *      CAS, so that they never admit too much. `admitted` is raised before an append. Queues that evict count a STAGED
+ *      position as taken, since they must not evict for it; all others count it as ready, since its room is reserved.
+ *      While no connection is `hinting` (sb_ledger.h), a process may count the cells, and correct the errors that a
+ *      death left.
  *  I42 a process that lowers `taken` or `bytes_out` searches for a message again, or enforces the limits: a put may
  *      have seen room that did not exist.
  *
@@ -26,7 +27,7 @@
  *  intent ENQUEUE, before the append -> slot PUBLISHED, no cell -> slot freed.      append -> counted, waiters woken.
  *  append, before the eviction -> pending > bound -> the next put evicts.
  *
- * Concurrency: any number of processes; inside one connection under its lock.
+ * Concurrency: any number of processes; the threads of one connection under its lock.
  */
 #ifndef SB_QUEUE_H
 #define SB_QUEUE_H
@@ -40,10 +41,10 @@
 struct sb_queue {
   sb_connection *c;
   struct sb_queue *next, *previous;
-  uint32_t
-      busy; /* reservations, puts that copy without the lock, waiting threads, consumers of channels: the handle stays
-                    open while there are any */
-  /* no call uses the handle any more, but messages of its queue are held: sb_handle_leave frees the handle */
+  /* number of users that keep the handle open: reservations, watches, browsers, waiting threads, consumers of channels,
+   * calls that dropped the lock */
+  uint32_t busy;
+  /* no call uses the handle any more, but it could not be detached yet: sb_handle_leave frees it */
   bool orphaned;
   sb_queue_shm *shm;
   sb_ledger_shm *ledger;
@@ -53,21 +54,22 @@ struct sb_queue {
   sb_lane lanes[SB_LANES];
   uint32_t slot;
   unsigned use; /* SB_USE_...: the purpose of memory for puts into this queue */
-  /* nodes of waiting threads of this process, see sb_waiter.h */
+  /* nodes that no thread uses now, kept for the next waiting threads of the connection (sb_waiter.c) */
   struct {
     uint64_t token;
     uint32_t node;
   } waiters[SB_WAITERS_KEPT];
   uint32_t waiter_count;
-  sb_half spin_ns;                         /* relaxed: an estimate that waiting threads share */
+  sb_half spin_ns;                         /* how long a waiting thread spins; relaxed: all threads share it */
   uint64_t rescanned_ns, rescanned_deaths; /* time of the last sb_hints_rescan; number of deaths then */
-  uint64_t reap_again_ns;                  /* until this time no call waits for another thread that reaps */
+  uint64_t reap_again_ns;                  /* until this time no call reaps, or waits for a thread that reaps */
 };
 
 /* Opens a handle and takes a ledger, so that the queue object stays. even_closed: also opens a closed queue, to clear
  * up. */
 sb_status sb_queue_attach(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed);
-/* Opens a handle of a queue, open or closed, and takes over the ledger of a dead connection. */
+/* Opens a handle of a queue, open or closed, and takes over `ledger` from the dead connection `dead`. SB_SETTLED:
+ * `dead` does not own it any more. */
 sb_status sb_queue_inherit(sb_connection *c, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger, unsigned dead);
 /* Opens a handle for a reaper that continues the operation of a dead connection. The dead connection stays the owner of
  * the ledger. */
@@ -82,10 +84,11 @@ static inline bool sb_queue_is_open(const sb_queue *q) { return SB_LOAD(&q->shm-
  * in sb_dispose. SB_DELETED: the queue is closed. The other arguments are those of sb_ring_append. */
 SB_HOT sb_status sb_queue_append(sb_queue *q, sb_lane *lane, uint64_t word, sb_append how, sb_word *announce,
                                  uint64_t *position);
-/* The part of sb_queue_append for a CLOSING or CLOSED cell. SB_CLOSED_CELL: the cell is decided, and the queue stays
- * open: the caller appends again. */
+/* The part of sb_queue_append for a CLOSING or CLOSED cell. `tries`: the number of such cells that the append met.
+ * SB_CLOSED_CELL: the cell is decided, and the queue stays open: the caller appends again. */
 sb_status sb_queue_pass_closing(sb_queue *q, const sb_lane *lane, uint64_t position, unsigned tries);
-/* Publishes an ALLOC slot at the tail. After a failure the caller still owns the slot. */
+/* Publishes an ALLOC slot, whose body has `bytes`, in a cell at the tail: SCHEDULED if `scheduled`, else AVAILABLE.
+ * *position: the position of that cell. After a failure the caller still owns the slot. */
 sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool scheduled,
                            uint64_t *position);
 /* Adds an entry to the schedule list for a message with a timer (I26). */
@@ -110,10 +113,10 @@ static inline bool sb_queue_tracks(const sb_queue_shm *q) { return SB_LOAD(&q->t
 static inline bool sb_queue_evicts(const sb_queue_shm *q) {
   return sb_setting(q, SB_SETTING_RING_SIZE) >= 0 || sb_setting(q, SB_SETTING_OVERFLOW) == SB_OVERFLOW_DROP_HEAD;
 }
-/* I23: counts positions as taken, with the bytes of their messages. sb_hints_untaken takes that back. Only for a queue
- * that tracks. Both words are changed with seq_cst. A process that changed one then looks at what depends on it: a
- * waiting producer, or the limits (I42). The other side first makes itself known, then reads the word: so one of the
- * two sees the other. No reader needs both words as of one moment, so either may be changed first. */
+/* I23: counts `count` positions as taken, and the `bytes` of their messages. sb_hints_untaken takes that back. Only for
+ * a queue that tracks. Both words are changed with seq_cst. A process that changed one then looks at what depends on
+ * it: waiting producers, or the limits (I42). A producer first enters its list, or appends, then reads the word. So at
+ * least one of the two sees the other. No reader needs both words as of one moment, so either may be changed first. */
 static inline void sb_hints_taken(sb_queue_shm *q, uint64_t count, uint64_t bytes) {
   (void)SB_ADD(&q->taken, count, SB_SEQ_CST);
   (void)SB_ADD(&q->bytes_out, bytes, SB_SEQ_CST);
@@ -122,7 +125,8 @@ static inline void sb_hints_untaken(sb_queue_shm *q, uint64_t count, uint64_t by
   (void)SB_SUB(&q->bytes_out, bytes, SB_SEQ_CST);
   (void)SB_SUB(&q->taken, count, SB_SEQ_CST);
 }
-/* The number of ready messages: from the hints if the queue tracks, else from the ledgers. */
+/* The number of ready messages: from the hints if the queue tracks, else from the ledgers. sb_queue_count_ready always
+ * reads the ledgers. */
 int64_t sb_queue_ready(sb_broker *b, const sb_queue_shm *q);
 uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q);
 /* Body bytes of the oldest ready message, 1 if there is none; beside traffic an estimate. */
@@ -131,8 +135,8 @@ uint64_t sb_queue_oldest_bytes(sb_queue *q);
 bool sb_queue_older_ready(sb_queue *q, uint64_t position);
 /* True if there may be a message to take. Reads a flag, then cells up to the first ready or FREE one, at most 64. */
 bool sb_queue_looks_ready(sb_queue *q);
-/* The same without the connection's lock. Other threads may move the handle's cursor, so the caller passes its own
- * leaf. */
+/* The same without the connection's lock. Other threads may move the handle's cursor and leaf, so the function begins
+ * at the shared head, and keeps its leaf in *leaf, which is SB_NO_LEAF before the first call. */
 bool sb_queue_seems_ready(sb_queue *q, sb_leaf_ref *leaf);
 /* After a take: if a ring was shrunk without trimming, lowers its bound to the number of pending messages. */
 void sb_queue_lower_bound(sb_queue *q);

@@ -34,7 +34,8 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
                 SB_SEQ_CST); /* linearisation point */
   SB_CRASHPOINT("queue.release.flipped");
   if (!sb_requeued_stays_marked(c->b, lane, t.position)) {
-    /* a searcher cleared a bit: before the flip, or to take the cell after it */
+    /* a searcher cleared a bit. It does not find the cell if it looked before the flip, and takes it if it looked after
+     * the flip: mark the cell again if it is still AVAILABLE */
     uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST);
     if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
       sb_requeued_mark(c->b, &lane->ring, t.position);

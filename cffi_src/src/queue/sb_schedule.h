@@ -21,11 +21,14 @@
 
 #include "sb_take.h"
 
-/* Takes a cell that is in `state`. If that is SCHEDULED, counts under an intent that the message left it. */
+/* Takes the message at `position`, if its cell is still in `state`. If `state` is SCHEDULED, counts under an intent
+ * that the message left that state. False: the cell has changed. */
 bool sb_schedule_take(sb_queue *q, uint64_t position, unsigned state, uint64_t token, sb_taken *t);
-/* Makes a message that the caller took ready. In a full ring this evicts the oldest messages; I42. */
+/* The caller took the message of holding `token`: makes it AVAILABLE. In a full ring this evicts the oldest messages
+ * (I42). */
 void sb_schedule_make_ready(sb_queue *q, uint64_t token);
-/* Makes a due message AVAILABLE, or removes an expired one. Returns the time of the next look at it, 0 = never. */
+/* Makes the message at `position` AVAILABLE if it is due (*made_ready: true), or removes it if it has expired. Returns
+ * the time of the next look at the message, 0 = never. */
 uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool *made_ready);
 
 #endif

@@ -40,7 +40,7 @@ static void finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *leaf, 
   uint64_t h = SB_LOAD(sb_slot_header(c->b, t->slot), SB_ACQUIRE);
   bool alone = t->message->body_length <= SB_INLINE_BODY && /* a longer body may be about to be read in place (I58) */
                t->ref < SB_MAX_REFS && h == sb_slot_word(SB_SLOT_PUBLISHED, UINT64_C(1) << t->ref, t->gen);
-  if (alone) { /* either way, the linearisation point of the ack */
+  if (alone) { /* in both branches the drop is the linearisation point of the ack */
     sb_slab_drop_last(c, t->slot, h);
   } else {
     sb_reference reference = {t->slot, t->ref, t->gen, r->object};

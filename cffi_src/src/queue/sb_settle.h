@@ -31,7 +31,7 @@ typedef struct {
   bool bytes_paid; /* `bytes_out` counted its bytes before it was taken */
 } sb_taken;
 
-/* Finds the message of a holding. False: the connection does not hold a message there. */
+/* Finds the message of holding `token`, and the leaf of its cell. False: the connection holds no message there. */
 bool sb_settle_find(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *leaf);
 /* Ends the message of holding `token`. Only sb_dispose calls this function; it chooses the counter (sb_dispose.h). */
 sb_status sb_settle_message(sb_queue *q, uint64_t token, unsigned counter);

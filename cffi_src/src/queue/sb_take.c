@@ -19,7 +19,7 @@ static void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t 
   t->side = sb_side_word(t->gen, count, side & SB_SIDE_REDELIVERED);
   SB_STORE(&cell->side, t->side, SB_RELEASE);
   sb_ledger_hold(q->ledger, 1);
-  /* not for a message that is removed: that serves no consumer */
+  /* a message that is removed goes to no consumer, so its position is not stored */
   if (state == SB_CELL_ACQUIRED) SB_STORE(&q->shm->last_take, position, SB_RELAXED);
 }
 
@@ -265,7 +265,7 @@ SB_HOT sb_status take_oldest(sb_queue *q, unsigned state, const sb_excess *exces
       counted ? take_counted_before(q, state, excess, before, t) : find_and_take(q, state, excess, before, t);
   if (status == SB_OK) {
     count_taken(q, counted || paid, t);
-    if (!paid) sb_queue_lower_bound(q); /* a paid victim may still be put back: its payment is then taken back, too */
+    if (!paid) sb_queue_lower_bound(q); /* a paid victim may still be put back, and its payment with it */
   }
   sb_ledger_hinting(q->ledger, -1);
   return status;

@@ -26,15 +26,16 @@
  *  holding written -> nothing.  bit cleared -> AVAILABLE, listed -> marked again.
  *  acquire CAS -> ACQUIRED(dead) -> AVAILABLE, marked redelivered.  REMOVING(dead) -> AVAILABLE without mark or count.
  *
- * Concurrency: any number of processes; inside one connection under its lock.
+ * Concurrency: any number of processes; the threads of one connection under its lock.
  */
 #ifndef SB_TAKE_H
 #define SB_TAKE_H
 
 #include "sb_dispose.h"
 
-/* Takes the oldest AVAILABLE message before a position. `token` is a free holding, which then lists the message. A
- * caller that names a position and gets SB_EMPTY enforces the queue's limits afterwards (I42). */
+/* Takes the oldest AVAILABLE message before position `before`: its cell becomes `state`, ACQUIRED or REMOVING. `token`:
+ * a free holding, which then lists the message. If `before` is not SB_ANY_POSITION, and the result is SB_EMPTY, the
+ * caller must enforce the queue's limits (I42). */
 #define SB_ANY_POSITION UINT64_MAX
 sb_status sb_take_oldest(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t);
 /* The excess that an eviction removes: the victim is taken only if the hints show at least this many messages and
@@ -45,9 +46,10 @@ typedef struct {
 } sb_excess;
 /* Takes the oldest AVAILABLE message to evict it. SB_EMPTY: there is none. SB_DONE: the excess is gone (I24). */
 sb_status sb_take_victim(sb_queue *q, const sb_excess *excess, uint64_t token, sb_taken *t);
-/* Takes the cell at `position` to remove its message, if the cell is still in state `from`. */
+/* Takes the cell at `position` to remove its message, if the cell is still in state `from`; else SB_EMPTY. */
 sb_status sb_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t);
-/* Takes the oldest message for a consumer, and removes expired ones before it. SB_EMPTY while the queue is paused. */
+/* Takes the oldest message for a consumer, and removes expired ones before it. SB_EMPTY: no message is ready, or the
+ * queue is paused. */
 sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t);
 /* Takes the ready message at `position` for a consumer; `requeued`: the message returned to the queue. SB_EMPTY: there
  * is none; the caller enforces the queue's limits afterwards (I42). */

@@ -5,7 +5,7 @@
 #include "sb_slab.h"
 
 _Atomic uint16_t *sb_view_words(sb_broker *b, uint32_t slot) {
-  sb_message_shm m = sb_peek_message(b, slot); /* not in place: for a reaper, the slot may have a new message */
+  sb_message_shm m = sb_peek_message(b, slot); /* a copy: if a reaper calls, the slot may have a new message */
   uint64_t offset = m.body_offset;
   return m.body_length > SB_INLINE_BODY && offset % 64 == 0 && offset >= sizeof m + SB_VIEWERS_BYTES &&
                  offset < sb_slab_slot_bytes(b, slot)
@@ -18,7 +18,7 @@ void sb_view_not(sb_broker *b, uint32_t slot, unsigned ref) {
   if (viewer != NULL) SB_STORE(&viewer[ref], 0, SB_RELAXED);
 }
 
-#define INDEX 46 /* where the index of the queue in the block begins */
+#define INDEX 46 /* first bit of the queue's index in the block, in the word `where` */
 static uint64_t where_of(const sb_reference *r) {
   return (uint64_t)r->ref | SB_FIELD(r->gen, 8) | (r->ref >= SB_REF_VIEW ? SB_FIELD(r->queue, INDEX) : 0);
 }

@@ -37,16 +37,18 @@
 #include "sb_reference.h"
 #include "sb_settle.h"
 
-/* Takes a view of a message that the connection holds. SB_LIMIT: all references are in use. */
+/* Takes a view of a message that the connection holds. *token: the holding that lists the view. SB_LIMIT: all
+ * references are in use. */
 sb_status sb_view_take(sb_connection *c, const sb_taken *t, uint64_t *token);
 /* Drops a view of the connection; does nothing if `token` names none. */
 void sb_view_drop(sb_connection *c, uint64_t token);
 /* The slot that a view of the connection keeps; 0: `token` names no view. */
 uint32_t sb_view_slot(sb_connection *c, uint64_t token);
-/* For a reaper: drops the view that a holding of connection `id` names. */
+/* For a reaper: drops the view that a holding of connection `id` names. `what`, `where`: the words of the holding. */
 void sb_view_recover(sb_broker *b, unsigned id, uint64_t what, uint64_t where);
-/* The reference that a holding VIEW names, and its viewer's word; NULL: there is none. */
+/* The reference that the words of a holding VIEW name. */
 sb_reference sb_view_of(uint64_t what, uint64_t where);
+/* The viewer's word of a reference; NULL: the reference has none. */
 _Atomic uint16_t *sb_view_word(sb_broker *b, const sb_reference *r);
 /* The viewers' words of a slot; NULL: its body is never viewed, or its header is inconsistent. */
 _Atomic uint16_t *sb_view_words(sb_broker *b, uint32_t slot);

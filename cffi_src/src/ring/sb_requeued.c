@@ -71,7 +71,7 @@ void sb_requeued_mark_owned(sb_broker *b, sb_lane *lane, const sb_leaf_ref *ref,
 }
 
 /* If pages of the way were reused, the cell is finished, and the result does not matter. A root that is added during
- * the call has the bit of the old root, too. */
+ * the call always has the bit that leads to the old root. */
 bool sb_requeued_stays_marked(sb_broker *b, const sb_lane *lane, uint64_t position) {
   const sb_ring *r = &lane->ring;
   const sb_requeued_way *way = &lane->way;
@@ -143,7 +143,7 @@ static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_
     }
     if (!exists || (first >= from && SB_LOAD(&child.page->requeued, SB_SEQ_CST) == 0)) {
       clear_bit(b, p, i);
-      bool now = exists || SB_LOAD(&sb_page_children(p)[i], SB_ACQUIRE) != link; /* created meanwhile */
+      bool now = exists || SB_LOAD(&sb_page_children(p)[i], SB_ACQUIRE) != link; /* the child was created meanwhile */
       if (now && (!exists || SB_LOAD(&child.page->requeued, SB_SEQ_CST) != 0)) {
         mark_from(b, r, first, p->height);
         *again = true;

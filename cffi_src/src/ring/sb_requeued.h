@@ -51,7 +51,8 @@ void sb_requeued_mark_owned(sb_broker *b, sb_lane *lane, const sb_leaf_ref *ref,
 bool sb_requeued_stays_marked(sb_broker *b, const sb_lane *lane, uint64_t position);
 /* Finds the lowest position >= from with a bit, and its leaf. */
 bool sb_requeued_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position);
-/* The same. Follows the way of the lane if it leads there, and updates it. */
+/* The same, with the way of the lane. If the lowest bit is in the leaf of the way, follows the way; otherwise searches
+ * from the root, and stores the way to the leaf that it finds. */
 bool sb_returned_next_near(sb_broker *b, sb_lane *lane, uint64_t from, sb_leaf_ref *ref, uint64_t *position);
 
 #endif

@@ -64,9 +64,10 @@ typedef struct {
 } sb_append;
 #define SB_APPEND_ENTRY ((sb_append){SB_WORD_WHOLE, SB_TAIL_EXACT})  /* an entry of a list */
 #define SB_APPEND_CLOSING ((sb_append){SB_WORD_BARE, SB_TAIL_STAYS}) /* no process passes an undecided cell */
-/* Appends `word`, and adds the page's generation to it. The position is stored to *announce before each attempt.
- * *position: on entry the first position to try (0 = the tail), on return the position of the cell. SB_CLOSED_CELL:
- * the cell at *position is CLOSING or CLOSED. */
+/* Appends `word`, and adds the page's generation to it. The position is stored to *announce before each attempt, unless
+ * `announce` is NULL. *position: on entry the first position to try (0 = the tail), on return the position of the cell.
+ * *cache: a leaf that may be the right one, on return the leaf of the cell. SB_CLOSED_CELL: the cell at *position is
+ * CLOSING or CLOSED. */
 sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache, uint64_t word, sb_append how,
                          sb_word *announce, uint64_t *position);
 /* Finishes a cell: makes its word TOMBSTONE, sets its `done` bit, and retires pages that are finished. */
@@ -87,7 +88,8 @@ uint64_t sb_ring_exact_tail_near(sb_broker *b, const sb_ring *r, sb_leaf_ref *ca
 void sb_ring_advance(sb_word *hint, uint64_t from, uint64_t to);
 /* Frees every page. No other process can reach the ring by now; a late CAS on one of its cells fails. */
 void sb_ring_destroy(sb_connection *c, const sb_ring *r);
-/* Finds ring `id` of the queue or consumer level in slot `object`. */
+/* Finds ring `id` of the queue or consumer level in slot `object` (0 for SB_RING_MEMORY). False: there is no such
+ * ring. */
 bool sb_ring_open(sb_broker *b, uint32_t object, uint32_t id, sb_ring *r);
 /* The origin of a cell. Only the owner of the cell writes it, like the side record. NULL: the leaf is not long. */
 sb_word *sb_ring_origin(sb_broker *b, const sb_leaf_ref *ref, uint64_t position);

@@ -59,7 +59,7 @@ class Bench:
         broker: A broker that only this run uses.
         files: The queue of the files to analyse.
         results: The queue of the results that are not in the outcome yet.
-        deliveries: Yields the messages of `results`; None three times when none came for a while.
+        deliveries: Yields the messages of `results`; (None, None, None) when no message came for a while.
     """
 
     broker: shmbroker.Broker

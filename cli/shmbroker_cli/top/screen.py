@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 WIDE = 120  # columns from which headings are written in full
 PLAIN_RATE = 100.0  # from here on a rate needs no decimals
-GAP = 2  # blank columns between two
-LONGEST_TEXT = 22  # of a column that is not the first
+GAP = 2  # blanks between two columns of the table
+LONGEST_TEXT = 22  # characters of a column of text, unless it is the first column
 SHORTEST_NAME = 8  # characters: names are cut so that the numbers have room, but not below this
 OTHER_LINES = 6  # two on top, two of headings, two below the rows
 

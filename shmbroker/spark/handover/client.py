@@ -201,7 +201,7 @@ class Client:
         while True:
             try:
                 return self._send(batch, encoded, timeout=self._slice(since))
-            except standard_queue.Full as error:  # full of messages: that is the queue's limit, and will pass
+            except standard_queue.Full as error:  # if only the queue's limit is reached, that will pass
                 memory = isinstance(error, shmbroker.OutOfMemory)
                 if isinstance(error, shmbroker.NeverFits) or (memory and time.monotonic() > until):
                     raise
