@@ -7,9 +7,9 @@
  * read in place. Code that does not run for every message is Python (shmbroker/message.py). docs/adr/0010 has the
  * reasons against cffi here.
  *
- * A record or a batch is FRESH until it has reached the caller. An exception that an interrupt raises before that drops
- * the object, and a FRESH object that is freed returns its messages to their positions. So no message is lost between
- * taking and handing over.
+ * A record or a batch is FRESH until it has reached the caller. If an interrupt raises an exception before that, the
+ * object is freed; a FRESH object that is freed returns its messages to their positions in their queues. So no message
+ * is lost between taking and handing over.
  */
 #ifndef NATIVE_MESSAGE_H
 #define NATIVE_MESSAGE_H

@@ -52,8 +52,10 @@ class StreamOptions(ReadOptions):
 
     Attributes:
         group: the consumer group that leases; ``None``: a generated one, whose name is in the checkpoint.
-        max_bytes: bytes of bodies in each micro-batch, reached by its last message; ``None`` = no such limit.
-        min_parts: the least number of parts of a lease, if it has that many messages.
+        max_bytes: a micro-batch ends with the message that brings its bodies to this many bytes or more; ``None`` = no
+            such limit.
+        min_parts: a lease is divided into at least this many Spark partitions, or, if it has fewer messages than that,
+            into one for each message.
         fail_on_data_loss: end when data to read is gone; else skip it, with a warning in the log.
     """
 

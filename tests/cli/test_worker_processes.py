@@ -79,7 +79,7 @@ class Noted(ClaimCounter):
 def worker(said: bytes, claims: ClaimCounter, answered: Any) -> worker_processes._Worker:  # noqa: ANN401 (a file)
     """Return the parent's side of a worker that says this and ends."""
     made = worker_processes._Worker.__new__(worker_processes._Worker)  # noqa: SLF001 - its own parts
-    made.server = type("Desk", (), {"tally": claims})()
+    made.server = type("Desk", (), {"claims": claims})()
     made.rfile, made.wfile = io.BytesIO(said), answered
     return made
 

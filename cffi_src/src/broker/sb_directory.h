@@ -6,12 +6,19 @@
  *
  * Layout: entry = 2 state (EMPTY, LIVE, DEAD, CLOSED) | 28 queue slot | 34 hash. A search ends at EMPTY.
  *
- * Invariants: I36 a name has at most one LIVE entry, and its queue object is complete before the entry is stored.
+ * Invariants: I36 a name has at most one LIVE entry. The queue object is complete before the entry that names it is
+ *  stored.
  *
- * Ordering pairs: P10 the entry is stored (release) after the queue object was written; a reader loads it with acquire.
+ * Ordering pairs: P10 the entry is stored (release) after the queue object was written; a reader loads the entry with
+ *  acquire.
  *
- * Death (after -> state; repaired by): queue allocated, no entry -> listed -> freed by the reaper. Closed, still in the
- *  directory -> removed by the next holder of the topology lock.
+ * Death (killed after -> what is left -> who repairs it):
+ *  allocating a queue, before storing its entry -> a queue object in the holdings of its creator -> the reaper of the
+ *   creator frees it.
+ *  storing the entry -> a queue whose slot is still ALLOC -> the reaper of the creator makes the slot PUBLISHED.
+ *  closing a queue -> a closed queue whose entry is still LIVE -> the next holder of the topology lock makes the entry
+ *   CLOSED.
+ *  freeing a closed queue -> a CLOSED entry that names no closed queue -> the next sweep makes the entry DEAD.
  *
  * Concurrency: any process looks up and iterates; create and remove need the topology lock.
  */

@@ -2,16 +2,19 @@
 /* Housekeeping: what the housekeeper does for each queue at each tick.
  *
  * What: the check for missed notifications, the correction of hints when traffic rests, timers. Corrections are counted
- * (I72). The housekeeper holds its byte lock while it serves; clients notice a free byte and start another housekeeper.
+ * (I72 of sb_repairs.h). The housekeeper holds a lock on a byte of the lock file while it serves; a client that finds
+ * the byte unlocked starts another housekeeper.
  *
  * Invariants: I37 the housekeeper notifies one more node of a queue where for a whole tick a message was ready, the
- *  same consumer slept, and no message was acquired, whatever `notified` says. It counts that as a rescue. A rescue is
- *  counted separately (`stopped_rescues`) if a process that has the queue open is stopped, or is dead and not reaped
- *  yet, or does not sleep. The caller decides the least length of a tick.
+ *  same consumer slept, and no message was acquired, even if the count `notified` says that nodes are notified already.
+ *  It counts that as a rescue. The rescue is counted in `stopped_rescues` if another cause than a lost notification is
+ *  likely, else in `rescues`. Such a cause is a process that has the queue open and is stopped, or is dead and not
+ *  reaped yet, or is awake and may just be slow. The caller decides the least length of a tick.
  *
  * Ordering pairs: none here.
  *
- * Death: each check reads the authoritative words again, so a killed housekeeper leaves nothing half done.
+ * Death: a housekeeper that is killed leaves nothing half done, since the next one reads the authoritative words again
+ * at each check.
  *
  * Concurrency: beside all traffic; several housekeepers would only do the same work twice.
  */

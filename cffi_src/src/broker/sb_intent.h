@@ -11,7 +11,9 @@
  * Ordering pairs: P11 of sb_ledger.h: the intent is read after its kind; its kind is read again before a counter is
  * raised.
  *
- * Death: of the reaper: the next one starts again from the intents.
+ * Death (killed after -> what is left -> who repairs it):
+ *  any step of a reaper -> intents of the dead connection, some of them decided -> the next reaper decides each intent
+ *   that is left.
  *
  * Concurrency: one reaper at a time for each dead process, beside all traffic.
  */

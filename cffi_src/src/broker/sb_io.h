@@ -12,12 +12,15 @@
  * whether the housekeeper is stopped, unless the housekeeper took a turn since the previous look. The other processes
  * check whether the lowest one is stopped, unless it stored its beat in the header (`watched`) within the last second.
  *
- * Invariants: P9's order (connection, target, node, then look) lives here, and in the turns of sb_consumer.c and
- *  sb_channel.c.
+ * Invariants: the IO thread keeps the order of P9: it clears the connection's bits, then the target's, then the node's
+ *  flag, then looks. The code is here, and in the turns of sb_consumer.c and sb_channel.c.
  *
  * Ordering pairs: P6 and P9. Before the thread sleeps it reads `work`, `closed` and `ready`.
  *
- * Death: only the flags are shared; the flags of a dead connection go with its record.
+ * Death (killed after -> what is left -> who repairs it):
+ *  any step -> the work bits in the connection's record, and the node of the thread -> the reaper of the connection
+ *   frees the record and the node.
+ *  storing the beat of the lowest process -> `watched`, which is out of date after a second -> nothing to repair.
  *
  * Concurrency: one thread for each connection. It takes the connection's lock for a few turns at a time, or for a few
  *  queues when it does the work of a stopped housekeeper.

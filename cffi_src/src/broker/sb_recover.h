@@ -2,22 +2,27 @@
 /* Recovery: completes or undoes the operations of dead processes.
  *
  * What: a reaper walks the holdings of each connection of a dead process. It resolves intents first (rolls them forward
- * or back), then a commit, then slots, pages and chunks; it removes nodes with their slots. Then follow views, cells
- * (made AVAILABLE in place), and ledgers (left to the next owner), each with a notification of its queue. The process
- * that holds the dead process's byte lock is its reaper. A reaper may itself die anywhere; the next one starts over.
+ * or back), then a commit, then slots, pages and chunks; it removes nodes with their slots. Then it drops views, and
+ * makes the cells AVAILABLE in place. Last it takes over each ledger, corrects the hints of its queue and notifies the
+ * nodes of that queue, and leaves the ledger to the next connection that opens the queue. The process that holds the
+ * byte lock of the dead process is the reaper. A reaper may itself die anywhere; the next one starts over.
  *
  * Invariants:
- *  I33 each step is a CAS that expects the dead owner (or a generation, or the earlier value of a counter): it can
- *      be repeated without harm.
- *  I34 an intent is resolved before anything that it names is changed, and cleared (CAS) before its cells are released:
- *      a second reaper that finds the intent unchanged after it read the cell has read the truth. The target of a move
- *      is released before the intent is cleared, since perhaps no holding names the target. If a second reaper finds
- *      neither target nor source, it knows that the target was released.
- *  I35 the connection id becomes FREE last, the process slot after its last connection.
+ *  I33 each step of a recovery is a CAS that expects the dead owner (or a generation, or the earlier value of a
+ *      counter), so that the step can be repeated without harm.
+ *  I34 a reaper resolves an intent before it changes anything that the intent names, and clears the intent (CAS) before
+ *      it releases the cells that the intent names. So if a second reaper reads a cell, and then finds the intent
+ *      unchanged, the cell was as the dead connection left it. Only the target cell of a move is released before the
+ *      intent is cleared, since perhaps no holding names that cell. A second reaper that finds neither the target cell
+ *      nor the source cell of the move knows that the target was released.
+ *  I35 the reaper makes the id of a connection FREE after all else of that connection, and the process slot after the
+ *      last connection of the process.
  *
  * Ordering pairs: P8: the kernel's lock orders the stores of the dead process before the loads of the reaper.
  *
- * Death: of the reaper at any step: the next holder of the lock repeats the walk.
+ * Death (killed after -> what is left -> who repairs it):
+ *  any step of the reaper -> some holdings recovered -> the next process that gets the byte lock of the dead process
+ *   repeats the walk.
  *
  * Concurrency: beside any traffic. The lock excludes two walks of one connection; the steps allow for them anyway.
  */

@@ -11,7 +11,9 @@
  *
  * Ordering pairs: none here.
  *
- * Death: the next holder of the topology lock finishes a change of settings (sb_topology_finish).
+ * Death (killed after -> what is left -> who repairs it):
+ *  announcing a change of settings -> an open queue, of whose settings some may be new and others old -> the next
+ *   holder of the topology lock makes the whole change again (sb_topology_finish).
  *
  * Concurrency: configure needs the topology lock; apply needs it, too, or a queue that only the caller knows.
  */

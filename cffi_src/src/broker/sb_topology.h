@@ -10,8 +10,9 @@
  *
  * Ordering pairs: none here.
  *
- * Death: the kernel releases the lock of a dead holder. The next holder finishes its change: it removes the name of a
- *  closed queue, or applies the settings again.
+ * Death (killed after -> what is left -> who repairs it):
+ *  announcing a change -> the announcement in `topology_intent`; the kernel releases the lock -> the next holder of the
+ *   lock finishes the change: it removes the name of a closed queue, or applies the settings again.
  *
  * Concurrency: any process. A thread that holds the lock may take it again. sb_topology_finish needs this lock and the
  *  connection's lock.

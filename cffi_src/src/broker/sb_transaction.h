@@ -10,26 +10,30 @@
  * PUBLICATION (a body), SETTLING (a message; its holding was CELL until the commit marked it).
  *
  * Invariants:
- *  I45 a STAGED cell becomes ready only while its owner's commit word is 1, and a TOMBSTONE only while it is 0.
- *  I46 a body is listed as PUBLICATION from before its first cell is staged until its last one was flipped. So while
- *      the commit word is 0, only the owner of that word has the body, whatever the slot's header says. The word is
- *      cleared after all holdings of the commit were given back.
- *  I47 `added` is raised under an intent that is written before the flip and names its cell: a cell that is not STAGED
- *      any more was flipped.
+ *  I45 a STAGED cell is flipped only while the commit word of its owner is 1. It becomes a TOMBSTONE only while that
+ *      word is 0.
+ *  I46 the holdings list a body as PUBLICATION from before its first cell is staged until its last cell was flipped. So
+ *      while the commit word is 0, only the owner of that word has the body, whatever the header of the slot says. The
+ *      commit word is cleared after all holdings of the commit were given back.
+ *  I47 the counter `added` is raised under an intent that is written before the flip, and names the cell. So a reaper
+ *      that finds this intent knows whether the cell was flipped: only then the cell is not STAGED any more.
  *
  * Ordering pairs:
- *  P12 the entries are complete, and the slots published, before the word is stored (seq_cst); a reaper loads the word
- *      first.
+ *  P12 the holdings are complete, and the slots published, before the commit word is stored (seq_cst); a reaper loads
+ *      the word before it reads the holdings.
  *
- * Death (after -> state, repaired by the reaper of the connection):
- *  body allocated, cells staged, messages marked, slots published: word 0 -> cells TOMBSTONE, then slots FREE whatever
- *   references they have, messages released like all held ones.
- *  word stored -> each cell that is still STAGED is flipped, each message that is still ACQUIRED is settled, with the
- *   intents and counters of the dead connection's ledgers: a reaper that is killed in the middle leaves what its
- *   successor can continue.
- *  a cell flipped, not counted -> intent COMMIT -> counted.    counted, but consumers not notified, limits not
- *   enforced, or queue closed -> recovered with each queue that the dead connection had open.    holdings given back,
- *   the word not cleared -> nothing is left to do.
+ * Death (killed after -> what is left -> who repairs it):
+ *  any step before storing the commit word -> STAGED cells, bodies in slots, marked messages, and the word 0 -> the
+ *   reaper makes the cells TOMBSTONE, releases the marked messages like all that the connection held, then frees the
+ *   slots of the bodies whatever references they have.
+ *  storing the commit word -> STAGED cells, ACQUIRED messages, and the word 1 -> the reaper flips each cell that is
+ *   still STAGED, and settles each message that is still ACQUIRED. It writes into the intents and counters of the dead
+ *   connection's ledgers: if the reaper is killed, too, its successor can continue.
+ *  flipping a cell, before counting it -> the intent COMMIT -> the reaper counts the cell (sb_intent.c).
+ *  counting a cell, before looking after its queue (notifying consumers, enforcing limits, emptying a queue that was
+ *   closed meanwhile) -> a queue that nobody looked after -> the reaper looks after each queue that the dead connection
+ *   had open (sb_recover.c).
+ *  giving back all holdings, before clearing the commit word -> the word 1 without holdings -> nothing to repair.
  *
  * Concurrency: one commit at a time for a connection, under its lock. Other connections pass STAGED cells (I53), even
  * for ever if the owner was stopped; the room that these cells take of a limit stays taken then.

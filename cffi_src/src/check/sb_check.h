@@ -6,18 +6,20 @@
  * are codes with numbers. The Python side puts them into words, and checks twice, so that it does not report operations
  * in progress.
  *
- * Layout: `seen` has a word for each slot: the reference bits that cells hold, or bit 0 of a structure that was found
- * in its expected list, and above them SB_KNOWN_... bits. It is process-local memory.
+ * Layout: `seen` has a word for each slot. For the slot of a message its low bits are the references that were found;
+ * for a structure, bit 0 says that the structure was found in its expected list. Above them are SB_KNOWN_... bits.
+ * `seen` is process-local memory.
  *
  * Invariants:
- *  I40 the check writes no shared word, and trusts no number before it is bounds-checked: it uses a slot number only
- *      after sb_check_kind() found what begins there. No walk is longer than the memory that it walks.
+ *  I40 the check writes no shared word, and trusts no number before that number is bounds-checked: it uses a slot
+ *      number only after sb_check_kind() found what begins at that slot. No walk is longer than the memory that it
+ *      walks.
  *
  * Ordering pairs: P21 of sb_grace.h: a check is one call, which is inside the core from its first read to its last. So
  *  a chunk in which it saw structures does not hold bodies before the check ends, even if the chunk is drained
  *  meanwhile.
  *
- * Death: nothing shared is written.
+ * Death: nothing is left, since the check writes nothing shared.
  * Concurrency: beside traffic it may report operations in progress. The segments must be complete (I5).
  */
 #ifndef SB_CHECK_H

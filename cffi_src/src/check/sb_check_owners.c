@@ -59,10 +59,11 @@ static bool owns_view(const sb_checkup *k, unsigned id, uint64_t what, uint64_t 
   return viewer != NULL && sb_slot_is_published(header) && sb_check_has(k, &r) && sb_peek_viewer(viewer) == id;
 }
 
-/* Checks an entry. It is written before the CAS that it announces, so an entry of a dead connection may name an object
- * that the connection does not own. So may a `stale` entry, which the connection does not clear: entry 0 of each block
- * announces the next block, and entry 1 of the first block is reserved for pages that are unlinked and freed
- * (`page_token`). */
+/* Checks an entry of the holdings of connection `id`. `stale`: the entry may name an object that the connection does
+ * not own, for one of two reasons. The connection may have died between writing the entry and the CAS that the entry
+ * announces. Or it is an entry that the connection never clears: entry 0 of each block announces the next block, and
+ * entry 1 of the first block announces a page or another structure that is about to be unlinked and freed (`page_token`
+ * of sb_connection). */
 static void check_entry(sb_checkup *k, unsigned id, uint64_t what, uint64_t where, bool stale) {
   uint32_t slot = sb_holding_slot(what);
   unsigned kind = sb_check_kind(k, slot);

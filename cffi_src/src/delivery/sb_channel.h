@@ -17,23 +17,25 @@
  * armed channel that gets one becomes *ready*: the IO thread hands it over (SB_READY), once for each arming.
  *
  * Invariants:
- *  I50 a member is willing only while its own prefetch, the channel's limit, the connection's limit and the row's
- *      length all allow one more message. Only the node of a willing member is INTERESTED or NOTIFIED (or
- *      NON_ACQUIRING), so I30 holds for it. A member that uses up a limit makes all members under that limit unwilling;
- *      each of them passes the baton (I31).
+ *  I50 a member is willing only while its own prefetch, the channel's limit, the connection's limit and the length of
+ *      the row all allow one more message. The node of a member is INTERESTED or NOTIFIED (with no_local:
+ *      NON_ACQUIRING) only while the member is willing, so I30 holds for the node. A member that uses up a limit makes
+ *      all members under that limit unwilling; each of them passes the baton (I31 of sb_notify.h).
  *  I51 members that a limit made unwilling become willing again when half of the limit is free. One free place is
- *      enough if the limit stops a channel whose row is empty; for the prefetch of a member, if the row has no message
- *      of that member.
+ *      enough in two cases: the limit of a channel or of the connection stops a channel whose row is empty; or the
+ *      prefetch of a member stops the member, and the row has no message of that member.
  *  I52 at most one of `armed` and `ready` of a channel is set. A message or a report that comes while the channel is
- *      armed makes it ready.
+ *      armed makes the channel ready, and no longer armed.
  *
  * Ordering pairs: P3 and P9 of sb_notify.h: a member that becomes willing is INTERESTED first, then pulls. P6: `ready`
  *  of the connection is stored (seq_cst) before its IO thread is rung; that thread arms its wake word, then reads
  *  `ready`, as it reads `work`. Everything else of a hand-over happens under the connection's lock: one step looks at
  *  the row and arms the channel, so a later push finds the channel armed. Hence no hand-over is lost.
  *
- * Death: the reaper of the connection recovers nodes and held messages; rows, tags, limits and hand-overs are
- * process-local.
+ * Death (killed after -> what is left -> who repairs it):
+ *  any step -> the nodes of the members, and the messages of the channel in the holdings -> the reaper of the
+ *   connection removes the nodes, and puts the messages back into their queues.
+ * Rows, tags, limits and hand-overs are process-local: nothing of them is left.
  *
  * Concurrency: under the connection's lock.
  */

@@ -11,7 +11,10 @@
  *
  * Ordering pairs: P3 and P9 of sb_notify.h.
  *
- * Death: rows, slots and credit are process-local; the reaper of the connection recovers nodes and held messages.
+ * Death (killed after -> what is left -> who repairs it):
+ *  any step -> the nodes of the consumer, and its messages in the holdings -> the reaper of the connection removes the
+ *   nodes, and puts the messages back into their queues.
+ * Rows, slots and credit are process-local: nothing of them is left.
  *
  * Concurrency: under the connection's lock.
  */

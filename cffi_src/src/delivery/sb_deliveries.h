@@ -11,11 +11,13 @@
  * hash table from tag to slot. Both grow and shrink with the number of deliveries: 52 to 420 bytes for each delivery,
  * and nothing before the first one.
  *
- * Invariants: each slot is in one of the three lists. Links are numbers of slots plus one.
+ * Invariants: each slot is in exactly one of the three lists. A link (`first`, `next`, `chain` ...) is the number of a
+ * slot plus one; 0 = none.
  *
  * Ordering pairs: none; nothing is shared.
  *
- * Death: nothing is left; the reaper finds the same messages in the holdings of the connection.
+ * Death: nothing is left here, since all of this is process-local. The reaper finds the same messages in the holdings
+ * of the connection.
  *
  * Concurrency: under the connection's lock.
  */

@@ -15,10 +15,12 @@
  *   asked   n -> n + 1    add, by the drainer, which then reads `inside` by a read-modify-write
  *
  * Invariants:
- *  I70 only a call that is inside writes a structure, or relies on what it reads there. The call reached the structure
- *      in one of three ways: by a word that is cleared before the slot is freed; through sb_slab_object, after the call
- *      entered; or through an object that its connection owns.
- *  I71 a drained chunk becomes FREE only after the drainer asked each connection, and then saw it outside.
+ *  I70 only a call that is inside the core (`inside` of its connection is 1) writes a structure, or relies on what it
+ *      reads in one. The call reached the structure in one of three ways: through a word that is cleared before the
+ *      slot of the structure is freed; through sb_slab_object, after the call entered; or through an object that the
+ *      call's connection owns.
+ *  I71 a drained chunk becomes FREE only after the drainer asked each other connection (raised its `asked`), and then
+ *      saw that connection outside (read 0 in its `inside`).
  *
  * Ordering pairs:
  *  P21 the drainer makes the chunk DRAINING, then raises `asked`, then reads `inside` (all read-modify-write, seq_cst).
@@ -29,10 +31,13 @@
  *   drainer reads. For an id without a connection the drainer writes the id's word back unchanged: a process that opens
  *   a connection there comes after that. tests/models/gate.pml models all of it.
  *
- * Death (after -> state, repaired): the drainer -> see sb_drained.h. A call that was inside, or stored 1 -> the drainer
- *  waits until that connection is reaped; the reaper is inside by its own gate. Stopped inside -> the chunk stays
- *  DRAINING until the process continues, or until an allocation of its class finds no other memory, and takes the chunk
- *  over.
+ * Death (killed after -> what is left -> who repairs it):
+ *  draining a chunk -> see sb_drained.h.
+ *  storing 1 in `inside` of a connection, at any point of a call -> that 1, so the drainer goes on waiting for this
+ *   connection -> the reaper of the connection frees the connection's id, which ends the wait. The reaper itself is
+ *   inside by its own gate.
+ * While a process is stopped inside, the chunk stays DRAINING: until the process continues, or until an allocation of
+ * the chunk's class finds no other memory, and takes the chunk over.
  *
  * Concurrency: under the drainer's lock. Several drainers have different chunks.
  */

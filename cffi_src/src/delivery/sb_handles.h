@@ -9,17 +9,21 @@
  * Layout: process-local: `queues` of the connection, linked both ways; the next look begins at `handles_next`.
  *
  * Invariants:
- *  I60 a handle is detached under the connection's lock, and only while no message of its queue is held, no consumer
- *      uses it, and `busy` is 0. A call that drops the lock, or reads without it, raises `busy` before, or verifies
- *      afterwards that the queue is open. Every call that takes the lock checks whether the handle was detached before
- *      it uses the ledger.
+ *  I60 a handle is detached under the connection's lock, and only while the connection holds no message of the queue,
+ *      no consumer uses the handle, and `busy` of the handle is 0. A call that drops the lock while it uses a handle,
+ *      or reads without the lock, raises `busy` before, or verifies afterwards that the queue is open. Every call that
+ *      takes the lock checks whether its handle was detached before it uses the handle's ledger.
  *
  * Ordering pairs: P17 a queue is CLOSED before `queues_closed` is raised (release); a connection reads the counter
  *  (acquire), then the states of its queues.
  *
- * Death (after -> state, repaired): queue CLOSED, counter not raised -> raised by the process that removes the
- *  queue's name.  ledger left, holding still there -> the reaper finds that the ledger has no owner.  connection with
- *  open handles -> the reaper disowns its ledgers (sb_recover.c).
+ * Death (killed after -> what is left -> who repairs it):
+ *  making a queue CLOSED, before raising `queues_closed` -> handles of the queue that stay attached -> the process that
+ *   removes the queue's name raises `queues_closed`.
+ *  leaving a ledger, before freeing the ledger's holding -> a holding that names a ledger of no owner -> nothing to
+ *   repair: the reaper sees that the dead connection does not own the ledger.
+ *  opening a queue -> a ledger that the dead connection owns -> the reaper takes the ledger over, looks after the
+ *   queue, and leaves the ledger (sb_recover.c).
  *
  * Concurrency: under the connection's lock.
  */

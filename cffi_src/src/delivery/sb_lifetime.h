@@ -8,23 +8,27 @@
  * `used_ns` of sb_queue_shm. The flags of the queue say which of them are valid.
  *
  * Invariants:
- *  I44 a queue that ends is closed like a deleted one (see I25), by the first process that sees that its time has come:
- *      the one that cancels its last consumer, the one that closes its owner, the reaper of either, or the housekeeper.
- *      That process notifies the housekeeper, and the next sweep removes the queue's name. Even before that, no process
- *      finds a closed queue by its name.
+ *  I44 a queue that ends is closed like a deleted one (see I25 of sb_closing.h), by the first process that sees that
+ *      the time of the queue has come. That is the process that cancels the last consumer of the queue, the process
+ *      that closes the connection of its owner, the reaper of either process, or the housekeeper. The process that
+ *      closes the queue notifies the housekeeper, and the next sweep removes the queue's name. Even before that, no
+ *      process finds a closed queue by its name.
  *
  *  I73 a connection that declared an exclusive queue and used it has a handle of it, and so a ledger, until it
  *      disconnects or the queue is deleted. So the queue ends when the connection disconnects, or is reaped. A queue
  *      may outlive its owner all the same, if the owner was killed before it had a handle. A process that opens such a
  *      queue ends it first: no process puts into a queue that is about to end.
  *
- * Ordering pairs: a node is removed, and counted out (seq_cst), before its queue's time is looked at; a consumer is
- *  counted (seq_cst) before it looks whether the queue is open. So of a last consumer and a new one, one sees the
- *  other.
+ * Ordering pairs: a process removes a node and lowers `consumers` (seq_cst) before it looks whether the time of the
+ *  queue has come. A new consumer raises `consumers` (seq_cst) before it looks whether the queue is open. So of the
+ *  process that removes the last consumer and a new consumer, at least one sees the other.
  *
- * Death (after -> state, repaired): consumer removed, queue not closed -> the housekeeper's tick closes it.
- *  CLOSING appended -> the next process that meets it decides.  closed, housekeeper not notified -> it sees so at its
- *  next tick.
+ * Death (killed after -> what is left -> who repairs it):
+ *  removing the last consumer, before closing the queue -> an open queue whose time has come -> the reaper closes it,
+ *   or the housekeeper at its next tick.
+ *  appending the CLOSING cell -> an undecided cell -> the next process that meets the cell decides it (sb_closing.h).
+ *  closing the queue, before notifying the housekeeper -> a closed queue that has a name -> the housekeeper sees at its
+ *   next tick that queues changed or a process was reaped, and removes the name.
  *
  * Concurrency: any process that has the queue open.
  */

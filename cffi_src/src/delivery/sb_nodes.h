@@ -7,17 +7,25 @@
  * Calls that wait for room are nodes of separate lists.
  *
  * Invariants:
- *  I27 a move appends (node, e+1) to the target list, then CASes the node's word from epoch e to e+1; only the winner
- *      acts.
- *  I28 an entry is live if its epoch and state match the word, pending if its epoch is one ahead, else dead; only dead
- *      entries are dropped. Epochs are never reset, not even when the node is reused.
- *  I29 `interested` is raised before and lowered after the CAS, `notified` is lowered before and raised after: an error
- *      can only cost an extra wake.
+ *  I27 a process that moves a node appends the entry (node, e+1) to the list of the new state, then changes the node's
+ *      word by a CAS from epoch e to e+1. Of several processes that move the node at the same time, only the winner of
+ *      the CAS acts on the move.
+ *  I28 an entry is live if the node's word has the epoch of the entry and the state of the list; pending if the epoch
+ *      of the entry is one ahead of the word's; else dead. An entry of the list All has the epoch of the node's
+ *      registration, and is live until the node is REMOVED. Only dead entries are dropped. Epochs are never reset, not
+ *      even when the node is reused.
+ *  I29 the count `interested` is raised before the CAS of a move, and lowered after it; `notified` is lowered before
+ *      the CAS, and raised after it. So during a move `interested` may be too high and `notified` too low, which can
+ *      only cost an extra wake.
  *
  * Ordering pairs: P3, see sb_notify.h: the word's CAS is seq_cst.
  *
- * Death: entry appended, word not moved -> pending until the reaper moves the word. Word moved, counts not -> recounted
- *  from the lists. A node of a dead connection -> the reaper makes it REMOVED, whatever its state.
+ * Death (killed after -> what is left -> who repairs it):
+ *  appending an entry, before the CAS of the node's word -> a pending entry -> the next move of the node, by any
+ *   process, makes the entry dead, or live if the node gets the state of that list.
+ *  the CAS of the node's word, or a count before it -> counts that are wrong by one -> the reaper or the housekeeper
+ *   counts the lists again.
+ *  creating a node -> a node of a dead connection, in any state -> the reaper makes it REMOVED.
  *
  * Concurrency: any process moves nodes; the owner or its reaper creates and destroys them.
  */

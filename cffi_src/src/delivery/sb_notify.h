@@ -5,10 +5,10 @@
  * longest. What the node then does depends on its target (sb_subscription.h): a consumer, a channel, or a waiting call.
  *
  * Invariants:
- *  I31 a node that leaves NOTIFIED without having emptied the queue notifies another one (the baton), after it changed
- *      its own state.
- *  I32 a node of lower priority is not notified, and does not pull, while one of higher priority is interested or
- *      notified, except as a rescue.
+ *  I31 when a node leaves the state NOTIFIED and the queue is not empty, the process that moved the node notifies
+ *      another node afterwards: it passes the *baton*.
+ *  I32 while a node of a higher priority is INTERESTED or NOTIFIED, a node of a lower priority is not notified and does
+ *      not pull, except in a rescue (sb_housekeeping.h).
  *
  * Ordering pairs:
  *  P3 producer: append (seq_cst), then load `interested`. Consumer: CAS to INTERESTED (seq_cst), then look at the
@@ -16,12 +16,14 @@
  *  P9 notifier: sets the node's flag, then the target's bit, then the connection's bit, then rings, each of them
  *     unconditionally. IO thread: clears the connection's bits, then the target's, then the node's flag, then looks.
  *
- * Death (after -> state, repaired):
- *  append, before notify -> message ready, no node notified -> the reaper notifies nodes of every queue that the
- *  dead process had open.
- *  NOTIFIED by a dead notifier, not rung -> flags or the bounded sleep -> the sleeper reads node words at its timeout.
- *  consumer dead while NOTIFIED -> REMOVED by the reaper, which passes the baton.
- *  consumer stopped while INTERESTED or NOTIFIED -> parked at the next tick, and others notified (sb_stopped.h).
+ * Death (killed after -> what is left -> who repairs it):
+ *  appending a message, before notifying a node -> a message is ready, and no node is NOTIFIED -> the reaper notifies
+ *   nodes of every queue that the dead process had open.
+ *  making a node NOTIFIED, before ringing its owner -> an owner that sleeps -> the owner reads the words of its nodes
+ *   when its bounded sleep ends; or the housekeeper rings the owner.
+ *  becoming NOTIFIED -> a NOTIFIED node of a dead connection -> the reaper makes it REMOVED, and passes the baton.
+ * The consumer of an INTERESTED or NOTIFIED node may be stopped (SIGSTOP): the housekeeper parks the node at its next
+ * tick, and notifies another one (sb_stopped.h).
  *
  * Concurrency: any process, at any time.
  */

@@ -12,7 +12,7 @@
  *
  * Ordering pairs: none; nothing is shared.
  *
- * Death: nothing is left.
+ * Death: nothing is left, since all of this is process-local.
  *
  * Concurrency: under the connection's lock.
  */

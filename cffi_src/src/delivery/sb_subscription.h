@@ -11,7 +11,8 @@
  *
  * Ordering pairs: P3 of sb_notify.h.
  *
- * Death: a node goes with its connection: the reaper makes it REMOVED, and passes the baton.
+ * Death (killed after -> what is left -> who repairs it):
+ *  any step -> a node of a dead connection -> the reaper makes the node REMOVED, and passes the baton.
  *
  * Concurrency: under the connection's lock.
  */

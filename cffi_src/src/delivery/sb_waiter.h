@@ -5,11 +5,14 @@
  * the queue's room list, or of the broker's memory list. Each has its own wake word and acts in its own thread: spin
  * for a short time, become INTERESTED, look once more, sleep.
  *
- * Invariants: I30 and I31 hold for these nodes, too: a node that was NOTIFIED and leaves passes the baton.
+ * Invariants: I30 and I31 hold for the nodes of waiting calls, too: a call whose node was NOTIFIED passes the baton
+ * when it ends its wait.
  *
  * Ordering pairs: P3 (become INTERESTED, then look) and P6 (arm, then look), both seq_cst.
  *
- * Death: the node is in the connection's holdings; the reaper removes it and notifies another.
+ * Death (killed after -> what is left -> who repairs it):
+ *  any step of a wait -> the node of the call, in the holdings -> the reaper of the connection removes the node, and
+ *   notifies another one.
  *
  * Concurrency: takes the connection's lock only for steps, never while it spins or sleeps.
  */

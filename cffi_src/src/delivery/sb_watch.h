@@ -9,14 +9,15 @@
  * NOT_INTERESTED.
  *
  * Invariants:
- *  I57 an application that armed the watch tries once more before it waits. After a notification it first tries,
- *      or disarms the watch. Disarming passes the baton (see I31); if the watch waits for room, it wakes the next
- *      producer.
+ *  I57 an application that armed the watch tries its get or put once more before it waits. After a notification it
+ *      first tries, or disarms the watch. Disarming passes the baton (I31 of sb_notify.h); if the watch waits for room,
+ *      that means: disarming wakes the next producer.
  *
- * Ordering pairs: P3 of sb_notify.h: armed first, then tried. P9: the node's flag is cleared, then the descriptor
- * written.
+ * Ordering pairs: P3 of sb_notify.h: the application arms the watch, then tries. P9: the IO thread clears the flag of
+ * the node, then writes the descriptor.
  *
- * Death: the node goes with its connection, whose reaper passes the baton.
+ * Death (killed after -> what is left -> who repairs it):
+ *  any step -> the node of the watch -> the reaper of the connection removes the node, and passes the baton.
  *
  * Concurrency: under the connection's lock.
  */

@@ -1,26 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Chunks: 2 MiB of arena each, which belong to one class of slots or to a run; and the hints for free slots.
+/* Chunks: pieces of the arena of 2 MiB, each of one class of slots or of a run; and the hints for free slots.
  *
- * What: the part of the slab that allocates whole chunks. A chunk is FREE, of a CLASS, the head or the tail of a RUN,
- * CLAIMED by a connection, or DRAINING.
+ * What: the part of the slab (sb_slab.h) that allocates whole chunks. A chunk is FREE, of a CLASS (all its slots have
+ * one length), the head or the tail of a RUN (chunks in a row for one long body), CLAIMED by a connection that prepares
+ * it, or DRAINING (a connection is making it FREE).
  *
- * Structures open the first FREE chunk, bodies and runs the last one. Long-lived chunks therefore collect at both ends,
- * and the FREE chunks stay adjacent between them, where runs need them. While segments can still be added, bodies open
- * the first FREE chunk as well, so that a new segment extends the FREE ones.
+ * A connection that needs a chunk for structures opens the first FREE chunk; for bodies and runs it opens the last one.
+ * Long-lived chunks therefore collect at both ends, and the FREE chunks stay adjacent between them, where runs need
+ * them. While segments can still be added, bodies and runs get the first FREE chunk as well, so that a new segment
+ * extends the FREE ones.
  *
  * Invariants: I13 and I14 of sb_slab.h.
  *
  * Two connections that need the first slot of a class at the same time could each open a chunk. A chunk of structures
  * keeps its class as long as one of its slots is used. A connection that has filled in a chunk for structures therefore
- * looks for a slot once more, and frees the chunk if it finds one. Two chunks are opened only if the other connection
- * opens its chunk between that look and the store that follows.
+ * looks once more for a slot of another chunk, and makes its own chunk FREE again if it finds one. Two chunks are
+ * opened only if the other connection opens its chunk between that look and the store that follows.
  *
  * Ordering pairs: P20 of sb_reserve.h. A connection fills in a chunk before it stores CLASS or RUN (release). A
  *  connection that takes a slot reads the chunk's word again afterwards, since the hint that led there may be older
  *  than the class.
  *
- * Death (after -> state, repaired by the reaper of the owner): FREE -> CLAIMED -> listed -> FREE, filled in or not.
- *  CLASS -> DRAINING -> listed -> its slots that are ALLOC(dead) are freed, back to its class.
+ * Death (killed after -> what is left -> what the reaper of the connection does):
+ *  the chunk became CLAIMED -> CLAIMED(dead), filled in or not -> the reaper makes the chunk FREE.
+ *  the chunk of a class became DRAINING -> DRAINING(dead), some of its slots ALLOC(dead) -> the reaper frees these
+ *   slots, and returns the chunk to its class. For a chunk of structures see sb_drained.h.
+ *  the slot of a run was taken to drain the run -> ALLOC(dead) -> the reaper frees the slot.
+ *  the run became DRAINING -> DRAINING(dead) -> the reaper makes all chunks of the run FREE.
+ * In each case the holdings of the connection list the chunk.
  *
  * Concurrency: under the connection's lock; the reaper calls sb_chunk_recover.
  */

@@ -9,17 +9,19 @@
  * by 16. Free entries are linked through their second word, which only the living owner reads.
  *
  * Invariants:
- *  I10 every object that names this connection as its owner is listed in its holdings. A listed object may be no longer
- *   owned.
- *  I11 blocks of holdings are only added while the connection lives.
+ *  I10 every object that names a connection as its owner is listed in the holdings of that connection. The holdings may
+ *      also list objects that the connection does not own yet, or does not own any more.
+ *  I11 while a connection lives, blocks of its holdings are only added.
  *
  * Ordering pairs:
- *  P8 the connection stores an entry (release) before the CAS that takes the object; the reaper reads it after the
- *   death.
+ *  P8 the connection stores an entry (release) before the CAS that takes the object; the reaper reads the entry
+ *   after the death of the connection.
  *
- * Death: killed before the CAS: the entry names an object that the connection does not own. The reaper reads the
- *  object's authoritative word and leaves the object alone. Killed while it links a new block: entry 0 of the block
- *  before names it.
+ * Death (killed after -> what is left -> what the reaper of the connection does):
+ *  the entry was written, before the CAS -> the entry names an object that the connection does not own -> the reaper
+ *   reads the object's authoritative word, and leaves the object alone.
+ *  a new block was allocated, before it was linked -> entry 0 of the last linked block names the new block -> the
+ *   reaper frees the new block.
  *
  * Concurrency: single writer. Every call of a connection that touches shared words holds its process-local `lock`.
  */

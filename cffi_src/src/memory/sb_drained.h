@@ -20,9 +20,16 @@
  *
  * Ordering pairs: P21 of sb_grace.h.
  *
- * Death (after -> state, repaired by the reaper of the drainer; the drainer lists the chunk before the first step):
- *  slots taken -> CLASS, slots DRAINED(dead) -> freed.           DRAINING(dead) -> taken over, its slots freed, CLASS.
- *  taken over by a connection that died -> its slots freed, CLASS.    CLAIMED(dead) -> scrubbed, FREE.
+ * Death (killed after -> what is left -> what the reaper of the dead connection does):
+ *  the drainer took some or all slots -> the chunk is CLASS, these slots are ALLOC(dead) with SB_SLOT_DRAINED -> the
+ *   reaper frees these slots.
+ *  the drainer made the chunk DRAINING -> DRAINING(dead) -> the reaper takes over the chunk, frees its slots, and
+ *   returns it to its class.
+ *  another connection took over the chunk -> DRAINING(dead) with SB_CHUNK_TAKEN_OVER -> the reaper of that connection
+ *   frees the slots, and returns the chunk to its class.
+ *  the drainer made the chunk CLAIMED -> CLAIMED(dead) -> the reaper resets the slot headers and hints of the chunk,
+ *   and makes it FREE.
+ * The drainer lists the chunk in its holdings before its first step; so does a connection before it takes over a chunk.
  *
  * Concurrency: the drainer begins, ends and gives up; any connection takes over. Each step is a CAS with one winner.
  */

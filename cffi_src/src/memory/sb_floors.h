@@ -9,12 +9,16 @@
  * Layout: `floors` of sb_chunk_meta_shm: incarnations, positions. 0: none was stored yet.
  *
  * Invariants:
- *  I67 a floor only rises. It is at least the number that each slot of the chunk had before the chunk became FREE.
+ *  I67 a floor only rises. When a chunk of queues or levels becomes FREE, no slot of the chunk has a number that is
+ *      higher than the floor.
  *
  * Ordering pairs: none of their own. Floors are raised before the chunk's word becomes FREE (release), and applied
  *  after it becomes CLAIMED (seq_cst).
  *
- * Death: a floor that was raised without need skips numbers. A chunk becomes FREE only after its floors were raised.
+ * Death (killed after -> what is left -> who repairs it):
+ *  the floors were raised, before the chunk became FREE -> floors that may be higher than necessary -> nothing to
+ *   repair: later queues and levels skip some numbers.
+ * No number is lost: a chunk becomes FREE only after its floors were raised.
  *
  * Concurrency: raised by CAS; applied by the connection that claimed the chunk.
  */

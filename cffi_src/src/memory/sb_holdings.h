@@ -8,8 +8,10 @@
  *
  * Ordering pairs: P8 of sb_connection.h.
  *
- * Death (after -> state, repaired by the reaper of the process):
- *  id taken -> LIVE without a record -> FREE again.   record or block allocated, not linked -> announced -> freed.
+ * Death (killed after -> what is left -> what the reaper of the process does):
+ *  the connection id was taken -> the id is LIVE and has no record -> the reaper makes the id FREE.
+ *  a record or a block was allocated, before it was linked -> `boot` or entry 0 of a block names its slot, which is
+ *   ALLOC(dead) -> the reaper frees the slot.
  *
  * Concurrency: the owner, under its connection's lock. A process opens one connection at a time.
  */

@@ -10,19 +10,25 @@
  * header of a part is ALLOC without an owner, with SB_SLOT_PART. A head is never READ (I58): readers copy its body.
  *
  * Invariants:
- *  I62 a part belongs to the head that it names while the head has the generation it names; afterwards any process may
- *   free it.
- *  I63 a head is freed before its parts: a reader that finds the head's generation unchanged has copied that body.
- *  I64 a chunk that has a part has `parts` set; only the connection that drains the chunk clears it.
+ *  I62 a part belongs to the head that it names while the head has the generation that the part names. Afterwards any
+ *      process may free the part.
+ *  I63 a head is freed before its parts. So a reader that copied the parts, and then finds the generation of the head
+ *      unchanged, has copied the body of that head.
+ *  I64 while a chunk has a part, `parts` of the chunk's metadata is set. Only the connection that drains the chunk
+ *      clears `parts`.
  *
  * Ordering pairs:
  *  P18 the producer writes the names into a part, then stores the header that marks it as a part (release). A reader
  *      loads that header (acquire), reads the names, and loads the header again.
  *
- * Death (after -> state, repaired by the reaper of the owner):
- *  a slot is taken for a part -> ALLOC(dead), listed -> freed.    it names the head -> PART, not linked -> freed by a
- *  sweep. some parts are linked -> the head is ALLOC(dead), listed -> freed, and its parts. the head is freed, some of
- *  its parts are not -> no head of that generation -> freed by the sweep that ends each reaping.
+ * Death (killed after -> what is left -> who repairs it):
+ *  a slot was taken for a part -> ALLOC(dead), listed in the holdings -> the reaper of the owner frees the slot.
+ *  the slot became a part, which names the head -> a part that the head does not link -> a sweep frees the part, after
+ *   the reaper freed the head.
+ *  some parts were linked -> the head is ALLOC(dead), listed in the holdings -> the reaper frees the head, then its
+ *   parts.
+ *  the head was freed, some of its parts were not -> parts that name an earlier generation of the head -> the sweep
+ *   that ends each reaping frees these parts.
  *
  * Concurrency: the owner of the head takes and writes parts. The holder of a reference copies; any other process copies
  *  with a second look at the head. The connection that freed the head frees its parts. Any process sweeps, beside all

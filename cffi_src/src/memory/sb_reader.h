@@ -2,25 +2,27 @@
 /* Reader: reads a body in place without holding its message.
  *
  * What: a reader knows only the slot and the generation of a message: it browsed the queue, or another process passed
- * them on. It keeps the slot from being freed while it reads. Until it has the slot it must not write to the slot
- * itself, which may belong to another message by then; the CAS that takes the slot therefore writes the reader into the
- * header. A slot has at most one reader; a second reader copies the body (sb_reader_copy).
+ * them on. The reader keeps the slot from being freed while it reads. Until the reader has the slot, the slot may
+ * belong to another message, so the reader must not write into it; the CAS that takes the slot therefore writes the
+ * reader into the slot's header. A slot has at most one reader; a second reader copies the body (sb_reader_copy).
  *
  * Layout: PUBLISHED -> READ(reader) -> PUBLISHED, in the same generation. READ has room for 12 references: a slot with
  * a higher reference, or one that many queues share, is not read in place. The holding is a VIEW with the reference
  * SB_REF_READER.
  *
  * Invariants:
- *  I58 only bodies longer than SB_INLINE_BODY become READ, and their last reference is always dropped by a CAS. That
- *      CAS leaves a READ slot without references, which its reader frees.
- *  I59 the holdings of its reader list each READ slot, with its generation.
+ *  I58 only a slot whose body is longer than SB_INLINE_BODY becomes READ, and the last reference of such a slot is
+ *      always dropped by a CAS. If the slot is READ, that CAS does not free it: the reader frees it later.
+ *  I59 each READ slot is listed, with its generation, in the holdings of its reader.
  *
  * Ordering pairs: P1 of sb_slab.h: the reader acquires a PUBLISHED header before it reads the body; P8 of
  *  sb_connection.h for the holding. A copy: the second look of sb_peek.h (I43).
  *
- * Death (after -> state, repaired by the reaper of the reader, which also calls sb_reader_end):
- *  holding written -> not READ, or by another reader -> nothing.     READ -> PUBLISHED, or freed if no reference is
- *  left. PUBLISHED or freed, holding still there -> not READ, by another reader, or another generation -> nothing.
+ * Death (killed after -> what is left -> what the reaper of the reader does, by sb_reader_end):
+ *  the holding was written -> the slot is not READ, or READ by another reader -> the reaper leaves the slot alone.
+ *  the slot became READ -> READ(dead) -> the reaper makes the slot PUBLISHED, or frees it if no reference is left.
+ *  the slot became PUBLISHED or was freed, the holding is still there -> the slot is not READ, or READ by another
+ *   reader, or has another generation -> the reaper leaves the slot alone.
  *
  * Concurrency: a connection begins and ends under its lock, beside any other operation. A connection reads a slot only
  *  once at a time, since READ does not say which of two holdings it belongs to.

@@ -12,20 +12,24 @@
  * header bit the connection that claimed it; and, if the body may be read in place, the viewers' words of each queue.
  *
  * Invariants:
- *  I48 the committer sets the bits of a block before it publishes the slot; afterwards only the holder of a queue's
- *      cell sets bits of that queue. A process that cleared a bit reads all words, and drops bit 0 of the header if
- *      no bit is left. It may be killed between clearing and dropping: a process that finds its reference already gone
- *      therefore reads all words again.
- *  I49 each header bit that is not the bit of a cell has one connection that may add it. With up to SB_PLAIN_TARGETS
- *      queues the bits are divided: of n queues, the cell with reference r has the bits that leave remainder r when
- *      divided by n. With a block, a connection claims the bit first, once for the life of the message.
+ *  I48 the connection that commits sets the bits of a block before it publishes the slot; afterwards only the holder of
+ *      a queue's cell sets bits of that queue. A process that cleared a bit of the block reads all words of the block,
+ *      and drops bit 0 of the header if no bit is left. The process may be killed between clearing and dropping. A
+ *      process that finds its reference already gone therefore reads all words again.
+ *  I49 each header bit that is not the bit of a cell may be added by one connection only. With up to SB_PLAIN_TARGETS
+ *      queues the bits are divided among the cells: of n queues, the holder of the cell with reference r may add the
+ *      bits whose numbers leave remainder r when divided by n. With a block, a connection first claims a bit, for the
+ *      life of the message.
  *
  * Ordering pairs:
- *  P14 a process clears its bit of the block (seq_cst), then reads all words: of two processes that clear the last two
- *   bits, one finds none left.
+ *  P14 a process clears its bit of the block (seq_cst), then reads all words of the block: of two processes that clear
+ *   the last two bits, at least one finds no bit left.
  *
- * Death: a bit cleared, bit 0 not dropped -> the slot stays -> the reaper, through the intent or the view that names
- *  it. claimed, not added -> the message has one usable bit less.
+ * Death (killed after -> what is left -> who repairs it):
+ *  the last bit of the block was cleared, before bit 0 of the header was dropped -> a slot that nobody uses, and that
+ *   is not freed -> the reaper drops bit 0: the intent or the view's holding leads the reaper to the slot.
+ *  a header bit was claimed, before it was added -> a bit that no connection can use -> nothing to repair: the message
+ *   has one usable bit less.
  *
  * Concurrency: the holder of a reference, or that holder's reaper, drops it; the holder of a cell does everything else.
  */

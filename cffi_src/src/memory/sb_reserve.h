@@ -16,17 +16,21 @@
  * chunks of the memory limit after the first 64, at most 16.
  *
  * Invariants:
- *  I65 plain puts, however many race, open only as many chunks (by class or as runs) as leave the reserve FREE.
+ *  I65 plain puts open chunks, as chunks of a class or as runs, only while the reserve stays FREE, however many plain
+ *      puts race.
  *  I66 a plain put takes no slot of a chunk OF_RESERVE, except through a hint that it read before the chunk was opened.
  *
  * Ordering pairs:
  *  P20 each claimant claims a chunk (seq_cst), then counts the FREE chunks (seq_cst): the last claimant sees the claims
  *   of all others. It opens the chunk only after a count that left enough FREE; a claimed chunk does not count as FREE.
- *   If two claimants both count too few, the owner of the higher chunk gives way, and the other one counts again, a
- *   bounded time.
+ *   If two claimants both count too few, the claimant of the higher chunk gives way, and the claimant of the lower
+ *   chunk counts again, a bounded number of times.
  *
- * Death: a claim of a dead connection counts as taken until its reaper has made the chunk FREE (sb_chunk.h). The mark
- *  is part of the word that opens the chunk.
+ * Death (killed after -> what is left -> who repairs it):
+ *  a chunk was claimed -> CLAIMED(dead), which does not count as FREE -> the reaper of the connection makes the chunk
+ *   FREE (sb_chunk.h).
+ *  a chunk was opened -> a chunk of a class, with or without the mark OF_RESERVE -> nothing to repair: the mark is part
+ *   of the word that opens the chunk.
  *
  * Concurrency: under the connection's lock, as the slab. Any connection that finds the reserve whole removes a mark
  * (CAS).

@@ -8,24 +8,28 @@
  * Layout: header: state, 24 reference bits or an owner, a 38-bit generation, which each freeing increments.
  *
  * Invariants:
- *  I12 FREE -> ALLOC(owner) by CAS, after an entry in the owner's holdings; ALLOC -> PUBLISHED(refs) by a store of the
- *      owner; PUBLISHED -> fewer references by a CAS that expects the generation. The CAS that clears the last
- *      reference frees the slot, unless the slot is READ.
- *  I13 a hint may be wrong in both directions. An allocation trusts only the header; a sweep of the headers finds free
- *      slots that have no hint.
- *  I14 a chunk changes its class only when the connection that drains it has taken all its slots. A chunk that is
- *      made FREE right after it was filled in has FREE headers: a connection that took such a slot through an old hint
- *      checks the chunk's word, then the slot's header again, and finds that it lost the slot.
+ *  I12 a connection takes a FREE slot by a CAS to ALLOC(owner), after it wrote an entry in its holdings. For a body the
+ *      owner then stores PUBLISHED(references). References are dropped by a CAS that expects the generation. The CAS
+ *      that clears the last reference frees the slot, unless the slot is READ (sb_reader.h). If no other process can
+ *      change the header, a store frees the slot (sb_slab_drop_last).
+ *  I13 a hint may be wrong in both directions: its slot may be in use, and a free slot may have no hint. An allocation
+ *      trusts only the header; a sweep of the headers finds free slots that have no hint.
+ *  I14 a chunk changes its class only when the connection that drains the chunk has taken all slots of the chunk. The
+ *      slots of a chunk that was filled in, and made FREE again at once (sb_chunk.h), have FREE headers. A connection
+ *      that takes such a slot through an old hint checks the chunk's word, then the slot's header again, and finds that
+ *      it lost the slot.
  *
  * Ordering pairs:
  *  P1 the producer writes the body before it stores PUBLISHED (release); a reader acquires the cell that names the slot
  *     before it reads the body.
  *
- * Death (after -> state, repaired by the reaper of the owner):
- *  the FREE->ALLOC CAS -> ALLOC(dead), listed -> freed.         a hint word was taken -> `claims` names it -> all bits
- *  set. CLASS->DRAINING -> chunk listed -> its slots ALLOC(dead) are freed, chunk back to its class.
- *  FREE->CLAIMED -> chunk listed -> FREE.     freed, the hint not set -> `claims[0]` names the hint word; else the next
- *  sweep.
+ * Death (killed after -> what is left -> what the reaper of the connection does):
+ *  a slot was taken -> ALLOC(dead), listed in the holdings -> the reaper frees the slot.
+ *  hint bits were taken from a word -> slots without hints; `claims` of the connection's record names the hint word ->
+ *   the reaper sets all bits of that word.
+ *  a slot was freed, before its hint was set -> a free slot without a hint -> the reaper sets all bits of the hint word
+ *   that `claims[0]` names; if it names none, the next sweep of the headers finds the slot.
+ *  a chunk became DRAINING or CLAIMED -> the chunk is listed in the holdings -> see sb_chunk.h.
  *
  * Concurrency: a connection allocates under its lock. Any process drops and frees, also a second time: the generation
  *  makes that harmless.

@@ -5,19 +5,24 @@
  * the arena in units of 256 bytes: 28 bits, hence 64 GiB. sb_words.h declares the fields inside a word.
  *
  * Layout: segment 0 holds the header, the process table, the connection table, the chunk table, the classes and the
- * queue directory. Each later segment holds `chunks_per_segment` chunks of the arena: first their metadata (slot
- * headers and free hints, 68 KiB a chunk), then their bodies (2 MiB a chunk).
+ * queue directory. The *arena* is the memory for bodies and structures, in chunks of 2 MiB (sb_chunk.h). Each later
+ * segment holds `chunks_per_segment` chunks of the arena: first the metadata of these chunks (slot headers and free
+ * hints, 68 KiB a chunk), then their contents.
  *
  * Invariants:
- *  I1 each object has one authoritative word, which decides its state; every other field is a hint or is guarded by
- *   that word.
- *  I2 the CAS that takes a slot or a cell writes its owner.
- *  I3 a structural slot (page, ledger ...) keeps its kind while any call may still reach it (sb_grace.h); the slot of a
- *      node keeps it for ever. The generation of a slot never repeats.
- *  I4 positions of a ring never repeat, even when its queue object is reused: see `base`.
+ *  I1 each object has one authoritative word, which decides the object's state. Every other field of the object is
+ *      guarded by that word, or is a *hint*, which may be wrong.
+ *  I2 the CAS by which a connection takes a slot or a cell also writes that connection into the word, as its owner.
+ *  I3 the slot of a structure (page, ledger ...) keeps its kind while any call may still reach the slot (sb_grace.h);
+ *      the slot of a node keeps its kind for ever. The generation of a slot never repeats.
+ *  I4 a ring (sb_ring.h) never has the same position twice. The rings of a queue object that is reused continue after
+ *      the positions of its earlier use: see `base`.
  *
  * Ordering pairs are declared in the header of the module that owns them.
- * Death: nothing is executed here. Concurrency: only the macros of sb_atomic.h change words.
+ *
+ * Death: this header only declares; it has no steps between which a process could die.
+ *
+ * Concurrency: only the macros of sb_atomic.h change words.
  */
 #ifndef SB_LAYOUT_H
 #define SB_LAYOUT_H

@@ -8,18 +8,22 @@
  * Layout: `sb_process_shm`; the lock file lies beside the segments.
  *
  * Invariants:
- *  I8 a process changes its slot from FREE to LIVE, and back, only while it holds the byte lock of that slot.
- *  I9 a process is dead only if its byte lock is free AND /proc of the same pid namespace does not show the process.
+ *  I8 only a process that holds the byte lock of a process slot changes that slot from FREE to LIVE, or back. This
+ *      process is the owner of the slot, or the reaper of the owner.
+ *  I9 a process counts as dead only if its byte lock is free AND /proc does not show the process. Only the lock decides
+ *      about a process of another pid namespace, whose processes our /proc does not show.
  *
  * Ordering pairs: the kernel's lock orders the last store of the owner before the first load of its reaper.
  *
- * Death: killed between taking the lock and LIVE: the slot is FREE, and the next process takes it. Killed while LIVE:
- *  the lock is free and the word is LIVE; the process that takes the lock is the reaper (sb_recover.h). A process that
- *  is stopped by SIGSTOP keeps its lock, and is not dead.
+ * Death (killed after -> what is left -> who repairs it):
+ *  the byte lock was taken -> the slot is FREE, the lock is free -> nothing to repair: the next process takes the slot.
+ *  the slot became LIVE -> the slot is LIVE, the lock is free -> the process that takes the lock is the reaper
+ *   (sb_recover.h).
+ * A process that SIGSTOP stopped keeps its lock, and is not dead.
  *
  * Concurrency: the lock belongs to the file description, so it does not exclude other threads of the same process;
- * `reap_lock` does. A forked child would keep its parent's locks alive: it closes its copies of the descriptors. It
- * recognises itself by `guard`, which the kernel wipes in the child.
+ * `reap_lock` does. A forked child would keep its parent's locks alive, so the child closes its copies of the
+ * descriptors. The child recognises that it is a child by `guard`, which the kernel wipes in children.
  */
 #ifndef SB_LIVENESS_H
 #define SB_LIVENESS_H

@@ -2,22 +2,22 @@
 /* Peek: copies a message that another process may be overwriting.
  *
  * What: a reader that does not hold a message (a browser, the doctor, the housekeeper, the byte accounts) copies it
- * here. Its slot may be freed and reused during the copy. The reader therefore validates the copy with a second look at
- * the word that led to the slot.
+ * here. The message's slot may be freed and reused during the copy. The reader therefore validates the copy with a
+ * second look at the word that led to the slot.
  *
  * Layout: sb_message_shm of sb_layout.h.
  *
  * Invariants:
- *  I43 a reader uses a copy only after it found the word that named the slot (its cell, or its header) unchanged. A
- *      reader outside a call (sb_grace.h) also checks that the page or record with that word was not freed. Without
- *      these checks a copy is only a guess. No reader uses a guess as an address, nor as a length that it did not
- *      check against the slot.
+ *  I43 a reader uses a copy only after a second look found unchanged the word that led it to the slot: the cell that
+ *      names the slot, or the header of the slot. A reader that is not inside a call (sb_grace.h) also checks that the
+ *      page or record that contains this word was not freed. Without these checks a copy is only a guess. No reader
+ *      uses a guess as an address, nor as a length that it did not check against the slot.
  *
  * Ordering pairs: the copy is loaded with acquire, so it comes before the second look. A producer fills a slot only
  *  after the old message left the cell and the header (P1, P2), so a reader that copied new bytes sees the change at
  *  its second look.
  *
- * Death: nothing is written.
+ * Death: a reader writes nothing shared, so a killed reader leaves nothing.
  *
  * Concurrency: any thread, at any time. Producers fill bodies with plain stores, and C defines no race with those. Only
  *  these functions are excluded from ThreadSanitizer: the second look discards every copy that raced.

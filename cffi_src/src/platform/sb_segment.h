@@ -9,15 +9,18 @@
  * Layout: see sb_layout.h.
  *
  * Invariants:
- *  I5 a file that is visible under its name is complete and fully allocated: no access to it raises SIGBUS.
- *  I6 `header->segments` = n means that segments 1 to n exist. It only grows.
+ *  I5 the file of a segment that is visible under its name is complete and fully allocated: no access to it raises
+ *      SIGBUS.
+ *  I6 `header->segments` = n means that segments 1 to n exist. This number only grows.
  *
  * Ordering pairs:
  *  P7 a process links segment n, then stores `header->segments` with release; others load it with acquire before they
  *   map.
  *
- * Death: a process killed while it maps leaves nothing shared. One killed between linking segment n and raising
- *  `segments` leaves a file that the next process to grow the broker finds (EEXIST) and counts.
+ * Death (killed after -> what is left -> who repairs it):
+ *  a segment was mapped -> nothing shared -> nothing to repair.
+ *  the file of segment n was linked -> a file that `segments` does not count yet -> the next process that grows the
+ *   broker finds the file (EEXIST), and raises `segments`.
  *
  * Concurrency: `map_lock` serialises mapping inside a process. Readers load `mapped_chunks` with acquire.
  */

@@ -7,17 +7,21 @@
  *
  * Layout: 2 bits state, 30 bits sequence. Each arming increments the sequence.
  *
- * Invariants: I7 only notifiers move the word on from ARMED, to PENDING and NOTIFIED; only the waiter moves it back to
- *  RUN.
+ * Invariants:
+ *  I7 only notifiers change the word from ARMED to PENDING, and from PENDING to NOTIFIED. Only the waiter arms the
+ *      word, and changes it back to RUN.
  *
  * Ordering pairs:
  *  P6 the waiter arms (seq_cst), then looks a second time; the notifier publishes (seq_cst), then reads the word. At
  *     least one of the two sees the other.
  *
- * Death: a notifier killed after ARMED -> PENDING, before the system call: the next notifier finds PENDING and wakes
- *  the waiter, and every sleep has a deadline. Killed after the system call: the waiter runs. A notifier that was
- *  stopped after ARMED -> PENDING, and continues during a later sleep, changes no word: its CAS expects the old
- *  sequence.
+ * Death (killed after -> what is left -> who repairs it):
+ *  a notifier marked the word PENDING -> the waiter sleeps -> the next notifier finds PENDING and wakes the waiter;
+ *   besides, every sleep has a deadline.
+ *  the notifier made the system call -> the waiter runs, and the word is still PENDING -> the waiter changes the word
+ *   back to RUN.
+ * A notifier that was only stopped after it marked the word PENDING, and continues during a later sleep of the waiter,
+ * does not change the word: its CAS to NOTIFIED expects the sequence of the earlier sleep.
  *
  * Concurrency: only the waiter arms, disarms and sleeps; any thread rings.
  */

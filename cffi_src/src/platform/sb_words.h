@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Words: the fields that are packed into each 64-bit word, which one CAS can change.
  *
- * What: for each kind of word its states, a function that packs it, and functions that read its fields. sb_layout.h
- * declares the structs that the words stand in.
+ * What: for each kind of word this header has the states, a function that packs the word, and functions that read its
+ * fields. sb_layout.h declares the structs that contain the words.
  *
  * Layout: given beside each kind, from the lowest bit up. The highest bits are a generation or an epoch, so that a CAS
  * that expects an outdated word fails.
@@ -11,6 +11,7 @@
  * read them.
  *
  * Ordering pairs: none; the code that loads and stores a word names its pair.
+ *
  * Death, Concurrency: these functions compute values and change no shared memory.
  */
 #ifndef SB_WORDS_H

@@ -8,13 +8,19 @@
  * Layout: the cell's flags SB_CLOSING_IF_UNUSED and SB_CLOSING_IF_EMPTY; the queue's `state`.
  *
  * Invariants:
- *  I25 a queue closes by one cell at its tail: CLOSING -> CLOSED if the conditions hold for all cells before it. No
- *      cell is appended after an undecided CLOSING cell, or after CLOSED.
+ *  I25 a queue closes by one cell at its tail, which becomes CLOSED if the conditions of the deletion hold. With
+ *      SB_CLOSING_IF_UNUSED no consumer may be registered; with SB_CLOSING_IF_EMPTY no cell before it may be
+ *      AVAILABLE, SCHEDULED or STAGED. No cell is appended after a CLOSING cell that is not decided, or after a CLOSED
+ *      cell.
  *
  * Ordering pairs: a process that makes a cell AVAILABLE reads the queue's state afterwards (seq_cst); a process that
  *  closes the queue stores the state first, then removes the messages. At least one of the two removes the message.
  *
- * Death: CLOSING appended -> the next process that meets it decides. CLOSED, `state` still OPEN -> the same.
+ * Death (killed after -> what is left -> who repairs it):
+ *  the CLOSING cell was appended -> a CLOSING cell that is not decided -> the next process that meets the cell, or the
+ *   reaper, decides it.
+ *  the cell became CLOSED -> the queue's `state` is still OPEN -> the next process that calls sb_closing_resolve for
+ *   the cell, or the reaper, makes the queue CLOSED.
  *
  * Concurrency: any number of processes decide at the same time; sb_disposal_close (sb_disposal.h) appends.
  */

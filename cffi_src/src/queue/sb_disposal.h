@@ -10,8 +10,12 @@
  *
  * Ordering pairs: none here; sb_closing.h has those of the end of a queue.
  *
- * Death: CLOSING appended: see sb_closing.h. CLOSED, messages left -> removed by the next sweep of the directory,
- *  or by a reaper.
+ * Death (killed after -> what is left -> who repairs it):
+ *  the CLOSING cell was appended -> see sb_closing.h.
+ *  the queue became CLOSED -> some messages are left in it -> the next sweep of the directory, or the reaper, removes
+ *   them.
+ *  a level, a ledger or the queue object was unlinked, before it was freed -> the holdings list it -> the reaper frees
+ *   it; the next sweep of the directory frees the rest of the queue.
  *
  * Concurrency: close and free need the topology lock; any process may call these functions.
  */

@@ -17,12 +17,15 @@
  *
  * Ordering pairs: P11 of sb_ledger.h, in sb_settle.c.
  *
- * Death (after -> state; the reaper of the connection repairs it):
- *  before the intent -> the connection holds the message -> released: it did not end.
- *  intent SETTLE -> the same.
- *  reference dropped -> it ended: counted by the counter in the intent, TOMBSTONE.
- *  TOMBSTONE -> counted; the page is retired if it is finished.
- *  counters raised -> nothing.
+ * Death (killed after -> what is left -> what the reaper of the connection does):
+ *  the call began, before the intent -> the dead connection holds the message -> the reaper releases the message:
+ *   it did not end.
+ *  the intent SETTLE was written -> the dead connection still holds the message -> the reaper releases the message.
+ *  the reference was dropped -> the message ended, its cell is still owned -> the reaper raises the counter that the
+ *   intent names, and makes the cell TOMBSTONE.
+ *  the cell became TOMBSTONE -> the message is not counted -> the reaper counts it, and retires the page if the page is
+ *   finished.
+ *  the counters were raised -> the intent is still there -> the reaper clears the intent.
  *
  * Concurrency: the holder, under its connection's lock, beside any other operation.
  */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Hints: finds ready messages without `requeued` bits, and corrects hints that are wrong.
  *
- * What: cells and ledgers are authoritative. These functions compare them with the `requeued` bits, and in a queue that
- * tracks with `taken`, `admitted` and the byte hints.
+ * What: cells and ledgers are authoritative. These functions compare them with the `requeued` bits. In a queue that
+ * tracks (maintains `taken`, `admitted` and the byte hints) they compare them also with these hints.
  *
  * Layout: nothing here; sb_queue.h has the hints, sb_requeued.h the bits.
  *
@@ -10,8 +10,9 @@
  *
  * Ordering pairs: none here.
  *
- * Death: one CAS corrects a hint, and sb_requeued_mark marks a cell. The next housekeeper begins the work of the dead
- *  one again.
+ * Death (killed after -> what is left -> who repairs it):
+ *  one hint was corrected, or one cell was marked -> other hints may still be wrong -> the next housekeeper begins the
+ *   work again.
  *
  * Concurrency: any process, beside traffic.
  */

@@ -2,26 +2,33 @@
 /* Ledger: the counters of one connection at one queue.
  *
  * What: counters with a single writer, and the intent of the operation that the connection is carrying out. The
- * statistics of a queue are sums over its ledgers. A connection owns one ledger of each queue that it has open. When it
- * leaves, the counters stay, and the next connection continues them; ledgers are never merged.
+ * statistics of a queue are sums over its ledgers. A connection owns one ledger of each queue that it has open. When
+ * the connection closes the queue, the counters stay, and the next owner of the ledger continues them; ledgers are
+ * never merged.
  *
  * Layout: `sb_ledger_shm`, linked from the queue. Ledgers are only added.
  *
  * Invariants:
- *  I19 a counter only rises, and only under an intent that recorded the value before the operation. If the operation
- *      took effect, a reaper counts it by CAS(before -> before + 1), which is right however often and however late it
- *      is done.
+ *  I19 a counter only rises. Except for the counters of deliveries and refusals, it rises only under an intent that
+ *      recorded the counter's value before the operation. If the operation took effect, a reaper counts it by a CAS
+ *      from that value to the next one, which is right however often and however late reapers do it.
  *  I20 a queue object is freed only when no ledger of it has an owner: no connection has the queue open.
  *
  * Ordering pairs: P11 an intent is complete before its kind is stored (release), and its kind is stored before the CAS
  *  that it announces.
  *
- * Death (intent, evidence -> repair), see sb_recover.c:
- *  ENQUEUE  the slot's reference bit is gone, or the cell at `position` names the slot -> count; else free the slot.
- *  SETTLE   the reference bit is gone -> count, finish the cell; else nothing happened.
- *  DUE      the cell at `position` is REMOVING(dead) -> count; the cell is returned with the others.
- *  COMMIT   the cell at `position` is not STAGED(dead) any more -> count; else the commit continues (sb_transaction.h).
- *  MOVE     the target cell is REMOVING(dead) with the slot -> settle the source first; else drop the second reference.
+ * Death (killed under an intent -> how the reaper sees that the operation took effect -> what the reaper does):
+ *  ENQUEUE -> the slot's reference is gone, or the cell at `position` names the slot -> the reaper counts the message.
+ *   If not, the reaper frees the slot.
+ *  SETTLE -> the cell's reference to the slot is gone -> the reaper counts the end, and makes the cell TOMBSTONE. If
+ *   not, the message did not end.
+ *  DUE -> the cell at `position` is REMOVING(dead) -> the reaper counts that the message left SCHEDULED, and releases
+ *   the cell later, with all other cells of the dead connection. If not, nothing happened.
+ *  COMMIT -> the cell at `position` is not STAGED(dead) any more -> the reaper counts the message. If not, the reaper
+ *   continues the commit (sb_transaction.h).
+ *  MOVE -> the target cell is REMOVING(dead), and names the slot -> the reaper settles the source, then releases the
+ *   target. If not, the reaper drops the reference for the target.
+ * The code is in sb_intent.c.
  *
  * Concurrency: the owner, under its connection's lock; after its death its reapers.
  */

@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Limits: how many messages and bytes a queue may hold, and what happens beyond that.
  *
- * What: `admit` takes room before a message is published (overflow block, drop, reject). `enforce` removes the oldest
- * messages after one was published (ring_size, overflow drop-head). Both use the queue's hints `tail`, `admitted` and
- * `taken`.
+ * What: sb_limits_admit reserves room before a message is published (overflow block, drop, reject). sb_limits_enforce
+ * removes the oldest messages after one was published (ring_size, overflow drop-head). Both use the queue's hints
+ * `tail`, `admitted` and `taken`.
  *
- * Invariants: I23 of sb_queue.h, I24 of sb_take.h. The bound of a ring that was shrunk without trimming is the
- *  number of messages that were pending at that time. It falls with the number of pending messages, never below
- *  ring_size.
+ * Invariants: I23 of sb_queue.h, I24 of sb_take.h. If ring_size was lowered without trimming the queue, the queue's
+ *  `bound` is first the number of messages that were pending then. `bound` falls with the number of pending messages,
+ *  never below ring_size.
  *
  * Ordering pairs: none here; each step is one seq_cst operation on one word.
  *
- * Death (after -> state, repaired): room admitted, not published -> the limit is that much lower -> reconciled.
- *  `taken` raised for a victim that was not taken -> the ring may hold one more -> the next put, get without waiting,
- *  browse, count or commit is in doubt, finds the dead connection by its ledger, and reaps it (sb_api_bound.c).
- *  published, not enforced -> pending > bound -> the same. Before that, a consumer or a waiting get may take a message
- *  that should have been evicted; it counts as taken.
+ * Death (killed after -> what is left -> who repairs it):
+ *  room was reserved, before the message was published -> `admitted` is too high, and the queue takes fewer messages ->
+ *   the reaper, or the housekeeper, corrects the hints (sb_hints_reconcile).
+ *  `taken` was raised for a victim, before the victim was taken -> `taken` is one too high, and the ring may hold one
+ *   message more -> the next put, get without waiting, browse, count or commit finds that the counts may be wrong
+ *   (sb_limits_in_doubt), finds the dead connection by its ledger, and reaps its process (sb_api_bound.c).
+ *  a message was published, before the limits were enforced -> more messages are pending than the bound -> the reaper,
+ *   or the next of the same calls, evicts. Before that a consumer or a waiting get may take a message that should have
+ *   been evicted; this message counts as taken, not as evicted.
  *
  * Concurrency: any process, with its connection's lock.
  */
@@ -26,9 +30,10 @@
 
 /* Takes room for `count` messages with `bytes` in all. SB_FULL: there is none. SB_TOO_LARGE: there never can be. */
 sb_status sb_limits_admit(sb_queue *q, uint64_t count, uint64_t bytes);
-/* After sb_limits_admit: the caller has put the messages into the queue. */
+/* Ends what sb_limits_admit began, after the caller put the messages into the queue: from now on other processes may
+ * correct the hints again (`hinting`, I23). */
 void sb_limits_published(sb_queue *q);
-/* After sb_limits_admit: gives back the room of messages that will not be published. */
+/* Ends what sb_limits_admit began, if the caller does not publish the messages: gives back their room. */
 void sb_limits_unadmit(sb_queue *q, uint64_t count, uint64_t bytes);
 bool sb_limits_room(const sb_queue_shm *q, uint64_t count, uint64_t bytes);
 /* Evicts the oldest messages while more messages or bytes are pending than the limits allow. Returns how many it

@@ -10,9 +10,12 @@
  *
  * Ordering pairs: none here.
  *
- * Death: see intent MOVE in sb_intent.c. The target cell is REMOVING(dead) until its side record and its origin are
- *  written. If the connection died before that, the reaper writes both; it reads the origin from the source, which it
- *  settles afterwards.
+ * Death (killed after -> what is left -> what the reaper of the connection does, in resolve_move of sb_intent.c):
+ *  the intent MOVE was written -> the slot perhaps has the second reference, and no target cell names it -> the reaper
+ *   drops the second reference, and releases the source cell.
+ *  the target cell was appended -> the target cell is REMOVING(dead), perhaps without side record and origin -> the
+ *   reaper writes both (the origin comes from the source cell), settles the source cell, then releases the target cell.
+ *  the source cell was settled -> the target cell is REMOVING(dead) -> the reaper releases the target cell.
  *
  * Concurrency: any process, with its connection's lock.
  */

@@ -6,11 +6,12 @@
  * before the cursor are found through their bits, as by any consumer.
  *
  * `publisher` of sb_message_shm has the id of the publishing connection. Ids are reused: messages of a connection that
- * was closed count as own messages of its successor, which then does not get them.
+ * was closed count as own messages of a later connection with the same id, whose consumer then does not get them.
  *
  * Layout: nothing shared.
  *
- * Invariants: each ready message before the cursor is an own message, or has its `requeued` bits set (I18, I53).
+ * Invariants: each ready message before the consumer's cursor was published by the consumer's connection, or has its
+ *  `requeued` bits set (I18, I53).
  *
  * Ordering pairs: P1, P2, P5 as in sb_take.c.
  *

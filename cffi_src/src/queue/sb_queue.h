@@ -3,7 +3,8 @@
  *
  * What: one word, the cell, decides the state of a message in a queue. Enqueue, take, settle, release and the removals
  * (purge, eviction, expiry, move) are state changes of this word; no position is ever reserved. This header has the
- * handle of a queue, the number of its messages, and enqueue; sb_take.h, sb_settle.h and sb_release.h have the others.
+ * handle of a queue, the number of its messages, and enqueue; sb_take.h, sb_settle.h and sb_release.h have the other
+ * changes.
  *
  * Layout: FREE -> AVAILABLE | SCHEDULED | REMOVING(me);  SCHEDULED -> REMOVING(me) -> AVAILABLE;  AVAILABLE ->
  * ACQUIRED(me) | REMOVING(me);  ACQUIRED(me) -> AVAILABLE (release) | TOMBSTONE;  REMOVING(me) -> AVAILABLE |
@@ -12,20 +13,24 @@
  *
  * Invariants:
  *  I23 in a queue that tracks (sb_queue_tracks), `taken` counts the positions below the tail that are not AVAILABLE.
- *      Queues that evict raise it before the CAS, so that they never evict too much; all others raise it after the
- *      CAS, so that they never admit too much. `admitted` is raised before an append. Queues that evict count a STAGED
- *      position as taken, since they must not evict for it; all others count it as ready, since its room is reserved.
- *      While no connection is `hinting` (sb_ledger.h), a process may count the cells, and correct the errors that a
- *      death left.
- *  I42 a process that lowers `taken` or `bytes_out` searches for a message again, or enforces the limits: a put may
- *      have seen room that did not exist.
+ *      In queues that evict, a connection raises `taken` before the CAS that takes a message, so that no process evicts
+ *      too much; in all others after that CAS, so that no process admits too much. `admitted` is raised before an
+ *      append. Queues that evict count a STAGED position as taken, since they must not evict for it; all others count
+ *      it as ready, since its room is reserved. While no connection is between two changes of hints that belong
+ *      together (`hinting` of sb_ledger_shm), a process may count the cells, and correct the errors that a death left.
+ *  I42 a process that lowers `taken` or `bytes_out` afterwards searches for a message again, or enforces the limits: a
+ *      put may have relied on the higher value, and seen room that did not exist.
  *
  * Ordering pairs: P1 of sb_slab.h, P2 of sb_ring.h. P3: a producer appends (seq_cst), then reads `interested`
  * (sb_notify.h).
  *
- * Death (after -> state; the reaper of the connection repairs it):
- *  intent ENQUEUE, before the append -> slot PUBLISHED, no cell -> slot freed.      append -> counted, waiters woken.
- *  append, before the eviction -> pending > bound -> the next put evicts.
+ * Death (killed after -> what is left -> who repairs it):
+ *  the intent ENQUEUE was written, before the append -> the slot is ALLOC(dead) or PUBLISHED, and no cell names it ->
+ *   the reaper frees the slot.
+ *  the cell was appended -> the message is in the queue, and perhaps not counted -> the reaper counts it, and notifies
+ *   consumers.
+ *  the cell was appended, before the eviction -> more messages are pending than the bound -> the reaper, or the next
+ *   put, evicts.
  *
  * Concurrency: any number of processes; the threads of one connection under its lock.
  */

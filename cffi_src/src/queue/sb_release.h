@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Release: makes a message that was taken AVAILABLE again, at its old position.
  *
- * What: the holder marks the way to the cell, then makes the cell AVAILABLE. A message that has expired, or whose queue
- * was deleted, is settled instead.
+ * What: the holder of the message sets the `requeued` bits that lead to the cell, then makes the cell AVAILABLE. A
+ * message that has expired, or whose queue was deleted, is settled instead.
  *
  * Layout: ACQUIRED(me) | REMOVING(me) -> AVAILABLE.
  *
  * Invariants: I18 of sb_requeued.h, I22 of sb_take.h, I23 and I42 of sb_queue.h.
  *
- * Ordering pairs: P5 of sb_requeued.h: bits, cell, bits. The flip (seq_cst) comes before the last read of the queue's
- *  state (sb_closing.h).
+ * Ordering pairs: P5 of sb_requeued.h: the holder sets the bits, flips the cell, then looks at the bits again. The flip
+ *  (seq_cst) comes before the last read of the queue's state (sb_closing.h).
  *
- * Death (after -> state; the reaper of the connection repairs it):
- *  side record written, bits set -> released by the reaper.  flipped -> `taken` one too high -> reconciled.
+ * Death (killed after -> what is left -> who repairs it):
+ *  the side record was written, or the bits were set -> the dead connection still owns the cell -> the reaper releases
+ *   the cell.
+ *  the cell became AVAILABLE -> `taken` may be one too high -> the reaper, or the housekeeper, corrects `taken`
+ *   (sb_hints_reconcile).
  *
  * Concurrency: the holder, under its connection's lock, beside any other operation.
  */

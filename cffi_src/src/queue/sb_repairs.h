@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Repairs: counts what upkeep corrects, by kind and by whether a death or a stop explains it.
  *
- * What: upkeep corrects every inconsistency that it finds. A death explains an inconsistency, and so does a process
- * that is stopped, or gets no processor, between two steps that belong together. Any other inconsistency is a defect,
- * which the repair would hide; it is counted separately.
+ * What: *upkeep* looks for inconsistencies, and corrects each one that it finds. The housekeeper does it, and so do IO
+ * threads, and searches that find no message although some are ready. A death explains an inconsistency, and so does a
+ * process that is stopped, or gets no processor, between two steps that belong together. Any other inconsistency is a
+ * defect, which the repair would hide; such a repair is counted separately.
  *
  * Layout: `repairs` and `explained_repairs` of sb_header_shm, one number for each kind.
  *
  * Invariants:
- *  I72 a repair of something that may be in progress counts as a defect only if upkeep saw the same inconsistency
- *      before and after it looked at all processes that have the queue open, and found each of them asleep: a running
- *      process would have made its next step. Values that `hinting` guards (I23) need no such look.
+ *  I72 a repair counts as a defect only if no process that has the queue open can have been between two steps. Upkeep
+ *      sees the inconsistency, finds each of these processes asleep, and sees the same inconsistency again: a process
+ *      that runs may be about to make its next step. Values that `hinting` guards (I23) need no second look.
  *
  * Ordering pairs: none here; upkeep reads each word as its owner does.
  *
- * Death: a repair and its count are two steps. If the process dies between them, the count is wrong by one. A death
- *  explains the repairs of a queue until a tick finds the whole queue consistent.
+ * Death (killed after -> what is left -> who repairs it):
+ *  one of two steps, the repair and its count -> a count that is wrong by one -> no process: the count stays wrong.
+ * A death explains the repairs of a queue until a tick of the housekeeper finds the whole queue consistent.
  *
  * Memory: in a broker that has only its reserve left, a notified process may find no memory for its next step. That
  *  explains all repairs there.

@@ -7,12 +7,17 @@
  * Layout: an entry of the schedule list is a position of the queue.
  *
  * Invariants:
- *  I26 a SCHEDULED message, and a message that expires, has an entry in the schedule list before its put returns.
+ *  I26 a SCHEDULED message, and a message that expires, has an entry in the schedule list before its put returns. If
+ *      there is no memory for the entry, the put raises `timers_lost` of the queue, and the housekeeper scans all
+ *      cells.
  *
  * Ordering pairs: none here.
  *
- * Death: a cell that was taken is REMOVING(dead): the reaper returns or settles it. The intent DUE counts that a
- *  message left SCHEDULED (sb_intent.c). The next housekeeper begins the work of the dead one again.
+ * Death (killed after -> what is left -> who repairs it):
+ *  a message was taken -> its cell is REMOVING(dead) -> the reaper makes the message ready; if it was SCHEDULED, the
+ *   reaper counts that it left that state (intent DUE, sb_intent.c).
+ *  the intent SETTLE of an expired message was written -> see sb_settle.h.
+ *  some entries of the schedule list were handled -> the other entries -> the next housekeeper begins the list again.
  *
  * Concurrency: any process, with its connection's lock.
  */

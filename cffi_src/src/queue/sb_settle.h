@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Settle: ends a message that was taken.
  *
- * What: the holder drops the cell's reference to the slot, then finishes the cell, and counts. sb_dispose.h has the
- * reasons for which a message ends; sb_release.h returns a message to the queue instead.
+ * What: the holder of the message drops the cell's reference to the slot, makes the cell TOMBSTONE, and counts the end.
+ * sb_dispose.h has the reasons for which a message ends; sb_release.h returns a message to the queue instead.
  *
  * Layout: ACQUIRED(me) | REMOVING(me) -> TOMBSTONE.
  *
  * Invariants:
- *  I21 a cell that names a slot has a reference to it until the holder drops the reference; then the holder stores
- *   TOMBSTONE.
+ *  I21 a cell that names a slot has a reference to that slot until the holder of the message drops the reference. Then
+ *      the holder makes the cell TOMBSTONE.
  *
  * Ordering pairs: P11 of sb_ledger.h.
  *
- * Death (after -> state; the reaper of the connection repairs it):
- *  intent SETTLE -> nothing.  reference dropped -> counted, TOMBSTONE.
+ * Death (killed after -> what is left -> what the reaper of the connection does):
+ *  the intent SETTLE was written -> the dead connection holds the message -> the reaper releases the message, which did
+ *   not end.
+ *  the reference was dropped -> the message ended, its cell is still owned -> the reaper counts the end, and makes the
+ *   cell TOMBSTONE.
  *
  * Concurrency: the holder, under its connection's lock, beside any other operation.
  */

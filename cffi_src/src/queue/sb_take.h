@@ -8,13 +8,13 @@
  * Layout: AVAILABLE -> ACQUIRED(me) | REMOVING(me);  SCHEDULED -> REMOVING(me).
  *
  * Invariants:
- *  I22 only the owner of an ACQUIRED or REMOVING cell changes it; after its death, its reapers.
- *  I24 an eviction is paid in advance: `taken` is raised by a CAS, and only while pending > bound. Just before it takes
- *      the victim, the evicting process counts again. It spares the victim if too few messages are pending: then a
- *      consumer has counted itself, and has or will have an older message. It must not take the victim first and put it
- *      back: consumers would pass the victim meanwhile, and get it after newer messages. A consumer that counts itself
- *      later takes a newer message, and spares no victim. Only if an older message returned meanwhile is a victim put
- *      back.
+ *  I22 only the owner of an ACQUIRED or REMOVING cell changes the cell; after the death of the owner, only its reapers.
+ *  I24 an eviction is paid in advance: the evicting process raises `taken` by a CAS, and only while more messages are
+ *      pending than the bound. Just before it takes the *victim* (the oldest ready message), it counts the pending
+ *      messages again. It spares the victim if too few are pending: then a consumer has raised `taken` for itself, and
+ *      has or will have an older message. The evicting process must not take the victim first and put it back:
+ *      consumers would pass the victim meanwhile, and get it after newer messages. A consumer that raises `taken` later
+ *      takes a newer message, and spares no victim. A victim is put back only if an older message returned meanwhile.
  *  I53 a process that passes a STAGED cell sets its `requeued` bits first, so that the cell is found after its commit.
  *      A process that found a message to take looks again at the cells that it passed before, so that the messages of a
  *      producer stay in order.
@@ -22,9 +22,15 @@
  * Ordering pairs: P1, P2, P3, P5, P8 of other layers: the holding before the CAS; the cell before its message; a second
  *  look at a cell after its bit was cleared.
  *
- * Death (after -> state; the reaper of the connection repairs it):
- *  holding written -> nothing.  bit cleared -> AVAILABLE, listed -> marked again.
- *  acquire CAS -> ACQUIRED(dead) -> AVAILABLE, marked redelivered.  REMOVING(dead) -> AVAILABLE without mark or count.
+ * Death (killed after -> what is left -> what the reaper of the connection does):
+ *  the holding was written -> a cell that the connection does not own -> the reaper takes nothing back; if the cell is
+ *   AVAILABLE, it sets the cell's `requeued` bits.
+ *  the leaf's bit of the cell was cleared -> an AVAILABLE cell without that bit, listed in the holdings -> the reaper
+ *   sets the bits again.
+ *  the cell became ACQUIRED -> ACQUIRED(dead) -> the reaper makes the cell AVAILABLE, and marks the message
+ *   redelivered.
+ *  the cell became REMOVING -> REMOVING(dead) -> the reaper makes the cell AVAILABLE, without that mark and without
+ *   counting a delivery.
  *
  * Concurrency: any number of processes; the threads of one connection under its lock.
  */

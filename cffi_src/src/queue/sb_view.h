@@ -7,8 +7,8 @@
  * shorter bodies are copied.
  *
  * Layout: holding VIEW: slot and generation | reference << 0, generation << 8, index in the block << 46
- * (sb_reference.h). A body that may be viewed has one 16-bit word for each reference in front of it: the connection
- * that has the reference as a view.
+ * (sb_reference.h). In front of a body that may be viewed there is a 16-bit word for each reference: the id of the
+ * connection that has the reference as a view.
  *
  * Invariants:
  *  I38 only the holder of a cell adds references to the slot of its message, and only references that are clear. If the
@@ -24,10 +24,12 @@
  * Ordering pairs: P8 of sb_connection.h for the holding; the word is written before the CAS that adds the reference
  *  (release), and read after an acquire of the header.
  *
- * Death (after -> state, repaired by the reaper of the connection, before it returns any cell):
- *  holding written -> reference clear, or of another connection -> nothing.     word written -> the same.
- *  reference added -> dropped.
- *  reference dropped, holding still there -> reference clear, of another connection or generation -> nothing.
+ * Death (killed after -> what is left -> what the reaper of the connection does, before it releases any cell):
+ *  the holding was written -> the reference is clear, or belongs to another connection -> the reaper leaves it alone.
+ *  the word of the reference was written -> the reference is clear -> the reaper leaves it alone.
+ *  the reference was added -> a reference whose word names the dead connection -> the reaper drops the reference.
+ *  the reference was dropped, the holding is still there -> the reference is clear, or belongs to another connection or
+ *   generation -> the reaper leaves it alone.
  *
  * Concurrency: the holder of the cell takes a view, the owner of the view ends it, each under its connection's lock.
  */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Lane: what a handle of a queue keeps about a ring of messages.
+/* Lane: what a handle of a queue remembers about a ring of messages.
  *
  * What: the process-local view of the ring, and where the handle last appended, took and released. A queue has one lane
  * today. A queue with message priorities will have one for each priority: the functions that search, take and append
@@ -9,10 +9,12 @@
  *
  * Invariants: I15 of sb_ring.h for `tail_cursor`, I18 of sb_requeued.h for `cursor`.
  *
- * Ordering pairs: none here. Death: a lane goes with its handle.
+ * Ordering pairs: none here.
  *
- * Concurrency: under the connection's lock. A call that finds a new `asked` in the connection's gate forgets the pages
- *  (sb_grace.h).
+ * Death: a lane is process-local, so a killed process leaves none.
+ *
+ * Concurrency: under the connection's lock. A call that finds a new value of `asked` in the connection's gate forgets
+ *  the pages that the lanes remember (sb_grace.h).
  */
 #ifndef SB_LANE_H
 #define SB_LANE_H

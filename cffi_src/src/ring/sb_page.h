@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Pages: the tree of pages that a ring consists of.
  *
- * What: an append creates the pages that it needs, a walk from the root finds a page, and a page is retired when
- * everything below it is finished. A leaf covers 64 positions, an inner page 64 pages. The tree grows at the root.
+ * What: an append creates the pages that it needs, and a walk from the root finds a page. A page is *retired* (unlinked
+ * and freed) when everything below it is finished. A leaf covers 64 positions, an inner page 64 pages. The tree grows
+ * at the root.
  *
  * Layout, Invariants, Ordering pairs, Death: see sb_ring.h (I16, I17, P4).
  *

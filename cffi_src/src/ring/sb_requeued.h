@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Requeued bits: lead to old cells that became AVAILABLE again.
  *
- * What: each page has a bit for each child (or cell) below which a message may have returned; `requeued` of the queue
- * says that there is a bit at all. A message that returned to a position before the cursors of all handles is found in
- * a few steps, at any depth of the tree.
+ * What: a leaf has a bit for each cell to which a message may have returned, and an inner page has a bit for each child
+ * below which there is such a cell. `requeued` of the queue says that some page may have a bit. A message that returned
+ * to a position before the cursors of all handles is found in a few steps, at any depth of the tree.
  *
  * Invariants:
- *  I18 a process that makes an old cell AVAILABLE sets the bits from the leaf to the root first. A searcher clears a
- *      bit only when its cell is not owned, and looks at the cell (or child) again afterwards. The owner of a cell
- *      clears its bit right after it took the cell: until the owner itself sets the bit again, the cell is not
- *      AVAILABLE.
- *  I41 a searcher that cleared a bit, and finds another bit below it afterwards, has hidden the messages there for a
- *      moment. It sets the bit again, with all bits above, up to `requeued`, since other searchers may have cleared
- *      these; then it searches once more.
+ *  I18 before a process makes an old cell (one before cursors) AVAILABLE, it sets the bits that lead to the cell, from
+ *      the leaf to the root. A searcher clears the bit of a cell only while no connection owns the cell, and looks at
+ *      the cell again afterwards. A searcher that clears the bit of a child looks at the child again afterwards. The
+ *      connection that took a cell clears the cell's bit right afterwards: until that connection itself sets the bit
+ *      again, the cell is not AVAILABLE.
+ *  I41 a searcher that cleared the bit of a child, and then finds that a bit of the child is set, has hidden the
+ *      messages below the child for a moment. The searcher sets the cleared bit again, with all bits above it, up to
+ *      `requeued`, since other searchers may have cleared these; then it searches once more.
  *
  * Ordering pairs:
  *  P5 a process sets the bits (seq_cst) before the *flip*, which makes the cell AVAILABLE, and looks at the bits again
@@ -27,11 +28,14 @@
  * the bits. The connection that takes it clears the leaf's bit: otherwise each search would visit the cell until the
  * message is settled.
  *
- * Death (after -> state, repaired):
- *  bits set, cell not flipped -> cell owned by the dead connection -> the reaper releases the cell.
- *  leaf's bit cleared, cell not looked at again -> cell listed in the holdings -> the reaper sets its bits again.
- *  inner bit cleared, child not looked at again -> messages hidden -> the housekeeper (sb_hints_resurface).
- *  cell taken, bit cleared or not -> cell owned by the dead connection -> the reaper sets its bits, then flips it.
+ * Death (killed after -> what is left -> who repairs it):
+ *  the bits were set, before the flip -> a cell that the dead connection owns -> the reaper releases the cell.
+ *  the bit of a cell was cleared, before the second look -> an AVAILABLE cell to which no bit leads; the holdings list
+ *   the cell -> the reaper sets the bits again.
+ *  the bit of a child was cleared, before the second look -> messages below the child that searches do not find -> the
+ *   housekeeper, or a search that finds nothing although messages are ready, sets the bits again (sb_hints_resurface).
+ *  a cell was taken, its bit cleared or not -> a cell that the dead connection owns -> the reaper sets the bits, then
+ *   makes the cell AVAILABLE.
  *
  * Concurrency: any process, at any time, without waiting.
  */

@@ -11,23 +11,26 @@
  * message got in its first queue.
  *
  * Invariants:
- *  I15 an append is one CAS from FREE at the first FREE cell, and the tail passes filled cells only: a ring has no
- *   holes.
- *  I16 a link changes EMPTY -> PAGE -> DONE, each by CAS, and never back; a FREE word has the full generation of its
- *   page.
+ *  I15 an append is one CAS of the first FREE cell, and the tail passes only filled cells. So a ring has no holes.
+ *  I16 a link changes from EMPTY to PAGE, and from PAGE to DONE, each by a CAS, and never back. The word of a FREE cell
+ *      has the full generation of its page, so that no append succeeds in a page that was reused.
  *  I17 a page is retired only after each of its cells was read as TOMBSTONE, or each of its children as DONE.
- *      `done` bits only tell when to try: a lost or a stray bit does no harm.
+ *      `done` bits only tell when to try to retire the page: a lost or a stray bit does no harm.
  *
  * Ordering pairs:
  *  P2 the append CAS (seq_cst) publishes the object that the word names; readers load the word with acquire.
  *  P4 a page is initialised before the CAS that links it (release); a walker loads the link with acquire, reads words
  *     of the page, then reads the page's generation again.
  *
- * Death (after -> state, repaired by):
- *  page allocated -> ALLOC(dead), listed -> linked? PUBLISHED : freed.     linked, still ALLOC -> the same.
- *  tombstone, before `done` -> page stays -> the reaper of the holder sets the bit again and tries to retire.
- *  PAGE->DONE, before freeing -> page listed as HOLD_PAGE -> freed by generation.
- *  new root linked, old root finished and not retired -> old root stays -> retired by the next sb_page_sweep.
+ * Death (killed after -> what is left -> who repairs it):
+ *  a page was allocated, before it was linked -> ALLOC(dead), listed in the holdings -> the reaper frees the page.
+ *  the page was linked -> a linked page that is ALLOC(dead) -> the reaper makes the page PUBLISHED.
+ *  a cell became TOMBSTONE, before its `done` bit was set -> the page stays -> the reaper of the cell's holder sets the
+ *   bit, and tries to retire the page.
+ *  a link became DONE, before its page was freed -> the page is listed as SB_HOLD_PAGE -> the reaper frees the page if
+ *   its generation is unchanged.
+ *  a new root was linked, before the finished old root was retired -> the old root stays -> the next sb_page_sweep
+ *   retires it.
  *
  * Concurrency: any process calls any function at any time; sb_ring_locate with a connection, and functions that take
  *  one, need the lock of that connection.

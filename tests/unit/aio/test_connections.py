@@ -177,7 +177,7 @@ def test_a_broker_is_waited_for_until_the_time_is_up(broker_name: str) -> None:
 
     async def main() -> None:
         pauses = noted_pauses()
-        connecting = asyncio.ensure_future(aio.connect(broker_name, create=False, timeout=0.001))
+        connecting = asyncio.ensure_future(aio.connect(broker_name, create=False, timeout=0.1))
         with pytest.raises(exceptions.BrokerNotFound):
             await ready(connecting)
         assert set(pauses) == {0.02}

@@ -149,4 +149,5 @@ def test_what_deleted_queues_had_serves_what_is_needed_now(broker_name: str) -> 
         for number in range(18_000):  # each place of a queue is used five times: its positions need another page then
             connection.queue(f"q{number}").delete()
         core_of(connection).let_go(at_once=True)
-        assert filled(queue, 900_000)[1] >= before - 2
+        said, now = filled(queue, 900_000)
+        assert now >= before - 2, said
