@@ -32,7 +32,8 @@ def integer(name: str, value: object, low: int, high: int | None = None, *, none
         value: the argument.
         low: the lowest value that is allowed.
         high: the highest one; ``None`` = no limit.
-        none: what ``None`` means where the caller allows it, for the error: ``"for no limit"``.
+        none: what ``None`` means, such as ``"for no limit"``. Only the error's text uses it, if it is not empty: the
+            caller handles a permitted ``None`` itself.
 
     Raises:
         ValueError: the argument is no integer, or out of range.

@@ -48,7 +48,10 @@ def parse_size(value: object, name: str = "memory") -> int:
 
 
 class Kind(abc.ABC):
-    """A kind of values. Methods that are not abstract suit words, and numbers that the core stores as they are."""
+    """A kind of values. The methods that are not abstract are defaults, for values that need no conversion.
+
+    Such a value is a word, or a number that the core stores unchanged.
+    """
 
     __slots__ = ()
     option: type[int | float | str] = str
@@ -60,7 +63,7 @@ class Kind(abc.ABC):
 
     @abc.abstractmethod
     def check(self, name: str, value: object) -> Any:  # noqa: ANN401
-        """Returns the value that a caller gave for a setting, as the setting keeps it.
+        """Checks a value that a caller gave for a setting, and returns it in the form that the settings store.
 
         Raises:
             ValueError: the value is not allowed; the text names the setting, the value and what is allowed.
@@ -68,14 +71,14 @@ class Kind(abc.ABC):
 
     @abc.abstractmethod
     def from_argument(self, queue: str, argument: str, value: object) -> Any:  # noqa: ANN401
-        """Returns the value that an ``x-`` argument has.
+        """Checks the value of an ``x-`` argument, and returns it in the form that the settings store.
 
         Raises:
             PreconditionFailed: the value is not allowed.
         """
 
     def from_option(self, value: Any) -> Any:  # noqa: ANN401
-        """Returns the value of an option of the command line in a form that `check` accepts."""
+        """Converts the value of an option of the command line to a form that `check` accepts."""
         return value
 
     def to_core(self, value: Any) -> int:  # noqa: ANN401
@@ -83,7 +86,7 @@ class Kind(abc.ABC):
         return int(value)
 
     def from_core(self, number: int) -> Any:  # noqa: ANN401
-        """Returns the value of a number that the core stores."""
+        """Converts a number that the core stores to the value of the setting."""
         return number
 
     def described(self, value: Any) -> str:  # noqa: ANN401
@@ -221,7 +224,7 @@ class Choice(Kind):
 
 
 class Name(Kind):
-    """A name, such as that of an exchange, or `None`; the core stores it with the texts of the queue."""
+    """A name, such as that of an exchange, or `None`. The core stores it as a string beside the numbers of settings."""
 
     __slots__ = ()
     metavar = "NAME"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def is_possible(place: Place) -> bool:
-    """Whether a message can have this place. Check a place from another process before it is used."""
+    """Whether the numbers of a place are in their ranges. Check a place from another process before it is used."""
     return 0 < place.slot <= MAX_SLOT and 0 <= place.generation <= MAX_GENERATION and 0 <= place.length <= MAX_BODY
 
 

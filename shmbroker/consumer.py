@@ -100,7 +100,7 @@ class Consumer:
         if message is None:
             until = native.deadline(timeout)
             if timeout == 0 and self._acks_at_once and self._taker.status == native.EMPTY:
-                raise standard_queue.Empty  # the call of `take` has just pulled from the queues
+                raise standard_queue.Empty  # no second pull: `take` has just pulled, and the queues had nothing
             message = self._get_slowly(until)
         if not self._auto_ack:
             message._state = OPEN  # noqa: SLF001 - an interrupt before this line gives it back

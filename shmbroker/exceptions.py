@@ -66,7 +66,7 @@ class PreconditionFailed(ChannelClosedByBroker):
 
 
 class GroupInUse(ResourceLocked):
-    """Another user has taken the consumer group, it was released, or this :class:`Group` has not attached it."""
+    """Another user has taken the consumer group, the group was released, or this :class:`Group` has not attached it."""
 
 
 class LeaseNotFound(NotFound):

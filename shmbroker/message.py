@@ -21,7 +21,7 @@ OPEN, SETTLED, _BROWSED, FRESH = native.STATES
 
 
 class Source(Protocol):
-    """The private side of a queue, consumer or channel: the source of a message, which also settles it."""
+    """The queue, consumer or channel that a message was taken from, as the message sees it: it settles the message."""
 
     _settle_record: Callable[[bytes, int], int]
     _core_connection: CoreConnection
@@ -121,7 +121,7 @@ class Message(native.Record):
 
     @property
     def key(self) -> str | None:
-        """The key given to ``put``, or the routing key of a publish; ``None`` without."""
+        """The key given to ``put``, or the routing key of a publish; ``None`` if there was none."""
         header = self._fields
         start = header.key_start
         return self._record[start : start + header.key_length].decode() if header.key_length else None
@@ -140,7 +140,7 @@ class Message(native.Record):
 
     @property
     def priority(self) -> int:
-        """The priority given to ``put``, or in the properties; 0 without."""
+        """The priority given to ``put``, or in the properties; 0 if there was none."""
         return self._fields.priority
 
     @property
@@ -217,7 +217,7 @@ class MessageBatch(native.Batch, Sequence[Message]):
     _long_bodies: int
 
     def _hold_views(self) -> None:
-        """Makes the messages of an auto-acked batch whose bodies are read in place: each view ends with its message."""
+        """Makes the messages of an auto-acked batch whose bodies are read in place: they keep the views."""
         for at in range(len(self) if self._long_bodies else 0):
             if not record.is_inline(self._record(at)):
                 self[at]

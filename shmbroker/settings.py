@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queue settings: one row for each, which determines its keyword, ``x-`` argument, option, memory and reference."""
+"""Queue settings, one row for each setting.
+
+A row determines the keyword, the ``x-`` argument and the command-line option of its setting, its place in shared
+memory, and its text in the reference.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +39,10 @@ class Row(NamedTuple):
     Attributes:
         kind: the values that the setting can have.
         help: the effect of the setting, in one clause, for the command line and the reference.
-        core: the constant of the core that names its number, or its flag if it is a switch; `None` = it is a text.
+        core: the name of the constant by which the core knows the setting: a number, or the flag of a switch; `None` =
+            the setting is a text.
         argument: the ``x-`` argument of ``queue_declare``; `None` = ``queue_declare`` has a parameter of its name.
-        fixed: whether the value cannot change after the declaration, as that of all texts.
+        fixed: whether the value cannot change after the declaration. True for every text.
         option: whether the command line has an option for it.
     """
 
@@ -66,7 +71,7 @@ def _setting(default: _Value, kind: Kind, help: str, core: str | None = None, **
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """The settings of a queue, as :attr:`Queue.settings` returns them. The table above has their meaning."""
+    """The settings of a queue, as :attr:`Queue.settings` returns them. The reference has a table of their meanings."""
 
     ring_size: int = _setting(
         UNBOUNDED,

@@ -129,7 +129,7 @@ class WorkerPool:
     def _start_worker(self, index: int, function: bytes) -> Any:  # noqa: ANN401 - multiprocessing's
         answer, tell = self._context.Pipe(duplex=False)
         worker = self._context.Process(target=_work, args=(function, self._options, tell))
-        self._workers[index : index + 1] = [worker]  # before the start, so that an error ends it too
+        self._workers[index : index + 1] = [worker]  # before the start: after an error, `start` ends the listed workers
         multiprocessing.resource_tracker.ensure_running()  # else start() starts it, which unblocks the signal
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the worker inherits this mask
         try:
@@ -240,7 +240,7 @@ def _pickled(function: Callable[[Message], object]) -> bytes:
 
 
 def _work(pickled: bytes, options: _Options, answer: Any) -> None:  # noqa: ANN401 - multiprocessing's
-    ended: list[int] = []  # no Event: a second signal could find its lock held
+    ended: list[int] = []  # no Event: its lock could be held by the code that a signal interrupts
     signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # processes that the function starts inherit the mask
@@ -278,10 +278,10 @@ def _serve(function: Callable[[Message], object], options: _Options, ended: Call
                 continue
             if options.attempts is not None and message.delivery_count > options.attempts:
                 consumer.cancel()
-                message.give_back()  # a commit can settle only what a get took
+                message.give_back()  # it is got again: a commit can settle only what `get` took, not a consumer
                 _set_aside_first(queue, options)
             elif message.delivery_count > 1 and options.prefetch > 1:
-                consumer.cancel()  # returns the prefetched messages: this worker's death is no delivery of them
+                consumer.cancel()  # returns the prefetched messages: if this worker dies, that counts for none of them
                 _handle(function, message)
             else:
                 _handle(function, message)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The public functions of the C core. cffi reads this file verbatim, and shmbroker.h includes it.
    Times are nanoseconds of CLOCK_MONOTONIC (deadline UINT64_MAX = for ever). Functions that return int64_t return a
-   length or count >= 0, or minus a status. All functions may return SB_FORKED, SB_CLOSED, SB_GROW. */
+   length or count >= 0, or minus a status. Every function that returns a status may return SB_FORKED (the caller is a
+   forked child), SB_CLOSED or SB_GROW. */
 
 typedef enum {
   SB_OK = 0,
@@ -50,10 +51,10 @@ enum {
   SB_NAME_MAX = 255,     /* bytes of the name of a queue, an exchange or a connection */
   SB_MAX_PREFIX = 65536, /* message header, exchange, key and properties */
   SB_MAX_BODY = 1 << 30,
-  SB_INLINE_BODY = 4096 /* bodies up to this length are copied into the record, longer ones are read in place */
+  SB_INLINE_BODY = 4096 /* a get copies bodies up to this length into the record; longer ones are read in place */
 };
 
-/* Stands for the address of a body that cannot be read in place, since it lies in several parts. */
+/* A value in place of a body's address: the body lies in several parts, so it cannot be read in place. */
 enum { SB_IN_PARTS = 1 };
 
 typedef struct sb_broker sb_broker;
@@ -63,7 +64,8 @@ typedef struct sb_consumer sb_consumer;
 typedef struct sb_channel sb_channel;
 typedef struct sb_watch sb_watch;
 
-/* Kinds of slots. Each structural kind has its own class, after the classes of messages. */
+/* Kinds of slots. A class is a size of slots. Messages have several classes; each other kind has one, whose number is
+ * higher than theirs. */
 enum {
   SB_KIND_MESSAGE = 0,
   SB_KIND_LEAF,
@@ -76,16 +78,17 @@ enum {
   SB_KIND_HOLDINGS,
   SB_KIND_LONG_LEAF,
   SB_KIND_LONG_QUEUE,
-  SB_KIND_COUNT /* in a finding: no slot begins there */
+  SB_KIND_COUNT /* as the kind in a finding of the doctor: no slot begins at that slot id */
 };
 
-/* What occupies chunks of 2 MiB: the slots of one class, or (slot_bytes 0) bodies that have chunks to themselves. */
+/* The facts of one class of slots: the chunks (of 2 MiB) that hold such slots, and the use of the slots. Element 0
+ * (slot_bytes 0) is about the long bodies that have chunks to themselves. */
 enum { SB_CHUNK_FACTS = 64 };
 typedef struct {
   uint64_t slot_bytes;
   uint64_t slots, used; /* slots that exist, and slots in use */
-  uint64_t held;        /* slots that the messages of `queue` occupy */
-  uint32_t queue;       /* slot id of the queue that occupies the most slots; 0: no queue occupies any */
+  uint64_t held;        /* slots of this class that the messages of `queue` occupy */
+  uint32_t queue;       /* slot id of the queue whose messages occupy the most of these slots; 0 = none */
   uint32_t whole;       /* 0: not all messages of `queue` were read, so `held` may be too low */
   uint32_t chunks;
   uint32_t kind; /* SB_KIND_...: what the slots hold */
@@ -93,7 +96,7 @@ typedef struct {
 
 /* What a get writes before exchange, key, properties and body. 64 bytes. */
 typedef struct {
-  uint64_t tag; /* token of the holding | index in the consumer's table of unacked messages << 40 */
+  uint64_t tag; /* low 40 bits: token of the holding; above: index in the consumer's table of unacked messages */
   uint64_t sequence;
   uint64_t body_length;
   uint64_t body_address; /* 0: the body follows; else its address in this process, or SB_IN_PARTS */
@@ -120,14 +123,14 @@ enum {
   SB_SETTING_EXPIRES_MS,
   SB_SETTINGS
 };
-enum { SB_TEXTS_MAX = 1020 }; /* bytes of the settings that are texts */
+enum { SB_TEXTS_MAX = 1020 }; /* the most bytes that all text settings of a queue have together */
 /* What happens to a message for which a queue has no room. REJECT is for the tests of the core. */
 enum { SB_OVERFLOW_BLOCK = 0, SB_OVERFLOW_DROP = 1, SB_OVERFLOW_DROP_HEAD = 2, SB_OVERFLOW_REJECT = 3 };
 typedef struct {
   int64_t values[SB_SETTINGS]; /* -1 = none */
   uint32_t flags;              /* SB_QUEUE_... */
-  uint32_t texts_length;       /* bytes of the settings that are texts; a change of the settings ignores it */
-  const char *texts;           /* these settings; only sb_queue_declare reads them */
+  uint32_t texts_length;       /* bytes of `texts`; sb_queue_configure does not read it */
+  const char *texts;           /* the text settings, encoded; only sb_queue_declare reads them */
 } sb_settings;
 /* Flags of a queue. The core derives TTL and EXPIRES from the settings. */
 enum {
@@ -140,7 +143,7 @@ enum {
   SB_QUEUE_EXPIRES = 64,
   SB_QUEUE_KEEPS = 128, /* its messages do not expire while they are in it, and keep their sequence number */
   SB_QUEUE_NOTES = 256, /* messages of the broker itself: puts may use the reserve of memory */
-  SB_QUEUE_STAGE = 512  /* staged messages: puts may use the reserve, except its last part */
+  SB_QUEUE_STAGE = 512  /* messages that a commit publishes later: puts may use the reserve, except its last part */
 };
 
 typedef struct {
@@ -169,7 +172,8 @@ typedef struct {
   uint32_t reserved;
 } sb_place;
 
-/* Texts, one after the other. `ends` begins with the start of the first text, then has the end of each text. */
+/* A column of texts, which lie in `bytes` one after the other. ends[0] is the start of the first text, ends[i + 1] the
+ * end of text i. room: the size of `bytes`; needed: see sb_queue_browse_columns. */
 typedef struct {
   int32_t *ends; /* NULL: the caller does not want this column */
   char *bytes;
@@ -185,7 +189,7 @@ typedef struct {
   uint8_t *redelivered, *has_key;
 } sb_columns;
 
-/* A body that goes to several queues, whose handles are of the same connection. */
+/* A body, and the queues that get it. All handles in `targets` belong to the connection that commits. */
 typedef struct {
   const char *body;
   uint64_t length;
@@ -199,11 +203,12 @@ typedef enum {
   SB_ACK = 0,      /* it is done with, and removed */
   SB_REQUEUE = 1,  /* it returns to its position, marked redelivered */
   SB_REJECT = 2,   /* it is removed, and counts as dropped */
-  SB_UNDELIVER = 3 /* the application never saw it: it returns to its position, and the delivery does not count */
+  SB_UNDELIVER = 3 /* the application never saw it: it returns to its position, and its delivery count is not raised */
 } sb_disposition;
 
-/* A message that the connection holds. token: from the tag of its record. delivery_tag: the message's tag on its
- * channel; a commit does not read it. */
+/* How to settle a message that the connection holds. token: `tag` of the record that a queue or a consumer returned
+ * (sb_channel_collect fills it in for a channel). delivery_tag: the message's tag on its channel; a commit does not
+ * read it. */
 typedef struct {
   sb_queue *queue;
   uint64_t token;
@@ -214,15 +219,15 @@ typedef struct {
 typedef struct {
   uint64_t token, gen, size;
   uint32_t slot;
-  bool scattered; /* the body goes into parts; `body` is private memory to write it into */
-  bool admitted;  /* the queue keeps room for the reservation: until it is published or abandoned */
-  bool kept;      /* the reservation owns its slot; publishing gives the slot to the message */
+  bool scattered; /* the message will lie in parts: `body` is private memory, and publishing copies it into the parts */
+  bool admitted;  /* the queue keeps room for this message; false once it was published, copied or abandoned */
+  bool kept;      /* the slot belongs to the reservation; publishing passes the slot on to the message */
   void *body;
 } sb_reservation;
 
-/* A waiting call. deadline_ns: when it gives up. look_ns: when it returns SB_TICK, so that the caller can look for
- * signals and call again (UINT64_MAX = never). In between, `node` (0 = none yet) keeps the place among the waiting
- * calls; sb_queue_end_wait gives up that place. */
+/* A wait of one or several calls. deadline_ns: when the wait ends. look_ns: when a call returns SB_TICK, so that the
+ * caller can look for signals and call again (UINT64_MAX = never). Between the calls, `node` (0 = none yet) keeps the
+ * caller's place among those that wait; sb_queue_end_wait gives up that place. */
 typedef struct {
   uint64_t deadline_ns, look_ns, token;
   uint32_t node;
@@ -233,7 +238,7 @@ typedef struct {
   uint64_t memory_limit, memory_used, memory_structures, memory_bodies; /* bytes; the last two count whole chunks */
   uint64_t memory_room;                                                 /* the longest body that has room now */
   uint64_t instance, created_ns, rescues, stopped_rescues, reaped, ticks;
-  uint32_t repairs[6], explained_repairs[6]; /* by kind: notifications, room, counts, accounts, marks, ends */
+  uint32_t repairs[6], explained_repairs[6]; /* a number for each kind, in the order of SB_REPAIR_... (sb_repairs.h) */
   uint32_t segments, segments_limit, chunks_per_segment, queues, stopped, connections, processes, housekeeper_pid,
       closing, mode, housekeeper_stopped;
 } sb_broker_facts;
@@ -279,7 +284,7 @@ typedef struct {
 } sb_consumer_facts;
 
 /* The `code` of a finding. findings.py has a sentence for each code, and for each `which` of a code that has several.
-   "of: ..." tells what the member `of` of such a finding has. */
+   "of: X" in a comment below means: the member `of` of such a finding holds X. */
 typedef enum {
   SB_NOT_CHECKED = 1,  /* nothing was checked: `found` is the status */
   SB_BAD_HEADER,       /* a field of the broker's header */
@@ -287,7 +292,7 @@ typedef enum {
   SB_BAD_CHUNK,        /* a chunk word */
   SB_BAD_SLOT,         /* a slot header in an impossible state; of: the kind */
   SB_BAD_OWNER,        /* a slot or cell of a connection that does not exist */
-  SB_UNLISTED,         /* a slot that is not in its owner's holdings, and is lost with the owner; of: the kind */
+  SB_UNLISTED,         /* a slot that its owner's holdings do not list: lost if the owner dies; of: the kind */
   SB_LEAKED_SLOT,      /* a slot that nothing refers to; of: the kind */
   SB_BAD_CONNECTION,   /* a connection word or record */
   SB_BAD_HOLDING,      /* an entry of the holdings */
@@ -301,17 +306,18 @@ typedef enum {
   SB_LOST_BODY,        /* a cell names a slot that does not have the cell's message */
   SB_SHARED_REFERENCE, /* two cells hold the same reference */
   SB_BAD_MESSAGE,      /* a message header that does not fit its slot */
-  SB_HIDDEN_CELL,      /* a ready message before the head, to which no `requeued` bits lead */
+  SB_HIDDEN_CELL,      /* a ready message before `head` that takes miss, since no `requeued` bits lead to it */
   SB_BAD_COUNT,        /* counters differ from the cells */
   SB_BAD_HINT,         /* `taken`, `admitted` ... differ from the cells */
-  SB_BAD_LIST,         /* interested, notified ... differ from the lists */
+  SB_BAD_LIST,         /* `interested`, `notified` ... differ from the lists of consumers */
   SB_BAD_ENTRY,        /* an entry of a consumer list; of: the ring */
   SB_LOST_NODE,        /* a consumer that is not in its list */
   SB_BAD_TIMER,        /* an entry of the schedule */
   SB_UNREAPED          /* a dead process that is not reaped: may explain other findings */
 } sb_trouble;
 
-/* The rings of a queue, of a level (INTERESTED, NOTIFIED) and of the broker (MEMORY). */
+/* The rings. A level (the consumers of one priority) has INTERESTED and NOTIFIED, the broker has MEMORY, a queue has
+ * all others. */
 enum {
   SB_RING_CELLS = 0,
   SB_RING_ALL,
@@ -335,7 +341,8 @@ sb_status sb_broker_format(void *memory, uint64_t bytes, const char *name, uint6
                            uint32_t chunks_per_segment, uint32_t mode, uint64_t instance);
 sb_broker *sb_broker_attach(const char *path, sb_status *status, uint32_t *major, uint32_t *minor);
 void sb_broker_detach(sb_broker *b);
-/* As sb_broker_attach. Stores the handle in *handle before it returns: a caller that is interrupted then finds it. */
+/* Like sb_broker_attach, but returns the status, and stores the handle in *handle. So a caller that an exception
+ * interrupts just after the call does not lose the handle. */
 sb_status sb_broker_attach_at(const char *path, sb_broker **handle, uint32_t *major, uint32_t *minor);
 sb_status sb_broker_grown(sb_broker *b, uint32_t number);
 void sb_broker_grow_again(sb_broker *b, uint64_t not_before_ns);
@@ -347,8 +354,8 @@ void sb_broker_set_stopped(sb_broker *b, uint32_t stopped);
 /* ---- connection ---- */
 sb_connection *sb_connection_open(sb_broker *b, const char *name, uint32_t length, sb_status *status);
 sb_status sb_connection_open_at(sb_broker *b, const char *name, uint32_t length, sb_connection **handle);
-/* Closes and releases a connection that is not used any more, unless that was done before, then frees the handle. While
- * views of its messages live, the handle is not freed, and *handle keeps its value. */
+/* Closes and releases a connection, unless that was done before, frees its handle, and sets *handle to NULL. While
+ * views of its messages exist, does not free the handle, and leaves *handle as it is. */
 void sb_connection_discard(sb_connection **handle);
 sb_status sb_connection_close(sb_connection *c);
 bool sb_connection_release(sb_connection *c);
@@ -363,16 +370,16 @@ sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts 
 /* *holder, here and below: after SB_TIMEOUT the pid of the process that holds the topology lock, 0 = unknown. */
 sb_status sb_topology_begin(sb_connection *c, uint64_t deadline_ns, int32_t *holder);
 void sb_topology_end(sb_connection *c);
-/* The journal word: 16 number of the journal's file | 48 number of valid bytes in that file. Only the holder of the
- * topology lock may change it. */
+/* The journal word: in the high 16 bits the number of the journal's file, in the low 48 bits the number of valid bytes
+ * in that file. Only the holder of the topology lock may change the word. */
 uint64_t sb_topology_journal(sb_connection *c);
 void sb_topology_journal_commit(sb_connection *c, uint64_t word);
 /* A number that changes with every change of the topology. While it stays the same, everything that a caller derived
  * from the topology stays valid. */
 uint64_t sb_topology_version(sb_connection *c);
 
-/* The number of queues that ended by themselves so far. When it rises, there may be bindings of these queues to
- * remove. */
+/* The number of queues that ended so far without a call that deleted them (auto-delete, expired, exclusive). When it
+ * rises, there may be bindings of these queues to remove. */
 uint32_t sb_topology_queues_ended(sb_connection *c);
 
 /* ---- queues ---- */
@@ -392,8 +399,8 @@ sb_status sb_queue_describe(sb_connection *c, uint32_t slot, sb_queue_facts *fac
 /* Copies the settings of a queue that are texts, at most SB_TEXTS_MAX bytes, and returns their length. */
 uint32_t sb_texts(sb_connection *c, uint32_t slot, char *texts);
 uint32_t sb_queue_next(sb_connection *c, uint32_t *index);
-/* Fills in SB_CHUNK_FACTS facts, one for each class. looks: how many cells and parts of messages the call may read; it
- * reads a few of each queue in any case. */
+/* Fills in the array `facts`, which has SB_CHUNK_FACTS elements: one for each class. looks: how many cells and parts of
+ * messages the call may read in all queues together; it reads at least a few of each queue. */
 sb_status sb_broker_describe_chunks(sb_connection *c, uint64_t looks, sb_chunk_facts *facts);
 int64_t sb_queue_length(sb_queue *q);
 int64_t sb_queue_purge(sb_queue *q);
@@ -409,7 +416,8 @@ sb_status sb_queue_put_with(sb_queue *q, const char *body, uint64_t length, cons
 /* Returns the number of messages put. *status: why the next one was not put; SB_OK: all were put. */
 int64_t sb_queue_put_many(sb_queue *q, const sb_piece *pieces, uint32_t count, const sb_put_options *options,
                           sb_status *status);
-/* Puts `count` rows from `row` on, with the columns `body`, `key` and `properties`. Result and *status: as above. */
+/* Puts `count` rows from `row` on, with the columns `body`, `key` and `properties`. The result and *status are those of
+ * sb_queue_put_many. */
 int64_t sb_queue_put_columns(sb_queue *q, const sb_columns *columns, uint32_t row, uint32_t count, sb_status *status);
 sb_status sb_reservation_begin(sb_queue *q, uint64_t length, const sb_put_options *options, sb_reservation *r);
 sb_status sb_reservation_publish(sb_queue *q, sb_reservation *r);
@@ -438,7 +446,8 @@ sb_status sb_queue_settle_many(sb_queue *q, const char *records, const uint32_t 
 sb_status sb_view_begin(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, uint64_t *view);
 /* Copies the body of a view whose address is SB_IN_PARTS. length: that of the whole body. */
 sb_status sb_view_copy(sb_connection *c, uint64_t view, char *to, uint64_t length);
-/* True if the connection is closed: the caller then calls sb_connection_release again. */
+/* Ends a view. True if the connection is closed: the caller then calls sb_connection_release again, which may have
+ * failed because of this view. */
 bool sb_view_end(sb_connection *c, uint64_t view);
 int64_t sb_queue_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size);
 /* Copies up to `count` ready messages from *position on. Moves *position behind the last one, and returns their number.
@@ -484,14 +493,15 @@ bool sb_consumer_arm_event(sb_consumer *k);
 
 /* ---- channels: consumers that share one sequence of delivery tags ----
    The tag of a record that a channel gives is the delivery tag (1, 2, 3 ...). If the body is in shared memory, 8 more
-   bytes follow where a short body would: the tag that sb_view_begin takes; or, for a settled message, the view. */
+   bytes follow where a short body would. They are the tag that sb_view_begin takes; for a message that was acknowledged
+   when it was given (`settled`), they are a view, which sb_view_end takes. */
 enum { SB_CONSUME_AUTO_ACK = 1, SB_CONSUME_NO_LOCAL = 2, SB_CONSUME_EXCLUSIVE = 4 };
-enum { SB_BY_GET = 65535 }; /* the subscription of a message that a get took */
+enum { SB_BY_GET = 65535 }; /* `subscription` in the record of a message that sb_channel_get took */
 
 /* number: the number of the channel, which sb_connection_next_ready returns and sb_queue_consumers shows; not 0. */
 sb_channel *sb_channel_open(sb_connection *c, uint64_t number, sb_status *status);
 /* Ends the consumers of the channel, returns the messages that it holds, and ends its waiting calls with SB_CLOSED. Any
-   thread may call it, also again. */
+   thread may call it, and more than once. */
 void sb_channel_close(sb_channel *ch);
 void sb_channel_free(sb_channel *ch);
 sb_status sb_channel_consume(sb_channel *ch, sb_queue *q, uint32_t prefetch, int32_t priority, uint32_t flags,
@@ -499,7 +509,8 @@ sb_status sb_channel_consume(sb_channel *ch, sb_queue *q, uint32_t prefetch, int
 /* Ends a consumer. Messages that it took for the application, but did not give to it yet, return to their queue.
  * Messages that it gave to the application stay unacked. SB_NOT_FOUND: there is no such consumer. */
 sb_status sb_channel_cancel(sb_channel *ch, uint32_t subscription);
-/* Limits the unacked messages of the consumers of a channel, or of all channels of a connection; 0 = no limit. */
+/* Limits how many unacked messages all consumers of a channel, or of all channels of a connection, may have together;
+ * 0 = no limit. */
 sb_status sb_channel_set_prefetch(sb_channel *ch, uint32_t prefetch);
 sb_status sb_connection_set_prefetch(sb_connection *c, uint32_t prefetch);
 /* Writes the record of the next delivery of any consumer of the channel, and returns the record's length. If no message
@@ -511,9 +522,9 @@ bool sb_channel_next_cancelled(sb_channel *ch, uint32_t *subscription);
 int64_t sb_channel_get(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack);
 int64_t sb_channel_get_wait(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait);
 /* Settles the delivery with that tag. multiple: settles also all unsettled deliveries before it; with tag 0 all
-   unsettled deliveries. SB_SETTLED: no unsettled delivery has that tag. With SB_UNDELIVER a message is the next one of
-   the channel again; a message that a get took, or whose consumer ended, returns to its queue instead. If its tag was
-   the last one, the channel uses the tag again. */
+   unsettled deliveries. SB_SETTLED: no unsettled delivery has that tag. With SB_UNDELIVER the
+   channel delivers the message again as its next one; a message that a get took, or whose consumer ended, returns to
+   its queue instead. If its tag was the highest that the channel gave, the channel gives the tag again. */
 sb_status sb_channel_settle(sb_channel *ch, uint64_t delivery_tag, bool multiple, sb_disposition disposition);
 /* Lists the deliveries that sb_channel_settle would settle, and settles none. Writes at most `room` settlements, and
    returns the number of all these deliveries, also if it is greater than `room`. */
@@ -523,7 +534,7 @@ int64_t sb_channel_collect(sb_channel *ch, uint64_t delivery_tag, bool multiple,
    have been removed before. */
 void sb_channel_forget(sb_channel *ch, uint64_t delivery_tag, bool multiple);
 uint32_t sb_channel_unacked(sb_channel *ch); /* messages given to the application and not settled */
-uint32_t sb_channel_waiting(sb_channel *ch); /* messages pulled and not yet given to the application */
+uint32_t sb_channel_waiting(sb_channel *ch); /* messages taken from the queues and not yet given to the application */
 uint64_t sb_channel_delivered(sb_channel *ch);
 /* Arms the channel: when a message, or the report of an ended consumer, comes, sb_connection_next_ready returns the
  * channel's number once. True: the channel was not armed, since a message or a report is there already, or since the
@@ -562,15 +573,16 @@ typedef struct {
   uint64_t last_take, tail, quiet_ticks, wrong_ticks;
   uint64_t cursors[3]; /* progress in its timers, see sb_housekeeping_timers */
   uint64_t new_timers; /* 1: sb_housekeeper_timers has more timers to return */
-  uint64_t known_tail; /* tail at the last tick: producers of later messages may be about to notify */
-  uint64_t sleeper;    /* list entry of the node that slept at the last tick although a message was ready; 0 = none */
-  /* number of reaped processes when the queue's counts were last found right; SB_DEATHS_UNKNOWN: the housekeeper itself
-   * may have set a count wrong */
+  uint64_t known_tail; /* tail at the last tick; the producer of a message behind it may not have notified yet */
+  uint64_t sleeper;    /* list entry of a node that slept at the last tick although a message was ready; 0 = none */
+  /* number of reaped processes when the counts of the queue were last found right. A higher number now explains wrong
+   * counts. SB_DEATHS_UNKNOWN: the housekeeper itself may have set a count wrong */
   uint64_t deaths;
 } sb_queue_memory;
 void sb_housekeeper_tick(sb_connection *c, uint32_t slot, sb_queue_memory *memory);
 uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, sb_queue_memory *memories, uint32_t count);
-/* Sets `new_timers` of each queue. Returns the number of queues that have new timers. */
+/* Sets `new_timers` in the memory of each queue. memories[i] belongs to queues[i]. Returns the number of queues that
+ * have new timers. */
 uint32_t sb_housekeeper_new_timers(sb_queue *const *queues, sb_queue_memory *memories, uint32_t count);
 uint64_t sb_housekeeper_changes(sb_connection *c);
 /* Writes the positions of messages with a timer, at most `room`. Returns their number; fewer than `room`: there are no

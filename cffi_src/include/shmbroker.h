@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The public C header: a guard around the declarations, which cffi also reads. */
+/* The public C header: the declarations of shmbroker.cdef.h, which cffi reads as well, inside an include guard. */
 #ifndef SHMBROKER_H
 #define SHMBROKER_H
 

@@ -6,14 +6,14 @@
 #include <structmember.h>
 
 #define BATCH_BYTES (1u << 20)
-#define LONG_BATCH 1024 /* the Python part settles longer batches, without the GIL */
+#define LONG_BATCH 1024 /* messages; the Python part settles a longer batch, without the GIL */
 
 typedef struct {
   PyObject_HEAD PyObject *source; /* the queue; it keeps the handle */
   PyObject *receiver;
-  PyObject *made; /* of the Python part: messages that the application took out of the batch */
+  PyObject *made; /* NULL, or a dict of the Python part: {index: message that the application took out} */
   char *records;
-  uint32_t *index; /* three for each message: start of its record, start of its body, end of both */
+  uint32_t *index; /* three offsets in `records` for each message: its record, its body, the end of both */
   uint32_t count, long_bodies;
   char state, auto_acked;
 } Batch;
@@ -52,7 +52,8 @@ static PyObject *batch_ack(PyObject *object, PyObject *unused) {
   Py_RETURN_NONE;
 }
 
-/* settle(disposition, skip): settles all messages except the numbers in `skip`, without the GIL. Returns the status. */
+/* settle(disposition, skip): settles the messages whose indexes are not in the frozenset `skip`, without the GIL.
+ * Returns the status. */
 static PyObject *batch_settle(PyObject *object, PyObject *arguments) {
   Batch *self = (Batch *)object;
   unsigned int disposition;
@@ -94,7 +95,7 @@ static PyObject *batch_record(PyObject *object, PyObject *number) {
   return PyBytes_FromStringAndSize(self->records + index[0], (Py_ssize_t)(index[2] - index[0]));
 }
 
-/* A copy of a body. A body that is not in the record is read through a message object. */
+/* A copy of the body of message `at`. If the body is not in the record, a message object reads it. */
 static PyObject *body_of(Batch *self, uint32_t at) {
   const uint32_t *index = self->index + 3 * (uint64_t)at;
   const sb_record *record = (const sb_record *)(const void *)(self->records + index[0]);
@@ -197,7 +198,8 @@ static PyObject *finish(Receiver *self, PyObject *source, Room *room, int64_t go
   return result;
 }
 
-/* take_many(source, count, auto_ack, timeout): takes messages without waiting. */
+/* take_many(source, count, auto_ack[, timeout]): takes up to `count` messages without waiting. Returns a batch, or the
+ * status if it took none. */
 PyObject *sb_take_many(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Receiver *self = (Receiver *)object;
   int auto_ack = sb_expect_timeout(arguments, count, 3) ? PyObject_IsTrue(arguments[2]) : -1;

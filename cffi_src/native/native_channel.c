@@ -56,7 +56,7 @@ static PyObject *not_handed_over(PyObject *channel) {
   return result;
 }
 
-/* Calls the callback. A message with a body has reached the application: it is not FRESH any more. */
+/* Calls the callback. The message counts as handed over, and is not FRESH any more, as soon as its body was read. */
 static PyObject *call(Record *message, PyObject *callback, PyObject *properties) {
   PyObject *body = sb_record_bytes((PyObject *)message, NULL);
   if (body == NULL) {
@@ -69,8 +69,8 @@ static PyObject *call(Record *message, PyObject *callback, PyObject *properties)
   return result;
 }
 
-/* Delivers a message to its consumer. An unknown consumer is being registered, or was just cancelled: Python waits and
- * looks again. */
+/* Delivers a message to its consumer. consumer NULL: `subscriptions` has no entry for it, since the consumer is being
+ * registered, or was just cancelled; Python then waits, and looks again. */
 static PyObject *call_back(PyObject *message, PyObject *consumer, PyObject *no_properties, bool plain) {
   if (consumer == NULL) {
     return PyErr_Occurred() == NULL ? PyObject_CallMethod(((Record *)message)->source, "_deliver_late", "O", message)
@@ -111,8 +111,9 @@ static int deliver(Receiver *self, PyObject *channel, PyObject *subscriptions, P
   return result != NULL ? 1 : -1;
 }
 
-/* deliver(channel, subscriptions, events, no_properties, most): delivers up to `most` messages, until there is no
- * message, or an event. Returns their number. Raises what a callback raises; `delivered` counts that message too. */
+/* deliver(channel, subscriptions, events, no_properties, most): delivers up to `most` messages. Stops when there is no
+ * message, or when `events` is not empty. Returns the number delivered. Raises what a callback raises; the member
+ * `delivered` also counts the message of that callback. */
 PyObject *sb_channel_receiver_deliver(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count) {
   Receiver *self = (Receiver *)receiver;
   Py_ssize_t most = sb_expect(count, 5) ? PyLong_AsSsize_t(arguments[4]) : -1;

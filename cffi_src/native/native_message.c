@@ -45,7 +45,7 @@ static PyObject *record_ack(PyObject *object, PyObject *unused) {
   }
   self->state = SETTLED;
   sb_status status = settle(self, SB_ACK);
-  if (status == SB_OK) Py_CLEAR(self->view); /* views that the application kept keep the slot */
+  if (status == SB_OK) Py_CLEAR(self->view); /* the slot stays while the application has a view of its own */
   if (status != SB_OK) {
     return PyObject_CallMethod(object, "_failed", "i", (int)status);
   }
@@ -61,8 +61,8 @@ static bool is_inside(const Record *self) {
   return header->body_address == 0 && header->body_length <= (uint64_t)PyBytes_Size(self->data) - sizeof *header;
 }
 
-/* The tag of a message in the core, see shmbroker.cdef.h; for a message that was settled when it was taken, the view of
- * its long body. */
+/* The tag that sb_view_begin takes for the message, see shmbroker.cdef.h. For a message with a long body that was
+ * settled when it was taken: the view of that body. */
 static uint64_t tag_of(const Record *self) {
   uint64_t tag = header_of(self)->tag;
   if (self->kind == OF_CHANNEL)
@@ -107,8 +107,8 @@ PyObject *sb_record_bytes(PyObject *object, PyObject *unused) {
   return bytes;
 }
 
-/* Takes the view of a long body of a message that was settled when it was taken. The body stays as long as the message
- * or a memoryview of it. */
+/* For a message with a long body that was settled when it was taken: takes over the view that the record names. The
+ * body then exists as long as the message, or a memoryview of it, exists. */
 static PyObject *record_auto_acknowledged(PyObject *object, PyObject *unused) {
   Record *self = (Record *)object;
   const sb_record *header = header_of(self);
@@ -124,7 +124,7 @@ static PyObject *record_auto_acknowledged(PyObject *object, PyObject *unused) {
 
 static Py_ssize_t record_length(PyObject *object) { return (Py_ssize_t)header_of((const Record *)object)->body_length; }
 
-/* The fields that are read for each delivery, without unpacking the whole header. */
+/* The two fields that each delivery needs, so that Python does not unpack the whole header. */
 static PyObject *record_subscription(PyObject *object, void *unused) {
   (void)unused;
   return PyLong_FromLong(header_of((const Record *)object)->subscription);
@@ -179,7 +179,7 @@ PyType_Spec sb_record_spec = {"shmbroker._native_message.Record", sizeof(Record)
 
 /* ---- Receiver ---- */
 
-static _Alignas(64) char one_record[RECORD_BYTES]; /* one for all Receivers: a connection may have 65,535 channels */
+static _Alignas(64) char one_record[RECORD_BYTES]; /* of all Receivers: 65,535 buffers would be 4 GiB */
 
 static PyObject *new_record(Receiver *self, PyObject *source, PyObject *data, char state) {
   Record *record = (Record *)self->allocate(self->type, 0);
@@ -231,9 +231,9 @@ static PyObject *take(Receiver *self, PyObject *source, int auto_ack, char state
   return sb_hand_over(self, source, self->buffer, length, auto_ack, state);
 }
 
-/* True if the caller must report that its application polls: the first time, and then once in POLLED_NS. A report of
- * each poll would slow down an application that polls without a pause. The coarse clock costs a tenth of a read of the
- * clock in Python. */
+/* True if the caller must report to the connection that the application polls. That is the first time, and then once in
+ * POLLED_NS: a report of each poll would slow down an application that polls without a pause. The coarse clock costs a
+ * tenth of a read of the clock in Python. */
 #define POLLED_NS 100000000u
 static bool tells_of_polling(Receiver *self) {
   struct timespec clock;
@@ -246,8 +246,9 @@ static bool tells_of_polling(Receiver *self) {
   return true;
 }
 
-/* take(source, auto_ack[, timeout]): takes a message without waiting. For a queue, and without a timeout, status
- * SB_TICK: the queue is empty, and the caller must report to the connection that its application polls. */
+/* take(source, auto_ack[, timeout]): takes a message without waiting. None: there is none, and `status` has the reason.
+ * Status SB_TICK (of a queue, in a call without a timeout): the queue is empty, and the caller must report to the
+ * connection that the application polls. */
 static PyObject *receiver_take(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Receiver *self = (Receiver *)object;
   int auto_ack = sb_expect_timeout(arguments, count, 2) ? PyObject_IsTrue(arguments[1]) : -1;
@@ -257,7 +258,8 @@ static PyObject *receiver_take(PyObject *object, PyObject *const *arguments, Py_
   return got;
 }
 
-/* A signal that comes just before the sleep does not end it, so the first look for signals comes soon. */
+/* A wait looks for signals from time to time. It looks for the first time soon, since a signal that came just before
+ * the sleep does not end the sleep. */
 #define FIRST_LOOK_NS 10000000u
 #define LATER_LOOKS_NS 1000000000u
 #define SOON_NS 10000u
@@ -286,8 +288,8 @@ int64_t sb_wait_for(Receiver *self, Room *room, int auto_ack, uint64_t until) {
   }
 }
 
-/* Looks for a message for a moment, and keeps the GIL: to drop the GIL and take it again costs more, and much more if
- * another thread is busy. */
+/* Tries to take a message for SOON_NS, and keeps the GIL meanwhile. To drop the GIL and take it again would cost
+ * more, and much more if another thread is busy. Returns the message or the status. */
 static PyObject *receiver_soon(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Receiver *self = (Receiver *)object;
   int auto_ack = sb_expect(count, 2) ? PyObject_IsTrue(arguments[1]) : -1;

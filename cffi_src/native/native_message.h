@@ -23,15 +23,15 @@ enum { OPEN = 0, SETTLED = 1, BROWSED = 2, FRESH = 3 };
 enum { OF_QUEUE = 0, OF_CONSUMER = 1, OF_CHANNEL = 2 }; /* the kind of a handle */
 #define RECORD_BYTES (sizeof(sb_record) + SB_MAX_PREFIX + SB_INLINE_BODY)
 #define MOST_MESSAGES 65536       /* of a batch */
-#define MOST_QUEUES 128           /* of a route: a publish to this many takes some tens of microseconds */
+#define MOST_QUEUES 128           /* of a route: C keeps the GIL for a publish, and more queues would take too long */
 enum { NAMES = 0, CALLBACK = 1 }; /* fields of a Subscription, see shmbroker/channel/deliveries.py */
 
 typedef struct {
-  PyObject_HEAD PyObject *source; /* the queue, consumer or channel; it keeps the handle */
+  PyObject_HEAD PyObject *source; /* the queue, consumer or channel; it keeps `handle` valid */
   PyObject *data;                 /* bytes */
-  PyObject *view;                 /* a memoryview, after a body that is read in place was asked for */
+  PyObject *view;                 /* memoryview of a body that is read in place, from the first access to the body on */
   PyObject *header;               /* the decoded header, which the Python part caches here */
-  PyObject *consumer;             /* for a channel: the names of the consumer that got the message */
+  PyObject *consumer;             /* of a channel: the `names` of the Subscription that got the message */
   PyObject *weak_references;
   void *handle;
   unsigned long long tag;
@@ -39,19 +39,19 @@ typedef struct {
 } Record;
 
 typedef struct {
-  PyObject_HEAD void *handle; /* the owner of the Receiver keeps it */
+  PyObject_HEAD void *handle; /* the owner of the Receiver keeps it valid */
   PyTypeObject *type;         /* of the messages */
   PyTypeObject *batches;
   allocfunc allocate;
   char *buffer;                 /* of all Receivers: used only with the GIL, never across a point that drops the GIL */
   char *many;                   /* of this Receiver, for batches, under the same rule; NULL before the first batch */
   int status;                   /* why the last take found no message */
-  unsigned long long polled_ns; /* when it last returned SB_TICK, see receiver_take */
+  unsigned long long polled_ns; /* when `status` last became SB_TICK, see receiver_take */
   Py_ssize_t delivered;
   char kind;
 } Receiver;
 
-/* The memory for taken messages: one record, or with an `index` up to `count` records. */
+/* The memory for taken messages. index NULL: `buffer` has room for one record; else for up to `count` records. */
 typedef struct {
   sb_queue *queue; /* for a get by a channel; else NULL */
   char *buffer;
@@ -70,7 +70,7 @@ void sb_know_routes(PyTypeObject *type);
 int sb_expect(Py_ssize_t count, Py_ssize_t wanted);
 /* True if the object is a timeout: None, or seconds >= 0; else raises ValueError. */
 int sb_is_timeout(PyObject *timeout);
-extern PyObject *sb_good_timeout; /* the number that was accepted last: most callers pass the same again */
+extern PyObject *sb_good_timeout; /* the timeout that was accepted last; most callers pass the same object again */
 /* True if there are `wanted` arguments, or one more that is a timeout; else raises. The calls themselves do not wait:
  * they check the timeout for the Python code, which may wait afterwards. */
 static inline int sb_expect_timeout(PyObject *const *arguments, Py_ssize_t count, Py_ssize_t wanted) {
@@ -89,17 +89,18 @@ int64_t sb_wait_for(Receiver *self, Room *room, int auto_ack, uint64_t until);
 PyObject *sb_hand_over(Receiver *self, PyObject *source, const char *buffer, int64_t length, int auto_ack, char state);
 /* A copy of the body. */
 PyObject *sb_record_bytes(PyObject *record, PyObject *unused);
-/* A memoryview of the body of a message that is held under `tag`. It keeps the slot, also after the message is
- * settled. */
+/* A memoryview of the body of a message that is held under `tag`. The memoryview keeps the slot, also after the message
+ * was settled. */
 PyObject *sb_view_of(PyObject *connection, const sb_record *header, uint64_t tag);
-/* The same for a view of the core, `token`, that the caller took already. It ends with the memoryview; the call itself
- * ends it if it fails, or if it copies a body that lies in parts. */
+/* Like sb_view_of, for a caller that has taken a view of the core, `token`, already. That view ends when the memoryview
+ * is freed. It ends within this call if the call fails, or if it copies a body that lies in parts. */
 PyObject *sb_view_memory(PyObject *connection, uint64_t token, uint64_t address, uint64_t length);
 /* read_in_place(connection, slot, generation, length): a memoryview of a body without holding its message; or a
  * status. */
 PyObject *sb_read_in_place(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *sb_take_many(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count);
-/* For a channel: get(source, queue, auto_ack), get_wait(source, queue, auto_ack, until). */
+/* Gets of a channel: get(source, queue, auto_ack), get_wait(source, queue, auto_ack, until). Both return a message or a
+ * status. */
 PyObject *sb_channel_receiver_get(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count);
 PyObject *sb_channel_receiver_get_wait(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count);
 PyObject *sb_channel_receiver_deliver(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count);

@@ -3,15 +3,15 @@
  * native_message.h.
  *
  * `Publisher` keeps the routes to one queue or several. Python does everything else (shmbroker/_topology/publisher.py):
- * an unknown route, a route to no queue or to very many, a publish that has to wait. Routes are valid while the version
- * of the topology is the one that they were made for; each publish compares it. They are the routes of messages without
- * headers: while a binding may use headers, Python publishes the messages that have headers. */
+ * an unknown route, a route to no queue or to very many, a publish that has to wait. Routes are valid for one
+ * version of the topology; each publish compares that version with the current one. A route is found by exchange and
+ * routing key alone. So while a binding may look at headers, Python publishes the messages that have headers. */
 #include "native_message.h"
 
 #include <structmember.h>
 
 #define SHORT_BODY 131072  /* longer bodies take tens of microseconds to copy: Python publishes them without the GIL */
-#define SHORT_COMMIT 16384 /* the same for a body that goes to several queues */
+#define SHORT_COMMIT 16384 /* the limit for a body that goes to several queues */
 
 /* ---- Route: queues, and the options (exchange, key) of the messages for them ---- */
 
@@ -91,7 +91,7 @@ typedef struct {
   PyObject *routes; /* {exchange: {routing key: Route}} */
   known_route last; /* most callers publish to the same route repeatedly, with the same two strings */
   unsigned long long version;
-  bool headers_count; /* in that version, the headers of a message may decide where it goes */
+  bool headers_count; /* a binding in that version may look at the headers of messages */
 } Publisher;
 
 static void remember(Publisher *self, PyObject *exchange, PyObject *key, PyObject *route) {
@@ -102,8 +102,8 @@ static void remember(Publisher *self, PyObject *exchange, PyObject *key, PyObjec
   Py_XDECREF(before.route);
 }
 
-/* The exact string, as a new reference, so that the lookup runs no `__eq__` or `__hash__` of a subclass of `str`, which
- * could change the routes. NULL: it is no string. */
+/* Returns a new reference to `given`, or for a subclass of `str` to an exact copy. A lookup by the copy runs no
+ * `__eq__` or `__hash__` of the subclass, which could change the routes. NULL: `given` is no string. */
 static PyObject *name_of(PyObject *given) {
   return PyUnicode_CheckExact(given) ? Py_NewRef(given) : PyUnicode_Check(given) ? PyUnicode_FromObject(given) : NULL;
 }
@@ -120,7 +120,7 @@ static const Route *find(Publisher *self, PyObject *exchange, PyObject *key) {
   }
   PyObject *exact_exchange = name_of(exchange), *exact_key = name_of(key);
   PyObject *route = look_up(self, exact_exchange, exact_key);
-  PyErr_Clear(); /* no memory: Python looks up the route again, and raises MemoryError */
+  PyErr_Clear(); /* it can only be lack of memory: Python looks up the route again, and raises that */
   if (route != NULL && exact_exchange == exchange && exact_key == key) remember(self, exchange, key, route);
   Py_XDECREF(exact_exchange);
   Py_XDECREF(exact_key);
@@ -132,7 +132,7 @@ typedef struct {
   Py_ssize_t length;
 } body_bytes;
 
-/* The route of a body that this call can publish without Python; else NULL. */
+/* Finds the route of a publish, and stores the body in *body. NULL: Python must publish. */
 static const Route *route_of(Publisher *self, PyObject *const *arguments, body_bytes *body) {
   if (!PyBytes_CheckExact(arguments[2]) || PyBytes_AsStringAndSize(arguments[2], &body->data, &body->length) != 0 ||
       body->length > SHORT_BODY || sb_topology_version(self->connection) != self->version) {
@@ -166,8 +166,9 @@ static PyObject *publisher_publish(PyObject *object, PyObject *const *arguments,
   return PyLong_FromLong(route != NULL ? (long)send(self, route, body, route->options) : -1);
 }
 
-/* publish_with(exchange, routing_key, body, properties, ttl_ns, priority, has_headers): the same, with encoded
- * properties. Reads `headers_count` together with the version: another thread may renew the routes at any time. */
+/* publish_with(exchange, routing_key, body, properties, ttl_ns, priority, has_headers): as publish, with
+ * encoded properties. Reads `headers_count` just before the version, with nothing between that drops the GIL: another
+ * thread may renew the routes at any time. */
 static PyObject *publisher_publish_with(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Publisher *self = (Publisher *)object;
   body_bytes body;

@@ -14,7 +14,8 @@ static PyObject *outcome(sb_status status) {
   return status == SB_OK ? Py_NewRef(Py_None) : PyLong_FromLong((long)status);
 }
 
-/* put(body, timeout): puts without waiting. None, or the status; -1: not bytes, or too long. */
+/* put(body[, timeout]): puts without waiting. Returns None, or the status; -1: Python must put, since the body is not
+ * bytes, or is too long. */
 static PyObject *sender_put(PyObject *object, PyObject *const *arguments, Py_ssize_t given) {
   if (!sb_expect_timeout(arguments, given, 1)) {
     return NULL;
@@ -28,7 +29,7 @@ static PyObject *sender_put(PyObject *object, PyObject *const *arguments, Py_ssi
   return outcome(sb_queue_put(((Sender *)object)->handle, bytes, (uint64_t)length));
 }
 
-/* put_with(body, (ttl, delay, priority, key, properties), timeout): the same with options. Times are in seconds, 0 =
+/* put_with(body, (ttl, delay, priority, key, properties)[, timeout]): as put, with options. Times are in seconds, 0 =
  * none. */
 static PyObject *sender_put_with(PyObject *object, PyObject *const *arguments, Py_ssize_t given) {
   if (!sb_expect_timeout(arguments, given, 2)) {
@@ -54,7 +55,8 @@ static PyObject *sender_put_with(PyObject *object, PyObject *const *arguments, P
       sb_queue_put_with(((Sender *)object)->handle, PyBytes_AsString(body), (uint64_t)PyBytes_Size(body), &options));
 }
 
-/* Describes `count` bodies from `first` on, at most PIECES; *total: their bytes. False: one is not bytes. */
+/* Writes `count` bodies of the tuple, from `first` on, into `pieces`; *total: the sum of their lengths. False: one is
+ * not bytes. */
 static bool describe(PyObject *bodies, Py_ssize_t first, Py_ssize_t count, sb_piece *pieces, uint64_t *total) {
   *total = 0;
   for (Py_ssize_t i = 0; i < count; i++) {
@@ -76,9 +78,9 @@ static bool all_bytes(PyObject *bodies) {
 }
 
 /* put_many(bodies, first, options, drop): puts the bodies of a tuple from `first` on. `options` is the address of
- * sb_put_options. `drop` allows the call to drop the GIL; then the caller registers the call with its connection.
- * Returns the number put, plus the status that stopped it << 32; -1: a body is not bytes, or the bodies are too long to
- * keep the GIL. */
+ * sb_put_options. `drop` allows the call to drop the GIL; the caller must have registered its call with the connection
+ * before. Returns the number of bodies put | the last status << 32. -1: none was put, since a body is not bytes, or
+ * since the bodies are too long to keep the GIL. */
 static PyObject *sender_put_many(PyObject *object, PyObject *const *arguments, Py_ssize_t given) {
   if (!sb_expect(given, 4)) {
     return NULL;

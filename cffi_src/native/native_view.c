@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Bodies that are read in place: memoryviews of shared memory. See native_message.h.
  *
- * A View keeps the slot (by a view of the core), the mapping, and the connection, which cannot be forgotten while it
- * has views. The View ends when its last memoryview is freed, in any thread.
+ * A View keeps the slot (by a view of the core), the mapping, and the connection: the handle of a connection is not
+ * freed while the connection has views. The View ends when its last memoryview is freed, in any thread.
  */
 #include "native_message.h"
 
@@ -23,7 +23,7 @@ static sb_connection *handle_of(PyObject *connection) {
   return handle;
 }
 
-/* After a view of a closed connection ended: the connection may be forgotten now. */
+/* Called after a view of a closed connection ended. If it was the last one, Python frees the connection's handle. */
 static void view_ended(PyObject *connection) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);

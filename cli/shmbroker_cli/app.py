@@ -42,7 +42,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {"bench": _HANDS_OVER}
 
 
 class Commands(CommandGroup):
-    """The commands. A command's module is imported when the command is looked up, so no command waits for others."""
+    """The commands. A command's module is imported when the command is looked up: none waits for other imports."""
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 (those of Typer's groups)
         """Register the names of the commands, for the help and for suggestions."""

@@ -73,7 +73,7 @@ def _finite(text: str) -> float:
 
 
 def _canonical(arguments: dict[str, Any]) -> str:
-    """Return a form in which 1, 1.0 and true differ, as they do for the broker."""
+    """Return arguments as a text for comparison, in which 1, 1.0 and true differ, as they do for the broker."""
     return json.dumps(arguments, sort_keys=True, default=repr)
 
 

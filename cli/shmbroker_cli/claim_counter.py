@@ -56,7 +56,7 @@ class ClaimCounter:
             self._note()
 
     def fail(self, text: str) -> None:
-        """Report that a claimed message could not be dealt with; all stop.
+        """Report that a claimed message could not be dealt with; all workers stop.
 
         Args:
             text: Why.
@@ -84,8 +84,8 @@ class ClaimCounter:
 
         Args:
             idle: Seconds without a message after which the workers count as idle; None: never.
-            more: Says whether messages lie ready, so that workers which are still
-                starting are not taken for idle ones.
+            more: Returns whether the queue has ready messages: then the workers are
+                still starting, and not idle.
         """
         with self._changed:
             while not (self._closed or self._is_full()):

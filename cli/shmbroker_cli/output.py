@@ -111,7 +111,7 @@ def print_table(rows: Iterable[Row], columns: Iterable[Column[Row]], *, empty: s
     pairs = zip(widths, numbers, strict=True)
     least = GAP * (len(columns) - 1) + sum(width if right else min(width, LEAST_TEXT) for width, right in pairs)
     out = console()
-    out.width = max(out.width, least)  # rich cuts nothing off: the terminal wraps a line that is too long
+    out.width = max(out.width, least)  # so rich cuts nothing off: the terminal wraps lines that are too long for it
     out.print(table)
 
 

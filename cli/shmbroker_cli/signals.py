@@ -55,10 +55,10 @@ class Stopper:
 
     @contextmanager
     def noting(self) -> Iterator[int]:
-        """Only note a first signal during the block, which looks at `told`; a second one ends it at once.
+        """Let a first signal during the block only set `told`, which the block checks; a second one ends it at once.
 
         Yields:
-            A descriptor that gets readable with each signal, so that no wait misses one.
+            A descriptor that becomes readable with each signal: a wait that includes it ends at a signal.
         """
         readable, writable = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         handling = threading.current_thread() is threading.main_thread()

@@ -34,7 +34,7 @@ from shmbroker_cli.functions import describe, find_function
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_lines: dict[tuple[int, str], BinaryIO] = {}  # the key has the pid, since a fork copies the lines
+_lines: dict[tuple[int, str], BinaryIO] = {}  # by process id and address: a fork inherits lines, and must not use them
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def run_workers(
         broker: Name of its broker.
         workers: Number of processes.
         count: Messages after which to stop; None: any number.
-        idle: Seconds without a message after which to stop; None: any time.
+        idle: Seconds without a message after which to stop; None: never stop for that reason.
 
     Raises:
         Refused: If the function raised; its message is back in the queue.
@@ -175,6 +175,6 @@ def run_workers(
             try:
                 claims.wait(idle, lambda: len(queue) > 0 and not queue.paused)
             finally:
-                claims.close()  # before the pool waits for its workers: they may wait for `claim`
+                claims.close()  # before the pool ends and waits for its workers: they may wait in `claim`
     if claims.failure is not None:
         raise Refused(claims.failure)

@@ -31,7 +31,7 @@ def integer(queue: str, argument: str, value: object, least: int, most: int) -> 
     """Returns the value of an argument that is an integer from ``least`` to ``most``.
 
     Raises:
-        PreconditionFailed: it is none.
+        PreconditionFailed: the value is no integer, or is out of this range.
     """
     if not is_integer(value):
         raise no_integer(queue, argument, value)

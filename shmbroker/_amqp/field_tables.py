@@ -26,7 +26,7 @@ MAX_NAME = 128
 
 _MAX_SECONDS = 253_402_300_799  # the end of the year 9999
 _DOUBLE = struct.Struct(">cd")
-# The bytes after the type letter; other types begin with a count of four bytes.
+# The size of the values of each type, by its type letter. Values of the types in _COUNTED begin with their size.
 _SIZES = {b"t": 1, b"b": 1, b"s": 2, b"u": 2, b"I": 4, b"i": 4, b"l": 8, b"d": 8, b"D": 5, b"T": 8, b"V": 0}
 _COUNTED = (b"S", b"x", b"A", b"F")
 
@@ -101,7 +101,7 @@ def fields(encoded: bytes) -> list[tuple[str, bytes]]:
     """Lists the names in an encoded table, each with the bytes of its value; faster than decoding.
 
     Raises:
-        ValueError: the bytes do not have this form; nested tables and lists are checked, too.
+        ValueError: the bytes, or a table or list nested in them, do not have the form of an encoded table.
 
     >>> fields(encode({"a": 1})) == [("a", encode_value(1))]
     True
@@ -121,7 +121,11 @@ def _fields(encoded: bytes, at: int, end: int, depth: int) -> list[tuple[str, by
 
 
 def _content(encoded: bytes, at: int, end: int) -> int:
-    """Returns the start of the content whose length is at ``at``; checks that the content extends to ``end``."""
+    """Returns the position of a table's or list's content, after the four bytes of its length at ``at``.
+
+    Raises:
+        ValueError: the content does not end at ``end``.
+    """
     if at + 4 + int.from_bytes(encoded[at : at + 4], "big") != end:
         msg = f"a table of {len(encoded)} bytes: what is at {at} does not end at {end}"
         raise ValueError(msg)

@@ -21,7 +21,7 @@ _MAX_CONNECTIONS: int = slow.SB_MAX_CONNECTIONS  # number 0 is not used
 _MAX_PROCESSES: int = slow.SB_MAX_PROCESSES
 _MAX_QUEUES: int = slow.SB_MAX_QUEUES
 _GROWTH_PAUSE_NS = 100_000_000
-_lock = locks.lock()  # the garbage collector may end a view while a thread holds the lock
+_lock = locks.lock()  # reentrant: the garbage collector may end a view in the thread that holds the lock
 _attached: dict[str, Attachment] = {}
 
 
@@ -37,7 +37,7 @@ class Attachment:
     def __init__(self, path: str) -> None:
         self.path = path
         self.name = segments.name_of(path)
-        self.users = 1  # counts its maker, before a signal handler can acquire and release this attachment
+        self.users = 1  # its maker: a signal handler that acquires and releases this attachment must not detach it
         self._no_growth = 0, ""  # the number of the segment for which /dev/shm had no room, and the error's text
         self._grow_lock = locks.lock()
         self.exchanges: Any = None  # the exchanges that `_topology.shared` caches for the life of this attachment
@@ -133,7 +133,7 @@ class Attachment:
         return exceptions.OutOfMemory(text + holder + outside)
 
     def all_connected(self, name: str) -> exceptions.NotAllowed:
-        """The error of a broker that has no number for another connection: the limit, and how many are this process's.
+        """The error of a broker that has the maximum number of connections: the limit, and how many this process has.
 
         Args:
             name: the name of the refused connection.
@@ -250,7 +250,7 @@ class Attachment:
 
 
 class User:
-    """The user of an attachment: notes the attachment, so that it is given back however the user ends."""
+    """The user of an attachment: it records the attachment, which is then released however the object ends."""
 
     attachment: Attachment
     attached = False
@@ -272,9 +272,9 @@ def acquire(path: str, user: User | None = None) -> Attachment:
             found.users, user.attachment, user.attached = found.users + 1, found, True
             if found.handle is not None and not found.forked and not found.removed:
                 return found
-            release(found, user)  # made by the parent process, or for a purged broker: its other users keep it alive
+            release(found, user)  # unusable: of the parent process, or of a purged broker; other users keep it
         found = Attachment(path)
-        # One line without a call, as above: until then the attachment detaches by itself.
+        # One line without a call, as above. Before this line, `__del__` detaches the new attachment.
         found.known, _attached[path], user.attachment, user.attached = True, found, found, True
         return found
 
@@ -291,7 +291,7 @@ def release(attachment: Attachment, user: User | None = None) -> None:
         if gone is not None:
             if _attached.get(attachment.path) is attachment:
                 _attached.pop(attachment.path, None)
-            # keeps the GIL, so no short call of another thread runs now; a later one finds its connection closed
+            # `fast` keeps the GIL: no short call of another thread runs now; a later one finds its connection closed
             native.fast.sb_broker_detach(native.cast_fast(gone, "sb_broker *"))
 
 

@@ -24,7 +24,7 @@ EXCLUSIVE: int = slow.SB_CONSUME_EXCLUSIVE
 
 
 class _Queue(NamedTuple):
-    """The address of a queue's handle, which another object keeps alive."""
+    """A queue, known only by the address of its handle; another object keeps the handle alive."""
 
     address: int
 
@@ -93,7 +93,7 @@ class CoreChannel:
         return int(slow.sb_channel_cancel(self.handle, subscription))
 
     def next_cancelled(self) -> int | None:
-        """Returns the subscription number of a consumer that ended because its queue was deleted, each number once."""
+        """Returns the number of a consumer that ended because its queue was deleted, each once; then ``None``."""
         number = fast_ffi.new("uint32_t *")
         return int(number[0]) if fast.sb_channel_next_cancelled(self._near, number) else None
 

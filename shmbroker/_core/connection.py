@@ -37,7 +37,7 @@ S = TypeVar("S", bound=_Connected)
 
 
 def in_flight(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Counts the call, which drops the GIL, as in flight: close() waits for it before it frees the memory."""
+    """Counts each call of a method that drops the GIL: close() waits for the counted calls before it frees memory."""
 
     @functools.wraps(method)
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -81,8 +81,8 @@ class CoreConnection(attachment.User):
         self._place = ffi.gc(self._handles, slow.sb_connection_discard)
         self.closed = False
         self._forgotten = False
-        self.calls = 0  # in flight; each change is one line without a call
-        self._calls_lock = locks.lock()  # the garbage collector may end a view while a thread holds the lock
+        self.calls = 0  # the calls in flight; each line that changes it makes no call, so no signal handler splits it
+        self._calls_lock = locks.lock()  # reentrant: a view may end in the thread that holds it
         self._io: threading.Thread | None = None
         self.has_io = False  # True once there was a thread; checked at every poll
         self._let_go_at = self._polled_at = 0.0
@@ -150,11 +150,11 @@ class CoreConnection(attachment.User):
             self.forget()
 
     def end(self, call: Callable[[Any], object], handle: Any) -> None:  # noqa: ANN401 - cffi has no types
-        """Ends the object of a handle; the broker stays mapped for it, even if another thread closes the connection.
+        """Ends an object of the core; meanwhile the broker stays mapped, even if another thread closes the connection.
 
         Args:
-            call: a function of the core that is safe after closing, and does nothing in a forked child.
-            handle: the argument of the function.
+            call: the core's function that ends it, is safe after closing, and does nothing in a forked child.
+            handle: the handle of the object.
         """
         self.calls += 1
         try:
@@ -189,7 +189,7 @@ class CoreConnection(attachment.User):
             return False
         self._let_go_at = now + _LET_GO_SECONDS
         slow.sb_housekeeper_sweep(self.handle, 0)
-        slow.sb_connection_reclaim(self.handle)  # the freed memory may be of another class than the memory needed
+        slow.sb_connection_reclaim(self.handle)  # turns freed memory of one class into that of another
         return True
 
     def growing(
@@ -260,7 +260,7 @@ class CoreConnection(attachment.User):
             threading.Thread(target=self._run_io, name=f"shmbroker-io-{self.id}", daemon=True).start()
 
     def _run_io(self) -> None:
-        with self._calls_lock:  # the thread counts itself: its starter may be interrupted anywhere, or race another
+        with self._calls_lock:  # here, not in `start_io`: a signal may interrupt that anywhere, or two may race
             if self._io is not None or self.closed:
                 return
             self._io = threading.current_thread()
@@ -318,11 +318,11 @@ class CoreConnection(attachment.User):
                     self.forget()
 
     def _is_over(self) -> bool:
-        """Whether there is nothing left to release, so that the handle must not be used.
+        """Whether nothing is left to release; then the handle must not be used.
 
-        A garbage collector finalizes the objects of a cycle in any order: `_place` may have freed the handle before
-        another finalizer closes the connection. That happens to a connection that was closed but not forgotten: a
-        signal handler raised inside a call, which then stays counted for ever.
+        The garbage collector finalizes the objects of a cycle in any order: `_place` may have freed the handle before
+        another finalizer closes the connection. This happens if the connection was closed but not forgotten: a signal
+        handler raised inside a call, which then stays counted for ever.
         """
         return self._forgotten or not self._handles[0]
 
@@ -359,7 +359,7 @@ class CoreConnection(attachment.User):
                 return found
             if found == native.GROW:
                 self.attachment.grow()
-            elif found in {native.IN_USE, native.NO_MEMORY}:  # there may be no memory to record the reader
+            elif found in {native.IN_USE, native.NO_MEMORY}:  # NO_MEMORY: none to record the reader
                 return self._copied_from(place)
             elif found == native.SETTLED:
                 return None

@@ -42,7 +42,7 @@ def of(attachment: Attachment, handle: Any, name_of: Callable[[int], str | None]
 
 
 def _check(handle: Any, broker: str) -> tuple[int, list[findings.Finding]]:  # noqa: ANN401
-    """Returns how many findings the core has, and the first of them."""
+    """Returns the number of findings of the core, and a list of the first ones, at most ``_FINDINGS``."""
     memory = ffi.new("sb_finding[]", _FINDINGS)
     count = int(slow.sb_broker_check(handle, memory, _FINDINGS))
     found = [findings.Finding.copied(item) for item in memory[0 : min(count, _FINDINGS)]]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Facts of queues, their consumers, and brokers, copied out of the structures in which the core describes them.
 
-The annotations are no strings here: a named tuple would compile each of them when the package is imported.
+This module has no ``from __future__ import annotations``: a named tuple compiles each annotation that is a string.
 """
 
 import operator
@@ -36,7 +36,7 @@ class SettingsFacts(NamedTuple):
 
 
 class QueueFacts(NamedTuple):
-    """A queue at one moment: the fields of ``sb_queue_facts`` that are more than a statistic.
+    """A queue at one moment: those fields of ``sb_queue_facts`` that are used not only as statistics.
 
     Attributes:
         owner: the connection of an exclusive queue; 0: none.
@@ -110,7 +110,7 @@ def facts_of_queue(found: Any) -> QueueFacts:  # noqa: ANN401 - cffi has no type
 def statistics_of_queue(found: Any) -> QueueStatistics:  # noqa: ANN401 - cffi has no types
     """Copies the statistics of a queue out of an ``sb_queue_facts``, which has the same names for them.
 
-    The count of a list may be negative for a moment, while a consumer moves from one list to another.
+    While a consumer moves from one list of the queue to another, a list's length may be negative: it counts as 0.
     """
     values = {name: max(0, getattr(found, name)) for name in _STATISTICS}
     count = values["ready"] + values["delivering"] + values["scheduled"]

@@ -61,7 +61,11 @@ class CoreHousekeeper:
         slow.sb_housekeeper_next_due(self._handle, due)
 
     def arm(self) -> int:
-        """Lets clients wake the housekeeper. The caller then looks for earlier work, and passes the result to wait."""
+        """Lets clients wake the housekeeper; the caller then looks for work that came before, and passes the result on.
+
+        Returns:
+            The argument ``armed`` of the next :meth:`wait`.
+        """
         return int(slow.sb_housekeeper_arm(self._handle))
 
     def wait(self, armed: int, until: int) -> int:
@@ -88,7 +92,7 @@ class CoreHousekeeper:
         self._handles = ffi.new("sb_queue *[]", [queue.handle for queue in queues])
 
     def tick(self) -> bool:
-        """Checks all queues; False if all of them rest and none can expire."""
+        """Checks all queues; False if none had traffic for some ticks and none can expire."""
         return bool(slow.sb_housekeeper_ticks(self._handle, self._handles, self._memories, len(self.queues)))
 
     def trim(self) -> None:
@@ -107,7 +111,7 @@ class CoreHousekeeper:
     # ---- timers ----
 
     def has_timers(self) -> bool:
-        """Whether a queue has timers that :meth:`timers` has not returned; notes which."""
+        """Whether a queue has timers that :meth:`timers` has not returned; records the queues that have some."""
         return bool(slow.sb_housekeeper_new_timers(self._handles, self._memories, len(self.queues)))
 
     def timers(self) -> Iterator[tuple[CoreQueue, list[int]]]:

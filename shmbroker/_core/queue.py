@@ -97,7 +97,7 @@ def raise_topology_error(status: int, holder: int, what: str) -> None:
 
 
 def declare(connection: CoreConnection, name: str, settings: QueueSettings, until: int, flags: int = 0) -> bool:
-    """Makes a queue; False when it exists. ``flags`` are of KEEPS, NOTES and STAGE."""
+    """Makes a queue; False when it exists. ``flags``: any of KEEPS, NOTES and STAGE."""
     slot, holder, encoded = ffi.new("uint32_t *"), ffi.new("int32_t *"), name.encode()
     wanted, _texts = encoded_settings(settings, flags)
     status = connection.growing(
@@ -228,7 +228,10 @@ class CoreQueue:
 
     @in_flight
     def browse(self, position: int) -> tuple[bytes, int] | None:
-        """Returns a private copy of the next ready message at or after a position, and the position after it."""
+        """Returns a private copy of the next ready message at or after a position, and the position after the message.
+
+        ``None``: there is none.
+        """
         at, size = ffi.new("uint64_t *", position), native.RECORD_BYTES
         while True:
             memory = ffi.new("char[]", size)
@@ -300,7 +303,7 @@ class CoreQueue:
     def delete(self, *, if_unused: bool, if_empty: bool, until: int) -> int:
         """Deletes the queue; returns the number of messages deleted with it."""
         holder, removed = ffi.new("int32_t *"), ffi.new("uint64_t *")
-        once = iter((True,))  # frees memory once: earlier deleted queues may hold all that is needed
+        once = iter((True,))  # tries once to free memory: that of queues deleted earlier may be enough
         status = self.connection.growing(
             slow.sb_queue_delete, self.handle, if_unused, if_empty, until, holder, removed,
             frees=lambda: next(once, False) and self.connection.let_go(at_once=True),
@@ -321,7 +324,13 @@ class CoreQueue:
 
     @in_flight
     def move(self, target: CoreQueue, limit: int, max_bytes: int) -> int:
-        """Moves ready messages, the oldest first, up to and including the one that reaches ``max_bytes``."""
+        """Moves ready messages, the oldest first, until the target is full; returns their number.
+
+        Args:
+            target: the queue that gets the messages.
+            limit: the most messages to move.
+            max_bytes: the message whose body reaches this total is the last one.
+        """
         status, left, moved = ffi.new("sb_status *"), ffi.new("uint64_t *", max_bytes), 0
         while moved < limit and left[0] > 0:
             count: int = slow.sb_queue_move(self.handle, target.handle, limit - moved, left, status)
@@ -348,18 +357,18 @@ class CoreQueue:
 
     @in_flight
     def leave(self) -> bool:
-        """Gives the handle back; False while messages of the queue are held or consumed."""
+        """Detaches the handle; False if it stays: it is in use, or the connection owns the queue exclusively."""
         return bool(slow.sb_queue_close(self.handle))
 
     def __del__(self) -> None:
         handle = getattr(self, "handle", None)
         if handle is not None:
-            self.handle = None  # the garbage collector may finalize a reservation of this queue later
+            self.handle = None  # for a reservation of this queue that the garbage collector finalizes later
             self.connection.end(slow.sb_queue_free, handle)
 
 
 class _Written:
-    """The slot of a reservation while a view can write into it; holds no reference to a view."""
+    """Keeps the slot of a reservation until the last view that can write into it ends; refers to no view."""
 
     def __init__(self, connection: CoreConnection, pointer: Any) -> None:  # noqa: ANN401
         self._connection, self._pointer = connection, pointer
@@ -372,13 +381,13 @@ class _Written:
         self._give_back()
 
     def outlives(self) -> None:
-        """Handles the end of a reservation whose views remain."""
+        """Notes that the reservation ended before its last view; the end of that view then frees the slot."""
         self._outlived.append(None)
         self._give_back()
 
     def _give_back(self) -> None:
         if self._ended:
-            with contextlib.suppress(IndexError):  # empty: the slot is still the reservation's, or freed already
+            with contextlib.suppress(IndexError):  # empty list: the reservation has the slot, or it is freed
                 self._outlived.pop()
                 slow.sb_reservation_end_view(self._connection.handle, self._pointer)
                 self._connection.leave()
@@ -458,11 +467,11 @@ class Reservation:
         queue = self._queue
         if queue.handle is not None:
             slow.sb_reservation_abandon(queue.handle, reservation, viewed)
-        elif not viewed:  # the garbage collector finalized the queue; the housekeeper corrects its count of room
+        elif not viewed:  # the queue is finalized: frees only the slot; the housekeeper corrects the queue's room
             slow.sb_reservation_end_view(queue.connection.handle, reservation)
 
     def __del__(self) -> None:
-        self.end()  # for a signal handler that raised in `end`, or before the caller could call it
+        self.end()  # in case a signal handler raised in `end`, or before the caller reached `end`
 
     def _is_viewed(self) -> bool:
         """Ends this object's view; True while other views remain, which may write."""
@@ -474,5 +483,5 @@ class Reservation:
         del memory
         if exporter is None or sys.getrefcount(exporter) > _ONLY_HERE:
             return exporter is not None
-        ffi.gc(exporter, None)  # no callback: a Ctrl-C that arrived in it would be printed and lost
+        ffi.gc(exporter, None)  # drops the callback `ended`: a Ctrl-C that arrived in it would be printed and lost
         return False

@@ -2,7 +2,7 @@
 """The record that the core writes for a message: a header of 64 bytes, exchange name, routing key, properties, body.
 
 A body of up to 4 KiB follows in the record; a longer one stays in the shared memory. The header is decoded without
-cffi, which is faster; a test compares its format with the core's struct. The annotations are no strings: see `facts`.
+cffi, which is faster; a test compares its format with the core's struct. No annotation is a string: see `facts`.
 """
 
 import struct

@@ -250,7 +250,7 @@ def create(path: str, name: str, memory: int, mode: int) -> bool:
 
 
 def _make_noted(path: str, suffix: int | str, size: int, mode: int, made: list[int | str]) -> None:
-    """Makes one file unless it exists; notes it first, since an interrupt may arrive right after."""
+    """Makes one file unless it exists; adds it to ``made`` before, since an interrupt may arrive right after."""
     if not file_of(path, suffix).exists():
         made.append(suffix)
         _make(path, suffix, size, mode)
@@ -259,7 +259,7 @@ def _make_noted(path: str, suffix: int | str, size: int, mode: int, made: list[i
 def _make_all(path: str, name: str, memory: int, mode: int, made: list[int | str]) -> bool:
     chunks, per_segment = plan(memory)
     size, least = int(native.slow.sb_broker_segment_bytes(1, per_segment)), -(-MINIMUM_CHUNKS // per_segment)
-    # With less, the broker's structures would fit, but no message.
+    # In fewer than `least` segments, the broker's structures would fit, but no message.
     _expect_room(path, f"0 to {least}", int(native.slow.sb_broker_segment_bytes(0, 0)) + least * size)
     if mode & _GROUP:
         count = -(-chunks // per_segment)
@@ -342,7 +342,7 @@ def grow(path: str, number: int, chunks_per_segment: int, mode: int, removed: Ca
 
 
 def damaged(path: str, count: int, chunks_per_segment: int) -> list[str]:
-    """Lists faults of the files of a broker with ``count`` segments beside its first: missing, or cut short."""
+    """Lists the segment files of a broker, 0 to ``count``, that are missing or cut short."""
     found = []
     for number in range(count + 1):
         file, whole = file_of(path, number), int(native.slow.sb_broker_segment_bytes(number, chunks_per_segment))

@@ -43,7 +43,7 @@ def _texts_in(encoded: bytes) -> dict[str, Any]:
 
 
 def encoded_settings(settings: QueueSettings, flags: int) -> tuple[Any, object]:
-    """Encodes settings; returns the structure, and what must live as long as it is used."""
+    """Encodes settings; returns the structure, and an object that must live as long as the structure is used."""
     pointer = ffi.new("sb_settings *")
     for name, kind, index in _NUMBERS:
         pointer.values[index] = kind.to_core(getattr(settings, name))

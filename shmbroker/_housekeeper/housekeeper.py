@@ -28,17 +28,20 @@ if TYPE_CHECKING:
 
 TICK_SECONDS = 0.25
 REST_SECONDS = 1.0  # between ticks while no queue changes
-RECLAIM_SECONDS = 1.0  # memory of structures that is unused for this long may serve bodies
-REAP_SECONDS = 4.0  # a pidfd reports the end of a process; an exec is found only at this interval
+RECLAIM_SECONDS = 1.0  # the interval between searches for unused memory that can be freed
+REAP_SECONDS = 4.0  # between checks for an exec, which a pidfd does not report; it reports the end at once
 LINGER_SECONDS = 10.0
 _DYING_SECONDS = 1.0  # how long a stand-in tries to become the housekeeper
 _ASK_SECONDS = 0.01
 _TRIM_TURNS = 40
-_WATCH_TURNS = 8  # turns between two looks for queues and clients, even if nothing indicates new ones
+_WATCH_TURNS = 8  # every so many turns, it looks for queues and clients even if nothing indicates a change
 
 
 class EndFlag:
-    """A flag that is set once, also by a signal handler. An Event has a lock, which a second signal could find held."""
+    """A flag that is set once, also by a signal handler. It needs no lock.
+
+    The lock of a ``threading.Event`` would deadlock if a second signal interrupts the handler while it holds the lock.
+    """
 
     def __init__(self) -> None:
         self._set = False
@@ -73,7 +76,11 @@ class Housekeeper:
         return self._serves
 
     def stand_in(self) -> bool:
-        """Stands in for a stopped housekeeper, unless another process does; :meth:`run` ends when it continues."""
+        """Takes over the work of a housekeeper whose process is stopped, until that process continues.
+
+        Returns:
+            ``False``: this process is not needed, for example because another one stands in already.
+        """
         self._stands_in = self._core.stand_in()
         return self._stands_in
 
@@ -83,14 +90,17 @@ class Housekeeper:
             self._core.step_down()
 
     def _is_relieved(self) -> bool:
-        """Whether the stopped housekeeper continues. If it is gone instead, this process becomes the housekeeper."""
+        """Whether this stand-in must end, because there is another housekeeper that works.
+
+        If the stopped housekeeper has died, this process tries to become the housekeeper.
+        """
         if not self._stands_in or not self._core.is_relieved():
             return False
         self._step_down()
         return not self._succeeds()
 
     def _succeeds(self) -> bool:
-        """Tries for a second to become the housekeeper: one that is being killed still holds its lock for a moment."""
+        """Tries for a second to become the housekeeper: a killed housekeeper keeps its lock until it has ended."""
         until = time.monotonic() + _DYING_SECONDS
         while not self.begin():
             if time.monotonic() > until:
@@ -107,11 +117,13 @@ class Housekeeper:
         self._connection.close()
 
     def run(self, ended: EndFlag, *, linger: float | None) -> None:
-        """Serves, after :meth:`begin`, until ``ended`` is set, the broker is stopped or purged, or no client is left.
+        """Serves until ``ended`` is set, the broker is stopped or purged, or no client is left.
+
+        Call :meth:`begin` or :meth:`stand_in` before. A stand-in also ends when the stopped housekeeper continues.
 
         Args:
             ended: set by a signal handler.
-            linger: the seconds without a client after which it ends; ``None`` = never.
+            linger: the seconds without a client after which the housekeeper ends; ``None`` = never.
         """
         reaper = threading.Thread(target=self._reap, args=(ended,), name="shmbroker-reaper", daemon=True)
         reaper.start()
@@ -138,7 +150,7 @@ class Housekeeper:
         due = self._timers.due
         self._core.next_due(due)
         armed = self._core.arm()
-        # Checked again once a wake-up is possible: no change is missed in between.
+        # From here on, clients wake the housekeeper. So this look finds all changes that came without a wake-up.
         if self._new_timers() or self._has_changed() or self._timers.asks:
             due = 0
         return self._core.wait(armed, min(self._tick_due, due))
@@ -154,7 +166,7 @@ class Housekeeper:
     def _turn(self) -> None:
         self._turns += 1
         attached = self._core.attaches()
-        if attached != self._attached:  # a new process, whose end the reaper must watch
+        if attached != self._attached:  # a process has attached: the reaper must watch for its end
             self._attached = attached
             os.eventfd_write(self._wake_reaper, 1)
         self._watch()
@@ -166,14 +178,14 @@ class Housekeeper:
             self._core.trim()
 
     def _tick(self) -> None:
-        """Runs the periodic check of the queues only when it is due, however often timers wake the thread."""
+        """Checks all queues if the periodic check is due; does nothing if a timer woke the thread earlier."""
         if time.monotonic_ns() >= self._tick_due:
             self._busy = self._core.tick()
             seconds = TICK_SECONDS if self._busy else REST_SECONDS
             self._tick_due = time.monotonic_ns() + int(seconds * native.NANOSECONDS)
 
     def _reclaim(self) -> None:
-        """Takes the next step of freeing unused memory of structures for bodies."""
+        """Takes the next step of freeing unused memory of internal structures. Freed memory can hold message bodies."""
         if time.monotonic() >= self._reclaim_due:
             more = self._core.reclaim()
             self._reclaim_due = time.monotonic() + (TICK_SECONDS if more else RECLAIM_SECONDS)
@@ -184,11 +196,11 @@ class Housekeeper:
             return
         self._leave_deleted()
         self._unfreed = self._core.sweep()
-        # Retried in another turn; a damaged journal is reported to a client that declares, and by the doctor.
+        # If this fails, a later turn tries again. The doctor reports a damaged journal, as do clients that declare.
         with contextlib.suppress(exceptions.Timeout, exceptions.OutOfMemory, exceptions.CorruptSegment):
             exchanges_of(self._connection).prune(self._connection, 0)
-        # Read after the sweep, which changes this number itself, and before the slots are listed: a change during the
-        # listing is noticed in the next turn.
+        # The number is read after the sweep, because the sweep changes it. It is read before the slots are listed, so
+        # that the next turn notices a change during the listing.
         self._changes = self._core.changes()
         fresh = [slot for slot in self._connection.queue_slots() if slot not in self._by_slot]
         opened = [queue for queue in map(self._open, fresh) if queue is not None]
@@ -210,7 +222,12 @@ class Housekeeper:
         return None
 
     def _replace(self, watched: list[CoreQueue], kept: list[int]) -> None:
-        """Replaces the list of queues; its first ones are the queues that were at the indexes ``kept``."""
+        """Replaces the list of queues that the core watches.
+
+        Args:
+            watched: the new list. It begins with the queues that remain from the old list.
+            kept: the indexes of the remaining queues in the old list.
+        """
         self._core.watch(watched, kept)
         self._by_slot = {queue.slot: queue for queue in watched}
 
@@ -249,7 +266,7 @@ class Housekeeper:
     def _watch_processes(self, watched: dict[int, int], poll: select.poll) -> None:
         known = {*watched.values(), os.getpid()}
         for pid in self._core.pids() - known:
-            with contextlib.suppress(OSError):  # ended already: the core finds that itself when it reaps
+            with contextlib.suppress(OSError):  # the process has ended: the next reap clears up after it
                 descriptor = os.pidfd_open(pid)
                 watched[descriptor] = pid
                 poll.register(descriptor, select.POLLIN)
@@ -266,7 +283,8 @@ def main(arguments: list[str], on_ready: Callable[[], None] = lambda: None) -> i
         on_ready: called once, when the housekeeper serves.
 
     Returns:
-        0, or 1 if it is not needed: the broker is gone, or another housekeeper serves it.
+        0 after it has served. 1 if it did not serve: the broker is gone or could not be opened, or another housekeeper
+        serves it.
     """
     ended = EndFlag()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -104,7 +104,7 @@ def start_housekeeper(name: str, *, detached: bool) -> subprocess.Popen[bytes]:
             line,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,  # not inherited: a reader of this process's stderr would wait for the housekeeper
+            stderr=subprocess.PIPE,  # if inherited, a reader of our stderr would get no end until the housekeeper ends
             start_new_session=detached,
             cwd="/",
             env={**os.environ, MARK: name},
@@ -112,7 +112,7 @@ def start_housekeeper(name: str, *, detached: bool) -> subprocess.Popen[bytes]:
     except OSError as error:
         msg = f"{line[0]}: {error.strerror}"
         raise CannotStartError(msg) from error
-    # reaps the housekeeper when another process stops it or purges its broker: otherwise it would stay a zombie
+    # This thread waits for the end of the housekeeper, which would otherwise stay a zombie of this process.
     threading.Thread(target=_follow, args=(name, child), name="shmbroker-reap-housekeeper", daemon=True).start()
     return child
 

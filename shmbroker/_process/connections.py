@@ -66,7 +66,7 @@ def shared(connect: Callable[[str], C], broker: str) -> C:
     """Returns the one connection of this process to a broker; connects if there is none, or if it is closed.
 
     Args:
-        connect: connects to the broker of a name. Each such function has connections of its own.
+        connect: connects to the broker of a name. Connections are shared only between calls with the same function.
         broker: the name of the broker.
     """
     with _shared_lock:

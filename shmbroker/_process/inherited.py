@@ -50,7 +50,7 @@ class InheritedQueue(Queue):
         return self._here().settings
 
     def close(self) -> None:
-        """Gives the handle back, if this process opened it; the parent's handle stays open."""
+        """Closes the handle that this process opened, if there is one. The parent's handle stays open."""
         if self._again is not None:
             self._again.close()
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _Thing = TypeVar("_Thing")
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
-_FEW = 32  # so many dead entries may remain, plus one for each live entry
+_FEW = 32  # dead entries that may remain, in addition to one for each live entry
 
 
 class Living(Generic[_Thing]):

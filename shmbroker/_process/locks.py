@@ -30,8 +30,8 @@ def condition(of: Any = None) -> threading.Condition:  # noqa: ANN401
     return threading.Condition(lock() if of is None else of)
 
 
-# A reentrant lock that may stay held in a child, where no code takes it. It is for objects that a program makes by the
-# thousand, and whose methods all check first whether the process was forked.
+# Makes a cheaper reentrant lock, which stays held in a forked child if another thread held it. It is for objects of
+# which a program makes thousands. Their methods check first whether the process was forked: no child takes the lock.
 unnoted = _thread.RLock
 
 

@@ -33,7 +33,7 @@ class Timers:
         self._look = look
         self._kept: list[tuple[int, int, int]] = []
         self._asked: list[tuple[int, int, int]] = []  # timers still to check; a heap, as `_kept`
-        self._wanted = 0  # the number of timers that the last check found still needed
+        self._wanted = 0  # how many timers the last check found to be needed
 
     def __len__(self) -> int:
         """Returns the number of timers."""
@@ -41,12 +41,12 @@ class Timers:
 
     @property
     def due(self) -> int:
-        """The earliest due time; :meth:`run` has nothing to do before it, unless :attr:`asks`."""
+        """The time at which :meth:`run` is needed next; if :attr:`asks` is true, it is needed now."""
         return min((timers[0][0] for timers in (self._kept, self._asked) if timers), default=native.FOR_EVER)
 
     @property
     def asks(self) -> bool:
-        """Whether some timers are still to be checked."""
+        """Whether a check of the timers has begun, and has not reached all of them."""
         return bool(self._asked)
 
     def add(self, slot: int, positions: Iterable[int]) -> None:
@@ -55,7 +55,7 @@ class Timers:
             heapq.heappush(self._kept, (0, slot, position))
 
     def run(self, now: int) -> None:
-        """Looks at the positions that are due, and checks some of the others."""
+        """Looks at the positions that are due. Also takes a step of the check whether timers are still needed."""
         for timers in (self._kept, self._asked):
             while timers and timers[0][0] <= now:
                 _, slot, position = heapq.heappop(timers)

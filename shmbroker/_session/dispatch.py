@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BATCH = 256
-_SHUT_DOWN = "cannot schedule new futures"  # the error of our pool after the standard library shut it down at exit
+_SHUT_DOWN = "cannot schedule new futures"  # begins the error of a pool that Python has shut down at exit
 _log = logging.getLogger("shmbroker")
 
 
 class Work(Protocol):
-    """The work of one channel, as its dispatcher sees it: a part of the private side of the channel."""
+    """The methods of a channel that its dispatcher calls. Applications do not call them."""
 
     def _work(self, most: int = 1) -> int:
         """Does up to ``most`` units of work and returns their number. 0: there was no work."""
@@ -37,7 +37,7 @@ class Work(Protocol):
         ...
 
     def _rest(self) -> bool:
-        """Requests a wake-up for the next work; ``False``: there is work already."""
+        """Requests a wake-up when work comes, and returns ``True``; ``False``: there is work already, so no wake-up."""
         ...
 
 
@@ -155,7 +155,7 @@ class Dispatcher:
         self._executor.submit(self._run)
 
     def _rest(self) -> bool:
-        with self._lock:  # a thread that calls `wake` now waits until the channel is dormant
+        with self._lock:  # so that `wake` sees either more work to come, or a dormant channel
             if not self._work._rest():  # noqa: SLF001
                 return False
             self._thread, self._ready = None, False

@@ -112,7 +112,7 @@ class OpenQueues:
         handle = self._handles.get(name)
         if handle is not None:
             core: CoreQueue = core_of(handle)
-            if core.length() >= 0:  # it was not deleted, so this queue has the name
+            if core.length() >= 0:  # the queue was not deleted, so the name is still its name
                 return core
             self.forget(handle)
         kept = self._living(name)
@@ -128,7 +128,11 @@ class OpenQueues:
         return opened
 
     def _living(self, name: str) -> CoreQueue | None:
-        """Returns the core's handle of a queue without a handle of the application; forgets a deleted queue."""
+        """Returns the core's handle of a queue of which the application has no handle.
+
+        Returns:
+            ``None``: the connection does not have such a queue open, or the queue was deleted, and is forgotten now.
+        """
         kept = self._kept.get(name)
         if kept is not None and kept.length() < 0:
             del self._kept[name]
@@ -137,10 +141,11 @@ class OpenQueues:
         return kept
 
     def routed(self, name: str) -> CoreQueue | None:
-        """Returns the handle of a queue for channels; it stays open while the queue exists and the connection is open.
+        """Returns the core's handle of a queue, for the channels of the connection.
 
         Returns:
-            ``None``: there is no such queue.
+            The handle, which stays open until the queue is deleted or the connection closed; ``None``: there is no such
+            queue.
         """
         known = self._routed.get(name)
         if known is not None and known.length() >= 0:
@@ -162,7 +167,10 @@ class OpenQueues:
     # ---- closing ----
 
     def closed(self, handle: Handle, core: CoreQueue) -> None:
-        """Leaves the queue of a closed handle, unless the connection holds its messages or channels publish to it."""
+        """Handles the closing of an application's handle: closes the queue in the core, too, if it is not needed there.
+
+        The queue stays open in the core if the connection holds messages of it, or if channels publish to it.
+        """
         with self._lock:
             if self._handles.get(handle.name) is handle:
                 del self._handles[handle.name]

@@ -6,13 +6,15 @@ Form: a queue whose messages are versions of a value. Each version names the ver
 the first counts, and every reader sees that. No process ever takes a message out of the queue: a process that is
 stopped, at any instruction, holds nothing that another process needs.
 
-The latest version is the first of those that name the highest number. The reason: a process names only a version
-that it has read, and that counted. So a version that does not count names an older version than the latest one does, or
-names the same and arrived later. Therefore a reader needs the latest version, not its history, and the queue is a ring
-of the newest :data:`KEPT`. To push the latest version out, that many processes would have to lose the same race.
+A reader finds the latest version without the history: of the versions that name the highest number, it is the first.
+The reason: a process names only a version that it has read, and that counted. So a version that does not count names an
+older version than the latest one does, or names the same version and arrived later. Therefore the queue is a ring that
+keeps only the newest :data:`KEPT` messages. The ring could drop the latest version only if that many processes put
+versions after it that do not count.
 
-Memory: if there is none for another version, older versions of the same size make room. The first writer puts messages
-that are no versions before its own version, so that there are messages to drop from the start.
+Memory: if a writer finds no memory for another version, it drops the oldest messages, whose slots have the size that
+it needs. :meth:`Register.set_aside` puts messages that are no versions before the first version, so that there is
+something to drop from the start.
 
 Death (after -> state):
  before the put -> the value is what it was.    the put -> the version counts, or does not; nothing is in between.
@@ -40,7 +42,7 @@ _NEEDED = 16  # the ring size while there is no memory
 _SPARE = 24
 _NONE, _NO_VERSION = -1, -2
 _HEAD = b'{"replaces":'
-_SIZE = 512  # bytes; the body of a version is padded to a multiple of it, so that it fits the slot of an older one
+_SIZE = 512  # bytes; bodies are padded to a multiple, so that a version fits an older one's slot
 
 
 class Version(NamedTuple):
@@ -106,7 +108,9 @@ class Register:
         return self._known
 
     def has_moved(self) -> bool:
-        """Whether a message arrived since this user saw the latest version; it need not count. Reads only a counter.
+        """Whether a message arrived since this user saw the latest version. Reads only a counter.
+
+        ``True`` does not mean that the value changed: the new message may be a version that does not count.
 
         Raises:
             NotFound: the register was deleted.
@@ -117,12 +121,13 @@ class Register:
         """Replaces the version that this user saw last.
 
         Args:
-            value: A value that JSON can represent. No other user may write an equal one.
+            value: A value that JSON can represent. It must differ from every value that other users write, for
+                example by a token of the user: the register recognizes this user's version by its value.
             timeout: Seconds to wait for memory.
 
         Returns:
-            Whether the new version counts; if not, another process was faster. Another version may have replaced it
-            since.
+            ``True``: the new version counted when it arrived, although another process may have replaced it since.
+            ``False``: another process was faster, and the value is unchanged by this call.
 
         Raises:
             NotFound: the register was deleted.
@@ -141,7 +146,11 @@ class Register:
         return self._counted(replaces, json.loads(body)["value"])
 
     def set_aside(self) -> None:
-        """Reserves memory for later versions, unless there is a version, which would be pushed out. Needs a lock."""
+        """Fills an empty register with messages that are no versions; later versions can use their memory.
+
+        Does nothing if the register has messages: more messages could push the latest version out of the ring. The
+        caller holds a lock that keeps other processes from writing the first version meanwhile.
+        """
         if len(self._queue) == 0:
             self._queue.put_many([_written(_NO_VERSION, {})] * _SPARE, timeout=0)
 
@@ -149,7 +158,7 @@ class Register:
         """Whether this user's new version counts; if so, records it as the version that this user saw last."""
         since = list(self._entries(replaces + 1))
         first = next((entry for entry in since if entry.replaces == replaces), None)
-        whole = bool(since) and since[0].number == replaces + 1  # else the ring may have dropped the first of them
+        whole = bool(since) and since[0].number == replaces + 1  # else entries may be missing
         if first is not None and (whole or all(one.replaces <= replaces for one in since)):
             version = self._decoded(first)
             if version.value == value:
@@ -159,7 +168,7 @@ class Register:
         return False
 
     def _entries(self, position: int) -> Iterator[_Entry]:
-        """Yields the queue's messages from a position on; decodes only their heads, since few of them count."""
+        """Yields the queue's messages from a position on; decodes only the number that each names, not its value."""
         more, size = True, KEPT * _SIZE
         while more:
             sequences, times, ends = (array.array(kind, [0] * (KEPT + 1)) for kind in "qqi")

@@ -81,7 +81,10 @@ def _name_of(queue: Queue) -> str:
 
 
 def _clear_away(session: Session) -> None:
-    """Deletes schemas whose queue is gone. Lists them before the queues, so that no new queue's schema is included."""
+    """Deletes the schemas of queues that are gone.
+
+    It lists the schemas before the queues. So the queue of each listed schema is listed too, unless it is gone.
+    """
     core = session.core
     listed = [name for name in core.queue_incarnations() if name.startswith(SCHEMA)]
     if listed:

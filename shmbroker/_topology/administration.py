@@ -71,7 +71,8 @@ class Administration:
 
     Args:
         core: the connection.
-        open_queue: returns the handle of a queue by its name, which the connection keeps open.
+        open_queue: returns the core's handle of the queue of a name; ``None``: there is no such queue. The connection
+            keeps the handle open.
         deadline: returns the deadline of an operation that begins now.
     """
 
@@ -130,7 +131,11 @@ class Administration:
                 return DeclareOk(name, facts.ready, max(0, facts.consumers))
 
     def _make_or_compare(self, name: str, given: dict[str, Any], flags: dict[str, bool]) -> str:
-        """Makes or compares a queue; raises NotFound if it existed and has ended since."""
+        """Makes a queue, or compares an existing one with the declaration; returns its name.
+
+        Raises:
+            NotFound: the queue was deleted during the call.
+        """
         if not name:
             return self._declare_new(given | flags)
         if self._open(name) is None:
@@ -145,12 +150,15 @@ class Administration:
         return name
 
     def _make(self, name: str, given: dict[str, Any]) -> bool:
-        """Makes a queue from its arguments; without an overflow argument, a full queue drops its oldest messages."""
+        """Makes a queue from its arguments; ``False``: it exists already.
+
+        Without an overflow argument, a full queue drops its oldest messages.
+        """
         wanted = queue_settings.QueueSettings(**({"overflow": "drop-head"} | given))
         return core_queue.declare(self._core, name, wanted, self._deadline())
 
     def _compare(self, name: str, given: dict[str, Any], flags: dict[str, bool]) -> None:
-        """Checks that the queue is as a declaration requests; an overflow that the declaration omits matches any."""
+        """Checks that a queue is as a declaration requests. A declaration without ``overflow`` matches any overflow."""
         current, _ = self.queue(name).settings()
         if "overflow" not in given:
             given = given | {"overflow": current.overflow}
@@ -263,7 +271,7 @@ class Administration:
         ]
 
     def binding_infos(self, exchange: str | None) -> list[BindingInfo]:
-        """Describes all bindings, or those from and to an exchange, by source."""
+        """Describes the bindings from and to an exchange, ``None``: all bindings; sorted by the name of the source."""
         self.prune()
         exchanges, bindings = self.exchanges.all(self._core)
         if exchange is not None:
@@ -282,7 +290,7 @@ class Administration:
         ]
 
     def prune(self) -> None:
-        """Removes the bindings to queues that ended by themselves."""
+        """Removes the bindings to queues that the broker deleted itself, such as expired or auto-delete queues."""
         self.exchanges.prune(self._core, self._deadline())
 
 

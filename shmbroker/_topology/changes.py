@@ -59,7 +59,7 @@ def declare(
     """
     rules.check_type(kind)
     rules.check_not_default(rules.check_name(name))
-    # The decoded copy is what every other process will see, and no caller can change it.
+    # Keep a decoded copy: the caller cannot change it later, and it equals what other processes read from the journal.
     given = field_tables.decode(field_tables.encode(arguments))
     wanted = Exchange(name, kind, durable, auto_delete, internal, given)
     current = topology.exchanges.get(name)
@@ -146,6 +146,6 @@ def queue_gone(topology: Topology, queue: ToQueue) -> bytes:
 def _binding(source: str, destination: Destination, routing_key: str, arguments: dict[str, Any] | None) -> Binding:
     rules.check_name(source)
     rules.check_key(routing_key)
-    for name in (destination.name, source):  # concerns exchanges only: the name of a queue is never empty
+    for name in (destination.name, source):  # never refuses a queue: only the default exchange's name is empty
         rules.check_not_default(name)
     return Binding(source, destination, routing_key, field_tables.encode(arguments))

@@ -211,7 +211,8 @@ def check_binding(kind: str, routing_key: str, arguments: dict[str, Any]) -> Non
     """Checks that an exchange of this type can have such a binding.
 
     Raises:
-        PreconditionFailed: the way of matching does not exist, or would be too expensive.
+        PreconditionFailed: the ``x-match`` argument is unknown (headers), or the pattern has so many ``#`` words that
+            matching would be too expensive (topic).
     """
     if kind == "topic":
         many = routing_key.split(".").count("#")

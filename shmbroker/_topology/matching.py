@@ -106,7 +106,7 @@ class _Node:
         return new
 
 
-_NO_WORDS: dict[str, _Node] = {}  # shared by all nodes at which patterns end: always empty
+_NO_WORDS: dict[str, _Node] = {}  # always empty; shared by all nodes that no node follows
 
 
 class Topic:
@@ -144,12 +144,12 @@ class Topic:
         return [node.leaf for key in keys for node in self._reached(words_of(key)) if node.leaf is not None]
 
     def _reached(self, words: list[str]) -> dict[_Node, None]:
-        """Return the nodes at which the walk ends; a `#` node stays reached whatever words follow."""
+        """Return the nodes that match all the words. A `#` node that is reached stays so, whatever words follow."""
         here = {self._root: None}
         stay: dict[_Node, None] = {}
         _stay_at_any_number(self._root, stay)
         for word in words:
-            # A routing key may contain the words "*" and "#", too; they match only where any word matches.
+            # In a routing key, "*" and "#" are ordinary words: only the nodes that match any word match them.
             here = dict.fromkeys(
                 following
                 for node in (*here, *stay)
@@ -171,7 +171,10 @@ def words_of(key: str) -> list[str]:
 
 
 def _stay_at_any_number(node: _Node, stay: dict[_Node, None]) -> None:
-    """Add the `#` node that follows a node, as `#` also matches zero words, and the `#` nodes that follow that one."""
+    """Add to `stay` the `#` node that follows a node, then the `#` node that follows this one, and so on.
+
+    They are reached together with the node, because `#` also matches zero words.
+    """
     following = node.words.get("#")
     while following is not None and following not in stay:
         stay[following] = None
@@ -182,8 +185,8 @@ class _Criteria:
     """A table of arguments, and the bindings that have it.
 
     Attributes:
-        pairs: Pairs of a name and the encoded value, or None if any value matches.
-        any: Whether one matching pair is enough.
+        pairs: Pairs of a header's name and its encoded value. The value None in a pair: any value matches.
+        any: Whether one matching pair is enough; otherwise all pairs must match.
         leaf: The bindings.
         anchors: The pairs that index this table: a matching message has at least one of them.
     """
@@ -269,7 +272,7 @@ def _pairs_of(headers: Mapping[str, Any]) -> set[_Pair]:
             array = list(value) if isinstance(value, tuple) else value  # the form in which it is transmitted
             pairs.add((name, field_tables.encode_value(array)))
         except (TypeError, ValueError):
-            continue  # a value without an AMQP form equals no value of a binding
+            continue  # no binding has a value without an AMQP form
     return pairs
 
 

@@ -118,7 +118,8 @@ class Publishing:
 
     Args:
         core: the connection.
-        open_queue: returns the handle of a queue, which the connection keeps open; ``None``: there is no such queue.
+        open_queue: returns the core's handle of the queue of a name; ``None``: there is no such queue. The connection
+            keeps the handle open.
     """
 
     def __init__(self, core: CoreConnection, open_queue: Callable[[str], CoreQueue | None]) -> None:
@@ -159,7 +160,7 @@ class Publishing:
             NotFound: there is no such exchange.
             AccessRefused: the exchange is internal.
         """
-        with self._lock:  # so that a route is stored only for the version it was found in
+        with self._lock:  # so that no other thread renews the version before the route is stored
             self._renew()
             by_key = not content.keys and not (content.headers and self._headers_count)
             found = self._targets.get((exchange, routing_key)) if by_key else None
@@ -194,14 +195,14 @@ class Publishing:
             self._compiled.routes.setdefault(exchange, {})[routing_key] = route
 
     def publish_described(self, exchange: str, routing_key: str, body: Any, properties: BasicProperties) -> int:  # noqa: ANN401
-        """Publishes a message with properties on the fast path; returns the status, or -1: the slow path is needed."""
+        """Publishes a message with properties on the fast path; returns 0, or another number: use the slow path."""
         given, content = self._last
         if properties is not given:
             try:
                 content = _content(properties)
             except (exceptions.PreconditionFailed, TypeError, ValueError):
                 return -1
-            if content.headers is None:  # else the application may change the headers before the next message
+            if content.headers is None:  # with headers, not: the application may change them
                 self._last = (properties, content)
         if content.keys:
             return -1
@@ -218,7 +219,10 @@ class Publishing:
         content: Content,
         targets: tuple[CoreQueue, ...],
     ) -> list[Publication]:
-        """Makes the publications for several queues: a shared one, and one for each queue that limits message life."""
+        """Makes the publications of a message that goes to several queues.
+
+        A queue that limits the life of its messages gets a publication of its own; all other queues share one.
+        """
         options = content.put_options(exchange, routing_key)
         shared = tuple(queue for queue in targets if not queue.has_ttl)
         found = [Publication(body, shared, options)] if shared else []

@@ -172,8 +172,8 @@ def _declared(fields: _Fields) -> Declared:
 
 def _bound(fields: _Fields) -> Binding:
     _, flags, number, source, name, routing_key, table = fields
-    field_tables.fields(table)  # finds damage now, not when a caller reads the arguments
-    # A process has as many bindings as the broker, but few sources: interning keeps one string for each source.
+    field_tables.fields(table)  # raises now if the table is damaged, not when a caller reads it
+    # Interning saves memory: every process has all bindings of the broker, and many of them have the same source.
     to = ToQueue(name, number) if flags & _TO_QUEUE else ToExchange(name)
     return Binding(sys.intern(source), to, routing_key, table)
 

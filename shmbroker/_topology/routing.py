@@ -103,6 +103,9 @@ class Router:
 
 
 def _each_once(queues: Collection[ToQueue]) -> tuple[ToQueue, ...]:
-    """Returns each queue once: one found by its name and by a binding stays as the binding names it."""
+    """Returns each queue once.
+
+    The default exchange finds a queue with ``ANY_INCARNATION``. It is left out if a binding found the same name.
+    """
     bound = {queue.name for queue in queues if queue.incarnation != ANY_INCARNATION}
     return tuple(queue for queue in queues if queue.incarnation != ANY_INCARNATION or queue.name not in bound)

@@ -109,7 +109,10 @@ class Exchanges:
                     self._journal.replace(connection, topology.snapshot())
 
     def prune(self, connection: CoreConnection, until: int) -> None:
-        """Removes the bindings of queues that ended by themselves, if any ended since the last call."""
+        """Removes the bindings to queues that the broker deleted itself, such as expired or auto-delete queues.
+
+        Does nothing if the broker has deleted no queue itself since the last call.
+        """
         ended = connection.queues_ended()
         if ended == self._ended:
             return

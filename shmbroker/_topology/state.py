@@ -206,7 +206,7 @@ class Topology:
         return self.bindings_to(ToExchange(exchange.name))
 
     def _forget(self, binding: Binding, order: int) -> None:
-        """Removes a binding from the other tables, after it was removed from those of its source."""
+        """Removes a binding from the table of destinations, and tells observers; the caller removed it from `_from`."""
         ordered.remove_from(self._to, binding.destination, order)
         self._size -= len(records.encode(Bound(binding)))
         for observer in self._observers:

@@ -212,7 +212,7 @@ class Channel:
         try:
             while (delivery := await waiting.get()) is not None:
                 if auto_ack:
-                    Delivery.ack(delivery[0])  # only now: a message that the loop never asks for is requeued
+                    Delivery.ack(delivery[0])  # acks when the loop gets it: others are requeued at the end
                 yield delivery
         finally:
             if self._sync.is_open:

@@ -60,7 +60,7 @@ class Consumer:
     async def _next(self) -> Message:
         self._turns += 1
         if self._turns % _TURNS == 0:
-            await asyncio.sleep(0)  # before a message is taken: a cancellation here loses nothing
+            await asyncio.sleep(0)  # lets other tasks run; no message is taken yet, so a cancellation here loses none
         while True:
             self._told.clear()
             try:
@@ -96,7 +96,7 @@ class Consumer:
             self._closed = True
             self._loop.remove_reader(self._descriptor)
             self._session.consumers.discard(self)
-            self._told.set()  # a waiting task looks, and finds the consumer closed
+            self._told.set()  # wakes a waiting task, which then finds the consumer closed
 
     def statistics(self) -> ConsumerStatistics:
         """A snapshot of the consumer."""

@@ -38,7 +38,7 @@ class LoopDispatcher:
 
     def _start(self) -> None:
         if self._task is None:
-            self._task = asyncio.Task(self._run(), loop=self._loop)  # an eager task factory would run it too early
+            self._task = asyncio.Task(self._run(), loop=self._loop)  # create_task could run it at once (eager factory)
 
     async def _run(self) -> None:
         turns = 0
@@ -65,7 +65,7 @@ class LoopDispatcher:
         except asyncio.CancelledError as error:
             if self._task is None or self._task.cancelling():
                 raise
-            self._failed(error)  # the cancellation of something else that the callback waited for
+            self._failed(error)  # not this task was cancelled, but something that the callback waited for
         except Exception as error:  # noqa: BLE001 - raised by the application's callback
             self._failed(error)
         return found

@@ -26,7 +26,8 @@ class Waiters:
     """Serves tasks in order: repeats the first task's attempt until the queue has nothing for it.
 
     Args:
-        watch: makes the watch that notifies of the next chance; gets the descriptor that the watch writes.
+        watch: makes a watch of the queue. Its argument is the descriptor to which the watch writes when an attempt may
+            succeed.
     """
 
     def __init__(self, watch: Callable[[int], CoreWatch]) -> None:
@@ -34,7 +35,7 @@ class Waiters:
         self._loop = asyncio.get_running_loop()
         self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._watch = watch(self._descriptor)
-        self._armed = self._wanted = False  # armed: a notification is requested; wanted: listed at the queue
+        self._armed = self._wanted = False  # armed: the watch will notify; wanted: the queue lists the watch
         self._loop.add_reader(self._descriptor, self._told)
 
     async def wait(
@@ -86,9 +87,10 @@ class Waiters:
             self._wanted = self._armed = False
 
     def _try(self, attempt: Callable[[], Any], future: asyncio.Future[Any], size: int) -> bool:
-        """Whether a task is finished.
+        """Tries until a task is finished or must wait; returns whether it is finished.
 
-        If not, it has tried once more after the watch was armed, so that no chance is missed; or a timer is set.
+        If it must wait for the queue, the last attempt was made after the watch was armed, so no chance is missed. If
+        it must wait for memory, a timer is set.
         """
         while not future.done():
             try:

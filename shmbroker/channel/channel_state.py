@@ -32,7 +32,10 @@ C = TypeVar("C", bound="ChannelState")
 
 
 def synchronous(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]:
-    """Runs a method one at a time on a channel; a soft error closes the channel, a hard error the connection."""
+    """Decorates a method: only one decorated method of a channel runs at a time.
+
+    A soft error of AMQP that the method raises closes the channel, a hard error closes the connection.
+    """
 
     @functools.wraps(method)
     def call(self: C, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -47,7 +50,7 @@ def synchronous(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[
                 raise
             except exceptions.ConnectionClosedByBroker as error:
                 hard = error
-        self._fail(hard, reported=True)  # after the turn: it waits for callbacks, and these may wait for a turn
+        self._fail(hard, reported=True)  # not in the turn: this waits for callbacks, which may wait for the turn
         raise hard
 
     return call
@@ -88,7 +91,7 @@ class ChannelState:
         self._session, self.number = session, number
         self._core_connection: CoreConnection = session.core
         self._open = True
-        self._turn = locks.unnoted()  # a forked child never takes these locks: `_check_open` raises
+        self._turn = locks.unnoted()  # a child never takes these locks, as `_check_open` raises before
         self._core: CoreChannel | None = None
         self._error: exceptions.BrokerError | None = None
         self._reported = False
@@ -135,10 +138,10 @@ class ChannelState:
         return self._open and self._session.is_open
 
     def _check_open(self) -> None:
-        """Raises the error that closed the channel, if it is closed."""
+        """Raises an error if the channel is closed (the error that closed it, if any), or in a forked child."""
         if not self._open:
             raise self._closed_error()
-        if self._core_connection.attachment.forked:  # before any lock is taken: in a child no thread releases it
+        if self._core_connection.attachment.forked:  # before we take a lock that no thread releases
             native.raise_for(native.FORKED)
 
     def _closed_error(self) -> exceptions.BrokerError:
@@ -215,7 +218,11 @@ class ChannelState:
         return done if done or not self._open else int(self._look_on())
 
     def _look_on(self) -> bool:
-        """Handles a delivery that brought no message; True if there was other work."""
+        """Finds out why there is no message to deliver, and handles other work: an error, or a cancelled consumer.
+
+        Returns:
+            Whether there was other work.
+        """
         try:
             if self._taker.status != native.EMPTY:
                 self._core_channel.failed(self._taker.status)
@@ -237,15 +244,19 @@ class ChannelState:
         return self._taker.delivered
 
     def _not_handed_over(self, error: Exception) -> None:
-        """Raises the error of a missing body, unless the message was settled before, or the connection has ended.
+        """Handles the error of reading the body of a message that the callback should get.
 
-        Another thread may close the channel, or return held messages, at any time.
+        Ignores the error if the message was settled meanwhile, or if the connection has ended: another thread can cause
+        that at any time, for example by closing the channel. Raises any other error.
         """
         if not isinstance(error, (exceptions.MessageSettled, *_OVER)):
             raise error
 
     def _deliver_late(self, delivery: Delivery) -> None:
-        """Calls back for a message whose consumer was unknown: it is being registered, or was just cancelled."""
+        """Calls the callback for a message that came before its consumer was registered, or after it was cancelled.
+
+        If the consumer was cancelled, the message is requeued instead.
+        """
         with self._registry:
             consumer = self._subscriptions.get(delivery._subscription)  # noqa: SLF001 - as below
         if consumer is None:
@@ -276,7 +287,7 @@ class ChannelState:
                 self._session.callbacks.failed(error)
 
     def _rest(self) -> bool:
-        """Requests a wake-up by the IO thread; ``False``: there is work already."""
+        """Requests a wake-up by the IO thread, and returns ``True``; ``False``: there is work already, no wake-up."""
         return not self._open or self._over or (not self._events and not self._core_channel.arm())
 
     def _wake(self) -> None:
@@ -310,7 +321,7 @@ class ChannelState:
 
 
 def never_known(*_: object) -> int:
-    """Stub for the fast path: always defers to the slow path."""
+    """Replaces the functions of the fast path where it may not be used; its result -1 means: use the slow path."""
     return -1
 
 
@@ -320,7 +331,7 @@ def refused(text: str) -> exceptions.PreconditionFailed:
 
 
 def table(arguments: object) -> Any:  # noqa: ANN401
-    """Checks arguments, a dict with names or None, and returns them unchanged."""
+    """Checks that arguments are None or a dict whose keys are strings, and returns them unchanged."""
     if arguments is None or (isinstance(arguments, dict) and all(isinstance(name, str) for name in arguments)):
         return arguments
     msg = f"arguments={arguments!r}: a dict whose keys are strings, or None, is needed"

@@ -40,7 +40,7 @@ class Confirms:
             return number
 
     def end(self, number: int, error: BaseException | None = None) -> None:
-        """Confirms a message; with an error, the message was refused or returned."""
+        """Ends the wait for the confirm of a message. With an error, the message was refused or returned."""
         with self._changed:
             future = self._pending.pop(number, None)
             self._nacked = self._nacked or isinstance(error, exceptions.NackError)
@@ -52,12 +52,12 @@ class Confirms:
             future.set_exception(error)
 
     def wait(self, timeout: float | None, *, inside: bool) -> bool:
-        """Waits until every message is confirmed; ``True``: none was refused since the last call.
+        """Waits until every message is confirmed or refused; ``True``: none was refused since the last call.
 
         Args:
             timeout: seconds; ``None`` = for ever.
-            inside: the caller is a callback of this channel: does not wait, since returned messages are reported only
-                after the callback.
+            inside: whether the caller is a callback of this channel. Then the call does not wait: a returned message
+                is confirmed only after the callback has ended.
 
         Raises:
             Timeout: some were not confirmed in time.

@@ -68,7 +68,7 @@ class Delivery(Message):
         super()._failed(status)
 
     def give_back(self) -> None:
-        """Puts the message back into the queue as if it had not been taken, unless it was settled by its tag."""
+        """Requeues the message as if it had never been delivered; does nothing if it was settled by its tag."""
         with contextlib.suppress(exceptions.MessageSettled):
             super().give_back()
 
@@ -79,7 +79,7 @@ class Delivery(Message):
 
 
 class TransactionalDelivery(Delivery):
-    """A delivery of a channel with transactions: settling it takes effect at the commit, as settling by tag does."""
+    """A delivery of a transactional channel. Its own methods settle it at the commit, as ``Channel.basic_ack`` does."""
 
     __slots__ = ()
 

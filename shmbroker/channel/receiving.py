@@ -47,7 +47,7 @@ class Receiving(Sending):
         *,
         timeout: float | None = 0,
     ) -> Delivery | None:
-        """Takes the oldest ready message, whatever the prefetch; ``None``: there is none.
+        """Takes the oldest ready message; ``None``: there is none. The prefetch does not limit this method.
 
         Args:
             queue: the name of the queue; empty: the queue that was declared last.
@@ -63,7 +63,7 @@ class Receiving(Sending):
                 self._core_connection.polled()
                 return None
             if found == native.CLOSED:
-                self._check_open()  # if the channel is closed, this raises the reason
+                self._check_open()  # raises the reason if the channel was closed
             if found == native.DELETED:
                 native.raise_for(found, source.what)
             if found != native.EMPTY:
@@ -134,7 +134,7 @@ class Receiving(Sending):
         priority = _consumer_priority(name, table(arguments) or {})
         flags = AUTO_ACK * bool(auto_ack) | EXCLUSIVE * bool(exclusive) | NO_LOCAL * bool(no_local)
         source, core = self._admin.queue(name), self._core_channel
-        with self._registry:  # a delivery waits until its consumer is registered: consume-ok comes first
+        with self._registry:  # no callback may run before the consumer is registered below
             if any(one.names.tag == tag for one in self._subscriptions.values()):
                 raise exceptions.NotAllowed(530, f"NOT_ALLOWED - attempt to reuse consumer tag '{tag}'")
             self._session.start_io()
@@ -207,8 +207,9 @@ class Receiving(Sending):
     ) -> Generator[tuple[Delivery | None, BasicProperties | None, bytes | None], None, None]:
         """Iterates over the messages of a queue: ``(method, properties, body)``.
 
-        With ``inactivity_timeout``, it yields ``(None, None, None)`` whenever no message came for that many seconds, as
-        pika does. It ends when its consumer or the channel does; messages it got but did not yield are requeued.
+        With ``inactivity_timeout``, the iterator yields ``(None, None, None)`` whenever no message came for that many
+        seconds, as pika does. It ends when its consumer or the channel ends. Messages that it got and did not yield are
+        requeued.
         """
         waiting = Waiting()
         deadline(inactivity_timeout)
@@ -216,7 +217,7 @@ class Receiving(Sending):
             queue, waiting.put, waiting.end, exclusive=exclusive, arguments=arguments, no_local=no_local
         )
         deliveries = self._deliveries(tag, waiting, inactivity_timeout, auto_ack=auto_ack)
-        next(deliveries)  # from here on, closing the generator ends the consumer
+        next(deliveries)  # enters the `try`: closing the generator now ends the consumer
         return deliveries
 
     @synchronous
@@ -243,7 +244,7 @@ class Receiving(Sending):
                 yield delivery
                 delivery = waiting.next(pause)
                 if auto_ack and delivery is not None and delivery[0] is not None:
-                    Delivery.ack(delivery[0])  # only now: a message that the loop never asks for is requeued
+                    Delivery.ack(delivery[0])  # not earlier: what the loop does not ask for is requeued
         finally:
             if self._open:
                 self.basic_cancel(tag)
@@ -252,7 +253,7 @@ class Receiving(Sending):
     # ---- acknowledging ----
 
     def basic_ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:  # noqa: FBT001, FBT002
-        """Acknowledges a delivery, or (``multiple``) all up to it; 0 with ``multiple``: all.
+        """Acknowledges a delivery, or with ``multiple`` all up to this one. The tag 0 with ``multiple`` means all.
 
         Raises:
             PreconditionFailed: the tag has no unacked delivery.
@@ -276,7 +277,14 @@ class Receiving(Sending):
         self._settle(delivery_tag, REQUEUE if requeue else REJECT, -1, multiple=False)
 
     def _settle(self, delivery_tag: int, disposition: int, status: int, *, multiple: bool) -> None:
-        """Settles on the slow path; ``status`` is the result of the fast path, -1: it was not tried."""
+        """Settles deliveries on the slow path.
+
+        Args:
+            delivery_tag: the tag of the delivery, or of the last one; 0 with ``multiple``: of all.
+            disposition: ACK, REQUEUE or REJECT.
+            status: the status that the fast path returned; -1: the fast path was not used.
+            multiple: whether to settle all deliveries up to the tag.
+        """
         if not isinstance(delivery_tag, int) or isinstance(delivery_tag, bool):
             msg = f"delivery_tag={delivery_tag!r}: an integer is needed"
             raise TypeError(msg)
@@ -378,14 +386,14 @@ class Receiving(Sending):
 
 
 class Waiting:
-    """Messages that a consumer has delivered to a loop, and the loop has not yielded."""
+    """Messages on the way from a consumer to the loop of :meth:`Channel.consume`: delivered, but not yielded yet."""
 
     def __init__(self) -> None:
         self._queue: standard_queue.SimpleQueue[Any] = standard_queue.SimpleQueue()
         self._over = False
 
     def put(self, _channel: object, *delivery: object) -> None:
-        """Adds a message. Requeues it if the loop is over: the message was taken before that, and arrived after it."""
+        """Adds a message. Requeues it if the loop has ended since the consumer took the message from its queue."""
         self._queue.put(delivery)
         if self._over:
             self.give_back()
@@ -395,14 +403,21 @@ class Waiting:
         self._queue.put(None)
 
     def next(self, pause: float | None) -> Any:  # noqa: ANN401
-        """Returns the next message, ``(None, None, None)`` after a pause without one, ``None`` after the last one."""
+        """Waits for the next message and returns it.
+
+        Args:
+            pause: the most seconds to wait; ``None`` = for ever.
+
+        Returns:
+            The message; ``(None, None, None)``: none came in time; ``None``: the consumer has ended.
+        """
         try:
             return self._queue.get(timeout=pause)
         except standard_queue.Empty:
             return (None, None, None)
 
     def give_back(self) -> None:
-        """Requeues the remaining messages when the loop is over."""
+        """Ends the loop's use: requeues the messages that it has not yielded, and all that are added later."""
         self._over = True
         with contextlib.suppress(standard_queue.Empty):
             while True:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from shmbroker._session.session import Session
 
 T = TypeVar("T")
-_LOOK_NS = 200_000_000  # the longest time until a wait notices a closed channel
+_LOOK_NS = 200_000_000  # the longest time until a waiting publish notices that its channel was closed
 
 
 class Sending(Declaring):
@@ -147,9 +147,10 @@ class Sending(Declaring):
         return number
 
     def _while_open(self, attempt: Callable[[int], T], until: int) -> T:
-        """Repeats an attempt that waits for room, until ``until``.
+        """Calls ``attempt(deadline)``, which may wait for room, until it succeeds or ``until`` has passed.
 
-        Waits in steps, and checks the channel in between: the core's wait does not notice that the channel closes.
+        Each call waits for a short time only, and the channel is checked in between: a wait in the core does not notice
+        that the channel was closed.
         """
         while True:
             look = min(until, time.monotonic_ns() + _LOOK_NS)
@@ -170,7 +171,7 @@ class Sending(Declaring):
     def _give_back(
         self, exchange: str, key: str, body: bytes, properties: BasicProperties | None, number: int | None
     ) -> None:
-        """Returns a mandatory message to the application; its confirm follows."""
+        """Returns an unroutable mandatory message to the application, then confirms the message with that error."""
         why = Return(NO_ROUTE, "NO_ROUTE", exchange, key)
 
         def tell() -> None:

@@ -27,7 +27,7 @@ class Publish(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """An acknowledgement that waits for its commit: the arguments, and the settlements they mean."""
+    """An acknowledgement that waits for the commit: its arguments, and a settlement for each delivery it covers."""
 
     delivery_tag: int
     multiple: bool
@@ -50,13 +50,13 @@ class Transaction:
             self._publishes.append(Publish(exchange, routing_key, body, content, mandatory))
 
     def settle(self, core: CoreChannel, delivery_tag: int, disposition: int, *, multiple: bool) -> bool:
-        """Adds an acknowledgement; ``False``: the tag has no unacked delivery."""
+        """Adds an ack, reject or requeue; ``False``: the tag has no unacked delivery, so nothing is added."""
         with self._lock:
             fresh = self._untouched(core, delivery_tag, disposition, multiple=multiple)
             if not fresh:
                 return multiple and delivery_tag == 0
             self._settled.update(one.token for one in fresh)
-            last = fresh[-1].delivery_tag  # deliveries between now and the commit are not included
+            last = fresh[-1].delivery_tag  # so that the commit covers no later delivery
             self._settles.append(Settle(last, multiple, fresh))
             return True
 
@@ -69,12 +69,12 @@ class Transaction:
     def _untouched(
         self, core: CoreChannel, delivery_tag: int, disposition: int, *, multiple: bool
     ) -> tuple[Settlement, ...]:
-        """Collects the settlements that settling would make, without deliveries settled since the last commit."""
+        """Collects a settlement for each delivery that the tag covers, and that the transaction has not settled yet."""
         found = core.collect(delivery_tag, disposition, multiple=multiple)
         return tuple(one for one in found if one.token not in self._settled)
 
     def note(self, delivery: TransactionalDelivery) -> None:
-        """Notes a delivery that was settled directly, not by its tag: it stays settled unless a rollback undoes it."""
+        """Marks a delivery as settled that the application settled directly, not by its tag; a rollback unmarks it."""
         with self._lock:
             delivery.mark(settled=True)
             self._deliveries.append(delivery)

@@ -23,8 +23,8 @@ Kills, the state after each, and which user continues:
 - attach: queue to fill made -> an unregistered empty queue, shown by ``shmbroker queue list --all``. Version written ->
   attached by the dead user; the next user that attaches takes over, and has the dead user's queue as a stray.
 - lease: some messages moved -> they are in the queue being filled, the next user's stray. Killed during a move -> the
-  core finishes or undoes it. Next queue made -> as with attach. Version written -> it is a lease: the next user that
-  attaches has it, and ``lease(after)`` returns it.
+  core finishes or undoes it. Queue for the next lease made -> as with attach. Version written -> the filled queue is a
+  lease: the next user that attaches has it, and ``lease(after)`` returns its number.
 - ack: version written -> acknowledged; the version names the queues still to be deleted: the next user that attaches
   deletes them. **The version comes first**, so that a fenced user deletes nothing. Only if there is no memory for a
   version, the queues are deleted first, after a check that the user still has the group. Killed then -> the register

@@ -79,7 +79,7 @@ class Group:
         self._filling: Queue | None = None
         self._strays: list[Queue] = []
         self._done: list[str] = []  # queues of acknowledged leases that still exist
-        self._unsure = False  # True: a change was started, and may have taken effect
+        self._unsure = False  # True: the state in the register may differ from `_state`
 
     # ---- attaching ----
 
@@ -136,7 +136,7 @@ class Group:
         )
 
     def _topology_lock(self) -> AbstractContextManager[None]:
-        """Prevents other users from attaching a group, or ending one."""
+        """Locks the topology: while it is locked, no other user can attach or end a group."""
         deadline = self._session.operation_deadline()
         return journal.topology_lock(self._session.core, deadline, f"group {self.name!r}")
 
@@ -190,7 +190,7 @@ class Group:
         raise amqp_error(exceptions.GroupInUse, f"group '{self.name}' {why}")
 
     def _change(self, state: GroupState, *, timeout: float | None = None) -> None:
-        """Writes a version; raises if it does not count."""
+        """Writes a state to the register; raises GroupInUse if another user has changed the register since."""
         assert self._register is not None  # noqa: S101
         self._unsure = True
         try:
@@ -207,17 +207,23 @@ class Group:
 
     @property
     def acked(self) -> int:
-        """The number of the last acknowledged lease, 0 = none; while attached, as this user last knew it."""
+        """The number of the last acknowledged lease, 0 = none.
+
+        An attached user gets the number that it knew last, any other user the number in the register.
+        """
         return self._known().acked
 
     @property
     def leased(self) -> int:
-        """The number of the last lease, 0 = none; while attached, as this user last knew it."""
+        """The number of the last lease, 0 = none.
+
+        An attached user gets the number that it knew last, any other user the number in the register.
+        """
         return self._known().leased
 
     @property
     def begun(self) -> int:
-        """The number of messages that earlier users took for unfinished leases; the next lease begins with them."""
+        """The number of messages in strays, which earlier users left: the next lease begins with these messages."""
         with self._lock:
             self._attached_state()
             return sum(map(_length, self._strays))
@@ -239,8 +245,8 @@ class Group:
         """Leases ready messages, the oldest first. If there are none, the call only reads counters of queues.
 
         Args:
-            after: the last lease that the caller knows; the call acknowledges nothing. If the next lease exists, it is
-                returned unchanged.
+            after: the number of the last lease that the caller knows, which the call does not acknowledge. If the lease
+                ``after`` + 1 exists already, the call leases nothing and returns its number.
             max_messages: the most messages; ``None`` = all that are ready now.
             max_bytes: the message whose body reaches this total of bytes is the last one; ``None`` = no such limit.
 
@@ -270,7 +276,10 @@ class Group:
             return self._lease(state, self._from, filling, max_messages, max_bytes)
 
     def _notice_others(self) -> None:
-        """Detects that another user took the group, for a user that has nothing to lease and so writes nothing."""
+        """Raises GroupInUse if another user has taken the group.
+
+        A user with nothing to lease needs this: only a user that writes to the register finds out otherwise.
+        """
         assert self._register is not None  # noqa: S101
         try:
             self._unsure = self._register.has_moved()
@@ -279,7 +288,10 @@ class Group:
         self._attached_state()
 
     def _ready_to_fill(self, state: GroupState) -> tuple[GroupState, Queue]:
-        """Ensures that there is a queue to fill: the previous lease made it, unless there was no memory."""
+        """Returns the queue to fill, and the state that names it.
+
+        The attach or the previous lease made the queue. If the previous lease had no memory for it, this call makes it.
+        """
         if self._filling is None:
             made = queues.ensure(self._session, lease_of(self.name, state.leased + 1, state.owner), no_expiry=True)
             state = state.changed(filling=made.name)
@@ -323,14 +335,21 @@ class Group:
         return changed.leased
 
     def _following(self, state: GroupState) -> str:
-        """Makes the queue for the lease after the one being made; without memory now, it is made when it is needed."""
+        """Makes the queue for the lease after the current one, and returns its name.
+
+        Returns an empty string if there is no memory: then the next call of :meth:`lease` makes the queue.
+        """
         try:
             return queues.ensure(self._session, lease_of(self.name, state.leased + 2, state.owner), no_expiry=True).name
         except exceptions.OutOfMemory:
             return ""
 
     def _fill(self, filling: Queue, sources: list[Queue], most: int | None, size: int | None) -> None:
-        """Moves messages into the queue to fill; the strays, which come first, hold older messages."""
+        """Moves messages from the sources into the queue to fill, in the order of the sources, up to the limits.
+
+        The strays come first in ``sources``, because their messages are older. ``most`` messages and ``size`` bytes are
+        the limits; ``None`` = no limit.
+        """
         for source in sources:
             facts = core_of(filling).facts()
             count = None if most is None else most - facts.ready
@@ -396,7 +415,10 @@ class Group:
             return sum(lease.length for lease in ended)
 
     def _ack_without_memory(self, state: GroupState, changed: GroupState) -> None:
-        """Deletes the acknowledged leases first, to free their memory, if this user still has the group."""
+        """Deletes the acknowledged leases before it writes the new state, so that there is memory for this.
+
+        Checks first that this user still has the group; raises GroupInUse if not.
+        """
         if look(self._session, self.name) != state:
             self._fenced()
         for name in changed.done:
@@ -433,14 +455,20 @@ class Group:
 
     @contextlib.contextmanager
     def by_column(self, number: int, start: int = 0, stop: int | None = None) -> Iterator[reading.ByColumn]:
-        """Reads the messages by column in a block: many in one call. Arguments and errors as of :meth:`messages`."""
+        """Opens a lease for a ``with`` block that reads its messages into columns, many in one call.
+
+        Arguments and errors are those of :meth:`messages`.
+        """
         _, lease = self._find(number)
         core = reading.opened(self._session.core, number, lease)
         with reading.reading(core, number, lease):
             yield reading.ByColumn(core, number, lease, range(*slice(start, stop).indices(lease.length)))
 
     def places(self, number: int, start: int = 0, stop: int | None = None) -> Iterator[tuple[Message, Place]]:
-        """Yields messages without bodies, with the place of each body, valid until the lease is acknowledged."""
+        """Yields pairs of a message without its body, and the place of its body.
+
+        A place is valid until the lease is acknowledged. Arguments and errors are those of :meth:`messages`.
+        """
         state, lease = self._find(number)
         span = range(*slice(start, stop).indices(lease.length))
         core = reading.opened(self._session.core, number, lease)
@@ -460,16 +488,16 @@ class Group:
     def release(self) -> int:
         """Moves all leased messages, the oldest first, to the end of the queue, and ends the group.
 
-        A later group of that name begins at 0. If a user that lost the group still runs, the register stays: another
-        release, after that user has ended, deletes it.
+        A later group of that name begins at 0. If an earlier user that lost the group still runs, the register is not
+        deleted. Release the group again after that user has ended: this deletes the register.
 
         Returns:
             The number of messages moved back.
 
         Raises:
             GroupInUse: another user has the group, or no user has attached it.
-            queue.Full: the queue has no room for all of them: the others wait for another release, or for the next
-                user that attaches the group.
+            queue.Full: the queue has no room for all messages. The rest waits for another release, or for the next user
+                that attaches the group.
         """
         with self._lock:
             state = self._attached_state()

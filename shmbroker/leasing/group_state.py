@@ -46,9 +46,9 @@ class GroupState:
     Attributes:
         queue: The queue that the group leases from.
         acked: The number of the last acknowledged lease.
-        leases: The leases after it, in order.
+        leases: The leases that are not acknowledged, by number; the first one has the number ``acked`` + 1.
         owner: The token of the user that has the group; empty: released.
-        filling: The queue that this user fills, and that becomes the next lease.
+        filling: The name of the queue that the owner fills, and that becomes the next lease; empty: not made yet.
         strays: Queues that earlier users were filling, or whose leases were released; their messages are leased next.
         past: Tokens of earlier users that may still be in the middle of a move.
         done: Queues of acknowledged leases, which are to be deleted.
@@ -89,7 +89,7 @@ def register_of(name: str) -> str:
 
 
 def lease_of(name: str, number: int, token: str) -> str:
-    """Returns the name of the queue of a lease that the user with the token makes."""
+    """Returns the name of the queue in which the user with this token makes the lease of a number."""
     return f"{LEASE}{name}.{number}.{token}"
 
 
@@ -100,7 +100,7 @@ def state_of(register: Register) -> GroupState | None:
 
 
 def opened(session: Session, name: str) -> Register | None:
-    """Opens the register of a group, if it exists."""
+    """Opens the register of a group; ``None``: it does not exist."""
     try:
         return Register(open_queue(session, register_of(name), passive=True))
     except exceptions.NotFound:
@@ -108,7 +108,7 @@ def opened(session: Session, name: str) -> Register | None:
 
 
 def look(session: Session, name: str) -> GroupState | None:
-    """Returns the state in the register of a group, without making a register."""
+    """Returns the state in the register of a group; ``None``: there is no register, or it is empty."""
     register = opened(session, name)
     try:
         return None if register is None else state_of(register)
@@ -117,7 +117,7 @@ def look(session: Session, name: str) -> GroupState | None:
 
 
 def process_of(session: Session, token: str) -> int:
-    """Returns the process of a user, 0 if it has ended and is cleared up."""
+    """Returns the id of the process of a user; 0: the process has ended, and the reaper has cleared up after it."""
     match = _TOKEN.match(token)
     if match is None:
         return 0
@@ -125,7 +125,7 @@ def process_of(session: Session, token: str) -> int:
 
 
 def new_token(session: Session) -> str:
-    """Makes a unique token of a user, which shows whether its process still has the connection."""
+    """Makes a unique token of a user. It names the connection and the process, so that others can look for them."""
     return f"{session.core.id}-{os.getpid()}-{secrets.token_hex(6)}"
 
 

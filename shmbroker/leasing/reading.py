@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from shmbroker._core.connection import CoreConnection, Place
     from shmbroker.leasing.group_state import Lease
 
-_F = TypeVar("_F", bound=tuple[Any, ...])  # the result of a browse: a record, the position after it, perhaps more
+_F = TypeVar("_F", bound=tuple[Any, ...])  # what a browse returns: record, position after it, perhaps place
 
 
 class _Leased:
-    """The source of a lease's messages, as the messages see it: the queue from which they were leased."""
+    """The object that the messages of a lease refer to as their source. It names the queue they were leased from."""
 
     def __init__(self, core: CoreQueue, name: str) -> None:
         self._core, self._name = core, name
@@ -106,7 +106,7 @@ def _browse(core: CoreQueue, look: Callable[[int], _F | None], number: int, leas
 
 
 class ByColumn:
-    """Fills columns with messages of a lease; see :class:`shmbroker.columns.Columns`."""
+    """Fills columns with the messages of a lease, in order; see :class:`shmbroker.columns.Columns`."""
 
     def __init__(self, core: CoreQueue, number: int, lease: Lease, span: range) -> None:
         self._core, self._number, self._lease = core, number, lease

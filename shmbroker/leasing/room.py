@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import shmbroker
 
 BYTES_A_MESSAGE = 256  # at least: the smallest slot of a message
-_LEAST, _PART_OF_MEMORY = 1 << 20, 128  # a full broker's reserve has for a lease 1 MiB, or 1/128 of the memory if less
+_LEAST, _PART_OF_MEMORY = 1 << 20, 128  # a lease fits the reserve of a full broker: 1 MiB, but at most 1/128 of memory
 _PART_OF_ROOM = 3
 
 
@@ -22,7 +22,8 @@ def scarce_bytes(connection: shmbroker.Connection) -> int | None:
         connection: The connection to the broker.
 
     Returns:
-        A third of the free memory, and at least what the reserve has for a lease; ``None`` while the broker can grow.
+        A third of the free memory, but never less than what the reserve can hold of a lease; ``None``: the broker can
+        still grow, so there is no limit.
     """
     attachment = session_of(connection).core.attachment
     facts = attachment.facts()

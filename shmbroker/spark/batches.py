@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _CONTINUES = b"\xff\xff\xff\xff"
 _PREFIX = 8  # that mark, and the length of what follows
-_TWICE_BELOW = 128 << 10  # bytes: below, two more copies cost less than a slot that is written in place
+_TWICE_BELOW = 128 << 10  # bytes: below this size, two extra copies cost less than writing into a slot in place
 _KNOWN = 64
 
 
@@ -31,8 +31,8 @@ class Encoded:
 
     Attributes:
         size: the bytes of their encoded form.
-        body: their encoded form.
-        write: writes them into a memoryview of that size; keeps no reference to it.
+        body: their encoded form; empty if ``write`` is set.
+        write: writes them into a memoryview of that size, and keeps no reference to it; ``None``: ``body`` has them.
     """
 
     size: int
@@ -89,7 +89,7 @@ class Encoder:
 def _stream(sink: Any, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> None:  # noqa: ANN401
     writer = pa.ipc.new_stream(sink, schema)
     for batch in batches:
-        writer.write_batch(batch)  # without a close, which would write an unnecessary mark
+        writer.write_batch(batch)  # the writer is never closed: a close would write an end mark, which no reader needs
 
 
 def _sink(memory: memoryview) -> Any:  # noqa: ANN401
@@ -130,7 +130,7 @@ class Decoder:
         if not plain:
             return list(pa.ipc.open_stream(buffer))
         source, found = pa.BufferReader(buffer.slice(len(prefix))), []
-        with contextlib.suppress(EOFError):  # at the mark of the end, where there is one
+        with contextlib.suppress(EOFError):  # raised at the end of the body, or at an end mark before it
             while True:
                 found.append(pa.ipc.read_record_batch(source, schema))
         return found
@@ -138,7 +138,7 @@ class Decoder:
 
 def _prefix_of(buffer: pa.Buffer) -> bytes:
     """Returns the encoded schema at the start of a stream."""
-    start = buffer.slice(0, min(_PREFIX, buffer.size)).to_pybytes()  # if it is shorter, the check of the size fails
+    start = buffer.slice(0, min(_PREFIX, buffer.size)).to_pybytes()  # if the body is shorter, the check below fails
     size = _PREFIX + int.from_bytes(start[4:], "little")
     if start[:4] != _CONTINUES or size > buffer.size:
         msg = f"a body of {buffer.size} bytes is not an Arrow stream"

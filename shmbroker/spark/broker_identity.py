@@ -53,7 +53,7 @@ class BrokerIdentity:
                 times.
         """
         here = socket.gethostname()
-        if _boot() != self.boot:  # before the look-up by name: a broker here would be a different one
+        if _boot() != self.boot:  # checked first: a broker of that name on another host is a different one
             text = (
                 f"NOT_FOUND - Spark planned the task on host {self.host!r} for the broker {self.broker!r} of that "
                 f"host, and runs it on host {here!r}: a broker's messages are read and published on its host"

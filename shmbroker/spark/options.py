@@ -36,7 +36,7 @@ class ReadOptions:
             :func:`shmbroker.spark.attachment.broker_name`.
         payload: the form of messages.
         columns: the requested columns, in this order.
-        max_rows: the most rows, of a stream in each micro-batch; ``None`` = all.
+        max_rows: the most rows of a batch read, or of each micro-batch of a stream; ``None`` = no limit.
     """
 
     queue: str
@@ -74,9 +74,11 @@ class WriteOptions:
         broker: as in :class:`ReadOptions`.
         payload: "bytes": a row is a message; "arrow": a record batch is a message.
         exactly_once: rows are staged, and published when the batch is done; else they are put immediately.
-        timeout: seconds that a task waits for memory or for room in the queue. The publishing of a numbered batch waits
-            as long for them. ``None``: a task waits a minute for memory to stage in, and no other wait has a limit.
-        app: the application of the batch: a batch that it writes again is not published again; ``None``: unnumbered.
+        timeout: seconds that a task waits for memory or for room in the queue. When the driver publishes a
+            numbered batch, it waits as long. ``None``: a task waits a minute for memory to stage in, and no other wait
+            has a limit.
+        app: the application that numbers the batches it writes: a batch that it writes again is not published again.
+            ``None``: no application numbers them.
         version: the number of the application's batch; it only increases.
     """
 

@@ -55,11 +55,12 @@ def registered_schema(queue: Queue) -> pa.Schema | None:
 
 
 def put_batch(queue: Queue, batch: pa.RecordBatch, *, key: str = "", timeout: float | None = None) -> None:
-    """Puts a batch into a queue that has a schema; a long one is written once, into shared memory.
+    """Puts a batch into a queue that has a schema; a long batch is written once, directly into shared memory.
 
     Args:
         queue: a queue with a registered schema.
-        batch: a batch with the columns of that schema; strings and binaries may be large, and times in another zone.
+        batch: a batch with the columns of that schema. Strings and binaries may have Arrow's ``large_`` types, and
+            times another time zone.
         key: the key of the message.
         timeout: seconds to wait for room; ``None`` = for ever.
 

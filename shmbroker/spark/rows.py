@@ -38,7 +38,10 @@ _PAIRS = pa.map_(pa.string(), pa.string())
 
 
 class Column(NamedTuple):
-    """A column: its type for Spark, the same in Arrow (compared exactly), and its name in the core."""
+    """A column: its type in Spark, the same type in Arrow, and its name in the core (``None``: not in the core).
+
+    Spark accepts a batch only if it has exactly this Arrow type.
+    """
 
     spark: types.DataType
     arrow: pa.DataType

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from shmbroker.columns import Columns
     from shmbroker.spark.options import WriteOptions
 
-_PATIENCE_SECONDS = 60  # the wait for memory, which staged messages may fill until their batch is done
-_AT_ONCE, _BYTES_AT_ONCE = 1000, 1 << 20  # larger batches are moved: a tenth of the time that copying takes
+_PATIENCE_SECONDS = 60  # the wait for memory if no timeout is given: staged messages keep it until published
+_AT_ONCE, _BYTES_AT_ONCE = 1000, 1 << 20  # larger batches are moved, which takes a tenth of the time of copying
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _DIGITS = 16
-_MOST_BYTES_OF_NAME, _START_OF_NAME = 95, 32  # a longer name of a queue is cut to its start in a publication's name
-_DROP_SECONDS = 10.0  # Spark waits for this before it reports why the job failed
+_MOST_BYTES_OF_NAME, _START_OF_NAME = 95, 32  # bytes, characters: of a longer queue name, a publication has this start
+_DROP_SECONDS = 10.0  # a drop may take this long: Spark waits for it before it reports why the job failed
 
 
 @dataclasses.dataclass
@@ -120,7 +120,7 @@ class _Writing:
             return Staged(publication, None)
         patience = self._options.timeout or _PATIENCE_SECONDS
         with Stage(connection, publication).attempt(batch, partition, attempt) as writer:
-            for rows in batches:  # nothing is locked while the next batch is made
+            for rows in batches:  # no lock is held while Spark makes the next batch
                 if encoded is not None:
                     encoded(rows).put(writer, timeout=patience)
                 else:
@@ -172,7 +172,10 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
         self._publish(messages, self._batch)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - all attempts are dropped
-        """Drops the job in the driver, when a task failed for good; other tasks may still run, unreported."""
+        """Drops the staged rows of the job, in the driver, when a task failed for good.
+
+        Other tasks may still run, and ``messages`` has nothing of them: so all attempts of the job are dropped.
+        """
         if self._options.exactly_once:
             Stage(self._connection(), self._publication).drop(self._batch, timeout=_DROP_SECONDS)
 
@@ -194,9 +197,10 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
         self._publish(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Drops the batch in the driver, when a task failed for good. Only the tasks' messages name the query.
+        """Drops the staged rows of the batch, in the driver, when a task failed for good.
 
-        The batch comes again if the user restarts the query; publishing it drops the remaining attempts.
+        The driver learns the query's name only from the messages of tasks: without any, it drops nothing. If the user
+        restarts the query, the batch is staged and published again, and its publishing drops the remaining attempts.
         """
         for publication in {message.publication for message in messages if isinstance(message, Staged)}:
             Stage(self._connection(), publication).drop(batchId, timeout=_DROP_SECONDS)

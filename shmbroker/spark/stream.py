@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 ROWS_OF_A_PART = 100_000
 NOT_NOTED = -1
-"""In place of a lease's number: the group's name is generated, and may not be in the checkpoint yet."""
+"""In an offset in place of a lease's number: the group's name is generated, and may not be in the checkpoint yet."""
 _log = logging.getLogger("shmbroker")
 
 
@@ -53,7 +53,7 @@ class Offset:
         broker: the broker, as :attr:`BrokerIdentity.identity`; another broker has other leases.
         group: the consumer group.
         lease: the number of the last lease; 0 = none; or NOT_NOTED.
-        losses: how often lost leases were skipped; each time their numbers begin again.
+        losses: how often lost leases were skipped. After each loss the numbers of leases may begin again.
     """
 
     broker: str
@@ -97,7 +97,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._group: shmbroker.Group | None = None
         self._broker_identity: BrokerIdentity | None = None
         self._untold = False  # Spark did not say where the query was
-        self._left: int | None = None  # messages that may still be leased, of those that were there at the beginning
+        self._left: int | None = None  # trigger availableNow: messages that it may still lease; None: another trigger
 
     # ---- in the process that plans micro-batches ----
 
@@ -140,7 +140,10 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._last.written()
 
     def _leased(self, group: shmbroker.Group, after: int) -> int:
-        """Leases what the options allow; less where memory is scarce: Spark would repeat a failed batch unchanged."""
+        """Leases messages within the limits of the options. Returns the number of the lease; ``after``: none was made.
+
+        Where memory is scarce it leases fewer: Spark would repeat a batch that failed for lack of memory, unchanged.
+        """
         rows, size = self._options.max_rows, self._options.max_bytes
         if self._left is not None:
             rows = max(1, min(self._left, rows or self._left))  # none left: returns a lease that exists already
@@ -151,11 +154,11 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return group.lease(after, max_messages=rows, max_bytes=size)
 
     def _next_of_group(self) -> dict[str, Any]:
-        """Asks the group for the position: before Spark 4.2 a query that starts or restarts does not say where it was.
+        """Continues after the last lease of the group: before Spark 4.2 a starting query does not say where it was.
 
-        The checkpoint may have the last lease of the group, or not yet, and Spark may have finished it, or not. So this
-        acknowledges nothing, and makes the next lease. Spark then reads from the last lease in its checkpoint, without
-        that one, to the new lease: it skips none, and repeats none.
+        It is not known whether the checkpoint already has that lease, nor whether Spark has finished it. So this
+        acknowledges nothing, and makes the next lease. Spark then reads the leases after the last one in its
+        checkpoint, up to the new one: it skips none, and repeats none.
         """
         if self._options.group is None:
             msg = "option group is missing: before 4.2, Spark does not tell a source where its query was"

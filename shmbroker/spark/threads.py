@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Threads of Spark's driver: sets the active session of a thread before it writes.
 
-Spark keeps an *active* session for each thread, that of the thread that made it. A write looks for Python data sources
-in the active session of its thread, registered or not, and not in the session of its table.
+Spark keeps an *active* session for each thread; only the thread that makes a session gets it as the active one. A write
+looks for its Python data source, even a registered one, in the active session of its thread, and not in the session of
+its table.
 """
 
 from __future__ import annotations

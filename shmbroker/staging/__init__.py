@@ -23,7 +23,7 @@ while the transaction runs; long ones are read in place and copied once. A large
 room for in one step, is *begun*. The marker names the attempts that won. Then their messages are moved, which copies
 nothing. Then the marker says that the batch is published. This is exactly once, but not one step: if the publisher is
 killed, the missing messages come with the next call of ``publish`` for this batch, or for any later batch. Messages
-with a time to live or a delay, or for a queue that drops messages or limits their lives, are published by separate
+with a time to live or a delay, or for a queue that drops new messages or limits their lives, are published by separate
 transactions instead of being moved.
 
 Options of messages are those of a put. Times to live and delays count from publishing. So no message expires while it
@@ -33,8 +33,8 @@ messages, of staging.
 Death (after -> state, and which process repairs it):
 
  marker made for the first attempt -> nothing; the next attempt finds it.
- attempt's queue made, messages put -> left over: removed by the next publish of this or a later batch, by
-  ``drop``, or by ``expires``.
+ attempt's queue made, messages put -> the queue is left over. The next publish of this or a later batch, ``drop``, or
+  ``expires`` removes it.
  completed, the receipt lost -> the same.
  marker's queue made, no marker put -> the next process that needs a marker puts one. It waits for the end of the
   exclusive queue of the founding process: then all operations of that process are carried out or undone.

@@ -33,12 +33,14 @@ def is_timed(options: PutOptions) -> bool:
 
 
 def tag_of(message: Message) -> int:
-    """Returns the tag by which the core knows a held message."""
+    """Returns the tag by which the core identifies a message that this connection holds."""
     return record.header(message._record).tag  # noqa: SLF001 - no other module needs it
 
 
 class RestoredOptions:
-    """Restores the original options of staged messages; caches the last ones, since neighbours are often alike.
+    """Restores the original options of staged messages.
+
+    It caches the last options that it restored: consecutive messages often have the same options.
 
     Args:
         most: the target's limit on the life of a message, in seconds; ``None`` = no limit.

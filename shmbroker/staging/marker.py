@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from shmbroker.queue import Queue
     from shmbroker.staging.names import Batch
 
-_PATIENCE = 1.0  # seconds to wait for a fact that the next publish will find, too
-_LOOK = 0.002  # seconds between attempts to found a marker that another process is founding
+_PATIENCE = 1.0  # seconds that a writer waits to learn of a drop; else it leaves its attempt to the next publish
+_LOOK = 0.002  # seconds between attempts to get the lock for making the marker
 
 
 class Held:
     """A marker that is held.
 
     Attributes:
-        state: the state that the marker says.
+        state: the state of the publication that the marker contains.
     """
 
     def __init__(self, queue: Queue, message: Message) -> None:
@@ -63,12 +63,12 @@ class Held:
             until: The deadline of the wait for room in queues.
             publications: The publications of the transaction.
             settlements: The settlements of the transaction.
-            memory_until: The deadline of the wait for memory; None: the same.
+            memory_until: The deadline of the wait for memory; None: ``until``.
 
         Raises:
             queue.Full: there is no room in time.
             OutOfMemory: there is no memory in time, or a body can never fit.
-            MessageSettled: one of the messages is no longer there.
+            MessageSettled: this connection no longer holds the marker, or a message that the transaction settles.
         """
         marker = Publication(state.encode(), (core_of(self._queue),))
         mine = Settlement(core_of(self._queue), tag_of(self._message))
@@ -77,7 +77,10 @@ class Held:
         return state
 
     def give_back(self) -> None:
-        """Requeues the marker unless it was replaced, also if an interrupt hid the replacement from the caller."""
+        """Requeues the marker unless it was replaced.
+
+        Asks the queue whether that happened: an interrupt can hide from the caller that its replacement succeeded.
+        """
         with contextlib.suppress(exceptions.NotFound):  # the publication was forgotten
             if self._queue.statistics().added == self._added:
                 self._message.give_back()
@@ -104,14 +107,17 @@ class Marker:
             held.give_back()
 
     def is_dropped(self, batch: Batch) -> bool:
-        """Whether a job was dropped. Also ``False`` if another publisher holds the marker for more than a second."""
+        """Whether a job was dropped. ``False`` also means unknown: another publisher held the marker for a second."""
         if isinstance(batch, uuid.UUID):
             with contextlib.suppress(exceptions.Timeout), self.held(native.deadline(_PATIENCE)) as held:
                 return batch in held.state.dropped
         return False
 
     def found(self, until: int) -> None:
-        """Ensures that there is a marker before memory gets scarce: dropping, which frees memory, needs it.
+        """Ensures that the marker exists, and makes it if not.
+
+        Writers call this before they stage messages: when these have filled the memory, there may be none left for a
+        marker, and dropping messages needs one.
 
         Raises:
             OutOfMemory: there is no memory in time.
@@ -133,7 +139,7 @@ class Marker:
                     raise exceptions.Timeout(text) from None
 
     def _founded(self, until: int) -> Queue:
-        """Returns the queue after the first marker was put in it."""
+        """Returns the queue of the marker; makes the queue and the first marker if they do not exist."""
         with contextlib.suppress(exceptions.NotFound):
             queue = self._connection.queue(self._name, passive=True)
             if queue.statistics().added:
@@ -141,7 +147,10 @@ class Marker:
         return self._found(until)
 
     def _found(self, until: int) -> Queue:
-        """Makes the first marker, under an exclusive queue as a lock, which ends after a dead owner is reaped."""
+        """Makes the queue and the first marker, unless another process does it first; returns the queue.
+
+        An exclusive queue serves as the lock. If its owner dies, the reaper deletes that queue and so frees the lock.
+        """
         name = names.founding_name(self._publication)
         while not names.declare(self._connection, name, exclusive=True):
             if time.monotonic_ns() >= until:
@@ -159,9 +168,9 @@ class Marker:
 
 
 def forget_gone(connection: Connection) -> int:
-    """Deletes the markers whose target is gone: their state applies to no other queue.
+    """Deletes the markers of publications whose target was deleted: nothing else can use their state.
 
-    A marker that another publisher holds is left alone.
+    It does not delete a marker that another publisher holds.
 
     Returns:
         The number of markers deleted.

@@ -75,7 +75,7 @@ def batch_of(text: str) -> Batch:
 
 
 def declare(connection: Connection, name: str, **given: Any) -> bool:  # noqa: ANN401 - settings of any type
-    """Makes a queue of the stage; ``False``: it exists."""
+    """Makes a queue for staging; ``False``: the queue exists already."""
     wanted = settings.QueueSettings(**given)
     session = session_of(connection)
     return core_queue.declare(session.core, name, wanted, session.operation_deadline(), core_queue.STAGE)

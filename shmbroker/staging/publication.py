@@ -15,11 +15,11 @@ JOBS = 256
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Receipt:
-    """The receipt of a completed attempt, by which it is published. It pickles.
+    """The receipt of a completed attempt: whoever has the receipt can publish the attempt. A receipt can be pickled.
 
-    ``batch``, ``partition`` and ``attempt`` are the numbers that it was written under. ``token`` distinguishes it from
-    attempts with the same numbers, which another run of the program may make. It has ``count`` messages, whose bodies
-    have ``bytes`` bytes together; ``timed``: one of them has a time to live, or a delay.
+    The attempt was written under the numbers ``batch``, ``partition`` and ``attempt``. ``token`` distinguishes the
+    attempt from others with the same numbers, which another run of the program may make. The attempt has ``count``
+    messages, whose bodies have ``bytes`` bytes together. ``timed``: a message has a time to live, or a delay.
     """
 
     batch: Batch
@@ -63,7 +63,7 @@ class PublicationState:
     Attributes:
         last: the number of the last published batch; ``None``: none was published.
         jobs: the last published jobs.
-        dropped: the last dropped jobs. A batch with a number may come again, a job does not.
+        dropped: the last dropped jobs. Dropped batches with numbers are not listed: they may be published later.
         begun: the batch that may be published in part.
         target: the incarnation of the queue that this state is for; 0: for any queue.
     """
@@ -75,7 +75,7 @@ class PublicationState:
     target: int = 0
 
     def of(self, target: int) -> PublicationState:
-        """Returns the state for the target of that incarnation: this state, or an empty one if it is for another."""
+        """Returns this state if it is for the target of that incarnation; otherwise, an empty state for that target."""
         return self if self.target == target else PublicationState(target=target)
 
     def has(self, batch: Batch) -> bool:

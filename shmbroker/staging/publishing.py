@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shmbroker.staging.marker import Held
     from shmbroker.staging.publication import Begun, PublicationState
 
-_PATIENCE = 1.0  # seconds to wait for the memory to publish in one step
+_PATIENCE = 1.0  # seconds to wait for memory for a publish in one step; without memory, the batch is moved
 
 
 class Publisher:
@@ -64,7 +64,7 @@ class Publisher:
         for source in sources:
             source.check()
         if self._limits.within(target).hold(wanted.count, wanted.bytes):
-            with contextlib.suppress(exceptions.OutOfMemory):  # no memory for a second copy: the batch is moved
+            with contextlib.suppress(exceptions.OutOfMemory):  # no memory for copies: go on below
                 return self._publish(held, wanted, target, sources)
         self._check_bodies(sources, target)
         for source in sources:
@@ -72,7 +72,10 @@ class Publisher:
         return held.replace(held.state.beginning(wanted), self._until), 0
 
     def _check_bodies(self, sources: list[StagedAttempt], target: Queue) -> None:
-        """Checks for a body that can never fit: it would block its begun batch, and all others of the publication."""
+        """Raises queue.Full if the target can never hold a body of the batch.
+
+        Otherwise, the batch would be begun and never finished, and would block all later batches of the publication.
+        """
         settings = target.settings
         if settings.max_bytes >= 0 and settings.overflow != "drop-head":
             longest = max(place.length for source in sources for _, place in body_references.of_queue(source.queue))
@@ -107,13 +110,16 @@ class Publisher:
             NotStaged: an attempt is gone.
             NotFound: the target is gone.
         """
-        if target is None:  # otherwise the marker is of this target, and so is the begun batch
+        if target is None:  # if given, the marker is for this target only
             target = self._connection.queue(begun.to, passive=True)
         count = sum(self._empty(source, target) for source in self._sources(begun))
         return held.replace(held.state.published(begun.batch), self._until), count
 
     def _empty(self, source: StagedAttempt, target: Queue) -> int:
-        """Moves messages; publishes them instead if their times must be set, or if a full target drops messages."""
+        """Moves the remaining messages of an attempt to the target; returns their number.
+
+        Publishes them instead if their times must be set, or if the target drops new messages when it is full.
+        """
         settings = target.settings
         anew = source.receipt.timed or settings.message_ttl is not None or settings.overflow == "drop"
         step = self._publish_part if anew else self._move

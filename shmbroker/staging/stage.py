@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 AT_ONCE = 10_000
 """A batch of up to this many messages is published in one step, unless a stage has another limit."""
-_LONGEST = 36  # characters of the longest text of a batch: a UUID
-_PART_OF_MEMORY = 4  # the same limit in bytes, as a part of the broker's memory: 1/4
+_LONGEST = 36  # characters of the longest form of a batch, a UUID
+_PART_OF_MEMORY = 4  # by default, 1/4 of the memory limits the bytes of a batch that is published in one step
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class Stage:
         at_once: a batch of up to this many messages is published in one step ...
         bytes_at_once: ... if its bodies together have at most this many bytes; ``None``: a quarter of the broker's
             memory.
-        per_target: the record of published batches lasts as long as the target: a queue that is deleted and declared
-            again gets its batches from the first one on. The first batch of another such publication deletes the
-            records whose targets are gone.
+        per_target: whether the record of published batches is kept only as long as the target exists. If the target is
+            deleted and declared again, batches are published to it from the first one on. The first batch of any
+            publication with this option deletes the records whose targets are gone.
 
     Attributes:
         publication: the name of the publication.
@@ -140,7 +140,7 @@ class Stage:
                     break
                 if begun is None:
                     state, count = publisher.publish_or_begin(held, wanted, target)
-                else:  # the begun batch is finished first, whichever it is
+                else:  # finish the begun batch first, also if it is another batch
                     state, count = publisher.finish(held, begun, target)
                 published = count if begun is None or begun.batch == batch else 0
         self._sweep(lambda one: state.is_over(one.batch))
@@ -149,7 +149,10 @@ class Stage:
         return published
 
     def _target(self, held: Held, to: str) -> Queue | None:
-        """Returns the target if the marker's state is to apply only to it; ``None``: it is opened when it is needed."""
+        """Returns the target if ``per_target`` is set, and restricts the state of the held marker to this target.
+
+        Returns ``None`` otherwise: the publisher then opens the target itself.
+        """
         if not self._per_target:
             return None
         target = self._connection.queue(to, passive=True)
@@ -157,7 +160,7 @@ class Stage:
         return target
 
     def _sweep(self, is_done: Callable[[Attempt], bool]) -> int:
-        """Drops attempts; the next publish drops those that could not be dropped in time."""
+        """Drops the attempts that ``is_done`` accepts; returns their number. Skips those it cannot drop in time."""
         dropped = 0
         for name in self._connection.queue_names(all=True):
             attempt = names.attempt_of(name)

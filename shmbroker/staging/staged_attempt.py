@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shmbroker.staging.publication import Receipt
     from shmbroker.statistics import QueueStatistics
 
-_GRACE = 2 * native.NANOSECONDS  # for the reaper of a process that was killed while it held messages
+_GRACE = 2 * native.NANOSECONDS  # how long to wait for the reaper to requeue what a killed process held
 _LOOK = 0.001  # seconds
 
 
@@ -68,7 +68,7 @@ class StagedAttempt:
             self.missing("it has expired")
 
     def left(self) -> int:
-        """The number of its messages that are not published yet. They are all ready."""
+        """Returns how many messages of the attempt are not published yet. All of them are ready."""
         return _left(self._rested())
 
     def acked(self) -> int:
@@ -76,7 +76,10 @@ class StagedAttempt:
         return self.queue.statistics().acked
 
     def _rested(self) -> QueueStatistics:
-        """Waits until a killed publisher's held messages are requeued; its finished operations are counted already."""
+        """Waits until all remaining messages are ready, and returns the statistics.
+
+        A publisher that was killed may have held some of them: the reaper requeues these.
+        """
         until = time.monotonic_ns() + _GRACE
         try:
             while (facts := self.queue.statistics()).ready != _left(facts) or facts.delivering:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from shmbroker.queue import Queue
     from shmbroker.staging.staged_attempt import StagedAttempt
 
-_STEP = 1024  # messages to take together; those that exceed a part are requeued
+_STEP = 1024  # the most messages to take in one call; those beyond the limits of the part are requeued
 
 
 class Limits(NamedTuple):
@@ -41,7 +41,7 @@ class Limits(NamedTuple):
         return messages <= self.messages and size <= self.size
 
     def within(self, target: Queue) -> Limits:
-        """Returns the limits for a target: a queue that blocks never has room for more than its own limits."""
+        """Returns these limits, lowered to the limits of a target that blocks: it never has room for more at once."""
         settings = target.settings
         if settings.overflow != "block":
             return self

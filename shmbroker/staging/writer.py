@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from shmbroker.staging.marker import Marker
     from shmbroker.staging.names import Attempt
 
-_TOUCHES = 4  # number of touches in the time after which an attempt expires
+_TOUCHES = 4  # how often a writer restarts the expiry of its queue within the time `expires`
 
 
 class Writer:
@@ -90,7 +90,7 @@ class Writer:
             text = f"{self._attempt}: {self.count} messages were staged, but {found} exist"
             raise exceptions.NotStaged(text=text)
         ours = self._attempt
-        if self._marker.is_dropped(ours.batch):  # after the queue was made: a drop sweeps after it is recorded
+        if self._marker.is_dropped(ours.batch):  # a later drop finds our queue
             queue.delete()
             raise self._unwanted()
         self._receipt = Receipt(
@@ -202,7 +202,7 @@ class Writer:
             self._touch_at = time.monotonic() + self._expires / _TOUCHES
             session_of(self._connection).core.touch(
                 core_of(self._open()).slot
-            )  # a put does not count as use of a queue
+            )  # a put does not restart the expiry of a queue, so we do
 
     @contextlib.contextmanager
     def reserve(

@@ -44,15 +44,17 @@ int32_t sb_api_process_pid(sb_broker *b, uint32_t process);
 static inline uint64_t sb_api_prefix_bytes(const sb_put_options *o) {
   return sizeof(sb_message_shm) + o->exchange_length + o->key_length + (uint64_t)o->properties_length;
 }
-/* Offset of the body in its slot. `more`: bytes of the block (sb_reference.h), which lies between the prefix and the
- * viewers' words. */
+/* Offset of the body in its slot. `length`: that of the body. `more`: the bytes of the block, in which many queues that
+ * share a body count their references (sb_reference.h); 0 = no block. The block lies between the prefix and the
+ * viewers' words (sb_view.h). */
 static inline uint64_t sb_api_body_offset(uint64_t length, const sb_put_options *o, uint64_t more) {
   return (sb_api_prefix_bytes(o) + more + 63) / 64 * 64 + (length > SB_INLINE_BODY ? SB_VIEWERS_BYTES : 0);
 }
 /* Claims an ALLOC slot of at least `need` bytes, and a holding for it; stores both in *r. */
 sb_status sb_api_claim_slot(sb_connection *c, uint64_t need, sb_reservation *r);
-/* Called after sb_api_claim_slot failed with `status`. If that is SB_NO_MEMORY, claims a longer slot, or a head and
- * parts, and stores it in *r; any other status is returned unchanged. `more`: as in sb_api_body_offset. */
+/* Called after sb_api_claim_slot failed with `status`. If that is SB_NO_MEMORY, claims a free slot that is longer than
+ * needed, or else a head and parts for a scattered message (sb_parts.h), and stores the slot or the head in *r. Returns
+ * any other status unchanged. `more`: as in sb_api_body_offset. */
 sb_status sb_api_claim_elsewhere(sb_connection *c, sb_status status, uint64_t length, const sb_put_options *o,
                                  uint64_t more, sb_reservation *r);
 /* Writes the body of a scattered message into its parts. False: the parts are damaged. */
@@ -63,17 +65,19 @@ static inline uint64_t sb_api_names(const sb_message_shm *m) {
 }
 /* Frees the slot of a reservation, and its holding. */
 void sb_api_give_slot(sb_connection *c, const sb_reservation *r);
-/* Writes everything that precedes the body, and stores in *r where the body goes (`body`; NULL: into parts). `ttl_ns`
- * replaces o->ttl_ns. `more`: as in sb_api_body_offset. */
+/* Writes everything that precedes the body: message header, exchange, key, properties. Stores in r->body the address to
+ * write the body to; NULL: the body goes into parts. `ttl_ns` replaces o->ttl_ns. `more`: as in sb_api_body_offset. */
 void sb_api_fill(sb_connection *c, sb_reservation *r, uint64_t length, const sb_put_options *o, uint64_t ttl_ns,
                  uint64_t more);
 /* Notifies the housekeeper if a timer of the message is due before the next timer that the housekeeper knows. */
 void sb_api_ring_housekeeper(sb_connection *c, const sb_message_shm *m);
-/* The address of the body of a message, or SB_IN_PARTS. */
+/* The address of the body of a message in this process; SB_IN_PARTS if the body is in parts. */
 uint64_t sb_api_address(const sb_message_shm *m);
-/* Writes the record of a taken message to `buffer`. Returns the length of the record, or minus SB_CORRUPT. */
+/* Writes the record of a taken message to `buffer`, which has room for any record. `tag`, `subscription`: stored in the
+ * record. Returns the length of the record; minus SB_CORRUPT if the parts of the message are damaged. */
 int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer);
-/* True if the message header fits its slot and the buffer of a caller. */
+/* True if the lengths in the message header are possible: the message fits its slot or parts, and its record fits the
+ * buffer that a caller passes. */
 bool sb_api_plausible(sb_broker *b, const sb_taken *t);
 /* Lock held. Removes a taken message that is damaged, and counts it as dropped; returns SB_CORRUPT. No call could ever
  * read the message, and back in the queue it would be the next message again. */
@@ -83,11 +87,12 @@ void sb_api_returned(sb_queue *q);
 /* Lock held, but dropped while a killed process is reaped. Evicts the messages beyond the bound of a queue that
  * evicts. */
 void sb_api_keep_bound(sb_queue *q);
-/* The same, for calls that put nothing. Does nothing to a queue that does not evict. False: the connection is closed
- * now. */
+/* As sb_api_keep_bound, for calls that put nothing: first corrects a tail that a killed producer did not advance. Does
+ * nothing to a queue that does not evict. False: the connection is closed, since another thread may have closed it
+ * while the lock was dropped. */
 bool sb_api_look_at_bound(sb_queue *q);
-/* Lock held. Ends a consumer, and puts the messages of its row back into their queues; with `return_everything` also
- * the messages that the application holds. */
+/* Lock held. Ends a consumer. Puts the messages of its row (pulled, but not given to the application) back into their
+ * queues; with `return_everything` also the messages that the application holds. */
 void sb_api_cancel(sb_consumer *k, bool return_everything);
 /* Ends a delivery: settles the message, or returns it to its position. */
 sb_status sb_api_end(sb_queue *q, uint64_t token, sb_disposition disposition);

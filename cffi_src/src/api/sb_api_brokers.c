@@ -56,8 +56,8 @@ sb_status sb_broker_grown(sb_broker *b, uint32_t number) {
   return sb_segment_map(b);
 }
 
-/* The caller could not make a segment: until `not_before_ns`, calls use the segments that exist, and do not return
- * SB_GROW. */
+/* Called by a process that could not make a segment. Until `not_before_ns`, calls of this process use the segments that
+ * exist, and do not return SB_GROW. */
 void sb_broker_grow_again(sb_broker *b, uint64_t not_before_ns) {
   SB_STORE(&b->grow_again_ns, not_before_ns, SB_RELAXED);
 }

@@ -27,7 +27,7 @@ static sb_status begin(sight *s, sb_queue *q, uint64_t position) {
     *s = (sight){.queue = q, .at = position + q->base};
     s->keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0;
     if (position == 0 && !sb_api_look_at_bound(q)) status = SB_CLOSED;
-    q->busy += status == SB_OK; /* I60: the browser reads without the lock */
+    q->busy += status == SB_OK; /* I60: keeps the handle attached, since the browser reads without the lock */
   } else {
     status = SB_DELETED;
   }
@@ -74,8 +74,8 @@ static sb_status look(sight *s) {
   }
 }
 
-/* The second look, after everything was copied: true if the message is unchanged. Otherwise the next first look
- * searches the page of the position again, since another page may have replaced it. */
+/* The second look, after everything was copied. True: the message is unchanged, so the copy is valid. False: the caller
+ * repeats the first look, which also finds the page of the position again, since another page may have replaced it. */
 static bool still_there(sight *s) {
   uint64_t header = SB_LOAD(sb_slot_header(s->queue->c->b, s->taken.slot), SB_SEQ_CST);
   s->in_leaf = SB_LOAD(&s->cell->word, SB_SEQ_CST) == s->word && sb_slot_gen(header) == s->gen && leaf_is_there(s);

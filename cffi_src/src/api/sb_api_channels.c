@@ -8,7 +8,7 @@
 
 #define FIRST_ROOM 4u
 #define MOST_MEMBERS SB_BY_GET
-#define SETTLED_AT_ONCE 1024u /* so many deliveries are settled before the lock is dropped for other threads */
+#define SETTLED_AT_ONCE 1024u /* after so many settled deliveries the lock is dropped for a moment, for other threads */
 
 static sb_connection *connection_of(const sb_channel *ch) { return ch->target.c; }
 
@@ -76,14 +76,16 @@ static bool is_reserved(const sb_channel *ch, uint32_t number) {
   return m != NULL;
 }
 
-/* Counts the numbers in use: of consumers, and of ended consumers that are not reported yet. */
+/* Counts the subscription numbers in use: those of consumers, and those of ended consumers that the application does
+ * not know of yet (sb_channel_next_cancelled). */
 static uint32_t reserved(const sb_channel *ch) {
   uint32_t n = ch->member_count;
   for (const sb_member *k = ch->cancelled_first; k != NULL; k = k->next) n++;
   return n;
 }
 
-/* Makes sure that a number is free. SB_LIMIT: all are in use. */
+/* Makes sure that a subscription number is free: enlarges `members` when half of its numbers are in use. SB_LIMIT: all
+ * MOST_MEMBERS numbers are in use. */
 static sb_status make_room(sb_channel *ch) {
   uint32_t room = ch->room == 0 ? FIRST_ROOM : 2 * ch->room, used = reserved(ch);
   if (2 * used < ch->room) {
@@ -129,7 +131,7 @@ static sb_status subscribe(sb_channel *ch, sb_member *m, bool exclusive) {
   uint32_t flags = SB_NODE_COUNTED | SB_NODE_MEMBER | sb_exclusive_flags(q->shm) | (exclusive ? SB_NODE_EXCLUSIVE : 0u);
   status = sb_node_create(q->c, q->slot, m->s.priority, flags, ch->target.number, m->prefetch, &m->s.node, &m->s.token);
   if (status == SB_OK) {
-    /* Relaxed: only sb_queue_consumers reads the number. If it reads before this store, it shows no channel. */
+    /* Relaxed: only sb_queue_consumers reads `channel`. If it reads before this store, it reports no channel. */
     SB_STORE(&sb_subscription_node(&m->s)->channel, (uint32_t)ch->number, SB_RELAXED);
     status = sb_exclusive_enter(q->c, q->slot, m->s.node);
     if (status != SB_OK) {
@@ -211,8 +213,8 @@ sb_status sb_connection_set_prefetch(sb_connection *c, uint32_t prefetch) {
 
 /* ---- deliveries ---- */
 
-/* Takes a view of the body if the body is long, and its message is settled immediately (auto_ack). *tag: the view, or
- * the token if no view was taken. */
+/* If the message is settled immediately (auto_ack) and its body is long, takes a view, which keeps the body, and stores
+ * the view in *tag. Otherwise stores the token of the message in *tag. */
 static sb_status view_of(sb_connection *c, const sb_taken *t, bool auto_ack, uint64_t *tag) {
   *tag = t->token;
   return auto_ack && t->message->body_length > SB_INLINE_BODY ? sb_view_take(c, t, tag) : SB_OK;
@@ -256,7 +258,7 @@ static int64_t give(sb_channel *ch, char *buffer) {
     return drop_corrupt(ch, h, q, token);
   }
   sb_status status = view_of(c, &t, auto_ack, &tag);
-  if (status != SB_OK) { /* the message stays the next one, unless it is corrupt */
+  if (status != SB_OK) { /* the message stays the first of the row, unless it is corrupt */
     return status == SB_CORRUPT ? drop_corrupt(ch, h, q, token) : -(int64_t)status;
   }
   int64_t length = hand_over(q, &t, sb_channel_give(ch), number, auto_ack, tag, buffer);
@@ -385,8 +387,8 @@ static bool is_known(sb_channel *ch, uint64_t tag, bool multiple) {
   return (multiple && tag == 0) || sb_deliveries_find(&ch->deliveries, tag) != NULL;
 }
 
-/* Settles a delivery. A delivery whose message is settled already, or was removed with its queue, ends like the
- * others. */
+/* Ends a delivery, and settles its message. If the message was settled before, or was removed with its queue, only the
+ * delivery ends. SB_UNDELIVER puts the delivery back into the row, unless its consumer has ended. */
 static void settle(sb_channel *ch, sb_unacked *h, sb_disposition disposition) {
   sb_queue *q = h->q;
   uint64_t token = h->token;
@@ -466,7 +468,7 @@ bool sb_channel_arm(sb_channel *ch) {
   }
   bool there = sb_channel_has_something(ch);
   if (!there) {
-    sb_channel_unready(ch); /* an earlier hand-over that the IO thread did not collect yet is void */
+    sb_channel_unready(ch); /* takes the channel off the list of ready channels, if the IO thread did not yet */
     ch->armed = true;
   }
   leave(ch);

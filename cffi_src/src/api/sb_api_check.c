@@ -147,7 +147,7 @@ uint32_t sb_broker_check(sb_connection *c, sb_finding *findings, uint32_t room) 
     free(k.owned);
     sb_api_leave(c);
   }
-  if (status != SB_OK) { /* not the same as "nothing was found" */
+  if (status != SB_OK) { /* without a finding, the caller would believe that all is well */
     k.count = 0;
     sb_check_found(&k, (sb_finding){.code = SB_NOT_CHECKED, .found = status});
   }

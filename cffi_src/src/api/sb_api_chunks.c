@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Public call: describes what keeps the chunks of a broker, for the error text of a full broker. */
+/* Public call: describes which slots and queues occupy the chunks of a broker, for the error text of a full broker. */
 #include <string.h>
 
 #include "sb_api.h"
 
-#define RUNS 0u            /* in place of a class: for bodies that have chunks to themselves */
-#define LOOKS_AT_LEAST 16u /* cells and parts to read of each queue, even if other queues used up all looks */
+#define RUNS 0u            /* index in place of a class: bodies that have whole chunks to themselves (runs) */
+#define LOOKS_AT_LEAST 16u /* looks (reads of a cell or a part) for each queue, even if other queues used up all */
 
 typedef struct {
   sb_broker *b;
@@ -75,7 +75,7 @@ static void count_message(survey *s, uint32_t slot) {
   }
 }
 
-/* Counts the messages of a queue by class. False: no looks are left. */
+/* Counts the slots of a queue's messages by class, in s->counts. False: no looks are left: the count may be partial. */
 static bool count_cells(survey *s, uint32_t queue) {
   sb_ring r;
   sb_leaf_ref leaf;
@@ -108,8 +108,8 @@ static void count_queue(survey *s, uint32_t queue) {
   }
 }
 
-/* For each class of slots: the number of its chunks, and the queue that holds most of its slots. `looks` bounds the
- * number of cells and parts that are read; a few of each queue are read in any case. */
+/* Describes each class of slots in facts[class]: the number of its chunks, and the queue that holds most of its slots.
+ * Reads at most `looks` cells and parts, but of each queue LOOKS_AT_LEAST in any case. */
 sb_status sb_broker_describe_chunks(sb_connection *c, uint64_t looks, sb_chunk_facts *facts) {
   sb_status status = sb_usable(c);
   if (status == SB_OK) status = sb_segment_map(c->b);

@@ -18,7 +18,7 @@ sb_connection *sb_connection_open(sb_broker *b, const char *name, uint32_t lengt
     SB_STORE(&c->handles, 1u, SB_RELAXED);
     if (*status == SB_OK) {
       *status = sb_io_prepare(c);
-      sb_slab_return_cache(c); /* keeps no cached slots: other connections may need them */
+      sb_slab_return_cache(c); /* the connection keeps no cached slots: other connections may need them */
     }
     if (*status != SB_OK && c->shm != NULL) {
       (void)sb_recover_close(c);
@@ -144,9 +144,9 @@ void sb_connection_set_channels(sb_connection *c, uint32_t count) {
   }
 }
 
-/* True if the holding is a node that adds a consumer to the count. A consumer of several queues has several nodes, all
- * with the same `target`, and counts once: `targets` has a bit for each target that was counted. The owner of the node
- * may free it during the call. */
+/* True if the holding `what` is a node that counts as one more consumer. The nodes of a consumer of several queues have
+ * the same `target`, and only the first one counts: `targets` has a bit for each target counted so far. The owner of
+ * the node may free it during the call. */
 static bool counts_as_consumer(sb_broker *b, uint64_t what, uint64_t *targets) {
   const sb_node_shm *n = sb_holding_kind(what) == SB_HOLD_SLOT ? sb_node_at(b, sb_holding_slot(what)) : NULL;
   if (n == NULL || (SB_LOAD(&n->flags, SB_RELAXED) & SB_NODE_COUNTED) == 0 ||

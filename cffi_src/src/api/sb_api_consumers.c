@@ -76,7 +76,7 @@ sb_consumer *sb_consumer_open(sb_connection *c, sb_queue **queues, uint32_t coun
         sb_subscription_set_interested(&k->subscriptions[i], true);
       }
     } else {
-      sb_api_cancel(k, false); /* it may have been the only consumer of an auto-delete queue */
+      sb_api_cancel(k, false); /* if k was the only consumer of an auto-delete queue, the queue ends */
     }
     sb_slab_return_cache(c); /* keeps no cached slots, as sb_queue_open */
     sb_api_leave(c);
@@ -91,7 +91,8 @@ sb_consumer *sb_consumer_open(sb_connection *c, sb_queue **queues, uint32_t coun
 void sb_api_cancel(sb_consumer *k, bool return_everything) {
   if (!k->closed) {
     k->closed = true;
-    for (uint32_t i = 0; i < k->subscription_count; i++) { /* first: a notified node notifies another consumer */
+    /* before the messages return: a notified node passes its notification on to another consumer */
+    for (uint32_t i = 0; i < k->subscription_count; i++) {
       sb_subscription_set_interested(&k->subscriptions[i], false);
     }
     sb_consumer_return(k, false);
@@ -105,7 +106,7 @@ void sb_api_cancel(sb_consumer *k, bool return_everything) {
     sb_consumer_detach(k);
   }
   for (uint32_t i = 0; i < count; i++) {
-    (void)sb_lifetime_end(k->subscriptions[i].q, 0); /* it may have been the last consumer of an auto-delete queue */
+    (void)sb_lifetime_end(k->subscriptions[i].q, 0); /* if k was the last consumer of an auto-delete queue */
   }
 }
 
@@ -270,7 +271,7 @@ uint64_t sb_consumer_delivered(sb_consumer *k) { return k->delivered; }
 void sb_consumer_set_event(sb_consumer *k, int event_fd) { k->event_fd = event_fd; }
 bool sb_consumer_arm_event(sb_consumer *k) {
   if (sb_forked(k->c->b)) {
-    return true; /* the lock may be taken for ever; the next call returns the reason */
+    return true; /* no lock: it may be taken for ever. The caller's next call returns SB_FORKED */
   }
   sb_lock(k->c); /* the IO thread fills the row under this lock */
   SB_STORE(&k->event_armed, 1u, SB_SEQ_CST);

@@ -4,8 +4,9 @@
 
 #include "sb_api.h"
 
-/* Lock held. Gives up a taken message that is not handed over. A corrupt message is dropped if it is the first of the
- * call. Any other message is put back at its position; if it is corrupt, the next call reports it. */
+/* Lock held. Gives up a taken message that cannot be handed over, and returns minus `status`. If the message is corrupt
+ * and the first one of the call, it is dropped. Any other message is put back at its position; the next call reports
+ * it if it is corrupt. */
 SB_COLD int64_t keep_none(sb_queue *q, const sb_taken *t, sb_status status, bool first) {
   if (status == SB_CORRUPT && first) {
     return -(int64_t)sb_api_drop_corrupt(q, t->token);
@@ -22,7 +23,7 @@ SB_HOT int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer, 
     return keep_none(q, t, SB_CORRUPT, first);
   }
   uint64_t tag = t->token;
-  if (auto_ack && t->message->body_length > SB_INLINE_BODY) { /* a settled body is read through a view */
+  if (auto_ack && t->message->body_length > SB_INLINE_BODY) { /* the view keeps the body after the message is settled */
     sb_status status = sb_view_take(q->c, t, &tag);
     if (status != SB_OK) {
       return keep_none(q, t, status, first);
@@ -51,7 +52,7 @@ SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack, bool first) {
     }
   }
   if (status == SB_OK && SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0) {
-    sb_notify_work_arrived(q); /* during the search other consumers may have seen no `requeued` bit (I41) */
+    sb_notify_work_arrived(q); /* the search may have hidden requeued messages from other consumers (I41) */
   }
   return status == SB_OK ? hand_over(q, &t, auto_ack, buffer, first) : -(int64_t)status;
 }
@@ -72,7 +73,7 @@ static int64_t hand_over_waited(sb_queue *q, sb_status status, sb_taken *t, char
     return -(int64_t)status;
   }
   sb_lock(q->c);
-  /* a close put the message back into the queue */
+  /* if the connection was closed, the close put the message back into the queue */
   int64_t length = sb_closed(q->c) ? -(int64_t)SB_CLOSED : hand_over(q, t, auto_ack, buffer, true);
   sb_unlock(q->c);
   return length;

@@ -8,7 +8,7 @@
 
 sb_status sb_housekeeper_begin(sb_connection *c) {
   uint32_t nobody = 0;
-  if (!SB_CAS(&c->b->keeps_house, &nobody, 1u, SB_ACQUIRE)) { /* at most one thread of this process */
+  if (!SB_CAS(&c->b->keeps_house, &nobody, 1u, SB_ACQUIRE)) { /* the byte lock excludes only other processes */
     return SB_EXISTS;
   }
   if (!sb_lock_byte(c->b->lock_fd, SB_LOCK_HOUSEKEEPER)) {
@@ -20,7 +20,7 @@ sb_status sb_housekeeper_begin(sb_connection *c) {
   SB_STORE(&c->b->header->housekeeper_process, c->b->process + 1, SB_RELAXED);
   SB_STORE(&c->b->header->next_due_ns, UINT64_MAX, SB_SEQ_CST);
   SB_STORE(&c->b->header->housekeeper_waiter, c->io_node, SB_RELEASE);
-  c->handles_stay = true; /* the housekeeper closes the handle of a queue itself, when it drops its sb_queue_memory */
+  c->handles_stay = true; /* the housekeeper's program detaches the handles, not the core */
   return SB_OK;
 }
 
@@ -32,7 +32,8 @@ void sb_housekeeper_end(sb_connection *c) {
   SB_STORE(&c->b->keeps_house, 0u, SB_RELAXED);
 }
 
-/* Stands in for a stopped housekeeper: the caller is woken in its place. It does no harm if both do the same work. */
+/* Stands in for a stopped housekeeper: calls that wake the housekeeper wake the caller instead. It does no harm if both
+ * do the same work. SB_EXISTS: no housekeeper is stopped, or another process stands in. */
 sb_status sb_housekeeper_stand_in(sb_connection *c) {
   sb_broker *b = c->b;
   if (!sb_liveness_housekeeper_stopped(b) || !sb_lock_byte(b->lock_fd, SB_LOCK_STAND_IN)) {
@@ -44,7 +45,7 @@ sb_status sb_housekeeper_stand_in(sb_connection *c) {
   return SB_OK;
 }
 
-/* True if the housekeeper continues, or is gone. */
+/* True if no stand-in is needed any more: the stopped housekeeper continues, or is gone. */
 bool sb_housekeeper_is_relieved(sb_connection *c) { return !sb_liveness_housekeeper_stopped(c->b); }
 
 void sb_housekeeper_step_down(sb_connection *c) {
@@ -104,7 +105,7 @@ uint32_t sb_housekeeper_new_timers(sb_queue *const *queues, sb_queue_memory *mem
 }
 
 /* Runs a tick for many queues, in a single call because a tick of ten thousand quiet queues must cost next to nothing.
- * Returns the number of queues that do not rest, or may expire. */
+ * Returns the number of busy queues: those that do not rest (sb_housekeeping_rests), and those that may expire. */
 uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, sb_queue_memory *memories, uint32_t count) {
   uint32_t busy = 0;
   for (uint32_t i = 0; i < count && sb_api_enter(c) == SB_OK; i++) {
@@ -153,7 +154,7 @@ uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns) {
     sb_topology_finish(c);
     left = sb_directory_sweep(c);
     sb_unlock(c);
-    sb_topology_unlock(c->b, false); /* no routes change: no process could find the removed queues */
+    sb_topology_unlock(c->b, false); /* routes stay valid: no process could find the queues removed here */
   }
   return left;
 }
@@ -163,8 +164,8 @@ static bool may_drain(sb_connection *c) {
   return c->grace != NULL;
 }
 
-/* Drains chunks of structures that are not used any more, so that their memory can serve bodies. True if chunks are
- * being drained. */
+/* Takes the next step to drain the chunks of structures that are not used any more, so that their memory can serve
+ * bodies. True if chunks are being drained. */
 bool sb_housekeeper_reclaim(sb_connection *c) {
   bool more = false;
   if (sb_api_enter(c) == SB_OK) {
@@ -174,11 +175,11 @@ bool sb_housekeeper_reclaim(sb_connection *c) {
   return more;
 }
 
-/* Does the same in a single call, for a caller that finds no memory. A chunk whose slots another call may still use
- * goes back to its class. */
+/* Takes all steps of sb_housekeeper_reclaim in a single call, for a caller that finds no memory. A chunk whose slots
+ * another call may still use goes back to its class. */
 void sb_connection_reclaim(sb_connection *c) {
   if (sb_api_enter(c) == SB_OK) {
-    /* the steps: find unused chunks; drain those that are still unused, and ask the connections; ask again */
+    /* 1: finds unused chunks. 2: drains those still unused, and asks the connections about them. 3: asks again */
     for (unsigned looks = 0; looks < 3 && may_drain(c); looks++) (void)sb_grace_step(c);
     sb_grace_give_up(c);
     sb_api_leave(c);

@@ -20,12 +20,12 @@ static uint64_t time_to_live(const sb_queue *q, const sb_put_options *o) {
     return o->ttl_ns;
   }
   uint64_t most = (uint64_t)sb_setting(q->shm, SB_SETTING_MESSAGE_TTL_MS) * UINT64_C(1000000);
-  if (most == 0) most = 1; /* expires immediately, unless a consumer takes it immediately */
+  if (most == 0) most = 1; /* 0 ms: expires unless a consumer takes it immediately. 0 ns would mean: never expires */
   return o->ttl_ns != 0 && o->ttl_ns < most ? o->ttl_ns : most;
 }
 
-/* Takes room under the queue's limits, and an ALLOC slot, and fills in the message header. The caller has set the use
- * of allocations (sb_reserve.h); if this fails, the use is DRAIN again. */
+/* Takes room under the queue's limits and an ALLOC slot, and writes what precedes the body. The caller has set c->use,
+ * the use of allocations (sb_reserve.h). On failure, nothing is taken, and c->use is SB_USE_DRAIN again. */
 SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
   sb_connection *c = q->c;
   uint64_t need = sb_api_body_offset(length, o, 0) + length;
@@ -38,7 +38,7 @@ SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
   }
   if (status != SB_OK) {
     c->use = SB_USE_DRAIN;
-    sb_notify_room_in(c, q->shm, q->slot); /* other producers may have found this room taken */
+    sb_notify_room_in(c, q->shm, q->slot); /* wakes producers that found no room while this call had it */
     return status;
   }
   SB_CRASHPOINT("api.put.allocated");
@@ -52,11 +52,12 @@ static void take_back(sb_queue *q, sb_reservation *r) {
   sb_notify_room_in(q->c, q->shm, q->slot); /* as in prepare */
 }
 
-/* Appends the message. The caller has set the use of allocations; after the append, the use is DRAIN again. */
+/* Appends the message of a reservation to the queue. The caller has set c->use, the use of allocations (sb_reserve.h);
+ * after the append, it is SB_USE_DRAIN again. */
 SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
   sb_message_shm *m = sb_slot_at(q->c->b, r->slot);
   uint64_t position, timer = m->due_ns | m->expires_ns;
-  sb_message_shm timed; /* after the append the message belongs to the queue */
+  sb_message_shm timed; /* a copy: after the append, a consumer may free the message */
   if (timer != 0) timed = *m;
   sb_status status = sb_queue_enqueue(q, r->slot, r->gen, r->size, timer != 0 && m->due_ns != 0, &position);
   q->c->use = SB_USE_DRAIN;
@@ -92,7 +93,7 @@ SB_HOT sb_status write(const sb_queue *q, const sb_reservation *r, const char *b
   return SB_OK;
 }
 
-/* Lock held, but dropped while a long body is copied. */
+/* Puts one message. Lock held, but dropped to copy a long body, and to reap a killed process (sb_api_keep_bound). */
 SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o) {
   sb_reservation r;
   sb_connection *c = q->c;
@@ -134,8 +135,8 @@ sb_status sb_queue_put(sb_queue *q, const char *body, uint64_t length) {
   return sb_queue_put_with(q, body, length, &NO_OPTIONS);
 }
 
-/* Puts one of several messages, after the call put `done` of them. The lock may have been dropped for the message
- * before, to keep the bound or to copy a long body: the connection may be closed now. */
+/* Puts the next message of a call that has put `done` messages. The previous message may have dropped the lock, to keep
+ * the bound or to copy a long body: the connection may be closed now. */
 static sb_status put_next(sb_queue *q, uint32_t done, const char *body, uint64_t length, const sb_put_options *o) {
   return done > 0 && sb_closed(q->c) ? SB_CLOSED : put_one(q, body, length, o);
 }

@@ -60,7 +60,7 @@ void sb_topology_end(sb_connection *c) {
 uint64_t sb_topology_journal(sb_connection *c) { return SB_LOAD(&c->b->header->journal, SB_ACQUIRE); }
 
 void sb_topology_journal_commit(sb_connection *c, uint64_t word) {
-  SB_STORE(&c->b->header->journal, word, SB_RELEASE); /* release: the bytes that it counts were written before */
+  SB_STORE(&c->b->header->journal, word, SB_RELEASE); /* release: the bytes that `word` counts were written before */
 }
 
 uint64_t sb_topology_version(sb_connection *c) {
@@ -97,7 +97,7 @@ sb_queue *sb_queue_open(sb_connection *c, uint32_t slot, sb_status *status) {
   if (*status == SB_OK) {
     *status = sb_queue_attach(c, slot, q, false);
     if (*status == SB_OK && sb_lifetime_orphaned(c->b, q->shm, 0)) *status = end_orphan(q);
-    sb_slab_return_cache(c); /* keeps no cached slots: a connection opens few queues, each only once */
+    sb_slab_return_cache(c); /* cached slots would lie idle: a connection opens few queues, each once */
     sb_api_leave(c);
   }
   if (*status != SB_OK) {
@@ -126,8 +126,8 @@ bool sb_queue_close(sb_queue *q) {
   return left;
 }
 
-/* Frees a handle that no call uses any more. While messages of its queue are held the handle stays; it is freed when
- * the connection detaches it. */
+/* Frees a handle that no call uses any more. If the handle cannot be detached yet (sb_queue_close), it stays, and is
+ * freed when the connection detaches it. */
 void sb_queue_free(sb_queue *q) {
   sb_connection *c = q->c;
   if (!sb_closed(c) && sb_forked(c->b)) {
@@ -202,7 +202,7 @@ static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
   sb_broker *b = c->b;
   sb_queue_shm *q = sb_slab_queue(b, slot);
   if (q == NULL) {
-    return sb_slot_in_range(b, slot) ? SB_DELETED : SB_CORRUPT; /* its memory may hold bodies by now */
+    return sb_slot_in_range(b, slot) ? SB_DELETED : SB_CORRUPT; /* no queue any more: the slot may hold a body */
   }
   uint64_t state = SB_LOAD(&q->state, SB_ACQUIRE);
   f->incarnation = state >> 2;
@@ -278,7 +278,7 @@ int64_t sb_queue_length(sb_queue *q) {
     sb_api_leave(q->c);
   }
   int64_t ready = sb_queue_ready(q->c->b, q->shm);
-  return sb_queue_is_open(q) ? ready : -(int64_t)SB_DELETED; /* I60: else the number may be that of another queue */
+  return sb_queue_is_open(q) ? ready : -(int64_t)SB_DELETED; /* I60: if closed, `ready` may be another queue's number */
 }
 
 int64_t sb_queue_purge(sb_queue *q) {
@@ -296,7 +296,7 @@ int64_t sb_queue_purge(sb_queue *q) {
     step = sb_limits_remove(q, SB_REASON_PURGED, end, 1024);
     removed += step;
     if (step > 0) sb_notify_room_made(q->c, q->shm, q->slot);
-    sb_notify_work_arrived(q); /* during the search other consumers may have seen no `requeued` bit (I41) */
+    sb_notify_work_arrived(q); /* the search may have hidden requeued messages from other consumers (I41) */
     sb_api_leave(q->c);
   } while (step == 1024);
   return (int64_t)removed;

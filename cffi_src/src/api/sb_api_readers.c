@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Public calls: read a body in place, or copy it, for a caller that knows its place and does not hold its message. */
+/* Public calls: read in place, or copy, the body of a message that the caller does not hold but knows the place of. */
 #include "sb_api.h"
 #include "sb_reader.h"
 
-/* The address of the body in a slot that the caller keeps. False: the message does not fit the place. */
+/* Stores the address of the body in a slot that the caller keeps from being freed. False: it does not fit the place. */
 static bool address_of(sb_broker *b, const sb_place *p, uint64_t *address) {
   sb_taken t = {.slot = p->slot, .message = sb_slot_at(b, p->slot)};
   *address = (uint64_t)(uintptr_t)t.message + t.message->body_offset;

@@ -60,7 +60,7 @@ sb_status sb_view_copy(sb_connection *c, uint64_t view, char *to, uint64_t lengt
   }
   sb_lock(c);
   uint32_t slot = sb_view_slot(c, view);
-  sb_unlock(c); /* the view keeps the slot, and no process writes a published body */
+  sb_unlock(c); /* the copy needs no lock: the view keeps the slot, and no process writes a published body */
   const sb_message_shm *m = slot != 0 ? sb_slot_at(c->b, slot) : NULL;
   bool copied = m != NULL && m->body_length == length && (m->flags & SB_MESSAGE_IN_PARTS) != 0 &&
                 sb_parts_copy(c->b, slot, sb_api_names(m), to, length);

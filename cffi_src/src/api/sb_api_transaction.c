@@ -159,7 +159,7 @@ static void free_plan(request *r) { free(r->plan.bodies); }
 static sb_status admit(request *r, uint32_t publication, uint32_t target, sb_transaction_cell *cell) {
   sb_queue *q = cell->q;
   if (!sb_queue_is_open(q)) {
-    return SB_OK; /* as if the queue were not bound */
+    return SB_OK; /* a closed queue gets no message, as if the exchange had no binding to it */
   }
   sb_status status = sb_limits_admit(q, 1, cell->body->bytes);
   cell->admitted = status == SB_OK;
@@ -191,7 +191,7 @@ static bool write(sb_connection *c, const sb_reservation *to, const sb_publicati
   return true;
 }
 
-/* Lock held, but dropped while a long body is copied. */
+/* Writes the body of a publication. Lock held, but dropped for a long body. False: the parts of `to` are damaged. */
 static bool copy(request *r, const sb_reservation *to, const sb_publication *p) {
   if (p->length <= SB_UNLOCKED_COPY) {
     return write(r->plan.c, to, p);
@@ -271,7 +271,7 @@ static sb_status stage(request *r) {
 /* ---- afterwards ---- */
 
 static void look_after(sb_queue *q) {
-  /* closed meanwhile: perhaps no other process removes the messages that the commit made ready */
+  /* closed meanwhile: this call removes what the commit made ready, since perhaps no other process does */
   if (!sb_queue_is_open(q)) {
     (void)sb_disposal_empty(q);
     return;
@@ -325,7 +325,7 @@ static void happened_not(request *r) {
 }
 
 /* True if the commit ends at least as many messages, and as many bytes, as it adds: the added messages need additional
- * memory for a moment only. A worker that sets a message aside commits in this way. */
+ * memory for a moment only. A worker that moves a message to another queue commits in this way. */
 static bool makes_room(const request *r) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < r->count; i++) bytes += r->publications[i].length;
@@ -333,7 +333,7 @@ static bool makes_room(const request *r) {
 }
 
 /* The use of the commit's allocations (sb_reserve.h). A commit that settles messages of an internal queue of the broker
- * publishes what was staged, and gets the use of that queue. */
+ * publishes what was staged in that queue, so it may use as much of the reserve as the queue itself. */
 static unsigned use_of(const request *r) {
   unsigned use = makes_room(r) ? SB_USE_STAGE : SB_USE_PLAIN;
   for (uint32_t i = 0; i < r->settlement_count; i++) {

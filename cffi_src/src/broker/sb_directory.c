@@ -45,7 +45,7 @@ static void start_texts(sb_long_queue_shm *q, const sb_settings *settings) {
 }
 
 static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t length, const sb_settings *settings) {
-  uint64_t base = SB_LOAD(&q->base, SB_RELAXED); /* positions go on where those of the slot's last queue ended (I4) */
+  uint64_t base = SB_LOAD(&q->base, SB_RELAXED); /* I4: positions continue after those of the slot's previous queue */
   sb_settings_apply(q, settings);
   sb_lifetime_own(q, c);
   SB_STORE(&q->tracking, sb_settings_limit(settings), SB_RELAXED);
@@ -131,8 +131,8 @@ bool sb_directory_links(sb_broker *b, uint32_t slot) { return entry_of(b, slot, 
 void sb_directory_remove(sb_broker *b, uint32_t slot) {
   sb_word *word = entry_of(b, slot, SB_DIR_LIVE);
   (void)SB_ADD(&b->header->queues_closed, 1u,
-               SB_RELEASE); /* P17 release. After a kill, the process that continues raises it again */
-  if (word != NULL) {       /* the name is gone; the sweep still finds the object through the entry */
+               SB_RELEASE); /* P17 release. After a kill here, the process that removes the name raises it again */
+  if (word != NULL) {       /* lookups skip a CLOSED entry; the sweep finds the queue object through it */
     uint64_t entry = SB_LOAD(word, SB_RELAXED);
     SB_STORE(word, sb_dir_word(SB_DIR_CLOSED, sb_dir_slot(entry), sb_dir_hash(entry)), SB_RELEASE);
     uint32_t count = SB_LOAD(&b->header->queue_count, SB_RELAXED);
@@ -144,8 +144,8 @@ uint32_t sb_directory_next(sb_broker *b, uint32_t *index, bool closed) {
   return sb_directory_next_before(b, index, SB_DIRECTORY_SIZE, closed);
 }
 
-/* The index of the first entry in that state, from `index` on; `end`: there is none. Must be fast: the housekeeper
- * looks at all 65,536 entries in each of its rounds, and most are EMPTY. */
+/* Returns the index of the first entry in `state`, from `index` on; returns `end` if there is none before `end`. Must
+ * be fast: the housekeeper looks at all 65,536 entries in each of its rounds, and most are EMPTY. */
 static uint32_t next_of(const sb_word *directory, uint32_t index, uint32_t end, unsigned state) {
   while (index < end && sb_dir_state(SB_LOAD(&directory[index], SB_RELAXED)) != state) index++; /* relaxed: a hint */
   return index;
@@ -167,8 +167,9 @@ static unsigned queue_state(sb_broker *b, uint32_t slot) {
   return sb_queue_state(SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, slot))->state, SB_ACQUIRE));
 }
 
-/* Makes a DEAD entry EMPTY if the entry after it is EMPTY, then the DEAD entries before it: names that are gone do not
- * make searches longer. A search that passed the entry while it was DEAD ends at the EMPTY entry after it. */
+/* If the entry after the DEAD entry `index` is EMPTY: makes this entry EMPTY, then the DEAD entries directly before it.
+ * So removed names do not lengthen searches for ever. A search that has passed an entry while it was DEAD ends at the
+ * EMPTY entry after it. */
 static void bury(sb_broker *b, uint32_t index) {
   if (sb_dir_state(SB_LOAD(&b->directory[(index + 1) % SB_DIRECTORY_SIZE], SB_RELAXED)) != SB_DIR_EMPTY) {
     return;
@@ -188,7 +189,7 @@ uint32_t sb_directory_sweep(sb_connection *c) {
   while ((slot = sb_directory_next(c->b, &index, false)) != 0) {
     live++;
     if (queue_state(c->b, slot) ==
-        SB_QUEUE_CLOSED) { /* it ended by itself (I44), or its deleter died: remove the name now */
+        SB_QUEUE_CLOSED) { /* the queue ended by itself (I44), or its deleter was killed: remove its name now */
       sb_directory_remove(c->b, slot);
       live--;
     }
@@ -197,7 +198,7 @@ uint32_t sb_directory_sweep(sb_connection *c) {
   index = 0;
   while ((slot = sb_directory_next(c->b, &index, true)) != 0) {
     sb_queue q;
-    if (queue_state(c->b, slot) != SB_QUEUE_CLOSED) { /* freed already by a sweep that was killed, and perhaps reused */
+    if (queue_state(c->b, slot) != SB_QUEUE_CLOSED) { /* a killed sweep freed the slot; a new queue may have it now */
       SB_STORE(&c->b->directory[index - 1], (uint64_t)SB_DIR_DEAD, SB_RELEASE);
       bury(c->b, index - 1);
       continue;

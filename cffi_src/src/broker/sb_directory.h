@@ -4,7 +4,8 @@
  * What: an open hash table of 65,536 words in segment 0. Lookups take no lock; changes need the topology lock
  * (sb_topology.h).
  *
- * Layout: entry = 2 state (EMPTY, LIVE, DEAD, CLOSED) | 28 queue slot | 34 hash. A search ends at EMPTY.
+ * Layout: entry = 2 state (EMPTY, LIVE, DEAD, CLOSED) | 28 queue slot | 34 hash, widths in bits. CLOSED: the queue is
+ *  deleted, and its object is not freed yet. DEAD: the object was freed. A search passes both, and ends at EMPTY.
  *
  * Invariants: I36 a name has at most one LIVE entry. The queue object is complete before the entry that names it is
  *  stored.
@@ -35,7 +36,7 @@ bool sb_directory_links(sb_broker *b, uint32_t slot);
 /* Returns the slot of the next queue whose entry is at *index or later, and sets *index to the entry after it. Looks at
  * CLOSED entries if `closed`, else at LIVE ones. 0: there is no further queue. */
 uint32_t sb_directory_next(sb_broker *b, uint32_t *index, bool closed);
-/* The same, but looks only at entries before the index `end`. */
+/* As sb_directory_next, but looks only at entries before the index `end`. */
 uint32_t sb_directory_next_before(sb_broker *b, uint32_t *index, uint32_t end, bool closed);
 /* Frees deleted queues that no connection has open. Returns the number of deleted queues that it could not free. Needs
  * the topology lock. */

@@ -11,8 +11,8 @@
 #define REST_TICKS 16u
 #define LOOKS 4u
 
-/* True for a consumer or a waiting call: it acts on a notification without the application. A watch only passes the
- * notification on to the application. */
+/* True if the core itself acts on a notification of the node: the node of a consumer or of a waiting call. A watch only
+ * passes the notification on to the application. */
 static bool acts_by_itself(const sb_node_shm *n) {
   return (SB_LOAD(&n->flags, SB_RELAXED) & (SB_NODE_DIRECT | SB_NODE_COUNTED)) != 0;
 }
@@ -21,8 +21,8 @@ static uint64_t entry_of(const sb_node_shm *n, uint32_t node) {
   return sb_entry_word(node, sb_node_epoch(SB_LOAD(&n->word, SB_SEQ_CST)));
 }
 
-/* The list entry of the first notified node that acts by itself; 0: none. The entry has the node's epoch: if the node
- * is notified again, its entry is another one. */
+/* Returns the list entry (node and epoch) of the first NOTIFIED node that acts by itself, 0 = none. If two calls return
+ * the same entry, the node stayed NOTIFIED in between: each change of its state gives it another epoch. */
 static uint64_t first_notified(sb_connection *by, sb_queue_shm *q) {
   sb_level_cursor at = sb_levels_of(q);
   while (sb_level_next(by->b, &at) != NULL) {
@@ -37,7 +37,7 @@ static uint64_t first_notified(sb_connection *by, sb_queue_shm *q) {
   return 0;
 }
 
-/* Wakes the notified nodes again: they were notified, and did nothing. */
+/* Wakes the NOTIFIED nodes of the queue once more: they have not acted on their notification yet. */
 static void ring_notified(sb_connection *by, sb_queue_shm *q) {
   sb_level_cursor at = sb_levels_of(q);
   while (sb_level_next(by->b, &at) != NULL) {
@@ -100,7 +100,8 @@ static bool over_unseen(sb_broker *b, const sb_queue_shm *q) {
          sb_queue_state(SB_LOAD(&q->state, SB_ACQUIRE)) == SB_QUEUE_OPEN;
 }
 
-/* Ends a queue whose time has come: it expired, or the process that should have ended it was killed. */
+/* Closes the queue if its time has come: it expired, or the process that should have closed it was killed. True if this
+ * call closed it. `deaths_before`, here and below: see sb_repairs_deaths. */
 static bool end_if_over(sb_connection *by, uint32_t slot, const sb_queue_shm *shm, uint64_t deaths_before) {
   sb_queue q;
   bool ended = false;
@@ -140,11 +141,11 @@ static void look_for_room(sb_connection *by, sb_queue_shm *q, uint32_t slot, uin
     bool explained = SB_LOAD(&q->room_watched, SB_RELAXED) != 0 || sb_repairs_explained(by->b, q, deaths_before);
     if (waits_beside_room(by, q, slot) == waiting) sb_repairs_count(by->b, SB_REPAIR_ROOM, explained); /* I72 */
   }
-  sb_notify_room_made(by, q, slot); /* the process that was notified of it may be stopped */
+  sb_notify_room_made(by, q, slot); /* once more: the process that was notified of the room may be stopped */
 }
 
-/* Recounts the lists; true if the counts were right. A recount may be wrong if nodes move meanwhile: it is then
- * used only after the counts looked wrong for some ticks. */
+/* Recounts the lists, and corrects wrong counts. True if the counts were right. A recount during which nodes move may
+ * be wrong, so it corrects counts only after they looked wrong for PATIENCE_TICKS ticks. */
 static bool recount(sb_connection *by, const sb_queue_shm *q, uint32_t slot, sb_queue_memory *memory) {
   sb_recounted found = sb_nodes_recount(by->b, slot, SB_RECOUNT_LOOK);
   bool steady = false, explained = false, patient = memory->wrong_ticks >= PATIENCE_TICKS;
@@ -167,7 +168,8 @@ static bool recount(sb_connection *by, const sb_queue_shm *q, uint32_t slot, sb_
   return false;
 }
 
-/* Corrects the accounts: `taken`, `admitted` and the byte hints. True if they are right now. */
+/* Corrects the accounts: `taken`, `admitted` and the byte hints. True if they are correct afterwards; false if traffic
+ * prevented the check. */
 static bool reconcile(sb_connection *by, sb_queue_shm *q, uint32_t slot, uint64_t deaths_before) {
   int32_t unsure = SB_TRACKING_UNSURE;
   sb_hints found = sb_hints_reconcile(by->b, q);
@@ -196,7 +198,8 @@ bool sb_housekeeping_pass_stopped(sb_connection *by, uint32_t slot) {
   return true;
 }
 
-/* Wakes notified nodes, and notifies sleeping ones, if they should be awake. */
+/* If a message stayed ready since the last tick: wakes the NOTIFIED nodes again, and notifies one more node if the same
+ * node still sleeps (I37). `idle`: no message was acquired since the last tick. */
 static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, const sb_ring *r,
                              sb_queue_memory *memory, bool idle) {
   bool paused = (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_PAUSED) != 0;
@@ -209,10 +212,11 @@ static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, 
   uint64_t known = memory->known_tail, sleeper = memory->sleeper;
   memory->known_tail = sb_ring_exact_tail(by->b, r);
   memory->sleeper = 0;
-  if (sb_queue_ready(by->b, q) > 0 || memory->quiet_ticks % REST_TICKS == 2) { /* at times even if the count is 0 */
+  /* once in REST_TICKS quiet ticks it searches although the count of ready messages is 0: that count may be wrong */
+  if (sb_queue_ready(by->b, q) > 0 || memory->quiet_ticks % REST_TICKS == 2) {
     (void)sb_hints_resurface(by->b, q, r, memory->deaths);
   }
-  if (sb_hints_has_ready(by->b, r, memory->known_tail)) { /* else no node is owed a notification yet */
+  if (sb_hints_has_ready(by->b, r, memory->known_tail)) { /* without a ready message every node may sleep */
     memory->sleeper = next_sleeper(by, q);
   }
   if (!sb_hints_has_ready(by->b, r, known)) {
@@ -281,9 +285,9 @@ bool sb_housekeeping_has_timers(const sb_queue *q, const uint64_t *cursors) {
          SB_LOAD(&q->shm->schedule.tail, SB_ACQUIRE) > cursors[0];
 }
 
-/* cursors[0] is the next position in the schedule list. cursors[1], if not 0, is the next position in the cells, plus
- * one. Each housekeeper scans all cells when `timers_lost` differs from cursors[2]: what an earlier housekeeper found
- * died with it. */
+/* cursors[0] is the next position in the schedule list. cursors[1] is 0, or during a scan of all cells the next
+ * position of that scan, plus one. cursors[2] is the value of `timers_lost` at the beginning of the last scan: another
+ * value starts a new scan. A new housekeeper begins with 0 there, since what an earlier one found died with it. */
 uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positions, uint32_t room) {
   sb_ring r;
   sb_leaf_ref leaf;
@@ -318,7 +322,7 @@ uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positi
   if (all) {
     cursors[1] = more ? at + 1 : 0;
   } else {
-    /* I15: all entries below the tail were filled, and all entries of missing pages are finished */
+    /* may jump to the tail: all entries below it were filled (I15), so entries whose pages are missing are finished */
     cursors[0] = more || at > tail ? at : tail;
   }
   return n;

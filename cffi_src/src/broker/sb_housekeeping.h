@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Housekeeping: what the housekeeper does for each queue at each tick.
  *
- * What: the check for missed notifications, the correction of hints when traffic rests, timers. Corrections are counted
+ * What: checks for missed notifications, corrects hints when traffic rests, and finds timers. Corrections are counted
  * (I72 of sb_repairs.h). The housekeeper holds a lock on a byte of the lock file while it serves; a client that finds
  * the byte unlocked starts another housekeeper.
  *
- * Invariants: I37 the housekeeper notifies one more node of a queue where for a whole tick a message was ready, the
- *  same consumer slept, and no message was acquired, even if the count `notified` says that nodes are notified already.
- *  It counts that as a rescue. The rescue is counted in `stopped_rescues` if another cause than a lost notification is
+ * Invariants: I37 the housekeeper notifies one more node of a queue if during a whole tick a message was ready, the
+ *  same consumer slept, and no message was acquired. It does so even if the count `notified` says that nodes are
+ *  notified already, and counts that as a rescue: in `stopped_rescues` if another cause than a lost notification is
  *  likely, else in `rescues`. Such a cause is a process that has the queue open and is stopped, or is dead and not
  *  reaped yet, or is awake and may just be slow. The caller decides the least length of a tick.
  *
@@ -25,19 +25,19 @@
 #include "sb_recover.h"
 
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory);
-/* If a message is ready: parks the consumers of stopped processes (sb_stopped.h), and notifies another node. That
- * counts as a rescue, in `stopped_rescues`. True if it parked any. */
+/* If a message is ready: parks the consumers of stopped processes (sb_stopped.h). If it parked any, notifies another
+ * node, counts that as a rescue in `stopped_rescues`, and returns true. */
 bool sb_housekeeping_pass_stopped(sb_connection *by, uint32_t slot);
 /* True if the queue had no traffic for some ticks, and its counts are right. */
 bool sb_housekeeping_rests(const sb_queue_memory *memory);
 /* True if sb_housekeeping_timers would copy more: there is a schedule entry after the cursor, or a scan of all cells to
  * do. Costs two loads. */
 bool sb_housekeeping_has_timers(const sb_queue *q, const uint64_t *cursors);
-/* Copies up to `room` positions that schedule entries name, from the cursor on; after `timers_lost` changed, the
- * positions of all messages with a timer. Returns the number of positions copied. `cursors` has three words, zero at
- * first, in which the call notes how far it came. */
+/* Copies up to `room` positions of messages with a timer, and returns how many it copied. The positions come from the
+ * schedule list; after `timers_lost` changed, from a scan of all cells. `cursors` has three words, zero at first, in
+ * which a call notes where the next call continues. */
 uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positions, uint32_t room);
-/* Drops the schedule entries of messages that need no timer any more. */
+/* Drops the schedule entries whose position has no message any more. */
 void sb_housekeeping_trim_schedule(sb_queue *q);
 
 #endif

@@ -28,11 +28,11 @@ void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t positio
   }
   sb_cell_shm *cell = sb_leaf_cell(&leaf, position);
   if (sb_cell_state(word) == SB_CELL_TOMBSTONE) {
-    sb_ring_redo(w->by, &r, &leaf, position); /* its holder may have died before it marked the cell as finished */
+    sb_ring_redo(w->by, &r, &leaf, position); /* the holder may have been killed before it set the cell's `done` bit */
     return;
   }
   if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
-    sb_requeued_mark(w->b, &r, position); /* the dead connection may have cleared the bit to take the cell */
+    sb_requeued_mark(w->b, &r, position); /* the dead connection may have cleared the bits, and not taken the cell */
     return;
   }
   uint32_t slot = sb_cell_slot(word);
@@ -79,7 +79,7 @@ static void resolve_enqueue(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
     uint64_t h = SB_LOAD(header, SB_SEQ_CST);
     bool same = sb_slot_gen(h) == i->gen;
     if (same && sb_slot_state(h) == SB_SLOT_ALLOC) {
-      break; /* not published: the slot is freed with the other slots */
+      break; /* not published: sb_recover.c frees the slot with the other ALLOC slots */
     }
     if (same && (sb_slot_refs(h) >> i->ref & 1) != 0) {
       sb_ring r;
@@ -88,9 +88,9 @@ static void resolve_enqueue(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
       bool there = i->position != UINT64_MAX && sb_intent_find_cell(w, i->queue, i->position, &r, &leaf, &word) &&
                    sb_cell_has_message(word) && sb_cell_slot(word) == i->slot && sb_cell_ref(word) == i->ref;
       if (!there) {
-        if (SB_LOAD(header, SB_SEQ_CST) != h) continue; /* the message went meanwhile: the enqueue had taken effect */
-        /* Makes the slot ALLOC again, to be freed with the other slots. If it were freed here, a second reaper would
-         * take the message for a delivered one. */
+        if (SB_LOAD(header, SB_SEQ_CST) != h) continue; /* the message ended or moved meanwhile: look again */
+        /* The enqueue took no effect. Makes the slot ALLOC again: sb_recover.c then frees it with the other ALLOC
+         * slots. If it were freed here, a second reaper would conclude that the message was delivered. */
         if (still_stands(l, i)) (void)SB_CAS(header, &h, sb_slot_word(SB_SLOT_ALLOC, w->id, i->gen), SB_ACQ_REL);
         break;
       }
@@ -159,8 +159,8 @@ static void resolve_move(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   }
   bool freed;
   if (!there) {
-    /* The source is settled only after the target is linked: if the source is gone, an earlier reaper released the
-     * target. */
+    /* The move settles its source only after the target is linked. So if the source is gone as well, an earlier reaper
+     * has released the target. */
     if (source_there) (void)sb_slab_drop(w->b, i->slot, i->gen, i->target_ref, &freed);
     clear(l, i);
     return;
@@ -175,7 +175,7 @@ static void resolve_move(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   }
   SB_STORE(&sb_leaf_cell(&leaf, i->target_position)->side, sb_side_word(i->gen, 0, SB_SIDE_REDELIVERED), SB_RELEASE);
   sb_word *origin = sb_ring_origin(w->b, &leaf, i->target_position);
-  if (origin != NULL && source_there) { /* else the origin was written before the source was settled */
+  if (origin != NULL && source_there) { /* if the source is settled, *origin was stored before that */
     SB_STORE(origin, sb_ring_sequence(w->b, &source, &source_leaf, i->position), SB_RELEASE);
   }
   SB_CRASHPOINT("recover.move.described");
@@ -186,12 +186,12 @@ static void resolve_move(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
     (void)sb_ring_drop(w->by, &source, &source_leaf, i->position, source_word);
   }
   sb_intent_release_cell(w, i->target_queue,
-                         i->target_position); /* before the clear: perhaps no holding names the target (I34) */
+                         i->target_position); /* before clear(): perhaps no holding names the target (I34) */
   SB_CRASHPOINT("recover.move.released");
   clear(l, i);
 }
 
-/* The intent began while the cell was STAGED: a cell that is not STAGED any more was flipped. */
+/* The dead connection wrote the intent while the cell was STAGED: a cell that is not STAGED any more was flipped. */
 static void resolve_commit(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   sb_ring r;
   sb_leaf_ref leaf;

@@ -8,8 +8,8 @@
  * Invariants: I19 of sb_ledger.h, I33 and I34 of sb_recover.h: a repeated decision has the same result, also if the
  *  reaper that decided before was killed between any two steps.
  *
- * Ordering pairs: P11 of sb_ledger.h: the intent is read after its kind; its kind is read again before a counter is
- * raised.
+ * Ordering pairs: P11 of sb_ledger.h: the reaper reads the kind of an intent before its other words, and once more
+ * before it raises a counter.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  any step of a reaper -> intents of the dead connection, some of them decided -> the next reaper decides each intent
@@ -22,7 +22,7 @@
 
 #include "sb_limits.h"
 
-/* What a reaper knows while it walks through the holdings of one dead connection. */
+/* A walk through the holdings of one dead connection. `by`: the reaper's own connection; `id`: the dead connection. */
 typedef struct {
   sb_connection *by;
   sb_broker *b;
@@ -30,14 +30,17 @@ typedef struct {
   bool views_live;
 } sb_reap_context;
 
-/* The ledger that a holding names, if the dead connection still owns it; else NULL. */
+/* The ledger that a holding names, if the dead connection still owns that ledger; else NULL. `what` and `where`, here
+ * and below: the two words of the holding. */
 sb_ledger_shm *sb_intent_ledger(sb_reap_context *w, uint64_t what, uint64_t where);
 /* Resolves the intent of the ledger that a holding names. */
 void sb_intent_resolve(sb_reap_context *w, uint64_t what, uint64_t where);
-/* Finds the cell at a position of a queue, and reads its word. False: its page is gone. */
+/* Finds the cell at a position of a queue, and stores its ring, leaf and word. False: the queue, or the page of the
+ * cell, is not there. */
 bool sb_intent_find_cell(sb_reap_context *w, uint32_t queue, uint64_t position, sb_ring *r, sb_leaf_ref *leaf,
                          uint64_t *word);
-/* Makes a cell that the dead connection held AVAILABLE again. If the cell is a TOMBSTONE, finishes it in its page. */
+/* Releases a cell that the dead connection held: makes the cell AVAILABLE. If the cell is a TOMBSTONE, repeats the end
+ * of sb_ring_finish instead. Leaves STAGED cells alone. */
 void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t position);
 
 #endif

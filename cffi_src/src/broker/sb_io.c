@@ -32,8 +32,8 @@ sb_status sb_io_prepare(sb_connection *c) {
   return SB_OK;
 }
 
-/* P9: clears the connection's bits, then the bits of its targets. The turn of a target clears the node's flag. True if
- * a target waits for a turn. */
+/* P9: moves the bits that notifiers set into `pending`: clears the connection's bits, then the bits of its targets. The
+ * turn of a target clears the node's flag. True if a target waits for a turn. */
 static bool collect(sb_connection *c) {
   uint64_t words = SB_SWAP(&c->shm->work, 0, SB_SEQ_CST);
   for (; words != 0; words &= words - 1) {
@@ -46,7 +46,8 @@ static bool collect(sb_connection *c) {
   return false;
 }
 
-/* The list of the targets that share the next pending bit, after the bit of the last turn; NULL: no bit is pending. */
+/* Finds the next pending bit after the bit of the last turn. Returns the list of the targets that share this bit; NULL:
+ * no bit is pending. */
 static sb_target *next_targets(sb_connection *c) {
   for (uint32_t k = 0; k <= WORDS; k++) {
     uint32_t from = (c->io_rotation + 1) % SB_MAX_TARGETS, w = (from / 64 + k) % WORDS;
@@ -85,7 +86,8 @@ static bool some_turns(sb_connection *c) {
   return more;
 }
 
-/* Counts a missed notification, before look_everywhere finds the work of the target, and so repairs it. */
+/* Counts a repair if the target missed a notification. The repair itself follows: look_everywhere gives the target a
+ * turn. */
 static void judge(sb_connection *c, sb_target *t) {
   const sb_queue *q = NULL, *same = NULL;
   uint64_t entry = t->kind->overlooked(t, &q);
@@ -96,7 +98,8 @@ static void judge(sb_connection *c, sb_target *t) {
   }
 }
 
-/* After a timeout: reads node words and queues, and ignores flags. */
+/* Called after a sleep that timed out, or when a look is due. Gives a turn to each target that has work: it reads the
+ * words of nodes and the queues, and trusts no flag. */
 static void look_everywhere(sb_connection *c) {
   uint64_t deaths = sb_repairs_deaths(c->b);
   for (sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
@@ -122,7 +125,8 @@ static bool is_lowest(sb_broker *b) {
   return true;
 }
 
-/* Sends acknowledgements that waited for their interval. Ends the ticks when none waited for a while. */
+/* Sends the acknowledgements that have waited for their interval. After IDLE_TICKS ticks without a waiting
+ * acknowledgement, ends the ticks (`acks_tick_ns`). */
 static void send_old_acks(sb_connection *c) {
   uint64_t now = sb_now_ns();
   bool waiting = false;
@@ -140,7 +144,8 @@ static void send_old_acks(sb_connection *c) {
   }
 }
 
-/* Visits the next queues of the directory, from *index on. False: there are no more. */
+/* Parks the consumers of stopped processes in the next queues of the directory, from *index on. False: the directory
+ * ended, or the connection is closed. */
 static bool visit_some(sb_connection *c, uint32_t *index) {
   uint32_t end = *index + ENTRIES_PER_LOCK < SB_DIRECTORY_SIZE ? *index + ENTRIES_PER_LOCK : SB_DIRECTORY_SIZE, slot;
   sb_lock(c);
@@ -160,7 +165,8 @@ void sb_io_visit_stopped(sb_connection *c) {
   }
 }
 
-/* Does the work that cannot wait for a stand-in of the housekeeper. True if a stand-in must be started. */
+/* The housekeeper is stopped: does the part of its work that cannot wait until a stand-in runs. True if the caller must
+ * have a stand-in started. */
 static bool stand_in(sb_connection *c, uint64_t now) {
   (void)sb_recover_all(c);
   sb_io_visit_stopped(c);
@@ -197,7 +203,8 @@ static bool takes_turns(const sb_broker *b, sb_lookout *w) {
   return w->turns != before;
 }
 
-/* Checks whether a housekeeper exists and runs. True if one must be started. */
+/* Checks whether a housekeeper exists and runs. True if a housekeeper, or a stand-in for a stopped one, must be
+ * started. */
 static bool look_after(sb_connection *c) {
   sb_lookout *w = &c->lookout;
   w->looked = sb_now_ns();
@@ -211,13 +218,13 @@ static bool look_after(sb_connection *c) {
     return w->lowest && !takes_turns(c->b, w) && sb_liveness_housekeeper_stopped(c->b) && stand_in(c, w->looked);
   }
   if (!w->lowest && w->looked - w->present <= SLEEP_NS) {
-    return false; /* the lowest process acts; if it is stopped, the housekeeper is still missing after SLEEP_NS */
+    return false; /* the lowest process acts; if it is stopped, this process acts after SLEEP_NS */
   }
   (void)sb_recover_all(c);
   return SB_LOAD(&c->b->header->stopped, SB_ACQUIRE) == 0;
 }
 
-/* True if the last look is old: a thread that is always busy looks, too. */
+/* True if the last look is LOWEST_SLEEP_NS old. A thread that is always busy, and never sleeps, then looks as well. */
 static bool is_due(const sb_connection *c) { return sb_now_ns() - c->lookout.looked > LOWEST_SLEEP_NS; }
 
 sb_status sb_io_run(sb_connection *c) {
@@ -230,7 +237,7 @@ sb_status sb_io_run(sb_connection *c) {
     c->lookout.looked = c->lookout.present = sb_now_ns();
     (void)takes_turns(c->b, &c->lookout);
     begin_watch(c);
-  } else if (is_due(c) && look_after(c)) { /* each run may end with a hand-over, before the looks below */
+  } else if (is_due(c) && look_after(c)) { /* a run may end with a hand-over before it reaches the looks below */
     return SB_NO_HOUSEKEEPER;
   }
   for (;;) {

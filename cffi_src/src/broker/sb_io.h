@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* IO loop: the thread of a connection that is notified and pulls.
+/* IO loop: the thread of a connection that receives its notifications and pulls messages.
  *
  * What: the thread takes the target bits that notifiers left, gives each target turns in rotation, and sleeps on the
  * connection's wake word when there is nothing to do. IO threads also notice dead processes and a missing housekeeper.
@@ -15,7 +15,8 @@
  * Invariants: the IO thread keeps the order of P9: it clears the connection's bits, then the target's, then the node's
  *  flag, then looks. The code is here, and in the turns of sb_consumer.c and sb_channel.c.
  *
- * Ordering pairs: P6 and P9. Before the thread sleeps it reads `work`, `closed` and `ready`.
+ * Ordering pairs: P6 and P9. After the thread armed its wake word, and before it sleeps, it reads `work`, `closed` and
+ *  `ready`.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  any step -> the work bits in the connection's record, and the node of the thread -> the reaper of the connection
@@ -37,7 +38,7 @@ sb_status sb_io_prepare(sb_connection *c);
  * (SB_NO_HOUSEKEEPER), a channel is ready for its hand-over (SB_READY), or a channel has no memory to pull with
  * (SB_GROW). */
 sb_status sb_io_run(sb_connection *c);
-/* Parks the consumers of stopped processes in all queues; takes the lock for a few queues at a time. */
+/* Parks the consumers of stopped processes in all queues. Takes the connection's lock for a few queues at a time. */
 void sb_io_visit_stopped(sb_connection *c);
 bool sb_io_housekeeper_missing(sb_connection *c);
 

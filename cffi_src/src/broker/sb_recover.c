@@ -176,7 +176,7 @@ static void recover(sb_queue *q, unsigned dead) {
   (void)sb_nodes_recount(by->b, q->slot, SB_RECOUNT_HARMFUL);
   if (sb_queue_state(q->state) == SB_QUEUE_OPEN) (void)sb_lifetime_end(q, dead);
   if (sb_queue_is_open(q) && sb_queue_state(q->state) == SB_QUEUE_OPEN) {
-    (void)sb_limits_enforce(q); /* for a producer that was killed between append and eviction */
+    (void)sb_limits_enforce(q); /* a producer may have been killed between its append and the eviction */
     (void)sb_ring_exact_tail(by->b, &q->lanes[0].ring);
     sb_exclusive_succeed(by, q->slot);
     sb_notify_backlog_arrived(q);
@@ -195,13 +195,13 @@ static void visit_ledgers(sb_reap_context *w, uint64_t what, uint64_t where) {
   uint64_t holding = SB_LOAD(&l->holding, SB_ACQUIRE); /* its cells were released before */
   (void)SB_CAS(&l->holding, &holding, holding >> 32 << 32, SB_ACQ_REL);
   sb_ledger_hinting_ended(l);
-  sb_queue q; /* inherits the ledger: if this reaper is killed, its own reaper continues */
+  sb_queue q; /* inherits the ledger: if this reaper is killed, the reaper of its process continues */
   if (sb_queue_inherit(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l, w->id) == SB_OK) {
     SB_CRASHPOINT("recover.ledger.inherited");
     recover(&q, w->id);
     sb_queue_detach(&q);
   } else {
-    disown(w, (uint32_t)where); /* its queue is gone, or no holding can be taken: the housekeeper does the rest */
+    disown(w, (uint32_t)where); /* the queue is gone, or no holding can be taken: the housekeeper corrects the queue */
   }
 }
 
@@ -280,8 +280,8 @@ static void end_connection(sb_reap_context *w, sb_connection_shm *shm, const sb_
   (void)SB_CAS(&w->b->connections[w->id], &word, sb_conn_word(SB_CONN_FREE, 0, 0, sb_conn_epoch(word)), SB_ACQ_REL);
 }
 
-/* Recovers a commit, before the other slots and cells of the connection: the commit word decides about its slots and
- * cells. */
+/* Rolls the commit of the dead connection forward or back, as the commit word decides. The caller visits the other
+ * slots and cells of the connection afterwards. */
 static void recover_commit(sb_reap_context *w, sb_connection_shm *shm) {
   if (sb_transaction_is_decided(shm)) {
     each_holding(w, shm, sb_transaction_roll_forward);
@@ -304,7 +304,7 @@ static void reap_connection(sb_connection *by, unsigned id, const sb_holding_shm
     each_holding(&w, shm, visit_cells);
     each_holding(&w, shm, visit_ledgers);
   }
-  sb_parts_sweep(by->b); /* parts that the dead connection, or its earlier reaper, had begun to free */
+  sb_parts_sweep(by->b); /* parts that the dead connection, or its earlier reaper, did not finish freeing */
   end_connection(&w, shm, boot);
 }
 
@@ -341,7 +341,7 @@ uint32_t sb_recover_all(sb_connection *by) {
 
 /* ---- a connection that closes ---- */
 
-/* True if `what` names the slot of a reservation: the caller that wrote into it still has a view of it. */
+/* True if `what` names the slot of a reservation: the application may still write into that slot. */
 static bool is_written(const sb_reap_context *w, uint64_t what) {
   uint32_t slot = sb_holding_slot(what);
   bool is_slot = sb_holding_kind(what) == SB_HOLD_SLOT && sb_slot_in_range(w->b, slot) && sb_slot_ready(w->b, slot);

@@ -24,18 +24,20 @@
  *  any step of the reaper -> some holdings recovered -> the next process that gets the byte lock of the dead process
  *   repeats the walk.
  *
- * Concurrency: beside any traffic. The lock excludes two walks of one connection; the steps allow for them anyway.
+ * Concurrency: beside any traffic. The byte lock of the dead process excludes two walks over one connection at a time;
+ *  the steps would allow even that (I33).
  */
 #ifndef SB_RECOVER_H
 #define SB_RECOVER_H
 
 #include "sb_waiter.h"
 
-/* Reaps all dead processes with the connection `by`; returns their number. Takes the lock of `by` for each of them. */
+/* Reaps all dead processes by means of the connection `by`; returns how many this call reaped. Takes the lock of `by`
+ * for each of them. */
 uint32_t sb_recover_all(sb_connection *by);
 bool sb_recover_process(sb_connection *by, uint32_t process);
-/* Cleanly ends a connection of this process: frees its holdings and its record. False, and nothing is freed, while a
- * view of one of its messages or a reservation lives. */
+/* Ends a connection of this process that closes: frees its holdings and its record. Frees nothing and returns false
+ * while a view of one of its messages, or one of its reservations, lives. */
 bool sb_recover_close(sb_connection *c);
 /* Corrects a queue's hints and wakes nodes that should be awake. */
 void sb_recover_queue(sb_connection *by, uint32_t slot);

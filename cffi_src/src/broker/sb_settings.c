@@ -16,7 +16,7 @@ void sb_settings_apply(sb_queue_shm *q, const sb_settings *s) {
   for (unsigned i = 0; i < SB_SETTINGS; i++) {
     if (i != SB_SETTING_RING_SIZE) SB_STORE(&q->settings[i], s->values[i], SB_RELAXED);
   }
-  SB_STORE(&q->flags, flags_of(s), SB_RELEASE); /* release: after the times that the flags TTL and EXPIRES switch on */
+  SB_STORE(&q->flags, flags_of(s), SB_RELEASE); /* release: the times are stored before the flags TTL and EXPIRES */
   SB_STORE(&q->settings[SB_SETTING_RING_SIZE], s->values[SB_SETTING_RING_SIZE], SB_RELEASE);
 }
 
@@ -45,7 +45,7 @@ void sb_settings_configure(sb_queue *q, const sb_settings *s, bool trim) {
   SB_CRASHPOINT("directory.configure.announced");
   int64_t ring_size = s->values[SB_SETTING_RING_SIZE];
   bool other_ring = ring_size >= 0 && ring_size != sb_setting(q->shm, SB_SETTING_RING_SIZE);
-  bool unknown = SB_LOAD(&q->shm->bound, SB_RELAXED) == INT64_MAX; /* then a process died before it set the bound */
+  bool unknown = SB_LOAD(&q->shm->bound, SB_RELAXED) == INT64_MAX; /* true: a process died before it set the bound */
   if (sb_settings_limit(s) && !sb_queue_tracks(q->shm)) {          /* first the hints, then the limits that use them */
     SB_STORE(&q->shm->tracking, 1, SB_SEQ_CST);
     sb_hints_start_tracking(q->c->b, q->shm);

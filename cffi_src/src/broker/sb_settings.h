@@ -15,7 +15,8 @@
  *  announcing a change of settings -> an open queue, of whose settings some may be new and others old -> the next
  *   holder of the topology lock makes the whole change again (sb_topology_finish).
  *
- * Concurrency: configure needs the topology lock; apply needs it, too, or a queue that only the caller knows.
+ * Concurrency: sb_settings_configure needs the topology lock. sb_settings_apply needs it as well, unless only the
+ *  caller knows the queue.
  */
 #ifndef SB_SETTINGS_H
 #define SB_SETTINGS_H
@@ -31,7 +32,7 @@ void sb_settings_finish(sb_queue *q);
 void sb_settings_apply(sb_queue_shm *q, const sb_settings *s);
 /* The settings of a queue. While they change, some may be new, and others old. */
 void sb_settings_read(const sb_queue_shm *q, sb_settings *s);
-/* True if a queue with such settings counts its messages. */
+/* True if the settings limit messages or bytes: a queue with such settings tracks (I23). */
 bool sb_settings_limit(const sb_settings *s);
 
 #endif

@@ -24,9 +24,9 @@
 
 /* Takes the lock. SB_TIMEOUT: others held it until the deadline. *holder: pid of the last holder seen, 0 = none. */
 sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder);
-/* Finishes the change of a holder that was killed. */
+/* Finishes the change that a killed holder announced; does nothing if none is announced. */
 void sb_topology_finish(sb_connection *c);
-/* Releases the lock. changed: processes must derive their routes again. */
+/* Releases the lock. changed: tells all processes to derive their routes again. */
 void sb_topology_unlock(sb_broker *b, bool changed);
 
 #endif

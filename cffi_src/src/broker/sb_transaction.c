@@ -13,7 +13,7 @@
 void sb_transaction_list(sb_connection *c, const sb_transaction_body *body) {
   sb_holding_shm *h = sb_holding_at(c->b, body->token);
   uint64_t what = sb_holding_what(SB_HOLD_PUBLICATION, body->slot, body->gen);
-  SB_STORE(&h->what, what, SB_RELEASE); /* P8 release: it was a SLOT; `where` stays the same */
+  SB_STORE(&h->what, what, SB_RELEASE); /* P8 release: the holding was a SLOT; its `where` stays the same */
   SB_CRASHPOINT("commit.body.listed");
 }
 
@@ -29,7 +29,7 @@ static sb_status append(sb_connection *c, sb_transaction_cell *cell) {
   sb_queue *q = cell->q;
   uint64_t word =
       (uint64_t)SB_CELL_STAGED | SB_FIELD(cell->body->slot, 4) | SB_FIELD(cell->ref, 32) | SB_FIELD(c->id, 37);
-  sb_word *announce = &sb_holding_at(c->b, cell->token)->where; /* P8: names each position before it is tried */
+  sb_word *announce = &sb_holding_at(c->b, cell->token)->where; /* P8: gets each position before the append tries it */
   sb_append how = {SB_WORD_OWNED, cell->tracked ? SB_TAIL_EXACT : SB_TAIL_LAZY};
   sb_holding_set(c->b, cell->token, sb_holding_what(SB_HOLD_STAGED, q->slot, 0), NOWHERE);
   return sb_queue_append(q, &q->lanes[0], word, how, announce, &cell->position);
@@ -40,7 +40,7 @@ static void give_room_back(sb_transaction_cell *cell) {
   cell->admitted = false;
 }
 
-/* Adds the reference of a cell. No other process knows the slot yet. */
+/* Adds the cell's reference to the slot of its body. No other process knows that slot yet. */
 static void add_reference(sb_broker *b, sb_transaction_cell *cell) {
   sb_block k;
   uint32_t index;
@@ -67,7 +67,7 @@ static sb_status stage(sb_connection *c, sb_transaction_cell *cell) {
     lane->tail_cursor = cell->position + 1;
     cell->leaf = lane->tail_leaf; /* pinned by the STAGED cell */
     SB_STORE(&sb_holding_at(c->b, cell->token)->what, sb_holding_what(SB_HOLD_STAGED, cell->q->slot, cell->leaf.slot),
-             SB_RELEASE); /* adds the leaf, in which the doctor looks for the cell */
+             SB_RELEASE); /* now with the leaf, in which the doctor looks for the cell */
     add_reference(c->b, cell);
     return SB_OK;
   }
@@ -85,7 +85,7 @@ sb_status sb_transaction_stage(sb_transaction_plan *p, uint32_t *failed) {
     }
     sb_status status = stage(p->c, cell);
     if (status == SB_DELETED) {
-      give_room_back(cell); /* as if the queue were not bound */
+      give_room_back(cell); /* a deleted queue gets no message, as if it were not bound */
     } else if (status != SB_OK) {
       *failed = i;
       return status;
@@ -103,7 +103,7 @@ sb_status sb_transaction_mark(sb_transaction_plan *p) {
     uint64_t what =
         sb_settle_find(p->c, e->token, &t, &leaf) ? SB_LOAD(&sb_holding_at(b, e->token)->what, SB_RELAXED) : 0;
     if (sb_holding_kind(what) != SB_HOLD_CELL ||
-        sb_holding_slot(what) != e->q->slot) { /* not held, or marked already: the caller named it twice */
+        sb_holding_slot(what) != e->q->slot) { /* no message is held, or the plan names it twice: it is marked */
       return SB_SETTLED;
     }
     uint64_t marked =
@@ -157,7 +157,8 @@ static bool is_staged(uint64_t word, uint64_t gen, unsigned owner) {
   return sb_cell_of(word, gen) && sb_cell_state(word) == SB_CELL_STAGED && sb_cell_owner(word) == owner;
 }
 
-/* Flips a cell (I47) with the ledger of its owner, also if a reaper does it. `counted`: the cell counts in `taken`. */
+/* Flips a cell under an intent in its owner's ledger (I47): a reaper, too, uses the ledger of the dead owner.
+ * `counted`: the STAGED cell counts in `taken`. */
 static void flip(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, bool counted) {
   sb_broker *b = q->c->b;
   sb_ledger_shm *l = q->ledger;
@@ -262,14 +263,14 @@ static void flip_for(sb_reap_context *w, uint32_t queue, uint64_t position) {
   }
 }
 
-/* Ends the message of a cell that names the dead connection, as sb_settle_as does. */
+/* Settles, by the steps of sb_settle_as, the message of a cell that is ACQUIRED by the dead connection. */
 static void settle_for(sb_reap_context *w, uint32_t queue, uint64_t position, unsigned counter) {
   sb_ring r;
   sb_leaf_ref leaf;
   uint64_t word;
   bool found = sb_intent_find_cell(w, queue, position, &r, &leaf, &word);
   if (!found || sb_cell_state(word) != SB_CELL_ACQUIRED || sb_cell_owner(word) != w->id) {
-    if (found) sb_intent_release_cell(w, queue, position); /* if it is a TOMBSTONE, its page may have to be retired */
+    if (found) sb_intent_release_cell(w, queue, position); /* if the cell is a TOMBSTONE, its page may need retiring */
     return;
   }
   sb_ledger_shm *l = sb_ledger_of(w->b, sb_slot_at(w->b, queue), w->id);
@@ -313,7 +314,7 @@ static void unstage_for(sb_reap_context *w, uint32_t queue, uint64_t position) {
   if (!is_staged(word, leaf.gen, w->id) || !sb_slot_in_range(w->b, slot) || !sb_slot_ready(w->b, slot)) {
     return;
   }
-  sb_message_shm m = sb_peek_message(w->b, slot); /* not freed yet: cells are undone first */
+  sb_message_shm m = sb_peek_message(w->b, slot); /* not freed yet: all cells are undone before any body is freed */
   if (sb_ring_drop(w->by, &r, &leaf, position, word)) {
     SB_CRASHPOINT("recover.commit.unstaged");
     sb_queue_shm *q = sb_slot_at(w->b, queue);

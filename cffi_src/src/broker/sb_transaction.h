@@ -54,15 +54,15 @@ typedef struct {
   bool scheduled;
 } sb_transaction_body;
 
-/* A cell of a body in a queue. The caller that plans a commit fills in the first five fields. */
+/* The cell of a body in one of its queues. The caller that plans a commit fills in the fields from `q` to `refused`. */
 typedef struct {
   sb_queue *q;
   sb_transaction_body *body;
   unsigned ref;
-  /* admitted: the queue keeps room for the message; refused: it has no room, and does not get the message */
+  /* admitted: the queue keeps room for the message; refused: the queue has no room, and does not get the message */
   bool admitted, refused;
-  bool tracked, counted; /* tracked: the queue maintains hints; counted: they count the cell as taken */
-  uint64_t token;        /* of the cell's holding; SB_TRANSACTION_NO_TOKEN: it is not staged */
+  bool tracked, counted; /* tracked: the queue maintains hints; counted: `taken` counts the cell */
+  uint64_t token;        /* names the cell's holding; SB_TRANSACTION_NO_TOKEN: the cell is not staged */
   uint64_t position;
   sb_leaf_ref leaf;
 } sb_transaction_cell;
@@ -80,26 +80,26 @@ typedef struct {
   sb_transaction_cell *cells;
   sb_transaction_end *ends;
   uint32_t body_count, cell_count, end_count;
-  uint32_t marked; /* the first `marked` of `ends` are marked */
+  uint32_t marked; /* a count: the messages of ends[0] to ends[marked - 1] are marked */
 } sb_transaction_plan;
 
-/* Lists a filled ALLOC slot as the body of a commit. */
+/* Lists the ALLOC slot of a body as PUBLICATION in the holdings: the commit word now decides about the slot (I46). */
 void sb_transaction_list(sb_connection *c, const sb_transaction_body *body);
 /* Stages each admitted cell, except cells of closed queues. If a cell cannot be staged, returns why, and *failed is the
- * index of that cell. */
+ * index of that cell; cells before it stay staged until sb_transaction_undo. */
 sb_status sb_transaction_stage(sb_transaction_plan *p, uint32_t *failed);
-/* Marks the messages to settle. SB_SETTLED: one of them is not held. */
+/* Marks the messages to settle. SB_SETTLED: the connection does not hold one of them, or the plan names one twice. */
 sb_status sb_transaction_mark(sb_transaction_plan *p);
-/* Decides the commit: from here on it happens. Frees bodies without a cell. */
+/* Decides the commit: it cannot be undone afterwards. Before that, frees the bodies that have no staged cell. */
 void sb_transaction_decide(sb_transaction_plan *p);
 /* Flips the cells and settles the messages. The caller then enforces limits and notifies consumers, for each cell that
  * has a token. */
 void sb_transaction_carry_out(sb_transaction_plan *p);
-/* Undoes all preparations. The caller wakes producers that may have seen the room taken. */
+/* Undoes all preparations. The caller then wakes producers that wait for the room that the undone cells took. */
 void sb_transaction_undo(sb_transaction_plan *p);
 
-/* The reaper's part, for each holding of a dead connection: roll forward if its commit was decided; else roll back,
- * then free the bodies. */
+/* The reaper's part. If the commit of the dead connection is decided, the reaper calls sb_transaction_roll_forward for
+ * each holding. Else it calls sb_transaction_roll_back for each, and after all of these sb_transaction_free_body. */
 bool sb_transaction_is_decided(const sb_connection_shm *dead);
 void sb_transaction_roll_forward(sb_reap_context *w, uint64_t what, uint64_t where);
 void sb_transaction_roll_back(sb_reap_context *w, uint64_t what, uint64_t where);

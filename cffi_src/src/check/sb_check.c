@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Helpers of all parts of the doctor: the kinds of slots, references, and whether a connection lives. This file uses
- * no part. */
+/* Functions that several parts of the doctor use: the kinds of slots, references, and whether a connection lives. They
+ * call none of these parts. */
 #include "sb_check.h"
 
 #include "sb_liveness.h"

@@ -6,9 +6,9 @@
  * are codes with numbers. The Python side puts them into words, and checks twice, so that it does not report operations
  * in progress.
  *
- * Layout: `seen` has a word for each slot. For the slot of a message its low bits are the references that were found;
- * for a structure, bit 0 says that the structure was found in its expected list. Above them are SB_KNOWN_... bits.
- * `seen` is process-local memory.
+ * Layout: `seen` has a word for each slot. For the slot of a message, its low bits are the references that were found.
+ * For a structure, bit 0 says that a walk reached the structure (in its chain, ring or directory). The SB_KNOWN_...
+ * bits are above these. `seen` is process-local memory.
  *
  * Invariants:
  *  I40 the check writes no shared word, and trusts no number before that number is bounds-checked: it uses a slot
@@ -32,15 +32,16 @@ typedef struct {
   sb_broker *b;
   sb_finding *findings;
   uint32_t count, room;
-  uint32_t chunks; /* mapped when the check began: no slot lies beyond */
+  uint32_t chunks; /* how many were mapped when the check began; the check reads no slot of later chunks */
   uint32_t *seen;
-  uint16_t *blocks; /* for each slot: number of references found in its block (sb_reference.h) */
-  /* for each connection: cells that name it as their owner; cells that its holdings list, and that it owns */
+  uint16_t *blocks; /* for each slot: how many references of its block were found in use (sb_reference.h) */
+  /* for each connection two numbers of cells. owned: cells that name it as their owner; named: those of its cells that
+   * its holdings list */
   uint32_t *owned, *named;
 } sb_checkup;
 
 enum {
-  SB_KNOWN_TO_OWNER = 1 << 24, /* listed in the holdings of its owner */
+  SB_KNOWN_TO_OWNER = 1 << 24, /* the slot is listed in the holdings of its owner */
   SB_KNOWN_TO_ALL = 1 << 25,   /* a node: has an entry in the All list */
   SB_KNOWN_TO_LIST = 1 << 26   /* a node: has an entry in the list of its state */
 };
@@ -56,17 +57,18 @@ static inline uint64_t sb_check_header(const sb_checkup *k, uint32_t slot) {
   return SB_LOAD(sb_slot_header(k->b, slot), SB_ACQUIRE);
 }
 
-/* The kind of the slots of a class. */
+/* The kind (SB_KIND_...) of the slots of class `cls`. */
 unsigned sb_check_kind_of_class(const sb_checkup *k, unsigned cls);
 /* The kind of the slot that begins at `slot`; SB_KIND_NONE: no slot begins there. */
 unsigned sb_check_kind(const sb_checkup *k, uint32_t slot);
 /* True if the slot is of that kind, and in use. */
 bool sb_check_is(const sb_checkup *k, uint32_t slot, unsigned kind);
-/* The same for a queue of either kind: SB_KIND_QUEUE, SB_KIND_LONG_QUEUE. */
+/* True if the slot is a queue, and in use. A queue is of kind SB_KIND_QUEUE or SB_KIND_LONG_QUEUE. */
 bool sb_check_is_queue(const sb_checkup *k, uint32_t slot);
-/* True if the reference exists. Only reads, while sb_reference_gone also repairs. */
+/* True if the reference is set. Only reads: unlike sb_reference_gone, it does not finish an interrupted drop. */
 bool sb_check_has(const sb_checkup *k, const sb_reference *r);
-/* Marks a reference as found. False: it was found before. */
+/* Marks a reference as found. False: it was found before; for a reference in the block the function only counts, and
+ * returns true. */
 bool sb_check_count(sb_checkup *k, const sb_reference *r);
 bool sb_check_lives(const sb_checkup *k, unsigned connection);
 /* True if the process of the connection is dead and not reaped. That excuses many inconsistencies. */
@@ -81,8 +83,9 @@ typedef struct {
 } sb_check_cell;
 typedef void (*sb_check_visitor)(sb_checkup *k, void *context, const sb_check_cell *cell);
 
-/* Walks the pages of ring `id` of slot `object`, and visits every cell that is not FREE. `queue`: named in findings,
- * 0 = none. *end: the first free position. False: pages or cells are broken, so the counts are incomplete. */
+/* Walks the pages of ring `id` of slot `object`. Calls `visit` for every cell that is neither FREE nor broken. `queue`:
+ * the queue that findings name, 0 = none. *end: the first free position. False: the object, pages or cells are broken,
+ * so what `visit` counted is incomplete. */
 bool sb_check_ring(sb_checkup *k, uint32_t object, uint32_t id, uint32_t queue, sb_check_visitor visit, void *context,
                    uint64_t *end);
 

@@ -4,7 +4,7 @@
 
 #include "sb_slab.h"
 
-/* Values of `which` of a finding, by its code. */
+/* Values of `which` in a finding; the comment after each enum names the code of the finding. */
 enum {
   INTERESTED,
   NOTIFIED,
@@ -18,9 +18,9 @@ enum {
 enum { NO_NODE, FROM_LATER, ELSEWHERE }; /* SB_BAD_ENTRY */
 
 typedef struct {
-  uint32_t queue, level; /* level: slot of the level whose list it is; 0: the queue's own list */
+  uint32_t queue, level; /* level: slot of the level that has the list; 0: the queue has it */
   unsigned ring, state;
-  uint32_t nodes, counted; /* nodes with a live entry; consumers among them */
+  uint32_t nodes, counted; /* nodes: that have a live entry; counted: consumers among them */
 } list;
 
 static void bad_entry(sb_checkup *k, const list *l, uint32_t slot, unsigned what, uint64_t where, uint64_t found,
@@ -29,8 +29,9 @@ static void bad_entry(sb_checkup *k, const list *l, uint32_t slot, unsigned what
 }
 
 /* Checks an entry (I28). The entry is live if its epoch and the state of its list match the node's word, pending if its
- * epoch is one ahead, else dead. Racing moves may leave two entries of a node in a list, or an entry in a list that the
- * node never reached: neither is a fault. */
+ * epoch is one ahead, else dead. In the All list an entry is live if its epoch is that of the node's registration.
+ * Racing moves may leave two entries of a node in a list, or an entry in a list that the node never reached: neither is
+ * a fault. */
 static void visit_entry(sb_checkup *k, void *context, const sb_check_cell *cell) {
   list *l = context;
   uint32_t slot = sb_cell_slot(cell->word), epoch = (uint32_t)(cell->word >> 32);
@@ -109,7 +110,7 @@ static void check_levels(sb_checkup *k, uint32_t queue, const sb_queue_shm *q) {
     const sb_consumer_level_shm *level = sb_check_is(k, at, SB_KIND_CONSUMER_LEVEL) ? sb_slot_at(k->b, at) : NULL;
     bool fits = level != NULL && (k->seen[at] & 1u) == 0 && SB_LOAD(&level->queue, SB_RELAXED) == queue &&
                 SB_LOAD(&level->priority, SB_RELAXED) <= above;
-    if (!fits) { /* also if the chain has a cycle */
+    if (!fits) { /* a chain with a cycle ends here, too */
       sb_check_found(k, (sb_finding){SB_BAD_CHAIN, queue, at, 1, 0, 0, sb_check_kind(k, at), SB_KIND_CONSUMER_LEVEL});
       return;
     }
@@ -124,7 +125,8 @@ static void check_levels(sb_checkup *k, uint32_t queue, const sb_queue_shm *q) {
   }
 }
 
-/* The schedule of a queue: each entry is a position of the queue that is, or was, filled. */
+/* For the check of a queue's schedule list: each entry must name a position before `end`, the first free one of the
+ * queue. */
 typedef struct {
   uint32_t queue;
   uint64_t end;

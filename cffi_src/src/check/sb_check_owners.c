@@ -6,7 +6,7 @@
 #include "sb_reader.h"
 #include "sb_slab.h"
 
-/* Values of `which`: of SB_BAD_CONNECTION, then of SB_BAD_HOLDING. */
+/* Values of `which` in a finding: the first enum for SB_BAD_CONNECTION, the second for SB_BAD_HOLDING. */
 enum { WORD, PROCESS, RECORD, IDENTITY, WAITER };
 enum { CHUNK, USED, ENTRY, CELL, SLOT, PAGE, LEDGER, NO_CHUNK, CELLS, VIEW };
 
@@ -69,7 +69,7 @@ static void check_entry(sb_checkup *k, unsigned id, uint64_t what, uint64_t wher
   unsigned kind = sb_check_kind(k, slot);
   switch (sb_holding_kind(what)) {
     case SB_HOLD_NONE: break;
-    case SB_HOLD_STAGED: /* may name no cell yet; sb_check_cells_owned finds cells that no entry names */
+    case SB_HOLD_STAGED: /* the entry may name no cell yet; sb_check_cells_owned finds cells without an entry */
       if (owns_cell(k, id, what, where)) k->named[id]++;
       break;
     case SB_HOLD_PUBLICATION:
@@ -124,7 +124,7 @@ static void check_holdings(sb_checkup *k, unsigned id, uint32_t first, bool dyin
   for (uint32_t at = first; at != 0;) {
     uint64_t header = sb_check_kind(k, at) == SB_KIND_HOLDINGS ? sb_check_header(k, at) : 0;
     if (sb_slot_state(header) != SB_SLOT_ALLOC || sb_slot_owner(header) != id ||
-        (k->seen[at] & 1u) != 0) { /* also if the chain has a cycle */
+        (k->seen[at] & 1u) != 0) { /* a chain with a cycle ends here, too */
       bad(k, id, CHUNK, at, header, 0);
       return;
     }

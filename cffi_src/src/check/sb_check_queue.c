@@ -9,7 +9,7 @@
 
 #define OVERFLOWS 4u
 
-/* Values of `which` of a finding, by its code. */
+/* Values of `which` in a finding; the comment after each enum names the code of the finding. */
 enum { OUTSIDE, NO_SLOT, OTHER_KIND, FREED, UNPUBLISHED, NO_REFERENCE, OTHER_LIFE }; /* SB_LOST_BODY */
 enum { READY, DELIVERING, SCHEDULED, BYTES };                                        /* SB_BAD_COUNT */
 enum { TAKEN, ADMITTED, READY_BYTES, TRACKING };                                     /* SB_BAD_HINT */
@@ -36,7 +36,7 @@ static void lost(sb_checkup *k, const tally *t, uint32_t slot, unsigned which, u
   sb_check_found(k, (sb_finding){SB_LOST_BODY, t->slot, slot, which, 0, position, found, expected});
 }
 
-/* True if the message exists that the cell names. */
+/* Checks the reference of a cell, and reports what is wrong. True if the message that the cell names exists. */
 static bool check_body(sb_checkup *k, const tally *t, uint64_t position, uint64_t word) {
   uint32_t slot = sb_cell_slot(word), limit = k->chunks * SB_CHUNK_UNITS;
   unsigned kind = sb_check_kind(k, slot), ref = sb_cell_ref(word);
@@ -82,8 +82,8 @@ static void check_message(sb_checkup *k, const tally *t, uint64_t position, uint
   }
 }
 
-/* Checks the owner of a cell, and the generation that the owner wrote when it took the cell. With a wrong generation it
- * could not free the memory of the message. */
+/* Checks the owner of a cell, and the generation that the owner wrote into the cell when it took the message. With a
+ * wrong generation the owner could not free the slot of the message. */
 static void check_holder(sb_checkup *k, const tally *t, const sb_check_cell *cell) {
   unsigned owner = sb_cell_owner(cell->word);
   uint32_t slot = sb_cell_slot(cell->word);
@@ -151,7 +151,7 @@ static void check_ledger(sb_checkup *k, tally *t, uint32_t slot) {
 
 static bool check_ledgers(sb_checkup *k, const sb_queue_shm *q, tally *t) {
   for (uint32_t at = SB_LOAD(&q->ledgers, SB_ACQUIRE); at != 0;) {
-    if (!sb_check_is(k, at, SB_KIND_LEDGER) || (k->seen[at] & 1u) != 0) { /* also if the chain has a cycle */
+    if (!sb_check_is(k, at, SB_KIND_LEDGER) || (k->seen[at] & 1u) != 0) { /* a chain with a cycle ends here, too */
       sb_check_found(k, (sb_finding){SB_BAD_CHAIN, t->slot, at, 0, 0, 0, sb_check_kind(k, at), SB_KIND_LEDGER});
       return false;
     }
@@ -216,7 +216,7 @@ void sb_check_queue(sb_checkup *k, uint32_t slot, bool closed) {
   k->seen[slot] |= 1u;
   bool sound = sb_check_ring(k, slot, SB_RING_CELLS, slot, visit_cell, &t, &end);
   sound = check_ledgers(k, q, &t) && sound;
-  if (sound && k->count == before) { /* else the counters only repeat earlier findings */
+  if (sound && k->count == before) { /* else wrong counters would only repeat earlier findings */
     check_counts(k, &t);
     if (!closed) check_hints(k, q, &t, end);
   }

@@ -4,7 +4,7 @@
 
 #define HIGHEST 10u
 
-/* Values of `which` of a finding, by its code. */
+/* Values of `which` in a finding; the comment after each enum names the code of the finding. */
 enum { LINK, KIND, FREED, FIRST, GENERATION, TWICE }; /* SB_BAD_PAGE */
 enum { HOLE, TAIL, HEAD, BASE };                      /* SB_BAD_TAIL */
 
@@ -24,7 +24,7 @@ static void broken(walk *w, unsigned code, unsigned what, uint32_t slot, uint64_
   sb_check_found(w->k, (sb_finding){code, w->queue, slot, what, w->ring.id, where, found, expected});
 }
 
-/* Notes that the positions from `first` to `end` are filled. Reports a hole before them. */
+/* Notes that the positions from `first` to `end` - 1 are filled. Reports a hole if an earlier position is free. */
 static void filled(walk *w, uint64_t first, uint64_t end) {
   if (w->ended) {
     broken(w, SB_BAD_TAIL, HOLE, 0, first, w->end, 0);
@@ -56,7 +56,7 @@ static void walk_leaf(walk *w, const sb_leaf_shm *leaf, uint64_t gen, uint64_t f
   }
 }
 
-/* The page of a link; NULL, and a finding, if it is not the page that belongs there. */
+/* The page that a link names. If it is not the page of `height` and `first`, reports that and returns NULL. */
 static sb_inner_shm *page_at(walk *w, uint64_t link, unsigned height, uint64_t first) {
   uint32_t slot = sb_link_slot(link);
   unsigned kind = sb_page_kind(w->k->b, &w->ring, height), is = sb_check_kind(w->k, slot);

@@ -81,8 +81,7 @@ static void check_published(sb_checkup *k, uint32_t slot, unsigned kind, uint64_
   }
 }
 
-static void check_slot(sb_checkup *k, uint32_t slot, unsigned kind) {
-  uint64_t header = sb_check_header(k, slot);
+static void check_slot(sb_checkup *k, uint32_t slot, unsigned kind, uint64_t header) {
   switch (sb_slot_state(header)) {
     case SB_SLOT_FREE:
       if (sb_slot_refs(header) != 0) sb_check_found(k, (sb_finding){SB_BAD_SLOT, 0, slot, 0, kind, 0, header, 0});
@@ -124,9 +123,12 @@ static void check_class_chunk(sb_checkup *k, uint32_t chunk, uint64_t word) {
     bad_chunk(k, chunk, CLASS, word, cls);
     return;
   }
-  uint32_t units = (uint32_t)(bytes / SB_UNIT);
+  uint32_t units = (uint32_t)(bytes / SB_UNIT), first = chunk * SB_CHUNK_UNITS;
+  unsigned kind = sb_check_kind_of_class(k, cls);
+  const sb_word *headers = sb_slot_header(k->b, first);
   for (uint32_t u = 0; u + units <= SB_CHUNK_UNITS; u += units) {
-    check_slot(k, chunk * SB_CHUNK_UNITS + u, sb_check_kind_of_class(k, cls));
+    uint64_t header = SB_LOAD(&headers[u], SB_ACQUIRE);
+    if (sb_slot_state(header) != SB_SLOT_FREE || sb_slot_refs(header) != 0) check_slot(k, first + u, kind, header);
   }
 }
 
@@ -141,7 +143,7 @@ static void check_run(sb_checkup *k, uint32_t chunk, uint64_t word) {
     uint64_t tail = SB_LOAD(&k->b->chunks[chunk + i], SB_ACQUIRE);
     if (sb_chunk_state(tail) != SB_CHUNK_TAIL || sb_chunk_run(tail) != i) bad_chunk(k, chunk + i, TAIL, tail, i);
   }
-  check_slot(k, chunk * SB_CHUNK_UNITS, SB_KIND_MESSAGE);
+  check_slot(k, chunk * SB_CHUNK_UNITS, SB_KIND_MESSAGE, sb_check_header(k, chunk * SB_CHUNK_UNITS));
 }
 
 static bool in_a_run(const sb_checkup *k, uint32_t chunk, uint64_t word) {

@@ -24,10 +24,12 @@ void sb_channel_unready(sb_channel *ch) {
   ch->ready = false;
   *(ch->previous_ready != NULL ? &ch->previous_ready->next_ready : &c->ready_first) = ch->next_ready;
   *(ch->next_ready != NULL ? &ch->next_ready->previous_ready : &c->ready_last) = ch->previous_ready;
-  if (c->ready_first == NULL) SB_STORE(&c->ready, 0u, SB_RELAXED); /* relaxed: a 1 that is read late costs a look */
+  /* Relaxed: if the IO thread still reads the old 1, it only looks once for nothing. */
+  if (c->ready_first == NULL) SB_STORE(&c->ready, 0u, SB_RELAXED);
 }
 
-/* Makes an armed channel ready (I52). The IO thread needs no ring during its turns: it looks afterwards. */
+/* Makes an armed channel ready (I52). Does not ring the IO thread while it gives turns, since it looks for ready
+ * channels after them. */
 static void hand_over(sb_channel *ch) {
   sb_connection *c = connection_of(ch);
   if (!ch->armed) {
@@ -50,7 +52,8 @@ static bool is_full(const sb_channel *ch) {
 }
 static bool connection_full(const sb_connection *c) { return c->limit != 0 && c->unacked >= c->limit; }
 
-/* I51: true if so much of a limit is free that moving nodes is worthwhile. */
+/* I51: true if `used` leaves so much of `limit` free that moving nodes is worthwhile. `limit` 0: there is no limit.
+ * `row_is_empty`: one free place is enough. */
 static bool enough(uint32_t used, uint32_t limit, bool row_is_empty) {
   uint32_t credit = used < limit ? limit - used : 0, half = limit > 1 ? limit / 2 : 1;
   return limit == 0 || credit >= half || (credit > 0 && row_is_empty);
@@ -92,7 +95,8 @@ static bool be_interested(sb_member *m) {
                      : sb_subscription_want(&m->s);
 }
 
-/* Makes a member willing, and its node INTERESTED. True: the member was not willing, so the caller pulls now (P3). */
+/* Makes a member willing if nothing prevents that, and its node INTERESTED (with no_local: NON_ACQUIRING). True: this
+ * call made the member willing, so the caller looks at the queue now (P3). */
 static bool want(sb_member *m) {
   if (m->willing || !may_want(m) || !sb_subscription_may_want(&m->s)) {
     return false;
@@ -155,7 +159,8 @@ static sb_status take(sb_member *m) {
   return status;
 }
 
-/* Passes a rescue of the housekeeper to the member whose turn it is. */
+/* If the housekeeper rescued the node of `from` (SB_NODE_RESCUED), moves the rescue to `to`, the member whose turn it
+ * is. */
 static void pass_rescue(sb_member *from, sb_member *to) {
   if ((SB_LOAD(&sb_subscription_node(&from->s)->flags, SB_RELAXED) & SB_NODE_RESCUED) != 0) {
     (void)SB_AND(&sb_subscription_node(&from->s)->flags, ~SB_NODE_RESCUED, SB_RELAXED);
@@ -163,7 +168,8 @@ static void pass_rescue(sb_member *from, sb_member *to) {
   }
 }
 
-/* Takes one message of the member's queue, for the member whose turn it is. */
+/* Takes one message from the queue of `m`. The message goes to the member whose turn it is at this queue, which may be
+ * another member than `m`. SB_NO_CREDIT: no member is willing. */
 static sb_status deal(sb_member *m) {
   if (!sb_queue_is_open(m->s.q)) {
     return SB_DELETED;
@@ -182,7 +188,8 @@ static sb_status deal(sb_member *m) {
     if (status != SB_EMPTY || whose == m) {
       return status;
     }
-    /* P3: while the node of `m` is NOTIFIED, other nodes may not be notified: make it INTERESTED, then look again. */
+    /* P3: as long as the node of `m` is NOTIFIED, producers possibly notify no other node. So make the node INTERESTED,
+     * then look at the queue again. */
     if (!sb_node_move(connection_of(m->channel), m->s.node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED) ||
         !sb_notify_looks_ready(m->s.q)) {
       return SB_EMPTY;
@@ -197,8 +204,9 @@ static bool lacks_memory(sb_status status) {
 
 static void orphan(sb_member *m);
 
-/* Pulls until the queue is empty, or no member is willing. After many messages, or if memory is missing, the IO thread
- * continues; it also asks for more memory. */
+/* Pulls from the queue of `m` until the queue is empty, or no member is willing. Leaves the rest to the IO thread after
+ * PULLS_AT_ONCE messages, or if memory is missing; the IO thread also asks for more memory. Returns SB_OK, or the
+ * status that tells which memory is missing. */
 static sb_status pull(sb_member *m) {
   sb_status status = SB_OK;
   for (unsigned n = 0; status == SB_OK && n < PULLS_AT_ONCE; n++) status = deal(m);
@@ -222,7 +230,8 @@ sb_status sb_channel_pull(sb_channel *ch) {
   return status;
 }
 
-/* True if the member is busy, or its node's flag or state tells of a notification. P9: clears the flag, then looks. */
+/* True if the member needs a turn: it is busy, its node is flagged, or its node is NOTIFIED. Clears the flag, before
+ * the caller looks at the queue (P9). */
 static bool has_turn(sb_member *m) {
   sb_node_shm *n = sb_subscription_node(&m->s);
   bool told = SB_LOAD(&n->flagged, SB_SEQ_CST) != 0 && SB_SWAP(&n->flagged, 0, SB_SEQ_CST) != 0;
@@ -372,7 +381,7 @@ void sb_channel_take_back(sb_channel *ch, sb_unacked *h) {
   sb_deliveries_take_back(&ch->deliveries, h);
 }
 
-/* Frees an ended member, unless it holds messages, or is not reported yet. */
+/* Frees an ended member, unless it still holds messages, or its end must still be reported to the application. */
 static void free_if_over(sb_member *m) {
   if (m->held == 0 && !m->unreported) free(m);
 }
@@ -424,7 +433,7 @@ static void return_row_of(sb_member *m) {
 static void detach(sb_member *m) {
   sb_channel *ch = m->channel;
   sb_queue *q = m->s.q;
-  unwant(m); /* before the node leaves the lists: passes the baton */
+  unwant(m); /* this passes the baton, before the node leaves the lists */
   sb_round_robin_leave(m);
   if (ch->woken == m) ch->woken = NULL;
   ch->members[m->number] = NULL;
@@ -434,7 +443,7 @@ static void detach(sb_member *m) {
   sb_node_destroy(q->c, m->s.node, m->s.token);
   sb_exclusive_succeed(q->c, q->slot);
   q->busy--;
-  (void)sb_lifetime_end(q, 0); /* it may have been the last consumer of an auto-delete queue */
+  (void)sb_lifetime_end(q, 0); /* m may have been the last consumer of an auto-delete queue */
 }
 
 void sb_channel_end_member(sb_member *m) {
@@ -444,7 +453,8 @@ void sb_channel_end_member(sb_member *m) {
   sb_channel_resume(ch);
 }
 
-/* Cancels a member whose queue was deleted, and reports that. Its pulled messages are removed with the queue. */
+/* Cancels a member whose queue was deleted, and lists the member for sb_channel_report. The messages that were pulled
+ * for the member are removed with the queue. */
 static void orphan(sb_member *m) {
   sb_channel *ch = m->channel;
   detach(m);
@@ -487,7 +497,7 @@ void sb_channel_close_all(sb_channel *ch) {
   }
   SB_STORE(&ch->closed, 1u, SB_SEQ_CST); /* P6: before the rings below */
   block_channel(ch);
-  return_given(ch); /* the oldest first: a consumer that takes them meanwhile gets them in order */
+  return_given(ch); /* the oldest message first: a consumer that takes them meanwhile gets them in order */
   for (uint32_t i = 0; i < ch->room; i++) {
     sb_member *m = ch->members[i];
     if (m != NULL) {

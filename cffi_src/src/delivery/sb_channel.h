@@ -13,8 +13,9 @@
  *   willing <-> unwilling             a limit of its channel or connection is reached, until enough is free (I51)
  *   any -> ended                      cancelled, its queue deleted, its channel closed; the struct stays while the
  *                                     member has unacked messages
- * The application *arms* a channel to learn of its next message or report (of a member that the broker cancelled). An
- * armed channel that gets one becomes *ready*: the IO thread hands it over (SB_READY), once for each arming.
+ * The application *arms* a channel to be told of its next message, or of its next *report*: that the broker cancelled a
+ * member. An armed channel that gets a message or a report becomes *ready*: the IO thread hands the channel over to the
+ * application (SB_READY), once for each arming.
  *
  * Invariants:
  *  I50 a member is willing only while its own prefetch, the channel's limit, the connection's limit and the length of
@@ -28,9 +29,10 @@
  *      armed makes the channel ready, and no longer armed.
  *
  * Ordering pairs: P3 and P9 of sb_notify.h: a member that becomes willing is INTERESTED first, then pulls. P6: `ready`
- *  of the connection is stored (seq_cst) before its IO thread is rung; that thread arms its wake word, then reads
- *  `ready`, as it reads `work`. Everything else of a hand-over happens under the connection's lock: one step looks at
- *  the row and arms the channel, so a later push finds the channel armed. Hence no hand-over is lost.
+ *  of the connection is stored (seq_cst) before its IO thread is rung. The IO thread arms its wake word, then reads
+ *  `work` and `ready`. The rest of a hand-over needs no ordering, since it happens under the connection's lock: the
+ *  application looks at the row and arms the channel in one step, so a later push finds the channel armed. Hence no
+ *  hand-over is lost.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  any step -> the nodes of the members, and the messages of the channel in the holdings -> the reaper of the
@@ -51,7 +53,7 @@
 /* A call that waits inside sb_channel_get_wait. */
 typedef struct sb_channel_wait {
   struct sb_channel_wait *next, *previous;
-  const uint32_t *node; /* node whose wake word the call sleeps on; 0 = none yet */
+  const uint32_t *node; /* *node: the node whose wake word the call sleeps on; 0 = none yet */
 } sb_channel_wait;
 
 struct sb_channel {
@@ -63,10 +65,10 @@ struct sb_channel {
   sb_deliveries deliveries;
   uint32_t limit, unacked; /* unacked: messages of its members, in the row or with the application */
   uint64_t delivered;      /* messages given to the application */
-  sb_member *cancelled_first, *cancelled_last; /* members that the broker cancelled, not reported yet */
-  sb_member *woken;                            /* a member that has credit again, and is not willing yet */
+  sb_member *cancelled_first, *cancelled_last; /* cancelled by the broker, not reported to the application yet */
+  sb_member *woken;                            /* a member that has credit again, but is not made willing yet */
   bool several_woken;                          /* there are other such members */
-  bool blocked;                                /* the limit or the row is full: no member is willing */
+  bool blocked;                                /* `limit` is reached, or the row is full: no member is willing */
   bool armed, ready;
   struct sb_channel *next_ready, *previous_ready;
   sb_channel_wait *waits;
@@ -77,36 +79,42 @@ _Static_assert(sizeof(struct sb_channel) <= 320, "a connection may have 65,535 o
 /* ---- members ---- */
 /* Starts a member whose node exists: from now on messages are pulled for it. */
 void sb_channel_start(sb_member *m);
-/* Ends a member: puts its messages of the row back into the queue. The member is freed now, or with its last unacked
- * message. */
+/* Ends a member, and puts its messages that are in the row back into the queue. The member is freed now, or when its
+ * last unacked message is dropped. */
 void sb_channel_end_member(sb_member *m);
 
 /* ---- pulling ---- */
-/* One turn: pulls at most one message for each notified node. True: there may be more. */
+/* One turn: pulls at most one message for each member that is busy or whose node was notified. True: the channel needs
+ * another turn. */
 bool sb_channel_turn(sb_channel *ch);
-/* Pulls for all members, notified or not. SB_OK, or the status that tells why memory is missing. */
+/* Pulls for all members, notified or not. Returns SB_OK, or the status that tells which memory is missing: SB_GROW,
+ * SB_NO_MEMORY, or SB_SYSTEM for memory of this process. */
 sb_status sb_channel_pull(sb_channel *ch);
-/* True if a member has something to do. Reads node words and queues, not the flags. */
+/* True if a member needs a turn. Looks at the words of the nodes and at the queues; ignores the nodes' flags, since a
+ * flag may be missing. */
 bool sb_channel_wants_work(sb_channel *ch);
 uint64_t sb_channel_overlooked(const sb_channel *ch, const sb_queue **q); /* see sb_target.h */
 
 /* ---- deliveries ---- */
-/* Gives the first message of the row, which is not empty, to the application; returns its delivery tag. A message of an
- * auto-ack member leaves the deliveries: the caller settles it. */
+/* Gives the first message of the row to the application, and returns its delivery tag. The row must not be empty. A
+ * message of an auto-ack member is removed from the deliveries, so the caller settles it. */
 uint64_t sb_channel_give(sb_channel *ch);
-/* Undoes sb_channel_give for a message that the application never saw: makes it the first of the row again. Not for a
- * message that a get took, or whose member has ended. */
+/* Undoes sb_channel_give for a message that the application never saw: the message becomes the first of the row again.
+ * Do not call it for a message that a get took, or whose member has ended. */
 void sb_channel_take_back(sb_channel *ch, sb_unacked *h);
-/* Removes a delivery. The next sb_channel_resume uses its credit. */
+/* Removes a delivery; the caller settles its message, or puts it back. The next sb_channel_resume uses the credit that
+ * this returns. */
 void sb_channel_drop(sb_channel *ch, sb_unacked *h);
 /* Makes members willing again when enough of their limits is free (I51), and pulls for them. */
 void sb_channel_resume(sb_channel *ch);
-/* Applies changed limits: of the channel and of the connection; ch NULL: of the connection alone. */
+/* Applies the changed limits of the channel and of the connection. If `ch` is NULL, only the limit of the connection
+ * changed. */
 void sb_channel_limits_changed(sb_connection *c, sb_channel *ch);
-/* Closes the channel and ends its members. All its messages go back into their queues, marked as redelivered; the
- * delivery counts only for messages that were given to the application. */
+/* Closes the channel and ends its members. All its messages go back into their queues, marked as redelivered. Only the
+ * messages that were given to the application count one delivery more. */
 void sb_channel_close_all(sb_channel *ch);
-/* *number: that of a member that the broker cancelled, which counts as reported now. False: there is none to report. */
+/* Reports one member that the broker cancelled: stores the member's number in *number, and never reports the member
+ * again. False: there is no member to report. */
 bool sb_channel_report(sb_channel *ch, uint32_t *number);
 
 /* ---- hand-over ---- */

@@ -97,7 +97,7 @@ bool sb_consumer_turn(sb_consumer *k) {
     } else if (status == SB_EMPTY && !k->starved && sb_consumer_credit(k) > 0 && sb_subscription_want(s)) {
       more = true; /* a node that was parked while this process was stopped (I61) looks once more (P3) */
     } else if (status == SB_DELETED && sb_consumer_orphaned(k)) {
-      sb_consumer_signal(k); /* threads that wait for the row must see that */
+      sb_consumer_signal(k); /* threads that wait for the row must see that all queues are deleted */
     }
     if (k->starved) {
       break;
@@ -159,7 +159,7 @@ sb_status sb_consumer_ack(sb_consumer *k, uint32_t ack_slot) {
   } else if (k->ack_count == 1) {
     k->acks_due_ns = sb_now_ns() + k->ack_interval_ns;
     sb_connection *c = k->c;
-    if (c->acks_tick_ns == 0 || c->acks_tick_ns > k->ack_interval_ns) { /* the IO thread sends them in time */
+    if (c->acks_tick_ns == 0 || c->acks_tick_ns > k->ack_interval_ns) { /* the IO thread flushes `acks` in time */
       c->acks_tick_ns = k->ack_interval_ns;
       sb_target_ring_io(c);
     }
@@ -193,7 +193,7 @@ void sb_consumer_return(sb_consumer *k, bool everything) {
 void sb_consumer_detach(sb_consumer *k) {
   k->closed = true;
   for (uint32_t i = 0; i < k->subscription_count;
-       i++) { /* NOT_INTERESTED first: passes the baton before the nodes leave */
+       i++) { /* end the interest of all nodes first: this passes the baton before the nodes leave */
     sb_subscription_set_interested(&k->subscriptions[i], false);
   }
   for (uint32_t i = 0; i < k->subscription_count; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Consumers: native consumers of the application, each with one credit for all its queues (seed 002:
+/* Consumers: native consumers of the application. All queues of a consumer share its one credit (seed 002:
  * deliverSingleMessage).
  *
  * What: a consumer is one target over one or more queues, with one node in each. A queue notifies one interested node
@@ -29,7 +29,9 @@
 typedef struct {
   uint64_t token; /* 0 = the slot is free */
   uint32_t subscription;
-  uint32_t next_free; /* of a free slot: the next one plus one; SB_ACK_WAITS: acknowledged, not settled yet */
+  /* Of a free slot: the next free slot plus one, 0 = none. SB_ACK_WAITS: the message is acknowledged, not settled
+   * yet. */
+  uint32_t next_free;
 } sb_delivery;
 
 struct sb_consumer {
@@ -38,9 +40,9 @@ struct sb_consumer {
   sb_subscription *subscriptions;
   sb_delivery *ack_slots; /* `prefetch` of them */
   uint32_t *row;          /* slots of messages that were pulled, and not taken by the application yet */
-  uint32_t *acks;         /* slots of messages whose acknowledgement waits for its batch */
+  uint32_t *acks;         /* slots of acknowledged messages that the next sb_consumer_flush settles */
   uint64_t row_first, row_end;
-  uint32_t free_ack_slot; /* the first free slot plus one; 0 = none */
+  uint32_t free_ack_slot; /* number of the first free slot plus one; 0 = none */
   uint32_t subscription_count, rotation;
   uint32_t prefetch, unacked;
   uint32_t ack_count, ack_batch;
@@ -50,22 +52,22 @@ struct sb_consumer {
   bool starved;   /* out of credit: NOT_INTERESTED until enough credit returns */
   bool suspended; /* by the application */
   bool closed;
-  sb_half local; /* futex of threads of the application that wait for the row */
+  sb_half local; /* futex word of the threads that wait for a message in the row */
   int event_fd;  /* eventfd, written when a message comes into the row while `event_armed` is 1 */
   sb_half event_armed;
 };
 
-/* Pulls one message into the row (seed 002: deliver_single_message). SB_EMPTY, SB_NO_CREDIT, SB_DELETED ... tell why it
- * did not. */
+/* Pulls one message into the row (seed 002: deliver_single_message). SB_OK, or the reason why no message was pulled:
+ * SB_EMPTY, SB_NO_CREDIT, SB_DELETED ... */
 sb_status sb_consumer_deliver_one(sb_consumer *k, sb_subscription *s);
 /* One turn: pulls at most one message from each queue, in rotation. False: there is nothing more to do now. */
 bool sb_consumer_turn(sb_consumer *k);
 /* Pulls until the credit is used up or the queues are empty. */
 void sb_consumer_pull(sb_consumer *k);
-/* Frees a slot, and so returns one credit, after its message was settled or released. */
+/* Frees the slot of a message that was settled or released. This returns one credit, so the consumer may pull again. */
 void sb_consumer_free_ack_slot(sb_consumer *k, uint32_t ack_slot);
 void sb_consumer_resume(sb_consumer *k);
-/* Acknowledges the message in a slot: immediately, or with its batch. */
+/* Acknowledges the message in a slot. The message is settled now if it completes a batch, else later with its batch. */
 sb_status sb_consumer_ack(sb_consumer *k, uint32_t ack_slot);
 /* Settles the messages that were acknowledged so far. */
 void sb_consumer_flush(sb_consumer *k);

@@ -119,7 +119,7 @@ bool sb_deliveries_reserve(sb_deliveries *d) {
 void sb_deliveries_trim(sb_deliveries *d) {
   uint32_t room = d->room, count = d->row.count + d->given.count;
   while (room > FIRST_ROOM && room / 8 > count) room /= 2;
-  if (room < d->room) (void)resize(d, room); /* if that fails, it stays as it is */
+  if (room < d->room) (void)resize(d, room); /* if that fails, `d` keeps its larger memory */
 }
 
 void sb_deliveries_free(sb_deliveries *d) {

@@ -52,13 +52,15 @@ typedef struct {
   uint64_t last_tag;
 } sb_deliveries;
 
-/* Makes sure that there is a free slot. False: this process has no memory. Invalidates pointers to deliveries. */
+/* Makes sure that there is a free slot. False: this process has no memory, or there are 2^30 slots. Invalidates
+ * pointers to deliveries. */
 bool sb_deliveries_reserve(sb_deliveries *d);
 /* Puts a pulled message into a free slot, at the end of the row. */
 void sb_deliveries_pulled(sb_deliveries *d, uint64_t token, struct sb_queue *q, struct sb_member *of);
-/* Puts a message that a get took into a free slot, as the last given one; returns its new tag. */
+/* Puts a message that a get took into a free slot, and appends it to the given messages. Returns its new tag. */
 uint64_t sb_deliveries_got(sb_deliveries *d, uint64_t token, struct sb_queue *q);
-/* Makes the first message of the row, which is not empty, the last given one; returns its new tag. */
+/* Moves the first message of the row to the end of the given messages. Returns its new tag. The row must not be
+ * empty. */
 uint64_t sb_deliveries_give(sb_deliveries *d);
 /* Makes a given message the first of the row. If its tag was the last one, the tag is used again. */
 void sb_deliveries_take_back(sb_deliveries *d, sb_unacked *h);
@@ -66,7 +68,7 @@ void sb_deliveries_take_back(sb_deliveries *d, sb_unacked *h);
 sb_unacked *sb_deliveries_find(sb_deliveries *d, uint64_t tag);
 /* Removes a message from the row, or from the given messages, and frees its slot. */
 void sb_deliveries_drop(sb_deliveries *d, sb_unacked *h);
-/* Frees memory after many deliveries were dropped. Invalidates pointers to deliveries. */
+/* Frees memory if only few of the slots are in use. Invalidates pointers to deliveries. */
 void sb_deliveries_trim(sb_deliveries *d);
 void sb_deliveries_free(sb_deliveries *d);
 

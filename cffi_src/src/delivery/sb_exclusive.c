@@ -16,8 +16,8 @@ static bool single_active(const sb_queue_shm *q) {
   return (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_SINGLE_ACTIVE) != 0;
 }
 
-/* True if the node of the claim is registered. Registrations are unique, so a word that is read between two equal reads
- * of a registration belongs to this registration. */
+/* True if the node of the claim is registered; *word is then the word of the node. The registration is read before and
+ * after the word. Registrations are unique, so if both reads are equal, the word belongs to this registration. */
 static bool is_registered(sb_broker *b, uint64_t claim, uint64_t *word) {
   const sb_node_shm *n = sb_node_at(b, node_of(claim));
   uint32_t registration = (uint32_t)(claim >> 32);
@@ -85,7 +85,7 @@ static sb_status keep_out(sb_connection *c, sb_queue_shm *q) {
 
 /* ---- a single active consumer ---- */
 
-/* The first registered consumer of the highest priority; 0 = none. */
+/* The consumer of the highest priority; of several such consumers, the one that registered first. 0 = none. */
 static uint32_t next_active(sb_connection *c, uint32_t queue) {
   sb_ring list;
   uint64_t position = 0;

@@ -41,14 +41,16 @@
 
 #include "sb_notify.h"
 
-/* Flags of a new node: SB_NODE_STANDBY at a queue with a single active consumer. */
+/* The flags that a new node gets: SB_NODE_STANDBY at a queue with a single active consumer, else 0. */
 uint32_t sb_exclusive_flags(const sb_queue_shm *q);
-/* Checks the claim for a consumer that just registered. SB_ACCESS: the caller must remove the consumer again. */
+/* Checks the claim for a consumer that just registered. SB_ACCESS: the consumer is not admitted, so the caller must
+ * remove it again. */
 sb_status sb_exclusive_enter(sb_connection *c, uint32_t queue, uint32_t node);
-/* Makes the next consumer active if none is, and notifies it. Also notifies an active consumer that does not know yet
- * that it is active. */
+/* If no consumer is active, makes the next one active, and notifies it. Also notifies an active consumer that does not
+ * know yet that it is active. */
 void sb_exclusive_succeed(sb_connection *c, uint32_t queue);
-/* True if `node`, which stood by, is active now; then clears its SB_NODE_STANDBY. */
+/* Called for a node that stands by. If the node is the active one now, clears its flag SB_NODE_STANDBY, and returns
+ * true. */
 bool sb_exclusive_activate(sb_broker *b, uint32_t node);
 
 #endif

@@ -3,14 +3,15 @@
 
 #include "sb_wait.h"
 
-#define LOOKS 2000u /* looks at a gate, for a gap between two calls: a tenth of a millisecond */
-#define TENANTS 8u  /* how often an id may change its connection during one look */
+#define LOOKS 2000u /* reads of a gate that wait for a gap between two calls: a tenth of a millisecond */
+#define TENANTS 8u  /* connections that may follow each other at one id while it is asked */
 
 static void wait_for_a_gap(const sb_gate_shm *gate) {
   for (unsigned n = 0; n < LOOKS && SB_LOAD(&gate->inside, SB_RELAXED) != 0; n++) sb_pause(); /* relaxed: a hint */
 }
 
-/* True if a call of connection `id` may be inside its gate, and may know a drained slot. */
+/* Asks connection `id`. True: a call of it may be inside its gate and may know a drained slot, so the drainer must
+ * wait. */
 static bool ask(sb_connection *c, unsigned id) {
   sb_broker *b = c->b;
   for (unsigned tenants = 0; tenants < TENANTS; tenants++) {
@@ -65,8 +66,8 @@ static bool begin_one(sb_connection *c, uint32_t chunk) {
   return true;
 }
 
-/* Begins to drain chunks whose slots nobody used since the last look. A chunk in use would soon be needed again: its
- * class would open a new one. */
+/* Begins to drain chunks whose slots nobody used since the last look. A chunk in use is not drained, since its class
+ * would soon open a new chunk instead. */
 static void begin(sb_connection *c) {
   sb_grace *g = c->grace;
   uint32_t n = sb_chunk_count(c->b);

@@ -9,8 +9,9 @@
  * Layout: `gate` of the connection's record. `inside` is 1 while a thread has the connection's lock, and may be 1 while
  * a thread is about to take it. `asked` is a counter; a change tells the next call to drop the pages that its handles
  * remember.
- *   inside  0 or 1 -> 1   store, relaxed, before the lock's CAS; or swap, under the lock, in four cases: a CAS is no
- *                         barrier, the thread waited for the lock, it finds 0 after its CAS, the connection closes
+ *   inside  0 or 1 -> 1   store, relaxed, before the lock's CAS. A swap, under the lock, replaces or follows the store
+ *                         in four cases: a CAS is no barrier on this machine; the thread had to wait for the lock; the
+ *                         thread reads 0 after its CAS; the connection is being closed
  *   inside  1 -> 0        store, release, by the thread that unlocks
  *   asked   n -> n + 1    add, by the drainer, which then reads `inside` by a read-modify-write
  *
@@ -24,18 +25,19 @@
  *
  * Ordering pairs:
  *  P21 the drainer makes the chunk DRAINING, then raises `asked`, then reads `inside` (all read-modify-write, seq_cst).
- *   A call enters `inside` before it reads `asked` (acquire): by a swap, or by a store that the CAS after it makes
- *   visible, since a locked operation of x86 is a barrier. So one of the two sees the other: a call that enters unseen
- *   sees the new `asked`, and DRAINING. The 1 that a thread finds after its CAS may be the store of another thread: x86
- *   keeps stores in one order. A call leaves by a store (release): what it did inside comes before the 0 that the
- *   drainer reads. For an id without a connection the drainer writes the id's word back unchanged: a process that opens
- *   a connection there comes after that. tests/models/gate.pml models all of it.
+ *   A call stores 1 in `inside` before it reads `asked` (acquire). It does so by a swap, or by a store and a CAS after
+ *   it: a locked operation of x86 is a barrier, so the CAS makes the store visible. So one of the two sees the other: a
+ *   call that the drainer does not see inside sees the new `asked`, and DRAINING. The 1 that a thread reads after its
+ *   CAS may be the store of another thread; that is enough, since x86 keeps all stores in one order. A call leaves by a
+ *   store (release), so what it did inside comes before the 0 that the drainer reads. For an id without a connection
+ *   the drainer writes the id's word back unchanged (CAS), so a process that opens a connection with this id comes
+ *   after that. tests/models/gate.pml models all of it.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  draining a chunk -> see sb_drained.h.
  *  storing 1 in `inside` of a connection, at any point of a call -> that 1, so the drainer goes on waiting for this
- *   connection -> the reaper of the connection frees the connection's id, which ends the wait. The reaper itself is
- *   inside by its own gate.
+ *   connection -> the reaper of the connection frees the connection's id, which ends the wait. Meanwhile `inside` of
+ *   the reaper's own connection is 1.
  * While a process is stopped inside, the chunk stays DRAINING: until the process continues, or until an allocation of
  * the chunk's class finds no other memory, and takes the chunk over.
  *
@@ -47,23 +49,23 @@
 #include "sb_drained.h"
 #include "sb_notify.h"
 
-#define SB_GRACE_CHUNKS 64u /* chunks that are drained at a time */
+#define SB_GRACE_CHUNKS 64u /* a drainer drains at most so many chunks at the same time */
 
 /* The state of a drainer; process-local. */
 typedef struct sb_grace {
-  uint32_t count, waiting; /* chunks that are being drained; connections that were inside */
+  uint32_t count, waiting; /* count: chunks that are being drained; waiting: connections whose `waits` is true */
   struct {
     uint64_t token;
     uint32_t chunk;
   } drained[SB_GRACE_CHUNKS];
   bool waits[SB_MAX_CONNECTIONS];
-  uint64_t used[]; /* by chunk: its checksum at the last look plus one; 0 = it was in use */
+  uint64_t used[]; /* by chunk: sum of its slots' generations at the last look, plus one; 0 = a slot was in use */
 } sb_grace;
 
 /* Lock held. Continues to drain chunks, or begins with chunks that nobody used since the last look. True if chunks are
  * being drained. */
 bool sb_grace_step(sb_connection *c);
-/* Lock held. Returns all chunks that are being drained to their classes. */
+/* Lock held. Stops draining: each chunk that is being drained goes back to its class. */
 void sb_grace_give_up(sb_connection *c);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "sb_wait.h"
 
-#define LOOKS_AT_ONCE 64u /* if a connection has many queues open, a later call finds the other deletions */
+#define LOOKS_AT_ONCE 64u /* handles that one call looks at; the next calls look at the others */
 #define AGAIN_NS UINT64_C(250000000)
 #define NEVER_CALM UINT64_MAX /* no value of `queues_closed` */
 
@@ -16,7 +16,8 @@ void sb_handle_add(sb_queue *q) {
   if (q->next != NULL) q->next->previous = q;
   c->queues = q;
   c->handle_count++;
-  /* an unfinished round of looks may also look at this new handle: one look more, so that it reaches all the others */
+  /* An unfinished round of looks may spend one of its looks on this new handle. So it gets one look more, to reach all
+   * the other handles. */
   c->handles_due += c->handles_due > 0;
 }
 

@@ -34,11 +34,11 @@
 
 /* Adds a queue to the open ones of its connection. */
 void sb_handle_add(sb_queue *q);
-/* True if no message of the queue is held, and no consumer or thread uses the handle. */
+/* True if the connection holds no message of the queue, and no consumer or thread uses the handle. */
 bool sb_handle_is_idle(const sb_queue *q);
 /* Detaches the handle: releases what it has in shared memory. Frees the handle if it is `orphaned`. */
 void sb_handle_leave(sb_queue *q);
-/* Drops the pages that handles remember: their memory may hold bodies now (P21). */
+/* Drops the pages that the handles of the connection remember: the memory of the pages may hold bodies now (P21). */
 void sb_handles_forget_pages(sb_connection *c);
 /* Looks at some handles, and detaches the handles of deleted queues. */
 void sb_handles_look(sb_connection *c);

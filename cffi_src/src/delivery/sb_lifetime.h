@@ -38,13 +38,14 @@
 #include "sb_consumer.h"
 #include "sb_wait.h"
 
-/* A declare, a read or a consume restarts the time that `expires` counts. */
+/* Restarts the time after which an unused queue expires. Called by a declare and by a get; a consumer that leaves does
+ * the same (sb_node_destroy). */
 static inline void sb_lifetime_used(sb_queue_shm *q) {
   if ((SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_EXPIRES) != 0) {
     SB_STORE(&q->used_ns, sb_now_ns(), SB_RELAXED); /* relaxed: a time */
   }
 }
-/* The same for a handle whose queue may be deleted. */
+/* Like sb_lifetime_used, for a handle. Does nothing if its queue was deleted. */
 static inline void sb_lifetime_consumed(const sb_queue *q) {
   if ((SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_EXPIRES) != 0 && sb_queue_is_open(q)) sb_lifetime_used(q->shm);
 }
@@ -52,17 +53,18 @@ static inline void sb_lifetime_consumed(const sb_queue *q) {
 void sb_lifetime_own(sb_queue_shm *q, const sb_connection *owner);
 /* True if the queue is exclusive, and its owner is a living connection other than `connection`. */
 bool sb_lifetime_locked(sb_broker *b, const sb_queue_shm *q, unsigned connection);
-/* True if the queue is exclusive and belongs to the connection of the handle. Such a handle stays until the connection,
- * and with it the queue, ends (I73). */
+/* True if the queue is exclusive and belongs to the connection of the handle. Such a handle stays until the connection
+ * ends; then the queue ends, too (I73). */
 bool sb_lifetime_owned(const sb_queue *q);
-/* True if the queue is exclusive, and its owner is gone, or is `dead`: a connection that is ending, 0 = none. A process
- * that opens such a queue ends it. */
+/* True if the queue is exclusive and its owner is gone. `dead`: a connection that is ending, and counts as gone; 0 =
+ * none. A process that opens such a queue ends it. */
 bool sb_lifetime_orphaned(sb_broker *b, const sb_queue_shm *q, unsigned dead);
-/* True if the queue may end by itself. */
+/* True if the queue may end without a call to delete: it is exclusive, auto-delete, or expiring. */
 bool sb_lifetime_limited(const sb_queue_shm *q);
-/* True if the time of the queue has come. `dead`: a connection that is ending, 0 = none. */
+/* True if the time of the queue has come, so that it must be closed. `dead`: a connection that is ending, and counts as
+ * gone; 0 = none. */
 bool sb_lifetime_over(sb_broker *b, const sb_queue_shm *q, unsigned dead);
-/* Closes the queue if its time has come, see sb_lifetime_over. True if the queue was closed by this call. */
+/* Closes the queue if its time has come. True: this call closed the queue. `dead`: as for sb_lifetime_over. */
 bool sb_lifetime_end(sb_queue *q, unsigned dead);
 
 #endif

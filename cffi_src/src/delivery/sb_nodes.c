@@ -5,7 +5,8 @@
 #include "sb_slab.h"
 #include "sb_wait.h"
 
-/* Levels of a queue. Connections that add levels at the same moment may exceed this, but not SB_MAX_LEVELS. */
+/* The most levels (priorities) of a queue. Connections that add levels at the same moment may exceed this number, but
+ * not SB_MAX_LEVELS. */
 #define MOST_LEVELS 2048u
 
 sb_node_shm *sb_node_at(sb_broker *b, uint32_t slot) { return sb_slab_object(b, slot, SB_KIND_NODE); }
@@ -45,7 +46,8 @@ static sb_status append(sb_connection *c, const sb_node_shm *n, uint32_t slot, u
   return sb_ring_append(c, &list, &cache, sb_entry_word(slot, epoch), SB_APPEND_ENTRY, NULL, &position);
 }
 
-/* Changes the counters of a state: one of the queue, and for INTERESTED and NOTIFIED one of the level. */
+/* Adds `by` to the counters of a state: to that of the queue, and for INTERESTED and NOTIFIED also to that of the
+ * level. */
 static void count(sb_broker *b, const sb_node_shm *n, unsigned state, int32_t by) {
   uint32_t flags = SB_LOAD(&n->flags, SB_RELAXED);
   if ((flags & SB_NODE_MEMORY) != 0) {
@@ -183,7 +185,7 @@ sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uin
   sb_status status = (flags & SB_NODE_ROOM) != 0 ? SB_OK : sb_consumer_level_of(c, queue, priority, &level);
   if (status == SB_OK) {
     status = sb_holding_object(c, SB_KIND_NODE, token, slot, &gen);
-    /* few nodes are created: the connection keeps no hint word of their slots (16 KiB) */
+    /* A connection creates few nodes. So it keeps no hint word of their slots, since that word withholds 16 KiB. */
     sb_slab_return_class(c, sb_class_of_kind(b, SB_KIND_NODE));
   }
   if (status != SB_OK) {
@@ -217,7 +219,7 @@ sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uin
   if (status == SB_OK && (flags & SB_NODE_COUNTED) != 0) {
     sb_queue_shm *q = sb_slot_at(b, queue);
     (void)SB_ADD(&q->consumers, 1, SB_SEQ_CST);
-    /* after it was counted, so that an auto-delete queue does not look unused */
+    /* only after the node was counted: else an auto-delete queue might look unused for a moment */
     SB_STORE(&q->had_consumer, 1u, SB_RELEASE);
   }
   if (status != SB_OK) {
@@ -241,7 +243,9 @@ void sb_node_destroy(sb_connection *c, uint32_t slot, uint64_t token) {
     SB_STORE(&q->used_ns, sb_now_ns(), SB_RELAXED); /* the queue was used until now */
     (void)SB_SUB(&q->consumers, 1, SB_SEQ_CST);
   }
-  if (!was) { /* the owner was killed while it registered the node: this makes entries of the next epoch dead */
+  /* Not moved: the owner was killed while it registered the node. The epoch rises by two, which makes entries of the
+   * next epoch dead. */
+  if (!was) {
     SB_STORE(&n->word, sb_node_word(SB_NODE_REMOVED, 0, sb_node_epoch(SB_LOAD(&n->word, SB_RELAXED)) + 2), SB_RELEASE);
   }
   sb_slab_free_now(b, slot);
@@ -283,7 +287,7 @@ static bool is_current(sb_broker *b, const sb_leaf_ref *leaf) {
 uint32_t sb_nodes_next(sb_connection *c, const sb_ring *list, unsigned state, uint64_t *position) {
   sb_broker *b = c->b;
   uint64_t head = SB_LOAD(list->head, SB_ACQUIRE), at = *position > head ? *position : head;
-  bool clean = *position <= head; /* everything from the head to `at` is finished */
+  bool clean = *position <= head; /* all entries from the head to `at` are dead, so the head may advance to `at` */
   sb_leaf_ref leaf;
   while (sb_ring_next_leaf(b, list, at, &leaf, &at)) {
     for (; sb_leaf_covers(&leaf, at); at++) {
@@ -381,7 +385,7 @@ sb_recounted sb_nodes_recount(sb_broker *b, uint32_t queue, sb_recount how) {
   }
   sb_level_cursor at = sb_levels_of(q);
   sb_consumer_level_shm *level;
-  /* Also the counts of the levels: one that is too high holds off all lower priorities (I32). */
+  /* Corrects the counts of the levels, too: a count that is too high holds off all lower priorities (I32). */
   while ((level = sb_level_next(b, &at)) != NULL) {
     sb_census there = sb_nodes_census(b, &all, SB_STATE_ALL, at.slot);
     correct(&level->interested_count, there.all[SB_NODE_INTERESTED], true, how, &found);

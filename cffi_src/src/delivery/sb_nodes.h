@@ -63,20 +63,21 @@ static inline sb_consumer_level_shm *sb_level_next(sb_broker *b, sb_level_cursor
   if (level != NULL) cursor->link = &level->next;
   return level;
 }
-/* The first live node of a list at or after *position, which becomes the position after it; 0: there is none. */
+/* Returns the first live node of a list at or after *position, and advances *position to the place after that node. 0:
+ * there is no such node; *position stays. */
 uint32_t sb_nodes_next(sb_connection *c, const sb_ring *list, unsigned state, uint64_t *position);
-/* Finds the level of a priority, or adds it. SB_LIMIT: the queue has 2,048 levels. */
+/* Finds the level of a priority, or adds it; stores its slot in *slot. SB_LIMIT: the queue has 2,048 levels already. */
 sb_status sb_consumer_level_of(sb_connection *c, uint32_t queue, int32_t priority, uint32_t *slot);
-/* The number of entries of a list by the states of their nodes' words; [SB_STATE_ALL]: in any state. A list may name a
- * node twice. */
+/* Counts of the live entries of a list. all[state]: entries whose node has this state; all[SB_STATE_ALL]: entries whose
+ * node has any state. A list may name a node twice; such a node counts twice. */
 typedef struct {
   int32_t all[SB_STATE_ALL + 1], counted[SB_STATE_ALL + 1]; /* counted: only consumers */
-  uint64_t seen;                                            /* a checksum of the words of all levels */
+  uint64_t seen;                                            /* a checksum of the nodes' words, of all levels */
 } sb_census;
 /* Counts the live entries of `list`, which is the list of `state`. level: only nodes of that level; 0 = all nodes. */
 sb_census sb_nodes_census(sb_broker *b, const sb_ring *list, unsigned state, uint32_t level);
-/* Compares the counts `interested`, `notified` ... with the lists, and corrects wrong ones: none of them (LOOK), those
- * that could suppress a wake (HARMFUL), or all. */
+/* A recount compares the counts `interested`, `notified` ... with the lists. LOOK: it corrects no count; HARMFUL: it
+ * corrects only the wrong counts that could suppress a wake; ALL: it corrects all wrong counts. */
 typedef enum { SB_RECOUNT_LOOK, SB_RECOUNT_HARMFUL, SB_RECOUNT_ALL } sb_recount;
 typedef struct {
   bool right; /* all counts were right */

@@ -22,7 +22,7 @@ void sb_notify_node(sb_broker *b, uint32_t slot) {
   }
   sb_connection_shm *conn = sb_connection_record(b, sb_node_conn(SB_LOAD(&n->word, SB_ACQUIRE)));
   uint32_t target = SB_LOAD(&n->target, SB_RELAXED) % SB_MAX_TARGETS;
-  SB_STORE(&n->flagged, 1, SB_SEQ_CST); /* P9: node, target, connection, each unconditionally, then ring */
+  SB_STORE(&n->flagged, 1, SB_SEQ_CST); /* P9: flag node, target, connection, each unconditionally, then ring */
   if (conn == NULL) {
     return;
   }
@@ -46,7 +46,7 @@ bool sb_notify_higher_wants(sb_broker *b, const sb_queue_shm *q, int32_t priorit
   return false;
 }
 
-/* Notifies one node of the highest priority above `above`. */
+/* Notifies one interested node. Tries only priorities above `above`, the highest first. */
 bool sb_notify_above(sb_connection *c, uint32_t queue, int64_t above, bool rescue) {
   sb_broker *b = c->b;
   sb_level_cursor at = sb_levels_of(sb_slot_at(b, queue));
@@ -171,7 +171,7 @@ void sb_notify_wake_all(sb_connection *c, uint32_t queue) {
 
 bool sb_notify_looks_ready(sb_queue *q) { return !paused(q->shm) && sb_queue_is_open(q) && sb_queue_looks_ready(q); }
 
-void sb_notify_pass_baton(sb_queue *q) { /* I31: after the node's own state changed */
+void sb_notify_pass_baton(sb_queue *q) { /* I31: the caller moved its own node before */
   if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0) {
     if (sb_notify_looks_ready(q)) (void)sb_notify_one(q->c, q->slot, false);
   } else if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {
@@ -195,7 +195,7 @@ static bool anybody_above(sb_connection *c, const sb_queue_shm *q, int32_t prior
   return false;
 }
 
-/* Reads the counts first; a death may have left them too high, so the lists decide. */
+/* Reads the counts first. A death may have left a count too high, so if the counts say yes, the lists decide. */
 bool sb_notify_better_wants(const sb_queue *q, int32_t priority) {
   return sb_notify_higher_wants(q->c->b, q->shm, priority) && anybody_above(q->c, q->shm, priority);
 }

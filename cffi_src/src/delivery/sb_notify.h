@@ -37,10 +37,10 @@
  * notify_work). */
 void sb_notify_node(sb_broker *b, uint32_t node);
 bool sb_notify_higher_wants(sb_broker *b, const sb_queue_shm *q, int32_t priority);
-/* Notifies one interested node, the highest priority first. `rescue`: even if others are notified already. True if it
- * notified one. */
+/* Notifies one interested node, the highest priority first. `rescue`: does so even if a node of a higher priority is
+ * notified already, and marks the node as rescued (SB_NODE_RESCUED). True if it notified a node. */
 bool sb_notify_one(sb_connection *c, uint32_t queue, bool rescue);
-/* The same, only for nodes whose priority is higher than `above`. */
+/* Like sb_notify_one, but only for nodes whose priority is higher than `above`. */
 bool sb_notify_above(sb_connection *c, uint32_t queue, int64_t above, bool rescue);
 void sb_notify_browsers(sb_connection *c, uint32_t queue);
 /* After a message became ready: notifies a node if more messages are ready than nodes are notified. */
@@ -50,7 +50,7 @@ void sb_notify_backlog_arrived(sb_queue *q);
 /* After room was made: wakes a producer that waits for room in the queue `q` in `slot`, and one that waits for memory.
  * q NULL: only the latter. */
 void sb_notify_room_made(sb_connection *c, sb_queue_shm *q, uint32_t slot);
-/* The same, only for a producer that waits for room in the queue. */
+/* Like sb_notify_room_made, but wakes no producer that waits for memory. */
 void sb_notify_room_in(sb_connection *c, sb_queue_shm *q, uint32_t slot);
 /* Wakes every node of a queue that was closed, or whose settings changed. */
 void sb_notify_wake_all(sb_connection *c, uint32_t queue);

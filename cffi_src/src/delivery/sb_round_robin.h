@@ -24,7 +24,7 @@
 typedef struct sb_round_robin_rank {
   struct sb_round_robin_rank *lower;
   struct sb_round_robin *deal;
-  struct sb_member *first, *last; /* the circle: the willing members, the next one to serve first */
+  struct sb_member *first, *last; /* the circle: the willing members; the first one is served next */
   uint32_t members;               /* number of members, willing or not */
   int32_t priority;
 } sb_round_robin_rank;
@@ -40,7 +40,7 @@ typedef struct sb_member {
   sb_subscription s;
   struct sb_channel *channel;
   sb_round_robin_rank *rank;
-  struct sb_member *previous, *next; /* in its circle; next also links members that are ended and not reported */
+  struct sb_member *previous, *next; /* links of its circle; next also links ended members not reported yet */
   uint64_t delivered;                /* messages given to the application */
   uint32_t number, prefetch;         /* prefetch 0: the member has no limit */
   uint32_t held, waiting;            /* held: messages in the row or unacked; waiting: messages in the row */
@@ -48,15 +48,16 @@ typedef struct sb_member {
   /* no_local: takes no message that its connection published, and is not in a circle */
   bool auto_ack, no_local;
   bool starved, willing, ended;
-  bool unreported; /* the broker cancelled it, and the application does not know yet */
-  bool busy;       /* needs another turn: the last one got a message, or found no memory */
+  bool unreported; /* the broker cancelled the member, and the application does not know yet */
+  bool busy;       /* needs another turn: for example, the last one got a message, or found no memory */
 } sb_member;
 
-/* Adds a member to the turns of its queue. False: this process has no memory. */
+/* Adds a member, which is not willing yet, to the rank of its priority at its queue. False: this process has no
+ * memory. */
 bool sb_round_robin_join(sb_member *m);
 void sb_round_robin_leave(sb_member *m);
 void sb_round_robin_willing(sb_member *m, bool willing);
-/* Makes a member that got a message the last one of its circle. */
+/* Moves a member that got a message to the end of its circle. */
 void sb_round_robin_served(sb_member *m);
 /* The member whose turn it is; NULL: no member is willing. */
 sb_member *sb_round_robin_next(const sb_round_robin *deal);

@@ -3,7 +3,7 @@
 
 #include "sb_liveness.h"
 
-/* The process of the last look: many consumers often belong to one process. */
+/* The answer of the last look at a process. It is kept, since many consumers often belong to one process. */
 typedef struct {
   uint32_t process;
   bool stopped;
@@ -31,7 +31,8 @@ static uint32_t visit(sb_connection *by, uint32_t level, uint32_t id, unsigned s
   if (!sb_ring_open(by->b, level, id, &list)) {
     return 0;
   }
-  /* a node that enters the list again meanwhile belongs to a running process: without `end` this may never finish */
+  /* The walk ends where the list ends now. Nodes of running processes may enter the list again and again, so that a
+   * walk to the current end might never finish. */
   uint64_t end = sb_ring_exact_tail(by->b, &list);
   while ((node = sb_nodes_next(by, &list, state, &position)) != 0 && position <= end) {
     SB_CRASHPOINT("stopped.visited");

@@ -3,7 +3,7 @@
 
 #include "sb_no_local.h"
 
-/* I54: a node that stands by checks whether it is active now. */
+/* I54: for a node that stands by, reads the claim to learn whether the node is active now. */
 bool sb_subscription_may_want(const sb_subscription *s) {
   return (SB_LOAD(&sb_subscription_node(s)->flags, SB_RELAXED) & SB_NODE_STANDBY) == 0 ||
          sb_exclusive_activate(s->q->c->b, s->node);
@@ -28,8 +28,9 @@ void sb_subscription_set_interested(sb_subscription *s, bool desired) {
   }
 }
 
-/* I32: a node of a higher priority that wants the message goes first. This node changes its state, then looks (I31),
- * since the other node may have left meanwhile. Only higher priorities get the baton: this node is interested, too. */
+/* I32: a node of a higher priority that wants the message goes first. This node changes its state, then looks at the
+ * queue (I31), since the other node may have left meanwhile. This node stays interested, so it passes the baton only to
+ * higher priorities. */
 bool sb_subscription_gives_way(sb_subscription *s) {
   sb_connection *c = s->q->c;
   (void)sb_node_move(c, s->node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED);
@@ -43,8 +44,9 @@ bool sb_subscription_gives_way(sb_subscription *s) {
   return !sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
 }
 
-/* Called if the node is rescued or stands by. False: it stands by, and is not active. *rescued: it may take a message
- * although a higher priority wants messages. */
+/* Called if `flags`, those of the node, say that it is rescued or stands by. False: the node stands by, and is not
+ * active. Sets *rescued if the node is rescued: it may then take a message although a higher priority wants
+ * messages. */
 bool sb_subscription_may_try(sb_subscription *s, uint32_t flags, bool *rescued) {
   sb_node_shm *node = sb_subscription_node(s);
   if ((flags & SB_NODE_RESCUED) != 0) {
@@ -62,7 +64,8 @@ bool sb_subscription_may_try(sb_subscription *s, uint32_t flags, bool *rescued) 
 
 sb_status sb_subscription_take(sb_subscription *s, sb_taken *t) { return sb_subscription_take_now(s->q->c, s, t); }
 
-/* I32 in one direction only: the node gives way to higher priorities, but no node gives way to a NON_ACQUIRING one. */
+/* I32 holds in one direction only: this NON_ACQUIRING node gives way to higher priorities, but no node gives way to
+ * it. */
 sb_status sb_subscription_take_no_local(sb_subscription *s, uint64_t *cursor, sb_taken *t) {
   sb_queue *q = s->q;
   uint64_t token;

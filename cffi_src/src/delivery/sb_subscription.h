@@ -32,23 +32,25 @@ typedef struct {
 } sb_subscription;
 
 static inline sb_node_shm *sb_subscription_node(const sb_subscription *s) { return sb_slot_at(s->q->c->b, s->node); }
-/* True if the node does not stand by, or has become active. */
+/* True if the node may become INTERESTED: it is no standby of a single active consumer, or it has succeeded that one. */
 bool sb_subscription_may_want(const sb_subscription *s);
 /* Makes a node INTERESTED, unless it stands by. Its owner must have credit. True if the node was NOT_INTERESTED: the
  * caller then looks at the queue (P3). */
 bool sb_subscription_want(sb_subscription *s);
-/* Begins or ends the interest of a node (seed 002: set_notify_work_desired). */
+/* Begins the interest of a node in messages; ends it if `desired` is false (seed 002: set_notify_work_desired). */
 void sb_subscription_set_interested(sb_subscription *s, bool desired);
-/* Takes a message for the owner of the node, which has credit. SB_EMPTY: there is none for this node, which is
- * INTERESTED unless it stands by. */
+/* Takes a message for the owner of the node. The owner must have credit. SB_EMPTY: there is no message for this node,
+ * and the node is INTERESTED now, unless it stands by. */
 sb_status sb_subscription_take(sb_subscription *s, sb_taken *t);
-/* The same for a NON_ACQUIRING node, which takes no message that its connection published (sb_no_local.h). */
+/* Like sb_subscription_take, for a NON_ACQUIRING node. Takes no message that its own connection published. `cursor`:
+ * see sb_no_local.h. */
 sb_status sb_subscription_take_no_local(sb_subscription *s, uint64_t *cursor, sb_taken *t);
 /* Puts a message that was pulled through a subscription back into its queue. `disposition`: see sb_release_message. */
 sb_status sb_subscription_return(sb_queue *q, uint64_t token, sb_disposition disposition);
 
-/* The list entry of the node if its flag should be set and is not; else 0. The flag should be set if a message is ready
- * for the node, and the node is NOTIFIED, or is INTERESTED while no node of the queue is NOTIFIED. */
+/* Returns the list entry of the node if the node should be flagged, but is not; else 0. The node should be flagged in
+ * two cases: it is NOTIFIED, and a message is ready for it; or it is INTERESTED, a message is ready for it, and no node
+ * of the queue is NOTIFIED. */
 uint64_t sb_subscription_overlooked(const sb_subscription *s);
 
 /* ---- on the path of every message ---- */
@@ -56,8 +58,9 @@ uint64_t sb_subscription_overlooked(const sb_subscription *s);
 /* Called if the counts say that a node of a higher priority wants messages; checks that in the lists. True: the node
  * of the subscription must take no message (I32). */
 bool sb_subscription_gives_way(sb_subscription *s);
-/* Called if the node is rescued or stands by. False: it stands by, and is not active. *rescued: it may take a message
- * although a higher priority wants messages. */
+/* Called if `flags`, those of the node, say that it is rescued or stands by. False: the node stands by, and is not
+ * active. Sets *rescued if the node is rescued: it may then take a message although a higher priority wants
+ * messages. */
 bool sb_subscription_may_try(sb_subscription *s, uint32_t flags, bool *rescued);
 
 static inline void sb_subscription_took(sb_connection *c, sb_queue *q, const sb_taken *t) {
@@ -80,7 +83,7 @@ SB_HOT sb_status sb_subscription_acquire(sb_connection *c, sb_queue *q, sb_taken
   return SB_OK;
 }
 
-/* sb_subscription_take, with the connection as an argument. */
+/* Like sb_subscription_take, but the caller passes the connection, too. */
 SB_HOT sb_status sb_subscription_take_now(sb_connection *c, sb_subscription *s, sb_taken *t) {
   sb_node_shm *node = sb_slot_at(c->b, s->node);
   if (!sb_queue_is_open(s->q)) {
@@ -99,8 +102,8 @@ SB_HOT sb_status sb_subscription_take_now(sb_connection *c, sb_subscription *s, 
     if (status != SB_EMPTY) {
       return status;
     }
-    /* P3: the last attempt to take is made while the node is INTERESTED. If the queue looks ready even then, `requeued`
-     * bits may be missing. */
+    /* P3: the last attempt to take is made while the node is INTERESTED. If the queue still looks ready after that
+     * attempt, a ready message may lack its `requeued` bits: sb_hints_rescan sets them. */
     if (!sb_node_move(c, s->node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED) &&
         (!sb_notify_looks_ready(s->q) || sb_hints_rescan(s->q) == 0)) {
       return SB_EMPTY;

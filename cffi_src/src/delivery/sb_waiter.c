@@ -16,8 +16,8 @@
 #define SPIN_FOR_ROOM_NS 20000u
 #define SLEEP_MAX_NS UINT64_C(5000000000)
 
-/* Takes a node for a wait. While a thread has one, the handle is not detached, so that the queue's object stays
- * (I20). */
+/* Gets a node for a waiting call: one that an earlier call left, or a new one. While a call has such a node, the handle
+ * is not detached, so that the queue's object stays (I20). */
 static sb_status borrow(sb_queue *q, uint32_t flags, uint32_t bytes, uint32_t *node, uint64_t *token) {
   sb_status status = sb_queue_is_open(q) ? SB_OK : SB_DELETED;
   if (status == SB_OK && (flags & SB_NODE_ROOM) == 0 && q->waiter_count > 0) {
@@ -25,7 +25,7 @@ static sb_status borrow(sb_queue *q, uint32_t flags, uint32_t bytes, uint32_t *n
     *node = q->waiters[q->waiter_count].node;
     *token = q->waiters[q->waiter_count].token;
   } else if (status == SB_OK) {
-    if ((flags & SB_NODE_ROOM) != 0) q->c->use = SB_USE_BOOKS; /* not DRAIN: a put makes no room */
+    if ((flags & SB_NODE_ROOM) != 0) q->c->use = SB_USE_BOOKS; /* not SB_USE_DRAIN, since a put makes no room */
     status = sb_node_create(q->c, q->slot, 0, SB_NODE_DIRECT | flags, 0, bytes, node, token);
     q->c->use = SB_USE_DRAIN;
   }
@@ -93,7 +93,7 @@ static bool spin(sb_queue *q, wish fulfilled, uint64_t bytes, uint64_t end_ns) {
   return found;
 }
 
-/* True if nodes wait in the list. They are served first: no other call looks for a message out of turn. */
+/* True if nodes wait in the queue's list. They are served first, so a call that is not in the list does not spin. */
 static bool others_wait(const sb_queue *q) { return SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0; }
 
 static uint32_t spin_ns(const sb_queue *q) { return SB_LOAD(&q->spin_ns, SB_RELAXED); }
@@ -104,7 +104,7 @@ static bool spin_for_message(sb_queue *q, uint64_t deadline_ns) {
   uint32_t ns = spin_ns(q);
   uint64_t end = sb_now_ns() + ns;
   if (ns < SPIN_MIN_NS || cores() < 2 || end > deadline_ns) {
-    spin_next(q, ns + 32); /* from time to time a call tries again */
+    spin_next(q, ns + 32); /* the time grows, so that a later call tries to spin again */
     return false;
   }
   bool found = spin(q, message_there, 0, end);
@@ -152,7 +152,7 @@ void sb_waiter_end(sb_queue *q, sb_wait *w) {
 
 sb_status sb_waiter_soon(sb_queue *q, uint64_t limit_ns, sb_taken *t) {
   if (spin_ns(q) < SPIN_MAX_NS || cores() < 2 || others_wait(q) ||
-      !look_until(q, message_there, 0, sb_now_ns() + limit_ns)) { /* too short to count as a spinner */
+      !look_until(q, message_there, 0, sb_now_ns() + limit_ns)) { /* spins too briefly to be counted in `spinners` */
     return SB_EMPTY;
   }
   sb_lock(q->c);
@@ -210,7 +210,8 @@ sb_status sb_waiter_get(sb_queue *q, sb_wait *w, const sb_half *ended, sb_taken 
   return status;
 }
 
-/* Spins for room, which a consumer at work makes soon. Not if other producers wait in the list: they come first. */
+/* Spins for room, since a consumer at work makes room soon. Does not spin if other producers wait in the list, since
+ * they come first. */
 static bool spin_for_room(sb_queue *q, uint64_t bytes) {
   return cores() > 1 && !sb_closed(q->c) && SB_LOAD(&q->shm->room_waiting, SB_RELAXED) <= 0 &&
          spin(q, room_there, bytes, sb_now_ns() + SPIN_FOR_ROOM_NS);
@@ -258,15 +259,16 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
            : sb_now_ns() >= deadline_ns ? SB_TIMEOUT
                                         : SB_OK;
   if (memory && told && status != SB_OK) {
-    /* this call ends: another producer gets the memory that it was notified of. After SB_OK the caller tries again */
+    /* This call ends without using the memory that it was notified of, so it notifies another producer. After SB_OK the
+     * caller itself tries again. */
     sb_notify_room_made(c, NULL, 0);
   }
   sb_unlock(c);
   return status;
 }
 
-/* Keeps the consumer NOTIFIED while the thread spins, so that producers need not ring it; the thread then pulls what
- * came. Only if no other consumer waits, since several consumers must share the messages. */
+/* Keeps the consumer NOTIFIED while the thread spins, so that producers need not ring it; then pulls the messages that
+ * came. Spins only if no other consumer waits, since several consumers must share the messages. */
 static void spin_for_row(sb_consumer *k, uint64_t deadline_ns) {
   sb_connection *c = k->c;
   if (k->subscription_count != 1) {
@@ -285,7 +287,7 @@ static void spin_for_row(sb_consumer *k, uint64_t deadline_ns) {
     (void)spin_for_message(s->q, deadline_ns);
     sb_lock(c);
     if (!k->closed && !sb_closed(c))
-      sb_consumer_pull(k); /* pulls what came; if nothing came, the node becomes INTERESTED, then it looks again (P3) */
+      sb_consumer_pull(k); /* if nothing came, this makes the node INTERESTED, then looks at the queue again (P3) */
     sb_unlock(c);
   }
 }

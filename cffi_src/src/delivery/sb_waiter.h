@@ -21,25 +21,30 @@
 
 #include "sb_consumer.h"
 
-/* Waits for a message and takes it; SB_TIMEOUT at the deadline, SB_INTERRUPTED on a signal, SB_DELETED, SB_CLOSED.
- * SB_TICK at `look_ns` of `w`: the caller makes its checks and calls again, or ends the wait. The node keeps its
- * position in the list meanwhile, so that the call that waits longest is still served first. Another thread ends the
- * wait with SB_CLOSED if it sets `*ended` to 1 and wakes the node. If `ended` is NULL, other threads can end the wait
- * only by closing the connection, stopping the broker or deleting the queue. */
+/* Waits for a message and takes it. SB_TIMEOUT: the deadline came; SB_INTERRUPTED: a signal came; SB_CLOSED,
+ * SB_STOPPING, SB_DELETED: the connection was closed, the broker stops, the queue was deleted; or an error. SB_TICK,
+ * the only status that does not end the wait: the time `look_ns` of `w` came. The caller then makes its checks, and
+ * calls again or ends the wait. Meanwhile the node keeps its position in the list, so that the call that waits longest
+ * is still served first. Another thread ends the wait with SB_CLOSED if it sets `*ended` to 1 and wakes the node. If
+ * `ended` is NULL, other threads can end the wait only by closing the connection, stopping the broker or deleting the
+ * queue. */
 sb_status sb_waiter_get(sb_queue *q, sb_wait *w, const sb_half *ended, sb_taken *t);
-/* Spins for a message for `limit_ns`, if the last messages came soon, and takes it. SB_EMPTY: none came, or spinning is
- * not worth it. */
+/* Spins for a message for at most `limit_ns`, and takes it. SB_EMPTY: no message came, or the call did not spin. It
+ * does not spin if the last spin at this queue found no message, if nodes wait in the queue's list, or on one core. */
 sb_status sb_waiter_soon(sb_queue *q, uint64_t limit_ns, sb_taken *t);
-/* Lock held. The call no longer waits: its node becomes NOT_INTERESTED, and passes the baton to another node (I31).
- * `flags`: those of the node that tell what it waits for (SB_NODE_ROOM, SB_NODE_MEMORY). */
+/* Lock held. Makes the node of a call that no longer waits NOT_INTERESTED, and passes the baton to another node (I31).
+ * `flags`: what the node waits for: SB_NODE_ROOM, with SB_NODE_MEMORY or without; 0 = a message. With SB_NODE_MEMORY
+ * the caller passes the baton itself. */
 void sb_waiter_leave(sb_queue *q, uint32_t node, uint32_t flags);
-/* Lock held. Ends the wait: the node of the wait, if there is one, leaves its list. */
+/* Lock held. Ends the wait. If the wait has a node, the node leaves its list and is given back; else nothing
+ * happens. */
 void sb_waiter_end(sb_queue *q, sb_wait *w);
-/* Waits for room for a body of `bytes`: in the queue or, if `memory`, in the broker. SB_OK: there may be room now,
- * so the caller tries again. */
+/* Waits for room for a body of `bytes` bytes: in the queue or, if `memory`, in the memory of the broker. SB_OK: there
+ * may be room now, so the caller tries again. Any other status tells why the wait ended. */
 sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns);
 void sb_waiter_close(sb_queue *q);
-/* Waits for a message in the row of a consumer. SB_OK: there is one, or all queues of the consumer are deleted. */
+/* Waits for a message in the row of a consumer. SB_OK: there is one, or all queues of the consumer are deleted. Any
+ * other status tells why the wait ended. */
 sb_status sb_waiter_row(sb_consumer *k, uint64_t deadline_ns);
 
 #endif

@@ -19,7 +19,7 @@ sb_status sb_watch_begin(sb_watch *w) {
     sb_target_remove(&w->target);
     return status;
   }
-  if (w->room) SB_STORE(&q->shm->room_watched, 1u, SB_RELAXED); /* relaxed: a hint for the count of repairs */
+  if (w->room) SB_STORE(&q->shm->room_watched, 1u, SB_RELAXED); /* relaxed: only explains a repair (sb_repairs.h) */
   q->busy++;                                                    /* the handle is not detached meanwhile */
   return SB_OK;
 }

@@ -37,7 +37,8 @@ struct sb_watch {
 };
 
 sb_status sb_watch_begin(sb_watch *w);
-/* Arms the watch. bytes: length of the body that waits for room; not used if the watch waits for a message. */
+/* Arms the watch: makes its node INTERESTED. `bytes`: if the watch waits for room, the length of the body that needs
+ * the room; else not used. */
 sb_status sb_watch_want(sb_watch *w, uint64_t bytes);
 void sb_watch_leave(sb_watch *w);
 void sb_watch_end(sb_watch *w);

@@ -11,7 +11,8 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* Four classes for each doubling: at most a quarter of a slot is wasted. */
+/* Lengths of the slots of the message classes. From 4 to 1024 units a doubling has four classes, so that a body leaves
+ * at most a fifth of its slot unused. The longest classes divide a chunk into 6, 5, 4, 3, 2 slots or 1. */
 static const uint16_t MESSAGE_UNITS[] = {1,   2,   3,   4,   5,   6,   7,   8,    10,   12,   14,   16,   20,   24,
                                          28,  32,  40,  48,  56,  64,  80,  96,   112,  128,  160,  192,  224,  256,
                                          320, 384, 448, 512, 640, 768, 896, 1024, 1360, 1632, 2048, 2728, 4096, 8192};
@@ -87,7 +88,8 @@ void sb_chunk_freed(sb_broker *b, uint32_t slot) {
   }
 }
 
-/* Moves hint bits of the chunk into the connection's cache. */
+/* Moves hint bits of one word of the chunk into the connection's cache: all bits, or one bit if the slots are long or
+ * OF_RESERVE. False: the chunk has no hint for the class, or none that the connection may take. */
 static bool hint_take(sb_connection *c, unsigned cls, uint32_t chunk) {
   sb_broker *b = c->b;
   if (!sb_chunk_ready(b, chunk)) {
@@ -99,7 +101,7 @@ static bool hint_take(sb_connection *c, unsigned cls, uint32_t chunk) {
   }
   bool reserved = (word & SB_CHUNK_OF_RESERVE) != 0;
   if (reserved && !sb_reserve_allows(c, chunk, SB_CHUNK_UNITS / sb_class_units(cls))) {
-    /* a call with another use (sb_reserve.h) may take these slots: its search must still find the chunk */
+    /* keeps the group's bit set: a call whose use may take these slots (sb_reserve.h) must still find the chunk */
     (void)SB_OR(&b->classes[cls].groups, UINT64_C(1) << (chunk >> b->groups_shift), SB_RELEASE);
     return false;
   }
@@ -136,8 +138,8 @@ bool sb_chunk_hint_search(sb_connection *c, unsigned cls) {
   sb_broker *b = c->b;
   sb_class_shm *k = &b->classes[cls];
   uint32_t hint = SB_LOAD(&k->hint_chunk, SB_RELAXED);
-  bool anywhere =
-      cls <= SB_MESSAGE_CLASSES; /* structures take the first chunk that has a slot, so that later chunks get empty */
+  /* structures search from the lowest chunk on, so that the higher chunks become empty in the course of time */
+  bool anywhere = cls <= SB_MESSAGE_CLASSES;
   if (anywhere && hint != 0 && hint - 1 < b->chunk_limit && hint_take(c, cls, hint - 1)) {
     return true;
   }
@@ -178,8 +180,8 @@ void sb_chunk_populate(sb_broker *b, uint32_t chunk) {
 static void chunk_fill(sb_broker *b, unsigned cls, uint32_t chunk) {
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
   if (cls > SB_MESSAGE_CLASSES) {
-    /* A new structure relies on words that the last structure in its slot left there. Zeros and the floors replace
-     * what bodies left. */
+    /* A new structure continues from words (for example the incarnation) that the last structure left in its slot.
+     * Bodies may have overwritten these words, so they begin with zeros and with the floors (sb_floors.h). */
     memset(b->arena + chunk * SB_CHUNK_BYTES, 0, SB_CHUNK_BYTES);
     sb_floors_apply(b, chunk, cls - SB_MESSAGE_CLASSES, sb_class_units(cls));
   }
@@ -223,7 +225,7 @@ bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
   bool growing = sb_chunk_may_grow(b), objects = cls > SB_MESSAGE_CLASSES;
   uint32_t leave = growing && objects ? 0 : sb_reserve_leave(b, c->use);
   if (sb_chunk_spare(b) <= leave) {
-    return false; /* the last chunks are for calls that make room */
+    return false; /* the chunks that are FREE now are left to calls with another use (sb_reserve.h) */
   }
   SB_CRASHPOINT("slab.chunk.counted");
   for (uint32_t k = 0; k < n; k++) {
@@ -294,7 +296,7 @@ static void undrain(sb_broker *b, unsigned owner, uint32_t chunk, unsigned cls, 
   (void)SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_CLASS, 0, cls, 0) | flag, SB_ACQ_REL);
 }
 
-/* Makes a chunk of bodies FREE if all its slots are free; also dissolves a free run. */
+/* Makes a chunk of bodies FREE if all its slots are free. Of a run whose slot is free, makes all chunks FREE. */
 bool sb_chunk_drain(sb_connection *c, uint64_t token, uint32_t chunk) {
   sb_broker *b = c->b;
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
@@ -360,7 +362,8 @@ void sb_chunk_recover(sb_broker *b, unsigned owner, uint32_t chunk) {
   }
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
   unsigned run = sb_chunk_run(word);
-  if (sb_chunk_state(word) == SB_CHUNK_RUN) { /* the dead connection may have taken the run's slot and not listed it */
+  if (sb_chunk_state(word) == SB_CHUNK_RUN) {
+    /* the dead connection may have taken the run's slot, while its holdings list the chunk instead of the slot */
     uint64_t h = SB_LOAD(&sb_chunk_meta(b, chunk)->headers[0], SB_ACQUIRE);
     if (sb_slot_state(h) == SB_SLOT_ALLOC && sb_slot_owner(h) == owner)
       (void)SB_CAS(&sb_chunk_meta(b, chunk)->headers[0], &h, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(h) + 1),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Chunks: pieces of the arena of 2 MiB, each of one class of slots or of a run; and the hints for free slots.
+/* Chunks: the pieces of 2 MiB that make up the arena, and the hints that lead to free slots in them.
  *
  * What: the part of the slab (sb_slab.h) that allocates whole chunks. A chunk is FREE, of a CLASS (all its slots have
  * one length), the head or the tail of a RUN (chunks in a row for one long body), CLAIMED by a connection that prepares
@@ -29,7 +29,8 @@
  *  the run became DRAINING -> DRAINING(dead) -> the reaper makes all chunks of the run FREE.
  * In each case the holdings of the connection list the chunk.
  *
- * Concurrency: under the connection's lock; the reaper calls sb_chunk_recover.
+ * Concurrency: a connection claims, opens and drains chunks under its own lock. The reaper of a dead connection calls
+ *  sb_chunk_recover. Any process sets hints.
  */
 #ifndef SB_CHUNK_H
 #define SB_CHUNK_H
@@ -45,7 +46,7 @@ unsigned sb_class_units(unsigned cls);
 /* The smallest class that holds `bytes` bytes; 0 = none, they need a run of chunks. */
 unsigned sb_class_for(const sb_broker *b, uint64_t bytes);
 unsigned sb_class_of_kind(const sb_broker *b, unsigned kind);
-/* Sets hints: the slots of `bits` in that hint word may be free. */
+/* Sets hints in the chunk: bit i of `bits` tells that slot number 64 * `word` + i of the chunk may be free. */
 void sb_chunk_hint_set(sb_broker *b, unsigned cls, uint32_t chunk, uint32_t word, uint64_t bits);
 /* Moves hint bits of one chunk of the class into the connection's cache. False: no hint was found. */
 bool sb_chunk_hint_search(sb_connection *c, unsigned cls);
@@ -59,14 +60,18 @@ void sb_chunk_populate(sb_broker *b, uint32_t chunk);
 void sb_chunk_scrub(sb_broker *b, uint32_t chunk, uint32_t slots_units);
 /* Sets the hint of a slot that was freed. */
 void sb_chunk_freed(sb_broker *b, uint32_t slot);
-/* FREE -> CLAIMED by the caller; with run > 0 as the head of a run of so many chunks. */
+/* Makes a FREE chunk CLAIMED by the caller. run > 0: the chunk is the head of a run of `run` chunks. False: the chunk
+ * was not FREE. */
 bool sb_chunk_claim(sb_connection *c, uint32_t chunk, unsigned cls, unsigned run);
-/* Opens a chunk for the class. True: a slot may be free now, in that chunk or in the connection's cache. */
+/* Opens a chunk for the class. The entry `token` of the holdings lists the chunk. True: a slot may be free now, in that
+ * chunk or in the connection's cache. False: there is no chunk that the connection's use may open. */
 bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token);
-/* Makes a chunk of bodies FREE if all its slots are free; also dissolves a run that is free. False: it did neither. */
+/* Makes a chunk of bodies FREE if all its slots are free. Of a run whose slot is free, makes all chunks FREE. False:
+ * nothing became FREE. sb_chunk_drain_any tries the chunks in order until one is FREE. */
 bool sb_chunk_drain(sb_connection *c, uint64_t token, uint32_t chunk);
 bool sb_chunk_drain_any(sb_connection *c, uint64_t token);
-/* Undoes the claim or the draining of a dead connection. */
+/* Repairs a chunk that the dead connection `owner` was claiming or draining: a claimed chunk and a draining run become
+ * FREE, a chunk of bodies returns to its class. sb_drained_recover returns a chunk of structures. */
 void sb_chunk_recover(sb_broker *b, unsigned owner, uint32_t chunk);
 
 #endif

@@ -30,7 +30,8 @@
 
 #include "sb_segment.h"
 
-/* Hint bits of one word: taken to allocate from, or collected from freed slots. */
+/* Bits of one hint word. The connection took them in order to allocate their slots, or collected them when it freed
+ * slots. */
 typedef struct {
   uint64_t mask;
   uint32_t chunk, word;
@@ -48,7 +49,7 @@ struct sb_grace;
 
 /* What the IO thread of a connection remembers of the housekeeper, between calls of sb_io_run. */
 typedef struct {
-  bool lowest;              /* no running process with an IO thread has a lower number: this one looks often */
+  bool lowest;              /* no running process with an IO thread has a lower number than this one: it looks often */
   uint64_t looked, present; /* time of the last look (0 = never), and of the last one that found a housekeeper */
   uint64_t turns;           /* `housekeeper_ticks` of the header, as this thread last read it */
 } sb_lookout;
@@ -56,23 +57,23 @@ typedef struct {
 struct sb_connection {
   sb_broker *b;
   struct sb_queue *queues;       /* open handles, see sb_handles.h */
-  struct sb_queue *handles_next; /* the next handle to check, NULL = the first */
+  struct sb_queue *handles_next; /* the next handle to check for a deleted queue, NULL = the first */
   uint32_t handle_count;
   uint32_t handles_seen;      /* `queues_closed` when the last check of all handles began */
   uint32_t handles_due;       /* number of handles that are still to be checked for a deleted queue */
   uint64_t handles_calm;      /* while `queues_closed` has this value, no handle needs a check */
   uint64_t handles_again_ns;  /* a handle of a deleted queue is still used: time of the next check, 0 = none */
   uint64_t stand_in_asked_ns; /* when the IO thread last asked for a stand-in of a stopped housekeeper */
-  uint64_t looked_deaths;     /* deaths of processes at the last look of the IO thread for missed notifications */
-  uint32_t stands_for;        /* node of the stopped housekeeper that this connection stands in for */
-  bool handles_stay;          /* the housekeeper's connection: its program detaches handles, not the core */
+  uint64_t looked_deaths;     /* number of reaped processes when the IO thread last looked for missed notifications */
+  uint32_t stands_for;        /* slot of the node of the stopped housekeeper that this connection stands in for */
+  bool handles_stay;          /* the housekeeper's connection: its program detaches handles, the core does not */
   struct sb_target **targets; /* SB_MAX_TARGETS chains, see sb_target.h */
   uint32_t target_bits;       /* 1 + the highest index of a chain that ever had a target */
   uint32_t target_count, next_target;
   uint64_t pending[SB_MAX_TARGETS / 64]; /* targets that are due a turn */
   uint64_t io_token;
   uint32_t io_node, io_rotation;
-  uint64_t acks_tick_ns; /* period in which the IO thread sends batches of acknowledgements, 0 = none */
+  uint64_t acks_tick_ns; /* the IO thread sends batches of acknowledgements at this interval, 0 = never */
   uint32_t acks_idle;
   /* of the channels, see sb_channel.h */
   struct sb_round_robin *round_robins[SB_ROUND_ROBINS]; /* queues that channels consume, by hash */
@@ -80,7 +81,7 @@ struct sb_connection {
   sb_half ready; /* 1: a channel is ready. The IO thread also reads it without the lock, before it sleeps */
   uint32_t limit, unacked;
   bool limited;       /* nodes of channels are not interested, because `unacked` reached `limit` */
-  bool taking_turns;  /* the IO thread gives turns, and looks at `limited` afterwards */
+  bool taking_turns;  /* the IO thread is giving turns: it need not be rung, it looks for ready channels afterwards */
   bool must_grow;     /* no memory for the next message to pull: the IO thread asks for a segment */
   sb_lookout lookout; /* of the IO thread alone */
   unsigned use;       /* SB_USE_...: the purpose of allocations, see sb_reserve.h */
@@ -88,22 +89,22 @@ struct sb_connection {
   sb_connection_shm *shm;
   uint32_t id, record;
   bool forgotten;    /* everything shared was released: the broker may be unmapped */
-  sb_half closed;    /* process-local: no new call begins. Set under the lock, see sb_closed */
+  sb_half closed;    /* 1: no new call begins. Process-local, set under the lock, see sb_closed */
   sb_half handles;   /* number of handles to this struct (its own, queues ...); freeing the last one frees it */
   sb_half lock;      /* see sb_lock */
   sb_gate_shm *gate; /* gate of the record; `own_gate` before the record exists and after it is gone */
   sb_gate_shm own_gate;
   uint64_t answered;                      /* `asked` of the gate at the last call */
   void (*renew)(struct sb_connection *c); /* drops the pages that handles remember; NULL: no handles */
-  struct sb_grace *grace;                 /* the chunks that it drains; NULL = it never drained, see sb_grace.h */
+  struct sb_grace *grace;                 /* the chunks that this connection drains, see sb_grace.h; NULL = none yet */
   uint64_t free_holding;                  /* token of the first free entry, 0 = none */
-  uint64_t page_token; /* reserved for retiring pages, so that an ack never fails for lack of memory */
+  uint64_t page_token; /* entry for pages that are retired, reserved so that an ack never fails for lack of memory */
   sb_holdings_shm *last;
   uint64_t swept_ns[SB_MAX_CLASSES];
-  /* no chunk could be opened or drained for a body: bodies use longer slots until this time, 0 = no */
+  /* until this time bodies use longer slots, since no chunk could be opened or drained for them; 0 = no such time */
   uint64_t crowded_until_ns;
   sb_slab_cache cache[SB_MAX_CLASSES];
-  sb_slab_cache freed; /* freed slots of one hint word whose hints are not set yet */
+  sb_slab_cache freed; /* hint bits, of one word, of slots that were freed and whose hints are not set yet */
   unsigned freed_class;
 };
 
@@ -116,11 +117,11 @@ void sb_gate_renew(sb_connection *c);
 /* Called by the connection that drains a chunk: raises `asked`. True if a call of the gate's connection is inside the
  * core. */
 bool sb_gate_ask(sb_gate_shm *gate);
-/* Called before the record is freed: the connection uses `own_gate` from here on, and touches only its own word and
- * headers of slots. */
+/* Called before the record is freed. From here on the connection uses `own_gate`, and touches only its own word in the
+ * broker's table of connections and headers of slots. */
 void sb_gate_leave_record(sb_connection *c);
 #if defined(__x86_64__) || defined(__i386__)
-#define SB_CAS_IS_BARRIER true /* a CAS orders the stores before it ahead of the loads after it */
+#define SB_CAS_IS_BARRIER true /* the stores before a CAS are visible before the loads after it are done */
 #else
 #define SB_CAS_IS_BARRIER false
 #endif
@@ -150,7 +151,7 @@ static inline void sb_unlock(sb_connection *c) {
  * with the lock. */
 static inline bool sb_closed(const sb_connection *c) { return SB_LOAD(&c->closed, SB_SEQ_CST) != 0; }
 
-/* A connection that is being opened has no holdings yet; its process slot has one entry for it. */
+/* Token of `boot` in the process slot: the entry for a connection that is being opened and has no holdings yet. */
 #define SB_TOKEN_BOOT (UINT64_C(1) << 40)
 static inline sb_holding_shm *sb_holding_at(const sb_broker *b, uint64_t token) {
   if (token == SB_TOKEN_BOOT) {
@@ -164,7 +165,8 @@ static inline uint64_t sb_holding_what(unsigned kind, uint32_t slot, uint64_t ge
 static inline unsigned sb_holding_kind(uint64_t w) { return (unsigned)SB_BITS(w, 0, 4); }
 static inline uint32_t sb_holding_slot(uint64_t w) { return (uint32_t)SB_BITS(w, 4, 28); }
 static inline uint32_t sb_holding_gen(uint64_t w) { return (uint32_t)(w >> 32); }
-/* Of a cell: the slot of its leaf, and the counter that its settlement raises. */
+/* For an entry that lists a cell: the slot of the leaf with the cell, and the index of the counter that its settlement
+ * raises. */
 static inline uint32_t sb_holding_leaf(uint64_t w) { return (uint32_t)SB_BITS(w, 32, 28); }
 static inline unsigned sb_holding_counter(uint64_t w) { return (unsigned)(w >> 60); }
 

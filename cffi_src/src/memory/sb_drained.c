@@ -3,7 +3,8 @@
 
 #include "sb_floors.h"
 
-/* Nodes keep their chunks: entries of lists name them for ever, and processes ring them outside of calls (I3, I28). */
+/* False for chunks of nodes, which never become FREE: list entries name a node for ever, and a process may ring a node
+ * while it is in no call (I3, I28). */
 static bool is_of_structures(uint64_t word) {
   unsigned cls = sb_chunk_class(word);
   return cls > SB_MESSAGE_CLASSES && cls < SB_MESSAGE_CLASSES + SB_KIND_COUNT &&
@@ -18,7 +19,7 @@ bool sb_drained_may_begin(sb_broker *b, uint32_t chunk, uint64_t *used) {
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
   *used = 0;
   if (chunk == 0 || sb_chunk_state(word) != SB_CHUNK_CLASS || !is_of_structures(word) || !sb_chunk_ready(b, chunk)) {
-    return false; /* chunk 0 has slot 0, which is never used */
+    return false; /* chunk 0 is never drained: its slot 0 means "none", and is never free */
   }
   unsigned units = sb_class_units(sb_chunk_class(word));
   for (uint32_t u = 0; u + units <= SB_CHUNK_UNITS; u += units) {
@@ -163,7 +164,7 @@ void sb_drained_recover(sb_broker *b, unsigned owner, uint32_t chunk) {
     free_slots(b, chunk, cls, owner, false);
     set_hints(b, chunk, cls);
   } else if (sb_chunk_state(word) == SB_CHUNK_DRAINING && sb_chunk_owner(word) == owner) {
-    if ((word & SB_CHUNK_TAKEN_OVER) != 0) { /* by the dead connection, or by a killed reaper of it */
+    if ((word & SB_CHUNK_TAKEN_OVER) != 0) { /* taken over, by the dead connection or its killed reaper */
       back_to_class(b, chunk, owner, cls);
     } else {
       (void)take_over(b, chunk, word, owner);

@@ -31,7 +31,8 @@
  *   and makes it FREE.
  * The drainer lists the chunk in its holdings before its first step; so does a connection before it takes over a chunk.
  *
- * Concurrency: the drainer begins, ends and gives up; any connection takes over. Each step is a CAS with one winner.
+ * Concurrency: only the drainer calls sb_drained_begin, sb_drained_end and sb_drained_give_up. Any connection calls
+ *  sb_drained_take_over. If two connections want to change the chunk's word, a CAS lets one of them do so.
  */
 #ifndef SB_DRAINED_H
 #define SB_DRAINED_H
@@ -40,7 +41,9 @@
 
 /* True if all slots of a chunk of structures are free. *used: a checksum that changes when one of them is used. */
 bool sb_drained_may_begin(sb_broker *b, uint32_t chunk, uint64_t *used);
-/* The first step. True: the chunk is DRAINING, and a call that enters the core from now on finds no structure there. */
+/* The first step. The entry `token` of the holdings lists the chunk. True: the chunk is DRAINING, and a call that
+ * enters the core from now on finds no structure there. False: the chunk stays as it was, for example because a slot is
+ * used. */
 bool sb_drained_begin(sb_connection *c, uint64_t token, uint32_t chunk);
 /* The second step: makes the chunk FREE. The caller knows that no call can refer to a structure in it any more. False:
  * the chunk was taken over. */
@@ -50,7 +53,8 @@ void sb_drained_give_up(sb_connection *c, uint32_t chunk);
 /* For a caller that finds no memory: takes over a chunk of the class that is being drained, and returns it to the
  * class. False: there is no such chunk. */
 bool sb_drained_take_over(sb_connection *c, unsigned cls, uint64_t token);
-/* Undoes the draining of a dead connection. */
+/* Undoes what the dead connection `owner` did to drain or take over the chunk. sb_chunk_recover then makes a CLAIMED
+ * chunk FREE. */
 void sb_drained_recover(sb_broker *b, unsigned owner, uint32_t chunk);
 
 #endif

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Floors: numbers of queues and levels that must not repeat, kept while their chunk serves another purpose.
+/* Floors: incarnations and positions that must not repeat, kept while their chunk serves another purpose.
  *
  * What: a handle names a queue by its incarnation, and positions never repeat (I4). Both numbers live in the slots, and
  * continue when a slot is reused. Before slots of queues and levels become memory for bodies, the highest incarnation
  * and the highest position in the chunk are stored in the chunk's metadata, as its *floors*. The connection that opens
  * the chunk for structures again starts from there.
  *
- * Layout: `floors` of sb_chunk_meta_shm: incarnations, positions. 0: none was stored yet.
+ * Layout: `floors` of sb_chunk_meta_shm has two words: the floor of the incarnations, and the floor of the positions.
+ * Each is 0 until it is stored.
  *
  * Invariants:
  *  I67 a floor only rises. When a chunk of queues or levels becomes FREE, no slot of the chunk has a number that is
@@ -20,7 +21,8 @@
  *   repair: later queues and levels skip some numbers.
  * No number is lost: a chunk becomes FREE only after its floors were raised.
  *
- * Concurrency: raised by CAS; applied by the connection that claimed the chunk.
+ * Concurrency: the connection that drains a chunk raises the chunk's floors, by CAS. The connection that claimed a
+ *  chunk applies them.
  */
 #ifndef SB_FLOORS_H
 #define SB_FLOORS_H

@@ -84,7 +84,8 @@ sb_status sb_holdings_open(sb_broker *b, sb_connection *c, const char *name, uin
   memset(c, 0, sizeof *c);
   c->b = b;
   c->gate = &c->own_gate;
-  sb_connection_shm scratch; /* holds the claims until the record exists; a death before that loses them */
+  /* stands in for the record until that exists: a process that dies before loses the `claims` of hint words in it */
+  sb_connection_shm scratch;
   memset(&scratch, 0, sizeof scratch);
   c->shm = &scratch;
   sb_status status = take_id(c);

@@ -13,7 +13,8 @@
  *  a record or a block was allocated, before it was linked -> `boot` or entry 0 of a block names its slot, which is
  *   ALLOC(dead) -> the reaper frees the slot.
  *
- * Concurrency: the owner, under its connection's lock. A process opens one connection at a time.
+ * Concurrency: only the owner changes its holdings, under its connection's lock. A process opens one connection at a
+ *  time.
  */
 #ifndef SB_HOLDINGS_H
 #define SB_HOLDINGS_H
@@ -23,7 +24,7 @@
 sb_status sb_holdings_open(sb_broker *b, sb_connection *c, const char *name, uint32_t name_length);
 /* The structure of `kind` in a slot, if connection `id` still owns the slot; else NULL. */
 void *sb_holding_owned(sb_broker *b, uint32_t slot, unsigned kind, unsigned id);
-/* The record of a connection; NULL if the id is free. */
+/* The record of the connection `id`. NULL: no connection has the id, or its record does not exist yet. */
 sb_connection_shm *sb_connection_record(sb_broker *b, unsigned id);
 /* Iterates over the blocks of a connection's holdings. Ends with NULL, also where a reaper began to free the blocks. */
 typedef struct {
@@ -57,10 +58,11 @@ static inline sb_holding_shm *sb_entries_next(sb_entries_walk *w) {
   }
   return w->block != NULL ? &w->block->entries[w->next++] : NULL;
 }
-/* Takes a free entry. SB_GROW, SB_NO_MEMORY: there is no room for another block. */
+/* Takes a free entry, *token. If all entries are used, adds a block. SB_GROW: that needs another segment, which the
+ * caller may add before it tries again. SB_NO_MEMORY: there is no memory for the block. */
 sb_status sb_holding_take(sb_connection *c, uint64_t *token);
 void sb_holding_give(sb_connection *c, uint64_t token);
-/* Allocates a structure and lists it in a new entry. */
+/* Allocates a structure, *slot with *gen, and lists it in a new entry, *token. If it fails, it keeps no entry. */
 sb_status sb_holding_object(sb_connection *c, unsigned kind, uint64_t *token, uint32_t *slot, uint64_t *gen);
 
 #endif

@@ -68,7 +68,7 @@ void sb_parts_add(sb_broker *b, uint32_t head, uint64_t head_gen, uint32_t slot,
   sb_parts_shm *parts = parts_of(b, head, slot_bytes(b, head));
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, slot / SB_CHUNK_UNITS);
   sb_part_shm names = {head, SB_LOAD(&parts->first, SB_RELAXED), head_gen};
-  /* I64: before the slot is a part */
+  /* I64: `parts` is set before the slot becomes a part */
   if (SB_LOAD(&meta->parts, SB_RELAXED) == 0) SB_STORE(&meta->parts, 1, SB_SEQ_CST);
   memcpy(sb_slot_at(b, slot), &names, sizeof names);
   SB_STORE(sb_slot_header(b, slot), sb_slot_word(SB_SLOT_ALLOC, SB_SLOT_PART, gen), SB_RELEASE); /* P18 release */

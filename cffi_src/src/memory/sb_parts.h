@@ -6,8 +6,9 @@
  * viewers, and the references. Exchange name, routing key, properties and body lie in the parts, one after the other.
  *
  * Layout: the last bytes of the head name its first part (sb_parts_shm). Each part begins with the head's slot and
- * generation and the next part (sb_part_shm). The header of a head has the reference SB_PARTS_REF from ALLOC on. The
- * header of a part is ALLOC without an owner, with SB_SLOT_PART. A head is never READ (I58): readers copy its body.
+ * generation and the next part (sb_part_shm). The header of a head has the reference SB_PARTS_REF, also while the head
+ * is still ALLOC. The header of a part is ALLOC without an owner, with SB_SLOT_PART. A head is never READ (I58):
+ * readers copy its body.
  *
  * Invariants:
  *  I62 a part belongs to the head that it names while the head has the generation that the part names. Afterwards any
@@ -30,10 +31,11 @@
  *  the head was freed, some of its parts were not -> parts that name an earlier generation of the head -> the sweep
  *   that ends each reaping frees these parts.
  *
- * Concurrency: the owner of the head takes and writes parts. The holder of a reference copies; any other process copies
- *  with a second look at the head. The connection that freed the head frees its parts. Any process sweeps, beside all
- *  of these: a CAS that expects the header seen frees a part, so each part is freed once. A connection that finds the
- *  chain of parts broken sweeps as well, since another sweep may have freed the link to the rest.
+ * Concurrency: the owner of the head takes and writes parts. A process that holds a reference of the head copies its
+ *  body; any other process does so, too, and then checks that the head still has its generation. The process that freed
+ *  the head frees its parts. Any process may sweep at the same time as all of these: each part is freed once, by a CAS
+ *  that expects the part's header. A process that frees parts and finds their chain broken sweeps as well, since
+ *  another sweep may have freed the part that links the rest.
  */
 #ifndef SB_PARTS_H
 #define SB_PARTS_H
@@ -44,7 +46,8 @@
 static inline uint64_t sb_parts_room_in(unsigned cls) {
   return (uint64_t)sb_class_units(cls) * SB_UNIT - sizeof(sb_part_shm);
 }
-/* True if `header` is that of a head. For a published body in one piece SB_PARTS_REF is an ordinary reference. */
+/* True if `header`, read from `slot`, is that of a head. The bit SB_PARTS_REF alone does not tell that: a published
+ * body in one piece uses it for an ordinary reference. */
 bool sb_parts_is_head(sb_broker *b, uint32_t slot, uint64_t header);
 /* Turns a slot of the caller into a head without parts. */
 void sb_parts_begin(sb_connection *c, uint32_t head, uint64_t gen);
@@ -59,7 +62,7 @@ uint64_t sb_parts_room(sb_broker *b, uint32_t head);
 
 /* The first part of a head, 0 = none. */
 uint32_t sb_parts_first(sb_broker *b, uint32_t head);
-/* The part after `slot`, 0 = none. False: `slot` is no part of that head in that generation. */
+/* *following: the part after `slot`, 0 = none. False: `slot` is no part of `head` in the generation `gen`. */
 bool sb_parts_next(sb_broker *b, uint32_t head, uint64_t gen, uint32_t slot, uint32_t *following);
 /* Frees the parts of a head that was freed. `gen`, `first`: the generation and the first part that it had before. */
 void sb_parts_free(sb_broker *b, uint32_t head, uint64_t gen, uint32_t first);

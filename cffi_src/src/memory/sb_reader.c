@@ -56,7 +56,7 @@ void sb_reader_end(sb_broker *b, uint32_t slot, uint64_t gen, unsigned id) {
   uint64_t h = SB_LOAD(header, SB_ACQUIRE);
   while (sb_slot_state(h) == SB_SLOT_READ && sb_slot_gen(h) == gen && sb_slot_reader(h) == id) {
     if (sb_slot_refs(h) == 0) {
-      /* no other process changes the header: there is no reference to drop, or to copy */
+      /* no reference is left that another process could drop or copy, so no other process changes the header */
       (void)sb_slab_free(b, slot, h);
       return;
     }

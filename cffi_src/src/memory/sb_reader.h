@@ -15,8 +15,9 @@
  *      always dropped by a CAS. If the slot is READ, that CAS does not free it: the reader frees it later.
  *  I59 each READ slot is listed, with its generation, in the holdings of its reader.
  *
- * Ordering pairs: P1 of sb_slab.h: the reader acquires a PUBLISHED header before it reads the body; P8 of
- *  sb_connection.h for the holding. A copy: the second look of sb_peek.h (I43).
+ * Ordering pairs: P1 of sb_slab.h: the reader acquires a PUBLISHED header before it reads the body. P8 of
+ *  sb_connection.h: the reader stores the holding before the CAS. sb_reader_copy looks at the header a second time
+ *  after it copied (I43 of sb_peek.h).
  *
  * Death (killed after -> what is left -> what the reaper of the reader does, by sb_reader_end):
  *  the holding was written -> the slot is not READ, or READ by another reader -> the reaper leaves the slot alone.
@@ -24,8 +25,9 @@
  *  the slot became PUBLISHED or was freed, the holding is still there -> the slot is not READ, or READ by another
  *   reader, or has another generation -> the reaper leaves the slot alone.
  *
- * Concurrency: a connection begins and ends under its lock, beside any other operation. A connection reads a slot only
- *  once at a time, since READ does not say which of two holdings it belongs to.
+ * Concurrency: a connection calls sb_reader_begin and sb_reader_end under its own lock. Other connections may use the
+ *  message at the same time in any way. A connection has at most one reading of a slot at a time, since READ does not
+ *  say which of two holdings it belongs to.
  */
 #ifndef SB_READER_H
 #define SB_READER_H
@@ -33,10 +35,10 @@
 #include "sb_holdings.h"
 
 #define SB_REF_READER 63u
-#define SB_READ_TARGETS 4u /* most queues of a body that is read in place: 12 references are not enough for more */
+#define SB_READ_TARGETS 4u /* a body that is shared by more queues is not read in place: 12 references are not enough */
 
 /* Keeps the slot from being freed until sb_reader_end, and lists it in a new holding, *token. SB_SETTLED: the slot has
- * another generation. SB_IN_USE: the caller must copy the body. */
+ * another generation. SB_IN_USE: the body cannot be read in place now, so the caller must copy it. */
 sb_status sb_reader_begin(sb_connection *c, uint32_t slot, uint64_t gen, uint64_t *token);
 /* Releases the slot if `id` is its reader; else does nothing. */
 void sb_reader_end(sb_broker *b, uint32_t slot, uint64_t gen, unsigned id);

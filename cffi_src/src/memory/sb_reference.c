@@ -21,7 +21,7 @@ uint64_t sb_block_bytes(uint32_t targets, uint64_t body_length) {
 }
 
 bool sb_block_of(sb_broker *b, uint32_t slot, sb_block *k) {
-  sb_message_shm m = sb_peek_message(b, slot); /* a reaper may find a new message in the slot */
+  sb_message_shm m = sb_peek_message(b, slot); /* peek: if a reaper calls, the slot may have a new message by now */
   bool viewed = m.body_length > SB_INLINE_BODY;
   uint64_t behind = sb_block_bytes(m.targets, m.body_length) + (viewed ? SB_VIEWERS_BYTES : 0);
   if (m.targets <= SB_PLAIN_TARGETS || m.targets > SB_MAX_TARGETS || m.body_offset % 64 != 0 ||
@@ -81,7 +81,8 @@ uint32_t sb_block_count(const sb_block *k) {
 
 /* ---- dropping ---- */
 
-/* Drops bit 0 of the header if the block has no bit. A reused slot has another generation. */
+/* Drops bit 0 of the header if no bit of the block is set. Does nothing if the slot was reused, and has another
+ * generation. */
 static void drop_empty(sb_broker *b, const sb_reference *r) {
   sb_block k;
   bool freed;

@@ -42,7 +42,7 @@
 #define SB_REF_BLOCK 31u
 #define SB_REF_VIEW 32u
 #define SB_REFS_OF_QUEUE 4u  /* in a block */
-#define SB_VIEWERS_BYTES 64u /* in front of a body that may be viewed */
+#define SB_VIEWERS_BYTES 64u /* words of viewers in front of a body that may be viewed */
 
 /* A reference: a bit of the header, or of the block. */
 typedef struct {
@@ -64,7 +64,7 @@ static inline bool sb_reference_has_block(const sb_message_shm *m) { return m->t
 uint64_t sb_block_bytes(uint32_t targets, uint64_t body_length);
 /* Finds the block of a slot. False: it has none, or its header is inconsistent. */
 bool sb_block_of(sb_broker *b, uint32_t slot, sb_block *k);
-/* Fills in the block; `queues` is in ascending order. */
+/* Writes the slots of the queues, which must be in ascending order, into the block, and clears its bits and claims. */
 void sb_block_fill(const sb_block *k, const uint32_t *queues);
 /* Finds the index of a queue in the block. False: the block does not list the queue. */
 bool sb_block_index(const sb_block *k, uint32_t queue, uint32_t *index);

@@ -2,9 +2,9 @@
 /* The reserve: memory that plain puts leave to the calls that make room in a full broker.
  *
  * What: each allocation has a *use*, which the connection stores for the duration of a call. A call that opens a chunk
- * must leave a number of chunks FREE that depends on its use. A chunk that is opened below the limit of plain puts is
- * marked OF_RESERVE, and plain puts take no slot of it. In a broker that fills up, plain puts fail first, then staging,
- * then the books; the calls that drain the broker have the whole reserve.
+ * must leave a number of chunks FREE that depends on its use. A chunk is marked OF_RESERVE if fewer chunks stay FREE
+ * than a plain put must leave, and plain puts take no slot of it. In a broker that fills up, plain puts fail first,
+ * then staging, then the books; the calls that drain the broker have the whole reserve.
  *
  *  DRAIN  connecting, consuming, leasing, moving, deleting, recovery, housekeeping: may take the last chunk
  *  BOOKS  new queues, nodes of waiting producers, messages of the broker's internal queues
@@ -12,8 +12,8 @@
  *  publishes
  *  PLAIN  all other puts, with the pages, schedule entries and holdings that these need
  *
- * Layout: bit 37 of a chunk's word; nothing else is shared. The reserve has three chunks, and one more for each 64
- * chunks of the memory limit after the first 64, at most 16.
+ * Layout: the mark OF_RESERVE is bit 37 of a chunk's word; nothing else is shared. The reserve has three chunks. If the
+ * memory limit is above 64 chunks, it has one more for each 64 chunks (or part of 64) after these, up to 16 in all.
  *
  * Invariants:
  *  I65 plain puts open chunks, as chunks of a class or as runs, only while the reserve stays FREE, however many plain
@@ -32,8 +32,8 @@
  *  a chunk was opened -> a chunk of a class, with or without the mark OF_RESERVE -> nothing to repair: the mark is part
  *   of the word that opens the chunk.
  *
- * Concurrency: under the connection's lock, as the slab. Any connection that finds the reserve whole removes a mark
- * (CAS).
+ * Concurrency: under the connection's lock, as the slab. A connection that wants a slot of a marked chunk, and finds
+ *  the reserve complete without that chunk, removes the mark by CAS.
  */
 #ifndef SB_RESERVE_H
 #define SB_RESERVE_H
@@ -43,7 +43,8 @@
 enum { SB_USE_DRAIN = 0, SB_USE_BOOKS = 1, SB_USE_STAGE = 2, SB_USE_PLAIN = 3 };
 #define SB_RESERVE_LEAST 3u
 #define SB_RESERVE_MOST 16u
-/* a connection with so many blocks of holdings (16,000 unacknowledged messages) takes further blocks as BOOKS */
+/* a connection that has this many blocks of holdings (16,000 unacknowledged messages) takes further blocks with the use
+ * BOOKS */
 #define SB_TABLES_TO_DRAIN 64u
 
 /* The number of chunks that exist, and of those that are FREE. */
@@ -56,7 +57,8 @@ uint32_t sb_reserve_leave(const sb_broker *b, unsigned use);
 /* For a caller that has claimed chunks and did not open them yet: true if at least `leave` chunks are FREE. `claimed`:
  * the index of the highest chunk that it claimed. *left: how many chunks were FREE at the call's last count. */
 bool sb_reserve_is_left(sb_broker *b, uint32_t claimed, uint32_t leave, uint32_t *left);
-/* True if the current use of the connection may take a slot of the chunk. `slots`: the number of slots in the chunk. */
+/* True if the current use of the connection may take a slot of a chunk OF_RESERVE; removes the mark if the reserve does
+ * not need the chunk. `slots`: the number of slots in the chunk. */
 bool sb_reserve_allows(sb_connection *c, uint32_t chunk, uint32_t slots);
 
 #endif

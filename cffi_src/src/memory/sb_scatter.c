@@ -111,7 +111,7 @@ sb_status sb_scatter_alloc(sb_connection *c, uint64_t prefix, uint64_t bytes, ui
   return status;
 }
 
-/* The free memory: its sum, and the longest and the shortest slot. */
+/* The free memory: its sum, and the longest and the shortest free slot, each less what a part needs. */
 typedef struct {
   uint64_t bytes, longest, shortest;
 } tally;

@@ -18,8 +18,9 @@
 #include "sb_holdings.h"
 #include "sb_parts.h"
 
-/* Both take a free slot of the class or of a larger one, and list it in the holding `token`. sb_scatter_by_hints looks
- * only where hints are set; sb_scatter_larger then also searches all headers. */
+/* Both functions take a free slot of the class or of a larger one, and list it in the holding `token`.
+ * sb_scatter_by_hints looks only where hints are set. sb_scatter_larger does so first, then searches all headers.
+ * False: no slot was found. */
 bool sb_scatter_by_hints(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen);
 bool sb_scatter_larger(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen);
 /* Allocates a head with room for `prefix` bytes, and parts with room for `bytes`. *slot and *gen: those of the head,

@@ -11,7 +11,8 @@
 
 /* ---- allocation ---- */
 
-/* Takes a slot if it is FREE. The hint may be older than the chunk's class, so the chunk is checked after the CAS. */
+/* Takes a slot if it is FREE. After the CAS it checks that the chunk still has the class, since the hint that named the
+ * slot may be older. */
 static bool take(sb_connection *c, uint32_t slot, unsigned cls, unsigned run, uint64_t token, uint64_t *gen) {
   sb_word *header = sb_slot_header(c->b, slot);
   uint64_t h = SB_LOAD(header, SB_RELAXED);
@@ -63,7 +64,9 @@ SB_HOT bool take_cached(sb_connection *c, unsigned cls, uint64_t token, uint32_t
   return false;
 }
 
-/* The last resort: reads every header of the class, without hints. */
+/* The last resort: takes a FREE slot that it finds in the headers of all chunks of the class, without hints, and sets
+ * the hints of the others. False: it found none, or did not search since the last search was in vain and is less than
+ * SWEEP_INTERVAL_NS old. */
 static bool sweep(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen) {
   uint64_t now = sb_now_ns();
   if (now - c->swept_ns[cls] < SWEEP_INTERVAL_NS) {
@@ -159,13 +162,13 @@ static bool claim_run(sb_connection *c, uint32_t first, uint32_t run, uint64_t t
   return true;
 }
 
-/* True if the run fits beside the chunks of structures in use, wherever these lie. Such a chunk becomes FREE only when
- * all its slots are free. */
+/* True if structures leave enough chunks for the run; whether these are adjacent does not matter here. A chunk of
+ * structures is usable, too, if all its slots are free, since it can become FREE. */
 static bool may_ever_fit(const sb_connection *c, uint32_t run) {
   sb_broker *b = c->b;
   uint64_t used;
   uint32_t usable = 0;
-  for (uint32_t chunk = 1; chunk < b->chunk_limit; chunk++) { /* chunk 0 has slot 0, which is never used */
+  for (uint32_t chunk = 1; chunk < b->chunk_limit; chunk++) { /* without chunk 0: a run there would be slot 0 */
     uint64_t word = SB_LOAD(&b->chunks[chunk], SB_RELAXED);
     bool kept = sb_chunk_state(word) == SB_CHUNK_CLASS && sb_chunk_class(word) > SB_MESSAGE_CLASSES &&
                 !sb_drained_may_begin(b, chunk, &used);
@@ -188,7 +191,7 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
         *slot = chunk * SB_CHUNK_UNITS;
         return SB_OK;
       }
-      /* chunk 0 has slot 0, which is never used */
+      /* chunk 0 cannot be in a run: the slot of a run that begins there would be 0, which means "none" */
       free_run = sb_chunk_state(word) == SB_CHUNK_FREE && chunk > 0 ? free_run + 1 : 0;
       uint32_t first = growing ? chunk + 1 - run : chunk;
       if (free_run == run && sb_chunk_ready(b, first + run - 1) &&
@@ -327,7 +330,7 @@ void sb_slab_restore_claims(sb_broker *b, sb_connection_shm *dead) {
       continue;
     }
     uint32_t slots = SB_CHUNK_UNITS / sb_class_units(cls);
-    if (word * 64 < slots) { /* an extra bit costs a look, a missing bit a slot */
+    if (word * 64 < slots) { /* a hint for a used slot costs one look; without a hint a free slot may stay unused */
       sb_chunk_hint_set(b, cls, chunk, word,
                         word * 64 + 64 <= slots ? ~UINT64_C(0) : (UINT64_C(1) << (slots - word * 64)) - 1);
     }
@@ -405,7 +408,7 @@ uint64_t sb_slab_slot_bytes(sb_broker *b, uint32_t slot) {
   }
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
   if (sb_chunk_state(word) == SB_CHUNK_RUN) {
-    uint32_t run = sb_chunk_run(word); /* it may extend into a segment that this process has not mapped yet */
+    uint32_t run = sb_chunk_run(word); /* the run may extend into a segment that this process has not mapped yet */
     return slot % SB_CHUNK_UNITS == 0 && run > 0 && sb_chunk_ready(b, chunk + run - 1) ? run * SB_CHUNK_BYTES : 0;
   }
   unsigned cls = sb_chunk_class(word);

@@ -31,8 +31,8 @@
  *   that `claims[0]` names; if it names none, the next sweep of the headers finds the slot.
  *  a chunk became DRAINING or CLAIMED -> the chunk is listed in the holdings -> see sb_chunk.h.
  *
- * Concurrency: a connection allocates under its lock. Any process drops and frees, also a second time: the generation
- *  makes that harmless.
+ * Concurrency: a connection allocates under its lock. Any process may drop a reference or free a slot. To do so twice
+ *  is harmless, since the second attempt finds the bit clear or another generation.
  */
 #ifndef SB_SLAB_H
 #define SB_SLAB_H
@@ -40,12 +40,13 @@
 #include "sb_chunk.h"
 
 sb_status sb_slab_alloc(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen);
-/* Allocates a free slot of the class without opening or draining a chunk. thoroughly: also searches without hints. */
+/* Allocates a free slot of the class without opening or draining a chunk. thoroughly: also searches without hints.
+ * False: no slot was found. */
 bool sb_slab_alloc_spare(sb_connection *c, unsigned cls, bool thoroughly, uint64_t token, uint32_t *slot,
                          uint64_t *gen);
 sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, uint32_t *slot, uint64_t *gen);
-/* Clears reference bit `ref` of generation `gen`. *freed: this call freed the slot. False: the bit was clear
- * already. */
+/* Clears reference bit `ref` if the slot still has the generation `gen`. *freed: this call freed the slot. False: the
+ * bit was clear already, or the generation is another one. */
 bool sb_slab_drop(sb_broker *b, uint32_t slot, uint64_t gen, unsigned ref, bool *freed);
 /* Drops the only reference of a published slot that no process may read in place (sb_reader.h). No other process writes
  * its header, so one store frees it. */
@@ -55,15 +56,17 @@ void sb_slab_drop_last(sb_connection *c, uint32_t slot, uint64_t header);
 bool sb_slab_add(sb_broker *b, uint32_t slot, unsigned ref);
 /* Sets the hints of the freed slots that the connection has collected. */
 void sb_slab_flush_freed(sb_connection *c);
-/* Frees a slot if its header still equals `expected`. */
+/* Frees a slot, and its parts if it is a head, if its header still equals `expected`. False: the header has changed. */
 bool sb_slab_free(sb_broker *b, uint32_t slot, uint64_t expected);
-/* Frees a structural slot of generation `gen` in any state. */
+/* Frees a slot of generation `gen` in any state, even if it has references. False: it is FREE, or has another
+ * generation, or its header changed during the call. */
 bool sb_slab_free_gen(sb_broker *b, uint32_t slot, uint64_t gen);
-/* Frees a structural slot of any generation; for its owner, or the reaper of its owner. */
+/* Frees a slot whatever its state and generation are. Only the owner of the slot, or the reaper of the owner, may call
+ * this. */
 void sb_slab_free_now(sb_broker *b, uint32_t slot);
-/* The structure of `kind` in a slot whose number was read from shared memory; NULL if there cannot be one. */
+/* The structure of `kind` in a slot whose number was read from shared memory. NULL: no slot of that kind is there. */
 void *sb_slab_object(sb_broker *b, uint32_t slot, unsigned kind);
-/* The same for a queue, which may be a long one. */
+/* The same for a queue, in a slot of either kind: SB_KIND_QUEUE or SB_KIND_LONG_QUEUE. */
 sb_queue_shm *sb_slab_queue(sb_broker *b, uint32_t slot);
 /* Gives up the hint bits in the connection's cache, of all classes or of one: sets them in their chunks again. */
 void sb_slab_return_cache(sb_connection *c);
@@ -78,7 +81,8 @@ void sb_slab_kept(sb_broker *b, uint64_t *structures, uint64_t *bodies);
 /* Length of the slot in bytes; 0 if no slot begins there. If the slot is a run of chunks, maps all of them. */
 uint64_t sb_slab_slot_bytes(sb_broker *b, uint32_t slot);
 
-/* Detects a cycle in a chain whose links are slot numbers in shared memory (Brent's algorithm). */
+/* Detects a cycle in a chain whose links are slot numbers in shared memory (Brent's algorithm). The caller passes the
+ * number of each link to sb_chain_bites. True: the chain has a cycle. */
 typedef struct {
   uint32_t seen, steps, lap;
 } sb_chain;

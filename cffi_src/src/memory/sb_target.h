@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Targets: the objects that an IO thread schedules: consumers, channels, watches (seed 002: ConsumerTarget).
+/* Targets: the objects that an IO thread schedules: consumers, channels, watches (ConsumerTarget of seed 002, see
+ * docs/explanation/consumer-lists.md).
  *
  * What: a target has a number, and its nodes name that number. A notifier sets the bit of the number, modulo
  * SB_MAX_TARGETS, in the connection's record; the IO thread then gives the target a turn. With more targets than bits,
@@ -25,10 +26,10 @@ struct sb_target;
 typedef struct {
   bool (*turn)(struct sb_target *t);       /* true: another turn may be needed */
   bool (*wants_work)(struct sb_target *t); /* checks the nodes themselves, ignoring flags */
-  /* Returns the list entry of a node that should be flagged and is not, 0 = none; *q: the node's queue. The pointer is
-   * NULL if missed notifications are not counted for this kind. */
+  /* Returns the list entry of a node that should be flagged and is not, 0 = none; *q: the node's queue. `overlooked` is
+   * NULL for a kind whose missed notifications are not counted. */
   uint64_t (*overlooked)(struct sb_target *t, const struct sb_queue **q);
-  void (*signal)(struct sb_target *t); /* the broker stops: wakes the waiters; NULL: the kind has no waiters */
+  void (*signal)(struct sb_target *t); /* called when the broker stops: wakes the waiters; NULL: the kind has none */
   void (*end)(struct sb_target *t);    /* the connection is being closed */
   bool is_channel, is_consumer;
 } sb_target_kind;
@@ -41,7 +42,8 @@ typedef struct sb_target {
   bool listed;
 } sb_target;
 
-/* Gives the target a number: one with an unused bit, while there is one. */
+/* Gives the target a number, and appends it to the chain of the number's bit. If there are fewer than SB_MAX_TARGETS
+ * targets, no other target has this bit yet. */
 void sb_target_add(sb_target *t);
 void sb_target_remove(sb_target *t);
 /* The target after `t`; for NULL the first target. NULL at the end. */

@@ -43,7 +43,7 @@
 #define SB_BROKER_NAME_MAX 64u
 #define SB_PAGE_CELLS 64u
 #define SB_MAX_TARGETS 4096u
-#define SB_MAX_LEVELS 4096u /* of a queue; walks end there, since links may be broken */
+#define SB_MAX_LEVELS 4096u /* of a queue; a walk stops after this number, since broken links may form a loop */
 #define SB_MAX_CLASSES 64u
 #define SB_REPAIRS 6u /* kinds of repairs, see sb_repairs.h */
 
@@ -54,8 +54,9 @@
 #define SB_LOCK_STAND_IN 2
 #define SB_LOCK_PROCESS 64
 
-/* An entry of the holdings of a connection. what: 4 kind | 28 slot | 32 generation, or for a cell: 4 kind | 28 slot of
- * the queue | 32 slot of the leaf. where: a position or a chunk; for a VIEW see sb_view.h. */
+/* An entry of the holdings of a connection: what it holds, for its reaper. The numbers are widths in bits, from the
+ * lowest bit up. what: 4 kind | 28 slot | 32 generation, or for a cell: 4 kind | 28 slot of the queue | 32 slot of the
+ * leaf. where: a position or a chunk; for a VIEW see sb_view.h. */
 enum {
   SB_HOLD_NONE = 0,
   SB_HOLD_CELL = 1,
@@ -93,7 +94,7 @@ typedef struct {
   sb_half kind;
   sb_half slots_per_chunk;
   sb_half hint_chunk; /* the chunk in which a slot was freed last, plus one */
-  sb_word groups;     /* bit g: a chunk of the g-th 64th of the arena may have a free slot */
+  sb_word groups;     /* bit g: some chunk of group g (chunk >> groups_shift) may have a free slot of this class */
   sb_word chunks;     /* number of chunks of the class (hint) */
   sb_word reserved[4];
 } sb_class_shm;
@@ -117,20 +118,20 @@ typedef struct {
   sb_word housekeeper_ticks;
   sb_word topology_epoch;
   sb_word topology_intent; /* 32 slot of the queue | 1: being deleted, 2: being configured */
-  sb_word journal;         /* of exchanges and bindings: 16 number of its file | 48 valid bytes in it */
+  sb_word journal;         /* of exchanges and bindings: 48 valid bytes in its file | 16 number of that file */
   sb_half topology_pid, queue_count;
   sb_half memory_waiting,
       queues_ended;      /* queues_ended: queues that ended by themselves; the housekeeper removes bindings to them */
   sb_half queues_closed; /* incremented when a queue becomes CLOSED; connections then detach their handles of it */
-  sb_half housekeeper_process;     /* process slot of the housekeeper, plus one; valid only while its byte is locked */
+  sb_half housekeeper_process;     /* process slot, plus one; valid only while byte SB_LOCK_HOUSEKEEPER is locked */
   alignas(64) sb_word memory_root; /* the list of nodes that wait for memory */
   sb_word memory_tail, memory_head, memory_base;
   sb_half next_connection, next_process;
-  sb_half watched; /* hint: last look of the lowest process with an IO thread, in units of 2^20 ns of CLOCK_MONOTONIC */
+  sb_half watched; /* hint: when the lowest process last watched the housekeeper (sb_io.h), in 2^20 ns */
   sb_half stopped; /* 1 = the user asked for no housekeeper */
   sb_word rescues, stopped_rescues, reaped;
   sb_half spinners;  /* count of threads that spin; changes often, so it avoids the cache lines that every call reads */
-  sb_half scattered; /* 1: a body was stored in parts */
+  sb_half scattered; /* 1: some body was stored in parts since the broker began */
   char name[SB_BROKER_NAME_MAX + 64];
   sb_half repairs[SB_REPAIRS], explained_repairs[SB_REPAIRS]; /* by kind, see sb_repairs.h */
   /* of the queue being configured */
@@ -148,8 +149,8 @@ _Static_assert(sizeof(sb_header_shm) <= 4096, "header page");
 
 typedef struct {
   sb_word headers[SB_CHUNK_UNITS];
-  sb_word hints[SB_CHUNK_UNITS / 64]; /* bit set: the slot of that index may be free */
-  sb_word summary[2];                 /* bit set: that hint word may have a bit */
+  sb_word hints[SB_CHUNK_UNITS / 64]; /* bit i set: slot i of the chunk may be free */
+  sb_word summary[2];                 /* bit w set: hints[w] may have a bit */
   sb_word parts;                      /* 1: the chunk may have parts; a sweep then looks for their heads (sb_parts.h) */
   sb_word floors[2];                  /* least incarnation and position of new objects here, see sb_floors.h */
   sb_word reserved[379];
@@ -170,12 +171,12 @@ typedef struct {
   uint8_t priority;
   uint8_t flags; /* SB_MESSAGE_IN_PARTS */
   uint32_t units;
-  uint16_t exchange_length; /* in front of the body: the name of the exchange, the routing key, the properties */
-  uint16_t targets;         /* number of queues of its commit; 0 means 1 */
+  uint16_t exchange_length; /* exchange name, routing key and properties lie in front of the body */
+  uint16_t targets;         /* number of queues that its commit puts it into; 0 means 1 */
   uint32_t reserved;
 } sb_message_shm;
 _Static_assert(sizeof(sb_message_shm) == 64, "message header");
-#define SB_MESSAGE_IN_PARTS 1u /* names, properties and body lie in parts; all else ends at body_offset */
+#define SB_MESSAGE_IN_PARTS 1u /* names, properties and body are in parts; block and viewers end at body_offset */
 
 /* The last bytes of a slot whose body lies in parts. They name the first part. */
 typedef struct {
@@ -192,7 +193,7 @@ typedef struct {
 _Static_assert(sizeof(sb_part_shm) == 16, "part");
 
 typedef struct {
-  sb_half object;   /* slot of the queue or level the ring belongs to */
+  sb_half object;   /* slot of the queue or level that the ring belongs to */
   sb_half ring;     /* number of the ring | height << 8 */
   sb_word first;    /* first position covered */
   sb_word done;     /* hint: bit set when that child or cell is finished; all bits set: try to retire the page (I17) */
@@ -215,14 +216,14 @@ typedef struct {
 #define SB_LEAF_UNITS 5u
 _Static_assert(sizeof(sb_leaf_shm) <= SB_LEAF_UNITS * SB_UNIT, "leaf");
 
-/* A leaf of a queue with SB_QUEUE_KEEPS: its messages were moved there from another queue. */
+/* A leaf of a queue with SB_QUEUE_KEEPS. Messages that were moved there keep their earlier sequence numbers. */
 typedef struct {
   sb_leaf_shm leaf;
   sb_word origins[SB_PAGE_CELLS]; /* the sequence number that the message got when it was put */
 } sb_long_leaf_shm;
 #define SB_LONG_LEAF_UNITS 7u
 _Static_assert(sizeof(sb_long_leaf_shm) <= SB_LONG_LEAF_UNITS * SB_UNIT, "long leaf");
-#define SB_NO_ORIGIN UINT64_MAX /* the message was put into this queue */
+#define SB_NO_ORIGIN UINT64_MAX /* value in `origins`: the message was put into this queue, not moved there */
 
 typedef struct {
   sb_page_shm page;
@@ -233,7 +234,7 @@ _Static_assert(sizeof(sb_inner_shm) <= 3 * SB_UNIT, "inner page");
 typedef struct {
   sb_word root;
   sb_word tail; /* hint: the first position that may be FREE */
-  sb_word head; /* hint: no message before it, except below `requeued` bits */
+  sb_word head; /* hint: before it, ready messages are only below `requeued` bits */
   sb_word base; /* first position of this use of the queue object, a multiple of 64 */
 } sb_ring_shm;
 
@@ -249,14 +250,14 @@ typedef struct {
   sb_word owner_epoch;
   /* written by producers */
   alignas(64) sb_word tail;
-  sb_word admitted; /* hint: room taken by producers; never below the number of published messages */
+  sb_word admitted; /* hint: `tail` plus the number of messages that producers have room for and did not append yet */
   sb_word bytes_in; /* hint: body bytes that became ready */
-  sb_word bound;    /* with ring_size: the oldest messages are evicted while pending > bound */
+  sb_word bound;    /* with ring_size: evict the oldest while more than max(bound, ring_size) messages are ready */
   sb_word reserved0[4];
-  /* notification: read by producers, hence beside their line (processors fetch lines in pairs) */
+  /* notification: read by producers, so this cache line lies beside theirs (processors fetch lines in pairs) */
   alignas(64) _Atomic int32_t interested;
   _Atomic int32_t notified, not_interested, non_acquiring, consumers, room_waiting;
-  /* messages with a timer that got no schedule entry; on a change the housekeeper scans all cells */
+  /* number of messages with a timer that got no schedule entry; when it changes, the housekeeper scans all cells */
   _Atomic int32_t timers_lost;
   /* 1: `taken`, `admitted` and the byte hints are maintained; 2: the housekeeper also corrects them */
   _Atomic int32_t tracking;
@@ -266,7 +267,8 @@ typedef struct {
   sb_word exclusive;
   /* written by consumers */
   alignas(64) sb_word head;
-  sb_word taken; /* hint: cells that left AVAILABLE minus cells that returned; raised before the CAS */
+  /* hint: cells that left AVAILABLE minus cells that returned; a queue that evicts raises it before the CAS */
+  sb_word taken;
   sb_word bytes_out;
   sb_word requeued;  /* 1: some page may have a `requeued` bit */
   sb_word last_take; /* position of the last take, for the check for missed notifications */
@@ -274,7 +276,7 @@ typedef struct {
   sb_word reserved1[2];
   alignas(64) sb_ring_shm all;
   sb_ring_shm non_acquiring_list, not_interested_list, room, schedule;
-  sb_word used_ns; /* CLOCK_MONOTONIC: the last declare, read or consume */
+  sb_word used_ns; /* CLOCK_MONOTONIC: the last declare or get, or the end of its last consumer */
   sb_half had_consumer;
   /* 1: a watch has waited for room. Its program may react late, which explains a repair (sb_repairs.h) */
   sb_half room_watched;
@@ -321,12 +323,12 @@ _Static_assert(sizeof(sb_consumer_level_shm) <= SB_UNIT, "level");
 typedef struct {
   alignas(64) sb_word word;
   sb_half queue, level;
-  sb_half flags, target;     /* target: index of the target in its connection */
+  sb_half flags, target;     /* target: number of the consumer, channel or watch of the node (sb_target.h) */
   sb_half waiter;            /* slot of the node whose wake word a notifier rings */
   sb_half prefetch, unacked; /* of a node that waits for room, prefetch is the number of bytes it needs */
   _Atomic int32_t priority;
   sb_word delivered;
-  sb_word flagged; /* 1: requests a turn; the IO thread clears it before it looks */
+  sb_word flagged; /* 1: a notifier asks for a turn of the target; the turn clears it before it looks */
   sb_half wake;    /* the wake word, a futex */
   sb_half pid;
   alignas(64) sb_word wakes; /* number of notifications */
@@ -370,27 +372,28 @@ enum {
 typedef struct {
   alignas(64) sb_word owner; /* 12 connection | 52 epoch; 0 connection = free */
   sb_half queue, next;
-  sb_word holding; /* 32 epoch (low bits) | 32 cells held */
-  sb_word kind;    /* of the intent: kind | counter << 8 | sequence << 16; stored last */
+  sb_word holding; /* 32 number of cells that the owner holds | 32 low half of its epoch */
+  sb_word kind;    /* of the intent: kind | counter << 8 | sequence << 16; stored after the rest of the intent */
   sb_word position;
-  sb_word slot; /* slot | ref << 32 | ref of the target << 40 */
+  sb_word slot; /* slot | reference << 32 | reference in the target queue << 40 */
   sb_word gen;
   sb_word before; /* the counter before the operation */
   alignas(64) sb_word before_bytes;
   sb_word bytes;
   sb_word target_queue,
-      /* of a move; in an enqueue or commit: target_queue 1 = SCHEDULED, target_position = SB_COUNT_SCHEDULED before */
+      /* both of a move. An enqueue or commit stores other values: target_queue 1 if the message becomes SCHEDULED, and
+       * in target_position the counter SB_COUNT_SCHEDULED before the operation */
       target_position;
   sb_word target_ledger, target_before, target_before_bytes;
-  /* 32 how often depth was raised | 32 depth; depth > 0: the owner is making two changes of hints that belong
-   * together, I23 */
+  /* low 32 bits: depth, above 0 while the owner makes two changes of hints that belong together (I23); high 32 bits:
+   * how often the owner raised the depth */
   sb_word hinting;
   sb_word counters[SB_COUNTERS];
 } sb_ledger_shm;
 _Static_assert(sizeof(sb_ledger_shm) <= SB_UNIT, "ledger");
 
 #define SB_HOLDINGS_PER_CHUNK 255u
-#define SB_HOLDINGS_FIRST 1u /* entry 0 of a block announces the next block */
+#define SB_HOLDINGS_FIRST 1u /* first entry for holdings; entry 0 of a block announces the next block */
 typedef struct {
   sb_half next, used; /* next block; number of entries that were ever used */
   sb_word reserved;
@@ -401,8 +404,8 @@ _Static_assert(sizeof(sb_holdings_shm) == 16 * SB_UNIT, "holdings");
 /* The gate of a connection: whether one of the connection's calls is inside the core, see sb_grace.h. */
 typedef struct {
   sb_word inside; /* 1: a call is inside the core, or is about to take the lock of the connection */
-  /* incremented by each connection that drains a chunk; a call that sees a new value drops the pages that handles
-   * remember */
+  /* incremented by each connection that drains a chunk. A call of this connection that sees a new value drops the pages
+   * that the connection's handles remember */
   sb_word asked;
 } sb_gate_shm;
 
@@ -420,8 +423,8 @@ typedef struct {
   alignas(64) sb_gate_shm gate;
   alignas(64) sb_word work; /* bit w: work_targets[w] has a bit */
   alignas(64) sb_word work_targets[SB_MAX_TARGETS / 64];
-  /* by class: the hint word (chunk*128+word) that this connection took bits from, plus one. [0]: the hint word of slots
-   * that it freed and whose hints it has not set yet */
+  /* claims[class]: the hint word of which this connection took bits, as chunk * 128 + word + 1; 0 = none. claims[0]: in
+   * the same form, the hint word of slots that it freed, and whose hint bits it has not set yet */
   sb_half claims[SB_MAX_CLASSES];
   char name[SB_NAME_MAX + 1];
 } sb_connection_shm;

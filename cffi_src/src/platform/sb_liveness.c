@@ -118,7 +118,7 @@ typedef struct {
   char name[];
 } entry;
 
-/* True if a thread other than the caller runs, or waits for a processor or a disk. */
+/* True if a thread of process `pid`, other than the calling thread, runs, or waits for a processor or a disk. */
 static bool is_awake(int32_t pid) {
   char path[PATH_BYTES], text[1024];
   _Alignas(8) char entries[2048];
@@ -177,7 +177,7 @@ sb_status sb_liveness_attach(sb_broker *b) {
       continue;
     }
     word = SB_LOAD(&p->word, SB_ACQUIRE);
-    /* another process took the slot in between and died: its reaper comes first */
+    /* between the two loads another process took the slot, and died: leave the slot to its reaper */
     if (sb_proc_state(word) != SB_PROC_FREE) {
       sb_unlock_byte(b->lock_fd, SB_LOCK_PROCESS + (long)i);
       continue;
@@ -221,12 +221,12 @@ void sb_liveness_detach(sb_broker *b) {
 
 static bool proc_shows(const sb_broker *b, const sb_process_shm *p) {
   if (SB_LOAD(&p->pid_namespace, SB_RELAXED) != b->pid_namespace) {
-    return false; /* our /proc does not show that process: only its lock decides */
+    return false; /* our /proc does not show a process of another namespace: only its lock decides */
   }
   sb_process_facts now = sb_process_look(SB_LOAD(&p->pid, SB_RELAXED));
   uint64_t stack = SB_LOAD(&p->stack, SB_RELAXED);
   bool another_program =
-      stack != 0 && now.stack != 0 && stack != now.stack; /* exec: the pid lives, the program that attached does not */
+      stack != 0 && now.stack != 0 && stack != now.stack; /* exec: the pid stays, the program that attached is gone */
   return now.start_ticks != 0 && now.start_ticks == SB_LOAD(&p->start_ticks, SB_RELAXED) && now.state != 'Z' &&
          now.state != 'X' && !another_program;
 }
@@ -239,7 +239,8 @@ bool sb_liveness_is_dead(sb_broker *b, uint32_t process) {
   return sb_byte_holder(b->lock_fd, SB_LOCK_PROCESS + (long)process) == 0 && !proc_shows(b, p);
 }
 
-/* The state of another process by /proc; 0: /proc does not show it. */
+/* The state of another process (R, S, T ...) by /proc. 0: unknown, since the process is the caller's, is not attached,
+ * or is not shown by /proc. */
 static char state_of_other(sb_broker *b, uint32_t process) {
   const sb_process_shm *p = &b->processes[process];
   if (process >= SB_MAX_PROCESSES || process == b->process ||

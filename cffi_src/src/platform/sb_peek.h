@@ -45,7 +45,7 @@ SB_PEEKS void sb_peek_bytes(char *to, const uint8_t *from, uint64_t length) {
     to[i] = (char)atomic_load_explicit((const _Atomic uint8_t *)from + i, SB_ACQUIRE);
     i++;
   }
-  for (; i + sizeof(uint64_t) <= length; i += sizeof(uint64_t)) { /* whole words: long bodies are copied as well */
+  for (; i + sizeof(uint64_t) <= length; i += sizeof(uint64_t)) { /* a word at a time: a body may be long */
     uint64_t word = sb_peek_word((const uint64_t *)(const void *)(from + i));
     memcpy(to + i, &word, sizeof word);
   }

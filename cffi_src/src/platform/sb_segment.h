@@ -49,13 +49,13 @@ struct sb_broker {
   uint32_t chunk_limit;
   uint32_t chunks_per_segment;
   uint64_t arena_bytes, meta_bytes;
-  uint64_t groups_shift; /* chunk >> groups_shift: the number of its group, below 64 */
+  uint64_t groups_shift; /* chunk >> groups_shift is the number of the chunk's group, below 64 */
   pthread_mutex_t map_lock, reap_lock;
   int lock_fd;     /* lock file: holds the byte locks of the process slot and of the housekeeper */
   int topology_fd; /* lock file, opened a second time: holds the byte lock of the topology */
   uint32_t process;
   uint64_t pid_namespace; /* of this process; 0 = unknown, /proc does not show it */
-  sb_half keeps_house;    /* 1: this process is the housekeeper; F_OFD_GETLK does not report its own lock */
+  sb_half keeps_house;    /* 1: this process is the housekeeper, whose own lock F_OFD_GETLK does not report */
   sb_half *guard;         /* on a page that a fork wipes: 1 in the process that attached, 0 in its children */
   sb_word populated[SB_MAX_CHUNKS / 64];
   char path[160]; /* "/shmbroker-<uid>.<name>" */

@@ -67,7 +67,7 @@ bool sb_wake_ring(sb_half *w) {
       SB_CRASHPOINT("wait.ring.pending");
       (void)syscall(SYS_futex, w, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
       (void)SB_CAS(w, &pending, (pending & ~3u) | SB_WAKE_NOTIFIED,
-                   SB_ACQ_REL); /* only saves the next notifier the system call */
+                   SB_ACQ_REL); /* NOTIFIED only saves the next notifier the system call */
       return true;
     }
   }

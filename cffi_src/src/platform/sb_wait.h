@@ -35,9 +35,10 @@ uint64_t sb_now_ns(void);         /* CLOCK_MONOTONIC */
 uint64_t sb_wall_ns(void);        /* CLOCK_REALTIME, to a few milliseconds */
 uint32_t sb_wake_arm(sb_half *w); /* returns the armed word, which sb_wake_sleep expects */
 void sb_wake_disarm(sb_half *w);
-/* Sleeps while the word equals `armed`. False if the deadline passed, or if a signal arrived (*interrupted). */
+/* Sleeps while the word equals `armed`. False if the deadline passed, or if a signal arrived; *interrupted: true only
+ * for a signal. */
 bool sb_wake_sleep(sb_half *w, uint32_t armed, uint64_t deadline_ns, bool *interrupted);
-/* Wakes the waiter. True if the waiter slept, or was about to sleep. */
+/* Wakes the waiter. True if the waiter slept, or was about to sleep; also if another notifier has just woken it. */
 bool sb_wake_ring(sb_half *w);
 void sb_pause(void);
 

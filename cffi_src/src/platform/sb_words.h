@@ -22,12 +22,13 @@
 #define SB_BITS(value, shift, width) (((uint64_t)(value) >> (shift)) & ((UINT64_C(1) << (width)) - 1u))
 #define SB_FIELD(value, shift) ((uint64_t)(value) << (shift))
 
-/* ---- slot header: 2 state | 24 references, or 12 owner, 9 spare, drained, part, in parts | 38 generation;
- *      READ, which is published too: 2 state | 12 references | 12 reader | 38 generation ---- */
+/* ---- slot header, by state. PUBLISHED: 2 state | 24 references | 38 generation.
+ *      ALLOC: 2 state | 12 owner | 9 spare | 1 drained | 1 part | 1 in parts | 38 generation.
+ *      READ (published, and being read in place): 2 state | 12 references | 12 reader | 38 generation ---- */
 enum { SB_SLOT_FREE = 0, SB_SLOT_ALLOC = 1, SB_SLOT_READ = 2, SB_SLOT_PUBLISHED = 3 };
 #define SB_MAX_REFS 24u
 #define SB_READ_REFS 12u /* references that a READ slot can have */
-/* marks a slot whose body lies in parts, from ALLOC on; no holder has this reference (sb_parts.h) */
+/* reference bit that marks a head, whose body lies in parts, from ALLOC on; no cell of a head has it (sb_parts.h) */
 #define SB_PARTS_REF 23u
 #define SB_GEN_MASK ((UINT64_C(1) << SB_GENERATION_BITS) - 1u)
 static inline unsigned sb_slot_state(uint64_t h) { return (unsigned)SB_BITS(h, 0, 2); }
@@ -44,12 +45,13 @@ static inline bool sb_slot_in_parts(uint64_t h) {
   unsigned state = sb_slot_state(h);
   return (state == SB_SLOT_ALLOC || state == SB_SLOT_PUBLISHED) && SB_BITS(h, 2 + SB_PARTS_REF, 1) != 0;
 }
-/* ALLOC without an owner: a part, which belongs to the head that it names. */
+/* The field of a part: ALLOC with this bit and no owner. A part belongs to the head that it names (sb_parts.h). */
 #define SB_SLOT_PART (UINT64_C(1) << 22)
 static inline bool sb_slot_is_part(uint64_t h) {
   return sb_slot_state(h) == SB_SLOT_ALLOC && SB_BITS(h, 2, SB_MAX_REFS) == SB_SLOT_PART;
 }
-/* ALLOC by the connection that drains the chunk of this slot: the owner field and this bit (sb_drained.h). */
+/* The bit beside the owner in an ALLOC slot that was taken in order to drain its chunk; the owner is the connection
+ * that drains (sb_drained.h). */
 #define SB_SLOT_DRAINED (UINT64_C(1) << 21)
 static inline bool sb_slot_is_drained(uint64_t h) {
   return sb_slot_state(h) == SB_SLOT_ALLOC && SB_BITS(h, 14, 12) == SB_SLOT_DRAINED >> 12;
@@ -183,7 +185,7 @@ static inline unsigned sb_chunk_state(uint64_t w) { return (unsigned)SB_BITS(w, 
 static inline unsigned sb_chunk_owner(uint64_t w) { return (unsigned)SB_BITS(w, 3, 12); }
 static inline unsigned sb_chunk_class(uint64_t w) { return (unsigned)SB_BITS(w, 15, 6); }
 static inline unsigned sb_chunk_run(uint64_t w) { return (unsigned)SB_BITS(w, 21, 16); }
-#define SB_CHUNK_OF_RESERVE (UINT64_C(1) << 37) /* plain puts take no slot of this chunk */
+#define SB_CHUNK_OF_RESERVE (UINT64_C(1) << 37) /* opened out of the reserve: plain puts take no slot of this chunk */
 #define SB_CHUNK_TAKEN_OVER (UINT64_C(1) << 38) /* see sb_drained.h */
 /* True if the chunk has slots of a class. A chunk that is being drained still has them: draining may fail. */
 static inline bool sb_chunk_has_slots(uint64_t w) {
@@ -202,7 +204,7 @@ static inline uint64_t sb_queue_word(unsigned state, uint64_t incarnation) {
 }
 
 /* ---- directory entry: 2 state | 28 queue slot | 34 name hash. CLOSED: the queue was deleted and is not freed yet.
- *      DEAD: the entry was removed, and a search goes on behind it ---- */
+ *      DEAD: the entry was removed; a search for a name continues with the next entry ---- */
 enum { SB_DIR_EMPTY = 0, SB_DIR_LIVE = 1, SB_DIR_DEAD = 2, SB_DIR_CLOSED = 3 };
 static inline unsigned sb_dir_state(uint64_t e) { return (unsigned)SB_BITS(e, 0, 2); }
 static inline uint32_t sb_dir_slot(uint64_t e) { return (uint32_t)SB_BITS(e, 2, 28); }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_closing.h"
 
-/* True for a message that forbids a deletion "if empty". A message that a connection holds does not forbid it: it is
- * removed when it returns to the queue. A STAGED message does: its commit may be decided already. */
+/* True for a message that makes a deletion "if empty" fail. A message that a connection holds does not: if the
+ * connection returns it to the closed queue, it is removed there. A STAGED message does: its commit may be decided
+ * already. */
 static bool nobodys_message(uint64_t word) {
   unsigned state = sb_cell_state(word);
   return state == SB_CELL_AVAILABLE || state == SB_CELL_SCHEDULED || state == SB_CELL_STAGED;
@@ -12,7 +13,7 @@ bool sb_closing_resolve(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const
   sb_leaf_ref leaf;
   sb_status found = sb_ring_locate(b, NULL, r, position, &leaf);
   if (found != SB_OK) {
-    return found == SB_DONE; /* another process decided the cell, and its page is gone */
+    return found == SB_DONE; /* SB_DONE: another process decided the cell, then its page was freed */
   }
   sb_cell_shm *cell = sb_leaf_cell(&leaf, position);
   uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST), closed = sb_cell_bare(SB_CELL_CLOSED, leaf.gen);

@@ -14,18 +14,20 @@
  *  the CLOSING cell was appended -> see sb_closing.h.
  *  the queue became CLOSED -> some messages are left in it -> the next sweep of the directory, or the reaper, removes
  *   them.
- *  a level, a ledger or the queue object was unlinked, before it was freed -> the holdings list it -> the reaper frees
- *   it; the next sweep of the directory frees the rest of the queue.
+ *  a consumer level, a ledger or the queue object was unlinked, before it was freed -> the holdings list it -> the
+ *   reaper frees it; the next sweep of the directory frees the rest of the queue.
  *
- * Concurrency: close and free need the topology lock; any process may call these functions.
+ * Concurrency: any process may call these functions; it needs the topology lock for sb_disposal_close and
+ *  sb_disposal_free.
  */
 #ifndef SB_DISPOSAL_H
 #define SB_DISPOSAL_H
 
 #include "sb_limits.h"
 
-/* Closes the queue. SB_IN_USE: `if_unused` is set, and the queue has a consumer. SB_NOT_EMPTY: `if_empty` is set, and
- * the queue has a message. *removed: the number of ready and scheduled messages removed. */
+/* Closes the queue, and removes its ready and scheduled messages; *removed: their number. SB_IN_USE: `if_unused` is
+ * set, and the queue has a consumer. SB_NOT_EMPTY: `if_empty` is set, and the queue has a message. In both cases the
+ * queue stays open. SB_DELETED: the queue was closed already. */
 sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed);
 /* Removes the ready and the scheduled messages of a closed queue. Returns their number. */
 uint64_t sb_disposal_empty(sb_queue *q);

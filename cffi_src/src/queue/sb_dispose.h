@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Dispose: the one way in which a message ends.
+/* Dispose: the one way in which a connection ends a message that it took.
  *
  * What: a message that a connection took ends for one of the reasons below. Each caller that ends a message calls
  * sb_dispose with the reason. The reason selects the counter of the ledger, here and nowhere else; sb_settle.h then
- * ends the message. A move ends only the source cell of its message: it calls sb_settle_as under its own intent.
+ * ends the message. A move does not end a message: it calls sb_settle_as, under its own intent, to settle only the
+ * source cell.
  *
- * Dead-lettering belongs here: before a message ends because it was rejected, expired or was evicted, sb_dispose will
- * move it to a queue in which it is parked. Two more functions end messages, for a dead connection: settle_for
- * (sb_transaction.c) and resolve_settle (sb_intent.c). They do not know the reason. They have only the counter: from
- * the holding of a message that a commit marked, and from the intent. So they cannot dead-letter a message: a
- * connection must do that before it writes such a mark or intent.
+ * Dead-lettering does not exist yet. It belongs here: before a message ends because it was rejected, expired or was
+ * evicted, sb_dispose will move it to a queue in which it is parked. Two other functions end messages that a dead
+ * connection held: settle_for (sb_transaction.c) and resolve_settle (sb_intent.c). They know only the counter, not the
+ * reason: settle_for reads the counter from the holding of a message that a commit marked, resolve_settle from the
+ * intent. So they cannot dead-letter a message: a connection must do that before it writes such a mark or intent.
  *
  * Layout: none here.
  *
@@ -27,7 +28,7 @@
  *   finished.
  *  the counters were raised -> the intent is still there -> the reaper clears the intent.
  *
- * Concurrency: the holder, under its connection's lock, beside any other operation.
+ * Concurrency: the connection that holds the message calls, under its lock, beside any other operation.
  */
 #ifndef SB_DISPOSE_H
 #define SB_DISPOSE_H

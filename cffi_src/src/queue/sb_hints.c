@@ -130,7 +130,8 @@ sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q) {
 
 #define TRACKING_TRIES 1000u
 
-/* Repeats until all hints are right. Beside continuous traffic it leaves the rest to the housekeeper. */
+/* Corrects the hints until a call finds them all right. If continuous traffic prevents that, the housekeeper corrects
+ * them later (SB_TRACKING_UNSURE). */
 void sb_hints_start_tracking(sb_broker *b, sb_queue_shm *q) {
   for (unsigned tries = 0; tries < TRACKING_TRIES; tries++) {
     if (sb_hints_reconcile(b, q) == SB_HINTS_RIGHT) return;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Hints: finds ready messages without `requeued` bits, and corrects hints that are wrong.
+/* Hints: sets the `requeued` bits that ready messages lack, and corrects hints that are wrong.
  *
- * What: cells and ledgers are authoritative. These functions compare them with the `requeued` bits. In a queue that
- * tracks (maintains `taken`, `admitted` and the byte hints) they compare them also with these hints.
+ * What: cells and ledgers are authoritative; bits and hints only follow them. These functions compare the cells with
+ * the `requeued` bits. In a queue that tracks (sb_queue_tracks) they also compare cells and ledgers with the hints:
+ * `taken`, `admitted`, and the byte hints `bytes_in` and `bytes_out`.
  *
  * Layout: nothing here; sb_queue.h has the hints, sb_requeued.h the bits.
  *
@@ -22,8 +23,9 @@
 #include "sb_queue.h"
 #include "sb_repairs.h"
 
-/* Finds the *hidden* cells: they are AVAILABLE, lie below the head, and have no `requeued` bits. Sets the bits, and
- * counts that as one repair. `deaths_before`: see sb_repairs_deaths. Returns the number of cells. */
+/* Finds the *hidden* cells, and sets their `requeued` bits. A hidden cell is AVAILABLE, lies below the head, and has no
+ * such bits, so no search finds it. The call counts at most one repair, however many cells it finds. `deaths_before`:
+ * an earlier result of sb_repairs_deaths; deaths since then explain the repair. Returns the number of hidden cells. */
 uint64_t sb_hints_resurface(sb_broker *b, const sb_queue_shm *q, const sb_ring *r, uint64_t deaths_before);
 /* True if there is a hidden cell. */
 bool sb_hints_hide_ready(sb_broker *b, const sb_ring *r);
@@ -32,11 +34,13 @@ bool sb_hints_has_ready(sb_broker *b, const sb_ring *r, uint64_t end);
 /* Calls sb_hints_resurface for a consumer that found no message although the hints show one. Returns the number of
  * cells that it found; 0 without a search if the last search was less than 250 ms ago. */
 uint64_t sb_hints_rescan(sb_queue *q);
-/* Corrects `taken`, `admitted` and the byte hints, if two readings of hints, ledgers and cells agree. SB_HINTS_BUSY:
- * the readings differ, or a connection is changing hints. SB_HINTS_SET_RIGHT: a hint was wrong, and was corrected. */
+/* Reads hints, ledgers and cells twice. If the two readings are equal, corrects `taken`, `admitted` and the byte hints.
+ * SB_HINTS_RIGHT: no hint was wrong, or the queue does not track. SB_HINTS_SET_RIGHT: a hint was wrong, and was
+ * corrected. SB_HINTS_BUSY: the readings differ, or a connection is changing hints; nothing was corrected. */
 typedef enum { SB_HINTS_RIGHT, SB_HINTS_SET_RIGHT, SB_HINTS_BUSY } sb_hints;
 sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q);
-/* Begins to maintain the hints, after a queue got limits for the first time. */
+/* Gives the hints of a queue their first right values. The caller has set `tracking`, since the queue gets limits for
+ * the first time. */
 void sb_hints_start_tracking(sb_broker *b, sb_queue_shm *q);
 
 #endif

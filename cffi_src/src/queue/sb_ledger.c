@@ -134,7 +134,7 @@ bool sb_ledger_any_owner(sb_broker *b, const sb_queue_shm *q, bool (*is)(sb_brok
   }
   return false;
 }
-#define PATIENCE 4u /* looks at a ledger: a running process should make its next step during them */
+#define PATIENCE 4u /* number of looks at a ledger; a process that runs should make its next step meanwhile */
 static bool stays(const sb_ledger_shm *l) {
   uint64_t hinting = SB_LOAD(&l->hinting, SB_ACQUIRE);
   bool same = (hinting & SB_HINTING_DEPTH) != 0;

@@ -6,7 +6,7 @@
  * the connection closes the queue, the counters stay, and the next owner of the ledger continues them; ledgers are
  * never merged.
  *
- * Layout: `sb_ledger_shm`, linked from the queue. Ledgers are only added.
+ * Layout: `sb_ledger_shm`, linked from the queue. A linked ledger stays linked until its queue is freed.
  *
  * Invariants:
  *  I19 a counter only rises. Except for the counters of deliveries and refusals, it rises only under an intent that
@@ -30,7 +30,8 @@
  *   target. If not, the reaper drops the reference for the target.
  * The code is in sb_intent.c.
  *
- * Concurrency: the owner, under its connection's lock; after its death its reapers.
+ * Concurrency: the owner of a ledger writes it, under its connection's lock; after the death of the owner its reapers
+ * do.
  */
 #ifndef SB_LEDGER_H
 #define SB_LEDGER_H
@@ -46,12 +47,13 @@ uint64_t sb_ledger_sum(sb_broker *b, const sb_queue_shm *q, unsigned counter);
 uint64_t sb_ledger_holding(sb_broker *b, const sb_queue_shm *q);
 bool sb_ledger_owned(sb_broker *b, const sb_queue_shm *q);
 bool sb_ledger_any_owner(sb_broker *b, const sb_queue_shm *q, bool (*is)(sb_broker *b, unsigned connection));
-/* A connection other than `but` that stays between two changes of hints during the call, and satisfies `is`; 0: there
- * is none. */
+/* Returns a connection other than `but` that satisfies `is`, and that stays between two changes of hints while the
+ * function looks at its ledger several times. 0: there is none. */
 unsigned sb_ledger_stuck(sb_broker *b, const sb_queue_shm *q, unsigned but,
                          bool (*is)(sb_broker *b, unsigned connection));
-/* True if no connection is between two changes of hints. *raised: how often connections began such changes. If a later
- * call finds the same number, no connection began one between the calls. */
+/* True if no connection is between two changes of hints that belong together. *raised: how often connections began such
+ * changes until now, valid only if the result is true. If two calls return the same number, no connection began such
+ * changes between them. */
 bool sb_ledger_hints_rest(sb_broker *b, const sb_queue_shm *q, uint64_t *raised);
 sb_ledger_shm *sb_ledger_at(sb_broker *b, uint32_t slot);
 /* The connection's ledger of the queue; NULL: the connection owns none. */
@@ -60,7 +62,7 @@ sb_ledger_shm *sb_ledger_of(sb_broker *b, const sb_queue_shm *q, unsigned connec
 static inline void sb_ledger_begin_intent(sb_ledger_shm *l, unsigned kind, unsigned counter, uint64_t position,
                                           uint64_t slot, uint64_t gen, uint64_t bytes) {
   uint64_t seq =
-      SB_LOAD(&l->kind, SB_RELAXED) >> 16; /* relaxed: single writer; the store of `kind` orders all others */
+      SB_LOAD(&l->kind, SB_RELAXED) >> 16; /* relaxed: single writer; the release store of `kind` orders all stores */
   SB_STORE(&l->position, position, SB_RELAXED);
   SB_STORE(&l->slot, slot, SB_RELAXED);
   SB_STORE(&l->gen, gen, SB_RELAXED);
@@ -77,13 +79,13 @@ static inline void sb_ledger_end_intent(sb_ledger_shm *l) {
 static inline void sb_ledger_count(sb_ledger_shm *l, unsigned counter, uint64_t by) {
   SB_STORE(&l->counters[counter], SB_LOAD(&l->counters[counter], SB_RELAXED) + by, SB_RELEASE);
 }
-/* Marks that the connection begins (by 1) or ends (by -1) changes of hints that belong together. Between the two no
- * process corrects hints (I23 of sb_queue.h). */
-#define SB_HINTING_DEPTH UINT64_C(0xffffffff) /* the upper half of `hinting` counts how often the depth was raised */
+/* Marks that the connection begins (`by` is 1) or ends (`by` is -1) changes of hints that belong together. Between the
+ * two calls no process corrects hints (I23 of sb_queue.h). */
+#define SB_HINTING_DEPTH UINT64_C(0xffffffff) /* the lower half of `hinting`; the upper half counts the raises */
 static inline void sb_ledger_hinting(sb_ledger_shm *l, int by) {
   uint64_t step = by > 0 ? (UINT64_C(1) << 32) + 1 : UINT64_MAX;
   SB_STORE(&l->hinting, SB_LOAD(&l->hinting, SB_RELAXED) + step,
-           SB_RELEASE); /* by > 0: comes before the next change of a hint (seq_cst); by < 0: after the last one */
+           SB_RELEASE); /* by > 0: the store comes before the next change of a hint (seq_cst); by < 0: after the last */
 }
 static inline void sb_ledger_hinting_ended(sb_ledger_shm *l) {
   SB_STORE(&l->hinting, SB_LOAD(&l->hinting, SB_RELAXED) & ~SB_HINTING_DEPTH, SB_RELEASE);

@@ -6,7 +6,8 @@
 
 #define UNBOUNDED INT64_MAX
 
-/* The number of ready positions before `position`, with `taken` of them taken. It may be negative for a moment. */
+/* The number of ready messages before `position`, if `taken` of the positions between the base and `position` are
+ * taken. It may be negative for a moment. */
 static int64_t ready_before(const sb_queue_shm *q, uint64_t position, uint64_t taken) {
   return (int64_t)(position - SB_LOAD(&q->base, SB_RELAXED) - taken);
 }
@@ -55,7 +56,7 @@ static sb_status admit(sb_queue *q, uint64_t count, uint64_t bytes) {
 }
 
 sb_status sb_limits_admit(sb_queue *q, uint64_t count, uint64_t bytes) {
-  sb_ledger_hinting(q->ledger, 1); /* until the messages are published, or their room is returned */
+  sb_ledger_hinting(q->ledger, 1); /* stays raised until sb_limits_published or sb_limits_unadmit */
   sb_status status = admit(q, count, bytes);
   if (status != SB_OK) sb_ledger_hinting(q->ledger, -1);
   return status;
@@ -87,22 +88,25 @@ static int64_t bound(const sb_queue *q, sb_reason *reason) {
   return limit;
 }
 
-/* I24: the paid victim is evicted only if `limit` messages remain without it. Fewer remain if a consumer took one
- * meanwhile. */
+/* I24: the condition for the eviction of a victim that `taken` counts already: at least `limit` messages are ready
+ * without it. Fewer are ready if a consumer took one meanwhile. */
 static sb_excess too_many(int64_t limit) { return (sb_excess){true, limit, INT64_MIN}; }
 
-/* The same for bytes: the victim is evicted only if more bytes than the limit are ready with `paid`, the estimate that
- * was paid for it. Without a limit no victim is evicted. */
+/* The same for bytes. `paid`: the estimated size of the victim, which `bytes_out` counts already. The victim is evicted
+ * only if the ready bytes and `paid` together exceed the limit. If the queue has no limit any more, no victim is
+ * evicted. */
 static sb_excess too_large(const sb_queue *q, uint64_t paid) {
   int64_t max = sb_setting(q->shm, SB_SETTING_MAX_BYTES);
   return (sb_excess){false, INT64_MIN, max >= 0 ? max - (int64_t)paid + 1 : INT64_MAX};
 }
 
-/* STAYED: the excess was gone, so no victim was taken. PASSED_OVER: a victim was taken and put back, which also took
- * back its payment in `taken`. */
+/* What evict did. NONE_FOUND: there was no victim, or no memory for a holding. STAYED: the excess was gone, so no
+ * victim was taken. PASSED_OVER: a victim was taken, then put back, since an older message had returned; that also
+ * lowered `taken`, which had counted the victim. */
 enum outcome { NONE_FOUND, STAYED, PASSED_OVER, EVICTED };
 
-/* Takes and ends one victim; an expired one counts as expired. */
+/* Takes the oldest ready message, if the excess still exists, and ends it for `reason`, or as expired if it has
+ * expired. */
 static enum outcome evict(sb_queue *q, const sb_excess *excess, sb_reason reason) {
   uint64_t token;
   sb_taken t;
@@ -124,8 +128,9 @@ static enum outcome evict(sb_queue *q, const sb_excess *excess, sb_reason reason
   return EVICTED;
 }
 
-/* If the queue has too many bytes, adds *paid, the estimated bytes of the next victim, to `bytes_out`, so that of the
- * producers that see the excess only one evicts. True: paid, and `hinting` stays raised. */
+/* If more bytes are ready than the limit allows, adds the estimated size of the next victim to `bytes_out`; *paid: that
+ * size. Other producers then do not see the same excess, so only one evicts for it. True: it was added, and `hinting`
+ * stays raised until the caller lowers both. */
 static bool pay_bytes(sb_queue *q, uint64_t *paid) {
   int64_t max = sb_setting(q->shm, SB_SETTING_MAX_BYTES);
   if (refuses(q->shm) || max < 0 || ready_bytes(q->shm) <= max) {
@@ -166,7 +171,8 @@ static bool enforce_length(sb_queue *q, uint64_t *removed) {
   return outcome != NONE_FOUND || SB_LOAD(&q->shm->tail, SB_SEQ_CST) != tail; /* I42 */
 }
 
-/* The same for the byte limit. The size of the next victim is an estimate, which is corrected afterwards. */
+/* The same for the byte limit. Pays an estimate of the victim's size first. The take itself counts the real size, so
+ * the estimate is subtracted afterwards. */
 static bool enforce_bytes(sb_queue *q, uint64_t *removed) {
   uint64_t paid;
   if (!pay_bytes(q, &paid)) {
@@ -187,14 +193,15 @@ SB_HOT uint64_t lowest(const sb_queue *q) {
   return head > q->lanes[0].cursor ? head : q->lanes[0].cursor;
 }
 
-/* True if at most `limit` positions lie from the lowest one to the tail: no more cells can be AVAILABLE. */
+/* True if surely at most `limit` cells are AVAILABLE: no cell has `requeued` bits, and at most `limit` positions lie
+ * between lowest() and the tail. */
 SB_HOT bool fits(const sb_queue *q, int64_t limit) {
   return SB_LOAD(&q->shm->requeued, SB_SEQ_CST) == 0 &&
          (int64_t)(SB_LOAD(&q->shm->tail, SB_SEQ_CST) - lowest(q)) <= limit;
 }
 
 /* True if the cells show that no limit is exceeded: the caller then does not read the counts, which cost more. False if
- * bytes are limited, or while the bound of a shrunk ring must fall. */
+ * the cells cannot show it: in a queue that evicts by bytes, and while `bound` is higher than ring_size. */
 SB_HOT bool surely_fits(sb_queue *q) {
   int64_t ring = sb_setting(q->shm, SB_SETTING_RING_SIZE), limit = ring >= 0 ? ring : UNBOUNDED;
   if (ring >= 0 && (int64_t)SB_LOAD(&q->shm->bound, SB_RELAXED) > ring) {

@@ -28,7 +28,8 @@
 
 #include "sb_dispose.h"
 
-/* Takes room for `count` messages with `bytes` in all. SB_FULL: there is none. SB_TOO_LARGE: there never can be. */
+/* Reserves room for `count` messages with `bytes` in all. SB_FULL: there is not enough room now. SB_TOO_LARGE: the
+ * limits never allow so much. */
 sb_status sb_limits_admit(sb_queue *q, uint64_t count, uint64_t bytes);
 /* Ends what sb_limits_admit began, after the caller put the messages into the queue: from now on other processes may
  * correct the hints again (`hinting`, I23). */
@@ -39,14 +40,14 @@ bool sb_limits_room(const sb_queue_shm *q, uint64_t count, uint64_t bytes);
 /* Evicts the oldest messages while more messages or bytes are pending than the limits allow. Returns how many it
  * evicted. */
 uint64_t sb_limits_enforce(sb_queue *q);
-/* The same; adds the number to *removed. True: the queue certainly keeps its limits. False: the counts say so, but they
- * may be wrong (sb_limits_in_doubt). */
+/* As sb_limits_enforce, but adds the number of evicted messages to *removed. True: the queue certainly keeps its limits
+ * now. False: it keeps them according to the counts, which may be wrong (sb_limits_in_doubt). */
 bool sb_limits_keep(sb_queue *q, uint64_t *removed);
 /* True if more messages may be pending than the bound, although the counts deny it: a process may have been killed
  * between two changes of the counts. Costs a few loads, unless another process puts or takes at this moment. */
 bool sb_limits_in_doubt(sb_queue *q);
-/* Sets the bound after a new ring_size: with `trim` to 0, so that ring_size applies at once; else to the number of
- * pending messages. */
+/* Sets the bound after ring_size was changed. If `trim` is set, to 0: ring_size applies at once. Else to the number of
+ * pending messages: the bound then falls as messages are taken. */
 void sb_limits_set_bound(sb_queue *q, bool trim);
 /* Takes the AVAILABLE messages at positions below `end`, at most `limit` of them, and ends them for `reason`. Returns
  * how many. */

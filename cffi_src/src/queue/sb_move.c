@@ -6,7 +6,7 @@
 #include "sb_slab.h"
 #include "sb_view.h"
 
-/* The sequence number of a message that the caller holds. The leaf stays: the caller owns a cell of it. */
+/* The sequence number of the message at `position`. The caller owns that cell, so its leaf is not freed. */
 static uint64_t sequence_of(sb_queue *q, uint64_t position) {
   const sb_ring *r = &sb_queue_lane(q, position)->ring;
   sb_leaf_ref leaf;

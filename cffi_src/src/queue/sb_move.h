@@ -24,8 +24,8 @@
 
 #include "sb_limits.h"
 
-/* Moves the oldest ready message of `q` below position `end` to `target`. SB_EMPTY: there is none. *size: length of its
- * body. */
+/* Moves the oldest ready message of `q` below position `end` to `target`. *size: the length of its body. SB_EMPTY:
+ * there is no such message. Any other failure, for instance SB_FULL of `target`, leaves the message in `q`. */
 sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *size);
 
 #endif

@@ -4,7 +4,8 @@
 #include "sb_closing.h"
 #include "sb_wait.h"
 
-/* True if this connection published the message. If the slot was reused, the cell has changed, and taking it fails. */
+/* True if the connection of `q` published the message of a cell with the value `word`. If the slot was reused
+ * meanwhile, the answer may be wrong, but then the cell has changed, too, and taking the message fails. */
 static bool is_own(const sb_queue *q, uint64_t word) {
   uint32_t slot = sb_cell_slot(word);
   return sb_slot_in_range(q->c->b, slot) && sb_slot_ready(q->c->b, slot) &&
@@ -19,7 +20,7 @@ static bool foreign_at(const sb_queue *q, const sb_leaf_ref *leaf, uint64_t posi
 static bool take_returned(sb_queue *q, sb_lane *lane, uint64_t before, uint64_t token, sb_taken *t) {
   uint64_t from = 0, position;
   sb_leaf_ref leaf;
-  while (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0 && sb_returned_next_near(q->c->b, lane, from, &leaf, &position) &&
+  while (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0 && sb_requeued_next_near(q->c->b, lane, from, &leaf, &position) &&
          position < before) {
     if (foreign_at(q, &leaf, position) && sb_take_for_consumer_at(q, position, true, token, t) == SB_OK) {
       return true;
@@ -88,8 +89,8 @@ sb_status sb_no_local_take(sb_queue *q, uint64_t *cursor, uint64_t token, sb_tak
     if (status != SB_OK || t->message->expires_ns == 0 || t->message->expires_ns > sb_now_ns()) {
       return status;
     }
-    (void)sb_dispose(q, token, SB_REASON_EXPIRED); /* gives the holding back ... */
-    status = sb_holding_take(q->c, &token);        /* ... and takes the same holding again */
+    (void)sb_dispose(q, token, SB_REASON_EXPIRED); /* frees the holding `token` */
+    status = sb_holding_take(q->c, &token);        /* takes it again: the last one freed comes first */
     if (status != SB_OK) {
       return status;
     }

@@ -2,8 +2,8 @@
 /* No local: takes only messages that other connections published.
  *
  * What: a consumer with no_local has its own cursor. The cursor passes messages of the consumer's connection without
- * hiding them from other consumers: neither the handle's cursor nor the queue's head moves. Messages that returned
- * before the cursor are found through their bits, as by any consumer.
+ * hiding them from other consumers: neither the handle's cursor nor the queue's head moves. If a message returned to a
+ * position before the cursor, the consumer finds it through its `requeued` bits, like any consumer.
  *
  * `publisher` of sb_message_shm has the id of the publishing connection. Ids are reused: messages of a connection that
  * was closed count as own messages of a later connection with the same id, whose consumer then does not get them.
@@ -24,7 +24,9 @@
 
 #include "sb_take.h"
 
-/* Takes the oldest ready message that connection `q->c` did not publish. SB_EMPTY also while the queue is paused. */
+/* Takes the oldest ready message that connection `q->c` did not publish. *cursor: the consumer's cursor, which the call
+ * advances. `token`: a free holding, which then lists the message. SB_EMPTY: there is no such message, or the queue is
+ * paused. SB_DELETED: the queue is closed. */
 sb_status sb_no_local_take(sb_queue *q, uint64_t *cursor, uint64_t token, sb_taken *t);
 
 #endif

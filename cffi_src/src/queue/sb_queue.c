@@ -8,7 +8,7 @@ static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even
   *q = (sb_queue){.c = c, .slot = slot, .spin_ns = 50000};
   sb_lane_forget_pages(&q->lanes[0]);
   if (!sb_ring_open(b, slot, SB_RING_CELLS, &q->lanes[0].ring)) {
-    return sb_slot_in_range(b, slot) ? SB_DELETED : SB_CORRUPT; /* the queue is gone: its memory may hold bodies now */
+    return sb_slot_in_range(b, slot) ? SB_DELETED : SB_CORRUPT; /* the queue was freed; its slot may be a body's now */
   }
   q->shm = sb_slot_at(b, slot);
   q->state = SB_LOAD(&q->shm->state, SB_ACQUIRE);
@@ -38,7 +38,7 @@ sb_status sb_queue_stand_in(sb_connection *by, uint32_t slot, sb_queue *q, sb_le
 sb_status sb_queue_attach(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed) {
   sb_status status = look_up(c, slot, q, even_closed);
   if (status == SB_OK) status = sb_ledger_adopt(c, slot, &q->ledger, &q->ledger_token);
-  if (status == SB_OK && !sb_queue_is_open(q)) { /* from here on the ledger keeps the object alive (I20) */
+  if (status == SB_OK && !sb_queue_is_open(q)) { /* look again: only from here on the ledger keeps the object (I20) */
     sb_ledger_leave(c, q->ledger, q->ledger_token);
     q->ledger = NULL;
     status = SB_DELETED;
@@ -56,7 +56,7 @@ void sb_queue_detach(sb_queue *q) {
 uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q) {
   static const unsigned out[] = {SB_COUNT_ACKED,   SB_COUNT_EXPIRED,       SB_COUNT_KILLED, SB_COUNT_REPLACED,
                                  SB_COUNT_DROPPED, SB_COUNT_DEAD_LETTERED, SB_COUNT_MOVED,  SB_COUNT_SCHEDULED};
-  uint64_t n = 0; /* sums up what left, then what came; beside traffic or a stopped process the result may be wrong */
+  uint64_t n = 0; /* subtracts what left, then adds what came; beside traffic or a stopped process n may be wrong */
   for (unsigned i = 0; i < sizeof out / sizeof out[0]; i++) {
     n -= sb_ledger_sum(b, q, out[i]);
   }
@@ -141,7 +141,8 @@ bool sb_queue_older_ready(sb_queue *q, uint64_t position) {
   while (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0 &&
          sb_requeued_next(q->c->b, &q->lanes[0].ring, from, &leaf, &at) && at < position) {
     uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
-    bool takeable = sb_slot_ready(q->c->b, sb_cell_slot(word)); /* if not, evictions would wait for it for ever */
+    /* a message whose chunk cannot be mapped is never taken: if it counted, evictions would spare every newer victim */
+    bool takeable = sb_slot_ready(q->c->b, sb_cell_slot(word));
     if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE && takeable) {
       return true;
     }
@@ -173,7 +174,8 @@ void sb_queue_schedule(sb_queue *q, uint64_t position) {
   }
 }
 
-/* `tries` has a bound: behind a broken link sb_closing_resolve may not find the cell, and never decides it. */
+/* `tries` has a bound: if a link is broken, sb_closing_resolve may report a cell as decided that it did not find. The
+ * caller would meet that cell again for ever. */
 sb_status sb_queue_pass_closing(sb_queue *q, const sb_lane *lane, uint64_t position, unsigned tries) {
   bool resolved = sb_closing_resolve(q->c->b, q->c, q->shm, &lane->ring, position);
   bool open = sb_queue_is_open(q);

@@ -6,10 +6,10 @@
  * handle of a queue, the number of its messages, and enqueue; sb_take.h, sb_settle.h and sb_release.h have the other
  * changes.
  *
- * Layout: FREE -> AVAILABLE | SCHEDULED | REMOVING(me);  SCHEDULED -> REMOVING(me) -> AVAILABLE;  AVAILABLE ->
- * ACQUIRED(me) | REMOVING(me);  ACQUIRED(me) -> AVAILABLE (release) | TOMBSTONE;  REMOVING(me) -> AVAILABLE |
- * TOMBSTONE. Commits (sb_transaction.h): FREE -> STAGED(me) -> AVAILABLE | SCHEDULED | TOMBSTONE. The end
- * (sb_closing.h): FREE -> CLOSING -> CLOSED | TOMBSTONE.
+ * Layout: the changes of a cell's state; `me` is the connection that owns the cell. FREE -> AVAILABLE | SCHEDULED |
+ * REMOVING(me);  SCHEDULED -> REMOVING(me) -> AVAILABLE;  AVAILABLE -> ACQUIRED(me) | REMOVING(me);  ACQUIRED(me) ->
+ * AVAILABLE (release) | TOMBSTONE;  REMOVING(me) -> AVAILABLE | TOMBSTONE. Commits (sb_transaction.h): FREE ->
+ * STAGED(me) -> AVAILABLE | SCHEDULED | TOMBSTONE. The end (sb_closing.h): FREE -> CLOSING -> CLOSED | TOMBSTONE.
  *
  * Invariants:
  *  I23 in a queue that tracks (sb_queue_tracks), `taken` counts the positions below the tail that are not AVAILABLE.
@@ -18,8 +18,8 @@
  *      append. Queues that evict count a STAGED position as taken, since they must not evict for it; all others count
  *      it as ready, since its room is reserved. While no connection is between two changes of hints that belong
  *      together (`hinting` of sb_ledger_shm), a process may count the cells, and correct the errors that a death left.
- *  I42 a process that lowers `taken` or `bytes_out` afterwards searches for a message again, or enforces the limits: a
- *      put may have relied on the higher value, and seen room that did not exist.
+ *  I42 after a process has lowered `taken` or `bytes_out`, it searches for a message again, or enforces the limits:
+ *      meanwhile a put may have relied on the higher value, and seen room that did not exist.
  *
  * Ordering pairs: P1 of sb_slab.h, P2 of sb_ring.h. P3: a producer appends (seq_cst), then reads `interested`
  * (sb_notify.h).
@@ -58,7 +58,7 @@ struct sb_queue {
   uint64_t base;
   sb_lane lanes[SB_LANES];
   uint32_t slot;
-  unsigned use; /* SB_USE_...: the purpose of memory for puts into this queue */
+  unsigned use; /* SB_USE_...: the purpose for which puts into this queue allocate memory */
   /* nodes that no thread uses now, kept for the next waiting threads of the connection (sb_waiter.c) */
   struct {
     uint64_t token;
@@ -70,8 +70,9 @@ struct sb_queue {
   uint64_t reap_again_ns;                  /* until this time no call reaps, or waits for a thread that reaps */
 };
 
-/* Opens a handle and takes a ledger, so that the queue object stays. even_closed: also opens a closed queue, to clear
- * up. */
+/* Opens a handle of the queue in `slot`, and takes a ledger, which keeps the queue object from being freed (I20).
+ * SB_DELETED: the queue is gone or closed. With `even_closed` a closed queue is opened, too, so that its messages can
+ * be removed. */
 sb_status sb_queue_attach(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed);
 /* Opens a handle of a queue, open or closed, and takes over `ledger` from the dead connection `dead`. SB_SETTLED:
  * `dead` does not own it any more. */
@@ -89,8 +90,9 @@ static inline bool sb_queue_is_open(const sb_queue *q) { return SB_LOAD(&q->shm-
  * in sb_dispose. SB_DELETED: the queue is closed. The other arguments are those of sb_ring_append. */
 SB_HOT sb_status sb_queue_append(sb_queue *q, sb_lane *lane, uint64_t word, sb_append how, sb_word *announce,
                                  uint64_t *position);
-/* The part of sb_queue_append for a CLOSING or CLOSED cell. `tries`: the number of such cells that the append met.
- * SB_CLOSED_CELL: the cell is decided, and the queue stays open: the caller appends again. */
+/* Handles a CLOSING or CLOSED cell that an append met at `position`: decides it, if no process did. `tries`: how many
+ * such cells the append has met. SB_CLOSED_CELL: the cell is decided, the queue stays open, and the caller appends
+ * again. SB_DELETED: the queue is closed. SB_CORRUPT: the cell cannot be decided. */
 sb_status sb_queue_pass_closing(sb_queue *q, const sb_lane *lane, uint64_t position, unsigned tries);
 /* Publishes an ALLOC slot, whose body has `bytes`, in a cell at the tail: SCHEDULED if `scheduled`, else AVAILABLE.
  * *position: the position of that cell. After a failure the caller still owns the slot. */
@@ -111,17 +113,18 @@ SB_HOT sb_status sb_queue_append(sb_queue *q, sb_lane *lane, uint64_t word, sb_a
   return status;
 }
 
-#define SB_TRACKING_UNSURE 2 /* the hints could not be counted beside traffic; the housekeeper counts them */
+#define SB_TRACKING_UNSURE 2 /* value of `tracking`: traffic prevented a count of the hints; the housekeeper counts */
 /* True if the queue maintains `taken`, `admitted` and the byte hints: it has limits or a ring size. */
 static inline bool sb_queue_tracks(const sb_queue_shm *q) { return SB_LOAD(&q->tracking, SB_RELAXED) != 0; }
 /* True if the queue evicts messages beyond its limit; else it refuses them. */
 static inline bool sb_queue_evicts(const sb_queue_shm *q) {
   return sb_setting(q, SB_SETTING_RING_SIZE) >= 0 || sb_setting(q, SB_SETTING_OVERFLOW) == SB_OVERFLOW_DROP_HEAD;
 }
-/* I23: counts `count` positions as taken, and the `bytes` of their messages. sb_hints_untaken takes that back. Only for
- * a queue that tracks. Both words are changed with seq_cst. A process that changed one then looks at what depends on
- * it: waiting producers, or the limits (I42). A producer first enters its list, or appends, then reads the word. So at
- * least one of the two sees the other. No reader needs both words as of one moment, so either may be changed first. */
+/* I23: counts `count` positions as taken, with `bytes` of message bodies; sb_hints_untaken takes that back. Only for a
+ * queue that tracks. Each function changes both words with seq_cst; afterwards the process looks for waiting producers,
+ * or at the limits (I42). A producer first enters the list of waiting producers, or appends, then reads the words. So
+ * at least one of the two processes sees what the other did. No reader needs both words as of one moment, so either may
+ * be changed first. */
 static inline void sb_hints_taken(sb_queue_shm *q, uint64_t count, uint64_t bytes) {
   (void)SB_ADD(&q->taken, count, SB_SEQ_CST);
   (void)SB_ADD(&q->bytes_out, bytes, SB_SEQ_CST);
@@ -134,7 +137,8 @@ static inline void sb_hints_untaken(sb_queue_shm *q, uint64_t count, uint64_t by
  * reads the ledgers. */
 int64_t sb_queue_ready(sb_broker *b, const sb_queue_shm *q);
 uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q);
-/* Body bytes of the oldest ready message, 1 if there is none; beside traffic an estimate. */
+/* The length of the body of the oldest ready message; beside traffic an estimate. 1 if there is no such message, or if
+ * its body is empty. */
 uint64_t sb_queue_oldest_bytes(sb_queue *q);
 /* True if a message before `position` is ready because it returned. */
 bool sb_queue_older_ready(sb_queue *q, uint64_t position);

@@ -3,8 +3,8 @@
 
 #include "sb_wait.h"
 
-/* delivered: the message was delivered to a consumer, and gets the mark "redelivered". `disposition` then tells whether
- * the delivery counts. */
+/* Makes the message AVAILABLE again. `delivered`: a consumer got the message, so it is marked redelivered, and
+ * `disposition` tells whether that delivery counts (SB_UNDELIVER: it does not). Else `disposition` is ignored. */
 static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposition disposition) {
   sb_connection *c = q->c;
   sb_leaf_ref leaf;
@@ -34,8 +34,8 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
                 SB_SEQ_CST); /* linearisation point */
   SB_CRASHPOINT("queue.release.flipped");
   if (!sb_requeued_stays_marked(c->b, lane, t.position)) {
-    /* a searcher cleared a bit. It does not find the cell if it looked before the flip, and takes it if it looked after
-     * the flip: mark the cell again if it is still AVAILABLE */
+    /* a searcher cleared a bit meanwhile. If it looked at the cell after the flip, it takes the cell. If it looked
+     * before the flip, it missed the cell: set the bits again if the cell is still AVAILABLE */
     uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST);
     if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
       sb_requeued_mark(c->b, &lane->ring, t.position);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Release: makes a message that was taken AVAILABLE again, at its old position.
+/* Release: a message that was taken becomes AVAILABLE again, at its old position.
  *
  * What: the holder of the message sets the `requeued` bits that lead to the cell, then makes the cell AVAILABLE. A
  * message that has expired, or whose queue was deleted, is settled instead.
@@ -17,17 +17,18 @@
  *  the cell became AVAILABLE -> `taken` may be one too high -> the reaper, or the housekeeper, corrects `taken`
  *   (sb_hints_reconcile).
  *
- * Concurrency: the holder, under its connection's lock, beside any other operation.
+ * Concurrency: the connection that holds the message calls, under its lock, beside any other operation.
  */
 #ifndef SB_RELEASE_H
 #define SB_RELEASE_H
 
 #include "sb_take.h"
 
-/* Makes a delivered message AVAILABLE again, marked redelivered. SB_UNDELIVER: the delivery is not counted; SB_REQUEUE:
- * it is. */
+/* Makes the delivered message of holding `token` AVAILABLE again, marked redelivered. `disposition`: SB_UNDELIVER does
+ * not count the delivery, SB_REQUEUE counts it. SB_SETTLED: the connection does not hold the message. */
 sb_status sb_release_message(sb_queue *q, uint64_t token, sb_disposition disposition);
-/* Makes a message AVAILABLE again that was taken to remove it, and is not removed. It was not delivered. */
+/* The same for a message that was taken to be removed (REMOVING), but is kept. No consumer got the message, so it is
+ * not marked redelivered. */
 sb_status sb_release_unmarked(sb_queue *q, uint64_t token);
 
 #endif

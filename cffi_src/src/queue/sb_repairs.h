@@ -16,7 +16,8 @@
  * Ordering pairs: none here; upkeep reads each word as its owner does.
  *
  * Death (killed after -> what is left -> who repairs it):
- *  one of two steps, the repair and its count -> a count that is wrong by one -> no process: the count stays wrong.
+ *  the repair was made but not counted, or counted but not made -> a count that is wrong by one -> no process: the
+ *   count stays wrong.
  * A death explains the repairs of a queue until a tick of the housekeeper finds the whole queue consistent.
  *
  * Memory: in a broker that has only its reserve left, a notified process may find no memory for its next step. That
@@ -33,10 +34,10 @@
 enum {
   SB_REPAIR_NOTIFICATION = 0, /* a notified consumer or waiting call slept beside a ready message */
   SB_REPAIR_ROOM,             /* a producer slept beside room */
-  SB_REPAIR_COUNT,            /* a count of the lists of consumers: interested, notified ... */
+  SB_REPAIR_COUNT,            /* a wrong count of nodes in the lists of consumers: interested, notified ... */
   SB_REPAIR_ACCOUNT,          /* `taken`, `admitted`, or the byte hints */
   SB_REPAIR_MARK,             /* a ready message without its `requeued` bits */
-  SB_REPAIR_END,              /* a queue that should have ended by itself */
+  SB_REPAIR_END,              /* an open queue that should have ended by itself (sb_lifetime.h) */
 };
 _Static_assert(SB_REPAIR_END + 1 == SB_REPAIRS, "kinds of repairs");
 

@@ -29,8 +29,8 @@
 /* Takes the message at `position`, if its cell is still in `state`. If `state` is SCHEDULED, counts under an intent
  * that the message left that state. False: the cell has changed. */
 bool sb_schedule_take(sb_queue *q, uint64_t position, unsigned state, uint64_t token, sb_taken *t);
-/* The caller took the message of holding `token`: makes it AVAILABLE. In a full ring this evicts the oldest messages
- * (I42). */
+/* Makes the message of holding `token`, which the caller took, AVAILABLE. Then evicts the oldest messages if the queue
+ * is too full (I42). */
 void sb_schedule_make_ready(sb_queue *q, uint64_t token);
 /* Makes the message at `position` AVAILABLE if it is due (*made_ready: true), or removes it if it has expired. Returns
  * the time of the next look at the message, 0 = never. */

@@ -18,7 +18,7 @@
  *  the reference was dropped -> the message ended, its cell is still owned -> the reaper counts the end, and makes the
  *   cell TOMBSTONE.
  *
- * Concurrency: the holder, under its connection's lock, beside any other operation.
+ * Concurrency: the connection that holds the message calls, under its lock, beside any other operation.
  */
 #ifndef SB_SETTLE_H
 #define SB_SETTLE_H
@@ -34,11 +34,15 @@ typedef struct {
   bool bytes_paid; /* `bytes_out` counted its bytes before it was taken */
 } sb_taken;
 
-/* Finds the message of holding `token`, and the leaf of its cell. False: the connection holds no message there. */
+/* Finds the message that holding `token` of connection `c` lists: fills *t, and *leaf with the leaf of its cell. False:
+ * `c` holds no such message; `token` may be any number. */
 bool sb_settle_find(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *leaf);
-/* Ends the message of holding `token`. Only sb_dispose calls this function; it chooses the counter (sb_dispose.h). */
+/* Ends the message of holding `token`, and raises the counter `counter` of the ledger. Only sb_dispose calls this
+ * function, since it chooses the counter for a reason (sb_dispose.h). SB_SETTLED: the connection does not hold the
+ * message. */
 sb_status sb_settle_message(sb_queue *q, uint64_t token, unsigned counter);
-/* The same. Intent MOVE: the caller began the intent already; intent SETTLE: the function begins it. */
+/* The same under `intent`: SB_INTENT_SETTLE, which the function begins itself, or SB_INTENT_MOVE, which the caller has
+ * begun. The function ends the intent in both cases. */
 sb_status sb_settle_as(sb_queue *q, uint64_t token, unsigned intent, unsigned counter);
 
 #endif

@@ -19,7 +19,7 @@ static void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t 
   t->side = sb_side_word(t->gen, count, side & SB_SIDE_REDELIVERED);
   SB_STORE(&cell->side, t->side, SB_RELEASE);
   sb_ledger_hold(q->ledger, 1);
-  /* a message that is removed goes to no consumer, so its position is not stored */
+  /* `last_take` shows the housekeeper that consumers take messages: a removal does not change it */
   if (state == SB_CELL_ACQUIRED) SB_STORE(&q->shm->last_take, position, SB_RELAXED);
 }
 
@@ -37,7 +37,7 @@ SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess,
                            uint64_t position, uint64_t word, sb_taken *t) {
   sb_broker *b = q->c->b;
   uint32_t slot = sb_cell_slot(word);
-  if (!sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) { /* maps the body before the connection owns it */
+  if (!sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) { /* maps the body before the CAS takes the cell */
     return SB_EMPTY;
   }
   sb_holding_set(b, t->token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf->slot), position);
@@ -67,21 +67,22 @@ SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess,
   return SB_OK;
 }
 
-/* Takes a cell that has `requeued` bits. Checks the excess before it clears the leaf's bit: from then on other
- * searchers do not find the cell, so it must not be spared any more. */
+/* Takes a cell that has `requeued` bits. Checks the excess first, then clears the leaf's bit: once the bit is cleared,
+ * other searchers do not find the cell, so the function must not spare it any more. */
 static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *excess, const sb_leaf_ref *leaf,
                                   uint64_t position, sb_taken *t) {
   sb_broker *b = q->c->b;
   const sb_lane *lane = sb_queue_lane(q, position);
   uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
   if (!sb_cell_of(word, leaf->gen) || sb_cell_is_owned(word) || sb_cell_state(word) == SB_CELL_SCHEDULED) {
-    return SB_EMPTY; /* its holder may be about to return it: the bit must stay */
+    return SB_EMPTY; /* the owner of the cell may be about to make it AVAILABLE: its bit must stay */
   }
   if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
     if (excess != NULL && !is_excess(q->shm, excess)) {
       return SB_DONE;
     }
-    /* before the bit is cleared: if this process dies then, its reaper sets the bit again */
+    /* the holding is written before the bit is cleared: if this process dies afterwards, its reaper sets the bit
+     * again */
     sb_holding_set(b, t->token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf->slot), position);
   }
   sb_requeued_clear(b, leaf, position);
@@ -93,28 +94,29 @@ static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *
     }
     word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
     if (sb_cell_of(word, leaf->gen) && !(sb_cell_state(word) == SB_CELL_TOMBSTONE)) {
-      sb_requeued_mark(b, &lane->ring, position); /* another connection may have it now, and may return it */
+      sb_requeued_mark(b, &lane->ring, position); /* another connection may hold the message now, and may return it */
     }
   }
   return SB_EMPTY;
 }
 
-/* The cell's state; FREE if its page was retired or reused, or if it names a slot that cannot be read here: a search
- * that found such a cell ready would look again at the cells before it for ever. */
+/* The state of the cell at `position`; SB_CELL_FREE if the page of the cell was retired or reused, or if this process
+ * cannot read the slot that the cell names. take_returned cannot take such a cell: if the cell counted as AVAILABLE,
+ * take_returned would look again at the cells before it for ever. */
 static unsigned look_at(sb_broker *b, const sb_leaf_ref *leaf, uint64_t position) {
   uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
   bool takeable = sb_cell_state(word) != SB_CELL_AVAILABLE || sb_slot_ready(b, sb_cell_slot(word));
   return sb_cell_of(word, leaf->gen) && takeable ? sb_cell_state(word) : SB_CELL_FREE;
 }
 
-/* Tries the cells before `end` that have `requeued` bits, the oldest first. */
+/* Takes a cell before `end` that has `requeued` bits, the oldest one that can be taken. SB_EMPTY: there is none. */
 static sb_status take_returned(sb_queue *q, sb_lane *lane, unsigned state, const sb_excess *excess, uint64_t end,
                                sb_taken *t) {
   uint64_t from = 0, position, known = SB_ANY_POSITION;
   sb_leaf_ref leaf;
   /* staged: a cell before `position` is STAGED */
   bool commits = SB_LOAD(&q->shm->staged, SB_RELAXED) != 0, staged = false;
-  while (sb_returned_next_near(q->c->b, lane, from, &leaf, &position) && position < end) {
+  while (sb_requeued_next_near(q->c->b, lane, from, &leaf, &position) && position < end) {
     unsigned is = commits ? look_at(q->c->b, &leaf, position) : SB_CELL_FREE;
     from = position + 1;
     if (is == SB_CELL_STAGED) {
@@ -153,7 +155,7 @@ void sb_take_pass_staged(sb_queue *q, uint64_t position) {
 
 bool sb_take_passed_some(const sb_queue *q) {
   return SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0 &&
-         SB_LOAD(&q->shm->staged, SB_RELAXED) != 0; /* `staged` is set before a cell is STAGED */
+         SB_LOAD(&q->shm->staged, SB_RELAXED) != 0; /* relaxed: a commit sets `staged` before the cell is STAGED */
 }
 
 static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_excess *excess, uint64_t before,
@@ -212,13 +214,14 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_
   if (status == SB_EMPTY) {
     sb_slab_flush_freed(q->c); /* the caller may sleep now: other connections can take the slots that it freed */
   }
-  if (at - hint >= 8 || status == SB_EMPTY) { /* the shared hint follows in steps: each handle has a cursor */
+  if (at - hint >= 8 || status == SB_EMPTY) { /* `head` may lag behind: each handle has its own cursor */
     sb_ring_advance(&q->shm->head, hint, at);
   }
   return status;
 }
 
-/* As sb_hints_taken, without the part that was counted before the take. */
+/* Counts the taken message, as sb_hints_taken does, except for what was counted before the take: `taken` counts the
+ * message already if `counted` is set, `bytes_out` counts its bytes already if t->bytes_paid is set. */
 SB_HOT void count_taken(sb_queue *q, bool counted, const sb_taken *t) {
   if (!counted) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
   if (!t->bytes_paid) (void)SB_ADD(&q->shm->bytes_out, t->message->body_length, SB_SEQ_CST);
@@ -234,9 +237,9 @@ SB_HOT sb_status find_and_take(sb_queue *q, unsigned state, const sb_excess *exc
   return status != SB_EMPTY ? status : take_next(q, lane, state, excess, before, t);
 }
 
-/* I23: raises `taken` before the take. If the take fails, a put may have seen too few pending messages meanwhile: if
- * the tail moved, the function takes again (I42). A caller that takes only messages before a position enforces the
- * limits instead. */
+/* I23: raises `taken` before the take, and lowers it again if the take fails. Meanwhile a put may have seen too few
+ * pending messages: if the tail moved, the function tries to take again (I42). If `before` is not SB_ANY_POSITION, it
+ * does not try again; the caller enforces the limits instead. */
 static sb_status take_counted_before(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before,
                                      sb_taken *t) {
   for (;;) {
@@ -265,7 +268,7 @@ SB_HOT sb_status take_oldest(sb_queue *q, unsigned state, const sb_excess *exces
       counted ? take_counted_before(q, state, excess, before, t) : find_and_take(q, state, excess, before, t);
   if (status == SB_OK) {
     count_taken(q, counted || paid, t);
-    if (!paid) sb_queue_lower_bound(q); /* a paid victim may still be put back, and its payment with it */
+    if (!paid) sb_queue_lower_bound(q); /* not for a paid victim: evict may put it back, and lower `taken` again */
   }
   sb_ledger_hinting(q->ledger, -1);
   return status;
@@ -291,8 +294,8 @@ sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t) {
     if (status != SB_OK || t->message->expires_ns == 0 || t->message->expires_ns > sb_now_ns()) {
       return status;
     }
-    (void)sb_dispose(q, token, SB_REASON_EXPIRED); /* gives the holding back ... */
-    status = sb_holding_take(q->c, &token);        /* ... and takes the same holding again */
+    (void)sb_dispose(q, token, SB_REASON_EXPIRED); /* frees the holding `token` */
+    status = sb_holding_take(q->c, &token);        /* takes it again: the last one freed comes first */
     if (status != SB_OK) {
       return status;
     }
@@ -306,7 +309,9 @@ static bool take_in_state(sb_queue *q, const sb_leaf_ref *leaf, uint64_t positio
          take_cell(q, state, NULL, leaf, position, word, t) == SB_OK;
 }
 
-/* Takes the message at `position`. `requeued`: the message returned, and its leaf's bit must be cleared. */
+/* Takes the message at `position`: its cell changes from state `from` to `state`. `requeued`: the message returned to
+ * the queue, so the function first clears the leaf's bit of the cell. SB_EMPTY: the cell is not in state `from`, or
+ * another process was faster. */
 static sb_status take_at(sb_queue *q, uint64_t position, unsigned from, unsigned state, bool requeued, uint64_t token,
                          sb_taken *t) {
   bool tracked = from == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm), before = tracked && sb_queue_evicts(q->shm);

@@ -19,8 +19,8 @@
  *      A process that found a message to take looks again at the cells that it passed before, so that the messages of a
  *      producer stay in order.
  *
- * Ordering pairs: P1, P2, P3, P5, P8 of other layers: the holding before the CAS; the cell before its message; a second
- *  look at a cell after its bit was cleared.
+ * Ordering pairs: P1, P2, P3, P5, P8 of other layers: a process writes the holding before the CAS (P8), reads the cell
+ *  before its message (P1, P2), and looks at a cell a second time after it cleared the cell's bit (P5).
  *
  * Death (killed after -> what is left -> what the reaper of the connection does):
  *  the holding was written -> a cell that the connection does not own -> the reaper takes nothing back; if the cell is
@@ -44,8 +44,8 @@
  * caller must enforce the queue's limits (I42). */
 #define SB_ANY_POSITION UINT64_MAX
 sb_status sb_take_oldest(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t);
-/* The excess that an eviction removes: the victim is taken only if the hints show at least this many messages and
- * bytes. */
+/* The excess that an eviction removes. The victim is taken only if, by the hints, at least `least_ready` messages and
+ * `least_bytes` bytes are ready. */
 typedef struct {
   bool paid; /* `taken` already counts the victim */
   int64_t least_ready, least_bytes;
@@ -57,17 +57,18 @@ sb_status sb_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t tok
 /* Takes the oldest message for a consumer, and removes expired ones before it. SB_EMPTY: no message is ready, or the
  * queue is paused. */
 sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t);
-/* Takes the ready message at `position` for a consumer; `requeued`: the message returned to the queue. SB_EMPTY: there
- * is none; the caller enforces the queue's limits afterwards (I42). */
+/* Takes the ready message at `position` for a consumer. `requeued`: the message returned to the queue. SB_EMPTY: there
+ * is no ready message at `position`, and the caller enforces the queue's limits afterwards (I42). */
 sb_status sb_take_for_consumer_at(sb_queue *q, uint64_t position, bool requeued, uint64_t token, sb_taken *t);
 /* Counts the delivery of a message that was taken for a consumer. */
 static inline void sb_take_delivered(sb_queue *q, const sb_taken *t) {
   if ((t->side & SB_SIDE_REDELIVERED) != 0) sb_ledger_count(q->ledger, SB_COUNT_REDELIVERED, 1);
   sb_ledger_count(q->ledger, SB_COUNT_DELIVERED, 1);
 }
-/* Marks a STAGED cell as passed (I53). */
+/* Sets the `requeued` bits of a STAGED cell that the caller's search passes (I53). */
 void sb_take_pass_staged(sb_queue *q, uint64_t position);
-/* True if a STAGED cell may have been passed: the caller must look again before it takes a later message (I53). */
+/* True if a search may have passed a STAGED cell. Before the caller takes a later message, it must then look again at
+ * the cells with `requeued` bits (I53). */
 bool sb_take_passed_some(const sb_queue *q);
 
 #endif

@@ -18,7 +18,7 @@ void sb_view_not(sb_broker *b, uint32_t slot, unsigned ref) {
   if (viewer != NULL) SB_STORE(&viewer[ref], 0, SB_RELAXED);
 }
 
-#define INDEX 46 /* first bit of the queue's index in the block, in the word `where` */
+#define INDEX 46 /* in the word `where` of a holding: the first bit of the queue's index in the block */
 static uint64_t where_of(const sb_reference *r) {
   return (uint64_t)r->ref | SB_FIELD(r->gen, 8) | (r->ref >= SB_REF_VIEW ? SB_FIELD(r->queue, INDEX) : 0);
 }
@@ -40,7 +40,8 @@ _Atomic uint16_t *sb_view_word(sb_broker *b, const sb_reference *r) {
              : NULL;
 }
 
-/* Chooses a reference that no other connection may add (I38). */
+/* Chooses a clear reference to the slot of message `t`, for a view. No other connection is allowed to add this
+ * reference (I38, I49). False: there is none. */
 static bool choose(sb_connection *c, const sb_taken *t, uint32_t queue, sb_reference *r) {
   sb_block k;
   *r = (sb_reference){.slot = t->slot, .gen = t->gen};
@@ -75,7 +76,7 @@ sb_status sb_view_take(sb_connection *c, const sb_taken *t, uint64_t *token) {
     return status;
   }
   _Atomic uint16_t *viewer =
-      choose(c, t, queue, &r) ? sb_view_word(b, &r) : NULL; /* no other connection may add this reference */
+      choose(c, t, queue, &r) ? sb_view_word(b, &r) : NULL; /* no other connection writes this word now (I38) */
   if (viewer == NULL) {
     sb_holding_give(c, *token);
     return SB_LIMIT;
@@ -103,7 +104,8 @@ static void drop(sb_connection *c, uint64_t what, uint64_t where) {
   }
 }
 
-/* The word `what` of a view's holding. 0: the token, which comes from the caller, leads to no view. */
+/* The word `what` of holding `token`; 0: this is not the holding of a view. The token comes from outside the core, so
+ * it may be any number. */
 static uint64_t held(sb_connection *c, uint64_t token) {
   sb_broker *b = c->b;
   if (token == 0 || token * sizeof(sb_holding_shm) >= b->arena_bytes ||

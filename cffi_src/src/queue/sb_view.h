@@ -6,15 +6,16 @@
  * its queue, the queue is deleted, the connection is closed. Only bodies longer than SB_INLINE_BODY are read in place;
  * shorter bodies are copied.
  *
- * Layout: holding VIEW: slot and generation | reference << 0, generation << 8, index in the block << 46
- * (sb_reference.h). In front of a body that may be viewed there is a 16-bit word for each reference: the id of the
- * connection that has the reference as a view.
+ * Layout: the two words of a holding VIEW are `what`: slot and generation; `where`: reference << 0, generation << 8,
+ * index in the block << 46 (sb_reference.h). In front of a body that may be viewed there is a 16-bit word for each
+ * reference: the id of the connection that has the reference as a view.
  *
  * Invariants:
  *  I38 only the holder of a cell adds references to the slot of its message, and only references that are clear. If the
- *      message went to one queue, the holder never adds reference 0: if that is clear, the reaper of a dead producer
- *      concludes that the put took effect (intent ENQUEUE). Other intents need no such rule: a reaper judges commits
- *      and moves by cells, and after an ack no connection has the cell. No two holders add the same reference (I49).
+ *      message went to one queue, the holder never adds reference 0: from a clear reference 0 the reaper of a dead
+ *      producer concludes that the put took effect (intent ENQUEUE). Other intents need no such rule: a reaper judges
+ *      commits and moves by their cells, and after an ack no connection owns the cell. Holders of different cells never
+ *      add the same reference (I49).
  *  I39 the word of a reference is written before the reference is added: the viewer's id, or 0 if a cell gets the
  *      reference. A set reference whose word names a connection is that connection's view. This is the proof that a
  *      reaper needs, since a reference that the dead connection dropped may be the view of another connection by then.
@@ -40,7 +41,7 @@
 #include "sb_settle.h"
 
 /* Takes a view of a message that the connection holds. *token: the holding that lists the view. SB_LIMIT: all
- * references are in use. */
+ * references are in use. SB_CORRUPT: the body is not one that may be viewed. */
 sb_status sb_view_take(sb_connection *c, const sb_taken *t, uint64_t *token);
 /* Drops a view of the connection; does nothing if `token` names none. */
 void sb_view_drop(sb_connection *c, uint64_t token);
@@ -54,7 +55,8 @@ sb_reference sb_view_of(uint64_t what, uint64_t where);
 _Atomic uint16_t *sb_view_word(sb_broker *b, const sb_reference *r);
 /* The viewers' words of a slot; NULL: its body is never viewed, or its header is inconsistent. */
 _Atomic uint16_t *sb_view_words(sb_broker *b, uint32_t slot);
-/* Clears the viewer's word of a reference that is about to become a cell's. */
+/* Clears the viewer's word of reference `ref`. The caller is about to give this reference to a cell: it is then no view
+ * (I39). */
 void sb_view_not(sb_broker *b, uint32_t slot, unsigned ref);
 
 #endif

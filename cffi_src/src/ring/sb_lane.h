@@ -13,15 +13,15 @@
  *
  * Death: a lane is process-local, so a killed process leaves none.
  *
- * Concurrency: under the connection's lock. A call that finds a new value of `asked` in the connection's gate forgets
- *  the pages that the lanes remember (sb_grace.h).
+ * Concurrency: under the connection's lock. A process that drains a chunk increments `asked` in the gate of each
+ *  connection; a call that sees the new value makes the lanes forget their pages (sb_grace.h).
  */
 #ifndef SB_LANE_H
 #define SB_LANE_H
 
 #include "sb_ring.h"
 
-/* The pages from a leaf up to the root (sb_requeued.h). */
+/* A *way*: the pages from the root down to a leaf, by height (sb_requeued.h). */
 typedef struct {
   uint64_t root;
   sb_leaf_ref leaf; /* SB_NO_LEAF: the way is not known */
@@ -33,10 +33,10 @@ typedef struct {
   uint64_t cursor;      /* no AVAILABLE cell below it, except cells with `requeued` bits */
   sb_ring ring;
   sb_leaf_ref tail_leaf, head_leaf;
-  sb_requeued_way way; /* to the leaf of the last message that was released, or taken after a release */
+  sb_requeued_way way; /* leads to the leaf of the last message that was released, or found by its `requeued` bits */
 } sb_lane;
 
-/* Forgets the pages: the chunk that they lie in may be drained (sb_drained.h). */
+/* Forgets the pages that the lane remembers: a chunk in which they lie may be drained (sb_drained.h). */
 static inline void sb_lane_forget_pages(sb_lane *lane) {
   lane->tail_leaf = lane->head_leaf = SB_NO_LEAF;
   lane->way = (sb_requeued_way){.leaf = SB_NO_LEAF};

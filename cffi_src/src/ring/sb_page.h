@@ -51,10 +51,11 @@ static inline bool sb_page_is_current(sb_broker *b, const sb_page_ref *p) { /* P
   return sb_slot_gen(SB_LOAD(sb_slot_header(b, p->slot), SB_ACQUIRE)) == p->gen;
 }
 
-/* The kind of a ring's pages of `height`. Leaves are long in queues whose messages keep the sequence of another
- * queue. */
+/* The SB_KIND_... of the pages of `height` in a ring. Leaves are long in a queue with SB_QUEUE_KEEPS: its messages keep
+ * the sequence number that they got in another queue. */
 unsigned sb_page_kind(sb_broker *b, const sb_ring *r, unsigned height);
-/* Finds the page of a link. False: the page was retired or reused. */
+/* Finds the page that a link leads to. `position`: one that the page covers. False: the link leads to no page, or the
+ * page was retired or reused. */
 bool sb_page_of(sb_broker *b, uint64_t link, uint64_t position, sb_page_ref *p);
 /* Walks to the page of `height` that covers `position`; with a connection `c` it creates missing pages. SB_EMPTY: the
  * page is not created yet. SB_DONE: the page is finished and freed; *skip is then the height of the page with the DONE
@@ -67,7 +68,8 @@ void sb_page_retire(sb_connection *c, const sb_ring *r, sb_page_ref p);
 void sb_page_sweep(sb_connection *c, const sb_ring *r);
 /* True if the page is linked in the ring, at the height and the first position that its own fields name. */
 bool sb_page_links(sb_broker *b, const sb_ring *r, uint32_t slot, uint64_t gen);
-/* Retires a page that a dead connection was retiring. */
+/* Finishes the retirement of a page that a dead connection began, or was about to begin. If the page is still linked,
+ * retires it if it is finished. Else frees it, and retires its parent if that is finished. */
 void sb_page_settle(sb_connection *c, const sb_ring *r, uint32_t slot, uint64_t gen);
 
 #endif

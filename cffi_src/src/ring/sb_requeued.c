@@ -33,7 +33,8 @@ bool sb_requeued_is_marked(sb_broker *b, const sb_ring *r, uint64_t position) {
   return SB_LOAD(r->requeued, SB_SEQ_CST) != 0;
 }
 
-/* Finds the way from the root down to a leaf, unless it is known. False: the leaf is gone. */
+/* Finds the pages from the root down to leaf `ref`, and stores them in *way, unless *way leads to that leaf already.
+ * False: the leaf is gone. */
 static bool find_way(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, sb_requeued_way *way) {
   uint64_t root = SB_LOAD(r->root, SB_SEQ_CST), link = root;
   if (way->leaf.leaf == ref->leaf && way->leaf.gen == ref->gen && way->root == root) {
@@ -70,8 +71,8 @@ void sb_requeued_mark_owned(sb_broker *b, sb_lane *lane, const sb_leaf_ref *ref,
   if (SB_LOAD(r->requeued, SB_SEQ_CST) == 0) SB_STORE(r->requeued, 1, SB_SEQ_CST);
 }
 
-/* If pages of the way were reused, the cell is finished, and the result does not matter. A root that is added during
- * the call always has the bit that leads to the old root. */
+/* Does not check the generations: if pages of the way were reused, the cell is finished, and the result does not
+ * matter. A root that is added during the call always has the bit that leads to the old root. */
 bool sb_requeued_stays_marked(sb_broker *b, const sb_lane *lane, uint64_t position) {
   const sb_ring *r = &lane->ring;
   const sb_requeued_way *way = &lane->way;
@@ -90,7 +91,7 @@ static void clear_bit(sb_broker *b, const sb_page_ref *p, unsigned index) {
   uint64_t bit = UINT64_C(1) << index;
   uint64_t before = SB_AND(&p->page->requeued, ~bit, SB_SEQ_CST); /* P5: cleared before the second look */
   sb_ring other;
-  if ((before & bit) != 0 && !sb_page_is_current(b, p)) { /* the page was reused: this was a bit of its new use (I41) */
+  if ((before & bit) != 0 && !sb_page_is_current(b, p)) { /* page reused: set the bit of its new use again (I41) */
     uint32_t ring = SB_LOAD(&p->page->ring, SB_RELAXED);
     (void)SB_OR(&p->page->requeued, bit, SB_SEQ_CST);
     if (sb_ring_open(b, SB_LOAD(&p->page->object, SB_RELAXED), ring & 0xffu, &other) && other.requeued != NULL) {
@@ -104,8 +105,8 @@ void sb_requeued_clear(sb_broker *b, const sb_leaf_ref *ref, uint64_t position) 
   clear_bit(b, &p, (unsigned)(position % SB_PAGE_CELLS));
 }
 
-/* Relaxed: the bit was set before the flip that the caller's CAS has seen (P5). Only the caller can make the cell
- * AVAILABLE now, and the leaf stays. */
+/* A relaxed load suffices: the bit was set before the flip, and the caller's CAS has seen the flip (P5). The caller
+ * owns the cell now: no other process makes it AVAILABLE, and its leaf is not freed. */
 void sb_requeued_took(const sb_leaf_ref *ref, uint64_t position) {
   sb_word *bits = &ref->leaf->page.requeued;
   uint64_t bit = UINT64_C(1) << (position % SB_PAGE_CELLS);
@@ -115,7 +116,8 @@ void sb_requeued_took(const sb_leaf_ref *ref, uint64_t position) {
   }
 }
 
-/* *again: the call cleared a bit, and set it again (I41): the caller searches once more. */
+/* Finds the lowest position >= `from` with a bit below page `p`, and its leaf; clears bits that lead to nothing. *again
+ * becomes true if the call cleared a bit, and set it again (I41): the caller then searches once more. */
 static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_t from, sb_leaf_ref *ref,
                    uint64_t *position, bool *again) {
   uint64_t mask = SB_LOAD(&p->page->requeued, SB_SEQ_CST);
@@ -153,7 +155,7 @@ static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_
   return false;
 }
 
-/* True if the lowest bit of the ring is in the leaf that the way leads to. */
+/* True if the lowest bit of the ring is in the leaf that the way leads to; *position: the position of that bit. */
 static bool follow(sb_broker *b, const sb_ring *r, uint64_t from, const sb_requeued_way *way, uint64_t *position) {
   const sb_leaf_ref *leaf = &way->leaf;
   if (leaf->leaf == NULL || from > leaf->first || SB_LOAD(r->root, SB_SEQ_CST) != way->root) {
@@ -195,7 +197,7 @@ bool sb_requeued_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref
   return false;
 }
 
-bool sb_returned_next_near(sb_broker *b, sb_lane *lane, uint64_t from, sb_leaf_ref *ref, uint64_t *position) {
+bool sb_requeued_next_near(sb_broker *b, sb_lane *lane, uint64_t from, sb_leaf_ref *ref, uint64_t *position) {
   const sb_ring *r = &lane->ring;
   sb_requeued_way *way = &lane->way;
   if (follow(b, r, from, way, position)) {

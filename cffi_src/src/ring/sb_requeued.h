@@ -9,8 +9,8 @@
  *  I18 before a process makes an old cell (one before cursors) AVAILABLE, it sets the bits that lead to the cell, from
  *      the leaf to the root. A searcher clears the bit of a cell only while no connection owns the cell, and looks at
  *      the cell again afterwards. A searcher that clears the bit of a child looks at the child again afterwards. The
- *      connection that took a cell clears the cell's bit right afterwards: until that connection itself sets the bit
- *      again, the cell is not AVAILABLE.
+ *      connection that took a cell clears the cell's bit right afterwards, and need not look again: the cell is not
+ *      AVAILABLE until that connection itself sets the bit again.
  *  I41 a searcher that cleared the bit of a child, and then finds that a bit of the child is set, has hidden the
  *      messages below the child for a moment. The searcher sets the cleared bit again, with all bits above it, up to
  *      `requeued`, since other searchers may have cleared these; then it searches once more.
@@ -19,10 +19,10 @@
  *  P5 a process sets the bits (seq_cst) before the *flip*, which makes the cell AVAILABLE, and looks at the bits again
  *     after it. A searcher clears a bit, then looks at the cell.
  *
- * A connection that makes many cells of one leaf AVAILABLE, or takes them, keeps the way to the leaf in its lane.
- * A leaf that exists pins every page above it; only the root may get a parent. The owner of a cell knows that its leaf
- * exists, and checks for a new root when it looks at the bits again; a searcher checks the leaf's generation after all
- * bits. Reading a bit as set (seq_cst) is as good as setting it again.
+ * A connection that makes many cells of one leaf AVAILABLE, or takes them, keeps the *way* to the leaf (the pages from
+ * the root down to it) in its lane. A leaf that exists pins every page above it; only the root may get a parent. The
+ * owner of a cell knows that its leaf exists, and checks for a new root when it looks at the bits again; a searcher
+ * checks the leaf's generation after all bits. Reading a bit as set (seq_cst) is as good as setting it again.
  *
  * A message that was moved to a queue is AVAILABLE with its bits set, but usually a search finds it by a cursor, not by
  * the bits. The connection that takes it clears the leaf's bit: otherwise each search would visit the cell until the
@@ -49,14 +49,15 @@ void sb_requeued_clear(sb_broker *b, const sb_leaf_ref *ref, uint64_t position);
 /* Clears the leaf's bit of a cell that the caller just took. The next search clears the bits above it. */
 void sb_requeued_took(const sb_leaf_ref *ref, uint64_t position);
 bool sb_requeued_is_marked(sb_broker *b, const sb_ring *r, uint64_t position);
-/* As sb_requeued_mark and sb_requeued_is_marked, but they follow the way of the lane. The caller owns the cell, or
- * owned it when it marked the cell. */
+/* As sb_requeued_mark and sb_requeued_is_marked, but faster: they use the pages of the lane's way. For
+ * sb_requeued_mark_owned the caller owns the cell. For sb_requeued_stays_marked it has marked the cell by that
+ * function. */
 void sb_requeued_mark_owned(sb_broker *b, sb_lane *lane, const sb_leaf_ref *ref, uint64_t position);
 bool sb_requeued_stays_marked(sb_broker *b, const sb_lane *lane, uint64_t position);
-/* Finds the lowest position >= from with a bit, and its leaf. */
+/* Finds the lowest position >= `from` with a bit, and its leaf. False: there is none. */
 bool sb_requeued_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position);
-/* The same, with the way of the lane. If the lowest bit is in the leaf of the way, follows the way; otherwise searches
- * from the root, and stores the way to the leaf that it finds. */
-bool sb_returned_next_near(sb_broker *b, sb_lane *lane, uint64_t from, sb_leaf_ref *ref, uint64_t *position);
+/* The same, but looks first where the lane's way leads: if the lowest bit of the ring is in that leaf, no search is
+ * needed. Otherwise searches from the root, and stores the way to the leaf that it finds. */
+bool sb_requeued_next_near(sb_broker *b, sb_lane *lane, uint64_t from, sb_leaf_ref *ref, uint64_t *position);
 
 #endif

@@ -164,11 +164,11 @@ static unsigned unfinished(const sb_leaf_shm *leaf, unsigned enough) {
   return n;
 }
 
-/* Marks a cell finished. The call that finishes the last cell retires the page. Two calls that finish the last cells at
- * the same time each store, then look. If few cells are unfinished, the look comes after a seq_cst operation, so at
- * least one of the two calls sees all cells finished. A call that still sees more than 3 unfinished cells in its word
- * of `finished`, or more than 8 in all, returns before that. If so many calls finish cells at the same time, the page
- * stays until the next sweep (sb_page_sweep). */
+/* Marks a cell finished. The call that finishes the last cell of the leaf retires the page. If two calls finish the
+ * last two cells at the same time, each stores its mark, then looks at all marks. A seq_cst operation lies between the
+ * two steps, so at least one of the calls sees all cells finished. To save this operation, a call returns before it if
+ * more than 3 cells of its word of `finished`, or more than 8 cells of the leaf, are unfinished. If so many calls
+ * finish cells at the same time, the page stays until the next sweep (sb_page_sweep). */
 void sb_ring_redo(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position) {
   unsigned index = (unsigned)(position % SB_PAGE_CELLS);
   _Atomic uint8_t *byte = (_Atomic uint8_t *)(void *)ref->leaf->finished + index;
@@ -178,7 +178,7 @@ void sb_ring_redo(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, ui
   }
   (void)SB_OR(&ref->leaf->page.done, UINT64_C(1) << index, SB_SEQ_CST);
   if (unfinished(ref->leaf, 0) == 0) {
-    (void)SB_OR(&ref->leaf->page.done, ~UINT64_C(0), SB_SEQ_CST); /* read by a process that gives a root its parent */
+    (void)SB_OR(&ref->leaf->page.done, ~UINT64_C(0), SB_SEQ_CST); /* grow (sb_page.c) reads `done` of the old root */
     sb_page_retire(c, r, (sb_page_ref){&ref->leaf->page, ref->gen, ref->first, ref->slot, 0});
   }
 }

@@ -32,8 +32,8 @@
  *  a new root was linked, before the finished old root was retired -> the old root stays -> the next sb_page_sweep
  *   retires it.
  *
- * Concurrency: any process calls any function at any time; sb_ring_locate with a connection, and functions that take
- *  one, need the lock of that connection.
+ * Concurrency: any process calls any function at any time. A function that takes a connection needs the lock of that
+ *  connection; sb_ring_locate without a connection (NULL) needs no lock.
  */
 #ifndef SB_RING_H
 #define SB_RING_H
@@ -51,13 +51,14 @@ typedef struct {
   1000u /* retries after which a word counts as damaged: a page is not reused so often during one look */
 #define SB_NO_LEAF ((sb_leaf_ref){NULL, UINT64_MAX, 0, 0})
 
-/* Finds the leaf of a position; with a connection `c` it creates missing pages, and may return SB_GROW or SB_NO_MEMORY.
- * SB_EMPTY: the leaf is not created yet. SB_DONE: the leaf is finished and freed; ref->first is the first position
- * after the freed pages. */
+/* Finds the leaf of a position. `c`: the connection that creates missing pages, or NULL; with a connection the call may
+ * return SB_GROW or SB_NO_MEMORY. SB_EMPTY: `c` is NULL, and the leaf is not created yet. SB_DONE: the leaf is finished
+ * and freed; ref->first is the first position after the freed pages. */
 sb_status sb_ring_locate(sb_broker *b, sb_connection *c, const sb_ring *r, uint64_t position, sb_leaf_ref *ref);
-/* The forms of a word. To these an append adds 0, 27, 15 and 38 bits of the page's generation (sb_words.h). */
+/* The forms of a cell's word. An append adds bits of the page's generation to the word: none to WHOLE, 27 to OPEN, 15
+ * to OWNED, 38 to BARE (sb_words.h). */
 typedef enum { SB_WORD_WHOLE, SB_WORD_OPEN, SB_WORD_OWNED, SB_WORD_BARE } sb_word_form;
-/* How far the shared tail may lag after an append, in cells. */
+/* An append advances the shared tail if the tail would otherwise lag behind by so many cells. */
 #define SB_TAIL_EXACT 1u
 #define SB_TAIL_LAZY 8u
 #define SB_TAIL_STAYS UINT32_MAX
@@ -67,10 +68,10 @@ typedef struct {
 } sb_append;
 #define SB_APPEND_ENTRY ((sb_append){SB_WORD_WHOLE, SB_TAIL_EXACT})  /* an entry of a list */
 #define SB_APPEND_CLOSING ((sb_append){SB_WORD_BARE, SB_TAIL_STAYS}) /* no process passes an undecided cell */
-/* Appends `word`, and adds the page's generation to it. The position is stored to *announce before each attempt, unless
- * `announce` is NULL. *position: on entry the first position to try (0 = the tail), on return the position of the cell.
- * *cache: a leaf that may be the right one, on return the leaf of the cell. SB_CLOSED_CELL: the cell at *position is
- * CLOSING or CLOSED. */
+/* Appends `word`, and adds the page's generation to it. Before each attempt the function stores the position in
+ * *announce, unless `announce` is NULL. *position: on entry the first position to try, or 0; never before the shared
+ * tail; on return the position of the cell. *cache: on entry a leaf that may be the right one, or SB_NO_LEAF; on return
+ * the leaf of the cell. SB_CLOSED_CELL: the cell at *position is CLOSING or CLOSED, so nothing was appended. */
 sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache, uint64_t word, sb_append how,
                          sb_word *announce, uint64_t *position);
 /* Finishes a cell: makes its word TOMBSTONE, sets its `done` bit, and retires pages that are finished. */
@@ -79,7 +80,7 @@ void sb_ring_finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, 
 void sb_ring_redo(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position);
 /* Makes a list entry TOMBSTONE by a CAS that expects `word`, then finishes the cell. False: the CAS failed. */
 bool sb_ring_drop(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position, uint64_t word);
-/* Finds the first position >= `from` whose leaf exists. False at the end. */
+/* Finds the first position >= `from` whose leaf exists, and that leaf. False: there is none. */
 bool sb_ring_next_leaf(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position);
 /* True if a cell before `end` satisfies `is`. Beside traffic the answer may be outdated. */
 bool sb_ring_has(sb_broker *b, const sb_ring *r, uint64_t end, bool (*is)(uint64_t word));
@@ -105,7 +106,7 @@ static inline sb_cell_shm *sb_leaf_cell(const sb_leaf_ref *ref, uint64_t positio
 static inline bool sb_leaf_covers(const sb_leaf_ref *ref, uint64_t position) {
   return ref->leaf != NULL && position - ref->first < SB_PAGE_CELLS;
 }
-/* True if the leaf shows that the shared tail is exact. */
+/* True if the shared tail is certainly exact: leaf `ref` covers it, and its cell is FREE. */
 static inline bool sb_ring_tail_is_exact(const sb_ring *r, const sb_leaf_ref *ref) {
   uint64_t tail = SB_LOAD(r->tail, SB_SEQ_CST);
   return sb_leaf_covers(ref, tail) &&

@@ -37,7 +37,7 @@ class Score:
     Attributes:
         tokens: How many there are, comments and white space apart.
         vocabulary: How many different ones there are in a file.
-        volume: Halstead's volume: the number of tokens times the bits that distinguish one of the vocabulary.
+        volume: Halstead's volume: the number of tokens times the bits needed to number the vocabulary.
         unread: Files that cannot be tokenised; only their text counts.
     """
 
@@ -53,9 +53,9 @@ class Measures(Score):
 
     Attributes:
         size: Its bytes.
-        lines: Its lines; what follows the last line feed is one, even if it is empty.
-        blank: Those of nothing but white space.
-        comments: Those of nothing but a comment.
+        lines: Its lines; what follows the last line feed counts as a line, even if it is empty.
+        blank: Lines of nothing but white space.
+        comments: Lines of nothing but a comment.
         longest: The longest line, in bytes.
     """
 
@@ -70,7 +70,7 @@ class Measures(Score):
         """Return the measures that are in the body of a result.
 
         Args:
-            body: A JSON object with the name of each.
+            body: A JSON object: the name of each measure, and its value.
         """
         return cls(**json.loads(body))
 

@@ -41,7 +41,7 @@ class Process:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 (Python, and a module of ours)
                 [sys.executable, "-P", "-m", module, *arguments],
-                stdin=subprocess.PIPE,  # nobody writes: the end of file says that this process has ended
+                stdin=subprocess.PIPE,  # nothing is written to it: its end of file means that this process has ended
                 stdout=log,
                 stderr=log,
                 cwd=folder,
@@ -67,7 +67,7 @@ class Process:
         return status is None
 
     def failed(self, how: str) -> Refused:
-        """Return an error with the last error that the process printed; of Spark's many words, only the broker's error.
+        """Return an error with the last error that the process printed: the last one of shmbroker, if it printed any.
 
         Args:
             how: What happened.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The long-lived process beside Spark, which takes files apart: `python -m shmbroker_cli.demo_spark.scorer BROKER`.
+"""The long-lived process beside Spark, which tokenises files: `python -m shmbroker_cli.demo_spark.scorer BROKER`.
 
 It knows nothing of Spark, and is there before the first driver and after the last one.
 """

@@ -20,7 +20,7 @@ from shmbroker_cli.top.model import Sample, Snapshot, compare, take_sample
 from shmbroker_cli.top.screen import Screen, draw, headline
 from shmbroker_cli.top.view import View
 
-REDRAW = 0.5  # seconds, while paused: the terminal may have changed its size
+REDRAW = 0.5  # seconds between redraws while paused: the terminal may have changed its size
 
 
 class TableName(StrEnum):

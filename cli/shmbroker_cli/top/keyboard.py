@@ -48,7 +48,7 @@ def split_keys(text: str) -> list[str]:
 
 
 class Keyboard:
-    """The terminal's keyboard without line editing and echo, while in a `with`."""
+    """The terminal's keyboard. In a `with` block the terminal neither edits lines nor echoes keys."""
 
     def __init__(self) -> None:
         """Prepare to read from standard input, which must be a terminal."""
@@ -75,7 +75,7 @@ class Keyboard:
 
         Args:
             deadline: The end of the wait, on the monotonic clock; if no key was pressed, the list is empty.
-            signals: A descriptor that ends the wait when it is readable, and is read empty.
+            signals: A descriptor that ends the wait when it is readable. What it holds is read and dropped.
 
         Raises:
             EOFError: If the terminal is gone.

@@ -25,7 +25,7 @@ class Sample:
         broker: About the broker as a whole.
         queues: About each queue, by name.
         exchanges: About each exchange.
-        channels: About each channel with consumers, and the others of each connection.
+        channels: About each channel with consumers; one entry of each connection is about all its others.
         connections: About each connection.
         processes: What the system says of the processes of the connections, as far as it shows them.
     """
@@ -50,7 +50,7 @@ class Row:
         scheduled: Messages that are not yet due.
         rate_in: Messages added per second; None as long as it is not known.
         rate_out: Messages that left per second, whatever became of them.
-        bytes: Bodies of its messages.
+        bytes: Bytes of the bodies of its messages.
         interested: Consumers that can be woken.
         notified: Consumers that have been woken.
         not_interested: Consumers that want nothing now.
@@ -93,7 +93,7 @@ class ExchangeRow:
 
 @dataclass(frozen=True)
 class ChannelRow:
-    """One channel with consumers, or all others of a connection.
+    """One channel with consumers, or all channels of a connection that have none.
 
     Attributes:
         connection: Name of its connection.

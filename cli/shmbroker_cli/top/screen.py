@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 WIDE = 120  # columns from which headings are written in full
 PLAIN_RATE = 100.0  # from here on a rate needs no decimals
 GAP = 2  # blanks between two columns of the table
-LONGEST_TEXT = 22  # characters of a column of text, unless it is the first column
-SHORTEST_NAME = 8  # characters: names are cut so that the numbers have room, but not below this
+LONGEST_TEXT = 22  # characters: the most for a column of text, except the first column
+SHORTEST_NAME = 8  # characters: names are cut to give the other columns room, but to no fewer than this
 OTHER_LINES = 6  # two on top, two of headings, two below the rows
 
 

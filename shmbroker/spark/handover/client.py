@@ -93,7 +93,10 @@ class Client:
             yield from self._request(piece, self._encoder.encoded([piece]))
 
     def _request(self, batch: pa.RecordBatch, encoded: Encoded) -> Iterator[pa.RecordBatch]:
-        """Sends a batch. Before that, it yields older answers until another request may be in flight."""
+        """Sends a batch, after it has yielded older answers until the memory has room for one more request in flight.
+
+        If there is no room although nothing is in flight any more, it sends the batch alone, and yields its answer.
+        """
         while True:
             window = self._session.share.window(encoded.size, self._largest, self._handover.inflight)
             if len(self._pending) < window:
@@ -132,7 +135,7 @@ class Client:
 
     def _given(self, request: _Request) -> Iterator[pa.RecordBatch]:
         yield from _each(self._batches(request))
-        request.done()  # Spark has taken them; the slot is freed with the last object that refers to it
+        request.done()  # Spark has taken the batches; the slot is freed with the last object that refers to it
 
     def _batches(self, request: _Request) -> collections.deque[pa.RecordBatch]:
         """Returns the batches of an answer; raises if the answer is an error."""
@@ -146,7 +149,7 @@ class Client:
         return collections.deque(found)
 
     def _lighten(self) -> None:
-        """Copies the answers of everything in flight, so that nothing of it stays in the broker."""
+        """Waits for the answers to all requests in flight, and copies them, so that none stays in the broker."""
         for one in self._pending.values():
             self._await(one)
             one.copy_out()
@@ -162,7 +165,11 @@ class Client:
                 self._arrived(message)
 
     def _slice(self, since: float) -> float:
-        """Returns the length of the next wait for an answer awaited since ``since``."""
+        """Returns the seconds to wait next for an answer that the client has awaited since ``since``.
+
+        Raises:
+            Timeout: the client has waited as long as the hand-over allows.
+        """
         if self._handover.timeout is None:
             return SLICE_SECONDS
         left = since + self._handover.timeout - time.monotonic()
@@ -183,7 +190,7 @@ class Client:
     # ---- alone ----
 
     def _alone(self, batch: pa.RecordBatch, encoded: Encoded) -> collections.deque[pa.RecordBatch]:
-        """Sends one request and copies its answer, with nothing else in flight and no other client alone meanwhile."""
+        """Sends one request and copies its answer, while this client has the turn, and nothing else in flight."""
         with exclusive_turn(self._session.connection, self._session.watch.look):
             until = time.monotonic() + PATIENCE_SECONDS
             while True:
@@ -201,7 +208,7 @@ class Client:
         while True:
             try:
                 return self._send(batch, encoded, timeout=self._slice(since))
-            except standard_queue.Full as error:  # if only the queue's limit is reached, that will pass
+            except standard_queue.Full as error:  # a queue at its limit gets room later: try again
                 memory = isinstance(error, shmbroker.OutOfMemory)
                 if isinstance(error, shmbroker.NeverFits) or (memory and time.monotonic() > until):
                     raise

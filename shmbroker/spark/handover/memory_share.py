@@ -10,9 +10,10 @@ for memory, it may wait for the memory that this one holds. Therefore:
   it checks again, since it may know a larger size of answers by then. If they do not fit, it copies the answers of
   everything in flight to private memory. The n-th client saw at least n connections, so n shares are at most
   1/4 * (1/2 + 1/3 + ... 1/(n + 1)) of the memory: half of it for ten clients.
-- A request that does not fit a share goes *alone*: in its turn, one at a time in the whole broker. The answer is
-  copied, the slot freed and the turn over before anything is yielded. A client that waits for the turn, or in it for
-  memory, has nothing in flight, and holds at most its share: the batches that Spark still reads.
+- A request that does not fit a share goes *alone*: its client waits for the *turn*, which only one client of the whole
+  broker has at a time. The client copies the answer, frees the slot of the answer and ends the turn before it yields
+  anything. While it waits for the turn, and for memory during the turn, it has nothing in flight, and holds at most its
+  share: the batches that Spark still reads.
 - A server waits only briefly for room for an answer. Then it answers with a short text that there was none. The
   request's slot is free, and its client, which kept the batch, asks again, alone.
 
@@ -48,7 +49,10 @@ _SEEN_BY_SPARK = 2  # the yielded batch, and the one that Spark's loop still has
 
 
 def taken(size: int) -> int:
-    """The memory that a body takes: a slot of the next size, or chunks of the largest. Short ones are estimated."""
+    """The memory that a body takes: a slot of the next larger size, or several of the largest.
+
+    For a body that fits the smallest size, it is an estimate.
+    """
     size += _PREFIX
     if size > _SLOTS[-1]:
         return -(-size // _SLOTS[-1]) * _SLOTS[-1]
@@ -77,12 +81,18 @@ class MemoryShare:
         return self._bytes
 
     def window(self, request: int, answer: int, most: int) -> int:
-        """Returns how many requests of a size may be in flight; 0: the request goes alone."""
+        """Returns how many requests may be in flight, at most ``most``; 0: the request goes alone.
+
+        Args:
+            request: the bytes of each request.
+            answer: the bytes of the largest answer so far; an answer counts as at least as large as its request.
+            most: the most requests in flight that the caller allows.
+        """
         request, answer = taken(request), taken(max(request, answer))
         return max(0, min(most, (self.bytes - _SEEN_BY_SPARK * answer) // (request + answer)))
 
     def fits(self, requests: Iterable[int], answer: int) -> bool:
-        """Whether requests of these sizes may be in flight while answers of a size are read."""
+        """Whether requests of these sizes, an answer of ``answer`` bytes to each, and what Spark reads fit a share."""
         one = taken(answer)
         return sum(taken(request) + one for request in requests) + _SEEN_BY_SPARK * one <= self.bytes
 
@@ -97,7 +107,9 @@ _turns = locks.lock()
 
 @contextlib.contextmanager
 def exclusive_turn(connection: shmbroker.Connection, look: Callable[[], None]) -> Iterator[None]:
-    """Holds the turn of one client in the whole broker. The turn also ends with the process that has it.
+    """Waits for the turn to send alone, and holds it during the block: one client of the broker has it at a time.
+
+    If the process that has the turn dies, the turn ends.
 
     Args:
         connection: the connection of this process.

@@ -26,7 +26,7 @@ _ERRORS: dict[str, type[shmbroker.ExchangeError]] = {
     REFUSED: shmbroker.RequestRefused,
 }
 _MOST_INFLIGHT = 1024
-_MOST_PREFIX = 200  # bytes; the remaining ones of 255 make the names unique
+_MOST_PREFIX = 200  # bytes: of the 255 that a queue's name may have, the others make it unique
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,7 +92,10 @@ def answer_key(number: str, kind: str = "") -> str:
 
 
 def read_answer(key: str | None) -> tuple[int, str]:
-    """Returns the number of the request, 0 if it is no answer of a server, and the kind of error; empty: no error."""
+    """Returns the number of the answered request, and the kind of error.
+
+    The number is 0 if the key is not that of an answer. The kind is empty if the answer is no error.
+    """
     number, _, kind = (key or "").partition(" ")
     return int(number) if number.isdecimal() else 0, kind
 

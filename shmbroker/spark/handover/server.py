@@ -157,7 +157,7 @@ class _Server:
             ) from None
 
     def _tell(self, target: shmbroker.Queue, key: str, text: str) -> None:
-        """Sends a text, for which there is room sooner or later."""
+        """Sends an error text as the answer; tries again until the queue and the memory have room for it."""
         while True:
             with contextlib.suppress(standard_queue.Full):
                 target.put(text.encode(errors="backslashreplace"), timeout=ROOM_SECONDS, key=key)

@@ -22,7 +22,7 @@ _UNUSED_SECONDS = 60.0  # life of a queue of answers whose task died before it m
 
 
 class ClientSession:
-    """Opened with the first batch, so that an empty partition needs neither broker nor server.
+    """A task opens its session with the first batch, so that an empty partition needs neither broker nor server.
 
     The queue of answers ends with its consumer, and so with this process.
 

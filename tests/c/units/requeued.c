@@ -265,7 +265,7 @@ static bool next(uint64_t from, sb_requeued_way *way) {
   leaf = SB_NO_LEAF;
   if (way == NULL) return sb_requeued_next(t.b, &q->lanes[0].ring, from, &leaf, &position);
   sb_lane lane = lane_with(way);
-  bool found = sb_returned_next_near(t.b, &lane, from, &leaf, &position);
+  bool found = sb_requeued_next_near(t.b, &lane, from, &leaf, &position);
   *way = lane.way;
   return found;
 }
