@@ -66,7 +66,7 @@ class Kind(abc.ABC):
         """Checks a value that a caller gave for a setting, and returns it in the form that the settings store.
 
         Raises:
-            ValueError: the value is not allowed; the text names the setting, the value and what is allowed.
+            ValueError: the value is not allowed. The error's text names the setting, the value and what is allowed.
         """
 
     @abc.abstractmethod
@@ -90,7 +90,7 @@ class Kind(abc.ABC):
         return number
 
     def described(self, value: Any) -> str:  # noqa: ANN401
-        """Returns a value in the words of an AMQP error."""
+        """Returns a value as the text of an AMQP error shows it."""
         return f"'{value}'"
 
 

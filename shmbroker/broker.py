@@ -113,7 +113,7 @@ class Broker:
             with self._attached() as attached:
                 try:
                     attached.grow_first()
-                except exceptions.OutOfMemory:  # a broker without a segment is of no use
+                except exceptions.OutOfMemory:  # without a first segment, the broker cannot work: remove it
                     segments.remove(self._path, segments.identity(self._path))
                     raise
         elif self._given_memory:
@@ -216,7 +216,7 @@ class Broker:
     def _reap_child(self) -> None:
         if self._child is not None:
             try:
-                self._child.wait(_START_SECONDS)  # `stop` told it to end, or it notices the purge of its broker
+                self._child.wait(_START_SECONDS)  # it ends soon: `stop` told it to, or its broker is purged
             except subprocess.TimeoutExpired:
                 self._child.kill()
                 self._child.wait()

@@ -92,7 +92,7 @@ def put(queue: Queue, columns: Columns, count: int, timeout: float | None = None
         The number of messages that were put; less than ``count`` if the others had no room within ``timeout``.
 
     Raises:
-        queue.Full: there was no room in time for any message; as :class:`NeverFits`: the first one can never fit.
+        queue.Full: no message found room in time. It is a :class:`NeverFits` if the first one can never fit.
         OutOfMemory: there was no memory in time for any message, or the first one can never fit into the broker.
         ValueError: the key and properties of a message are too long. The messages of the rows before it were put.
     """

@@ -21,7 +21,7 @@ OPEN, SETTLED, _BROWSED, FRESH = native.STATES
 
 
 class Source(Protocol):
-    """The queue, consumer or channel that a message was taken from, as the message sees it: it settles the message."""
+    """What a message needs of the queue, consumer or channel that it was taken from, for instance to be settled."""
 
     _settle_record: Callable[[bytes, int], int]
     _core_connection: CoreConnection
@@ -78,7 +78,7 @@ class Message(native.Record):
             self._end(UNDELIVER)
 
     def _was_settled(self) -> None:
-        """Marks the message as settled, after a commit settled it."""
+        """Marks the message as settled; called when a commit has settled it."""
         self._state = SETTLED
         self._view = None
 
@@ -93,7 +93,7 @@ class Message(native.Record):
 
     def _failed(self, status: int) -> NoReturn:
         if status != native.SETTLED:
-            self._state = OPEN  # not settled: the connection is closed, or belongs to the parent process
+            self._state = OPEN  # nothing was settled: the connection is closed, or belongs to the parent process
         native.raise_for(status, "the connection")
 
     def __enter__(self) -> Self:
@@ -197,7 +197,7 @@ class Message(native.Record):
 
 
 def browsed(source: Source, data: bytes) -> Message:
-    """Makes a message from the private copy of one that stays in its queue."""
+    """Makes a `Message` from a private copy (``data``) of a message that stays in its queue."""
     return source._taker.message(source, data, _BROWSED)  # noqa: SLF001
 
 
@@ -217,7 +217,7 @@ class MessageBatch(native.Batch, Sequence[Message]):
     _long_bodies: int
 
     def _hold_views(self) -> None:
-        """Makes the messages of an auto-acked batch whose bodies are read in place: they keep the views."""
+        """Makes those messages of an auto-acked batch whose bodies are read in place: each keeps a view of its body."""
         for at in range(len(self) if self._long_bodies else 0):
             if not record.is_inline(self._record(at)):
                 self[at]

@@ -162,7 +162,7 @@ def decode(payload: bytes) -> BasicProperties:
 
 
 def _times(payload: bytes, flags: int, given: dict[str, Any]) -> dict[str, Any]:
-    """Decodes the properties that are or contain times, again: pamqp takes times after 2106 for milliseconds."""
+    """Decodes once more the properties that are or contain times: pamqp takes times after 2106 for milliseconds."""
     found: dict[str, Any] = {}
     at = 2
     for index, name in enumerate(NAMES):

@@ -71,7 +71,7 @@ class Queue:
         body: Any,  # noqa: ANN401 - anything bytes-like
         *,
         timeout: float | None = None,
-        **options: Unpack[PutKeywords],  # named parameters cost a dictionary lookup each: a sixth of a put
+        **options: Unpack[PutKeywords],  # `**`: named parameters would cost a dictionary lookup each, a sixth of a put
     ) -> None:
         """Puts a message at the end of the queue, and waits for room.
 
@@ -95,7 +95,7 @@ class Queue:
             TypeError: the body is a ``str`` or not bytes-like, or there is no such keyword.
         """
         if not options:
-            put = self._put  # in two steps: each `self._put(...)` would look for a method of that name in the class
+            put = self._put  # in two steps: the call `self._put(...)` first looks for a method in the class
             status = put(body, timeout)
             if status is None:
                 return
@@ -439,7 +439,7 @@ class Queue:
     # ---- in another process ----
 
     def _here(self) -> Queue:
-        """Returns the handle that this process uses: another one in a forked child."""
+        """Returns the handle to use in this process. In a forked child, a subclass overrides this: it uses another."""
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -39,10 +39,10 @@ class Row(NamedTuple):
     Attributes:
         kind: the values that the setting can have.
         help: the effect of the setting, in one clause, for the command line and the reference.
-        core: the name of the constant by which the core knows the setting: a number, or the flag of a switch; `None` =
-            the setting is a text.
+        core: the name of the C constant that stands for the setting: the index of a number, or the flag of a switch.
+            `None` = the value is a string, which has no constant.
         argument: the ``x-`` argument of ``queue_declare``; `None` = ``queue_declare`` has a parameter of its name.
-        fixed: whether the value cannot change after the declaration. True for every text.
+        fixed: whether the value cannot change after the declaration. True for every string.
         option: whether the command line has an option for it.
     """
 
@@ -160,7 +160,7 @@ def validate(given: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises:
         TypeError: a name is not that of a setting.
-        ValueError: a value is not allowed; the text names the setting, the value and what is allowed.
+        ValueError: a value is not allowed. The error's text names the setting, the value and what is allowed.
     """
     checked = {}
     for name, value in given.items():

@@ -129,7 +129,7 @@ class WorkerPool:
     def _start_worker(self, index: int, function: bytes) -> Any:  # noqa: ANN401 - multiprocessing's
         answer, tell = self._context.Pipe(duplex=False)
         worker = self._context.Process(target=_work, args=(function, self._options, tell))
-        self._workers[index : index + 1] = [worker]  # before the start: after an error, `start` ends the listed workers
+        self._workers[index : index + 1] = [worker]  # before it starts: `start` ends all listed workers after an error
         multiprocessing.resource_tracker.ensure_running()  # else start() starts it, which unblocks the signal
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the worker inherits this mask
         try:
@@ -140,7 +140,7 @@ class WorkerPool:
         return answer
 
     def _await_first(self, answers: list[Any]) -> None:
-        """Waits until one worker reports that it has imported the function, or raises: if one cannot, none can."""
+        """Waits until one worker has imported the function; raises if it cannot, since then no worker can."""
         first: Any = multiprocessing.connection.wait(answers)[0]
         try:
             problem = first.recv()
@@ -240,7 +240,7 @@ def _pickled(function: Callable[[Message], object]) -> bytes:
 
 
 def _work(pickled: bytes, options: _Options, answer: Any) -> None:  # noqa: ANN401 - multiprocessing's
-    ended: list[int] = []  # no Event: its lock could be held by the code that a signal interrupts
+    ended: list[int] = []  # not a threading.Event: the code that a signal interrupts could hold its lock
     signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # processes that the function starts inherit the mask
@@ -278,10 +278,10 @@ def _serve(function: Callable[[Message], object], options: _Options, ended: Call
                 continue
             if options.attempts is not None and message.delivery_count > options.attempts:
                 consumer.cancel()
-                message.give_back()  # it is got again: a commit can settle only what `get` took, not a consumer
+                message.give_back()  # taken again by `queue.get`: a commit cannot settle what a consumer took
                 _set_aside_first(queue, options)
             elif message.delivery_count > 1 and options.prefetch > 1:
-                consumer.cancel()  # returns the prefetched messages: if this worker dies, that counts for none of them
+                consumer.cancel()  # returns the prefetched messages: the death of this worker must not count for them
                 _handle(function, message)
             else:
                 _handle(function, message)
@@ -304,7 +304,7 @@ def _handle(function: Callable[[Message], object], message: Message) -> None:
 
 
 def _set_aside_first(queue: Queue, options: _Options) -> None:
-    """Sets the first message aside, unless another message with attempts left is first now."""
+    """Sets the first ready message of the queue aside if it has no attempts left; else returns it to its place."""
     with contextlib.suppress(standard_queue.Empty):
         message = queue.get(timeout=0)
         if options.attempts is not None and message.delivery_count > options.attempts:

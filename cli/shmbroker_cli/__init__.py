@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def _stand_in_for_closed() -> None:
-    """Open /dev/null in place of each closed standard stream: a command works, and its output there is dropped.
+    """Open /dev/null in place of each closed standard stream. Commands then work; what they write there is lost.
 
     Otherwise a file of the broker could get the number 0, 1 or 2, and output would be written into that file.
     """

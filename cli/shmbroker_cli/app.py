@@ -12,7 +12,7 @@ from shmbroker_cli.errors import CommandGroup
 from shmbroker_cli.options import BROKER_VARIABLE, DEFAULT_BROKER, Common
 from shmbroker_cli.version import version_text
 
-# In the order of the help: each command, and where its function or its group of commands is.
+# Each command, in the order of the help, with the module and the name of its function or group of commands.
 COMMANDS = {
     "serve": "brokers:serve",
     "list": "brokers:list_brokers",
@@ -42,7 +42,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {"bench": _HANDS_OVER}
 
 
 class Commands(CommandGroup):
-    """The commands. A command's module is imported when the command is looked up: none waits for other imports."""
+    """The commands. To start fast, a command's module is imported only when that command is looked up."""
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 (those of Typer's groups)
         """Register the names of the commands, for the help and for suggestions."""
@@ -56,7 +56,7 @@ class Commands(CommandGroup):
 
 @functools.cache
 def _command(name: str) -> Any:  # noqa: ANN401 (a command of Typer's)
-    """Import the function or the group of a command, and make a Typer command of it."""
+    """Import the function or the group of a command, and return it as a Typer command."""
     module, _, attribute = COMMANDS[name].partition(":")
     found = getattr(importlib.import_module(f"shmbroker_cli.{module}"), attribute)
     if isinstance(found, typer.Typer):

@@ -73,7 +73,7 @@ def _finite(text: str) -> float:
 
 
 def _canonical(arguments: dict[str, Any]) -> str:
-    """Return arguments as a text for comparison, in which 1, 1.0 and true differ, as they do for the broker."""
+    """Return a text for comparing arguments: 1, 1.0 and true have different texts, as they differ for the broker."""
     return json.dumps(arguments, sort_keys=True, default=repr)
 
 
@@ -98,7 +98,7 @@ def _wanted(
 
 @contextmanager
 def _values_checked() -> Iterator[None]:
-    """Say that a value with no AMQP form, such as a number of 100 digits, is wrong usage."""
+    """Turn the block's TypeError, for a value with no AMQP form such as a number of 100 digits, into a usage error."""
     try:
         yield
     except TypeError as error:
@@ -155,7 +155,7 @@ def unbind(
 
 
 def _shown(binding: shmbroker.BindingInfo) -> str:
-    """Return the arguments in the form in which `--argument` takes them."""
+    """Return the arguments of a binding as one would write them after `--argument`."""
     values = {
         name: value if isinstance(value, str) else json.dumps(value, default=str)
         for name, value in binding.arguments.items()

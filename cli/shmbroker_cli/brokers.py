@@ -92,7 +92,7 @@ def list_brokers(*, as_json: JsonOption = False) -> None:
 
 
 def _look(name: str) -> _Listed | None:
-    """Read a broker's statistics, or why they cannot be read, such as a foreign layout; None if the broker is gone."""
+    """Return the row of a broker; None if the broker is gone."""
     try:
         return _Listed(name, shmbroker.Broker(name).statistics(), None)
     except BrokerNotFound:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SHORTEST_LOOK = 0.05  # seconds between looks at a queue that nobody serves yet
+SHORTEST_LOOK = 0.05  # seconds; the least time between two looks at the queue while no worker has claimed a message
 
 
 class ClaimCounter:
-    """The messages that workers handle up to a common limit.
+    """Counts the messages that several workers handle, up to a limit for all of them together.
 
     A worker claims each message before it handles it, and reports the outcome afterwards.
     Methods may be called from any thread.
@@ -24,7 +24,7 @@ class ClaimCounter:
         """Count up to a limit.
 
         Args:
-            limit: Messages that may be done; None for any number.
+            limit: Number of messages that all workers together may handle; None: any number.
         """
         self._limit = limit
         self._running = 0
@@ -35,10 +35,10 @@ class ClaimCounter:
         self.failure: str | None = None
 
     def claim(self) -> bool:
-        """Claim one more message. Waits while the messages in progress could reach the limit.
+        """Claim one more message. Waits while the messages done and in progress add up to the limit.
 
         Returns:
-            Whether the worker may handle a message; if not, no more are wanted.
+            Whether the worker may handle a message; False: no worker shall handle any more.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._has_room())
@@ -68,7 +68,7 @@ class ClaimCounter:
             self._note()
 
     def give_back(self) -> None:
-        """Report that the worker of a claimed message is gone."""
+        """Report that a worker ended without handling its claimed message: another may be claimed in its place."""
         with self._changed:
             self._running -= 1
             self._note()
@@ -84,8 +84,8 @@ class ClaimCounter:
 
         Args:
             idle: Seconds without a message after which the workers count as idle; None: never.
-            more: Returns whether the queue has ready messages: then the workers are
-                still starting, and not idle.
+            more: Returns whether the queue has ready messages. If it has, the workers
+                count as still starting, not as idle.
         """
         with self._changed:
             while not (self._closed or self._is_full()):

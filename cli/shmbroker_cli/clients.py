@@ -16,7 +16,7 @@ from shmbroker_cli.session import connected
 
 @dataclasses.dataclass(frozen=True)
 class _Connected:
-    """A connection, and the facts of its process; None if the operating system does not show the process."""
+    """A connection and the facts of its process; `process` is None if the operating system does not show it."""
 
     connection: shmbroker.ConnectionInfo
     process: ProcessFacts | None

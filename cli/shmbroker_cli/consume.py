@@ -44,7 +44,7 @@ def _one_by_one(queue: shmbroker.Queue, timeout: float | None) -> Iterator[shmbr
 
 @dataclass(frozen=True)
 class _Limits:
-    """When to stop: after so many messages, after so long without one, or when told to."""
+    """When to stop: after `count` messages, after `timeout` seconds without a message, or at a signal."""
 
     count: int | None
     timeout: float | None

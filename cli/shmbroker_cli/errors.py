@@ -77,7 +77,7 @@ def complain(text: str) -> None:
 
 
 class CommandGroup(TyperGroup):
-    """The application's commands, with errors reported as this module says."""
+    """A group of commands that reports errors as the top of this module says: in one line, with an exit code."""
 
     def main(
         self,
@@ -88,7 +88,7 @@ class CommandGroup(TyperGroup):
         windows_expand_args: bool = True,  # noqa: FBT001, FBT002
         **extra: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
-        """Run one command line; with `standalone_mode`, exit with its code."""
+        """Run one command line. With `standalone_mode`, exit with its code; else return its result."""
 
         def run() -> object:
             return super(CommandGroup, self).main(
@@ -123,7 +123,7 @@ def _exit(run: Any) -> NoReturn:  # noqa: ANN401 (a function without arguments)
 
 
 def _silence_stdout() -> None:
-    """Keep the interpreter from complaining about what it could not write."""
+    """Redirect standard output to /dev/null: at its exit, the interpreter writes the rest there without an error."""
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, sys.stdout.fileno())
     os.close(sink)

@@ -18,7 +18,7 @@ ALTERNATE = "alternate-exchange"
 
 
 class ExchangeType(StrEnum):
-    """What an exchange looks at to find the queues of a message."""
+    """The type of an exchange: by which rule it finds the queues for a message."""
 
     DIRECT = "direct"
     FANOUT = "fanout"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Row = TypeVar("Row")
 
 PIPE_WIDTH = 400  # a table in a pipe or file is not folded at 80 columns
-LEAST_TEXT = 16  # a narrow terminal folds a column of text, but to no fewer characters; numbers are not folded
+LEAST_TEXT = 16  # characters: no column of text is folded to fewer on a narrow terminal; numbers are never folded
 GAP = 3  # between columns
 MANY = 500  # rows; a longer table is printed without rich
 KIB = 1024
@@ -35,8 +35,8 @@ class Column(Generic[Row]):
     """A column of a table.
 
     Attributes:
-        title: Its heading.
-        value: Returns what it shows of a row. Numbers are aligned to the right.
+        title: The heading.
+        value: Returns what the column shows of a given row. Numbers are aligned to the right.
     """
 
     title: str
@@ -44,10 +44,10 @@ class Column(Generic[Row]):
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console for standard output or standard error as it is now.
+    """Return a console of rich that writes to the present `sys.stdout` or `sys.stderr`.
 
     Args:
-        stderr: Whether it is for standard error.
+        stderr: Whether it writes to `sys.stderr`.
     """
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else PIPE_WIDTH
@@ -89,7 +89,7 @@ def print_table(rows: Iterable[Row], columns: Iterable[Column[Row]], *, empty: s
 
     Args:
         rows: What to show.
-        columns: What to show of each.
+        columns: What to show of each row.
         empty: The line that is printed if there are no rows.
     """
     columns = list(columns)
@@ -116,9 +116,9 @@ def print_table(rows: Iterable[Row], columns: Iterable[Column[Row]], *, empty: s
 
 
 def _print_many(cells: list[list[str]], widths: list[int], numbers: list[bool]) -> None:
-    """Print a long table in a second, without rich, which would take half a minute for so many rows.
+    """Print a long table without rich: rich needs half a minute for so many rows, this function a second.
 
-    It looks like a table of rich in which no cell is folded. A terminal that is narrower wraps each line.
+    The table looks like one of rich in which no cell is folded. A terminal that is narrower wraps its lines.
     """
     lines = []
     for line in cells:
@@ -132,13 +132,13 @@ def _print_many(cells: list[list[str]], widths: list[int], numbers: list[bool]) 
 
 
 def print_rows(rows: Sequence[Row], columns: Iterable[Column[Row]], *, empty: str, as_json: bool) -> None:
-    """Print what was found, as a list or as a table.
+    """Print what was found, as a JSON list or as a table.
 
     Args:
         rows: What was found.
-        columns: What a table shows of each.
+        columns: What the table shows of each row.
         empty: The line that is printed instead of an empty table.
-        as_json: Whether it is for programs.
+        as_json: Whether to print JSON.
     """
     if as_json:
         print_json(rows)
@@ -150,9 +150,9 @@ def report(facts: object, line: str, *, as_json: bool) -> None:
     """Print what was done.
 
     Args:
-        facts: For programs.
-        line: For people.
-        as_json: Whether it is for programs.
+        facts: What is printed as JSON, for programs.
+        line: What is printed otherwise, for people.
+        as_json: Whether to print JSON.
     """
     if as_json:
         print_json(facts)
@@ -176,7 +176,7 @@ def shown(value: str | float | bool | None) -> str:  # noqa: FBT001 (a value, no
     """Return a value as people like to read it.
 
     Args:
-        value: Text, a number, a truth or None.
+        value: Text, a number, a bool or None.
 
     >>> shown(1234567), shown(None), shown(True), shown(0.5)
     ('1,234,567', '-', 'yes', '0.5')

@@ -66,7 +66,7 @@ class ProcessFacts:
 
     @property
     def command_text(self) -> str:
-        """Its command line without the program's folder, or else its name, for a line of a table."""
+        """The command line without the program's folder, shortened for a table; without a command line, the name."""
         program, *arguments = self.command or (self.name,)
         text = " ".join(" ".join([os.path.basename(program), *arguments]).split())  # noqa: PTH119 (any text)
         return text if len(text) <= LONGEST_COMMAND else text[: LONGEST_COMMAND - 1] + "\N{HORIZONTAL ELLIPSIS}"
@@ -78,7 +78,7 @@ class ProcessSums:
 
     Attributes:
         processes: Number of processes.
-        known: Number of those that the sums include: the system shows them.
+        known: Number of those processes that the system shows. The sums include only these.
         cpu_seconds: Processor time since the start of each.
         memory: Bytes of resident memory. A page that several of them share counts once for each.
         memory_shared: Bytes of these that other processes may have, too.
@@ -147,7 +147,7 @@ def _facts(identity: ProcessId, booted_at: float) -> ProcessFacts | None:
                 memory_shared=memory.shared,
             )
             ended = process.status() in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
-        # What was read is of this process if the pid is still its own: is_running() compares start times.
+        # If another process has got the pid meanwhile, is_running() is false: it compares start times.
         return None if ended or not process.is_running() else found
     except psutil.Error:  # it has ended, or the system does not show it
         return None
@@ -179,7 +179,7 @@ def sums(processes: Collection[ProcessId], facts: Mapping[ProcessId, ProcessFact
 
     Args:
         processes: The processes, each once.
-        facts: What is known, of these and of others.
+        facts: What is known of processes. Those that are not in `processes` are ignored.
     """
     known = [facts[one] for one in processes if one in facts]
     return ProcessSums(

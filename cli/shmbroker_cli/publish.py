@@ -108,7 +108,7 @@ class _ToExchange:
 
 
 def _lines_as_they_come(stream: BinaryIO) -> Iterator[list[bytes]]:
-    """Yield lists of lines without line breaks: the lines that one read completed. So no line waits for later input."""
+    """Yield, after each read, a list of the lines that it completed, without line breaks. No line waits for another."""
     begun: list[bytes] = []
     while read := cast("BufferedReader", stream).read1(AT_ONCE):
         first, *more = read.split(b"\n")

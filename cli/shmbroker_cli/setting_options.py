@@ -15,10 +15,10 @@ Settings: TypeAlias = dict[str, Any]
 
 
 def with_settings(*, fixed: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorate a command that has a parameter `settings`: it gets an option for each setting instead.
+    """Decorate a command: one option for each setting takes the place of its parameter `settings`.
 
     Args:
-        fixed: Whether to add also the settings that a queue has for its whole life.
+        fixed: Whether there are also options for settings that cannot change after the declaration of the queue.
     """
     rows = {name: row for name, row in ROWS.items() if row.option and (fixed or not row.fixed)}
 

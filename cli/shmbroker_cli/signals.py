@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Stopper:
-    """Turns SIGINT and SIGTERM into the end of a block, but not in the middle of a message."""
+    """Lets SIGINT and SIGTERM end a block, but only after the message in hand."""
 
     def __init__(self) -> None:
         """Begin: no signal has come yet."""
@@ -58,7 +58,7 @@ class Stopper:
         """Let a first signal during the block only set `told`, which the block checks; a second one ends it at once.
 
         Yields:
-            A descriptor that becomes readable with each signal: a wait that includes it ends at a signal.
+            A descriptor that each signal makes readable: a select or poll that includes it ends at a signal.
         """
         readable, writable = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         handling = threading.current_thread() is threading.main_thread()
@@ -76,7 +76,7 @@ class Stopper:
 
 @contextmanager
 def until_told_to_stop() -> Iterator[Stopper]:
-    """Run the block until it ends, or SIGINT or SIGTERM ends it: both are a clean end.
+    """Run the block. SIGINT or SIGTERM ends it early, without an error.
 
     Python handles signals only in the main thread: in any other thread, signals do not
     end the block.

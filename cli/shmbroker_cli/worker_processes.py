@@ -34,12 +34,12 @@ from shmbroker_cli.functions import describe, find_function
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_lines: dict[tuple[int, str], BinaryIO] = {}  # by process id and address: a fork inherits lines, and must not use them
+_lines: dict[tuple[int, str], BinaryIO] = {}  # connections, by own pid and address: a forked process makes its own
 
 
 @dataclass(frozen=True)
 class ReportedCall:
-    """Calls a function in a worker, and tells the parent. Can be pickled.
+    """What a worker calls: asks the parent, calls the function, and reports the outcome. Can be pickled.
 
     Attributes:
         target: The function, as `module:function`.
@@ -72,7 +72,7 @@ class ReportedCall:
         _notify(line, ".")
 
     def _line(self) -> BinaryIO:
-        """Return this process's line to the parent."""
+        """Return this process's connection to the parent."""
         key = (os.getpid(), self.address)
         if key not in _lines:
             with socket.socket(socket.AF_UNIX) as client:
@@ -87,7 +87,7 @@ def _notify(line: BinaryIO, text: str) -> None:
 
 
 def _request(line: BinaryIO) -> str:
-    """Return the parent's answer; empty if the parent is gone."""
+    """Ask the parent for one more message. Return its answer, "y" or "n"; "" if the parent ended without an answer."""
     _notify(line, "?")
     return line.readline().decode().rstrip("\n")
 
@@ -102,7 +102,7 @@ class _ClaimServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         super().__init__(address, _Worker)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
-        """Ignore that a worker went away while it was answered."""
+        """Ignore the error: a worker went away while the server answered it."""
 
 
 class _Worker(socketserver.StreamRequestHandler):
@@ -175,6 +175,6 @@ def run_workers(
             try:
                 claims.wait(idle, lambda: len(queue) > 0 and not queue.paused)
             finally:
-                claims.close()  # before the pool ends and waits for its workers: they may wait in `claim`
+                claims.close()  # ends the waits in `claim`: the end of the pool, below, waits for the workers
     if claims.failure is not None:
         raise Refused(claims.failure)

@@ -59,7 +59,9 @@ def encode(table: Mapping[str, Any] | None, what: str = "arguments") -> bytes:
 
 
 def encode_as_given(table: Mapping[str, Any]) -> bytes:
-    """Encodes a table in its given order, such as the headers of a message; the result is no identity.
+    """Encodes a table, such as the headers of a message, in its given order.
+
+    Tables that differ only in the order of their names give different bytes.
 
     Raises:
         TypeError: a name is no string, or a value has no AMQP form.
@@ -121,7 +123,7 @@ def _fields(encoded: bytes, at: int, end: int, depth: int) -> list[tuple[str, by
 
 
 def _content(encoded: bytes, at: int, end: int) -> int:
-    """Returns the position of a table's or list's content, after the four bytes of its length at ``at``.
+    """Returns the position at which the content of a table or list begins: after its length, four bytes at ``at``.
 
     Raises:
         ValueError: the content does not end at ``end``.
@@ -212,7 +214,7 @@ def _with_times(value: Any, encoded: bytes) -> Any:  # noqa: ANN401 - any value 
 
 
 def with_bytes(value: Any) -> Any:  # noqa: ANN401 - any value of a table
-    """Replaces pamqp's bytearrays by bytes: a bytearray has no hash, and is not the type that was put."""
+    """Replaces pamqp's bytearrays by bytes: the application put bytes, and a bytearray has no hash."""
     if isinstance(value, dict):
         return {name: with_bytes(one) for name, one in value.items()}
     if isinstance(value, list):

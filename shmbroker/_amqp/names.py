@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of queues that the broker reserves.
 
-Clients cannot make a queue whose name begins with ``amq.``. Some such queues belong to users (``amq.gen-...``). Those
-of :data:`PREFIXES` do not, and lists omit them unless the caller asks for them. The doctor and a purge see all queues.
+Clients cannot make a queue whose name begins with ``amq.``: only this package makes such queues. Those whose names
+begin with ``amq.gen-`` belong to users. Those whose names begin with one of :data:`PREFIXES` are the broker's own:
+lists omit them unless the caller asks for them. The doctor and a purge see all queues.
 """
 
 from __future__ import annotations

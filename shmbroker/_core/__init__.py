@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The only importer of the native modules: handles, status to exception, buffers, fork guard.
+"""The only package that imports the native modules.
 
-No cffi object leaves this package: callers get functions bound to their handle, bytes and memoryviews.
+It wraps their handles and buffers, turns their statuses into exceptions, and refuses calls in forked children. No cffi
+object leaves this package: callers get bytes, memoryviews, and functions that are bound to a handle.
 """

@@ -31,13 +31,13 @@ class Attachment:
     The connections are counted: the last one that leaves detaches.
     """
 
-    handle: Any = None  # for `__del__`, even if a signal handler raises before `__init__` begins
+    handle: Any = None  # `__del__` reads it, even if a signal handler raises before `__init__` begins
     known = False
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.name = segments.name_of(path)
-        self.users = 1  # its maker: a signal handler that acquires and releases this attachment must not detach it
+        self.users = 1  # counts the maker, so that a signal handler that acquires and releases it does not detach it
         self._no_growth = 0, ""  # the number of the segment for which /dev/shm had no room, and the error's text
         self._grow_lock = locks.lock()
         self.exchanges: Any = None  # the exchanges that `_topology.shared` caches for the life of this attachment
@@ -120,7 +120,12 @@ class Attachment:
                 raise self.full()
 
     def full(self, what: str = "", holder: str = "") -> exceptions.OutOfMemory:
-        """The error of a broker that has no room for something: bytes used, the limit, and why it does not grow."""
+        """The error of a broker that has no room for something: bytes used, the limit, and why it does not grow.
+
+        Args:
+            what: what there is no room for, such as ``" for a body of 10 bytes"``; empty: unsaid.
+            holder: a clause that says what holds the memory, and begins with ``"; "``; empty: unsaid.
+        """
         facts = self.facts(in_full=True)
         free = max(0, facts.memory_limit - facts.memory_structures - facts.memory_bodies)
         text = (
@@ -222,7 +227,7 @@ class Attachment:
         slow.sb_broker_set_closing(self.handle, 1)
 
     def set_stopped(self, *, stopped: bool) -> None:
-        """Sets whether the broker is stopped: then its housekeeper ends, and no client starts another one."""
+        """Sets whether the broker is stopped: a stopped broker's housekeeper ends, and no client starts another one."""
         slow.sb_broker_set_stopped(self.handle, int(stopped))
 
     def housekeeper_missing(self) -> bool:
@@ -243,14 +248,14 @@ class Attachment:
 
     @property
     def removed(self) -> bool:
-        """Whether the attached broker is no longer the broker of that name."""
+        """Whether the attached broker is being or was removed, even if a new broker has its name now."""
         if not segments.exists(self.path):
             return True
         return self.closing()
 
 
 class User:
-    """The user of an attachment: it records the attachment, which is then released however the object ends."""
+    """An object that uses an attachment. It records whether it has to release the attachment when the object ends."""
 
     attachment: Attachment
     attached = False
@@ -267,12 +272,12 @@ def acquire(path: str, user: User | None = None) -> Attachment:
     with _lock:
         found = _attached.get(path)
         if found is not None:
-            # Count first: a view that ends during the checks may be the last other user.
+            # Count this user before the checks: a view that ends during them may be the last other user, and detach.
             # One line without a call: a signal handler sees both changes or neither.
             found.users, user.attachment, user.attached = found.users + 1, found, True
             if found.handle is not None and not found.forked and not found.removed:
                 return found
-            release(found, user)  # unusable: of the parent process, or of a purged broker; other users keep it
+            release(found, user)  # not usable: the parent's, or of a purged broker; it stays for its other users
         found = Attachment(path)
         # One line without a call, as above. Before this line, `__del__` detaches the new attachment.
         found.known, _attached[path], user.attachment, user.attached = True, found, found, True
@@ -284,14 +289,16 @@ def release(attachment: Attachment, user: User | None = None) -> None:
     user = user or User()
     with _lock:
         one = attachment
-        # One line without a call: a signal handler sees one user too many, or no handle.
+        # One line without a call: a signal handler runs before it, and still sees this user counted; or it runs after
+        # it, and sees no handle if this user was the last one.
         one.users, one.handle, user.attached, gone = (
             (one.users - 1, one.handle, False, None) if one.users > 1 else (0, None, False, one.handle)
         )
         if gone is not None:
             if _attached.get(attachment.path) is attachment:
                 _attached.pop(attachment.path, None)
-            # `fast` keeps the GIL: no short call of another thread runs now; a later one finds its connection closed
+            # `fast` keeps the GIL, so no call of `fast` in another thread runs during the detach. A later call finds
+            # its connection closed.
             native.fast.sb_broker_detach(native.cast_fast(gone, "sb_broker *"))
 
 

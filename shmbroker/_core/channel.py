@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shmbroker._core.queue import CoreQueue
 
 ffi, slow, fast, fast_ffi = native.ffi, native.slow, native.fast, native.fast_ffi
-BY_GET: int = slow.SB_BY_GET  # the subscription number of deliveries that a get took
+BY_GET: int = slow.SB_BY_GET  # the subscription number in the record of a message that a get took, not a consumer
 AUTO_ACK: int = slow.SB_CONSUME_AUTO_ACK
 NO_LOCAL: int = slow.SB_CONSUME_NO_LOCAL
 EXCLUSIVE: int = slow.SB_CONSUME_EXCLUSIVE
@@ -30,10 +30,10 @@ class _Queue(NamedTuple):
 
 
 class CoreChannel:
-    """A channel in the core; a ``Receiver`` of its ``address`` delivers the messages.
+    """A channel in the core. A ``Receiver``, made with the channel's ``address``, delivers the messages.
 
-    Plain functions keep the GIL, ``in_flight`` ones drop it. Functions that return a status say that in their
-    docstring.
+    Opening, closing and the methods with ``in_flight`` drop the GIL; the other methods keep it. A method returns a
+    status of the core only if its docstring says so.
     """
 
     def __init__(self, connection: CoreConnection, channel_number: int) -> None:
@@ -59,7 +59,7 @@ class CoreChannel:
         self.delivered: Callable[[], int] = functools.partial(fast.sb_channel_delivered, near)
 
     def settle(self, data: bytes, disposition: int) -> int:
-        """Settles the delivery of a record; returns a status."""
+        """Settles the delivery whose record is ``data``, as ACK, REQUEUE and so on; returns a status."""
         return self.settle_tag(record.header(data).tag, False, disposition)  # noqa: FBT003 - not multiple
 
     @in_flight
@@ -69,7 +69,7 @@ class CoreChannel:
 
     @in_flight
     def consume(self, queue: CoreQueue, prefetch: int, priority: int, flags: int) -> int:
-        """Starts a consumer and returns its subscription number.
+        """Starts a consumer and returns its subscription number. ``flags``: any of AUTO_ACK, NO_LOCAL and EXCLUSIVE.
 
         Raises:
             AccessRefused: the queue is in exclusive use.
@@ -93,7 +93,10 @@ class CoreChannel:
         return int(slow.sb_channel_cancel(self.handle, subscription))
 
     def next_cancelled(self) -> int | None:
-        """Returns the number of a consumer that ended because its queue was deleted, each once; then ``None``."""
+        """Returns the subscription number of a consumer that ended because its queue was deleted.
+
+        Reports each such consumer once. ``None``: there is none to report.
+        """
         number = fast_ffi.new("uint32_t *")
         return int(number[0]) if fast.sb_channel_next_cancelled(self._near, number) else None
 
@@ -114,7 +117,10 @@ class CoreChannel:
 
     @in_flight
     def collect(self, tag: int, disposition: int, *, multiple: bool) -> list[Settlement]:
-        """Lists the settlements that settling would make, the oldest first; empty if there is no such delivery."""
+        """Lists the deliveries that a settlement with this tag would settle, the oldest first, but settles none.
+
+        The list is empty if no unsettled delivery has the tag.
+        """
         room = 1
         while True:
             settlements = ffi.new("sb_settlement[]", room)

@@ -41,7 +41,7 @@ class Columns:
         self._kept: dict[str, Any] = {}  # cffi's views of the buffers, which keep the buffers alive
 
     def set_text(self, name: str, ends: Any, data: Any) -> None:  # noqa: ANN401
-        """Sets a column of :data:`TEXTS`; ``data`` is the bytes, or the space for them."""
+        """Sets a column of :data:`TEXTS`: its offsets ``ends`` and its bytes ``data``. A browse fills both."""
         kept = ffi.from_buffer("int32_t[]", ends), ffi.from_buffer("char[]", data)
         column = getattr(self._pointer, name)
         column.ends, column.bytes, column.room = *kept, min(len(kept[1]), MOST_BYTES)
@@ -59,7 +59,7 @@ class Columns:
         return int(getattr(self._pointer, name).ends[row])
 
     def needed(self) -> dict[str, int]:
-        """The bytes that each column of texts needs to hold one more row, for the columns that had no room for it."""
+        """For each column of texts that had no room for the next row: the bytes that it needs to hold that row, too."""
         columns = {name: getattr(self._pointer, name) for name in TEXTS}
         return {name: int(column.needed) for name, column in columns.items() if column.needed > column.room}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A connection: the owner of taken messages, and its IO thread."""
+"""A connection, which owns the messages that it took, and its IO thread."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ class Place(NamedTuple):
 
 
 class CoreConnection(attachment.User):
-    """One connection id of a broker. Calls in flight are counted, so that closing frees no memory they use."""
+    """One connection to a broker. It counts the calls in flight, so that closing frees no memory they use."""
 
-    handle: Any = None  # for `__del__`, even if a signal handler raises before `__init__` begins
+    handle: Any = None  # `__del__` reads it, even if a signal handler raises before `__init__` begins
 
     def __init__(self, path: str, name: str) -> None:
         # The core stores the handle here before a signal handler can raise; so no exception loses the handle.
@@ -189,7 +189,7 @@ class CoreConnection(attachment.User):
             return False
         self._let_go_at = now + _LET_GO_SECONDS
         slow.sb_housekeeper_sweep(self.handle, 0)
-        slow.sb_connection_reclaim(self.handle)  # turns freed memory of one class into that of another
+        slow.sb_connection_reclaim(self.handle)  # lets chunks that hold no used slot serve other slot sizes
         return True
 
     def growing(
@@ -260,7 +260,7 @@ class CoreConnection(attachment.User):
             threading.Thread(target=self._run_io, name=f"shmbroker-io-{self.id}", daemon=True).start()
 
     def _run_io(self) -> None:
-        with self._calls_lock:  # here, not in `start_io`: a signal may interrupt that anywhere, or two may race
+        with self._calls_lock:  # checks here: a signal may interrupt `start_io` anywhere, and two threads may call it
             if self._io is not None or self.closed:
                 return
             self._io = threading.current_thread()
@@ -318,11 +318,11 @@ class CoreConnection(attachment.User):
                     self.forget()
 
     def _is_over(self) -> bool:
-        """Whether nothing is left to release; then the handle must not be used.
+        """Whether the handle was freed; then it must not be used.
 
-        The garbage collector finalizes the objects of a cycle in any order: `_place` may have freed the handle before
-        another finalizer closes the connection. This happens if the connection was closed but not forgotten: a signal
-        handler raised inside a call, which then stays counted for ever.
+        The finalizer of `_place` can free the handle before :meth:`forget` does: the garbage collector finalizes the
+        objects of a cycle in any order. This concerns a connection that was closed but not forgotten, because a signal
+        handler raised inside a call and so left the call counted for ever.
         """
         return self._forgotten or not self._handles[0]
 
@@ -336,7 +336,10 @@ class CoreConnection(attachment.User):
             self._detach()
 
     def begin_view(self, tag: int, sequence: int, address: int) -> int:
-        """Takes a view of a held message's body; `cffi_src/native/native_view.c` calls it if its own attempt failed."""
+        """Takes a view of a held message's body and returns the view's token.
+
+        `cffi_src/native/native_view.c` calls this method if its own attempt failed.
+        """
         view = ffi.new("uint64_t *")
         status = self.growing(slow.sb_view_begin, self.handle, tag, sequence, address, view)
         if status != native.OK:
@@ -424,7 +427,7 @@ class CoreConnection(attachment.User):
 
     @in_flight
     def queues_ended(self) -> int:
-        """The number of queues that have ended by themselves so far."""
+        """The number of queues that have ended so far without a call that deleted them, such as expired ones."""
         return int(slow.sb_topology_queues_ended(self.handle))
 
     @in_flight
@@ -450,7 +453,7 @@ class CoreConnection(attachment.User):
 
     @in_flight
     def occupancy(self) -> str:
-        """Describes what keeps the chunks of the broker, as the end of a sentence."""
+        """Describes what occupies the chunks of the broker's memory, as the end of a sentence; may be empty."""
         return occupancy.in_words(self.handle, self.queue_name)
 
     def queue_statistics(self, slot: int) -> statistics.QueueStatistics | None:
@@ -460,7 +463,7 @@ class CoreConnection(attachment.User):
 
     @in_flight
     def consumers(self, slot: int, queue: str) -> list[statistics.ConsumerInfo]:
-        """The consumers of a queue, and the calls that wait at it."""
+        """The consumers of a queue, and the calls that wait for its messages."""
         room = 256
         while True:
             facts = ffi.new("sb_consumer_facts[]", room)
@@ -479,7 +482,7 @@ class CoreConnection(attachment.User):
 
     @in_flight
     def is_there(self, number: int, pid: int) -> bool:
-        """Whether that process has a connection of that number; after the process died, True until it is reaped."""
+        """Whether process ``pid`` has the connection ``number``; after the process died, True until it is reaped."""
         facts = ffi.new("sb_connection_facts *")
         found = slow.sb_connection_describe(self.attachment.handle, number, facts) == native.OK
         return bool(found and facts.pid == pid)

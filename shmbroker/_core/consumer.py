@@ -25,7 +25,7 @@ def in_exclusive_use(what: str) -> exceptions.AccessRefused:
 
 
 class CoreConsumer:
-    """A consumer in the core; ``settle`` is the core's function, bound to the handle."""
+    """A consumer in the core. ``settle`` takes a record and a disposition, and returns a status of the core."""
 
     def __init__(
         self,

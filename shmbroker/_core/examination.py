@@ -34,7 +34,7 @@ def of(attachment: Attachment, handle: Any, name_of: Callable[[int], str | None]
     if damaged:  # touching memory that is no longer there would end this process
         return damaged
     count, found = _check(handle, attachment.name)
-    if found:  # a state in transition is not found a second time
+    if found:  # a second check drops findings that were only changes in progress
         again = set(_check(handle, attachment.name)[1])
         found = [finding for finding in found if finding in again]
     words = [finding.message(name_of(finding.queue)) for finding in found]

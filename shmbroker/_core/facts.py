@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Facts of queues, their consumers, and brokers, copied out of the structures in which the core describes them.
 
-This module has no ``from __future__ import annotations``: a named tuple compiles each annotation that is a string.
+This module has no ``from __future__ import annotations``. It would make each annotation a string, and a named tuple
+compiles each string, which makes the import slower.
 """
 
 import operator
@@ -25,9 +26,9 @@ class SettingsFacts(NamedTuple):
     """The settings of a queue in the core's form.
 
     Attributes:
-        values: the numbers, by their constants ``SB_SETTING_...``; -1 = none.
+        values: the numeric settings. The constants ``SB_SETTING_...`` are the indexes; -1 = none.
         flags: bits ``SB_QUEUE_...``.
-        texts_length: bytes of the settings that are texts.
+        texts_length: the bytes of the encoded table of the settings whose values are strings; 0: there are none.
     """
 
     values: list[int]
@@ -36,12 +37,12 @@ class SettingsFacts(NamedTuple):
 
 
 class QueueFacts(NamedTuple):
-    """A queue at one moment: those fields of ``sb_queue_facts`` that are used not only as statistics.
+    """A queue at one moment. It has those fields of ``sb_queue_facts`` that serve for more than statistics.
 
     Attributes:
         owner: the connection of an exclusive queue; 0: none.
         locked: 1 if another connection owns the queue.
-        tail: the number of messages that were put into the queue so far, or moved there.
+        tail: the number of messages that were put or moved into the queue so far.
     """
 
     name: str
@@ -93,7 +94,7 @@ class BrokerFacts(NamedTuple):
 
 
 _queue_numbers = operator.attrgetter(*QueueFacts._fields[2:])
-_STATISTICS = QueueStatistics.__match_args__[2:]  # all but the name and the count, which is a sum of three others
+_STATISTICS = QueueStatistics.__match_args__[2:]  # neither the name nor the count: the count is a sum of three others
 _broker_numbers = operator.attrgetter(*BrokerFacts._fields[2:])
 
 
@@ -118,7 +119,7 @@ def statistics_of_queue(found: Any) -> QueueStatistics:  # noqa: ANN401 - cffi h
 
 
 def consumers_in(queue: str, found: Any) -> list[ConsumerInfo]:  # noqa: ANN401 - cffi has no types
-    """The consumers among the nodes of a queue, and the calls that wait at it."""
+    """Copies the consumers of a queue, and the calls that wait for its messages, out of the list of its nodes."""
     return [
         ConsumerInfo(
             queue=queue,

@@ -43,7 +43,7 @@ class CoreHousekeeper:
         slow.sb_housekeeper_end(self._handle)
 
     def stand_in(self) -> bool:
-        """Stands in for a stopped housekeeper, unless another process does."""
+        """Stands in for a stopped housekeeper. False: no housekeeper is stopped, or another process stands in."""
         return bool(slow.sb_housekeeper_stand_in(self._handle) == native.OK)
 
     def is_relieved(self) -> bool:
@@ -61,7 +61,7 @@ class CoreHousekeeper:
         slow.sb_housekeeper_next_due(self._handle, due)
 
     def arm(self) -> int:
-        """Lets clients wake the housekeeper; the caller then looks for work that came before, and passes the result on.
+        """Lets clients wake the housekeeper from now on. The caller then looks for work that came before this call.
 
         Returns:
             The argument ``armed`` of the next :meth:`wait`.
@@ -82,7 +82,7 @@ class CoreHousekeeper:
         """Replaces the list of queues.
 
         Args:
-            queues: the new list. It begins with queues of the old one, which keep their memories.
+            queues: the new list. It begins with queues of the old one: what the core remembers of these is kept.
             kept: the indexes that these queues have in the old list.
         """
         memories = ffi.new("sb_queue_memory[]", max(1, len(queues)))
@@ -101,7 +101,10 @@ class CoreHousekeeper:
             slow.sb_housekeeper_trim(queue.handle)
 
     def sweep(self) -> int:
-        """Frees the memory of deleted queues, unless the topology is locked; returns how many are still in use."""
+        """Frees the memory of deleted queues; returns how many it could not free, since connections have them open.
+
+        Does nothing and returns 0 if the topology is locked.
+        """
         return int(slow.sb_housekeeper_sweep(self._handle, 0))
 
     def reclaim(self) -> bool:
@@ -111,7 +114,7 @@ class CoreHousekeeper:
     # ---- timers ----
 
     def has_timers(self) -> bool:
-        """Whether a queue has timers that :meth:`timers` has not returned; records the queues that have some."""
+        """Looks for timers that :meth:`timers` has not returned yet, and records their queues; True if it found any."""
         return bool(slow.sb_housekeeper_new_timers(self._handles, self._memories, len(self.queues)))
 
     def timers(self) -> Iterator[tuple[CoreQueue, list[int]]]:
@@ -146,5 +149,5 @@ class CoreHousekeeper:
 
 
 def look_at(queue: CoreQueue, position: int) -> int:
-    """Does what is due for a message; returns the time of the next look, 0: never."""
+    """Does what is due for the message at a position; returns the time at which to call again, 0: never."""
     return int(slow.sb_housekeeper_look_at(queue.handle, position))

@@ -33,7 +33,7 @@ def topology_lock(connection: CoreConnection, until: int, what: str) -> Iterator
     """Holds the topology lock, so that no other thread or process changes the topology; the holding thread may nest it.
 
     Raises:
-        Timeout: another holder keeps the lock past ``until``; the text names its process, if it is known.
+        Timeout: another holder keeps the lock past ``until``. The error names the holder's process, if it is known.
     """
     with connection.call():
         holder = ffi.new("int32_t *")
@@ -58,7 +58,11 @@ class Journal:
         self._seen = 0
 
     def read_new(self, connection: CoreConnection) -> tuple[bool, bytes]:
-        """Returns whether the journal was rewritten, and what was written since the last call; all of it if rewritten.
+        """Reads what was written since the last call.
+
+        Returns:
+            Whether the journal was rewritten since the last call, and bytes: the whole journal if it was rewritten,
+            else the bytes that were appended.
 
         Raises:
             CorruptSegment: the file does not hold what the header says.
@@ -79,7 +83,7 @@ class Journal:
             return rewritten, data
 
     def append(self, connection: CoreConnection, data: bytes) -> int:
-        """Appends records, under the topology lock; returns the new length of the journal.
+        """Appends records; returns the new length of the journal in bytes. The caller holds the topology lock.
 
         Raises:
             OutOfMemory: /dev/shm has no room for them; nothing was changed.
@@ -91,7 +95,7 @@ class Journal:
         return end + len(data)
 
     def replace(self, connection: CoreConnection, data: bytes) -> None:
-        """Rewrites the journal into the other file, under the topology lock."""
+        """Makes ``data`` the whole journal, by writing it into the other file. The caller holds the topology lock."""
         number = self._word(connection) >> _NUMBER_SHIFT
         fresh = (number + 1) % _NUMBERS
         self._write(connection, fresh, 0, data)

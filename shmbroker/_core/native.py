@@ -81,8 +81,8 @@ REQUEUE: int = slow.SB_REQUEUE
 REJECT: int = slow.SB_REJECT
 UNDELIVER: int = slow.SB_UNDELIVER
 
-# Numbers of the compiled part: the kinds of objects that a Receiver gets the address of, the states of a message, the
-# most messages of a batch, the most queues of a route, and the bytes of the longest record.
+# Constants of the compiled module: the kinds of objects for which a Receiver can be made, the states of a message, the
+# maximum number of messages in a batch and of queues in a route, and the bytes of the longest record.
 OF_QUEUE: int = _native_message.OF_QUEUE
 OF_CONSUMER: int = _native_message.OF_CONSUMER
 OF_CHANNEL: int = _native_message.OF_CHANNEL

@@ -28,16 +28,16 @@ _STRUCTURES: dict[int, str] = {
 
 
 def in_words(handle: Any, name_of: Callable[[int], str | None]) -> str:  # noqa: ANN401 - cffi has no types
-    """Describes what keeps most chunks: the slot size, the slots in use, and the queue that has most of them.
+    """Describes what occupies most chunks: the slot size, the slots in use, and the queue that has most of them.
 
-    A chunk can change its slot size only when none of its slots is in use.
+    All slots of a chunk have one size, which can change only when none of them is in use.
 
     Args:
         handle: the handle of a connection.
         name_of: returns the name of the queue in a slot, ``None`` when the queue is gone.
 
     Returns:
-        The end of a sentence, empty if nothing is kept.
+        The end of a sentence, empty if no chunk is occupied.
     """
     facts = ffi.new("sb_chunk_facts[]", slow.SB_CHUNK_FACTS)
     if slow.sb_broker_describe_chunks(handle, _LOOKS, facts) != native.OK:

@@ -28,7 +28,7 @@ PAUSED: int = slow.SB_QUEUE_PAUSED
 KEEPS: int = slow.SB_QUEUE_KEEPS
 NOTES: int = slow.SB_QUEUE_NOTES
 STAGE: int = slow.SB_QUEUE_STAGE
-_ONLY_HERE = 2  # the count of an object that only one variable refers to: the variable, and getrefcount's argument
+_ONLY_HERE = 2  # the reference count of an object that one variable holds: that variable, and getrefcount's argument
 _TTL = slow.SB_QUEUE_TTL
 
 
@@ -45,7 +45,7 @@ class PutOptions:
     ) -> None:
         self.key, self.properties = key, properties
         self.pointer = pointer = ffi.new("sb_put_options *")
-        kept = []  # a put with only a key is common: absent options cost nothing
+        kept = []  # options that are absent cost no time: puts with only a key are common
         if ttl or delay:
             pointer.ttl_ns, pointer.delay_ns = int(ttl * native.NANOSECONDS), int(delay * native.NANOSECONDS)
         if priority:
@@ -86,7 +86,13 @@ NO_OPTIONS = PutOptions(0, 0, 0, b"", b"")
 
 
 def raise_topology_error(status: int, holder: int, what: str) -> None:
-    """Raises for a failed topology change: a timeout of the topology lock, or another failure."""
+    """Raises the error of a failed topology change; returns if ``status`` is OK.
+
+    Args:
+        status: the status of the change; TIMEOUT: the topology lock was not free in time.
+        holder: the process that holds the topology lock; 0: unknown.
+        what: the object concerned, such as ``queue 'jobs'``.
+    """
     if status == native.TIMEOUT:
         text = (
             f"{what}: the topology lock is held by process {holder}" if holder else f"{what}: the topology lock is held"
@@ -97,7 +103,7 @@ def raise_topology_error(status: int, holder: int, what: str) -> None:
 
 
 def declare(connection: CoreConnection, name: str, settings: QueueSettings, until: int, flags: int = 0) -> bool:
-    """Makes a queue; False when it exists. ``flags``: any of KEEPS, NOTES and STAGE."""
+    """Makes a queue; False if it exists. ``flags``: any of KEEPS, NOTES and STAGE, the core's bits ``SB_QUEUE_...``."""
     slot, holder, encoded = ffi.new("uint32_t *"), ffi.new("int32_t *"), name.encode()
     wanted, _texts = encoded_settings(settings, flags)
     status = connection.growing(
@@ -324,12 +330,12 @@ class CoreQueue:
 
     @in_flight
     def move(self, target: CoreQueue, limit: int, max_bytes: int) -> int:
-        """Moves ready messages, the oldest first, until the target is full; returns their number.
+        """Moves ready messages, the oldest first, until a limit is reached or the target is full; returns their number.
 
         Args:
             target: the queue that gets the messages.
             limit: the most messages to move.
-            max_bytes: the message whose body reaches this total is the last one.
+            max_bytes: the bytes of bodies to move; the last message may exceed them.
         """
         status, left, moved = ffi.new("sb_status *"), ffi.new("uint64_t *", max_bytes), 0
         while moved < limit and left[0] > 0:
@@ -363,7 +369,7 @@ class CoreQueue:
     def __del__(self) -> None:
         handle = getattr(self, "handle", None)
         if handle is not None:
-            self.handle = None  # for a reservation of this queue that the garbage collector finalizes later
+            self.handle = None  # a reservation that is finalized later must not find the freed handle
             self.connection.end(slow.sb_queue_free, handle)
 
 
@@ -387,7 +393,7 @@ class _Written:
 
     def _give_back(self) -> None:
         if self._ended:
-            with contextlib.suppress(IndexError):  # empty list: the reservation has the slot, or it is freed
+            with contextlib.suppress(IndexError):  # empty: the reservation still owns the slot, or the slot is freed
                 self._outlived.pop()
                 slow.sb_reservation_end_view(self._connection.handle, self._pointer)
                 self._connection.leave()

@@ -137,7 +137,7 @@ def _allocate(path: str, suffix: int | str, descriptor: int, size: int) -> None:
     Raises:
         OutOfMemory: /dev/shm has too little room.
     """
-    _expect_room(path, suffix, size)  # first: an allocation that fails takes memory from others for a moment
+    _expect_room(path, suffix, size)  # checked first: an allocation that fails takes memory from others for a moment
     try:
         os.posix_fallocate(descriptor, 0, size)
     except OSError as error:
@@ -250,7 +250,7 @@ def create(path: str, name: str, memory: int, mode: int) -> bool:
 
 
 def _make_noted(path: str, suffix: int | str, size: int, mode: int, made: list[int | str]) -> None:
-    """Makes one file unless it exists; adds it to ``made`` before, since an interrupt may arrive right after."""
+    """Makes one file unless it exists. Adds its suffix to ``made`` first, in case an interrupt comes right after."""
     if not file_of(path, suffix).exists():
         made.append(suffix)
         _make(path, suffix, size, mode)
@@ -327,7 +327,7 @@ def _one_at_a_time(path: str) -> Iterator[bool]:
 
 
 def grow(path: str, number: int, chunks_per_segment: int, mode: int, removed: Callable[[], bool]) -> None:
-    """Makes segment ``number`` of the arena, unless another process did, or the broker is ``removed``.
+    """Makes segment ``number`` of the arena, unless another process did, or ``removed()`` is true.
 
     Raises:
         OutOfMemory: /dev/shm has no room for the segment.
@@ -342,7 +342,7 @@ def grow(path: str, number: int, chunks_per_segment: int, mode: int, removed: Ca
 
 
 def damaged(path: str, count: int, chunks_per_segment: int) -> list[str]:
-    """Lists the segment files of a broker, 0 to ``count``, that are missing or cut short."""
+    """Describes each segment file, from 0 to ``count`` inclusive, that cannot be read or is cut short."""
     found = []
     for number in range(count + 1):
         file, whole = file_of(path, number), int(native.slow.sb_broker_segment_bytes(number, chunks_per_segment))

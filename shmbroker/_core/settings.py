@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of a queue in the core's form: numbers in an array, flags in a word, texts in a table."""
+"""The settings of a queue in the core's form: numbers in an array, flags in a word, strings in a table."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _OTHERS: int = slow.SB_QUEUE_PAUSED | slow.SB_QUEUE_KEEPS | slow.SB_QUEUE_NOTES 
 
 
 def decoded_settings(facts: QueueFacts, texts: bytes = b"") -> tuple[QueueSettings, int]:
-    """Decodes the settings of a queue from its facts, and which of the flags PAUSED, KEEPS, NOTES and STAGE it has.
+    """Decodes the settings of a queue; returns also which of the flags PAUSED, KEEPS, NOTES and STAGE the queue has.
 
     Args:
         facts: the core's facts of the queue.
-        texts: the table of the settings that are texts.
+        texts: the encoded table of the settings whose values are strings; empty: there are none.
     """
     found = facts.settings
     values: dict[str, Any] = {name: kind.from_core(found.values[index]) for name, kind, index in _NUMBERS}

@@ -49,7 +49,7 @@ class Settlement(NamedTuple):
 
     Attributes:
         queue: The queue that the message was taken from.
-        token: The tag of the message's record; the core ignores the consumer's slot in it.
+        token: The ``tag`` in the message's record. Its high bits, an index in the consumer's table, are ignored here.
         disposition: How it ends: ACK, REQUEUE or REJECT.
         delivery_tag: The delivery tag of the message on its channel; a commit does not use it.
     """
@@ -65,8 +65,9 @@ class Outcome(NamedTuple):
 
     Attributes:
         status: ``native.OK``, or the reason why nothing happened.
-        publication: The index of the publication that failed, None if the failure belongs to none.
-        target: The index of the target of that publication that failed, None if the failure belongs to none.
+        publication: The index of the publication that failed; None if the failure concerns no single publication.
+        target: The index of the failed target among the targets of that publication; None if the failure concerns no
+            single target.
     """
 
     status: int

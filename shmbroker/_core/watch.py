@@ -34,7 +34,7 @@ class CoreWatch:
         """Requests one notification.
 
         Args:
-            size: bytes of the body that needs room.
+            size: bytes of the body that needs room; unused if the watch is for messages.
         """
         self._check(self.connection.growing(slow.sb_watch_arm, self.handle, size))
 

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 TICK_SECONDS = 0.25
 REST_SECONDS = 1.0  # between ticks while no queue changes
 RECLAIM_SECONDS = 1.0  # the interval between searches for unused memory that can be freed
-REAP_SECONDS = 4.0  # between checks for an exec, which a pidfd does not report; it reports the end at once
+REAP_SECONDS = 4.0  # between checks whether a process called exec: a pidfd reports only the end of a process
 LINGER_SECONDS = 10.0
 _DYING_SECONDS = 1.0  # how long a stand-in tries to become the housekeeper
 _ASK_SECONDS = 0.01
 _TRIM_TURNS = 40
-_WATCH_TURNS = 8  # every so many turns, it looks for queues and clients even if nothing indicates a change
+_WATCH_TURNS = 8  # every so many turns, the housekeeper looks for queues and clients even without a sign of a change
 
 
 class EndFlag:
@@ -79,7 +79,8 @@ class Housekeeper:
         """Takes over the work of a housekeeper whose process is stopped, until that process continues.
 
         Returns:
-            ``False``: this process is not needed, for example because another one stands in already.
+            Whether this process stands in now. ``False``: it is not needed, for example because another process stands
+            in already.
         """
         self._stands_in = self._core.stand_in()
         return self._stands_in
@@ -150,7 +151,7 @@ class Housekeeper:
         due = self._timers.due
         self._core.next_due(due)
         armed = self._core.arm()
-        # From here on, clients wake the housekeeper. So this look finds all changes that came without a wake-up.
+        # From here on, clients wake the housekeeper. Changes that came before, without a wake-up, are found here.
         if self._new_timers() or self._has_changed() or self._timers.asks:
             due = 0
         return self._core.wait(armed, min(self._tick_due, due))
@@ -199,8 +200,8 @@ class Housekeeper:
         # If this fails, a later turn tries again. The doctor reports a damaged journal, as do clients that declare.
         with contextlib.suppress(exceptions.Timeout, exceptions.OutOfMemory, exceptions.CorruptSegment):
             exchanges_of(self._connection).prune(self._connection, 0)
-        # The number is read after the sweep, because the sweep changes it. It is read before the slots are listed, so
-        # that the next turn notices a change during the listing.
+        # The number of changes is read after the sweep, because the sweep changes it, and before the slots are listed,
+        # so that the next turn notices a change during the listing.
         self._changes = self._core.changes()
         fresh = [slot for slot in self._connection.queue_slots() if slot not in self._by_slot]
         opened = [queue for queue in map(self._open, fresh) if queue is not None]

@@ -31,11 +31,11 @@ _told: set[tuple[str, str]] = set()
 
 
 class CannotStartError(Exception):
-    """Raised when no housekeeper can be started; the text gives the reason."""
+    """Raised when no housekeeper can be started; the error's text gives the reason."""
 
 
 def interpreter() -> str:
-    """Returns the Python that runs this process, or one that belongs to it.
+    """Returns the path of the Python interpreter that runs this process, or of one of the same installation.
 
     Raises:
         CannotStartError: this is a frozen program, or one that embeds Python and brings no interpreter.
@@ -104,7 +104,7 @@ def start_housekeeper(name: str, *, detached: bool) -> subprocess.Popen[bytes]:
             line,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,  # if inherited, a reader of our stderr would get no end until the housekeeper ends
+            stderr=subprocess.PIPE,  # if inherited, a reader of our stderr would get no EOF until the housekeeper ends
             start_new_session=detached,
             cwd="/",
             env={**os.environ, MARK: name},

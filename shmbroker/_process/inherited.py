@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 class InheritedQueue(Queue):
-    """The handle of a parent, in its child: behaves like any :class:`Queue`, and opens itself again at its first use.
+    """A parent's queue handle in a forked child. It behaves like any :class:`Queue`, and opens itself at its first use.
 
-    The class of an existing handle is changed to this one in the child; its messages keep their references to it.
+    The child gives the handle that it inherited this class, and makes no new object: so the messages that refer to the
+    handle still refer to it.
     """
 
     __slots__ = ()

@@ -47,9 +47,9 @@ class Living(Generic[_Thing]):
 
 
 class Beside(Generic[_Key, _Value]):
-    """Values for weakly held objects, compared by identity. The user of the collection holds a lock.
+    """A mapping from weakly held objects to values. It compares the objects by identity. Its user must hold a lock.
 
-    A value must not refer to its key: then neither would be freed.
+    A value must not refer to its key: if it did, neither would be freed.
     """
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BATCH = 256
-_SHUT_DOWN = "cannot schedule new futures"  # begins the error of a pool that Python has shut down at exit
+_SHUT_DOWN = "cannot schedule new futures"  # part of the error text of a pool that Python has shut down at exit
 _log = logging.getLogger("shmbroker")
 
 
@@ -121,7 +121,7 @@ class Dispatcher:
 
     def __init__(self, executor: Executor, work: Work) -> None:
         self._executor, self._work = executor, work
-        self._lock = locks.unnoted()  # a forked child has no thread of the executor, so nothing takes this lock
+        self._lock = locks.unnoted()  # a forked child never takes it: the child has no thread of the executor
         self._ready = False
         self._thread: int | None = None  # the thread that runs the channel's callbacks now
 
@@ -155,7 +155,7 @@ class Dispatcher:
         self._executor.submit(self._run)
 
     def _rest(self) -> bool:
-        with self._lock:  # so that `wake` sees either more work to come, or a dormant channel
+        with self._lock:  # `wake` must not run between the request for a wake-up and the change to dormant
             if not self._work._rest():  # noqa: SLF001
                 return False
             self._thread, self._ready = None, False

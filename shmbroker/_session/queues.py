@@ -128,10 +128,10 @@ class OpenQueues:
         return opened
 
     def _living(self, name: str) -> CoreQueue | None:
-        """Returns the core's handle of a queue of which the application has no handle.
+        """Returns the core's handle of a queue that is open only in the core: the application has no handle of it.
 
         Returns:
-            ``None``: the connection does not have such a queue open, or the queue was deleted, and is forgotten now.
+            The handle. ``None``: no such queue is open, or it was deleted; then its handle is forgotten now.
         """
         kept = self._kept.get(name)
         if kept is not None and kept.length() < 0:

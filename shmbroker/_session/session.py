@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sessions: the state that the objects of one connection share.
 
-A :class:`Session` is below all of them: :class:`~shmbroker.Connection`, queues, consumers and channels refer to the
-session and not to each other. A session ends when it is closed, or when the last of these objects is freed.
+These objects are the :class:`~shmbroker.Connection`, its queues, its consumers and its channels. They refer to the
+:class:`Session` and not to each other. A session ends when it is closed, or when the last of these objects is freed.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ def ensure(session: Session, name: str, *, no_expiry: bool = False, ring_size: i
     Args:
         session: the session that opens the queue.
         name: a name that begins with one of :data:`shmbroker._amqp.names.PREFIXES`.
-        no_expiry: messages do not expire in the queue, which is for moved messages. Otherwise the queue is for the
-            broker's own notes, which may use the reserve of memory.
-        ring_size: as for any queue.
+        no_expiry: ``True``: the queue is for moved messages, which do not expire while they are in it. ``False``: the
+            queue is for the broker's own notes, and a put into it may use the reserve of memory.
+        ring_size: the most messages that the queue keeps, as in the settings of any queue.
 
     Raises:
         OutOfMemory: the broker has no memory for the queue.

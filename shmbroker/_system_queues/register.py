@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registers: a small value that processes share, that outlives them, and that changes by compare and replace.
 
-Form: a queue whose messages are versions of a value. Each version names the version that it replaces. A version
-*counts* if the version it names is the latest that counted when it arrived. So if two versions replace the same one,
-the first counts, and every reader sees that. No process ever takes a message out of the queue: a process that is
-stopped, at any instruction, holds nothing that another process needs.
+Form: a queue whose messages are versions of a value. The number of a version is its position in the queue. Each
+version names the version that it replaces, by number. When a version arrives, it *counts* if it names the latest of the
+versions that count. So if two versions name the same one, the earlier of the two counts, and every reader sees that. No
+process ever takes a message out of the queue: a process that is stopped, at any instruction, holds nothing that another
+process needs.
 
-A reader finds the latest version without the history: of the versions that name the highest number, it is the first.
-The reason: a process names only a version that it has read, and that counted. So a version that does not count names an
-older version than the latest one does, or names the same version and arrived later. Therefore the queue is a ring that
-keeps only the newest :data:`KEPT` messages. The ring could drop the latest version only if that many processes put
-versions after it that do not count.
+A reader finds the latest version that counts without the history. Among all versions, some name the highest number;
+the one of these that arrived first is the latest that counts. The reason: a process names only a version that it has
+read, and that counted. So a version that does not count names a lower number than the latest version does, or names the
+same number and arrived later. Therefore the queue is a ring that keeps only the newest :data:`KEPT` messages. The ring
+could drop the latest version only if that many processes put versions after it that do not count.
 
 Memory: if a writer finds no memory for another version, it drops the oldest messages, whose slots have the size that
 it needs. :meth:`Register.set_aside` puts messages that are no versions before the first version, so that there is
@@ -42,15 +43,15 @@ _NEEDED = 16  # the ring size while there is no memory
 _SPARE = 24
 _NONE, _NO_VERSION = -1, -2
 _HEAD = b'{"replaces":'
-_SIZE = 512  # bytes; bodies are padded to a multiple, so that a version fits an older one's slot
+_SIZE = 512  # bytes; each body is padded to a multiple of this, so that it fits the slot of a dropped message
 
 
 class Version(NamedTuple):
-    """A version of the value that counted.
+    """A version that counted, as the module describes it.
 
     Attributes:
         number: The position of the version in the queue.
-        replaces: The number of the version it replaces; -1 = it is the first.
+        replaces: The number of the version it replaces; -1: it is the first version, and replaces none.
         value: A value that JSON can represent.
         written_at: The time of writing, in POSIX seconds.
     """
@@ -62,7 +63,7 @@ class Version(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A message of the queue, before it is known whether it counts."""
+    """A message of the register's queue. Whether it is a version that counts is not known yet."""
 
     number: int
     replaces: int
@@ -71,7 +72,7 @@ class _Entry(NamedTuple):
 
 
 class Register:
-    """A register as one of its users knows it. Not safe for several threads.
+    """A register for one user: it remembers the version that this user saw last. Not safe for several threads.
 
     Args:
         queue: The queue of the register.
@@ -96,7 +97,7 @@ class Register:
 
         Raises:
             NotFound: the register was deleted.
-            CorruptSegment: the queue contains something else.
+            CorruptSegment: a message of the queue does not have the form of a version.
         """
         known, found = self._known, None
         highest = _NO_VERSION if known is None else known.replaces
@@ -108,9 +109,9 @@ class Register:
         return self._known
 
     def has_moved(self) -> bool:
-        """Whether a message arrived since this user saw the latest version. Reads only a counter.
+        """Whether the queue has messages after the version that this user saw last. Reads only a counter.
 
-        ``True`` does not mean that the value changed: the new message may be a version that does not count.
+        ``True`` does not mean that the value changed: these messages may be versions that do not count.
 
         Raises:
             NotFound: the register was deleted.
@@ -146,7 +147,7 @@ class Register:
         return self._counted(replaces, json.loads(body)["value"])
 
     def set_aside(self) -> None:
-        """Fills an empty register with messages that are no versions; later versions can use their memory.
+        """Fills an empty register with messages that are no versions. A later version without memory gets theirs.
 
         Does nothing if the register has messages: more messages could push the latest version out of the ring. The
         caller holds a lock that keeps other processes from writing the first version meanwhile.
@@ -155,7 +156,10 @@ class Register:
             self._queue.put_many([_written(_NO_VERSION, {})] * _SPARE, timeout=0)
 
     def _counted(self, replaces: int, value: dict[str, Any]) -> bool:
-        """Whether this user's new version counts; if so, records it as the version that this user saw last."""
+        """Whether the version counts that this user has just put, with this value and this number to replace.
+
+        If it counts, the register records it as the version that this user saw last. If not, it reads the latest one.
+        """
         since = list(self._entries(replaces + 1))
         first = next((entry for entry in since if entry.replaces == replaces), None)
         whole = bool(since) and since[0].number == replaces + 1  # else entries may be missing
@@ -168,7 +172,7 @@ class Register:
         return False
 
     def _entries(self, position: int) -> Iterator[_Entry]:
-        """Yields the queue's messages from a position on; decodes only the number that each names, not its value."""
+        """Yields the queue's messages from a position on. Decodes the number that each replaces, but not its value."""
         more, size = True, KEPT * _SIZE
         while more:
             sequences, times, ends = (array.array(kind, [0] * (KEPT + 1)) for kind in "qqi")

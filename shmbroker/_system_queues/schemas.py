@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schema of a queue, which describes its messages to their readers. See docs/adr/0017.
 
-It is the value of a :mod:`register <shmbroker._system_queues.register>`, in the queue ``amq.schema.<incarnation>``. An
-incarnation is never used again, so a queue that is declared again under the same name has no schema. The next process
-that registers any schema deletes registers whose queue is gone.
+The schema is the value of a :mod:`register <shmbroker._system_queues.register>`. The register of a queue is named
+``amq.schema.<incarnation>``, by the queue's incarnation. An incarnation is never used again, so a queue that is
+declared again under the same name has no schema. When a queue is gone, its register is left over. The next process that
+registers a schema for any queue deletes such registers.
 
 Death (after -> state): register made -> no schema.  version written -> the schema.
  some registers deleted -> the next process that registers a schema deletes the others.
@@ -83,7 +84,7 @@ def _name_of(queue: Queue) -> str:
 def _clear_away(session: Session) -> None:
     """Deletes the schemas of queues that are gone.
 
-    It lists the schemas before the queues. So the queue of each listed schema is listed too, unless it is gone.
+    It lists the schemas first, and then all queues. So a queue that is missing in the second list is gone.
     """
     core = session.core
     listed = [name for name in core.queue_incarnations() if name.startswith(SCHEMA)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channel 0: the operations of a connection on queues, exchanges and bindings. Codes and texts are RabbitMQ's."""
+"""The operations of a connection on queues, exchanges and bindings. Codes and texts of errors are RabbitMQ's."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def generated_name(kind: str) -> str:
 
 
 def clean_name(name: object, what: str) -> str:
-    """Checks a name by AMQP's rule, at most 255 bytes of UTF-8 without NUL, and returns it without line ends.
+    """Removes CR and LF from a name, checks it by AMQP's rule, and returns it.
+
+    The rule: at most 255 bytes of UTF-8 without NUL. ``what`` says in the error what the name is for.
 
     Raises:
         TypeError: the name is no string.
@@ -71,8 +73,8 @@ class Administration:
 
     Args:
         core: the connection.
-        open_queue: returns the core's handle of the queue of a name; ``None``: there is no such queue. The connection
-            keeps the handle open.
+        open_queue: takes the name of a queue and returns the core's handle of that queue; ``None``: there is no such
+            queue. The connection keeps the handle open.
         deadline: returns the deadline of an operation that begins now.
     """
 
@@ -131,7 +133,9 @@ class Administration:
                 return DeclareOk(name, facts.ready, max(0, facts.consumers))
 
     def _make_or_compare(self, name: str, given: dict[str, Any], flags: dict[str, bool]) -> str:
-        """Makes a queue, or compares an existing one with the declaration; returns its name.
+        """Makes the queue of a name, and checks that it is as declared; returns the name.
+
+        If the queue exists, it is only checked. An empty name: makes a queue with a generated name.
 
         Raises:
             NotFound: the queue was deleted during the call.
@@ -172,7 +176,7 @@ class Administration:
                 raise queue_settings.inequivalent(name, setting, received, found)
 
     def queue_delete(self, name: str, *, if_unused: bool, if_empty: bool) -> int:
-        """Deletes a queue and the bindings to it; returns the number of messages deleted, 0 when there is no queue."""
+        """Deletes a queue and the bindings to it; returns the number of messages deleted; 0: there is no queue."""
         until = self._deadline()
         with journal.topology_lock(self._core, until, f"queue {name!r}"):
             if self._open(name) is None:
@@ -271,7 +275,7 @@ class Administration:
         ]
 
     def binding_infos(self, exchange: str | None) -> list[BindingInfo]:
-        """Describes the bindings from and to an exchange, ``None``: all bindings; sorted by the name of the source."""
+        """Describes the bindings from and to an exchange, by the name of their source; ``None``: of all exchanges."""
         self.prune()
         exchanges, bindings = self.exchanges.all(self._core)
         if exchange is not None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes of the topology: each is checked against the current table, then becomes a record.
 
-The caller holds the topology lock and has replayed the journal to its end. It appends and replays the returned record.
-Empty bytes mean that the change is in effect already. Errors are RabbitMQ's.
+A function that makes a change only checks it and returns its record: empty bytes if the change is in effect already.
+The caller holds the topology lock, and has replayed the journal to its end. The caller appends the record and replays
+it; only then does the table change. Errors are RabbitMQ's.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def require(topology: Topology, name: str) -> Exchange:
-    """Return the exchange of a passive declaration.
+    """Return the exchange that a passive declaration names.
 
     Raises:
         NotFound: there is no such exchange.
@@ -40,7 +41,7 @@ def declare(
     internal: bool = False,
     arguments: dict[str, Any] | None = None,
 ) -> bytes:
-    """Make an exchange, unless one of that name exists.
+    """Return the record that makes an exchange; empty: an equivalent exchange of that name exists.
 
     Args:
         topology: the current topology.
@@ -52,14 +53,14 @@ def declare(
         arguments: only "alternate-exchange" has a meaning.
 
     Raises:
-        PreconditionFailed: the type is unknown; the exchange exists and differs; an argument is not possible.
+        PreconditionFailed: the type is unknown; the exchange exists and differs; "alternate-exchange" is no string.
         AccessRefused: the name is that of the default exchange, or is reserved.
         TypeError: a name is no string, or an argument has no AMQP form.
         ValueError: the name breaks the rule, or the arguments are too large.
     """
     rules.check_type(kind)
     rules.check_not_default(rules.check_name(name))
-    # Keep a decoded copy: the caller cannot change it later, and it equals what other processes read from the journal.
+    # Keep a decoded copy: the caller cannot change it, and other processes decode the same from the journal.
     given = field_tables.decode(field_tables.encode(arguments))
     wanted = Exchange(name, kind, durable, auto_delete, internal, given)
     current = topology.exchanges.get(name)
@@ -71,7 +72,7 @@ def declare(
 
 
 def delete(topology: Topology, name: str, *, if_unused: bool = False) -> bytes:
-    """Delete an exchange, and the bindings from it and to it.
+    """Return the record that deletes an exchange, with the bindings from it and to it; empty: there is none.
 
     Raises:
         AccessRefused: it is the default exchange or another predeclared one.
@@ -92,7 +93,7 @@ def bind(
     routing_key: str = "",
     arguments: dict[str, Any] | None = None,
 ) -> bytes:
-    """Bind a queue or an exchange to an exchange.
+    """Return the record that binds a queue or an exchange to an exchange; empty: the binding exists.
 
     Args:
         topology: the current topology.
@@ -125,7 +126,7 @@ def unbind(
     routing_key: str = "",
     arguments: dict[str, Any] | None = None,
 ) -> bytes:
-    """Remove a binding, if it exists.
+    """Return the record that removes a binding; empty: there is no such binding.
 
     Raises:
         AccessRefused: source or destination is the default exchange.
@@ -139,13 +140,13 @@ def unbind(
 
 
 def queue_gone(topology: Topology, queue: ToQueue) -> bytes:
-    """Remove the bindings to a queue that was deleted."""
+    """Return the record that removes the bindings to a deleted queue; empty: there are no bindings to it."""
     return records.encode(records.QueueGone(queue)) if topology.bindings_to(queue) else b""
 
 
 def _binding(source: str, destination: Destination, routing_key: str, arguments: dict[str, Any] | None) -> Binding:
     rules.check_name(source)
     rules.check_key(routing_key)
-    for name in (destination.name, source):  # never refuses a queue: only the default exchange's name is empty
+    for name in (destination.name, source):  # passes for a queue: its name is not empty
         rules.check_not_default(name)
     return Binding(source, destination, routing_key, field_tables.encode(arguments))

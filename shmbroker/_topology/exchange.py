@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exchanges: their attributes, and the checks of operations on them. Rules, codes and texts are RabbitMQ's."""
+"""Exchanges: their attributes, and the checks of operations on them. Rules and errors are RabbitMQ's."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _FIELD_TYPES = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Exchange:
-    """An exchange; it never changes, it can only be deleted and declared again.
+    """An exchange. Its attributes never change: for other ones, it must be deleted and declared again.
 
     Args:
         name: 1 to 255 bytes of UTF-8 without NUL; "" is the default exchange.
         type: one of `TYPES`.
         durable: whether the declaration asks that it outlive the broker's memory.
         auto_delete: whether it ends with the last binding from it.
-        internal: whether only bindings lead to it, and clients cannot publish to it.
+        internal: whether clients cannot publish to it, so that it gets messages only from other exchanges.
         arguments: the arguments of the declaration.
     """
 
@@ -62,7 +62,7 @@ class Exchange:
 
     @property
     def alternate(self) -> str | None:
-        """The exchange that gets the messages this one has no destination for."""
+        """The name of the exchange that gets messages for which this one has no destination; ``None``: no such one."""
         found = self.arguments.get(ALTERNATE)
         return found if isinstance(found, str) else None
 
@@ -188,7 +188,7 @@ def check_deletion(name: str) -> None:
 
 
 def check_unused(name: str, bindings: int) -> None:
-    """Checks that an exchange has no bindings from it.
+    """Checks that no binding leads from an exchange; ``bindings`` is the number of those that do.
 
     Raises:
         PreconditionFailed: there are bindings from it.
@@ -241,7 +241,7 @@ def _described(exchange: Exchange) -> str:
 
 
 def _term(value: object) -> str:
-    """Formats a value as RabbitMQ prints it between quotes: strings unchanged."""
+    """Formats a value as RabbitMQ prints it between quotes: a string as it is, others as :func:`_term_of` does."""
     return value if isinstance(value, str) else _term_of(value)
 
 

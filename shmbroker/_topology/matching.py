@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the bindings of one exchange that match a message: one matcher per type of exchange.
 
-A matcher keeps its bindings in leaves. A leaf holds all bindings that match alike (one routing key, one node of the
-trie, one table of arguments): it maps numbers of bindings to destinations, oldest first. Adding and removing touch one
-leaf and the path to it.
+A matcher keeps its bindings in leaves. A leaf holds all bindings that match the same messages: those of one routing
+key, one node of the trie, or one table of arguments. Each binding has a number, in the order in which bindings were
+made. A leaf maps these numbers to destinations, oldest first. Adding or removing a binding touches one leaf and the
+path to it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Matcher(Protocol):
     """The bindings of one exchange."""
 
     def add(self, binding: Binding, order: int) -> None:
-        """Add a binding, whose number in the order is the highest so far."""
+        """Add a binding; `order` is its number, which is higher than that of every earlier binding."""
 
     def remove(self, binding: Binding, order: int) -> None:
         """Remove a binding that was added."""
@@ -85,10 +86,10 @@ class Fanout:
 
 
 class _Node:
-    """A node of the trie, reached by the preceding words of patterns.
+    """A node of the trie of patterns: the path from the root to it gives the first words of one or more patterns.
 
     Attributes:
-        words: The following nodes by their word as it stands in the pattern: `*` is any word, `#` any number of words.
+        words: The next nodes, by the next word of the pattern; `*` (any word) and `#` (any number) are kept as written.
         leaf: The bindings whose pattern ends here.
     """
 
@@ -144,7 +145,7 @@ class Topic:
         return [node.leaf for key in keys for node in self._reached(words_of(key)) if node.leaf is not None]
 
     def _reached(self, words: list[str]) -> dict[_Node, None]:
-        """Return the nodes that match all the words. A `#` node that is reached stays so, whatever words follow."""
+        """Return the nodes reached after all the words. A `#` node, once reached, stays reached at every later word."""
         here = {self._root: None}
         stay: dict[_Node, None] = {}
         _stay_at_any_number(self._root, stay)
@@ -171,9 +172,9 @@ def words_of(key: str) -> list[str]:
 
 
 def _stay_at_any_number(node: _Node, stay: dict[_Node, None]) -> None:
-    """Add to `stay` the `#` node that follows a node, then the `#` node that follows this one, and so on.
+    """Add to `stay` the `#` node that follows a node, then the `#` node that follows that `#` node, and so on.
 
-    They are reached together with the node, because `#` also matches zero words.
+    Whoever reaches the first node reaches all of these too, because `#` also matches zero words.
     """
     following = node.words.get("#")
     while following is not None and following not in stay:
@@ -185,10 +186,11 @@ class _Criteria:
     """A table of arguments, and the bindings that have it.
 
     Attributes:
-        pairs: Pairs of a header's name and its encoded value. The value None in a pair: any value matches.
+        pairs: Pairs of a header's name and its encoded value; the value None matches any value of that header.
         any: Whether one matching pair is enough; otherwise all pairs must match.
         leaf: The bindings.
-        anchors: The pairs that index this table: a matching message has at least one of them.
+        anchors: The pairs under which this table is indexed. A matching message has at least one of them; without
+            anchors, every message matches, or none does.
     """
 
     __slots__ = ("anchors", "any", "leaf", "pairs")
@@ -272,7 +274,7 @@ def _pairs_of(headers: Mapping[str, Any]) -> set[_Pair]:
             array = list(value) if isinstance(value, tuple) else value  # the form in which it is transmitted
             pairs.add((name, field_tables.encode_value(array)))
         except (TypeError, ValueError):
-            continue  # no binding has a value without an AMQP form
+            continue  # the value has no AMQP form, so no binding can ask for it
     return pairs
 
 

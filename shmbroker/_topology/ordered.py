@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects in the order of their arrival: mostly one object, sometimes very many.
+"""Collections of objects in the order of arrival: most of them hold one object, some hold very many.
 
-A dictionary for each routing key and each queue would take most of the memory for bindings in a process. So one object
-is stored as a pair, several objects as a dictionary, and none as None.
+Each object has a number, which grows with the order of arrival. A dictionary for each routing key and each queue would
+take most of the memory for bindings in a process. So a collection of one object is a pair of number and object. A
+larger one is a dictionary from numbers to objects, and an empty one is None.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Ordered = tuple[int, T] | dict[int, T]
 
 
 def add(entries: Ordered[T] | None, order: int, thing: T) -> Ordered[T]:
-    """Return the entries with one more object. The caller must use the result instead of `entries` from then on."""
+    """Return a collection with one more object. The caller must use the result instead of `entries` from then on."""
     if entries is None:
         return (order, thing)
     if isinstance(entries, tuple):
@@ -28,7 +29,7 @@ def add(entries: Ordered[T] | None, order: int, thing: T) -> Ordered[T]:
 
 
 def remove(entries: Ordered[T] | None, order: int) -> Ordered[T] | None:
-    """Return the entries without the object of number `order`, which must be there; None if no object is left.
+    """Return a collection without the object of number `order`, which must be there; None if no object is left.
 
     The caller must use the result instead of `entries` from then on.
     """
@@ -39,12 +40,12 @@ def remove(entries: Ordered[T] | None, order: int) -> Ordered[T] | None:
 
 
 def add_to(table: dict[K, Ordered[T]], key: K, order: int, thing: T) -> None:
-    """Add an object to the entries of a key."""
+    """Add an object to the collection that a table has for a key; make the collection if there is none."""
     table[key] = add(table.get(key), order, thing)
 
 
 def remove_from(table: dict[K, Ordered[T]], key: K, order: int) -> None:
-    """Remove an existing entry from the entries of a key, and the key with its last entry."""
+    """Remove an existing object from the collection of a key; remove the key if no object is left."""
     left = remove(table[key], order)
     if left is None:
         del table[key]
@@ -60,7 +61,7 @@ def things(entries: Ordered[T] | None) -> Collection[T]:
 
 
 def merged(several: Iterable[Ordered[T]]) -> list[T]:
-    """Return the objects of several collections, in the order of arrival, each entry once."""
+    """Return the objects of several collections, in the order of arrival; an object of several of them only once."""
     found: dict[int, T] = {}
     for entries in several:
         found.update((entries,) if isinstance(entries, tuple) else entries)

@@ -84,7 +84,7 @@ class Content:
                 self.properties = basic.encode(dataclasses.replace(given, headers=shown))
 
     def put_options(self, exchange: str, routing_key: str, at_most: float | None = None) -> PutOptions:
-        """Builds the options of a put; ``at_most`` is the queue's limit on the life of a message, in seconds."""
+        """Builds the options of a put. The queue limits a message's life to ``at_most`` seconds; ``None``: no limit."""
         ttl, priority = self.options
         if at_most is not None:
             ttl = max(1e-9, min(ttl or at_most, at_most))
@@ -114,12 +114,12 @@ def _content(properties: object) -> Content:
 
 
 class Publishing:
-    """The publishing side of a connection.
+    """Publishes the messages of one connection to exchanges.
 
     Args:
         core: the connection.
-        open_queue: returns the core's handle of the queue of a name; ``None``: there is no such queue. The connection
-            keeps the handle open.
+        open_queue: takes the name of a queue and returns the core's handle of that queue; ``None``: there is no such
+            queue. The connection keeps the handle open.
     """
 
     def __init__(self, core: CoreConnection, open_queue: Callable[[str], CoreQueue | None]) -> None:
@@ -195,7 +195,11 @@ class Publishing:
             self._compiled.routes.setdefault(exchange, {})[routing_key] = route
 
     def publish_described(self, exchange: str, routing_key: str, body: Any, properties: BasicProperties) -> int:  # noqa: ANN401
-        """Publishes a message with properties on the fast path; returns 0, or another number: use the slow path."""
+        """Publishes a message with properties on the fast path.
+
+        Returns 0 if the message is published. Any other number: nothing was published, and the caller must use the slow
+        path.
+        """
         given, content = self._last
         if properties is not given:
             try:
@@ -244,7 +248,7 @@ class Publishing:
         """Publishes a message; returns the number of queues that got it.
 
         Raises:
-            queue.Full: there is no room in time (overflow="block").
+            queue.Full: a queue with overflow="block" has no room in time.
             OutOfMemory: there is no memory in time, or the body can never fit.
         """
         while True:

@@ -115,7 +115,7 @@ def _joined(kind: int, flags: int, number: int, *strings: str, table: bytes = b"
 
 
 def decode(data: bytes) -> Iterator[tuple[Change, int]]:
-    """Decodes the changes of some whole records, each with the length of its record.
+    """Decodes whole records: yields the change of each, and the length of the record in bytes.
 
     Raises:
         CorruptSegment: a record is invalid; the text says where, and why.

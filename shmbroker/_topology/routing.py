@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Router:
-    """The routes of a topology, updated with each change; the cost of an update depends only on the change.
+    """Finds routes in a topology. It follows each change of the topology at a cost that depends only on the change.
 
     Args:
         topology: the topology to route by, now and after each replay.
@@ -105,7 +105,8 @@ class Router:
 def _each_once(queues: Collection[ToQueue]) -> tuple[ToQueue, ...]:
     """Returns each queue once.
 
-    The default exchange finds a queue with ``ANY_INCARNATION``. It is left out if a binding found the same name.
+    The default exchange adds a queue by its name only, with ``ANY_INCARNATION``. If a binding also added a queue of
+    that name, with its incarnation, the entry of the default exchange is left out.
     """
     bound = {queue.name for queue in queues if queue.incarnation != ANY_INCARNATION}
     return tuple(queue for queue in queues if queue.incarnation != ANY_INCARNATION or queue.name not in bound)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exchanges and bindings of a broker as this process sees them, and their changes.
 
-All connections of a process to a broker share one table. It is replayed from the journal when the journal has changed.
+All connections of a process to a broker share one table. Before a use, the process replays into the table what other
+processes have appended to the journal.
 """
 
 from __future__ import annotations
@@ -67,19 +68,19 @@ class Exchanges:
             return self._router.route(exchange, routing_key, headers, keys)
 
     def looks_at_headers(self, connection: CoreConnection) -> bool:
-        """Whether more than the exchange and the routing key decide where a message goes."""
+        """Whether the headers of a message can decide where it goes, beside its exchange and its routing key."""
         with self._lock:
             return self.refresh(connection).looks_at_headers()
 
     def all(self, connection: CoreConnection) -> tuple[list[Exchange], list[Binding]]:
-        """Returns every exchange, by name, and every binding, by the name of its source, the oldest first."""
+        """Returns all exchanges by name, and all bindings by the name of their source, the oldest of a source first."""
         with self._lock:
             topology = self.refresh(connection)
             exchanges = sorted(topology.exchanges.values(), key=lambda one: one.name)
             return exchanges, [binding for one in exchanges for binding in topology.bindings_from(one.name)]
 
     def problems(self, connection: CoreConnection) -> list[str]:
-        """Describes the faults of the journal in words; reads it from its beginning, whatever is cached."""
+        """Reads the whole journal anew, without the cached table; describes its faults in words, empty: none."""
         try:
             Exchanges(connection.attachment.path).refresh(connection)
         except CorruptSegment as error:

@@ -7,7 +7,7 @@ consequences (bindings removed with an exchange, exchanges removed with their la
 always give the same table, even if a process is killed after appending one. A record changes nothing if its change is
 in effect already, or if it needs an exchange that does not exist.
 
-It is not safe for concurrent use: a process that replays and routes in several threads holds a lock.
+A `Topology` is not safe for concurrent use: a process that replays and routes in several threads holds a lock.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Topology:
     """Exchanges and bindings, as of the records replayed so far.
 
     Attributes:
-        exchanges: The exchanges by name; callers must not change it.
+        exchanges: The exchanges by name; callers must not change this dictionary.
     """
 
     def __init__(self) -> None:
@@ -183,7 +183,7 @@ class Topology:
         return reachable and binding.source != DEFAULT
 
     def _unbind(self, bindings: Iterable[Binding]) -> None:
-        """Removes bindings, the exchanges that end with their last binding, the bindings to these, and so on."""
+        """Removes bindings, exchanges that end with their last binding, the bindings to those exchanges, and so on."""
         pending = list(bindings)
         while pending:
             binding = pending.pop()
@@ -196,7 +196,7 @@ class Topology:
                 pending += self._drop(source)
 
     def _drop(self, exchange: Exchange) -> Iterable[Binding]:
-        """Removes an exchange and the bindings from it; returns the bindings to it."""
+        """Removes an exchange and the bindings from it. Returns the bindings to it, which the caller removes."""
         for binding, order in self._from.pop(exchange.name).items():
             self._forget(binding, order)
         del self.exchanges[exchange.name]

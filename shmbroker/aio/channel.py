@@ -106,7 +106,7 @@ class Channel:
         *,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> int | None:
-        """Publishes a message, waiting for room in a queue that blocks."""
+        """Publishes a message; waits up to ``timeout`` seconds for room in a full queue with overflow="block"."""
         given = (exchange, routing_key, body, properties, mandatory)
         number: int | None = await _with_room(self._sync.basic_publish, given, timeout)
         return number
@@ -121,12 +121,12 @@ class Channel:
         *,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> int:
-        """Publishes, waiting for room, and returns the number of the message once all its queues have it."""
+        """Publishes as :meth:`basic_publish` does; returns the number of the message once all its queues have it."""
         given = (exchange, routing_key, body, properties, mandatory)
         return await asyncio.wrap_future(await _with_room(self._sync.publish_confirmed, given, timeout))
 
     async def confirm_delivery(self) -> None:
-        """Counts and confirms all messages published from now on."""
+        """Switches to confirm mode: messages published from now on are numbered and confirmed."""
         self._sync.confirm_delivery()
 
     async def wait_for_confirms(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109
@@ -157,7 +157,7 @@ class Channel:
         *,
         timeout: float | None = 0,  # noqa: ASYNC109
     ) -> Delivery | None:
-        """Takes the oldest ready message; ``None``: there is none in time."""
+        """Takes the oldest ready message; ``None``: no message came within ``timeout`` seconds."""
         native.check_timeout(timeout)
         found = self._sync.basic_get(queue, auto_ack)
         if found is not None or timeout == 0:
@@ -212,7 +212,7 @@ class Channel:
         try:
             while (delivery := await waiting.get()) is not None:
                 if auto_ack:
-                    Delivery.ack(delivery[0])  # acks when the loop gets it: others are requeued at the end
+                    Delivery.ack(delivery[0])  # not earlier: deliveries that the application did not get are requeued
                 yield delivery
         finally:
             if self._sync.is_open:
@@ -259,7 +259,7 @@ class Channel:
         self._sync.add_on_cancel_callback(self._called(callable_of(callback, "callback")))
 
     def _called(self, callback: Callable[..., object]) -> Callable[..., None]:
-        """Wraps a callback for the sync channel; an awaitable result is awaited before the next callback."""
+        """Wraps a callback for the sync channel. If it returns an awaitable, the next callback waits for that."""
 
         def called(*given: object) -> None:
             result = callback(*given)
@@ -294,7 +294,10 @@ async def _with_room(publish: Callable[..., Any], given: tuple[Any, ...], timeou
 
 
 async def _until(attempt: Callable[[], Any], again: type[Exception], timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109
-    """Returns the result of the first attempt that does not raise ``again``; pauses between attempts grow to 20 ms."""
+    """Repeats an attempt while it raises ``again``, and returns its result. Pauses between attempts grow to 20 ms.
+
+    Raises ``again`` at the timeout; :exc:`NeverFits`, at once.
+    """
     native.check_timeout(timeout)
     until = None if timeout is None else time.monotonic() + timeout
     pause = _PAUSE_SECONDS

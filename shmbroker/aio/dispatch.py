@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks in an event loop: each channel runs one at a time, in order; it awaits a coroutine before the next one."""
+"""Callbacks in an event loop: a channel runs one callback at a time, in order, and awaits what it returns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LoopDispatcher:
         """Awaitables that callbacks have returned."""
 
     def wake(self) -> None:
-        """Makes a dormant channel ready. Safe from any thread."""
+        """Starts the task that runs the callbacks of the channel, unless it runs. Safe from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: no callback will run
             self._loop.call_soon_threadsafe(self._start)
 
@@ -55,7 +55,7 @@ class LoopDispatcher:
             self._task = None
 
     async def _do_one(self) -> bool:
-        """Awaits the result of a callback, or else calls the next callback; True if there was either."""
+        """Awaits what a callback returned, or else calls the next callback; False: there was nothing to do."""
         found = True
         try:
             if self.awaited:
@@ -65,7 +65,7 @@ class LoopDispatcher:
         except asyncio.CancelledError as error:
             if self._task is None or self._task.cancelling():
                 raise
-            self._failed(error)  # not this task was cancelled, but something that the callback waited for
+            self._failed(error)  # something that the callback awaited was cancelled, not this task
         except Exception as error:  # noqa: BLE001 - raised by the application's callback
             self._failed(error)
         return found

@@ -192,7 +192,7 @@ class Queue:
         return True
 
     def close(self) -> None:
-        """Gives the handle back; its waits end with :exc:`ConnectionClosed`."""
+        """Closes the handle; tasks that wait in its methods get :exc:`ConnectionClosed`."""
         error = exceptions.ConnectionClosed(text=f"queue {self.name!r} is closed")
         for waiters in (self._getters, self._putters):
             if waiters is not None:
@@ -224,10 +224,10 @@ async def open_queue(session: LoopSession, name: str, /, *, passive: bool = Fals
 
 
 async def wait_for_message(queue: Queue, attempt: Any, timeout: float | None, future: asyncio.Future[Any]) -> Any:  # noqa: ANN401, ASYNC109
-    """Returns the result of an attempt to take something from a queue; see :meth:`Waiters.wait`."""
+    """Waits until an attempt to take something from a queue succeeds, and returns what was taken."""
     return await queue._wait_for_message(attempt, timeout, future)  # noqa: SLF001
 
 
 def _return(taken: Any) -> None:  # noqa: ANN401 - a message or a batch
-    """Puts a message or batch back into its queue when the caller that would have got it was just cancelled."""
+    """Puts a message or batch back into its queue: the task that waited for it was cancelled and does not get it."""
     taken.give_back()

@@ -20,7 +20,7 @@ _LOOK_SECONDS = 0.02
 
 
 class Closing(Protocol):
-    """A queue or a consumer, as the session sees it."""
+    """What the session needs to know of a queue or a consumer: how to close it."""
 
     def close(self) -> None:
         """Closes it."""

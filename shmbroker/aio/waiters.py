@@ -23,7 +23,9 @@ _Attempt = tuple["Callable[[], Any]", "asyncio.Future[Any]", int]
 
 
 class Waiters:
-    """Serves tasks in order: repeats the first task's attempt until the queue has nothing for it.
+    """Serves waiting tasks in the order of arrival.
+
+    Makes the attempt of the first task, then that of the next, until one must wait; again when the queue changes.
 
     Args:
         watch: makes a watch of the queue. Its argument is the descriptor to which the watch writes when an attempt may
@@ -35,7 +37,7 @@ class Waiters:
         self._loop = asyncio.get_running_loop()
         self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._watch = watch(self._descriptor)
-        self._armed = self._wanted = False  # armed: the watch will notify; wanted: the queue lists the watch
+        self._armed = self._wanted = False  # armed: the watch will write; wanted: the queue has it in a list
         self._loop.add_reader(self._descriptor, self._told)
 
     async def wait(
@@ -53,7 +55,7 @@ class Waiters:
             timeout: seconds; ``None`` = for ever.
             undo: takes back a result that the caller does not get, because it was cancelled at that moment.
             size: the bytes of the body that needs room.
-            future: the future to wait for, if the caller may end the wait with an error.
+            future: gets the result. The caller can end the wait by setting an error in it. ``None`` = a new future.
 
         Raises:
             TimeoutError: no attempt succeeded in time.
@@ -87,10 +89,10 @@ class Waiters:
             self._wanted = self._armed = False
 
     def _try(self, attempt: Callable[[], Any], future: asyncio.Future[Any], size: int) -> bool:
-        """Tries until a task is finished or must wait; returns whether it is finished.
+        """Makes the attempt of a task until the task is finished or must wait; returns whether it is finished.
 
-        If it must wait for the queue, the last attempt was made after the watch was armed, so no chance is missed. If
-        it must wait for memory, a timer is set.
+        If the task must wait for the queue, the last attempt came after the arming of the watch, so no change of the
+        queue is missed. If the task must wait for memory, a timer is set.
         """
         while not future.done():
             try:

@@ -50,7 +50,7 @@ def synchronous(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[
                 raise
             except exceptions.ConnectionClosedByBroker as error:
                 hard = error
-        self._fail(hard, reported=True)  # not in the turn: this waits for callbacks, which may wait for the turn
+        self._fail(hard, reported=True)  # after the turn: it waits for callbacks, and these may wait for the turn
         raise hard
 
     return call
@@ -91,7 +91,7 @@ class ChannelState:
         self._session, self.number = session, number
         self._core_connection: CoreConnection = session.core
         self._open = True
-        self._turn = locks.unnoted()  # a child never takes these locks, as `_check_open` raises before
+        self._turn = locks.unnoted()  # a forked child never takes it: `_check_open` raises first
         self._core: CoreChannel | None = None
         self._error: exceptions.BrokerError | None = None
         self._reported = False
@@ -106,7 +106,7 @@ class ChannelState:
         self._on_end: Callable[[], None] | None = None
         """Called when the channel is closed, from any thread."""
 
-    # ---- its core, made at the first use: most channels only publish ----
+    # ---- the channel in the core: made when first needed, as most channels only publish ----
 
     @property
     def _core_channel(self) -> CoreChannel:
@@ -138,10 +138,14 @@ class ChannelState:
         return self._open and self._session.is_open
 
     def _check_open(self) -> None:
-        """Raises an error if the channel is closed (the error that closed it, if any), or in a forked child."""
+        """Raises an error if the channel is closed, or in a forked child.
+
+        If an error closed the channel and no method has raised that error yet, it is that error. Otherwise it is the
+        error of a closed connection, or ChannelClosed.
+        """
         if not self._open:
             raise self._closed_error()
-        if self._core_connection.attachment.forked:  # before we take a lock that no thread releases
+        if self._core_connection.attachment.forked:  # before we take a lock that no thread of the child releases
             native.raise_for(native.FORKED)
 
     def _closed_error(self) -> exceptions.BrokerError:
@@ -158,8 +162,8 @@ class ChannelState:
 
         Args:
             error: the reason.
-            reported: the caller raises the error now; otherwise the next answered method raises it, and methods without
-                an answer are ignored until then, as by a broker that has closed a channel.
+            reported: ``True``: the caller raises the error now. ``False``: the next method that AMQP answers raises it;
+                until then, methods without an answer do nothing, as with a broker that has closed the channel.
         """
         if self._open:
             self._reported = reported
@@ -168,7 +172,10 @@ class ChannelState:
             self._session.fail(error)
 
     def _may_go_on(self) -> bool:
-        """Whether a method without an answer may run; ``False``: the channel failed, and no method has raised yet."""
+        """Whether a method without an answer may run; raises an error as :meth:`_check_open` does.
+
+        ``False``: an error closed the channel, and no method has raised that error yet. Then the method does nothing.
+        """
         if not self._open and self._error is not None and not self._reported:
             return False
         self._check_open()
@@ -182,7 +189,11 @@ class ChannelState:
         self._end(exceptions.ChannelClosed(reply_code, reply_text) if reply_code or reply_text else None)
 
     def _end(self, error: exceptions.BrokerError | None) -> None:
-        """Ends the channel; with an error, the next method raises it."""
+        """Ends the channel.
+
+        Args:
+            error: what the next method raises, unless it was reported or is ChannelClosed; ``None``: no error.
+        """
         if self._core_connection.attachment.forked:
             return
         with self._session.lock:
@@ -209,7 +220,10 @@ class ChannelState:
     # ---- the work of a channel, see dispatch.py ----
 
     def _work(self, most: int = 1) -> int:
-        """Calls up to ``most`` callbacks; returns their number. 0: there is no work."""
+        """Does the channel's next work: calls up to ``most`` callbacks, or handles one error or one cancelled consumer.
+
+        Returns how many of these it did; 0: there is no work.
+        """
         if self._events:
             self._taker.delivered = 1
             self._events.popleft()()
@@ -240,11 +254,11 @@ class ChannelState:
 
     @property
     def _done(self) -> int:
-        """The number of callbacks that the last `_work` called, including the one that raised."""
+        """The number of callbacks that the last `_work` called; a callback that raised is counted, too."""
         return self._taker.delivered
 
     def _not_handed_over(self, error: Exception) -> None:
-        """Handles the error of reading the body of a message that the callback should get.
+        """Handles an error that reading a body raised, so that the callback did not get its message.
 
         Ignores the error if the message was settled meanwhile, or if the connection has ended: another thread can cause
         that at any time, for example by closing the channel. Raises any other error.
@@ -253,9 +267,9 @@ class ChannelState:
             raise error
 
     def _deliver_late(self, delivery: Delivery) -> None:
-        """Calls the callback for a message that came before its consumer was registered, or after it was cancelled.
+        """Delivers a message that came before its consumer was registered, or after its consumer was cancelled.
 
-        If the consumer was cancelled, the message is requeued instead.
+        If the consumer is registered now, calls its callback. If it was cancelled, the message is requeued.
         """
         with self._registry:
             consumer = self._subscriptions.get(delivery._subscription)  # noqa: SLF001 - as below
@@ -287,11 +301,14 @@ class ChannelState:
                 self._session.callbacks.failed(error)
 
     def _rest(self) -> bool:
-        """Requests a wake-up by the IO thread, and returns ``True``; ``False``: there is work already, no wake-up."""
+        """Whether the dispatcher may rest, because the channel has no work.
+
+        If ``True``, the IO thread wakes the dispatcher when there is work, unless the channel has ended.
+        """
         return not self._open or self._over or (not self._events and not self._core_channel.arm())
 
     def _wake(self) -> None:
-        """Wakes the dispatcher when there is work for the callbacks."""
+        """Wakes the dispatcher of an open channel: the caller has found that there may be work for the callbacks."""
         if self._open and self._core is not None:
             self._dispatcher.wake()
 
@@ -301,7 +318,7 @@ class ChannelState:
         self._dispatcher.wake()
 
     def add_on_cancel_callback(self, callback: Callable[[str], object]) -> None:
-        """Registers ``callback(consumer_tag)`` for a consumer whose queue was deleted."""
+        """Registers ``callback(consumer_tag)``, which is called for each consumer whose queue is deleted."""
         self._cancel_callbacks.append(callable_of(callback, "callback"))
 
     def _consumer_ended(self) -> None:
@@ -321,7 +338,7 @@ class ChannelState:
 
 
 def never_known(*_: object) -> int:
-    """Replaces the functions of the fast path where it may not be used; its result -1 means: use the slow path."""
+    """Stands in for a function of the fast path while the fast path may not be used. Returns -1: use the slow path."""
     return -1
 
 

@@ -31,7 +31,7 @@ class Confirms:
         self._closed: BaseException | None = None
 
     def begin(self, future: concurrent.futures.Future[int] | None = None) -> int:
-        """Counts a message that is published or refused, but not confirmed yet; returns its number, from 1."""
+        """Counts a message whose outcome :meth:`end` will report, also to ``future``; returns its number, from 1."""
         if future is not None:
             future.set_running_or_notify_cancel()  # a caller cannot cancel it any more
         with self._changed:
@@ -40,7 +40,7 @@ class Confirms:
             return number
 
     def end(self, number: int, error: BaseException | None = None) -> None:
-        """Ends the wait for the confirm of a message. With an error, the message was refused or returned."""
+        """Reports the outcome of a message. Without an error, it is confirmed; with one, it was refused or returned."""
         with self._changed:
             future = self._pending.pop(number, None)
             self._nacked = self._nacked or isinstance(error, exceptions.NackError)
@@ -56,11 +56,12 @@ class Confirms:
 
         Args:
             timeout: seconds; ``None`` = for ever.
-            inside: whether the caller is a callback of this channel. Then the call does not wait: a returned message
-                is confirmed only after the callback has ended.
+            inside: whether the caller is a callback of this channel. Then the call does not wait, even if messages are
+                unconfirmed: a returned message is confirmed only after the callback has ended.
 
         Raises:
             Timeout: some were not confirmed in time.
+            BrokerError: the channel was closed; the error that :meth:`close` got.
         """
         native.deadline(timeout)
         with self._changed:

@@ -68,7 +68,7 @@ class Delivery(Message):
         super()._failed(status)
 
     def give_back(self) -> None:
-        """Requeues the message as if it had never been delivered; does nothing if it was settled by its tag."""
+        """Requeues the message as if it had never been delivered; does nothing if the message is settled already."""
         with contextlib.suppress(exceptions.MessageSettled):
             super().give_back()
 
@@ -79,7 +79,7 @@ class Delivery(Message):
 
 
 class TransactionalDelivery(Delivery):
-    """A delivery of a transactional channel. Its own methods settle it at the commit, as ``Channel.basic_ack`` does."""
+    """A delivery of a transactional channel. Its methods, like ``Channel.basic_ack``, settle it only at the commit."""
 
     __slots__ = ()
 
@@ -94,7 +94,7 @@ class TransactionalDelivery(Delivery):
             super()._end(disposition)
 
     def mark(self, *, settled: bool) -> None:
-        """Marks whether the delivery is settled; a rollback unmarks it."""
+        """Marks the delivery as settled; with ``settled=False``, as for a rollback, marks it as unacked again."""
         self._state = SETTLED if settled else OPEN
 
 

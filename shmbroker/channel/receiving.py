@@ -134,7 +134,7 @@ class Receiving(Sending):
         priority = _consumer_priority(name, table(arguments) or {})
         flags = AUTO_ACK * bool(auto_ack) | EXCLUSIVE * bool(exclusive) | NO_LOCAL * bool(no_local)
         source, core = self._admin.queue(name), self._core_channel
-        with self._registry:  # no callback may run before the consumer is registered below
+        with self._registry:  # so that no callback runs before the consumer is registered below
             if any(one.names.tag == tag for one in self._subscriptions.values()):
                 raise exceptions.NotAllowed(530, f"NOT_ALLOWED - attempt to reuse consumer tag '{tag}'")
             self._session.start_io()
@@ -208,8 +208,8 @@ class Receiving(Sending):
         """Iterates over the messages of a queue: ``(method, properties, body)``.
 
         With ``inactivity_timeout``, the iterator yields ``(None, None, None)`` whenever no message came for that many
-        seconds, as pika does. It ends when its consumer or the channel ends. Messages that it got and did not yield are
-        requeued.
+        seconds, as pika does. The iterator ends when its consumer or the channel ends, or when it is closed. Then the
+        messages that were delivered to it, and that it did not yield, are requeued.
         """
         waiting = Waiting()
         deadline(inactivity_timeout)
@@ -217,7 +217,7 @@ class Receiving(Sending):
             queue, waiting.put, waiting.end, exclusive=exclusive, arguments=arguments, no_local=no_local
         )
         deliveries = self._deliveries(tag, waiting, inactivity_timeout, auto_ack=auto_ack)
-        next(deliveries)  # enters the `try`: closing the generator now ends the consumer
+        next(deliveries)  # runs it into its `try`: from now on, closing the generator cancels the consumer
         return deliveries
 
     @synchronous
@@ -244,7 +244,7 @@ class Receiving(Sending):
                 yield delivery
                 delivery = waiting.next(pause)
                 if auto_ack and delivery is not None and delivery[0] is not None:
-                    Delivery.ack(delivery[0])  # not earlier: what the loop does not ask for is requeued
+                    Delivery.ack(delivery[0])  # only now that the loop gets it: any other is requeued
         finally:
             if self._open:
                 self.basic_cancel(tag)
@@ -280,7 +280,7 @@ class Receiving(Sending):
         """Settles deliveries on the slow path.
 
         Args:
-            delivery_tag: the tag of the delivery, or of the last one; 0 with ``multiple``: of all.
+            delivery_tag: the tag of the delivery, or with ``multiple`` of the last one; 0 with ``multiple``: all.
             disposition: ACK, REQUEUE or REJECT.
             status: the status that the fast path returned; -1: the fast path was not used.
             multiple: whether to settle all deliveries up to the tag.
@@ -417,7 +417,7 @@ class Waiting:
             return (None, None, None)
 
     def give_back(self) -> None:
-        """Ends the loop's use: requeues the messages that it has not yielded, and all that are added later."""
+        """Ends the loop: requeues the messages that it has not yielded, and has :meth:`put` requeue all later ones."""
         self._over = True
         with contextlib.suppress(standard_queue.Empty):
             while True:

@@ -65,13 +65,14 @@ class Sending(Declaring):
             timeout: seconds to wait for room in a queue that blocks.
 
         Returns:
-            In confirm mode, the number of the message.
+            The number of the message in confirm mode, otherwise ``None``.
 
         Raises:
             TypeError: the body is not bytes-like, or a name is no string.
             queue.Full: there is no room in time; nothing was published.
         """
-        # In two steps: `self._publish_known(...)` would look for a method of that name in each class at every call.
+        # First read the attribute, then call it: `self._publish_known(...)` would at every call first look for a method
+        # of that name in each class.
         if properties is None:
             publish_known = self._publish_known
             status = publish_known(exchange, routing_key, body)
@@ -95,8 +96,9 @@ class Sending(Declaring):
     ) -> concurrent.futures.Future[int]:
         """Publishes with confirm: the future returns the number of the message once all its queues have it.
 
-        Its exception: :exc:`UnroutableError` (``mandatory``, no queue got it), :exc:`NackError` (a queue refused it),
-        :exc:`NotFound` (no such exchange: the channel is closed) ...
+        The exception of the future: :exc:`UnroutableError` (``mandatory``, no queue got the message),
+        :exc:`NackError` (a queue refused it), :exc:`NotFound` (no such exchange: the channel is closed), or another
+        error that ended the publish or the channel.
         """
         if self._confirms is None:
             self.confirm_delivery()
@@ -149,8 +151,8 @@ class Sending(Declaring):
     def _while_open(self, attempt: Callable[[int], T], until: int) -> T:
         """Calls ``attempt(deadline)``, which may wait for room, until it succeeds or ``until`` has passed.
 
-        Each call waits for a short time only, and the channel is checked in between: a wait in the core does not notice
-        that the channel was closed.
+        Each call waits for a short time only. Between two calls, this checks that the channel is open: a wait in the
+        core would not notice that the channel was closed. A body that can never fit raises an error immediately.
         """
         while True:
             look = min(until, time.monotonic_ns() + _LOOK_NS)
@@ -171,7 +173,10 @@ class Sending(Declaring):
     def _give_back(
         self, exchange: str, key: str, body: bytes, properties: BasicProperties | None, number: int | None
     ) -> None:
-        """Returns an unroutable mandatory message to the application, then confirms the message with that error."""
+        """Returns an unroutable mandatory message to the application, and then reports it as UnroutableError.
+
+        ``number`` is the message's number in confirm mode; ``None``: there is no confirm.
+        """
         why = Return(NO_ROUTE, "NO_ROUTE", exchange, key)
 
         def tell() -> None:

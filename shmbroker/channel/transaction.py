@@ -27,7 +27,7 @@ class Publish(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """An acknowledgement that waits for the commit: its arguments, and a settlement for each delivery it covers."""
+    """An ack, reject or requeue that waits for the commit, with a settlement for each delivery that it covers."""
 
     delivery_tag: int
     multiple: bool
@@ -50,7 +50,11 @@ class Transaction:
             self._publishes.append(Publish(exchange, routing_key, body, content, mandatory))
 
     def settle(self, core: CoreChannel, delivery_tag: int, disposition: int, *, multiple: bool) -> bool:
-        """Adds an ack, reject or requeue; ``False``: the tag has no unacked delivery, so nothing is added."""
+        """Adds an ack, reject or requeue to the transaction.
+
+        ``False``: the tag has no unacked delivery, so nothing is added. The tag 0 with ``multiple`` (all deliveries) is
+        valid even if there are none: ``True``, and nothing is added.
+        """
         with self._lock:
             fresh = self._untouched(core, delivery_tag, disposition, multiple=multiple)
             if not fresh:
@@ -61,7 +65,7 @@ class Transaction:
             return True
 
     def recover(self, core: CoreChannel) -> None:
-        """Requeues unacked deliveries immediately. Deliveries that the transaction settles stay in it."""
+        """Requeues the unacked deliveries immediately, except those that the transaction settles at its commit."""
         with self._lock:
             for one in self._untouched(core, 0, REQUEUE, multiple=True):
                 core.settle_tag(one.delivery_tag, False, REQUEUE)  # noqa: FBT003 - not multiple
@@ -69,12 +73,12 @@ class Transaction:
     def _untouched(
         self, core: CoreChannel, delivery_tag: int, disposition: int, *, multiple: bool
     ) -> tuple[Settlement, ...]:
-        """Collects a settlement for each delivery that the tag covers, and that the transaction has not settled yet."""
+        """Makes a settlement for each delivery that the tag covers, except those that the transaction has settled."""
         found = core.collect(delivery_tag, disposition, multiple=multiple)
         return tuple(one for one in found if one.token not in self._settled)
 
     def note(self, delivery: TransactionalDelivery) -> None:
-        """Marks a delivery as settled that the application settled directly, not by its tag; a rollback unmarks it."""
+        """Marks a delivery that was settled by its own method, not by its tag, as settled; a rollback unmarks it."""
         with self._lock:
             delivery.mark(settled=True)
             self._deliveries.append(delivery)

@@ -10,11 +10,11 @@ A user *attaches* the group: it writes a version of the register with its own to
 version that the user saw last. So no change of an earlier user counts any more, wherever that user was stopped: that
 user is *fenced*.
 
-Messages are moved to a queue that only this user fills, ``amq.lease.<name>.<number>.<token>``. The register names it
-before the first message arrives. A version of the register turns it into a lease, which is not filled any more. A user
-that was stopped during a move, and continues after another user took over, moves on into its own queue. For other users
-that queue is a *stray*: its messages are leased before those of the source queue. A stray is deleted when it is empty
-and every user that might move messages into or out of it is gone.
+A user moves messages into a queue that only this user fills, ``amq.lease.<name>.<number>.<token>``. The register names
+this queue before the first message is moved there. Then a version of the register makes the queue a lease, which is not
+filled any more. A user that was stopped during a move, and continues after another user took over, still moves messages
+into its own queue. For other users that queue is a *stray*: its messages are leased before those of the source queue. A
+stray is deleted when it is empty and every user that might move messages into or out of it is gone.
 
 Messages with a time to live do not expire while they are leased; expired messages are not leased.
 

@@ -84,10 +84,10 @@ class Group:
     # ---- attaching ----
 
     def attach(self) -> None:
-        """Takes the group for this user, also from another user.
+        """Takes the group for this user, even if another user has it: that user then gets GroupInUse.
 
         Raises:
-            NotFound: there is no such queue.
+            NotFound: the queue to lease from does not exist.
             PreconditionFailed: the group leases from another queue.
         """
         with self._lock:
@@ -245,17 +245,17 @@ class Group:
         """Leases ready messages, the oldest first. If there are none, the call only reads counters of queues.
 
         Args:
-            after: the number of the last lease that the caller knows, which the call does not acknowledge. If the lease
-                ``after`` + 1 exists already, the call leases nothing and returns its number.
+            after: the number of the last lease that the caller knows; the call does not acknowledge it. If the lease
+                ``after`` + 1 exists already, the call leases nothing and returns the number of that lease.
             max_messages: the most messages; ``None`` = all that are ready now.
-            max_bytes: the message whose body reaches this total of bytes is the last one; ``None`` = no such limit.
+            max_bytes: the lease ends with the message at which its bodies reach this total; ``None`` = no such limit.
 
         Returns:
             The number of the lease, ``after`` + 1; or ``after``: no message is ready, or the queue is paused.
 
         Raises:
             GroupInUse: another user has the group, or no user has attached it.
-            GroupRewound: the lease after ``after`` was acknowledged.
+            GroupRewound: the lease ``after`` + 1 was acknowledged already.
             LeaseNotFound: the group has no lease ``after``: the group was released, or the lease is of another broker.
             NotFound: the queue was deleted.
             OutOfMemory: the broker has no memory for the call; messages already moved are in the next lease.
@@ -278,7 +278,7 @@ class Group:
     def _notice_others(self) -> None:
         """Raises GroupInUse if another user has taken the group.
 
-        A user with nothing to lease needs this: only a user that writes to the register finds out otherwise.
+        A user with nothing to lease needs this: it does not write to the register, and would not learn it otherwise.
         """
         assert self._register is not None  # noqa: S101
         try:
@@ -288,9 +288,10 @@ class Group:
         self._attached_state()
 
     def _ready_to_fill(self, state: GroupState) -> tuple[GroupState, Queue]:
-        """Returns the queue to fill, and the state that names it.
+        """Returns the state, and the queue to fill, which this state names.
 
-        The attach or the previous lease made the queue. If the previous lease had no memory for it, this call makes it.
+        The attach or the previous lease made the queue. If the previous lease had no memory for it, this call makes it
+        and writes its name to the register.
         """
         if self._filling is None:
             made = queues.ensure(self._session, lease_of(self.name, state.leased + 1, state.owner), no_expiry=True)
@@ -335,7 +336,7 @@ class Group:
         return changed.leased
 
     def _following(self, state: GroupState) -> str:
-        """Makes the queue for the lease after the current one, and returns its name.
+        """Makes the queue for the lease after the one that is being made now, and returns the name of this queue.
 
         Returns an empty string if there is no memory: then the next call of :meth:`lease` makes the queue.
         """
@@ -347,8 +348,8 @@ class Group:
     def _fill(self, filling: Queue, sources: list[Queue], most: int | None, size: int | None) -> None:
         """Moves messages from the sources into the queue to fill, in the order of the sources, up to the limits.
 
-        The strays come first in ``sources``, because their messages are older. ``most`` messages and ``size`` bytes are
-        the limits; ``None`` = no limit.
+        The strays come first in ``sources``, because their messages are older. The queue to fill gets up to ``most``
+        messages and ``size`` bytes in all, with what it has already; ``None`` = no limit.
         """
         for source in sources:
             facts = core_of(filling).facts()
@@ -366,10 +367,10 @@ class Group:
                 return
 
     def _prune_strays(self, state: GroupState) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Deletes the empty strays if no earlier user is left that could fill them.
+        """Deletes the empty strays, but only if every earlier user that could still fill them is gone.
 
         Returns:
-            The names of the other strays, and the tokens of the earlier users that are left.
+            The names of the strays that still exist, and the tokens of the earlier users that are not gone.
         """
         past = tuple(one for one in state.past if self._is_there(one))
         if past or not state.strays:
@@ -391,7 +392,7 @@ class Group:
             through: the number of the last lease to acknowledge.
 
         Returns:
-            The number of messages in these leases.
+            The number of messages in the leases that this call acknowledged; 0: they were acknowledged before.
 
         Raises:
             GroupInUse: another user has the group, or no user has attached it.
@@ -415,9 +416,9 @@ class Group:
             return sum(lease.length for lease in ended)
 
     def _ack_without_memory(self, state: GroupState, changed: GroupState) -> None:
-        """Deletes the acknowledged leases before it writes the new state, so that there is memory for this.
+        """Deletes the acknowledged leases before it writes the changed state, so that the state finds memory.
 
-        Checks first that this user still has the group; raises GroupInUse if not.
+        Before that, checks that the register still has ``state``; raises GroupInUse if not.
         """
         if look(self._session, self.name) != state:
             self._fenced()
@@ -438,7 +439,7 @@ class Group:
     def messages(self, number: int, start: int = 0, stop: int | None = None) -> Iterator[Message]:
         """Yields private copies of a lease's messages, in order; the same ones at each call, in each process.
 
-        Their ``sequence`` is the one in the queue they were leased from, which ``queue`` names.
+        A message's ``queue`` is the queue it was leased from, and its ``sequence`` is the one that it had there.
 
         Args:
             number: the number of the lease.
@@ -465,7 +466,7 @@ class Group:
             yield reading.ByColumn(core, number, lease, range(*slice(start, stop).indices(lease.length)))
 
     def places(self, number: int, start: int = 0, stop: int | None = None) -> Iterator[tuple[Message, Place]]:
-        """Yields pairs of a message without its body, and the place of its body.
+        """Yields pairs: a message without its body, and the place of the body in the broker's memory.
 
         A place is valid until the lease is acknowledged. Arguments and errors are those of :meth:`messages`.
         """

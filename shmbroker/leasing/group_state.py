@@ -27,9 +27,9 @@ class Lease(NamedTuple):
     """A complete lease, which does not change any more.
 
     Attributes:
-        queue: The queue that holds its messages.
+        queue: The name of the queue that holds the lease's messages.
         length: The number of messages.
-        size: The bytes of their bodies.
+        size: The total bytes of their bodies.
         dense: Whether the messages are at the positions 0 to ``length`` - 1 of the queue.
     """
 
@@ -44,14 +44,15 @@ class GroupState:
     """The state of a group.
 
     Attributes:
-        queue: The queue that the group leases from.
+        queue: The name of the queue that the group leases from.
         acked: The number of the last acknowledged lease.
         leases: The leases that are not acknowledged, by number; the first one has the number ``acked`` + 1.
         owner: The token of the user that has the group; empty: released.
         filling: The name of the queue that the owner fills, and that becomes the next lease; empty: not made yet.
-        strays: Queues that earlier users were filling, or whose leases were released; their messages are leased next.
+        strays: The names of queues that earlier users were filling, or that were leases until a release. Their messages
+            are leased next.
         past: Tokens of earlier users that may still be in the middle of a move.
-        done: Queues of acknowledged leases, which are to be deleted.
+        done: The names of the queues of acknowledged leases, which are still to be deleted.
     """
 
     queue: str
@@ -84,12 +85,12 @@ class GroupState:
 
 
 def register_of(name: str) -> str:
-    """Returns the name of the queue of a group's register."""
+    """Returns the name of the queue that is the register of a group."""
     return GROUP + name
 
 
 def lease_of(name: str, number: int, token: str) -> str:
-    """Returns the name of the queue in which the user with this token makes the lease of a number."""
+    """Returns the name of the queue that becomes lease ``number`` of a group; the user with the token fills it."""
     return f"{LEASE}{name}.{number}.{token}"
 
 
@@ -125,7 +126,7 @@ def process_of(session: Session, token: str) -> int:
 
 
 def new_token(session: Session) -> str:
-    """Makes a unique token of a user. It names the connection and the process, so that others can look for them."""
+    """Makes a unique token of a user. It names the user's connection and process; see :func:`process_of`."""
     return f"{session.core.id}-{os.getpid()}-{secrets.token_hex(6)}"
 
 

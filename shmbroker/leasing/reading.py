@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from shmbroker._core.connection import CoreConnection, Place
     from shmbroker.leasing.group_state import Lease
 
-_F = TypeVar("_F", bound=tuple[Any, ...])  # what a browse returns: record, position after it, perhaps place
+_F = TypeVar("_F", bound=tuple[Any, ...])  # what a browse returns: record, next position, and for places a `Place`
 
 
 class _Leased:
-    """The object that the messages of a lease refer to as their source. It names the queue they were leased from."""
+    """The source that the messages of a lease refer to. It names the queue that they were leased from."""
 
     def __init__(self, core: CoreQueue, name: str) -> None:
         self._core, self._name = core, name
@@ -53,7 +53,7 @@ def opened(connection: CoreConnection, number: int, lease: Lease) -> CoreQueue:
 
 @contextlib.contextmanager
 def reading(core: CoreQueue, number: int, lease: Lease) -> Iterator[None]:
-    """Guards a block that reads a lease, and closes the lease at its end.
+    """Runs a block that reads a lease, and closes the lease's queue at the end of the block.
 
     Raises:
         LeaseNotFound: the lease was deleted during the block.
@@ -73,11 +73,11 @@ def messages(core: CoreQueue, name: str, number: int, lease: Lease, span: range)
     """Yields copies of the messages of a lease.
 
     Args:
-        core: The lease, as :func:`opened` returns it.
-        name: The queue that the messages were leased from.
+        core: The queue of the lease, as :func:`opened` returns it.
+        name: The name of the queue that the messages were leased from.
         number: The number of the lease.
-        lease: The facts of the lease.
-        span: The range of messages; in steps of 1.
+        lease: What the state of the group says of the lease.
+        span: The indexes of the messages in the lease, in steps of 1.
 
     Raises:
         LeaseNotFound: the lease, or a part of it, is gone.
@@ -87,7 +87,7 @@ def messages(core: CoreQueue, name: str, number: int, lease: Lease, span: range)
 
 
 def places(core: CoreQueue, name: str, number: int, lease: Lease, span: range) -> Iterator[tuple[Message, Place]]:
-    """Yields the messages as :func:`messages` does, without bodies but with the place of each body."""
+    """Yields a lease's messages as :func:`messages` does: each without its body, and with the place of the body."""
     source = _Leased(core, name)
     return ((browsed(source, found[0]), found[2]) for found in _browse(core, core.browse_place, number, lease, span))
 
@@ -136,6 +136,6 @@ class ByColumn:
 
 
 def gone(number: int, lease: Lease, what: str) -> exceptions.LeaseNotFound:
-    """The error of a lease whose messages were removed."""
+    """The error of a lease that is gone (``what`` is "is") or incomplete ("or a part of it is")."""
     text = f"lease {number} (queue '{lease.queue}', {lease.length} messages) {what} gone"
     return amqp_error(exceptions.LeaseNotFound, text)

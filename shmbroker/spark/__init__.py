@@ -34,7 +34,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401
-    """Imports names that need Spark at their first use."""
+    """Imports ``ShmBrokerDataSource`` when it is first used: it needs Spark, and importing this package must not."""
     if name == "ShmBrokerDataSource":
         from shmbroker.spark.source import ShmBrokerDataSource  # noqa: PLC0415
 

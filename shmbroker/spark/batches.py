@@ -30,9 +30,10 @@ class Encoded:
     """Batches on their way into a queue: either encoded already, or still to be written into a slot.
 
     Attributes:
-        size: the bytes of their encoded form.
+        size: the size of their encoded form, in bytes.
         body: their encoded form; empty if ``write`` is set.
-        write: writes them into a memoryview of that size, and keeps no reference to it; ``None``: ``body`` has them.
+        write: a function that writes their encoded form into a memoryview of ``size`` bytes, and keeps no reference to
+            the memoryview; ``None``: ``body`` has the encoded form.
     """
 
     size: int
@@ -130,7 +131,7 @@ class Decoder:
         if not plain:
             return list(pa.ipc.open_stream(buffer))
         source, found = pa.BufferReader(buffer.slice(len(prefix))), []
-        with contextlib.suppress(EOFError):  # raised at the end of the body, or at an end mark before it
+        with contextlib.suppress(EOFError):  # the read raises it at the end of the body, or at an end mark
             while True:
                 found.append(pa.ipc.read_record_batch(source, schema))
         return found
@@ -138,7 +139,7 @@ class Decoder:
 
 def _prefix_of(buffer: pa.Buffer) -> bytes:
     """Returns the encoded schema at the start of a stream."""
-    start = buffer.slice(0, min(_PREFIX, buffer.size)).to_pybytes()  # if the body is shorter, the check below fails
+    start = buffer.slice(0, min(_PREFIX, buffer.size)).to_pybytes()  # a body shorter than that fails the check below
     size = _PREFIX + int.from_bytes(start[4:], "little")
     if start[:4] != _CONTINUES or size > buffer.size:
         msg = f"a body of {buffer.size} bytes is not an Arrow stream"

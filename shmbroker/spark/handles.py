@@ -27,7 +27,7 @@ _HEADER = struct.Struct("<QQQI")  # sequence, generation, length, slot
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """The common part of the handles of a queue.
+    """The part that all handles of one queue have in common.
 
     Attributes:
         broker_identity: the broker.
@@ -60,7 +60,8 @@ class Origin:
         """Decodes the common part of a handle.
 
         Raises:
-            ValueError: the bytes are no such part.
+            ValueError: the bytes are not the encoded common part.
+            TypeError: the bytes are JSON of another shape.
         """
         broker, host, boot, created_at, queue = json.loads(written)
         return cls(BrokerIdentity(str(broker), str(host), str(boot), float(created_at)), str(queue))

@@ -52,14 +52,14 @@ def _plain(value: object) -> object:
 def header_value(text: str) -> Any:  # noqa: ANN401 - any type of AMQP
     r"""Decodes a header that is no text, from the column ``headers`` of a table.
 
-    The form does not distinguish a text header, such as ``"5"``, from the number: the reader must know which of them it
-    is.
+    The form does not distinguish a text header, such as ``"5"``, from the number 5: the caller must know that the
+    header is no text.
 
     Args:
         text: the text in a row.
 
     Raises:
-        ValueError: no header of a type other than text has that form.
+        ValueError: the text is not the form of a header of any type other than text.
 
     >>> header_value("5"), header_value('{"bytes": "/w=="}'), header_value('{"table": {"bytes": 5}}')
     (5, b'\xff', {'bytes': 5})

@@ -52,7 +52,7 @@ def check_columns(schema: types.StructType) -> None:
 
 
 def columns_of(batch: pa.RecordBatch) -> Columns:
-    """Points columns to the messages of a batch; the columns are valid as long as the batch.
+    """Returns columns for the core that point to the messages in a batch; they are valid as long as the batch lives.
 
     Raises:
         SchemaMismatch: a row has no body, or an invalid key.
@@ -72,7 +72,7 @@ def columns_of(batch: pa.RecordBatch) -> Columns:
 
 
 def record_batches(given: Iterable[pa.RecordBatch | types.Row]) -> Iterator[pa.RecordBatch]:
-    """Yields what a task gets to write as record batches: batches unchanged, rows collected into batches."""
+    """Yields record batches of what Spark gives a task to write: a batch unchanged, rows collected into batches."""
     rows: list[types.Row] = []
     for one in given:
         if isinstance(one, pa.RecordBatch):
@@ -97,7 +97,7 @@ def _of_rows(rows: Sequence[types.Row]) -> pa.RecordBatch:
 
 
 def _set(columns: Columns, name: str, texts: pa.Array) -> None:
-    plain = texts.cast(pa.binary())  # copies nothing, unless Spark is set to large types
+    plain = texts.cast(pa.binary())  # a copy only if a setting of Spark makes large types
     _, ends, data = plain.buffers()
     columns.set_text(name, ends.slice(4 * plain.offset), data if data is not None else b"\0")
 

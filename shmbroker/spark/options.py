@@ -51,12 +51,13 @@ class StreamOptions(ReadOptions):
     """The further options of a streaming read.
 
     Attributes:
-        group: the consumer group that leases; ``None``: a generated one, whose name is in the checkpoint.
+        group: the consumer group that leases the messages; ``None``: a generated one, whose name is in the checkpoint.
         max_bytes: a micro-batch ends with the message that brings its bodies to this many bytes or more; ``None`` = no
             such limit.
         min_parts: a lease is divided into at least this many Spark partitions, or, if it has fewer messages than that,
             into one for each message.
-        fail_on_data_loss: end when data to read is gone; else skip it, with a warning in the log.
+        fail_on_data_loss: whether the query ends when messages to read are gone; if not, it skips them, with a warning
+            in the log.
     """
 
     group: str | None
@@ -74,9 +75,9 @@ class WriteOptions:
         broker: as in :class:`ReadOptions`.
         payload: "bytes": a row is a message; "arrow": a record batch is a message.
         exactly_once: rows are staged, and published when the batch is done; else they are put immediately.
-        timeout: seconds that a task waits for memory or for room in the queue. When the driver publishes a
-            numbered batch, it waits as long. ``None``: a task waits a minute for memory to stage in, and no other wait
-            has a limit.
+        timeout: seconds that a task waits for memory or for room in the queue, and that the driver waits for them when
+            it publishes a numbered batch. ``None``: a task waits a minute for memory for its staged rows, and no other
+            wait has a limit.
         app: the application that numbers the batches it writes: a batch that it writes again is not published again.
             ``None``: no application numbers them.
         version: the number of the application's batch; it only increases.
@@ -185,7 +186,7 @@ class _Given:
 
 
 def table_asked_for(options: Mapping[str, str]) -> tuple[str, str | None, str | None]:
-    """Returns queue, broker and payload of any kind of read: the available columns depend on them.
+    """Returns the options queue, broker and payload of any kind of read; the available columns depend on them.
 
     Raises:
         ValueError: as for :func:`read_options`.

@@ -53,7 +53,7 @@ class Payload:
 
     Attributes:
         kind: "bytes", "arrow" or "handle".
-        schema: the registered schema, for ARROW.
+        schema: the registered schema, for ARROW; ``None`` for the other kinds.
     """
 
     kind: str = BYTES
@@ -128,10 +128,15 @@ def _rows(
 
 
 def payload_of(kind: str | None, connection: Connection, queue: str) -> Payload:
-    """Returns the form of messages for an option, or for none.
+    """Returns the form of messages that the option ``payload`` requests, or, without the option, that the queue has.
+
+    Args:
+        kind: the value of the option; ``None`` = without the option.
+        connection: a connection to the broker of the queue.
+        queue: the name of the queue.
 
     Raises:
-        SchemaMismatch: ARROW is requested, and the queue has no schema, or a schema without a form in Spark.
+        SchemaMismatch: ARROW is requested, and the queue has no schema; or a column of its schema has no form in Spark.
         NotFound: there is no such queue.
     """
     if kind in {BYTES, HANDLE}:

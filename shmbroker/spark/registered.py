@@ -101,7 +101,7 @@ class Reader:
         self._queue, self._schema, self._decoder = queue, schema, Decoder()
 
     def batches(self, body: memoryview | bytes, sequence: int) -> list[pa.RecordBatch]:
-        """Decodes the batches of a message in place; they are valid as long as the body.
+        """Decodes the batches of a message in place; the body lives until the last Arrow object made of it is gone.
 
         Raises:
             SchemaMismatch: the body has another schema, or is not a record batch; the text names the message and the
@@ -120,7 +120,7 @@ class Reader:
 
 
 class Writer:
-    """Encodes batches as messages of a queue that has a schema. Casts columns whose type Spark changes.
+    """Encodes batches as messages of a queue that has a schema. Casts columns whose type Spark has changed back to it.
 
     Args:
         queue: the name of the queue, for error texts.

@@ -3,7 +3,7 @@
 
 A column of bodies is Arrow's ``binary_view``: each value points into a separate slot of shared memory, and nothing is
 copied. A slot is not reused until the last Arrow object that points into it is gone. If the worker is killed, the
-broker's housekeeper frees the slots it kept.
+broker's housekeeper frees the slots that the worker kept.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def resolve(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             raise shmbroker.SchemaMismatch(text=text)
         bodies = array_of([None if one is None else _body(one, connections) for one in _handles(batch.column(at))])
         yield batch.set_column(at, pa.field(VALUE, pa.binary_view()), bodies)
-        del bodies  # while the next batch is made, only the caller keeps the bodies
+        del bodies  # so only the caller keeps the bodies alive while the next batch is made
 
 
 def _handles(column: pa.Array) -> list[bytes | None]:

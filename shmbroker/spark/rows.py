@@ -120,8 +120,8 @@ class _Room:
 
     Args:
         names: the names of the columns, of :data:`COLUMNS`.
-        texts: the bytes for each column of texts.
-        handle: as for :func:`batches`.
+        texts: the size of the buffer for the texts of each column, in bytes, by the column's name in the core.
+        handle: makes the values of a column of handles, as in :func:`batches`.
     """
 
     def __init__(self, names: Sequence[str], texts: dict[str, int], handle: Handle | None) -> None:

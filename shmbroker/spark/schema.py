@@ -26,7 +26,7 @@ def arrow_schema(schema: StructType | str) -> pa.Schema:
         raise TypeError(msg)
     try:
         return to_arrow_schema(struct, timezone="UTC")
-    except TypeError:  # before Spark 4.1 or so it has no argument for the time zone
+    except TypeError:  # before about Spark 4.1, the function has no argument ``timezone``
         return to_arrow_schema(struct)
 
 
@@ -64,13 +64,16 @@ class Promised:
 
 
 def null_in(batch: pa.RecordBatch, schema: pa.Schema) -> str:
-    """Describes a null that the schema forbids, empty if there is none; Spark's own error would name no column."""
+    """Names the first column with a null that the schema forbids; empty: there is none. Spark's error names none."""
     wrong = (field.name for field in schema if not field.nullable and batch.column(field.name).null_count)
     return next((f"column {name!r} has a null, and the schema says there is none" for name in wrong), "")
 
 
 def difference(found: pa.Schema, wanted: pa.Schema, *, exactly: bool = False) -> str:
-    """Describes the first difference, empty if there is none; ignores those that `_alike` allows unless ``exactly``."""
+    """Describes the first difference between the columns of two schemas; empty: there is none.
+
+    Types that are alike, see `_alike`, count as a difference only if ``exactly`` is set.
+    """
     for name in wanted.names:
         if name not in found.names:
             return f"column {name!r} is missing"
@@ -86,7 +89,7 @@ def difference(found: pa.Schema, wanted: pa.Schema, *, exactly: bool = False) ->
 
 
 def may_be_null(fields: Iterable[pa.Field]) -> list[bool]:
-    """Lists for each field, and the fields inside it, whether it may be null."""
+    """Lists whether each field may be null; the fields inside a field follow it."""
     found = []
     for field in fields:
         found += [field.nullable, *may_be_null(field.type.field(at) for at in range(field.type.num_fields))]

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from shmbroker.columns import Columns
     from shmbroker.spark.options import WriteOptions
 
-_PATIENCE_SECONDS = 60  # the wait for memory if no timeout is given: staged messages keep it until published
-_AT_ONCE, _BYTES_AT_ONCE = 1000, 1 << 20  # larger batches are moved, which takes a tenth of the time of copying
+_PATIENCE_SECONDS = 60  # a task's wait for memory without a timeout; staged rows keep theirs until published
+_AT_ONCE, _BYTES_AT_ONCE = 1000, 1 << 20  # messages, bytes: a larger batch is moved, in a tenth of the time of copying
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _DIGITS = 16
-_MOST_BYTES_OF_NAME, _START_OF_NAME = 95, 32  # bytes, characters: of a longer queue name, a publication has this start
-_DROP_SECONDS = 10.0  # a drop may take this long: Spark waits for it before it reports why the job failed
+_MOST_BYTES_OF_NAME, _START_OF_NAME = 95, 32  # bytes; a longer queue name gives a publication only so many characters
+_DROP_SECONDS = 10.0  # the most time for a drop: Spark waits for the drop before it reports why the job failed
 
 
 @dataclasses.dataclass
@@ -55,8 +55,8 @@ class Staged(WriterCommitMessage):
     """The result of a task.
 
     Attributes:
-        publication: the publication of the batch.
-        receipt: the receipt of the staged rows; ``None``: the task has put everything.
+        publication: the name of the publication that the batch belongs to.
+        receipt: the receipt of the staged rows; ``None``: the task has put its rows into the queue, and staged none.
     """
 
     publication: str
@@ -120,7 +120,7 @@ class _Writing:
             return Staged(publication, None)
         patience = self._options.timeout or _PATIENCE_SECONDS
         with Stage(connection, publication).attempt(batch, partition, attempt) as writer:
-            for rows in batches:  # no lock is held while Spark makes the next batch
+            for rows in batches:  # the writer holds no lock while Spark makes the next batch
                 if encoded is not None:
                     encoded(rows).put(writer, timeout=patience)
                 else:
@@ -129,7 +129,7 @@ class _Writing:
 
     def _put(self, queue: shmbroker.Queue, columns: Columns, count: int) -> None:
         done = 0
-        while done < count:  # `put` returns how many found room in time, and raises when none did
+        while done < count:  # `put` returns how many rows found room in time; it raises if none did
             done += put(queue, columns, count - done, self._options.timeout, row=done)
 
     def _publish(self, messages: Iterable[Any], batch: int | uuid.UUID) -> None:
@@ -140,7 +140,7 @@ class _Writing:
             numbered = self._options.app is not None
             limits = {"at_once": _AT_ONCE, "bytes_at_once": _BYTES_AT_ONCE}
             stage = Stage(self._connection(), publication, **limits, per_target=numbered)
-            # A job has no number by which a second attempt could continue: once begun, publishing must not stop.
+            # A later job does not know a batch with a UUID, and cannot finish its publishing: so that has no timeout.
             timeout = None if isinstance(batch, uuid.UUID) else self._options.timeout
             stage.publish(batch, receipts, self._options.queue, timeout=timeout)
 

@@ -59,7 +59,7 @@ class ShmBrokerDataSource(DataSource):
 
     def _payload(self) -> Payload:
         queue, broker, kind = table_asked_for(self.options)
-        if kind in {BYTES, HANDLE}:  # needs no look at the broker, which may not exist yet
+        if kind in {BYTES, HANDLE}:  # does not depend on the broker, which may not exist yet
             return Payload(kind)
         return payload_of(kind, connection_to(broker_name(broker)), queue)
 
@@ -97,7 +97,7 @@ def _checked(schema: StructType, options: WriteOptions) -> WriteOptions:
 
 
 class QueuePartition(InputPartition):
-    """All messages of a queue; positions are walked in sequence, so there is only one part."""
+    """All messages of a queue: the only part of a batch read, because a reader walks the messages in sequence."""
 
     def __init__(self, broker_identity: BrokerIdentity) -> None:
         super().__init__(broker_identity)

@@ -2,8 +2,9 @@
 """`readStream.format("shmbroker")`: each micro-batch is leases of a consumer group, so a replay gives the same rows.
 
 An offset is a broker, a group and the number of a lease. Offsets are in Spark's checkpoint, and leases in the broker,
-even if processes die. Spark's next request implies what it has finished: ``latestOffset(start)`` acknowledges up to
-``start``, which is why the last batch before a query stops is acknowledged, too; ``commit`` says the same later.
+even if processes die. Spark's next request implies what it has finished. So ``latestOffset(start)`` acknowledges the
+leases up to ``start``, and the last batch before a query stops is acknowledged, too. A later ``commit`` acknowledges
+them only if that has not happened yet.
 
 Spark makes readers in several processes. The reader whose ``latestOffset`` is called attaches the group; all others
 only read its state.
@@ -26,10 +27,10 @@ from shmbroker.spark.payloads import Leased
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-except ImportError:  # before Spark 4.2 that trigger takes one batch from any source
+except ImportError:  # Spark before 4.2: trigger availableNow reads one batch from a Python source
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stub: no Spark of this version asks for it."""
+        """A stub for the missing class: Spark before 4.2 never asks for it."""
 
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Offset:
     """The position of a stream.
 
     Attributes:
-        broker: the broker, as :attr:`BrokerIdentity.identity`; another broker has other leases.
+        broker: the broker, as :attr:`BrokerIdentity.identity`; ``lease`` means nothing to another broker.
         group: the consumer group.
         lease: the number of the last lease; 0 = none; or NOT_NOTED.
         losses: how often lost leases were skipped. After each loss the numbers of leases may begin again.
@@ -97,12 +98,12 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._group: shmbroker.Group | None = None
         self._broker_identity: BrokerIdentity | None = None
         self._untold = False  # Spark did not say where the query was
-        self._left: int | None = None  # trigger availableNow: messages that it may still lease; None: another trigger
+        self._left: int | None = None  # messages that trigger availableNow may still lease; None: another trigger
 
     # ---- in the process that plans micro-batches ----
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
-        """Returns the offset before the first lease; for a named group, after its last acknowledged lease."""
+        """Returns the offset where a new query begins: the last acknowledged lease of a named group, else no lease."""
         if self._first is None:
             name, lease = self._options.group, NOT_NOTED
             if name is None:
@@ -140,9 +141,10 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._last.written()
 
     def _leased(self, group: shmbroker.Group, after: int) -> int:
-        """Leases messages within the limits of the options. Returns the number of the lease; ``after``: none was made.
+        """Returns the number of the lease after lease ``after``; ``after`` itself if no message is ready.
 
-        Where memory is scarce it leases fewer: Spark would repeat a batch that failed for lack of memory, unchanged.
+        If that lease does not exist yet, it is made, within the limits of the options. Where memory is scarce, it gets
+        fewer messages: if a batch fails for lack of memory, Spark repeats it unchanged, and it would fail again.
         """
         rows, size = self._options.max_rows, self._options.max_bytes
         if self._left is not None:
@@ -174,21 +176,24 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._left = len(self._connection().queue(self._options.queue, passive=True))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Returns how far behind the stream is; shown in ``query.lastProgress``."""
+        """Returns the last offset, with the numbers of ready messages and unacknowledged leases; ``None``: none yet.
+
+        Spark shows this in ``query.lastProgress``.
+        """
         if self._group is None or self._last is None:
             return None
         ready = len(self._connection().queue(self._options.queue, passive=True))
         return self._last.written() | {"ready": ready, "leased": self._group.leased - self._group.acked}
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Acknowledges a finished batch, which mostly is acknowledged already."""
+        """Acknowledges the leases of a finished batch; mostly, ``latestOffset`` has done so already."""
         offset, last = Offset.read(end), self._last
         known = last is not None and (offset.broker, offset.losses) == (last.broker, last.losses)
         if known and self._group is not None and offset.lease > self._group.acked:
             self._group.ack(offset.lease)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Returns the parts of the leases between two offsets; a restarted query may ask again."""
+        """Returns the parts of the leases after ``start``, up to ``end``; a restarted query may ask for them again."""
         first, last = Offset.read(start), Offset.read(end)
         after = max(0, first.lease) if (first.broker, first.losses) == (last.broker, last.losses) else 0
         group = self._group
@@ -246,7 +251,14 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._group
 
     def _found_here(self, offset: Offset, group: shmbroker.Group) -> Offset:
-        """Returns the offset; if its leases are gone and data may be lost, the current position of the group."""
+        """Returns the offset if its leases are leases of this broker and group.
+
+        If not, they are lost. Then the result is the acknowledged position of the group, with one more loss, or, if the
+        query must not lose data, an error is raised.
+
+        Raises:
+            LeaseNotFound: the leases are lost, and the option ``failOnDataLoss`` is set.
+        """
         if offset.broker != self._here().identity:
             self._lost(self._another_broker(offset))
         elif offset.lease > group.leased:

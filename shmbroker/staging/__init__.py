@@ -35,9 +35,9 @@ Death (after -> state, and which process repairs it):
  marker made for the first attempt -> nothing; the next attempt finds it.
  attempt's queue made, messages put -> the queue is left over. The next publish of this or a later batch, ``drop``, or
   ``expires`` removes it.
- completed, the receipt lost -> the same.
- marker's queue made, no marker put -> the next process that needs a marker puts one. It waits for the end of the
-  exclusive queue of the founding process: then all operations of that process are carried out or undone.
+ completed, but the receipt lost -> as in the line above: the queue is left over.
+ marker's queue made, no marker put -> the next process that needs a marker puts one. First it waits until the
+  exclusive queue of the dead process is gone: from then on, all operations of that process are carried out or undone.
  marker taken -> it is at its position again when its holder has been reaped; so are messages taken from the stage.
  in the transaction -> undone, or carried out, by the reaper (decision 0012): bodies, stage and marker change together.
  begun, some messages moved -> the marker says so; each message is in the stage or in the target (Queue.move). The next
@@ -49,12 +49,13 @@ Late processes (an attempt or a publisher that continues although another one re
 
  an attempt that writes while another attempt of its batch is published -> its queue is gone: NotStaged, at its next
   put or its end
- an attempt that begins after that -> completes, and is never published (the batch is not above the last one, or is
-  a job that is known); the next publish drops it
- an attempt at a job that was dropped -> NotStaged at its end, and its queue is gone; for the batch of a stream, which
-  may come again -> as in the two lines above
- an attempt with the numbers of another one, of an earlier run -> has a separate queue: only the attempt of the receipt
-  is published
+ an attempt that begins after its batch was published -> completes, and is never published (the number of the batch is
+  not above the last one, or the batch is a job that the marker remembers); the next publish drops it
+ an attempt at a job that was dropped -> NotStaged at its end, and its queue is gone
+ an attempt at a batch of a stream that was dropped -> NotStaged if the drop deleted its queue; an attempt that begins
+  after the drop can be published, as the batch may come again
+ an attempt with the same numbers as one of an earlier run -> has a queue of its own; a receipt names one of the two,
+  and only that one is published
  a publisher that was stopped while it held the marker -> others wait, up to their timeout; when it continues, it
   publishes, and they get 0
  a publisher with attempts that lost, after the batch was published -> 0

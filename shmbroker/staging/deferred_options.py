@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options of staged messages. Time to live and delay count from publishing, so they are stored as text until then.
 
-The text is stored in the place of the exchange name, which a staged message does not have. So a staged message neither
-expires nor is delayed.
+A staged message has no exchange name, so its field for that name holds the text. The message itself has no time to live
+and no delay: while it is staged, it neither expires nor is delayed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def is_timed(options: PutOptions) -> bool:
 
 
 def tag_of(message: Message) -> int:
-    """Returns the tag by which the core identifies a message that this connection holds."""
+    """Returns the tag by which the core identifies a message that this connection has taken and not settled."""
     return record.header(message._record).tag  # noqa: SLF001 - no other module needs it
 
 
@@ -43,7 +43,8 @@ class RestoredOptions:
     It caches the last options that it restored: consecutive messages often have the same options.
 
     Args:
-        most: the target's limit on the life of a message, in seconds; ``None`` = no limit.
+        most: the target's limit on the life of a message, in seconds: a longer or missing time to live is set to it.
+            ``None`` = no limit.
     """
 
     def __init__(self, most: float | None) -> None:

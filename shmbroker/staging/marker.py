@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from shmbroker.queue import Queue
     from shmbroker.staging.names import Batch
 
-_PATIENCE = 1.0  # seconds that a writer waits to learn of a drop; else it leaves its attempt to the next publish
+_PATIENCE = 1.0  # seconds that a writer waits for the marker to learn of a drop; then it assumes that there was none
 _LOOK = 0.002  # seconds between attempts to get the lock for making the marker
 
 
 class Held:
-    """A marker that is held.
+    """A marker that this process holds: it has taken the message, and not settled it.
 
     Attributes:
         state: the state of the publication that the marker contains.
@@ -56,7 +56,7 @@ class Held:
         *,
         memory_until: int | None = None,
     ) -> PublicationState:
-        """Puts the next marker, and publishes and settles in the same transaction: all of it, or nothing.
+        """Replaces the marker by the next one; the same transaction publishes and settles: all of it, or nothing.
 
         Args:
             state: The state of the next marker.
@@ -77,9 +77,10 @@ class Held:
         return state
 
     def give_back(self) -> None:
-        """Requeues the marker unless it was replaced.
+        """Requeues the marker, unless :meth:`replace` has put the next one.
 
-        Asks the queue whether that happened: an interrupt can hide from the caller that its replacement succeeded.
+        Asks the queue's counter whether it has. The result of :meth:`replace` would not do: an interrupt can end that
+        method with an exception after it has replaced the marker.
         """
         with contextlib.suppress(exceptions.NotFound):  # the publication was forgotten
             if self._queue.statistics().added == self._added:
@@ -95,7 +96,7 @@ class Marker:
 
     @contextlib.contextmanager
     def held(self, until: int) -> Iterator[Held]:
-        """Takes the marker, waiting until ``until``; requeues it at the end unless it was settled.
+        """Takes the marker for a block, waiting until ``until``; requeues it after the block, unless it was replaced.
 
         Raises:
             Timeout: another publisher holds the marker.
@@ -107,17 +108,20 @@ class Marker:
             held.give_back()
 
     def is_dropped(self, batch: Batch) -> bool:
-        """Whether a job was dropped. ``False`` also means unknown: another publisher held the marker for a second."""
+        """Whether a job was dropped. ``False`` for a batch with a number, which can be published after a drop.
+
+        ``False`` also means unknown: another publisher held the marker for a second.
+        """
         if isinstance(batch, uuid.UUID):
             with contextlib.suppress(exceptions.Timeout), self.held(native.deadline(_PATIENCE)) as held:
                 return batch in held.state.dropped
         return False
 
     def found(self, until: int) -> None:
-        """Ensures that the marker exists, and makes it if not.
+        """Makes the marker if it does not exist.
 
-        Writers call this before they stage messages: when these have filled the memory, there may be none left for a
-        marker, and dropping messages needs one.
+        Writers call this before they stage messages. Staged messages can fill the memory, so that a marker could not be
+        made any more; but dropping these messages needs the marker.
 
         Raises:
             OutOfMemory: there is no memory in time.
@@ -168,7 +172,7 @@ class Marker:
 
 
 def forget_gone(connection: Connection) -> int:
-    """Deletes the markers of publications whose target was deleted: nothing else can use their state.
+    """Deletes the markers that are for one target only, if that target was deleted: their state has no use any more.
 
     It does not delete a marker that another publisher holds.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queues of a publication: one for its marker, one for each attempt. Their names end with the publication's."""
+"""The queues of a publication: one for its marker, one for each attempt. Each name ends with the publication's name."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Attempt(NamedTuple):
 
 
 def attempt_of(queue: str) -> Attempt | None:
-    """Returns the attempt of a queue, ``None`` if it is not the queue of an attempt.
+    """Returns the attempt whose queue has this name; ``None``: it is not the name of an attempt's queue.
 
     >>> attempt_of("amq.stage.attempt.7.0.3.1f.a.b")
     Attempt(publication='a.b', batch=7, partition=0, number=3, token='1f')
@@ -92,7 +92,7 @@ def marker_name(publication: str) -> str:
 
 
 def founding_name(publication: str) -> str:
-    """Returns the name of the queue that exists while a process makes the marker."""
+    """Returns the name of the exclusive queue that serves as a lock: a process has it while it makes the marker."""
     return _FOUNDING + publication
 
 

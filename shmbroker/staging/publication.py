@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state in a marker: which batches of a publication were published, and which one has begun."""
+"""The state in a marker: which batches of a publication were published, and which one is being moved."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class PublicationState:
         last: the number of the last published batch; ``None``: none was published.
         jobs: the last published jobs.
         dropped: the last dropped jobs. Dropped batches with numbers are not listed: they may be published later.
-        begun: the batch that may be published in part.
+        begun: the batch that is being moved, and so may be published in part; ``None``: there is none.
         target: the incarnation of the queue that this state is for; 0: for any queue.
     """
 
@@ -75,7 +75,7 @@ class PublicationState:
     target: int = 0
 
     def of(self, target: int) -> PublicationState:
-        """Returns this state if it is for the target of that incarnation; otherwise, an empty state for that target."""
+        """Returns this state if it is for the target with this incarnation, otherwise an empty state for the target."""
         return self if self.target == target else PublicationState(target=target)
 
     def has(self, batch: Batch) -> bool:

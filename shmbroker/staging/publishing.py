@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publishing of a batch by the holder of the marker: in one step, or one message after the other."""
+"""Publishing of a batch by the holder of the marker: in one step, or in parts, one after the other."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ class Publisher:
     # ---- in one step ----
 
     def publish_or_begin(self, held: Held, wanted: Begun, target: Queue | None) -> tuple[PublicationState, int]:
-        """Publishes a batch in one step, or begins a larger one; returns the state and the number published.
+        """Publishes a batch in one step, or begins a batch that is too large for that.
+
+        Returns the new state and the number of messages published, which is 0 for a batch that was only begun.
 
         Args:
             held: the held marker.
@@ -56,7 +58,7 @@ class Publisher:
         Raises:
             NotStaged: an attempt is not as it was completed.
             NotFound: there is no such target.
-            queue.Full: a body can never fit the target.
+            queue.Full: the target has no room in time, or can never hold a body.
         """
         if target is None:
             target = self._connection.queue(wanted.to, passive=True)
@@ -74,7 +76,8 @@ class Publisher:
     def _check_bodies(self, sources: list[StagedAttempt], target: Queue) -> None:
         """Raises queue.Full if the target can never hold a body of the batch.
 
-        Otherwise, the batch would be begun and never finished, and would block all later batches of the publication.
+        Without this check, the batch would be begun and never finished, and would block all later batches of the
+        publication.
         """
         settings = target.settings
         if settings.max_bytes >= 0 and settings.overflow != "drop-head":
@@ -110,7 +113,7 @@ class Publisher:
             NotStaged: an attempt is gone.
             NotFound: the target is gone.
         """
-        if target is None:  # if given, the marker is for this target only
+        if target is None:  # a given target is the only one that the state is for
             target = self._connection.queue(begun.to, passive=True)
         count = sum(self._empty(source, target) for source in self._sources(begun))
         return held.replace(held.state.published(begun.batch), self._until), count
@@ -118,7 +121,8 @@ class Publisher:
     def _empty(self, source: StagedAttempt, target: Queue) -> int:
         """Moves the remaining messages of an attempt to the target; returns their number.
 
-        Publishes them instead if their times must be set, or if the target drops new messages when it is full.
+        If their time to live or delay must be set, or if the target drops new messages when it is full, it publishes
+        copies instead of moving them.
         """
         settings = target.settings
         anew = source.receipt.timed or settings.message_ttl is not None or settings.overflow == "drop"

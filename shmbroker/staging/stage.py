@@ -56,9 +56,9 @@ class Stage:
     Args:
         connection: the connection to the broker that has the target.
         publication: the name of the publication, 1 to 100 characters.
-        expires: seconds after which the broker deletes an attempt without writes or publishing; ``None`` = never.
-        at_once: a batch of up to this many messages is published in one step ...
-        bytes_at_once: ... if its bodies together have at most this many bytes; ``None``: a quarter of the broker's
+        expires: seconds after which the broker deletes an attempt that nobody writes to or publishes; ``None`` = never.
+        at_once: the most messages of a batch that is published in one step; a larger batch is moved in parts.
+        bytes_at_once: the most bytes that the bodies of such a batch have together; ``None``: a quarter of the broker's
             memory.
         per_target: whether the record of published batches is kept only as long as the target exists. If the target is
             deleted and declared again, batches are published to it from the first one on. The first batch of any
@@ -105,10 +105,10 @@ class Stage:
     # ---- publishing ----
 
     def publish(self, batch: Batch, winners: Iterable[Receipt], to: str, *, timeout: float | None = None) -> int:
-        """Publishes a batch, once, in the order of its partitions; drops what is left of this and of earlier batches.
+        """Publishes a batch, once, in the order of its partitions; then drops all attempts at it and at earlier ones.
 
-        If the call raises, nothing was published, and everything is still staged. Of a batch that is too large to
-        publish in one step, some messages may have been published: the next call continues with the others.
+        If the call raises, nothing was published, and everything is still staged. There is one exception: if the batch
+        is too large for one step, some of its messages may have been published. The next call publishes the others.
 
         Args:
             batch: the number of the batch, published only if it is above that of the last one; or the id of a job.
@@ -117,12 +117,12 @@ class Stage:
             timeout: seconds to wait for other publishers, for room in the queue and for memory.
 
         Returns:
-            The number of messages published; 0 if the batch was published before. If an earlier publisher of it was
-            killed while it moved the batch: the number of messages that were left.
+            The number of messages that this call published; 0 if the batch was published before. If an earlier
+            publisher was killed while it moved the batch, these are the messages that it left.
 
         Raises:
             NotStaged: an attempt is not as it was completed.
-            NotFound: there is no such queue.
+            NotFound: the queue ``to`` does not exist.
             queue.Full: the queue has no room in time.
             OutOfMemory: the broker has no memory in time, or a body can never fit.
             Timeout: another process was publishing all the time.
@@ -140,7 +140,7 @@ class Stage:
                     break
                 if begun is None:
                     state, count = publisher.publish_or_begin(held, wanted, target)
-                else:  # finish the begun batch first, also if it is another batch
+                else:  # finish the batch that was begun first; it may be this one or another
                     state, count = publisher.finish(held, begun, target)
                 published = count if begun is None or begun.batch == batch else 0
         self._sweep(lambda one: state.is_over(one.batch))
@@ -149,9 +149,9 @@ class Stage:
         return published
 
     def _target(self, held: Held, to: str) -> Queue | None:
-        """Returns the target if ``per_target`` is set, and restricts the state of the held marker to this target.
+        """With ``per_target``, returns the target, and empties the held marker's state if it is for another target.
 
-        Returns ``None`` otherwise: the publisher then opens the target itself.
+        Without ``per_target``, returns ``None``: the publisher then opens the target itself.
         """
         if not self._per_target:
             return None
@@ -160,7 +160,7 @@ class Stage:
         return target
 
     def _sweep(self, is_done: Callable[[Attempt], bool]) -> int:
-        """Drops the attempts that ``is_done`` accepts; returns their number. Skips those it cannot drop in time."""
+        """Drops the attempts for which ``is_done`` is true, but not those it cannot drop in time; returns how many."""
         dropped = 0
         for name in self._connection.queue_names(all=True):
             attempt = names.attempt_of(name)
@@ -173,8 +173,9 @@ class Stage:
     def drop(self, batch: Batch, *, timeout: float | None = None) -> int:
         """Drops the attempts at a batch that is not needed; returns their number.
 
-        A batch that may be published in part is not dropped: the rest of it is needed. A dropped job is over: a writer
-        that still stages for it gets an error at its end. The number of a dropped batch may be used again.
+        A batch that may be published in part is not dropped, as the rest of it is needed: the call returns 0. A dropped
+        job is over: a writer that still stages for it gets an error at the end of its block. A dropped batch with a
+        number is not over: new attempts at it can be published.
 
         Raises:
             Timeout: another process was publishing all the time.

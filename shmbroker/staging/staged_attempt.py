@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue of a winner, as the holder of the marker sees it: no other process takes from it or writes to it."""
+"""The queue of a winning attempt. The holder of the marker is the only process that takes from it or writes to it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOOK = 0.001  # seconds
 
 
 class StagedAttempt:
-    """An attempt to publish.
+    """A staged attempt that is to be published.
 
     Attributes:
         receipt: the receipt of the attempt.
@@ -42,7 +42,7 @@ class StagedAttempt:
             self.missing("it was dropped, or has expired")
 
     def missing(self, why: str) -> NoReturn:
-        """Raises the error of an attempt that cannot be published."""
+        """Raises NotStaged, the error of an attempt that cannot be published; ``why`` is the reason in its text."""
         raise exceptions.NotStaged(text=f"{self._attempt} cannot be published: {why}") from None
 
     def check(self) -> None:
@@ -78,7 +78,10 @@ class StagedAttempt:
     def _rested(self) -> QueueStatistics:
         """Waits until all remaining messages are ready, and returns the statistics.
 
-        A publisher that was killed may have held some of them: the reaper requeues these.
+        A killed publisher may have held some of them, until the reaper requeues these.
+
+        Raises:
+            NotStaged: some are still not ready after two seconds, or the queue is gone.
         """
         until = time.monotonic_ns() + _GRACE
         try:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from shmbroker.queue import Queue
     from shmbroker.staging.staged_attempt import StagedAttempt
 
-_STEP = 1024  # the most messages to take in one call; those beyond the limits of the part are requeued
+_STEP = 1024  # the most messages to take from a queue in one call; what exceeds the part's limits is requeued
 
 
 class Limits(NamedTuple):
@@ -41,7 +41,7 @@ class Limits(NamedTuple):
         return messages <= self.messages and size <= self.size
 
     def within(self, target: Queue) -> Limits:
-        """Returns these limits, lowered to the limits of a target that blocks: it never has room for more at once."""
+        """Returns these limits; for a target that blocks when full, lowered to what it can hold when it is empty."""
         settings = target.settings
         if settings.overflow != "block":
             return self
@@ -52,15 +52,15 @@ class Limits(NamedTuple):
 
 
 class PartTransaction:
-    """A part of a batch, taken out of the stage. Leaving the block requeues it, unless it was published.
+    """A part of a batch, taken out of its attempts. The end of the ``with`` block requeues it unless it was published.
 
     Args:
         target: the queue to publish to.
-        limits: the limits of the part; a single message is always within them.
+        limits: the limits of the part; a part of one message is allowed whatever its size.
 
     Attributes:
-        publications: its messages, as they are published to the target.
-        settlements: the same messages, in the stage.
+        publications: for each message, what puts it into the target.
+        settlements: for each message, what removes it from the queue of its attempt.
     """
 
     def __init__(self, target: Queue, limits: Limits) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from shmbroker.staging.marker import Marker
     from shmbroker.staging.names import Attempt
 
-_TOUCHES = 4  # how often a writer restarts the expiry of its queue within the time `expires`
+_TOUCHES = 4  # a writer restarts the expiry of its queue up to this many times within `expires` seconds
 
 
 class Writer:

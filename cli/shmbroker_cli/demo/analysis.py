@@ -28,14 +28,14 @@ UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 @dataclass(frozen=True)
 class Counts:
-    """What is in a file, or in many.
+    """The counts of one source file, or the totals of many.
 
     Attributes:
         lines: Lines of text.
         functions: Function definitions, methods included.
         classes: Class definitions.
         imports: Import statements.
-        nesting: Deepest nesting of compound statements.
+        nesting: Deepest nesting of compound statements in any file.
         unparsed: Files that are not valid Python; only their lines count.
     """
 
@@ -103,7 +103,7 @@ def count(source: bytes) -> Counts:
 
 
 def _is_elif(node: ast.AST, child: ast.AST) -> bool:
-    """Return whether an `if` is the `elif` of another one, and not nested in it."""
+    """Return whether `child` is the `elif` of the `if` statement `node`, and not an `if` nested in it."""
     return (
         isinstance(node, ast.If)
         and isinstance(child, ast.If)

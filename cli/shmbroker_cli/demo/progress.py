@@ -26,10 +26,10 @@ def bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
     Args:
         title: The text before the bar.
-        total: The number at which all is done.
+        total: The number of files; the bar is full when this many are done.
 
     Yields:
-        A function that is called with the number of what is done so far.
+        A function. The caller calls it with the number of files done so far, and it moves the bar.
     """
     shown = Progress(
         TextColumn("{task.description:<12}"),

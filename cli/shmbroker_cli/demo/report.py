@@ -20,19 +20,19 @@ class Report:
     """What the demonstration prints.
 
     Attributes:
-        files: Files sent.
-        lost: Files without a result.
-        duplicated: Results that came again; recognised by message id.
-        redelivered: Files that were given to a worker again.
-        killed: What was killed half-way.
+        files: Number of files sent.
+        lost: Number of files without a result.
+        duplicated: Number of results whose file had a result already; the message id names the file.
+        redelivered: How many times a file was given to a worker again.
+        killed: Which processes were killed half-way: "worker", "housekeeper".
         workers: Number of worker processes.
         seconds: From the first file sent to the last result.
         serial_seconds: The time for the same files in one process.
         messages_per_second: Files per second, through the broker.
         speed_up: How many times as fast as the serial run the run was.
-        totals: What was counted.
-        serial_totals: What should have been counted.
-        differing: Files whose counts differ.
+        totals: The totals of the counts that the workers sent.
+        serial_totals: The totals of the counts of the serial run, which are the right ones.
+        differing: Number of files whose counts are not those of the serial run.
     """
 
     files: int

@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 MEMORY = "256M"
 EXCHANGE, KEY = "work", "file"
 FILES, RESULTS = "files", "results"
-BACKLOG = 16 << 20  # bytes of files in the queue; while it is full, the publisher waits
+BACKLOG = 16 << 20  # bytes: the limit of the queue of files; while the queue is full, the publisher waits
 LOOK = 0.5  # seconds between looks at what is missing
 PATIENCE = 60.0  # seconds without any result after which the rest counts as lost
 
 
 @dataclass
 class Outcome:
-    """What came of a run.
+    """The outcome of a run through the broker.
 
     Attributes:
         results: The counts of each file, by path.
-        duplicated: Results that came again.
-        redelivered: Files that were given to a worker again.
-        killed: What was killed.
+        duplicated: Number of results whose file had a result already.
+        redelivered: How many times a file was given to a worker again.
+        killed: Which processes were killed: "worker", "housekeeper".
         seconds: From the first file sent to the last result.
     """
 
@@ -59,7 +59,7 @@ class Bench:
         broker: A broker that only this run uses.
         files: The queue of the files to analyse.
         results: The queue of the results that are not in the outcome yet.
-        deliveries: Yields the messages of `results`; (None, None, None) when no message came for a while.
+        deliveries: Yields the messages of `results`; (None, None, None) after `LOOK` seconds without a message.
     """
 
     broker: shmbroker.Broker
@@ -134,7 +134,7 @@ def run(
 
 
 def _send(broker: shmbroker.Broker, root: Path, paths: Sequence[str], ended: threading.Event) -> None:
-    """Publish one message per file, waiting for room, until all are sent."""
+    """Publish one message for each file, until all files are sent, or `ended` is set. Waits while the queue is full."""
     with broker.connect() as connection, connection.channel() as channel:
         for path in paths:
             body = (root / path).read_bytes()
@@ -143,7 +143,7 @@ def _send(broker: shmbroker.Broker, root: Path, paths: Sequence[str], ended: thr
 
 
 def _publish(channel: Channel, path: str, body: bytes, ended: threading.Event) -> bool:
-    """Publish a file as soon as there is room; return False if the run ends before.
+    """Publish a file as soon as there is room; return False if `ended` is set before.
 
     Raises:
         UnroutableError: If no queue would get it: a file must not be lost silently.
@@ -160,15 +160,15 @@ def _publish(channel: Channel, path: str, body: bytes, ended: threading.Event) -
 
 
 def _gather(bench: Bench, outcome: Outcome, all_sent: Callable[[], bool]) -> bool:
-    """Wait for a result.
+    """Wait for one result, and note it in the outcome.
 
     Returns:
-        Whether one came; otherwise none will come any more.
+        Whether a result came. If not, all results are noted, or none came for `PATIENCE` seconds.
     """
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        # The files are checked first: a worker publishes the result of a file before it acks the file. So when no
-        # file is left, each result is in its queue, or was noted.
+        # The queue of files is checked first: a worker publishes the result of a file before it acks the file. So when
+        # no file is left in the queue, each result is in the queue of results, or was noted in the outcome.
         over = all_sent() and bench.files.statistics().message_count == 0
         over = over and bench.results.statistics().message_count == 0
         if over:
@@ -199,7 +199,7 @@ def _kill(broker: shmbroker.Broker, pool: shmbroker.WorkerPool) -> list[str]:
     """Kill a worker and the housekeeper with SIGKILL.
 
     Returns:
-        What was killed.
+        Which of them were killed: "worker", "housekeeper".
     """
     victims = {
         "worker": next(iter(pool.pids), 0),

@@ -35,7 +35,7 @@ def run_serially(
     Args:
         root: Folder of the files.
         paths: Their paths, relative to it.
-        analyse: What to do with the content of each.
+        analyse: Computes the result of a file from its content.
         progress: Called with the number of files done so far.
     """
     results: dict[str, Result] = {}

@@ -11,16 +11,16 @@ from shmbroker_cli.demo.analysis import count
 
 @dataclass(frozen=True)
 class Analyst:
-    """Counts what is in a message's file, and publishes that. Can be pickled.
+    """The function of the workers: counts what is in a file, and publishes the counts. Can be pickled.
 
     Attributes:
-        results: Where to publish, under the id of the message.
+        results: The queue for the counts. The message with the counts has the message id of the message with the file.
     """
 
     results: shmbroker.Queue
 
     def __call__(self, message: shmbroker.Message) -> None:
-        """Deal with one file.
+        """Analyse one file, and publish its counts.
 
         Args:
             message: The body is the content of the file, the message id is its path.

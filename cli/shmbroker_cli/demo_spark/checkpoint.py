@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Spark noted in the checkpoint of a query: which micro-batches it planned, and which were done, and when.
 
-Spark writes two files for each batch, named by its number: one before the batch runs (`offsets`), one after it
-(`commits`).
+Spark writes two files for each batch, and both have the number of the batch as their name. It writes the file in the
+folder `offsets` before the batch runs, and the file in `commits` after it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Noted:
     """The micro-batches of a query so far.
 
     Attributes:
-        planned: When each was planned, in seconds since 1970.
-        done: When each was done.
+        planned: When each batch was planned, by its number; in seconds since 1970.
+        done: When each finished batch was done, likewise.
     """
 
     planned: dict[int, float]
@@ -38,12 +38,12 @@ def noted(folder: Path) -> Noted:
     """Read which micro-batches Spark noted as planned and as done.
 
     Args:
-        folder: Where the checkpoint lies.
+        folder: The folder of the run, which contains the folder of the checkpoint.
     """
     return Noted(*(_times(folder / CHECKPOINT / log) for log in ("offsets", "commits")))
 
 
 def _times(log: Path) -> dict[int, float]:
-    """Return when each file of a log was written, by batch; empty before the query has begun."""
+    """Return when each file of a log was written, by the number of its batch; empty before the query has begun."""
     files = log.iterdir() if log.is_dir() else ()
     return {int(path.name): path.stat().st_mtime for path in files if path.name.isdecimal()}

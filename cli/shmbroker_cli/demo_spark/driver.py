@@ -22,7 +22,7 @@ ROWS_OF_A_REQUEST = 25
 
 
 def _session(folder: Path) -> SparkSession:
-    """Start Spark, on two cores of this machine; what it writes lies in the folder."""
+    """Start Spark, on two cores of this machine; Spark writes all its files into the folder."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("shmbroker demo-spark")
     for name, value in {
@@ -48,8 +48,8 @@ def main(broker: str, folder: str, rows: str) -> None:
     """Run the query until it has processed all messages that were in the queue at its start.
 
     Args:
-        broker: Its name.
-        folder: For the checkpoint, and whatever Spark writes.
+        broker: The name of the broker.
+        folder: The folder for the checkpoint, and for all other files that Spark writes.
         rows: The most rows of a micro-batch.
     """
     end_with_parent()

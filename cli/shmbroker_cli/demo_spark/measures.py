@@ -32,13 +32,13 @@ _UNREADABLE = (tokenize.TokenError, SyntaxError, ValueError)
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """The measures of the tokens of a file, or of many files.
+    """The measures of the tokens of a file, or their sums over many files.
 
     Attributes:
-        tokens: How many there are, comments and white space apart.
-        vocabulary: How many different ones there are in a file.
+        tokens: Number of tokens; comments and white space do not count.
+        vocabulary: Number of different tokens in a file.
         volume: Halstead's volume: the number of tokens times the bits needed to number the vocabulary.
-        unread: Files that cannot be tokenised; only their text counts.
+        unread: Number of files that cannot be tokenised; these have only measures of their text.
     """
 
     tokens: int = 0
@@ -49,11 +49,11 @@ class Score:
 
 @dataclasses.dataclass(frozen=True)
 class Measures(Score):
-    """All that is known of a file, or of many.
+    """All measures of a file, or their totals over many files.
 
     Attributes:
-        size: Its bytes.
-        lines: Its lines; what follows the last line feed counts as a line, even if it is empty.
+        size: Number of bytes.
+        lines: Number of lines; what follows the last line feed counts as a line, even if it is empty.
         blank: Lines of nothing but white space.
         comments: Lines of nothing but a comment.
         longest: The longest line, in bytes.

@@ -18,7 +18,7 @@ INSTALL_SPARK = "pip install 'shmbroker[spark]'"
 
 
 def check() -> None:
-    """Look for Java, and for the packages of the extra.
+    """Look for Java, and for the packages of the extra `shmbroker[spark]`.
 
     Raises:
         Refused: If one is missing, or Java is too old; the text says how to get it.
@@ -38,7 +38,7 @@ def _java_version() -> int:
     """Return the version of the Java that Spark will take; 0 if there is none.
 
     Raises:
-        Refused: If it does not start.
+        Refused: If Java does not start.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")

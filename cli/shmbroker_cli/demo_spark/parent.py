@@ -10,7 +10,7 @@ import threading
 
 
 def end_with_parent() -> None:
-    """Kill this process, and its group, as soon as nobody has the other end of its standard input."""
+    """Kill this process, and its group, at the end of file of its standard input: then its parent has ended."""
     threading.Thread(target=_watch, daemon=True).start()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of a run. Each leads a session, which all processes that it starts belong to, so they can be found."""
+"""The processes of a run. Each leads a session of its own. What it starts is in that session, and so can be found."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Process:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 (Python, and a module of ours)
                 [sys.executable, "-P", "-m", module, *arguments],
-                stdin=subprocess.PIPE,  # nothing is written to it: its end of file means that this process has ended
+                stdin=subprocess.PIPE,  # never written to: it reads end of file when the process that started it ends
                 stdout=log,
                 stderr=log,
                 cwd=folder,
@@ -67,10 +67,12 @@ class Process:
         return status is None
 
     def failed(self, how: str) -> Refused:
-        """Return an error with the last error that the process printed: the last one of shmbroker, if it printed any.
+        """Return an error whose text has the last error that the process printed; errors of shmbroker go first.
+
+        If the process printed no error, the text has the last line that it printed.
 
         Args:
-            how: What happened.
+            how: What happened to the process, such as "ended with exit code 1".
         """
         said = self._log.read_text("utf-8", "backslashreplace")
         errors = _ERROR.findall(said)
@@ -87,7 +89,7 @@ class Process:
         self._process.wait()
 
     def left(self) -> list[int]:
-        """Return the process ids of the processes of its session that still exist."""
+        """Return the ids of all processes that are still alive in the session of this process."""
         return [pid for pid in psutil.pids() if _is_alive_in(pid, self._process.pid)]
 
     def close(self) -> None:

@@ -18,17 +18,17 @@ class Report:
     """What the demonstration prints.
 
     Attributes:
-        files: Files sent.
-        lost: Files without a result.
-        duplicated: Results of a file that has one already.
-        differing: Results that are not what they should be, or of a file that was not sent.
+        files: Number of files sent.
+        lost: Number of files without a result.
+        duplicated: Number of results whose file has a result already.
+        differing: Number of results that are not those of the serial run, or whose file was not sent.
         to_kill: Whether a driver was to be killed.
-        drives: What came of each driver.
-        left: What the run left behind and should not have: how many things of each kind.
+        drives: What each driver did, in the order of their starts.
+        left: How many things of each kind the run left behind; each number should be 0.
         seconds: From the start of the first driver to the end of the last one.
         serial_seconds: The time for the same files in one process.
-        totals: What was measured.
-        serial_totals: What should have been measured.
+        totals: The totals of the measures in the results.
+        serial_totals: The totals of the serial run, which are the right ones.
     """
 
     files: int

@@ -32,15 +32,16 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (where POSIX shared memory lies o
 
 @dataclass(frozen=True)
 class Drive:
-    """What came of one driver.
+    """What one driver did.
 
     Attributes:
         killed: Whether it was killed; if not, it ended by itself.
-        batches: Micro-batches that it finished.
-        again: How many of these the driver before it had begun.
-        results: Results published while it ran.
+        batches: Number of micro-batches that it finished.
+        again: How many of these an earlier driver had planned, and not finished.
+        results: Number of results published while it ran.
         seconds: From its start to its end.
-        batch_seconds: The median time of the micro-batches that no driver before it had begun; None: there were none.
+        batch_seconds: The median time of the micro-batches that this driver both planned and finished; None: there are
+            none.
     """
 
     killed: bool
@@ -53,12 +54,12 @@ class Drive:
 
 @dataclass
 class Outcome:
-    """What came of a run.
+    """The outcome of a run through Spark.
 
     Attributes:
         results: Every message of the queue of results: the path of a file, and its measures.
-        drives: What came of each driver.
-        left: What the run left behind and should not have: how many things of each kind.
+        drives: What each driver did, in the order of their starts.
+        left: How many things of each kind the run left behind; each number should be 0.
         seconds: From the start of the first driver to the end of the last one.
     """
 
@@ -70,7 +71,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Bench:
-    """What belongs to a run.
+    """The broker, the queues, the folder and the processes of a run.
 
     Attributes:
         connection: A connection to a broker that only this run uses.
@@ -135,7 +136,7 @@ def run(root: Path, paths: Sequence[str], *, kill: bool, progress: Callable[[int
 
 
 def _start_scorer(bench: Bench) -> None:
-    """Start the long-lived process, and wait until it serves."""
+    """Start the scorer, and wait until it consumes requests."""
     scorer = Process(SCORER, bench.connection.broker_name, folder=bench.folder)
     bench.processes.append(scorer)
     while scorer.runs() and scorer.pid not in {one.pid for one in bench.connection.consumers()}:
@@ -143,7 +144,7 @@ def _start_scorer(bench: Bench) -> None:
 
 
 def _drive(bench: Bench, rows: int, kill_at: int | None, progress: Callable[[int], None]) -> Drive:
-    """Run a driver to its end, or kill it when there are `kill_at` results."""
+    """Run a driver to its end, or kill it when there are `kill_at` results; None: do not kill it."""
     before, had = noted(bench.folder), len(bench.results)
     began, started = time.time(), time.monotonic()
     driver = Process(DRIVER, bench.connection.broker_name, str(bench.folder), str(rows), folder=bench.folder)
@@ -163,7 +164,10 @@ def _drive(bench: Bench, rows: int, kill_at: int | None, progress: Callable[[int
 
 
 def _follow(driver: Process, results: shmbroker.Queue, kill_at: int | None, progress: Callable[[int], None]) -> bool:
-    """Wait for the end of a driver, or kill it when there are `kill_at` results. Return whether it was killed."""
+    """Wait for the end of a driver, or kill it when there are `kill_at` results; None: do not kill it.
+
+    Return whether the driver was killed.
+    """
     count, deadline = len(results), time.monotonic() + PATIENCE
     while driver.runs():
         if len(results) > count:
@@ -180,7 +184,7 @@ def _follow(driver: Process, results: shmbroker.Queue, kill_at: int | None, prog
 
 
 def _left_at_rest(bench: Bench) -> dict[str, int]:
-    """Return what is left that should be gone. Waits up to `REST` seconds until nothing is left."""
+    """Return what `_left` counts. Waits up to `REST` seconds until all its numbers are 0."""
     deadline = time.monotonic() + REST
     while any((left := _left(bench)).values()) and time.monotonic() < deadline:
         time.sleep(LOOK)
@@ -188,7 +192,10 @@ def _left_at_rest(bench: Bench) -> dict[str, int]:
 
 
 def _left(bench: Bench) -> dict[str, int]:
-    """Count what should be gone. The scorer should still run; the queue of its requests should be empty."""
+    """Count, for each kind, the things that the run has left behind and should not have.
+
+    The scorer itself does not count, as it should still run. The requests in its queue do.
+    """
     connection, (_scorer, *drivers) = bench.connection, bench.processes
     return {
         "messages": len(bench.files) + len(connection.queue(REQUESTS, passive=True)),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The long-lived process beside Spark, which tokenises files: `python -m shmbroker_cli.demo_spark.scorer BROKER`.
 
-It knows nothing of Spark, and is there before the first driver and after the last one.
+It needs no Spark. It runs from before the first driver starts until after the last one has ended.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ SCORES = pa.schema(
 
 
 def scored(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows of a batch, with the scores of their files instead of the files.
+    """Return the rows of a batch, in which columns with the scores replace the column with the sources.
 
     Args:
-        batch: Lies in shared memory.
+        batch: The rows to score, with the source of a file in each. The batch lies in shared memory.
     """
     found = [dataclasses.asdict(score(source.as_py())) for source in batch[SOURCE]]
     scores = pa.RecordBatch.from_pylist(found, schema=SCORES)

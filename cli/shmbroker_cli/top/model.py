@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples of a broker, and the rows with rates that two of them give."""
+"""Samples of a broker, and the rows of the tables. The rates in the rows come from two samples."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ class Sample:
     """What a broker said at one moment.
 
     Attributes:
-        taken: When, in seconds of the monotonic clock.
+        taken: The moment, in seconds of the monotonic clock.
         broker: About the broker as a whole.
         queues: About each queue, by name.
         exchanges: About each exchange.
-        channels: About each channel with consumers; one entry of each connection is about all its others.
+        channels: About each channel with consumers; one entry for each connection is about all its channels without
+            consumers.
         connections: About each connection.
-        processes: What the system says of the processes of the connections, as far as it shows them.
+        processes: What the operating system says of the processes that have the connections; a process that it does not
+            show is missing.
     """
 
     taken: float
@@ -48,8 +50,8 @@ class Row:
         ready: Messages that can be taken.
         delivering: Messages that consumers hold.
         scheduled: Messages that are not yet due.
-        rate_in: Messages added per second; None as long as it is not known.
-        rate_out: Messages that left per second, whatever became of them.
+        rate_in: Messages added per second; None as long as that is not known.
+        rate_out: Messages that left the queue per second, for whatever reason; None as `rate_in`.
         bytes: Bytes of the bodies of its messages.
         interested: Consumers that can be woken.
         notified: Consumers that have been woken.
@@ -93,7 +95,7 @@ class ExchangeRow:
 
 @dataclass(frozen=True)
 class ChannelRow:
-    """One channel with consumers, or all channels of a connection that have none.
+    """One channel with consumers; or together, all channels without consumers of one connection.
 
     Attributes:
         connection: Name of its connection.
@@ -125,14 +127,14 @@ class ClientRow:
     """One process with connections. None means that the value is not known.
 
     Attributes:
-        client: Name of its first connection, and how many other names its connections have.
+        client: Name of its first connection. If other connections have other names, " +" and the number of these names.
         pid: Its process id.
         connections: How many connections it has.
         consumers: How many consumers its connections have.
         holding: Messages that its connections have taken and not settled.
         cpu_percent: Processor time that it used since the earlier sample, in percent of one processor.
         memory: Its resident memory in bytes, with the pages of the broker's memory that it has touched.
-        memory_shared: Bytes of these that other processes may have, too.
+        memory_shared: The part of `memory` that other processes may share.
         age: Seconds since its start.
     """
 
@@ -192,8 +194,8 @@ def take_sample(connection: shmbroker.Connection, broker: str) -> Sample:
     """Take a sample of a broker.
 
     Args:
-        connection: A connection to it.
-        broker: Its name.
+        connection: A connection to the broker.
+        broker: The name of the broker.
     """
     taken = time.monotonic()
     connections = connection.connections()
@@ -209,7 +211,7 @@ def take_sample(connection: shmbroker.Connection, broker: str) -> Sample:
 
 
 def left(queue: shmbroker.QueueStatistics) -> int:
-    """Return how many messages have left a queue since it was made.
+    """Return how many messages have left a queue since the queue was made.
 
     Args:
         queue: Its counters.

@@ -22,26 +22,26 @@ if TYPE_CHECKING:
 WIDE = 120  # columns from which headings are written in full
 PLAIN_RATE = 100.0  # from here on a rate needs no decimals
 GAP = 2  # blanks between two columns of the table
-LONGEST_TEXT = 22  # characters: the most for a column of text, except the first column
-SHORTEST_NAME = 8  # characters: names are cut to give the other columns room, but to no fewer than this
-OTHER_LINES = 6  # two on top, two of headings, two below the rows
+LONGEST_TEXT = 22  # characters: the greatest width of a column of text other than the first column
+SHORTEST_NAME = 8  # characters: the first column, of names, is cut to give the others room, but to no less than this
+OTHER_LINES = 6  # lines that are not rows of the table: two on top, two of headings, two below the rows
 
 
 class Screen:
     """A picture of a snapshot, as large as the terminal is when it is drawn."""
 
     def __init__(self, snapshot: Snapshot, view: View) -> None:
-        """Draw a snapshot.
+        """Prepare to draw a snapshot; Rich draws it when it prints the screen.
 
         Args:
-            snapshot: The rows.
-            view: Which of them, and how.
+            snapshot: The rows of all tables.
+            view: Says which rows to draw, and in what order.
         """
         self._snapshot = snapshot
         self._view = view
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Give the lines; rows that do not fit can be scrolled to."""
+        """Yield the lines, with the rows that fit, from `view.offset` on; lower an offset past the last page."""
         rows = self._view.arrange(self._snapshot.table(self._view.table))
         room = max(1, (options.height or console.size.height) - OTHER_LINES)
         self._view.offset = min(self._view.offset, max(0, len(rows) - room))

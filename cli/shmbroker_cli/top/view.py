@@ -19,18 +19,17 @@ FILTER_HELP = "type a part of the name, Enter keeps it, Esc drops it"
 
 @dataclass
 class View:
-    """Order, filter and the like.
+    """What the person chose: the table, its order, the filter, and where it is scrolled to.
 
     Attributes:
-        table: What is shown, one of `fields.TABLES`.
+        table: Name of the table that is shown, one of `fields.TABLES`.
         sort: Index of the column to sort by.
-        reverse: Whether the usual order is turned round. Usual is: names upwards,
-            numbers downwards.
-        text: Part of the names of the rows to show.
-        editing: Whether keys go into `text`.
+        reverse: Whether the order is the opposite of the usual one: ascending for text, descending for numbers.
+        text: The filter: only rows with this text in their name are shown; empty: all rows.
+        editing: Whether the person is typing the filter, so that keys go into `text`.
         paused: Whether the picture stands still.
-        offset: Rows that are scrolled away.
-        ended: Whether to quit.
+        offset: Number of rows that are scrolled away at the top.
+        ended: Whether the person has quit.
     """
 
     table: str = QUEUES
@@ -48,7 +47,7 @@ class View:
         return TABLES[self.table]
 
     def press(self, key: str) -> None:
-        """Take a key.
+        """Change the view as a pressed key demands; ignore a key without a meaning.
 
         Args:
             key: A character, or a name that `keyboard` gives to a special key.
@@ -62,7 +61,7 @@ class View:
         """Return the rows to show, in the order to show them.
 
         Args:
-            rows: All of its table.
+            rows: All rows of the table that is shown.
         """
         wanted = self.text.casefold()
         first, field = self.fields[0].name, self.fields[self.sort]

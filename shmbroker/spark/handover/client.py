@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(slots=True)
 class _Request:
-    """A sent batch, and its answer when it has arrived: in place, or copied to private memory."""
+    """A batch that was sent, and its answer, once that has arrived.
+
+    The answer is ``message``, in shared memory, until ``copy`` has a copy of it in private memory.
+    """
 
     batch: pa.RecordBatch
     size: int
@@ -135,7 +138,7 @@ class Client:
 
     def _given(self, request: _Request) -> Iterator[pa.RecordBatch]:
         yield from _each(self._batches(request))
-        request.done()  # Spark has taken the batches; the slot is freed with the last object that refers to it
+        request.done()  # Spark has taken the batches; the slot is freed with the last Arrow object that refers to it
 
     def _batches(self, request: _Request) -> collections.deque[pa.RecordBatch]:
         """Returns the batches of an answer; raises if the answer is an error."""
@@ -190,7 +193,10 @@ class Client:
     # ---- alone ----
 
     def _alone(self, batch: pa.RecordBatch, encoded: Encoded) -> collections.deque[pa.RecordBatch]:
-        """Sends one request and copies its answer, while this client has the turn, and nothing else in flight."""
+        """Sends one request alone, copies its answer, and returns the batches of the answer.
+
+        Meanwhile this client has the turn, and no other request in flight.
+        """
         with exclusive_turn(self._session.connection, self._session.watch.look):
             until = time.monotonic() + PATIENCE_SECONDS
             while True:
@@ -208,7 +214,7 @@ class Client:
         while True:
             try:
                 return self._send(batch, encoded, timeout=self._slice(since))
-            except standard_queue.Full as error:  # a queue at its limit gets room later: try again
+            except standard_queue.Full as error:  # try again: a queue at its limit gets room later
                 memory = isinstance(error, shmbroker.OutOfMemory)
                 if isinstance(error, shmbroker.NeverFits) or (memory and time.monotonic() > until):
                     raise

@@ -44,14 +44,14 @@ _FRESH_SECONDS = 0.5
 _PARTS = 4
 _PIECES = 8
 _SLOTS = tuple(size << 10 for size in (80, 96, 112, 128, 160, 192, 224, 256, 340, 408, 512, 682, 1024, 2048))
-_PREFIX = 512  # bytes, at most: the part of a slot before the body
-_SEEN_BY_SPARK = 2  # the yielded batch, and the one that Spark's loop still has while the next is made
+_PREFIX = 512  # bytes: the part of a slot before the body has at most this size
+_SEEN_BY_SPARK = 2  # answers: the one just yielded, and the one before it, to which Spark's loop still refers
 
 
 def taken(size: int) -> int:
-    """The memory that a body takes: a slot of the next larger size, or several of the largest.
+    """Returns the bytes of memory that a body takes: one slot of the next larger size, or several of the largest size.
 
-    For a body that fits the smallest size, it is an estimate.
+    For a body that fits a slot of the smallest size in ``_SLOTS``, the result is an estimate: a quarter is added.
     """
     size += _PREFIX
     if size > _SLOTS[-1]:

@@ -26,7 +26,7 @@ _ERRORS: dict[str, type[shmbroker.ExchangeError]] = {
     REFUSED: shmbroker.RequestRefused,
 }
 _MOST_INFLIGHT = 1024
-_MOST_PREFIX = 200  # bytes: of the 255 that a queue's name may have, the others make it unique
+_MOST_PREFIX = 200  # bytes: a queue's name may have 255; a suffix, which makes the name unique, needs the rest
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,7 +75,9 @@ def request_key(number: int, answers: str) -> str:
 
 
 def read_request(key: str | None) -> tuple[str, str] | None:
-    """The number of a request, as its answer repeats it, and the queue for the answer; ``None``: it is no request.
+    """Returns the number of a request, which its answer repeats, and the name of the queue for the answer.
+
+    The result is ``None`` if the key is not that of a request.
 
     >>> read_request("exchange 7 replies.1")
     ('7', 'replies.1')

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The long-lived process: takes batches from a queue, passes them to a function, and sends its results back.
 
-It needs pyarrow and no Spark. A request is acknowledged when its answer is in its queue, so the request of a dead
-server goes to another server. Prefetch is 1, so that a server's death implicates exactly the request it was processing.
+It needs pyarrow and no Spark. A server acknowledges a request after it has put the answer into the task's queue, so
+the request of a dead server goes to another server. Prefetch is 1, so that a server's death implicates exactly the
+request it was processing.
 """
 
 from __future__ import annotations
@@ -49,15 +50,16 @@ def serve(
 
     Args:
         queue: the name of the queue of requests; made if it does not exist.
-        function: gets a ``pyarrow.RecordBatch`` in shared memory, read-only; a reference that it keeps keeps the
-            memory. Returns a batch, a table, or some batches of one schema (a list, a generator); ``None`` = no rows.
+        function: gets a read-only ``pyarrow.RecordBatch`` in shared memory; the memory is not freed before the last
+            reference to the batch is gone. Returns a batch, a table, or some batches of one schema (a list, a
+            generator); ``None`` = no rows.
         broker: the name of the broker; else ``SHMBROKER_BROKER``, else "default". Made if it does not exist.
 
     Raises:
         ConnectionClosedByBroker: the broker is purged.
         NotFound: the queue is deleted.
-        queue.Full: the other queue has no room for a message that is no request, or (``OutOfMemory``) there is no
-            memory; the message stays where it was.
+        queue.Full: the "unserved." queue has no room for a message that is no request, or (``OutOfMemory``) there
+            is no memory; the message stays where it was.
     """
     if not callable(function):
         msg = f"function={function!r}: a callable is needed"

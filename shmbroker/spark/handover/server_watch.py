@@ -15,7 +15,7 @@ class ServerWatch:
     """Watches the servers of a queue.
 
     Args:
-        connection: a connection.
+        connection: a connection to the broker of the queue.
         queue: the name of the queue of requests.
     """
 

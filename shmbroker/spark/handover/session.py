@@ -18,13 +18,14 @@ from shmbroker.spark.handover.server_watch import ServerWatch
 if TYPE_CHECKING:
     from shmbroker.spark.handover.protocol import Handover
 
-_UNUSED_SECONDS = 60.0  # life of a queue of answers whose task died before it made the consumer
+_UNUSED_SECONDS = 60.0  # a queue of answers ends after this time if its task died before it made the consumer
 
 
 class ClientSession:
-    """A task opens its session with the first batch, so that an empty partition needs neither broker nor server.
+    """The link of a task to the broker, for one partition.
 
-    The queue of answers ends with its consumer, and so with this process.
+    The task opens it with the first batch, so that an empty partition needs neither broker nor server. The queue
+    of answers ends with its consumer, and so with this process.
 
     Raises:
         BrokerNotFound: there is no such broker on this host.
@@ -45,8 +46,8 @@ class ClientSession:
         """Ends the queue of answers.
 
         Args:
-            unanswered: the number of requests that may still be in their queue. A server drops them when it reaches
-                them; if there is no server, this call takes them back.
+            unanswered: the number of this task's requests that may still be in the queue of requests. A server drops
+                them when it takes them; if there is no server, this call removes them.
         """
         with contextlib.suppress(shmbroker.ConnectionClosed, shmbroker.ConnectionClosedByBroker):
             self.consumer.close()
@@ -55,7 +56,7 @@ class ClientSession:
         self.answers.close()
 
     def _take_back(self, ready: int) -> None:
-        """Takes up to ``ready`` requests, acknowledges this task's own, and returns the others as if never taken."""
+        """Removes this task's requests from the first ``ready`` ones of the queue; others stay as if never taken."""
         with contextlib.suppress(standard_queue.Empty, shmbroker.NotFound):
             batch = self.requests.get_many(max(1, ready), timeout=0)
             for message in batch:
