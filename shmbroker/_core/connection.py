@@ -164,7 +164,7 @@ class CoreConnection(attachment.User):
 
     @contextlib.contextmanager
     def call(self) -> Iterator[None]:
-        """Counts a call that drops the GIL outside a method; see :func:`in_flight`."""
+        """Counts a call of the core that drops the GIL, for code that is no method decorated with :func:`in_flight`."""
         if self.attachment.forked or self.closed:
             self.refuse()
         self.calls += 1

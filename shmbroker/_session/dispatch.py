@@ -3,7 +3,7 @@
 
 A channel is *dormant*, *ready* (one runnable of it is in the executor) or *in progress*. A thread that brings work (the
 IO thread, or a publish whose message is returned) makes a dormant channel ready. The runnable processes a batch, and
-resubmits itself if there is more, so that no channel starves another. Source: seed 003, RabbitMQ's Java client.
+resubmits itself if there is more, so that no channel starves another. Source: RabbitMQ's Java client.
 """
 
 from __future__ import annotations

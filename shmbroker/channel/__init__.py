@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels: the AMQP interface to a broker, with pika's names and argument order. Source: seed 003.
+"""Channels: the AMQP interface to a broker, with pika's names and argument order. Source: RabbitMQ's Java client.
 
 A channel is built in layers, each of which uses the layers before it: `channel_state` (open or closed, and pending
 work), `declaring`, `sending`, `receiving`.

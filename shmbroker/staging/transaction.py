@@ -78,7 +78,7 @@ class PartTransaction:
         """Takes the remaining messages of an attempt, up to the limits.
 
         Raises:
-            NotStaged: the attempt is not as it was completed.
+            NotStaged: the attempt has changed since it was completed, for example its messages are missing.
         """
         left = source.left()
         if self._first is None:

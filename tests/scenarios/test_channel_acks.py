@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delivery tags, acks, and what goes back (seed 003, scenarios B35 to B43)."""
+"""Delivery tags, acks, and what goes back (scenarios B35 to B43)."""
 
 from __future__ import annotations
 

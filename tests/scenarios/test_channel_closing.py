@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How channels and connections end, with threads at work and in forked children (seed 003, B07 and B11)."""
+"""How channels and connections end, with threads at work and in forked children (B07 and B11)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who gets how many: prefetch, turns, priorities, exclusive and local (seed 003, scenarios B44 to B55)."""
+"""Who gets how many: prefetch, turns, priorities, exclusive and local (scenarios B44 to B55)."""
 
 from __future__ import annotations
 

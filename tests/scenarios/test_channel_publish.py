@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publishing: confirms, what goes wrong, bodies, properties and names (seed 003, scenarios B70 to B78)."""
+"""Publishing: confirms, what goes wrong, bodies, properties and names (scenarios B70 to B78)."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ def test_b74_a_transaction_that_can_never_fit(channel: shmbroker.Channel, limit:
     channel.queue_declare("q", arguments={**limit, "x-overflow": "block"})
     channel.tx_select()
     publish(channel, "q", "AB")
-    with pytest.raises(queue.Full, match="2 messages of 2 bytes can never fit"):
+    with pytest.raises(queue.Full, match="2 messages of 2 bytes in total can never fit"):
         channel.tx_commit()
     assert count(channel, "q") == 0
     channel.tx_rollback()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues as channels declare and delete them (seed 003, scenarios B12 to B25)."""
+"""Queues as channels declare and delete them (scenarios B12 to B25)."""
 
 from __future__ import annotations
 

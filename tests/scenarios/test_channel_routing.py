@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exchanges and bindings: which queues get a message (seed 003, scenarios B26 to B34)."""
+"""Exchanges and bindings: which queues get a message (scenarios B26 to B34)."""
 
 from __future__ import annotations
 

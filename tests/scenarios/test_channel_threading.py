@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections, channels and threads (seed 003, scenarios B01 to B10)."""
+"""Connections, channels and threads (scenarios B01 to B10)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ring queues: the newest pending messages survive (seed 001)."""
+"""Ring queues: the newest pending messages survive (as those of Artemis)."""
 
 from __future__ import annotations
 

@@ -84,8 +84,8 @@ void sb_channel_start(sb_member *m);
 void sb_channel_end_member(sb_member *m);
 
 /* ---- pulling ---- */
-/* One turn: pulls at most one message for each member that is busy or whose node was notified. True: the channel needs
- * another turn. */
+/* One turn: pulls at most one message for each member whose node was notified, or whose last pull may have left messages
+ * in its queue (`busy`). True: the channel needs another turn. */
 bool sb_channel_turn(sb_channel *ch);
 /* Pulls for all members, notified or not. Returns SB_OK, or the status that tells which memory is missing: SB_GROW,
  * SB_NO_MEMORY, or SB_SYSTEM for memory of this process. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Consumers: native consumers of the application. All queues of a consumer share its one credit (seed 002:
+/* Consumers: native consumers of the application. All queues of a consumer share its one credit (Qpid Broker-J:
  * deliverSingleMessage).
  *
  * What: a consumer is one target over one or more queues, with one node in each. A queue notifies one interested node
@@ -57,7 +57,7 @@ struct sb_consumer {
   sb_half event_armed;
 };
 
-/* Pulls one message into the row (seed 002: deliver_single_message). SB_OK, or the reason why no message was pulled:
+/* Pulls one message into the row (Qpid's deliverSingleMessage). SB_OK, or the reason why no message was pulled:
  * SB_EMPTY, SB_NO_CREDIT, SB_DELETED ... */
 sb_status sb_consumer_deliver_one(sb_consumer *k, sb_subscription *s);
 /* One turn: pulls at most one message from each queue, in rotation. False: there is nothing more to do now. */

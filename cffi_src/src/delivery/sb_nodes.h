@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Node lists: the consumers of a queue by state (seed 002, QueueConsumerManager).
+/* Node lists: the consumers of a queue by state (Qpid Broker-J: QueueConsumerManager).
  *
  * What: a queue has the lists All, NonAcquiring and NotInterested, and for each priority Interested and Notified. A
  * list is a ring of entries (node, epoch); the node's word is authoritative. Appending and leaving are O(1): a node

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Notify: decides which consumers a queue notifies of work (seed 002: notifyWork), and which producers of room.
+/* Notify: decides which consumers a queue notifies of work (Qpid Broker-J: notifyWork), and which producers of room.
  *
  * What: a queue notifies one interested node of new work: of the highest priority, and there the node that waits
  * longest. What the node then does depends on its target (sb_subscription.h): a consumer, a channel, or a waiting call.
@@ -33,8 +33,8 @@
 #include "sb_limits.h"
 #include "sb_nodes.h"
 
-/* Flags a node and rings its IO thread, or rings its waiting call (P9). Does not change the node's state (seed 002:
- * notify_work). */
+/* Flags a node and rings its IO thread, or rings its waiting call (P9). Does not change the node's state (Qpid Broker-J:
+ * notifyWork). */
 void sb_notify_node(sb_broker *b, uint32_t node);
 bool sb_notify_higher_wants(sb_broker *b, const sb_queue_shm *q, int32_t priority);
 /* Notifies one interested node, the highest priority first. `rescue`: does so even if a node of a higher priority is

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Subscriptions: one node of a consumer or a channel at one queue (seed 002: setNotifyWorkDesired,
+/* Subscriptions: one node of a consumer or a channel at one queue (Qpid Broker-J: setNotifyWorkDesired,
  * deliverSingleMessage).
  *
  * What: the node's part in notifying and pulling, which is the same for consumers and channels. The owner of the node
@@ -37,7 +37,7 @@ bool sb_subscription_may_want(const sb_subscription *s);
 /* Makes a node INTERESTED, unless it stands by. Its owner must have credit. True if the node was NOT_INTERESTED: the
  * caller then looks at the queue (P3). */
 bool sb_subscription_want(sb_subscription *s);
-/* Begins the interest of a node in messages; ends it if `desired` is false (seed 002: set_notify_work_desired). */
+/* Begins the interest of a node in messages; ends it if `desired` is false (Qpid: setNotifyWorkDesired). */
 void sb_subscription_set_interested(sb_subscription *s, bool desired);
 /* Takes a message for the owner of the node. The owner must have credit. SB_EMPTY: there is no message for this node,
  * and the node is INTERESTED now, unless it stands by. */

@@ -3,8 +3,9 @@
  *
  * What: entries of 16 bytes in blocks from the slab. sb_connection.h describes the words.
  *
- * Invariants: I10 and I11 of sb_connection.h. Entry 0 of a block announces the next block. The entry `boot` of the
- *  process slot announces the record and the first block of a connection.
+ * Invariants: I10 and I11 of sb_connection.h. Before a block is linked, entry 0 of the block before it names its slot,
+ *  so that the reaper finds it. For the record and the first block of a connection, the entry `boot` of the process slot
+ *  does that.
  *
  * Ordering pairs: P8 of sb_connection.h.
  *

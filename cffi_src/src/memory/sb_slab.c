@@ -33,7 +33,8 @@ static bool take(sb_connection *c, uint32_t slot, unsigned cls, unsigned run, ui
   if (!right) {
     (void)sb_slab_free(c->b, slot, mine);
   }
-  /* I14: the connection that filled the chunk may have overwritten the header, before it stored the chunk's word */
+  /* I14: a connection that opens a chunk resets all slot headers, and then stores the chunk's word. That reset may have
+   * come after our CAS. */
   bool kept = SB_LOAD(header, SB_RELAXED) == mine;
   return right && kept;
 }

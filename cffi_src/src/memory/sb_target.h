@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Targets: the objects that an IO thread schedules: consumers, channels, watches (ConsumerTarget of seed 002, see
+/* Targets: the objects that an IO thread schedules: consumers, channels, watches (Qpid Broker-J: ConsumerTarget, see
  * docs/explanation/consumer-lists.md).
  *
  * What: a target has a number, and its nodes name that number. A notifier sets the bit of the number, modulo

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processing the messages of one queue in parallel, the question of seed 003.
+"""Processing the messages of one queue in parallel, a question of RabbitMQ's users.
 
 By its answer min(channels, threads of the executor) callbacks run at a time, and never two of one channel.
 """
