@@ -436,7 +436,8 @@ def test_an_io_thread_that_wants_memory_of_a_purged_broker_ends(
 def test_a_purge_waits_for_who_makes_a_segment(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If he is killed just after it is there, he cannot remove it: the purge does."""
     shmbroker.Broker(broker_name).create()
-    path, allocate, waiting = segments.path_of(broker_name), segments._allocate, threading.Event()  # noqa: SLF001
+    path, allocate = segments.path_of(broker_name), segments._allocate  # noqa: SLF001
+    waiting, grown = threading.Event(), threading.Event()
     purge = threading.Thread(target=segments.remove, args=(path, segments.identity(path)))
     sleep = time.sleep
 
@@ -452,12 +453,14 @@ def test_a_purge_waits_for_who_makes_a_segment(broker_name: str, monkeypatch: py
     def sleep_of_the_purge(seconds: float) -> None:
         if threading.current_thread() is purge:  # other threads of the process sleep, too
             waiting.set()
+            grown.wait()  # who makes the segment also maps it, and the purge may come in between
         sleep(seconds)
 
     monkeypatch.setattr("shmbroker._core.segments.time.sleep", sleep_of_the_purge)
     attached = attachment.acquire(path)
     before = attached.facts().segments
     attached.grow()
+    grown.set()
     purge.join()
     assert attached.facts().segments == before + 1
     attachment.release(attached)
