@@ -116,6 +116,15 @@ def test_everything_else_is_no_priority(channel: shmbroker.Channel, priority: ob
     assert connection_of(channel).consumers("q") == []
 
 
+@pytest.mark.parametrize("priority", [HIGHEST + 1, -HIGHEST - 1])
+def test_a_priority_out_of_range_is_told_the_range(channel: shmbroker.Channel, priority: int) -> None:
+    """The error has the range and the number; what is no integer is told that."""
+    text = f'"expected integer from {-HIGHEST} to {HIGHEST}, got {priority}"'
+    with pytest.raises(PreconditionFailed) as refused:
+        channel.basic_consume("q", ignore, arguments={"x-priority": priority})
+    assert refused.value.text.endswith(text)
+
+
 def test_the_first_consumer_starts_the_io_thread(channel: shmbroker.Channel) -> None:
     """Which wakes the channel for what comes later."""
     name = f"shmbroker-io-{channel._core_connection.id}"  # noqa: SLF001

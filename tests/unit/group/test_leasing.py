@@ -240,7 +240,9 @@ def test_going_back_is_refused(connection: shmbroker.Connection, queue: shmbroke
     group.lease(1, max_messages=1)
     group.ack(2)
     for rewound in (group.lease, group.ack):
-        with pytest.raises(exceptions.GroupRewound, match="acknowledged lease 2"):
+        with pytest.raises(
+            exceptions.GroupRewound, match=r"acknowledged lease 2: (lease|ack)\(1\) is before it, 2 to 2 is allowed"
+        ):
             rewound(1)
     for unknown in (group.lease, group.ack, group.size):
         with pytest.raises(exceptions.LeaseNotFound, match="lease 3"):

@@ -45,7 +45,7 @@ def test_bad_arguments(stage: Stage, out: shmbroker.Queue) -> None:
         stage.attempt(0, -1, 0)
     with pytest.raises(TypeError, match=r"attempt=1\.0"):
         stage.attempt(0, 0, 1.0)
-    with pytest.raises(ValueError, match="two receipts are of the same partition"):
+    with pytest.raises(ValueError, match=r"two receipts are of the same partition, among \[0, 0\]: one for each"):
         stage.publish(0, [receipt, same], "out")
     with pytest.raises(ValueError, match="not of batch 1"):
         stage.publish(1, [receipt], "out")
