@@ -30,7 +30,7 @@ test: $(PACKAGE) $(STAMPS)/test $(STAMPS)/wheel $(SPARK)
 	-@$(MAKE) --no-print-directory $(STAMPS)/mutation
 	$(BIN)/python -m pytest tests --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder --max-worker-restart=0 $(ARGS)
 
-# For every commit, in less than two minutes on two processors: the tests that need no Spark and build no C program.
+# For every commit, four minutes on two processors: the linters, and the tests that need no Spark and build no C program.
 check: lint
 	$(BIN)/python -m pytest tests/architecture tests/unit -m "not exhaustive" --numprocesses=$(PROCESSES) --dist=loadfile $(ARGS)
 
