@@ -34,5 +34,7 @@ extern bool sb_test_cas(const char *site, volatile void *word, size_t size, void
 #define SB_SWAP(p, v, order) ((void)(order), SB_CHANGE_(p, v, SB_TEST_SWAP))
 #define SB_CAS(p, expected, desired, order) \
   ((void)(order), sb_test_cas(SB_SITE, (p), sizeof *(p), (expected), (uint64_t)(desired)))
+#define SB_LOAD_STEP(p) SB_LOAD((p), SB_RELAXED)
+#define SB_ZEROS(p) (sb_test_aside ? SB_ZEROS_PLAIN(p) : SB_EACH_OF_8(SB_LOAD_STEP, (p)) == 0)
 
 #endif

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kept_files.h"
+
 void die(const char *what, int status) {
   fprintf(stderr, "%s failed: %d\n", what, status);
   abort();
@@ -21,14 +23,19 @@ static void path_of(char *path, size_t size, const char *name) {
   snprintf(path, size, "/shmbroker-%u.%s", (unsigned)getuid(), name);
 }
 
-static bool make_file(const char *path, const char *suffix, uint64_t bytes, const void *front, size_t front_bytes) {
+static void write_file(const char *name, uint64_t bytes, const void *front) {
+  int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0 || (bytes != 0 && posix_fallocate(fd, 0, (off_t)bytes) != 0)) die("making a file", fd);
+  if (front != NULL && pwrite(fd, front, bytes, 0) != (ssize_t)bytes) die("writing a file", fd);
+  close(fd);
+}
+
+/* front: the content, NULL: zeros. */
+static bool make_file(const char *path, const char *suffix, uint64_t bytes, const void *front) {
   char name[160], hidden[200];
   file_name(name, sizeof name, path, suffix);
   snprintf(hidden, sizeof hidden, "%s.tmp-%d", name, (int)gettid());
-  int fd = open(hidden, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0 || (bytes != 0 && posix_fallocate(fd, 0, (off_t)bytes) != 0)) die("making a file", fd);
-  if (front_bytes != 0 && pwrite(fd, front, front_bytes, 0) != (ssize_t)front_bytes) die("writing a file", fd);
-  close(fd);
+  if (front != NULL || !kept_files_give(suffix, bytes, hidden)) write_file(hidden, bytes, front);
   bool made = link(hidden, name) == 0;
   unlink(hidden);
   return made;
@@ -56,7 +63,7 @@ bool grow(sb_broker *b, const char *path) {
   sb_broker_describe(b, &f, false);
   if (f.segments >= f.segments_limit) return false;
   snprintf(suffix, sizeof suffix, "%u", f.segments + 1);
-  (void)make_file(path, suffix, sb_broker_segment_bytes(f.segments + 1, f.chunks_per_segment), NULL, 0);
+  (void)make_file(path, suffix, sb_broker_segment_bytes(f.segments + 1, f.chunks_per_segment), NULL);
   return sb_broker_grown(b, f.segments + 1) == SB_OK;
 }
 
@@ -67,8 +74,8 @@ void make_broker(test_broker *t, const char *name, uint32_t chunks) {
   remove_files(t->path);
   sb_status status = sb_broker_format(front, bytes, name, (uint64_t)chunks << 21, CHUNKS_PER_SEGMENT, 0600, 7);
   if (status != SB_OK) die("sb_broker_format", (int)status);
-  make_file(t->path, "lock", 0, NULL, 0);
-  make_file(t->path, "0", bytes, front, bytes);
+  make_file(t->path, "lock", 0, NULL);
+  make_file(t->path, "0", bytes, front);
   free(front);
 }
 

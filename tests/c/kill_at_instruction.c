@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #include "bystanders.h"
+#include "kept_files.h"
 #include "stepper.h"
 
 #define SECONDS 120u         /* for one trial */
@@ -134,7 +135,7 @@ static int try_state(const operation *o, void *which) {
   pid_t pid = start_child(&t);
   if (stepper_go(pid, state, early) == STEPPER_ELSEWHERE) {
     end_child(pid);
-    remove_files(t.broker.path);
+    kept_files_take(t.broker.path);
     return TRIAL_NOWHERE;
   }
   end_or_stop(&t, pid);
@@ -247,6 +248,7 @@ int main(int count, char **arguments) {
     return SKIPPED;
   }
   survey = mmap(NULL, sizeof *survey, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  kept_files_begin();
   printf("%-24s %12s %7s %9s %7s %7s %7s %8s\n", "operation", "instructions", "states", "left out", "killed", "stopped",
          "failed", "seconds");
   for (uint32_t i = 0; i < OPERATION_COUNT; i++) {
@@ -258,6 +260,7 @@ int main(int count, char **arguments) {
     whole.passed += of.passed;
     whole.failed += of.failed;
   }
+  kept_files_end();
   printf("%u passed, %u failed\n", whole.passed, whole.failed);
   return whole.failed != 0 || whole.passed == 0;
 }

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "kept_files.h"
 #include "sb_atomic.h"
 #include "trial.h"
 
@@ -57,6 +58,7 @@ static void run_child(const trial *t) {
   if (pid == 0) {
     become_child(&t->broker);
     t->operation->prepare();
+    sb_test_aside = false;
     armed = true;
     t->operation->run();
     armed = false;
@@ -93,6 +95,8 @@ int main(int count, char **arguments) {
   }
   if (every == 0) die("usage: kill_at_step [-v] [-every N] [operation [step]], N", 0);
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  sb_test_aside = true;
+  kept_files_begin();
   for (size_t i = 0; i < OPERATION_COUNT; i++) {
     const operation *o = &OPERATIONS[i];
     if (count > 1 && strcmp(arguments[1], o->name) != 0) continue;
@@ -106,6 +110,7 @@ int main(int count, char **arguments) {
     }
     if (verbose) printf("%-26s %5llu steps, %u failed\n", o->name, (unsigned long long)step, failed - before);
   }
+  kept_files_end();
   printf("%u passed, %u failed\n", passed, failed);
   return failed != 0;
 }

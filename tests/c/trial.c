@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "child.h"
+#include "kept_files.h"
 
 #define PROGRAM "kill"
 #define PLENTY 32u /* chunks of memory */
@@ -74,7 +75,7 @@ int trial_end(trial *t, bool done, const char *where, ...) {
     va_end(list);
   }
   leave_broker(b);
-  remove_files(b->path);
+  kept_files_take(b->path);
   return complaint[0] != 0 ? TRIAL_FAILED : TRIAL_PASSED;
 }
 

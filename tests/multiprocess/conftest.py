@@ -13,17 +13,17 @@ from tests.building import built
 if TYPE_CHECKING:
     from pathlib import Path
 
-OPTIMISED = ["-DCMAKE_BUILD_TYPE=Release", "-DSB_BUILD_PYTHON=OFF", "-DSB_BUILD_TESTS=ON"]
+OPTIMISED = ["-DCMAKE_BUILD_TYPE=Release", "-DSB_BUILD_PYTHON=OFF", "-DSB_BUILD_TESTS=ON", "-DSB_TEST_HOOKS=OFF"]
 
 
 @pytest.fixture(scope="session")
 def programs() -> Path:
     """The folder with the programs that see a step before each atomic operation: built with SB_TEST_HOOKS."""
-    return built("c_tests", [*OPTIMISED, "-DSB_TEST_HOOKS=ON"], "interleavings", "kill_at_step", "races", "units")
+    return built("testhooks", ["--preset", "testhooks"], "interleavings", "kill_at_step", "races", "units")
 
 
 @pytest.fixture(scope="session")
 def plain_programs() -> Path:
     """The folder with the programs that need no hooks: the core is as its users have it."""
     targets = ["kill_at_instruction"] if platform.machine() == "x86_64" else []
-    return built("c_tests_plain", [*OPTIMISED, "-DSB_TEST_HOOKS=OFF"], *targets)
+    return built("c_tests_plain", OPTIMISED, *targets)

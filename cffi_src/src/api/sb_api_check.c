@@ -96,8 +96,9 @@ static void check_entry(sb_checkup *k, uint32_t index, uint64_t entry, uint32_t 
 
 static void check_directory(sb_checkup *k) {
   uint32_t live = 0, count = SB_LOAD(&k->b->header->queue_count, SB_RELAXED);
-  for (uint32_t i = 0; i < SB_DIRECTORY_SIZE; i++) {
-    uint64_t entry = SB_LOAD(&k->b->directory[i], SB_ACQUIRE);
+  const sb_word *directory = k->b->directory;
+  for (uint32_t i = 0; (i = sb_skip_zeros(directory, i, SB_DIRECTORY_SIZE)) < SB_DIRECTORY_SIZE; i++) {
+    uint64_t entry = SB_LOAD(&directory[i], SB_ACQUIRE);
     unsigned state = sb_dir_state(entry);
     if (state == SB_DIR_LIVE || state == SB_DIR_CLOSED) check_entry(k, i, entry, &live);
   }

@@ -176,8 +176,9 @@ void sb_check_chunks(sb_checkup *k) {
       default: bad_chunk(k, chunk, STATE, word, 0); break;
     }
   }
-  for (uint32_t chunk = k->chunks; chunk < SB_MAX_CHUNKS; chunk++) {
-    uint64_t word = SB_LOAD(&k->b->chunks[chunk], SB_ACQUIRE);
+  const sb_word *chunks = k->b->chunks;
+  for (uint32_t chunk = k->chunks; (chunk = sb_skip_zeros(chunks, chunk, SB_MAX_CHUNKS)) < SB_MAX_CHUNKS; chunk++) {
+    uint64_t word = SB_LOAD(&chunks[chunk], SB_ACQUIRE);
     if (sb_chunk_state(word) != SB_CHUNK_FREE) bad_chunk(k, chunk, BEYOND, word, k->chunks);
   }
 }

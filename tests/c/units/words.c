@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_words and sb_peek: the fields of packed words, and the copy of bytes that another process may be writing. */
+/* sb_atomic, sb_words and sb_peek: a search for words that are not 0, the fields of packed words, and the copy of bytes
+ * that another process may be writing. */
 #include "sb_words.h"
 
 #include <string.h>
@@ -74,6 +75,23 @@ static void which_chunks_have_slots(void) {
   }
 }
 
+/* From any index, to any end, with a word that is not 0 at any place or at none; with and without steps. */
+static void zeros_are_skipped(void) {
+  sb_word words[36] = {0};
+  for (uint32_t at = 0; at < 36; at++) {
+    SB_STORE(&words[at], UINT64_C(1) << (at * 2 % 64), SB_RELAXED);
+    for (uint32_t end = 0; end < 36; end++) {
+      for (uint32_t index = 0; index <= end; index++) {
+        uint32_t should = at >= index && at < end ? at : end;
+        sb_test_aside = index % 2 == 0;
+        expect(sb_skip_zeros(words, index, end) == should, "the word %u, looked for from %u to %u", at, index, end);
+      }
+    }
+    sb_test_aside = false;
+    SB_STORE(&words[at], 0, SB_RELAXED);
+  }
+}
+
 /* From any address, to any address, this many bytes and no more. What is copied ends where memory does. */
 static void bytes_are_copied(void) {
   static uint64_t memory[8];
@@ -99,6 +117,7 @@ static const test_case CASES[] = {
     {"words: generations", "a cell is of the page whose generation it was written in", which_cells_are_of_a_page},
     {"words: deliveries", "a count of deliveries ends at the highest number it can hold", how_often_it_was_delivered},
     {"words: chunks", "a chunk that is drained has slots, a run has none", which_chunks_have_slots},
+    {"atomic: zeros", "the first word that is not 0 is found, and none behind the end", zeros_are_skipped},
     {"peek: bytes", "so many bytes are copied, whatever lies on a boundary", bytes_are_copied},
 };
 SUBJECT(CASES)
