@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declares two extension modules from one declaration file; `cffi-gen-src` reads them here."""
+"""Declares two extension modules, `native` and `native_fast`, for `cffi-gen-src`. Both have the same functions."""
 
 from pathlib import Path
 

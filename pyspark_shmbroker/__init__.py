@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has Spark find ``.format("shmbroker")`` by itself: it looks for modules whose names begin with ``pyspark_``.
+"""Lets Spark find ``.format("shmbroker")`` by itself: Spark looks for modules whose names begin with ``pyspark_``.
 
-It imports each of them for every session that uses a Python data source, also where nobody wants ours.
+Spark imports each such module in every session that uses a Python data source, even if the session does not use ours.
 """
 
 import contextlib

@@ -141,7 +141,8 @@ __all__ = [
 ]
 
 
-# The modules of the names that many programs never use. Their import takes as long as that of all other names.
+# Names that many programs never use, each with its module. `__getattr__` imports these modules only when a program uses
+# such a name: their import takes as long as the import of all other names.
 _LATER = {
     "BindingInfo": "shmbroker.statistics",
     "BrokerStatistics": "shmbroker.statistics",

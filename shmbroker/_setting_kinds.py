@@ -48,9 +48,9 @@ def parse_size(value: object, name: str = "memory") -> int:
 
 
 class Kind(abc.ABC):
-    """A kind of values. The methods that are not abstract are defaults, for values that need no conversion.
+    """A kind of values. Its methods that are not abstract are for kinds whose values need no conversion.
 
-    Such a value is a word, or a number that the core stores unchanged.
+    A value needs no conversion if it is a word, or a number that the core stores unchanged.
     """
 
     __slots__ = ()
@@ -127,7 +127,7 @@ class Size(Count):
     allowed = '-1, >= 1, or a size such as `"64M"`'
 
     def check(self, name: str, value: object) -> int:
-        """Accepts also a string, with or without a unit."""
+        """Accepts the numbers that `Count` accepts, and strings such as ``"64M"`` or ``"1000"``."""
         return super().check(name, parse_size(value, name) if isinstance(value, str) else value)
 
     def from_option(self, value: str) -> int | str:
@@ -136,7 +136,7 @@ class Size(Count):
 
 
 class Seconds(Kind):
-    """A time, or `None`. AMQP and the core count it in milliseconds."""
+    """A time in seconds; `None` = no limit. AMQP's arguments and the core count it in milliseconds."""
 
     __slots__ = ("_least",)
     option = float
@@ -182,7 +182,7 @@ class Seconds(Kind):
 
 
 class Choice(Kind):
-    """One of a list of words; the core stores the number of the word."""
+    """One of a list of words. The core stores the index of the word in this list, from 0."""
 
     __slots__ = ("words",)
 

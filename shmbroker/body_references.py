@@ -25,7 +25,7 @@ def is_possible(place: Place) -> bool:
 
 
 def of_queue(queue: Queue) -> Iterator[tuple[Message, Place]]:
-    """Yields the ready messages of a queue, oldest first, without their bodies, with their places. It takes none."""
+    """Yields each ready message of a queue without its body, and its place; oldest first. Takes no message."""
     position = 0
     while (found := core_of(queue).browse_place(position)) is not None:
         data, position, place = found

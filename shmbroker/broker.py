@@ -216,7 +216,7 @@ class Broker:
     def _reap_child(self) -> None:
         if self._child is not None:
             try:
-                self._child.wait(_START_SECONDS)  # it ends soon: `stop` told it to, or its broker is purged
+                self._child.wait(_START_SECONDS)  # the child ends soon: it was stopped, or its broker was purged
             except subprocess.TimeoutExpired:
                 self._child.kill()
                 self._child.wait()

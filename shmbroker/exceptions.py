@@ -60,7 +60,7 @@ class ResourceLocked(ChannelClosedByBroker):
 
 
 class PreconditionFailed(ChannelClosedByBroker):
-    """The object exists with other settings, is in another state, or the operation has an invalid argument."""
+    """The object exists with other settings, or its state forbids the operation, or an argument is invalid."""
 
     default_code = 406
 
@@ -147,7 +147,7 @@ class UnroutableError(BrokerError):
 
 
 class NotStaged(BrokerError):
-    """A staged attempt does not exist any more, or is incomplete: it was dropped or published, or it has expired."""
+    """All or some messages of a staged attempt are gone: they were dropped or published, or have expired."""
 
     default_code = 404
 

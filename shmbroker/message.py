@@ -140,12 +140,12 @@ class Message(native.Record):
 
     @property
     def priority(self) -> int:
-        """The priority given to ``put``, or in the properties; 0 if there was none."""
+        """The priority that the put or the AMQP properties gave; 0 if neither gave one."""
         return self._fields.priority
 
     @property
     def delivery_tag(self) -> int:
-        """The number of this delivery, unique in its queue handle or consumer."""
+        """The number of this delivery, unique among the deliveries of one queue handle or one consumer."""
         if self._tag == 0:
             self._tag = self._source._next_delivery_tag()  # noqa: SLF001
         return self._tag
@@ -157,12 +157,15 @@ class Message(native.Record):
 
     @property
     def delivery_count(self) -> int:
-        """The number of deliveries, this one included, without those that were cleanly returned."""
+        """The number of deliveries of the message, including this one.
+
+        A delivery does not count if it ended with :meth:`give_back`, or with the close of its consumer or connection.
+        """
         return self._fields.delivery_count
 
     @property
     def sequence(self) -> int:
-        """The place of the message in its queue, which never changes."""
+        """The position of the message in its queue. A requeue does not change it."""
         return self._fields.sequence
 
     @property
@@ -182,7 +185,7 @@ class Message(native.Record):
 
     @property
     def timestamp(self) -> float:
-        """The time of the publish or put, in POSIX seconds (to a few milliseconds)."""
+        """The time of the publish or put, in POSIX seconds, accurate to a few milliseconds."""
         return self._fields.timestamp_ns / native.NANOSECONDS
 
     @property
@@ -217,7 +220,10 @@ class MessageBatch(native.Batch, Sequence[Message]):
     _long_bodies: int
 
     def _hold_views(self) -> None:
-        """Makes those messages of an auto-acked batch whose bodies are read in place: each keeps a view of its body."""
+        """Makes those messages of an auto-acked batch whose bodies are read in place.
+
+        Each of them has a view of its body. Only the view keeps the slot of the body from being freed.
+        """
         for at in range(len(self) if self._long_bodies else 0):
             if not record.is_inline(self._record(at)):
                 self[at]
@@ -249,7 +255,7 @@ class MessageBatch(native.Batch, Sequence[Message]):
         return (self[i] for i in range(len(self)))
 
     def nack(self, requeue: bool = True) -> None:  # noqa: FBT001, FBT002
-        """Returns the messages to their places, or drops them."""
+        """Returns the unsettled messages to their places; drops them if ``requeue`` is false."""
         self._end(REQUEUE if requeue else REJECT)
 
     def give_back(self) -> None:

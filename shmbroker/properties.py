@@ -75,7 +75,7 @@ def encode(properties: BasicProperties) -> bytes:
 
 
 def seconds_of(expiration: object) -> float:
-    """Returns the life of a message with this ``expiration``, in seconds; never 0, which means for ever.
+    """Returns the time to live that ``expiration`` states, in seconds. It is above 0, because 0 would mean for ever.
 
     Raises:
         PreconditionFailed: the expiration is no number of milliseconds, or more than ten years. The texts are
@@ -162,7 +162,7 @@ def decode(payload: bytes) -> BasicProperties:
 
 
 def _times(payload: bytes, flags: int, given: dict[str, Any]) -> dict[str, Any]:
-    """Decodes once more the properties that are or contain times: pamqp takes times after 2106 for milliseconds."""
+    """Decodes the timestamp and the headers with times again, because pamqp reads times after 2106 as milliseconds."""
     found: dict[str, Any] = {}
     at = 2
     for index, name in enumerate(NAMES):

@@ -90,9 +90,9 @@ class Queue:
         Raises:
             queue.Full: no room in time (overflow="block").
             OutOfMemory: no memory in time.
-            NeverFits: the message can never fit; also an OutOfMemory if the memory is too small.
+            NeverFits: the message can never fit. If the memory is what is too small, it is also an ``OutOfMemory``.
             NotFound: the queue was deleted.
-            TypeError: the body is a ``str`` or not bytes-like, or there is no such keyword.
+            TypeError: the body is a ``str`` or not bytes-like, or a keyword is none of these.
         """
         if not options:
             put = self._put  # in two steps: the call `self._put(...)` first looks for a method in the class
@@ -384,7 +384,7 @@ class Queue:
         Raises:
             NotFound: the queue was deleted.
         """
-        len(self)  # raises if the queue was deleted, even if another queue has its slot now
+        len(self)  # raises if this queue was deleted, even if another queue uses the slot now
         found = self._core_connection.queue_statistics(self._core.slot)
         if found is None:
             native.raise_for(native.DELETED, f"queue {self.name!r}")
@@ -407,7 +407,7 @@ class Queue:
         Messages that were taken through the handle can still be settled. Its consumers and waiting calls continue.
         Other uses of the handle raise :exc:`ConnectionClosed`. ``connection.queue()`` opens another handle.
         """
-        with self._session.lock:  # otherwise another thread could open the queue and get this handle
+        with self._session.lock:  # else another thread could open the queue and get the handle that is being closed
             if self._left is None:
                 self._left = self._core  # a waiting thread may still use it
                 self._core = cast("CoreQueue", ClosedQueue(self._core.what))
@@ -439,7 +439,10 @@ class Queue:
     # ---- in another process ----
 
     def _here(self) -> Queue:
-        """Returns the handle to use in this process. In a forked child, a subclass overrides this: it uses another."""
+        """Returns the handle to use in this process: this one.
+
+        In a forked child, the handle has a subclass whose method opens the queue again and returns that handle.
+        """
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

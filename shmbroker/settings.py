@@ -41,7 +41,7 @@ class Row(NamedTuple):
         help: the effect of the setting, in one clause, for the command line and the reference.
         core: the name of the C constant that stands for the setting: the index of a number, or the flag of a switch.
             `None` = the value is a string, which has no constant.
-        argument: the ``x-`` argument of ``queue_declare``; `None` = ``queue_declare`` has a parameter of its name.
+        argument: the ``x-`` argument of ``queue_declare``; `None` = ``queue_declare`` has a parameter named like it.
         fixed: whether the value cannot change after the declaration. True for every string.
         option: whether the command line has an option for it.
     """
@@ -189,7 +189,7 @@ def from_arguments(queue: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def inequivalent(queue: str, setting: str, received: object, current: object) -> exceptions.PreconditionFailed:
-    """Returns the error of a declaration that requests another value than the queue has."""
+    """Returns the error for a declaration that requests another value of the setting than the queue has."""
     row = ROWS[setting]
     text = (
         f"inequivalent arg '{row.argument or setting}' for queue '{queue}' in vhost '/': "

@@ -106,7 +106,7 @@ class BrokerStatistics:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConnectionInfo:
-    """A connection: its name and process, its open channels, its counted consumers and the messages it holds.
+    """A connection: its name and process, and how many channels, consumers and unsettled messages it has now.
 
     The system reuses pids, so three numbers identify the process: ``pid``, its start time ``start_ticks`` in clock
     ticks since the boot (field 22 of /proc/pid/stat), and ``pid_namespace``, the inode of the pid namespace in which

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def broker(name: str | None = None, **options: Any) -> Iterator[Broker]:  # noqa: ANN401
-    """Yields a started broker, and purges it at the end; takes the options of :class:`Broker`."""
+    """Yields a started broker, with a random name by default; purges it at the end. Options: see :class:`Broker`."""
     made = Broker(name or f"test-{secrets.token_hex(6)}", **options)
     try:
         yield made.start()

@@ -54,8 +54,8 @@ class WorkerPool:
     prefetched messages. :meth:`stop` sends SIGTERM; the end of the program calls :meth:`stop` if the program did not. A
     worker ignores SIGINT, so Ctrl-C ends the pool through the process that runs the pool.
 
-    After ``attempts`` deliveries without an acknowledgement or a clean return, the function does not get the message
-    again: a worker puts the message into the queue ``set_aside``, with the headers ``x-shmbroker-queue`` and
+    After ``attempts`` deliveries that ended with an error, a nack or a worker's death, the function does not get the
+    message again: a worker puts the message into the queue ``set_aside``, with the headers ``x-shmbroker-queue`` and
     ``x-shmbroker-attempts``, logs that, and continues with the next message. From the second delivery of a message on,
     a worker holds no prefetched messages while it handles the message: the worker's death counts as a delivery of that
     message only.
@@ -129,7 +129,7 @@ class WorkerPool:
     def _start_worker(self, index: int, function: bytes) -> Any:  # noqa: ANN401 - multiprocessing's
         answer, tell = self._context.Pipe(duplex=False)
         worker = self._context.Process(target=_work, args=(function, self._options, tell))
-        self._workers[index : index + 1] = [worker]  # before it starts: `start` ends all listed workers after an error
+        self._workers[index : index + 1] = [worker]  # listed first: after an error, `start` ends all listed workers
         multiprocessing.resource_tracker.ensure_running()  # else start() starts it, which unblocks the signal
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the worker inherits this mask
         try:
@@ -240,7 +240,7 @@ def _pickled(function: Callable[[Message], object]) -> bytes:
 
 
 def _work(pickled: bytes, options: _Options, answer: Any) -> None:  # noqa: ANN401 - multiprocessing's
-    ended: list[int] = []  # not a threading.Event: the code that a signal interrupts could hold its lock
+    ended: list[int] = []  # not a threading.Event: the code that a signal interrupts could hold the event's lock
     signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # processes that the function starts inherit the mask

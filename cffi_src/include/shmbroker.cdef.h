@@ -54,7 +54,7 @@ enum {
   SB_INLINE_BODY = 4096 /* a get copies bodies up to this length into the record; longer ones are read in place */
 };
 
-/* A value in place of a body's address: the body lies in several parts, so it cannot be read in place. */
+/* Stands in place of a body's address if the body lies in several parts. Such a body cannot be read in place. */
 enum { SB_IN_PARTS = 1 };
 
 typedef struct sb_broker sb_broker;
@@ -64,8 +64,8 @@ typedef struct sb_consumer sb_consumer;
 typedef struct sb_channel sb_channel;
 typedef struct sb_watch sb_watch;
 
-/* Kinds of slots. A class is a size of slots. Messages have several classes; each other kind has one, whose number is
- * higher than theirs. */
+/* Kinds of slots. All slots of one class have the same kind and the same size. Messages have a class for each of
+ * several sizes. Each other kind has one class; the numbers of these classes follow those of the message classes. */
 enum {
   SB_KIND_MESSAGE = 0,
   SB_KIND_LEAF,
@@ -78,11 +78,11 @@ enum {
   SB_KIND_HOLDINGS,
   SB_KIND_LONG_LEAF,
   SB_KIND_LONG_QUEUE,
-  SB_KIND_COUNT /* as the kind in a finding of the doctor: no slot begins at that slot id */
+  SB_KIND_COUNT /* the number of kinds. The doctor reports it as the kind if no slot begins at a slot id */
 };
 
-/* The facts of one class of slots: the chunks (of 2 MiB) that hold such slots, and the use of the slots. Element 0
- * (slot_bytes 0) is about the long bodies that have chunks to themselves. */
+/* Facts of one class of slots: its chunks (of 2 MiB), and the use of its slots. sb_broker_describe_chunks fills in an
+ * array of these structs. Its element 0 (slot_bytes 0) is about long bodies, which have whole chunks to themselves. */
 enum { SB_CHUNK_FACTS = 64 };
 typedef struct {
   uint64_t slot_bytes;
@@ -99,7 +99,7 @@ typedef struct {
   uint64_t tag; /* low 40 bits: token of the holding; above: index in the consumer's table of unacked messages */
   uint64_t sequence;
   uint64_t body_length;
-  uint64_t body_address; /* 0: the body follows; else its address in this process, or SB_IN_PARTS */
+  uint64_t body_address; /* 0: the record contains the body; else the body's address in this process, or SB_IN_PARTS */
   uint64_t timestamp_ns; /* CLOCK_REALTIME */
   uint64_t expires_ns;
   uint32_t properties_length;
@@ -108,12 +108,12 @@ typedef struct {
   uint8_t redelivered;
   uint8_t priority;
   uint16_t subscription;
-  uint8_t exchange_length; /* exchange, key, properties and body follow in this order */
+  uint8_t exchange_length; /* after this struct: exchange, key, properties, body, in this order */
   uint8_t settled;         /* 1: a channel gave the message, and acknowledged it at the same time (auto_ack) */
 } sb_record;
 
-/* The settings of a queue that are numbers. The rows of shmbroker/settings.py name them. Every put and get reads the
- * first four. */
+/* The settings of a queue that are numbers. The rows of shmbroker/settings.py name them. Puts and gets read the first
+ * four often, so sb_layout.h keeps these four in one cache line. */
 enum {
   SB_SETTING_RING_SIZE,
   SB_SETTING_MAX_LENGTH,
@@ -129,8 +129,8 @@ enum { SB_OVERFLOW_BLOCK = 0, SB_OVERFLOW_DROP = 1, SB_OVERFLOW_DROP_HEAD = 2, S
 typedef struct {
   int64_t values[SB_SETTINGS]; /* -1 = none */
   uint32_t flags;              /* SB_QUEUE_... */
-  uint32_t texts_length;       /* bytes of `texts`; sb_queue_configure does not read it */
-  const char *texts;           /* the text settings, encoded; only sb_queue_declare reads them */
+  uint32_t texts_length;       /* the number of bytes in `texts` */
+  const char *texts;           /* encoded text settings; sb_queue_declare stores them, sb_queue_configure does not */
 } sb_settings;
 /* Flags of a queue. The core derives TTL and EXPIRES from the settings. */
 enum {
@@ -141,9 +141,9 @@ enum {
   SB_QUEUE_SINGLE_ACTIVE = 16,
   SB_QUEUE_TTL = 32,
   SB_QUEUE_EXPIRES = 64,
-  SB_QUEUE_KEEPS = 128, /* its messages do not expire while they are in it, and keep their sequence number */
-  SB_QUEUE_NOTES = 256, /* messages of the broker itself: puts may use the reserve of memory */
-  SB_QUEUE_STAGE = 512  /* messages that a commit publishes later: puts may use the reserve, except its last part */
+  SB_QUEUE_KEEPS = 128, /* ready messages do not expire in it; a message moved into it keeps its sequence number */
+  SB_QUEUE_NOTES = 256, /* holds messages of the broker itself, so puts may use the reserve of memory */
+  SB_QUEUE_STAGE = 512  /* holds messages until a commit publishes them: puts may use most of the reserve */
 };
 
 typedef struct {
@@ -220,14 +220,14 @@ typedef struct {
   uint64_t token, gen, size;
   uint32_t slot;
   bool scattered; /* the message will lie in parts: `body` is private memory, and publishing copies it into the parts */
-  bool admitted;  /* the queue keeps room for this message; false once it was published, copied or abandoned */
+  bool admitted;  /* the queue keeps room for the message; false after a publish, copy or abandon of the reservation */
   bool kept;      /* the slot belongs to the reservation; publishing passes the slot on to the message */
   void *body;
 } sb_reservation;
 
-/* A wait of one or several calls. deadline_ns: when the wait ends. look_ns: when a call returns SB_TICK, so that the
- * caller can look for signals and call again (UINT64_MAX = never). Between the calls, `node` (0 = none yet) keeps the
- * caller's place among those that wait; sb_queue_end_wait gives up that place. */
+/* One wait, which may take several calls. deadline_ns: the time at which the wait ends. look_ns: the time at which a
+ * call returns SB_TICK, so that the caller can look for signals and call again (UINT64_MAX = never). Between the calls,
+ * `node` (0 = none yet) keeps the caller's place among those that wait; sb_queue_end_wait gives up that place. */
 typedef struct {
   uint64_t deadline_ns, look_ns, token;
   uint32_t node;
@@ -238,7 +238,7 @@ typedef struct {
   uint64_t memory_limit, memory_used, memory_structures, memory_bodies; /* bytes; the last two count whole chunks */
   uint64_t memory_room;                                                 /* the longest body that has room now */
   uint64_t instance, created_ns, rescues, stopped_rescues, reaped, ticks;
-  uint32_t repairs[6], explained_repairs[6]; /* a number for each kind, in the order of SB_REPAIR_... (sb_repairs.h) */
+  uint32_t repairs[6], explained_repairs[6]; /* how many of each kind, in the order of SB_REPAIR_... (sb_repairs.h) */
   uint32_t segments, segments_limit, chunks_per_segment, queues, stopped, connections, processes, housekeeper_pid,
       closing, mode, housekeeper_stopped;
 } sb_broker_facts;
@@ -251,7 +251,7 @@ typedef struct {
   uint64_t ready, delivering, scheduled, bytes;
   uint64_t added, acked, expired, killed, replaced, dropped, dead_lettered, moved, redelivered, delivered;
   uint64_t rescues, tail, created_ns;
-  /* owner: the connection of an exclusive queue, 0 = none; locked: 1 if another connection owns it */
+  /* owner: id of the connection that owns an exclusive queue, 0 = none. locked: 1 if another than the caller owns it */
   uint32_t owner, locked;
   int32_t consumers, interested, notified, not_interested, non_acquiring, room_waiting;
 } sb_queue_facts;
@@ -274,8 +274,8 @@ enum {
 };
 /* Flags of a consumer node. sb_layout.h has those that only the core uses. */
 enum {
-  SB_NODE_COUNTED = 1, /* counts in `consumers` */
-  SB_NODE_DIRECT = 2   /* a waiting call: woken through its own wake word */
+  SB_NODE_COUNTED = 1, /* sb_queue_facts counts the node in `consumers` */
+  SB_NODE_DIRECT = 2   /* its thread sleeps on the node's own wake word; other nodes wake the connection's IO thread */
 };
 typedef struct {
   uint32_t connection, pid, state, flags, prefetch, unacked, channel; /* channel: its number, 0 = none */
@@ -283,10 +283,10 @@ typedef struct {
   uint64_t delivered, wakes;
 } sb_consumer_facts;
 
-/* The `code` of a finding. findings.py has a sentence for each code, and for each `which` of a code that has several.
-   "of: X" in a comment below means: the member `of` of such a finding holds X. */
+/* The `code` of a finding. findings.py has one or several sentences for each code; the member `which` of the finding
+   selects one of several. "of: X" in a comment below means: the member `of` of such a finding holds X. */
 typedef enum {
-  SB_NOT_CHECKED = 1,  /* nothing was checked: `found` is the status */
+  SB_NOT_CHECKED = 1,  /* the doctor could check nothing; `found` is the status that stopped it */
   SB_BAD_HEADER,       /* a field of the broker's header */
   SB_BAD_CLASS,        /* a class of slots */
   SB_BAD_CHUNK,        /* a chunk word */
@@ -306,7 +306,7 @@ typedef enum {
   SB_LOST_BODY,        /* a cell names a slot that does not have the cell's message */
   SB_SHARED_REFERENCE, /* two cells hold the same reference */
   SB_BAD_MESSAGE,      /* a message header that does not fit its slot */
-  SB_HIDDEN_CELL,      /* a ready message before `head` that takes miss, since no `requeued` bits lead to it */
+  SB_HIDDEN_CELL,      /* a ready message before `head` that no take finds, since no `requeued` bits lead to it */
   SB_BAD_COUNT,        /* counters differ from the cells */
   SB_BAD_HINT,         /* `taken`, `admitted` ... differ from the cells */
   SB_BAD_LIST,         /* `interested`, `notified` ... differ from the lists of consumers */
@@ -386,7 +386,7 @@ uint32_t sb_topology_queues_ended(sb_connection *c);
 sb_status sb_queue_find(sb_connection *c, const char *name, uint32_t length, uint32_t *slot);
 sb_status sb_queue_declare(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
                            uint64_t deadline_ns, uint32_t *slot, int32_t *holder);
-/* Notes that the queue was declared again, perhaps passively: restarts the time of a queue that expires. */
+/* Called for a declare, also a passive one, of a queue that exists. Restarts the time after which it expires unused. */
 void sb_queue_touch(sb_connection *c, uint32_t slot);
 sb_queue *sb_queue_open(sb_connection *c, uint32_t slot, sb_status *status);
 bool sb_queue_close(sb_queue *q);
@@ -396,7 +396,8 @@ sb_status sb_queue_configure(sb_queue *q, const sb_settings *settings, bool trim
 sb_status sb_queue_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadline_ns, int32_t *holder,
                           uint64_t *removed);
 sb_status sb_queue_describe(sb_connection *c, uint32_t slot, sb_queue_facts *facts);
-/* Copies the settings of a queue that are texts, at most SB_TEXTS_MAX bytes, and returns their length. */
+/* Copies the encoded text settings of a queue to `texts`, which has room for SB_TEXTS_MAX bytes. Returns their length;
+ * 0: there are none, or they cannot be read. */
 uint32_t sb_texts(sb_connection *c, uint32_t slot, char *texts);
 uint32_t sb_queue_next(sb_connection *c, uint32_t *index);
 /* Fills in the array `facts`, which has SB_CHUNK_FACTS elements: one for each class. looks: how many cells and parts of
@@ -424,9 +425,9 @@ sb_status sb_reservation_publish(sb_queue *q, sb_reservation *r);
 /* Copies a reservation whose memory the application still has a view of. The copy takes over the room in the queue, and
  * the caller publishes the copy. */
 sb_status sb_reservation_copy(sb_queue *q, sb_reservation *r, sb_reservation *copy);
-/* viewed: the application still has a view of the slot, so the slot stays until sb_reservation_end_view. Both functions
-   do nothing to a reservation that was published or abandoned before: a caller that was interrupted may call them
-   without knowing how far it came. */
+/* Gives up a reservation. viewed: the application still has a view of the slot, so the slot stays until
+   sb_reservation_end_view frees it. Neither function repeats what was done before, and neither undoes a publish. So a
+   caller that was interrupted may call both without knowing how far it came. */
 void sb_reservation_abandon(sb_queue *q, sb_reservation *r, bool viewed);
 void sb_reservation_end_view(sb_connection *c, sb_reservation *r);
 sb_status sb_queue_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns);
@@ -573,7 +574,7 @@ typedef struct {
   uint64_t last_take, tail, quiet_ticks, wrong_ticks;
   uint64_t cursors[3]; /* progress in its timers, see sb_housekeeping_timers */
   uint64_t new_timers; /* 1: sb_housekeeper_timers has more timers to return */
-  uint64_t known_tail; /* tail at the last tick; the producer of a message behind it may not have notified yet */
+  uint64_t known_tail; /* tail at the last tick. Later messages are new: their producers may be about to notify */
   uint64_t sleeper;    /* list entry of a node that slept at the last tick although a message was ready; 0 = none */
   /* number of reaped processes when the counts of the queue were last found right. A higher number now explains wrong
    * counts. SB_DEATHS_UNKNOWN: the housekeeper itself may have set a count wrong */

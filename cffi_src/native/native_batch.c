@@ -224,7 +224,7 @@ PyObject *sb_wait_many(PyObject *object, PyObject *const *arguments, Py_ssize_t 
   if (PyErr_Occurred() != NULL || !make_room(&room, arguments[1])) {
     return NULL;
   }
-  if ((room.buffer = PyMem_Malloc(BATCH_BYTES)) == NULL) { /* not `many`: other threads may fill it during the wait */
+  if ((room.buffer = PyMem_Malloc(BATCH_BYTES)) == NULL) { /* other threads may fill self->many meanwhile */
     PyMem_Free(room.index);
     return PyErr_NoMemory();
   }

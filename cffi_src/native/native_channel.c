@@ -112,8 +112,8 @@ static int deliver(Receiver *self, PyObject *channel, PyObject *subscriptions, P
 }
 
 /* deliver(channel, subscriptions, events, no_properties, most): delivers up to `most` messages. Stops when there is no
- * message, or when `events` is not empty. Returns the number delivered. Raises what a callback raises; the member
- * `delivered` also counts the message of that callback. */
+ * message, or when `events`, the work that Python does first, is not empty. Returns the number of delivered messages.
+ * Raises what a callback raises; the member `delivered` also counts the message of that callback. */
 PyObject *sb_channel_receiver_deliver(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count) {
   Receiver *self = (Receiver *)receiver;
   Py_ssize_t most = sb_expect(count, 5) ? PyLong_AsSsize_t(arguments[4]) : -1;

@@ -45,7 +45,7 @@ static PyObject *record_ack(PyObject *object, PyObject *unused) {
   }
   self->state = SETTLED;
   sb_status status = settle(self, SB_ACK);
-  if (status == SB_OK) Py_CLEAR(self->view); /* the slot stays while the application has a view of its own */
+  if (status == SB_OK) Py_CLEAR(self->view); /* if the application has a reference to this view, the slot stays */
   if (status != SB_OK) {
     return PyObject_CallMethod(object, "_failed", "i", (int)status);
   }
@@ -124,7 +124,7 @@ static PyObject *record_auto_acknowledged(PyObject *object, PyObject *unused) {
 
 static Py_ssize_t record_length(PyObject *object) { return (Py_ssize_t)header_of((const Record *)object)->body_length; }
 
-/* The two fields that each delivery needs, so that Python does not unpack the whole header. */
+/* This getter and the next one read two header fields for each delivery. So Python need not unpack the header. */
 static PyObject *record_subscription(PyObject *object, void *unused) {
   (void)unused;
   return PyLong_FromLong(header_of((const Record *)object)->subscription);
@@ -179,7 +179,7 @@ PyType_Spec sb_record_spec = {"shmbroker._native_message.Record", sizeof(Record)
 
 /* ---- Receiver ---- */
 
-static _Alignas(64) char one_record[RECORD_BYTES]; /* of all Receivers: 65,535 buffers would be 4 GiB */
+static _Alignas(64) char one_record[RECORD_BYTES]; /* shared, since 65,535 Receivers would need 4 GiB */
 
 static PyObject *new_record(Receiver *self, PyObject *source, PyObject *data, char state) {
   Record *record = (Record *)self->allocate(self->type, 0);
@@ -231,9 +231,9 @@ static PyObject *take(Receiver *self, PyObject *source, int auto_ack, char state
   return sb_hand_over(self, source, self->buffer, length, auto_ack, state);
 }
 
-/* True if the caller must report to the connection that the application polls. That is the first time, and then once in
- * POLLED_NS: a report of each poll would slow down an application that polls without a pause. The coarse clock costs a
- * tenth of a read of the clock in Python. */
+/* True if the caller must report to the connection that the application polls. True at the first poll, and then at most
+ * once in POLLED_NS, because a report of each poll would slow down an application that polls without a pause. To read
+ * the coarse clock here costs a tenth of what it costs to read a clock in Python. */
 #define POLLED_NS 100000000u
 static bool tells_of_polling(Receiver *self) {
   struct timespec clock;

@@ -31,7 +31,7 @@ typedef struct {
   PyObject *data;                 /* bytes */
   PyObject *view;                 /* memoryview of a body that is read in place, from the first access to the body on */
   PyObject *header;               /* the decoded header, which the Python part caches here */
-  PyObject *consumer;             /* of a channel: the `names` of the Subscription that got the message */
+  PyObject *consumer;             /* `names` of the Subscription to which a channel delivered the message; else NULL */
   PyObject *weak_references;
   void *handle;
   unsigned long long tag;
@@ -43,8 +43,8 @@ typedef struct {
   PyTypeObject *type;         /* of the messages */
   PyTypeObject *batches;
   allocfunc allocate;
-  char *buffer;                 /* of all Receivers: used only with the GIL, never across a point that drops the GIL */
-  char *many;                   /* of this Receiver, for batches, under the same rule; NULL before the first batch */
+  char *buffer;                 /* shared by all Receivers: its content is valid only until the GIL may be dropped */
+  char *many;                   /* like `buffer`, but for batches of this Receiver; NULL before the first batch */
   int status;                   /* why the last take found no message */
   unsigned long long polled_ns; /* when `status` last became SB_TICK, see receiver_take */
   Py_ssize_t delivered;
@@ -53,7 +53,7 @@ typedef struct {
 
 /* The memory for taken messages. index NULL: `buffer` has room for one record; else for up to `count` records. */
 typedef struct {
-  sb_queue *queue; /* for a get by a channel; else NULL */
+  sb_queue *queue; /* the queue that a channel gets from; NULL: the handle is itself a queue */
   char *buffer;
   uint32_t *index;
   uint64_t size, used;
@@ -71,8 +71,8 @@ int sb_expect(Py_ssize_t count, Py_ssize_t wanted);
 /* True if the object is a timeout: None, or seconds >= 0; else raises ValueError. */
 int sb_is_timeout(PyObject *timeout);
 extern PyObject *sb_good_timeout; /* the timeout that was accepted last; most callers pass the same object again */
-/* True if there are `wanted` arguments, or one more that is a timeout; else raises. The calls themselves do not wait:
- * they check the timeout for the Python code, which may wait afterwards. */
+/* True if there are `wanted` arguments, or one more that is a timeout; else raises. The C function that takes this
+ * timeout does not wait. It only checks the timeout for its Python caller, which may wait afterwards. */
 static inline int sb_expect_timeout(PyObject *const *arguments, Py_ssize_t count, Py_ssize_t wanted) {
   return count == wanted + 1
              ? arguments[wanted] == Py_None || arguments[wanted] == sb_good_timeout || sb_is_timeout(arguments[wanted])

@@ -11,7 +11,7 @@
 #include <structmember.h>
 
 #define SHORT_BODY 131072  /* longer bodies take tens of microseconds to copy: Python publishes them without the GIL */
-#define SHORT_COMMIT 16384 /* the limit for a body that goes to several queues */
+#define SHORT_COMMIT 16384 /* replaces SHORT_BODY if the route has several queues */
 
 /* ---- Route: queues, and the options (exchange, key) of the messages for them ---- */
 
@@ -89,7 +89,7 @@ typedef struct {
   PyObject_HEAD sb_connection *connection;
   PyObject *owner;
   PyObject *routes; /* {exchange: {routing key: Route}} */
-  known_route last; /* most callers publish to the same route repeatedly, with the same two strings */
+  known_route last; /* the route used last: most callers repeat it, with the same two string objects */
   unsigned long long version;
   bool headers_count; /* a binding in that version may look at the headers of messages */
 } Publisher;
@@ -120,7 +120,7 @@ static const Route *find(Publisher *self, PyObject *exchange, PyObject *key) {
   }
   PyObject *exact_exchange = name_of(exchange), *exact_key = name_of(key);
   PyObject *route = look_up(self, exact_exchange, exact_key);
-  PyErr_Clear(); /* it can only be lack of memory: Python looks up the route again, and raises that */
+  PyErr_Clear(); /* an error here is lack of memory: Python looks up the route again, and raises it */
   if (route != NULL && exact_exchange == exchange && exact_key == key) remember(self, exchange, key, route);
   Py_XDECREF(exact_exchange);
   Py_XDECREF(exact_key);

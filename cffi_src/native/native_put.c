@@ -55,8 +55,8 @@ static PyObject *sender_put_with(PyObject *object, PyObject *const *arguments, P
       sb_queue_put_with(((Sender *)object)->handle, PyBytes_AsString(body), (uint64_t)PyBytes_Size(body), &options));
 }
 
-/* Writes `count` bodies of the tuple, from `first` on, into `pieces`; *total: the sum of their lengths. False: one is
- * not bytes. */
+/* Writes `count` bodies of the tuple, from `first` on, into `pieces`; *total: the sum of their lengths. False: a
+ * body is not bytes. */
 static bool describe(PyObject *bodies, Py_ssize_t first, Py_ssize_t count, sb_piece *pieces, uint64_t *total) {
   *total = 0;
   for (Py_ssize_t i = 0; i < count; i++) {

@@ -12,7 +12,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line, and exit with its code. Ctrl-C while modules are being imported is handled, too."""
+    """Run the command line, and exit with its code. At Ctrl-C the code is 130, even while modules are imported."""
     _stand_in_for_closed()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # characters that its encoding lacks become escapes

@@ -12,7 +12,8 @@ from shmbroker_cli.errors import CommandGroup
 from shmbroker_cli.options import BROKER_VARIABLE, DEFAULT_BROKER, Common
 from shmbroker_cli.version import version_text
 
-# Each command, in the order of the help, with the module and the name of its function or group of commands.
+# The commands, in the order of the help. The value is `module:name`: the function of the command, or a group of
+# commands.
 COMMANDS = {
     "serve": "brokers:serve",
     "list": "brokers:list_brokers",

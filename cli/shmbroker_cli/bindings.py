@@ -98,7 +98,7 @@ def _wanted(
 
 @contextmanager
 def _values_checked() -> Iterator[None]:
-    """Turn the block's TypeError, for a value with no AMQP form such as a number of 100 digits, into a usage error."""
+    """Turn a TypeError of the block into a usage error: a value, such as a number of 100 digits, has no AMQP form."""
     try:
         yield
     except TypeError as error:

@@ -80,7 +80,7 @@ class ClaimCounter:
             self._note()
 
     def wait(self, idle: float | None, more: Callable[[], bool]) -> None:
-        """Wait until the limit is reached, a worker failed, or the workers are idle.
+        """Wait until the limit is reached, a worker fails, `close` is called, or the workers are idle.
 
         Args:
             idle: Seconds without a message after which the workers count as idle; None: never.

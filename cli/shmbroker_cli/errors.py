@@ -123,7 +123,7 @@ def _exit(run: Any) -> NoReturn:  # noqa: ANN401 (a function without arguments)
 
 
 def _silence_stdout() -> None:
-    """Redirect standard output to /dev/null: at its exit, the interpreter writes the rest there without an error."""
+    """Redirect standard output to /dev/null, so that the interpreter can flush its buffer at exit without an error."""
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, sys.stdout.fileno())
     os.close(sink)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row")
 
-PIPE_WIDTH = 400  # a table in a pipe or file is not folded at 80 columns
+PIPE_WIDTH = 400  # characters: the width of a table in a pipe or a file, where rich would fold it at 80
 LEAST_TEXT = 16  # characters: no column of text is folded to fewer on a narrow terminal; numbers are never folded
 GAP = 3  # between columns
 MANY = 500  # rows; a longer table is printed without rich
@@ -111,14 +111,14 @@ def print_table(rows: Iterable[Row], columns: Iterable[Column[Row]], *, empty: s
     pairs = zip(widths, numbers, strict=True)
     least = GAP * (len(columns) - 1) + sum(width if right else min(width, LEAST_TEXT) for width, right in pairs)
     out = console()
-    out.width = max(out.width, least)  # so rich cuts nothing off: the terminal wraps lines that are too long for it
+    out.width = max(out.width, least)  # rich then cuts nothing off; a narrower terminal wraps the lines itself
     out.print(table)
 
 
 def _print_many(cells: list[list[str]], widths: list[int], numbers: list[bool]) -> None:
     """Print a long table without rich: rich needs half a minute for so many rows, this function a second.
 
-    The table looks like one of rich in which no cell is folded. A terminal that is narrower wraps its lines.
+    The table looks like one of rich in which no cell is folded. A narrower terminal wraps the lines of the table.
     """
     lines = []
     for line in cells:

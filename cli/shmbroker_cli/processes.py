@@ -52,7 +52,7 @@ class ProcessFacts:
         cpu_seconds: Processor time of all its threads since its start, user and system.
         cpu_percent: `cpu_seconds` per second of its age, in percent of one processor.
         memory: Its resident memory in bytes, with the pages of the broker's memory that it has touched.
-        memory_shared: Bytes of these that other processes may have, too: the broker's memory, libraries.
+        memory_shared: The bytes of `memory` that other processes may share: the broker's memory, and libraries.
     """
 
     name: str
@@ -81,7 +81,7 @@ class ProcessSums:
         known: Number of those processes that the system shows. The sums include only these.
         cpu_seconds: Processor time since the start of each.
         memory: Bytes of resident memory. A page that several of them share counts once for each.
-        memory_shared: Bytes of these that other processes may have, too.
+        memory_shared: The bytes of `memory` that other processes may share.
     """
 
     processes: int
@@ -120,7 +120,7 @@ def look_at(processes: Iterable[ProcessId]) -> dict[ProcessId, ProcessFacts]:
 def _own_pid_namespace() -> int:
     try:
         return PID_NAMESPACE.stat().st_ino
-    except OSError:  # no /proc: then the broker knows no namespace either
+    except OSError:  # there is no /proc, so the broker could not record a namespace, either
         return 0
 
 

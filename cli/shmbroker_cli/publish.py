@@ -102,13 +102,16 @@ class _ToExchange:
         confirmed.result()
 
     def put_some(self, bodies: list[bytes]) -> int:
-        """Publish only the first of some messages, since each may fail for a reason of its own; return 1."""
+        """Publish only the first message and return 1: each message may fail for a reason of its own."""
         self.put(bodies[0])
         return 1
 
 
 def _lines_as_they_come(stream: BinaryIO) -> Iterator[list[bytes]]:
-    """Yield, after each read, a list of the lines that it completed, without line breaks. No line waits for another."""
+    """Yield, after each read, the lines that the read completed, without line breaks.
+
+    So the caller publishes a line as soon as it is complete, even if no other line follows.
+    """
     begun: list[bytes] = []
     while read := cast("BufferedReader", stream).read1(AT_ONCE):
         first, *more = read.split(b"\n")
@@ -140,7 +143,7 @@ def _put_lines(target: _ToQueue | _ToExchange, name: str) -> int:
 def _addressed(
     queue: str | None, body: str | None, exchange: str | None, key: str | None, *, mandatory: bool
 ) -> tuple[str | None, str | None]:
-    """Return the queue and the body. With an exchange there is no queue, so the first argument is the body."""
+    """Return the queue and the body. With an exchange, the queue is None, and the first argument is the body."""
     if exchange is None:
         if queue is None:
             message = "give QUEUE, or --exchange"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections to running brokers: no command makes a broker or queue by accident."""
+"""Opens only brokers and queues that exist, so that no command makes one by accident."""
 
 from __future__ import annotations
 

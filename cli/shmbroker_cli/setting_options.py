@@ -15,7 +15,7 @@ Settings: TypeAlias = dict[str, Any]
 
 
 def with_settings(*, fixed: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorate a command: one option for each setting takes the place of its parameter `settings`.
+    """Decorate a command: replace its parameter `settings` by one option for each setting.
 
     Args:
         fixed: Whether there are also options for settings that cannot change after the declaration of the queue.

@@ -3,7 +3,7 @@
 
 
 def version_text() -> str:
-    """Return what `--version` prints. Scripts ask for it often: the application is not loaded for that alone."""
+    """Return what `--version` prints. This module loads nothing of the application: scripts call `--version` often."""
     import importlib.metadata  # noqa: PLC0415 (no other command needs it)
 
     return f"shmbroker {importlib.metadata.version('shmbroker')}"

@@ -34,12 +34,14 @@ from shmbroker_cli.functions import describe, find_function
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_lines: dict[tuple[int, str], BinaryIO] = {}  # connections, by own pid and address: a forked process makes its own
+# Connections to the parent, by this process's id and the parent's address. A forked process finds none under its own
+# id, so it makes a connection of its own.
+_lines: dict[tuple[int, str], BinaryIO] = {}
 
 
 @dataclass(frozen=True)
 class ReportedCall:
-    """What a worker calls: asks the parent, calls the function, and reports the outcome. Can be pickled.
+    """What a worker calls with each message: asks the parent, calls the function, reports the outcome. Can be pickled.
 
     Attributes:
         target: The function, as `module:function`.
@@ -175,6 +177,7 @@ def run_workers(
             try:
                 claims.wait(idle, lambda: len(queue) > 0 and not queue.paused)
             finally:
-                claims.close()  # ends the waits in `claim`: the end of the pool, below, waits for the workers
+                # Ends the waits in `claim`. Workers wait for its answer, and the end of `pool` waits for the workers.
+                claims.close()
     if claims.failure is not None:
         raise Refused(claims.failure)

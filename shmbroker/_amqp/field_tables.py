@@ -71,7 +71,7 @@ def encode_as_given(table: Mapping[str, Any]) -> bytes:
 
 
 def encode_value(value: object) -> bytes:
-    """Encodes one value after its type letter: equal values of one type give equal bytes.
+    """Encodes one value, with its type letter in front. Equal values of one type give equal bytes.
 
     Raises:
         TypeError: the value has no AMQP form.
@@ -123,7 +123,7 @@ def _fields(encoded: bytes, at: int, end: int, depth: int) -> list[tuple[str, by
 
 
 def _content(encoded: bytes, at: int, end: int) -> int:
-    """Returns the position at which the content of a table or list begins: after its length, four bytes at ``at``.
+    """Returns the position of the content of a table or list: it follows the length, which is four bytes at ``at``.
 
     Raises:
         ValueError: the content does not end at ``end``.

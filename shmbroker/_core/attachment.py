@@ -37,7 +37,8 @@ class Attachment:
     def __init__(self, path: str) -> None:
         self.path = path
         self.name = segments.name_of(path)
-        self.users = 1  # counts the maker, so that a signal handler that acquires and releases it does not detach it
+        # The maker counts as a user. Otherwise a signal handler that acquires and releases this object would detach it.
+        self.users = 1
         self._no_growth = 0, ""  # the number of the segment for which /dev/shm had no room, and the error's text
         self._grow_lock = locks.lock()
         self.exchanges: Any = None  # the exchanges that `_topology.shared` caches for the life of this attachment
@@ -85,8 +86,8 @@ class Attachment:
     def grow(self) -> None:
         """Adds a segment after a call returned GROW; the caller then repeats that call.
 
-        If /dev/shm has no room for a segment, calls use the existing memory for a while: the repeated call finds memory
-        that was freed, or returns NO_MEMORY.
+        If /dev/shm has no room for the segment, no call of this process returns GROW for a tenth of a second. So the
+        repeated call uses memory that was freed meanwhile, or returns NO_MEMORY.
 
         Raises:
             ConnectionClosedByBroker: the broker was removed.
@@ -235,7 +236,7 @@ class Attachment:
         return bool(slow.sb_housekeeper_missing(self.handle))
 
     def housekeeper_stopped(self) -> bool:
-        """Whether there is a housekeeper and its process is stopped."""
+        """Whether there is a housekeeper whose process is stopped, for example by SIGSTOP."""
         return bool(slow.sb_housekeeper_stopped(self.handle))
 
     @property
@@ -255,7 +256,7 @@ class Attachment:
 
 
 class User:
-    """An object that uses an attachment. It records whether it has to release the attachment when the object ends."""
+    """An object that uses an attachment. ``attached``: whether the object still has to release it."""
 
     attachment: Attachment
     attached = False
@@ -277,7 +278,7 @@ def acquire(path: str, user: User | None = None) -> Attachment:
             found.users, user.attachment, user.attached = found.users + 1, found, True
             if found.handle is not None and not found.forked and not found.removed:
                 return found
-            release(found, user)  # not usable: the parent's, or of a purged broker; it stays for its other users
+            release(found, user)  # the parent's, or of a purged broker, so not usable here; other users keep it
         found = Attachment(path)
         # One line without a call, as above. Before this line, `__del__` detaches the new attachment.
         found.known, _attached[path], user.attachment, user.attached = True, found, found, True

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shmbroker._core.queue import CoreQueue
 
 ffi, slow, fast, fast_ffi = native.ffi, native.slow, native.fast, native.fast_ffi
-BY_GET: int = slow.SB_BY_GET  # the subscription number in the record of a message that a get took, not a consumer
+BY_GET: int = slow.SB_BY_GET  # stands in a record for the subscription number: a get took the message, no consumer
 AUTO_ACK: int = slow.SB_CONSUME_AUTO_ACK
 NO_LOCAL: int = slow.SB_CONSUME_NO_LOCAL
 EXCLUSIVE: int = slow.SB_CONSUME_EXCLUSIVE
@@ -41,7 +41,7 @@ class CoreChannel:
 
         Args:
             connection: the connection of the channel.
-            channel_number: the argument of the connection's ``on_ready`` when the channel is handed over; not 0.
+            channel_number: the connection calls its ``on_ready`` with this number when the channel has work; not 0.
         """
         self.connection = connection
         self.queues: dict[int, CoreQueue] = {}  # by subscription number; keeps their handles alive
@@ -64,7 +64,7 @@ class CoreChannel:
 
     @in_flight
     def settle_multiple(self, tag: int, disposition: int) -> int:
-        """Settles a delivery and all before it, with tag 0 all deliveries; returns a status."""
+        """Settles the delivery ``tag`` and all earlier ones; tag 0 settles all deliveries. Returns a status."""
         return int(slow.sb_channel_settle(self.handle, tag, True, disposition))  # noqa: FBT003 - multiple
 
     @in_flight
@@ -143,7 +143,7 @@ class CoreChannel:
         slow.sb_channel_forget(self.handle, tag, multiple)
 
     def close(self) -> None:
-        """Ends the consumers and waiting calls, requeues unacked messages. Safe from any thread, and to call again."""
+        """Ends consumers and waiting calls, and requeues unacked messages. Safe from any thread, and to call again."""
         self.connection.end(slow.sb_channel_close, self.handle)
 
     def __del__(self) -> None:

@@ -34,7 +34,7 @@ def places_in(data: memoryview) -> list[Place]:
 
 
 class Columns:
-    """Pointers to columns in the caller's memory: the buffers must be writable for a browse."""
+    """Pointers to columns in the caller's memory. A browse writes into the columns, so it needs writable buffers."""
 
     def __init__(self) -> None:
         self._pointer = ffi.new("sb_columns *")
@@ -67,8 +67,8 @@ class Columns:
         """Fills rows with private copies of ready messages from a position on, the oldest first.
 
         Returns:
-            The number of rows; the position after them; whether there may be more messages: then ``most`` rows
-            were filled, or a column had no more room.
+            The number of rows; the position after them; whether there may be more messages, because ``most`` rows
+            were filled or a column had no more room.
 
         Raises:
             NotFound: the queue is deleted.

@@ -81,10 +81,11 @@ class CoreConnection(attachment.User):
         self._place = ffi.gc(self._handles, slow.sb_connection_discard)
         self.closed = False
         self._forgotten = False
-        self.calls = 0  # the calls in flight; each line that changes it makes no call, so no signal handler splits it
-        self._calls_lock = locks.lock()  # reentrant: a view may end in the thread that holds it
+        # The number of calls in flight. A line that changes the number makes no call, so no signal handler splits it.
+        self.calls = 0
+        self._calls_lock = locks.lock()  # reentrant: the end of a view takes it, perhaps in the thread that holds it
         self._io: threading.Thread | None = None
-        self.has_io = False  # True once there was a thread; checked at every poll
+        self.has_io = False  # whether an IO thread was ever started; every poll checks this
         self._let_go_at = self._polled_at = 0.0
         self.on_stopping: Callable[[], None] = lambda: None
         self.on_housekeeper_missing: Callable[[], None] = lambda: None
@@ -153,7 +154,8 @@ class CoreConnection(attachment.User):
         """Ends an object of the core; meanwhile the broker stays mapped, even if another thread closes the connection.
 
         Args:
-            call: the core's function that ends it, is safe after closing, and does nothing in a forked child.
+            call: the core's function that ends the object. It must be safe after closing, and do nothing in a forked
+                child.
             handle: the handle of the object.
         """
         self.calls += 1
@@ -260,7 +262,9 @@ class CoreConnection(attachment.User):
             threading.Thread(target=self._run_io, name=f"shmbroker-io-{self.id}", daemon=True).start()
 
     def _run_io(self) -> None:
-        with self._calls_lock:  # checks here: a signal may interrupt `start_io` anywhere, and two threads may call it
+        # The thread sets `_io` itself, since a signal may interrupt `start_io` anywhere. It checks `_io` again, since
+        # two callers of `start_io` may have started a thread each.
+        with self._calls_lock:
             if self._io is not None or self.closed:
                 return
             self._io = threading.current_thread()
@@ -400,7 +404,7 @@ class CoreConnection(attachment.User):
 
     @in_flight
     def queue_slot(self, name: str) -> int:
-        """The slot of a queue, 0 when there is none."""
+        """The slot of the queue with this name; 0: there is no such queue."""
         slot, encoded = ffi.new("uint32_t *"), name.encode()
         status = slow.sb_queue_find(self.handle, encoded, len(encoded), slot)
         if status == native.NOT_FOUND:
@@ -420,7 +424,7 @@ class CoreConnection(attachment.User):
         return {facts.name: incarnation_of(facts) for facts in every if facts is not None}
 
     def queue_incarnation(self, name: str) -> int:
-        """The incarnation of the queue that has the name now, 0 when there is none."""
+        """The incarnation of the queue that has the name now; 0: there is no such queue."""
         slot = self.queue_slot(name)
         facts = self.queue_facts(slot) if slot else None
         return 0 if facts is None else incarnation_of(facts)

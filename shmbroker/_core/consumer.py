@@ -64,7 +64,7 @@ class CoreConsumer:
 
     @in_flight
     def wait(self, until: int) -> int:
-        """Waits, without the GIL, until a message is pulled; returns a status."""
+        """Waits, without the GIL, until the consumer has pulled a message from a queue; returns a status."""
         return int(slow.sb_consumer_wait(self.handle, until))
 
     @in_flight
@@ -84,7 +84,7 @@ class CoreConsumer:
 
     @in_flight
     def cancel(self, *, return_everything: bool) -> None:
-        """Ends the consumer; requeues pulled messages, and with ``return_everything`` also held ones."""
+        """Ends the consumer and requeues messages not yet delivered; with ``return_everything``, also unacked ones."""
         slow.sb_consumer_cancel(self.handle, return_everything)
 
     def __del__(self) -> None:

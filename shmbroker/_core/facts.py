@@ -94,7 +94,8 @@ class BrokerFacts(NamedTuple):
 
 
 _queue_numbers = operator.attrgetter(*QueueFacts._fields[2:])
-_STATISTICS = QueueStatistics.__match_args__[2:]  # neither the name nor the count: the count is a sum of three others
+# The fields without the first two: the name is no number, and the count is the sum of three other fields.
+_STATISTICS = QueueStatistics.__match_args__[2:]
 _broker_numbers = operator.attrgetter(*BrokerFacts._fields[2:])
 
 

@@ -223,7 +223,7 @@ class Finding(NamedTuple):
 
     @classmethod
     def copied(cls, item: Any) -> Finding:  # noqa: ANN401
-        """Copies a finding out of the core's memory, which the core reuses."""
+        """Copies a finding out of the array that the core filled, so that the array can be freed."""
         return cls(*(int(getattr(item, field)) for field in cls._fields))
 
     def message(self, queue_name: str | None) -> str:

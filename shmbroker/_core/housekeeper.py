@@ -92,7 +92,7 @@ class CoreHousekeeper:
         self._handles = ffi.new("sb_queue *[]", [queue.handle for queue in queues])
 
     def tick(self) -> bool:
-        """Checks all queues; False if none had traffic for some ticks and none can expire."""
+        """Runs the periodic check of all queues. False: no queue had traffic for some ticks, and none can expire."""
         return bool(slow.sb_housekeeper_ticks(self._handle, self._handles, self._memories, len(self.queues)))
 
     def trim(self) -> None:

@@ -95,7 +95,7 @@ RECORD_BYTES: int = _native_message.RECORD_BYTES
 
 
 def deadline(timeout: float | None) -> int:
-    """Converts a timeout in seconds to a deadline, a CLOCK_MONOTONIC nanosecond; ``None`` means never.
+    """Converts a timeout in seconds to a deadline in nanoseconds of CLOCK_MONOTONIC; ``None``: no deadline.
 
     Raises:
         ValueError: the timeout is negative or not a number.

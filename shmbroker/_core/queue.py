@@ -45,7 +45,7 @@ class PutOptions:
     ) -> None:
         self.key, self.properties = key, properties
         self.pointer = pointer = ffi.new("sb_put_options *")
-        kept = []  # options that are absent cost no time: puts with only a key are common
+        kept = []  # absent options are skipped, which saves time: many puts have only a key
         if ttl or delay:
             pointer.ttl_ns, pointer.delay_ns = int(ttl * native.NANOSECONDS), int(delay * native.NANOSECONDS)
         if priority:
@@ -252,7 +252,7 @@ class CoreQueue:
 
     @in_flight
     def browse_place(self, position: int) -> tuple[bytes, int, Place] | None:
-        """Browses as :meth:`browse` does, but returns the place of the body instead of the body."""
+        """Browses as :meth:`browse` does, but omits the body: returns the rest, the position, and the body's place."""
         at, size, place = ffi.new("uint64_t *", position), native.RECORD_BYTES, ffi.new("sb_place *")
         memory = ffi.new("char[]", size)
         length = slow.sb_queue_browse_place(self.handle, at, memory, size, place)
@@ -309,7 +309,8 @@ class CoreQueue:
     def delete(self, *, if_unused: bool, if_empty: bool, until: int) -> int:
         """Deletes the queue; returns the number of messages deleted with it."""
         holder, removed = ffi.new("int32_t *"), ffi.new("uint64_t *")
-        once = iter((True,))  # tries once to free memory: that of queues deleted earlier may be enough
+        # If memory is missing, the delete frees the memory of queues deleted earlier, and tries once more.
+        once = iter((True,))
         status = self.connection.growing(
             slow.sb_queue_delete, self.handle, if_unused, if_empty, until, holder, removed,
             frees=lambda: next(once, False) and self.connection.let_go(at_once=True),
@@ -363,7 +364,7 @@ class CoreQueue:
 
     @in_flight
     def leave(self) -> bool:
-        """Detaches the handle; False if it stays: it is in use, or the connection owns the queue exclusively."""
+        """Detaches the handle. False: it stays, since it is in use or the queue is exclusive to the connection."""
         return bool(slow.sb_queue_close(self.handle))
 
     def __del__(self) -> None:
@@ -374,7 +375,10 @@ class CoreQueue:
 
 
 class _Written:
-    """Keeps the slot of a reservation until the last view that can write into it ends; refers to no view."""
+    """Keeps the slot of a reservation until the last view that can write into it ends.
+
+    This object refers to no view: a reference would keep the view from ending.
+    """
 
     def __init__(self, connection: CoreConnection, pointer: Any) -> None:  # noqa: ANN401
         self._connection, self._pointer = connection, pointer
@@ -480,11 +484,11 @@ class Reservation:
         self.end()  # in case a signal handler raised in `end`, or before the caller reached `end`
 
     def _is_viewed(self) -> bool:
-        """Ends this object's view; True while other views remain, which may write."""
+        """Releases this object's view. True: other views remain, through which the application may still write."""
         exporter = self._exporter()
         memory, self._memory = self._memory, None
         if memory is not None:
-            with contextlib.suppress(BufferError):  # an object made from the view, such as an array, keeps the view
+            with contextlib.suppress(BufferError):  # an object made from the view, such as an array, still uses it
                 memory.release()
         del memory
         if exporter is None or sys.getrefcount(exporter) > _ONLY_HERE:

@@ -63,7 +63,7 @@ def full_name_of(path: str) -> str:
 
 
 def name_of(path: str) -> str:
-    """The name of a broker for this user: that of another user's broker is prefixed with the user id."""
+    """The name of a broker for this user: ``<name>``, or ``<uid>/<name>`` if another user owns the broker."""
     return path.partition(".")[2] if uid_of(path) == os.getuid() else full_name_of(path)
 
 
@@ -104,7 +104,7 @@ def exists(path: str) -> bool:
 
 
 def _random() -> int:
-    """A random number of 63 bits; the module `secrets` takes longer to import than this module."""
+    """A random number of 63 bits. Does not use `secrets`, whose import takes longer than the import of this module."""
     return int.from_bytes(os.urandom(8)) >> 1
 
 
@@ -147,7 +147,7 @@ def _allocate(path: str, suffix: int | str, descriptor: int, size: int) -> None:
 
 
 def distrust(path: str, suffix: int | str, found: os.stat_result) -> str:
-    """Returns the reason why a file with a broker's name is not trusted; empty if it is.
+    """Returns the reason why a file with a broker's name is not trusted; empty: it is trusted.
 
     Every user may create files in ``/dev/shm``, and rename their own: a name proves nothing. The core checks the same
     conditions, see ``is_trusted`` in `sb_segment.c`.
@@ -177,7 +177,7 @@ def open_file(path: str, suffix: int | str, flags: int) -> int:
     """Opens a broker's file and checks the owner and mode of the opened descriptor.
 
     Raises:
-        AccessRefused: the file belongs to another user, or other users may use it.
+        AccessRefused: the file is not trusted (see :func:`distrust`), or this process may not open it.
         FileNotFoundError: the file does not exist.
     """
     try:
@@ -215,7 +215,7 @@ def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None
 
 
 def plan(memory: int) -> tuple[int, int]:
-    """Computes the chunks of a broker and the chunks of one segment from a limit in bytes.
+    """Computes, from a limit in bytes, how many chunks the broker has, and how many of them one segment has.
 
     Raises:
         ValueError: the limit is too small or too large.
@@ -359,8 +359,8 @@ def damaged(path: str, count: int, chunks_per_segment: int) -> list[str]:
 def remove(path: str, what: tuple[int, int] | None) -> None:
     """Unlinks every file of a broker; the memory is freed when the last process unmaps it.
 
-    Segment 0 is removed last: while it exists, no process makes another broker of that name, which would find files of
-    this broker.
+    Segment 0 is removed last: while it exists, no process makes another broker of that name. So a new broker finds no
+    files of this one.
 
     Args:
         path: the path of the broker.

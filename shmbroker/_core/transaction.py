@@ -124,8 +124,8 @@ def commit(
 
     Returns:
         The outcome. FULL: the target has no room; the caller can wait for room and call again. SETTLED: the connection
-        no longer holds a message. NO_MEMORY, TOO_LARGE, INVALID and others: as from a put. Unless it is OK, nothing
-        happened.
+        no longer holds a message to settle. NO_MEMORY, TOO_LARGE, INVALID and others: as from a put. Unless the status
+        is OK, nothing happened.
     """
     drops_gil = _is_long(publications, settlements)
     lib, ffi = (native.slow, native.ffi) if drops_gil else (native.fast, native.fast_ffi)
@@ -166,7 +166,7 @@ def commit_waiting(
     Raises:
         queue.Full: A queue has no room in time, or its limits can never fit the bodies; nothing happened.
         OutOfMemory: The broker has no memory in time, or a body can never fit.
-        MessageSettled: The connection no longer holds a message.
+        MessageSettled: The connection no longer holds a message to settle.
     """
     while True:
         status, publication, target = commit(connection, publications, settlements)

@@ -15,7 +15,10 @@ ffi, slow = native.ffi, native.slow
 
 
 class CoreWatch:
-    """Writes an eventfd when a queue may have a message, or room; the caller tries once more after :meth:`arm`."""
+    """Writes an eventfd when a queue may have a message; with ``room``, when the queue may have room.
+
+    After :meth:`arm`, the caller tries once more to get or put, and then waits for the eventfd.
+    """
 
     def __init__(self, queue: CoreQueue, descriptor: int, *, room: bool) -> None:
         self.connection: CoreConnection = queue.connection

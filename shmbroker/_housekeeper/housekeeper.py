@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 TICK_SECONDS = 0.25
 REST_SECONDS = 1.0  # between ticks while no queue changes
 RECLAIM_SECONDS = 1.0  # the interval between searches for unused memory that can be freed
-REAP_SECONDS = 4.0  # between checks whether a process called exec: a pidfd reports only the end of a process
+REAP_SECONDS = 4.0  # between checks whether a process called exec, which its pidfd does not report
 LINGER_SECONDS = 10.0
 _DYING_SECONDS = 1.0  # how long a stand-in tries to become the housekeeper
 _ASK_SECONDS = 0.01

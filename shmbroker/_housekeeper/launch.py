@@ -104,7 +104,7 @@ def start_housekeeper(name: str, *, detached: bool) -> subprocess.Popen[bytes]:
             line,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,  # if inherited, a reader of our stderr would get no EOF until the housekeeper ends
+            stderr=subprocess.PIPE,  # not ours: a reader of our stderr would get EOF only at the housekeeper's end
             start_new_session=detached,
             cwd="/",
             env={**os.environ, MARK: name},
@@ -128,9 +128,9 @@ def _follow(name: str, child: subprocess.Popen[bytes]) -> None:
 
 
 def ensure_housekeeper(name: str) -> None:
-    """Starts a detached housekeeper if none runs and none was ended on purpose. Returns immediately.
+    """Starts a detached housekeeper, unless one works or the broker is stopped or purged. Returns immediately.
 
-    A housekeeper whose process is stopped counts as none: the new one does the work until the stopped one continues.
+    A housekeeper whose process is stopped does not work: the new one replaces it until that process continues.
     If a housekeeper cannot be started, this is logged, once for each reason: messages flow without one.
     """
     with contextlib.suppress(exceptions.BrokerNotFound):

@@ -27,7 +27,7 @@ class ProcessConnection(Protocol):
         ...
 
     def stop_callbacks(self) -> None:
-        """Prevents new callbacks; messages without a callback are requeued."""
+        """Prevents new callbacks, and requeues the messages whose callback has not begun."""
         ...
 
 

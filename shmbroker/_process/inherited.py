@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class InheritedQueue(Queue):
     """A parent's queue handle in a forked child. It behaves like any :class:`Queue`, and opens itself at its first use.
 
-    The child gives the handle that it inherited this class, and makes no new object: so the messages that refer to the
-    handle still refer to it.
+    The child changes the class of the inherited handle to this class, and makes no new object. So the messages that
+    refer to the handle still refer to it.
     """
 
     __slots__ = ()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _Thing = TypeVar("_Thing")
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
-_FEW = 32  # dead entries that may remain, in addition to one for each live entry
+_FEW = 32  # how many more dead entries than live ones may remain before dead ones are removed
 
 
 class Living(Generic[_Thing]):

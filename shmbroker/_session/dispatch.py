@@ -107,7 +107,7 @@ class Executor:
             self._own.shutdown(wait=False)
 
     def close(self) -> None:
-        """Ends this object's pool after the running callbacks; inside a callback, does not wait for them."""
+        """Ends this object's pool. Waits for the running callbacks, unless the caller is inside a callback."""
         with self._lock:
             self._closed, own = True, self._own
         if own is not None:

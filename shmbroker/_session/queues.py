@@ -112,7 +112,7 @@ class OpenQueues:
         handle = self._handles.get(name)
         if handle is not None:
             core: CoreQueue = core_of(handle)
-            if core.length() >= 0:  # the queue was not deleted, so the name is still its name
+            if core.length() >= 0:  # the queue still exists, so no other queue has its name
                 return core
             self.forget(handle)
         kept = self._living(name)

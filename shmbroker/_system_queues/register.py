@@ -7,15 +7,16 @@ versions that count. So if two versions name the same one, the earlier of the tw
 process ever takes a message out of the queue: a process that is stopped, at any instruction, holds nothing that another
 process needs.
 
-A reader finds the latest version that counts without the history. Among all versions, some name the highest number;
-the one of these that arrived first is the latest that counts. The reason: a process names only a version that it has
-read, and that counted. So a version that does not count names a lower number than the latest version does, or names the
-same number and arrived later. Therefore the queue is a ring that keeps only the newest :data:`KEPT` messages. The ring
-could drop the latest version only if that many processes put versions after it that do not count.
+To find the latest version that counts, a reader does not need the whole history. It takes the versions that name the
+highest number: the one of these that arrived first is the latest that counts. The reason: a process names only a
+version that it has read, and that counted. So a version that does not count names a lower number than the latest
+version does, or names the same number and arrived later. Therefore the queue is a ring that keeps only the newest
+:data:`KEPT` messages. The ring could drop the latest version only if that many processes put versions after it that do
+not count.
 
-Memory: if a writer finds no memory for another version, it drops the oldest messages, whose slots have the size that
-it needs. :meth:`Register.set_aside` puts messages that are no versions before the first version, so that there is
-something to drop from the start.
+Memory: if a writer finds no memory for another version, it drops the oldest messages and uses their slots. All bodies
+are padded to multiples of one size, so that these slots fit. The writer of the first version finds messages to drop,
+too: :meth:`Register.set_aside` fills the empty queue with messages that are no versions.
 
 Death (after -> state):
  before the put -> the value is what it was.    the put -> the version counts, or does not; nothing is in between.
@@ -93,7 +94,7 @@ class Register:
         return self._queue
 
     def latest(self) -> Version | None:
-        """Returns the current value; None: no process has written one.
+        """Returns the latest version that counts; None: no process has written one.
 
         Raises:
             NotFound: the register was deleted.
@@ -147,7 +148,7 @@ class Register:
         return self._counted(replaces, json.loads(body)["value"])
 
     def set_aside(self) -> None:
-        """Fills an empty register with messages that are no versions. A later version without memory gets theirs.
+        """Fills an empty register with messages that are no versions. They reserve memory for later versions.
 
         Does nothing if the register has messages: more messages could push the latest version out of the ring. The
         caller holds a lock that keeps other processes from writing the first version meanwhile.
@@ -156,9 +157,13 @@ class Register:
             self._queue.put_many([_written(_NO_VERSION, {})] * _SPARE, timeout=0)
 
     def _counted(self, replaces: int, value: dict[str, Any]) -> bool:
-        """Whether the version counts that this user has just put, with this value and this number to replace.
+        """Whether this user's newest version counts: the one that it has just put.
 
-        If it counts, the register records it as the version that this user saw last. If not, it reads the latest one.
+        Afterwards, the version that this user saw last is this one if it counts, or else the latest one that counts.
+
+        Args:
+            replaces: the number of the version that the newest version replaces.
+            value: the value of the newest version.
         """
         since = list(self._entries(replaces + 1))
         first = next((entry for entry in since if entry.replaces == replaces), None)
@@ -172,7 +177,7 @@ class Register:
         return False
 
     def _entries(self, position: int) -> Iterator[_Entry]:
-        """Yields the queue's messages from a position on. Decodes the number that each replaces, but not its value."""
+        """Yields the queue's messages from a position on. Decodes which version each replaces, but not its value."""
         more, size = True, KEPT * _SIZE
         while more:
             sequences, times, ends = (array.array(kind, [0] * (KEPT + 1)) for kind in "qqi")

@@ -133,9 +133,9 @@ class Administration:
                 return DeclareOk(name, facts.ready, max(0, facts.consumers))
 
     def _make_or_compare(self, name: str, given: dict[str, Any], flags: dict[str, bool]) -> str:
-        """Makes the queue of a name, and checks that it is as declared; returns the name.
+        """Makes a queue if none has this name, and checks that the queue is as declared. Returns its name.
 
-        If the queue exists, it is only checked. An empty name: makes a queue with a generated name.
+        If ``name`` is empty, makes a queue with a generated name, and returns that name.
 
         Raises:
             NotFound: the queue was deleted during the call.
@@ -154,9 +154,9 @@ class Administration:
         return name
 
     def _make(self, name: str, given: dict[str, Any]) -> bool:
-        """Makes a queue from its arguments; ``False``: it exists already.
+        """Makes a queue with the given settings. ``True``: made; ``False``: a queue of that name exists already.
 
-        Without an overflow argument, a full queue drops its oldest messages.
+        If ``overflow`` is not given, the queue drops its oldest messages when it is full.
         """
         wanted = queue_settings.QueueSettings(**({"overflow": "drop-head"} | given))
         return core_queue.declare(self._core, name, wanted, self._deadline())
@@ -275,7 +275,7 @@ class Administration:
         ]
 
     def binding_infos(self, exchange: str | None) -> list[BindingInfo]:
-        """Describes the bindings from and to an exchange, by the name of their source; ``None``: of all exchanges."""
+        """Describes the bindings from and to an exchange (``None``: all bindings), sorted by the name of the source."""
         self.prune()
         exchanges, bindings = self.exchanges.all(self._core)
         if exchange is not None:

@@ -60,7 +60,7 @@ def declare(
     """
     rules.check_type(kind)
     rules.check_not_default(rules.check_name(name))
-    # Keep a decoded copy: the caller cannot change it, and other processes decode the same from the journal.
+    # Encode and decode the arguments: the caller cannot change this copy, and other processes will decode an equal one.
     given = field_tables.decode(field_tables.encode(arguments))
     wanted = Exchange(name, kind, durable, auto_delete, internal, given)
     current = topology.exchanges.get(name)
@@ -147,6 +147,6 @@ def queue_gone(topology: Topology, queue: ToQueue) -> bytes:
 def _binding(source: str, destination: Destination, routing_key: str, arguments: dict[str, Any] | None) -> Binding:
     rules.check_name(source)
     rules.check_key(routing_key)
-    for name in (destination.name, source):  # passes for a queue: its name is not empty
+    for name in (destination.name, source):  # a queue's name is not empty, so a queue always passes
         rules.check_not_default(name)
     return Binding(source, destination, routing_key, field_tables.encode(arguments))

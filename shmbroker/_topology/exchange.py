@@ -62,7 +62,7 @@ class Exchange:
 
     @property
     def alternate(self) -> str | None:
-        """The name of the exchange that gets messages for which this one has no destination; ``None``: no such one."""
+        """The name of the exchange that gets messages for which this one has no destination; ``None``: it has none."""
         found = self.arguments.get(ALTERNATE)
         return found if isinstance(found, str) else None
 
@@ -208,7 +208,7 @@ def check_publish(exchange: Exchange) -> None:
 
 
 def check_binding(kind: str, routing_key: str, arguments: dict[str, Any]) -> None:
-    """Checks that an exchange of this type can have such a binding.
+    """Checks that an exchange of type ``kind`` can have a binding with this routing key and these arguments.
 
     Raises:
         PreconditionFailed: the ``x-match`` argument is unknown (headers), or the pattern has so many ``#`` words that

@@ -150,7 +150,7 @@ class Topic:
         stay: dict[_Node, None] = {}
         _stay_at_any_number(self._root, stay)
         for word in words:
-            # In a routing key, "*" and "#" are ordinary words: only the nodes that match any word match them.
+            # The word "*" or "#" of a routing key has no special meaning. In a pattern, only "*" and "#" match it.
             here = dict.fromkeys(
                 following
                 for node in (*here, *stay)

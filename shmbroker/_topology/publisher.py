@@ -160,7 +160,7 @@ class Publishing:
             NotFound: there is no such exchange.
             AccessRefused: the exchange is internal.
         """
-        with self._lock:  # so that no other thread renews the version before the route is stored
+        with self._lock:  # no other thread may adopt a newer topology before this route is stored
             self._renew()
             by_key = not content.keys and not (content.headers and self._headers_count)
             found = self._targets.get((exchange, routing_key)) if by_key else None

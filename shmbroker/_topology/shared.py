@@ -80,7 +80,7 @@ class Exchanges:
             return exchanges, [binding for one in exchanges for binding in topology.bindings_from(one.name)]
 
     def problems(self, connection: CoreConnection) -> list[str]:
-        """Reads the whole journal anew, without the cached table; describes its faults in words, empty: none."""
+        """Reads the whole journal anew, not the cached table. Returns a text for each fault; empty = no fault."""
         try:
             Exchanges(connection.attachment.path).refresh(connection)
         except CorruptSegment as error:

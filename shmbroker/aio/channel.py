@@ -212,7 +212,7 @@ class Channel:
         try:
             while (delivery := await waiting.get()) is not None:
                 if auto_ack:
-                    Delivery.ack(delivery[0])  # not earlier: deliveries that the application did not get are requeued
+                    Delivery.ack(delivery[0])  # only now: an unacked delivery can still be requeued
                 yield delivery
         finally:
             if self._sync.is_open:
@@ -296,7 +296,7 @@ async def _with_room(publish: Callable[..., Any], given: tuple[Any, ...], timeou
 async def _until(attempt: Callable[[], Any], again: type[Exception], timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109
     """Repeats an attempt while it raises ``again``, and returns its result. Pauses between attempts grow to 20 ms.
 
-    Raises ``again`` at the timeout; :exc:`NeverFits`, at once.
+    Raises the last ``again`` when the timeout has passed. :exc:`NeverFits` is raised at once, as waiting does not help.
     """
     native.check_timeout(timeout)
     until = None if timeout is None else time.monotonic() + timeout

@@ -54,7 +54,7 @@ class Connection:
         return self._sync.name
 
     def close(self) -> None:
-        """Closes the connection: waits end, unacked messages are requeued at their positions. Safe to call again."""
+        """Closes the connection. Waiting calls end; unacked messages return to their positions. Safe to call again."""
         self._session.close()
         self._sync.close()
 

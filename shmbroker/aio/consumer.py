@@ -41,7 +41,7 @@ class Consumer:
         self._told.set()
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._descriptor)
-        self._core.arm()  # ignores the result, whether a message is waiting: `_next` looks for one anyway
+        self._core.arm()  # the result is not needed: `_next` looks for a message in any case
 
     async def get(self, timeout: float | None = None) -> Message:  # noqa: ASYNC109
         """Returns the next message.

@@ -67,7 +67,7 @@ class Queue:
         self._sync.put_nowait(body, **options)
 
     async def put_many(self, bodies: Iterable[Any], *, timeout: float | None = None, **options: Any) -> int:  # noqa: ANN401, ASYNC109
-        """Puts messages in order; returns the number that found room in time."""
+        """Puts messages in order; returns how many were put. Waits up to ``timeout`` seconds for room for each."""
         native.check_timeout(timeout)
         given = list(bodies)
         done = 0
@@ -224,7 +224,10 @@ async def open_queue(session: LoopSession, name: str, /, *, passive: bool = Fals
 
 
 async def wait_for_message(queue: Queue, attempt: Any, timeout: float | None, future: asyncio.Future[Any]) -> Any:  # noqa: ANN401, ASYNC109
-    """Waits until an attempt to take something from a queue succeeds, and returns what was taken."""
+    """Waits until an attempt to take something from a queue succeeds, and returns what was taken.
+
+    The arguments are those of :meth:`Waiters.wait`: setting an error in ``future`` ends the wait with that error.
+    """
     return await queue._wait_for_message(attempt, timeout, future)  # noqa: SLF001
 
 

@@ -31,11 +31,12 @@ class LoopSession:
     """A session in one event loop: callbacks run in the loop, and no call blocks it.
 
     Args:
-        shared: the session. It does not wait for the topology lock: its ``operation_timeout`` is 0.
+        shared: the session of the sync API, which does the work. It does not wait for the topology lock: its
+            ``operation_timeout`` is 0.
         operation_timeout: seconds that a topology change may wait for the topology lock.
 
     Attributes:
-        shared: the session.
+        shared: the session of the sync API.
         loop: the running event loop.
         queues: the open queues, by name: objects of :mod:`shmbroker.aio.queue`.
         consumers: the consumers that have not ended.

@@ -25,7 +25,8 @@ _Attempt = tuple["Callable[[], Any]", "asyncio.Future[Any]", int]
 class Waiters:
     """Serves waiting tasks in the order of arrival.
 
-    Makes the attempt of the first task, then that of the next, until one must wait; again when the queue changes.
+    Each task brings an attempt. When a task arrives and when the queue changes, the attempts are made in order. The
+    first one that must wait stops this, so no task overtakes another.
 
     Args:
         watch: makes a watch of the queue. Its argument is the descriptor to which the watch writes when an attempt may
@@ -37,7 +38,7 @@ class Waiters:
         self._loop = asyncio.get_running_loop()
         self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._watch = watch(self._descriptor)
-        self._armed = self._wanted = False  # armed: the watch will write; wanted: the queue has it in a list
+        self._armed = self._wanted = False  # armed: the watch will notify us; wanted: it needs a disarm
         self._loop.add_reader(self._descriptor, self._told)
 
     async def wait(
@@ -70,7 +71,7 @@ class Waiters:
             if future.done() and not future.cancelled() and future.exception() is None:
                 undo(future.result())
             future.cancel()
-            self._serve()  # the next task gets what this one would have got
+            self._serve()  # the next task may succeed now: this one no longer blocks it
             raise
 
     def _told(self) -> None:

@@ -50,7 +50,7 @@ def synchronous(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[
                 raise
             except exceptions.ConnectionClosedByBroker as error:
                 hard = error
-        self._fail(hard, reported=True)  # after the turn: it waits for callbacks, and these may wait for the turn
+        self._fail(hard, reported=True)  # not in the turn: waits for callbacks, which may wait for the turn
         raise hard
 
     return call
@@ -106,7 +106,7 @@ class ChannelState:
         self._on_end: Callable[[], None] | None = None
         """Called when the channel is closed, from any thread."""
 
-    # ---- the channel in the core: made when first needed, as most channels only publish ----
+    # ---- the channel in the core: made at the first use, as most channels only publish and do not use it ----
 
     @property
     def _core_channel(self) -> CoreChannel:
@@ -138,10 +138,10 @@ class ChannelState:
         return self._open and self._session.is_open
 
     def _check_open(self) -> None:
-        """Raises an error if the channel is closed, or in a forked child.
+        """Raises an error if the channel is closed, or if this process is a forked child.
 
-        If an error closed the channel and no method has raised that error yet, it is that error. Otherwise it is the
-        error of a closed connection, or ChannelClosed.
+        A closed channel raises the error that closed it, if no method has raised that error yet. Otherwise it raises
+        the error of the closed connection, or ChannelClosed if the connection is open.
         """
         if not self._open:
             raise self._closed_error()
@@ -192,7 +192,8 @@ class ChannelState:
         """Ends the channel.
 
         Args:
-            error: what the next method raises, unless it was reported or is ChannelClosed; ``None``: no error.
+            error: the error that ends the channel; ``None``: no error. The next method raises it, unless a caller
+                raises it now, or it is ChannelClosed.
         """
         if self._core_connection.attachment.forked:
             return
@@ -246,7 +247,7 @@ class ChannelState:
             self._session.callbacks.failed(error)
             return False
         except _OVER:
-            self._over = True  # the next call of a method raises the error; the callbacks' error hook does not get it
+            self._over = True  # not passed to `callbacks.failed`: the next method call raises this error
             return False
         if cancelled is not None:
             self._was_cancelled(cancelled)

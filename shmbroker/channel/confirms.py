@@ -31,7 +31,7 @@ class Confirms:
         self._closed: BaseException | None = None
 
     def begin(self, future: concurrent.futures.Future[int] | None = None) -> int:
-        """Counts a message whose outcome :meth:`end` will report, also to ``future``; returns its number, from 1."""
+        """Counts a message; returns its number, from 1. :meth:`end` reports its outcome later, also to ``future``."""
         if future is not None:
             future.set_running_or_notify_cancel()  # a caller cannot cancel it any more
         with self._changed:

@@ -99,8 +99,8 @@ class Declaring(ChannelState):
         """Makes a queue, unless an equivalent one exists.
 
         Args:
-            queue: the name of the queue; empty: the broker generates a name. The other methods of this channel take an
-                empty name for the queue that was declared last.
+            queue: the name of the queue; empty: the broker generates a name. In the other methods of this channel, an
+                empty name means the queue that was declared last.
             passive: only check that it exists.
             durable: stored as an attribute that declarations compare.
             exclusive: only this connection can use the queue, which ends with the connection.

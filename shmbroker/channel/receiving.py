@@ -208,8 +208,8 @@ class Receiving(Sending):
         """Iterates over the messages of a queue: ``(method, properties, body)``.
 
         With ``inactivity_timeout``, the iterator yields ``(None, None, None)`` whenever no message came for that many
-        seconds, as pika does. The iterator ends when its consumer or the channel ends, or when it is closed. Then the
-        messages that were delivered to it, and that it did not yield, are requeued.
+        seconds, as pika does. The iterator ends when its consumer ends, when the channel ends, or when the application
+        closes it. Then messages that it has received, but not yielded, are requeued.
         """
         waiting = Waiting()
         deadline(inactivity_timeout)
@@ -217,7 +217,7 @@ class Receiving(Sending):
             queue, waiting.put, waiting.end, exclusive=exclusive, arguments=arguments, no_local=no_local
         )
         deliveries = self._deliveries(tag, waiting, inactivity_timeout, auto_ack=auto_ack)
-        next(deliveries)  # runs it into its `try`: from now on, closing the generator cancels the consumer
+        next(deliveries)  # enters the generator's `try`, so that closing the generator cancels the consumer
         return deliveries
 
     @synchronous
@@ -244,7 +244,7 @@ class Receiving(Sending):
                 yield delivery
                 delivery = waiting.next(pause)
                 if auto_ack and delivery is not None and delivery[0] is not None:
-                    Delivery.ack(delivery[0])  # only now that the loop gets it: any other is requeued
+                    Delivery.ack(delivery[0])  # only now: an unacked delivery can still be requeued
         finally:
             if self._open:
                 self.basic_cancel(tag)
@@ -253,7 +253,7 @@ class Receiving(Sending):
     # ---- acknowledging ----
 
     def basic_ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:  # noqa: FBT001, FBT002
-        """Acknowledges a delivery, or with ``multiple`` all up to this one. The tag 0 with ``multiple`` means all.
+        """Acknowledges a delivery; with ``multiple``, also all earlier ones. Tag 0 with ``multiple``: all deliveries.
 
         Raises:
             PreconditionFailed: the tag has no unacked delivery.

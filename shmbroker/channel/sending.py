@@ -173,9 +173,10 @@ class Sending(Declaring):
     def _give_back(
         self, exchange: str, key: str, body: bytes, properties: BasicProperties | None, number: int | None
     ) -> None:
-        """Returns an unroutable mandatory message to the application, and then reports it as UnroutableError.
+        """Returns an unroutable mandatory message to the application.
 
-        ``number`` is the message's number in confirm mode; ``None``: there is no confirm.
+        ``number`` is the message's number in confirm mode, and the message's outcome is then UnroutableError. ``None``:
+        the channel is not in confirm mode.
         """
         why = Return(NO_ROUTE, "NO_ROUTE", exchange, key)
 

@@ -190,7 +190,7 @@ class Group:
         raise amqp_error(exceptions.GroupInUse, f"group '{self.name}' {why}")
 
     def _change(self, state: GroupState, *, timeout: float | None = None) -> None:
-        """Writes a state to the register; raises GroupInUse if another user has changed the register since."""
+        """Writes a state to the register. Raises GroupInUse if it was changed or deleted after this user saw it."""
         assert self._register is not None  # noqa: S101
         self._unsure = True
         try:
@@ -348,8 +348,8 @@ class Group:
     def _fill(self, filling: Queue, sources: list[Queue], most: int | None, size: int | None) -> None:
         """Moves messages from the sources into the queue to fill, in the order of the sources, up to the limits.
 
-        The strays come first in ``sources``, because their messages are older. The queue to fill gets up to ``most``
-        messages and ``size`` bytes in all, with what it has already; ``None`` = no limit.
+        The strays come first in ``sources``, because their messages are older. ``most`` messages and ``size`` bytes are
+        the limits for the whole queue to fill, with the messages that it has already; ``None`` = no limit.
         """
         for source in sources:
             facts = core_of(filling).facts()
@@ -416,9 +416,9 @@ class Group:
             return sum(lease.length for lease in ended)
 
     def _ack_without_memory(self, state: GroupState, changed: GroupState) -> None:
-        """Deletes the acknowledged leases before it writes the changed state, so that the state finds memory.
+        """Acknowledges when memory is short: deletes the leases first, to free memory for the changed state.
 
-        Before that, checks that the register still has ``state``; raises GroupInUse if not.
+        Before it deletes anything, checks that the register still has ``state``; raises GroupInUse if not.
         """
         if look(self._session, self.name) != state:
             self._fenced()

@@ -47,11 +47,11 @@ class GroupState:
         queue: The name of the queue that the group leases from.
         acked: The number of the last acknowledged lease.
         leases: The leases that are not acknowledged, by number; the first one has the number ``acked`` + 1.
-        owner: The token of the user that has the group; empty: released.
-        filling: The name of the queue that the owner fills, and that becomes the next lease; empty: not made yet.
+        owner: The token of the user that has the group; empty: no user has it.
+        filling: The name of the queue that the owner fills, and that becomes the next lease; empty: there is none yet.
         strays: The names of queues that earlier users were filling, or that were leases until a release. Their messages
-            are leased next.
-        past: Tokens of earlier users that may still be in the middle of a move.
+            are leased before those of ``queue``.
+        past: Tokens of earlier users that may still be moving messages into or out of strays.
         done: The names of the queues of acknowledged leases, which are still to be deleted.
     """
 
@@ -80,7 +80,7 @@ class GroupState:
         return dataclasses.asdict(self)
 
     def changed(self, **fields: Any) -> Self:  # noqa: ANN401
-        """Returns a copy with other values of some fields."""
+        """Returns a copy of the state in which the given fields have the given values."""
         return dataclasses.replace(self, **fields)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shmbroker._core.connection import CoreConnection, Place
     from shmbroker.leasing.group_state import Lease
 
-_F = TypeVar("_F", bound=tuple[Any, ...])  # what a browse returns: record, next position, and for places a `Place`
+_F = TypeVar("_F", bound=tuple[Any, ...])  # a browsed message: record, next position; for `places` also its `Place`
 
 
 class _Leased:
@@ -87,7 +87,7 @@ def messages(core: CoreQueue, name: str, number: int, lease: Lease, span: range)
 
 
 def places(core: CoreQueue, name: str, number: int, lease: Lease, span: range) -> Iterator[tuple[Message, Place]]:
-    """Yields a lease's messages as :func:`messages` does: each without its body, and with the place of the body."""
+    """Yields each message of a lease without its body, paired with the place of the body; see :func:`messages`."""
     source = _Leased(core, name)
     return ((browsed(source, found[0]), found[2]) for found in _browse(core, core.browse_place, number, lease, span))
 

@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     import shmbroker
 
 BYTES_A_MESSAGE = 256  # at least: the smallest slot of a message
-_LEAST, _PART_OF_MEMORY = 1 << 20, 128  # the least limit, which fits the reserve: 1 MiB, but at most 1/128 of memory
+_LEAST, _PART_OF_MEMORY = 1 << 20, 128  # no limit is below 1 MiB, or 1/128 of memory if less
 _PART_OF_ROOM = 3
 
 
 def scarce_bytes(connection: shmbroker.Connection) -> int | None:
-    """Return the most bytes that a lease may have, which matters in a broker that cannot grow any more.
+    """Return the most bytes that a lease may have once the memory of the broker cannot grow any more.
 
     Args:
         connection: The connection to the broker.
 
     Returns:
-        A third of the free memory, but at least the size that fits the reserve of a full broker: 1 MiB, or 1/128 of
-        the memory if that is less. ``None``: the broker can still grow, so there is no limit.
+        A third of the free memory, but at least 1 MiB, or 1/128 of the memory if that is less: results of
+        that size fit the reserve of memory. ``None``: the memory can still grow, so there is no limit.
     """
     attachment = session_of(connection).core.attachment
     facts = attachment.facts()

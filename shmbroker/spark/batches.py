@@ -41,7 +41,7 @@ class Encoded:
     write: Callable[[memoryview], None] | None = None
 
     def put(self, queue: Queue | Writer, key: str | None = None, timeout: float | None = None) -> None:
-        """Puts the batches into a queue, or stages them.
+        """Puts the batches into ``queue``, as one message; a :class:`Writer` stages that message.
 
         Raises:
             queue.Full: there was no room in time, or (``OutOfMemory``) no memory.
@@ -131,7 +131,7 @@ class Decoder:
         if not plain:
             return list(pa.ipc.open_stream(buffer))
         source, found = pa.BufferReader(buffer.slice(len(prefix))), []
-        with contextlib.suppress(EOFError):  # the read raises it at the end of the body, or at an end mark
+        with contextlib.suppress(EOFError):  # raised by the read, at the end of the body or at an end mark
             while True:
                 found.append(pa.ipc.read_record_batch(source, schema))
         return found
@@ -139,7 +139,7 @@ class Decoder:
 
 def _prefix_of(buffer: pa.Buffer) -> bytes:
     """Returns the encoded schema at the start of a stream."""
-    start = buffer.slice(0, min(_PREFIX, buffer.size)).to_pybytes()  # a body shorter than that fails the check below
+    start = buffer.slice(0, min(_PREFIX, buffer.size)).to_pybytes()  # the check below raises for a shorter body
     size = _PREFIX + int.from_bytes(start[4:], "little")
     if start[:4] != _CONTINUES or size > buffer.size:
         msg = f"a body of {buffer.size} bytes is not an Arrow stream"
@@ -149,7 +149,7 @@ def _prefix_of(buffer: pa.Buffer) -> bytes:
 
 
 def _is_plain(schema: pa.Schema) -> bool:
-    """Whether the schema has no dictionaries, whose values would be separate messages."""
+    """Whether the schema has no dictionary type: a stream would hold the values of a dictionary outside the batch."""
     pending = [field.type for field in schema]
     while pending:
         found = pending.pop()

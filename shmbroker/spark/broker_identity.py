@@ -46,14 +46,14 @@ class BrokerIdentity:
         return cls(facts.name, socket.gethostname(), _boot(), facts.created_at)
 
     def connection(self) -> Connection:
-        """Returns this process's connection to that broker.
+        """Returns this process's connection to the broker that this object identifies.
 
         Raises:
             BrokerNotFound: this is another host, or the broker is gone; the text names both hosts, or both creation
                 times.
         """
         here = socket.gethostname()
-        if _boot() != self.boot:  # checked first: a broker of that name on another host is a different one
+        if _boot() != self.boot:  # before the connect: this host may have another broker of that name
             text = (
                 f"NOT_FOUND - Spark planned the task on host {self.host!r} for the broker {self.broker!r} of that "
                 f"host, and runs it on host {here!r}: a broker's messages are read and published on its host"

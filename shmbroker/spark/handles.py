@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handles: stand for messages on their way through Spark, while the bodies stay in shared memory.
+"""Handles stand for messages on their way through Spark, while the bodies stay in shared memory.
 
 A handle contains the broker, the slot, and the slot's generation, which distinguishes the message from later ones in
-the slot. For error texts, it also contains the queue and the sequence. It is valid as long as the message is there: in
-a stream until its micro-batch is acknowledged.
+the slot. For error texts, it also contains the queue and the sequence. A handle is valid as long as its message exists.
+The messages of a stream exist until their micro-batch is acknowledged.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Handle:
         return found
 
     def body(self, connection: Connection) -> memoryview:
-        """Returns the body, in place; the memoryview keeps its slot.
+        """Returns the body, in place. Its slot is not freed while the memoryview exists.
 
         Args:
             connection: a connection to the handle's broker.

@@ -59,7 +59,7 @@ def header_value(text: str) -> Any:  # noqa: ANN401 - any type of AMQP
         text: the text in a row.
 
     Raises:
-        ValueError: the text is not the form of a header of any type other than text.
+        ValueError: the text is not the JSON form of a number, truth value, array, table, decimal, timestamp or bytes.
 
     >>> header_value("5"), header_value('{"bytes": "/w=="}'), header_value('{"table": {"bytes": 5}}')
     (5, b'\xff', {'bytes': 5})

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows as messages: one column is the body, and there may be one of keys, and one of headers.
 
-The core puts a record batch from Arrow's memory: Python does nothing for each row, unless it has headers.
+The core puts a record batch from Arrow's memory. Python handles a single row only to encode its headers.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _of_rows(rows: Sequence[types.Row]) -> pa.RecordBatch:
 
 
 def _set(columns: Columns, name: str, texts: pa.Array) -> None:
-    plain = texts.cast(pa.binary())  # a copy only if a setting of Spark makes large types
+    plain = texts.cast(pa.binary())  # copies only if a setting of Spark made the type a `large_` one
     _, ends, data = plain.buffers()
     columns.set_text(name, ends.slice(4 * plain.offset), data if data is not None else b"\0")
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The form of messages in a read: a row each, with the body or a handle of it; or the record batches that they contain.
+"""The form of messages in a read: a row with the body, a row with a handle, or the rows of the record batches in them.
 
-The option is ``payload``. Without it, a queue with a registered schema gives its batches, any other queue bodies.
+The option ``payload`` chooses the form. Without it, a read gives the record batches of a queue that has a registered
+schema, and the bodies of any other queue.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Payload:
         columns: Sequence[str],
         most: int | None,
     ) -> Iterator[pa.RecordBatch]:
-        """Reads the ready messages of a queue; for ARROW, messages that are removed during the read are left out."""
+        """Reads up to ``most`` rows of ready messages. For ARROW, it skips messages that are removed meanwhile."""
         queue = connection.queue(name, passive=True)
         if self.kind != ARROW:
             return rows.batches(Ready(queue, most).fill, name, columns, handles.Origin(broker_identity, name).handle_of)

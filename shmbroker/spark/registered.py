@@ -65,7 +65,7 @@ def put_batch(queue: Queue, batch: pa.RecordBatch, *, key: str = "", timeout: fl
         timeout: seconds to wait for room; ``None`` = for ever.
 
     Raises:
-        SchemaMismatch: the queue has no schema, or the batch another one; the text names the first column that differs.
+        SchemaMismatch: the queue has no schema, or the batch has another; the text names the first column that differs.
         queue.Full: there was no room in time, or (``OutOfMemory``) no memory.
     """
     with _lock:
@@ -120,7 +120,7 @@ class Reader:
 
 
 class Writer:
-    """Encodes batches as messages of a queue that has a schema. Casts columns whose type Spark has changed back to it.
+    """Encodes batches as messages of a queue that has a schema. Casts each column to its type in the schema.
 
     Args:
         queue: the name of the queue, for error texts.

@@ -39,8 +39,8 @@ def resolve(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         batches: batches with a column ``handle``, from a read with ``payload=handle``.
 
     Yields:
-        The same batches with a column ``value`` of type ``binary_view`` in its place; null where the handle is null.
-        Spark itself takes such a column as ``batch["value"].cast(pa.binary())``, which is a copy.
+        The same batches with a column ``value`` of type ``binary_view`` in place of ``handle``; null where the handle
+        is null. Spark itself takes such a column only as a copy, ``batch["value"].cast(pa.binary())``.
 
     Raises:
         StaleHandle: a message is gone; the text says which one.
@@ -58,7 +58,7 @@ def resolve(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             raise shmbroker.SchemaMismatch(text=text)
         bodies = array_of([None if one is None else _body(one, connections) for one in _handles(batch.column(at))])
         yield batch.set_column(at, pa.field(VALUE, pa.binary_view()), bodies)
-        del bodies  # so only the caller keeps the bodies alive while the next batch is made
+        del bodies  # while the next batch is made, only the caller keeps these bodies alive
 
 
 def _handles(column: pa.Array) -> list[bytes | None]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages as rows: the available columns, and record batches of them for Spark.
 
-The core fills columns in Arrow's memory, many messages in one call: Python does nothing for each message, unless it has
-headers.
+The core fills columns in Arrow's memory, many messages in one call. Python handles a single message only to decode its
+headers, or to make its handle.
 """
 
 from __future__ import annotations

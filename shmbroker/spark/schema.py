@@ -64,7 +64,10 @@ class Promised:
 
 
 def null_in(batch: pa.RecordBatch, schema: pa.Schema) -> str:
-    """Names the first column with a null that the schema forbids; empty: there is none. Spark's error names none."""
+    """Describes the first column that has a null although the schema forbids it; empty: there is none.
+
+    Spark's own error would not name the column.
+    """
     wrong = (field.name for field in schema if not field.nullable and batch.column(field.name).null_count)
     return next((f"column {name!r} has a null, and the schema says there is none" for name in wrong), "")
 

@@ -5,6 +5,8 @@ A task stages its rows out of sight (:mod:`shmbroker.staging`). The driver publi
 tasks, when Spark has all of them. A stream's batch is identified by the query and its number, so that a batch which
 Spark runs again after a crash is not published again. A batch write is identified by an id that is made for it, or by
 the options of its writer.
+
+With the option ``delivery`` = ``at-least-once``, a task puts its rows immediately: a task that runs again repeats them.
 """
 
 from __future__ import annotations
@@ -42,11 +44,11 @@ if TYPE_CHECKING:
     from shmbroker.columns import Columns
     from shmbroker.spark.options import WriteOptions
 
-_PATIENCE_SECONDS = 60  # a task's wait for memory without a timeout; staged rows keep theirs until published
+_PATIENCE_SECONDS = 60  # a task's wait for memory without a timeout: staged rows hold memory until they are published
 _AT_ONCE, _BYTES_AT_ONCE = 1000, 1 << 20  # messages, bytes: a larger batch is moved, in a tenth of the time of copying
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _DIGITS = 16
-_MOST_BYTES_OF_NAME, _START_OF_NAME = 95, 32  # bytes; a longer queue name gives a publication only so many characters
+_MOST_BYTES_OF_NAME, _START_OF_NAME = 95, 32  # bytes; characters that a publication takes of a longer queue name
 _DROP_SECONDS = 10.0  # the most time for a drop: Spark waits for the drop before it reports why the job failed
 
 
@@ -67,7 +69,7 @@ def check_batches(schema: types.StructType, options: WriteOptions) -> None:
     """Checks that a table fits the batches of the queue, by the registered schema.
 
     Raises:
-        SchemaMismatch: the queue has no schema, or another one; the text names the first column that differs.
+        SchemaMismatch: the queue has no schema, or the table has another; the text names the first column that differs.
     """
     connection = connection_to(broker_name(options.broker))
     payload = payload_of(ARROW, connection, options.queue)
@@ -140,13 +142,13 @@ class _Writing:
             numbered = self._options.app is not None
             limits = {"at_once": _AT_ONCE, "bytes_at_once": _BYTES_AT_ONCE}
             stage = Stage(self._connection(), publication, **limits, per_target=numbered)
-            # A later job does not know a batch with a UUID, and cannot finish its publishing: so that has no timeout.
+            # No later job knows the UUID of this batch, so none could finish its publishing: the wait has no limit.
             timeout = None if isinstance(batch, uuid.UUID) else self._options.timeout
             stage.publish(batch, receipts, self._options.queue, timeout=timeout)
 
 
 class BatchWriter(_Writing, DataSourceArrowWriter):
-    """Writes a table: the commit of the job publishes all of it.
+    """Writes a table: the commit of the job publishes all rows that the tasks staged.
 
     With the options ``txnAppId`` and ``txnVersion`` the write is a numbered batch of an application for this queue: a
     number that is not above the last one publishes nothing.
@@ -181,7 +183,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
-    """Writes the micro-batches of a query, each exactly once."""
+    """Writes the micro-batches of a query; unless they are put immediately, each is published exactly once."""
 
     def write(self, iterator: Iterator[pa.RecordBatch | types.Row]) -> Staged:
         """Stages rows in a task."""

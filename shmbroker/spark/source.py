@@ -59,7 +59,7 @@ class ShmBrokerDataSource(DataSource):
 
     def _payload(self) -> Payload:
         queue, broker, kind = table_asked_for(self.options)
-        if kind in {BYTES, HANDLE}:  # does not depend on the broker, which may not exist yet
+        if kind in {BYTES, HANDLE}:  # these forms need no look at the broker, which may not exist yet
             return Payload(kind)
         return payload_of(kind, connection_to(broker_name(broker)), queue)
 

@@ -2,9 +2,9 @@
 """`readStream.format("shmbroker")`: each micro-batch is leases of a consumer group, so a replay gives the same rows.
 
 An offset is a broker, a group and the number of a lease. Offsets are in Spark's checkpoint, and leases in the broker,
-even if processes die. Spark's next request implies what it has finished. So ``latestOffset(start)`` acknowledges the
-leases up to ``start``, and the last batch before a query stops is acknowledged, too. A later ``commit`` acknowledges
-them only if that has not happened yet.
+even if processes die. When Spark asks for the next offset, it has finished the batches before that. So
+``latestOffset(start)`` acknowledges the leases up to ``start``. It does so also after the last batch before a query
+stops. A later ``commit`` acknowledges only leases that ``latestOffset`` has not acknowledged.
 
 Spark makes readers in several processes. The reader whose ``latestOffset`` is called attaches the group; all others
 only read its state.
@@ -143,8 +143,8 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _leased(self, group: shmbroker.Group, after: int) -> int:
         """Returns the number of the lease after lease ``after``; ``after`` itself if no message is ready.
 
-        If that lease does not exist yet, it is made, within the limits of the options. Where memory is scarce, it gets
-        fewer messages: if a batch fails for lack of memory, Spark repeats it unchanged, and it would fail again.
+        If that lease does not exist yet, it is made, within the limits of the options. Where memory is scarce, the new
+        lease gets fewer messages: Spark repeats a failed batch unchanged, so lack of memory would fail it each time.
         """
         rows, size = self._options.max_rows, self._options.max_bytes
         if self._left is not None:
@@ -176,7 +176,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._left = len(self._connection().queue(self._options.queue, passive=True))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Returns the last offset, with the numbers of ready messages and unacknowledged leases; ``None``: none yet.
+        """Returns the last offset, how many messages are ready and how many leases unacknowledged; ``None``: no offset.
 
         Spark shows this in ``query.lastProgress``.
         """
@@ -220,7 +220,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]  # fmt: skip
 
     def stop(self) -> None:
-        """Does nothing: Spark does not always call it, and leased messages stay leased."""
+        """Does nothing: leased messages stay leased, for a restart. Spark does not always call this."""
 
     # ---- in the workers ----
 
@@ -253,8 +253,8 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _found_here(self, offset: Offset, group: shmbroker.Group) -> Offset:
         """Returns the offset if its leases are leases of this broker and group.
 
-        If not, they are lost. Then the result is the acknowledged position of the group, with one more loss, or, if the
-        query must not lose data, an error is raised.
+        If they are not, the leases are lost. If the query may lose data, the result then is the offset of the last
+        acknowledged lease of the group, with one more loss.
 
         Raises:
             LeaseNotFound: the leases are lost, and the option ``failOnDataLoss`` is set.

@@ -19,12 +19,12 @@ batches were published. The process that holds the marker publishes, all others 
 also replaces the marker.
 
 A batch of up to ``at_once`` messages is published by one transaction: all of it, or nothing. Its bodies exist twice
-while the transaction runs; long ones are read in place and copied once. A larger batch, or one that its target has no
-room for in one step, is *begun*. The marker names the attempts that won. Then their messages are moved, which copies
-nothing. Then the marker says that the batch is published. This is exactly once, but not one step: if the publisher is
-killed, the missing messages come with the next call of ``publish`` for this batch, or for any later batch. Messages
-with a time to live or a delay, or for a queue that drops new messages or limits their lives, are published by separate
-transactions instead of being moved.
+while the transaction runs; long ones are read in place and copied once. A batch is *begun* instead if it is larger, if
+its target cannot hold it in one step, or if there is no memory for the copies. First the marker names the attempts that
+won. Then their messages are moved, which copies nothing. Then the marker says that the batch is published. This is
+exactly once, but not one step: if the publisher is killed, the missing messages come with the next call of ``publish``
+for this batch, or for any later batch. Messages with a time to live or a delay, or for a queue that drops new messages
+or limits their lives, are published by separate transactions instead of being moved.
 
 Options of messages are those of a put. Times to live and delays count from publishing. So no message expires while it
 is staged, and a batch has the messages that its receipts state. ``timestamp`` is the time of publishing or, for moved
@@ -57,8 +57,8 @@ Late processes (an attempt or a publisher that continues although another one re
  an attempt with the same numbers as one of an earlier run -> has a queue of its own; a receipt names one of the two,
   and only that one is published
  a publisher that was stopped while it held the marker -> others wait, up to their timeout; when it continues, it
-  publishes, and they get 0
- a publisher with attempts that lost, after the batch was published -> 0
+  publishes, and their ``publish`` returns 0
+ a publisher whose attempts lost, after the batch was published -> its ``publish`` returns 0
  a publisher with other attempts than those that were begun -> the begun ones are finished, its own are dropped
  a publisher of a batch that was dropped since -> NotStaged, nothing was published
 """

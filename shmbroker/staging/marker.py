@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from shmbroker.queue import Queue
     from shmbroker.staging.names import Batch
 
-_PATIENCE = 1.0  # seconds that a writer waits for the marker to learn of a drop; then it assumes that there was none
+_PATIENCE = 1.0  # seconds that a writer waits for the marker, which lists dropped jobs; then it assumes no drop
 _LOOK = 0.002  # seconds between attempts to get the lock for making the marker
 
 
@@ -56,7 +56,7 @@ class Held:
         *,
         memory_until: int | None = None,
     ) -> PublicationState:
-        """Replaces the marker by the next one; the same transaction publishes and settles: all of it, or nothing.
+        """Replaces the marker by the next one, in one transaction with the given publications and settlements.
 
         Args:
             state: The state of the next marker.
@@ -64,6 +64,9 @@ class Held:
             publications: The publications of the transaction.
             settlements: The settlements of the transaction.
             memory_until: The deadline of the wait for memory; None: ``until``.
+
+        Returns:
+            ``state``.
 
         Raises:
             queue.Full: there is no room in time.
@@ -79,8 +82,8 @@ class Held:
     def give_back(self) -> None:
         """Requeues the marker, unless :meth:`replace` has put the next one.
 
-        Asks the queue's counter whether it has. The result of :meth:`replace` would not do: an interrupt can end that
-        method with an exception after it has replaced the marker.
+        The queue's count of added messages tells whether :meth:`replace` has done so. The return of :meth:`replace`
+        does not: an interrupt can make that method raise after it has replaced the marker.
         """
         with contextlib.suppress(exceptions.NotFound):  # the publication was forgotten
             if self._queue.statistics().added == self._added:
@@ -172,7 +175,7 @@ class Marker:
 
 
 def forget_gone(connection: Connection) -> int:
-    """Deletes the markers that are for one target only, if that target was deleted: their state has no use any more.
+    """Deletes each marker that is for one target only, if that target was deleted: its state has no use any more.
 
     It does not delete a marker that another publisher holds.
 

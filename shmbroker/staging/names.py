@@ -75,7 +75,7 @@ def batch_of(text: str) -> Batch:
 
 
 def declare(connection: Connection, name: str, **given: Any) -> bool:  # noqa: ANN401 - settings of any type
-    """Makes a queue for staging; ``False``: the queue exists already."""
+    """Makes a queue for staging, with the given settings; returns ``False`` if the queue exists already."""
     wanted = settings.QueueSettings(**given)
     session = session_of(connection)
     return core_queue.declare(session.core, name, wanted, session.operation_deadline(), core_queue.STAGE)
@@ -92,7 +92,7 @@ def marker_name(publication: str) -> str:
 
 
 def founding_name(publication: str) -> str:
-    """Returns the name of the exclusive queue that serves as a lock: a process has it while it makes the marker."""
+    """Returns the name of the exclusive queue that a process owns, as a lock, while it makes the marker."""
     return _FOUNDING + publication
 
 

@@ -46,7 +46,7 @@ class Publisher:
     # ---- in one step ----
 
     def publish_or_begin(self, held: Held, wanted: Begun, target: Queue | None) -> tuple[PublicationState, int]:
-        """Publishes a batch in one step, or begins a batch that is too large for that.
+        """Publishes a batch in one step; begins it if it is too large for that, or has no memory for the copies.
 
         Returns the new state and the number of messages published, which is 0 for a batch that was only begun.
 
@@ -56,7 +56,7 @@ class Publisher:
             target: the queue to publish to; ``None``: the queue that the batch names.
 
         Raises:
-            NotStaged: an attempt is not as it was completed.
+            NotStaged: an attempt is gone, or differs from its receipt.
             NotFound: there is no such target.
             queue.Full: the target has no room in time, or can never hold a body.
         """
@@ -113,7 +113,7 @@ class Publisher:
             NotStaged: an attempt is gone.
             NotFound: the target is gone.
         """
-        if target is None:  # a given target is the only one that the state is for
+        if target is None:  # a given target is also that of `begun`: the state is for this target only
             target = self._connection.queue(begun.to, passive=True)
         count = sum(self._empty(source, target) for source in self._sources(begun))
         return held.replace(held.state.published(begun.batch), self._until), count

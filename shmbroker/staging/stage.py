@@ -107,8 +107,8 @@ class Stage:
     def publish(self, batch: Batch, winners: Iterable[Receipt], to: str, *, timeout: float | None = None) -> int:
         """Publishes a batch, once, in the order of its partitions; then drops all attempts at it and at earlier ones.
 
-        If the call raises, nothing was published, and everything is still staged. There is one exception: if the batch
-        is too large for one step, some of its messages may have been published. The next call publishes the others.
+        If the call raises, nothing was published, and everything is still staged. There is one exception: if one step
+        cannot publish the batch, some of its messages may have been published. The next call publishes the others.
 
         Args:
             batch: the number of the batch, published only if it is above that of the last one; or the id of a job.
@@ -118,10 +118,10 @@ class Stage:
 
         Returns:
             The number of messages that this call published; 0 if the batch was published before. If an earlier
-            publisher was killed while it moved the batch, these are the messages that it left.
+            publisher was killed while it moved the batch, only the messages that it left count.
 
         Raises:
-            NotStaged: an attempt is not as it was completed.
+            NotStaged: an attempt is gone, or differs from its receipt.
             NotFound: the queue ``to`` does not exist.
             queue.Full: the queue has no room in time.
             OutOfMemory: the broker has no memory in time, or a body can never fit.
@@ -140,7 +140,7 @@ class Stage:
                     break
                 if begun is None:
                     state, count = publisher.publish_or_begin(held, wanted, target)
-                else:  # finish the batch that was begun first; it may be this one or another
+                else:  # a batch is begun, this one or another: it is finished first
                     state, count = publisher.finish(held, begun, target)
                 published = count if begun is None or begun.batch == batch else 0
         self._sweep(lambda one: state.is_over(one.batch))
@@ -149,7 +149,7 @@ class Stage:
         return published
 
     def _target(self, held: Held, to: str) -> Queue | None:
-        """With ``per_target``, returns the target, and empties the held marker's state if it is for another target.
+        """With ``per_target``, returns the target, and empties the held marker's state if that is for another one.
 
         Without ``per_target``, returns ``None``: the publisher then opens the target itself.
         """
@@ -160,7 +160,7 @@ class Stage:
         return target
 
     def _sweep(self, is_done: Callable[[Attempt], bool]) -> int:
-        """Drops the attempts for which ``is_done`` is true, but not those it cannot drop in time; returns how many."""
+        """Drops the attempts for which ``is_done`` is true, if it can in time; returns how many it dropped."""
         dropped = 0
         for name in self._connection.queue_names(all=True):
             attempt = names.attempt_of(name)
@@ -196,11 +196,11 @@ class Stage:
 
     @property
     def published(self) -> int | None:
-        """The number of the last published batch, ``None``: there is none. Waits for a process that is publishing."""
+        """The number of the last published batch; ``None``: there is none. Waits for a process that is publishing."""
         return self._state().last
 
     def is_published(self, batch: Batch) -> bool:
-        """Whether a batch was published. The last 256 jobs are remembered. Waits for a process that is publishing.
+        """Whether a batch was published. Of jobs, only the last 256 are known. Waits for a process that is publishing.
 
         Raises:
             Timeout: another process was publishing for longer than the connection's ``operation_timeout``.

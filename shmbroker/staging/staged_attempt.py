@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shmbroker.staging.publication import Receipt
     from shmbroker.statistics import QueueStatistics
 
-_GRACE = 2 * native.NANOSECONDS  # how long to wait for the reaper to requeue what a killed process held
+_GRACE = 2 * native.NANOSECONDS  # nanoseconds: the wait for the reaper to requeue what a killed process held
 _LOOK = 0.001  # seconds
 
 
@@ -68,7 +68,7 @@ class StagedAttempt:
             self.missing("it has expired")
 
     def left(self) -> int:
-        """Returns how many messages of the attempt are not published yet. All of them are ready."""
+        """Waits until all unpublished messages of the attempt are ready, and returns their number."""
         return _left(self._rested())
 
     def acked(self) -> int:

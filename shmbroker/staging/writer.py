@@ -212,7 +212,7 @@ class Writer:
         timeout: float | None = None,
         **given: Unpack[PutKeywords],
     ) -> Iterator[memoryview]:
-        """Yields a writable memoryview of ``size`` bytes, as :meth:`Queue.reserve`; staged at the end of the block.
+        """Yields a writable memoryview of ``size`` bytes, as :meth:`Queue.reserve`; the block's end stages the message.
 
         Raises:
             OutOfMemory: there is no memory in time, or the body can never fit.

@@ -40,7 +40,7 @@ sb_status sb_api_enter(sb_connection *c); /* as sb_usable; takes the connection'
 static inline void sb_api_leave(sb_connection *c) { sb_unlock(c); }
 /* The pid of the process in process slot `process`, if it is attached; else 0. */
 int32_t sb_api_process_pid(sb_broker *b, uint32_t process);
-/* Bytes in front of a body: message header, exchange, key, properties. */
+/* The number of bytes in front of a body: message header, exchange, key, properties. */
 static inline uint64_t sb_api_prefix_bytes(const sb_put_options *o) {
   return sizeof(sb_message_shm) + o->exchange_length + o->key_length + (uint64_t)o->properties_length;
 }
@@ -59,7 +59,7 @@ sb_status sb_api_claim_elsewhere(sb_connection *c, sb_status status, uint64_t le
                                  uint64_t more, sb_reservation *r);
 /* Writes the body of a scattered message into its parts. False: the parts are damaged. */
 bool sb_api_write_parts(sb_connection *c, const sb_reservation *r, const char *body);
-/* Bytes of the exchange, key and properties of a message. */
+/* The number of bytes that exchange, key and properties of a message have together. */
 static inline uint64_t sb_api_names(const sb_message_shm *m) {
   return (uint64_t)m->exchange_length + m->key_length + m->properties_length;
 }
@@ -79,10 +79,11 @@ int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32
 /* True if the lengths in the message header are possible: the message fits its slot or parts, and its record fits the
  * buffer that a caller passes. */
 bool sb_api_plausible(sb_broker *b, const sb_taken *t);
-/* Lock held. Removes a taken message that is damaged, and counts it as dropped; returns SB_CORRUPT. No call could ever
- * read the message, and back in the queue it would be the next message again. */
+/* Lock held. Removes a taken message that is damaged, and counts it as dropped. Returns SB_CORRUPT. No call could ever
+ * read the message. If it returned to its queue, the next take would find it again. */
 sb_status sb_api_drop_corrupt(sb_queue *q, uint64_t token);
-/* After a message was released or removed: enforces limits and wakes waiting nodes. */
+/* Called after a message was released or removed. Enforces the limits of the queue, and wakes nodes that wait for
+ * messages, or for room if the limits removed messages. */
 void sb_api_returned(sb_queue *q);
 /* Lock held, but dropped while a killed process is reaped. Evicts the messages beyond the bound of a queue that
  * evicts. */

@@ -16,7 +16,7 @@ static bool was_killed(sb_broker *b, unsigned connection) {
   return sb_conn_state(word) == SB_CONN_LIVE && sb_liveness_is_dead(b, sb_conn_process(word));
 }
 
-/* Without the lock. Reaps a process, or waits while another thread of this process reaps. False: at `until` the process
+/* Lock not held. Reaps a process, or waits while another thread of this process reaps. False: at `until` the process
  * was not reaped yet. */
 static bool reap(sb_connection *c, uint32_t process, uint64_t until) {
   while (sb_liveness_is_dead(c->b, process) && !sb_recover_process(c, process)) {

@@ -96,7 +96,7 @@ static sb_place place_of(const sight *s) {
 }
 
 /* Copies `length` bytes: exchange, key and properties, then the wanted part of the body. The first look found the
- * message sound: if a copy from parts fails, the message is gone, and the second look finds that. */
+ * message undamaged. So if a copy from parts fails, the message is gone, and the second look finds that it is. */
 static __attribute__((noinline)) void copy(const sight *s, char *to, uint64_t length) {
   sb_broker *b = s->queue->c->b;
   const sb_message_shm *m = &s->message;

@@ -12,7 +12,7 @@
 
 static sb_connection *connection_of(const sb_channel *ch) { return ch->target.c; }
 
-/* Checks that the channel is usable and open, and takes the connection's lock. */
+/* Takes the connection's lock, and returns SB_OK. Any other status: the channel is not usable, the lock is not held. */
 static sb_status enter(sb_channel *ch) {
   sb_status status = sb_api_enter(connection_of(ch));
   if (status == SB_OK && SB_LOAD(&ch->closed, SB_RELAXED) != 0) {
@@ -106,7 +106,7 @@ static sb_status make_room(sb_channel *ch) {
   return SB_OK;
 }
 
-/* Finds a free number, after the last one that was assigned: a number is reused as late as possible. */
+/* Finds a free subscription number. Searches after the last assigned one, to reuse each as late as possible. */
 static sb_status new_number(sb_channel *ch, uint32_t *number) {
   sb_status status = make_room(ch);
   if (status != SB_OK) {
@@ -282,7 +282,8 @@ int64_t sb_channel_next(sb_channel *ch, char *buffer) {
   return length;
 }
 
-/* Lock held. Gives the message that a get took to the application, with the next delivery tag of the channel. */
+/* Lock held. A get took the message `t`: gives it to the application, with the next delivery tag of the channel.
+ * Returns the length of the record, or minus a status. */
 static int64_t got(sb_channel *ch, sb_queue *q, const sb_taken *t, char *buffer, bool auto_ack) {
   sb_connection *c = connection_of(ch);
   uint64_t tag;

@@ -4,8 +4,8 @@
 
 #include "sb_api.h"
 
-#define RUNS 0u            /* index in place of a class: bodies that have whole chunks to themselves (runs) */
-#define LOOKS_AT_LEAST 16u /* looks (reads of a cell or a part) for each queue, even if other queues used up all */
+#define RUNS 0u            /* used like a class, for bodies that have whole chunks to themselves (runs) */
+#define LOOKS_AT_LEAST 16u /* looks (reads of a cell or a part) that each queue gets, even if no looks are left */
 
 typedef struct {
   sb_broker *b;
@@ -75,7 +75,7 @@ static void count_message(survey *s, uint32_t slot) {
   }
 }
 
-/* Counts the slots of a queue's messages by class, in s->counts. False: no looks are left: the count may be partial. */
+/* Counts the slots of a queue's messages by class, in s->counts. False: no looks are left, so counts may be too low. */
 static bool count_cells(survey *s, uint32_t queue) {
   sb_ring r;
   sb_leaf_ref leaf;

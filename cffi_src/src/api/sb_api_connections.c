@@ -56,7 +56,7 @@ static sb_queue *handle_of(sb_connection *c, uint32_t slot) {
   return q;
 }
 
-/* Puts every message that the application still holds back at its position in its queue. */
+/* Returns every message that the application still holds to its position in its queue. */
 static void return_all(sb_connection *c) {
   sb_entries_walk all = sb_entries_of(c->b, c->shm, c->id, SB_HOLDINGS_FIRST);
   for (sb_holding_shm *h; (h = sb_entries_next(&all)) != NULL;) {
@@ -135,8 +135,8 @@ void sb_connection_free(sb_connection *c) {
 uint32_t sb_connection_id(sb_connection *c) { return c->id; }
 sb_status sb_connection_run_io(sb_connection *c) { return sb_forked(c->b) ? SB_FORKED : sb_io_run(c); }
 
-/* Stores the number of open channels, for facts. Relaxed: no call depends on the number. Does nothing for a closed
- * connection, whose record may be gone. */
+/* Stores the number of open channels, for sb_connection_describe. Relaxed: no call depends on the number. Does nothing
+ * for a closed connection, whose record may be gone. */
 void sb_connection_set_channels(sb_connection *c, uint32_t count) {
   if (sb_api_enter(c) == SB_OK) {
     SB_STORE(&c->shm->channels, count, SB_RELAXED);

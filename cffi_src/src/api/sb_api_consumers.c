@@ -91,7 +91,8 @@ sb_consumer *sb_consumer_open(sb_connection *c, sb_queue **queues, uint32_t coun
 void sb_api_cancel(sb_consumer *k, bool return_everything) {
   if (!k->closed) {
     k->closed = true;
-    /* before the messages return: a notified node passes its notification on to another consumer */
+    /* Before the messages return, so that they do not notify this consumer. A notification that one of its nodes has
+     * already is passed on to another consumer. */
     for (uint32_t i = 0; i < k->subscription_count; i++) {
       sb_subscription_set_interested(&k->subscriptions[i], false);
     }
@@ -106,7 +107,7 @@ void sb_api_cancel(sb_consumer *k, bool return_everything) {
     sb_consumer_detach(k);
   }
   for (uint32_t i = 0; i < count; i++) {
-    (void)sb_lifetime_end(k->subscriptions[i].q, 0); /* if k was the last consumer of an auto-delete queue */
+    (void)sb_lifetime_end(k->subscriptions[i].q, 0); /* ends an auto-delete queue without consumers */
   }
 }
 
@@ -178,7 +179,7 @@ static int64_t give(sb_consumer *k, char *buffer, bool auto_ack) {
   return length;
 }
 
-/* Gives the next pulled message. Pulls by itself if the row is empty. */
+/* Gives the next pulled message to the application. If the row is empty, pulls messages from the queues first. */
 int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack) {
   sb_status status = sb_api_enter(k->c);
   if (status != SB_OK) {

@@ -16,8 +16,8 @@ SB_COLD int64_t keep_none(sb_queue *q, const sb_taken *t, sb_status status, bool
   return -(int64_t)status;
 }
 
-/* Lock held. Writes the record of a taken message, and settles the message if auto_ack. `first`: it is the first one of
- * the call. */
+/* Lock held. Writes the record of a taken message, and settles the message if auto_ack. `first`: no other
+ * message of the call precedes it. Returns the length of the record, or minus a status. */
 SB_HOT int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer, bool first) {
   if (!sb_api_plausible(q->c->b, t)) {
     return keep_none(q, t, SB_CORRUPT, first);

@@ -20,7 +20,7 @@ sb_status sb_housekeeper_begin(sb_connection *c) {
   SB_STORE(&c->b->header->housekeeper_process, c->b->process + 1, SB_RELAXED);
   SB_STORE(&c->b->header->next_due_ns, UINT64_MAX, SB_SEQ_CST);
   SB_STORE(&c->b->header->housekeeper_waiter, c->io_node, SB_RELEASE);
-  c->handles_stay = true; /* the housekeeper's program detaches the handles, not the core */
+  c->handles_stay = true; /* the core detaches no handles: the housekeeper's program does so itself */
   return SB_OK;
 }
 
@@ -70,7 +70,7 @@ static sb_half *wake_of(const sb_connection *c) { return &((sb_node_shm *)sb_slo
 uint32_t sb_housekeeper_arm(sb_connection *c) {
   bool serves = SB_LOAD(&c->b->keeps_house, SB_RELAXED) != 0;
   if (serves && SB_LOAD(&c->b->header->housekeeper_waiter, SB_RELAXED) != c->io_node) {
-    /* another process stood in while this one was stopped */
+    /* while this process was stopped, another one stood in, and stored its own node */
     SB_STORE(&c->b->header->housekeeper_waiter, c->io_node, SB_SEQ_CST);
   }
   return sb_wake_arm(wake_of(c));
@@ -179,7 +179,8 @@ bool sb_housekeeper_reclaim(sb_connection *c) {
  * another call may still use goes back to its class. */
 void sb_connection_reclaim(sb_connection *c) {
   if (sb_api_enter(c) == SB_OK) {
-    /* 1: finds unused chunks. 2: drains those still unused, and asks the connections about them. 3: asks again */
+    /* Step 1 notes unused chunks. Step 2 begins to drain those that are still unused, and asks each connection whether
+     * it may use them. Step 3 asks again. */
     for (unsigned looks = 0; looks < 3 && may_drain(c); looks++) (void)sb_grace_step(c);
     sb_grace_give_up(c);
     sb_api_leave(c);

@@ -76,7 +76,8 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
   return SB_OK;
 }
 
-/* With overflow=drop, drops the new message of a full queue, and counts it as refused. */
+/* Handles the `status` of a failed put. If the queue is full and has overflow=drop, counts the new message as refused,
+ * and returns SB_OK. Else returns `status`. */
 static sb_status drop_new(sb_queue *q, sb_status status) {
   if (status == SB_FULL && sb_setting(q->shm, SB_SETTING_OVERFLOW) == SB_OVERFLOW_DROP) {
     sb_ledger_count(q->ledger, SB_COUNT_REFUSED, 1);
@@ -135,8 +136,8 @@ sb_status sb_queue_put(sb_queue *q, const char *body, uint64_t length) {
   return sb_queue_put_with(q, body, length, &NO_OPTIONS);
 }
 
-/* Puts the next message of a call that has put `done` messages. The previous message may have dropped the lock, to keep
- * the bound or to copy a long body: the connection may be closed now. */
+/* Puts the next message of a call that has put `done` messages. The put of the previous message may have dropped the
+ * lock, to keep the bound or to copy a long body. So the connection may be closed now. */
 static sb_status put_next(sb_queue *q, uint32_t done, const char *body, uint64_t length, const sb_put_options *o) {
   return done > 0 && sb_closed(q->c) ? SB_CLOSED : put_one(q, body, length, o);
 }
@@ -180,7 +181,7 @@ int64_t sb_queue_put_columns(sb_queue *q, const sb_columns *columns, uint32_t ro
 
 /* ---- reservations ---- */
 
-/* Allocates private memory for a body that goes into parts. The application writes the body into this memory. */
+/* If the body will go into parts, allocates private memory, into which the application writes the body. */
 static sb_status borrow(sb_reservation *r) {
   if (r->scattered) r->body = malloc(r->size > 0 ? r->size : 1);
   return r->body != NULL ? SB_OK : SB_SYSTEM;
@@ -274,7 +275,7 @@ sb_status sb_reservation_copy(sb_queue *q, sb_reservation *r, sb_reservation *co
   return status;
 }
 
-/* Lock held. Frees the slot of a reservation, unless it is freed or published already. */
+/* Lock held. Frees the slot of a reservation, unless a call before freed it or published its message. */
 static void end_keeping(sb_connection *c, sb_reservation *r) {
   if (r->kept) {
     sb_api_give_slot(c, r);

@@ -188,8 +188,8 @@ uint32_t sb_queue_next(sb_connection *c, uint32_t *index) {
   return sb_usable(c) == SB_OK ? sb_directory_next(c->b, index, false) : 0;
 }
 
-/* Returns the length of a queue's settings that are texts; 0: it has none, or the length is damaged. *texts: their
- * address; `texts` may be NULL. */
+/* Returns the length of the text settings of a queue; 0: the queue has none, or the length is damaged. Stores their
+ * address in *texts, unless `texts` is NULL. */
 static uint32_t texts_of(sb_broker *b, uint32_t slot, const char **texts) {
   const sb_long_queue_shm *q = sb_slab_object(b, slot, SB_KIND_LONG_QUEUE);
   uint32_t length = q != NULL ? SB_LOAD(&q->texts_length, SB_RELAXED) : 0;
@@ -197,7 +197,7 @@ static uint32_t texts_of(sb_broker *b, uint32_t slot, const char **texts) {
   return length <= SB_TEXTS_MAX ? length : 0;
 }
 
-/* Lock held: the slot stays a queue during the read (I70). */
+/* Describes a queue. Lock held, so that the slot stays a queue during the read (I70). */
 static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
   sb_broker *b = c->b;
   sb_queue_shm *q = sb_slab_queue(b, slot);
@@ -278,7 +278,7 @@ int64_t sb_queue_length(sb_queue *q) {
     sb_api_leave(q->c);
   }
   int64_t ready = sb_queue_ready(q->c->b, q->shm);
-  return sb_queue_is_open(q) ? ready : -(int64_t)SB_DELETED; /* I60: if closed, `ready` may be another queue's number */
+  return sb_queue_is_open(q) ? ready : -(int64_t)SB_DELETED; /* I60: else `ready` may be that of a new queue there */
 }
 
 int64_t sb_queue_purge(sb_queue *q) {

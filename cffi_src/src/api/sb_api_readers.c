@@ -3,7 +3,7 @@
 #include "sb_api.h"
 #include "sb_reader.h"
 
-/* Stores the address of the body in a slot that the caller keeps from being freed. False: it does not fit the place. */
+/* Stores the address of a body. The caller keeps its slot from being freed. False: the slot has no such message. */
 static bool address_of(sb_broker *b, const sb_place *p, uint64_t *address) {
   sb_taken t = {.slot = p->slot, .message = sb_slot_at(b, p->slot)};
   *address = (uint64_t)(uintptr_t)t.message + t.message->body_offset;

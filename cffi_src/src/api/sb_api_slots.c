@@ -5,7 +5,7 @@
 #include "sb_api.h"
 
 #define CROWDED_NS UINT64_C(20000000)
-#define NOTE_BYTES 4096u /* least slot length of a note from the reserve: shorter notes share a class, and so a chunk */
+#define NOTE_BYTES 4096u /* least slot length of a note from the reserve: so short notes share a class and its chunks */
 
 /* Claims a slot for a note (a message of an internal queue of the broker). Tries in this order: to allocate as for a
  * plain body; to take a free slot of the class or of a larger one; to allocate with the memory of the reserve. */
@@ -20,8 +20,8 @@ static __attribute__((noinline, cold)) sb_status claim_for_note(sb_connection *c
   return status == SB_NO_MEMORY ? sb_slab_alloc(c, cls < common ? common : cls, r->token, &r->slot, &r->gen) : status;
 }
 
-/* Claims a slot where hints show free ones (sb_scatter.h), in a nearly full broker: a moment ago no chunk could be
- * opened or drained, so this saves a look at all chunks. False: no slot was claimed, and the caller looks at all. */
+/* For a nearly full broker: claims a slot where hints show free ones (sb_scatter.h). A moment ago no chunk could be
+ * opened or drained, so a search of all chunks would be in vain. False: no slot was claimed; the caller allocates. */
 static __attribute__((noinline, cold)) bool claim_by_hints(sb_connection *c, unsigned cls, sb_reservation *r) {
   if (sb_now_ns() >= c->crowded_until_ns) {
     c->crowded_until_ns = 0;

@@ -16,8 +16,8 @@ typedef struct {
   const sb_settlement *settlements;
   uint32_t count, settlement_count;
   uint32_t failed_publication, failed_target;
-  uint64_t ended_bytes; /* of the bodies of the messages that the commit ends */
-  uint32_t *slots;      /* of the targets of the current publication */
+  uint64_t ended_bytes; /* sum of the body lengths of the messages that the commit ends */
+  uint32_t *slots;      /* queue slots of the targets of the current publication */
 } request;
 
 static const sb_put_options *options_of(const sb_publication *p) {
@@ -250,7 +250,7 @@ static bool goes_somewhere(const sb_transaction_cell *cells, uint32_t count) {
 
 static sb_status make_bodies(request *r, unsigned use) {
   sb_status status = SB_OK;
-  const sb_transaction_cell *cells = r->plan.cells; /* the cells of a body follow each other */
+  const sb_transaction_cell *cells = r->plan.cells; /* in the order of the publications and their targets */
   for (uint32_t i = 0; status == SB_OK && i < r->count; i++) {
     if (goes_somewhere(cells, r->publications[i].target_count)) status = make_body(r, i, use);
     cells += r->publications[i].target_count;

@@ -131,7 +131,7 @@ bool sb_directory_links(sb_broker *b, uint32_t slot) { return entry_of(b, slot, 
 void sb_directory_remove(sb_broker *b, uint32_t slot) {
   sb_word *word = entry_of(b, slot, SB_DIR_LIVE);
   (void)SB_ADD(&b->header->queues_closed, 1u,
-               SB_RELEASE); /* P17 release. After a kill here, the process that removes the name raises it again */
+               SB_RELEASE); /* P17 release. After a kill here, another process removes the name, and adds 1 again */
   if (word != NULL) {       /* lookups skip a CLOSED entry; the sweep finds the queue object through it */
     uint64_t entry = SB_LOAD(word, SB_RELAXED);
     SB_STORE(word, sb_dir_word(SB_DIR_CLOSED, sb_dir_slot(entry), sb_dir_hash(entry)), SB_RELEASE);

@@ -33,8 +33,9 @@ sb_status sb_directory_create(sb_connection *c, const char *name, uint32_t lengt
                               uint32_t *slot);
 void sb_directory_remove(sb_broker *b, uint32_t slot);
 bool sb_directory_links(sb_broker *b, uint32_t slot);
-/* Returns the slot of the next queue whose entry is at *index or later, and sets *index to the entry after it. Looks at
- * CLOSED entries if `closed`, else at LIVE ones. 0: there is no further queue. */
+/* Finds the next queue whose entry has the index *index or a higher one. Returns the slot of the queue, and sets *index
+ * to the index after that entry. Looks at CLOSED entries if `closed`, else at LIVE ones. 0: there is no further
+ * queue. */
 uint32_t sb_directory_next(sb_broker *b, uint32_t *index, bool closed);
 /* As sb_directory_next, but looks only at entries before the index `end`. */
 uint32_t sb_directory_next_before(sb_broker *b, uint32_t *index, uint32_t end, bool closed);

@@ -101,7 +101,8 @@ static bool over_unseen(sb_broker *b, const sb_queue_shm *q) {
 }
 
 /* Closes the queue if its time has come: it expired, or the process that should have closed it was killed. True if this
- * call closed it. `deaths_before`, here and below: see sb_repairs_deaths. */
+ * call closed the queue. `deaths_before`, here and below: the result of sb_repairs_deaths when the queue was last found
+ * consistent; deaths since then explain repairs. */
 static bool end_if_over(sb_connection *by, uint32_t slot, const sb_queue_shm *shm, uint64_t deaths_before) {
   sb_queue q;
   bool ended = false;
@@ -141,11 +142,11 @@ static void look_for_room(sb_connection *by, sb_queue_shm *q, uint32_t slot, uin
     bool explained = SB_LOAD(&q->room_watched, SB_RELAXED) != 0 || sb_repairs_explained(by->b, q, deaths_before);
     if (waits_beside_room(by, q, slot) == waiting) sb_repairs_count(by->b, SB_REPAIR_ROOM, explained); /* I72 */
   }
-  sb_notify_room_made(by, q, slot); /* once more: the process that was notified of the room may be stopped */
+  sb_notify_room_made(by, q, slot); /* wakes a producer in any case: the one that was notified before may be stopped */
 }
 
-/* Recounts the lists, and corrects wrong counts. True if the counts were right. A recount during which nodes move may
- * be wrong, so it corrects counts only after they looked wrong for PATIENCE_TICKS ticks. */
+/* Recounts the lists, and corrects wrong counts. True if the counts were right. If nodes moved during the recount, the
+ * counts may only look wrong: they are then corrected only after they looked wrong for PATIENCE_TICKS ticks. */
 static bool recount(sb_connection *by, const sb_queue_shm *q, uint32_t slot, sb_queue_memory *memory) {
   sb_recounted found = sb_nodes_recount(by->b, slot, SB_RECOUNT_LOOK);
   bool steady = false, explained = false, patient = memory->wrong_ticks >= PATIENCE_TICKS;
@@ -212,11 +213,12 @@ static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, 
   uint64_t known = memory->known_tail, sleeper = memory->sleeper;
   memory->known_tail = sb_ring_exact_tail(by->b, r);
   memory->sleeper = 0;
-  /* once in REST_TICKS quiet ticks it searches although the count of ready messages is 0: that count may be wrong */
+  /* Searches for hidden messages if the count of ready messages is above 0. Since that count may be wrong, also
+   * searches once in REST_TICKS quiet ticks when the count is 0. */
   if (sb_queue_ready(by->b, q) > 0 || memory->quiet_ticks % REST_TICKS == 2) {
     (void)sb_hints_resurface(by->b, q, r, memory->deaths);
   }
-  if (sb_hints_has_ready(by->b, r, memory->known_tail)) { /* without a ready message every node may sleep */
+  if (sb_hints_has_ready(by->b, r, memory->known_tail)) { /* if no message is ready, each node sleeps rightly */
     memory->sleeper = next_sleeper(by, q);
   }
   if (!sb_hints_has_ready(by->b, r, known)) {
@@ -286,8 +288,9 @@ bool sb_housekeeping_has_timers(const sb_queue *q, const uint64_t *cursors) {
 }
 
 /* cursors[0] is the next position in the schedule list. cursors[1] is 0, or during a scan of all cells the next
- * position of that scan, plus one. cursors[2] is the value of `timers_lost` at the beginning of the last scan: another
- * value starts a new scan. A new housekeeper begins with 0 there, since what an earlier one found died with it. */
+ * position of that scan, plus one. cursors[2] is the value that `timers_lost` had when the last scan began: if
+ * `timers_lost` differs from it, a new scan starts. A new housekeeper begins with cursors[2] = 0, and so with a scan if
+ * timers were ever lost: what an earlier housekeeper found died with that housekeeper. */
 uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positions, uint32_t room) {
   sb_ring r;
   sb_leaf_ref leaf;
@@ -322,7 +325,8 @@ uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positi
   if (all) {
     cursors[1] = more ? at + 1 : 0;
   } else {
-    /* may jump to the tail: all entries below it were filled (I15), so entries whose pages are missing are finished */
+    /* At the end of the list, the cursor jumps to the tail. It may pass entries whose pages are missing: these are
+     * finished, since all entries before the tail were filled (I15). */
     cursors[0] = more || at > tail ? at : tail;
   }
   return n;

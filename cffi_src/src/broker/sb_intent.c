@@ -32,7 +32,7 @@ void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t positio
     return;
   }
   if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
-    sb_requeued_mark(w->b, &r, position); /* the dead connection may have cleared the bits, and not taken the cell */
+    sb_requeued_mark(w->b, &r, position); /* the dead connection may have cleared these bits and not taken the cell */
     return;
   }
   uint32_t slot = sb_cell_slot(word);
@@ -159,8 +159,9 @@ static void resolve_move(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   }
   bool freed;
   if (!there) {
-    /* The move settles its source only after the target is linked. So if the source is gone as well, an earlier reaper
-     * has released the target. */
+    /* If the source cell is still REMOVING, the move did not link its target cell, and only the new reference has to be
+     * dropped. If the source is gone as well, the move had linked the target, and an earlier reaper has released it
+     * (I34). */
     if (source_there) (void)sb_slab_drop(w->b, i->slot, i->gen, i->target_ref, &freed);
     clear(l, i);
     return;
@@ -186,7 +187,7 @@ static void resolve_move(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
     (void)sb_ring_drop(w->by, &source, &source_leaf, i->position, source_word);
   }
   sb_intent_release_cell(w, i->target_queue,
-                         i->target_position); /* before clear(): perhaps no holding names the target (I34) */
+                         i->target_position); /* before clear(): perhaps only the intent names the target (I34) */
   SB_CRASHPOINT("recover.move.released");
   clear(l, i);
 }

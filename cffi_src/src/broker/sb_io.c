@@ -32,8 +32,9 @@ sb_status sb_io_prepare(sb_connection *c) {
   return SB_OK;
 }
 
-/* P9: moves the bits that notifiers set into `pending`: clears the connection's bits, then the bits of its targets. The
- * turn of a target clears the node's flag. True if a target waits for a turn. */
+/* Collects the bits that notifiers set. In the order of P9, clears the bits of the connection, then the bits of its
+ * targets, and adds the latter to `pending`. The flags of nodes are cleared later, in the turns of the targets. True if
+ * a target waits for a turn. */
 static bool collect(sb_connection *c) {
   uint64_t words = SB_SWAP(&c->shm->work, 0, SB_SEQ_CST);
   for (; words != 0; words &= words - 1) {
@@ -182,9 +183,9 @@ bool sb_io_housekeeper_missing(sb_connection *c) { return !sb_liveness_has_house
 
 static uint32_t beat_of(uint64_t now) { return (uint32_t)(now >> BEAT_SHIFT); }
 
-/* True if the lowest process looked within the last second: it runs, and watches the housekeeper. This saves the others
- * the system calls of the search for the lowest process. A hint: if that process died since, its beat is old at the
- * next look. */
+/* True if the lowest process stored its beat within the last second: it runs, and watches the housekeeper. So the other
+ * processes need no system calls to find the lowest process. A hint: if the lowest process died since, its beat is old
+ * at the next look. */
 static bool is_watched(const sb_broker *b, uint64_t now) {
   return beat_of(now) - SB_LOAD(&b->header->watched, SB_RELAXED) < FRESH_BEATS;
 }
@@ -195,8 +196,8 @@ static void begin_watch(sb_connection *c) {
   if (w->lowest) SB_STORE(&c->b->header->watched, beat_of(w->looked), SB_RELAXED);
 }
 
-/* True if the housekeeper took a turn since the last look: it runs. This saves half of the looks into /proc while the
- * housekeeper is idle, and all while it is busy. If it stops after its turn, the next look finds that. */
+/* True if the housekeeper took a turn since the last look: it runs, so the caller need not read its state in /proc. If
+ * the housekeeper stopped after that turn, the next look finds it stopped. */
 static bool takes_turns(const sb_broker *b, sb_lookout *w) {
   uint64_t before = w->turns;
   w->turns = SB_LOAD(&b->header->housekeeper_ticks, SB_RELAXED);
@@ -224,7 +225,8 @@ static bool look_after(sb_connection *c) {
   return SB_LOAD(&c->b->header->stopped, SB_ACQUIRE) == 0;
 }
 
-/* True if the last look is LOWEST_SLEEP_NS old. A thread that is always busy, and never sleeps, then looks as well. */
+/* True if the last look is LOWEST_SLEEP_NS old. The thread asks this even while it is busy: a thread that never sleeps
+ * must look as well. */
 static bool is_due(const sb_connection *c) { return sb_now_ns() - c->lookout.looked > LOWEST_SLEEP_NS; }
 
 sb_status sb_io_run(sb_connection *c) {
@@ -237,7 +239,7 @@ sb_status sb_io_run(sb_connection *c) {
     c->lookout.looked = c->lookout.present = sb_now_ns();
     (void)takes_turns(c->b, &c->lookout);
     begin_watch(c);
-  } else if (is_due(c) && look_after(c)) { /* a run may end with a hand-over before it reaches the looks below */
+  } else if (is_due(c) && look_after(c)) { /* needed here: each run may end with a hand-over before the looks below */
     return SB_NO_HOUSEKEEPER;
   }
   for (;;) {

@@ -8,9 +8,10 @@
  * 5 s. They act themselves if there was no housekeeper for 5 s, since the lowest process may be stopped.
  *
  * A stopped housekeeper is not replaced: the lowest process reaps dead processes, parks the consumers of stopped ones,
- * and asks for a stand-in, which does the other work until the housekeeper continues. At each look it reads in /proc
- * whether the housekeeper is stopped, unless the housekeeper took a turn since the previous look. The other processes
- * check whether the lowest one is stopped, unless it stored its beat in the header (`watched`) within the last second.
+ * and asks for a stand-in, which does the other work until the housekeeper continues. At each look the lowest process
+ * reads in /proc whether the housekeeper is stopped, unless the housekeeper took a turn since the previous look. The
+ * lowest process also stores the time of its look, its beat, in the header (`watched`). If the beat is older than a
+ * second, the other processes check whether the lowest process is stopped.
  *
  * Invariants: the IO thread keeps the order of P9: it clears the connection's bits, then the target's, then the node's
  *  flag, then looks. The code is here, and in the turns of sb_consumer.c and sb_channel.c.
@@ -34,9 +35,9 @@
 #include "sb_recover.h"
 
 sb_status sb_io_prepare(sb_connection *c);
-/* Runs until the connection closes (SB_CLOSED), the broker stops (SB_STOPPING), its housekeeper is missing or stopped
- * (SB_NO_HOUSEKEEPER), a channel is ready for its hand-over (SB_READY), or a channel has no memory to pull with
- * (SB_GROW). */
+/* Runs the IO thread until something happens that it cannot do itself, and returns what: the connection closed
+ * (SB_CLOSED), the broker stops (SB_STOPPING), a housekeeper or a stand-in must be started (SB_NO_HOUSEKEEPER), a
+ * channel is ready for its hand-over (SB_READY), or a channel has no memory to pull with (SB_GROW). */
 sb_status sb_io_run(sb_connection *c);
 /* Parks the consumers of stopped processes in all queues. Takes the connection's lock for a few queues at a time. */
 void sb_io_visit_stopped(sb_connection *c);

@@ -155,8 +155,8 @@ static void visit_views(sb_reap_context *w, uint64_t what, uint64_t where) {
   }
 }
 
-/* Marks the ledgers of the dead connection as changing hints: releasing its cells changes hints in two steps, and its
- * own calls may have stopped between them. */
+/* Marks the ledgers of the dead connection as changing hints. Each change of hints has two steps: the dead connection
+ * may have been killed between them, and the reaper makes such changes when it releases cells. */
 static void mark_ledgers(sb_reap_context *w, uint64_t what, uint64_t where) {
   sb_ledger_shm *l = sb_intent_ledger(w, what, where);
   if (l != NULL) sb_ledger_hinting(l, 1);
@@ -195,13 +195,14 @@ static void visit_ledgers(sb_reap_context *w, uint64_t what, uint64_t where) {
   uint64_t holding = SB_LOAD(&l->holding, SB_ACQUIRE); /* its cells were released before */
   (void)SB_CAS(&l->holding, &holding, holding >> 32 << 32, SB_ACQ_REL);
   sb_ledger_hinting_ended(l);
-  sb_queue q; /* inherits the ledger: if this reaper is killed, the reaper of its process continues */
+  sb_queue q; /* inherits the ledger: if this process is killed, too, its reaper continues */
   if (sb_queue_inherit(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l, w->id) == SB_OK) {
     SB_CRASHPOINT("recover.ledger.inherited");
     recover(&q, w->id);
     sb_queue_detach(&q);
   } else {
-    disown(w, (uint32_t)where); /* the queue is gone, or no holding can be taken: the housekeeper corrects the queue */
+    /* The queue is gone, or no holding can be taken. In the second case the housekeeper corrects the queue later. */
+    disown(w, (uint32_t)where);
   }
 }
 

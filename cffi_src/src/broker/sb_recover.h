@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Recovery: completes or undoes the operations of dead processes.
  *
- * What: a reaper walks the holdings of each connection of a dead process. It resolves intents first (rolls them forward
- * or back), then a commit, then slots, pages and chunks; it removes nodes with their slots. Then it drops views, and
- * makes the cells AVAILABLE in place. Last it takes over each ledger, corrects the hints of its queue and notifies the
- * nodes of that queue, and leaves the ledger to the next connection that opens the queue. The process that holds the
- * byte lock of the dead process is the reaper. A reaper may itself die anywhere; the next one starts over.
+ * What: a reaper walks the holdings of each connection of a dead process. First it rolls the intents forward or back,
+ * then a commit. Then it publishes or frees the slots and pages, recovers the chunks, and removes nodes from their
+ * queues. Then it drops views, and makes the cells AVAILABLE, each at its old position. Last it takes over each ledger,
+ * corrects the hints of the ledger's queue, notifies the nodes of that queue, and leaves the ledger to the next
+ * connection that opens the queue. The process that holds the byte lock of the dead process is the reaper. A reaper may
+ * itself die anywhere; the next one starts over.
  *
  * Invariants:
  *  I33 each step of a recovery is a CAS that expects the dead owner (or a generation, or the earlier value of a

@@ -3,8 +3,9 @@
 
 #include "sb_consumer.h"
 
-/* The settings message TTL and `expires` have a flag each, in a cache line that every put and get reads anyway. A call
- * reads the setting itself only if its flag is set. */
+/* Returns the flags of a queue with the settings `s`. The settings message TTL and `expires` have a flag each, in a
+ * cache line that every put and get reads anyway: so a put or get reads the value of such a setting only if its flag is
+ * set. */
 static uint32_t flags_of(const sb_settings *s) {
   uint32_t flags = s->flags & ~(uint32_t)(SB_QUEUE_TTL | SB_QUEUE_EXPIRES);
   if (s->values[SB_SETTING_MESSAGE_TTL_MS] >= 0) flags |= SB_QUEUE_TTL;
@@ -54,7 +55,7 @@ void sb_settings_configure(sb_queue *q, const sb_settings *s, bool trim) {
   sb_settings_apply(q->shm, s);
   if (ring_size >= 0 && (other_ring || unknown || trim)) sb_limits_set_bound(q, trim);
   if (trim) (void)sb_limits_enforce(q);
-  sb_notify_backlog_arrived(q);      /* it may have been paused */
+  sb_notify_backlog_arrived(q);      /* the queue may have been paused before */
   sb_notify_wake_all(q->c, q->slot); /* there may be room now, or a waiting message may be too large now */
 }
 

@@ -12,8 +12,8 @@
  * Ordering pairs: none here.
  *
  * Death (killed after -> what is left -> who repairs it):
- *  announcing a change of settings -> an open queue, of whose settings some may be new and others old -> the next
- *   holder of the topology lock makes the whole change again (sb_topology_finish).
+ *  announcing a change of settings -> an open queue with some new and some old settings -> the next holder of the
+ *   topology lock makes the whole change again (sb_topology_finish).
  *
  * Concurrency: sb_settings_configure needs the topology lock. sb_settings_apply needs it as well, unless only the
  *  caller knows the queue.
@@ -32,7 +32,7 @@ void sb_settings_finish(sb_queue *q);
 void sb_settings_apply(sb_queue_shm *q, const sb_settings *s);
 /* The settings of a queue. While they change, some may be new, and others old. */
 void sb_settings_read(const sb_queue_shm *q, sb_settings *s);
-/* True if the settings limit messages or bytes: a queue with such settings tracks (I23). */
+/* True if the settings limit messages or bytes. A queue with such settings must maintain its hints (I23). */
 bool sb_settings_limit(const sb_settings *s);
 
 #endif

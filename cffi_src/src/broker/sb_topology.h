@@ -26,7 +26,7 @@
 sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder);
 /* Finishes the change that a killed holder announced; does nothing if none is announced. */
 void sb_topology_finish(sb_connection *c);
-/* Releases the lock. changed: tells all processes to derive their routes again. */
+/* Releases the lock. If `changed`, also raises `topology_epoch`, so that all processes derive their routes again. */
 void sb_topology_unlock(sb_broker *b, bool changed);
 
 #endif

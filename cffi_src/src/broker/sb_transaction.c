@@ -13,12 +13,12 @@
 void sb_transaction_list(sb_connection *c, const sb_transaction_body *body) {
   sb_holding_shm *h = sb_holding_at(c->b, body->token);
   uint64_t what = sb_holding_what(SB_HOLD_PUBLICATION, body->slot, body->gen);
-  SB_STORE(&h->what, what, SB_RELEASE); /* P8 release: the holding was a SLOT; its `where` stays the same */
+  SB_STORE(&h->what, what, SB_RELEASE); /* P8 release; a SLOT holding becomes a PUBLICATION, with the same `where` */
   SB_CRASHPOINT("commit.body.listed");
 }
 
-/* I23: counts a staged cell as taken in a queue that evicts, since the queue must not evict messages for it. A cell
- * that becomes SCHEDULED counts as taken in any queue. */
+/* I23: counts the cell as taken if its queue evicts: no message may be evicted to make room for a cell that is only
+ * STAGED. A cell that will become SCHEDULED counts as taken in any queue. */
 static void count_staged(sb_transaction_cell *cell) {
   cell->tracked = sb_queue_tracks(cell->q->shm);
   cell->counted = cell->body->scheduled || sb_queue_evicts(cell->q->shm);
@@ -29,7 +29,8 @@ static sb_status append(sb_connection *c, sb_transaction_cell *cell) {
   sb_queue *q = cell->q;
   uint64_t word =
       (uint64_t)SB_CELL_STAGED | SB_FIELD(cell->body->slot, 4) | SB_FIELD(cell->ref, 32) | SB_FIELD(c->id, 37);
-  sb_word *announce = &sb_holding_at(c->b, cell->token)->where; /* P8: gets each position before the append tries it */
+  /* P8: the append stores each position here before it tries that position. */
+  sb_word *announce = &sb_holding_at(c->b, cell->token)->where;
   sb_append how = {SB_WORD_OWNED, cell->tracked ? SB_TAIL_EXACT : SB_TAIL_LAZY};
   sb_holding_set(c->b, cell->token, sb_holding_what(SB_HOLD_STAGED, q->slot, 0), NOWHERE);
   return sb_queue_append(q, &q->lanes[0], word, how, announce, &cell->position);
@@ -40,7 +41,8 @@ static void give_room_back(sb_transaction_cell *cell) {
   cell->admitted = false;
 }
 
-/* Adds the cell's reference to the slot of its body. No other process knows that slot yet. */
+/* Notes the reference of the cell: in the reference block of the body's slot, or as a bit of `references`, which
+ * sb_transaction_decide stores in the slot's header. No other process knows the slot yet. */
 static void add_reference(sb_broker *b, sb_transaction_cell *cell) {
   sb_block k;
   uint32_t index;
@@ -67,7 +69,7 @@ static sb_status stage(sb_connection *c, sb_transaction_cell *cell) {
     lane->tail_cursor = cell->position + 1;
     cell->leaf = lane->tail_leaf; /* pinned by the STAGED cell */
     SB_STORE(&sb_holding_at(c->b, cell->token)->what, sb_holding_what(SB_HOLD_STAGED, cell->q->slot, cell->leaf.slot),
-             SB_RELEASE); /* now with the leaf, in which the doctor looks for the cell */
+             SB_RELEASE); /* the holding now also names the leaf: the doctor looks for the cell there */
     add_reference(c->b, cell);
     return SB_OK;
   }
@@ -103,7 +105,7 @@ sb_status sb_transaction_mark(sb_transaction_plan *p) {
     uint64_t what =
         sb_settle_find(p->c, e->token, &t, &leaf) ? SB_LOAD(&sb_holding_at(b, e->token)->what, SB_RELAXED) : 0;
     if (sb_holding_kind(what) != SB_HOLD_CELL ||
-        sb_holding_slot(what) != e->q->slot) { /* no message is held, or the plan names it twice: it is marked */
+        sb_holding_slot(what) != e->q->slot) { /* the connection does not hold it, or it is marked (planned twice) */
       return SB_SETTLED;
     }
     uint64_t marked =
@@ -157,8 +159,8 @@ static bool is_staged(uint64_t word, uint64_t gen, unsigned owner) {
   return sb_cell_of(word, gen) && sb_cell_state(word) == SB_CELL_STAGED && sb_cell_owner(word) == owner;
 }
 
-/* Flips a cell under an intent in its owner's ledger (I47): a reaper, too, uses the ledger of the dead owner.
- * `counted`: the STAGED cell counts in `taken`. */
+/* Flips a cell under an intent (I47). The intent is in the ledger of the cell's owner, even if a reaper flips the cell
+ * for a dead owner. `counted`: the STAGED cell counts in `taken`. */
 static void flip(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, bool counted) {
   sb_broker *b = q->c->b;
   sb_ledger_shm *l = q->ledger;

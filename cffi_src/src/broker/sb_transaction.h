@@ -2,9 +2,9 @@
 /* Transaction: several publications, each to several queues, and acknowledgements, all or nothing.
  *
  * What: a commit first prepares everything where no consumer takes it: each body in a slot, a STAGED cell in each
- * target queue, a mark on each message to settle. Then one store of the connection's commit word decides. After it the
- * connection, or its reaper, *flips* each cell (STAGED -> AVAILABLE or SCHEDULED) and settles each message. A body that
- * goes to several queues is stored once.
+ * target queue, a mark on each message to settle. Then one store of the connection's commit word decides. After that
+ * store the connection, or its reaper, *flips* each cell (STAGED -> AVAILABLE or SCHEDULED) and settles each message. A
+ * body that goes to several queues is stored once.
  *
  * Layout: `commit` of sb_connection_shm: 0, or 1 from the decision until all is carried out. Holdings STAGED (a cell),
  * PUBLICATION (a body), SETTLING (a message; its holding was CELL until the commit marked it).
@@ -92,14 +92,15 @@ sb_status sb_transaction_stage(sb_transaction_plan *p, uint32_t *failed);
 sb_status sb_transaction_mark(sb_transaction_plan *p);
 /* Decides the commit: it cannot be undone afterwards. Before that, frees the bodies that have no staged cell. */
 void sb_transaction_decide(sb_transaction_plan *p);
-/* Flips the cells and settles the messages. The caller then enforces limits and notifies consumers, for each cell that
- * has a token. */
+/* Flips the staged cells and settles the messages. The caller then enforces the limits and notifies the consumers of
+ * the queue of each cell that was staged (whose `token` is not SB_TRANSACTION_NO_TOKEN). */
 void sb_transaction_carry_out(sb_transaction_plan *p);
 /* Undoes all preparations. The caller then wakes producers that wait for the room that the undone cells took. */
 void sb_transaction_undo(sb_transaction_plan *p);
 
 /* The reaper's part. If the commit of the dead connection is decided, the reaper calls sb_transaction_roll_forward for
- * each holding. Else it calls sb_transaction_roll_back for each, and after all of these sb_transaction_free_body. */
+ * each holding. Else it calls sb_transaction_roll_back for each holding, and after that sb_transaction_free_body for
+ * each. */
 bool sb_transaction_is_decided(const sb_connection_shm *dead);
 void sb_transaction_roll_forward(sb_reap_context *w, uint64_t what, uint64_t where);
 void sb_transaction_roll_back(sb_reap_context *w, uint64_t what, uint64_t where);

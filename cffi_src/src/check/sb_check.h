@@ -6,9 +6,9 @@
  * are codes with numbers. The Python side puts them into words, and checks twice, so that it does not report operations
  * in progress.
  *
- * Layout: `seen` has a word for each slot. For the slot of a message, its low bits are the references that were found.
- * For a structure, bit 0 says that a walk reached the structure (in its chain, ring or directory). The SB_KNOWN_...
- * bits are above these. `seen` is process-local memory.
+ * Layout: `seen` has a word for each slot. For the slot of a message, the low bits of the word are the references that
+ * were found. For a structure, bit 0 says that a walk reached the structure (in its chain, ring or directory). The
+ * SB_KNOWN_... bits are above these. `seen` is process-local memory.
  *
  * Invariants:
  *  I40 the check writes no shared word, and trusts no number before that number is bounds-checked: it uses a slot
@@ -32,11 +32,11 @@ typedef struct {
   sb_broker *b;
   sb_finding *findings;
   uint32_t count, room;
-  uint32_t chunks; /* how many were mapped when the check began; the check reads no slot of later chunks */
+  uint32_t chunks; /* number of chunks that were mapped when the check began; later chunks are not read */
   uint32_t *seen;
   uint16_t *blocks; /* for each slot: how many references of its block were found in use (sb_reference.h) */
-  /* for each connection two numbers of cells. owned: cells that name it as their owner; named: those of its cells that
-   * its holdings list */
+  /* By connection id. owned: number of cells that name the connection as their owner; named: number of these cells that
+   * the connection's holdings list. */
   uint32_t *owned, *named;
 } sb_checkup;
 

@@ -20,7 +20,7 @@ enum { NO_NODE, FROM_LATER, ELSEWHERE }; /* SB_BAD_ENTRY */
 typedef struct {
   uint32_t queue, level; /* level: slot of the level that has the list; 0: the queue has it */
   unsigned ring, state;
-  uint32_t nodes, counted; /* nodes: that have a live entry; counted: consumers among them */
+  uint32_t nodes, counted; /* nodes: number of nodes with a live entry; counted: number of consumers among them */
 } list;
 
 static void bad_entry(sb_checkup *k, const list *l, uint32_t slot, unsigned what, uint64_t where, uint64_t found,

@@ -216,7 +216,7 @@ void sb_check_queue(sb_checkup *k, uint32_t slot, bool closed) {
   k->seen[slot] |= 1u;
   bool sound = sb_check_ring(k, slot, SB_RING_CELLS, slot, visit_cell, &t, &end);
   sound = check_ledgers(k, q, &t) && sound;
-  if (sound && k->count == before) { /* else wrong counters would only repeat earlier findings */
+  if (sound && k->count == before) { /* after other findings, wrong counters say nothing new */
     check_counts(k, &t);
     if (!closed) check_hints(k, q, &t, end);
   }

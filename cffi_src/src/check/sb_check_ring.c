@@ -56,7 +56,8 @@ static void walk_leaf(walk *w, const sb_leaf_shm *leaf, uint64_t gen, uint64_t f
   }
 }
 
-/* The page that a link names. If it is not the page of `height` and `first`, reports that and returns NULL. */
+/* Returns the page that a link names. NULL, with a finding: it is not the page for `height` and `first`, or a walk has
+ * reached the page before. */
 static sb_inner_shm *page_at(walk *w, uint64_t link, unsigned height, uint64_t first) {
   uint32_t slot = sb_link_slot(link);
   unsigned kind = sb_page_kind(w->k->b, &w->ring, height), is = sb_check_kind(w->k, slot);

@@ -28,8 +28,8 @@ void sb_channel_unready(sb_channel *ch) {
   if (c->ready_first == NULL) SB_STORE(&c->ready, 0u, SB_RELAXED);
 }
 
-/* Makes an armed channel ready (I52). Does not ring the IO thread while it gives turns, since it looks for ready
- * channels after them. */
+/* Makes an armed channel ready (I52), and rings the IO thread. While the IO thread gives turns, it needs no ring: it
+ * looks for ready channels after the turns. */
 static void hand_over(sb_channel *ch) {
   sb_connection *c = connection_of(ch);
   if (!ch->armed) {
@@ -268,7 +268,7 @@ bool sb_channel_wants_work(sb_channel *ch) {
     }
     unsigned state = sb_node_state(SB_LOAD(&sb_subscription_node(&m->s)->word, SB_SEQ_CST));
     if (!m->willing) {
-      (void)want(m); /* on standby: a process may have died before it notified m that m is active */
+      (void)want(m); /* a process may have made m active, and died before it notified m */
     } else if (state == SB_NODE_NOT_INTERESTED) {
       (void)be_interested(m); /* its node was parked (I61), or there was no memory for its list entry */
     }
@@ -497,7 +497,9 @@ void sb_channel_close_all(sb_channel *ch) {
   }
   SB_STORE(&ch->closed, 1u, SB_SEQ_CST); /* P6: before the rings below */
   block_channel(ch);
-  return_given(ch); /* the oldest message first: a consumer that takes them meanwhile gets them in order */
+  /* The given messages are older than those in the row. They go back first, so that a consumer that takes messages
+   * meanwhile gets them in order. */
+  return_given(ch);
   for (uint32_t i = 0; i < ch->room; i++) {
     sb_member *m = ch->members[i];
     if (m != NULL) {

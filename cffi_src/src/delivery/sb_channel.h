@@ -63,10 +63,10 @@ struct sb_channel {
   uint32_t room, member_count, next_number;
   uint32_t rotation;
   sb_deliveries deliveries;
-  uint32_t limit, unacked; /* unacked: messages of its members, in the row or with the application */
+  uint32_t limit, unacked; /* unacked: number of messages that its members hold, in the row or given */
   uint64_t delivered;      /* messages given to the application */
-  sb_member *cancelled_first, *cancelled_last; /* cancelled by the broker, not reported to the application yet */
-  sb_member *woken;                            /* a member that has credit again, but is not made willing yet */
+  sb_member *cancelled_first, *cancelled_last; /* members that the broker cancelled, not reported yet */
+  sb_member *woken;                            /* a member that has credit again, but is not willing yet */
   bool several_woken;                          /* there are other such members */
   bool blocked;                                /* `limit` is reached, or the row is full: no member is willing */
   bool armed, ready;
@@ -84,8 +84,8 @@ void sb_channel_start(sb_member *m);
 void sb_channel_end_member(sb_member *m);
 
 /* ---- pulling ---- */
-/* One turn: pulls at most one message for each member whose node was notified, or whose last pull may have left messages
- * in its queue (`busy`). True: the channel needs another turn. */
+/* One turn: pulls at most one message for each member whose node was notified, or whose last pull may have left
+ * messages in its queue (`busy`). True: the channel needs another turn. */
 bool sb_channel_turn(sb_channel *ch);
 /* Pulls for all members, notified or not. Returns SB_OK, or the status that tells which memory is missing: SB_GROW,
  * SB_NO_MEMORY, or SB_SYSTEM for memory of this process. */
@@ -102,8 +102,8 @@ uint64_t sb_channel_give(sb_channel *ch);
 /* Undoes sb_channel_give for a message that the application never saw: the message becomes the first of the row again.
  * Do not call it for a message that a get took, or whose member has ended. */
 void sb_channel_take_back(sb_channel *ch, sb_unacked *h);
-/* Removes a delivery; the caller settles its message, or puts it back. The next sb_channel_resume uses the credit that
- * this returns. */
+/* Removes a delivery; the caller settles its message, or puts it back. This frees credit, which the next
+ * sb_channel_resume uses. */
 void sb_channel_drop(sb_channel *ch, sb_unacked *h);
 /* Makes members willing again when enough of their limits is free (I51), and pulls for them. */
 void sb_channel_resume(sb_channel *ch);

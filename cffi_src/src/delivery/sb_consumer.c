@@ -47,7 +47,7 @@ sb_status sb_consumer_deliver_one(sb_consumer *k, sb_subscription *s) {
   sb_status status = sb_subscription_take_now(k->c, s, &t);
   if (status == SB_OK) {
     push(k, s, t.token);
-    /* the consumer is at work: producers need not wake it */
+    /* NOTIFIED while the consumer is at work, so that producers do not wake it */
     (void)sb_node_move(k->c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
     if (k->unacked >= k->prefetch) starve(k);
   }
@@ -97,7 +97,7 @@ bool sb_consumer_turn(sb_consumer *k) {
     } else if (status == SB_EMPTY && !k->starved && sb_consumer_credit(k) > 0 && sb_subscription_want(s)) {
       more = true; /* a node that was parked while this process was stopped (I61) looks once more (P3) */
     } else if (status == SB_DELETED && sb_consumer_orphaned(k)) {
-      sb_consumer_signal(k); /* threads that wait for the row must see that all queues are deleted */
+      sb_consumer_signal(k); /* threads that wait for a message must see that all queues are deleted */
     }
     if (k->starved) {
       break;
@@ -159,7 +159,7 @@ sb_status sb_consumer_ack(sb_consumer *k, uint32_t ack_slot) {
   } else if (k->ack_count == 1) {
     k->acks_due_ns = sb_now_ns() + k->ack_interval_ns;
     sb_connection *c = k->c;
-    if (c->acks_tick_ns == 0 || c->acks_tick_ns > k->ack_interval_ns) { /* the IO thread flushes `acks` in time */
+    if (c->acks_tick_ns == 0 || c->acks_tick_ns > k->ack_interval_ns) { /* the IO thread must wake to flush `acks` */
       c->acks_tick_ns = k->ack_interval_ns;
       sb_target_ring_io(c);
     }

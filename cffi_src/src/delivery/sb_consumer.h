@@ -24,13 +24,13 @@
 #include "sb_subscription.h"
 #include "sb_target.h"
 
-/* A message that a consumer holds: in the row, or with the application. */
 #define SB_ACK_WAITS UINT32_MAX
+/* A slot for a message that a consumer holds: in the row, or with the application. */
 typedef struct {
   uint64_t token; /* 0 = the slot is free */
   uint32_t subscription;
-  /* Of a free slot: the next free slot plus one, 0 = none. SB_ACK_WAITS: the message is acknowledged, not settled
-   * yet. */
+  /* Of a free slot: the number of the next free slot plus one, 0 = none. Of a used slot: SB_ACK_WAITS if the message is
+   * acknowledged, and not settled yet; else 0. */
   uint32_t next_free;
 } sb_delivery;
 
@@ -49,7 +49,7 @@ struct sb_consumer {
   uint64_t ack_interval_ns, acks_due_ns;
   uint64_t delivered; /* messages given to the application */
   int32_t priority;
-  bool starved;   /* out of credit: NOT_INTERESTED until enough credit returns */
+  bool starved;   /* out of credit: its nodes are NOT_INTERESTED until enough credit returns */
   bool suspended; /* by the application */
   bool closed;
   sb_half local; /* futex word of the threads that wait for a message in the row */
@@ -67,7 +67,8 @@ void sb_consumer_pull(sb_consumer *k);
 /* Frees the slot of a message that was settled or released. This returns one credit, so the consumer may pull again. */
 void sb_consumer_free_ack_slot(sb_consumer *k, uint32_t ack_slot);
 void sb_consumer_resume(sb_consumer *k);
-/* Acknowledges the message in a slot. The message is settled now if it completes a batch, else later with its batch. */
+/* Acknowledges the message in a slot. If that completes a batch, or the consumer is closed, settles all acknowledged
+ * messages now; else the message is settled later, by the next sb_consumer_flush. */
 sb_status sb_consumer_ack(sb_consumer *k, uint32_t ack_slot);
 /* Settles the messages that were acknowledged so far. */
 void sb_consumer_flush(sb_consumer *k);

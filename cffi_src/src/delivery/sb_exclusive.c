@@ -77,7 +77,7 @@ static sb_status keep_out(sb_connection *c, sb_queue_shm *q) {
       return SB_ACCESS;
     }
     if (SB_CAS(&q->exclusive, &found, 0, SB_SEQ_CST)) {
-      return SB_OK; /* the claimant's next CAS fails, and it gives up */
+      return SB_OK; /* the CAS by which the claimant would confirm its claim fails now, so the claimant gives up */
     }
   }
   return SB_OK;

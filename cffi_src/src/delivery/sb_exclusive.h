@@ -46,8 +46,8 @@ uint32_t sb_exclusive_flags(const sb_queue_shm *q);
 /* Checks the claim for a consumer that just registered. SB_ACCESS: the consumer is not admitted, so the caller must
  * remove it again. */
 sb_status sb_exclusive_enter(sb_connection *c, uint32_t queue, uint32_t node);
-/* If no consumer is active, makes the next one active, and notifies it. Also notifies an active consumer that does not
- * know yet that it is active. */
+/* At a queue with a single active consumer: if no consumer is active, makes the next one active, and notifies it. Also
+ * notifies an active consumer that does not know yet that it is active. At other queues does nothing. */
 void sb_exclusive_succeed(sb_connection *c, uint32_t queue);
 /* Called for a node that stands by. If the node is the active one now, clears its flag SB_NODE_STANDBY, and returns
  * true. */

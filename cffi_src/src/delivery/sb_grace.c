@@ -3,15 +3,15 @@
 
 #include "sb_wait.h"
 
-#define LOOKS 2000u /* reads of a gate that wait for a gap between two calls: a tenth of a millisecond */
-#define TENANTS 8u  /* connections that may follow each other at one id while it is asked */
+#define LOOKS 2000u /* how often a gate is read to find a gap between two calls: a tenth of a millisecond */
+#define TENANTS 8u  /* how often an id is asked again if its connection changed meanwhile */
 
 static void wait_for_a_gap(const sb_gate_shm *gate) {
   for (unsigned n = 0; n < LOOKS && SB_LOAD(&gate->inside, SB_RELAXED) != 0; n++) sb_pause(); /* relaxed: a hint */
 }
 
-/* Asks connection `id`. True: a call of it may be inside its gate and may know a drained slot, so the drainer must
- * wait. */
+/* Asks the connection `id`. True: a call of that connection may be inside and may know a drained slot, so the drainer
+ * must wait for this connection. */
 static bool ask(sb_connection *c, unsigned id) {
   sb_broker *b = c->b;
   for (unsigned tenants = 0; tenants < TENANTS; tenants++) {

@@ -16,12 +16,13 @@ void sb_handle_add(sb_queue *q) {
   if (q->next != NULL) q->next->previous = q;
   c->queues = q;
   c->handle_count++;
-  /* An unfinished round of looks may spend one of its looks on this new handle. So it gets one look more, to reach all
-   * the other handles. */
+  /* An unfinished round of looks may spend one of its looks on this new handle. So the round gets one look more, and
+   * still reaches all the other handles. */
   c->handles_due += c->handles_due > 0;
 }
 
-/* The queue of a detached handle: never open. The memory of its former queue may hold bodies now. */
+/* Every detached handle points to this queue object, which is never open: the memory of the object of its deleted queue
+ * may hold bodies now. */
 static sb_queue_shm no_queue;
 
 static void forget_pages(sb_queue *q) {
@@ -59,7 +60,7 @@ void sb_handle_leave(sb_queue *q) {
   sb_waiter_close(q);
   sb_queue_detach(q);
   q->shm = &no_queue;
-  q->state = UINT64_MAX; /* no queue is ever in this state: later calls find it deleted */
+  q->state = UINT64_MAX; /* no queue ever has this state word, so later calls find the queue deleted */
   forget_pages(q);
   if (q->orphaned) {
     free(q);

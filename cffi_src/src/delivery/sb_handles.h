@@ -32,20 +32,23 @@
 
 #include "sb_waiter.h"
 
-/* Adds a queue to the open ones of its connection. */
+/* Adds a new handle to the list `queues` of its connection. */
 void sb_handle_add(sb_queue *q);
 /* True if the connection holds no message of the queue, and no consumer or thread uses the handle. */
 bool sb_handle_is_idle(const sb_queue *q);
-/* Detaches the handle: releases what it has in shared memory. Frees the handle if it is `orphaned`. */
+/* Detaches the handle: releases what it has in shared memory. Frees the handle if no call uses it any more
+ * (`orphaned`). */
 void sb_handle_leave(sb_queue *q);
 /* Drops the pages that the handles of the connection remember: the memory of the pages may hold bodies now (P21). */
 void sb_handles_forget_pages(sb_connection *c);
-/* Looks at some handles, and detaches the handles of deleted queues. */
+/* Checks the next few handles of the connection, and detaches those that are idle and whose queue is deleted. The next
+ * calls check the other handles. */
 void sb_handles_look(sb_connection *c);
-/* Like sb_handles_look, but looks at all handles, also those that it would leave to a later call. */
+/* Like sb_handles_look, but also checks the handles that sb_handles_look would leave to later calls. */
 void sb_handles_look_at_all(sb_connection *c);
 
-/* Before every operation: true if there may be handles to detach. One load and one comparison. */
+/* True if there may be handles to detach. Called before each operation, so it costs only one load and one
+ * comparison. */
 static inline bool sb_handles_stir(const sb_connection *c) {
   return SB_LOAD(&c->b->header->queues_closed, SB_ACQUIRE) != c->handles_calm; /* P17 acquire */
 }

@@ -62,7 +62,7 @@ bool sb_lifetime_end(sb_queue *q, unsigned dead) {
   }
   bool orphaned = sb_lifetime_orphaned(q->c->b, q->shm, dead);
   if (sb_disposal_close(q, !orphaned, false, &removed) != SB_OK) {
-    return false; /* a consumer came, or there is no memory for the closing cell: the housekeeper looks again */
+    return false; /* a consumer came, or no memory for the CLOSING cell: the housekeeper tries again at a later tick */
   }
   (void)SB_ADD(&q->c->b->header->queues_ended, 1u, SB_ACQ_REL);
   (void)SB_ADD(&q->c->b->header->queues_closed, 1u, SB_RELEASE); /* P17 release */

@@ -45,7 +45,7 @@ static inline void sb_lifetime_used(sb_queue_shm *q) {
     SB_STORE(&q->used_ns, sb_now_ns(), SB_RELAXED); /* relaxed: a time */
   }
 }
-/* Like sb_lifetime_used, for a handle. Does nothing if its queue was deleted. */
+/* Like sb_lifetime_used, for the queue of a handle. Does nothing if that queue was deleted. */
 static inline void sb_lifetime_consumed(const sb_queue *q) {
   if ((SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_EXPIRES) != 0 && sb_queue_is_open(q)) sb_lifetime_used(q->shm);
 }

@@ -46,8 +46,8 @@ static sb_status append(sb_connection *c, const sb_node_shm *n, uint32_t slot, u
   return sb_ring_append(c, &list, &cache, sb_entry_word(slot, epoch), SB_APPEND_ENTRY, NULL, &position);
 }
 
-/* Adds `by` to the counters of a state: to that of the queue, and for INTERESTED and NOTIFIED also to that of the
- * level. */
+/* Adds `by` to the queue's counter of nodes in `state`; for INTERESTED and NOTIFIED, also to the counter of the node's
+ * level. Nodes that wait for memory or room have a counter of their own. */
 static void count(sb_broker *b, const sb_node_shm *n, unsigned state, int32_t by) {
   uint32_t flags = SB_LOAD(&n->flags, SB_RELAXED);
   if ((flags & SB_NODE_MEMORY) != 0) {
@@ -56,7 +56,7 @@ static void count(sb_broker *b, const sb_node_shm *n, unsigned state, int32_t by
   }
   sb_queue_shm *q = sb_slab_queue(b, SB_LOAD(&n->queue, SB_RELAXED));
   if (q == NULL) {
-    return; /* the node of an IO thread, or a damaged one */
+    return; /* no queue to count in: the node is that of an IO thread, or is damaged */
   }
   if ((flags & SB_NODE_ROOM) != 0) {
     if (state == SB_NODE_INTERESTED) (void)SB_ADD(&q->room_waiting, by, SB_SEQ_CST);
@@ -185,14 +185,15 @@ sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uin
   sb_status status = (flags & SB_NODE_ROOM) != 0 ? SB_OK : sb_consumer_level_of(c, queue, priority, &level);
   if (status == SB_OK) {
     status = sb_holding_object(c, SB_KIND_NODE, token, slot, &gen);
-    /* A connection creates few nodes. So it keeps no hint word of their slots, since that word withholds 16 KiB. */
+    /* While a connection keeps a hint word of node slots, other connections cannot find these slots (16 KiB). A
+     * connection creates few nodes, so it returns the word at once. */
     sb_slab_return_class(c, sb_class_of_kind(b, SB_KIND_NODE));
   }
   if (status != SB_OK) {
     return status;
   }
   sb_node_shm *n = sb_slot_at(b, *slot);
-  uint64_t word = SB_LOAD(&n->word, SB_ACQUIRE); /* REMOVED, with the epoch of its earlier uses */
+  uint64_t word = SB_LOAD(&n->word, SB_ACQUIRE); /* REMOVED, with the epoch of the slot's last node */
   SB_STORE(&n->queue, queue, SB_RELAXED);
   SB_STORE(&n->level, level, SB_RELAXED);
   SB_STORE(&n->flags, flags, SB_RELAXED);
@@ -214,7 +215,7 @@ sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uin
     status = append(c, n, *slot, SB_STATE_ALL, sb_node_epoch(word) + 1);
   }
   if (status == SB_OK && !sb_node_move(c, *slot, SB_IN(SB_NODE_REMOVED), SB_NODE_NOT_INTERESTED)) {
-    status = sb_chunk_may_grow(b) ? SB_GROW : SB_NO_MEMORY; /* no memory for a page of its list */
+    status = sb_chunk_may_grow(b) ? SB_GROW : SB_NO_MEMORY; /* no memory to list the node as NOT_INTERESTED */
   }
   if (status == SB_OK && (flags & SB_NODE_COUNTED) != 0) {
     sb_queue_shm *q = sb_slot_at(b, queue);
@@ -243,8 +244,8 @@ void sb_node_destroy(sb_connection *c, uint32_t slot, uint64_t token) {
     SB_STORE(&q->used_ns, sb_now_ns(), SB_RELAXED); /* the queue was used until now */
     (void)SB_SUB(&q->consumers, 1, SB_SEQ_CST);
   }
-  /* Not moved: the owner was killed while it registered the node. The epoch rises by two, which makes entries of the
-   * next epoch dead. */
+  /* The node was not moved, since its owner was killed while it registered the node. The owner may have appended an
+   * entry of the next epoch. The epoch rises by two, which makes that entry dead. */
   if (!was) {
     SB_STORE(&n->word, sb_node_word(SB_NODE_REMOVED, 0, sb_node_epoch(SB_LOAD(&n->word, SB_RELAXED)) + 2), SB_RELEASE);
   }
@@ -287,7 +288,7 @@ static bool is_current(sb_broker *b, const sb_leaf_ref *leaf) {
 uint32_t sb_nodes_next(sb_connection *c, const sb_ring *list, unsigned state, uint64_t *position) {
   sb_broker *b = c->b;
   uint64_t head = SB_LOAD(list->head, SB_ACQUIRE), at = *position > head ? *position : head;
-  bool clean = *position <= head; /* all entries from the head to `at` are dead, so the head may advance to `at` */
+  bool clean = *position <= head; /* while true, all entries from the head to `at` are dead: the head may advance */
   sb_leaf_ref leaf;
   while (sb_ring_next_leaf(b, list, at, &leaf, &at)) {
     for (; sb_leaf_covers(&leaf, at); at++) {
@@ -342,8 +343,9 @@ static uint32_t next_live(sb_broker *b, const sb_ring *list, unsigned state, uin
 
 static uint64_t mixed(uint64_t seen, uint64_t value) { return (seen ^ value) * UINT64_C(0x9e3779b97f4a7c15); }
 
-/* Corrects a hint from the lists. An error that can only cost an extra wake is left to SB_RECOUNT_ALL: a process may be
- * between raising the hint and moving the node. An error that could suppress a wake is corrected immediately. */
+/* Corrects `hint` if it differs from `counted`, the number that the lists show. If the error can only cost an extra
+ * wake, only SB_RECOUNT_ALL corrects it, since a process may be between raising the hint and moving the node. An error
+ * that could suppress a wake is also corrected by SB_RECOUNT_HARMFUL. */
 static void correct(_Atomic int32_t *hint, int32_t counted, bool high_is_harmless, sb_recount how, sb_recounted *n) {
   int32_t is = SB_LOAD(hint, SB_SEQ_CST);
   n->seen = mixed(mixed(n->seen, (uint32_t)is), (uint32_t)counted);

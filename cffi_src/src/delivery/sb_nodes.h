@@ -63,8 +63,8 @@ static inline sb_consumer_level_shm *sb_level_next(sb_broker *b, sb_level_cursor
   if (level != NULL) cursor->link = &level->next;
   return level;
 }
-/* Returns the first live node of a list at or after *position, and advances *position to the place after that node. 0:
- * there is no such node; *position stays. */
+/* Returns the slot of the first live node at or after *position in `list`, which is the list of `state`. Advances
+ * *position to the place after that node. Returns 0, and leaves *position as it is, if there is no such node. */
 uint32_t sb_nodes_next(sb_connection *c, const sb_ring *list, unsigned state, uint64_t *position);
 /* Finds the level of a priority, or adds it; stores its slot in *slot. SB_LIMIT: the queue has 2,048 levels already. */
 sb_status sb_consumer_level_of(sb_connection *c, uint32_t queue, int32_t priority, uint32_t *slot);
@@ -72,7 +72,7 @@ sb_status sb_consumer_level_of(sb_connection *c, uint32_t queue, int32_t priorit
  * node has any state. A list may name a node twice; such a node counts twice. */
 typedef struct {
   int32_t all[SB_STATE_ALL + 1], counted[SB_STATE_ALL + 1]; /* counted: only consumers */
-  uint64_t seen;                                            /* a checksum of the nodes' words, of all levels */
+  uint64_t seen;                                            /* a checksum of the nodes' words, whatever their level */
 } sb_census;
 /* Counts the live entries of `list`, which is the list of `state`. level: only nodes of that level; 0 = all nodes. */
 sb_census sb_nodes_census(sb_broker *b, const sb_ring *list, unsigned state, uint32_t level);
@@ -82,7 +82,7 @@ typedef enum { SB_RECOUNT_LOOK, SB_RECOUNT_HARMFUL, SB_RECOUNT_ALL } sb_recount;
 typedef struct {
   bool right; /* all counts were right */
   bool mended;
-  uint64_t seen; /* a checksum of the counts and all nodes: equal sums mean that no node moved in between */
+  uint64_t seen; /* a checksum of the counts and all nodes: if two recounts have equal sums, no node moved meanwhile */
 } sb_recounted;
 sb_recounted sb_nodes_recount(sb_broker *b, uint32_t queue, sb_recount how);
 

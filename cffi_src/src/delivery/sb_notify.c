@@ -22,7 +22,8 @@ void sb_notify_node(sb_broker *b, uint32_t slot) {
   }
   sb_connection_shm *conn = sb_connection_record(b, sb_node_conn(SB_LOAD(&n->word, SB_ACQUIRE)));
   uint32_t target = SB_LOAD(&n->target, SB_RELAXED) % SB_MAX_TARGETS;
-  SB_STORE(&n->flagged, 1, SB_SEQ_CST); /* P9: flag node, target, connection, each unconditionally, then ring */
+  /* P9: flags the node, the target, then the connection, and rings: each step even if the flag is set already. */
+  SB_STORE(&n->flagged, 1, SB_SEQ_CST);
   if (conn == NULL) {
     return;
   }
@@ -66,7 +67,8 @@ bool sb_notify_above(sb_connection *c, uint32_t queue, int64_t above, bool rescu
         return true;
       }
       if (sb_node_state(SB_LOAD(&shm->word, SB_SEQ_CST)) == SB_NODE_INTERESTED) {
-        sb_notify_node(b, node); /* no memory to move it: it only gets an extra wake, and no other node is notified */
+        /* There is no memory to move the node. The node is only woken, and no other node is notified. */
+        sb_notify_node(b, node);
         return false;
       }
     }
@@ -162,7 +164,8 @@ void sb_notify_wake_all(sb_connection *c, uint32_t queue) {
     }
   }
   if (sb_ring_open(b, queue, SB_RING_ROOM, &list)) {
-    uint64_t end = sb_ring_exact_tail(b, &list); /* a producer that enters the list later sees the change itself */
+    /* A producer that enters the list later sees by itself that the queue was closed or its settings changed. */
+    uint64_t end = sb_ring_exact_tail(b, &list);
     for (position = 0; (node = sb_nodes_next(c, &list, SB_NODE_INTERESTED, &position)) != 0 && position <= end;) {
       if (sb_node_move(c, node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) sb_notify_node(b, node);
     }
@@ -171,11 +174,11 @@ void sb_notify_wake_all(sb_connection *c, uint32_t queue) {
 
 bool sb_notify_looks_ready(sb_queue *q) { return !paused(q->shm) && sb_queue_is_open(q) && sb_queue_looks_ready(q); }
 
-void sb_notify_pass_baton(sb_queue *q) { /* I31: the caller moved its own node before */
+void sb_notify_pass_baton(sb_queue *q) { /* I31: the caller has moved its own node already */
   if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0) {
     if (sb_notify_looks_ready(q)) (void)sb_notify_one(q->c, q->slot, false);
   } else if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {
-    sb_notify_browsers(q->c, q->slot); /* browsers may have given way to this node */
+    sb_notify_browsers(q->c, q->slot); /* browsers may have given way to the caller's node */
   }
 }
 

@@ -33,8 +33,8 @@
 #include "sb_limits.h"
 #include "sb_nodes.h"
 
-/* Flags a node and rings its IO thread, or rings its waiting call (P9). Does not change the node's state (Qpid Broker-J:
- * notifyWork). */
+/* Flags a node and rings its IO thread (P9); or, for the node of a waiting call, rings the call. Does not change the
+ * node's state (Qpid Broker-J: notifyWork). */
 void sb_notify_node(sb_broker *b, uint32_t node);
 bool sb_notify_higher_wants(sb_broker *b, const sb_queue_shm *q, int32_t priority);
 /* Notifies one interested node, the highest priority first. `rescue`: does so even if a node of a higher priority is
@@ -43,18 +43,20 @@ bool sb_notify_one(sb_connection *c, uint32_t queue, bool rescue);
 /* Like sb_notify_one, but only for nodes whose priority is higher than `above`. */
 bool sb_notify_above(sb_connection *c, uint32_t queue, int64_t above, bool rescue);
 void sb_notify_browsers(sb_connection *c, uint32_t queue);
-/* After a message became ready: notifies a node if more messages are ready than nodes are notified. */
+/* Called after a message became ready. Notifies the browsers. Notifies an interested node, too, if no node is NOTIFIED,
+ * or if there are more ready messages than NOTIFIED nodes. */
 void sb_notify_work_arrived(sb_queue *q);
-/* After many messages became ready: notifies as many nodes as there are messages for. */
+/* Called after many messages became ready. Notifies the browsers, and interested nodes until as many are NOTIFIED as
+ * messages are ready. */
 void sb_notify_backlog_arrived(sb_queue *q);
-/* After room was made: wakes a producer that waits for room in the queue `q` in `slot`, and one that waits for memory.
- * q NULL: only the latter. */
+/* Called after room was made. Wakes a producer that waits for room in the queue `q` in `slot`, and one that waits for
+ * memory. If `q` is NULL, wakes only the one that waits for memory. */
 void sb_notify_room_made(sb_connection *c, sb_queue_shm *q, uint32_t slot);
 /* Like sb_notify_room_made, but wakes no producer that waits for memory. */
 void sb_notify_room_in(sb_connection *c, sb_queue_shm *q, uint32_t slot);
 /* Wakes every node of a queue that was closed, or whose settings changed. */
 void sb_notify_wake_all(sb_connection *c, uint32_t queue);
-/* Wakes the housekeeper before its next tick, to look at a change. */
+/* Wakes the housekeeper, so that it acts on a change of the caller before its next tick is due. */
 void sb_notify_housekeeper(sb_broker *b);
 
 /* ---- for connections with a node at the queue ---- */

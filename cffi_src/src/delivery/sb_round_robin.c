@@ -4,7 +4,8 @@
 #include <stdlib.h>
 
 static sb_round_robin **deal_of(sb_connection *c, uint32_t queue) {
-  sb_round_robin **link = &c->round_robins[queue / 3 % SB_ROUND_ROBINS]; /* slots count units; a queue has at least 3 */
+  /* A slot number counts units, and a queue has at least 3 units. So the quotient still differs from queue to queue. */
+  sb_round_robin **link = &c->round_robins[queue / 3 % SB_ROUND_ROBINS];
   while (*link != NULL && (*link)->queue != queue) link = &(*link)->next;
   return link;
 }

@@ -40,16 +40,16 @@ typedef struct sb_member {
   sb_subscription s;
   struct sb_channel *channel;
   sb_round_robin_rank *rank;
-  struct sb_member *previous, *next; /* links of its circle; next also links ended members not reported yet */
+  struct sb_member *previous, *next; /* in the circle; `next` also links the channel's list of unreported members */
   uint64_t delivered;                /* messages given to the application */
-  uint32_t number, prefetch;         /* prefetch 0: the member has no limit */
-  uint32_t held, waiting;            /* held: messages in the row or unacked; waiting: messages in the row */
+  uint32_t number, prefetch;         /* prefetch: most messages that the member may hold; 0 = no limit */
+  uint32_t held, waiting;            /* held: messages in the channel's row or unacked; waiting: those in the row */
   uint64_t cursor;                   /* see sb_no_local.h */
   /* no_local: takes no message that its connection published, and is not in a circle */
   bool auto_ack, no_local;
   bool starved, willing, ended;
   bool unreported; /* the broker cancelled the member, and the application does not know yet */
-  bool busy;       /* needs another turn: for example, the last one got a message, or found no memory */
+  bool busy;       /* needs another turn: for example, its last turn got a message, or found no memory */
 } sb_member;
 
 /* Adds a member, which is not willing yet, to the rank of its priority at its queue. False: this process has no

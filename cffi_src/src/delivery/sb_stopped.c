@@ -3,7 +3,8 @@
 
 #include "sb_liveness.h"
 
-/* The answer of the last look at a process. It is kept, since many consumers often belong to one process. */
+/* What the last look at a process found. The next node uses it again if it belongs to the same process, as consumers
+ * often do. */
 typedef struct {
   uint32_t process;
   bool stopped;
@@ -20,8 +21,8 @@ static bool is_stopped(sb_broker *b, uint32_t node, look *last) {
   return last->stopped;
 }
 
-/* Why a list is visited: to find one node of a running process (returns 1, or 0 if there is none), or to park all nodes
- * of stopped processes (returns their number). */
+/* Why `visit` walks over a list. FIND_RUNNING: to find a node of a running process; `visit` returns 1, or 0 if there is
+ * none. PARK_STOPPED: to park all nodes of stopped processes; `visit` returns how many it parked. */
 typedef enum { FIND_RUNNING, PARK_STOPPED } purpose;
 
 static uint32_t visit(sb_connection *by, uint32_t level, uint32_t id, unsigned state, look *last, purpose why) {
@@ -31,8 +32,8 @@ static uint32_t visit(sb_connection *by, uint32_t level, uint32_t id, unsigned s
   if (!sb_ring_open(by->b, level, id, &list)) {
     return 0;
   }
-  /* The walk ends where the list ends now. Nodes of running processes may enter the list again and again, so that a
-   * walk to the current end might never finish. */
+  /* The walk ends where the list ended when the walk began. Nodes of running processes may enter the list again and
+   * again, so a walk that followed the growing list might never finish. */
   uint64_t end = sb_ring_exact_tail(by->b, &list);
   while ((node = sb_nodes_next(by, &list, state, &position)) != 0 && position <= end) {
     SB_CRASHPOINT("stopped.visited");

@@ -3,7 +3,7 @@
 
 #include "sb_no_local.h"
 
-/* I54: for a node that stands by, reads the claim to learn whether the node is active now. */
+/* I54: if the node stands by, reads the claim. A node that has become active stands by no longer. */
 bool sb_subscription_may_want(const sb_subscription *s) {
   return (SB_LOAD(&sb_subscription_node(s)->flags, SB_RELAXED) & SB_NODE_STANDBY) == 0 ||
          sb_exclusive_activate(s->q->c->b, s->node);
@@ -44,7 +44,7 @@ bool sb_subscription_gives_way(sb_subscription *s) {
   return !sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
 }
 
-/* Called if `flags`, those of the node, say that it is rescued or stands by. False: the node stands by, and is not
+/* Called if the node's `flags` say that the node is rescued or stands by. False: the node stands by, and is not
  * active. Sets *rescued if the node is rescued: it may then take a message although a higher priority wants
  * messages. */
 bool sb_subscription_may_try(sb_subscription *s, uint32_t flags, bool *rescued) {

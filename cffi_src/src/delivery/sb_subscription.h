@@ -32,7 +32,8 @@ typedef struct {
 } sb_subscription;
 
 static inline sb_node_shm *sb_subscription_node(const sb_subscription *s) { return sb_slot_at(s->q->c->b, s->node); }
-/* True if the node may become INTERESTED: it is no standby of a single active consumer, or it has succeeded that one. */
+/* True if the node may become INTERESTED. False only for a standby of a single active consumer, until the standby
+ * succeeds that consumer. */
 bool sb_subscription_may_want(const sb_subscription *s);
 /* Makes a node INTERESTED, unless it stands by. Its owner must have credit. True if the node was NOT_INTERESTED: the
  * caller then looks at the queue (P3). */
@@ -58,7 +59,7 @@ uint64_t sb_subscription_overlooked(const sb_subscription *s);
 /* Called if the counts say that a node of a higher priority wants messages; checks that in the lists. True: the node
  * of the subscription must take no message (I32). */
 bool sb_subscription_gives_way(sb_subscription *s);
-/* Called if `flags`, those of the node, say that it is rescued or stands by. False: the node stands by, and is not
+/* Called if the node's `flags` say that the node is rescued or stands by. False: the node stands by, and is not
  * active. Sets *rescued if the node is rescued: it may then take a message although a higher priority wants
  * messages. */
 bool sb_subscription_may_try(sb_subscription *s, uint32_t flags, bool *rescued);
@@ -109,7 +110,7 @@ SB_HOT sb_status sb_subscription_take_now(sb_connection *c, sb_subscription *s, 
       return SB_EMPTY;
     }
   }
-  return SB_EMPTY; /* the hints seem to be wrong: the housekeeper corrects them */
+  return SB_EMPTY; /* the hints promise a message, but no attempt found one: the housekeeper corrects the hints */
 }
 
 #endif

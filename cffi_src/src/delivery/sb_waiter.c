@@ -16,8 +16,8 @@
 #define SPIN_FOR_ROOM_NS 20000u
 #define SLEEP_MAX_NS UINT64_C(5000000000)
 
-/* Gets a node for a waiting call: one that an earlier call left, or a new one. While a call has such a node, the handle
- * is not detached, so that the queue's object stays (I20). */
+/* Gets a node for a waiting call: one that an earlier call left, or a new one. While the call has the node, `busy`
+ * keeps the handle from being detached, so that the queue's object stays (I20). */
 static sb_status borrow(sb_queue *q, uint32_t flags, uint32_t bytes, uint32_t *node, uint64_t *token) {
   sb_status status = sb_queue_is_open(q) ? SB_OK : SB_DELETED;
   if (status == SB_OK && (flags & SB_NODE_ROOM) == 0 && q->waiter_count > 0) {
@@ -85,7 +85,7 @@ static bool look_until(sb_queue *q, wish fulfilled, uint64_t bytes, uint64_t end
   return false;
 }
 
-/* Spins only while there is a core for each spinning thread. */
+/* Spins until `end_ns`; true: the condition was fulfilled. Does not spin if each core has a spinning thread already. */
 static bool spin(sb_queue *q, wish fulfilled, uint64_t bytes, uint64_t end_ns) {
   sb_half *spinners = &q->c->b->header->spinners;
   bool found = (int32_t)SB_ADD(spinners, 1u, SB_RELAXED) < (int32_t)cores() && look_until(q, fulfilled, bytes, end_ns);
@@ -99,12 +99,13 @@ static bool others_wait(const sb_queue *q) { return SB_LOAD(&q->shm->interested,
 static uint32_t spin_ns(const sb_queue *q) { return SB_LOAD(&q->spin_ns, SB_RELAXED); }
 static void spin_next(sb_queue *q, uint32_t ns) { SB_STORE(&q->spin_ns, ns, SB_RELAXED); }
 
-/* Spins for a message. At a queue where that never helps, calls stop trying. */
+/* Spins for a message; true: a message seems to be there. A spin that finds none halves the time of the next spin, so
+ * that calls spin only rarely at a queue where it does not help. */
 static bool spin_for_message(sb_queue *q, uint64_t deadline_ns) {
   uint32_t ns = spin_ns(q);
   uint64_t end = sb_now_ns() + ns;
   if (ns < SPIN_MIN_NS || cores() < 2 || end > deadline_ns) {
-    spin_next(q, ns + 32); /* the time grows, so that a later call tries to spin again */
+    spin_next(q, ns + 32); /* each call that does not spin adds a little, so that a later call spins again */
     return false;
   }
   bool found = spin(q, message_there, 0, end);
@@ -228,7 +229,7 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
   sb_status status = borrow(q, flags, (uint32_t)bytes, &node, &token); /* at most SB_MAX_BODY */
   if (status != SB_OK) {
     sb_unlock(c);
-    /* no memory even for a node to wait with: look again later */
+    /* There is not even memory for a node to wait with: the call sleeps for 2 ms, and the caller tries again. */
     if (status == SB_NO_MEMORY && sb_now_ns() < deadline_ns) {
       struct timespec pause = {0, 2000000};
       nanosleep(&pause, NULL);
@@ -241,7 +242,8 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
   uint32_t armed = sb_wake_arm(wake); /* P6: before the node can be notified */
   (void)sb_node_move(c, node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);
   uint64_t until = sleep_until(deadline_ns), soon = sb_now_ns() + UINT64_C(50000000);
-  if (memory && soon < until) until = soon; /* a free slot without a hint is found only by trying again */
+  /* Memory may become free without a notification or a hint (sb_scatter.h), so the caller tries again soon. */
+  if (memory && soon < until) until = soon;
   bool room = !memory && sb_limits_room(q->shm, 1, bytes);
   sb_unlock(c);
   if (!room && sb_queue_is_open(q) && !sb_closed(c)) {
@@ -259,8 +261,8 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
            : sb_now_ns() >= deadline_ns ? SB_TIMEOUT
                                         : SB_OK;
   if (memory && told && status != SB_OK) {
-    /* This call ends without using the memory that it was notified of, so it notifies another producer. After SB_OK the
-     * caller itself tries again. */
+    /* This call ends without using the memory that it was notified of, so it notifies another producer. A call that
+     * returns SB_OK does not: its caller tries to use the memory. */
     sb_notify_room_made(c, NULL, 0);
   }
   sb_unlock(c);

@@ -38,11 +38,11 @@ struct sb_watch {
 
 sb_status sb_watch_begin(sb_watch *w);
 /* Arms the watch: makes its node INTERESTED. `bytes`: if the watch waits for room, the length of the body that needs
- * the room; else not used. */
+ * the room; else not used. SB_CLOSED: the watch has ended. SB_DELETED: the queue is not open. */
 sb_status sb_watch_want(sb_watch *w, uint64_t bytes);
 void sb_watch_leave(sb_watch *w);
 void sb_watch_end(sb_watch *w);
-/* A turn of the IO thread: clears the node's flag, and writes the descriptor. */
+/* Called by the IO thread when the node was flagged: clears the flag, and writes the descriptor. */
 void sb_watch_tell(sb_watch *w);
 bool sb_watch_was_told(const sb_watch *w);
 

@@ -38,7 +38,7 @@ void sb_class_format(sb_class_shm *classes) {
 unsigned sb_class_for(const sb_broker *b, uint64_t bytes) {
   (void)b;
   uint64_t units = (bytes + SB_UNIT - 1) / SB_UNIT;
-  if (units <= 8) { /* the first classes have 1, 2 ... 8 units */
+  if (units <= 8) { /* classes 1 to 8: the number of units is the number of the class */
     return units == 0 ? 1 : (unsigned)units;
   }
   unsigned low = 0, high = SB_MESSAGE_CLASSES;
@@ -88,8 +88,8 @@ void sb_chunk_freed(sb_broker *b, uint32_t slot) {
   }
 }
 
-/* Moves hint bits of one word of the chunk into the connection's cache: all bits, or one bit if the slots are long or
- * OF_RESERVE. False: the chunk has no hint for the class, or none that the connection may take. */
+/* Moves hint bits of one word of the chunk into the connection's cache: one bit if the slots are long or the chunk is
+ * OF_RESERVE, else all bits. False: the chunk has no hint for the class, or none that the connection may take. */
 static bool hint_take(sb_connection *c, unsigned cls, uint32_t chunk) {
   sb_broker *b = c->b;
   if (!sb_chunk_ready(b, chunk)) {
@@ -180,8 +180,8 @@ void sb_chunk_populate(sb_broker *b, uint32_t chunk) {
 static void chunk_fill(sb_broker *b, unsigned cls, uint32_t chunk) {
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
   if (cls > SB_MESSAGE_CLASSES) {
-    /* A new structure continues from words (for example the incarnation) that the last structure left in its slot.
-     * Bodies may have overwritten these words, so they begin with zeros and with the floors (sb_floors.h). */
+    /* A new structure continues from words (for example the incarnation) that it finds in its slot. Bodies may have
+     * overwritten these words, so the chunk is filled with zeros and with the floors (sb_floors.h). */
     memset(b->arena + chunk * SB_CHUNK_BYTES, 0, SB_CHUNK_BYTES);
     sb_floors_apply(b, chunk, cls - SB_MESSAGE_CLASSES, sb_class_units(cls));
   }
@@ -259,7 +259,7 @@ bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
 
 void sb_chunk_scrub(sb_broker *b, uint32_t chunk, uint32_t slots_units) {
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
-  for (uint32_t u = 0; u < SB_CHUNK_UNITS; u += slots_units) { /* ALLOC with owner 0: no slot begins there */
+  for (uint32_t u = 0; u < SB_CHUNK_UNITS; u += slots_units) { /* ALLOC with owner 0 means: no slot begins at u */
     uint64_t h = SB_LOAD(&meta->headers[u], SB_RELAXED);
     SB_STORE(&meta->headers[u], sb_slot_word(SB_SLOT_ALLOC, 0, sb_slot_gen(h)), SB_RELAXED);
   }
@@ -382,7 +382,7 @@ void sb_chunk_recover(sb_broker *b, unsigned owner, uint32_t chunk) {
     undrain(b, owner, chunk, sb_chunk_class(word), word & SB_CHUNK_OF_RESERVE);
     return;
   }
-  /* the head is freed last: its word tells how many follow */
+  /* The head is freed last, since its word tells how many chunks follow: another reaper may have to finish the loop. */
   for (uint32_t i = 1; i < run && chunk + i < b->chunk_limit; i++) {
     uint64_t tail = SB_LOAD(&b->chunks[chunk + i], SB_ACQUIRE);
     bool ours = (sb_chunk_state(tail) == SB_CHUNK_TAIL && sb_chunk_run(tail) == i) ||

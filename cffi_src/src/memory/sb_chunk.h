@@ -38,7 +38,7 @@
 #include "sb_reserve.h"
 
 #define SB_MESSAGE_CLASSES 42u
-/* from 4 KiB on, a connection claims one slot at a time and leaves its neighbours to others */
+/* Of slots with at least so many units (4 KiB), a connection claims one at a time, and leaves the rest to others. */
 #define SB_SINGLE_CLAIM_UNITS 16u
 
 void sb_class_format(sb_class_shm *classes);
@@ -67,7 +67,7 @@ bool sb_chunk_claim(sb_connection *c, uint32_t chunk, unsigned cls, unsigned run
  * chunk or in the connection's cache. False: there is no chunk that the connection's use may open. */
 bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token);
 /* Makes a chunk of bodies FREE if all its slots are free. Of a run whose slot is free, makes all chunks FREE. False:
- * nothing became FREE. sb_chunk_drain_any tries the chunks in order until one is FREE. */
+ * nothing became FREE. sb_chunk_drain_any tries the chunks in order, until it has made one FREE. */
 bool sb_chunk_drain(sb_connection *c, uint64_t token, uint32_t chunk);
 bool sb_chunk_drain_any(sb_connection *c, uint64_t token);
 /* Repairs a chunk that the dead connection `owner` was claiming or draining: a claimed chunk and a draining run become

@@ -38,7 +38,7 @@ bool sb_gate_ask(sb_gate_shm *gate) {
 void sb_gate_leave_record(sb_connection *c) {
   if (c->gate != &c->own_gate) {
     sb_gate_shm *shared = c->gate;
-    SB_STORE(&c->own_gate.inside, 1, SB_RELAXED); /* relaxed: threads use it under the lock only */
+    SB_STORE(&c->own_gate.inside, 1, SB_RELAXED); /* relaxed: a thread uses own_gate only while it holds the lock */
     c->gate = &c->own_gate;
     SB_STORE(&shared->inside, 0, SB_RELEASE); /* P21 release */
   }

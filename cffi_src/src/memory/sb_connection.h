@@ -49,8 +49,8 @@ struct sb_grace;
 
 /* What the IO thread of a connection remembers of the housekeeper, between calls of sb_io_run. */
 typedef struct {
-  bool lowest;              /* no running process with an IO thread has a lower number than this one: it looks often */
-  uint64_t looked, present; /* time of the last look (0 = never), and of the last one that found a housekeeper */
+  bool lowest;              /* of the running processes with an IO thread, this one is the lowest: it looks often */
+  uint64_t looked, present; /* time of the last look for a housekeeper (0 = never); of the last look that found one */
   uint64_t turns;           /* `housekeeper_ticks` of the header, as this thread last read it */
 } sb_lookout;
 
@@ -62,7 +62,7 @@ struct sb_connection {
   uint32_t handles_seen;      /* `queues_closed` when the last check of all handles began */
   uint32_t handles_due;       /* number of handles that are still to be checked for a deleted queue */
   uint64_t handles_calm;      /* while `queues_closed` has this value, no handle needs a check */
-  uint64_t handles_again_ns;  /* a handle of a deleted queue is still used: time of the next check, 0 = none */
+  uint64_t handles_again_ns;  /* time of the next check, if a handle of a deleted queue is still used; 0 = none */
   uint64_t stand_in_asked_ns; /* when the IO thread last asked for a stand-in of a stopped housekeeper */
   uint64_t looked_deaths;     /* number of reaped processes when the IO thread last looked for missed notifications */
   uint32_t stands_for;        /* slot of the node of the stopped housekeeper that this connection stands in for */
@@ -81,44 +81,45 @@ struct sb_connection {
   sb_half ready; /* 1: a channel is ready. The IO thread also reads it without the lock, before it sleeps */
   uint32_t limit, unacked;
   bool limited;       /* nodes of channels are not interested, because `unacked` reached `limit` */
-  bool taking_turns;  /* the IO thread is giving turns: it need not be rung, it looks for ready channels afterwards */
-  bool must_grow;     /* no memory for the next message to pull: the IO thread asks for a segment */
+  bool taking_turns;  /* the IO thread is giving turns: no need to ring it, since it then looks for ready channels */
+  bool must_grow;     /* the next pull of a message needs more memory: the IO thread asks for a segment */
   sb_lookout lookout; /* of the IO thread alone */
   unsigned use;       /* SB_USE_...: the purpose of allocations, see sb_reserve.h */
   uint32_t tables;    /* number of blocks of holdings */
   sb_connection_shm *shm;
   uint32_t id, record;
-  bool forgotten;    /* everything shared was released: the broker may be unmapped */
+  bool forgotten;    /* the connection has released everything shared, so the broker may be unmapped already */
   sb_half closed;    /* 1: no new call begins. Process-local, set under the lock, see sb_closed */
   sb_half handles;   /* number of handles to this struct (its own, queues ...); freeing the last one frees it */
   sb_half lock;      /* see sb_lock */
   sb_gate_shm *gate; /* gate of the record; `own_gate` before the record exists and after it is gone */
   sb_gate_shm own_gate;
-  uint64_t answered;                      /* `asked` of the gate at the last call */
-  void (*renew)(struct sb_connection *c); /* drops the pages that handles remember; NULL: no handles */
+  uint64_t answered;                      /* the value of the gate's `asked` that this connection last saw */
+  void (*renew)(struct sb_connection *c); /* makes all handles forget their pages; NULL: there are no handles */
   struct sb_grace *grace;                 /* the chunks that this connection drains, see sb_grace.h; NULL = none yet */
   uint64_t free_holding;                  /* token of the first free entry, 0 = none */
   uint64_t page_token; /* entry for pages that are retired, reserved so that an ack never fails for lack of memory */
   sb_holdings_shm *last;
   uint64_t swept_ns[SB_MAX_CLASSES];
-  /* until this time bodies use longer slots, since no chunk could be opened or drained for them; 0 = no such time */
+  /* until this time a body may get a longer slot than it needs, since no chunk could be opened or drained; 0 = none */
   uint64_t crowded_until_ns;
   sb_slab_cache cache[SB_MAX_CLASSES];
-  sb_slab_cache freed; /* hint bits, of one word, of slots that were freed and whose hints are not set yet */
+  sb_slab_cache freed; /* freed slots of one hint word whose hints are not set yet */
   unsigned freed_class;
 };
 
-/* Waits for the lock of a connection. Threads of one process contend for it, and hold it for about a microsecond. Its
- * holder is inside the core; the gate tells other processes so (sb_grace.h). */
+/* Waits for the lock of a connection, and takes it. Only threads of one process contend for the lock, and each holds it
+ * for about a microsecond. The thread that holds the lock is inside the core; the gate shows that to other processes
+ * (sb_grace.h). */
 void sb_lock_contended(sb_half *lock);
-/* Takes the lock of a connection, then enters the gate by a swap. */
+/* Takes the lock of a connection, then sets `inside` of its gate by a swap (P21). */
 void sb_lock_by_swap(sb_connection *c);
 void sb_gate_renew(sb_connection *c);
 /* Called by the connection that drains a chunk: raises `asked`. True if a call of the gate's connection is inside the
  * core. */
 bool sb_gate_ask(sb_gate_shm *gate);
-/* Called before the record is freed. From here on the connection uses `own_gate`, and touches only its own word in the
- * broker's table of connections and headers of slots. */
+/* Makes the connection use `own_gate` instead of the gate in its record. Called before the record is freed. After this
+ * the connection touches only its own word in the broker's table of connections, and headers of slots. */
 void sb_gate_leave_record(sb_connection *c);
 #if defined(__x86_64__) || defined(__i386__)
 #define SB_CAS_IS_BARRIER true /* the stores before a CAS are visible before the loads after it are done */
@@ -133,7 +134,7 @@ static inline void sb_lock(sb_connection *c) {
   } else {
     SB_STORE(&c->gate->inside, 1, SB_RELAXED); /* P21: the CAS makes it visible */
     if (!SB_CAS(&c->lock, &unlocked, 1u, SB_SEQ_CST)) {
-      sb_lock_by_swap(c); /* the holder of the lock will overwrite our store */
+      sb_lock_by_swap(c); /* another thread holds the lock, and will overwrite our store */
     } else if (SB_LOAD(&c->gate->inside, SB_RELAXED) == 0) {
       (void)SB_SWAP(&c->gate->inside, 1, SB_SEQ_CST); /* the previous holder overwrote our store */
     }
@@ -173,7 +174,7 @@ static inline unsigned sb_holding_counter(uint64_t w) { return (unsigned)(w >> 6
 static inline void sb_holding_set(const sb_broker *b, uint64_t token, uint64_t what, uint64_t where) {
   sb_holding_shm *h = sb_holding_at(b, token);
   SB_STORE(&h->where, where, SB_RELAXED); /* the next store makes it visible */
-  SB_STORE(&h->what, what, SB_RELEASE);   /* P8 release: before the CAS that it announces */
+  SB_STORE(&h->what, what, SB_RELEASE);   /* P8 release: the entry comes before the CAS that it announces */
 }
 
 #endif

@@ -164,7 +164,8 @@ void sb_drained_recover(sb_broker *b, unsigned owner, uint32_t chunk) {
     free_slots(b, chunk, cls, owner, false);
     set_hints(b, chunk, cls);
   } else if (sb_chunk_state(word) == SB_CHUNK_DRAINING && sb_chunk_owner(word) == owner) {
-    if ((word & SB_CHUNK_TAKEN_OVER) != 0) { /* taken over, by the dead connection or its killed reaper */
+    if ((word & SB_CHUNK_TAKEN_OVER) != 0) {
+      /* The dead connection has taken over the chunk, or a reaper of it that was killed has. */
       back_to_class(b, chunk, owner, cls);
     } else {
       (void)take_over(b, chunk, word, owner);

@@ -29,7 +29,8 @@
 
 #include "sb_segment.h"
 
-/* Raises the floors of a chunk to the numbers of its slots, which are of `kind` and have `units` units each. */
+/* Raises the floors of a chunk to the highest incarnation and position in its slots. The slots are of `kind` and have
+ * `units` units each. */
 void sb_floors_raise(sb_broker *b, uint32_t chunk, unsigned kind, unsigned units);
 /* Sets the numbers in all slots of a chunk to the chunk's floors. The caller has filled the slots with zeros. */
 void sb_floors_apply(sb_broker *b, uint32_t chunk, unsigned kind, unsigned units);

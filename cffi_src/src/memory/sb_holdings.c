@@ -84,7 +84,8 @@ sb_status sb_holdings_open(sb_broker *b, sb_connection *c, const char *name, uin
   memset(c, 0, sizeof *c);
   c->b = b;
   c->gate = &c->own_gate;
-  /* stands in for the record until that exists: a process that dies before loses the `claims` of hint words in it */
+  /* Stands in for the record until the record exists. If the process dies before that, the `claims` in `scratch` are
+   * lost, and no reaper sets the hints again that they name. */
   sb_connection_shm scratch;
   memset(&scratch, 0, sizeof scratch);
   c->shm = &scratch;
@@ -101,7 +102,7 @@ sb_status sb_holdings_open(sb_broker *b, sb_connection *c, const char *name, uin
   if (status != SB_OK) {
     SB_STORE(&b->connections[c->id], sb_conn_word(SB_CONN_FREE, 0, 0, sb_conn_epoch(word)), SB_RELEASE);
     SB_CRASHPOINT("connection.id.freed");
-    c->shm = NULL; /* there is nothing to release: another connection may have the id by now */
+    c->shm = NULL; /* so that the caller releases nothing: another connection may have the id already */
     return status;
   }
   c->record = record;

@@ -3,16 +3,16 @@
  *
  * What: entries of 16 bytes in blocks from the slab. sb_connection.h describes the words.
  *
- * Invariants: I10 and I11 of sb_connection.h. Before a block is linked, entry 0 of the block before it names its slot,
- *  so that the reaper finds it. For the record and the first block of a connection, the entry `boot` of the process slot
- *  does that.
+ * Invariants: I10 and I11 of sb_connection.h. Before a new block is linked, entry 0 of the last linked block names the
+ *  slot of the new block, so that the reaper finds that slot. The slots of the record and of the first block of a
+ *  connection are named by the entry `boot` of the process slot instead.
  *
  * Ordering pairs: P8 of sb_connection.h.
  *
  * Death (killed after -> what is left -> what the reaper of the process does):
  *  the connection id was taken -> the id is LIVE and has no record -> the reaper makes the id FREE.
- *  a record or a block was allocated, before it was linked -> `boot` or entry 0 of a block names its slot, which is
- *   ALLOC(dead) -> the reaper frees the slot.
+ *  a record or a block was allocated, before it was linked -> `boot`, or entry 0 of the last linked block, names the
+ *   new slot, which is ALLOC(dead) -> the reaper frees the slot.
  *
  * Concurrency: only the owner changes its holdings, under its connection's lock. A process opens one connection at a
  *  time.
@@ -59,11 +59,12 @@ static inline sb_holding_shm *sb_entries_next(sb_entries_walk *w) {
   }
   return w->block != NULL ? &w->block->entries[w->next++] : NULL;
 }
-/* Takes a free entry, *token. If all entries are used, adds a block. SB_GROW: that needs another segment, which the
- * caller may add before it tries again. SB_NO_MEMORY: there is no memory for the block. */
+/* Takes a free entry, and stores its token in *token. If all entries are used, adds a block. SB_GROW: the block needs
+ * another segment, which the caller may add before it tries again. SB_NO_MEMORY: there is no memory for the block. */
 sb_status sb_holding_take(sb_connection *c, uint64_t *token);
 void sb_holding_give(sb_connection *c, uint64_t token);
-/* Allocates a structure, *slot with *gen, and lists it in a new entry, *token. If it fails, it keeps no entry. */
+/* Allocates a structure of `kind`, and lists it in a new entry of the holdings. Stores the structure's slot and
+ * generation in *slot and *gen, and the entry's token in *token. A call that fails leaves no entry. */
 sb_status sb_holding_object(sb_connection *c, unsigned kind, uint64_t *token, uint32_t *slot, uint64_t *gen);
 
 #endif

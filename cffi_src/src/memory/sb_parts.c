@@ -11,7 +11,7 @@ typedef struct {
   uint8_t *bytes;
 } part;
 
-/* The length of a slot in a chunk of messages; 0: there is no such slot. */
+/* The length of a slot of messages in bytes. 0: no such slot begins at the unit `slot`. */
 static uint64_t slot_bytes(sb_broker *b, uint32_t slot) {
   if (slot == 0 || !sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) {
     return 0;

@@ -51,7 +51,7 @@ static inline uint64_t sb_parts_room_in(unsigned cls) {
 bool sb_parts_is_head(sb_broker *b, uint32_t slot, uint64_t header);
 /* Turns a slot of the caller into a head without parts. */
 void sb_parts_begin(sb_connection *c, uint32_t head, uint64_t gen);
-/* Turns a slot of the caller into the first part of `head`. */
+/* Turns a slot of the caller into a part of `head`, and puts it in front of the parts that `head` already has. */
 void sb_parts_add(sb_broker *b, uint32_t head, uint64_t head_gen, uint32_t slot, uint64_t gen);
 /* sb_parts_write writes `length` bytes into the parts of a head, sb_parts_copy copies them out. `from`: offset of the
  * first byte in the parts, taken one after the other. False: the parts have fewer bytes, or are inconsistent. */
@@ -64,7 +64,8 @@ uint64_t sb_parts_room(sb_broker *b, uint32_t head);
 uint32_t sb_parts_first(sb_broker *b, uint32_t head);
 /* *following: the part after `slot`, 0 = none. False: `slot` is no part of `head` in the generation `gen`. */
 bool sb_parts_next(sb_broker *b, uint32_t head, uint64_t gen, uint32_t slot, uint32_t *following);
-/* Frees the parts of a head that was freed. `gen`, `first`: the generation and the first part that it had before. */
+/* Frees the parts of a head that was freed. `gen`, `first`: the generation and the first part of the head before it was
+ * freed. */
 void sb_parts_free(sb_broker *b, uint32_t head, uint64_t gen, uint32_t first);
 /* True if the slot is a part whose head is gone. */
 bool sb_parts_is_orphan(sb_broker *b, uint32_t slot);

@@ -4,7 +4,8 @@
 #include "sb_parts.h"
 #include "sb_peek.h"
 
-/* True if the slot has a message of that generation. The numbers come from another process, so they are checked. */
+/* True if the slot has a message of the generation `gen`; then *header is the slot's header. `slot` and `gen` may come
+ * from another process, so they are checked. */
 static bool is_there(sb_broker *b, uint32_t slot, uint64_t gen, uint64_t *header) {
   if (slot == 0 || !sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot) || sb_slab_slot_bytes(b, slot) == 0) {
     return false;
@@ -17,7 +18,8 @@ static bool is_there(sb_broker *b, uint32_t slot, uint64_t gen, uint64_t *header
   return sb_slot_is_published(*header) && sb_slot_gen(*header) == gen;
 }
 
-/* True if the body may be read in place. A hint until the caller's CAS finds the header unchanged (I43). */
+/* True if the body may be read in place. The answer is only a hint, until the caller's CAS finds the header unchanged
+ * (I43). */
 static bool may_be_read(sb_broker *b, uint32_t slot, uint64_t h) {
   sb_message_shm m = sb_peek_message(b, slot);
   return sb_slot_state(h) == SB_SLOT_PUBLISHED && sb_slot_refs(h) >> SB_READ_REFS == 0 &&

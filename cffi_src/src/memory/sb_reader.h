@@ -35,10 +35,12 @@
 #include "sb_holdings.h"
 
 #define SB_REF_READER 63u
-#define SB_READ_TARGETS 4u /* a body that is shared by more queues is not read in place: 12 references are not enough */
+/* A body that more queues than this share is not read in place: READ has room for only 12 references. */
+#define SB_READ_TARGETS 4u
 
 /* Keeps the slot from being freed until sb_reader_end, and lists it in a new holding, *token. SB_SETTLED: the slot has
- * another generation. SB_IN_USE: the body cannot be read in place now, so the caller must copy it. */
+ * another generation. SB_IN_USE: the body cannot be read in place now, so the caller must copy it. Any other error is
+ * that of sb_holding_take. */
 sb_status sb_reader_begin(sb_connection *c, uint32_t slot, uint64_t gen, uint64_t *token);
 /* Releases the slot if `id` is its reader; else does nothing. */
 void sb_reader_end(sb_broker *b, uint32_t slot, uint64_t gen, unsigned id);

@@ -21,7 +21,8 @@ uint64_t sb_block_bytes(uint32_t targets, uint64_t body_length) {
 }
 
 bool sb_block_of(sb_broker *b, uint32_t slot, sb_block *k) {
-  sb_message_shm m = sb_peek_message(b, slot); /* peek: if a reaper calls, the slot may have a new message by now */
+  /* This is only a peek: if a reaper calls, the slot may have been reused for another message. */
+  sb_message_shm m = sb_peek_message(b, slot);
   bool viewed = m.body_length > SB_INLINE_BODY;
   uint64_t behind = sb_block_bytes(m.targets, m.body_length) + (viewed ? SB_VIEWERS_BYTES : 0);
   if (m.targets <= SB_PLAIN_TARGETS || m.targets > SB_MAX_TARGETS || m.body_offset % 64 != 0 ||
@@ -39,9 +40,9 @@ bool sb_block_of(sb_broker *b, uint32_t slot, sb_block *k) {
 
 void sb_block_fill(const sb_block *k, const uint32_t *queues) {
   memcpy((void *)(uintptr_t)k->queues, queues, k->count * sizeof *queues);
-  /* no other process knows the block yet */
+  /* relaxed: no other process knows the block yet */
   for (uint32_t i = 0; i < word_count(k->count); i++) SB_STORE(&k->bits[i], 0, SB_RELAXED);
-  for (uint32_t i = 0; i < SB_MAX_REFS; i++) SB_STORE(&k->claims[i], 0, SB_RELAXED); /* as above */
+  for (uint32_t i = 0; i < SB_MAX_REFS; i++) SB_STORE(&k->claims[i], 0, SB_RELAXED); /* relaxed: as above */
 }
 
 bool sb_block_index(const sb_block *k, uint32_t queue, uint32_t *index) {
@@ -97,7 +98,7 @@ static void drop_empty(sb_broker *b, const sb_reference *r) {
   (void)sb_slab_drop(b, r->slot, r->gen, 0, &freed);
 }
 
-/* Finds the bit of a reference in the block. False: it is not set, or the slot was reused. */
+/* Finds the bit of a reference in the block. False: the bit is not set, or the slot was reused. */
 static bool in_block(sb_broker *b, const sb_reference *r, sb_block *k, uint32_t *index, unsigned *ref) {
   uint64_t h = SB_LOAD(sb_slot_header(b, r->slot), SB_SEQ_CST);
   bool same = sb_slot_gen(h) == r->gen && sb_slot_is_published(h) && (sb_slot_refs(h) & 1) != 0;
@@ -120,7 +121,7 @@ bool sb_reference_drop(sb_broker *b, const sb_reference *r) {
     return sb_slab_drop(b, r->slot, r->gen, r->ref, &freed);
   }
   bool there = in_block(b, r, &k, &index, &ref);
-  if (there) { /* the slot stays while this bit is set */
+  if (there) { /* while this bit is set the slot is not freed, so the block stays */
     (void)SB_AND(&k.bits[index / QUEUES_A_WORD], ~bit_of(index, ref), SB_SEQ_CST); /* P14: before all bits are read */
     SB_CRASHPOINT("reference.cleared");
   }
@@ -162,7 +163,7 @@ unsigned sb_reference_clear(sb_broker *b, uint32_t slot, unsigned cell_ref, unsi
     return claim(b, slot, connection);
   }
   uint64_t refs = sb_slot_refs(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE));
-  for (unsigned ref = cell_ref % n + (n == 1); ref < SB_MAX_REFS; ref += n) { /* I38: with one queue never bit 0 */
+  for (unsigned ref = cell_ref % n + (n == 1); ref < SB_MAX_REFS; ref += n) { /* I38: never bit 0 if n is 1 */
     if ((refs >> ref & 1) == 0) {
       return ref;
     }

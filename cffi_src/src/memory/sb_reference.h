@@ -42,14 +42,14 @@
 #define SB_REF_BLOCK 31u
 #define SB_REF_VIEW 32u
 #define SB_REFS_OF_QUEUE 4u  /* in a block */
-#define SB_VIEWERS_BYTES 64u /* words of viewers in front of a body that may be viewed */
+#define SB_VIEWERS_BYTES 64u /* length of the viewers' words in front of a body that may be viewed */
 
 /* A reference: a bit of the header, or of the block. */
 typedef struct {
   uint32_t slot;
   unsigned ref;
   uint64_t gen;
-  uint32_t queue; /* for SB_REF_BLOCK the queue of the cell; for a view the index of its queue in the block */
+  uint32_t queue; /* for SB_REF_BLOCK the slot of the cell's queue; for a view the index of its queue in the block */
 } sb_reference;
 
 typedef struct {
@@ -75,7 +75,7 @@ uint32_t sb_block_count(const sb_block *k);
 
 /* Drops the reference. False: it was dropped already. */
 bool sb_reference_drop(sb_broker *b, const sb_reference *r);
-/* True if the reference is gone; then also finishes a drop that was interrupted (I48). */
+/* True if the reference is gone. If its drop was interrupted, also finishes that drop (I48). */
 bool sb_reference_gone(sb_broker *b, const sb_reference *r);
 /* Finds a clear header bit that `connection`, the holder of the cell with the reference `cell_ref`, may set (I49).
  * SB_MAX_REFS: there is none. */

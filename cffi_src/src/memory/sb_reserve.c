@@ -4,7 +4,8 @@
 #include "sb_wait.h"
 
 #define CHUNKS_A_STEP 64u
-#define PATIENCE 100u /* a claimant counts again at most so often: the claimants it waits for (P20) may be stopped */
+/* How often a claimant counts again at most: the claimants that it waits for (P20) may be stopped, and never decide. */
+#define PATIENCE 100u
 
 uint32_t sb_chunk_count(sb_broker *b) {
   uint64_t n = (uint64_t)SB_LOAD(&b->header->segments, SB_ACQUIRE) * b->chunks_per_segment;
@@ -46,7 +47,7 @@ bool sb_reserve_is_left(sb_broker *b, uint32_t claimed, uint32_t leave, uint32_t
     if (*left >= leave || *left + undecided < leave || looks == PATIENCE) {
       return *left >= leave;
     }
-    sb_pause(); /* the owners of higher chunks give way, if they count too few as well */
+    sb_pause(); /* waits: claimants of higher chunks that count too few make their chunks FREE again (P20) */
   }
 }
 
@@ -64,7 +65,7 @@ bool sb_reserve_allows(sb_connection *c, uint32_t chunk, uint32_t slots) {
   if (c->use < SB_USE_STAGE) {
     return true;
   }
-  if (sb_chunk_spare(b) > sb_reserve_chunks(b)) { /* the reserve is whole without this chunk */
+  if (sb_chunk_spare(b) > sb_reserve_chunks(b)) { /* the reserve is complete without this chunk: removes the mark */
     uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
     return sb_chunk_state(word) != SB_CHUNK_CLASS ||
            SB_CAS(&b->chunks[chunk], &word, word & ~SB_CHUNK_OF_RESERVE, SB_ACQ_REL);

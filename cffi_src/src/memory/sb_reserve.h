@@ -47,7 +47,7 @@ enum { SB_USE_DRAIN = 0, SB_USE_BOOKS = 1, SB_USE_STAGE = 2, SB_USE_PLAIN = 3 };
  * BOOKS */
 #define SB_TABLES_TO_DRAIN 64u
 
-/* The number of chunks that exist, and of those that are FREE. */
+/* sb_chunk_count: the number of chunks that exist. sb_chunk_spare: how many of these are FREE. */
 uint32_t sb_chunk_count(sb_broker *b);
 uint32_t sb_chunk_spare(sb_broker *b);
 /* The number of chunks in the reserve. */

@@ -5,12 +5,12 @@
 
 #define LONGEST SB_MESSAGE_CLASSES /* class of the longest slots */
 
-#define HEAD 192u /* least number of bytes in front of a body in one slot */
+#define HEAD 192u /* a body in one slot has at least so many bytes in front of it, in the same slot */
 
 typedef struct {
   sb_connection *c;
   uint64_t token;
-  uint64_t empty; /* bit set: no slot of that class is free */
+  uint64_t empty; /* bit n set: the search found no free slot of class n */
   bool thoroughly, no_chunk;
   uint32_t slot;
   uint64_t gen;
@@ -53,10 +53,11 @@ bool sb_scatter_larger(sb_connection *c, unsigned cls, uint64_t token, uint32_t 
   return found;
 }
 
-/* Takes the next part: a slot that is long enough for the rest, or the longest free one. Returns its class; 0: none. */
+/* Takes a slot for the next part: one that holds all of the remaining `rest` bytes, or else the longest free slot.
+ * Returns the class of the slot; 0: no slot is free. */
 static unsigned take_part(search *s, uint64_t rest) {
   unsigned cls = sb_class_for(s->c->b, rest + sizeof(sb_part_shm));
-  bool more = cls == 0; /* the rest fills a chunk: worth opening one */
+  bool more = cls == 0; /* no class holds the rest: it fills a whole chunk, so opening a chunk is tried first */
   unsigned fits = more ? LONGEST : cls;
   if (more && !s->no_chunk) {
     s->no_chunk = sb_slab_alloc(s->c, LONGEST, s->token, &s->slot, &s->gen) != SB_OK;
@@ -111,7 +112,7 @@ sb_status sb_scatter_alloc(sb_connection *c, uint64_t prefix, uint64_t bytes, ui
   return status;
 }
 
-/* The free memory: its sum, and the longest and the shortest free slot, each less what a part needs. */
+/* How many bytes parts could hold: in all free slots, in the longest free slot, and in the shortest free slot. */
 typedef struct {
   uint64_t bytes, longest, shortest;
 } tally;

@@ -11,8 +11,8 @@
 
 /* ---- allocation ---- */
 
-/* Takes a slot if it is FREE. After the CAS it checks that the chunk still has the class, since the hint that named the
- * slot may be older. */
+/* Takes `slot` if it is FREE; else returns false. The hint that led to the slot may be out of date. After the CAS the
+ * function therefore checks that the chunk still has the class, or, if `cls` is 0, is still a run of `run` chunks. */
 static bool take(sb_connection *c, uint32_t slot, unsigned cls, unsigned run, uint64_t token, uint64_t *gen) {
   sb_word *header = sb_slot_header(c->b, slot);
   uint64_t h = SB_LOAD(header, SB_RELAXED);
@@ -33,8 +33,8 @@ static bool take(sb_connection *c, uint32_t slot, unsigned cls, unsigned run, ui
   if (!right) {
     (void)sb_slab_free(c->b, slot, mine);
   }
-  /* I14: a connection that opens a chunk resets all slot headers, and then stores the chunk's word. That reset may have
-   * come after our CAS. */
+  /* I14: a connection that opens a chunk resets all slot headers, and then stores the chunk's word. If the reset came
+   * after our CAS, the chunk's word is right, but the slot is not ours. */
   bool kept = SB_LOAD(header, SB_RELAXED) == mine;
   return right && kept;
 }
@@ -65,9 +65,9 @@ SB_HOT bool take_cached(sb_connection *c, unsigned cls, uint64_t token, uint32_t
   return false;
 }
 
-/* The last resort: takes a FREE slot that it finds in the headers of all chunks of the class, without hints, and sets
- * the hints of the others. False: it found none, or did not search since the last search was in vain and is less than
- * SWEEP_INTERVAL_NS old. */
+/* The last resort: reads the headers of all chunks of the class, takes a FREE slot, and sets the hints of the other
+ * FREE slots. False: no slot was taken. After a search in vain the next search begins SWEEP_INTERVAL_NS later; until
+ * then the function returns false at once. */
 static bool sweep(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen) {
   uint64_t now = sb_now_ns();
   if (now - c->swept_ns[cls] < SWEEP_INTERVAL_NS) {
@@ -169,7 +169,7 @@ static bool may_ever_fit(const sb_connection *c, uint32_t run) {
   sb_broker *b = c->b;
   uint64_t used;
   uint32_t usable = 0;
-  for (uint32_t chunk = 1; chunk < b->chunk_limit; chunk++) { /* without chunk 0: a run there would be slot 0 */
+  for (uint32_t chunk = 1; chunk < b->chunk_limit; chunk++) { /* no run contains chunk 0, see sb_slab_alloc_run */
     uint64_t word = SB_LOAD(&b->chunks[chunk], SB_RELAXED);
     bool kept = sb_chunk_state(word) == SB_CHUNK_CLASS && sb_chunk_class(word) > SB_MESSAGE_CLASSES &&
                 !sb_drained_may_begin(b, chunk, &used);
@@ -220,7 +220,7 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
 
 bool sb_slab_free(sb_broker *b, uint32_t slot, uint64_t expected) {
   bool in_parts = sb_parts_is_head(b, slot, expected);
-  uint32_t part = in_parts ? sb_parts_first(b, slot) : 0; /* valid if the CAS finds the header unchanged (I43) */
+  uint32_t part = in_parts ? sb_parts_first(b, slot) : 0; /* a guess until the CAS finds the header unchanged (I43) */
   if (!SB_CAS(sb_slot_header(b, slot), &expected, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(expected) + 1),
               SB_ACQ_REL)) {
     return false;
@@ -249,15 +249,15 @@ void sb_slab_drop_last(sb_connection *c, uint32_t slot, uint64_t header) {
     sb_slab_flush_freed(c);
     c->freed = (sb_slab_cache){0, chunk, index / 64};
     c->freed_class = cls;
-    SB_STORE(&c->shm->claims[0], chunk * 128 + index / 64 + 1,
-             SB_RELEASE); /* after a death the reaper sets all hints of that word */
+    /* the hint is set later: if this process dies before that, the reaper sets all hints of the word in claims[0] */
+    SB_STORE(&c->shm->claims[0], chunk * 128 + index / 64 + 1, SB_RELEASE);
   }
   SB_STORE(sb_slot_header(b, slot), sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(header) + 1), SB_RELEASE);
   SB_CRASHPOINT("slab.freed");
   if (hinted) {
     c->freed.mask |= UINT64_C(1) << (index % 64);
     if (sb_class_units(cls) >= SB_SINGLE_CLAIM_UNITS || c->freed.mask == ~UINT64_C(0)) {
-      sb_slab_flush_freed(c); /* long slots are scarce: another connection may wait for this one */
+      sb_slab_flush_freed(c); /* at once: long slots are scarce, so another connection may wait for this one */
     }
   }
 }
@@ -278,7 +278,7 @@ bool sb_slab_drop(sb_broker *b, uint32_t slot, uint64_t gen, unsigned ref, bool 
   uint64_t h = SB_LOAD(header, SB_ACQUIRE), bit = UINT64_C(1) << ref;
   *freed = false;
   while (sb_slot_gen(h) == (gen & SB_GEN_MASK) && sb_slot_is_published(h) && (sb_slot_refs(h) & bit) != 0) {
-    uint64_t others = sb_slot_refs(h) & ~bit; /* valid if the CAS finds the header unchanged (I43) */
+    uint64_t others = sb_slot_refs(h) & ~bit; /* a guess until the CAS finds the header unchanged (I43) */
     if (others == UINT64_C(1) << SB_PARTS_REF && sb_parts_is_head(b, slot, h)) others = 0;
     if (others == 0 && sb_slot_state(h) == SB_SLOT_PUBLISHED) {
       if (sb_slab_free(b, slot, h)) {

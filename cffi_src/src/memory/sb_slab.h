@@ -48,11 +48,11 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
 /* Clears reference bit `ref` if the slot still has the generation `gen`. *freed: this call freed the slot. False: the
  * bit was clear already, or the generation is another one. */
 bool sb_slab_drop(sb_broker *b, uint32_t slot, uint64_t gen, unsigned ref, bool *freed);
-/* Drops the only reference of a published slot that no process may read in place (sb_reader.h). No other process writes
- * its header, so one store frees it. */
+/* Drops the only reference of a published slot that no process may read in place (sb_reader.h). `header`: the value of
+ * the slot's header. No other process writes that header, so one store frees the slot. */
 void sb_slab_drop_last(sb_connection *c, uint32_t slot, uint64_t header);
-/* Sets reference bit `ref`; the caller holds a cell of the slot. False: the slot is READ, and has no room for that
- * bit. */
+/* Sets reference bit `ref` of the slot. The caller holds a cell that names the slot. False: the slot is READ, and the
+ * header of a READ slot has no such bit, since `ref` is not below SB_READ_REFS. */
 bool sb_slab_add(sb_broker *b, uint32_t slot, unsigned ref);
 /* Sets the hints of the freed slots that the connection has collected. */
 void sb_slab_flush_freed(sb_connection *c);
@@ -68,12 +68,13 @@ void sb_slab_free_now(sb_broker *b, uint32_t slot);
 void *sb_slab_object(sb_broker *b, uint32_t slot, unsigned kind);
 /* The same for a queue, in a slot of either kind: SB_KIND_QUEUE or SB_KIND_LONG_QUEUE. */
 sb_queue_shm *sb_slab_queue(sb_broker *b, uint32_t slot);
-/* Gives up the hint bits in the connection's cache, of all classes or of one: sets them in their chunks again. */
+/* sb_slab_return_class gives up the hint bits of one class that the connection took into its cache: it sets them in
+ * their chunk again. sb_slab_return_cache does that for all classes, after sb_slab_flush_freed. */
 void sb_slab_return_cache(sb_connection *c);
 void sb_slab_return_class(sb_connection *c, unsigned cls);
 void sb_slab_restore_claims(sb_broker *b, sb_connection_shm *dead);
-/* Bytes in use. Of a chunk of a CLASS, the slots that are not FREE count. Any other chunk that is not FREE, and not
- * part of a free run, counts as a whole. */
+/* The number of bytes in use. In a chunk of state CLASS only the slots that are not FREE count. A chunk of any other
+ * state counts as a whole, unless it is FREE or belongs to a run whose slot is FREE. */
 uint64_t sb_slab_used(sb_broker *b);
 /* *structures: bytes of the chunks for structures and of the FREE chunks in the reserve. *bodies: bytes of all other
  * chunks that are not FREE. */

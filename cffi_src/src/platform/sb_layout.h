@@ -43,7 +43,7 @@
 #define SB_BROKER_NAME_MAX 64u
 #define SB_PAGE_CELLS 64u
 #define SB_MAX_TARGETS 4096u
-#define SB_MAX_LEVELS 4096u /* of a queue; a walk stops after this number, since broken links may form a loop */
+#define SB_MAX_LEVELS 4096u /* a walk of a queue's levels stops after so many: broken links may form a loop */
 #define SB_MAX_CLASSES 64u
 #define SB_REPAIRS 6u /* kinds of repairs, see sb_repairs.h */
 
@@ -55,8 +55,8 @@
 #define SB_LOCK_PROCESS 64
 
 /* An entry of the holdings of a connection: what it holds, for its reaper. The numbers are widths in bits, from the
- * lowest bit up. what: 4 kind | 28 slot | 32 generation, or for a cell: 4 kind | 28 slot of the queue | 32 slot of the
- * leaf. where: a position or a chunk; for a VIEW see sb_view.h. */
+ * lowest bit up. `what`: 4 kind | 28 slot | 32 generation, or for a cell: 4 kind | 28 slot of the queue | 32 slot of
+ * the leaf. `where`: a position or a chunk; for a VIEW see sb_view.h. */
 enum {
   SB_HOLD_NONE = 0,
   SB_HOLD_CELL = 1,
@@ -65,7 +65,7 @@ enum {
   SB_HOLD_LEDGER = 4,
   SB_HOLD_CHUNK = 5,
   SB_HOLD_VIEW = 6,
-  SB_HOLD_STAGED = 7,      /* a cell of a commit: queue, leaf and position, written before the cell is appended */
+  SB_HOLD_STAGED = 7,      /* a cell of a commit: as for CELL; written before the append, then without the leaf */
   SB_HOLD_PUBLICATION = 8, /* the body of a commit's message */
   /* a cell that the commit settles: as for CELL; the 4 bits above the 28-bit slot of the leaf have the number of the
    * counter that the settlement raises */
@@ -85,7 +85,7 @@ typedef struct {
   sb_word pid_namespace; /* inode */
   sb_word attached_ns;
   sb_holding_shm boot; /* the holding of a connection that is being opened */
-  sb_word stack;       /* field 28; an exec changes it */
+  sb_word stack;       /* field 28 of /proc/pid/stat; an exec changes it */
 } sb_process_shm;
 _Static_assert(sizeof(sb_process_shm) == 64, "process slot");
 
@@ -114,20 +114,20 @@ typedef struct {
   sb_half closing;              /* 1: stop(purge=True) was called */
   sb_half housekeeper_waiter;   /* slot of the housekeeper's node, or 0 */
   sb_half housekeeper_pid;
-  sb_word next_due_ns; /* hint: the earliest timer the housekeeper knows */
+  sb_word next_due_ns; /* hint: time of the earliest timer that the housekeeper knows */
   sb_word housekeeper_ticks;
   sb_word topology_epoch;
   sb_word topology_intent; /* 32 slot of the queue | 1: being deleted, 2: being configured */
-  sb_word journal;         /* of exchanges and bindings: 48 valid bytes in its file | 16 number of that file */
+  sb_word journal;         /* of exchanges and bindings: 48 number of valid bytes in its file | 16 number of the file */
   sb_half topology_pid, queue_count;
   sb_half memory_waiting,
-      queues_ended;      /* queues_ended: queues that ended by themselves; the housekeeper removes bindings to them */
+      queues_ended;      /* queues_ended: how many queues ended by themselves; the housekeeper removes their bindings */
   sb_half queues_closed; /* incremented when a queue becomes CLOSED; connections then detach their handles of it */
   sb_half housekeeper_process;     /* process slot, plus one; valid only while byte SB_LOCK_HOUSEKEEPER is locked */
   alignas(64) sb_word memory_root; /* the list of nodes that wait for memory */
   sb_word memory_tail, memory_head, memory_base;
   sb_half next_connection, next_process;
-  sb_half watched; /* hint: when the lowest process last watched the housekeeper (sb_io.h), in 2^20 ns */
+  sb_half watched; /* hint: time of the last look of the *lowest process* at the housekeeper (sb_io.h), in 2^20 ns */
   sb_half stopped; /* 1 = the user asked for no housekeeper */
   sb_word rescues, stopped_rescues, reaped;
   sb_half spinners;  /* count of threads that spin; changes often, so it avoids the cache lines that every call reads */
@@ -150,9 +150,9 @@ _Static_assert(sizeof(sb_header_shm) <= 4096, "header page");
 typedef struct {
   sb_word headers[SB_CHUNK_UNITS];
   sb_word hints[SB_CHUNK_UNITS / 64]; /* bit i set: slot i of the chunk may be free */
-  sb_word summary[2];                 /* bit w set: hints[w] may have a bit */
+  sb_word summary[2];                 /* bit w set: a bit of hints[w] may be set */
   sb_word parts;                      /* 1: the chunk may have parts; a sweep then looks for their heads (sb_parts.h) */
-  sb_word floors[2];                  /* least incarnation and position of new objects here, see sb_floors.h */
+  sb_word floors[2];                  /* of incarnations, of positions: new objects continue from them (sb_floors.h) */
   sb_word reserved[379];
 } sb_chunk_meta_shm;
 _Static_assert(sizeof(sb_chunk_meta_shm) == SB_CHUNK_META_BYTES, "chunk metadata");
@@ -172,11 +172,13 @@ typedef struct {
   uint8_t flags; /* SB_MESSAGE_IN_PARTS */
   uint32_t units;
   uint16_t exchange_length; /* exchange name, routing key and properties lie in front of the body */
-  uint16_t targets;         /* number of queues that its commit puts it into; 0 means 1 */
+  uint16_t targets;         /* number of queues into which the commit puts the message; 0 means 1 */
   uint32_t reserved;
 } sb_message_shm;
 _Static_assert(sizeof(sb_message_shm) == 64, "message header");
-#define SB_MESSAGE_IN_PARTS 1u /* names, properties and body are in parts; block and viewers end at body_offset */
+/* flag: exchange name, routing key, properties and body lie in parts. The slot of the header has only the block and the
+ * viewers' words (sb_reference.h), which end at body_offset. */
+#define SB_MESSAGE_IN_PARTS 1u
 
 /* The last bytes of a slot whose body lies in parts. They name the first part. */
 typedef struct {
@@ -196,8 +198,8 @@ typedef struct {
   sb_half object;   /* slot of the queue or level that the ring belongs to */
   sb_half ring;     /* number of the ring | height << 8 */
   sb_word first;    /* first position covered */
-  sb_word done;     /* hint: bit set when that child or cell is finished; all bits set: try to retire the page (I17) */
-  sb_word requeued; /* bit set: that cell, or a cell below that child, may have become AVAILABLE again */
+  sb_word done;     /* hint: bit i set: child or cell i is finished; all bits set: try to retire the page (I17) */
+  sb_word requeued; /* bit i set: cell i, or a cell below child i, may have become AVAILABLE again */
   sb_word reserved[4];
 } sb_page_shm;
 _Static_assert(sizeof(sb_page_shm) == 64, "page header");
@@ -234,7 +236,7 @@ _Static_assert(sizeof(sb_inner_shm) <= 3 * SB_UNIT, "inner page");
 typedef struct {
   sb_word root;
   sb_word tail; /* hint: the first position that may be FREE */
-  sb_word head; /* hint: before it, ready messages are only below `requeued` bits */
+  sb_word head; /* hint: each ready message before this position has its `requeued` bits set */
   sb_word base; /* first position of this use of the queue object, a multiple of 64 */
 } sb_ring_shm;
 
@@ -244,13 +246,13 @@ typedef struct {
   sb_word root, base; /* of the cells */
   sb_half flags;
   sb_half ledgers;                       /* first ledger, linked by `next` */
-  _Atomic int64_t settings[SB_SETTINGS]; /* four of them in this cache line */
+  _Atomic int64_t settings[SB_SETTINGS]; /* the first four lie in this cache line */
   sb_word created_ns;
   sb_half name_length, owner_connection; /* owner_connection, owner_epoch: of the owner of an exclusive queue */
   sb_word owner_epoch;
   /* written by producers */
   alignas(64) sb_word tail;
-  sb_word admitted; /* hint: `tail` plus the number of messages that producers have room for and did not append yet */
+  sb_word admitted; /* hint: `tail` plus the number of messages for which room is reserved, but not yet used */
   sb_word bytes_in; /* hint: body bytes that became ready */
   sb_word bound;    /* with ring_size: evict the oldest while more than max(bound, ring_size) messages are ready */
   sb_word reserved0[4];
@@ -259,7 +261,7 @@ typedef struct {
   _Atomic int32_t notified, not_interested, non_acquiring, consumers, room_waiting;
   /* number of messages with a timer that got no schedule entry; when it changes, the housekeeper scans all cells */
   _Atomic int32_t timers_lost;
-  /* 1: `taken`, `admitted` and the byte hints are maintained; 2: the housekeeper also corrects them */
+  /* 1: calls keep `taken`, `admitted` and the byte hints; 2: so they do, but the housekeeper must still correct them */
   _Atomic int32_t tracking;
   sb_half consumer_levels; /* first level, by descending priority */
   sb_word rescues;
@@ -267,7 +269,8 @@ typedef struct {
   sb_word exclusive;
   /* written by consumers */
   alignas(64) sb_word head;
-  /* hint: cells that left AVAILABLE minus cells that returned; a queue that evicts raises it before the CAS */
+  /* hint: number of positions below the tail that are not AVAILABLE. If the queue evicts, a take raises it before its
+   * CAS, else afterwards (I23) */
   sb_word taken;
   sb_word bytes_out;
   sb_word requeued;  /* 1: some page may have a `requeued` bit */
@@ -276,7 +279,7 @@ typedef struct {
   sb_word reserved1[2];
   alignas(64) sb_ring_shm all;
   sb_ring_shm non_acquiring_list, not_interested_list, room, schedule;
-  sb_word used_ns; /* CLOCK_MONOTONIC: the last declare or get, or the end of its last consumer */
+  sb_word used_ns; /* CLOCK_MONOTONIC: the last declare or get, or the end of the queue's last consumer */
   sb_half had_consumer;
   /* 1: a watch has waited for room. Its program may react late, which explains a repair (sb_repairs.h) */
   sb_half room_watched;
@@ -328,7 +331,7 @@ typedef struct {
   sb_half prefetch, unacked; /* of a node that waits for room, prefetch is the number of bytes it needs */
   _Atomic int32_t priority;
   sb_word delivered;
-  sb_word flagged; /* 1: a notifier asks for a turn of the target; the turn clears it before it looks */
+  sb_word flagged; /* 1: a notifier asks for a turn of the target; the turn sets it to 0, then looks at the queue */
   sb_half wake;    /* the wake word, a futex */
   sb_half pid;
   alignas(64) sb_word wakes; /* number of notifications */
@@ -395,7 +398,7 @@ _Static_assert(sizeof(sb_ledger_shm) <= SB_UNIT, "ledger");
 #define SB_HOLDINGS_PER_CHUNK 255u
 #define SB_HOLDINGS_FIRST 1u /* first entry for holdings; entry 0 of a block announces the next block */
 typedef struct {
-  sb_half next, used; /* next block; number of entries that were ever used */
+  sb_half next, used; /* next: the next block; used: number of entries that were ever used */
   sb_word reserved;
   sb_holding_shm entries[SB_HOLDINGS_PER_CHUNK];
 } sb_holdings_shm;

@@ -19,7 +19,7 @@ pthread_mutex_t sb_topology_mutex = PTHREAD_MUTEX_INITIALIZER, sb_connect_mutex 
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 static void after_fork_in_child(void) {
-  pthread_mutex_init(&sb_topology_mutex, NULL); /* another thread of the parent may have held them */
+  pthread_mutex_init(&sb_topology_mutex, NULL); /* at the fork, a thread of the parent may have held the mutexes */
   pthread_mutex_init(&sb_connect_mutex, NULL);
   for (int i = 0; i < SB_MAX_ATTACHED; i++) {
     sb_broker *b = SB_LOAD(&attached[i], SB_RELAXED);

@@ -48,7 +48,8 @@ bool sb_liveness_housekeeper_stopped(sb_broker *b);
 /* Takes the byte lock of a dead process. True: the caller is its reaper until sb_liveness_end_reaping. False: the
  * process is not dead, or another thread or process is reaping. */
 bool sb_liveness_begin_reaping(sb_broker *b, uint32_t process);
-/* reaped: true if the caller recovered everything that the process owned; the process slot then becomes FREE. */
+/* Ends the reaping of the process, and releases its byte lock. reaped: true if the caller recovered everything that the
+ * process owned; the process slot then becomes FREE. */
 void sb_liveness_end_reaping(sb_broker *b, uint32_t process, bool reaped);
 bool sb_lock_byte(int fd, long byte); /* write lock; does not wait */
 void sb_unlock_byte(int fd, long byte);

@@ -19,8 +19,9 @@
  *
  * Death: a reader writes nothing shared, so a killed reader leaves nothing.
  *
- * Concurrency: any thread, at any time. Producers fill bodies with plain stores, and C defines no race with those. Only
- *  these functions are excluded from ThreadSanitizer: the second look discards every copy that raced.
+ * Concurrency: any thread, at any time. Producers fill bodies with plain stores, and in C a load that races with a
+ *  plain store has undefined behaviour. ThreadSanitizer ignores only these functions: the second look discards every
+ *  copy that raced.
  */
 #ifndef SB_PEEK_H
 #define SB_PEEK_H

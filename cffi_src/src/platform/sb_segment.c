@@ -77,8 +77,8 @@ sb_status sb_segment_format(void *memory, uint64_t bytes, const char *name, uint
   return SB_OK;
 }
 
-/* True if the file belongs to the user that its name tells, and only permitted users can write it. Any user may put
- * files into the directory, so the name alone proves nothing. */
+/* True if the file belongs to the user whose id is in its name, and only permitted users can write the file. Any user
+ * may put files into the directory, so the name alone proves nothing. */
 static bool is_trusted(const char *path, const struct stat *st) {
   uint64_t uid = 0;
   const char *at = path + sizeof "/shmbroker-" - 1;

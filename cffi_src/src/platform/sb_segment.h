@@ -51,7 +51,7 @@ struct sb_broker {
   uint64_t arena_bytes, meta_bytes;
   uint64_t groups_shift; /* chunk >> groups_shift is the number of the chunk's group, below 64 */
   pthread_mutex_t map_lock, reap_lock;
-  int lock_fd;     /* lock file: holds the byte locks of the process slot and of the housekeeper */
+  int lock_fd;     /* lock file: holds the byte locks of process slot, housekeeper and stand-in */
   int topology_fd; /* lock file, opened a second time: holds the byte lock of the topology */
   uint32_t process;
   uint64_t pid_namespace; /* of this process; 0 = unknown, /proc does not show it */
@@ -64,7 +64,8 @@ struct sb_broker {
 sb_status sb_segment_format(void *memory, uint64_t bytes, const char *name, uint64_t memory_limit,
                             uint32_t chunks_per_segment, uint32_t mode, uint64_t instance, uint64_t now_ns);
 uint64_t sb_segment_layout_hash(void);
-/* Opens a file of a broker and checks its owner and mode. SB_ACCESS: wrong owner or mode; SB_LAYOUT: the file is
+/* Opens the file of a broker whose name is `path` followed by `suffix`, and checks owner, mode and length. *fd_out: the
+ * descriptor, set only with SB_OK. SB_ACCESS: wrong owner or mode, or the kernel refused access. SB_LAYOUT: the file is
  * shorter than `least_bytes`. */
 sb_status sb_segment_open(const char *path, const char *suffix, uint64_t least_bytes, int *fd_out);
 sb_status sb_segment_attach(sb_broker *b, const char *path, uint32_t *found_major, uint32_t *found_minor);

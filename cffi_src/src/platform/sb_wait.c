@@ -66,8 +66,8 @@ bool sb_wake_ring(sb_half *w) {
     if (found == pending || SB_CAS(w, &found, pending, SB_SEQ_CST)) {
       SB_CRASHPOINT("wait.ring.pending");
       (void)syscall(SYS_futex, w, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
-      (void)SB_CAS(w, &pending, (pending & ~3u) | SB_WAKE_NOTIFIED,
-                   SB_ACQ_REL); /* NOTIFIED only saves the next notifier the system call */
+      /* NOTIFIED tells later notifiers that they need no system call; nothing else depends on this CAS */
+      (void)SB_CAS(w, &pending, (pending & ~3u) | SB_WAKE_NOTIFIED, SB_ACQ_REL);
       return true;
     }
   }

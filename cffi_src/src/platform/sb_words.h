@@ -28,7 +28,8 @@
 enum { SB_SLOT_FREE = 0, SB_SLOT_ALLOC = 1, SB_SLOT_READ = 2, SB_SLOT_PUBLISHED = 3 };
 #define SB_MAX_REFS 24u
 #define SB_READ_REFS 12u /* references that a READ slot can have */
-/* reference bit that marks a head, whose body lies in parts, from ALLOC on; no cell of a head has it (sb_parts.h) */
+/* The reference bit that marks a head: a slot whose body lies in parts. The bit is set from ALLOC on, and is never the
+ * reference of a cell of the head (sb_parts.h). */
 #define SB_PARTS_REF 23u
 #define SB_GEN_MASK ((UINT64_C(1) << SB_GENERATION_BITS) - 1u)
 static inline unsigned sb_slot_state(uint64_t h) { return (unsigned)SB_BITS(h, 0, 2); }
@@ -45,7 +46,8 @@ static inline bool sb_slot_in_parts(uint64_t h) {
   unsigned state = sb_slot_state(h);
   return (state == SB_SLOT_ALLOC || state == SB_SLOT_PUBLISHED) && SB_BITS(h, 2 + SB_PARTS_REF, 1) != 0;
 }
-/* The field of a part: ALLOC with this bit and no owner. A part belongs to the head that it names (sb_parts.h). */
+/* The bit that marks a part: an ALLOC slot with this bit and no owner. A part belongs to the head that it names
+ * (sb_parts.h). */
 #define SB_SLOT_PART (UINT64_C(1) << 22)
 static inline bool sb_slot_is_part(uint64_t h) {
   return sb_slot_state(h) == SB_SLOT_ALLOC && SB_BITS(h, 2, SB_MAX_REFS) == SB_SLOT_PART;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_closing.h"
 
-/* True for a message that makes a deletion "if empty" fail. A message that a connection holds does not: if the
- * connection returns it to the closed queue, it is removed there. A STAGED message does: its commit may be decided
- * already. */
+/* True if the message of a cell with the value `word` makes a deletion "if empty" fail. A message that a connection
+ * holds does not count: if the connection returns the message to the closed queue, it is removed there. A STAGED one
+ * counts, since its commit may be decided already. */
 static bool nobodys_message(uint64_t word) {
   unsigned state = sb_cell_state(word);
   return state == SB_CELL_AVAILABLE || state == SB_CELL_SCHEDULED || state == SB_CELL_STAGED;

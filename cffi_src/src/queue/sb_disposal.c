@@ -26,7 +26,7 @@ sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t
   SB_CRASHPOINT("queue.close.closing");
   (void)sb_closing_resolve(q->c->b, q->c, q->shm, &lane->ring, position);
   if (sb_queue_is_open(q)) {
-    (void)sb_ring_exact_tail(q->c->b, &lane->ring); /* `taken` counts the decided cell: move the tail past it, too */
+    (void)sb_ring_exact_tail(q->c->b, &lane->ring); /* past the TOMBSTONE: `taken` counts it, so the tail must, too */
     return if_unused && SB_LOAD(&q->shm->consumers, SB_SEQ_CST) > 0 ? SB_IN_USE : SB_NOT_EMPTY;
   }
   *removed = sb_disposal_empty(q);
@@ -63,10 +63,10 @@ uint64_t sb_disposal_empty(sb_queue *q) {
   return removed;
 }
 
-/* Lists the object `slot` in the holdings of `c`, since the caller is about to unlink the object, then to free it: if
- * the caller is killed between the two, its reaper frees the object. *gen: the generation of the object, by which the
- * caller frees it. Another process that was killed here listed the object, too, and its reaper may free the object as
- * soon as the caller unlinks it. False: the slot is FREE although it is linked, so the chain is broken. */
+/* Lists the object `slot` in the holdings of `c`. The caller then unlinks the object, and frees it: if the caller is
+ * killed between these two steps, its reaper frees the object. *gen: the generation of the object. The caller must free
+ * only this generation: a process that was killed here earlier listed the same object, and the reaper of that process
+ * may free the object as soon as it is unlinked. False: the slot is FREE although it is linked: the chain is broken. */
 static bool let_go(sb_connection *c, uint32_t slot, uint64_t *gen) {
   uint64_t header = SB_LOAD(sb_slot_header(c->b, slot), SB_ACQUIRE);
   *gen = sb_slot_gen(header);
@@ -98,7 +98,7 @@ bool sb_disposal_free(sb_connection *c, uint32_t slot) {
       if (sb_ring_open(b, level, id, &r)) sb_ring_destroy(c, &r);
     }
     bool whole = let_go(c, level, &gen);
-    SB_STORE(&q->consumer_levels, next, SB_RELEASE); /* level by level: after a kill, another process frees the rest */
+    SB_STORE(&q->consumer_levels, next, SB_RELEASE); /* one by one: after a kill another process frees the rest */
     (void)sb_slab_free_gen(b, level, gen);
     level = whole ? next : 0;
   }

@@ -28,7 +28,8 @@
  *   finished.
  *  the counters were raised -> the intent is still there -> the reaper clears the intent.
  *
- * Concurrency: the connection that holds the message calls, under its lock, beside any other operation.
+ * Concurrency: only the connection that holds the message calls sb_dispose, under its lock. Other connections may carry
+ *  out any operation at the same time.
  */
 #ifndef SB_DISPOSE_H
 #define SB_DISPOSE_H

@@ -3,7 +3,7 @@
 
 #include "sb_wait.h"
 
-/* Finds the first hidden cell from position `from` on (sb_hints_resurface). */
+/* Finds the first hidden cell at or after position `from`; hidden: see sb_hints_resurface. False: there is none. */
 static bool next_hidden(sb_broker *b, const sb_ring *r, uint64_t from, uint64_t *position) {
   uint64_t at = from;
   sb_leaf_ref leaf;
@@ -130,8 +130,8 @@ sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q) {
 
 #define TRACKING_TRIES 1000u
 
-/* Corrects the hints until a call finds them all right. If continuous traffic prevents that, the housekeeper corrects
- * them later (SB_TRACKING_UNSURE). */
+/* Calls sb_hints_reconcile until one call finds no hint wrong. If continuous traffic prevents that, the housekeeper
+ * corrects the hints later (SB_TRACKING_UNSURE). */
 void sb_hints_start_tracking(sb_broker *b, sb_queue_shm *q) {
   for (unsigned tries = 0; tries < TRACKING_TRIES; tries++) {
     if (sb_hints_reconcile(b, q) == SB_HINTS_RIGHT) return;

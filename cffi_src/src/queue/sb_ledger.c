@@ -134,7 +134,8 @@ bool sb_ledger_any_owner(sb_broker *b, const sb_queue_shm *q, bool (*is)(sb_brok
   }
   return false;
 }
-#define PATIENCE 4u /* number of looks at a ledger; a process that runs should make its next step meanwhile */
+/* How often `stays` looks at a ledger again. A process that is not stopped should meanwhile end its changes. */
+#define PATIENCE 4u
 static bool stays(const sb_ledger_shm *l) {
   uint64_t hinting = SB_LOAD(&l->hinting, SB_ACQUIRE);
   bool same = (hinting & SB_HINTING_DEPTH) != 0;

@@ -84,8 +84,8 @@ static inline void sb_ledger_count(sb_ledger_shm *l, unsigned counter, uint64_t 
 #define SB_HINTING_DEPTH UINT64_C(0xffffffff) /* the lower half of `hinting`; the upper half counts the raises */
 static inline void sb_ledger_hinting(sb_ledger_shm *l, int by) {
   uint64_t step = by > 0 ? (UINT64_C(1) << 32) + 1 : UINT64_MAX;
-  SB_STORE(&l->hinting, SB_LOAD(&l->hinting, SB_RELAXED) + step,
-           SB_RELEASE); /* by > 0: the store comes before the next change of a hint (seq_cst); by < 0: after the last */
+  /* by > 0: this store comes before the first change of a hint, which is seq_cst. by < 0: it comes after the last */
+  SB_STORE(&l->hinting, SB_LOAD(&l->hinting, SB_RELAXED) + step, SB_RELEASE);
 }
 static inline void sb_ledger_hinting_ended(sb_ledger_shm *l) {
   SB_STORE(&l->hinting, SB_LOAD(&l->hinting, SB_RELAXED) & ~SB_HINTING_DEPTH, SB_RELEASE);

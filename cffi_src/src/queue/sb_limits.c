@@ -6,8 +6,8 @@
 
 #define UNBOUNDED INT64_MAX
 
-/* The number of ready messages before `position`, if `taken` of the positions between the base and `position` are
- * taken. It may be negative for a moment. */
+/* The number of ready messages before `position`: the number of positions from the base to there, minus `taken`. It may
+ * be negative for a moment. */
 static int64_t ready_before(const sb_queue_shm *q, uint64_t position, uint64_t taken) {
   return (int64_t)(position - SB_LOAD(&q->base, SB_RELAXED) - taken);
 }
@@ -88,13 +88,13 @@ static int64_t bound(const sb_queue *q, sb_reason *reason) {
   return limit;
 }
 
-/* I24: the condition for the eviction of a victim that `taken` counts already: at least `limit` messages are ready
- * without it. Fewer are ready if a consumer took one meanwhile. */
+/* I24: the condition for an eviction, after the caller raised `taken` for the victim: at least `limit` messages are
+ * ready beside the victim. Otherwise a consumer took a message meanwhile, and the excess is gone. */
 static sb_excess too_many(int64_t limit) { return (sb_excess){true, limit, INT64_MIN}; }
 
-/* The same for bytes. `paid`: the estimated size of the victim, which `bytes_out` counts already. The victim is evicted
- * only if the ready bytes and `paid` together exceed the limit. If the queue has no limit any more, no victim is
- * evicted. */
+/* The condition for an eviction by bytes. `paid`: the estimated size of the victim, which the caller added to
+ * `bytes_out`. The victim is evicted only if the ready bytes and `paid` together exceed the limit. If the queue has no
+ * byte limit any more, no victim is evicted. */
 static sb_excess too_large(const sb_queue *q, uint64_t paid) {
   int64_t max = sb_setting(q->shm, SB_SETTING_MAX_BYTES);
   return (sb_excess){false, INT64_MIN, max >= 0 ? max - (int64_t)paid + 1 : INT64_MAX};
@@ -129,8 +129,8 @@ static enum outcome evict(sb_queue *q, const sb_excess *excess, sb_reason reason
 }
 
 /* If more bytes are ready than the limit allows, adds the estimated size of the next victim to `bytes_out`; *paid: that
- * size. Other producers then do not see the same excess, so only one evicts for it. True: it was added, and `hinting`
- * stays raised until the caller lowers both. */
+ * size. Other producers then do not see the same excess, so only one evicts for it. True: the size was added, and
+ * `hinting` is raised. After the eviction the caller subtracts the size from `bytes_out`, and lowers `hinting`. */
 static bool pay_bytes(sb_queue *q, uint64_t *paid) {
   int64_t max = sb_setting(q->shm, SB_SETTING_MAX_BYTES);
   if (refuses(q->shm) || max < 0 || ready_bytes(q->shm) <= max) {
@@ -148,7 +148,7 @@ static bool pay_bytes(sb_queue *q, uint64_t *paid) {
   return false;
 }
 
-/* Evicts one message if more are pending than the bound, and adds it to *removed. True: there may be more to evict. */
+/* Evicts one message if more are ready than the bound, and adds 1 to *removed. True: there may be more to evict. */
 static bool enforce_length(sb_queue *q, uint64_t *removed) {
   sb_reason reason;
   int64_t limit = bound(q, &reason);
@@ -171,8 +171,8 @@ static bool enforce_length(sb_queue *q, uint64_t *removed) {
   return outcome != NONE_FOUND || SB_LOAD(&q->shm->tail, SB_SEQ_CST) != tail; /* I42 */
 }
 
-/* The same for the byte limit. Pays an estimate of the victim's size first. The take itself counts the real size, so
- * the estimate is subtracted afterwards. */
+/* Does for the byte limit what enforce_length does for the bound. First adds an estimate of the victim's size to
+ * `bytes_out` (pay_bytes). The take itself adds the real size, so the estimate is subtracted afterwards. */
 static bool enforce_bytes(sb_queue *q, uint64_t *removed) {
   uint64_t paid;
   if (!pay_bytes(q, &paid)) {
@@ -232,7 +232,7 @@ uint64_t sb_limits_enforce(sb_queue *q) {
   return removed;
 }
 
-/* Moves the cursor past taken cells, as a search does. */
+/* Moves the handle's cursor past taken cells, as a search does. A later call of fits() then counts fewer positions. */
 static void pass_taken(sb_queue *q) {
   uint64_t at = lowest(q);
   sb_lane *lane = &q->lanes[0];

@@ -46,11 +46,11 @@ bool sb_limits_keep(sb_queue *q, uint64_t *removed);
 /* True if more messages may be pending than the bound, although the counts deny it: a process may have been killed
  * between two changes of the counts. Costs a few loads, unless another process puts or takes at this moment. */
 bool sb_limits_in_doubt(sb_queue *q);
-/* Sets the bound after ring_size was changed. If `trim` is set, to 0: ring_size applies at once. Else to the number of
- * pending messages: the bound then falls as messages are taken. */
+/* Sets `bound` after ring_size was changed. If `trim` is true, `bound` becomes 0, so ring_size applies at once.
+ * Otherwise it becomes the number of pending messages, and falls as messages are taken. */
 void sb_limits_set_bound(sb_queue *q, bool trim);
 /* Takes the AVAILABLE messages at positions below `end`, at most `limit` of them, and ends them for `reason`. Returns
- * how many. */
+ * the number of messages that it ended. */
 uint64_t sb_limits_remove(sb_queue *q, sb_reason reason, uint64_t end, uint64_t limit);
 
 #endif

@@ -75,7 +75,7 @@ sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *siz
     sb_schedule_make_ready(q, token);
     return status;
   }
-  const sb_leaf_ref *leaf = &lane->tail_leaf; /* the leaf of the target cell; the cell pins it */
+  const sb_leaf_ref *leaf = &lane->tail_leaf; /* of the target cell; not freed while we own that cell */
   SB_STORE(&sb_leaf_cell(leaf, position)->side,
            sb_side_word(t.gen, sb_side_count(t.side), t.side & SB_SIDE_REDELIVERED), SB_RELEASE);
   sb_word *origin = sb_ring_origin(b, leaf, position);

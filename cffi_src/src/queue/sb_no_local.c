@@ -90,7 +90,7 @@ sb_status sb_no_local_take(sb_queue *q, uint64_t *cursor, uint64_t token, sb_tak
       return status;
     }
     (void)sb_dispose(q, token, SB_REASON_EXPIRED); /* frees the holding `token` */
-    status = sb_holding_take(q->c, &token);        /* takes it again: the last one freed comes first */
+    status = sb_holding_take(q->c, &token);        /* gets the same holding: the one freed last is taken first */
     if (status != SB_OK) {
       return status;
     }

@@ -56,7 +56,9 @@ void sb_queue_detach(sb_queue *q) {
 uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q) {
   static const unsigned out[] = {SB_COUNT_ACKED,   SB_COUNT_EXPIRED,       SB_COUNT_KILLED, SB_COUNT_REPLACED,
                                  SB_COUNT_DROPPED, SB_COUNT_DEAD_LETTERED, SB_COUNT_MOVED,  SB_COUNT_SCHEDULED};
-  uint64_t n = 0; /* subtracts what left, then adds what came; beside traffic or a stopped process n may be wrong */
+  /* First subtracts all messages that left, then adds all that came. If messages come or leave meanwhile, or a process
+   * is stopped between an operation and its count, n may be wrong. */
+  uint64_t n = 0;
   for (unsigned i = 0; i < sizeof out / sizeof out[0]; i++) {
     n -= sb_ledger_sum(b, q, out[i]);
   }
@@ -141,7 +143,7 @@ bool sb_queue_older_ready(sb_queue *q, uint64_t position) {
   while (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0 &&
          sb_requeued_next(q->c->b, &q->lanes[0].ring, from, &leaf, &at) && at < position) {
     uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
-    /* a message whose chunk cannot be mapped is never taken: if it counted, evictions would spare every newer victim */
+    /* a message whose chunk cannot be mapped is never taken: if it counted here, no newer message would be evicted */
     bool takeable = sb_slot_ready(q->c->b, sb_cell_slot(word));
     if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE && takeable) {
       return true;
@@ -174,8 +176,8 @@ void sb_queue_schedule(sb_queue *q, uint64_t position) {
   }
 }
 
-/* `tries` has a bound: if a link is broken, sb_closing_resolve may report a cell as decided that it did not find. The
- * caller would meet that cell again for ever. */
+/* Gives up when `tries` exceeds SB_MAX_RETRIES: if a link of the ring is broken, sb_closing_resolve may return true
+ * although it did not find the cell. Without this bound the caller would meet the cell again for ever. */
 sb_status sb_queue_pass_closing(sb_queue *q, const sb_lane *lane, uint64_t position, unsigned tries) {
   bool resolved = sb_closing_resolve(q->c->b, q->c, q->shm, &lane->ring, position);
   bool open = sb_queue_is_open(q);

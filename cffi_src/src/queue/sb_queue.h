@@ -65,7 +65,7 @@ struct sb_queue {
     uint32_t node;
   } waiters[SB_WAITERS_KEPT];
   uint32_t waiter_count;
-  sb_half spin_ns;                         /* how long a waiting thread spins; relaxed: all threads share it */
+  sb_half spin_ns;                         /* how long a waiting thread spins; all threads adapt it, without the lock */
   uint64_t rescanned_ns, rescanned_deaths; /* time of the last sb_hints_rescan; number of deaths then */
   uint64_t reap_again_ns;                  /* until this time no call reaps, or waits for a thread that reaps */
 };
@@ -75,7 +75,7 @@ struct sb_queue {
  * be removed. */
 sb_status sb_queue_attach(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed);
 /* Opens a handle of a queue, open or closed, and takes over `ledger` from the dead connection `dead`. SB_SETTLED:
- * `dead` does not own it any more. */
+ * `dead` does not own the ledger any more. */
 sb_status sb_queue_inherit(sb_connection *c, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger, unsigned dead);
 /* Opens a handle for a reaper that continues the operation of a dead connection. The dead connection stays the owner of
  * the ledger. */
@@ -113,18 +113,19 @@ SB_HOT sb_status sb_queue_append(sb_queue *q, sb_lane *lane, uint64_t word, sb_a
   return status;
 }
 
-#define SB_TRACKING_UNSURE 2 /* value of `tracking`: traffic prevented a count of the hints; the housekeeper counts */
+/* A value of `tracking`: traffic kept sb_hints_start_tracking from correcting the hints, so the housekeeper does it. */
+#define SB_TRACKING_UNSURE 2
 /* True if the queue maintains `taken`, `admitted` and the byte hints: it has limits or a ring size. */
 static inline bool sb_queue_tracks(const sb_queue_shm *q) { return SB_LOAD(&q->tracking, SB_RELAXED) != 0; }
 /* True if the queue evicts messages beyond its limit; else it refuses them. */
 static inline bool sb_queue_evicts(const sb_queue_shm *q) {
   return sb_setting(q, SB_SETTING_RING_SIZE) >= 0 || sb_setting(q, SB_SETTING_OVERFLOW) == SB_OVERFLOW_DROP_HEAD;
 }
-/* I23: counts `count` positions as taken, with `bytes` of message bodies; sb_hints_untaken takes that back. Only for a
- * queue that tracks. Each function changes both words with seq_cst; afterwards the process looks for waiting producers,
- * or at the limits (I42). A producer first enters the list of waiting producers, or appends, then reads the words. So
- * at least one of the two processes sees what the other did. No reader needs both words as of one moment, so either may
- * be changed first. */
+/* I23: sb_hints_taken counts `count` positions as taken, with `bytes` of message bodies; sb_hints_untaken takes that
+ * back. Both are only for a queue that tracks. Each changes two words with seq_cst; afterwards the process looks for
+ * waiting producers, or enforces the limits (I42). A producer enters the list of waiting producers, or appends, before
+ * it reads these words. So at least one of the two processes sees what the other did. No reader needs both words as of
+ * one moment, so either may be changed first. */
 static inline void sb_hints_taken(sb_queue_shm *q, uint64_t count, uint64_t bytes) {
   (void)SB_ADD(&q->taken, count, SB_SEQ_CST);
   (void)SB_ADD(&q->bytes_out, bytes, SB_SEQ_CST);
@@ -140,9 +141,10 @@ uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q);
 /* The length of the body of the oldest ready message; beside traffic an estimate. 1 if there is no such message, or if
  * its body is empty. */
 uint64_t sb_queue_oldest_bytes(sb_queue *q);
-/* True if a message before `position` is ready because it returned. */
+/* True if a message that returned to the queue (`requeued` bits) is ready before `position`. */
 bool sb_queue_older_ready(sb_queue *q, uint64_t position);
-/* True if there may be a message to take. Reads a flag, then cells up to the first ready or FREE one, at most 64. */
+/* True if there may be a message to take. Reads the queue's `requeued` flag, then at most 64 cells, up to the first
+ * that is ready or FREE. */
 bool sb_queue_looks_ready(sb_queue *q);
 /* The same without the connection's lock. Other threads may move the handle's cursor and leaf, so the function begins
  * at the shared head, and keeps its leaf in *leaf, which is SB_NO_LEAF before the first call. */

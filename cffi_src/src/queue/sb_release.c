@@ -3,8 +3,9 @@
 
 #include "sb_wait.h"
 
-/* Makes the message AVAILABLE again. `delivered`: a consumer got the message, so it is marked redelivered, and
- * `disposition` tells whether that delivery counts (SB_UNDELIVER: it does not). Else `disposition` is ignored. */
+/* Makes the message of holding `token` AVAILABLE again. `delivered`: a consumer got the message. The function then
+ * marks the message redelivered, and if `disposition` is SB_UNDELIVER, it does not count that delivery. Without
+ * `delivered`, it ignores `disposition`. SB_SETTLED: the connection does not hold the message. */
 static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposition disposition) {
   sb_connection *c = q->c;
   sb_leaf_ref leaf;
@@ -34,8 +35,8 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
                 SB_SEQ_CST); /* linearisation point */
   SB_CRASHPOINT("queue.release.flipped");
   if (!sb_requeued_stays_marked(c->b, lane, t.position)) {
-    /* a searcher cleared a bit meanwhile. If it looked at the cell after the flip, it takes the cell. If it looked
-     * before the flip, it missed the cell: set the bits again if the cell is still AVAILABLE */
+    /* a searcher cleared a bit meanwhile. If the searcher looked at the cell after the flip, it takes the cell. If it
+     * looked before the flip, it missed the cell: if the cell is still AVAILABLE, it needs its bits again */
     uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST);
     if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
       sb_requeued_mark(c->b, &lane->ring, t.position);
@@ -47,7 +48,7 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
     sb_ledger_hinting(q->ledger, -1);
   }
   sb_holding_give(c, token);
-  if (!sb_queue_is_open(q)) { /* closed meanwhile: perhaps no other process removes the returned message */
+  if (!sb_queue_is_open(q)) { /* the queue was closed meanwhile: its disposal may have missed this message */
     uint64_t again;
     if (sb_holding_take(c, &again) == SB_OK) {
       if (sb_take_at(q, t.position, SB_CELL_AVAILABLE, again, &t) == SB_OK) {

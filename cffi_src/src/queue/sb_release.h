@@ -27,8 +27,9 @@
 /* Makes the delivered message of holding `token` AVAILABLE again, marked redelivered. `disposition`: SB_UNDELIVER does
  * not count the delivery, SB_REQUEUE counts it. SB_SETTLED: the connection does not hold the message. */
 sb_status sb_release_message(sb_queue *q, uint64_t token, sb_disposition disposition);
-/* The same for a message that was taken to be removed (REMOVING), but is kept. No consumer got the message, so it is
- * not marked redelivered. */
+/* Makes the REMOVING message of holding `token` AVAILABLE again: the caller took the message, but keeps it in the
+ * queue. No consumer got the message, so it is not marked redelivered. SB_SETTLED: the connection does not hold the
+ * message. */
 sb_status sb_release_unmarked(sb_queue *q, uint64_t token);
 
 #endif

@@ -32,8 +32,8 @@
 #include "sb_liveness.h"
 
 enum {
-  SB_REPAIR_NOTIFICATION = 0, /* a notified consumer or waiting call slept beside a ready message */
-  SB_REPAIR_ROOM,             /* a producer slept beside room */
+  SB_REPAIR_NOTIFICATION = 0, /* a notified consumer or waiting call slept although a message was ready */
+  SB_REPAIR_ROOM,             /* a producer slept although the queue had room for its message */
   SB_REPAIR_COUNT,            /* a wrong count of nodes in the lists of consumers: interested, notified ... */
   SB_REPAIR_ACCOUNT,          /* `taken`, `admitted`, or the byte hints */
   SB_REPAIR_MARK,             /* a ready message without its `requeued` bits */
@@ -41,9 +41,9 @@ enum {
 };
 _Static_assert(SB_REPAIR_END + 1 == SB_REPAIRS, "kinds of repairs");
 
-/* True if a process that has the queue open may be between two steps: it is stopped, or dead and not reaped, or /proc
- * does not show it; or one of its threads runs, or waits for a processor. A busy machine may delay a thread for longer
- * than a tick. */
+/* True if a process that has the queue open may be between two steps. Such a process is stopped, or is dead and not
+ * reaped, or is not shown by /proc, or has a thread that runs or waits for a processor. A waiting thread counts, since
+ * a busy machine may delay it for longer than a tick of the housekeeper. */
 bool sb_repairs_somebody_halted(sb_broker *b, const sb_queue_shm *q);
 /* The number of reaped processes. If it changed since a queue was last found consistent, deaths explain the repairs of
  * that queue. */

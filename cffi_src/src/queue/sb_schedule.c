@@ -46,7 +46,7 @@ uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bo
        scheduled = sb_cell_state(word) == SB_CELL_SCHEDULED;
   bool expired = expires != 0 && expires <= now_ns;
   if (keeps && !scheduled) {
-    return 0; /* SB_QUEUE_KEEPS: ready messages do not expire here; a move to another queue adds an entry there */
+    return 0; /* SB_QUEUE_KEEPS: no ready message expires in this queue. A move adds an entry to the target queue */
   }
   if (scheduled && due > now_ns && !expired) {
     return expires != 0 && expires < due ? expires : due;
@@ -55,7 +55,7 @@ uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bo
     return expires;
   }
   if (!scheduled && sb_cell_state(word) != SB_CELL_AVAILABLE) {
-    return 0; /* its holder will find that it has expired */
+    return 0; /* the owner of the cell ends the expired message; a commit adds an entry for a STAGED one */
   }
   uint64_t token;
   sb_taken t;

@@ -26,8 +26,9 @@
 
 #include "sb_take.h"
 
-/* Takes the message at `position`, if its cell is still in `state`. If `state` is SCHEDULED, counts under an intent
- * that the message left that state. False: the cell has changed. */
+/* Takes the message at `position`, if its cell is still in `state`: holding `token` then lists the message, and *t
+ * describes it. If `state` is SCHEDULED, the function counts, under an intent, that the message left that state. False:
+ * the cell has changed, and nothing was taken. */
 bool sb_schedule_take(sb_queue *q, uint64_t position, unsigned state, uint64_t token, sb_taken *t);
 /* Makes the message of holding `token`, which the caller took, AVAILABLE. Then evicts the oldest messages if the queue
  * is too full (I42). */

@@ -31,7 +31,7 @@ typedef struct {
   sb_message_shm *message;
   uint32_t slot;
   unsigned ref;
-  bool bytes_paid; /* `bytes_out` counted its bytes before it was taken */
+  bool bytes_paid; /* the bytes of the message were added to `bytes_out` before the take */
 } sb_taken;
 
 /* Finds the message that holding `token` of connection `c` lists: fills *t, and *leaf with the leaf of its cell. False:
@@ -41,8 +41,9 @@ bool sb_settle_find(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *
  * function, since it chooses the counter for a reason (sb_dispose.h). SB_SETTLED: the connection does not hold the
  * message. */
 sb_status sb_settle_message(sb_queue *q, uint64_t token, unsigned counter);
-/* The same under `intent`: SB_INTENT_SETTLE, which the function begins itself, or SB_INTENT_MOVE, which the caller has
- * begun. The function ends the intent in both cases. */
+/* As sb_settle_message, but under `intent`: SB_INTENT_SETTLE, which the function begins itself, or SB_INTENT_MOVE,
+ * which the caller has begun. The function ends the intent in both cases. But if it returns SB_SETTLED, it neither
+ * begins nor ends an intent. */
 sb_status sb_settle_as(sb_queue *q, uint64_t token, unsigned intent, unsigned counter);
 
 #endif

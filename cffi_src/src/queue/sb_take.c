@@ -4,7 +4,7 @@
 #include "sb_closing.h"
 #include "sb_wait.h"
 
-/* The functions below list the message that they take in the holding t->token. */
+/* In the functions below, t->token is the holding that will list the taken message. */
 
 static void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, sb_taken *t) {
   sb_broker *b = q->c->b;
@@ -19,20 +19,21 @@ static void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t 
   t->side = sb_side_word(t->gen, count, side & SB_SIDE_REDELIVERED);
   SB_STORE(&cell->side, t->side, SB_RELEASE);
   sb_ledger_hold(q->ledger, 1);
-  /* `last_take` shows the housekeeper that consumers take messages: a removal does not change it */
+  /* the housekeeper reads from `last_take` whether consumers take messages, so a removal does not change it */
   if (state == SB_CELL_ACQUIRED) SB_STORE(&q->shm->last_take, position, SB_RELAXED);
 }
 
-/* True if the excess still exists. First reads how much came, then how much went: in the other order, more could seem
- * to remain than ever did. */
+/* True if the queue still has the excess. Reads the counts of what came (`tail`, `bytes_in`) before the counts of what
+ * went (`taken`, `bytes_out`). In the other order, messages that come and go between the reads would seem ready. */
 static bool is_excess(const sb_queue_shm *q, const sb_excess *excess) {
   uint64_t tail = SB_LOAD(&q->tail, SB_SEQ_CST), in = SB_LOAD(&q->bytes_in, SB_SEQ_CST);
   int64_t ready = (int64_t)(tail - SB_LOAD(&q->base, SB_RELAXED) - SB_LOAD(&q->taken, SB_SEQ_CST));
   return ready >= excess->least_ready && (int64_t)(in - SB_LOAD(&q->bytes_out, SB_SEQ_CST)) >= excess->least_bytes;
 }
 
-/* Takes a cell by a CAS. The holding is written before, so that a reaper finds the cell. SB_EMPTY: another process
- * changed the cell. SB_DONE: the excess is gone, so the cell is spared. */
+/* Takes a cell by a CAS that expects `word`. Writes the holding before the CAS, so that a reaper finds the cell.
+ * SB_EMPTY: another process changed the cell, or this process cannot read its slot. SB_DONE: the excess is gone, so the
+ * function did not take the cell. */
 SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess, const sb_leaf_ref *leaf,
                            uint64_t position, uint64_t word, sb_taken *t) {
   sb_broker *b = q->c->b;
@@ -44,7 +45,7 @@ SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess,
   SB_CRASHPOINT("queue.take.announced");
   uint64_t mine = sb_cell_owned(state, slot, sb_cell_ref(word), q->c->id, leaf->gen);
   sb_cell_shm *cell = sb_leaf_cell(leaf, position);
-  /* I23: a queue that evicts counts before the CAS, so that no process evicts for a message that is taken */
+  /* I23: in a queue that evicts, the bytes are counted before the CAS, so that no process evicts too much */
   uint64_t bytes = 0;
   t->bytes_paid = sb_cell_state(word) == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm) && sb_queue_evicts(q->shm);
   if (excess != NULL && !is_excess(q->shm, excess)) {
@@ -53,7 +54,7 @@ SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess,
   if (t->bytes_paid) {
     bytes = sb_peek_length(b, slot);
     if (SB_LOAD(&cell->word, SB_ACQUIRE) != word) {
-      return SB_EMPTY; /* the length may be that of another message */
+      return SB_EMPTY; /* the cell changed: `bytes` may be the length of another message */
     }
     (void)SB_ADD(&q->shm->bytes_out, bytes, SB_SEQ_CST);
   }
@@ -67,15 +68,16 @@ SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess,
   return SB_OK;
 }
 
-/* Takes a cell that has `requeued` bits. Checks the excess first, then clears the leaf's bit: once the bit is cleared,
- * other searchers do not find the cell, so the function must not spare it any more. */
+/* Takes a cell that has `requeued` bits. Checks the excess before it clears the leaf's bit: once the bit is cleared,
+ * other searchers do not find the cell, so the function may not leave it there. SB_EMPTY: the cell could not be taken.
+ * SB_DONE: the excess is gone. */
 static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *excess, const sb_leaf_ref *leaf,
                                   uint64_t position, sb_taken *t) {
   sb_broker *b = q->c->b;
   const sb_lane *lane = sb_queue_lane(q, position);
   uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
   if (!sb_cell_of(word, leaf->gen) || sb_cell_is_owned(word) || sb_cell_state(word) == SB_CELL_SCHEDULED) {
-    return SB_EMPTY; /* the owner of the cell may be about to make it AVAILABLE: its bit must stay */
+    return SB_EMPTY; /* the cell may be about to become AVAILABLE, so its bit must stay */
   }
   if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
     if (excess != NULL && !is_excess(q->shm, excess)) {
@@ -100,9 +102,9 @@ static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *
   return SB_EMPTY;
 }
 
-/* The state of the cell at `position`; SB_CELL_FREE if the page of the cell was retired or reused, or if this process
- * cannot read the slot that the cell names. take_returned cannot take such a cell: if the cell counted as AVAILABLE,
- * take_returned would look again at the cells before it for ever. */
+/* The state of the cell at `position`. SB_CELL_FREE stands for a cell that take_returned cannot take: the page of the
+ * cell was retired or reused, or this process cannot read the slot that the cell names. If such a cell counted as
+ * AVAILABLE, take_returned would go back to the cells before it for ever. */
 static unsigned look_at(sb_broker *b, const sb_leaf_ref *leaf, uint64_t position) {
   uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
   bool takeable = sb_cell_state(word) != SB_CELL_AVAILABLE || sb_slot_ready(b, sb_cell_slot(word));
@@ -114,7 +116,7 @@ static sb_status take_returned(sb_queue *q, sb_lane *lane, unsigned state, const
                                sb_taken *t) {
   uint64_t from = 0, position, known = SB_ANY_POSITION;
   sb_leaf_ref leaf;
-  /* staged: a cell before `position` is STAGED */
+  /* `staged`: the loop has passed a STAGED cell since it last began at 0 */
   bool commits = SB_LOAD(&q->shm->staged, SB_RELAXED) != 0, staged = false;
   while (sb_requeued_next_near(q->c->b, lane, from, &leaf, &position) && position < end) {
     unsigned is = commits ? look_at(q->c->b, &leaf, position) : SB_CELL_FREE;
@@ -155,7 +157,7 @@ void sb_take_pass_staged(sb_queue *q, uint64_t position) {
 
 bool sb_take_passed_some(const sb_queue *q) {
   return SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0 &&
-         SB_LOAD(&q->shm->staged, SB_RELAXED) != 0; /* relaxed: a commit sets `staged` before the cell is STAGED */
+         SB_LOAD(&q->shm->staged, SB_RELAXED) != 0; /* relaxed: a process that saw a STAGED cell sees `staged`, too */
 }
 
 static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_excess *excess, uint64_t before,
@@ -214,7 +216,7 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_
   if (status == SB_EMPTY) {
     sb_slab_flush_freed(q->c); /* the caller may sleep now: other connections can take the slots that it freed */
   }
-  if (at - hint >= 8 || status == SB_EMPTY) { /* `head` may lag behind: each handle has its own cursor */
+  if (at - hint >= 8 || status == SB_EMPTY) { /* `head` may lag a little: each handle has its own cursor */
     sb_ring_advance(&q->shm->head, hint, at);
   }
   return status;
@@ -268,7 +270,7 @@ SB_HOT sb_status take_oldest(sb_queue *q, unsigned state, const sb_excess *exces
       counted ? take_counted_before(q, state, excess, before, t) : find_and_take(q, state, excess, before, t);
   if (status == SB_OK) {
     count_taken(q, counted || paid, t);
-    if (!paid) sb_queue_lower_bound(q); /* not for a paid victim: evict may put it back, and lower `taken` again */
+    if (!paid) sb_queue_lower_bound(q); /* evict (sb_limits.c) may put a paid victim back: then it is pending again */
   }
   sb_ledger_hinting(q->ledger, -1);
   return status;
@@ -295,7 +297,7 @@ sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t) {
       return status;
     }
     (void)sb_dispose(q, token, SB_REASON_EXPIRED); /* frees the holding `token` */
-    status = sb_holding_take(q->c, &token);        /* takes it again: the last one freed comes first */
+    status = sb_holding_take(q->c, &token);        /* takes the same holding: the last one freed comes first */
     if (status != SB_OK) {
       return status;
     }

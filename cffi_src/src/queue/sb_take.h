@@ -12,9 +12,10 @@
  *  I24 an eviction is paid in advance: the evicting process raises `taken` by a CAS, and only while more messages are
  *      pending than the bound. Just before it takes the *victim* (the oldest ready message), it counts the pending
  *      messages again. It spares the victim if too few are pending: then a consumer has raised `taken` for itself, and
- *      has or will have an older message. The evicting process must not take the victim first and put it back:
- *      consumers would pass the victim meanwhile, and get it after newer messages. A consumer that raises `taken` later
- *      takes a newer message, and spares no victim. A victim is put back only if an older message returned meanwhile.
+ *      has taken or will take an older message. A consumer that raises `taken` after this count takes a newer message,
+ *      so the victim is not spared for it. The evicting process counts before the take, and not after it: if it took
+ *      the victim and then put it back, consumers would pass the victim meanwhile, and get it after newer messages. It
+ *      puts a victim back in one case only: an older message returned meanwhile.
  *  I53 a process that passes a STAGED cell sets its `requeued` bits first, so that the cell is found after its commit.
  *      A process that found a message to take looks again at the cells that it passed before, so that the messages of a
  *      producer stay in order.
@@ -52,13 +53,14 @@ typedef struct {
 } sb_excess;
 /* Takes the oldest AVAILABLE message to evict it. SB_EMPTY: there is none. SB_DONE: the excess is gone (I24). */
 sb_status sb_take_victim(sb_queue *q, const sb_excess *excess, uint64_t token, sb_taken *t);
-/* Takes the cell at `position` to remove its message, if the cell is still in state `from`; else SB_EMPTY. */
+/* Takes the message at `position` to remove it: its cell changes from state `from` to REMOVING. SB_EMPTY: the cell is
+ * not in state `from`, or another process was faster. */
 sb_status sb_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t);
-/* Takes the oldest message for a consumer, and removes expired ones before it. SB_EMPTY: no message is ready, or the
- * queue is paused. */
+/* Takes for a consumer the oldest ready message that has not expired, and removes the expired ones before it. SB_EMPTY:
+ * no message is ready, or the queue is paused. SB_DELETED: the queue is closed. */
 sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t);
 /* Takes the ready message at `position` for a consumer. `requeued`: the message returned to the queue. SB_EMPTY: there
- * is no ready message at `position`, and the caller enforces the queue's limits afterwards (I42). */
+ * is no ready message at `position`; the caller must then enforce the queue's limits (I42). */
 sb_status sb_take_for_consumer_at(sb_queue *q, uint64_t position, bool requeued, uint64_t token, sb_taken *t);
 /* Counts the delivery of a message that was taken for a consumer. */
 static inline void sb_take_delivered(sb_queue *q, const sb_taken *t) {

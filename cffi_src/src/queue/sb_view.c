@@ -5,7 +5,7 @@
 #include "sb_slab.h"
 
 _Atomic uint16_t *sb_view_words(sb_broker *b, uint32_t slot) {
-  sb_message_shm m = sb_peek_message(b, slot); /* a copy: if a reaper calls, the slot may have a new message */
+  sb_message_shm m = sb_peek_message(b, slot); /* a copy: if a reaper calls, the slot may be reused meanwhile */
   uint64_t offset = m.body_offset;
   return m.body_length > SB_INLINE_BODY && offset % 64 == 0 && offset >= sizeof m + SB_VIEWERS_BYTES &&
                  offset < sb_slab_slot_bytes(b, slot)
@@ -18,7 +18,7 @@ void sb_view_not(sb_broker *b, uint32_t slot, unsigned ref) {
   if (viewer != NULL) SB_STORE(&viewer[ref], 0, SB_RELAXED);
 }
 
-#define INDEX 46 /* in the word `where` of a holding: the first bit of the queue's index in the block */
+#define INDEX 46 /* the bit at which the queue's index in the block begins, in the word `where` of a holding */
 static uint64_t where_of(const sb_reference *r) {
   return (uint64_t)r->ref | SB_FIELD(r->gen, 8) | (r->ref >= SB_REF_VIEW ? SB_FIELD(r->queue, INDEX) : 0);
 }
@@ -40,8 +40,8 @@ _Atomic uint16_t *sb_view_word(sb_broker *b, const sb_reference *r) {
              : NULL;
 }
 
-/* Chooses a clear reference to the slot of message `t`, for a view. No other connection is allowed to add this
- * reference (I38, I49). False: there is none. */
+/* Chooses for a view a clear reference to the slot of message `t`, one that no other connection is allowed to add (I38,
+ * I49). `queue`: the slot of the message's queue. False: there is no such reference. */
 static bool choose(sb_connection *c, const sb_taken *t, uint32_t queue, sb_reference *r) {
   sb_block k;
   *r = (sb_reference){.slot = t->slot, .gen = t->gen};

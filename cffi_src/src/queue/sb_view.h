@@ -6,9 +6,9 @@
  * its queue, the queue is deleted, the connection is closed. Only bodies longer than SB_INLINE_BODY are read in place;
  * shorter bodies are copied.
  *
- * Layout: the two words of a holding VIEW are `what`: slot and generation; `where`: reference << 0, generation << 8,
- * index in the block << 46 (sb_reference.h). In front of a body that may be viewed there is a 16-bit word for each
- * reference: the id of the connection that has the reference as a view.
+ * Layout: a holding VIEW has two words. `what`: slot and generation. `where`: reference << 0, generation << 8, and for
+ * a reference in a block the index of its queue in the block << 46 (sb_reference.h). In front of a body that may be
+ * viewed there is a 16-bit word for each reference: the id of the connection that has the reference as a view.
  *
  * Invariants:
  *  I38 only the holder of a cell adds references to the slot of its message, and only references that are clear. If the
@@ -40,14 +40,15 @@
 #include "sb_reference.h"
 #include "sb_settle.h"
 
-/* Takes a view of a message that the connection holds. *token: the holding that lists the view. SB_LIMIT: all
- * references are in use. SB_CORRUPT: the body is not one that may be viewed. */
+/* Takes a view of message *t, which the connection holds. *token: the holding that lists the view. SB_LIMIT: no
+ * reference for a view is left. SB_CORRUPT: the body is short, so it is never viewed, or its header is inconsistent. */
 sb_status sb_view_take(sb_connection *c, const sb_taken *t, uint64_t *token);
 /* Drops a view of the connection; does nothing if `token` names none. */
 void sb_view_drop(sb_connection *c, uint64_t token);
 /* The slot that a view of the connection keeps; 0: `token` names no view. */
 uint32_t sb_view_slot(sb_connection *c, uint64_t token);
-/* For a reaper: drops the view that a holding of connection `id` names. `what`, `where`: the words of the holding. */
+/* For a reaper: drops the view that a holding of connection `id` names, if the view still belongs to that connection.
+ * `what`, `where`: the words of the holding. */
 void sb_view_recover(sb_broker *b, unsigned id, uint64_t what, uint64_t where);
 /* The reference that the words of a holding VIEW name. */
 sb_reference sb_view_of(uint64_t what, uint64_t where);
@@ -55,8 +56,8 @@ sb_reference sb_view_of(uint64_t what, uint64_t where);
 _Atomic uint16_t *sb_view_word(sb_broker *b, const sb_reference *r);
 /* The viewers' words of a slot; NULL: its body is never viewed, or its header is inconsistent. */
 _Atomic uint16_t *sb_view_words(sb_broker *b, uint32_t slot);
-/* Clears the viewer's word of reference `ref`. The caller is about to give this reference to a cell: it is then no view
- * (I39). */
+/* Clears the viewer's word of reference `ref` to `slot`, since the caller is about to give this reference to a cell. A
+ * reaper then does not take the reference for a view (I39). */
 void sb_view_not(sb_broker *b, uint32_t slot, unsigned ref);
 
 #endif

@@ -29,8 +29,8 @@ typedef struct {
 } sb_requeued_way;
 
 typedef struct {
-  uint64_t tail_cursor; /* all cells below it are filled */
-  uint64_t cursor;      /* no AVAILABLE cell below it, except cells with `requeued` bits */
+  uint64_t tail_cursor; /* all cells before this position are filled */
+  uint64_t cursor;      /* each AVAILABLE cell before this position has `requeued` bits */
   sb_ring ring;
   sb_leaf_ref tail_leaf, head_leaf;
   sb_requeued_way way; /* leads to the leaf of the last message that was released, or found by its `requeued` bits */

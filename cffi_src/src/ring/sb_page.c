@@ -78,8 +78,8 @@ static void link_done(sb_connection *c, uint64_t token, const sb_page_ref *p) {
   sb_holding_give(c, token);
 }
 
-/* Stores the link to the new page `p` in *link, if *link is still `expected`. False: it was not, so the page was
- * freed. */
+/* Stores the link to the new page `p` in *link, if *link is still `expected`. False: *link had changed, so the function
+ * freed the page. */
 static bool link_page(sb_connection *c, sb_word *link, uint64_t expected, uint64_t token, const sb_page_ref *p) {
   SB_CRASHPOINT("ring.page.allocated");
   if (SB_CAS(link, &expected, sb_link_word(p->height, p->slot, p->gen), SB_SEQ_CST)) { /* P4 release */
@@ -108,7 +108,7 @@ static sb_status grow(sb_connection *c, const sb_ring *r, uint64_t root, const s
   }
   SB_STORE(&sb_page_children(&fresh)[0], root, SB_RELAXED);
   SB_STORE(&fresh.page->done, SB_LOAD(&fresh.page->done, SB_RELAXED) & ~UINT64_C(1), SB_RELAXED);
-  SB_STORE(&fresh.page->requeued, 1, SB_RELAXED); /* set in any case: a search then looks at the bits of the old root */
+  SB_STORE(&fresh.page->requeued, 1, SB_RELAXED); /* searches must look below the old root, which may have bits */
   if (link_page(c, r->root, root, token, &fresh) && SB_LOAD(&old->page->done, SB_SEQ_CST) == ~UINT64_C(0)) {
     sb_page_retire(c, r, *old); /* the old root could not be retired while it had no parent */
   }
@@ -255,7 +255,8 @@ void sb_page_settle(sb_connection *c, const sb_ring *r, uint32_t slot, uint64_t 
 }
 
 /* Retires the finished pages of the subtree that `link` leads to, children first: pages below an unfinished page may be
- * finished. `position`: one that the subtree covers. `below`: the height that the subtree's root must not reach. */
+ * finished. `position`: one that the subtree covers. `below`: the root of the subtree must be lower than this height;
+ * else the link is broken, and the function does nothing. */
 static void sweep(sb_connection *c, const sb_ring *r, uint64_t link, uint64_t position, unsigned below) {
   sb_page_ref p;
   if (!sb_page_of(c->b, link, position, &p) || p.height >= below) { /* a broken link may lead upwards */

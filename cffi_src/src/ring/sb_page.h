@@ -19,7 +19,7 @@
 /* Process-local view of one ring. */
 typedef struct {
   sb_word *root, *tail, *head, *base;
-  sb_word *requeued; /* NULL for lists, whose entries never return */
+  sb_word *requeued; /* the flag `requeued` of the queue; NULL for a list, whose entries never return */
   uint32_t object;
   uint32_t id;
 } sb_ring;
@@ -41,13 +41,14 @@ static inline unsigned sb_page_index(unsigned height, uint64_t position) {
 static inline uint64_t sb_page_first(unsigned height, uint64_t position) {
   return height >= SB_MAX_HEIGHT ? 0 : position >> (6 * (height + 1)) << (6 * (height + 1));
 }
-/* The first position after the child that covers `position`; the child is linked in a page of `height`. */
+/* One child of a page of `height` covers `position`. Returns the first position that comes after this child. */
 static inline uint64_t sb_page_behind(unsigned height, uint64_t position) {
   return ((position >> (6 * height)) + 1) << (6 * height);
 }
 static inline sb_word *sb_page_children(const sb_page_ref *p) { return ((sb_inner_shm *)(void *)p->page)->children; }
 
-static inline bool sb_page_is_current(sb_broker *b, const sb_page_ref *p) { /* P4: read after the words of the page */
+/* True if the page was not freed or reused. A walker calls this after it has read words of the page (P4). */
+static inline bool sb_page_is_current(sb_broker *b, const sb_page_ref *p) {
   return sb_slot_gen(SB_LOAD(sb_slot_header(b, p->slot), SB_ACQUIRE)) == p->gen;
 }
 
@@ -68,8 +69,9 @@ void sb_page_retire(sb_connection *c, const sb_ring *r, sb_page_ref p);
 void sb_page_sweep(sb_connection *c, const sb_ring *r);
 /* True if the page is linked in the ring, at the height and the first position that its own fields name. */
 bool sb_page_links(sb_broker *b, const sb_ring *r, uint32_t slot, uint64_t gen);
-/* Finishes the retirement of a page that a dead connection began, or was about to begin. If the page is still linked,
- * retires it if it is finished. Else frees it, and retires its parent if that is finished. */
+/* Finishes the retirement of a page that a dead connection began, or was about to begin. A page that is still linked is
+ * retired if it is finished. A page that is not linked any more is freed, and its parent is retired if that is
+ * finished. */
 void sb_page_settle(sb_connection *c, const sb_ring *r, uint32_t slot, uint64_t gen);
 
 #endif

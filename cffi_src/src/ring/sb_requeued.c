@@ -91,7 +91,7 @@ static void clear_bit(sb_broker *b, const sb_page_ref *p, unsigned index) {
   uint64_t bit = UINT64_C(1) << index;
   uint64_t before = SB_AND(&p->page->requeued, ~bit, SB_SEQ_CST); /* P5: cleared before the second look */
   sb_ring other;
-  if ((before & bit) != 0 && !sb_page_is_current(b, p)) { /* page reused: set the bit of its new use again (I41) */
+  if ((before & bit) != 0 && !sb_page_is_current(b, p)) { /* cleared a bit of a reused page: set it again (I41) */
     uint32_t ring = SB_LOAD(&p->page->ring, SB_RELAXED);
     (void)SB_OR(&p->page->requeued, bit, SB_SEQ_CST);
     if (sb_ring_open(b, SB_LOAD(&p->page->object, SB_RELAXED), ring & 0xffu, &other) && other.requeued != NULL) {

@@ -49,15 +49,16 @@ void sb_requeued_clear(sb_broker *b, const sb_leaf_ref *ref, uint64_t position);
 /* Clears the leaf's bit of a cell that the caller just took. The next search clears the bits above it. */
 void sb_requeued_took(const sb_leaf_ref *ref, uint64_t position);
 bool sb_requeued_is_marked(sb_broker *b, const sb_ring *r, uint64_t position);
-/* As sb_requeued_mark and sb_requeued_is_marked, but faster: they use the pages of the lane's way. For
- * sb_requeued_mark_owned the caller owns the cell. For sb_requeued_stays_marked it has marked the cell by that
- * function. */
+/* As sb_requeued_mark and sb_requeued_is_marked, but faster: they use the pages of the lane's way. The caller of
+ * sb_requeued_mark_owned owns the cell. The caller of sb_requeued_stays_marked has just marked the cell by
+ * sb_requeued_mark_owned. */
 void sb_requeued_mark_owned(sb_broker *b, sb_lane *lane, const sb_leaf_ref *ref, uint64_t position);
 bool sb_requeued_stays_marked(sb_broker *b, const sb_lane *lane, uint64_t position);
 /* Finds the lowest position >= `from` with a bit, and its leaf. False: there is none. */
 bool sb_requeued_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position);
-/* The same, but looks first where the lane's way leads: if the lowest bit of the ring is in that leaf, no search is
- * needed. Otherwise searches from the root, and stores the way to the leaf that it finds. */
+/* As sb_requeued_next, but first looks in the leaf to which the lane's way leads. If the lowest bit of the ring is in
+ * that leaf, the function needs no search. Otherwise it searches from the root, and makes the way lead to the leaf that
+ * it found. */
 bool sb_requeued_next_near(sb_broker *b, sb_lane *lane, uint64_t from, sb_leaf_ref *ref, uint64_t *position);
 
 #endif

@@ -155,7 +155,7 @@ static unsigned unfinished_of(const sb_leaf_shm *leaf, unsigned word) {
   return (unsigned)((missing * BYTES) >> 56); /* the sum of the bytes of `missing` */
 }
 
-/* The same for the whole leaf; stops counting above `enough`. */
+/* Counts the cells of the leaf that are not marked finished. Stops as soon as the count exceeds `enough`. */
 static unsigned unfinished(const sb_leaf_shm *leaf, unsigned enough) {
   unsigned n = 0;
   for (unsigned w = 0; w < SB_PAGE_CELLS / 8 && n <= enough; w++) {
@@ -178,7 +178,8 @@ void sb_ring_redo(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, ui
   }
   (void)SB_OR(&ref->leaf->page.done, UINT64_C(1) << index, SB_SEQ_CST);
   if (unfinished(ref->leaf, 0) == 0) {
-    (void)SB_OR(&ref->leaf->page.done, ~UINT64_C(0), SB_SEQ_CST); /* grow (sb_page.c) reads `done` of the old root */
+    /* if the leaf is the root, it cannot be retired yet: grow (sb_page.c) retires an old root that has all bits */
+    (void)SB_OR(&ref->leaf->page.done, ~UINT64_C(0), SB_SEQ_CST);
     sb_page_retire(c, r, (sb_page_ref){&ref->leaf->page, ref->gen, ref->first, ref->slot, 0});
   }
 }
@@ -209,8 +210,7 @@ static void destroy(sb_connection *c, uint64_t link, uint64_t position, unsigned
       SB_STORE(&sb_page_children(&p)[i], SB_LINK_DONE, SB_RELEASE);
     }
   }
-  for (unsigned i = 0; p.height == 0 && i < SB_PAGE_CELLS;
-       i++) { /* a stalled append must not find its FREE cell again */
+  for (unsigned i = 0; p.height == 0 && i < SB_PAGE_CELLS; i++) { /* the CAS of a stalled append must fail */
     SB_STORE(&((sb_leaf_shm *)(void *)p.page)->cells[i].word, sb_cell_bare(SB_CELL_TOMBSTONE, p.gen), SB_RELEASE);
   }
   (void)sb_slab_free_gen(c->b, p.slot, p.gen);

@@ -14,8 +14,9 @@
  *  I15 an append is one CAS of the first FREE cell, and the tail passes only filled cells. So a ring has no holes.
  *  I16 a link changes from EMPTY to PAGE, and from PAGE to DONE, each by a CAS, and never back. The word of a FREE cell
  *      has the full generation of its page, so that no append succeeds in a page that was reused.
- *  I17 a page is retired only after each of its cells was read as TOMBSTONE, or each of its children as DONE.
- *      `done` bits only tell when to try to retire the page: a lost or a stray bit does no harm.
+ *  I17 a page is retired only after each of its cells was read as TOMBSTONE, or each of its children as DONE. The
+ *      `done` bits, and the `finished` marks of a leaf, only tell when to try to retire the page: a lost or a stray one
+ *      does no harm.
  *
  * Ordering pairs:
  *  P2 the append CAS (seq_cst) publishes the object that the word names; readers load the word with acquire.
@@ -25,8 +26,8 @@
  * Death (killed after -> what is left -> who repairs it):
  *  a page was allocated, before it was linked -> ALLOC(dead), listed in the holdings -> the reaper frees the page.
  *  the page was linked -> a linked page that is ALLOC(dead) -> the reaper makes the page PUBLISHED.
- *  a cell became TOMBSTONE, before its `done` bit was set -> the page stays -> the reaper of the cell's holder sets the
- *   bit, and tries to retire the page.
+ *  a cell became TOMBSTONE, before it was marked finished -> the page stays -> the reaper of the cell's holder marks
+ *   the cell, and tries to retire the page.
  *  a link became DONE, before its page was freed -> the page is listed as SB_HOLD_PAGE -> the reaper frees the page if
  *   its generation is unchanged.
  *  a new root was linked, before the finished old root was retired -> the old root stays -> the next sb_page_sweep
@@ -58,7 +59,7 @@ sb_status sb_ring_locate(sb_broker *b, sb_connection *c, const sb_ring *r, uint6
 /* The forms of a cell's word. An append adds bits of the page's generation to the word: none to WHOLE, 27 to OPEN, 15
  * to OWNED, 38 to BARE (sb_words.h). */
 typedef enum { SB_WORD_WHOLE, SB_WORD_OPEN, SB_WORD_OWNED, SB_WORD_BARE } sb_word_form;
-/* An append advances the shared tail if the tail would otherwise lag behind by so many cells. */
+/* After an append, the shared tail is advanced if it lags behind the end of the ring by this many cells or more. */
 #define SB_TAIL_EXACT 1u
 #define SB_TAIL_LAZY 8u
 #define SB_TAIL_STAYS UINT32_MAX
@@ -69,14 +70,16 @@ typedef struct {
 #define SB_APPEND_ENTRY ((sb_append){SB_WORD_WHOLE, SB_TAIL_EXACT})  /* an entry of a list */
 #define SB_APPEND_CLOSING ((sb_append){SB_WORD_BARE, SB_TAIL_STAYS}) /* no process passes an undecided cell */
 /* Appends `word`, and adds the page's generation to it. Before each attempt the function stores the position in
- * *announce, unless `announce` is NULL. *position: on entry the first position to try, or 0; never before the shared
- * tail; on return the position of the cell. *cache: on entry a leaf that may be the right one, or SB_NO_LEAF; on return
- * the leaf of the cell. SB_CLOSED_CELL: the cell at *position is CLOSING or CLOSED, so nothing was appended. */
+ * *announce, unless `announce` is NULL. *position: on entry a position, or 0; the function first tries this position or
+ * the shared tail, whichever is later. On return *position is the position of the cell. *cache: on entry a leaf that
+ * may be the right one, or SB_NO_LEAF; on return the leaf of the cell. SB_CLOSED_CELL: the cell at *position is CLOSING
+ * or CLOSED, so nothing was appended. */
 sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache, uint64_t word, sb_append how,
                          sb_word *announce, uint64_t *position);
-/* Finishes a cell: makes its word TOMBSTONE, sets its `done` bit, and retires pages that are finished. */
+/* Finishes a cell: makes its word TOMBSTONE, marks it in `finished` of the leaf, and retires finished pages. */
 void sb_ring_finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position);
-/* Repeats the end of sb_ring_finish for a TOMBSTONE whose holder may have been killed before it set the `done` bit. */
+/* Repeats the end of sb_ring_finish, for a TOMBSTONE whose holder may have been killed before it marked the cell
+ * finished. */
 void sb_ring_redo(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position);
 /* Makes a list entry TOMBSTONE by a CAS that expects `word`, then finishes the cell. False: the CAS failed. */
 bool sb_ring_drop(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position, uint64_t word);
@@ -87,7 +90,7 @@ bool sb_ring_has(sb_broker *b, const sb_ring *r, uint64_t end, bool (*is)(uint64
 /* Advances the shared tail to the first position that is not filled, and returns that position. Its cell is FREE,
  * CLOSING or CLOSED, or does not exist yet. */
 uint64_t sb_ring_exact_tail(sb_broker *b, const sb_ring *r);
-/* The same, for a caller that keeps the leaf of the tail in `cache`. */
+/* As sb_ring_exact_tail, but first tries the leaf *cache (SB_NO_LEAF: none), and keeps the leaf of the tail there. */
 uint64_t sb_ring_exact_tail_near(sb_broker *b, const sb_ring *r, sb_leaf_ref *cache);
 void sb_ring_advance(sb_word *hint, uint64_t from, uint64_t to);
 /* Frees every page. No other process can reach the ring by now; a late CAS on one of its cells fails. */

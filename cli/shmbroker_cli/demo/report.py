@@ -29,7 +29,7 @@ class Report:
         seconds: From the first file sent to the last result.
         serial_seconds: The time for the same files in one process.
         messages_per_second: Files per second, through the broker.
-        speed_up: How many times as fast as the serial run the run was.
+        speed_up: The time of the serial run, divided by the time of the run through the broker.
         totals: The totals of the counts that the workers sent.
         serial_totals: The totals of the counts of the serial run, which are the right ones.
         differing: Number of files whose counts are not those of the serial run.

@@ -22,7 +22,7 @@ class Noted:
 
     Attributes:
         planned: When each batch was planned, by its number; in seconds since 1970.
-        done: When each finished batch was done, likewise.
+        done: When each finished batch was done, by its number; in seconds since 1970.
     """
 
     planned: dict[int, float]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver, which may be killed: `python -m shmbroker_cli.demo_spark.driver BROKER FOLDER ROWS`.
 
-A driver keeps its state only in the checkpoint and in the broker. So the second driver, which is started with the same
-arguments as the first, continues its work.
+A driver keeps its state only in the checkpoint and in the broker. So a second driver that is started with the same
+arguments continues the work of the first.
 """
 
 from __future__ import annotations

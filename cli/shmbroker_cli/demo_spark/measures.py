@@ -37,7 +37,7 @@ class Score:
     Attributes:
         tokens: Number of tokens; comments and white space do not count.
         vocabulary: Number of different tokens in a file.
-        volume: Halstead's volume: the number of tokens times the bits needed to number the vocabulary.
+        volume: Halstead's volume: the number of tokens times the binary logarithm of the vocabulary.
         unread: Number of files that cannot be tokenised; these have only measures of their text.
     """
 

@@ -10,7 +10,10 @@ import threading
 
 
 def end_with_parent() -> None:
-    """Kill this process, and its group, at the end of file of its standard input: then its parent has ended."""
+    """Start a thread that kills this process and its group when the parent ends.
+
+    The parent holds the other end of standard input, so the thread then reads end of file.
+    """
     threading.Thread(target=_watch, daemon=True).start()
 
 

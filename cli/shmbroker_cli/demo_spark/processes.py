@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of a run. Each leads a session of its own. What it starts is in that session, and so can be found."""
+"""The processes of a run. Each leads a session of its own, by which the processes that it starts can be found."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Process:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 (Python, and a module of ours)
                 [sys.executable, "-P", "-m", module, *arguments],
-                stdin=subprocess.PIPE,  # never written to: it reads end of file when the process that started it ends
+                stdin=subprocess.PIPE,  # never written to: the new process reads end of file when this one ends
                 stdout=log,
                 stderr=log,
                 cwd=folder,
@@ -67,9 +67,9 @@ class Process:
         return status is None
 
     def failed(self, how: str) -> Refused:
-        """Return an error whose text has the last error that the process printed; errors of shmbroker go first.
+        """Return an error whose text quotes what the process printed.
 
-        If the process printed no error, the text has the last line that it printed.
+        That is the last error of shmbroker; if there is none, the last other error; if there is none, the last line.
 
         Args:
             how: What happened to the process, such as "ended with exit code 1".

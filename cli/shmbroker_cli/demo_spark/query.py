@@ -45,7 +45,7 @@ def results(scored: DataFrame) -> DataFrame:
     """Return rows as messages: the path is the key, all else is a JSON object.
 
     Args:
-        scored: The rows that the scorer answered.
+        scored: The answers of the scorer: one row for each file.
     """
     from pyspark.sql import functions  # noqa: PLC0415 (as above)
 

@@ -50,7 +50,7 @@ class Report:
 
     @property
     def good(self) -> bool:
-        """Whether each file has its result once, nothing is left, and a driver was killed if one was to be."""
+        """Whether each file has one right result, nothing is left, and a driver was killed if one was to be killed."""
         wrong = self.lost or self.duplicated or self.differing or any(self.left.values())
         return not wrong and self.totals == self.serial_totals and self.killed == self.to_kill
 

@@ -194,7 +194,7 @@ def _left_at_rest(bench: Bench) -> dict[str, int]:
 def _left(bench: Bench) -> dict[str, int]:
     """Count, for each kind, the things that the run has left behind and should not have.
 
-    The scorer itself does not count, as it should still run. The requests in its queue do.
+    The scorer should still run, so it is not counted. Requests that wait in its queue are counted.
     """
     connection, (_scorer, *drivers) = bench.connection, bench.processes
     return {

@@ -24,7 +24,7 @@ class Field:
 
 
 def _field(title: str, *, name: str = "", short: str = "", text: bool = False) -> Field:
-    """Return a column; by default it shows the attribute that its title names, and has the same heading everywhere."""
+    """Return a column. By default, `short` is the title, and `name` is the title with "_" for each blank."""
     return Field(title, short or title, name or title.replace(" ", "_"), text=text)
 
 

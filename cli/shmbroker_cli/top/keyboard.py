@@ -71,11 +71,11 @@ class Keyboard:
         termios.tcsetattr(self._fd, termios.TCSADRAIN, self._before)
 
     def read(self, deadline: float, signals: int) -> list[str]:
-        """Return the keys pressed, waiting for the first.
+        """Wait for a key and return the keys pressed; an empty list if the wait ended without a key.
 
         Args:
-            deadline: The end of the wait, on the monotonic clock; if no key was pressed, the list is empty.
-            signals: A descriptor that ends the wait when it is readable. What it holds is read and dropped.
+            deadline: The end of the wait, in seconds of the monotonic clock.
+            signals: A descriptor that ends the wait when it is readable. The call reads and drops what it holds.
 
         Raises:
             EOFError: If the terminal is gone.

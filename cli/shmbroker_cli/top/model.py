@@ -51,7 +51,7 @@ class Row:
         delivering: Messages that consumers hold.
         scheduled: Messages that are not yet due.
         rate_in: Messages added per second; None as long as that is not known.
-        rate_out: Messages that left the queue per second, for whatever reason; None as `rate_in`.
+        rate_out: Messages that left the queue per second, for whatever reason; None as long as that is not known.
         bytes: Bytes of the bodies of its messages.
         interested: Consumers that can be woken.
         notified: Consumers that have been woken.

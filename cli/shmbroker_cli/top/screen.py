@@ -23,7 +23,7 @@ WIDE = 120  # columns from which headings are written in full
 PLAIN_RATE = 100.0  # from here on a rate needs no decimals
 GAP = 2  # blanks between two columns of the table
 LONGEST_TEXT = 22  # characters: the greatest width of a column of text other than the first column
-SHORTEST_NAME = 8  # characters: the first column, of names, is cut to give the others room, but to no less than this
+SHORTEST_NAME = 8  # characters: the least width to which the first column, of names, is cut to make room for others
 OTHER_LINES = 6  # lines that are not rows of the table: two on top, two of headings, two below the rows
 
 
@@ -41,7 +41,10 @@ class Screen:
         self._view = view
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the lines, with the rows that fit, from `view.offset` on; lower an offset past the last page."""
+        """Yield the screen with the rows that fit, from `view.offset` on.
+
+        If `view.offset` lies past the last page, it is lowered to that page.
+        """
         rows = self._view.arrange(self._snapshot.table(self._view.table))
         room = max(1, (options.height or console.size.height) - OTHER_LINES)
         self._view.offset = min(self._view.offset, max(0, len(rows) - room))

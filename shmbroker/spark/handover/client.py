@@ -96,9 +96,9 @@ class Client:
             yield from self._request(piece, self._encoder.encoded([piece]))
 
     def _request(self, batch: pa.RecordBatch, encoded: Encoded) -> Iterator[pa.RecordBatch]:
-        """Sends a batch, after it has yielded older answers until the memory has room for one more request in flight.
+        """Yields older answers until the memory has room for one more request in flight; then sends the batch.
 
-        If there is no room although nothing is in flight any more, it sends the batch alone, and yields its answer.
+        If there is no room although nothing is in flight any more, sends the batch alone, and yields its answer.
         """
         while True:
             window = self._session.share.window(encoded.size, self._largest, self._handover.inflight)
@@ -185,7 +185,7 @@ class Client:
         number, kind = protocol.read_answer(message.key)
         request = self._pending.get(number)
         if request is None or request.message is not None:
-            message.ack()  # a second answer: a server died before it could acknowledge the request
+            message.ack()  # a second answer: one server died between answering and acknowledging
             return
         request.message, request.kind = message, kind
         self._largest = max(self._largest, len(message))

@@ -2,20 +2,20 @@
 """How clients of one broker share its memory, so that hand-overs that wait for each other cannot deadlock.
 
 A generator of mapInArrow is suspended in two places: where it yields, until its successor takes the batch, and where it
-asks for its next batch, until its predecessor has one. If the successor or predecessor is another hand-over that waits
-for memory, it may wait for the memory that this one holds. Therefore:
+asks for its next batch, until its predecessor has one. The successor or predecessor may be another hand-over, which may
+be waiting for the memory that the suspended hand-over holds. Therefore:
 
 - A client has a *share*: the limit of the broker's memory divided by 4 * (connections + 1). It has several requests in
-  flight only while they, their answers and the two batches that Spark may still read fit the share. Before it yields
-  it checks again, since it may know a larger size of answers by then. If they do not fit, it copies the answers of
-  everything in flight to private memory. The n-th client saw at least n connections, so n shares are at most
-  1/4 * (1/2 + 1/3 + ... 1/(n + 1)) of the memory: half of it for ten clients.
+  flight only while they, their answers and the two batches that Spark may still read fit the share. The client checks
+  this again before it yields, because an answer may have been larger than all earlier ones. If the share is too small
+  now, the client copies the answers of everything in flight to private memory. The n-th client saw at least n
+  connections, so n shares are at most 1/4 * (1/2 + 1/3 + ... 1/(n + 1)) of the memory: half of it for ten clients.
 - A request that does not fit a share goes *alone*: its client waits for the *turn*, which only one client of the whole
   broker has at a time. The client copies the answer, frees the slot of the answer and ends the turn before it yields
   anything. While it waits for the turn, and for memory during the turn, it has nothing in flight, and holds at most its
   share: the batches that Spark still reads.
-- A server waits only briefly for room for an answer. Then it answers with a short text that there was none. The
-  request's slot is free, and its client, which kept the batch, asks again, alone.
+- A server waits only briefly for room for an answer. Then it answers with a short text that there was no room. The
+  slot of the request is freed. The client, which kept the batch, sends the batch again, alone.
 
 So a wait for memory ends: the shares of the other clients leave half of the memory, and the one request that is alone
 waits only for a server. The guaranteed minimum is therefore that half: a request and its answer that fit it together
@@ -92,7 +92,7 @@ class MemoryShare:
         return max(0, min(most, (self.bytes - _SEEN_BY_SPARK * answer) // (request + answer)))
 
     def fits(self, requests: Iterable[int], answer: int) -> bool:
-        """Whether requests of these sizes, an answer of ``answer`` bytes to each, and what Spark reads fit a share."""
+        """Whether these requests, answers of ``answer`` bytes to them, and two more that Spark reads fit a share."""
         one = taken(answer)
         return sum(taken(request) + one for request in requests) + _SEEN_BY_SPARK * one <= self.bytes
 

@@ -37,8 +37,8 @@ def exchange(
         schema: the schema of the answers; a ``StructType``, or its text.
         inflight: how many requests a task may have in flight; it has fewer where they would take more than its share of
             the broker's memory.
-        timeout: seconds to wait for an answer after the one before it; ``None`` = as long as a process serves the
-            queue.
+        timeout: seconds to wait for each answer, from when the task begins to wait for it; ``None`` = as long as a
+            process serves the queue.
         broker: the name of the broker; else ``SHMBROKER_BROKER`` in the executor's environment, else "default".
 
     Raises:
@@ -47,7 +47,7 @@ def exchange(
     The tasks raise these errors, which end the job when its retries are used up:
 
     - ``NoServer``: no process serves the queue, or the server died and none took over within a second.
-    - ``FunctionFailed``: the server's function raised; with its text.
+    - ``FunctionFailed``: the server's function raised; the error has the text of that exception.
     - ``RequestRefused``: three servers died while they processed the batch.
     - ``SchemaMismatch``: the answer has other columns; the text names the first difference.
     - ``queue.Full``: a request can never fit the ``max_bytes`` of its queue.

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The metadata of a request and its answer, in the key of the message, which is the cheapest place.
 
-A request contains a mark, a number and the queue for its answer. The answer repeats the number and, if it is an error,
-the kind of error; its body is a text then. A request has exactly one answer, a single message however many batches it
-contains. The answer comes twice if a server died between answering and acknowledging.
+The key of a request contains a mark, a number and the queue for its answer. The key of the answer repeats the number.
+If the answer is an error, its key also has the kind of error, and its body is a text. A request has exactly one answer,
+which is one message, however many batches that contains. The answer comes twice if a server died between answering and
+acknowledging.
 
 The driver passes a :class:`Handover` to the tasks.
 """
@@ -89,7 +90,7 @@ def read_request(key: str | None) -> tuple[str, str] | None:
 
 
 def answer_key(number: str, kind: str = "") -> str:
-    """Encodes the key of an answer; with a kind, the answer is an error."""
+    """Encodes the key of an answer; ``kind`` is the kind of error, empty if the answer is no error."""
     return f"{number} {kind}"
 
 

@@ -78,7 +78,7 @@ def serve(
 
 @contextlib.contextmanager
 def _ending(ended: threading.Event) -> Iterator[None]:
-    """Sets the event at SIGTERM, if this is the main thread, which gets signals."""
+    """Sets the event at a SIGTERM during the block. Does nothing outside the main thread, which gets the signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -135,7 +135,11 @@ class _Server:
         return found
 
     def _outcome(self, request: shmbroker.Message) -> Encoded:
-        """Returns the function's result for the batches of a request."""
+        """Calls the function for each batch of a request, and encodes the results.
+
+        Raises:
+            _Refused: three servers died at the request, it cannot be read, or the function or the encoding failed.
+        """
         if request.delivery_count > MOST_DEATHS:
             text = f"{request.delivery_count - 1} servers died, or were killed, while they worked on this request"
             raise _Refused(protocol.REFUSED, f"ACCESS_REFUSED - {text}")
@@ -175,7 +179,7 @@ def _batches_of(made: object) -> Iterator[pa.RecordBatch]:
     elif isinstance(made, pa.Table):
         yield from made.to_batches()
     else:
-        for batch in made:  # type: ignore[attr-defined] # raises for a value that is no iterable
+        for batch in made:  # type: ignore[attr-defined] # raises TypeError if the function returned no iterable
             if not isinstance(batch, pa.RecordBatch):
                 allowed = "None, a pyarrow.Table, a pyarrow.RecordBatch or an iterable of these batches is allowed"
                 msg = f"the function returned an object of type {type(batch).__name__}: {allowed}"

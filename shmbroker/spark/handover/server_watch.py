@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks whether a queue has a server; a wait for an answer checks regularly."""
+"""Checks whether a queue has a server. A client checks this regularly while it waits for an answer."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class ServerWatch:
             return False
 
     def look(self) -> None:
-        """Raises when there has been no server for more than a second.
+        """Checks whether there is a server now; the first check without one only notes the time.
 
         Raises:
-            NoServer: there was no server.
+            NoServer: the checks of more than a second found no server.
         """
         now = time.monotonic()
         if self.is_served():

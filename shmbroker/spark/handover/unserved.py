@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages in a queue of requests that are no requests: a server moves them to a separate queue.
 
-They come from a mistake in a name, so their owner must be able to find them unchanged. A message is acknowledged when
-its copy is in that queue: if the server is killed in between, the message is in both.
+They come from a mistake in a name, so their owner must be able to find them unchanged. The server puts a copy into the
+separate queue, then acknowledges the message. If it is killed in between, both queues have the message.
 """
 
 from __future__ import annotations
