@@ -310,16 +310,22 @@ class CoreConnection(attachment.User):
                     return
                 self.calls += 1
                 inside = self.closed = True
-            self.mapping = None
+        finally:
+            if inside:
+                self._end()
+
+    def _end(self) -> None:
+        """The rest of a close, which comes even if a signal handler raised after this close began."""
+        try:
             slow.sb_connection_close(self.handle)
+            self.mapping = None
             io = self._io
             if io is not None and io is not threading.current_thread() and not self.attachment.forked:
                 io.join()
         finally:
-            if inside:
-                self.calls -= 1
-                if not self.calls:
-                    self.forget()
+            self.calls -= 1
+            if not self.calls:
+                self.forget()
 
     def _is_over(self) -> bool:
         """Whether the handle was freed; then it must not be used.

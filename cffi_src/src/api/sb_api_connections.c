@@ -96,6 +96,9 @@ bool sb_connection_release(sb_connection *c) {
   if (c->forgotten || sb_forked(c->b)) { /* in this order: the broker of a forgotten connection may be unmapped */
     return true;
   }
+  /* A signal handler that raises in the caller may have kept it from the close, and nothing else would return the
+   * messages that the connection holds: the reaper looks only for connections that exist. */
+  if (!sb_closed(c)) (void)sb_connection_close(c);
   sb_lock(c);
   SB_STORE(&c->shm->waiter, 0u, SB_RELEASE);
   while (c->queues != NULL) sb_handle_leave(c->queues);
@@ -114,11 +117,8 @@ void sb_connection_discard(sb_connection **handle) {
   if (c == NULL) {
     return;
   }
-  if (!c->forgotten && !sb_forked(c->b)) {
-    (void)sb_connection_close(c);
-    if (!sb_connection_release(c)) {
-      return; /* views keep the connection's record, until a later sb_connection_release, or the end of the process */
-    }
+  if (!sb_connection_release(c)) {
+    return; /* views keep the connection's record, until a later sb_connection_release, or the end of the process */
   }
   *handle = NULL;
   sb_connection_free(c);

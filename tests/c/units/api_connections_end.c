@@ -162,6 +162,20 @@ static void a_connection_is_forgotten(void) {
   expect(sb_connection_release(t.c), "it was not forgotten once more");
   t.c->b = b;
 }
+/* A signal handler that raises can keep a program from the close. */
+static void what_was_never_closed_goes_back(void) {
+  char record[4096];
+  sb_queue *q = open_new("q", UNLIMITED);
+  test_broker another = t;
+  another.c = connect_to(&t);
+  for (uint64_t id = 1; id <= 3; id++) (void)put(&t, q, id);
+  for (unsigned i = 0; i < 2; i++) (void)get(&t, q, record, false);
+  expect(sb_connection_release(t.c), "it was not forgotten");
+  expect(sb_closed(t.c), "it was not closed");
+  sb_queue *theirs = open_queue(&another, "q");
+  for (uint64_t id = 1; id <= 3; id++) expect_is(get(&another, theirs, record, false), id, "the next message");
+  expect_is(get(&another, theirs, record, false), 0, "the message after the last one");
+}
 static uint64_t a_view(sb_queue *q) {
   static char record[1u << 16];
   const sb_put_options none = {0};
@@ -313,6 +327,7 @@ static const test_case CASES[] = {
      a_closed_connection_is_closed_once},
     {"api: exclusive", "exclusive queues and targets end with their connection", exclusive_queues_end_with_it},
     {"api: forget", "a connection that is forgotten gives all back", a_connection_is_forgotten},
+    {"api: unclosed", "a connection that was never closed gives back what it holds", what_was_never_closed_goes_back},
     {"api: views", "views keep a connection, but not its thread", views_keep_a_connection},
     {"api: draining", "a chunk that is drained goes back to its class", what_it_drains_goes_back},
     {"api: dropped", "a connection that is dropped is closed, forgotten and freed", a_connection_that_is_dropped},

@@ -273,6 +273,47 @@ def test_a_call_that_a_signal_interrupts_is_over(broker_name: str, way: str) -> 
     assert set(connections) == {1}  # the housekeeper's
 
 
+# Interrupts the closing of a connection that holds messages before its n-th instruction, for each n there is. Then the
+# program closes the connection once more, or drops it.
+CLOSE_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
+    name, io, again = sys.argv[1], "io" in sys.argv, "again" in sys.argv
+    sys.unraisablehook = lambda _: None  # finalizers are interrupted, too
+    other = shmbroker.connect(name, create=False)
+    queue, number, more, wrong = other.queue("q"), 0, True, []
+    queue.put_many([b"A", b"B", b"C"])
+    while more:
+        connection = shmbroker.connect(name, create=False)
+        held = connection.queue("q", passive=True).get_many(3, timeout=0)
+        if io:
+            connection._session.core.start_io()
+        more = interrupted_at(number, connection.close)
+        if again:
+            connection.close()
+        del connection, held
+        gc.collect()
+        found = [bytes(message) for message in queue.browse()], [str(one) for one in other.doctor()]
+        if found != ([b"A", b"B", b"C"], []):
+            wrong.append([number, repr(found)])
+            queue.delete()
+            queue = other.queue("q")
+            queue.put_many([b"A", b"B", b"C"])
+        number += 1
+    print(json.dumps([number, wrong, shmbroker.Broker(name).statistics().connection_count]))
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["again"], ["io", "again"]])
+def test_an_interrupted_close_returns_what_the_connection_holds(broker_name: str, options: list[str]) -> None:
+    """Wherever a signal's handler raises, if the program closes the connection again, or forgets it."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(CLOSE_AT_EVERY_INSTRUCTION, broker.name, *options)
+    assert done.returncode == 0, done.stderr
+    number, wrong, connections = json.loads(done.stdout)
+    assert number > 50
+    assert wrong == []
+    assert connections == 2  # the housekeeper's, and that of the program
+
+
 # Interrupts the making of a connection wherever a signal's handler may raise, and checks which processes are attached.
 ATTACHED_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
     from shmbroker._core import attachment, connection, segments
