@@ -189,8 +189,8 @@ class Consumer:
     def close(self) -> None:
         """Ends the consumer, and returns every unacked message to its place."""
         if not self._closed:
-            self._closed = True
             self._end(return_everything=True)
+            self._closed = True  # last: if a signal handler raises before, a second close returns the messages
 
     def _end(self, *, return_everything: bool) -> None:
         if self._ended and not return_everything:

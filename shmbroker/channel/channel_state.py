@@ -67,6 +67,7 @@ class ChannelState:
         "_core",
         "_core_connection",
         "_dispatcher",
+        "_ended",
         "_error",
         "_events",
         "_on_end",
@@ -90,7 +91,7 @@ class ChannelState:
     def __init__(self, session: Session, number: int) -> None:
         self._session, self.number = session, number
         self._core_connection: CoreConnection = session.core
-        self._open = True
+        self._open, self._ended = True, False
         self._turn = locks.unnoted()  # a forked child never takes it: `_check_open` raises first
         self._core: CoreChannel | None = None
         self._error: exceptions.BrokerError | None = None
@@ -198,11 +199,13 @@ class ChannelState:
         if self._core_connection.attachment.forked:
             return
         with self._session.lock:
-            if not self._open:
+            if self._ended:
                 return
-            self._error, self._open = error, False
-            self._reported = self._reported or isinstance(error, exceptions.ChannelClosed)
-            self._publish_known = self._publish_described = self._settle_known = never_known
+            if self._open:
+                self._error, self._open = error, False
+                self._reported = self._reported or isinstance(error, exceptions.ChannelClosed)
+                self._publish_known = self._publish_described = self._settle_known = never_known
+        # A signal handler may raise from here on. A second close then does all of the rest, which may be done twice.
         if self._core is not None:
             self._core.close()
             with self._consumers_changed:
@@ -215,6 +218,7 @@ class ChannelState:
             self._confirms.close(error or closed)
         self._events.clear()
         self._session.channel_closed(self.number, self)
+        self._ended = True
         if self._on_end is not None:
             self._on_end()
 

@@ -77,7 +77,7 @@ class Confirms:
     def close(self, error: BaseException) -> None:
         """Fails the unconfirmed messages of a closed channel."""
         with self._changed:
-            self._closed = error
+            self._closed = self._closed or error
             pending, self._pending = self._pending, {}
             self._changed.notify_all()
         for future in pending.values():

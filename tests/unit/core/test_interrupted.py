@@ -314,6 +314,50 @@ def test_an_interrupted_close_returns_what_the_connection_holds(broker_name: str
     assert connections == 2  # the housekeeper's, and that of the program
 
 
+# Interrupts the end of a consumer or a channel before its n-th instruction, for each n there is, and closes it again.
+END_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
+    import time
+
+    def consumer():
+        return connection.consumer(["q"], prefetch=3)
+
+    def channel():
+        opened = connection.channel()
+        opened.basic_consume("q", lambda *_: None)
+        return opened
+
+    name, way = sys.argv[1:]
+    sys.unraisablehook = lambda _: None  # finalizers are interrupted, too
+    other, connection = shmbroker.connect(name, create=False), shmbroker.connect(name, create=False)
+    queue, number, more, wrong = other.queue("q"), 0, True, []
+    queue.put_many([b"A", b"B", b"C"])
+    while more:
+        one = globals()[way]()
+        while len(queue):
+            time.sleep(0)
+        more = interrupted_at(number, one.close)
+        one.close()
+        if len(queue) != 3:
+            wrong.append([number, len(queue)])
+            connection.close()
+            connection = shmbroker.connect(name, create=False)
+        number += 1
+    wrong += [str(one) for one in other.doctor()]
+    print(json.dumps([number, wrong, len(connection.channels())]))
+"""
+
+
+@pytest.mark.parametrize("way", ["consumer", "channel"])
+def test_an_interrupted_end_of_a_consumer_is_done_again(broker_name: str, way: str) -> None:
+    """A second close of the consumer, or of its channel, returns what the first one left."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(END_AT_EVERY_INSTRUCTION, broker.name, way)
+    assert done.returncode == 0, done.stderr
+    number, wrong, channels = json.loads(done.stdout)
+    assert number > 50
+    assert (wrong, channels) == ([], 0)
+
+
 # Interrupts the making of a connection wherever a signal's handler may raise, and checks which processes are attached.
 ATTACHED_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
     from shmbroker._core import attachment, connection, segments
