@@ -60,6 +60,7 @@ static bool stopping;          /* in the trials that follow */
 __attribute__((noinline)) static void over(void) { __asm__ volatile("" ::: "memory"); }
 
 static pid_t start_child(const trial *t) {
+  stepper_stay_here();
   pid_t pid = fork();
   if (pid == 0) {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);

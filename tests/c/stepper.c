@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -323,6 +324,15 @@ bool stepper_count(pid_t pid, uint64_t instructions, uintptr_t end) {
 }
 
 /* ---- beginning and end ---- */
+
+void stepper_stay_here(void) {
+  cpu_set_t here;
+  int processor = sched_getcpu();
+  if (processor < 0) return;
+  CPU_ZERO(&here);
+  CPU_SET(processor, &here);
+  (void)sched_setaffinity(0, sizeof here, &here); /* where that is not permitted, it only takes longer */
+}
 
 void stepper_offer(void) {
   if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) fail("PTRACE_TRACEME");

@@ -53,6 +53,10 @@ typedef enum { STEPPER_THERE, STEPPER_ELSEWHERE } stepper_result;
 /* Is ptrace permitted here? Finds out by doing it. */
 bool stepper_permitted(void);
 
+/* Keeps this process, and the children that it starts from now on, on the processor that runs it. A tracer and its child
+ * take turns: on one processor a turn is a switch, on two it is an interrupt of the other processor, which takes five
+ * times as long. */
+void stepper_stay_here(void);
 /* The child: from here on it is traced, and stopped. */
 void stepper_offer(void);
 /* The tracer: takes up such a child, which then stands before the instruction at `start`. */
