@@ -35,6 +35,6 @@ extern bool sb_test_cas(const char *site, volatile void *word, size_t size, void
 #define SB_CAS(p, expected, desired, order) \
   ((void)(order), sb_test_cas(SB_SITE, (p), sizeof *(p), (expected), (uint64_t)(desired)))
 #define SB_LOAD_STEP(p) SB_LOAD((p), SB_RELAXED)
-#define SB_ZEROS(p) (sb_test_aside ? SB_ZEROS_PLAIN(p) : SB_EACH_OF_8(SB_LOAD_STEP, (p)) == 0)
+#define SB_ANY_OF_8(p) (sb_test_aside ? SB_ANY_OF_8_PLAIN(p) : SB_EACH_OF_8(SB_LOAD_STEP, (p)))
 
 #endif

@@ -127,8 +127,9 @@ static void check_class_chunk(sb_checkup *k, uint32_t chunk, uint64_t word) {
   unsigned kind = sb_check_kind_of_class(k, cls);
   const sb_word *headers = sb_slot_header(k->b, first);
   for (uint32_t u = 0; u + units <= SB_CHUNK_UNITS; u += units) {
+    if (units == 1 && (u = sb_skip_without(headers, u, SB_CHUNK_UNITS, SB_SLOT_IN_USE)) == SB_CHUNK_UNITS) break;
     uint64_t header = SB_LOAD(&headers[u], SB_ACQUIRE);
-    if (sb_slot_state(header) != SB_SLOT_FREE || sb_slot_refs(header) != 0) check_slot(k, first + u, kind, header);
+    if ((header & SB_SLOT_IN_USE) != 0) check_slot(k, first + u, kind, header);
   }
 }
 

@@ -27,7 +27,7 @@ _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "32-bit atomics must be lock-free");
   (load((p)) | load((p) + 1) | load((p) + 2) | load((p) + 3) | load((p) + 4) | load((p) + 5) | load((p) + 6) | \
    load((p) + 7))
 #define SB_LOAD_PLAIN(p) atomic_load_explicit((p), memory_order_relaxed)
-#define SB_ZEROS_PLAIN(p) (SB_EACH_OF_8(SB_LOAD_PLAIN, (p)) == 0)
+#define SB_ANY_OF_8_PLAIN(p) SB_EACH_OF_8(SB_LOAD_PLAIN, (p))
 
 #ifndef SB_TEST_HOOKS
 #define SB_CRASHPOINT(name) ((void)0)
@@ -41,8 +41,8 @@ _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "32-bit atomics must be lock-free");
 /* Strong. On failure *expected holds the value found, loaded with acquire. */
 #define SB_CAS(p, expected, desired, order) \
   atomic_compare_exchange_strong_explicit((p), (expected), (desired), (order), memory_order_acquire)
-/* True if the eight words from `p` on are 0. Each is loaded relaxed. */
-#define SB_ZEROS(p) SB_ZEROS_PLAIN(p)
+/* The bits that any of the eight words from `p` on has. Each is loaded relaxed. */
+#define SB_ANY_OF_8(p) SB_ANY_OF_8_PLAIN(p)
 #else
 #include <atomic_test.h> /* of tests/c */
 #endif
@@ -50,14 +50,17 @@ _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "32-bit atomics must be lock-free");
 typedef _Atomic uint64_t sb_word;
 typedef _Atomic uint32_t sb_half;
 
-/* Returns the index of the first word that is not 0, from `index` on; `end` if there is none before `end`. For tables
- * that are looked through as a whole, and are mostly 0. */
-static inline uint32_t sb_skip_zeros(const sb_word *words, uint32_t index, uint32_t end) {
-  while (index < end && SB_LOAD(&words[index], SB_RELAXED) == 0) {
+/* Returns the index of the first word that has a bit of `mask`, from `index` on; `end` if there is none before `end`.
+ * For tables that are looked through as a whole, and of which most words have none. */
+static inline uint32_t sb_skip_without(const sb_word *words, uint32_t index, uint32_t end, uint64_t mask) {
+  while (index < end && (SB_LOAD(&words[index], SB_RELAXED) & mask) == 0) {
     index++;
-    while (end - index >= 8 && SB_ZEROS(&words[index])) index += 8;
+    while (end - index >= 8 && (SB_ANY_OF_8(&words[index]) & mask) == 0) index += 8;
   }
   return index;
+}
+static inline uint32_t sb_skip_zeros(const sb_word *words, uint32_t index, uint32_t end) {
+  return sb_skip_without(words, index, end, UINT64_MAX);
 }
 
 #endif

@@ -33,6 +33,8 @@ enum { SB_SLOT_FREE = 0, SB_SLOT_ALLOC = 1, SB_SLOT_READ = 2, SB_SLOT_PUBLISHED 
 #define SB_PARTS_REF 23u
 #define SB_GEN_MASK ((UINT64_C(1) << SB_GENERATION_BITS) - 1u)
 static inline unsigned sb_slot_state(uint64_t h) { return (unsigned)SB_BITS(h, 0, 2); }
+/* the bits of state and references: a FREE slot has none of them */
+#define SB_SLOT_IN_USE ((UINT64_C(1) << (2 + SB_MAX_REFS)) - 1u)
 static inline bool sb_slot_is_published(uint64_t h) { return sb_slot_state(h) >= SB_SLOT_READ; }
 static inline uint64_t sb_slot_refs(uint64_t h) {
   return SB_BITS(h, 2, 24) & (sb_slot_state(h) == SB_SLOT_READ ? (1u << SB_READ_REFS) - 1u : (1u << SB_MAX_REFS) - 1u);

@@ -83,8 +83,12 @@ static void zeros_are_skipped(void) {
     for (uint32_t end = 0; end < 36; end++) {
       for (uint32_t index = 0; index <= end; index++) {
         uint32_t should = at >= index && at < end ? at : end;
+        uint64_t bit = words[at];
         sb_test_aside = index % 2 == 0;
         expect(sb_skip_zeros(words, index, end) == should, "the word %u, looked for from %u to %u", at, index, end);
+        expect(sb_skip_without(words, index, end, bit) == should, "the word %u by its bit, from %u to %u", at, index,
+               end);
+        expect(sb_skip_without(words, index, end, ~bit) == end, "another bit, from %u to %u", index, end);
       }
     }
     sb_test_aside = false;
