@@ -68,6 +68,9 @@ def tool(name: str) -> str:
 def copy_sources() -> None:
     """A copy of the core and its C tests. What is the same keeps its time, so that little is built anew."""
     for folder in ("cffi_src", "tests/c"):
+        for copy in (path for path in (WORK / folder).rglob("*") if path.is_file()):
+            if not (ROOT / copy.relative_to(WORK)).exists():  # the source was renamed or deleted
+                copy.unlink()
         for source in (path for path in (ROOT / folder).rglob("*") if path.is_file()):
             copy = WORK / source.relative_to(ROOT)
             if not copy.exists() or copy.read_bytes() != source.read_bytes():
