@@ -308,24 +308,21 @@ class CoreConnection(attachment.User):
             with self._calls_lock:
                 if self._is_over():
                     return
+                handle = self.handle
                 self.calls += 1
                 inside = self.closed = True
         finally:
             if inside:
-                self._end()
-
-    def _end(self) -> None:
-        """The rest of a close, which comes even if a signal handler raised after this close began."""
-        try:
-            slow.sb_connection_close(self.handle)
-            self.mapping = None
-            io = self._io
-            if io is not None and io is not threading.current_thread() and not self.attachment.forked:
-                io.join()
-        finally:
-            self.calls -= 1
-            if not self.calls:
-                self.forget()
+                try:
+                    slow.sb_connection_close(handle)  # no handler of a signal can run between the mark and this call
+                    self.mapping = None
+                    io = self._io
+                    if io is not None and io is not threading.current_thread() and not self.attachment.forked:
+                        io.join()
+                finally:
+                    self.calls -= 1
+                    if not self.calls:
+                        self.forget()
 
     def _is_over(self) -> bool:
         """Whether the handle was freed; then it must not be used.

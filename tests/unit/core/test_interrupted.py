@@ -314,6 +314,35 @@ def test_an_interrupted_close_returns_what_the_connection_holds(broker_name: str
     assert connections == 2  # the housekeeper's, and that of the program
 
 
+# Interrupts the closing of a connection wherever a signal's handler may raise, and does not close it again.
+CLOSE_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
+    name, number, more, kept, wrong = sys.argv[1], 0, True, [], []
+    other = shmbroker.connect(name, create=False)
+    queue = other.queue("q")
+    queue.put_many([b"A", b"B", b"C"])
+    while more:
+        connection = shmbroker.connect(name, create=False)
+        kept += [connection, connection.queue("q", passive=True).get_many(3, timeout=0)]
+        connection._session.core.start_io()
+        more = signalled_at(number, connection.close)
+        if connection._session.core.closed and len(queue) != 3:
+            wrong.append(number)
+        connection.close()
+        number += 1
+    print(json.dumps([number, wrong]))
+"""
+
+
+def test_what_a_closed_connection_held_is_back_whatever_interrupted_it(broker_name: str) -> None:
+    """A connection that says that it is closed holds nothing, even if its object and its IO thread live on."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(CLOSE_WHERE_SIGNALS_COME, broker.name)
+    assert done.returncode == 0, done.stderr
+    number, wrong = json.loads(done.stdout)
+    assert number > 10
+    assert wrong == []
+
+
 # Interrupts the end of a consumer or a channel before its n-th instruction, for each n there is, and closes it again.
 END_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
     import time
