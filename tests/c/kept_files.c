@@ -40,7 +40,7 @@ static void clear(uint8_t *start, uint64_t bytes) {
   }
 }
 
-static bool cleared(const char *name, uint64_t bytes) {
+static void clear_file(const char *name, uint64_t bytes) {
   struct stat facts;
   int fd = open(name, O_RDWR | O_CLOEXEC);
   if (fd < 0 || fstat(fd, &facts) != 0 || (uint64_t)facts.st_size != bytes) die("a kept file", fd);
@@ -49,11 +49,12 @@ static bool cleared(const char *name, uint64_t bytes) {
   close(fd);
   clear(start, bytes);
   munmap(start, bytes);
-  return true;
 }
 
 bool kept_files_give(const char *suffix, uint64_t bytes, const char *to) {
   char keep[160];
   file_name(keep, sizeof keep, kept, suffix);
-  return kept[0] != 0 && rename(keep, to) == 0 && cleared(to, bytes);
+  if (kept[0] == 0 || rename(keep, to) != 0) return false;
+  clear_file(to, bytes);
+  return true;
 }

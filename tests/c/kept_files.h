@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Files of segments that are used again.
  *
- * A trial takes some 10 ms. To allocate the 25 MiB of a segment, and to free them again, takes the kernel as long as
- * two trials. A program of many trials therefore keeps the files of a broker that it removes. The next broker gets these
+ * The kernel takes as long to allocate the 25 MiB of a segment, and to free them again, as all the rest of a trial
+ * takes. A program of many trials therefore keeps the files of a broker that it removes. The next broker gets these
  * files, after all bytes in them that are not 0 have become 0.
  *
  * A process takes a kept file by renaming it, so two processes that add a segment at the same time never get the same

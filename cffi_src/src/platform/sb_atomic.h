@@ -4,6 +4,7 @@
  * What: the C core accesses shared words through these macros only, always with an explicit memory order.
  * In a test build (SB_TEST_HOOKS) each macro is a function call. A scheduler can then interleave threads at every
  * shared access, kill one there, and delay its stores. In every other build the macros are the C11 operations.
+ * sb_skip_without searches a table of words, and loads eight of them at a time.
  */
 #ifndef SB_ATOMIC_H
 #define SB_ATOMIC_H
