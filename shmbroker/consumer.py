@@ -90,7 +90,10 @@ class Consumer:
     # ---- taking ----
 
     def get(self, timeout: float | None = None) -> Message:
-        """Takes the next message.
+        """Takes the next message, and waits for it if none is ready.
+
+        Args:
+            timeout: seconds to wait for a message; ``None`` = for ever, 0 = not at all.
 
         Raises:
             queue.Empty: no message came in time.

@@ -246,9 +246,9 @@ static bool tells_of_polling(Receiver *self) {
   return true;
 }
 
-/* take(source, auto_ack[, timeout]): takes a message without waiting. None: there is none, and `status` has the reason.
- * Status SB_TICK (of a queue, in a call without a timeout): the queue is empty, and the caller must report to the
- * connection that the application polls. */
+/* The method take(source, auto_ack[, timeout]) of Python: returns a message, without waiting for one. If it returns None,
+ * the attribute `status` says why there is no message. SB_TICK means that the queue is empty, and that the caller must
+ * tell the connection that the application polls: a call without `timeout` leaves it so from time to time. */
 static PyObject *receiver_take(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Receiver *self = (Receiver *)object;
   int auto_ack = sb_expect_timeout(arguments, count, 2) ? PyObject_IsTrue(arguments[1]) : -1;

@@ -95,8 +95,8 @@ PyObject *sb_view_of(PyObject *connection, const sb_record *header, uint64_t tag
 /* Like sb_view_of, for a caller that has taken a view of the core, `token`, already. That view ends when the memoryview
  * is freed. It ends within this call if the call fails, or if it copies a body that lies in parts. */
 PyObject *sb_view_memory(PyObject *connection, uint64_t token, uint64_t address, uint64_t length);
-/* read_in_place(connection, slot, generation, length): a memoryview of a body without holding its message; or a
- * status. */
+/* The function read_in_place(connection, slot, generation, length) of Python: returns a memoryview of the body in that
+ * slot, or the number of a status. The caller need not hold the message: the memoryview keeps the slot. */
 PyObject *sb_read_in_place(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *sb_take_many(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count);
 /* Gets of a channel: get(source, queue, auto_ack), get_wait(source, queue, auto_ack, until). Both return a message or a

@@ -107,7 +107,7 @@ class Journal:
             os.close(descriptor)
 
     def length(self, connection: CoreConnection) -> int:
-        """The number of bytes of the journal that count."""
+        """The length of the journal in bytes. The file may be longer: what nobody committed lies behind it."""
         return self._word(connection) & _LENGTH
 
     def _word(self, connection: CoreConnection) -> int:

@@ -118,7 +118,11 @@ class Queue:
             raise standard_queue.Empty from None
 
     def get_nowait(self, *, auto_ack: bool = False) -> Message:
-        """Takes the oldest ready message, if there is one."""
+        """Takes the oldest ready message, without waiting.
+
+        Raises:
+            queue.Empty: no message is ready.
+        """
         return self._sync.get_nowait(auto_ack=auto_ack)
 
     async def get_many(

@@ -193,9 +193,10 @@ class Client:
     # ---- alone ----
 
     def _alone(self, batch: pa.RecordBatch, encoded: Encoded) -> collections.deque[pa.RecordBatch]:
-        """Sends one request alone, copies its answer, and returns the batches of the answer.
+        """Sends one request while no other request of this client is in flight, and returns the batches of its answer.
 
-        Meanwhile this client has the turn, and no other request in flight.
+        Meanwhile no other client of the broker may do the same: this one has the turn. The answer is copied, so that
+        its shared memory is free before the turn ends.
         """
         with exclusive_turn(self._session.connection, self._session.watch.look):
             until = time.monotonic() + PATIENCE_SECONDS

@@ -60,7 +60,10 @@ def taken(size: int) -> int:
 
 
 class MemoryShare:
-    """The memory that one client may hold while it waits for others.
+    """The share of the broker's memory that requests and answers of one client may use at the same time.
+
+    The share keeps clients from filling the memory together, so that all of them would wait for room. It shrinks as the
+    broker gets more connections.
 
     Args:
         broker: the broker's name.
