@@ -38,7 +38,7 @@ typedef enum {
 } sb_status;
 
 /* The layout of the shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 7 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 8 };
 
 /* The limits of a broker. */
 enum {

@@ -30,11 +30,11 @@ SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
   sb_connection *c = q->c;
   uint64_t need = sb_api_body_offset(length, o, 0) + length;
   sb_status status = sb_api_prefix_bytes(o) > SB_MAX_PREFIX ? SB_INVALID : check(q, length);
-  if (status == SB_OK) status = sb_limits_admit(q, 1, length);
+  if (status == SB_OK) status = sb_limits_admit(q, length);
   if (status == SB_OK) {
     status = sb_api_claim_slot(c, need, r);
     if (status != SB_OK) status = sb_api_claim_elsewhere(c, status, length, o, 0, r);
-    if (status != SB_OK) sb_limits_unadmit(q, 1, length);
+    if (status != SB_OK) sb_limits_unadmit(q, length);
   }
   if (status != SB_OK) {
     c->use = SB_USE_DRAIN;
@@ -47,7 +47,7 @@ SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
 }
 
 static void take_back(sb_queue *q, sb_reservation *r) {
-  sb_limits_unadmit(q, 1, r->size);
+  sb_limits_unadmit(q, r->size);
   sb_api_give_slot(q->c, r);
   sb_notify_room_in(q->c, q->shm, q->slot); /* as in prepare */
 }
@@ -65,7 +65,7 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
     return status;
   }
   sb_holding_give(q->c, r->token);
-  sb_limits_published(q);
+  sb_limits_published(q, r->size);
   SB_CRASHPOINT("api.put.enqueued");
   if (timer != 0) sb_api_ring_housekeeper(q->c, &timed);
   if (sb_queue_tracks(q->shm) && sb_queue_evicts(q->shm)) {
@@ -288,7 +288,7 @@ void sb_reservation_abandon(sb_queue *q, sb_reservation *r, bool viewed) {
   if (!sb_forked(q->c->b)) {
     sb_lock(q->c);
     if (r->admitted) {
-      if (q->ledger != NULL) sb_limits_unadmit(q, 1, r->size); /* else sb_connection_release detached q */
+      if (q->ledger != NULL) sb_limits_unadmit(q, r->size); /* else sb_connection_release detached q */
       q->busy--;
       r->admitted = false;
     }

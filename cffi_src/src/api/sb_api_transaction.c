@@ -161,7 +161,7 @@ static sb_status admit(request *r, uint32_t publication, uint32_t target, sb_tra
   if (!sb_queue_is_open(q)) {
     return SB_OK; /* a closed queue gets no message, as if the exchange had no binding to it */
   }
-  sb_status status = sb_limits_admit(q, 1, cell->body->bytes);
+  sb_status status = sb_limits_admit(q, cell->body->bytes);
   cell->admitted = status == SB_OK;
   cell->refused = status == SB_FULL && sb_setting(q->shm, SB_SETTING_OVERFLOW) == SB_OVERFLOW_DROP;
   return cell->refused ? SB_OK : blame(r, publication, target, status);

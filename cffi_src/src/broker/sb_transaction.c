@@ -37,7 +37,7 @@ static sb_status append(sb_connection *c, sb_transaction_cell *cell) {
 }
 
 static void give_room_back(sb_transaction_cell *cell) {
-  sb_limits_unadmit(cell->q, 1, cell->body->bytes);
+  sb_limits_unadmit(cell->q, cell->body->bytes);
   cell->admitted = false;
 }
 
@@ -190,7 +190,7 @@ static void flip_own(sb_connection *c, sb_transaction_cell *cell) {
   if (is_staged(word, cell->leaf.gen, c->id)) {
     flip(cell->q, &cell->leaf, cell->position, word, cell->tracked && cell->counted);
   }
-  sb_limits_published(cell->q);
+  sb_limits_published(cell->q, cell->body->bytes);
 }
 
 void sb_transaction_carry_out(sb_transaction_plan *p) {
@@ -220,7 +220,7 @@ static void unstage(sb_connection *c, sb_transaction_cell *cell) {
     (void)sb_ring_drop(c, &sb_queue_lane(cell->q, cell->position)->ring, &cell->leaf, cell->position, word);
     if (cell->tracked && !cell->counted) sb_hints_taken(cell->q->shm, 1, cell->body->bytes);
   }
-  sb_limits_published(cell->q);
+  sb_limits_published(cell->q, cell->body->bytes);
   sb_holding_give(c, cell->token);
   cell->token = SB_TRANSACTION_NO_TOKEN;
   cell->admitted = false;

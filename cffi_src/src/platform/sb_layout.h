@@ -358,7 +358,7 @@ enum {
   SB_COUNT_UNSCHEDULED, /* left SCHEDULED */
   SB_COUNT_DELIVERED,
   SB_COUNT_REFUSED, /* refused by overflow "drop"; the statistics count it as `added` and as `dropped` */
-  SB_COUNTERS = 16
+  SB_COUNTERS
 };
 
 enum {
@@ -392,6 +392,9 @@ typedef struct {
    * how often the owner raised the depth */
   sb_word hinting;
   sb_word counters[SB_COUNTERS];
+  /* what the owner has reserved room for, and not published yet (sb_limits.h): low 40 bits: bytes; high 24 bits: number
+   * of messages, modulo 2^24 */
+  sb_word reserved;
 } sb_ledger_shm;
 _Static_assert(sizeof(sb_ledger_shm) <= SB_UNIT, "ledger");
 

@@ -108,19 +108,34 @@ static bool put_right(sb_word *hint, uint64_t is, uint64_t should) {
   return is != should && SB_CAS(hint, &is, should, SB_SEQ_CST);
 }
 
+/* Gives back the room that the dead reserved, although others are between two changes of hints (I74). */
+static void free_room(sb_queue_shm *q, const reading *is, const sb_changes *half_made) {
+  uint64_t most = SB_LOAD(&q->base, SB_RELAXED) + is->taken + is->ready + half_made->depth;
+  uint64_t most_in = is->bytes_out + is->ready_bytes + half_made->reserved_bytes;
+  if ((int64_t)(is->admitted - most) > 0) (void)put_right(&q->admitted, is->admitted, most);
+  /* A take does not say how many bytes it takes: the bytes are known only if nobody is in the middle of a take. */
+  if (half_made->unknown_bytes == 0 && (int64_t)(is->bytes_in - most_in) > 0)
+    (void)put_right(&q->bytes_in, is->bytes_in, most_in);
+}
+
 sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q) {
   sb_ring r;
   uint32_t slot = sb_slot_of(b, q);
-  uint64_t before, after;
   if (!sb_queue_tracks(q) || !sb_ring_open(b, slot, SB_RING_CELLS, &r)) {
     return SB_HINTS_RIGHT;
   }
-  if (!sb_ledger_hints_rest(b, q, &before)) {
+  sb_changes before = sb_ledger_changes(b, q);
+  if (before.depth != 0 && sb_queue_evicts(q)) {
     return SB_HINTS_BUSY;
   }
   reading one = read_queue(b, q, &r), two = read_queue(b, q, &r);
-  if (!sb_ledger_hints_rest(b, q, &after) || before != after || !same(&one, &two)) {
-    return SB_HINTS_BUSY; /* traffic, or a connection stopped between two changes: the next call tries again */
+  sb_changes after = sb_ledger_changes(b, q);
+  if (!sb_changes_same(&before, &after) || !same(&one, &two)) {
+    return SB_HINTS_BUSY; /* traffic: the next call tries again */
+  }
+  if (before.depth != 0) {
+    free_room(q, &one, &before);
+    return SB_HINTS_BUSY;
   }
   bool changed = put_right(&q->taken, one.taken, one.tail - SB_LOAD(&q->base, SB_RELAXED) - one.ready);
   changed = put_right(&q->admitted, one.admitted, one.tail) || changed;

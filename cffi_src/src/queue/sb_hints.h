@@ -8,6 +8,13 @@
  * Layout: nothing here; sb_queue.h has the hints, sb_requeued.h the bits.
  *
  * Invariants: I23 of sb_queue.h, I18 of sb_requeued.h, I72 of sb_repairs.h.
+ *  I74 in a queue that does not evict, `admitted` is at most base + `taken` + the number of AVAILABLE cells + the sum of
+ *      all depths of `hinting`, except for the room that dead processes had reserved. Each step of a put, take, release,
+ *      move or commit keeps that: it raises the depth first, changes one word or cell at a time by one message, and
+ *      lowers the depth last. So a process may lower `admitted` to that sum even while others are in the middle of their
+ *      changes, for example stopped: the queue then never takes more than its limit, and it may take fewer messages
+ *      until the others come to their end. The same holds for `bytes_in`, `bytes_out`, the bytes of the AVAILABLE
+ *      messages and `reserved` of the ledgers, if all who change hints reserve room.
  *
  * Ordering pairs: none here.
  *
@@ -36,7 +43,8 @@ bool sb_hints_has_ready(sb_broker *b, const sb_ring *r, uint64_t end);
 uint64_t sb_hints_rescan(sb_queue *q);
 /* Reads hints, ledgers and cells twice. If the two readings are equal, corrects `taken`, `admitted` and the byte hints.
  * SB_HINTS_RIGHT: no hint was wrong, or the queue does not track. SB_HINTS_SET_RIGHT: a hint was wrong, and was
- * corrected. SB_HINTS_BUSY: the readings differ, or a connection is changing hints; nothing was corrected. */
+ * corrected. SB_HINTS_BUSY: the readings differ, or a connection is changing hints. In the latter case the call gives
+ * back room that the dead reserved (I74), and corrects nothing else. */
 typedef enum { SB_HINTS_RIGHT, SB_HINTS_SET_RIGHT, SB_HINTS_BUSY } sb_hints;
 sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q);
 /* Gives the hints of a queue their first right values. The caller has set `tracking`, since the queue gets limits for

@@ -112,17 +112,18 @@ uint64_t sb_ledger_holding(sb_broker *b, const sb_queue_shm *q) {
   }
   return sum;
 }
-bool sb_ledger_hints_rest(sb_broker *b, const sb_queue_shm *q, uint64_t *raised) {
+sb_changes sb_ledger_changes(sb_broker *b, const sb_queue_shm *q) {
   sb_chain chain = {0};
-  *raised = 0;
+  sb_changes sum = {0};
   for (sb_ledger_shm *l = first_ledger(b, q); l != NULL; l = next_ledger(b, l, &chain)) {
-    uint64_t hinting = SB_LOAD(&l->hinting, SB_SEQ_CST);
-    if ((hinting & SB_HINTING_DEPTH) != 0) {
-      return false;
-    }
-    *raised += hinting >> 32;
+    uint64_t hinting = SB_LOAD(&l->hinting, SB_SEQ_CST), reserved = SB_LOAD(&l->reserved, SB_SEQ_CST);
+    uint64_t depth = hinting & SB_HINTING_DEPTH;
+    sum.depth += depth;
+    sum.raised += hinting >> 32;
+    sum.unknown_bytes += depth > reserved >> 40 ? depth - (reserved >> 40) : 0;
+    sum.reserved_bytes += reserved & SB_RESERVED_BYTES;
   }
-  return true;
+  return sum;
 }
 bool sb_ledger_any_owner(sb_broker *b, const sb_queue_shm *q, bool (*is)(sb_broker *b, unsigned connection)) {
   sb_chain chain = {0};

@@ -51,10 +51,19 @@ bool sb_ledger_any_owner(sb_broker *b, const sb_queue_shm *q, bool (*is)(sb_brok
  * function looks at its ledger several times. 0: there is none. */
 unsigned sb_ledger_stuck(sb_broker *b, const sb_queue_shm *q, unsigned but,
                          bool (*is)(sb_broker *b, unsigned connection));
-/* True if no connection is between two changes of hints that belong together. *raised: how often connections began such
- * changes until now, valid only if the result is true. If two calls return the same number, no connection began such
- * changes between them. */
-bool sb_ledger_hints_rest(sb_broker *b, const sb_queue_shm *q, uint64_t *raised);
+/* Sums over the ledgers of a queue. `depth`: how many pairs of changes of hints are half made; 0: the hints rest.
+ * `raised`: how often connections began such changes until now. If two calls return equal sums, no connection began or
+ * ended such changes between them. */
+typedef struct {
+  uint64_t depth, raised;
+  uint64_t unknown_bytes; /* how many of these changes are not known by their bytes: all but reservations of room */
+  uint64_t reserved_bytes;
+} sb_changes;
+sb_changes sb_ledger_changes(sb_broker *b, const sb_queue_shm *q);
+static inline bool sb_changes_same(const sb_changes *one, const sb_changes *two) {
+  return one->depth == two->depth && one->raised == two->raised && one->unknown_bytes == two->unknown_bytes &&
+         one->reserved_bytes == two->reserved_bytes;
+}
 sb_ledger_shm *sb_ledger_at(sb_broker *b, uint32_t slot);
 /* The connection's ledger of the queue; NULL: the connection owns none. */
 sb_ledger_shm *sb_ledger_of(sb_broker *b, const sb_queue_shm *q, unsigned connection);
@@ -87,7 +96,15 @@ static inline void sb_ledger_hinting(sb_ledger_shm *l, int by) {
   /* by > 0: this store comes before the first change of a hint, which is seq_cst. by < 0: it comes after the last */
   SB_STORE(&l->hinting, SB_LOAD(&l->hinting, SB_RELAXED) + step, SB_RELEASE);
 }
+/* Notes that the owner begins (`count` is 1) or ends (`count` is -1) to reserve room for a message of `bytes` bytes.
+ * Comes before the sb_ledger_hinting that begins these changes of hints, and after the one that ends them. */
+#define SB_RESERVED_BYTES ((UINT64_C(1) << 40) - 1)
+static inline void sb_ledger_reserve(sb_ledger_shm *l, int count, uint64_t bytes) {
+  uint64_t step = (UINT64_C(1) << 40) + bytes;
+  SB_STORE(&l->reserved, SB_LOAD(&l->reserved, SB_RELAXED) + (count > 0 ? step : -step), SB_RELEASE);
+}
 static inline void sb_ledger_hinting_ended(sb_ledger_shm *l) {
+  SB_STORE(&l->reserved, 0, SB_RELAXED);
   SB_STORE(&l->hinting, SB_LOAD(&l->hinting, SB_RELAXED) & ~SB_HINTING_DEPTH, SB_RELEASE);
 }
 static inline void sb_ledger_hold(sb_ledger_shm *l, int32_t by) {

@@ -26,50 +26,54 @@ bool sb_limits_room(const sb_queue_shm *q, uint64_t count, uint64_t bytes) {
   return (max < 0 || ready <= max - (int64_t)count) && (max_bytes < 0 || ready_bytes(q) <= max_bytes - (int64_t)bytes);
 }
 
-static sb_status admit(sb_queue *q, uint64_t count, uint64_t bytes) {
+static sb_status admit(sb_queue *q, uint64_t bytes) {
   int64_t max = sb_setting(q->shm, SB_SETTING_MAX_LENGTH), max_bytes = sb_setting(q->shm, SB_SETTING_MAX_BYTES);
   if (!sb_queue_tracks(q->shm)) {
     return SB_OK;
   }
   if (!refuses(q->shm) || (max < 0 && max_bytes < 0)) {
-    (void)SB_ADD(&q->shm->admitted, count, SB_RELAXED);
+    (void)SB_ADD(&q->shm->admitted, 1, SB_RELAXED);
     (void)SB_ADD(&q->shm->bytes_in, bytes, SB_RELAXED);
     return SB_OK;
   }
-  if ((max >= 0 && (int64_t)count > max) || (max_bytes >= 0 && (int64_t)bytes > max_bytes)) {
+  if (max == 0 || (max_bytes >= 0 && (int64_t)bytes > max_bytes)) {
     return SB_TOO_LARGE;
   }
   uint64_t admitted = SB_LOAD(&q->shm->admitted, SB_SEQ_CST);
   do {
-    if (max >= 0 && ready_before(q->shm, admitted, SB_LOAD(&q->shm->taken, SB_SEQ_CST)) > max - (int64_t)count) {
+    if (max >= 0 && ready_before(q->shm, admitted, SB_LOAD(&q->shm->taken, SB_SEQ_CST)) >= max) {
       return SB_FULL;
     }
-  } while (!SB_CAS(&q->shm->admitted, &admitted, admitted + count, SB_SEQ_CST));
+  } while (!SB_CAS(&q->shm->admitted, &admitted, admitted + 1, SB_SEQ_CST));
   uint64_t in = SB_LOAD(&q->shm->bytes_in, SB_SEQ_CST);
   do {
     if (max_bytes >= 0 && (int64_t)(in - SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST)) > max_bytes - (int64_t)bytes) {
-      (void)SB_SUB(&q->shm->admitted, count, SB_SEQ_CST);
+      (void)SB_SUB(&q->shm->admitted, 1, SB_SEQ_CST);
       return SB_FULL;
     }
   } while (!SB_CAS(&q->shm->bytes_in, &in, in + bytes, SB_SEQ_CST));
   return SB_OK;
 }
 
-sb_status sb_limits_admit(sb_queue *q, uint64_t count, uint64_t bytes) {
+sb_status sb_limits_admit(sb_queue *q, uint64_t bytes) {
+  sb_ledger_reserve(q->ledger, 1, bytes);
   sb_ledger_hinting(q->ledger, 1); /* stays raised until sb_limits_published or sb_limits_unadmit */
-  sb_status status = admit(q, count, bytes);
-  if (status != SB_OK) sb_ledger_hinting(q->ledger, -1);
+  sb_status status = admit(q, bytes);
+  if (status != SB_OK) sb_limits_published(q, bytes);
   return status;
 }
 
-void sb_limits_published(sb_queue *q) { sb_ledger_hinting(q->ledger, -1); }
+void sb_limits_published(sb_queue *q, uint64_t bytes) {
+  sb_ledger_hinting(q->ledger, -1);
+  sb_ledger_reserve(q->ledger, -1, bytes);
+}
 
-void sb_limits_unadmit(sb_queue *q, uint64_t count, uint64_t bytes) {
+void sb_limits_unadmit(sb_queue *q, uint64_t bytes) {
   if (sb_queue_tracks(q->shm)) {
-    (void)SB_SUB(&q->shm->admitted, count, SB_SEQ_CST);
+    (void)SB_SUB(&q->shm->admitted, 1, SB_SEQ_CST);
     (void)SB_SUB(&q->shm->bytes_in, bytes, SB_SEQ_CST);
   }
-  sb_ledger_hinting(q->ledger, -1);
+  sb_limits_published(q, bytes);
 }
 
 /* The most messages that may be ready. *reason: why a message beyond them ends. */

@@ -13,7 +13,8 @@
  *
  * Death (killed after -> what is left -> who repairs it):
  *  room was reserved, before the message was published -> `admitted` is too high, and the queue takes fewer messages ->
- *   the reaper, or the housekeeper, corrects the hints (sb_hints_reconcile).
+ *   the reaper, or the housekeeper, corrects the hints (sb_hints_reconcile), even while another process is stopped
+ *   between its own reservation and the publication (I74).
  *  `taken` was raised for a victim, before the victim was taken -> `taken` is one too high, and the ring may hold one
  *   message more -> the next put, get without waiting, browse, count or commit finds that the counts may be wrong
  *   (sb_limits_in_doubt), finds the dead connection by its ledger, and reaps its process (sb_api_bound.c).
@@ -28,14 +29,14 @@
 
 #include "sb_dispose.h"
 
-/* Reserves room for `count` messages with `bytes` in all. SB_FULL: there is not enough room now. SB_TOO_LARGE: the
- * limits never allow so much. */
-sb_status sb_limits_admit(sb_queue *q, uint64_t count, uint64_t bytes);
-/* Ends what sb_limits_admit began, after the caller put the messages into the queue: from now on other processes may
+/* Reserves room for a message of `bytes` bytes. SB_FULL: there is not enough room now. SB_TOO_LARGE: the limits never
+ * allow so much. */
+sb_status sb_limits_admit(sb_queue *q, uint64_t bytes);
+/* Ends what sb_limits_admit began, after the caller put the message into the queue: from now on other processes may
  * correct the hints again (`hinting`, I23). */
-void sb_limits_published(sb_queue *q);
-/* Ends what sb_limits_admit began, if the caller does not publish the messages: gives back their room. */
-void sb_limits_unadmit(sb_queue *q, uint64_t count, uint64_t bytes);
+void sb_limits_published(sb_queue *q, uint64_t bytes);
+/* Ends what sb_limits_admit began, if the caller does not publish the message: gives back its room. */
+void sb_limits_unadmit(sb_queue *q, uint64_t bytes);
 bool sb_limits_room(const sb_queue_shm *q, uint64_t count, uint64_t bytes);
 /* Evicts the oldest messages while more messages or bytes are pending than the limits allow. Returns how many it
  * evicted. */

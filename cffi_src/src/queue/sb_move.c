@@ -37,7 +37,7 @@ sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *siz
   }
   uint64_t bytes = t.message->body_length, position = 0;
   unsigned ref = sb_reference_clear(b, t.slot, t.ref, c->id);
-  status = ref == SB_MAX_REFS ? SB_LIMIT : sb_limits_admit(target, 1, bytes);
+  status = ref == SB_MAX_REFS ? SB_LIMIT : sb_limits_admit(target, bytes);
   if (status != SB_OK) {
     sb_holding_give(c, target_token);
     sb_schedule_make_ready(q, token);
@@ -55,7 +55,7 @@ sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *siz
   sb_view_not(b, t.slot, ref);
   if (!sb_slab_add(b, t.slot, ref)) { /* I38: we hold its cell */
     sb_ledger_end_intent(from);
-    sb_limits_unadmit(target, 1, bytes);
+    sb_limits_unadmit(target, bytes);
     sb_holding_give(c, target_token);
     sb_schedule_make_ready(q, token);
     return SB_LIMIT;
@@ -70,7 +70,7 @@ sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *siz
     (void)sb_slab_drop(b, t.slot, t.gen, ref, &freed);
     sb_ledger_end_intent(from);
     if (tracked) sb_hints_untaken(target->shm, 1, bytes);
-    sb_limits_unadmit(target, 1, bytes);
+    sb_limits_unadmit(target, bytes);
     sb_holding_give(c, target_token);
     sb_schedule_make_ready(q, token);
     return status;
@@ -87,7 +87,7 @@ sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *siz
   sb_ledger_count(to, SB_COUNT_ADDED_BYTES, bytes);
   sb_ledger_count(to, SB_COUNT_ADDED, 1);
   sb_ledger_hold(to, 1);
-  sb_limits_published(target);
+  sb_limits_published(target, bytes);
   (void)sb_settle_as(q, token, SB_INTENT_MOVE, SB_COUNT_MOVED);
   SB_CRASHPOINT("queue.move.settled");
   (void)sb_release_unmarked(target, target_token);

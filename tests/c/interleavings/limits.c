@@ -9,6 +9,8 @@
 #include "cases.h"
 #include "plan.h"
 
+#define BODY 64
+
 static void reconcile(void) { (void)sb_hints_reconcile(t.b, keeper.q->shm); }
 static void put_4_5(void) {
   put_by(&three, 4);
@@ -271,6 +273,72 @@ static void closed_and_not_told(void) {
   expect_at_most(1);
   (void)left();
 }
+/* A process was killed after it had reserved room for two messages, and was reaped. */
+static void be_killed_with_room(void) {
+  actor victim = {0};
+  sb_reservation first, second;
+  sb_put_options none = {0};
+  plan.what = NULL; /* in this process nothing happens inside a step */
+  attach(&t);
+  join(&victim);
+  (void)sb_reservation_begin(victim.q, BODY, &none, &first);
+  (void)sb_reservation_begin(victim.q, BODY, &none, &second);
+  end_here();
+}
+static void kill_with_room(void) {
+  int status;
+  pid_t pid = fork();
+  if (pid == 0) be_killed_with_room();
+  (void)waitpid(pid, &status, 0);
+  expect(WIFSIGNALED(status), "the producer was not killed");
+  while (sb_housekeeper_reap(keeper.c) > 0) {
+  }
+}
+static sb_status try_to_put(actor *a, uint64_t id) {
+  sb_put_options none = {0};
+  return put_sized(&t, a->q, id, BODY, &none);
+}
+static void kill_then_put(void) {
+  kill_with_room();
+  expect(try_to_put(&two, 2) == SB_OK, "a dead process keeps room");
+  for (uint64_t id = 3; id <= 5; id++) (void)try_to_put(&two, id);
+}
+static void at_rest(void) {
+  (void)left();
+  expect(sb_hints_reconcile(t.b, keeper.q->shm) != SB_HINTS_BUSY, "somebody changes hints");
+}
+/* The message of `one` counts once, or twice while `one` is between its append and the end of its reservation: in a queue
+ * of three there is room for another one, whatever the dead reserved. */
+static void room_of_the_dead(void) {
+  meanwhile(ANYWHERE, kill_then_put);
+  (void)try_to_put(&one, 1);
+  afterwards();
+  expect_at_most(3);
+  at_rest();
+  for (uint64_t id = 6; id <= 8; id++) expect(try_to_put(&one, id) == SB_OK, "an empty queue of three has no room");
+  expect(try_to_put(&one, 9) == SB_FULL, "a queue of three has room for four");
+  expect_left(678);
+}
+/* One that takes a message counts it twice at most, and so does one that returns it. */
+static void room_beside_a_take(void) {
+  put_by(&one, 7);
+  meanwhile(ANYWHERE, kill_then_put);
+  expect(get(&t, one.q, held_a, false) == 7, "nothing to take");
+  afterwards();
+  expect_at_most(3);
+  at_rest();
+  (void)sb_queue_settle(one.q, held_a, SB_ACK);
+}
+static void room_beside_a_return(void) {
+  put_by(&one, 7);
+  expect(get(&t, one.q, held_a, false) == 7, "nothing to take");
+  meanwhile(ANYWHERE, kill_then_put);
+  expect(sb_queue_settle(one.q, held_a, SB_REQUEUE) == SB_OK, "nothing to return");
+  afterwards();
+  expect_at_most(4); /* a message that returns needs no room */
+  at_rest();
+}
+
 static void closed_beside_many(void) { closed_beside(put_pieces); }
 static void closed_beside_columns(void) { closed_beside(put_rows); }
 
@@ -304,6 +372,22 @@ static const test_case CASES[] = {
      {{2, -1, 100, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0},
      spared_by_bytes},
     {"purge puts back", "a purge puts back what came later, beside a put: the bound holds", RING(1), purge_puts_back},
+    {"room of the dead",
+     "room that a dead process reserved is free, also while another one reserves",
+     {{-1, 3, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0},
+     room_of_the_dead},
+    {"room beside a take",
+     "the same while another one takes",
+     {{-1, 3, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0},
+     room_beside_a_take},
+    {"room beside a return",
+     "the same while another one returns a message",
+     {{-1, 3, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0},
+     room_beside_a_return},
+    {"bytes of the dead",
+     "the same where bytes are limited",
+     {{-1, -1, 3 * BODY, SB_OVERFLOW_BLOCK, -1, -1}, 0},
+     room_of_the_dead},
     {"shrunk lazily", "a put to a ring that was shrunk lazily evicts one, also beside a consumer", FREELY,
      shrunk_lazily},
 };

@@ -118,7 +118,6 @@ static void the_ledger_of_a_dead_one(void) {
 /* What others read of memory that was damaged ends. */
 static void damaged_ledgers(void) {
   sb_ledger_shm *l;
-  uint64_t raised;
   make_queue();
   uint64_t next = next_holding();
   SB_STORE(&own->next, sb_slot_of(t.b, own), SB_RELAXED); /* it bites its own tail */
@@ -126,7 +125,7 @@ static void damaged_ledgers(void) {
   SB_STORE(&own->counters[SB_COUNT_ACKED], 4, SB_RELAXED);
   expect(sb_ledger_sum(t.b, q->shm, SB_COUNT_ACKED) >= 4, "the sum of a ring is too small");
   expect_is(sb_ledger_holding(t.b, q->shm), 0, "what a ring holds");
-  expect(sb_ledger_hints_rest(t.b, q->shm, &raised), "hints of a ring do not rest");
+  expect_is(sb_ledger_changes(t.b, q->shm).depth, 0, "the depth of a ring");
   expect(sb_ledger_of(t.b, q->shm, ANOTHER) == NULL, "a ring has another one's ledger");
   SB_STORE(&own->next, q->slot, SB_RELAXED); /* that is no ledger */
   expect_is(sb_ledger_adopt(t.c, q->slot, &l, &token), SB_CORRUPT, "the status of what is no ledger");
@@ -193,16 +192,51 @@ static void sums(void) {
   expect(!sb_ledger_owned(t.b, q->shm), "somebody owns one");
 }
 static void hints_that_rest(void) {
-  uint64_t raised = 99;
   make_three();
   for (unsigned i = 0; i < 3; i++) set_hinting(three[i], 10 + i, 0);
-  expect(sb_ledger_hints_rest(t.b, q->shm, &raised), "hints do not rest");
-  expect_is(raised, 33, "how often they were raised");
+  sb_changes before = sb_ledger_changes(t.b, q->shm);
+  expect_is(before.depth, 0, "the depth of hints that rest");
+  expect_is(before.raised, 33, "how often they were raised");
   for (unsigned i = 0; i < 3; i++) {
-    set_hinting(three[i], 10, 1);
-    expect(!sb_ledger_hints_rest(t.b, q->shm, &raised), "hints rest while ledger %u changes them", i);
-    set_hinting(three[i], 10, 0);
+    set_hinting(three[i], 10 + i, 1);
+    sb_changes now = sb_ledger_changes(t.b, q->shm);
+    expect_is(now.depth, 1, "the depth while one ledger changes them");
+    expect(!sb_changes_same(&before, &now), "nothing seems to have changed");
+    set_hinting(three[i], 10 + i, 0);
+    now = sb_ledger_changes(t.b, q->shm);
+    expect(sb_changes_same(&before, &now), "something seems to have changed");
+    set_hinting(three[i], 11 + i, 0);
+    now = sb_ledger_changes(t.b, q->shm);
+    expect(!sb_changes_same(&before, &now), "a change that has ended is not seen");
+    set_hinting(three[i], 10 + i, 0);
   }
+}
+/* What is half made: a reservation of room for 5 bytes and one for 6, a take, and both a take and a reservation. */
+static void changes_that_are_half_made(void) {
+  make_three();
+  for (unsigned i = 0; i < 2; i++) sb_ledger_reserve(three[0], 1, 5 + i);
+  set_hinting(three[0], 7, 2);
+  sb_changes before = sb_ledger_changes(t.b, q->shm);
+  expect_is(before.depth, 2, "the depth of two reservations");
+  expect_is(before.unknown_bytes, 0, "how many bytes are unknown beside reservations");
+  expect_is(before.reserved_bytes, 11, "the bytes of two reservations");
+  set_hinting(three[1], 7, 1);
+  sb_changes now = sb_ledger_changes(t.b, q->shm);
+  expect_is(now.unknown_bytes, 1, "how many bytes are unknown beside a take");
+  expect(!sb_changes_same(&before, &now), "a take is not seen");
+  set_hinting(three[1], 7, 0);
+  sb_ledger_reserve(three[1], 1, 3); /* it has begun to reserve, and changes no hint yet */
+  set_hinting(three[2], 7, 1);
+  expect_is(sb_ledger_changes(t.b, q->shm).unknown_bytes, 1, "a reservation of another one hides a take");
+  set_hinting(three[2], 7, 3);
+  sb_ledger_reserve(three[2], 1, 1);
+  expect_is(sb_ledger_changes(t.b, q->shm).unknown_bytes, 2, "a reservation of its own hides a take");
+  expect_is(sb_ledger_changes(t.b, q->shm).reserved_bytes, 15, "all bytes");
+  sb_ledger_reserve(three[0], -1, 5);
+  sb_ledger_reserve(three[0], -1, 6);
+  expect_is(three[0]->reserved, 0, "what is reserved in the end");
+  sb_ledger_hinting_ended(three[2]);
+  expect_is(three[2]->reserved, 0, "what somebody reserves who is gone");
 }
 static bool is_third(sb_broker *b, unsigned connection) {
   (void)b;
@@ -334,6 +368,7 @@ static const test_case CASES[] = {
     {"ledger: no memory", "without memory nothing is adopted, or kept", no_memory_for_a_ledger},
     {"ledger: sums", "the accounts of a queue are added up", sums},
     {"ledger: rest", "hints rest while nobody changes them", hints_that_rest},
+    {"ledger: half made", "changes that are half made are added up", changes_that_are_half_made},
     {"ledger: stuck", "who is stuck is in the middle of a change, and another one", who_is_stuck},
     {"ledger: intent", "an intent has all that its repair needs", an_intent_says_what_is_done},
     {"ledger: hinting", "changes of hints nest, and are counted", how_deep_hints_are},

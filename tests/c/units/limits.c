@@ -46,34 +46,49 @@ static bool keep(void) {
 
 /* ---- room ---- */
 
-static void admit(uint64_t count, uint64_t bytes, sb_status should, const char *what) {
-  sb_status is = sb_limits_admit(q, count, bytes);
+static uint64_t reserved(void) { return q->ledger->reserved; }
+static void admit(uint64_t bytes, sb_status should, const char *what) {
+  sb_status is = sb_limits_admit(q, bytes);
   expect_is(is, should, what);
   expect_is(hinting_depth(), is == SB_OK, what);
-  if (is == SB_OK) sb_limits_published(q);
+  expect_is(reserved(), is == SB_OK ? SB_FIELD(1, 40) | bytes : 0, what);
+  if (is == SB_OK) sb_limits_published(q, bytes);
+  expect_is(reserved(), 0, what);
 }
 static void what_is_admitted(void) {
   begin(REFUSING(3, 100), 0);
-  admit(4, 10, SB_TOO_LARGE, "more than there can ever be");
-  admit(1, 101, SB_TOO_LARGE, "more bytes than there can ever be");
+  admit(101, SB_TOO_LARGE, "more bytes than there can ever be");
   expect_account(0, 0, 0, 0, "what was refused");
-  admit(2, 50, SB_OK, "two of three");
-  admit(2, 10, SB_FULL, "one too many");
-  admit(1, 51, SB_FULL, "a byte too many");
+  admit(25, SB_OK, "one of three");
+  admit(25, SB_OK, "two of three");
+  admit(51, SB_FULL, "a byte too many");
   expect_account(2, 50, 0, 0, "what was admitted");
-  admit(1, 50, SB_OK, "the last one");
-  expect_account(3, 100, 0, 0, "a full queue");
-  expect_is(sb_limits_admit(q, 0, 0), SB_OK, "nothing");
-  sb_limits_unadmit(q, 1, 50);
-  expect_account(2, 50, 0, 0, "what is left when one is taken back");
+  admit(40, SB_OK, "the last one");
+  admit(10, SB_FULL, "one too many");
+  expect_account(3, 90, 0, 0, "a full queue");
+}
+static void what_is_taken_back(void) {
+  begin(REFUSING(3, 100), 0);
+  for (uint64_t i = 1; i <= 3; i++) {
+    expect_is(sb_limits_admit(q, 10 * i), SB_OK, "one of three");
+    expect_is(hinting_depth(), i, "how many are not published");
+  }
+  expect_is(reserved(), SB_FIELD(3, 40) | 60, "what is reserved");
+  sb_limits_unadmit(q, 20);
+  expect_is(reserved(), SB_FIELD(2, 40) | 40, "what is reserved when one is taken back");
+  sb_limits_published(q, 10);
+  sb_limits_published(q, 30);
+  expect_account(2, 40, 0, 0, "what is left when one is taken back");
+  expect_is(reserved(), 0, "what is reserved in the end");
 }
 static void what_is_not_counted(void) {
   begin(FREE_SETTINGS, 0);
-  admit(3, 100, SB_OK, "any number");
+  for (unsigned i = 0; i < 3; i++) admit(100, SB_OK, "any number");
   expect_account(0, 0, 0, 0, "a queue without limits");
-  (void)sb_limits_admit(q, 3, 100);
-  sb_limits_unadmit(q, 3, 100);
+  (void)sb_limits_admit(q, 100);
+  sb_limits_unadmit(q, 100);
   expect_account(0, 0, 0, 0, "a queue without limits, when it is taken back");
+  expect_is(reserved(), 0, "what is reserved there");
 }
 /* Another producer is admitted at the same moment. */
 static void another_place(void) { (void)SB_ADD(&q->shm->admitted, 1, SB_SEQ_CST); }
@@ -81,11 +96,11 @@ static void other_bytes(void) { (void)SB_ADD(&q->shm->bytes_in, 10, SB_SEQ_CST);
 static void two_are_admitted(void) {
   begin(REFUSING(3, 100), 0);
   meanwhile(&q->shm->admitted, BEFORE_CAS, 1, another_place);
-  admit(1, 20, SB_OK, "one of two");
+  admit(20, SB_OK, "one of two");
   expect_account(1u + has_acted(), 20, 0, 0, "the places");
   uint64_t places = q->shm->admitted - q->base + 1;
   meanwhile(&q->shm->bytes_in, BEFORE_CAS, 1, other_bytes);
-  admit(1, 20, SB_OK, "one of two");
+  admit(20, SB_OK, "one of two");
   expect_account(places, 40u + 10u * has_acted(), 0, 0, "the bytes");
 }
 
@@ -378,13 +393,12 @@ static void limits_of_nothing(void) {
   begin(REFUSING(9, 1000), 1);
   SB_STORE(&q->shm->settings[SB_SETTING_MAX_LENGTH], 0, SB_RELAXED);
   expect(!sb_limits_room(q->shm, 1, 1), "there is room for a message");
-  admit(1, 1, SB_TOO_LARGE, "a message");
-  admit(0, 1, SB_FULL, "no message, beside one");
+  admit(1, SB_TOO_LARGE, "a message");
   SB_STORE(&q->shm->settings[SB_SETTING_MAX_LENGTH], -1, SB_RELAXED);
   limit_bytes(0);
   expect(!sb_limits_room(q->shm, 1, 1), "there is room for a byte");
-  admit(1, 1, SB_TOO_LARGE, "a byte");
-  admit(1, 0, SB_FULL, "no byte, beside some");
+  admit(1, SB_TOO_LARGE, "a byte");
+  admit(0, SB_FULL, "no byte, beside some");
   q = begin_queue("ring", OF_RING(9), 1);
   shrink(0, 0);
   (void)keep();
@@ -455,6 +469,7 @@ static void no_doubt_below_a_broken_root(void) {
 
 static const test_case CASES[] = {
     {"limits: admitted", "a queue that refuses admits what fits", what_is_admitted},
+    {"limits: taken back", "a reservation that is taken back gives its room back, and only that", what_is_taken_back},
     {"limits: uncounted", "nothing is counted in a queue without limits", what_is_not_counted},
     {"limits: two", "two that are admitted are both counted", two_are_admitted},
     {"limits: evicted", "the oldest of a ring are evicted", the_oldest_are_evicted},

@@ -28,7 +28,7 @@ void begin_commit(unsigned count, sb_settings settings, const sb_put_options *o)
   sb_transaction_list(t.c, bodies);
   for (unsigned i = 0; i < count; i++) {
     cells[i] = (sb_transaction_cell){.q = target[i], .body = bodies, .ref = i};
-    cells[i].admitted = sb_limits_admit(target[i], 1, BYTES) == SB_OK;
+    cells[i].admitted = sb_limits_admit(target[i], BYTES) == SB_OK;
     expect(cells[i].admitted, "there is no room");
   }
   walk = (sb_reap_context){.by = reaper, .b = t.b, .id = t.c->id};

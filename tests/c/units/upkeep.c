@@ -430,6 +430,54 @@ static void hints_of_one_who_changes_them(void) {
   expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_RIGHT, "what was found where they do not count");
   expect_is(q->shm->taken, SB_PAGE_CELLS, "what is taken there");
 }
+#define OF_THREE {{-1, 3, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0}
+static void begin_one_taken(sb_settings settings) {
+  begin_queue(settings);
+  put_up_to(q, 3);
+  take_from(q);
+}
+/* Somebody else reserves room for 5 bytes, or takes, when the dead have left room for four messages and 100 bytes. */
+static void leave_room(uint64_t depth, uint64_t reserved) {
+  SB_STORE(&q->ledger->hinting, depth, SB_RELAXED);
+  SB_STORE(&q->ledger->reserved, reserved, SB_RELAXED);
+  (void)SB_ADD(&q->shm->admitted, 4, SB_RELAXED);
+  (void)SB_ADD(&q->shm->bytes_in, 100, SB_RELAXED);
+}
+static void room_that_the_dead_reserved(void) {
+  begin_one_taken((sb_settings)OF_THREE);
+  uint64_t right = q->shm->admitted, in = q->shm->bytes_in;
+  leave_room(1, SB_FIELD(1, 40) | 5);
+  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found beside a reservation");
+  expect_account(1, right + 1, in + 5);
+  (void)SB_SUB(&q->shm->admitted, 1, SB_RELAXED); /* it is about to reserve, and others have published */
+  (void)SB_SUB(&q->shm->bytes_in, 5, SB_RELAXED);
+  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found beside a reservation");
+  expect_account(1, right, in);
+  leave_room(2, SB_FIELD(1, 40) | 5);
+  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found beside a take");
+  expect_account(1, right + 2, in + 100);
+  leave_room(0, SB_FIELD(1, 40) | 5);
+  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_SET_RIGHT, "what was found beside one that only begins");
+  expect_account(1, right, in);
+}
+static void room_in_a_ring(void) {
+  begin_one_taken(RING_OF(10));
+  uint64_t right = q->shm->admitted, in = q->shm->bytes_in;
+  leave_room(1, SB_FIELD(1, 40) | 5);
+  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found in a queue that evicts");
+  expect_account(1, right + 4, in + 100);
+}
+/* Another one publishes its message between the readings, and a last one begins a change: both are traffic. */
+static void publish_meanwhile(void) { SB_STORE(&q->ledger->hinting, SB_FIELD(1, 32), SB_RELAXED); }
+static void room_beside_traffic(void) {
+  begin_one_taken((sb_settings)OF_THREE);
+  uint64_t right = q->shm->admitted, in = q->shm->bytes_in;
+  leave_room(SB_FIELD(1, 32) | 1, SB_FIELD(1, 40) | 5);
+  meanwhile(&q->shm->admitted, BEFORE_LOAD, 2, publish_meanwhile);
+  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found beside traffic");
+  if (has_acted()) expect_account(1, right + 4, in + 100);
+  meanwhile(NULL, BEFORE_LOAD, 0, NULL);
+}
 static void end_hinting(void) { SB_STORE(&q->ledger->hinting, 0, SB_RELAXED); }
 /* The count of what was raised goes round after 2^32 times: 0 is a number as any other. */
 static void hints_of_one_whose_count_went_round(void) {
@@ -494,6 +542,10 @@ static const test_case CASES[] = {
     {"upkeep: one page", "cells behind the last page are no messages", what_is_ready_in_one_page},
     {"upkeep: hints", "hints are set right from the cells", hints_are_set_right},
     {"upkeep: busy", "hints that are being changed are left alone", hints_of_one_who_changes_them},
+    {"upkeep: room of the dead", "room that the dead reserved is free while another one reserves, or takes",
+     room_that_the_dead_reserved},
+    {"upkeep: room in a ring", "in a queue that evicts it stays until the hints rest", room_in_a_ring},
+    {"upkeep: room, traffic", "nothing is freed by what was read beside traffic", room_beside_traffic},
     {"upkeep: went round", "hints that are being changed are left alone, whatever the count says",
      hints_of_one_whose_count_went_round},
     {"upkeep: tries", "what cannot be counted after a thousand tries is left to the housekeeper",
