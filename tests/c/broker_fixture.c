@@ -122,9 +122,16 @@ sb_queue *open_queue(test_broker *t, const char *name) {
   return q;
 }
 
+void fill_body(void *body, uint64_t bytes, uint64_t id) {
+  char *to = body;
+  uint64_t whole = bytes / sizeof id * sizeof id, done = whole < sizeof id ? whole : sizeof id;
+  memcpy(to, &id, done);
+  for (; done < whole; done *= 2) memcpy(to + done, to, done < whole - done ? done : whole - done);
+}
+
 sb_status put_sized(test_broker *t, sb_queue *q, uint64_t id, uint64_t bytes, const sb_put_options *options) {
   uint64_t *body = malloc(bytes);
-  for (uint64_t i = 0; i < bytes / sizeof id; i++) body[i] = id;
+  fill_body(body, bytes, id);
   sb_status status;
   do {
     status = sb_queue_put_with(q, (const char *)body, bytes, options);
@@ -143,13 +150,9 @@ const char *body_of(const char *record, int64_t length) {
 }
 
 uint64_t id_at(const char *body, uint64_t bytes) {
-  uint64_t id, other;
+  uint64_t id, whole = bytes / sizeof id * sizeof id;
   memcpy(&id, body, sizeof id);
-  for (uint64_t i = 0; i + sizeof id <= bytes; i += sizeof id) {
-    memcpy(&other, body + i, sizeof other);
-    if (other != id) return UINT64_MAX;
-  }
-  return id;
+  return whole <= sizeof id || memcmp(body, body + sizeof id, whole - sizeof id) == 0 ? id : UINT64_MAX;
 }
 
 /* It is copied, through its view. */

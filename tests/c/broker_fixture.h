@@ -48,7 +48,9 @@ uint64_t get(test_broker *t, sb_queue *q, char *buffer, bool auto_ack);
 
 /* The body of a message that was got, of which the call said that length: in the record, or where it lies. */
 const char *body_of(const char *record, int64_t length);
-/* The number a body consists of, UINT64_MAX if it is not the same everywhere. */
+/* A body repeats its id. It is written and compared in blocks of bytes, since kill_at_instruction steps through that. */
+void fill_body(void *body, uint64_t bytes, uint64_t id);
+/* The id that a body repeats, UINT64_MAX if it is not the same everywhere. */
 uint64_t id_at(const char *body, uint64_t bytes);
 /* How often upkeep has mended something, explained or not; rescues too. */
 uint64_t repairs_of(sb_broker *b);

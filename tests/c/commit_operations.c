@@ -16,7 +16,7 @@ static void commit_with(uint64_t id, uint32_t count, uint64_t bytes, const sb_pu
   uint64_t *bodies = calloc(count, bytes);
   for (uint32_t i = 0; i < count; i++) {
     uint64_t *body = bodies + i * (bytes / sizeof id);
-    for (uint64_t k = 0; k < bytes / sizeof id; k++) body[k] = id + i;
+    fill_body(body, bytes, id + i);
     publications[i] = (sb_publication){(const char *)body, bytes, o, i == 0 ? forth : back, 2};
   }
   while (again(sb_transaction_commit(kid.c, publications, count, ends, end_count, &publication, &target))) {

@@ -84,17 +84,13 @@ void join_all(worker *w) {
   }
 }
 
-static void fill(uint64_t *body, uint64_t bytes, uint64_t id) {
-  for (uint64_t i = 0; i < bytes / sizeof id; i++) body[i] = id;
-}
-
 static void put_batch(worker *w, sb_queue *q, uint64_t first, uint32_t count) {
   uint64_t bodies[8][4];
   sb_piece pieces[8];
   sb_put_options none = {0};
   sb_status status;
   for (uint32_t i = 0; i < count; i++) {
-    fill(bodies[i], sizeof bodies[i], first + i);
+    fill_body(bodies[i], sizeof bodies[i], first + i);
     pieces[i] = (sb_piece){(const char *)bodies[i], sizeof bodies[i]};
   }
   for (uint32_t done = 0; done < count;) {
@@ -113,7 +109,7 @@ static void put_reserved(worker *w, sb_queue *q, uint64_t id, uint64_t bytes) {
   while ((status = sb_reservation_begin(q, bytes, &none, &r)) != SB_OK && again(w, q, status, bytes)) {
   }
   if (status == SB_OK) {
-    fill(r.body, bytes, id);
+    fill_body(r.body, bytes, id);
     while ((status = sb_reservation_publish(q, &r)) == SB_GROW && grow(w->t.b, w->t.path)) {
     }
   }

@@ -183,6 +183,13 @@ static bool reconcile(sb_connection *by, sb_queue_shm *q, uint32_t slot, uint64_
   return found != SB_HINTS_BUSY;
 }
 
+/* True if the queue is quiet, and what deaths left is not corrected yet: another process was in the middle of a change, or
+ * somebody died since. Only then may a queue stay full that holds nothing: a refused put is no traffic. */
+static bool reconciles_again(const sb_queue_shm *q, const sb_queue_memory *memory, uint64_t deaths) {
+  bool waits = SB_LOAD(&q->room_waiting, SB_RELAXED) > 0 || memory->quiet_ticks % REST_TICKS == 2;
+  return memory->quiet_ticks > 2 && memory->deaths != deaths && waits;
+}
+
 static void count_rescue(sb_broker *b, sb_queue_shm *q, bool because_halted) {
   (void)SB_ADD(&q->rescues, 1, SB_RELAXED);
   (void)SB_ADD(because_halted ? &b->header->stopped_rescues : &b->header->rescues, 1, SB_RELAXED);
@@ -258,10 +265,10 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
   bool idle = last_take == memory->last_take;
   memory->last_take = last_take;
   memory->tail = tail;
-  if (memory->quiet_ticks == 2) { /* traffic rests: correct what deaths left */
+  if (memory->quiet_ticks == 2 || reconciles_again(q, memory, deaths)) { /* traffic rests: correct what deaths left */
     right = reconcile(by, q, slot, memory->deaths);
-    sb_page_sweep(by, &r);
   }
+  if (memory->quiet_ticks == 2) sb_page_sweep(by, &r);
   look_for_room(by, q, slot, memory->deaths);
   bool due = memory->quiet_ticks < REST_TICKS || memory->quiet_ticks % REST_TICKS == 0 || memory->wrong_ticks > 0;
   bool anybody = SB_LOAD(&q->consumer_levels, SB_RELAXED) != 0 || SB_LOAD(&q->room_waiting, SB_RELAXED) != 0;

@@ -394,7 +394,7 @@ typedef struct {
   sb_word counters[SB_COUNTERS];
   /* what the owner has reserved room for, and not published yet (sb_limits.h): low 40 bits: bytes; high 24 bits: number
    * of messages, modulo 2^24 */
-  sb_word reserved;
+  sb_word admitting;
 } sb_ledger_shm;
 _Static_assert(sizeof(sb_ledger_shm) <= SB_UNIT, "ledger");
 

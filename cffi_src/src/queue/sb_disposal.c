@@ -10,8 +10,10 @@ sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t
   sb_lane *lane = &q->lanes[0];
   *removed = 0;
   sb_ledger_hinting(q->ledger, 1);
-  (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23: the CLOSING cell has no message, so it counts as taken */
+  /* I23: the CLOSING cell has no message, so it counts as taken. `admitted` comes first: the other way round, a put would
+   * see room for one more message in between. */
   (void)SB_ADD(&q->shm->admitted, 1, SB_SEQ_CST);
+  (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
   sb_status status = sb_queue_append(q, lane, SB_CELL_CLOSING | flags, SB_APPEND_CLOSING, NULL, &position);
   bool undo = status != SB_OK && status != SB_DELETED; /* a closed queue needs no hints */
   if (undo) {

@@ -104,18 +104,22 @@ static bool same(const reading *one, const reading *two) {
          one->ready == two->ready && one->ready_bytes == two->ready_bytes;
 }
 
-static bool put_right(sb_word *hint, uint64_t is, uint64_t should) {
-  return is != should && SB_CAS(hint, &is, should, SB_SEQ_CST);
+/* `found`: what the call found until now. Returns SB_HINTS_BUSY if another process has changed the hint meanwhile. */
+static sb_hints put_right(sb_word *hint, uint64_t is, uint64_t should, sb_hints found) {
+  if (is == should || found == SB_HINTS_BUSY) {
+    return found;
+  }
+  return SB_CAS(hint, &is, should, SB_SEQ_CST) ? SB_HINTS_SET_RIGHT : SB_HINTS_BUSY;
 }
 
 /* Gives back the room that the dead reserved, although others are between two changes of hints (I74). */
 static void free_room(sb_queue_shm *q, const reading *is, const sb_changes *half_made) {
   uint64_t most = SB_LOAD(&q->base, SB_RELAXED) + is->taken + is->ready + half_made->depth;
   uint64_t most_in = is->bytes_out + is->ready_bytes + half_made->reserved_bytes;
-  if ((int64_t)(is->admitted - most) > 0) (void)put_right(&q->admitted, is->admitted, most);
+  if ((int64_t)(is->admitted - most) > 0) (void)put_right(&q->admitted, is->admitted, most, SB_HINTS_RIGHT);
   /* A take does not say how many bytes it takes: the bytes are known only if nobody is in the middle of a take. */
   if (half_made->unknown_bytes == 0 && (int64_t)(is->bytes_in - most_in) > 0)
-    (void)put_right(&q->bytes_in, is->bytes_in, most_in);
+    (void)put_right(&q->bytes_in, is->bytes_in, most_in, SB_HINTS_RIGHT);
 }
 
 sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q) {
@@ -137,19 +141,20 @@ sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q) {
     free_room(q, &one, &before);
     return SB_HINTS_BUSY;
   }
-  bool changed = put_right(&q->taken, one.taken, one.tail - SB_LOAD(&q->base, SB_RELAXED) - one.ready);
-  changed = put_right(&q->admitted, one.admitted, one.tail) || changed;
-  changed = put_right(&q->bytes_in, one.bytes_in, one.bytes_out + one.ready_bytes) || changed;
-  return changed ? SB_HINTS_SET_RIGHT : SB_HINTS_RIGHT;
+  uint64_t taken = one.tail - SB_LOAD(&q->base, SB_RELAXED) - one.ready;
+  sb_hints found = put_right(&q->taken, one.taken, taken, SB_HINTS_RIGHT);
+  found = put_right(&q->admitted, one.admitted, one.tail, found);
+  return put_right(&q->bytes_in, one.bytes_in, one.bytes_out + one.ready_bytes, found);
 }
 
 #define TRACKING_TRIES 1000u
 
 /* Calls sb_hints_reconcile until one call finds no hint wrong. If continuous traffic prevents that, the housekeeper
- * corrects the hints later (SB_TRACKING_UNSURE). */
+ * corrects the hints later (SB_TRACKING_UNSURE). While a change is half made, a call could not find the hints right: it
+ * would read all cells in vain. */
 void sb_hints_start_tracking(sb_broker *b, sb_queue_shm *q) {
   for (unsigned tries = 0; tries < TRACKING_TRIES; tries++) {
-    if (sb_hints_reconcile(b, q) == SB_HINTS_RIGHT) return;
+    if (sb_ledger_changes(b, q).depth == 0 && sb_hints_reconcile(b, q) == SB_HINTS_RIGHT) return;
   }
   SB_STORE(&q->tracking, SB_TRACKING_UNSURE, SB_SEQ_CST);
 }

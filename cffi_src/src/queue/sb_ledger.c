@@ -116,7 +116,7 @@ sb_changes sb_ledger_changes(sb_broker *b, const sb_queue_shm *q) {
   sb_chain chain = {0};
   sb_changes sum = {0};
   for (sb_ledger_shm *l = first_ledger(b, q); l != NULL; l = next_ledger(b, l, &chain)) {
-    uint64_t hinting = SB_LOAD(&l->hinting, SB_SEQ_CST), reserved = SB_LOAD(&l->reserved, SB_SEQ_CST);
+    uint64_t hinting = SB_LOAD(&l->hinting, SB_SEQ_CST), reserved = SB_LOAD(&l->admitting, SB_SEQ_CST);
     uint64_t depth = hinting & SB_HINTING_DEPTH;
     sum.depth += depth;
     sum.raised += hinting >> 32;

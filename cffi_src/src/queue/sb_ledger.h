@@ -101,10 +101,10 @@ static inline void sb_ledger_hinting(sb_ledger_shm *l, int by) {
 #define SB_RESERVED_BYTES ((UINT64_C(1) << 40) - 1)
 static inline void sb_ledger_reserve(sb_ledger_shm *l, int count, uint64_t bytes) {
   uint64_t step = (UINT64_C(1) << 40) + bytes;
-  SB_STORE(&l->reserved, SB_LOAD(&l->reserved, SB_RELAXED) + (count > 0 ? step : -step), SB_RELEASE);
+  SB_STORE(&l->admitting, SB_LOAD(&l->admitting, SB_RELAXED) + (count > 0 ? step : -step), SB_RELEASE);
 }
 static inline void sb_ledger_hinting_ended(sb_ledger_shm *l) {
-  SB_STORE(&l->reserved, 0, SB_RELAXED);
+  SB_STORE(&l->admitting, 0, SB_RELAXED);
   SB_STORE(&l->hinting, SB_LOAD(&l->hinting, SB_RELAXED) & ~SB_HINTING_DEPTH, SB_RELEASE);
 }
 static inline void sb_ledger_hold(sb_ledger_shm *l, int32_t by) {

@@ -122,7 +122,7 @@ static void changed_before_it_is_set(void) {
   changed = &keeper.q->shm->taken;
   one_more();
   bool late = plan.choice[0] > READING && plan.choice[0] <= 2 * READING + 1;
-  expect_result(0, READING, SB_HINTS_SET_RIGHT, late ? SB_HINTS_RIGHT : SB_HINTS_SET_RIGHT, one_more);
+  expect_result(0, READING, SB_HINTS_SET_RIGHT, late ? SB_HINTS_BUSY : SB_HINTS_SET_RIGHT, one_more);
   set_all_right();
 }
 

@@ -284,6 +284,37 @@ static void an_account_that_is_unsure(void) {
   expect_is(q->shm->tracking, 1, "whether it is sure");
   expect_repairs(0, OF_ACCOUNT);
 }
+/* Somebody was in the middle of a take when a death was looked after. Nothing moves after that, for nothing fits. */
+static void an_account_is_looked_at_again(void) {
+  for (unsigned waits = 0; waits <= 1; waits++) {
+    static const sb_settings OF_ONE = {{-1, 1, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0};
+    char name[] = {(char)('a' + waits), 0};
+    q = begin_ticks_of(name, OF_ONE);
+    uint64_t right = q->shm->admitted;
+    (void)SB_ADD(&q->shm->admitted, 2, SB_RELAXED);
+    set_deaths(DEATHS);
+    sb_ledger_hinting(q->ledger, 1);
+    be_quiet(2);
+    tick_queue();
+    expect_is(q->shm->admitted, right + 1, "what is admitted beside a take");
+    SB_STORE(&q->shm->room_waiting, (int32_t)waits, SB_RELAXED);
+    tick_queue();
+    expect_is(q->shm->admitted, right + 1, "what is admitted in a later tick beside that take");
+    sb_ledger_hinting(q->ledger, -1);
+    tick_queue();
+    expect_is(q->shm->admitted, right + 1 - waits, "what is admitted when a producer waits, or none");
+    SB_STORE(&q->shm->room_waiting, 0, SB_RELAXED);
+    be_quiet(RESTS + 2);
+    tick_queue();
+    expect_is(q->shm->admitted, right, "what is admitted in the end");
+    expect_is(remembered.deaths, DEATHS, "the deaths that are looked after");
+    (void)SB_ADD(&q->shm->admitted, 2, SB_RELAXED);
+    SB_STORE(&q->shm->room_waiting, 1, SB_RELAXED);
+    tick_queue();
+    expect_is(q->shm->admitted, right + 2, "what is admitted when nobody has died since");
+    SB_STORE(&q->shm->room_waiting, 0, SB_RELAXED);
+  }
+}
 
 static const test_case CASES[] = {
     {"tick: rests", "a queue rests after enough quiet ticks", when_a_queue_rests},
@@ -303,6 +334,7 @@ static const test_case CASES[] = {
     {"tick: seen late", "an end that was seen afterwards only is no repair", an_end_that_is_seen_late},
     {"tick: account", "an account is set right when traffic rests, and limits are kept", an_account_is_set_right},
     {"tick: account after a death", "a death explains a wrong account", an_account_after_a_death},
+    {"tick: account again", "after a death an account is looked at until it is right", an_account_is_looked_at_again},
     {"tick: account unsure", "an account becomes sure when nobody changes it", an_account_that_is_unsure},
 };
 SUBJECT(CASES)

@@ -234,9 +234,9 @@ static void changes_that_are_half_made(void) {
   expect_is(sb_ledger_changes(t.b, q->shm).reserved_bytes, 15, "all bytes");
   sb_ledger_reserve(three[0], -1, 5);
   sb_ledger_reserve(three[0], -1, 6);
-  expect_is(three[0]->reserved, 0, "what is reserved in the end");
+  expect_is(three[0]->admitting, 0, "what is reserved in the end");
   sb_ledger_hinting_ended(three[2]);
-  expect_is(three[2]->reserved, 0, "what somebody reserves who is gone");
+  expect_is(three[2]->admitting, 0, "what somebody reserves who is gone");
 }
 static bool is_third(sb_broker *b, unsigned connection) {
   (void)b;

@@ -46,7 +46,7 @@ static bool keep(void) {
 
 /* ---- room ---- */
 
-static uint64_t reserved(void) { return q->ledger->reserved; }
+static uint64_t reserved(void) { return q->ledger->admitting; }
 static void admit(uint64_t bytes, sb_status should, const char *what) {
   sb_status is = sb_limits_admit(q, bytes);
   expect_is(is, should, what);

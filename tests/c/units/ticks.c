@@ -8,8 +8,9 @@
 sb_queue_memory remembered;
 static sb_queue *ticked;
 
-sb_queue *begin_ticks(sb_settings settings) {
-  ticked = queue_named("q", settings);
+sb_queue *begin_ticks(sb_settings settings) { return begin_ticks_of("q", settings); }
+sb_queue *begin_ticks_of(const char *name, sb_settings settings) {
+  ticked = queue_named(name, settings);
   memset(&remembered, 0, sizeof remembered);
   return ticked;
 }

@@ -13,6 +13,7 @@ extern sb_queue_memory remembered;
 
 /* The queue that is ticked from here on. */
 sb_queue *begin_ticks(sb_settings settings);
+sb_queue *begin_ticks_of(const char *name, sb_settings settings);
 void tick_queue(void);
 /* The next tick is the n-th in a row at which nothing happened. */
 void be_quiet(uint64_t ticks);

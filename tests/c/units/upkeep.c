@@ -439,7 +439,7 @@ static void begin_one_taken(sb_settings settings) {
 /* Somebody else reserves room for 5 bytes, or takes, when the dead have left room for four messages and 100 bytes. */
 static void leave_room(uint64_t depth, uint64_t reserved) {
   SB_STORE(&q->ledger->hinting, depth, SB_RELAXED);
-  SB_STORE(&q->ledger->reserved, reserved, SB_RELAXED);
+  SB_STORE(&q->ledger->admitting, reserved, SB_RELAXED);
   (void)SB_ADD(&q->shm->admitted, 4, SB_RELAXED);
   (void)SB_ADD(&q->shm->bytes_in, 100, SB_RELAXED);
 }
@@ -477,6 +477,17 @@ static void room_beside_traffic(void) {
   expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found beside traffic");
   if (has_acted()) expect_account(1, right + 4, in + 100);
   meanwhile(NULL, BEFORE_LOAD, 0, NULL);
+}
+/* Another process changes a hint after the readings: whether it is right is not known. */
+static void admit_another(void) { (void)SB_ADD(&q->shm->admitted, 1, SB_SEQ_CST); }
+static void a_hint_that_changes_meanwhile(void) {
+  begin_one_taken((sb_settings)OF_THREE);
+  uint64_t right = q->shm->admitted, in = q->shm->bytes_in;
+  leave_room(0, 0);
+  meanwhile(&q->shm->admitted, BEFORE_CAS, 1, admit_another);
+  sb_hints found = sb_hints_reconcile(t.b, q->shm);
+  expect_is(found, has_acted() ? SB_HINTS_BUSY : SB_HINTS_SET_RIGHT, "what was found");
+  if (has_acted()) expect_account(1, right + 5, in + 100);
 }
 static void end_hinting(void) { SB_STORE(&q->ledger->hinting, 0, SB_RELAXED); }
 /* The count of what was raised goes round after 2^32 times: 0 is a number as any other. */
@@ -545,6 +556,7 @@ static const test_case CASES[] = {
     {"upkeep: room of the dead", "room that the dead reserved is free while another one reserves, or takes",
      room_that_the_dead_reserved},
     {"upkeep: room in a ring", "in a queue that evicts it stays until the hints rest", room_in_a_ring},
+    {"upkeep: changes meanwhile", "a hint that changes after it was read is not right", a_hint_that_changes_meanwhile},
     {"upkeep: room, traffic", "nothing is freed by what was read beside traffic", room_beside_traffic},
     {"upkeep: went round", "hints that are being changed are left alone, whatever the count says",
      hints_of_one_whose_count_went_round},

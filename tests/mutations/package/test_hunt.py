@@ -238,9 +238,9 @@ def test_a_process_without_environment_has_the_fault(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("namespaces")
 @pytest.mark.timeout(1800)
 def test_a_fault_is_found_and_the_next_run_knows_it(tmp_path: Path) -> None:
-    """That names are reserved is held by a test; the second run tries nothing."""
-    command = [sys.executable, "-m", "tests.mutations.package", "shmbroker/_amqp/names.py", "--fault", "delete raise"]
-    tests = "tests/unit/system_queues/test_system_queues.py"
+    """That the name of a queue is a string is held by a test; the second run tries nothing."""
+    command = [sys.executable, "-m", "tests.mutations.package", FILE, "--fault", "delete raise TypeError"]
+    tests = "tests/unit/amqp/test_utf8.py"
     command += ["--tests", tests, "--folder", str(tmp_path), "--jobs", "1"]
     for lines, options in ((1, ["--again"]), (0, [])):  # what `known.txt` says of it is forgotten first
         run = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True, check=False, timeout=1700)
