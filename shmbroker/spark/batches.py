@@ -104,7 +104,9 @@ class Decoder:
         self._known: dict[bytes, tuple[pa.Schema, bool]] = {}
 
     def batches(self, body: memoryview | bytes) -> list[pa.RecordBatch]:
-        """Decodes a message in place: the body lives until the last Arrow object made of it is gone.
+        """Decodes a message in place, or a copy of it if the body is not aligned.
+
+        The body lives until the last Arrow object made of it is gone.
 
         Raises:
             pyarrow.ArrowInvalid: the body is not an Arrow stream.

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -322,6 +323,11 @@ def test_serve_forever_whose_on_ready_fails(broker_name: str) -> None:
             assert broker.statistics().housekeeper_pid not in {0, os.getpid()}
 
 
+def time_with(sleep: Callable[[float], object]) -> SimpleNamespace:
+    """The module `time` with another `sleep`, for one module: other threads of this process sleep as ever."""
+    return SimpleNamespace(**{**vars(time), "sleep": sleep})
+
+
 def test_connect_waits_for_a_broker(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With create=False and a timeout, until somebody makes it; a broker that is not made in time is not found."""
     before = time.monotonic()
@@ -330,7 +336,7 @@ def test_connect_waits_for_a_broker(broker_name: str, monkeypatch: pytest.Monkey
     assert time.monotonic() - before >= 0.1
     with pytest.raises(ValueError, match="timeout"):
         shmbroker.connect(broker_name, timeout=-1)
-    monkeypatch.setattr("shmbroker.broker.time.sleep", lambda _: shmbroker.Broker(broker_name).create())
+    monkeypatch.setattr("shmbroker.broker.time", time_with(lambda _: shmbroker.Broker(broker_name).create()))
     with shmbroker.connect(broker_name, create=False, timeout=60) as connection:
         assert connection.is_open
 
@@ -346,7 +352,7 @@ def closing(name: str) -> None:
 def test_connect_while_a_broker_is_purged(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits until that one is gone, and makes another."""
     closing(broker_name)
-    monkeypatch.setattr("shmbroker.broker.time.sleep", lambda _: segments.remove(path, what))
+    monkeypatch.setattr("shmbroker.broker.time", time_with(lambda _: segments.remove(path, what)))
     path = segments.path_of(broker_name)
     what = segments.identity(path)
     with shmbroker.connect(broker_name) as connection:
@@ -456,7 +462,7 @@ def test_a_purge_waits_for_who_makes_a_segment(broker_name: str, monkeypatch: py
             grown.wait()  # who makes the segment also maps it, and the purge may come in between
         sleep(seconds)
 
-    monkeypatch.setattr("shmbroker._core.segments.time.sleep", sleep_of_the_purge)
+    monkeypatch.setattr("shmbroker._core.segments.time", time_with(sleep_of_the_purge))
     attached = attachment.acquire(path)
     before = attached.facts().segments
     attached.grow()

@@ -13,8 +13,10 @@
  * lowest process also stores the time of its look, its beat, in the header (`watched`). If the beat is older than a
  * second, the other processes check whether the lowest process is stopped.
  *
- * Invariants: the IO thread keeps the order of P9: it clears the connection's bits, then the target's, then the node's
- *  flag, then looks. The code is here, and in the turns of sb_consumer.c and sb_channel.c.
+ * Invariants: the IO thread keeps the order of P9 (sb_notify.h), so that it loses no notification. It clears the work
+ *  bits in the connection's record, then those of a target (sb_target.h: a consumer, a channel, a watch), then the flag
+ *  of the target's node. Only then it looks for a message in the queue; for a watch it writes the event descriptor. The
+ *  bits are cleared here, the flags in sb_consumer_turn, in has_turn of sb_channel.c, and in sb_watch_tell.
  *
  * Ordering pairs: P6 and P9. After the thread armed its wake word, and before it sleeps, it reads `work`, `closed` and
  *  `ready`.

@@ -47,7 +47,8 @@ static sb_status append(sb_connection *c, const sb_node_shm *n, uint32_t slot, u
 }
 
 /* Adds `by` to the queue's counter of nodes in `state`; for INTERESTED and NOTIFIED, also to the counter of the node's
- * level. Nodes that wait for memory or room have a counter of their own. */
+ * level. Nodes that wait for room have a counter of their own in the queue, those that wait for memory one in the
+ * broker's header. */
 static void count(sb_broker *b, const sb_node_shm *n, unsigned state, int32_t by) {
   uint32_t flags = SB_LOAD(&n->flags, SB_RELAXED);
   if ((flags & SB_NODE_MEMORY) != 0) {

@@ -55,8 +55,9 @@ bool sb_chunk_hint_search(sb_connection *c, unsigned cls);
 bool sb_chunk_may_grow(sb_broker *b);
 /* Populates the page tables for a chunk with one system call, instead of a fault for each page. */
 void sb_chunk_populate(sb_broker *b, uint32_t chunk);
-/* Makes all slots of a chunk ALLOC without an owner, and clears the hints. slots_units: the units of each slot. The
- * caller owns all these slots. */
+/* Resets a chunk that is about to become FREE. The header of each of its slots becomes ALLOC with owner 0, which means
+ * that no slot begins there; the chunk's hints are cleared. slots_units: the units of each slot. Before the call, the
+ * caller has taken all these slots, or it reaps the connection that had taken them. */
 void sb_chunk_scrub(sb_broker *b, uint32_t chunk, uint32_t slots_units);
 /* Sets the hint of a slot that was freed. */
 void sb_chunk_freed(sb_broker *b, uint32_t slot);

@@ -51,7 +51,7 @@ bool sb_ledger_any_owner(sb_broker *b, const sb_queue_shm *q, bool (*is)(sb_brok
  * function looks at its ledger several times. 0: there is none. */
 unsigned sb_ledger_stuck(sb_broker *b, const sb_queue_shm *q, unsigned but,
                          bool (*is)(sb_broker *b, unsigned connection));
-/* Sums over the ledgers of a queue. `depth`: how many pairs of changes of hints are half made; 0: the hints rest.
+/* Sums over the ledgers of a queue. `depth`: how many changes of hints have begun and not ended; 0: the hints rest.
  * `raised`: how often connections began such changes until now. If two calls return equal sums, no connection began or
  * ended such changes between them. */
 typedef struct {
