@@ -12,11 +12,10 @@
  *      all depths of `hinting`, except for the room that dead processes had reserved. Each step of a put, take, release,
  *      move or commit keeps that: it raises the depth first, changes one word or cell at a time by one message, and
  *      lowers the depth last. So a process may lower `admitted` to that sum even while others are in the middle of their
- *      changes, for example stopped: for that the queue never takes more than its limit, and it may take fewer messages
- *      until the others come to their end. Two processes that correct hints at the same moment are not excluded: the
- *      second one may act on what it read before the first one did. Then the queue may take more messages than its
- *      limit until it rests. The same holds for `bytes_in`, `bytes_out`, the bytes of the AVAILABLE
- *      messages and `reserved` of the ledgers, if all who change hints reserve room.
+ *      changes, for example stopped. The queue may take fewer messages until these come to their end. The same holds for
+ *      `bytes_in`, `bytes_out`, the bytes of the AVAILABLE messages and `admitting` of the ledgers, if all who change
+ *      hints reserve room. Two processes that correct hints at the same moment are not excluded: the second one may act
+ *      on what it read before the first one did. Then the queue may take more messages than its limit until it rests.
  *
  * Ordering pairs: none here.
  *

@@ -8,6 +8,7 @@
 #include "actors.h"
 #include "cases.h"
 #include "plan.h"
+#include "sb_disposal.h"
 
 #define BODY 64
 
@@ -339,6 +340,16 @@ static void room_beside_a_return(void) {
   at_rest();
 }
 
+static void put_into_full(void) { expect(try_to_put(&two, 2) == SB_FULL, "a full queue has room while it is closed"); }
+static void full_beside_a_close(void) {
+  uint64_t removed;
+  put_by(&one, 1);
+  meanwhile(ANYWHERE, put_into_full);
+  expect(sb_disposal_close(one.q, false, true, &removed) == SB_NOT_EMPTY, "a queue that is not empty was closed");
+  afterwards();
+  expect_left(1);
+}
+
 static void closed_beside_many(void) { closed_beside(put_pieces); }
 static void closed_beside_columns(void) { closed_beside(put_rows); }
 
@@ -388,6 +399,10 @@ static const test_case CASES[] = {
      "the same where bytes are limited",
      {{-1, -1, 3 * BODY, SB_OVERFLOW_BLOCK, -1, -1}, 0},
      room_of_the_dead},
+    {"full beside a close",
+     "a close that comes to nothing shows no room that there is not",
+     {{-1, 1, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0},
+     full_beside_a_close},
     {"shrunk lazily", "a put to a ring that was shrunk lazily evicts one, also beside a consumer", FREELY,
      shrunk_lazily},
 };

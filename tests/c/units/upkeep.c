@@ -509,6 +509,15 @@ static void tracking_is_left_to_the_housekeeper(void) {
   meanwhile(NULL, BEFORE_LOAD, 0, NULL);
   expect_is(q->shm->tracking, SB_TRACKING_UNSURE, "whether they are sure after a thousand tries");
 }
+/* Nor does it read the cells then: a try that did would read the word of that connection more than once. */
+static void tracking_reads_no_cells_in_vain(void) {
+  begin_one_taken((sb_settings)OF_THREE);
+  sb_ledger_hinting(q->ledger, 1);
+  meanwhile(&q->ledger->hinting, BEFORE_LOAD, 1001, end_hinting);
+  sb_hints_start_tracking(t.b, q->shm);
+  meanwhile(NULL, BEFORE_LOAD, 0, NULL);
+  expect_is(q->shm->tracking, SB_TRACKING_UNSURE, "whether they are sure after a thousand tries");
+}
 /* Cells that have no message of this page are not ready, nor is what lies behind the tail, or in no memory. */
 static void cells_that_do_not_count(void) {
   if (declare(&t, "q", RING_OF(10)) != SB_OK) die("sb_queue_declare", 0);
@@ -556,6 +565,8 @@ static const test_case CASES[] = {
     {"upkeep: room of the dead", "room that the dead reserved is free while another one reserves, or takes",
      room_that_the_dead_reserved},
     {"upkeep: room in a ring", "in a queue that evicts it stays until the hints rest", room_in_a_ring},
+    {"upkeep: not in vain", "nothing is read while the hints could not be found right",
+     tracking_reads_no_cells_in_vain},
     {"upkeep: changes meanwhile", "a hint that changes after it was read is not right", a_hint_that_changes_meanwhile},
     {"upkeep: room, traffic", "nothing is freed by what was read beside traffic", room_beside_traffic},
     {"upkeep: went round", "hints that are being changed are left alone, whatever the count says",
