@@ -139,15 +139,30 @@ def test_a_put_that_waits_for_memory_goes_on(broker_name: str) -> None:
         assert_counts(queue, added=put + 1, message_count=put)
 
 
-def test_what_deleted_queues_had_serves_what_is_needed_now(broker_name: str) -> None:
-    """Whatever kind of memory that is, and before a housekeeper comes: queues come and go as fast as one can."""
+def filled_while_queues_come_and_go(connection: shmbroker.Connection) -> tuple[shmbroker.Queue, int]:
+    """Return an empty queue, and how many bodies of 900,000 bytes fit into it before other queues had the memory."""
+    queue = connection.queue("bodies")
+    _, fit = filled(queue, 900_000)
+    queue.purge()
+    for number in range(18_000):  # each place of a queue is used five times: its positions need another page then
+        connection.queue(f"q{number}").delete()
+    return queue, fit
+
+
+def test_what_deleted_queues_had_serves_what_is_needed_now(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever kind of memory that is, and without a housekeeper: queues come and go as fast as one can."""
+    monkeypatch.setattr(shmbroker.broker, "ensure_housekeeper", lambda _name: None)
     shmbroker.Broker(broker_name, memory="32M").create()
     with shmbroker.connect(broker_name, create=False) as connection:
-        queue = connection.queue("bodies")
-        _, before = filled(queue, 900_000)
-        queue.purge()
-        for number in range(18_000):  # each place of a queue is used five times: its positions need another page then
-            connection.queue(f"q{number}").delete()
+        queue, before = filled_while_queues_come_and_go(connection)
         core_of(connection).let_go(at_once=True)
         said, now = filled(queue, 900_000)
         assert now >= before - 2, said
+
+
+def test_what_deleted_queues_had_serves_a_put_that_waits(broker_name: str) -> None:
+    """A housekeeper that looks at a queue while it is deleted keeps its memory until its next look, and no longer."""
+    with running(broker_name, "32M") as broker, broker.connect() as connection:
+        queue, before = filled_while_queues_come_and_go(connection)
+        for _ in range(before - 2):
+            queue.put(bytes(900_000))
