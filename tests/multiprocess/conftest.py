@@ -4,16 +4,14 @@
 from __future__ import annotations
 
 import platform
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from shmbroker import _native as native
 from tests.building import built
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-OPTIMISED = ["-DCMAKE_BUILD_TYPE=Release", "-DSB_BUILD_PYTHON=OFF", "-DSB_BUILD_TESTS=ON", "-DSB_TEST_HOOKS=OFF"]
+PLAIN = ["-DCMAKE_BUILD_TYPE=Release", "-DSB_BUILD_PYTHON=OFF", "-DSB_BUILD_TESTS=ON", "-DSB_TEST_HOOKS=OFF"]
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +22,7 @@ def programs() -> Path:
 
 @pytest.fixture(scope="session")
 def plain_programs() -> Path:
-    """The folder with the programs that need no hooks: the core is as its users have it."""
+    """The folder with the programs that need no hooks: they load the core that is installed."""
+    core = Path(native.__file__).with_name("libshmbroker_core.so")
     targets = ["kill_at_instruction"] if platform.machine() == "x86_64" else []
-    return built("c_tests_plain", OPTIMISED, *targets)
+    return built("c_tests_plain", [*PLAIN, f"-DSB_CORE={core}"], *targets)
