@@ -74,7 +74,7 @@ class LeaseNotFound(NotFound):
 
 
 class StaleHandle(NotFound):
-    """The message of a handle is gone: it was acknowledged or consumed, or it has expired."""
+    """The message that a Spark handle (``payload=handle``) names is gone: acknowledged, consumed or expired."""
 
 
 class GroupRewound(PreconditionFailed):

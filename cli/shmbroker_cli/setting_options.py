@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of a queue as options: one for each row of `shmbroker.settings`."""
+"""The settings of a queue as command-line options: one for each row of `shmbroker.settings` whose `option` is true."""
 
 import functools
 import inspect
@@ -15,7 +15,7 @@ Settings: TypeAlias = dict[str, Any]
 
 
 def with_settings(*, fixed: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorate a command: replace its parameter `settings` by one option for each setting.
+    """Decorate a command: replace its parameter `settings` by an option for each setting that has one.
 
     Args:
         fixed: Whether there are also options for settings that cannot change after the declaration of the queue.

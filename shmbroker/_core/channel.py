@@ -139,7 +139,7 @@ class CoreChannel:
 
     @in_flight
     def forget(self, tag: int, *, multiple: bool) -> None:
-        """Removes settled deliveries from the channel: their slots and credits become free."""
+        """Removes the deliveries that a tag covers. The caller has settled them. Frees their slots and credits."""
         slow.sb_channel_forget(self.handle, tag, multiple)
 
     def close(self) -> None:

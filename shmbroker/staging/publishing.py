@@ -113,7 +113,7 @@ class Publisher:
             NotStaged: an attempt is gone.
             NotFound: the target is gone.
         """
-        if target is None:  # a given target is also that of `begun`: the state is for this target only
+        if target is None:  # a given target is the queue that `begun.to` names: `held.state` is for this target only
             target = self._connection.queue(begun.to, passive=True)
         count = sum(self._empty(source, target) for source in self._sources(begun))
         return held.replace(held.state.published(begun.batch), self._until), count

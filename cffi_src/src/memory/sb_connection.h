@@ -2,8 +2,8 @@
 /* Connection: the process-local struct of a connection, and the words of its holdings.
  *
  * What: a connection's 12-bit id is the owner that slots and cells name. Its *holdings* are a shared table of every
- * object that the connection is taking, owns, or is releasing. The connection writes an entry before the CAS that it
- * announces, so a reaper walks this table instead of the whole broker.
+ * object that the connection is taking, owns, or is releasing. The connection writes an entry before the CAS that the
+ * entry announces. So a reaper walks this table instead of the whole broker.
  *
  * Layout: blocks of 255 entries, linked from the connection record. A *token* names an entry: its arena offset divided
  * by 16. Free entries are linked through their second word, which only the living owner reads.

@@ -281,7 +281,7 @@ typedef struct {
   sb_ring_shm non_acquiring_list, not_interested_list, room, schedule;
   sb_word used_ns; /* CLOCK_MONOTONIC: the last declare or get, or the end of the queue's last consumer */
   sb_half had_consumer;
-  /* 1: a watch has waited for room. Its program may react late, which explains a repair (sb_repairs.h) */
+  /* 1: a watch for room began here. Its program may react late, which explains an SB_REPAIR_ROOM (sb_repairs.h) */
   sb_half room_watched;
   char name[SB_NAME_MAX + 1];
 } sb_queue_shm;

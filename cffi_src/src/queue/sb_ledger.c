@@ -135,7 +135,8 @@ bool sb_ledger_any_owner(sb_broker *b, const sb_queue_shm *q, bool (*is)(sb_brok
   }
   return false;
 }
-/* How often `stays` looks at a ledger again. A process that is not stopped should meanwhile end its changes. */
+/* The number of times that `stays` reads a ledger again. A process that runs usually ends its changes of hints meanwhile.
+ * One that was killed or stopped does not. */
 #define PATIENCE 4u
 static bool stays(const sb_ledger_shm *l) {
   uint64_t hinting = SB_LOAD(&l->hinting, SB_ACQUIRE);
