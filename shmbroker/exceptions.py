@@ -78,7 +78,7 @@ class StaleHandle(NotFound):
 
 
 class GroupRewound(PreconditionFailed):
-    """The requested lease is before the last one that the consumer group acknowledged.
+    """The given number of a lease is below that of the last lease that the consumer group acknowledged.
 
     Another user continued with the group, or the caller has an old checkpoint.
     """
@@ -123,7 +123,7 @@ class ChannelClosed(BrokerError):
 
 
 class NoFreeChannels(BrokerError):
-    """All channel numbers of the connection are in use."""
+    """The connection has as many channels open as its ``channel_max`` allows."""
 
     default_code = 530
 

@@ -160,6 +160,7 @@ class Message(native.Record):
         """The number of deliveries of the message, including this one.
 
         A delivery does not count if it ended with :meth:`give_back`, or with the close of its consumer or connection.
+        A delivery that a channel made does count if the close of the channel or of its connection ended it.
         """
         return self._fields.delivery_count
 

@@ -160,8 +160,9 @@ class Queue:
         A signal handler may raise after the block has ended. If the message was published before, it stays published.
 
         Raises:
-            queue.Full: no room in time (overflow="block").
-            OutOfMemory: no memory in time, or the body can never fit; at the end of the block: no memory for the copy.
+            queue.Full: no room in time (overflow="block" or "drop").
+            OutOfMemory: no memory in time; at the end of the block: no memory for the copy.
+            NeverFits: the body can never fit. If the memory is what is too small, it is also an ``OutOfMemory``.
         """
         check_size(size)
         until = native.deadline(timeout)
@@ -351,7 +352,9 @@ class Queue:
         return self._core.settings()[0]
 
     def move(self, to: Queue | str, *, limit: int | None = None, max_bytes: int | None = None) -> int:
-        """Moves ready messages to another queue of this broker, the oldest first, and returns their number.
+        """Moves ready messages to another queue of this broker, the oldest first; returns how many it moved.
+
+        Stops early, without an error, when the other queue is full.
 
         Args:
             to: the other queue, or its name.

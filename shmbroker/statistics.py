@@ -82,7 +82,8 @@ class BrokerStatistics:
     Sizes are in bytes, ``created_at`` is in POSIX seconds. ``housekeeper_pid`` is 0 if there is no housekeeper.
     ``housekeeper_stopped``: whether the housekeeper's process is stopped (SIGSTOP, a debugger); while it is, another
     process does its work. ``repairs`` counts the repairs that nothing explains. ``explained_repairs`` counts the
-    repairs of what a process left when it was killed, was stopped, or got no processor.
+    others: a process was killed, was stopped or got no processor, memory was short, or a program that watches a queue
+    for room may have reacted late.
     """
 
     name: str
@@ -130,8 +131,8 @@ class GroupInfo:
 
     ``messages`` and ``bytes`` count the messages of its queue that the group holds, in leases or on the way into a
     lease. ``used_at`` is the time of the last attach, lease, acknowledgement or release, in POSIX seconds. ``pid`` is
-    the process that attached the group; 0: that process has ended, or has released the group. A group with ``pid`` 0
-    that holds messages is an orphan.
+    the process that attached the group; 0: that process has ended, has closed its connection, or has released the
+    group. A group with ``pid`` 0 that holds messages is an orphan.
     """
 
     name: str

@@ -309,7 +309,7 @@ typedef enum {
   SB_HIDDEN_CELL,      /* a ready message before `head` that no take finds, since no `requeued` bits lead to it */
   SB_BAD_COUNT,        /* counters differ from the cells */
   SB_BAD_HINT,         /* `taken`, `admitted` ... differ from the cells */
-  SB_BAD_LIST,         /* `interested`, `notified` ... differ from the lists of consumers */
+  SB_BAD_LIST,         /* `interested`, `room_waiting` ... differ from the lists of consumers and waiting producers */
   SB_BAD_ENTRY,        /* an entry of a consumer list; of: the ring */
   SB_LOST_NODE,        /* a consumer that is not in its list */
   SB_BAD_TIMER,        /* an entry of the schedule */

@@ -124,7 +124,8 @@ static PyObject *record_auto_acknowledged(PyObject *object, PyObject *unused) {
 
 static Py_ssize_t record_length(PyObject *object) { return (Py_ssize_t)header_of((const Record *)object)->body_length; }
 
-/* This getter and the next one read two header fields for each delivery. So Python need not unpack the header. */
+/* Python reads this field of a message that came before its consumer was registered, or after it was cancelled
+ * (`_deliver_late`). For all other deliveries `deliver` reads this field, and that of the next getter, by itself. */
 static PyObject *record_subscription(PyObject *object, void *unused) {
   (void)unused;
   return PyLong_FromLong(header_of((const Record *)object)->subscription);

@@ -6,6 +6,7 @@
 | 0 | done |
 | 1 | refused: by the broker, by the system, or by what a called function raised |
 | 2 | usage: the arguments are wrong, whatever the state of the broker |
+| 130 | interrupted, as by Ctrl-C |
 
 Whoever wants to see where an error comes from sets `SHMBROKER_TRACEBACK=1`.
 """

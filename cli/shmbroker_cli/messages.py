@@ -19,8 +19,8 @@ def facts(message: shmbroker.Message) -> dict[str, object]:
         message: A message whose body can still be read.
 
     Returns:
-        Its properties that are set, and its body: as `body` if it is UTF-8, else as
-        `body_base64`.
+        Its queue, sequence, length, priority and earlier deliveries; four of its other properties, if they are set;
+        and its body: as `body` if it is UTF-8, else as `body_base64`.
     """
     found: dict[str, object] = {
         "queue": message.queue,

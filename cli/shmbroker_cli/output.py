@@ -67,7 +67,7 @@ def print_json(facts: object) -> None:
     """Print facts as one JSON document on one line.
 
     Args:
-        facts: Dataclasses, and whatever JSON has.
+        facts: Dataclasses, whatever JSON has, and values that `_plain` turns into text.
     """
     typer.echo(json.dumps(facts, default=_plain, ensure_ascii=False))
 

@@ -3,8 +3,9 @@
 
 Equal tables give equal bytes, whatever the order of their names, so the encoded form is an identity. The encoding is
 pamqp's with three exceptions. Floats take eight bytes: pamqp writes four, which changes the number. Bytes are encoded,
-and decoded as bytes. Times after 2106 are decoded as seconds: pamqp takes them for milliseconds. A value that would be
-read back as another value is refused. An empty table takes no bytes.
+and decoded as bytes. Times after 2106 are decoded as seconds: pamqp takes them for milliseconds. :func:`encode` refuses
+a value that would be read back as another value, and encodes an empty table as no bytes. :func:`encode_as_given` does
+neither, and keeps the order of the names.
 """
 
 from __future__ import annotations

@@ -72,7 +72,8 @@ class CoreChannel:
         """Starts a consumer and returns its subscription number. ``flags``: any of AUTO_ACK, NO_LOCAL and EXCLUSIVE.
 
         Raises:
-            AccessRefused: the queue is in exclusive use.
+            AccessRefused: another consumer uses the queue exclusively; or EXCLUSIVE is set, and the queue has other
+                consumers or the setting ``single_active_consumer``.
         """
         number = ffi.new("uint32_t *")
         status = self.connection.growing(

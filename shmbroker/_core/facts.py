@@ -65,7 +65,7 @@ class QueueFacts(NamedTuple):
 
 
 class BrokerFacts(NamedTuple):
-    """A broker at one moment: the fields of ``sb_broker_facts``. Sizes are in bytes."""
+    """A broker at one moment: the fields of ``sb_broker_facts``, except the name. Sizes are in bytes."""
 
     repairs: list[int]
     explained_repairs: list[int]

@@ -69,7 +69,7 @@ class CoreHousekeeper:
         return int(slow.sb_housekeeper_arm(self._handle))
 
     def wait(self, armed: int, until: int) -> int:
-        """Waits until the housekeeper is woken; returns a status, STOPPING if it must end."""
+        """Waits until the housekeeper is woken, or until ``until``; returns a status, STOPPING if it must end."""
         return int(slow.sb_housekeeper_wait(self._handle, armed, until))
 
     def changes(self) -> int:

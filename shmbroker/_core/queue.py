@@ -446,8 +446,7 @@ class Reservation:
         """Publishes the message.
 
         Raises:
-            queue.Full: the queue has no room in time.
-            OutOfMemory: there is no memory for the copy.
+            OutOfMemory: there is no memory for the copy; or the queue needs memory for its cell, and gets none in time.
         """
         reservation = self._pointer
         if self._is_viewed():

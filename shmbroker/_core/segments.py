@@ -229,7 +229,7 @@ def plan(memory: int) -> tuple[int, int]:
 
 
 def create(path: str, name: str, memory: int, mode: int) -> bool:
-    """Makes the lock file and segment 0 of a new broker; False when the broker exists.
+    """Makes the lock file, the journals and segment 0 of a new broker; False when the broker exists.
 
     A broker that is shared with a group gets all its segments immediately: only the owner of a file in /dev/shm may
     remove it, so clients of other users must not make any.

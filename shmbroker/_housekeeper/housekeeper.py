@@ -34,7 +34,7 @@ LINGER_SECONDS = 10.0
 _DYING_SECONDS = 1.0  # how long a stand-in tries to become the housekeeper
 _ASK_SECONDS = 0.01
 _TRIM_TURNS = 40
-_WATCH_TURNS = 8  # every so many turns, the housekeeper looks for queues and clients even without a sign of a change
+_WATCH_TURNS = 8  # every so many turns, the housekeeper looks for clients, and for queues even without a sign of change
 
 
 class EndFlag:

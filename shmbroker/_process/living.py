@@ -62,7 +62,7 @@ class Beside(Generic[_Key, _Value]):
         return pair[1] if pair is not None and pair[0]() is key else None
 
     def set(self, key: _Key, value: _Value) -> _Value:
-        """Sets the value of an object and returns it."""
+        """Sets the value of an object; returns the value."""
         self._pairs[id(key)] = weakref.ref(key), value
         if len(self._pairs) > self._most:
             self._pairs = {number: pair for number, pair in self._pairs.items() if pair[0]() is not None}

@@ -121,7 +121,7 @@ class Dispatcher:
 
     def __init__(self, executor: Executor, work: Work) -> None:
         self._executor, self._work = executor, work
-        self._lock = locks.unnoted()  # a forked child never takes it: the child has no thread of the executor
+        self._lock = locks.unnoted()  # a forked child never takes it: it has no other thread, and methods raise first
         self._ready = False
         self._thread: int | None = None  # the thread that runs the channel's callbacks now
 

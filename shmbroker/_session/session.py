@@ -139,7 +139,10 @@ class Session:
             return False
 
     def check_open(self) -> None:
-        """Raises the error that closed the session, if it is closed."""
+        """Raises ConnectionClosed if the session is closed; its text has the error that closed the session, if any.
+
+        In a forked child, raises ForkedConnectionError instead.
+        """
         if self.core.attachment.forked:
             native.raise_for(native.FORKED)
         if self.core.closed:
@@ -237,7 +240,10 @@ class Session:
         return iter(() if self._over else self.queues.handed_out())
 
     def stop_callbacks(self) -> None:
-        """Cancels the consumers with callbacks at the end of the program: no callback starts after this."""
+        """Cancels the consumers with callbacks at the end of the program, so that no more messages are delivered.
+
+        Another thread that is delivering a message at that moment still calls the callback.
+        """
         if not self._over and not self.core.attachment.forked and self.callbacks.used:
             for channel in list(self._channels.values()):
                 with contextlib.suppress(exceptions.BrokerError):  # another thread has closed the channel

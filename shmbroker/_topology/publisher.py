@@ -245,7 +245,10 @@ class Publishing:
         content: Content,
         until: int,
     ) -> int:
-        """Publishes a message; returns the number of queues that got it.
+        """Publishes a message; returns the number of queues that it was routed to.
+
+        The number includes a full queue with overflow="drop", and a queue of several that was deleted meanwhile: such
+        queues do not get the message.
 
         Raises:
             queue.Full: a queue with overflow="block" has no room in time.

@@ -48,8 +48,8 @@ class Router:
 
         Returns:
             Names and incarnations, each queue once: first the queues bound to the exchange, oldest binding first, then
-            the queues bound to exchanges that are bound to it, and so on. A queue reached by the default exchange has
-            `ANY_INCARNATION`, and need not exist.
+            the queues bound to exchanges that are bound to it, and so on. A queue reached only by the default exchange
+            has `ANY_INCARNATION`, and need not exist.
 
         Raises:
             NotFound: there is no such exchange.

@@ -33,7 +33,7 @@ _LARGE = 1024 * 1024
 
 @contextlib.contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Pauses the garbage collector: a replay creates much and drops nothing, so collections would double its time."""
+    """Pauses the garbage collector: a replay makes many objects and no cycles, so collections would double its time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

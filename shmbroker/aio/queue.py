@@ -164,7 +164,7 @@ class Queue:
         return self._sync.purge()
 
     async def delete(self, *, if_unused: bool = False, if_empty: bool = False) -> int:
-        """Deletes the queue; returns the number of messages deleted with it."""
+        """Deletes the queue; returns the number of ready and scheduled messages deleted with it."""
         removed: int = await self._session.change(lambda: self._sync.delete(if_unused, if_empty))
         return removed
 

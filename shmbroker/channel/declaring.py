@@ -51,7 +51,8 @@ class Declaring(ChannelState):
 
         Raises:
             NotFound: ``passive``, and the exchange does not exist.
-            PreconditionFailed: the exchange exists and differs.
+            PreconditionFailed: the exchange exists and differs; the type is unknown; or "alternate-exchange" is no
+                string.
             AccessRefused: the name is reserved.
         """
         name = clean_name(exchange, "exchange")
@@ -155,7 +156,7 @@ class Declaring(ChannelState):
         """Deletes a queue, if it exists; returns the number of messages deleted with it.
 
         Raises:
-            PreconditionFailed: the queue has consumers (``if_unused``) or ready messages (``if_empty``).
+            PreconditionFailed: the queue has consumers (``if_unused``), or messages that nobody holds (``if_empty``).
         """
         return self._admin.queue_delete(self._named(queue), if_unused=if_unused, if_empty=if_empty)
 

@@ -134,7 +134,7 @@ class Receiving(Sending):
         priority = _consumer_priority(name, table(arguments) or {})
         flags = AUTO_ACK * bool(auto_ack) | EXCLUSIVE * bool(exclusive) | NO_LOCAL * bool(no_local)
         source, core = self._admin.queue(name), self._core_channel
-        with self._registry:  # so that no callback runs before the consumer is registered below
+        with self._registry:  # `_deliver_late` waits for this lock if a message comes before the consumer is registered
             if any(one.names.tag == tag for one in self._subscriptions.values()):
                 raise exceptions.NotAllowed(530, f"NOT_ALLOWED - attempt to reuse consumer tag '{tag}'")
             self._session.start_io()

@@ -47,9 +47,9 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 class Group:
     """A consumer group of a queue. Safe to use from several threads.
 
-    Leases have numbers, from 1. The leases from :attr:`acked` + 1 to :attr:`leased` exist. Any user can call
-    :meth:`size`, :meth:`messages` and :meth:`places`; only the user that attached the group last can call the other
-    methods.
+    Leases have numbers, from 1. The leases from :attr:`acked` + 1 to :attr:`leased` exist. Any user can read these two
+    attributes, and call :meth:`attach`, :meth:`size`, :meth:`messages`, :meth:`by_column` and :meth:`places`. Only the
+    user that attached the group last can use :attr:`begun` and the other methods.
 
     Args:
         connection: The connection of this user.
@@ -490,15 +490,15 @@ class Group:
         """Moves all leased messages, the oldest first, to the end of the queue, and ends the group.
 
         A later group of that name begins at 0. If an earlier user that lost the group still runs, the register is not
-        deleted. Release the group again after that user has ended: this deletes the register.
+        deleted. Attach and release the group again after that user has ended: this deletes the register.
 
         Returns:
             The number of messages moved back.
 
         Raises:
             GroupInUse: another user has the group, or no user has attached it.
-            queue.Full: the queue has no room for all messages. The rest waits for another release, or for the next user
-                that attaches the group.
+            queue.Full: the queue has no room for all messages. The rest waits for the next user that attaches the
+                group, and leases or releases it.
         """
         with self._lock:
             state = self._attached_state()

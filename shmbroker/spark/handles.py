@@ -61,7 +61,7 @@ class Origin:
 
         Raises:
             ValueError: the bytes are not the encoded common part.
-            TypeError: the bytes are JSON of another shape.
+            TypeError: likewise, if they are JSON in which a value has another type.
         """
         broker, host, boot, created_at, queue = json.loads(written)
         return cls(BrokerIdentity(str(broker), str(host), str(boot), float(created_at)), str(queue))
@@ -99,7 +99,9 @@ class Handle:
         return found
 
     def body(self, connection: Connection) -> memoryview:
-        """Returns the body, in place. Its slot is not freed while the memoryview exists.
+        """Returns the body: in place, or a copy in the cases that :func:`body_references.body_at` lists.
+
+        The slot of a body that is read in place is not freed while the memoryview exists.
 
         Args:
             connection: a connection to the handle's broker.

@@ -52,7 +52,7 @@ def check_columns(schema: types.StructType) -> None:
 
 
 def columns_of(batch: pa.RecordBatch) -> Columns:
-    """Returns columns for the core that point to the messages in a batch; they are valid as long as the batch lives.
+    """Returns columns for the core that point to the messages in a batch; they keep alive what they point to.
 
     Raises:
         SchemaMismatch: a row has no body, or an invalid key.

@@ -112,6 +112,7 @@ class Publisher:
         Raises:
             NotStaged: an attempt is gone.
             NotFound: the target is gone.
+            queue.Full: the target has no room in time. The messages moved so far stay there.
         """
         if target is None:  # a given target is the queue that `begun.to` names: `held.state` is for this target only
             target = self._connection.queue(begun.to, passive=True)

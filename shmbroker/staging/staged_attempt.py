@@ -68,7 +68,11 @@ class StagedAttempt:
             self.missing("it has expired")
 
     def left(self) -> int:
-        """Waits until all unpublished messages of the attempt are ready, and returns their number."""
+        """Waits until all unpublished messages of the attempt are ready, and returns their number.
+
+        Raises:
+            NotStaged: some are still not ready after two seconds, or the queue is gone.
+        """
         return _left(self._rested())
 
     def acked(self) -> int:

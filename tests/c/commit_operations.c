@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commit_operations.h"
 
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "child.h"
 #include "operations.h"
@@ -34,6 +39,34 @@ void commit_delayed(void) {
 void commit_expiring(void) {
   sb_put_options o = {.ttl_ns = 3600000000000u};
   commit_with(FRESH, 1, 64, &o, NULL, 0);
+}
+
+/* ---- beside a commit that another thread of the connection never ends ---- */
+
+static sem_t in_copy;
+static void stay_there(int signal_number) {
+  (void)signal_number;
+  sem_post(&in_copy);
+  for (;;) pause();
+}
+/* Its body cannot be read, so the thread stays in the copy, which needs no lock. */
+static void *commit_unreadable(void *unused) {
+  size_t bytes = 20000;
+  sb_queue *both[2] = {q, other};
+  uint32_t publication, target;
+  void *body = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  sb_publication one = {body, bytes, NULL, both, 2};
+  (void)sb_transaction_commit(kid.c, &one, 1, NULL, 0, &publication, &target);
+  return unused;
+}
+void begin_another_commit(void) {
+  pthread_t thread;
+  struct sigaction stay = {.sa_handler = stay_there};
+  if (sem_init(&in_copy, 0, 0) != 0 || sigaction(SIGSEGV, &stay, NULL) != 0 ||
+      pthread_create(&thread, NULL, commit_unreadable, NULL) != 0)
+    die("another commit", 0);
+  while (sem_wait(&in_copy) != 0) {
+  }
 }
 
 /* ---- to twelve queues: more than there are references in the header of a slot for ---- */

@@ -12,6 +12,7 @@ void commit_long(void);
 void commit_bytes(uint64_t bytes);
 void commit_delayed(void);
 void commit_expiring(void);
+void begin_another_commit(void); /* in another thread of the connection: it never comes to its decision */
 
 void open_many(void);
 void commit_to_many(void);

@@ -377,6 +377,7 @@ const operation OPERATIONS[] = {
     {"commit, page full", FREELY, 64, nothing, commit_one, UNDER_WAY(ALL | REST, ALL | REST | NEW),
      AFTER(ALL | NEW, ALL | REST | NEW), .both = NEW},
     {"commit 20 kB", FREELY, SETUP, nothing, commit_long, PUTS(NEW), .both = NEW},
+    {"commit beside another", FREELY, SETUP, begin_another_commit, commit_one, PUTS(NEW), .both = NEW},
     {"commit delayed", FREELY, SETUP, nothing, commit_delayed, UNCHANGED},
     {"commit expiring", FREELY, SETUP, nothing, commit_expiring, PUTS(NEW), .both = NEW},
     {"commit, ring of 6", RING(6), SETUP, nothing, commit_one, UNDER_WAY(BUT_1, ALL | NEW),

@@ -17,7 +17,7 @@ static bool was_killed(sb_broker *b, unsigned connection) {
 }
 
 /* Lock not held. Reaps a process, or waits while another thread of this process reaps. False: at `until` the process
- * was not reaped yet. */
+ * was not reaped yet. True, without a wait, if another process is reaping it. */
 static bool reap(sb_connection *c, uint32_t process, uint64_t until) {
   while (sb_liveness_is_dead(c->b, process) && !sb_recover_process(c, process)) {
     if (sb_now_ns() >= until) {

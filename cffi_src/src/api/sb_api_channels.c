@@ -389,7 +389,8 @@ static bool is_known(sb_channel *ch, uint64_t tag, bool multiple) {
 }
 
 /* Ends a delivery, and settles its message. If the message was settled before, or was removed with its queue, only the
- * delivery ends. SB_UNDELIVER puts the delivery back into the row, unless its consumer has ended. */
+ * delivery ends. SB_UNDELIVER puts the delivery back into the row, unless a get took the message, or the consumer has
+ * ended. */
 static void settle(sb_channel *ch, sb_unacked *h, sb_disposition disposition) {
   sb_queue *q = h->q;
   uint64_t token = h->token;

@@ -180,7 +180,7 @@ bool sb_housekeeper_reclaim(sb_connection *c) {
 void sb_connection_reclaim(sb_connection *c) {
   if (sb_api_enter(c) == SB_OK) {
     /* Step 1 notes unused chunks. Step 2 begins to drain those that are still unused, and asks each connection whether
-     * it may use them. Step 3 asks again. */
+     * one of its calls may still use their slots. Step 3 asks again. */
     for (unsigned looks = 0; looks < 3 && may_drain(c); looks++) (void)sb_grace_step(c);
     sb_grace_give_up(c);
     sb_api_leave(c);

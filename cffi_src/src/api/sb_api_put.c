@@ -20,7 +20,7 @@ static uint64_t time_to_live(const sb_queue *q, const sb_put_options *o) {
     return o->ttl_ns;
   }
   uint64_t most = (uint64_t)sb_setting(q->shm, SB_SETTING_MESSAGE_TTL_MS) * UINT64_C(1000000);
-  if (most == 0) most = 1; /* 0 ms: expires unless a consumer takes it immediately. 0 ns would mean: never expires */
+  if (most == 0) most = 1; /* 0 ms: expires before any consumer can take it. 0 ns would mean: never expires */
   return o->ttl_ns != 0 && o->ttl_ns < most ? o->ttl_ns : most;
 }
 
@@ -38,7 +38,7 @@ SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
   }
   if (status != SB_OK) {
     c->use = SB_USE_DRAIN;
-    sb_notify_room_in(c, q->shm, q->slot); /* wakes producers that found no room while this call had it */
+    sb_notify_room_in(c, q->shm, q->slot); /* wakes a producer that found no room while this call had it */
     return status;
   }
   SB_CRASHPOINT("api.put.allocated");

@@ -230,7 +230,6 @@ static sb_status make_body(request *r, uint32_t i, unsigned use) {
   body->token = slot.token;
   body->slot = slot.slot;
   body->gen = slot.gen;
-  sb_transaction_list(c, body);
   sb_api_fill(c, &slot, p->length, o, o->ttl_ns, block);
   sb_message_shm *m = sb_slot_at(c->b, slot.slot);
   m->targets = (uint16_t)p->target_count;

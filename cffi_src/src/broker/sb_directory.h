@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Directory: finds queues by name.
  *
- * What: an open hash table of 65,536 words in segment 0. Lookups take no lock; changes need the topology lock
- * (sb_topology.h).
+ * What: a hash table with linear probing: 65,536 words in segment 0. Lookups take no lock; changes need the topology
+ * lock (sb_topology.h).
  *
  * Layout: entry = 2 state (EMPTY, LIVE, DEAD, CLOSED) | 28 queue slot | 34 hash, widths in bits. CLOSED: the queue is
  *  deleted, and its object is not freed yet. DEAD: the object was freed. A search passes both, and ends at EMPTY.

@@ -100,9 +100,9 @@ static bool over_unseen(sb_broker *b, const sb_queue_shm *q) {
          sb_queue_state(SB_LOAD(&q->state, SB_ACQUIRE)) == SB_QUEUE_OPEN;
 }
 
-/* Closes the queue if its time has come: it expired, or the process that should have closed it was killed. True if this
- * call closed the queue. `deaths_before`, here and below: the result of sb_repairs_deaths when the queue was last found
- * consistent; deaths since then explain repairs. */
+/* Closes the queue if its time has come: it expired, or the process that should have closed it was killed, or had no
+ * memory to close it. True if this call closed the queue. `deaths_before`, here and below: the result of
+ * sb_repairs_deaths when the queue was last found consistent; deaths since then explain repairs. */
 static bool end_if_over(sb_connection *by, uint32_t slot, const sb_queue_shm *shm, uint64_t deaths_before) {
   sb_queue q;
   bool ended = false;
@@ -145,8 +145,9 @@ static void look_for_room(sb_connection *by, sb_queue_shm *q, uint32_t slot, uin
   sb_notify_room_made(by, q, slot); /* wakes a producer in any case: the one that was notified before may be stopped */
 }
 
-/* Recounts the lists, and corrects wrong counts. True if the counts were right. If nodes moved during the recount, the
- * counts may only look wrong: they are then corrected only after they looked wrong for PATIENCE_TICKS ticks. */
+/* Recounts the lists, and corrects wrong counts. True if the counts were right. If no node moved during the recount, a
+ * wrong count that could suppress a wake is corrected now. Any other count may only look wrong, or does no harm: it
+ * is corrected only after the counts looked wrong for PATIENCE_TICKS ticks. */
 static bool recount(sb_connection *by, const sb_queue_shm *q, uint32_t slot, sb_queue_memory *memory) {
   sb_recounted found = sb_nodes_recount(by->b, slot, SB_RECOUNT_LOOK);
   bool steady = false, explained = false, patient = memory->wrong_ticks >= PATIENCE_TICKS;

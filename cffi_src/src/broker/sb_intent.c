@@ -192,7 +192,8 @@ static void resolve_move(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   clear(l, i);
 }
 
-/* The dead connection wrote the intent while the cell was STAGED: a cell that is not STAGED any more was flipped. */
+/* The dead connection, or a reaper of it, wrote the intent while the cell was STAGED: a cell that is not STAGED any
+ * more was flipped. */
 static void resolve_commit(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   sb_ring r;
   sb_leaf_ref leaf;

@@ -99,8 +99,9 @@ static void judge(sb_connection *c, sb_target *t) {
   }
 }
 
-/* Called after a sleep that timed out, or when a look is due. Gives a turn to each target that has work: it reads the
- * words of nodes and the queues, and trusts no flag. */
+/* Called after a sleep that timed out, unless the sleep lasted only until the next tick (`acks_tick_ns`); and after any
+ * sleep if a look is due. Gives a turn to each target that has work: it reads the words of nodes and the queues, and
+ * trusts no flag. */
 static void look_everywhere(sb_connection *c) {
   uint64_t deaths = sb_repairs_deaths(c->b);
   for (sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
@@ -145,8 +146,8 @@ static void send_old_acks(sb_connection *c) {
   }
 }
 
-/* Parks the consumers of stopped processes in the next queues of the directory, from *index on. False: the directory
- * ended, or the connection is closed. */
+/* Visits the next queues of the directory, from *index on: if a message is ready in one, parks the consumers of stopped
+ * processes there, and notifies another node. False: the directory ended, or the connection is closed. */
 static bool visit_some(sb_connection *c, uint32_t *index) {
   uint32_t end = *index + ENTRIES_PER_LOCK < SB_DIRECTORY_SIZE ? *index + ENTRIES_PER_LOCK : SB_DIRECTORY_SIZE, slot;
   sb_lock(c);

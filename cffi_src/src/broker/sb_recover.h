@@ -9,8 +9,9 @@
  * itself die anywhere; the next one starts over.
  *
  * Invariants:
- *  I33 each step of a recovery is a CAS that expects the dead owner (or a generation, or the earlier value of a
- *      counter), so that the step can be repeated without harm.
+ *  I33 if a reaper is killed, its successor can repeat each step without harm. Most steps are a CAS that expects the
+ *      dead owner (or a generation, or the earlier value of a counter). The steps that carry out a commit raise
+ *      counters by stores, but under an intent, which the successor resolves first. Other stores may be made again.
  *  I34 a reaper resolves an intent before it changes anything that the intent names, and clears the intent (CAS) before
  *      it releases the cells that the intent names. So if a second reaper reads a cell, and then finds the intent
  *      unchanged, the cell was as the dead connection left it. Only the target cell of a move is released before the
@@ -25,8 +26,7 @@
  *  any step of the reaper -> some holdings recovered -> the next process that gets the byte lock of the dead process
  *   repeats the walk.
  *
- * Concurrency: beside any traffic. The byte lock of the dead process excludes two walks over one connection at a time;
- *  the steps would allow even that (I33).
+ * Concurrency: beside any traffic. The byte lock of the dead process excludes two walks over one connection at a time.
  */
 #ifndef SB_RECOVER_H
 #define SB_RECOVER_H

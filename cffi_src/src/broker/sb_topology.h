@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Topology: the lock for creating, changing and deleting queues.
+/* Topology: the lock for creating, changing and deleting queues, exchanges and bindings.
  *
  * What: a lock on a byte of a file excludes other processes, and a mutex other threads. The holder announces a change
  * of several steps before it begins. The next holder finishes a change that was announced and not ended.

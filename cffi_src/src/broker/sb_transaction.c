@@ -10,7 +10,8 @@
 
 /* ---- preparing ---- */
 
-void sb_transaction_list(sb_connection *c, const sb_transaction_body *body) {
+/* Lists the ALLOC slot of a body as PUBLICATION in the holdings: the commit word now decides about the slot (I46). */
+static void list(sb_connection *c, const sb_transaction_body *body) {
   sb_holding_shm *h = sb_holding_at(c->b, body->token);
   uint64_t what = sb_holding_what(SB_HOLD_PUBLICATION, body->slot, body->gen);
   SB_STORE(&h->what, what, SB_RELEASE); /* P8 release; a SLOT holding becomes a PUBLICATION, with the same `where` */
@@ -80,6 +81,9 @@ static sb_status stage(sb_connection *c, sb_transaction_cell *cell) {
 }
 
 sb_status sb_transaction_stage(sb_transaction_plan *p, uint32_t *failed) {
+  for (uint32_t i = 0; i < p->body_count; i++) {
+    if (p->bodies[i].token != SB_TRANSACTION_NO_TOKEN) list(p->c, &p->bodies[i]);
+  }
   for (uint32_t i = 0; i < p->cell_count; i++) {
     sb_transaction_cell *cell = &p->cells[i];
     if (!cell->admitted) {

@@ -35,8 +35,11 @@
  *   had open (sb_recover.c).
  *  giving back all holdings, before clearing the commit word -> the word 1 without holdings -> nothing to repair.
  *
- * Concurrency: one commit at a time for a connection, under its lock. Other connections pass STAGED cells (I53), even
- * for ever if the owner was stopped; the room that these cells take of a limit stays taken then.
+ * Concurrency: the caller keeps the connection's lock from sb_transaction_stage to sb_transaction_carry_out or
+ *  sb_transaction_undo, so the holdings never list bodies of two commits. Before that, the caller drops the lock to copy
+ *  a long body, and other commits of the connection may run meanwhile. So a body is listed as SLOT until the staging
+ *  begins, and the reaper frees it whatever the commit word says. Other connections pass STAGED cells (I53), even for
+ *  ever if the owner was stopped; the room that these cells take of a limit stays taken then.
  */
 #ifndef SB_TRANSACTION_H
 #define SB_TRANSACTION_H
@@ -61,7 +64,7 @@ typedef struct {
   unsigned ref;
   /* admitted: the queue keeps room for the message; refused: the queue has no room, and does not get the message */
   bool admitted, refused;
-  bool tracked, counted; /* tracked: the queue maintains hints; counted: `taken` counts the cell */
+  bool tracked, counted; /* tracked: the queue maintains hints; counted: `taken` counts the cell, if `tracked` is set */
   uint64_t token;        /* names the cell's holding; SB_TRANSACTION_NO_TOKEN: the cell is not staged */
   uint64_t position;
   sb_leaf_ref leaf;
@@ -83,10 +86,8 @@ typedef struct {
   uint32_t marked; /* a count: the messages of ends[0] to ends[marked - 1] are marked */
 } sb_transaction_plan;
 
-/* Lists the ALLOC slot of a body as PUBLICATION in the holdings: the commit word now decides about the slot (I46). */
-void sb_transaction_list(sb_connection *c, const sb_transaction_body *body);
-/* Stages each admitted cell, except cells of closed queues. If a cell cannot be staged, returns why, and *failed is the
- * index of that cell; cells before it stay staged until sb_transaction_undo. */
+/* Lists the bodies as PUBLICATION (I46). Stages each admitted cell, except cells of closed queues. If a cell cannot be
+ * staged, returns why, and *failed is the index of that cell; cells before it stay staged until sb_transaction_undo. */
 sb_status sb_transaction_stage(sb_transaction_plan *p, uint32_t *failed);
 /* Marks the messages to settle. SB_SETTLED: the connection does not hold one of them, or the plan names one twice. */
 sb_status sb_transaction_mark(sb_transaction_plan *p);

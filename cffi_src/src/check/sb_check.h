@@ -41,7 +41,7 @@ typedef struct {
 } sb_checkup;
 
 enum {
-  SB_KNOWN_TO_OWNER = 1 << 24, /* the slot is listed in the holdings of its owner */
+  SB_KNOWN_TO_OWNER = 1 << 24, /* listed in the holdings of its owner, or a block of these, or the owner's record */
   SB_KNOWN_TO_ALL = 1 << 25,   /* a node: has an entry in the All list */
   SB_KNOWN_TO_LIST = 1 << 26   /* a node: has an entry in the list of its state */
 };
@@ -67,8 +67,8 @@ bool sb_check_is(const sb_checkup *k, uint32_t slot, unsigned kind);
 bool sb_check_is_queue(const sb_checkup *k, uint32_t slot);
 /* True if the reference is set. Only reads: unlike sb_reference_gone, it does not finish an interrupted drop. */
 bool sb_check_has(const sb_checkup *k, const sb_reference *r);
-/* Marks a reference as found. False: it was found before; for a reference in the block the function only counts, and
- * returns true. */
+/* Marks a reference as found. False: it was found before. The references in the block share one mark, and `blocks`
+ * counts them; for such a reference the function always returns true. */
 bool sb_check_count(sb_checkup *k, const sb_reference *r);
 bool sb_check_lives(const sb_checkup *k, unsigned connection);
 /* True if the process of the connection is dead and not reaped. That excuses many inconsistencies. */

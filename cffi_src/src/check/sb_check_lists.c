@@ -73,7 +73,8 @@ static bool walk(sb_checkup *k, list *l) {
   return sb_check_ring(k, l->level != 0 ? l->level : l->queue, l->ring, l->queue, visit_entry, l, &end);
 }
 
-/* True if the queue is deleted. Such a queue notifies no consumer, so no process corrects its counts. */
+/* True if the queue is deleted. It delivers no message, so wrong counts do no harm there, and the housekeeper does not
+ * correct them. */
 static bool is_closed(const sb_checkup *k, uint32_t queue) {
   return queue != 0 && sb_queue_state(SB_LOAD(&((const sb_queue_shm *)sb_slot_at(k->b, queue))->state, SB_ACQUIRE)) ==
                            SB_QUEUE_CLOSED;

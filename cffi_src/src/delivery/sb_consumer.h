@@ -53,7 +53,7 @@ struct sb_consumer {
   bool suspended; /* by the application */
   bool closed;
   sb_half local; /* futex word of the threads that wait for a message in the row */
-  int event_fd;  /* eventfd, written when a message comes into the row while `event_armed` is 1 */
+  int event_fd;  /* eventfd, written when a message comes into the empty row while `event_armed` is 1 */
   sb_half event_armed;
 };
 

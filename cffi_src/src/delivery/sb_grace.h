@@ -59,7 +59,9 @@ typedef struct sb_grace {
     uint32_t chunk;
   } drained[SB_GRACE_CHUNKS];
   bool waits[SB_MAX_CONNECTIONS];
-  uint64_t used[]; /* by chunk number: sum of its slots' generations at the last look, plus one; 0: a slot was in use */
+  /* by chunk number: the sum of the generations of its slots at the last look, plus one; 0: the chunk could not be
+   * drained, for example because a slot was in use */
+  uint64_t used[];
 } sb_grace;
 
 /* Lock held. Continues to drain chunks, or begins with chunks that nobody used since the last look. True if chunks are

@@ -30,7 +30,8 @@
  *  closing the queue, before notifying the housekeeper -> a closed queue that has a name -> the housekeeper sees at its
  *   next tick that queues changed or a process was reaped, and removes the name.
  *
- * Concurrency: any process that has the queue open.
+ * Concurrency: any process, whether it has the queue open or not. A function that takes a handle (sb_queue) needs the
+ *  lock of the handle's connection.
  */
 #ifndef SB_LIFETIME_H
 #define SB_LIFETIME_H

@@ -27,7 +27,7 @@
  *   counts the lists again.
  *  creating a node -> a node of a dead connection, in any state -> the reaper makes it REMOVED.
  *
- * Concurrency: any process moves nodes; the owner or its reaper creates and destroys them.
+ * Concurrency: any process moves nodes. The owner creates a node; the owner or its reaper destroys it.
  */
 #ifndef SB_NODES_H
 #define SB_NODES_H

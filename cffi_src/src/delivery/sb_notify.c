@@ -120,8 +120,8 @@ void sb_notify_backlog_arrived(sb_queue *q) {
   }
 }
 
-/* Wakes one producer that waits for room in the queue, or for memory (q NULL). Skips producers that need more room than
- * there is: two of them would wake each other for ever. */
+/* Wakes one producer that waits for room in the queue, or for memory (q NULL). At a queue, skips producers that need
+ * more room than the queue has: two of them would wake each other for ever. */
 static bool wake_one_of(sb_connection *c, const sb_ring *list, const sb_queue_shm *q) {
   uint64_t position = 0;
   uint32_t node;

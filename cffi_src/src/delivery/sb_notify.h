@@ -6,7 +6,8 @@
  *
  * Invariants:
  *  I31 when a node leaves the state NOTIFIED and the queue is not empty, the process that moved the node notifies
- *      another node afterwards: it passes the *baton*.
+ *      another node afterwards: it passes the *baton*. The owner of a node that became INTERESTED again looks at the
+ *      queue instead, and takes the next message itself, or passes the baton to a higher priority (I32).
  *  I32 while a node of a higher priority is INTERESTED or NOTIFIED, a node of a lower priority is not notified and does
  *      not pull, except in a rescue (sb_housekeeping.h).
  *
@@ -43,8 +44,8 @@ bool sb_notify_one(sb_connection *c, uint32_t queue, bool rescue);
 /* Like sb_notify_one, but only for nodes whose priority is higher than `above`. */
 bool sb_notify_above(sb_connection *c, uint32_t queue, int64_t above, bool rescue);
 void sb_notify_browsers(sb_connection *c, uint32_t queue);
-/* Called after a message became ready. Notifies the browsers. Notifies an interested node, too, if no node is NOTIFIED,
- * or if there are more ready messages than NOTIFIED nodes. */
+/* Called after a message became ready. Notifies the browsers. Unless the queue is paused, also notifies an interested
+ * node if no node is NOTIFIED, or if there are more ready messages than NOTIFIED nodes. */
 void sb_notify_work_arrived(sb_queue *q);
 /* Called after many messages became ready. Notifies the browsers, and interested nodes until as many are NOTIFIED as
  * messages are ready. */

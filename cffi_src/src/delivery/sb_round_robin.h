@@ -3,7 +3,8 @@
  *
  * What: it does not matter which node of the connection was notified. The willing members (they have credit) with the
  * highest priority get the pulled messages in turn, one message each, across all channels of the connection. Among
- * connections the queue's lists decide (sb_notify.h). Native consumers, and members with no_local, take no part.
+ * connections the queue's lists decide (sb_notify.h). Consumers without a channel (sb_consumer.h), and members with
+ * no_local, take no part.
  *
  * Layout: process-local: queues by hash. A queue has its priorities (*ranks*) in descending order, and each rank has
  * its willing members (the *circle*).

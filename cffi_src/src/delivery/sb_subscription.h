@@ -35,8 +35,8 @@ static inline sb_node_shm *sb_subscription_node(const sb_subscription *s) { retu
 /* True if the node may become INTERESTED. False only for a standby of a single active consumer, until the standby
  * succeeds that consumer. */
 bool sb_subscription_may_want(const sb_subscription *s);
-/* Makes a node INTERESTED, unless it stands by. Its owner must have credit. True if the node was NOT_INTERESTED: the
- * caller then looks at the queue (P3). */
+/* Makes a NOT_INTERESTED node INTERESTED, unless it stands by; leaves a node in any other state as it is. The owner of
+ * the node must have credit. True: the node became INTERESTED, and the caller must look at the queue (P3). */
 bool sb_subscription_want(sb_subscription *s);
 /* Begins the interest of a node in messages; ends it if `desired` is false (Qpid: setNotifyWorkDesired). */
 void sb_subscription_set_interested(sb_subscription *s, bool desired);

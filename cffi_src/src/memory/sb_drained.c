@@ -4,7 +4,7 @@
 #include "sb_floors.h"
 
 /* False for chunks of nodes, which never become FREE: list entries name a node for ever, and a process may ring a node
- * while it is in no call (I3, I28). */
+ * while no call of that process is inside the core (I3, I28). */
 static bool is_of_structures(uint64_t word) {
   unsigned cls = sb_chunk_class(word);
   return cls > SB_MESSAGE_CLASSES && cls < SB_MESSAGE_CLASSES + SB_KIND_COUNT &&

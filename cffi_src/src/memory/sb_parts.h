@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Parts: bodies that are stored in several slots.
  *
- * What: if no free slot and no run of chunks holds a body in one piece, the body is stored in *parts*: slots of any
- * classes. The *head* is the slot that cells and views name. It has the message header, the block, the words of
- * viewers, and the references. Exchange name, routing key, properties and body lie in the parts, one after the other.
+ * What: if no free slot and no run of chunks holds a body in one piece, the body is stored in *parts*: slots for
+ * messages, of any length. The *head* is the slot that cells and views name. It has the message header, the block of
+ * references (sb_reference.h), the viewers' words (sb_view.h), and the references in the slot's header. Exchange name,
+ * routing key, properties and body lie in the parts, one after the other.
  *
  * Layout: the last bytes of the head name its first part (sb_parts_shm). Each part begins with the head's slot and
  * generation and the next part (sb_part_shm). The header of a head has the reference SB_PARTS_REF, also while the head

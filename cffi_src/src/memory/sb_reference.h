@@ -62,7 +62,7 @@ typedef struct {
 static inline bool sb_reference_has_block(const sb_message_shm *m) { return m->targets > SB_PLAIN_TARGETS; }
 /* Size of the block, a multiple of 64; 0: the message needs no block. */
 uint64_t sb_block_bytes(uint32_t targets, uint64_t body_length);
-/* Finds the block of a slot. False: it has none, or its header is inconsistent. */
+/* Finds the block of a slot. False: the slot has none, or its message header is inconsistent. */
 bool sb_block_of(sb_broker *b, uint32_t slot, sb_block *k);
 /* Writes the slots of the queues, which must be in ascending order, into the block, and clears its bits and claims. */
 void sb_block_fill(const sb_block *k, const uint32_t *queues);
@@ -77,8 +77,8 @@ uint32_t sb_block_count(const sb_block *k);
 bool sb_reference_drop(sb_broker *b, const sb_reference *r);
 /* True if the reference is gone. If its drop was interrupted, also finishes that drop (I48). */
 bool sb_reference_gone(sb_broker *b, const sb_reference *r);
-/* Finds a clear header bit that `connection`, the holder of the cell with the reference `cell_ref`, may set (I49).
- * SB_MAX_REFS: there is none. */
+/* Finds a clear header bit that `connection`, the holder of the cell with the reference `cell_ref`, may set (I49). If
+ * the slot has a block, also claims this bit for the connection. SB_MAX_REFS: there is none. */
 unsigned sb_reference_clear(sb_broker *b, uint32_t slot, unsigned cell_ref, unsigned connection);
 
 #endif

@@ -76,7 +76,7 @@ typedef struct {
   sb_word where;
 } sb_holding_shm;
 
-#define SB_PROC_WATCHES 1u /* the process has an IO thread, which looks for dead processes from time to time */
+#define SB_PROC_WATCHES 1u /* the process has started an IO thread: such threads watch the housekeeper (sb_io.h) */
 typedef struct {
   alignas(64) sb_word word;
   _Atomic int32_t pid;
@@ -172,7 +172,7 @@ typedef struct {
   uint8_t flags; /* SB_MESSAGE_IN_PARTS */
   uint32_t units;
   uint16_t exchange_length; /* exchange name, routing key and properties lie in front of the body */
-  uint16_t targets;         /* number of queues into which the commit puts the message; 0 means 1 */
+  uint16_t targets;         /* number of queues that the commit names, also those that refuse the message; 0 means 1 */
   uint32_t reserved;
 } sb_message_shm;
 _Static_assert(sizeof(sb_message_shm) == 64, "message header");
@@ -195,7 +195,7 @@ typedef struct {
 _Static_assert(sizeof(sb_part_shm) == 16, "part");
 
 typedef struct {
-  sb_half object;   /* slot of the queue or level that the ring belongs to */
+  sb_half object;   /* slot of the queue or level that the ring belongs to; 0: the ring is SB_RING_MEMORY */
   sb_half ring;     /* number of the ring | height << 8 */
   sb_word first;    /* first position covered */
   sb_word done;     /* hint: bit i set: child or cell i is finished; all bits set: try to retire the page (I17) */
@@ -259,7 +259,8 @@ typedef struct {
   /* notification: read by producers, so this cache line lies beside theirs (processors fetch lines in pairs) */
   alignas(64) _Atomic int32_t interested;
   _Atomic int32_t notified, not_interested, non_acquiring, consumers, room_waiting;
-  /* number of messages with a timer that got no schedule entry; when it changes, the housekeeper scans all cells */
+  /* raised for each message with a timer that got no schedule entry, or perhaps got none since a process died. When it
+   * changes, the housekeeper scans all cells */
   _Atomic int32_t timers_lost;
   /* 1: calls keep `taken`, `admitted` and the byte hints; 2: so they do, but the housekeeper must still correct them */
   _Atomic int32_t tracking;
@@ -288,7 +289,8 @@ typedef struct {
 _Static_assert(sizeof(sb_queue_shm) <= 3 * SB_UNIT, "queue");
 _Static_assert(offsetof(sb_queue_shm, settings[SB_SETTING_MESSAGE_TTL_MS]) == 64, "the cache line of puts and gets");
 
-/* A queue with settings that are texts, such as the name of an exchange. They stay as they were declared. */
+/* A queue with settings that are texts. They stay as they were declared. No setting is a text today; the name of a
+ * dead-letter exchange would be one. */
 typedef struct {
   sb_queue_shm queue;
   sb_half texts_length;

@@ -35,7 +35,8 @@
 extern pthread_mutex_t sb_topology_mutex, sb_connect_mutex;
 
 sb_status sb_liveness_attach(sb_broker *b);
-/* Frees the process slot. The caller has already recovered everything that the process owned. */
+/* Ends the attachment of this process: frees its process slot, unless this process is a forked child, and closes the
+ * lock files. The caller has already released everything that this process owned in the broker. */
 void sb_liveness_detach(sb_broker *b);
 bool sb_liveness_is_dead(sb_broker *b, uint32_t process);
 /* True if the process is stopped or traced, according to /proc of the same pid namespace. A hint: it may continue. */

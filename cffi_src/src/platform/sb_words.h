@@ -4,8 +4,8 @@
  * What: for each kind of word this header has the states, a function that packs the word, and functions that read its
  * fields. sb_layout.h declares the structs that contain the words.
  *
- * Layout: given beside each kind, from the lowest bit up. The highest bits are a generation or an epoch, so that a CAS
- * that expects an outdated word fails.
+ * Layout: given beside each kind, from the lowest bit up. In most kinds the highest bits are a generation or an epoch,
+ * so that a CAS that expects an outdated word fails.
  *
  * Invariants: those of sb_layout.h, I1 to I3. The numbers of the states are part of the layout, since other processes
  * read them.
@@ -54,8 +54,8 @@ static inline bool sb_slot_in_parts(uint64_t h) {
 static inline bool sb_slot_is_part(uint64_t h) {
   return sb_slot_state(h) == SB_SLOT_ALLOC && SB_BITS(h, 2, SB_MAX_REFS) == SB_SLOT_PART;
 }
-/* The bit beside the owner in an ALLOC slot that was taken in order to drain its chunk; the owner is the connection
- * that drains (sb_drained.h). */
+/* The bit that marks a drained slot: an ALLOC slot with this bit and an owner. The owner is the connection that took
+ * the slot in order to drain its chunk (sb_drained.h). */
 #define SB_SLOT_DRAINED (UINT64_C(1) << 21)
 static inline bool sb_slot_is_drained(uint64_t h) {
   return sb_slot_state(h) == SB_SLOT_ALLOC && SB_BITS(h, 14, 12) == SB_SLOT_DRAINED >> 12;
@@ -175,8 +175,8 @@ static inline uint64_t sb_conn_word(unsigned state, unsigned process, uint32_t s
   return (uint64_t)state | SB_FIELD(process, 2) | SB_FIELD(slot, 14) | SB_FIELD(epoch, 42);
 }
 
-/* ---- chunk: 3 state | 12 owner (while draining or claiming) | 6 class | 16 run length | 1 opened out of the reserve |
- *      1 taken over while draining ---- */
+/* ---- chunk: 3 state | 12 owner (while draining or claiming) | 6 class | 16 run length (of a TAIL: its distance to the
+ *      head) | 1 opened out of the reserve | 1 taken over while draining ---- */
 enum {
   SB_CHUNK_FREE = 0,
   SB_CHUNK_CLASS = 1,

@@ -44,8 +44,8 @@ bool sb_hints_has_ready(sb_broker *b, const sb_ring *r, uint64_t end);
 uint64_t sb_hints_rescan(sb_queue *q);
 /* Reads hints, ledgers and cells twice. If the two readings are equal, corrects `taken`, `admitted` and the byte hints.
  * SB_HINTS_RIGHT: no hint was wrong, or the queue does not track. SB_HINTS_SET_RIGHT: a hint was wrong, and was
- * corrected. SB_HINTS_BUSY: the readings differ, or a connection is changing hints. In the latter case the call gives
- * back room that the dead reserved (I74), and corrects nothing else. */
+ * corrected. SB_HINTS_BUSY: the readings differ, or a connection is changing hints. In the latter case, unless the
+ * queue evicts, the call gives back room that the dead reserved (I74). It corrects nothing else then. */
 typedef enum { SB_HINTS_RIGHT, SB_HINTS_SET_RIGHT, SB_HINTS_BUSY } sb_hints;
 sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q);
 /* Gives the hints of a queue their first right values. The caller has set `tracking`, since the queue gets limits for

@@ -6,7 +6,7 @@
  * `tail`, `admitted` and `taken`.
  *
  * Invariants: I23 of sb_queue.h, I24 of sb_take.h. If ring_size was lowered without trimming the queue, the queue's
- *  `bound` is first the number of messages that were pending then. `bound` falls with the number of pending messages,
+ *  `bound` is first the number of messages that were ready then. `bound` falls with the number of ready messages,
  *  never below ring_size.
  *
  * Ordering pairs: none here; each step is one seq_cst operation on one word.
@@ -15,14 +15,15 @@
  *  room was reserved, before the message was published -> `admitted` is too high, and the queue takes fewer messages ->
  *   the reaper, or the housekeeper, corrects the hints (sb_hints_reconcile), even while another process is stopped
  *   between its own reservation and the publication (I74).
- *  `taken` was raised for a victim, before the victim was taken -> `taken` is one too high, and the ring may hold one
- *   message more -> the next put, get without waiting, browse, count or commit finds that the counts may be wrong
- *   (sb_limits_in_doubt), finds the dead connection by its ledger, and reaps its process (sb_api_bound.c).
- *  a message was published, before the limits were enforced -> more messages are pending than the bound -> the reaper,
+ *  `taken` was raised for a victim, before the victim was taken -> `taken` is one too high, and the queue may hold one
+ *   ready message more than the bound -> the next put, get without waiting, browse, count or commit finds that the
+ *   counts may be wrong (sb_limits_in_doubt), finds the dead connection by its ledger, and reaps its process
+ *   (sb_api_bound.c).
+ *  a message was published, before the limits were enforced -> more messages are ready than the bound -> the reaper,
  *   or the next of the same calls, evicts. Before that a consumer or a waiting get may take a message that should have
  *   been evicted; this message counts as taken, not as evicted.
  *
- * Concurrency: any process, with its connection's lock.
+ * Concurrency: any process, with its connection's lock. sb_limits_room needs no lock, since it only reads hints.
  */
 #ifndef SB_LIMITS_H
 #define SB_LIMITS_H
@@ -38,17 +39,17 @@ void sb_limits_published(sb_queue *q, uint64_t bytes);
 /* Ends what sb_limits_admit began, if the caller does not publish the message: gives back its room. */
 void sb_limits_unadmit(sb_queue *q, uint64_t bytes);
 bool sb_limits_room(const sb_queue_shm *q, uint64_t count, uint64_t bytes);
-/* Evicts the oldest messages while more messages or bytes are pending than the limits allow. Returns how many it
- * evicted. */
+/* In a queue that evicts: evicts the oldest messages while more messages or bytes are ready than the limits allow.
+ * Returns how many it evicted. */
 uint64_t sb_limits_enforce(sb_queue *q);
 /* As sb_limits_enforce, but adds the number of evicted messages to *removed. True: the queue certainly keeps its limits
  * now. False: it keeps them according to the counts, which may be wrong (sb_limits_in_doubt). */
 bool sb_limits_keep(sb_queue *q, uint64_t *removed);
-/* True if more messages may be pending than the bound, although the counts deny it: a process may have been killed
+/* True if more messages may be ready than the bound, although the counts deny it: a process may have been killed
  * between two changes of the counts. Costs a few loads, unless another process puts or takes at this moment. */
 bool sb_limits_in_doubt(sb_queue *q);
 /* Sets `bound` after ring_size was changed. If `trim` is true, `bound` becomes 0, so ring_size applies at once.
- * Otherwise it becomes the number of pending messages, and falls as messages are taken. */
+ * Otherwise it becomes the number of ready messages, and falls as messages are taken. */
 void sb_limits_set_bound(sb_queue *q, bool trim);
 /* Takes the AVAILABLE messages at positions below `end`, at most `limit` of them, and ends them for `reason`. Returns
  * the number of messages that it ended. */

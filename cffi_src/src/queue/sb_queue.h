@@ -29,7 +29,7 @@
  *   the reaper frees the slot.
  *  the cell was appended -> the message is in the queue, and perhaps not counted -> the reaper counts it, and notifies
  *   consumers.
- *  the cell was appended, before the eviction -> more messages are pending than the bound -> the reaper, or the next
+ *  the cell was appended, before the eviction -> more messages are ready than the bound -> the reaper, or the next
  *   put, evicts.
  *
  * Concurrency: any number of processes; the threads of one connection under its lock.
@@ -115,7 +115,7 @@ SB_HOT sb_status sb_queue_append(sb_queue *q, sb_lane *lane, uint64_t word, sb_a
 
 /* A value of `tracking`: traffic kept sb_hints_start_tracking from correcting the hints, so the housekeeper does it. */
 #define SB_TRACKING_UNSURE 2
-/* True if the queue maintains `taken`, `admitted` and the byte hints: it has limits or a ring size. */
+/* True if the queue maintains `taken`, `admitted` and the byte hints: it has limits or a ring size, or it once had. */
 static inline bool sb_queue_tracks(const sb_queue_shm *q) { return SB_LOAD(&q->tracking, SB_RELAXED) != 0; }
 /* True if the queue evicts messages beyond its limit; else it refuses them. */
 static inline bool sb_queue_evicts(const sb_queue_shm *q) {
@@ -149,7 +149,7 @@ bool sb_queue_looks_ready(sb_queue *q);
 /* The same without the connection's lock. Other threads may move the handle's cursor and leaf, so the function begins
  * at the shared head, and keeps its leaf in *leaf, which is SB_NO_LEAF before the first call. */
 bool sb_queue_seems_ready(sb_queue *q, sb_leaf_ref *leaf);
-/* After a take: if a ring was shrunk without trimming, lowers its bound to the number of pending messages. */
+/* After a take: if a ring was shrunk without trimming, lowers its bound to the number of ready messages. */
 void sb_queue_lower_bound(sb_queue *q);
 
 #endif

@@ -21,7 +21,7 @@
  * A death explains the repairs of a queue until a tick of the housekeeper finds the whole queue consistent.
  *
  * Memory: in a broker that has only its reserve left, a notified process may find no memory for its next step. That
- *  explains all repairs there.
+ *  explains all repairs there except SB_REPAIR_ACCOUNT: only a death, or SB_TRACKING_UNSURE, explains a wrong account.
  *
  * Concurrency: any process, at any time, without waiting.
  */

@@ -38,8 +38,8 @@ typedef struct {
  * `c` holds no such message; `token` may be any number. */
 bool sb_settle_find(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *leaf);
 /* Ends the message of holding `token`, and raises the counter `counter` of the ledger. Only sb_dispose calls this
- * function, since it chooses the counter for a reason (sb_dispose.h). SB_SETTLED: the connection does not hold the
- * message. */
+ * function: it knows which counter belongs to the reason of the end (sb_dispose.h). SB_SETTLED: the connection does not
+ * hold the message. */
 sb_status sb_settle_message(sb_queue *q, uint64_t token, unsigned counter);
 /* As sb_settle_message, but under `intent`: SB_INTENT_SETTLE, which the function begins itself, or SB_INTENT_MOVE,
  * which the caller has begun. The function ends the intent in both cases. But if it returns SB_SETTLED, it neither

@@ -240,7 +240,7 @@ SB_HOT sb_status find_and_take(sb_queue *q, unsigned state, const sb_excess *exc
 }
 
 /* I23: raises `taken` before the take, and lowers it again if the take fails. Meanwhile a put may have seen too few
- * pending messages: if the tail moved, the function tries to take again (I42). If `before` is not SB_ANY_POSITION, it
+ * ready messages: if the tail moved, the function tries to take again (I42). If `before` is not SB_ANY_POSITION, it
  * does not try again; the caller enforces the limits instead. */
 static sb_status take_counted_before(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before,
                                      sb_taken *t) {
@@ -270,7 +270,7 @@ SB_HOT sb_status take_oldest(sb_queue *q, unsigned state, const sb_excess *exces
       counted ? take_counted_before(q, state, excess, before, t) : find_and_take(q, state, excess, before, t);
   if (status == SB_OK) {
     count_taken(q, counted || paid, t);
-    if (!paid) sb_queue_lower_bound(q); /* evict (sb_limits.c) may put a paid victim back: then it is pending again */
+    if (!paid) sb_queue_lower_bound(q); /* evict (sb_limits.c) may put a paid victim back: then it is ready again */
   }
   sb_ledger_hinting(q->ledger, -1);
   return status;

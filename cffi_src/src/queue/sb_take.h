@@ -3,15 +3,16 @@
  *
  * What: one CAS writes the connection into the oldest AVAILABLE cell, or into the cell at a given position: ACQUIRED
  * for a consumer, REMOVING to remove the message (eviction, purge, expiry, move). The search for the oldest cell begins
- * with messages that returned (sb_requeued.h), then continues from the handle's cursor.
+ * with messages that returned (sb_requeued.h). It then continues from the handle's cursor or from the shared `head`,
+ * whichever is later.
  *
  * Layout: AVAILABLE -> ACQUIRED(me) | REMOVING(me);  SCHEDULED -> REMOVING(me).
  *
  * Invariants:
  *  I22 only the owner of an ACQUIRED or REMOVING cell changes the cell; after the death of the owner, only its reapers.
  *  I24 an eviction is paid in advance: the evicting process raises `taken` by a CAS, and only while more messages are
- *      pending than the bound. Just before it takes the *victim* (the oldest ready message), it counts the pending
- *      messages again. It spares the victim if too few are pending: then a consumer has raised `taken` for itself, and
+ *      ready than the bound. Just before it takes the *victim* (the oldest ready message), it counts the ready
+ *      messages again. It spares the victim if too few are ready: then a consumer has raised `taken` for itself, and
  *      has taken or will take an older message. A consumer that raises `taken` after this count takes a newer message,
  *      so the victim is not spared for it. The evicting process counts before the take, and not after it: if it took
  *      the victim and then put it back, consumers would pass the victim meanwhile, and get it after newer messages. It

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends all files through Spark, and kills the driver when half of the results are there."""
+"""Sends all files through Spark and, if asked to, kills the driver when half of the results are there."""
 
 from __future__ import annotations
 

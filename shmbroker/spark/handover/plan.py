@@ -42,7 +42,8 @@ def exchange(
         broker: the name of the broker; else ``SHMBROKER_BROKER`` in the executor's environment, else "default".
 
     Raises:
-        ValueError: an argument is not allowed.
+        TypeError: ``schema`` is neither a ``StructType`` nor a string.
+        ValueError: the value of another argument is not allowed.
 
     The tasks raise these errors, which end the job when its retries are used up:
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages in a queue of requests that are no requests: a server moves them to a separate queue.
+"""A server moves each message that is not a request from its queue of requests to a separate queue.
 
-They come from a mistake in a name, so their owner must be able to find them unchanged. The server puts a copy into the
-separate queue, then acknowledges the message. If it is killed in between, both queues have the message.
+Such messages come from a mistake in the name of a queue, so their owner must be able to find them unchanged. The server
+puts a copy into the separate queue, then acknowledges the message. If it is killed in between, both queues have the
+message.
 """
 
 from __future__ import annotations

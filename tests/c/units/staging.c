@@ -11,7 +11,7 @@ sb_reap_context walk;
 sb_word *staged_word(unsigned i) { return &sb_leaf_cell(&cells[i].leaf, cells[i].position)->word; }
 unsigned staged_state(unsigned i) { return sb_cell_state(SB_LOAD(staged_word(i), SB_RELAXED)); }
 uint64_t body_header(unsigned i) { return SB_LOAD(sb_slot_header(t.b, bodies[i].slot), SB_RELAXED); }
-/* One body for this many queues, which is filled in and listed. */
+/* One body for this many queues, which is filled in. */
 void begin_commit(unsigned count, sb_settings settings, const sb_put_options *o) {
   sb_reservation r;
   reaper = connect_to(&t);
@@ -25,7 +25,6 @@ void begin_commit(unsigned count, sb_settings settings, const sb_put_options *o)
       .token = r.token, .gen = r.gen, .bytes = BYTES, .slot = r.slot, .scheduled = m->due_ns != 0};
   plan = (sb_transaction_plan){
       .c = t.c, .bodies = bodies, .cells = cells, .ends = finish, .body_count = 1, .cell_count = count};
-  sb_transaction_list(t.c, bodies);
   for (unsigned i = 0; i < count; i++) {
     cells[i] = (sb_transaction_cell){.q = target[i], .body = bodies, .ref = i};
     cells[i].admitted = sb_limits_admit(target[i], BYTES) == SB_OK;

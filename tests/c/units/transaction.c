@@ -10,9 +10,10 @@
 
 static void a_body_is_staged(void) {
   begin_commit(2, UNLIMITED, &NONE);
+  expect_is(sb_holding_kind(sb_holding_at(t.b, bodies[0].token)->what), SB_HOLD_SLOT, "the holding before");
+  stage_all();
   expect_is(sb_holding_at(t.b, bodies[0].token)->what,
             sb_holding_what(SB_HOLD_PUBLICATION, bodies[0].slot, bodies[0].gen), "the holding of the body");
-  stage_all();
   for (unsigned i = 0; i < 2; i++) {
     expect_is(staged_state(i), SB_CELL_STAGED, "the state of the cell");
     expect_is(cells[i].position, target[i]->base + 1, "its position");
