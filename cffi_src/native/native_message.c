@@ -125,15 +125,10 @@ static PyObject *record_auto_acknowledged(PyObject *object, PyObject *unused) {
 static Py_ssize_t record_length(PyObject *object) { return (Py_ssize_t)header_of((const Record *)object)->body_length; }
 
 /* Python reads this field of a message that came before its consumer was registered, or after it was cancelled
- * (`_deliver_late`). For all other deliveries `deliver` reads this field, and that of the next getter, by itself. */
+ * (`_deliver_late`). For all other deliveries `deliver` (native_channel.c) reads it. */
 static PyObject *record_subscription(PyObject *object, void *unused) {
   (void)unused;
   return PyLong_FromLong(header_of((const Record *)object)->subscription);
-}
-
-static PyObject *record_is_plain(PyObject *object, void *unused) {
-  (void)unused;
-  return PyBool_FromLong(header_of((const Record *)object)->properties_length == 0);
 }
 
 static PyMethodDef record_methods[] = {
@@ -149,7 +144,6 @@ static PyGetSetDef record_properties[] = {
      "kept.",
      NULL},
     {"_subscription", record_subscription, NULL, "Which consumer of its source it came through.", NULL},
-    {"_is_plain", record_is_plain, NULL, "Has it no properties?", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyMemberDef record_members[] = {
