@@ -11,28 +11,33 @@
 
 #include "sb_wait.h"
 
-/* Brokers that are attached in this process. Only the fork handler reads the array: a forked child closes the
- * descriptors of these brokers. */
-#define SB_MAX_ATTACHED 64
-static _Atomic(sb_broker *) attached[SB_MAX_ATTACHED];
+/* The brokers that are attached in this process, linked through `next_attached`. A forked child closes their
+ * descriptors. The forking thread holds the mutex during the fork, so no other thread has opened a descriptor that the
+ * list does not name yet. */
+static pthread_mutex_t attached_mutex = PTHREAD_MUTEX_INITIALIZER;
+static sb_broker *attached;
 pthread_mutex_t sb_topology_mutex = PTHREAD_MUTEX_INITIALIZER, sb_connect_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
+static void close_locks(sb_broker *b) {
+  if (b->lock_fd >= 0) close(b->lock_fd);
+  if (b->topology_fd >= 0) close(b->topology_fd);
+  b->lock_fd = b->topology_fd = -1;
+}
+
+static void before_fork(void) { pthread_mutex_lock(&attached_mutex); }
+static void after_fork_in_parent(void) { pthread_mutex_unlock(&attached_mutex); }
 static void after_fork_in_child(void) {
+  pthread_mutex_init(&attached_mutex, NULL);
   pthread_mutex_init(&sb_topology_mutex, NULL); /* at the fork, a thread of the parent may have held the mutexes */
   pthread_mutex_init(&sb_connect_mutex, NULL);
-  for (int i = 0; i < SB_MAX_ATTACHED; i++) {
-    sb_broker *b = SB_LOAD(&attached[i], SB_RELAXED);
-    if (b != NULL) {
-      if (b->lock_fd >= 0) close(b->lock_fd);
-      if (b->topology_fd >= 0) close(b->topology_fd);
-      b->lock_fd = b->topology_fd = -1;
-      pthread_mutex_init(&b->map_lock, NULL);
-      pthread_mutex_init(&b->reap_lock, NULL);
-    }
+  for (sb_broker *b = attached; b != NULL; b = b->next_attached) {
+    close_locks(b);
+    pthread_mutex_init(&b->map_lock, NULL);
+    pthread_mutex_init(&b->reap_lock, NULL);
   }
 }
-static void install_fork_handler(void) { pthread_atfork(NULL, NULL, after_fork_in_child); }
+static void install_fork_handler(void) { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); }
 
 static struct flock byte_range(short type, long byte) {
   struct flock range;
@@ -151,8 +156,8 @@ static uint64_t own_pid_namespace(void) {
   return stat("/proc/self/ns/pid", &st) == 0 ? (uint64_t)st.st_ino : 0;
 }
 
-sb_status sb_liveness_attach(sb_broker *b) {
-  pthread_once(&fork_once, install_fork_handler);
+/* attached_mutex held. */
+static sb_status attach(sb_broker *b) {
   sb_status opened = sb_segment_open(b->path, ".lock", 0, &b->lock_fd);
   if (opened == SB_OK) opened = sb_segment_open(b->path, ".lock", 0, &b->topology_fd);
   if (opened != SB_OK) {
@@ -191,30 +196,33 @@ sb_status sb_liveness_attach(sb_broker *b) {
     SB_STORE(&p->flags, 0u, SB_RELAXED);
     SB_STORE(&p->word, sb_proc_word(SB_PROC_LIVE, sb_proc_epoch(word) + 1), SB_RELEASE);
     b->process = i;
-    for (int a = 0; a < SB_MAX_ATTACHED; a++) {
-      sb_broker *none = NULL;
-      if (SB_CAS(&attached[a], &none, b, SB_ACQUIRE)) {
-        break;
-      }
-    }
+    b->next_attached = attached;
+    attached = b;
     return SB_OK;
   }
   return SB_LIMIT;
 }
 
+sb_status sb_liveness_attach(sb_broker *b) {
+  pthread_once(&fork_once, install_fork_handler);
+  pthread_mutex_lock(&attached_mutex);
+  sb_status status = attach(b);
+  pthread_mutex_unlock(&attached_mutex);
+  return status;
+}
+
 void sb_liveness_detach(sb_broker *b) {
-  for (int a = 0; a < SB_MAX_ATTACHED; a++) {
-    sb_broker *mine = b;
-    (void)SB_CAS(&attached[a], &mine, (sb_broker *)NULL, SB_ACQUIRE);
-  }
+  pthread_mutex_lock(&attached_mutex);
+  sb_broker **link = &attached;
+  while (*link != NULL && *link != b) link = &(*link)->next_attached;
+  if (*link == b) *link = b->next_attached;
   if (b->lock_fd >= 0 && b->guard != NULL && !sb_forked(b) && b->process < SB_MAX_PROCESSES) {
     sb_process_shm *p = &b->processes[b->process];
     uint64_t word = SB_LOAD(&p->word, SB_RELAXED);
     SB_STORE(&p->word, sb_proc_word(SB_PROC_FREE, sb_proc_epoch(word)), SB_RELEASE);
   }
-  if (b->lock_fd >= 0) close(b->lock_fd);
-  if (b->topology_fd >= 0) close(b->topology_fd);
-  b->lock_fd = b->topology_fd = -1;
+  close_locks(b);
+  pthread_mutex_unlock(&attached_mutex);
   if (b->guard != NULL) munmap(b->guard, 4096);
   b->guard = NULL;
 }

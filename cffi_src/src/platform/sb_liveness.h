@@ -23,7 +23,8 @@
  *
  * Concurrency: the lock belongs to the file description, so it does not exclude other threads of the same process;
  * `reap_lock` does. A forked child would keep its parent's locks alive, so the child closes its copies of the
- * descriptors. The child recognises that it is a child by `guard`, which the kernel wipes in children.
+ * descriptors. A fork waits until no other thread is attaching or detaching, so the child knows all descriptors. The
+ * child recognises that it is a child by `guard`, which the kernel wipes in children.
  */
 #ifndef SB_LIVENESS_H
 #define SB_LIVENESS_H

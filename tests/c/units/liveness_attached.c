@@ -4,8 +4,10 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -208,7 +210,8 @@ static void what_gives_no_slot_back(void) {
 /* ---- forks ---- */
 
 static sb_broker y;
-static int kept[4];
+#define MANY 70u
+static int kept[MANY];
 static bool nothing_is_left(void) {
   bool closed = true, said = true;
   for (unsigned i = 0; i < 4; i++) closed = closed && !is_open(kept[i]);
@@ -253,7 +256,7 @@ static void what_is_detached_is_forgotten(void) {
   expect(in_child(it_is_open), "a child closed a descriptor of what was detached");
   (void)close(kept[0]);
   x.lock_fd = -1;
-  for (unsigned i = 0; i < 70; i++) { /* more than can be attached at a time */
+  for (unsigned i = 0; i < 70; i++) {
     attach_one(&x);
     sb_liveness_detach(&x);
   }
@@ -262,32 +265,55 @@ static void what_is_detached_is_forgotten(void) {
   expect(!in_child(it_is_open), "a child has a descriptor of the last attachment");
 }
 
-/* As many as can be known to a child, and one more. */
-#define KNOWN 64u
-static sb_broker many[KNOWN];
-static const char *last_site;
-static unsigned same, most; /* how often the same operation came one after the other */
-static void count_the_same(const char *site) {
-  same = site == last_site ? same + 1 : 1;
-  last_site = site;
-  if (same > most) most = same;
+static sb_broker many[MANY];
+static bool none_is_open(void) {
+  for (unsigned i = 0; i < MANY; i++) {
+    if (many[i].lock_fd >= 0 || is_open(kept[i])) return false;
+  }
+  return true;
 }
-static void expect_looks(const char *what) {
-  at_step = NULL;
-  if (has_steps()) expect_is(most, KNOWN, what);
-  most = 0;
+static void many_are_known(void) {
+  for (unsigned i = 0; i < MANY; i++) {
+    attach_one(&many[i]);
+    kept[i] = many[i].lock_fd;
+  }
+  expect(in_child(none_is_open), "a child has a descriptor of one of many attachments");
+  for (unsigned i = 0; i < MANY; i += 2) sb_liveness_detach(&many[i]);
+  for (unsigned i = 1; i < MANY; i += 2) expect(is_open(kept[i]), "an attachment beside one that ended lost its lock");
+  for (unsigned i = 1; i < MANY; i += 2) sb_liveness_detach(&many[i]);
 }
-static void more_than_are_known(void) {
-  for (unsigned i = 0; i + 1 < KNOWN; i++) attach_one(&many[i]); /* beside t.b */
-  begin_attachment(&many[KNOWN - 1]);
-  at_step = count_the_same;
-  sb_status status = sb_liveness_attach(&many[KNOWN - 1]);
-  expect_looks("how many places were tried for one too many");
-  expect_is(status, SB_OK, "the status of one too many");
-  at_step = count_the_same;
-  sb_liveness_detach(&many[KNOWN - 1]);
-  expect_looks("how many places were looked at for one that is detached");
-  for (unsigned i = 0; i + 1 < KNOWN; i++) sb_liveness_detach(&many[i]);
+
+static atomic_int forker;
+static bool no_lock_is_kept;
+static bool x_is_closed(void) { return x.lock_fd < 0 && !is_open(kept[0]); }
+static void *fork_now(void *unused) {
+  forker = (int)syscall(SYS_gettid);
+  no_lock_is_kept = in_child(x_is_closed);
+  return unused;
+}
+static pthread_t forking;
+/* The process slot is about to become LIVE: its lock is held, and nobody else knows the descriptor. */
+static void fork_beside(void) {
+  kept[0] = x.lock_fd;
+  if (pthread_create(&forking, NULL, fork_now, NULL) != 0) die("pthread_create", 0);
+  for (char state = 0; state != 'S';) { /* it waits for this thread, or has forked, and waits for its child */
+    char path[64], text[512] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", forker);
+    FILE *file = forker != 0 ? fopen(path, "re") : NULL;
+    if (file == NULL) continue;
+    const char *end = fgets(text, sizeof text, file) != NULL ? strrchr(text, ')') : NULL;
+    state = end != NULL ? end[2] : 0;
+    (void)fclose(file);
+  }
+}
+static void a_fork_beside_an_attachment(void) {
+  if (!has_steps()) return;
+  begin_attachment(&x);
+  meanwhile(&slot(FIRST)->attached_ns, BEFORE_STORE, 1, fork_beside);
+  expect_is(sb_liveness_attach(&x), SB_OK, "the status");
+  expect(has_acted(), "there was no fork");
+  (void)pthread_join(forking, NULL);
+  expect(no_lock_is_kept, "a child keeps the lock of an attachment that its parent was making");
 }
 
 static const test_case CASES[] = {
@@ -302,7 +328,9 @@ static const test_case CASES[] = {
     {"liveness: descriptor 0", "a process gives back descriptor 0, too", descriptor_0},
     {"liveness: not detached", "a child, and what has no slot, changes no slot", what_gives_no_slot_back},
     {"liveness: child", "a child has no descriptor of any attachment of its parent", a_child_has_no_descriptors},
-    {"liveness: many", "a child knows of 64 attachments of its parent", more_than_are_known},
+    {"liveness: many", "a child knows of all attachments of its parent", many_are_known},
+    {"liveness: fork beside", "a child knows of an attachment that another thread is making",
+     a_fork_beside_an_attachment},
     {"liveness: mutexes", "a child finds the mutexes of its parent free", a_child_finds_mutexes_free},
     {"liveness: forgotten", "a child knows nothing of what its parent had detached", what_is_detached_is_forgotten},
 };
