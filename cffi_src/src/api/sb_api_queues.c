@@ -50,7 +50,13 @@ sb_status sb_queue_declare(sb_connection *c, const char *name, uint32_t length, 
 
 sb_status sb_topology_begin(sb_connection *c, uint64_t deadline_ns, int32_t *holder) {
   sb_status status = sb_usable(c);
-  return status == SB_OK ? sb_topology_lock(c->b, deadline_ns, holder) : status;
+  if (status == SB_OK) status = sb_topology_lock(c->b, deadline_ns, holder);
+  if (status == SB_OK) {
+    sb_lock(c);
+    sb_topology_finish(c);
+    sb_unlock(c);
+  }
+  return status;
 }
 
 void sb_topology_end(sb_connection *c) {

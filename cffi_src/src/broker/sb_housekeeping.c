@@ -180,7 +180,7 @@ static bool reconcile(sb_connection *by, sb_queue_shm *q, uint32_t slot, uint64_
     sb_repairs_count(by->b, SB_REPAIR_ACCOUNT, explained); /* I72: no connection was `hinting` */
     sb_recover_queue(by, slot);                            /* a process may have relied on the wrong hints (I42) */
   }
-  if (found != SB_HINTS_BUSY) (void)SB_CAS(&q->tracking, &unsure, 1, SB_SEQ_CST);
+  if (found != SB_HINTS_BUSY) (void)SB_CAS(&q->tracking, &unsure, SB_TRACKING_SURE, SB_SEQ_CST);
   return found != SB_HINTS_BUSY;
 }
 

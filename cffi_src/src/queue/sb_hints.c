@@ -150,11 +150,18 @@ sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q) {
 #define TRACKING_TRIES 1000u
 
 /* Calls sb_hints_reconcile until one call finds no hint wrong. If continuous traffic prevents that, the housekeeper
- * corrects the hints later (SB_TRACKING_UNSURE). While a change is half made, a call could not find the hints right: it
- * would read all cells in vain. */
+ * corrects the hints later. While a change is half made, a call could not find the hints right: it would read all cells
+ * in vain. Until the hints are right `tracking` is SB_TRACKING_UNSURE, so that the successor of a caller that was killed
+ * begins again. */
 void sb_hints_start_tracking(sb_broker *b, sb_queue_shm *q) {
-  for (unsigned tries = 0; tries < TRACKING_TRIES; tries++) {
-    if (sb_ledger_changes(b, q).depth == 0 && sb_hints_reconcile(b, q) == SB_HINTS_RIGHT) return;
+  if (SB_LOAD(&q->tracking, SB_RELAXED) == SB_TRACKING_SURE) {
+    return;
   }
   SB_STORE(&q->tracking, SB_TRACKING_UNSURE, SB_SEQ_CST);
+  for (unsigned tries = 0; tries < TRACKING_TRIES; tries++) {
+    if (sb_ledger_changes(b, q).depth == 0 && sb_hints_reconcile(b, q) == SB_HINTS_RIGHT) {
+      SB_STORE(&q->tracking, SB_TRACKING_SURE, SB_SEQ_CST);
+      return;
+    }
+  }
 }

@@ -48,8 +48,7 @@ uint64_t sb_hints_rescan(sb_queue *q);
  * queue evicts, the call gives back room that the dead reserved (I74). It corrects nothing else then. */
 typedef enum { SB_HINTS_RIGHT, SB_HINTS_SET_RIGHT, SB_HINTS_BUSY } sb_hints;
 sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q);
-/* Gives the hints of a queue their first right values. The caller has set `tracking`, since the queue gets limits for
- * the first time. */
+/* Gives the hints of a queue their first right values, unless it tracks already: the queue is about to get limits. */
 void sb_hints_start_tracking(sb_broker *b, sb_queue_shm *q);
 
 #endif

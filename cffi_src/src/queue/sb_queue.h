@@ -113,7 +113,9 @@ SB_HOT sb_status sb_queue_append(sb_queue *q, sb_lane *lane, uint64_t word, sb_a
   return status;
 }
 
-/* A value of `tracking`: traffic kept sb_hints_start_tracking from correcting the hints, so the housekeeper does it. */
+/* Values of `tracking`; 0: the queue has no hints. UNSURE: the hints may be wrong, because sb_hints_start_tracking is at
+ * work, its caller was killed, or traffic kept it from correcting them; then the housekeeper does it. */
+#define SB_TRACKING_SURE 1
 #define SB_TRACKING_UNSURE 2
 /* True if the queue maintains `taken`, `admitted` and the byte hints: it has limits or a ring size, or it once had. */
 static inline bool sb_queue_tracks(const sb_queue_shm *q) { return SB_LOAD(&q->tracking, SB_RELAXED) != 0; }

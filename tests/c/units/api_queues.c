@@ -128,6 +128,14 @@ static void a_queue_takes_the_slot_of_a_deleted_one(void) {
 
 /* ---- the lock of the topology, and what moves on with it ---- */
 
+static void a_change_of_the_dead_is_finished_first(void) {
+  int32_t holder = 5;
+  sb_queue *q = open_new("a", UNLIMITED);
+  leave_configuring(q, 7);
+  expect_is(sb_topology_begin(t.c, AT_ONCE, &holder), SB_OK, "the status");
+  expect_is(q->shm->settings[SB_SETTING_RING_SIZE], 7, "what a killed process had announced");
+  sb_topology_end(t.c);
+}
 static void several_changes_under_one_lock(void) {
   int32_t holder = 5;
   uint64_t epoch = t.b->header->topology_epoch;
@@ -391,6 +399,8 @@ static const test_case CASES[] = {
     {"api_queues: last chunk", "a new queue leaves the last chunk to others", a_queue_takes_no_last_chunk},
     {"api_queues: swept", "without memory a new queue takes the slot of a deleted one",
      a_queue_takes_the_slot_of_a_deleted_one},
+    {"api_queues: finish", "who takes the lock finishes the change of a killed process",
+     a_change_of_the_dead_is_finished_first},
     {"api_queues: topology", "a connection holds the lock of the topology over several calls",
      several_changes_under_one_lock},
     {"api_queues: version", "the version moves on with the epoch and the journal", what_moves_on},

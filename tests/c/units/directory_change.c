@@ -93,6 +93,23 @@ static void hints_of_a_queue_that_tracks(void) {
   configure((sb_settings){{-1, 6, -1, SB_OVERFLOW_REJECT, -1, -1}, 0}, false);
   expect_is(q->shm->taken, 77, "what was taken");
 }
+/* A process is killed between the first store and the hints: whoever makes the change again begins with the hints. */
+static void hints_of_one_who_died(void) {
+  begin(UNLIMITED, 5);
+  SB_STORE(&q->shm->taken, 77, SB_RELAXED);
+  SB_STORE(&q->shm->tracking, SB_TRACKING_UNSURE, SB_RELAXED);
+  configure((sb_settings){{-1, 6, -1, SB_OVERFLOW_REJECT, -1, -1}, 0}, false);
+  expect_is(q->shm->taken, 0, "what was taken");
+  expect_is(q->shm->tracking, SB_TRACKING_SURE, "whether the hints are sure");
+}
+static int32_t tracking_meanwhile;
+static void note_tracking(void) { tracking_meanwhile = SB_LOAD(&q->shm->tracking, SB_RELAXED); }
+static void hints_are_unsure_meanwhile(void) {
+  begin(UNLIMITED, 5);
+  meanwhile(&q->shm->taken, BEFORE_LOAD, 1, note_tracking);
+  configure((sb_settings){{-1, 6, -1, SB_OVERFLOW_REJECT, -1, -1}, 0}, false);
+  if (has_acted()) expect_is(tracking_meanwhile, SB_TRACKING_UNSURE, "whether they were sure while they were counted");
+}
 /* The hints come before the limits that believe them: other processes see them in this order. */
 static int64_t length_before;
 static void note_the_length(void) { length_before = SB_LOAD(&q->shm->settings[SB_SETTING_MAX_LENGTH], SB_RELAXED); }
@@ -232,6 +249,8 @@ static const test_case CASES[] = {
     {"directory_change: process", "who waits for the lock is told its holder", another_process_has_it},
     {"directory_change: limits", "a limit of 0 is a limit", limits_are_kept_from_zero},
     {"directory_change: tracks", "hints of a queue that tracks stay", hints_of_a_queue_that_tracks},
+    {"settings: hints of the dead", "a change that is made again begins with the hints", hints_of_one_who_died},
+    {"settings: hints unsure", "hints are not sure before they are counted", hints_are_unsure_meanwhile},
     {"directory_change: first", "hints come before the limits", hints_come_before_limits},
     {"directory_change: bound", "while its bound is not known a ring evicts nothing", a_bound_that_is_not_known},
     {"directory_change: trim", "a queue is trimmed when that was asked for", a_queue_is_trimmed_when_asked},

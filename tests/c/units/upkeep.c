@@ -415,15 +415,17 @@ static void hints_of_one_who_changes_them(void) {
   (void)SB_ADD(&q->shm->taken, 1, SB_RELAXED);
   sb_ledger_hinting(q->ledger, 1);
   expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found while they are being changed");
+  sb_hints_start_tracking(t.b, q->shm);
+  expect_is(q->shm->tracking, SB_TRACKING_SURE, "whether they are sure where they count already");
+  SB_STORE(&q->shm->tracking, 0, SB_RELAXED);
   note_order(&q->shm->tracking);
   sb_hints_start_tracking(t.b, q->shm);
   if (has_steps()) expect_is(noted_order(), SB_SEQ_CST, "the order of the store that all must see");
   expect_is(q->shm->tracking, SB_TRACKING_UNSURE, "whether they are sure");
   expect_account(SB_PAGE_CELLS, SB_PAGE_CELLS + 3, (SB_PAGE_CELLS + 3) * BODY);
   sb_ledger_hinting(q->ledger, -1);
-  SB_STORE(&q->shm->tracking, 1, SB_RELAXED);
   sb_hints_start_tracking(t.b, q->shm);
-  expect_is(q->shm->tracking, 1, "whether they are sure");
+  expect_is(q->shm->tracking, SB_TRACKING_SURE, "whether they are sure after another call");
   expect_is(q->shm->taken, SB_PAGE_CELLS - 1, "what is taken");
   SB_STORE(&q->shm->tracking, 0, SB_RELAXED);
   (void)SB_ADD(&q->shm->taken, 1, SB_RELAXED);
@@ -505,6 +507,7 @@ static void tracking_is_left_to_the_housekeeper(void) {
   two_pages();
   sb_ledger_hinting(q->ledger, 1);
   meanwhile(&q->ledger->hinting, BEFORE_LOAD, 1001, end_hinting);
+  SB_STORE(&q->shm->tracking, 0, SB_RELAXED);
   sb_hints_start_tracking(t.b, q->shm);
   meanwhile(NULL, BEFORE_LOAD, 0, NULL);
   expect_is(q->shm->tracking, SB_TRACKING_UNSURE, "whether they are sure after a thousand tries");
@@ -514,6 +517,7 @@ static void tracking_reads_no_cells_in_vain(void) {
   begin_one_taken((sb_settings)OF_THREE);
   sb_ledger_hinting(q->ledger, 1);
   meanwhile(&q->ledger->hinting, BEFORE_LOAD, 1001, end_hinting);
+  SB_STORE(&q->shm->tracking, 0, SB_RELAXED);
   sb_hints_start_tracking(t.b, q->shm);
   meanwhile(NULL, BEFORE_LOAD, 0, NULL);
   expect_is(q->shm->tracking, SB_TRACKING_UNSURE, "whether they are sure after a thousand tries");
