@@ -289,18 +289,19 @@ def release(attachment: Attachment, user: User | None = None) -> None:
     """Gives an attachment back; the last user detaches."""
     user = user or User()
     with _lock:
-        one = attachment
-        # One line without a call: a signal handler runs before it, and still sees this user counted; or it runs after
-        # it, and sees no handle if this user was the last one.
+        one, path, detach = attachment, attachment.path, native.fast.sb_broker_detach
+        near = None if one.handle is None else native.cast_fast(one.handle, "sb_broker *")
+        # No call from here to `detach`. So a signal handler runs before this line, and still sees this user counted; or
+        # it runs after the detach, and sees no handle if this user was the last one.
         one.users, one.handle, user.attached, gone = (
-            (one.users - 1, one.handle, False, None) if one.users > 1 else (0, None, False, one.handle)
+            (one.users - 1, one.handle, False, None) if one.users > 1 else (0, None, False, near)
         )
         if gone is not None:
-            if _attached.get(attachment.path) is attachment:
-                _attached.pop(attachment.path, None)
+            if path in _attached and _attached[path] is one:
+                del _attached[path]
             # `fast` keeps the GIL, so no call of `fast` in another thread runs during the detach. A later call finds
             # its connection closed.
-            native.fast.sb_broker_detach(native.cast_fast(gone, "sb_broker *"))
+            detach(gone)
 
 
 class MappingReference:

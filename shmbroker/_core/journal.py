@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 from typing import TYPE_CHECKING
 
@@ -36,12 +37,17 @@ def topology_lock(connection: CoreConnection, until: int, what: str) -> Iterator
         Timeout: another holder keeps the lock past ``until``. The error names the holder's process, if it is known.
     """
     with connection.call():
-        holder = ffi.new("int32_t *")
-        raise_topology_error(slow.sb_topology_begin(connection.handle, until, holder), holder[0], what)
+        holder, statuses = ffi.new("int32_t *"), list[int]()
+        begin = itertools.starmap(slow.sb_topology_begin, [(connection.handle, until, holder)])
         try:
+            # One call of C takes the lock and stores the status. A signal handler that raises runs before this call or
+            # after it. So `statuses` says whether this thread holds the lock.
+            statuses.extend(begin)
+            raise_topology_error(statuses[0], holder[0], what)
             yield
         finally:
-            slow.sb_topology_end(connection.handle)
+            if statuses == [native.OK]:
+                slow.sb_topology_end(connection.handle)
 
 
 def version(connection: CoreConnection) -> int:

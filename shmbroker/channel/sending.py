@@ -179,18 +179,23 @@ class Sending(Declaring):
         the channel is not in confirm mode.
         """
         why = Return(NO_ROUTE, "NO_ROUTE", exchange, key)
+        text = f"NO_ROUTE - exchange '{exchange}' has no queue for key '{key}'"
+        unroutable = exceptions.UnroutableError(NO_ROUTE, text)
 
         def tell() -> None:
             try:
                 self._call_each(self._return_callbacks, self, why, properties or BasicProperties(), body)
             finally:
-                text = f"NO_ROUTE - exchange '{exchange}' has no queue for key '{key}'"
-                self._confirmed(number, exceptions.UnroutableError(NO_ROUTE, text))
+                self._confirmed(number, unroutable)
 
-        if self._return_callbacks:
-            self._happened(tell)
-        else:
+        if not self._return_callbacks:
             tell()
+            return
+        self._happened(tell)
+        if not self._open:
+            # Another thread closes the channel. It may have failed the pending futures before this one was pending, and
+            # `tell` may never run: the close removes the events, and a closed executor ignores them.
+            self._confirmed(number, unroutable)
 
     def add_on_return_callback(self, callback: Callable[..., object]) -> None:
         """Registers ``callback(channel, method, properties, body)`` for returned mandatory messages.

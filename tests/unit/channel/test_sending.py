@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import concurrent.futures
+import threading
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.channels import assert_closed, content, refused, taken
-from scenario_support.inside import session_of
+from scenario_support.inside import core_of, session_of
 from scenario_support.waiting import WATCHDOG_SECONDS, becomes
 
+import shmbroker
 from shmbroker import BasicProperties
 from shmbroker._core import journal
 from shmbroker._topology.publisher import PLAIN
@@ -18,7 +21,7 @@ from shmbroker.channel.transaction import Transaction
 from shmbroker.exceptions import ChannelClosed, NotFound, PreconditionFailed, UnroutableError
 
 if TYPE_CHECKING:
-    import shmbroker
+    from collections.abc import Callable
 
 NO_EXCHANGE = "NOT_FOUND - no exchange 'missing' in vhost '/'"
 
@@ -99,6 +102,70 @@ def test_nobody_is_told_of_a_message_that_comes_back(channel: shmbroker.Channel)
     assert isinstance(future.exception(0), UnroutableError)
     assert channel._core is None  # noqa: SLF001
     assert channel.publish_confirmed("", "nowhere", b"A").result(0) == 2
+
+
+class Closing(concurrent.futures.Executor):
+    """An executor of callbacks that runs each runnable immediately, after another thread has closed the channel."""
+
+    def __init__(self) -> None:
+        """Wait for no thread yet."""
+        self.thread: threading.Thread | None = None
+        self.submitted = threading.Event()
+
+    def submit(self, runnable: Callable[..., Any], /, *given: Any, **named: Any) -> concurrent.futures.Future[Any]:  # noqa: ANN401
+        """Have the closing go on to its end, and run this."""
+        self.submitted.set()
+        if self.thread is not None:
+            self.thread.join(WATCHDOG_SECONDS)
+        runnable(*given, **named)
+        return concurrent.futures.Future()
+
+
+def test_a_message_comes_back_while_its_channel_is_closed(broker: shmbroker.Broker) -> None:
+    """Another thread has failed the futures, and forgets the events only then: the future is done all the same."""
+    executor, failed = Closing(), threading.Event()
+    with shmbroker.connect(broker.name, executor=executor) as connection, connection.channel() as channel:
+        channel.add_on_return_callback(lambda *_: None)
+        channel.confirm_delivery()
+        assert core_of(channel).unacked() == 0
+        confirms = channel._confirms  # noqa: SLF001
+        assert confirms is not None
+        begin, close = confirms.begin, confirms.close
+
+        def begin_late(future: concurrent.futures.Future[int] | None = None) -> int:
+            executor.thread = threading.Thread(target=channel.close)
+            executor.thread.start()
+            assert failed.wait(WATCHDOG_SECONDS)
+            return begin(future)
+
+        def close_early(error: BaseException) -> None:
+            close(error)
+            failed.set()
+            executor.submitted.wait(WATCHDOG_SECONDS)
+
+        confirms.begin, confirms.close = begin_late, close_early  # type: ignore[method-assign]
+        future = channel.publish_confirmed("", "nowhere", b"A", mandatory=True)
+        assert isinstance(future.exception(0), UnroutableError)
+
+
+def test_a_message_comes_back_after_its_connection_was_closed(broker: shmbroker.Broker) -> None:
+    """The connection is closed between the publish and the counting of the message: the future is done all the same."""
+    with broker.connect() as connection:
+        channel = connection.channel()
+        channel.add_on_return_callback(lambda *_: None)
+        channel.confirm_delivery()
+        assert core_of(channel).unacked() == 0
+        confirms = channel._confirms  # noqa: SLF001
+        assert confirms is not None
+        begin = confirms.begin
+
+        def begin_late(future: concurrent.futures.Future[int] | None = None) -> int:
+            connection.close()
+            return begin(future)
+
+        confirms.begin = begin_late  # type: ignore[method-assign]
+        future = channel.publish_confirmed("", "nowhere", b"A", mandatory=True)
+        assert isinstance(future.exception(0), UnroutableError)
 
 
 def test_a_channel_without_confirms_has_none_to_wait_for(channel: shmbroker.Channel) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import time
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 from scenario_support.brokers import remove_files, segment
 from scenario_support.core_calls import Noted, Replaced
 from scenario_support.inside import core_of
+from scenario_support.interrupting import SIGNALLED_AT
+from scenario_support.processes import run_python
 
 import shmbroker
 from shmbroker._core import attachment, connection, native, segments
@@ -233,6 +236,40 @@ def test_a_half_made_attachment_of_the_parent(path: str, monkeypatch: pytest.Mon
     assert detached.calls == []
     del half_made
     assert opened(path) == 0
+
+
+# Interrupts the release of an attachment by its last user wherever a signal's handler may raise. A user that still has
+# the attachment then releases it once more.
+RELEASE_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
+    from shmbroker._core import attachment, segments
+
+    def opened():
+        descriptors = [f"/proc/self/fd/{{one}}" for one in os.listdir("/proc/self/fd")]
+        return sum(os.path.islink(one) and path[1:] in os.readlink(one) for one in descriptors)
+
+    path, number, more, wrong = segments.path_of(sys.argv[1]), 0, True, []
+    while more:
+        user = attachment.User()
+        attached = attachment.acquire(path, user)
+        files = opened()
+        more = signalled_at(number, lambda: attachment.release(attached, user))
+        found = user.attached, attached.users, opened()
+        if found not in ((True, 1, files), (False, 0, 0)):
+            wrong.append((number, found))
+        if user.attached:
+            attachment.release(attached, user)
+        number += 1
+    print(json.dumps([number, wrong, files]))
+"""
+
+
+def test_an_interrupted_release_detaches(path: str) -> None:
+    """Wherever a signal's handler raises: the user still has the attachment, or the process is detached."""
+    done = run_python(RELEASE_WHERE_SIGNALS_COME, segments.name_of(path))
+    assert done.returncode == 0, done.stderr
+    number, wrong, files = json.loads(done.stdout)
+    assert min(number, files) > 1
+    assert wrong == []
 
 
 # ---- growth ----

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import threading
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, Never
 
 import pytest
 from scenario_support.inside import core_of, session_of
+from scenario_support.interrupting import SIGNALLED_AT
 from scenario_support.nursery import served
+from scenario_support.processes import run_python
 from scenario_support.waiting import WATCHDOG_SECONDS
 
 import shmbroker
@@ -250,6 +253,49 @@ def test_the_lock_of_the_topology(core: CoreConnection, path: str) -> None:
     assert len(errors) == 2
     assert core.calls == 0
     other.close()
+
+
+# Interrupts a change of the topology wherever a signal's handler may raise, also in the functions of `with`. Then
+# another thread takes the lock.
+LOCK_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
+    import contextlib, threading
+    from shmbroker._core import native, segments
+    from shmbroker._core.connection import CoreConnection
+    from shmbroker._core.journal import topology_lock
+
+    def change():
+        with topology_lock(core, native.FOR_EVER, "the change"):
+            pass
+
+    def take():
+        try:
+            with topology_lock(other, 1, "the other"):
+                pass
+        except shmbroker.Timeout:
+            refused.append(number)
+
+    package = package, contextlib.__file__
+    path = segments.path_of(sys.argv[1])
+    core, other = CoreConnection(path, "one"), CoreConnection(path, "other")
+    number, more, refused, calls = 0, True, [], set()
+    while more:
+        more = signalled_at(number, change)
+        calls.add(core.calls)
+        thread = threading.Thread(target=take)
+        thread.start()
+        thread.join()
+        number += 1
+    print(json.dumps([number, refused, list(calls)]))
+"""
+
+
+def test_an_interrupted_change_gives_the_lock_of_the_topology_back(connection: shmbroker.Connection) -> None:
+    """Wherever a signal's handler raises, also as soon as the lock is taken: another thread can have it then."""
+    done = run_python(LOCK_WHERE_SIGNALS_COME, connection.broker_name)
+    assert done.returncode == 0, done.stderr
+    number, refused, calls = json.loads(done.stdout)
+    assert number > 20
+    assert (refused, calls) == ([], [0])
 
 
 def test_the_topology_moves_on(connection: shmbroker.Connection, core: CoreConnection) -> None:
