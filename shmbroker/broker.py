@@ -152,8 +152,9 @@ class Broker:
 
         self.create()
         ended = housekeeper.EndFlag()
-        previous = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+        previous = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
+            _handle_signals(dict.fromkeys(previous, lambda *_: ended.set()))
             with self._attached() as attached:
                 keeper = housekeeper.Housekeeper(self.name)
                 try:
@@ -167,8 +168,11 @@ class Broker:
                     raise
             keeper.run(ended, linger=None)
         finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+            try:
+                _handle_signals(previous)
+            except BaseException:  # the first of these handlers ran, and raised, before the second one was restored
+                _handle_signals(previous)
+                raise
 
     def _replace(self, attached: Attachment, keeper: Housekeeper) -> None:
         """Ends a housekeeper that a client started automatically, and becomes the housekeeper."""
@@ -361,6 +365,11 @@ _OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "on_callback_error": (lambda given: given is None or callable(given), "a callable, or None,"),
 }
+
+
+def _handle_signals(handlers: dict[signal.Signals, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 # ---- housekeeper processes ----

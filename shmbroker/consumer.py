@@ -72,7 +72,7 @@ class Consumer:
         self._prefetch, self._auto_ack = prefetch, auto_ack
         self._timeout, self._acks_at_once = timeout, ack_batch == 1
         self._closed = self._ended = False
-        self._descriptor = -1
+        self._descriptor, self._core_notifies = -1, False
         self._core = CoreConsumer(
             session.core,
             queues,
@@ -165,14 +165,24 @@ class Consumer:
         Raises:
             ConnectionClosed: the consumer has ended, and its descriptor with it.
         """
-        if self._descriptor < 0:
-            if self._ended:
-                native.raise_for(native.CLOSED, "the consumer")
-            self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        if self._ended:
+            native.raise_for(native.CLOSED, "the consumer")
+        if not self._core_notifies:
+            self._make_descriptor()
             self._core.event(self._descriptor)
             self._session.start_io()
             self.clear()
+            self._core_notifies = True  # last: if a signal handler raises before, the next call repeats these steps
         return self._descriptor
+
+    def _make_descriptor(self) -> None:
+        if self._descriptor < 0:
+            made = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            # No call from here to the store: no other thread stores its descriptor in between.
+            if self._descriptor < 0:
+                self._descriptor = made
+            else:
+                os.close(made)
 
     def clear(self) -> None:
         """Resets the descriptor of :meth:`fileno`; a message that is waiting or arrives makes it readable again."""

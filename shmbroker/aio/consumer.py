@@ -51,16 +51,21 @@ class Consumer:
             ConnectionClosed: the consumer or its connection is closed.
         """
         native.check_timeout(timeout)
+        if self._must_let_others_run():  # before the time begins: a timeout of 0 would cancel this sleep
+            await asyncio.sleep(0)
         try:
             async with asyncio.timeout(timeout):
                 return await self._next()
         except TimeoutError:
             raise standard_queue.Empty from None
 
-    async def _next(self) -> Message:
+    def _must_let_others_run(self) -> bool:
+        """Whether the caller sleeps before :meth:`_next`. A cancellation of that sleep loses no message."""
         self._turns += 1
-        if self._turns % _TURNS == 0:
-            await asyncio.sleep(0)  # lets other tasks run; no message is taken yet, so a cancellation here loses none
+        return self._turns % _TURNS == 0
+
+    async def _next(self) -> Message:
+        """Returns the next message. It looks for a message before it waits, so no cancellation prevents that look."""
         while True:
             self._told.clear()
             try:
@@ -72,6 +77,8 @@ class Consumer:
         return self
 
     async def __anext__(self) -> Message:
+        if self._must_let_others_run():
+            await asyncio.sleep(0)
         try:
             return await self._next()
         except exceptions.ConnectionClosed:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 import threading
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 from scenario_support.inside import connection_of
@@ -14,11 +16,14 @@ from scenario_support.inside import connection_of
 import shmbroker
 from shmbroker_cli.demo import run
 from shmbroker_cli.demo.analysis import Counts
-from shmbroker_cli.demo.run import Outcome, _send, _settle
+from shmbroker_cli.demo.run import Outcome, _bench, _send, _settle
+from shmbroker_cli.demo_spark.run import _bench as _spark_bench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
+    from types import CodeType, FrameType
 
 
 class Play:
@@ -132,3 +137,71 @@ def test_what_comes_again_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_gather", gather)
     _settle(bench, outcome)
     assert given == [("bench", outcome, True)] * 3
+
+
+def interrupted_at(number: int, code: CodeType, deed: Callable[[], object]) -> bool:
+    """Call `deed`, and raise as Control-C does before the n-th instruction of `code`; false, if it has fewer.
+
+    They are counted until `sys.settrace(None)` is called.
+    """
+    left = number
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:  # noqa: ANN401
+        nonlocal left
+        if frame.f_code is not code:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            left -= 1
+            if left < 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            deed()
+    finally:
+        sys.settrace(before)
+    return left < 0
+
+
+@pytest.mark.parametrize(("bench", "names"), [(_bench, []), (_spark_bench, ["demo-0"])])
+@pytest.mark.parametrize("start_is_interrupted", [True, False])
+def test_a_demonstration_that_is_interrupted_while_it_starts(
+    broker_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    bench: Callable[..., AbstractContextManager[object]],
+    names: list[str],
+    *,
+    start_is_interrupted: bool,
+) -> None:
+    """The memory of its broker is gone, wherever that happens: in the start of the broker or before the connection."""
+    made = list[shmbroker.Broker]()
+    broker_of = shmbroker.Broker
+
+    def interrupt(_broker: shmbroker.Broker) -> NoReturn:
+        sys.settrace(None)
+        raise KeyboardInterrupt
+
+    def start(broker: shmbroker.Broker) -> shmbroker.Broker:
+        made.append(broker.create())
+        if start_is_interrupted:
+            interrupt(broker)
+        return broker
+
+    def enter() -> None:
+        with bench(*names):
+            pass
+
+    monkeypatch.setattr(broker_of, "start", start)
+    monkeypatch.setattr(broker_of, "connect", interrupt)
+    monkeypatch.setattr(shmbroker, "Broker", lambda _name, **options: broker_of(broker_name, **options))
+    number = 0
+    while interrupted_at(number, inspect.unwrap(bench).__code__, enter):
+        assert broker_name not in shmbroker.brokers()
+        number += 1
+    assert broker_name not in shmbroker.brokers()
+    assert number > len(made) > 0

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import struct
@@ -20,7 +21,7 @@ import pytest
 from scenario_support.brokers import files, running, segment
 from scenario_support.inside import core_of
 from scenario_support.observing import take, text
-from scenario_support.processes import ActorError, actors
+from scenario_support.processes import ActorError, actors, run_python
 from scenario_support.waiting import eventually
 
 import shmbroker
@@ -321,6 +322,62 @@ def test_serve_forever_whose_on_ready_fails(broker_name: str) -> None:
             broker.serve_forever(on_ready=ready)
         with broker:
             assert broker.statistics().housekeeper_pid not in {0, os.getpid()}
+
+
+# Sends a signal at the n-th place where `serve_forever`, or a function of `signal`, lets Python run a handler, for each
+# n there is. The handlers of the application raise; those of `serve_forever` end it.
+SERVE_WHERE_SIGNALS_COME = """
+    import json, signal, sys
+    import shmbroker
+
+    class Handled(BaseException):
+        pass
+
+    def handler(*_):
+        raise Handled
+
+    def served(number):
+        left = number
+
+        def look(frame, event, _):
+            nonlocal left
+            inside = frame.f_code.co_filename == signal.__file__ or frame.f_code in serving
+            if inside and event in ("call", "c_return"):
+                left -= 1
+                if left < 0:
+                    sys.setprofile(None)
+                    signal.raise_signal(sent)
+
+        sys.setprofile(look)
+        try:
+            broker.serve_forever(on_ready=lambda: signal.raise_signal(signal.SIGTERM))
+        except Handled:
+            handled.append(number)
+        finally:
+            sys.setprofile(None)
+        return left < 0
+
+    broker, sent, serving = shmbroker.Broker(sys.argv[1]), int(sys.argv[2]), [shmbroker.Broker.serve_forever.__code__]
+    number, more, handled, kept = 0, True, [], []
+    while more:
+        for one in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(one, handler)
+        more = served(number)
+        kept += [[number, one.name] for one in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(one) is not handler]
+        number += 1
+    print(json.dumps([number, len(handled), kept]))
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_serve_forever_gives_back_the_handlers_whenever_a_signal_comes(broker_name: str, sent: signal.Signals) -> None:
+    """Both are the application's again, also if its own handler raises between the change of one and of the other."""
+    shmbroker.Broker(broker_name, memory="32M").create()
+    done = run_python(SERVE_WHERE_SIGNALS_COME, broker_name, str(int(sent)))
+    assert done.returncode == 0, done.stderr
+    number, handled, kept = json.loads(done.stdout)
+    assert number > handled > 2
+    assert kept == []
 
 
 def time_with(sleep: Callable[[float], object]) -> SimpleNamespace:

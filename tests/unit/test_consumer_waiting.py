@@ -249,6 +249,25 @@ def test_the_core_is_asked_once_to_end_a_consumer(queue: shmbroker.Queue) -> Non
     assert consumer._descriptor == -1
 
 
+def test_a_consumer_has_one_descriptor(consumer: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
+    """Two threads that ask for it at the same time get the same one; the other one is closed."""
+    made: list[int] = []
+    closed: list[int] = []
+
+    def eventfd(*given: int) -> int:
+        one = os.eventfd(*given)
+        made.append(one)
+        if len(made) == 1:
+            assert consumer.fileno() == made[1]
+        return one
+
+    monkeypatch.setattr(
+        module, "os", Replaced(os, eventfd=eventfd, close=lambda one: closed.append(one) or os.close(one))
+    )
+    assert consumer.fileno() == made[1]
+    assert (len(made), closed) == (2, made[:1])
+
+
 def test_a_descriptor_that_is_asked_for_has_a_thread_that_pulls(
     queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,8 +92,8 @@ class Bench:
 def _bench(name: str) -> Iterator[Bench]:
     """Run a broker for this run only, and purge it at the end of the block."""
     broker = shmbroker.Broker(name, memory=MEMORY)
-    broker.start()
     try:
+        broker.start()  # an interrupt may leave its memory
         with broker.connect() as connection, tempfile.TemporaryDirectory(prefix="shmbroker-") as folder:
             processes: list[Process] = []
             try:

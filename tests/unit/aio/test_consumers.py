@@ -58,6 +58,27 @@ def test_the_64th_message_comes_after_one_turn_of_the_others(broker: shmbroker.B
     run(main, broker)
 
 
+@pytest.mark.parametrize("timeout", [0, 1e-9])
+def test_a_get_that_does_not_wait_takes_every_ready_message(broker: shmbroker.Broker, timeout: float) -> None:
+    """Each of them comes before Empty is raised, also where other tasks run first; a closed consumer is not empty."""
+
+    async def main(connection: aio.Connection) -> None:
+        jobs = await connection.queue("jobs")
+        await jobs.put_many([b""] * 200)
+        consumer = jobs.consume(prefetch=1000)
+        for taken in range(1, 201):
+            await consumer.get(timeout=timeout)
+            assert consumer.statistics().delivered == taken
+        with pytest.raises(standard_queue.Empty):
+            await consumer.get(timeout=timeout)
+        consumer.close()
+        for _ in range(64):
+            with pytest.raises(exceptions.ConnectionClosed):
+                await consumer.get(timeout=timeout)
+
+    run(main, broker)
+
+
 def test_a_consumer_never_holds_up_the_loop(broker: shmbroker.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """It asks the sync consumer only for what is there."""
 

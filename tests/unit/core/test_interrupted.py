@@ -387,6 +387,45 @@ def test_an_interrupted_end_of_a_consumer_is_done_again(broker_name: str, way: s
     assert (wrong, channels) == ([], 0)
 
 
+# Interrupts the making of a consumer's descriptor before its n-th instruction, for each n there is, and asks for the
+# descriptor again: first while a message waits, then before one comes.
+DESCRIPTOR_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
+    import select, time
+
+    name, number, more, wrong = sys.argv[1], 0, True, []
+    queue = shmbroker.connect(name, create=False).queue("q")
+    while more:
+        with queue.consume(auto_ack=True) as consumer:
+            queue.put(b"A")
+            while not consumer.statistics().waiting:
+                time.sleep(0)
+            more = interrupted_at(number, consumer.fileno)
+            descriptor = consumer.fileno()
+            if select.select([descriptor], [], [], 0)[0]:
+                consumer.get()
+                consumer.clear()
+                quiet = not select.select([descriptor], [], [], 0)[0]
+                queue.put(b"B")
+                select.select([descriptor], [], [])
+                if not quiet or consumer.fileno() != descriptor or bytes(consumer.get()) != b"B":
+                    wrong.append([number, "B"])
+            else:
+                wrong.append([number, "A"])
+        number += 1
+    print(json.dumps([number, wrong]))
+"""
+
+
+def test_an_interrupted_making_of_a_descriptor_is_done_again(broker_name: str) -> None:
+    """The next call finishes it: the descriptor is readable for the message that waits, and for the next that comes."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(DESCRIPTOR_AT_EVERY_INSTRUCTION, broker.name)
+    assert done.returncode == 0, done.stderr
+    number, wrong = json.loads(done.stdout)
+    assert number > 50
+    assert wrong == []
+
+
 # Interrupts the making of a connection wherever a signal's handler may raise, and checks which processes are attached.
 ATTACHED_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
     from shmbroker._core import attachment, connection, segments
