@@ -194,6 +194,7 @@ class CoreConnection(attachment.User):
         slow.sb_connection_reclaim(self.handle)  # lets chunks that hold no used slot serve other slot sizes
         return True
 
+    @in_flight
     def growing(
         self,
         call: Callable[..., int],

@@ -71,7 +71,24 @@ def through_enter(core: CoreConnection, deed: Deed) -> object:
         core.leave()
 
 
-ways = pytest.mark.parametrize("way", [through_guarded, through_call, through_enter])
+def through_growing(core: CoreConnection, deed: Deed) -> object:
+    """Call what may need another segment."""
+    done: list[object] = []
+
+    def call() -> int:
+        done.append(deed())
+        return native.OK
+
+    core.growing(call)
+    return done[0]
+
+
+def through_opening(core: CoreConnection, deed: Deed) -> object:
+    """Call what opens a handle."""
+    return core.opening(lambda _status: deed())[0]
+
+
+ways = pytest.mark.parametrize("way", [through_guarded, through_call, through_enter, through_growing, through_opening])
 
 
 @pytest.fixture
