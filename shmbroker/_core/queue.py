@@ -279,7 +279,7 @@ class CoreQueue:
             NotFound: the queue was deleted.
         """
         facts = self.connection.queue_facts(self.slot)
-        if facts is None:
+        if facts is None or incarnation_of(facts) != self.incarnation:  # a later queue may have the slot
             native.raise_for(native.DELETED, self.what)
         return facts
 

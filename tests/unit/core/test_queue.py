@@ -227,6 +227,15 @@ def test_a_handle_of_a_queue_that_was_deleted(connection: shmbroker.Connection) 
             use()
 
 
+def test_the_facts_are_never_those_of_a_later_queue(connection: shmbroker.Connection) -> None:
+    """The slot of a deleted queue may have another queue: who asks for the first one is told that there is none."""
+    queue, later = declared(connection, "q", QueueSettings()), declared(connection, "later", QueueSettings())
+    queue.slot = later.slot
+    for use in (queue.facts, queue.settings, queue.message_ttl):
+        with pytest.raises(NotFound, match="no queue 'q' in vhost"):
+            use()
+
+
 def test_a_queue_that_ends_while_it_is_opened(
     connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
