@@ -223,10 +223,8 @@ static sb_status settle_tag(sb_consumer *k, uint64_t tag, sb_disposition disposi
       k->ack_slots[ack_slot].next_free == SB_ACK_WAITS) {
     return SB_SETTLED;
   }
-  if (disposition == SB_UNDELIVER && !k->closed) { /* it is the next message again */
-    k->row_first--;
-    k->row[k->row_first % k->prefetch] = ack_slot;
-    k->delivered--;
+  if (disposition == SB_UNDELIVER && !k->closed) {
+    sb_consumer_take_back(k, ack_slot);
     return SB_OK;
   }
   if (disposition == SB_ACK && k->ack_batch > 1) {

@@ -379,6 +379,7 @@ void sb_channel_take_back(sb_channel *ch, sb_unacked *h) {
   m->delivered--;
   m->waiting++;
   sb_deliveries_take_back(&ch->deliveries, h);
+  hand_over(ch); /* another thread may have armed the channel since it took this message */
 }
 
 /* Frees an ended member, unless it still holds messages, or its end must still be reported to the application. */

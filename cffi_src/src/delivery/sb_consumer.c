@@ -12,6 +12,18 @@ void sb_consumer_signal(sb_consumer *k) {
   (void)syscall(SYS_futex, &k->local, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
+/* Called when a message has come into the empty row. */
+static void wake_application(sb_consumer *k) {
+  if ((SB_LOAD(&k->local, SB_RELAXED) & 1u) != 0) { /* odd: a thread sleeps */
+    sb_consumer_signal(k);
+  }
+  if (k->event_fd >= 0 && SB_SWAP(&k->event_armed, 0u, SB_ACQ_REL) != 0) {
+    uint64_t one = 1;
+    ssize_t n = write(k->event_fd, &one, sizeof one);
+    (void)n; /* a full counter is readable already */
+  }
+}
+
 static void push(sb_consumer *k, sb_subscription *s, uint64_t token) {
   uint32_t ack_slot = k->free_ack_slot - 1;
   k->free_ack_slot = k->ack_slots[ack_slot].next_free;
@@ -21,14 +33,15 @@ static void push(sb_consumer *k, sb_subscription *s, uint64_t token) {
   k->row_end++;
   k->unacked++;
   SB_STORE(&((sb_node_shm *)sb_slot_at(k->c->b, s->node))->unacked, k->unacked, SB_RELAXED);
-  if (was_empty && (SB_LOAD(&k->local, SB_RELAXED) & 1u) != 0) { /* odd: a thread sleeps */
-    sb_consumer_signal(k);
-  }
-  if (was_empty && k->event_fd >= 0 && SB_SWAP(&k->event_armed, 0u, SB_ACQ_REL) != 0) {
-    uint64_t one = 1;
-    ssize_t n = write(k->event_fd, &one, sizeof one);
-    (void)n; /* a full counter is readable already */
-  }
+  if (was_empty) wake_application(k);
+}
+
+void sb_consumer_take_back(sb_consumer *k, uint32_t ack_slot) {
+  bool was_empty = k->row_first == k->row_end;
+  k->row_first--;
+  k->row[k->row_first % k->prefetch] = ack_slot;
+  k->delivered--;
+  if (was_empty) wake_application(k);
 }
 
 static void starve(sb_consumer *k) {

@@ -67,6 +67,8 @@ void sb_consumer_pull(sb_consumer *k);
 /* Frees the slot of a message that was settled or released. This returns one credit, so the consumer may pull again. */
 void sb_consumer_free_ack_slot(sb_consumer *k, uint32_t ack_slot);
 void sb_consumer_resume(sb_consumer *k);
+/* Makes a message that was given to the application the first of the row again: the application never saw it. */
+void sb_consumer_take_back(sb_consumer *k, uint32_t ack_slot);
 /* Acknowledges the message in a slot. If that completes a batch, or the consumer is closed, settles all acknowledged
  * messages now; else the message is settled later, by the next sb_consumer_flush. */
 sb_status sb_consumer_ack(sb_consumer *k, uint32_t ack_slot);

@@ -243,6 +243,16 @@ static void a_channel_is_armed(void) {
   expect(!sb_channel_arm(second), "there is something in another channel");
 }
 
+/* A thread gives its delivery back after the dispatcher found the row empty, and armed the channel. */
+static void taken_back_when_armed(void) {
+  give(1);
+  expect(!sb_channel_arm(ch) && ch->armed, "it is not armed");
+  expect_is(sb_channel_settle(ch, 1, false, SB_UNDELIVER), SB_OK, "the status");
+  expect(ch->ready && !ch->armed, "it is not ready");
+  expect_is(sb_connection_next_ready(t.c), 1, "what is ready");
+  expect_is(next_of(ch), 1, "what is there");
+}
+
 static const test_case CASES[] = {
     {"api_channels_settled: one", "one delivery is settled", one_is_settled},
     {"api_channels_settled: several", "all up to a tag are settled", several_are_settled},
@@ -254,5 +264,7 @@ static const test_case CASES[] = {
     {"api_channels_settled: waits", "a call that waits is known to its channel", a_call_waits},
     {"api_channels_settled: waits, closed", "a call ends with the channel it waits on", its_channel_is_closed},
     {"api_channels_settled: armed", "a channel is handed over once it is armed", a_channel_is_armed},
+    {"api_channels_settled: armed back", "a delivery that comes back makes an armed channel ready",
+     taken_back_when_armed},
 };
 SUBJECT(CASES)

@@ -97,6 +97,27 @@ static void an_event_is_told_once(void) {
   expect_is(events(), 0, "the events of what was not armed");
 }
 
+static void an_event_of_what_comes_back(void) {
+  sb_consumer *k = consume(1, 4, 0, ALONE);
+  int fd = eventfd(0, EFD_NONBLOCK);
+  if (dup2(fd, 0) != 0) die("dup2", fd);
+  put_some(0, 1, 2);
+  sb_consumer_pull(k);
+  uint32_t slots[2] = {k->row[0], k->row[1]};
+  k->row_first = k->row_end;
+  k->delivered = 2;
+  k->event_fd = 0;
+  k->event_armed = 1;
+  sb_consumer_take_back(k, slots[1]);
+  expect_is(k->event_armed, 0, "whether it is armed when it was told");
+  expect_is(events(), 1, "the events when the row was empty");
+  k->event_armed = 1;
+  sb_consumer_take_back(k, slots[0]);
+  expect_is(k->event_armed, 1, "whether it is armed when the row was not empty");
+  expect(k->row[k->row_first % 4] == slots[0] && k->row[(k->row_first + 1) % 4] == slots[1], "their order");
+  expect_is(k->delivered, 0, "what was delivered");
+}
+
 /* ---- what a sleeper looks at ---- */
 
 static void work_that_a_consumer_wants(void) {
@@ -292,6 +313,8 @@ static const test_case CASES[] = {
     {"consumer: credit", "credit is what the prefetch leaves, unless suspended or closed", how_much_credit_there_is},
     {"consumer: woken", "the first message of the row wakes its sleepers", threads_that_wait_for_the_row_are_woken},
     {"consumer: event", "the first message of the row is told once to an armed descriptor", an_event_is_told_once},
+    {"consumer: event back", "a message that comes back into an empty row wakes the application",
+     an_event_of_what_comes_back},
     {"consumer: wants", "a consumer wants a turn if a node of it has work", work_that_a_consumer_wants},
     {"consumer: lost", "a node that lost its interest gets it back with credit", interest_that_was_lost},
     {"consumer: overlooked", "the first node that should be awake is told, with its queue", a_node_that_was_overlooked},
