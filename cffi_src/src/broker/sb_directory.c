@@ -194,6 +194,8 @@ uint32_t sb_directory_sweep(sb_connection *c) {
     if (queue_state(c->b, slot) ==
         SB_QUEUE_CLOSED) { /* the queue ended by itself (I44), or its deleter was killed: remove its name now */
       sb_directory_remove(c->b, slot);
+      /* who closed the queue may have been killed before it raised the count, or before it removed the bindings */
+      (void)SB_ADD(&c->b->header->queues_ended, 1u, SB_ACQ_REL);
       live--;
     }
   }

@@ -51,6 +51,7 @@ void sb_topology_finish(sb_connection *c) {
   if (shm != NULL && intent >> 32 == SB_CHANGE_DELETE &&
       sb_queue_state(SB_LOAD(&shm->state, SB_ACQUIRE)) == SB_QUEUE_CLOSED) {
     sb_directory_remove(b, slot); /* the holder was killed between closing the queue and removing its name */
+    (void)SB_ADD(&h->queues_ended, 1u, SB_ACQ_REL); /* so somebody removes its bindings */
   } else if (shm != NULL && intent >> 32 == SB_CHANGE_CONFIGURE && sb_queue_attach(c, slot, &q, false) == SB_OK) {
     sb_settings_finish(&q);
     sb_queue_detach(&q);

@@ -121,7 +121,7 @@ typedef struct {
   sb_word journal;         /* of exchanges and bindings: 48 number of valid bytes in its file | 16 number of the file */
   sb_half topology_pid, queue_count;
   sb_half memory_waiting,
-      queues_ended;      /* queues_ended: how many queues ended by themselves; the housekeeper removes their bindings */
+      queues_ended; /* raised when a queue ended whose bindings may be left: by itself, or its deleter was killed */
   sb_half queues_closed; /* incremented when a queue becomes CLOSED; connections then detach their handles of it */
   sb_half housekeeper_process;     /* process slot, plus one; valid only while byte SB_LOCK_HOUSEKEEPER is locked */
   alignas(64) sb_word memory_root; /* the list of nodes that wait for memory */

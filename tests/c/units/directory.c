@@ -238,6 +238,7 @@ static void what_a_sweep_frees(void) {
   set_state(b, SB_QUEUE_CLOSED);
   expect_is(sb_directory_sweep(t.c), 1, "what is left: one that somebody has open");
   expect_is(t.b->header->queue_count, 1, "the number of queues that are open");
+  expect_is(t.b->header->queues_ended, 2, "how many queues ended");
   expect(index_of(a, SB_DIR_LIVE) == UINT32_MAX && index_of(a, SB_DIR_CLOSED) == UINT32_MAX, "the name is there");
   expect_is(sb_slot_state(SB_LOAD(sb_slot_header(t.b, a), SB_RELAXED)), SB_SLOT_FREE, "the slot of what was freed");
   expect(index_of(b, SB_DIR_CLOSED) != UINT32_MAX, "what somebody has open has no entry");
@@ -324,9 +325,11 @@ static void a_deletion_is_finished(void) {
   SB_STORE(&h->topology_intent, sb_topology_word(SB_CHANGE_CONFIGURE, a), SB_RELAXED);
   sb_topology_finish(t.c);
   expect(index_of(a, SB_DIR_LIVE) != UINT32_MAX, "a name was removed by a change of settings");
+  expect_is(h->queues_ended, 0, "how many queues ended before");
   SB_STORE(&h->topology_intent, sb_topology_word(SB_CHANGE_DELETE, a), SB_RELAXED);
   sb_topology_finish(t.c);
   expect(index_of(a, SB_DIR_LIVE) == UINT32_MAX, "the name is still there");
+  expect_is(h->queues_ended, 1, "how many queues ended");
   SB_STORE(&h->topology_intent, sb_topology_word(SB_CHANGE_DELETE, a + 1), SB_RELAXED);
   sb_topology_finish(t.c);
   expect_is(h->topology_intent, 0, "the intent of what is no queue");
