@@ -173,7 +173,7 @@ static sb_status attach(sb_broker *b) {
   }
   SB_STORE(b->guard, 1u, SB_RELAXED);
   b->pid_namespace = own_pid_namespace(); /* a process never changes its namespace */
-  uint32_t start = SB_ADD(&b->header->next_process, 1u, SB_RELAXED);
+  uint32_t start = SB_LOAD(&b->header->next_process, SB_RELAXED);
   for (uint32_t k = 0; k < SB_MAX_PROCESSES; k++) {
     uint32_t i = (start + k) % SB_MAX_PROCESSES;
     sb_process_shm *p = &b->processes[i];
@@ -195,6 +195,8 @@ static sb_status attach(sb_broker *b) {
     SB_STORE(&p->attached_ns, sb_wall_ns(), SB_RELAXED);
     SB_STORE(&p->flags, 0u, SB_RELAXED);
     SB_STORE(&p->word, sb_proc_word(SB_PROC_LIVE, sb_proc_epoch(word) + 1), SB_RELEASE);
+    /* The housekeeper looks for new processes when this number changes, so it changes when the slot is LIVE. */
+    (void)SB_ADD(&b->header->next_process, 1u, SB_RELEASE);
     b->process = i;
     b->next_attached = attached;
     attached = b;

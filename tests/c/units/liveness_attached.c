@@ -76,6 +76,16 @@ static void a_process_attaches(void) {
   expect(!sb_forked(&x), "it was forked");
   sb_liveness_detach(&x);
 }
+static uint32_t counted_meanwhile;
+static void note_count(void) { counted_meanwhile = SB_LOAD(&t.b->header->next_process, SB_RELAXED); }
+/* The housekeeper reads the number, then looks for new processes: it must find this one then. */
+static void the_number_comes_last(void) {
+  meanwhile(&slot(FIRST)->word, BEFORE_STORE, 1, note_count);
+  attach_one(&x);
+  if (has_acted()) expect_is(counted_meanwhile, FIRST, "the number of attachments before the slot is LIVE");
+  expect_is(t.b->header->next_process, FIRST + 1, "the number of attachments");
+  sb_liveness_detach(&x);
+}
 static void no_namespace(void) {
   no_facts = true;
   attach_one(&x);
@@ -318,6 +328,7 @@ static void a_fork_beside_an_attachment(void) {
 
 static const test_case CASES[] = {
     {"liveness: attached", "a process that attaches takes a free slot and says who it is", a_process_attaches},
+    {"liveness: number", "the number of attachments changes when the slot is LIVE", the_number_comes_last},
     {"liveness: no namespace", "a process that does not know its namespace says 0", no_namespace},
     {"liveness: passed", "a process that attaches passes slots that others have", slots_that_are_passed},
     {"liveness: slots of the dead", "a process that attaches never has the byte of a dead one", slots_of_the_dead},
