@@ -35,6 +35,10 @@ bool sb_lifetime_orphaned(sb_broker *b, const sb_queue_shm *q, unsigned dead) {
 }
 
 static bool unused(const sb_queue_shm *q) { return SB_LOAD(&q->consumers, SB_SEQ_CST) <= 0; }
+/* A waiting get is no consumer, but has a node in the list as well. */
+static bool awaited(const sb_queue_shm *q) {
+  return SB_LOAD(&q->interested, SB_SEQ_CST) > 0 || SB_LOAD(&q->notified, SB_SEQ_CST) > 0;
+}
 
 bool sb_lifetime_limited(const sb_queue_shm *q) {
   return has_flag(q, SB_QUEUE_EXCLUSIVE | SB_QUEUE_AUTO_DELETE | SB_QUEUE_EXPIRES);
@@ -52,7 +56,8 @@ bool sb_lifetime_over(sb_broker *b, const sb_queue_shm *q, unsigned dead) {
     return true;
   }
   uint64_t life = (uint64_t)sb_setting(q, SB_SETTING_EXPIRES_MS) * UINT64_C(1000000);
-  return (flags & SB_QUEUE_EXPIRES) != 0 && unused(q) && sb_now_ns() - SB_LOAD(&q->used_ns, SB_RELAXED) >= life;
+  return (flags & SB_QUEUE_EXPIRES) != 0 && unused(q) && !awaited(q) &&
+         sb_now_ns() - SB_LOAD(&q->used_ns, SB_RELAXED) >= life;
 }
 
 bool sb_lifetime_end(sb_queue *q, unsigned dead) {

@@ -2,7 +2,8 @@
 /* Lifetime: ends exclusive, auto-delete and expiring queues without a call to delete.
  *
  * What: an exclusive queue ends with the connection that declared it, an auto-delete queue with its last consumer. A
- * queue with `expires` ends when it was unused for that time: without a consumer, a declaration or a get.
+ * queue with `expires` ends when it was unused for that time: without a consumer, a declaration, a get, or a get that
+ * waits.
  *
  * Layout: `owner_connection` and `owner_epoch` (low bits of the connection's epoch), `had_consumer`, `expires_ms` and
  * `used_ns` of sb_queue_shm. The flags of the queue say which of them are valid.
@@ -39,8 +40,8 @@
 #include "sb_consumer.h"
 #include "sb_wait.h"
 
-/* Restarts the time after which an unused queue expires. Called by a declare and by a get; a consumer that leaves does
- * the same (sb_node_destroy). */
+/* Restarts the time after which an unused queue expires. Called by a declare, by a get, and when a get has waited; a
+ * consumer that leaves does the same (sb_node_destroy). */
 static inline void sb_lifetime_used(sb_queue_shm *q) {
   if ((SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_EXPIRES) != 0) {
     SB_STORE(&q->used_ns, sb_now_ns(), SB_RELAXED); /* relaxed: a time */

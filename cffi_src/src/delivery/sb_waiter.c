@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "sb_chunk.h"
+#include "sb_lifetime.h"
 #include "sb_slab.h"
 #include "sb_wait.h"
 
@@ -128,6 +129,7 @@ static sb_status try_take(sb_queue *q, const sb_half *ended, sb_taken *t) {
 }
 
 void sb_waiter_leave(sb_queue *q, uint32_t node, uint32_t flags) {
+  if ((flags & SB_NODE_ROOM) == 0) sb_lifetime_consumed(q); /* before the node leaves: it keeps an expiring queue */
   (void)sb_node_move(q->c, node, SB_IN(SB_NODE_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_NOT_INTERESTED);
   if ((flags & SB_NODE_ROOM) != 0) {
     if ((flags & SB_NODE_MEMORY) == 0 && sb_limits_room(q->shm, 1, 0)) {

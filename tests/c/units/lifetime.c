@@ -95,6 +95,14 @@ static void when_it_expires(void) {
   expect(over(0), "it is not over");
   set_consumers(1);
   expect(!over(0), "it is over with a consumer");
+  set_consumers(0);
+  SB_STORE(&q->shm->interested, 1, SB_RELAXED);
+  expect(!over(0), "it is over with a get that waits");
+  SB_STORE(&q->shm->interested, 0, SB_RELAXED);
+  SB_STORE(&q->shm->notified, 1, SB_RELAXED);
+  expect(!over(0), "it is over with a get that was notified");
+  SB_STORE(&q->shm->notified, 0, SB_RELAXED);
+  expect(over(0), "it is not over without one");
 }
 static void expect_used(bool used, const char *what) {
   expect_is(q->shm->used_ns, used ? says.now_ns : 7, what);

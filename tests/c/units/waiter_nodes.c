@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* sb_waiter: the nodes of waiting threads: a node that finds no memory, the nodes that are kept, and the notification
  * that a leaving node passes on. */
+#include "meanwhile.h"
 #include "sb_chunk.h"
 #include "sb_wait.h"
 #include "sb_waiter.h"
@@ -104,11 +105,28 @@ static void the_baton_of_a_message(void) {
   sb_waiter_leave(q, other, 0);
   expect_is(state_of(other), SB_NODE_NOT_INTERESTED, "the state of one that was told, and leaves");
 }
+static uint64_t used_meanwhile;
+static void note_the_use(void) { used_meanwhile = SB_LOAD(&q->shm->used_ns, SB_RELAXED); }
+/* The time of an expiring queue begins anew while the node still keeps the queue. */
+static void the_use_of_a_queue(void) {
+  begin();
+  uint32_t leaves = another_waits(0, 1);
+  SB_STORE(&q->shm->flags, SB_QUEUE_EXPIRES, SB_RELAXED);
+  SB_STORE(&q->shm->used_ns, 7, SB_RELAXED);
+  sb_waiter_leave(q, leaves, SB_NODE_ROOM | SB_NODE_MEMORY);
+  expect_is(q->shm->used_ns, 7, "the last use when a producer leaves");
+  uint32_t next = another_waits(0, 1);
+  meanwhile(&node_at(next)->word, BEFORE_CAS, 1, note_the_use);
+  sb_waiter_leave(q, next, 0);
+  expect_is(q->shm->used_ns, says.now_ns, "the last use when a get has waited");
+  if (has_acted()) expect_is(used_meanwhile, says.now_ns, "the last use before the node leaves");
+}
 
 static const test_case CASES[] = {
     {"waiter_nodes: no node", "without memory for a node a wait is refused", no_memory_for_a_node},
     {"waiter_nodes: no page", "without memory for its list a wait is refused", no_memory_for_a_list},
     {"waiter_nodes: kept", "eight nodes are kept", nodes_are_kept_for_the_next},
+    {"waiter_nodes: use", "a get that waited has used its queue", the_use_of_a_queue},
     {"waiter_nodes: baton", "a waiter that leaves tells another one", the_baton_of_a_message},
 };
 SUBJECT(CASES)

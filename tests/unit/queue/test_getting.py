@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     import shmbroker
 
 
+def test_a_queue_that_expires_stays_while_a_get_waits(connection: shmbroker.Connection) -> None:
+    """A get that waits longer than the queue may be unused finds it empty, not gone; then its time begins anew."""
+    queue = connection.queue("short", expires=0.3)
+    with pytest.raises(Empty):
+        queue.get(timeout=1)
+    queue.put(b"A")
+    assert take(queue, 1) == ["A"]
+
+
 def test_get_of_nothing(queue: shmbroker.Queue) -> None:
     """Empty is raised when the time is up, and leaves no waiter behind."""
     for get in (
