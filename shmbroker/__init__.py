@@ -141,8 +141,8 @@ __all__ = [
 ]
 
 
-# Names that many programs never use, each with its module. `__getattr__` imports these modules only when a program uses
-# such a name: their import takes as long as the import of all other names.
+# Names that many programs never use, each with its module. `__getattr__` looks up such a name when a program first uses
+# it. The package imports `shmbroker.leasing` and `shmbroker.workers` only then, but `shmbroker.statistics` in any case.
 _LATER = {
     "BindingInfo": "shmbroker.statistics",
     "BrokerStatistics": "shmbroker.statistics",

@@ -30,7 +30,7 @@ _MAX_MILLISECONDS = 315_360_000_000
 
 
 def parse_size(value: object, name: str = "memory") -> int:
-    """Returns the number of bytes that a number, or a string such as ``"256M"``, means.
+    """Returns the number of bytes that an integer, or a string such as ``"256M"``, means.
 
     Raises:
         ValueError: the value is neither, or is not positive.
@@ -48,9 +48,9 @@ def parse_size(value: object, name: str = "memory") -> int:
 
 
 class Kind(abc.ABC):
-    """A kind of values. Its methods that are not abstract are for kinds whose values need no conversion.
+    """A kind of values. Its methods that are not abstract are for numbers that the core stores unchanged.
 
-    A value needs no conversion if it is a word, or a number that the core stores unchanged.
+    A kind with other values overrides those methods that do not suit its values.
     """
 
     __slots__ = ()

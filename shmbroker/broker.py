@@ -227,7 +227,7 @@ class Broker:
             self._child = None
 
     def connect(self, **options: Any) -> Connection:  # noqa: ANN401
-        """Opens a connection to this broker; takes the options of :func:`connect`."""
+        """Opens a connection to this broker as :func:`connect` with ``create=False``; takes all its other options."""
         return connect(self.name, create=False, **options)
 
     @contextlib.contextmanager

@@ -74,7 +74,7 @@ class LeaseNotFound(NotFound):
 
 
 class StaleHandle(NotFound):
-    """The message that a Spark handle (``payload=handle``) names is gone: acknowledged, consumed or expired."""
+    """The message that a Spark handle (``payload=handle``) names is gone: acknowledged, dropped, expired or deleted."""
 
 
 class GroupRewound(PreconditionFailed):

@@ -71,7 +71,7 @@ class Queue:
         body: Any,  # noqa: ANN401 - anything bytes-like
         *,
         timeout: float | None = None,
-        **options: Unpack[PutKeywords],  # `**`: named parameters would cost a dictionary lookup each, a sixth of a put
+        **options: Unpack[PutKeywords],  # `**`: six named parameters would cost six lookups, together a sixth of a put
     ) -> None:
         """Puts a message at the end of the queue, and waits for room.
 
@@ -130,7 +130,8 @@ class Queue:
         """Puts messages in order, with the same options, in as few calls of the core as possible.
 
         Returns:
-            The number of messages put: all, or those that found room in time.
+            The number of messages put: all, or those that found room in time. It includes messages that a full queue
+            with overflow="drop" dropped at once.
 
         Raises:
             queue.Full: no message found room in time.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The public functions of the C core. cffi reads this file verbatim, and shmbroker.h includes it.
-   Times are nanoseconds of CLOCK_MONOTONIC (deadline UINT64_MAX = for ever). Functions that return int64_t return a
-   length or count >= 0, or minus a status. Every function that returns a status may return SB_FORKED (the caller is a
-   forked child), SB_CLOSED or SB_GROW. */
+   Times are nanoseconds of CLOCK_MONOTONIC (deadline UINT64_MAX = for ever), but `created_ns`, `timestamp_ns` and
+   `timestamp_us` are times of CLOCK_REALTIME. Functions that return int64_t return a length or count >= 0, or minus a
+   status. Every function that returns a status may return SB_FORKED (the caller is a forked child), SB_CLOSED,
+   SB_STOPPING (the broker is being purged) or SB_GROW. */
 
 typedef enum {
   SB_OK = 0,
@@ -203,7 +204,8 @@ typedef enum {
   SB_ACK = 0,      /* it is done with, and removed */
   SB_REQUEUE = 1,  /* it returns to its position, marked redelivered */
   SB_REJECT = 2,   /* it is removed, and counts as dropped */
-  SB_UNDELIVER = 3 /* the application never saw it: it returns to its position, and its delivery count is not raised */
+  SB_UNDELIVER = 3 /* the application never saw it: its open consumer or channel gives it again as the next message. If
+                    * a get took it, or the consumer ended: as SB_REQUEUE, but the delivery does not count */
 } sb_disposition;
 
 /* How to settle a message that the connection holds. token: `tag` of the record that a queue or a consumer returned
@@ -247,7 +249,7 @@ typedef struct {
   char name[256];
   uint32_t name_length, slot;
   sb_settings settings;
-  uint64_t incarnation; /* how often the slot was used for a queue before */
+  uint64_t incarnation; /* tells the queues apart that have this slot one after the other; it only rises */
   uint64_t ready, delivering, scheduled, bytes;
   uint64_t added, acked, expired, killed, replaced, dropped, dead_lettered, moved, redelivered, delivered;
   uint64_t rescues, tail, created_ns;
@@ -293,7 +295,7 @@ typedef enum {
   SB_BAD_SLOT,         /* a slot header in an impossible state; of: the kind */
   SB_BAD_OWNER,        /* a slot or cell of a connection that does not exist */
   SB_UNLISTED,         /* a slot that its owner's holdings do not list: lost if the owner dies; of: the kind */
-  SB_LEAKED_SLOT,      /* a slot that nothing refers to; of: the kind */
+  SB_LEAKED_SLOT,      /* a slot that nothing refers to, or with a reference that nothing has; of: the kind */
   SB_BAD_CONNECTION,   /* a connection word or record */
   SB_BAD_HOLDING,      /* an entry of the holdings */
   SB_BAD_DIRECTORY,    /* a directory entry */
@@ -308,7 +310,7 @@ typedef enum {
   SB_BAD_MESSAGE,      /* a message header that does not fit its slot */
   SB_HIDDEN_CELL,      /* a ready message before `head` that no take finds, since no `requeued` bits lead to it */
   SB_BAD_COUNT,        /* counters differ from the cells */
-  SB_BAD_HINT,         /* `taken`, `admitted` ... differ from the cells */
+  SB_BAD_HINT,         /* `taken`, `admitted` ... differ from the cells, or a queue with limits does not keep them */
   SB_BAD_LIST,         /* `interested`, `room_waiting` ... differ from the lists of consumers and waiting producers */
   SB_BAD_ENTRY,        /* an entry of a consumer list; of: the ring */
   SB_LOST_NODE,        /* a consumer that is not in its list */
@@ -574,8 +576,8 @@ typedef struct {
   uint64_t last_take, tail, quiet_ticks, wrong_ticks;
   uint64_t cursors[3]; /* progress in its timers, see sb_housekeeping_timers */
   uint64_t new_timers; /* 1: sb_housekeeper_timers has more timers to return */
-  uint64_t known_tail; /* tail at the last tick. Later messages are new: their producers may be about to notify */
-  uint64_t sleeper;    /* list entry of a node that slept at the last tick although a message was ready; 0 = none */
+  uint64_t known_tail; /* tail at the last tick that looked for a sleeper. Producers of later messages may yet notify */
+  uint64_t sleeper;    /* list entry of a node that slept at that tick although a message was ready; 0 = none */
   /* number of reaped processes when the counts of the queue were last found right. A higher number now explains wrong
    * counts. SB_DEATHS_UNKNOWN: the housekeeper itself may have set a count wrong */
   uint64_t deaths;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Messages as Python objects: put, take and acknowledge one message or many, each in one call that keeps the GIL.
+/* Messages as Python objects: put, take and acknowledge one message or many, each in one call. A call keeps the GIL,
+ * unless it waits, or handles a batch that may be long.
  *
  * What: `Record` is the base of `shmbroker.Message`: a record of the core, its source, and whether it is settled.
  * `Batch` is the base of `shmbroker.MessageBatch`. `Receiver` creates both from a queue, a consumer or a channel.
@@ -8,8 +9,9 @@
  * reasons against cffi here.
  *
  * A record or a batch is FRESH until it has reached the caller. If an interrupt raises an exception before that, the
- * object is freed; a FRESH object that is freed returns its messages to their positions in their queues. So no message
- * is lost between taking and handing over.
+ * object is freed; a FRESH object that is freed gives its messages back. A message that a get took returns to its
+ * position in its queue. A message of a consumer that still exists becomes the next one that the consumer or the
+ * channel gives. So no message is lost between taking and handing over.
  */
 #ifndef NATIVE_MESSAGE_H
 #define NATIVE_MESSAGE_H

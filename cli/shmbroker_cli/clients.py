@@ -94,7 +94,7 @@ def consumers(
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """List the consumers of a broker or of one queue."""
+    """List the consumers of a broker or of one queue, and the waiting calls of `get`."""
     with connected(broker) as connection:
         found = list(connection.consumers(queue))
     columns: list[Column[shmbroker.ConsumerInfo]] = [

@@ -2,7 +2,8 @@
 """`shmbroker consume`: prints messages, or hands them to a function.
 
 A message is acknowledged after it has been printed or the function has returned. If
-the function raises, its message goes back to the queue and the command ends.
+the function raises, its message goes back to the queue and the command ends. With
+`--auto-ack`, a message is acknowledged when it is taken, and never goes back.
 """
 
 import sys

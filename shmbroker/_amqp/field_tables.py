@@ -88,7 +88,7 @@ def decode(encoded: bytes) -> dict[str, Any]:
     """Decodes a table.
 
     Raises:
-        ValueError: the bytes are not what :func:`encode` makes.
+        ValueError: the bytes do not have the form of an encoded table, or a time in them is outside the calendar.
     """
     if not encoded:
         return {}

@@ -3,7 +3,7 @@
 
 Clients cannot make a queue whose name begins with ``amq.``: only this package makes such queues. Those whose names
 begin with ``amq.gen-`` belong to users. Those whose names begin with one of :data:`PREFIXES` are the broker's own:
-lists omit them unless the caller asks for them. The doctor and a purge see all queues.
+lists omit them unless the caller asks for them. The doctor checks all queues, and a purge of the broker removes all.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _attached: dict[str, Attachment] = {}
 class Attachment:
     """The mapped memory of a broker, and this process's slot in it.
 
-    The connections are counted: the last one that leaves detaches.
+    Its users are counted, such as connections and views: the last one that leaves detaches.
     """
 
     handle: Any = None  # `__del__` reads it, even if a signal handler raises before `__init__` begins
@@ -278,7 +278,7 @@ def acquire(path: str, user: User | None = None) -> Attachment:
             found.users, user.attachment, user.attached = found.users + 1, found, True
             if found.handle is not None and not found.forked and not found.removed:
                 return found
-            release(found, user)  # the parent's, or of a purged broker, so not usable here; other users keep it
+            release(found, user)  # detached, the parent's, or of a purged broker: not usable here; other users keep it
         found = Attachment(path)
         # One line without a call, as above. Before this line, `__del__` detaches the new attachment.
         found.known, _attached[path], user.attachment, user.attached = True, found, found, True

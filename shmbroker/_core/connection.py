@@ -329,8 +329,9 @@ class CoreConnection(attachment.User):
         """Whether the handle was freed; then it must not be used.
 
         The finalizer of `_place` can free the handle before :meth:`forget` does: the garbage collector finalizes the
-        objects of a cycle in any order. This concerns a connection that was closed but not forgotten, because a signal
-        handler raised inside a call and so left the call counted for ever.
+        objects of a cycle in any order. This concerns a connection that was dropped without a close. It also concerns
+        a connection that was closed but not forgotten, because a signal handler raised inside a call and so left the
+        call counted for ever.
         """
         return self._forgotten or not self._handles[0]
 
@@ -362,7 +363,8 @@ class CoreConnection(attachment.User):
         """Reads the body of a message that this connection does not hold; ``None``: the message is gone.
 
         The body is read in place, and stays as long as the memoryview, whatever happens to the message. A body that is
-        short, in many queues, or already being read in place this way is copied.
+        short, in several pieces, in many queues, or already being read in place this way is copied. So is any body if
+        the broker has no memory to record the reader.
         """
         while True:
             found = native.read_in_place(self, *place)
@@ -471,7 +473,7 @@ class CoreConnection(attachment.User):
 
     @in_flight
     def consumers(self, slot: int, queue: str) -> list[statistics.ConsumerInfo]:
-        """The consumers of a queue, and the calls that wait for its messages."""
+        """The consumers of a queue, and the threads that wait inside a get for its messages."""
         room = 256
         while True:
             facts = ffi.new("sb_consumer_facts[]", room)

@@ -42,7 +42,8 @@ class QueueFacts(NamedTuple):
     Attributes:
         owner: the connection of an exclusive queue; 0: none.
         locked: 1 if another connection owns the queue.
-        tail: the number of messages that were put or moved into the queue so far.
+        tail: about the number of messages that were put or moved into the queue so far. In a queue without limits, it
+            may lag behind by up to seven. It also counts positions without a message, such as those of undone commits.
     """
 
     name: str

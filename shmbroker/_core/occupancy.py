@@ -28,9 +28,11 @@ _STRUCTURES: dict[int, str] = {
 
 
 def in_words(handle: Any, name_of: Callable[[int], str | None]) -> str:  # noqa: ANN401 - cffi has no types
-    """Describes what occupies most chunks: the slot size, the slots in use, and the queue that has most of them.
+    """Describes what occupies most chunks: the three classes of slots that have the most of them.
 
-    All slots of a chunk have one size, which can change only when none of them is in use.
+    Of slots for bodies, it says their size, how many are in use, and which queue has most of them. Of slots for
+    structures, it says only what they hold. All slots of a chunk have one size, which can change only when none of them
+    is in use.
 
     Args:
         handle: the handle of a connection.

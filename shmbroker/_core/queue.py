@@ -162,7 +162,7 @@ class CoreQueue:
             native.raise_for(status, self.what)
 
     def check_can_fit(self, count: int, size: int) -> None:
-        """Checks that ``count`` messages of ``size`` bytes together fit into the queue when it is empty.
+        """Checks that ``count`` messages, ``size`` bytes in total, fit into the queue when it is empty.
 
         Raises:
             NeverFits: they exceed its limits.

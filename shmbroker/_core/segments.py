@@ -259,7 +259,8 @@ def _make_noted(path: str, suffix: int | str, size: int, mode: int, made: list[i
 def _make_all(path: str, name: str, memory: int, mode: int, made: list[int | str]) -> bool:
     chunks, per_segment = plan(memory)
     size, least = int(native.slow.sb_broker_segment_bytes(1, per_segment)), -(-MINIMUM_CHUNKS // per_segment)
-    # In fewer than `least` segments, the broker's structures would fit, but no message.
+    # `least` segments have the MINIMUM_CHUNKS chunks of the smallest broker. In far fewer chunks, the broker's
+    # structures would fit, but no message.
     _expect_room(path, f"0 to {least}", int(native.slow.sb_broker_segment_bytes(0, 0)) + least * size)
     if mode & _GROUP:
         count = -(-chunks // per_segment)

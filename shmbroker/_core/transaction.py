@@ -115,7 +115,8 @@ def commit(
 ) -> Outcome:
     """Publishes and settles in one atomic step, even if a process is killed during it.
 
-    A deleted queue is skipped. If memory is missing, the call adds a segment.
+    A deleted queue is skipped, and so is a full queue with overflow="drop". If memory is missing, the call adds a
+    segment.
 
     Args:
         connection: The connection that has the queues open and holds the messages.

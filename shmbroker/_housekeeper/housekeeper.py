@@ -186,7 +186,7 @@ class Housekeeper:
             self._tick_due = time.monotonic_ns() + int(seconds * native.NANOSECONDS)
 
     def _reclaim(self) -> None:
-        """Takes the next step of freeing unused memory of internal structures. Freed memory can hold message bodies."""
+        """Takes the next step of freeing memory of unused structures, if it is due. Freed memory can hold bodies."""
         if time.monotonic() >= self._reclaim_due:
             more = self._core.reclaim()
             self._reclaim_due = time.monotonic() + (TICK_SECONDS if more else RECLAIM_SECONDS)
@@ -200,8 +200,8 @@ class Housekeeper:
         # If this fails, a later turn tries again. The doctor reports a damaged journal, as do clients that declare.
         with contextlib.suppress(exceptions.Timeout, exceptions.OutOfMemory, exceptions.CorruptSegment):
             exchanges_of(self._connection).prune(self._connection, 0)
-        # The number of changes is read after the sweep, because the sweep changes it, and before the slots are listed,
-        # so that the next turn notices a change during the listing.
+        # The number of changes is read after the pruning, because the pruning can change it, and before the slots are
+        # listed, so that the next turn notices a change during the listing.
         self._changes = self._core.changes()
         fresh = [slot for slot in self._connection.queue_slots() if slot not in self._by_slot]
         opened = [queue for queue in map(self._open, fresh) if queue is not None]

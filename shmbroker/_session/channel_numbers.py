@@ -26,7 +26,7 @@ class ChannelNumbers:
         """Takes a free number.
 
         Raises:
-            NoFreeChannels: all numbers are in use.
+            NoFreeChannels: as many numbers are in use as the connection allows; others may be free.
             ValueError: the wanted number is in use or out of range.
         """
         if wanted is not None and (not 1 <= wanted <= self._highest or wanted in self._used):

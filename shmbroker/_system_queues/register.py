@@ -14,12 +14,15 @@ version does, or names the same number and arrived later. Therefore the queue is
 :data:`KEPT` messages. The ring could drop the latest version only if that many processes put versions after it that do
 not count.
 
-Memory: if a writer finds no memory for another version, it drops the oldest messages and uses their slots. All bodies
-are padded to multiples of one size, so that these slots fit. The writer of the first version finds messages to drop,
-too: :meth:`Register.set_aside` fills the empty queue with messages that are no versions.
+Memory: if a writer finds no memory for another version, it lowers the size of the ring to `_NEEDED`, which drops the
+oldest messages, and uses their slots. After its put it restores the size. All bodies are padded to multiples of one
+size, so that these slots fit. The writer of the first version finds messages to drop, too: :meth:`Register.set_aside`
+fills the empty queue with messages that are no versions.
 
 Death (after -> state):
  before the put -> the value is what it was.    the put -> the version counts, or does not; nothing is in between.
+ lowering the size of the ring -> the ring keeps `_NEEDED` messages, until a later writer that finds no memory restores
+  the size.
 """
 
 from __future__ import annotations

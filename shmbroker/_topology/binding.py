@@ -33,7 +33,7 @@ class Binding(NamedTuple):
     Attributes:
         source: The name of the exchange that the binding leads from.
         destination: The queue or exchange that it leads to.
-        routing_key: The routing key or pattern, if the type of the exchange uses it.
+        routing_key: The routing key or pattern, as given. Exchanges of type fanout or headers do not use it.
         table: The arguments as `shmbroker._amqp.field_tables` encodes them.
     """
 

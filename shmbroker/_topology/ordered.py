@@ -61,7 +61,7 @@ def things(entries: Ordered[T] | None) -> Collection[T]:
 
 
 def merged(several: Iterable[Ordered[T]]) -> list[T]:
-    """Return the objects of several collections, in the order of arrival; an object of several of them only once."""
+    """Return the objects of several collections, in the order of arrival; of entries with the same number only one."""
     found: dict[int, T] = {}
     for entries in several:
         found.update((entries,) if isinstance(entries, tuple) else entries)

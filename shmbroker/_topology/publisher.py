@@ -48,6 +48,8 @@ class Content:
     Raises:
         PreconditionFailed: a property has a value that RabbitMQ refuses, too; or the header CC or BCC is no array of
             strings.
+        TypeError: a property cannot be encoded, see :func:`shmbroker.properties.encode`.
+        ValueError: a property cannot be encoded, see there.
     """
 
     __slots__ = ("given", "headers", "keys", "options", "properties")

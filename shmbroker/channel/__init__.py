@@ -14,7 +14,8 @@ class Channel(Receiving):
     """A channel of a connection. Safe to use from several threads, and inside its callbacks.
 
     Made by :meth:`Connection.channel`. Methods that AMQP answers run one at a time; the others (publish, acknowledge)
-    run immediately. An error of a method closes the channel, and unacked messages are requeued at their positions.
+    run immediately. An error :exc:`ChannelClosedByBroker` closes the channel, and unacked messages are requeued at
+    their positions.
     """
 
     __slots__ = ()

@@ -40,7 +40,10 @@ class Confirms:
             return number
 
     def end(self, number: int, error: BaseException | None = None) -> None:
-        """Reports the outcome of a message. Without an error, it is confirmed; with one, it was refused or returned."""
+        """Reports the outcome of a message. Without an error, it is confirmed; with one, it was not published.
+
+        It was returned to the application, or an error ended the publish.
+        """
         with self._changed:
             future = self._pending.pop(number, None)
             self._nacked = self._nacked or isinstance(error, exceptions.NackError)

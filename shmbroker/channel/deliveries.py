@@ -68,7 +68,11 @@ class Delivery(Message):
         super()._failed(status)
 
     def give_back(self) -> None:
-        """Requeues the message as if it had never been delivered; does nothing if the message is settled already."""
+        """Takes the delivery back, so that it does not count; does nothing if the message is settled already.
+
+        If the consumer that got the message still exists, the channel delivers the message again as its next one.
+        Otherwise the message is requeued at its position, marked redelivered.
+        """
         with contextlib.suppress(exceptions.MessageSettled):
             super().give_back()
 

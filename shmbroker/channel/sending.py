@@ -61,8 +61,8 @@ class Sending(Declaring):
             routing_key: up to 255 bytes of UTF-8.
             body: bytes-like, up to 1 GiB.
             properties: AMQP properties.
-            mandatory: return the message if no queue gets it (:meth:`add_on_return_callback`).
-            timeout: seconds to wait for room in a queue that blocks.
+            mandatory: return the message if it is routed to no queue (:meth:`add_on_return_callback`).
+            timeout: seconds to wait for room in a queue that blocks, and for memory; ``None`` = for ever.
 
         Returns:
             The number of the message in confirm mode, otherwise ``None``.

@@ -84,7 +84,7 @@ class Transaction:
             self._deliveries.append(delivery)
 
     def commit(self, publishing: Publishing, core: CoreChannel | None, until: int) -> list[Publish]:
-        """Commits the transaction; returns the mandatory messages that no queue got."""
+        """Commits the transaction; returns the mandatory messages that were routed to no queue."""
         with self._lock:
             settlements = [one for settle in self._settles for one in settle.settlements]
             while True:

@@ -136,7 +136,7 @@ class Group:
         )
 
     def _topology_lock(self) -> AbstractContextManager[None]:
-        """Locks the topology: while it is locked, no other user can attach or end a group."""
+        """Locks the topology: while it is locked, no other user can attach a group, or delete its register."""
         deadline = self._session.operation_deadline()
         return journal.topology_lock(self._session.core, deadline, f"group {self.name!r}")
 

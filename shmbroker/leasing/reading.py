@@ -53,7 +53,7 @@ def opened(connection: CoreConnection, number: int, lease: Lease) -> CoreQueue:
 
 @contextlib.contextmanager
 def reading(core: CoreQueue, number: int, lease: Lease) -> Iterator[None]:
-    """Runs a block that reads a lease, and closes the lease's queue at the end of the block.
+    """Runs a block that reads a lease, and detaches the handle of the lease's queue at the end of the block.
 
     Raises:
         LeaseNotFound: the lease was deleted during the block.

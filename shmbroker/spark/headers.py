@@ -3,7 +3,7 @@
 
 A text header is that text, and a header without a value is null. All other values are JSON. Numbers and truth values
 are JSON's own, arrays and tables are lists and objects of such values. A value without a JSON form is an object with
-one field, whose name is the type.
+one field, whose name is the type. A table that would look like such an object is the value of a field ``table``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BYTES, _DECIMAL, _TIMESTAMP, _TABLE = _TYPES = ("bytes", "decimal", "timestamp"
 
 
 def written(value: object) -> str | None:
-    r"""Encodes a header for a table; :func:`header_value` is the inverse.
+    r"""Encodes a header for a table; :func:`header_value` decodes the result, unless the header is a text or None.
 
     >>> written("text"), written(None), written(5), written([True, "x"])
     ('text', None, '5', '[true, "x"]')

@@ -65,7 +65,8 @@ def put_batch(queue: Queue, batch: pa.RecordBatch, *, key: str = "", timeout: fl
         timeout: seconds to wait for room; ``None`` = for ever.
 
     Raises:
-        SchemaMismatch: the queue has no schema, or the batch has another; the text names the first column that differs.
+        SchemaMismatch: the queue has no schema, the batch has another, or a value does not fit the schema, such as a
+            null. The text names the first column that differs, unless columns differ only in whether they may be null.
         queue.Full: there was no room in time, or (``OutOfMemory``) no memory.
     """
     with _lock:

@@ -107,8 +107,10 @@ class Stage:
     def publish(self, batch: Batch, winners: Iterable[Receipt], to: str, *, timeout: float | None = None) -> int:
         """Publishes a batch, once, in the order of its partitions; then drops all attempts at it and at earlier ones.
 
-        If the call raises, nothing was published, and everything is still staged. There is one exception: if one step
-        cannot publish the batch, some of its messages may have been published. The next call publishes the others.
+        If the call raises an error listed below, nothing of the batch was published, and everything is still staged.
+        There is one exception: if one step cannot publish the batch, some of its messages may have been published. The
+        next call publishes the others. An interrupt may come after the batch was published: then the next call returns
+        0.
 
         Args:
             batch: the number of the batch, published only if it is above that of the last one; or the id of a job.

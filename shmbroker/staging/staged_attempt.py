@@ -46,10 +46,11 @@ class StagedAttempt:
         raise exceptions.NotStaged(text=f"{self._attempt} cannot be published: {why}") from None
 
     def check(self) -> None:
-        """Checks that the attempt is complete, before any of it is published.
+        """Checks that the attempt is complete, before any of it is published. Waits until its messages are ready.
 
         Raises:
-            NotStaged: the attempt differs from its receipt.
+            NotStaged: the number of messages differs from the receipt, some messages are still not ready after two
+                seconds, or the queue is gone.
         """
         found = _left(self._rested())
         if found != self.receipt.count:

@@ -142,7 +142,7 @@ class Writer:
 
         Raises:
             OutOfMemory: there is no memory in time, or the body can never fit.
-            NotStaged: the attempt is no longer needed.
+            NotStaged: the attempt is no longer needed, or it has expired.
         """
         options = self._kept(options_of(**given))
         data, size = body_of(body)

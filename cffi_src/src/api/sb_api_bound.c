@@ -7,7 +7,7 @@
 
 #define DEAD_AT_ONCE 16u
 /* How long a call waits while another thread of this process reaps. The wait is short, since the caller may hold the
- * GIL. After a wait in vain, calls with the same queue handle neither reap nor wait for AFTER_IN_VAIN_NS. */
+ * GIL. For AFTER_IN_VAIN_NS after a wait in vain, calls with the same queue handle neither reap nor wait. */
 #define BESIDE_ANOTHER_NS UINT64_C(1000000)
 #define AFTER_IN_VAIN_NS UINT64_C(50000000)
 

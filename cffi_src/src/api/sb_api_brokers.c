@@ -132,7 +132,7 @@ void sb_broker_describe(sb_broker *b, sb_broker_facts *f, bool in_full) {
   }
 }
 
-/* The number of attaches so far. While it stays the same, no new process attached. */
+/* The number of attaches so far. It rises when the slot of the process is LIVE. */
 uint32_t sb_broker_attach_count(sb_broker *b) { return SB_LOAD(&b->header->next_process, SB_ACQUIRE); }
 
 /* Writes the pids of attached processes, at most `room`. Returns the number of attached processes. */

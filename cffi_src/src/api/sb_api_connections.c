@@ -118,7 +118,7 @@ void sb_connection_discard(sb_connection **handle) {
     return;
   }
   if (!sb_connection_release(c)) {
-    return; /* views keep the connection's record, until a later sb_connection_release, or the end of the process */
+    return; /* views or reservations keep the record, until a later sb_connection_release, or the end of the process */
   }
   *handle = NULL;
   sb_connection_free(c);

@@ -145,7 +145,8 @@ uint32_t sb_directory_next(sb_broker *b, uint32_t *index, bool closed) {
 }
 
 /* Returns the index of the first entry in `state`, from `index` on; returns `end` if there is none before `end`. Must
- * be fast: the housekeeper looks at all 65,536 entries in each of its rounds, and most are EMPTY. */
+ * be fast: the housekeeper looks at all 65,536 entries after each change of the topology, and at least in every eighth
+ * turn. Most of them are EMPTY. */
 static uint32_t next_of(const sb_word *directory, uint32_t index, uint32_t end, unsigned state) {
   while ((index = sb_skip_zeros(directory, index, end)) < end &&
          sb_dir_state(SB_LOAD(&directory[index], SB_RELAXED)) != state) { /* relaxed: a hint */

@@ -7,8 +7,8 @@
  * Layout: entry = 2 state (EMPTY, LIVE, DEAD, CLOSED) | 28 queue slot | 34 hash, widths in bits. CLOSED: the queue is
  *  deleted, and its object is not freed yet. DEAD: the object was freed. A search passes both, and ends at EMPTY.
  *
- * Invariants: I36 a name has at most one LIVE entry. The queue object is complete before the entry that names it is
- *  stored.
+ * Invariants: I36 a name has at most one LIVE entry whose queue is open. The queue object is complete before the entry
+ *  that names it is stored.
  *
  * Ordering pairs: P10 the entry is stored (release) after the queue object was written; a reader loads the entry with
  *  acquire.

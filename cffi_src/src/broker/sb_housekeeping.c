@@ -184,8 +184,10 @@ static bool reconcile(sb_connection *by, sb_queue_shm *q, uint32_t slot, uint64_
   return found != SB_HINTS_BUSY;
 }
 
-/* True if the queue is quiet, and what deaths left is not corrected yet: another process was in the middle of a change, or
- * somebody died since. Only then may a queue stay full that holds nothing: a refused put is no traffic. */
+/* True if the accounts of a quiet queue must be checked again, since what deaths left is not corrected yet: at the last
+ * check another process was in the middle of a change, or a process died after it. Only then may a queue stay full that
+ * holds nothing: a refused put is no traffic. If no producer waits for room, such a queue is checked only once in
+ * REST_TICKS ticks. */
 static bool reconciles_again(const sb_queue_shm *q, const sb_queue_memory *memory, uint64_t deaths) {
   bool waits = SB_LOAD(&q->room_waiting, SB_RELAXED) > 0 || memory->quiet_ticks % REST_TICKS == 2;
   return memory->quiet_ticks > 2 && memory->deaths != deaths && waits;

@@ -28,7 +28,7 @@ void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t positio
   }
   sb_cell_shm *cell = sb_leaf_cell(&leaf, position);
   if (sb_cell_state(word) == SB_CELL_TOMBSTONE) {
-    sb_ring_redo(w->by, &r, &leaf, position); /* the holder may have been killed before it set the cell's `done` bit */
+    sb_ring_redo(w->by, &r, &leaf, position); /* the holder may have been killed before it marked the cell finished */
     return;
   }
   if (sb_cell_state(word) == SB_CELL_AVAILABLE) {

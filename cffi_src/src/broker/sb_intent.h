@@ -22,7 +22,8 @@
 
 #include "sb_limits.h"
 
-/* A walk through the holdings of one dead connection. `by`: the reaper's own connection; `id`: the dead connection. */
+/* A walk through the holdings of connection `id`: a dead one, or one that closes (sb_recover_close). `by`: the reaper's
+ * own connection, or the closing connection itself. views_live: only for a closing connection. */
 typedef struct {
   sb_connection *by;
   sb_broker *b;

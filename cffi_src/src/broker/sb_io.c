@@ -197,8 +197,8 @@ static void begin_watch(sb_connection *c) {
   if (w->lowest) SB_STORE(&c->b->header->watched, beat_of(w->looked), SB_RELAXED);
 }
 
-/* True if the housekeeper took a turn since the last look: it runs, so the caller need not read its state in /proc. If
- * the housekeeper stopped after that turn, the next look finds it stopped. */
+/* True if the housekeeper, or a stand-in for it, took a turn since the last look: one of them works, so the caller
+ * need not read the housekeeper's state in /proc. If no turn follows, the next look reads that state. */
 static bool takes_turns(const sb_broker *b, sb_lookout *w) {
   uint64_t before = w->turns;
   w->turns = SB_LOAD(&b->header->housekeeper_ticks, SB_RELAXED);

@@ -3,9 +3,10 @@
  *
  * What: the thread takes the target bits that notifiers left, gives each target turns in rotation, and sleeps on the
  * connection's wake word when there is nothing to do. IO threads also notice dead processes and a missing housekeeper.
- * That is the task of the *lowest process*: of the live processes with an IO thread, the one with the lowest process
- * slot. Its IO threads look every 500 ms. Those of other processes look every 500 ms while they are awake, else every
- * 5 s. They act themselves if there was no housekeeper for 5 s, since the lowest process may be stopped.
+ * That is the task of the *lowest process*: of the live processes that have an IO thread and are not stopped, the one
+ * with the lowest process slot. Its IO threads look every 500 ms. Those of other processes look every 500 ms while they
+ * are awake, else every 5 s. They act themselves if there was no housekeeper for 5 s, since the lowest process may have
+ * been stopped meanwhile.
  *
  * A stopped housekeeper is not replaced: the lowest process reaps dead processes, parks the consumers of stopped ones,
  * and asks for a stand-in, which does the other work until the housekeeper continues. At each look the lowest process

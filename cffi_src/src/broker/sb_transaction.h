@@ -93,10 +93,12 @@ sb_status sb_transaction_stage(sb_transaction_plan *p, uint32_t *failed);
 sb_status sb_transaction_mark(sb_transaction_plan *p);
 /* Decides the commit: it cannot be undone afterwards. Before that, frees the bodies that have no staged cell. */
 void sb_transaction_decide(sb_transaction_plan *p);
-/* Flips the staged cells and settles the messages. The caller then enforces the limits and notifies the consumers of
- * the queue of each cell that was staged (whose `token` is not SB_TRANSACTION_NO_TOKEN). */
+/* Flips the staged cells and settles the messages. The caller then looks after the queue of each cell that was staged
+ * (whose `token` is not SB_TRANSACTION_NO_TOKEN): it enforces the limits and notifies the consumers, or empties the
+ * queue if that was closed meanwhile. */
 void sb_transaction_carry_out(sb_transaction_plan *p);
-/* Undoes all preparations. The caller then wakes producers that wait for the room that the undone cells took. */
+/* Undoes all preparations. The caller then enforces the limits of the queues (I42). It also wakes producers that wait
+ * for room or for memory: the undone cells and bodies gave both back. */
 void sb_transaction_undo(sb_transaction_plan *p);
 
 /* The reaper's part. If the commit of the dead connection is decided, the reaper calls sb_transaction_roll_forward for

@@ -169,7 +169,7 @@ static void pass_rescue(sb_member *from, sb_member *to) {
 }
 
 /* Takes one message from the queue of `m`. The message goes to the member whose turn it is at this queue, which may be
- * another member than `m`. SB_NO_CREDIT: no member is willing. */
+ * another member than `m`; if `m` has no_local, it goes to `m`. SB_NO_CREDIT: no member that may get it is willing. */
 static sb_status deal(sb_member *m) {
   if (!sb_queue_is_open(m->s.q)) {
     return SB_DELETED;

@@ -12,7 +12,7 @@
  *   willing <-> starved               its prefetch is used up, until enough of it is free (I51)
  *   willing <-> unwilling             a limit of its channel or connection is reached, until enough is free (I51)
  *   any -> ended                      cancelled, its queue deleted, its channel closed; the struct stays while the
- *                                     member has unacked messages
+ *                                     member has unacked messages, or its end must still be reported
  * The application *arms* a channel to be told of its next message, or of its next *report*: that the broker cancelled a
  * member. An armed channel that gets a message or a report becomes *ready*: the IO thread hands the channel over to the
  * application (SB_READY), once for each arming.
@@ -68,7 +68,8 @@ struct sb_channel {
   sb_member *cancelled_first, *cancelled_last; /* members that the broker cancelled, not reported yet */
   sb_member *woken;                            /* a member that has credit again, but is not willing yet */
   bool several_woken;                          /* there are other such members */
-  bool blocked;                                /* `limit` is reached, or the row is full: no member is willing */
+  /* `limit` was reached, or the row was full, and not enough is free again yet (I51): no member is willing */
+  bool blocked;
   bool armed, ready;
   struct sb_channel *next_ready, *previous_ready;
   sb_channel_wait *waits;
@@ -90,8 +91,9 @@ bool sb_channel_turn(sb_channel *ch);
 /* Pulls for all members, notified or not. Returns SB_OK, or the status that tells which memory is missing: SB_GROW,
  * SB_NO_MEMORY, or SB_SYSTEM for memory of this process. */
 sb_status sb_channel_pull(sb_channel *ch);
-/* True if a member needs a turn. Looks at the words of the nodes and at the queues; ignores the nodes' flags, since a
- * flag may be missing. */
+/* True if a member needs a turn; sets `busy` of each such member. Looks at the words of the nodes and at the queues;
+ * ignores the nodes' flags, since a flag may be missing. On the way, makes each member willing that nothing prevents,
+ * and each node of a willing member that is NOT_INTERESTED, for example because it was parked (I61), INTERESTED. */
 bool sb_channel_wants_work(sb_channel *ch);
 uint64_t sb_channel_overlooked(const sb_channel *ch, const sb_queue **q); /* see sb_target.h */
 

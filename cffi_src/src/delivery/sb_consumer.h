@@ -72,7 +72,7 @@ void sb_consumer_take_back(sb_consumer *k, uint32_t ack_slot);
 /* Acknowledges the message in a slot. If that completes a batch, or the consumer is closed, settles all acknowledged
  * messages now; else the message is settled later, by the next sb_consumer_flush. */
 sb_status sb_consumer_ack(sb_consumer *k, uint32_t ack_slot);
-/* Settles the messages that were acknowledged so far. */
+/* Settles the messages that were acknowledged so far. This returns credit, so the consumer may pull again. */
 void sb_consumer_flush(sb_consumer *k);
 bool sb_consumer_wants_work(sb_consumer *k);
 uint64_t sb_consumer_overlooked(const sb_consumer *k, const sb_queue **q); /* see sb_target.h */

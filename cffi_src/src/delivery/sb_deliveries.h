@@ -8,8 +8,8 @@
  * tag, and listed in the order of their tags.
  *
  * Layout: slots in one array, each linked into one of three lists: the row, the given messages, the free slots; and a
- * hash table from tag to slot. Both grow and shrink with the number of deliveries: 52 to 420 bytes for each delivery,
- * and nothing before the first one.
+ * hash table from tag to slot. Both grow when no slot is free. They shrink when the application settles deliveries:
+ * then they have 52 to 416 bytes for each delivery that is left. They have no memory before the first delivery.
  *
  * Invariants: each slot is in exactly one of the three lists. A link (`first`, `next`, `chain` ...) is the number of a
  * slot plus one; 0 = none.

@@ -43,8 +43,9 @@
 
 /* The flags that a new node gets: SB_NODE_STANDBY at a queue with a single active consumer, else 0. */
 uint32_t sb_exclusive_flags(const sb_queue_shm *q);
-/* Checks the claim for a consumer that just registered. SB_ACCESS: the consumer is not admitted, so the caller must
- * remove it again. */
+/* Decides whether a consumer that just registered is admitted. For an exclusive consumer, writes the claim and confirms
+ * it. For an ordinary one, removes a tentative claim; at a queue with a single active consumer, calls
+ * sb_exclusive_succeed instead. SB_ACCESS: the consumer is not admitted, so the caller must remove it again. */
 sb_status sb_exclusive_enter(sb_connection *c, uint32_t queue, uint32_t node);
 /* At a queue with a single active consumer: if no consumer is active, makes the next one active, and notifies it. Also
  * notifies an active consumer that does not know yet that it is active. At other queues does nothing. */

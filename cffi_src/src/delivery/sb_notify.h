@@ -2,7 +2,8 @@
 /* Notify: decides which consumers a queue notifies of work (Qpid Broker-J: notifyWork), and which producers of room.
  *
  * What: a queue notifies one interested node of new work: of the highest priority, and there the node that waits
- * longest. What the node then does depends on its target (sb_subscription.h): a consumer, a channel, or a waiting call.
+ * longest. The IO thread then gives a turn to the node's target (sb_target.h: a consumer, a channel, or a watch). The
+ * node of a waiting call has no target: the call itself wakes.
  *
  * Invariants:
  *  I31 when a node leaves the state NOTIFIED and the queue is not empty, the process that moved the node notifies
@@ -47,15 +48,16 @@ void sb_notify_browsers(sb_connection *c, uint32_t queue);
 /* Called after a message became ready. Notifies the browsers. Unless the queue is paused, also notifies an interested
  * node if no node is NOTIFIED, or if there are more ready messages than NOTIFIED nodes. */
 void sb_notify_work_arrived(sb_queue *q);
-/* Called after many messages became ready. Notifies the browsers, and interested nodes until as many are NOTIFIED as
- * messages are ready. */
+/* Called after many messages became ready. Notifies the browsers. Unless the queue is paused, also notifies interested
+ * nodes, until as many are NOTIFIED as messages are ready. */
 void sb_notify_backlog_arrived(sb_queue *q);
 /* Called after room was made. Wakes a producer that waits for room in the queue `q` in `slot`, and one that waits for
  * memory. If `q` is NULL, wakes only the one that waits for memory. */
 void sb_notify_room_made(sb_connection *c, sb_queue_shm *q, uint32_t slot);
 /* Like sb_notify_room_made, but wakes no producer that waits for memory. */
 void sb_notify_room_in(sb_connection *c, sb_queue_shm *q, uint32_t slot);
-/* Wakes every node of a queue that was closed, or whose settings changed. */
+/* Wakes the nodes of a queue that was closed, or whose settings changed. It does not wake producers that wait for
+ * memory: they look again by themselves, after 50 ms at most. */
 void sb_notify_wake_all(sb_connection *c, uint32_t queue);
 /* Wakes the housekeeper, so that it acts on a change of the caller before its next tick is due. */
 void sb_notify_housekeeper(sb_broker *b);

@@ -40,8 +40,9 @@ bool sb_subscription_may_want(const sb_subscription *s);
 bool sb_subscription_want(sb_subscription *s);
 /* Begins the interest of a node in messages; ends it if `desired` is false (Qpid: setNotifyWorkDesired). */
 void sb_subscription_set_interested(sb_subscription *s, bool desired);
-/* Takes a message for the owner of the node. The owner must have credit. SB_EMPTY: there is no message for this node,
- * and the node is INTERESTED now, unless it stands by. */
+/* Takes a message for the owner of the node. The owner must have credit. SB_EMPTY: there is no message for this node.
+ * A NOTIFIED node is INTERESTED now, unless there is no memory for its list entry. A node that stands by or was parked
+ * (I61) stays NOT_INTERESTED. */
 sb_status sb_subscription_take(sb_subscription *s, sb_taken *t);
 /* Like sb_subscription_take, for a NON_ACQUIRING node. Takes no message that its own connection published. `cursor`:
  * see sb_no_local.h. */
@@ -49,9 +50,9 @@ sb_status sb_subscription_take_no_local(sb_subscription *s, uint64_t *cursor, sb
 /* Puts a message that was pulled through a subscription back into its queue. `disposition`: see sb_release_message. */
 sb_status sb_subscription_return(sb_queue *q, uint64_t token, sb_disposition disposition);
 
-/* Returns the list entry of the node if the node should be flagged, but is not; else 0. The node should be flagged in
- * two cases: it is NOTIFIED, and a message is ready for it; or it is INTERESTED, a message is ready for it, and no node
- * of the queue is NOTIFIED. */
+/* Returns the list entry of the node if the node should be flagged, but is not; else 0. The node should be flagged if a
+ * message is ready, no node of a higher priority wants messages, and one of two cases holds: the node is NOTIFIED; or
+ * it is INTERESTED, and no node of the queue is NOTIFIED. */
 uint64_t sb_subscription_overlooked(const sb_subscription *s);
 
 /* ---- on the path of every message ---- */

@@ -52,7 +52,7 @@ void sb_waiter_close(sb_queue *q) {
   }
 }
 
-/* A condition that a call waits for. Conditions read hints and one cell, and change nothing. */
+/* A condition that a call waits for. Conditions read hints and at most 64 cells, and change nothing that is shared. */
 typedef bool (*wish)(sb_queue *q, uint64_t bytes, sb_leaf_ref *leaf);
 static bool message_there(sb_queue *q, uint64_t bytes, sb_leaf_ref *leaf) {
   (void)bytes;
@@ -186,7 +186,7 @@ sb_status sb_waiter_get(sb_queue *q, sb_wait *w, const sb_half *ended, sb_taken 
   sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, node))->wake;
   bool interrupted = false;
   for (;;) {
-    uint32_t armed = sb_wake_arm(wake); /* P6: before the node can be notified, so that no ring is lost */
+    uint32_t armed = sb_wake_arm(wake); /* P6: before the looks at the node and the queue, so that no ring is lost */
     unsigned state = sb_node_state(SB_LOAD(&((sb_node_shm *)sb_slot_at(c->b, node))->word, SB_SEQ_CST));
     if (state != SB_NODE_INTERESTED &&
         !sb_node_move(c, node, SB_IN(SB_NODE_NOT_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED)) {

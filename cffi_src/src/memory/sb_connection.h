@@ -23,7 +23,8 @@
  *  a new block was allocated, before it was linked -> entry 0 of the last linked block names the new block -> the
  *   reaper frees the new block.
  *
- * Concurrency: single writer. Every call of a connection that touches shared words holds its process-local `lock`.
+ * Concurrency: single writer. While a connection lives, only its own calls change its holdings, and such a call holds
+ *  the connection's process-local `lock`. Some calls read shared words without the lock.
  */
 #ifndef SB_CONNECTION_H
 #define SB_CONNECTION_H
@@ -108,9 +109,9 @@ struct sb_connection {
   unsigned freed_class;
 };
 
-/* Waits for the lock of a connection, and takes it. Only threads of one process contend for the lock, and each holds it
- * for about a microsecond. The thread that holds the lock is inside the core; the gate shows that to other processes
- * (sb_grace.h). */
+/* Waits for the lock of a connection, and takes it. Only threads of one process contend for the lock. Most calls hold
+ * it for about a microsecond; a purge, a large commit or the reaping of a process holds it longer. The thread that
+ * holds the lock is inside the core; the gate shows that to other processes (sb_grace.h). */
 void sb_lock_contended(sb_half *lock);
 /* Takes the lock of a connection, then sets `inside` of its gate by a swap (P21). */
 void sb_lock_by_swap(sb_connection *c);
@@ -119,7 +120,8 @@ void sb_gate_renew(sb_connection *c);
  * core. */
 bool sb_gate_ask(sb_gate_shm *gate);
 /* Makes the connection use `own_gate` instead of the gate in its record. Called before the record is freed. After this
- * the connection touches only its own word in the broker's table of connections, and headers of slots. */
+ * the connection touches no structure: only headers and hints of slots, and its own word in the broker's table of
+ * connections. */
 void sb_gate_leave_record(sb_connection *c);
 #if defined(__x86_64__) || defined(__i386__)
 #define SB_CAS_IS_BARRIER true /* the stores before a CAS are visible before the loads after it are done */

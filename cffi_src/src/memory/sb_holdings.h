@@ -25,7 +25,7 @@
 sb_status sb_holdings_open(sb_broker *b, sb_connection *c, const char *name, uint32_t name_length);
 /* The structure of `kind` in a slot, if connection `id` still owns the slot; else NULL. */
 void *sb_holding_owned(sb_broker *b, uint32_t slot, unsigned kind, unsigned id);
-/* The record of the connection `id`. NULL: no connection has the id, or its record does not exist yet. */
+/* The record of the connection `id`. NULL: no connection has the id, or its record does not exist yet or any more. */
 sb_connection_shm *sb_connection_record(sb_broker *b, unsigned id);
 /* Iterates over the blocks of a connection's holdings. Ends with NULL, also where a reaper began to free the blocks. */
 typedef struct {

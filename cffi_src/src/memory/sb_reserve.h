@@ -8,8 +8,8 @@
  *
  *  DRAIN  connecting, consuming, leasing, moving, deleting, recovery, housekeeping: may take the last chunk
  *  BOOKS  new queues, nodes of waiting producers, messages of the broker's internal queues
- *  STAGE  bodies that are staged or published from a stage; bodies of a commit that settles as many bytes as it
- *  publishes
+ *  STAGE  bodies that are staged or published from a stage; bodies of a commit that ends at least as many messages,
+ *  and at least as many bytes, as it adds
  *  PLAIN  all other puts, with the pages, schedule entries and holdings that these need
  *
  * Layout: the mark OF_RESERVE is bit 37 of a chunk's word; nothing else is shared. The reserve has three chunks. If the
@@ -57,8 +57,8 @@ uint32_t sb_reserve_leave(const sb_broker *b, unsigned use);
 /* For a caller that has claimed chunks and did not open them yet: true if at least `leave` chunks are FREE. `claimed`:
  * the index of the highest chunk that it claimed. *left: how many chunks were FREE at the call's last count. */
 bool sb_reserve_is_left(sb_broker *b, uint32_t claimed, uint32_t leave, uint32_t *left);
-/* True if the current use of the connection may take a slot of a chunk OF_RESERVE; removes the mark if the reserve does
- * not need the chunk. `slots`: the number of slots in the chunk. */
+/* True if the current use of the connection may take a slot of a chunk OF_RESERVE. With the uses STAGE and PLAIN, first
+ * removes the mark if the reserve does not need the chunk. `slots`: the number of slots in the chunk. */
 bool sb_reserve_allows(sb_connection *c, uint32_t chunk, uint32_t slots);
 
 #endif

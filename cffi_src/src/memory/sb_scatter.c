@@ -5,7 +5,7 @@
 
 #define LONGEST SB_MESSAGE_CLASSES /* class of the longest slots */
 
-#define HEAD 192u /* a body in one slot has at least so many bytes in front of it, in the same slot */
+#define HEAD 192u /* allowed for what precedes a body in its slot: message header, viewers' words, 64 bytes of names */
 
 typedef struct {
   sb_connection *c;

@@ -27,8 +27,8 @@ bool sb_scatter_larger(sb_connection *c, unsigned cls, uint64_t token, uint32_t 
  * which the holding `token` lists. SB_NO_MEMORY: too little is free, and nothing was taken. */
 sb_status sb_scatter_alloc(sb_connection *c, uint64_t prefix, uint64_t bytes, uint64_t token, uint32_t *slot,
                            uint64_t *gen);
-/* The length of the longest body for which there is memory now, including segments that can still be added. While
- * other calls allocate or free, the result is an estimate. */
+/* The length of the longest body for which a plain put finds memory now, including segments that can still be added,
+ * without the reserve (sb_reserve.h). While other calls allocate or free, the result is an estimate. */
 uint64_t sb_scatter_room(sb_broker *b);
 
 #endif

@@ -22,7 +22,8 @@
  *
  * Death: this header only declares; it has no steps between which a process could die.
  *
- * Concurrency: only the macros of sb_atomic.h change words.
+ * Concurrency: only the macros of sb_atomic.h change words, except that memset clears a new structure or a claimed
+ *  chunk, which no other process uses yet.
  */
 #ifndef SB_LAYOUT_H
 #define SB_LAYOUT_H
@@ -112,7 +113,7 @@ typedef struct {
   /* --- changing --- */
   alignas(64) sb_half segments; /* arena segments that exist */
   sb_half closing;              /* 1: stop(purge=True) was called */
-  sb_half housekeeper_waiter;   /* slot of the housekeeper's node, or 0 */
+  sb_half housekeeper_waiter;   /* slot of the node of the housekeeper, or of its stand-in; 0 = none */
   sb_half housekeeper_pid;
   sb_word next_due_ns; /* hint: time of the earliest timer that the housekeeper knows */
   sb_word housekeeper_ticks;
@@ -323,13 +324,13 @@ _Static_assert(sizeof(sb_consumer_level_shm) <= SB_UNIT, "level");
 /* at a queue with a single active consumer: is not the active one, or does not know yet that it is */
 #define SB_NODE_STANDBY 256u
 
-/* A consumer of one queue, or a waiting call. Its connection owns it: the slot stays ALLOC until the node is
- * destroyed. */
+/* The node of a consumer or a watch at one queue, of a waiting call, or of the IO thread of a connection (`queue` is
+ * then 0). Its connection owns it: the slot stays ALLOC until the node is destroyed. */
 typedef struct {
   alignas(64) sb_word word;
   sb_half queue, level;
   sb_half flags, target;     /* target: number of the consumer, channel or watch of the node (sb_target.h) */
-  sb_half waiter;            /* slot of the node whose wake word a notifier rings */
+  sb_half waiter;            /* slot of the node itself; no process reads it */
   sb_half prefetch, unacked; /* of a node that waits for room, prefetch is the number of bytes it needs */
   _Atomic int32_t priority;
   sb_word delivered;

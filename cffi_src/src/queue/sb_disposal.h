@@ -17,8 +17,8 @@
  *  a consumer level, a ledger or the queue object was unlinked, before it was freed -> the holdings list it -> the
  *   reaper frees it; the next sweep of the directory frees the rest of the queue.
  *
- * Concurrency: any process may call these functions; it needs the topology lock for sb_disposal_close and
- *  sb_disposal_free.
+ * Concurrency: any process may call these functions, under its connection's lock. sb_disposal_free needs the topology
+ *  lock, too.
  */
 #ifndef SB_DISPOSAL_H
 #define SB_DISPOSAL_H

@@ -2,14 +2,16 @@
 /* Limits: how many messages and bytes a queue may hold, and what happens beyond that.
  *
  * What: sb_limits_admit reserves room before a message is published (overflow block, drop, reject). sb_limits_enforce
- * removes the oldest messages after one was published (ring_size, overflow drop-head). Both use the queue's hints
- * `tail`, `admitted` and `taken`.
+ * removes the oldest messages after one was published (ring_size, overflow drop-head). By the queue's hints, the first
+ * counts the messages from `admitted` and `taken`, the second from `tail` and `taken`. Both count the bytes from
+ * `bytes_in` and `bytes_out`.
  *
  * Invariants: I23 of sb_queue.h, I24 of sb_take.h. If ring_size was lowered without trimming the queue, the queue's
  *  `bound` is first the number of messages that were ready then. `bound` falls with the number of ready messages,
  *  never below ring_size.
  *
- * Ordering pairs: none here; each step is one seq_cst operation on one word.
+ * Ordering pairs: none here. Each step is one operation on one word. It is seq_cst, except in a queue that refuses no
+ *  message: there sb_limits_admit raises `admitted` and `bytes_in` by relaxed operations, before the append.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  room was reserved, before the message was published -> `admitted` is too high, and the queue takes fewer messages ->

@@ -14,8 +14,8 @@
  * Death (killed after -> what is left -> who repairs it):
  *  the side record was written, or the bits were set -> the dead connection still owns the cell -> the reaper releases
  *   the cell.
- *  the cell became AVAILABLE -> `taken` may be one too high -> the reaper, or the housekeeper, corrects `taken`
- *   (sb_hints_reconcile).
+ *  the cell became AVAILABLE -> `taken` may be one too high, and `bytes_out` too high by the body -> the reaper, or the
+ *   housekeeper, corrects both (sb_hints_reconcile).
  *
  * Concurrency: the connection that holds the message calls, under its lock, beside any other operation.
  */

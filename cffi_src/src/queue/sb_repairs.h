@@ -13,7 +13,7 @@
  *      sees the inconsistency, finds each of these processes asleep, and sees the same inconsistency again: a process
  *      that runs may be about to make its next step. Values that `hinting` guards (I23) need no second look.
  *
- * Ordering pairs: none here; upkeep reads each word as its owner does.
+ * Ordering pairs: none here; they are those of the modules whose words upkeep reads and corrects.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  the repair was made but not counted, or counted but not made -> a count that is wrong by one -> no process: the

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Schedule: makes messages ready whose delay is over, and removes messages that have expired.
  *
- * What: the housekeeper calls this for each entry of the schedule list whose time has come. A due message becomes
- * ready, an expired message is removed. sb_queue_schedule (sb_queue.h) adds the entries.
+ * What: the housekeeper looks at each message that has a new entry in the schedule list (sb_schedule_look_at), and
+ * again at the time that this look returned. If the message is due at a look, it becomes ready; if it has expired, it
+ * is removed. sb_queue_schedule (sb_queue.h) adds the entries.
  *
  * Layout: an entry of the schedule list is a position of the queue.
  *

@@ -156,7 +156,8 @@ static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_
   return false;
 }
 
-/* True if the lowest bit of the ring is in the leaf that the way leads to; *position: the position of that bit. */
+/* True if the lowest bit of the ring is in the leaf that the way leads to, and `from` is not after the leaf's first
+ * position; *position: the position of that bit. */
 static bool follow(sb_broker *b, const sb_ring *r, uint64_t from, const sb_requeued_way *way, uint64_t *position) {
   const sb_leaf_ref *leaf = &way->leaf;
   if (leaf->leaf == NULL || from > leaf->first || SB_LOAD(r->root, SB_SEQ_CST) != way->root) {

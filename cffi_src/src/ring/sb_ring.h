@@ -27,13 +27,14 @@
  *  a page was allocated, before it was linked -> ALLOC(dead), listed in the holdings -> the reaper frees the page.
  *  the page was linked -> a linked page that is ALLOC(dead) -> the reaper makes the page PUBLISHED.
  *  a cell became TOMBSTONE, before it was marked finished -> the page stays -> the reaper of the cell's holder marks
- *   the cell, and tries to retire the page.
+ *   the cell, and tries to retire the page. An entry of a list has no holder: the next sb_page_sweep retires the page.
  *  a link became DONE, before its page was freed -> the page is listed as SB_HOLD_PAGE -> the reaper frees the page if
  *   its generation is unchanged.
  *  a new root was linked, before the finished old root was retired -> the old root stays -> the next sb_page_sweep
  *   retires it.
  *
- * Concurrency: any process calls any function at any time. A function that takes a connection needs the lock of that
+ * Concurrency: any process calls any function at any time. But sb_ring_finish needs a cell that the caller owns, and
+ *  sb_ring_destroy a ring that no other process reaches. A function that takes a connection needs the lock of that
  *  connection; sb_ring_locate without a connection (NULL) needs no lock.
  */
 #ifndef SB_RING_H

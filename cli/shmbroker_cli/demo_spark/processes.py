@@ -28,7 +28,7 @@ _OURS = "shmbroker."
 class Process:
     """A module that runs as a program. Its output goes to a file.
 
-    At the end of a `with` block it is killed, if it still runs, with all that it has started.
+    At the end of a `with` block it is killed, if it still runs, with all other processes of its session.
 
     Args:
         module: The module to run.

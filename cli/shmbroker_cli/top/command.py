@@ -92,8 +92,8 @@ def _print(snapshot: Snapshot, view: View, *, as_json: bool) -> None:
 def _watch(connection: shmbroker.Connection, broker: str, view: View, interval: float, stopper: Stopper) -> None:
     """Show a table until the person quits, or a signal comes.
 
-    A signal is only noted. An exception for it could be raised while the mode of the terminal
-    is being changed, and leave the terminal in a wrong mode.
+    The first signal is only noted. An exception for it could be raised while the mode of the terminal
+    is being changed, and leave the terminal in a wrong mode. A second signal raises all the same.
     """
     before: Sample | None = None
     now = take_sample(connection, broker)

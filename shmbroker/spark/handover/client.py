@@ -168,7 +168,7 @@ class Client:
                 self._arrived(message)
 
     def _slice(self, since: float) -> float:
-        """Returns the seconds to wait next for an answer that the client has awaited since ``since``.
+        """Returns the seconds to wait next, for an answer or for room for a request; the wait began at ``since``.
 
         Raises:
             Timeout: the client has waited as long as the hand-over allows.
