@@ -111,18 +111,24 @@ class WorkerPool:
         Raises:
             WorkerError: the workers cannot import the function.
         """
+        if self._ended.is_set():
+            self.stop()  # finishes a stop, or the end of a failed start, that an interrupt ended
         with self._lock:
             if self._supervisor is None:
                 self._ended.clear()
+                # First: if an interrupt ends what follows, the end of the program still ends the workers. Runs before
+                # the handler of multiprocessing, which waits for workers.
+                atexit.register(self.stop)
                 try:
                     function = _pickled(self._function)
                     self._await_first([self._start_worker(index, function) for index in range(self._count)])
-                    atexit.register(self.stop)  # runs before the handler of multiprocessing, which waits for workers
                     self._supervisor = threading.Thread(target=self._supervise, name="shmbroker-workers", daemon=True)
                     self._supervisor.start()
                 except BaseException:
                     self._supervisor = None
+                    self._ended.set()
                     self._end_workers()
+                    atexit.unregister(self.stop)
                     raise
         return self
 
@@ -184,17 +190,19 @@ class WorkerPool:
     def stop(self) -> None:
         """Ends the workers; each finishes the message in hand.
 
-        A worker that has not ended 30 seconds later is killed. It is safe to call this again.
+        A worker that has not ended 30 seconds later is killed. It is safe to call this again. If an interrupt ends this
+        call, another call finishes it; the end of the program makes that call if the program did not.
         """
         if os.getpid() != self._process:
             return  # a forked child: the workers belong to its parent
-        atexit.unregister(self.stop)
         self._ended.set()
-        supervisor, self._supervisor = self._supervisor, None
+        with self._lock:  # the supervisor, which takes this lock to start a worker, starts none from now on
+            self._end_workers()
+        supervisor = self._supervisor
         if supervisor is not None:
             supervisor.join()
-        with self._lock:
-            self._end_workers()
+        self._supervisor = None
+        atexit.unregister(self.stop)  # last: an interrupt before this line leaves the handler registered
 
     def _end_workers(self) -> None:
         started = [worker for worker in self._workers if worker.pid is not None]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from shmbroker._core import native
@@ -111,7 +112,10 @@ def _is_long(publications: Sequence[Publication], settlements: Sequence[Settleme
 
 
 def commit(
-    connection: CoreConnection, publications: Sequence[Publication], settlements: Sequence[Settlement] = ()
+    connection: CoreConnection,
+    publications: Sequence[Publication],
+    settlements: Sequence[Settlement] = (),
+    statuses: list[int] | None = None,
 ) -> Outcome:
     """Publishes and settles in one atomic step, even if a process is killed during it.
 
@@ -122,6 +126,8 @@ def commit(
         connection: The connection that has the queues open and holds the messages.
         publications: The bodies and their target queues.
         settlements: The messages to settle.
+        statuses: Gets the status of each attempt. It has ``native.OK`` if the commit happened, even if a signal handler
+            raised in this function.
 
     Returns:
         The outcome. FULL: the target has no room; the caller can wait for room and call again. SETTLED: the connection
@@ -133,36 +139,31 @@ def commit(
     arrays = _Arrays(ffi, publications, settlements)
     failed = ffi.new("uint32_t[2]")
     handle = ffi.cast("sb_connection *", connection.address)
+    attempt = handle, arrays.publications, len(publications), arrays.settlements, len(settlements), failed, failed + 1
+    noted: list[int] = [] if statuses is None else statuses
     with connection.call():
         while True:
-            status = int(
-                lib.sb_transaction_commit(
-                    handle,
-                    arrays.publications,
-                    len(publications),
-                    arrays.settlements,
-                    len(settlements),
-                    failed,
-                    failed + 1,
-                )
-            )
-            if status != native.GROW:
+            # One call of C commits and stores the status. A signal handler that raises runs before this call or after
+            # it.
+            noted.extend(itertools.starmap(lib.sb_transaction_commit, [attempt]))
+            if noted[-1] != native.GROW:
                 break
             connection.attachment.grow()
     publication, target = (None if index == _NOBODY else int(index) for index in failed)
-    return Outcome(status, publication, target)
+    return Outcome(noted[-1], publication, target)
 
 
-def commit_waiting(
+def commit_waiting(  # noqa: PLR0917 - as for a commit
     connection: CoreConnection,
     publications: Sequence[Publication],
     settlements: Sequence[Settlement],
     until: int,
     memory_until: int | None = None,
+    statuses: list[int] | None = None,
 ) -> None:
     """Commits as :func:`commit` does, and waits for room until ``until`` and for memory until ``memory_until``.
 
-    Without ``memory_until``, the deadline for memory is ``until``, too.
+    Without ``memory_until``, the deadline for memory is ``until``, too. ``statuses``: as for :func:`commit`.
 
     Raises:
         queue.Full: A queue has no room in time, or its limits can never fit the bodies; nothing happened.
@@ -170,7 +171,7 @@ def commit_waiting(
         MessageSettled: The connection no longer holds a message to settle.
     """
     while True:
-        status, publication, target = commit(connection, publications, settlements)
+        status, publication, target = commit(connection, publications, settlements, statuses)
         if status == native.OK:
             return
         if publication is None:

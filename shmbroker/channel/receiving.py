@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import queue as standard_queue
 import time
 from typing import TYPE_CHECKING, Any, cast
@@ -167,7 +168,8 @@ class Receiving(Sending):
         """Waits until no consumer is left, :meth:`stop_consuming` is called, or the channel closes.
 
         Raises:
-            ChannelClosed: an error closed the channel.
+            ChannelClosed: an error closed the channel, and a method has raised that error already.
+            BrokerError: that error itself, if no method has raised it yet; or the error of the closed connection.
         """
         self._check_open()
         _ = self._core_channel
@@ -241,6 +243,9 @@ class Receiving(Sending):
         delivery: Any = (None, None, None)
         try:
             while delivery is not None:
+                # No call from here to the `yield`: no signal handler can run in between. So each message is in `taken`
+                # until it is yielded.
+                waiting.taken = []
                 yield delivery
                 delivery = waiting.next(pause)
                 if auto_ack and delivery is not None and delivery[0] is not None:
@@ -386,17 +391,22 @@ class Receiving(Sending):
 
 
 class Waiting:
-    """Messages on the way from a consumer to the loop of :meth:`Channel.consume`: delivered, but not yielded yet."""
+    """Messages on the way from a consumer to the loop of :meth:`Channel.consume`: delivered, but not yielded yet.
+
+    Attributes:
+        taken: what :meth:`next` took last. The loop empties it just before it yields that.
+    """
 
     def __init__(self) -> None:
         self._queue: standard_queue.SimpleQueue[Any] = standard_queue.SimpleQueue()
         self._over = False
+        self.taken: list[Any] = []
 
     def put(self, _channel: object, *delivery: object) -> None:
         """Adds a message. Requeues it if the loop has ended since the consumer took the message from its queue."""
         self._queue.put(delivery)
         if self._over:
-            self.give_back()
+            self._give_back_rest()
 
     def end(self) -> None:
         """Marks the end of the consumer."""
@@ -411,14 +421,24 @@ class Waiting:
         Returns:
             The message; ``(None, None, None)``: none came in time; ``None``: the consumer has ended.
         """
+        self.taken = []
         try:
-            return self._queue.get(timeout=pause)
+            # One call of C takes the message and stores it: a signal handler that raises runs before this call, or
+            # after it.
+            self.taken.extend(itertools.starmap(self._queue.get, [(True, pause)]))
         except standard_queue.Empty:
             return (None, None, None)
+        return self.taken[0]
 
     def give_back(self) -> None:
         """Ends the loop: requeues the messages that it has not yielded, and has :meth:`put` requeue all later ones."""
         self._over = True
+        for delivery in self.taken:
+            if delivery is not None:
+                delivery[0].give_back()
+        self._give_back_rest()
+
+    def _give_back_rest(self) -> None:
         with contextlib.suppress(standard_queue.Empty):
             while True:
                 left = self._queue.get_nowait()

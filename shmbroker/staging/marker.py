@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The marker of a publication: the only message of a queue. It says what was published; its holder may publish.
 
-A transaction that publishes settles the marker and puts the next one, so that both happen or neither does. If the
-holder is killed, the marker or its successor is in the queue once the reaper has carried out or undone the transaction.
+A transaction that publishes a whole batch also settles the marker and puts the next one, so that both happen or neither
+does. If the holder is killed, the marker or its successor is in the queue once the reaper has carried out or undone the
+transaction.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from shmbroker._core.transaction import Publication, Settlement, commit_waiting
 from shmbroker._session.queues import core_of
 from shmbroker._session.session import session_of
 from shmbroker._system_queues import queues
+from shmbroker.message import FRESH, OPEN
 from shmbroker.staging import names
 from shmbroker.staging.deferred_options import tag_of
 from shmbroker.staging.publication import PublicationState, decode
@@ -38,13 +40,17 @@ _LOOK = 0.002  # seconds between attempts to get the lock for making the marker
 class Held:
     """A marker that this process holds: it has taken the message, and not settled it.
 
+    The message is FRESH: the core returns it to its queue when the object of the message ends. This object has the only
+    lasting reference to it. So an interrupt anywhere between the take and the end of the hold returns the marker.
+    Only :meth:`replace` changes the state of the message, since the message ends with a commit.
+
     Attributes:
         state: the state of the publication that the marker contains.
     """
 
     def __init__(self, queue: Queue, message: Message) -> None:
         self._queue, self._message = queue, message
-        self._added = queue.statistics().added
+        self._statuses: list[int] = []  # of the commits of `replace`
         self.state = decode(bytes(message))
 
     def replace(
@@ -76,18 +82,20 @@ class Held:
         marker = Publication(state.encode(), (core_of(self._queue),))
         mine = Settlement(core_of(self._queue), tag_of(self._message))
         core = session_of(self._queue).core
-        commit_waiting(core, [*publications, marker], [*settlements, mine], until, memory_until)
+        self._message._state = OPEN  # noqa: SLF001 - once the commit has settled it, another message may have its tag
+        commit_waiting(core, [*publications, marker], [*settlements, mine], until, memory_until, self._statuses)
         return state
 
     def give_back(self) -> None:
         """Requeues the marker, unless :meth:`replace` has put the next one.
 
-        The queue's count of added messages tells whether :meth:`replace` has done so. The return of :meth:`replace`
-        does not: an interrupt can make that method raise after it has replaced the marker.
+        The status of the commit tells whether :meth:`replace` has done so, whatever interrupted that method. The
+        queue's count of added messages does not: the commit of the publisher before makes a marker ready before it
+        counts it, so the count may rise while this process holds that marker.
         """
-        with contextlib.suppress(exceptions.NotFound):  # the publication was forgotten
-            if self._queue.statistics().added == self._added:
-                self._message.give_back()
+        if native.OK not in self._statuses:
+            self._message._state = FRESH  # noqa: SLF001
+        del self._message  # returns a FRESH message, in one step that no interrupt splits
 
 
 class Marker:
@@ -133,11 +141,12 @@ class Marker:
         self._founded(until)
 
     def _take(self, until: int) -> tuple[Queue, Message]:
+        """Takes the marker, and leaves it FRESH."""
         while True:
             queue = self._founded(until)
             with contextlib.suppress(exceptions.NotFound):  # the publication was forgotten in between
                 try:
-                    return queue, queue.get(timeout=_seconds_to(until))
+                    return queue, _taken(queue, _seconds_to(until))
                 except standard_queue.Empty:
                     text = (
                         f"publication {self._publication!r}: another client is publishing, or has taken the message "
@@ -189,7 +198,7 @@ def forget_gone(connection: Connection) -> int:
             looked_at = next(iter(queue.browse()), None)
             if looked_at is None or decode(bytes(looked_at)).target in {0, *there}:
                 continue
-            held = Held(queue, queue.get(timeout=0))
+            held = Held(queue, _taken(queue, 0))
             try:
                 if held.state.target not in {0, *_targets(connection)}:  # anew: the target may be newer than `there`
                     queue.delete()
@@ -197,6 +206,14 @@ def forget_gone(connection: Connection) -> int:
             finally:
                 held.give_back()
     return gone
+
+
+def _taken(queue: Queue, timeout: float | None) -> Message:
+    """Takes the oldest ready message as :meth:`Queue.get` does, but leaves it FRESH."""
+    message = queue._take(queue, False, timeout)  # noqa: FBT003, SLF001
+    if message is None:
+        message = queue._get_slowly(queue._taker.status, timeout, auto_ack=False)  # noqa: SLF001
+    return message
 
 
 def _targets(connection: Connection) -> set[int]:

@@ -245,16 +245,84 @@ def test_a_pool_of_another_process(stage: Stage, monkeypatch: pytest.MonkeyPatch
 
 
 def test_stopping_waits_for_the_supervisor(stage: Stage) -> None:
-    """Before the workers are ended: it starts none any more."""
+    """After the workers were ended: an interrupt of this wait leaves no worker at work. It starts none any more."""
     pool, seen = WorkerPool(print, "q", processes=1), []
-    thread: Any = SimpleNamespace(join=lambda: seen.append((list(stage.played[0].did), pool._ended.is_set())))  # noqa: SLF001
+    thread: Any = SimpleNamespace(join=lambda: seen.append((stage.played[0].alive, pool._ended.is_set())))  # noqa: SLF001
     pool.start()
     supervisor, pool._supervisor = pool._supervisor, thread  # noqa: SLF001
     pool.stop()
-    assert (seen, stage.played[0].did[0]) == ([([], True)], "terminate")
+    assert seen == [(False, True)]
     assert supervisor is not None
     supervisor.join()
     pool.stop()
+
+
+# The calls in which a second Ctrl-C can come: of a worker, or of the thread of the pool.
+INTERRUPTIBLE = ["terminate", "join", "supervisor"]
+
+
+def interrupted_once(monkeypatch: pytest.MonkeyPatch, pool: WorkerPool, where: str) -> None:
+    """Have one call raise KeyboardInterrupt before it does anything."""
+    name = "join" if where == "supervisor" else where
+    target: Any = pool._supervisor if where == "supervisor" else Played  # noqa: SLF001
+    call = getattr(target, name)
+
+    def interrupted(*_: object) -> None:
+        monkeypatch.setattr(target, name, call)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(target, name, interrupted)
+
+
+@pytest.mark.parametrize("where", INTERRUPTIBLE)
+def test_the_end_of_the_program_finishes_an_interrupted_stop(
+    stage: Stage, at_exit: list[Any], monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """It ends every worker, also one that must be killed, and then has nothing to call any more."""
+    monkeypatch.setattr(workers, "_PATIENCE_SECONDS", 0.0)
+    pool = WorkerPool(print, "q", processes=2).start()
+    stage.played[0].stubborn = True
+    interrupted_once(monkeypatch, pool, where)
+    with pytest.raises(KeyboardInterrupt):
+        pool.stop()
+    assert at_exit == [pool.stop]
+    at_exit[0]()
+    assert [worker.alive for worker in stage.played] == [False, False]
+    assert (pool.pids, at_exit, supervisors()) == ([], [], [])
+
+
+@pytest.mark.parametrize("where", INTERRUPTIBLE)
+def test_a_start_after_an_interrupted_stop(stage: Stage, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """It ends the workers that are left before it starts others."""
+    monkeypatch.setattr(workers, "_PATIENCE_SECONDS", 0.0)
+    pool = WorkerPool(print, "q", processes=2).start()
+    stage.played[0].stubborn = True
+    interrupted_once(monkeypatch, pool, where)
+    with pytest.raises(KeyboardInterrupt):
+        pool.stop()
+    with pool:
+        assert [worker.alive for worker in stage.played] == [False, False, True, True]
+        assert (pool.pids, len(supervisors())) == ([1002, 1003], 1)
+
+
+@pytest.mark.parametrize("where", ["terminate", "join"])
+def test_the_end_of_the_program_finishes_an_interrupted_start(
+    stage: Stage, at_exit: list[Any], monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """A start that fails ends the workers that it has started; so does the program's end, if that was interrupted."""
+    pool = WorkerPool(os.getpid, "q", processes=2)
+
+    def fail(_: object) -> None:
+        interrupted_once(monkeypatch, pool, where)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pool, "_await_first", fail)
+    with pytest.raises(KeyboardInterrupt):
+        pool.start()
+    assert at_exit == [pool.stop]
+    at_exit[0]()
+    assert [worker.alive for worker in stage.played] == [False, False]
+    assert (pool.pids, at_exit, supervisors()) == ([], [], [])
 
 
 def test_a_worker_that_does_not_come_to_an_end_is_killed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

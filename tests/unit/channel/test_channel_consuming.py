@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -10,16 +11,17 @@ import pytest
 from scenario_support.channels import Inbox, assert_closed, count, publish, refused, taken
 from scenario_support.core_calls import Noted
 from scenario_support.inside import connection_of, core_of
+from scenario_support.interrupting import SIGNALLED_AT
+from scenario_support.processes import run_python
 from scenario_support.waiting import becomes, eventually
 
+import shmbroker.testing
 from shmbroker._core.channel import AUTO_ACK, EXCLUSIVE, NO_LOCAL
 from shmbroker.channel.receiving import Waiting
 from shmbroker.exceptions import ChannelClosed, NotFound, PreconditionFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import shmbroker
 
     Operation = Callable[[shmbroker.Channel], object]
 
@@ -329,22 +331,73 @@ def test_an_iteration_hands_out_messages_and_pauses(channel: shmbroker.Channel, 
 
 
 def test_what_a_consumer_hands_over_waits_for_the_loop(channel: shmbroker.Channel) -> None:
-    """In order; when the loop was left it goes back, and so does what comes after that."""
-    publish(channel, "q", "ABC")
-    messages = taken(channel, "q", 3)
+    """In order; when the loop was left it goes back unless the loop yielded it, and so does what comes after that."""
+    publish(channel, "q", "ABCD")
+    messages = taken(channel, "q", 4)
     waiting = Waiting()
     assert waiting.next(0) == (None, None, None)
-    for message in messages[:2]:
+    for message in messages[:3]:
         waiting.put(channel, message, None, b"")
     waiting.end()
     assert waiting.next(0)[0] is messages[0]
-    assert core_of(channel).unacked() == 3
+    waiting.taken = []
+    assert waiting.next(0)[0] is messages[1]
+    assert core_of(channel).unacked() == 4
     waiting.give_back()
-    assert (core_of(channel).unacked(), count(channel, "q")) == (2, 1)
-    waiting.put(channel, messages[2], None, b"")
-    assert (core_of(channel).unacked(), count(channel, "q")) == (1, 2)
+    assert (core_of(channel).unacked(), count(channel, "q")) == (2, 2)
+    waiting.put(channel, messages[3], None, b"")
+    assert (core_of(channel).unacked(), count(channel, "q")) == (1, 3)
     waiting.end()
     assert waiting.next(0) is None
+
+
+# Interrupts a loop over three messages wherever a signal's handler may raise. The channel stays open. Callbacks run
+# only when this program has them run, so that all three messages wait when the loop begins.
+ITERATE_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
+    import concurrent.futures, contextlib, time
+
+    class Kept(concurrent.futures.Executor):
+        submitted = []
+
+        def submit(self, fn, /, *args):
+            self.submitted.append((fn, args))
+
+    def iterate():
+        for delivery in deliveries:
+            got.append(delivery[2])
+            if len(got) == 2:
+                break
+
+    name, number, more, wrong = sys.argv[1], 0, True, []
+    connection = shmbroker.connect(name, create=False, executor=Kept())
+    queue, channel = connection.queue("q"), connection.channel()
+    while more:
+        queue.put_many([b"A", b"B", b"C"])
+        got, deliveries = [], channel.consume("q")
+        while channel._core.unacked() < 3:
+            time.sleep(0)
+            while Kept.submitted:
+                fn, args = Kept.submitted.pop(0)
+                fn(*args)
+        more = signalled_at(number, iterate)
+        deliveries.close()
+        if got != [b"A", b"B"][: len(got)] or [channel._core.unacked(), len(queue)] != [len(got), 3 - len(got)]:
+            wrong.append([number, len(got), channel._core.unacked(), len(queue)])
+        channel.basic_ack(0, multiple=True)
+        queue.purge()
+        number += 1
+    print(json.dumps([number, wrong]))
+"""
+
+
+def test_an_interrupted_iteration_keeps_no_message(broker_name: str) -> None:
+    """Wherever a signal's handler raises: a message that the loop was not given is back in its queue."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(ITERATE_WHERE_SIGNALS_COME, broker.name)
+    assert done.returncode == 0, done.stderr
+    number, wrong = json.loads(done.stdout)
+    assert number > 5
+    assert wrong == []
 
 
 # ---- how many ----

@@ -181,8 +181,9 @@ def test_the_queue_to_blame_waits_for_room_or_memory(  # noqa: PLR0917 (fixtures
     publications = [Publication(b"", [targets[0]]), Publication(b"body", targets)]
     outcomes = Outcomes(Outcome(status, 1, target), DONE)
     monkeypatch.setattr(module, "commit", outcomes)
-    commit_waiting(core_of(connection), publications, (), UNTIL, memory_until)
-    assert outcomes.calls == [(core_of(connection), publications, ())] * 2
+    statuses = list[int]()
+    commit_waiting(core_of(connection), publications, (), UNTIL, memory_until, statuses)
+    assert outcomes.calls == [(core_of(connection), publications, (), statuses)] * 2
     assert targets[blamed].put_failed.calls == [(status, 4, until)]
     assert targets[1 - blamed].put_failed.calls == []
 

@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import json
 import uuid
-from queue import Empty
+from queue import Empty, Full
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.inside import core_of, session_of
+from scenario_support.interrupting import INTERRUPTED_AT
+from scenario_support.processes import run_python
 
 import shmbroker
+import shmbroker.testing
 from shmbroker import exceptions
 from shmbroker._core import native
 from shmbroker._system_queues import queues
@@ -150,6 +156,48 @@ def test_a_marker_is_held_by_one(connection: shmbroker.Connection, marker: Marke
         assert held.state == PublicationState(last=4)
 
 
+@pytest.mark.parametrize(
+    ("error", "replaces"),
+    [
+        (None, False),
+        (exceptions.Timeout(), False),
+        (KeyboardInterrupt(), False),
+        (KeyboardInterrupt(), True),
+        (Full(), True),
+        (exceptions.OutOfMemory(), True),
+        (exceptions.MessageSettled(), True),
+    ],
+)
+def test_a_count_that_rises_while_a_marker_is_held(
+    connection: shmbroker.Connection,
+    marker: Marker,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    error: BaseException | None,
+    replaces: bool,
+) -> None:
+    """The commit that put the marker is counted only now: its process was stopped. The marker still goes back."""
+    marker.found(native.deadline(0))
+    statistics, late = shmbroker.Queue.statistics, iter(range(9))
+
+    def counted_late(queue: shmbroker.Queue) -> shmbroker.QueueStatistics:
+        found = statistics(queue)
+        return dataclasses.replace(found, added=found.added + next(late))
+
+    def fail(*_: object) -> None:
+        assert error is not None
+        raise error
+
+    monkeypatch.setattr(shmbroker.Queue, "statistics", counted_late)
+    monkeypatch.setattr(module, "commit_waiting", fail)
+    with pytest.raises(type(error)) if error else contextlib.nullcontext(), marker.held(native.deadline(0)) as held:
+        if replaces:
+            held.replace(PublicationState(last=4), native.deadline(0))
+        if error:
+            raise error
+    assert internal_queues(connection) == {NAME: 1}
+
+
 def test_whether_a_job_was_dropped(marker: Marker, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch with a number may come again. While somebody publishes for long a job passes for one that was not."""
     job = uuid.UUID(int=1)
@@ -205,7 +253,7 @@ def test_markers_that_hold_are_not_taken(
     marked("there", core_of(connection.queue("there")).incarnation)
     names_of_all = [*connection.queue_names(all=True), "amq.stage.marker.went"]
     monkeypatch.setattr(type(connection), "queue_names", lambda _connection, **_: names_of_all)
-    monkeypatch.setattr(shmbroker.Queue, "get", None)
+    monkeypatch.setattr(module, "_taken", None)
     assert forget_gone(connection) == 0
 
 
@@ -222,10 +270,8 @@ def test_a_marker_is_looked_at_again_when_it_is_held(
     states = iter([PublicationState(target=77), PublicationState(target=second)])
     monkeypatch.setattr(module, "decode", lambda _body: next(states))
     times: list[float | None] = []
-    get = shmbroker.Queue.get
-    monkeypatch.setattr(
-        shmbroker.Queue, "get", lambda queue, timeout: times.append(timeout) or get(queue, timeout=timeout)
-    )
+    take = module._taken  # noqa: SLF001
+    monkeypatch.setattr(module, "_taken", lambda queue, timeout: times.append(timeout) or take(queue, timeout))
     assert forget_gone(connection) == gone
     assert times == [0]
 
@@ -275,3 +321,63 @@ def test_a_marker_that_was_forgotten_is_not_given_back(connection: shmbroker.Con
     held.give_back()
     with pytest.raises((exceptions.NotFound, Empty)):
         queue.get(timeout=0)
+
+
+# Holds a marker, interrupted before the n-th instruction of the package, for each n there is. The program lives on.
+HOLD_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
+    from shmbroker import exceptions
+    from shmbroker._core import native
+    from shmbroker._session.session import session_of
+    from shmbroker._system_queues import queues
+    from shmbroker.staging import marker as module
+    from shmbroker.staging.publication import PublicationState
+
+    def look():
+        with marker.held(native.deadline(0)):
+            pass
+
+    def replace():
+        with marker.held(native.deadline(0)) as held:
+            held.replace(PublicationState(last=number, target=77), native.deadline(0))
+
+    def forget():
+        module.forget_gone(connection)
+
+    def keep():
+        targets = [set(), {{77}}]
+        module._targets = lambda _: targets.pop(0)
+        module.forget_gone(connection)
+
+    sys.unraisablehook = lambda _: None  # finalizers are interrupted, too
+    name, way = sys.argv[1:]
+    deed, number, more, wrong = globals()[way], 0, True, []
+    other, connection = shmbroker.connect(name, create=False), shmbroker.connect(name, create=False)
+    while more:
+        queue = queues.ensure(session_of(other), "amq.stage.marker.query")
+        if not queue.statistics().added:
+            queue.put(PublicationState(target=77).encode())
+        marker = module.Marker(connection, "query")
+        more = interrupted_at(number, deed)
+        try:
+            ready = len(queue)
+        except exceptions.NotFound:
+            ready = int(way == "forget")
+        if ready != 1:
+            wrong.append([number, ready])
+            connection.close()
+            connection = shmbroker.connect(name, create=False)
+        number += 1
+    print(json.dumps([number, wrong, [str(one) for one in other.doctor()]]))
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("way", ["look", "replace", "forget", "keep"])
+def test_an_interrupted_holder_keeps_no_marker(broker_name: str, way: str) -> None:
+    """Wherever a signal's handler raises: other clients can take the marker, or its successor, also if it lives on."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(HOLD_AT_EVERY_INSTRUCTION, broker.name, way)
+    assert done.returncode == 0, done.stderr
+    number, wrong, findings = json.loads(done.stdout)
+    assert number > 100
+    assert (wrong, findings) == ([], [])

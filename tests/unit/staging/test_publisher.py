@@ -155,7 +155,7 @@ def test_memory_is_waited_for_a_second(
     seen: list[tuple[int, int | None]] = []
 
     def commit(*arguments: Any) -> None:  # noqa: ANN401
-        seen.append(arguments[3:])
+        seen.append(arguments[3:5])
 
     monkeypatch.setattr(marker, "commit_waiting", commit)
     begun = time.monotonic_ns()
