@@ -57,7 +57,7 @@ def _arguments(given: list[str] | None) -> dict[str, Any]:
 def _value(text: str) -> Any:  # noqa: ANN401 (whatever JSON has)
     try:
         return json.loads(text, parse_constant=_not_json, parse_float=_finite)
-    except ValueError:
+    except (ValueError, RecursionError):  # what is too deep for the parser is too deep for AMQP
         return text
 
 
@@ -155,12 +155,18 @@ def unbind(
 
 
 def _shown(binding: shmbroker.BindingInfo) -> str:
-    """Return the arguments of a binding as one would write them after `--argument`."""
-    values = {
-        name: value if isinstance(value, str) else json.dumps(value, default=str)
-        for name, value in binding.arguments.items()
-    }
-    return " ".join(f"{name}={value}" for name, value in values.items())
+    """Return the arguments of a binding as one would write them after `--argument`, but without the shell's quotes."""
+    return " ".join(f"{name}={_given_as(value)}" for name, value in binding.arguments.items())
+
+
+def _given_as(value: Any) -> str:  # noqa: ANN401 (whatever AMQP has)
+    """Return the VALUE that `--argument` reads as this value.
+
+    Text stays as it is, unless `--argument` would read it as something else, or a terminal cannot show it.
+    """
+    if isinstance(value, str) and value.isprintable() and _value(value) == value:
+        return value
+    return json.dumps(value, default=str)
 
 
 def bindings(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import shmbroker
-from shmbroker.exceptions import BrokerError, BrokerNotFound, CorruptSegment
+from shmbroker.exceptions import BrokerError, BrokerNotFound, CorruptSegment, OutOfMemory
 from shmbroker_cli.errors import REFUSED, Refused
 from shmbroker_cli.options import BrokerOption, JsonOption
 from shmbroker_cli.output import (
@@ -52,7 +52,7 @@ def serve(
         typer.Option(metavar="DIR", help="Folder for durable queues; not used yet."),
     ] = None,
 ) -> None:
-    """Run the housekeeper of a broker in the foreground, until SIGTERM or Ctrl-C.
+    """Run the housekeeper of a broker in the foreground, until SIGTERM, Ctrl-C or `shmbroker stop`.
 
     Makes the broker if it does not exist. Its memory outlives this command: messages
     stay until `shmbroker stop --purge`.
@@ -97,7 +97,7 @@ def _look(name: str) -> _Listed | None:
         return _Listed(name, shmbroker.Broker(name).statistics(), None)
     except BrokerNotFound:
         return None
-    except (BrokerError, OSError) as error:
+    except (BrokerError, OutOfMemory, OSError) as error:  # OutOfMemory: this process cannot map the broker
         return _Listed(name, None, str(error))
 
 
@@ -175,7 +175,7 @@ def stop(
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Stop a broker's processes; its messages stay, unless --purge is given."""
+    """Stop a broker's housekeeper; its clients and messages stay, unless --purge is given."""
     found = shmbroker.Broker(broker)
     if found.name not in shmbroker.brokers():
         message = f"no broker '{broker}'"

@@ -63,8 +63,15 @@ class Journal:
         self._path = path
         self._seen = 0
 
+    def has_news(self, connection: CoreConnection) -> bool:
+        """Whether anything was written since the last call of :meth:`read_new`."""
+        return self._word(connection) != self._seen
+
     def read_new(self, connection: CoreConnection) -> tuple[bool, bytes]:
         """Reads what was written since the last call.
+
+        The position of this reader moves before the call returns. After an interrupt, only a new reader can tell what
+        the caller did not get.
 
         Returns:
             Whether the journal was rewritten since the last call, and bytes: the whole journal if it was rewritten,

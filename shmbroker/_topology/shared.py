@@ -24,27 +24,65 @@ if TYPE_CHECKING:
     from shmbroker._topology.exchange import Exchange
 
 
-class Exchanges:
-    """The exchanges of one broker. Safe to use from several threads."""
+class _Table:
+    """The table as of the records replayed so far, and the position in the journal up to which they reach.
+
+    Attributes:
+        journal: The journal, with that position.
+        topology: The exchanges and bindings.
+        router: Finds routes in the topology.
+        is_whole: Whether table and position agree. False during a replay, and after one that did not end: an interrupt
+            or a damaged record can end it. Such a table is of no use, as a record that is replayed twice can do harm.
+    """
 
     def __init__(self, path: str) -> None:
-        self._journal = Journal(path)
+        self.journal = Journal(path)
+        self._clear()
+        self.is_whole = True
+
+    def _clear(self) -> None:
+        self.topology = Topology()
+        self.router = Router(self.topology)
+
+    def replay_new(self, connection: CoreConnection) -> None:
+        """Replays what the journal has after the position."""
+        self.is_whole = False
+        rewritten, data = self.journal.read_new(connection)
+        if rewritten:
+            self._clear()
+        self.topology.replay(data)
+        self.is_whole = True
+
+
+class Exchanges:
+    """The exchanges of one broker. Safe to use from several threads, and from signal handlers."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
         self._lock = locks.lock()
         self._ended = 0
-        self._forget()
-
-    def _forget(self) -> None:
-        self._topology = Topology()
-        self._router = Router(self._topology)
+        self._table = _Table(path)
 
     def refresh(self, connection: CoreConnection) -> Topology:
-        """Replays the changes of other processes and returns the table, which the caller must not change."""
+        """Replays the changes of other processes and returns the table, which the caller must not change.
+
+        Raises:
+            CorruptSegment: the journal is damaged. The next call reads it anew.
+        """
+        return self._refreshed(connection).topology
+
+    def _refreshed(self, connection: CoreConnection) -> _Table:
+        # A signal handler may get here in the middle of a replay of its thread. The handler begins a table anew, which
+        # this process uses from then on. The replay goes on in the other table, and ends; then it looks here again.
         with self._lock:
-            rewritten, data = self._journal.read_new(connection)
-            if rewritten:
-                self._forget()
-            self._topology.replay(data)
-            return self._topology
+            while True:
+                if not self._table.is_whole:
+                    self._table = _Table(self._path)
+                table = self._table
+                if table.journal.has_news(connection):
+                    table.replay_new(connection)
+                if table is self._table:
+                    return table
 
     def exchange(self, connection: CoreConnection, name: str) -> Exchange:
         """Returns the exchange of a name.
@@ -64,11 +102,13 @@ class Exchanges:
     ) -> tuple[ToQueue, ...]:
         """Returns the queues that get a message; see :meth:`Router.route`."""
         with self._lock:
-            self.refresh(connection)
-            return self._router.route(exchange, routing_key, headers, keys)
+            return self._refreshed(connection).router.route(exchange, routing_key, headers, keys)
 
     def looks_at_headers(self, connection: CoreConnection) -> bool:
-        """Whether the headers of a message can decide where it goes, beside its exchange and its routing key."""
+        """Whether the headers of a message matter for any binding.
+
+        The headers CC and BCC do not count: they have further routing keys.
+        """
         with self._lock:
             return self.refresh(connection).looks_at_headers()
 
@@ -104,10 +144,11 @@ class Exchanges:
         with topology_lock(connection, until, "the topology"), self._lock:
             record = make(self.refresh(connection))
             if record:
-                length = self._journal.append(connection, record)
+                journal = self._table.journal
+                length = journal.append(connection, record)
                 topology = self.refresh(connection)
                 if topology.worth_compacting(length):
-                    self._journal.replace(connection, topology.snapshot())
+                    journal.replace(connection, topology.snapshot())
 
     def prune(self, connection: CoreConnection, until: int) -> None:
         """Removes the bindings to queues that the broker deleted itself, such as expired or auto-delete queues.

@@ -201,8 +201,11 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Drops the staged rows of the batch, in the driver, when a task failed for good.
 
+        If the tasks put their rows immediately, there are none, and a drop would make the queue of the publication.
+
         The driver learns the query's name only from the messages of tasks: without any, it drops nothing. If the user
         restarts the query, the batch is staged and published again, and its publishing drops the remaining attempts.
         """
-        for publication in {message.publication for message in messages if isinstance(message, Staged)}:
+        staged = [message for message in messages if isinstance(message, Staged) and message.receipt is not None]
+        for publication in {message.publication for message in staged}:
             Stage(self._connection(), publication).drop(batchId, timeout=_DROP_SECONDS)

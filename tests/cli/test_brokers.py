@@ -48,6 +48,27 @@ def test_list_tells_what_is_wrong_with_a_broker_and_leaves_out_one_that_has_gone
     assert "gone" not in shown.out
 
 
+def test_list_tells_of_a_broker_that_cannot_be_mapped(
+    cli: Callable[..., Any], broker: shmbroker.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under `ulimit -v`: one that is too large for the address space of the process does not hide the others."""
+    statistics, problem = shmbroker.Broker.statistics, "the broker: its memory cannot be mapped"
+
+    def limited(self: shmbroker.Broker) -> shmbroker.BrokerStatistics:
+        if self.name == "large":
+            raise shmbroker.OutOfMemory(problem)
+        return statistics(self)
+
+    monkeypatch.setattr(shmbroker, "brokers", lambda: ["large", broker.name])
+    monkeypatch.setattr(shmbroker.Broker, "statistics", limited)
+    ran = cli("list", "--json")
+    assert ran.code == 0
+    first, second = ran.facts
+    assert first == {"name": "large", "problem": problem}
+    assert second["name"] == broker.name
+    assert problem in cli("list").out
+
+
 def test_status_tells_what_a_broker_holds(cli: Callable[..., Any], jobs: shmbroker.Queue, broker_name: str) -> None:
     """For people in words, for programs as JSON; also what is kept for structures, and what for bodies."""
     jobs.put(bytes(3 << 20))

@@ -277,6 +277,28 @@ def test_arguments_are_shown_as_they_are_given(cli: Callable[..., Any], broker: 
     assert line.split(maxsplit=3) == ["amq.headers", "jobs", "queue", " ".join(given)]
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("5", '"5"'), ("1.5", '"1.5"'), ("true", '"true"'), ("null", '"null"'), ("[1]", '"[1]"'), (" 5", '" 5"'),
+        ('"5"', '"\\"5\\""'), ("two\nlines", '"two\\nlines"'), ("", ""), ("NaN", "NaN"), ("1e999", "1e999"),
+        ("a=é", "a=é"), ("[" * 50_000, "[" * 50_000),
+    ],
+    ids=lambda one: one[:9],
+)  # fmt: skip
+def test_a_shown_text_can_be_given_back(
+    cli: Callable[..., Any], broker: shmbroker.Broker, text: str, shown: str
+) -> None:
+    """A text of a program that would be read as another value is shown as JSON; `unbind` takes what is shown."""
+    with broker.connect() as connection:
+        connection.queue("jobs")
+        connection.channel().queue_bind("jobs", "amq.headers", "", {"x": text})
+    given = "".join(line.rpartition("x=")[2].strip() for line in cli("bindings").lines[2:])  # a long text is folded
+    assert given == shown
+    assert cli("unbind", "amq.headers", "jobs", "--argument", f"x={given}").code == 0
+    assert bound(broker) == []
+
+
 def test_an_alternate_is_shown_and_a_dash_for_none(cli: Callable[..., Any], broker: shmbroker.Broker) -> None:
     """Below the heading, as all names are."""
 

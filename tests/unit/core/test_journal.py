@@ -61,9 +61,12 @@ def file_of(path: str, number: int) -> Path:
 
 def test_news_come_once(core: CoreConnection, path: str, journal: Journal) -> None:
     """Each reader gets what was appended since it last asked; a new one gets all of it."""
+    assert not journal.has_news(core)
     assert journal.read_new(core) == (False, b"")
     assert journal.append(core, b"one") == 3
+    assert journal.has_news(core)
     assert journal.read_new(core) == (False, b"one")
+    assert not journal.has_news(core)
     assert journal.append(core, b"two") == 6
     assert journal.read_new(core) == (False, b"two")
     assert journal.read_new(core) == (False, b"")

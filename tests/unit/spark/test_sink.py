@@ -301,6 +301,20 @@ def test_a_stream_drops_what_failed(
     assert bodies(queue) == ["B"]
 
 
+def test_a_stream_that_stages_nothing_has_nothing_to_drop(
+    queue: shmbroker.Queue,
+    task: Any,  # noqa: ANN401
+) -> None:
+    """Rows that were put immediately stay when a task fails for good, and no queue of a publication is made."""
+    writer = stream_writer(queue, delivery="at-least-once")
+    task(0, 1, PLACE)
+    put = writer.write(iter([rows("A")]))
+    before = connection_of(queue).queue_names(all=True)
+    writer.abort([put, None], 7)
+    assert connection_of(queue).queue_names(all=True) == before
+    assert bodies(queue) == ["A"]
+
+
 @pytest.mark.parametrize("place", [{}, {"sql.streaming.queryId": "x"}, {"streaming.sql.batchId": "1"}, None])
 def test_a_task_of_no_query(queue: shmbroker.Queue, task: Any, place: dict[str, str] | None) -> None:  # noqa: ANN401
     """Spark has not said which batch it is of: that is an error."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -11,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scenario_support.core_calls import Noted, Replaced
 from scenario_support.inside import core_of
+from scenario_support.interrupting import INTERRUPTED_AT
+from scenario_support.processes import run_python
 from scenario_support.waiting import WATCHDOG_SECONDS
 
+import shmbroker.testing
 from shmbroker._core import journal, native
 from shmbroker._topology import changes
 from shmbroker._topology.binding import Binding, ToQueue
@@ -20,11 +24,12 @@ from shmbroker._topology.shared import Exchanges, exchanges_of
 from shmbroker._topology.state import Topology
 
 if TYPE_CHECKING:
-    import shmbroker
+    from collections.abc import Callable
+
     from shmbroker._core.connection import CoreConnection
 
 FOR_EVER = native.deadline(None)
-Q1, Q2 = ToQueue("q1", 5), ToQueue("q2", 6)
+Q1, Q2, Q3 = ToQueue("q1", 5), ToQueue("q2", 6), ToQueue("q3", 7)
 NOW = 0
 
 
@@ -112,10 +117,10 @@ def of_queues(core: CoreConnection, ended: int, **incarnations: int) -> Any:  # 
 
 def test_bindings_of_queues_that_ended(core: CoreConnection, mine: Exchanges) -> None:
     """They are removed after the first one that ended; those of the others stay, and so do those of its successor."""
-    q3, successor = ToQueue("q3", 7), ToQueue("q3", 8)
-    bind(mine, core, Q1, Q2, q3, successor)
+    successor = ToQueue("q3", 8)
+    bind(mine, core, Q1, Q2, Q3, successor)
     mine.prune(of_queues(core, 0), NOW)
-    assert route(mine, core) == (Q1, Q2, q3, successor)
+    assert route(mine, core) == (Q1, Q2, Q3, successor)
     mine.prune(of_queues(core, 1, q2=6, q3=8), FOR_EVER)
     assert route(mine, core) == (Q2, successor)
 
@@ -169,3 +174,179 @@ def test_what_is_wrong_with_the_journal(core: CoreConnection, mine: Exchanges, m
     (problem,) = mine.problems(core)
     damaging.replace(core, b"")
     assert "the topology's journal is damaged: record at byte" in problem
+
+
+def then_interrupted(deed: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that does the same, and then raises."""
+
+    def interrupted(*given: Any) -> None:  # noqa: ANN401
+        deed(*given)
+        raise KeyboardInterrupt
+
+    return interrupted
+
+
+@pytest.mark.parametrize("rewritten", [False, True])
+@pytest.mark.parametrize("interrupted", [(journal.Journal, "read_new"), (Topology, "replay")])
+def test_an_interrupted_replay_loses_nothing(
+    core: CoreConnection, mine: Exchanges, monkeypatch: pytest.MonkeyPatch, interrupted: tuple[type, str],
+    *, rewritten: bool,
+) -> None:  # fmt: skip
+    """The next use has the table of the journal. No record counts twice: an auto-delete exchange would be lost."""
+    theirs, (of, name) = exchanges_of(core), interrupted
+    theirs.change(core, FOR_EVER, lambda topology: changes.declare(topology, "x", "fanout", auto_delete=True))
+
+    def change(way: Callable[..., bytes], queue: ToQueue) -> None:
+        theirs.change(core, FOR_EVER, lambda topology: way(topology, "x", queue))
+
+    for queue in (Q1, Q2):
+        change(changes.bind, queue)
+    assert mine.route(core, "x", "", None, ()) == (Q1, Q2)
+    with monkeypatch.context() as patch:
+        patch.setattr(Topology, "worth_compacting", lambda *_: rewritten)
+        change(changes.unbind, Q1)  # a second time, it would remove the last binding
+        change(changes.bind, Q3)
+        change(changes.unbind, Q2)
+        change(changes.bind, Q1)
+        change(changes.unbind, Q3)
+    with monkeypatch.context() as patch:
+        patch.setattr(of, name, then_interrupted(getattr(of, name)))
+        with pytest.raises(KeyboardInterrupt):
+            mine.refresh(core)
+    assert mine.route(core, "x", "", None, ()) == (Q1,)
+    assert mine.refresh(core).snapshot() == theirs.refresh(core).snapshot()
+
+
+# Interrupts the replay of changes before its n-th instruction, for each n there is; or uses the table there, and then
+# lets the replay go on.
+REPLAY_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
+    from shmbroker._core import native
+    from shmbroker._topology import changes
+    from shmbroker._topology.binding import ToQueue
+    from shmbroker._topology.shared import Exchanges
+    from shmbroker._topology.state import Topology
+
+    name, way, rewritten = sys.argv[1], sys.argv[2], sys.argv[3] == "True"
+    connection = shmbroker.connect(name, create=False)
+    core = connection._session.core
+    mine, theirs = (Exchanges(core.attachment.path) for _ in range(2))
+    queues = [ToQueue(f"q{{number}}", 5 + number) for number in range(3)]
+
+    def change(make, *given, **options):
+        theirs.change(core, native.deadline(None), lambda topology: make(topology, "x", *given, **options))
+
+    def found(table):
+        routed = [queue.name for queue in table.route(core, "x", "", None, ())]
+        return [table.refresh(core).snapshot().hex(), routed]
+
+    class Handled:  # runs a handler where `Interrupted` would be raised
+        def __init__(self, number):
+            self.left = number
+
+        def trace(self, frame, event, _):
+            if not frame.f_code.co_filename.startswith(package):
+                return None
+            frame.f_trace_lines, frame.f_trace_opcodes = False, True
+            if event == "opcode":
+                self.left -= 1
+                if self.left < 0:
+                    sys.settrace(None)
+                    inside.append(found(mine))
+                    return None
+            return self.trace
+
+    def handled_at(number, deed):
+        one = Handled(number)
+        sys.settrace(one.trace)
+        try:
+            deed()
+        finally:
+            sys.settrace(None)
+        return one.left < 0
+
+    at, number, more, wrong = dict(raises=interrupted_at, handles=handled_at)[way], 0, True, []
+    while more:
+        Topology.worth_compacting = lambda *_: True  # a short journal is replayed soon
+        change(changes.declare, "fanout", auto_delete=True)
+        for queue in queues[:2]:
+            change(changes.bind, queue)
+        mine.refresh(core)
+        Topology.worth_compacting = lambda *_: rewritten
+        for make, queue in zip([changes.unbind, changes.bind] * 2, [0, 2, 1, 0]):
+            change(make, queues[queue])
+        change(changes.unbind, queues[2])
+        inside, returned = [], []
+        more = at(number, lambda: returned.append(mine.refresh(core)))
+        wanted = found(theirs)
+        tables = [wanted[0] == one.snapshot().hex() for one in returned]
+        if not all(tables) or [one for one in [*inside, found(mine)] if one != wanted]:
+            wrong.append(number)
+            mine = Exchanges(core.attachment.path)
+        number += 1
+    print(json.dumps([number, wrong]))
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("rewritten", [False, True])
+@pytest.mark.parametrize("way", ["raises", "handles"])
+def test_a_signal_handler_in_a_replay_harms_no_table(broker_name: str, way: str, *, rewritten: bool) -> None:
+    """Wherever it raises, or uses the table itself: it and the program have the table of the journal."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(REPLAY_AT_EVERY_INSTRUCTION, broker.name, way, str(rewritten))
+    assert done.returncode == 0, done.stderr
+    number, wrong = json.loads(done.stdout)
+    assert number > 100
+    assert wrong == []
+
+
+def test_a_change_in_a_signal_handler_outlives_a_compaction(
+    core: CoreConnection, mine: Exchanges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handler runs in the middle of the replay of another change, which then rewrites the journal."""
+    replay = Topology.replay
+
+    def handled(topology: Topology, data: bytes) -> None:
+        monkeypatch.setattr(Topology, "replay", replay)
+        bind(mine, core, Q2)
+        replay(topology, data)
+
+    monkeypatch.setattr(Topology, "worth_compacting", lambda *_: True)
+    monkeypatch.setattr(Topology, "replay", handled)
+    bind(mine, core, Q1)
+    assert Topology.replay is replay
+    assert route(mine, core) == route(exchanges_of(core), core) == (Q1, Q2)
+
+
+@pytest.mark.damaged
+def test_a_damaged_journal_is_told_of_at_each_use(core: CoreConnection, mine: Exchanges, theirs: Exchanges) -> None:
+    """Nothing is declared on top of it. When the journal is whole again, so is the table."""
+    bind(mine, core, Q1)
+    good = theirs.refresh(core).snapshot()
+    damaging = journal.Journal(core.attachment.path)
+    damaging.append(core, b"no record")
+    length = damaging.length(core)
+    for _ in range(2):
+        with pytest.raises(shmbroker.CorruptSegment):
+            route(mine, core)
+        with pytest.raises(shmbroker.CorruptSegment):
+            bind(mine, core, Q2)
+    assert damaging.length(core) == length
+    damaging.replace(core, good)
+    assert route(mine, core) == (Q1,)
+
+
+def test_an_error_before_the_replay_leaves_the_table(
+    core: CoreConnection, mine: Exchanges, other: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The use of a closed connection does not make the next use read the whole journal anew."""
+    bind(mine, core, Q1)
+    table = mine.refresh(core)
+    closed = core_of(other)
+    other.close()
+    with pytest.raises(shmbroker.ConnectionClosed):
+        mine.refresh(closed)
+    read = Noted(os.pread)
+    monkeypatch.setattr(os, "pread", read)
+    assert mine.refresh(core) is table
+    assert read.calls == []
