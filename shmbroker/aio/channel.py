@@ -106,7 +106,7 @@ class Channel:
         *,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> int | None:
-        """Publishes a message; waits up to ``timeout`` seconds for room in a full queue with overflow="block"."""
+        """Publishes a message; waits up to ``timeout`` seconds for memory, or room in queues with overflow="block"."""
         given = (exchange, routing_key, body, properties, mandatory)
         number: int | None = await _with_room(self._sync.basic_publish, given, timeout)
         return number
@@ -130,7 +130,7 @@ class Channel:
         self._sync.confirm_delivery()
 
     async def wait_for_confirms(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109
-        """Waits until all published messages are confirmed; ``True``: no queue refused any."""
+        """Waits until all published messages are confirmed; ``True``: no queue refused any since the last call."""
         good: bool = await _until(
             functools.partial(self._sync.wait_for_confirms, timeout=0), exceptions.Timeout, timeout
         )

@@ -29,7 +29,7 @@ class Consumer:
 
     def __init__(self, session: LoopSession, sync: SyncConsumer) -> None:
         self._session, self._sync, self._core = session, sync, core_of(sync)
-        self._loop = session.loop
+        self._loop, self._timeout = session.loop, sync._timeout  # noqa: SLF001
         self._told = asyncio.Event()
         self._descriptor = sync.fileno()
         self._loop.add_reader(self._descriptor, self._ready)
@@ -77,11 +77,13 @@ class Consumer:
         return self
 
     async def __anext__(self) -> Message:
-        if self._must_let_others_run():
-            await asyncio.sleep(0)
         try:
-            return await self._next()
-        except exceptions.ConnectionClosed:
+            if self._timeout is not None:
+                return await self.get(self._timeout)
+            if self._must_let_others_run():
+                await asyncio.sleep(0)
+            return await self._next()  # not `get`: its timer would cost time for each message
+        except (standard_queue.Empty, exceptions.ConnectionClosed):
             raise StopAsyncIteration from None
 
     def flush(self) -> None:

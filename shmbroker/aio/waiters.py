@@ -38,7 +38,8 @@ class Waiters:
         self._loop = asyncio.get_running_loop()
         self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._watch = watch(self._descriptor)
-        self._armed = self._wanted = False  # armed: the watch will notify us; wanted: it needs a disarm
+        self._armed_for: int | None = None  # the watch will notify us of room for so many bytes, or of a message
+        self._wanted = False  # the watch needs a disarm
         self._loop.add_reader(self._descriptor, self._told)
 
     async def wait(
@@ -77,7 +78,7 @@ class Waiters:
     def _told(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._descriptor)
-        self._armed = False
+        self._armed_for = None
         self._serve()
 
     def _serve(self) -> None:
@@ -87,7 +88,7 @@ class Waiters:
             self._waiting.popleft()
         if self._wanted:
             self._watch.disarm()
-            self._wanted = self._armed = False
+            self._wanted, self._armed_for = False, None
 
     def _try(self, attempt: Callable[[], Any], future: asyncio.Future[Any], size: int) -> bool:
         """Makes the attempt of a task until the task is finished or must wait; returns whether it is finished.
@@ -98,20 +99,29 @@ class Waiters:
         while not future.done():
             try:
                 future.set_result(attempt())
+            except exceptions.NeverFits as error:  # also an OutOfMemory or a Full, but waiting does not help
+                future.set_exception(error)
             except exceptions.OutOfMemory:
                 self._loop.call_later(_MEMORY_SECONDS, self._serve)  # no watch notifies of memory
                 return False
             except (standard_queue.Empty, standard_queue.Full):
-                if self._armed:
+                if self._armed_for == size:
                     return False
                 try:
-                    self._watch.arm(size)
-                    self._armed = self._wanted = True
+                    self._arm(size)
                 except Exception as error:  # noqa: BLE001 - the task gets it
                     future.set_exception(error)
             except Exception as error:  # noqa: BLE001 - the task gets it
                 future.set_exception(error)
         return True
+
+    def _arm(self, size: int) -> None:
+        """Arms the watch for a body, also if it is armed for another one: that of a task that has left."""
+        if self._armed_for is not None:
+            self._armed_for = None  # first: if arming fails, the next task arms the watch
+            self._watch.disarm()  # an armed watch would not publish its new size to other processes
+        self._watch.arm(size)
+        self._armed_for, self._wanted = size, True
 
     def close(self, error: BaseException) -> None:
         """Ends every wait with an error."""
@@ -120,7 +130,7 @@ class Waiters:
             self._watch.close()
             os.close(self._descriptor)
             self._descriptor = -1
-            self._armed = self._wanted = False
+            self._wanted, self._armed_for = False, None
         for _, future, _ in self._waiting:
             if not future.done():
                 future.set_exception(error)

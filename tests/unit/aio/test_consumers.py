@@ -248,3 +248,45 @@ def test_a_consumer_of_several_queues_has_a_time_limit(broker: shmbroker.Broker)
         assert bytes(await ready(consumer.get())) == b"later"
 
     run(main, broker)
+
+
+@pytest.mark.parametrize("timeout", [0, 0.01])
+@pytest.mark.parametrize("of", ["a queue", "a connection"])
+def test_an_iteration_ends_when_its_time_is_up(broker: shmbroker.Broker, of: str, timeout: float) -> None:
+    """It yields every ready message, then ends; a later iteration over the same consumer goes on."""
+
+    async def main(connection: aio.Connection) -> None:
+        jobs = await connection.queue("jobs")
+        options = {"timeout": timeout, "prefetch": 1000, "auto_ack": True}
+        consumer = jobs.consume(**options) if of == "a queue" else connection.consumer([jobs], **options)
+
+        async def iterate() -> list[bytes]:
+            return [bytes(message) async for message in consumer]
+
+        given = [b"%d" % n for n in range(130)]
+        for bodies in (given, [], given[:1]):
+            await jobs.put_many(bodies)
+            assert await ready(iterate()) == bodies
+        assert consumer.statistics().delivered == 131
+
+    run(main, broker)
+
+
+@pytest.mark.parametrize("timeout", [None, 3600])
+def test_an_iteration_waits_while_it_has_time(broker: shmbroker.Broker, timeout: float | None) -> None:
+    """It yields what comes later; when the consumer is closed, it ends before its time is up."""
+
+    async def main(connection: aio.Connection) -> None:
+        jobs = await connection.queue("jobs")
+        consumer = jobs.consume(timeout=timeout)
+        iterating = asyncio.create_task(anext(consumer))  # type: ignore[arg-type] # a coroutine, too
+        await asyncio.sleep(0)
+        assert not iterating.done()
+        await jobs.put(b"A")
+        assert bytes(await ready(iterating)) == b"A"
+        ending = asyncio.create_task(anext(consumer, "over"))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        consumer.close()
+        assert await ready(ending) == "over"
+
+    run(main, broker)

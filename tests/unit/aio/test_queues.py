@@ -185,6 +185,50 @@ def test_a_long_body_waits_for_so_much_room(broker: shmbroker.Broker) -> None:
     run(main, broker)
 
 
+@pytest.mark.parametrize("gives_up", ["cancelled", "out of time"])
+def test_a_short_body_does_not_wait_for_the_room_of_a_long_one(broker: shmbroker.Broker, gives_up: str) -> None:
+    """When a put that waited before it gives up, a put is told as soon as there is room for its own body."""
+
+    async def main(connection: aio.Connection) -> None:
+        jobs = await connection.queue("jobs", max_bytes=1000)
+        await jobs.put_many([bytes(350), bytes(150)])
+        longer = asyncio.create_task(jobs.put(bytes(1000), timeout=None if gives_up == "cancelled" else 0.01))
+        shorter = asyncio.create_task(jobs.put(bytes(800)))
+        await until_room_is_wanted(jobs)
+        if gives_up == "cancelled":
+            longer.cancel()
+        with pytest.raises((asyncio.CancelledError, standard_queue.Full)):
+            await longer
+        assert not shorter.done()
+        (await jobs.get()).ack()
+        await ready(shorter)
+        assert [len(message) for message in jobs.browse()] == [150, 800]
+        assert core_of(jobs._sync).facts().room_waiting == 0  # noqa: SLF001
+
+    run(main, broker)
+
+
+def test_a_limit_is_lowered_below_a_body_that_waits(broker: shmbroker.Broker) -> None:
+    """The put raises NeverFits, as one that begins now does; the put behind it waits for its own room."""
+
+    async def main(connection: aio.Connection) -> None:
+        jobs = await connection.queue("jobs", max_bytes=1000)
+        await jobs.put(bytes(600))
+        longer, shorter = (asyncio.create_task(jobs.put(bytes(size))) for size in (800, 450))
+        await until_room_is_wanted(jobs)
+        with broker.connect() as other:
+            other.queue("jobs", passive=True).configure(max_bytes=500)
+        with pytest.raises(exceptions.NeverFits, match="a body of 800 bytes can never fit max_bytes=500"):
+            await ready(longer)
+        assert not shorter.done()
+        (await jobs.get()).ack()
+        await ready(shorter)
+        assert [len(message) for message in jobs.browse()] == [450]
+        assert core_of(jobs._sync).facts().room_waiting == 0  # noqa: SLF001
+
+    run(main, broker)
+
+
 async def until_room_is_wanted(queue: aio.Queue) -> None:
     """Wait until others can see that a put waits."""
     while core_of(queue._sync).facts().room_waiting == 0:  # noqa: ASYNC110, SLF001 - no event reports it

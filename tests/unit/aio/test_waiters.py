@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from shmbroker import exceptions
 from shmbroker.aio.waiters import Waiters
 
 if TYPE_CHECKING:
@@ -24,18 +25,22 @@ class Watch:
         descriptor: What it is to write.
         calls: What was asked of it.
         broken: Whether it cannot be armed.
+        coming: Where a thing comes as it is armed.
     """
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self.calls: list[object] = []
         self.broken = False
+        self.coming: list[int] | None = None
 
     def arm(self, size: int) -> None:
         """It tells once."""
         self.calls.append(size)
         if self.broken:
             raise ZeroDivisionError
+        if self.coming is not None:
+            self.coming.append(2)
 
     def disarm(self) -> None:
         """It tells no more."""
@@ -151,6 +156,80 @@ def test_a_watch_that_cannot_be_armed() -> None:
                 await stand.start()
         stand.there = [1]
         assert await stand.start() == 1
+
+    run(use)
+
+
+@pytest.mark.parametrize("leaves", ["cancelled", "served"])
+def test_the_watch_is_armed_for_the_task_whose_turn_it_is(leaves: str) -> None:
+    """When the first task leaves before the watch tells, the watch is armed for the size of the next one, if another.
+
+    What comes while it is armed again is not missed.
+    """
+
+    async def use(stand: Stand) -> None:
+        first, second, third, fourth = (stand.start(size) for size in (7, 8, 8, 9))
+        await turns()
+        assert stand.watch.calls == [7]
+        if leaves == "cancelled":
+            first.cancel()
+        else:
+            stand.there = [1]
+            stand.waiters._serve()  # noqa: SLF001 - as another task does that arrives
+            assert await first == 1
+        await turns()
+        assert stand.watch.calls == [7, "disarm", 8]
+        second.cancel()
+        await turns()
+        assert stand.watch.calls == [7, "disarm", 8]
+        stand.watch.coming = stand.there
+        third.cancel()
+        assert await fourth == 2
+        assert stand.watch.calls == [7, "disarm", 8, "disarm", 9, "disarm"]
+
+    run(use)
+
+
+def test_a_watch_that_cannot_be_armed_for_the_next_task() -> None:
+    """That task has the error; the one behind it arms the watch, though its size is that of the task that left."""
+
+    async def use(stand: Stand) -> None:
+        first, second, third = (stand.start(size) for size in (7, 8, 7))
+        await turns()
+        stand.watch.broken = True
+        first.cancel()
+        await turns()
+        assert stand.watch.calls == [7, "disarm", 8, 7, "disarm"]
+        for task in (second, third):
+            with pytest.raises(ZeroDivisionError):
+                await task
+
+    run(use)
+
+
+@pytest.mark.parametrize("error", [exceptions.NeverFits, exceptions.NeverFitsMemory])
+def test_what_can_never_fit_leaves_its_turn_to_the_next_one(error: type[Exception]) -> None:
+    """The task has the error, also if its body could fit when it began to wait; the watch is not armed for it."""
+
+    async def use(stand: Stand) -> None:
+        reasons: list[Exception] = [error("can never fit"), standard_queue.Full()]
+
+        def attempt() -> None:
+            raise reasons[-1]
+
+        first = asyncio.create_task(stand.waiters.wait(attempt, None, stand.undone.append, 7))
+        second = stand.start(8)
+        await turns()
+        reasons.pop()
+        stand.watch.tell()
+        await turns()
+        assert first.done()
+        with pytest.raises(error, match="can never fit"):
+            await first
+        assert stand.watch.calls == [7, 8]
+        stand.there = [1]
+        stand.watch.tell()
+        assert await second == 1
 
     run(use)
 
