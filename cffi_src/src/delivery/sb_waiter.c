@@ -99,6 +99,11 @@ static bool others_wait(const sb_queue *q) { return SB_LOAD(&q->shm->interested,
 
 static uint32_t spin_ns(const sb_queue *q) { return SB_LOAD(&q->spin_ns, SB_RELAXED); }
 static void spin_next(sb_queue *q, uint32_t ns) { SB_STORE(&q->spin_ns, ns, SB_RELAXED); }
+/* Each call that does not spin adds a little, so that a later call spins again. */
+static void spin_longer_next(sb_queue *q) {
+  uint32_t ns = spin_ns(q) + 32;
+  spin_next(q, ns < SPIN_MAX_NS ? ns : SPIN_MAX_NS);
+}
 
 /* Spins for a message; true: a message seems to be there. A spin that finds none halves the time of the next spin, so
  * that calls spin only rarely at a queue where it does not help. */
@@ -106,7 +111,7 @@ static bool spin_for_message(sb_queue *q, uint64_t deadline_ns) {
   uint32_t ns = spin_ns(q);
   uint64_t end = sb_now_ns() + ns;
   if (ns < SPIN_MIN_NS || cores() < 2 || end > deadline_ns) {
-    spin_next(q, ns + 32); /* each call that does not spin adds a little, so that a later call spins again */
+    spin_longer_next(q);
     return false;
   }
   bool found = spin(q, message_there, 0, end);
@@ -286,7 +291,7 @@ static void spin_for_row(sb_consumer *k, uint64_t deadline_ns) {
                  sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
   sb_unlock(c);
   if (!at_work) {
-    spin_next(s->q, spin_ns(s->q) + 32);
+    spin_longer_next(s->q);
   } else {
     (void)spin_for_message(s->q, deadline_ns);
     sb_lock(c);
