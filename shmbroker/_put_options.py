@@ -75,8 +75,10 @@ def fields_of(given: PutKeywords) -> PutFields:
     """Checks and encodes the options of a put.
 
     Raises:
-        TypeError: the key is no string, the properties are no BasicProperties, or a keyword is unknown.
-        ValueError: a number is out of range, or the key is too long or cannot be encoded.
+        TypeError: the key is no string, the properties are no BasicProperties, a keyword is unknown, or a property or a
+            header cannot be encoded, see :func:`shmbroker.properties.encode`.
+        ValueError: a number is out of range, the key is too long or cannot be encoded, or the properties cannot be, see
+            there.
         PreconditionFailed: the expiration property is no number of milliseconds, or too large.
     """
     if not _KEYWORDS.issuperset(given):

@@ -131,7 +131,7 @@ class Size(Count):
         return super().check(name, parse_size(value, name) if isinstance(value, str) else value)
 
     def from_option(self, value: str) -> int | str:
-        """Converts plain digits to a number; returns any other string unchanged."""
+        """Converts digits, with or without a leading minus sign, to a number; returns any other string unchanged."""
         return int(value) if value.removeprefix("-").isdecimal() else value
 
 

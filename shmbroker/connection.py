@@ -220,7 +220,11 @@ class Connection:
     # ---- closing ----
 
     def add_close_callback(self, callback: Callable[[], None]) -> None:
-        """Registers a callable that is called once, when the connection is closed or the broker is purged."""
+        """Registers a callable that is called once, when the connection is closed or the broker is purged.
+
+        At a purge, the connection's IO thread calls it. The first consumer starts that thread; so does the first call
+        that waits for a message or for room.
+        """
         self._session.add_close_callback(callable_of(callback, "callback"))
 
     def close(self) -> None:

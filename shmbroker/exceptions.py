@@ -147,16 +147,18 @@ class UnroutableError(BrokerError):
 
 
 class NotStaged(BrokerError):
-    """All or some messages of a staged attempt are gone: they were dropped or published, or have expired."""
+    """Messages of a staged attempt are gone (dropped, published or expired), or are still not ready after a while."""
 
     default_code = 404
 
 
 class OutOfMemory(queue.Full):
-    """The broker's memory, or /dev/shm, has no room for the message.
+    """The broker's memory, /dev/shm, or the address space of this process has no room: for a message, or a structure.
+
+    Structures are the broker itself, connections, queues, exchanges and bindings.
 
     Args:
-        text: the memory used, the limit, and the queue that holds most.
+        text: what has no room, and usually the memory used, the limit, and the queue that holds most.
     """
 
 

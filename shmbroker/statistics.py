@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frozen snapshots of a broker, its queues, exchanges, connections, consumer groups, consumers and channels."""
+"""Frozen snapshots of a broker, its queues, exchanges, bindings, connections, groups, consumers and channels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class QueueStatistics:
     were evicted from a ring. ``dropped`` counts messages that overflow or reject ended, and unreadable messages.
     ``interested``, ``notified`` and ``not_interested`` are the lengths of the queue's lists of consumers.
     ``non_acquiring`` counts consumers of channels with ``no_local``. ``rescues`` counts notifications that only the
-    housekeeper's check caused.
+    housekeeper's check caused, or the same check by another process while the housekeeper was stopped.
     """
 
     name: str

@@ -61,7 +61,8 @@ class WorkerPool:
     message only.
 
     Args:
-        function: called with each :class:`Message`; must be importable by name.
+        function: called with each :class:`Message`; must be picklable. A plain function is pickled as its name, by
+            which a worker imports it.
         queue: the queue's name.
         broker: the broker's name.
         processes: the number of workers; ``None`` = one for each core.

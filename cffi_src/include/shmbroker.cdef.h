@@ -97,7 +97,9 @@ typedef struct {
 
 /* What a get writes before exchange, key, properties and body. 64 bytes. */
 typedef struct {
-  uint64_t tag; /* low 40 bits: token of the holding; above: index in the consumer's table of unacked messages */
+  /* low 40 bits: token of the holding; above: index in the consumer's table of unacked messages. From a channel: the
+     delivery tag. From a browse: 0 */
+  uint64_t tag;
   uint64_t sequence;
   uint64_t body_length;
   uint64_t body_address; /* 0: the record contains the body; else the body's address in this process, or SB_IN_PARTS */
@@ -293,7 +295,7 @@ typedef enum {
   SB_BAD_CLASS,        /* a class of slots */
   SB_BAD_CHUNK,        /* a chunk word */
   SB_BAD_SLOT,         /* a slot header in an impossible state; of: the kind */
-  SB_BAD_OWNER,        /* a slot or cell of a connection that does not exist */
+  SB_BAD_OWNER,        /* a slot, chunk or cell of a connection that does not exist; of: the kind, of a slot */
   SB_UNLISTED,         /* a slot that its owner's holdings do not list: lost if the owner dies; of: the kind */
   SB_LEAKED_SLOT,      /* a slot that nothing refers to, or with a reference that nothing has; of: the kind */
   SB_BAD_CONNECTION,   /* a connection word or record */
@@ -357,7 +359,8 @@ void sb_broker_set_stopped(sb_broker *b, uint32_t stopped);
 sb_connection *sb_connection_open(sb_broker *b, const char *name, uint32_t length, sb_status *status);
 sb_status sb_connection_open_at(sb_broker *b, const char *name, uint32_t length, sb_connection **handle);
 /* Closes and releases a connection, unless that was done before, frees its handle, and sets *handle to NULL. While
- * views of its messages exist, does not free the handle, and leaves *handle as it is. */
+ * views of its messages exist, or slots of its reservations that the application may still write into, it does not free
+ * the handle, and leaves *handle as it is. */
 void sb_connection_discard(sb_connection **handle);
 sb_status sb_connection_close(sb_connection *c);
 bool sb_connection_release(sb_connection *c);
@@ -388,7 +391,8 @@ uint32_t sb_topology_queues_ended(sb_connection *c);
 sb_status sb_queue_find(sb_connection *c, const char *name, uint32_t length, uint32_t *slot);
 sb_status sb_queue_declare(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
                            uint64_t deadline_ns, uint32_t *slot, int32_t *holder);
-/* Called for a declare, also a passive one, of a queue that exists. Restarts the time after which it expires unused. */
+/* Restarts the time after which the queue expires unused. Called for each declare, also a passive one, of a queue that
+ * exists, and by the writer of a stage: a put alone does not restart that time. */
 void sb_queue_touch(sb_connection *c, uint32_t slot);
 sb_queue *sb_queue_open(sb_connection *c, uint32_t slot, sb_status *status);
 bool sb_queue_close(sb_queue *q);
@@ -565,8 +569,8 @@ sb_status sb_housekeeper_stand_in(sb_connection *c);
 bool sb_housekeeper_is_relieved(sb_connection *c);
 void sb_housekeeper_step_down(sb_connection *c);
 bool sb_housekeeper_stopped(sb_broker *b);
-/* Arms the housekeeper's wake word: work that comes from now on wakes it. The caller first looks for work that came
- * earlier, then passes the returned word to sb_housekeeper_wait. */
+/* Arms the housekeeper's wake word: work that comes from now on wakes it. After this call the caller looks for work
+ * that came earlier, then passes the returned word to sb_housekeeper_wait. */
 uint32_t sb_housekeeper_arm(sb_connection *c);
 sb_status sb_housekeeper_wait(sb_connection *c, uint32_t armed, uint64_t deadline_ns);
 void sb_housekeeper_next_due(sb_connection *c, uint64_t due_ns);

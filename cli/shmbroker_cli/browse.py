@@ -40,7 +40,7 @@ def browse(
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Show a queue's messages without taking them (JSON: one object per line)."""
+    """Show a queue's ready messages without taking them (JSON: one object per line)."""
     with opened(broker, queue) as found:
         messages = islice(found.browse(), count)
         if as_json:

@@ -116,7 +116,7 @@ def print_table(rows: Iterable[Row], columns: Iterable[Column[Row]], *, empty: s
 
 
 def _print_many(cells: list[list[str]], widths: list[int], numbers: list[bool]) -> None:
-    """Print a long table without rich: rich needs half a minute for so many rows, this function a second.
+    """Print a long table without rich: rich takes half a minute for tens of thousands of rows, this function a second.
 
     The table looks like one of rich in which no cell is folded. A narrower terminal wraps the lines of the table.
     """

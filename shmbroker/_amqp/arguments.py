@@ -28,10 +28,10 @@ def no_integer(queue: str, argument: str, value: object) -> exceptions.Precondit
 
 
 def integer(queue: str, argument: str, value: object, least: int, most: int) -> int:
-    """Returns the value of an argument that is an integer from ``least`` to ``most``.
+    """Returns the value of an argument that is an integer from ``least`` to ``most``; if ``least`` is below 0, not 0.
 
     Raises:
-        PreconditionFailed: the value is no integer, or is out of this range.
+        PreconditionFailed: the value is not such an integer.
     """
     if not is_integer(value):
         raise no_integer(queue, argument, value)

@@ -87,9 +87,9 @@ class Columns:
             The number of messages that were put, at least 1 unless ``count`` is 0; the others had no room in time.
 
         Raises:
-            queue.Full: there was no room in time for any message.
-            OutOfMemory: there was no memory in time for any message, or the first body can never fit.
-            ValueError: the key and properties of a message are too long.
+            queue.Full: there was no room in time for any message. It is a NeverFits if the first one can never fit.
+            OutOfMemory: there was no memory in time for any message, or the first body can never fit into the broker.
+            ValueError: the key and properties of a message are too long. The messages of the rows before it were put.
         """
         done, status, body = 0, ffi.new("sb_status *"), self._pointer.body
         try:

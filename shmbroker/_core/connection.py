@@ -37,7 +37,7 @@ S = TypeVar("S", bound=_Connected)
 
 
 def in_flight(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Counts each call of a method that drops the GIL: close() waits for the counted calls before it frees memory."""
+    """Counts each call of a method that drops the GIL. After close(), the last call that ends frees the connection."""
 
     @functools.wraps(method)
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -73,7 +73,7 @@ class Place(NamedTuple):
 class CoreConnection(attachment.User):
     """One connection to a broker. It counts the calls in flight, so that closing frees no memory they use."""
 
-    handle: Any = None  # `__del__` reads it, even if a signal handler raises before `__init__` begins
+    handle: Any = None  # `__del__` reads it, even if a signal handler raises in `__init__` before it is set
 
     def __init__(self, path: str, name: str) -> None:
         # The core stores the handle here before a signal handler can raise; so no exception loses the handle.
@@ -108,7 +108,7 @@ class CoreConnection(attachment.User):
         self.count_channels: Callable[[int], None] = functools.partial(fast.sb_connection_set_channels, near)
 
     def _open(self, name: str) -> None:
-        # The name is derived from the program's name, which may be any bytes.
+        # If the caller gave no name, it begins with the program's name, which may be any bytes.
         encoded = name.encode(errors="replace")[: slow.SB_NAME_MAX]
         while (
             status := slow.sb_connection_open_at(self.attachment.handle, encoded, len(encoded), self._place)
@@ -191,7 +191,7 @@ class CoreConnection(attachment.User):
             return False
         self._let_go_at = now + _LET_GO_SECONDS
         slow.sb_housekeeper_sweep(self.handle, 0)
-        slow.sb_connection_reclaim(self.handle)  # lets chunks that hold no used slot serve other slot sizes
+        slow.sb_connection_reclaim(self.handle)  # frees chunks of structures that hold no used slot, for any use
         return True
 
     @in_flight
@@ -315,7 +315,8 @@ class CoreConnection(attachment.User):
         finally:
             if inside:
                 try:
-                    slow.sb_connection_close(handle)  # no handler of a signal can run between the mark and this call
+                    # Runs even if a signal handler raises after the mark: it raises in the `with`, inside the `try`.
+                    slow.sb_connection_close(handle)
                     self.mapping = None
                     io = self._io
                     if io is not None and io is not threading.current_thread() and not self.attachment.forked:

@@ -28,7 +28,7 @@ class SettingsFacts(NamedTuple):
     Attributes:
         values: the numeric settings. The constants ``SB_SETTING_...`` are the indexes; -1 = none.
         flags: bits ``SB_QUEUE_...``.
-        texts_length: the bytes of the encoded table of the settings whose values are strings; 0: there are none.
+        texts_length: the bytes of the encoded table of the settings that the core stores as strings; 0: there are none.
     """
 
     values: list[int]
@@ -121,7 +121,7 @@ def statistics_of_queue(found: Any) -> QueueStatistics:  # noqa: ANN401 - cffi h
 
 
 def consumers_in(queue: str, found: Any) -> list[ConsumerInfo]:  # noqa: ANN401 - cffi has no types
-    """Copies the consumers of a queue, and the calls that wait for its messages, out of the list of its nodes."""
+    """Copies the consumers of a queue, and the threads that wait for its messages, out of the list of its nodes."""
     return [
         ConsumerInfo(
             queue=queue,

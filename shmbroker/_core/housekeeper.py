@@ -96,7 +96,7 @@ class CoreHousekeeper:
         return bool(slow.sb_housekeeper_ticks(self._handle, self._handles, self._memories, len(self.queues)))
 
     def trim(self) -> None:
-        """Drops the schedule entries of messages that need no timer any more."""
+        """Drops the schedule entries whose message is gone from the queue."""
         for queue in self.queues:
             slow.sb_housekeeper_trim(queue.handle)
 

@@ -427,10 +427,12 @@ class Reservation:
 
         Raises:
             queue.Full: the queue has no room in time.
-            OutOfMemory: the broker has no memory in time, or the body can never fit.
+            OutOfMemory: the broker has no memory in time.
+            NeverFits: the body can never fit the queue, or the broker.
+            ValueError: key and properties take more than 64 KiB.
         """
         queue = self._queue
-        queue.connection.enter()  # a reservation counts as a call: closing waits for its end before it frees the memory
+        queue.connection.enter()  # a reservation counts as a call: after a close, the last call that ends frees memory
         self._entered = True
         while (
             status := slow.sb_reservation_begin(queue.handle, self._size, options.pointer, self._pointer)

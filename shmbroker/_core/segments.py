@@ -164,7 +164,10 @@ def distrust(path: str, suffix: int | str, found: os.stat_result) -> str:
 
 
 def refused(path: str) -> exceptions.AccessRefused:
-    """The error of a broker with files that are not trusted; the text names the first such file."""
+    """The error of a broker with files that are not trusted, or that this process cannot open.
+
+    The text names the first file that is not trusted, if there is one.
+    """
     why = ""
     for file in sorted(DIRECTORY.glob(f"{path[1:]}.*")):
         with contextlib.suppress(OSError):
@@ -305,8 +308,9 @@ def _one_at_a_time(path: str) -> Iterator[bool]:
     """Prevents two processes from making the same segment: with room for only one, both would fail.
 
     It also excludes a removal of all files while another process makes one. The kernel releases the lock when its
-    holder dies. If the holder is stopped, other processes continue after a second; if the lock file is gone, they
-    continue immediately. Yields True if the lock file is there, so that later processes wait for this one.
+    holder dies. If the holder is stopped, other processes continue after a second without the lock; if the lock file is
+    gone, they continue immediately. Yields True if the lock file is there: then later processes wait, too, for this
+    process or for the stopped holder.
     """
     try:
         descriptor = open_file(path, "lock", os.O_RDWR)

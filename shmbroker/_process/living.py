@@ -3,7 +3,8 @@
 
 ``weakref.WeakSet`` and ``WeakKeyDictionary`` run a callback when an object is freed, between any two instructions of
 the thread that frees it. Python prints and drops an exception raised there: a Ctrl-C that arrives in a callback is
-lost. These collections run nothing when an object is freed; adding another object removes the dead entries.
+lost. These collections run nothing when an object is freed. Adding an object removes the dead entries, once there are
+many of them.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Executor:
         self._threads: set[int] = set()
 
     def submit(self, runnable: Callable[[], None]) -> None:
-        """Submits a callable to the executor; ignored after :meth:`close`."""
+        """Submits a callable to the executor. After :meth:`close`, only a given executor still gets callables."""
         self.used = True
         executor = self._given or self._pool()
         if executor is not None:

@@ -44,8 +44,10 @@ class Handle(OnCore["CoreQueue"], Protocol):
 class OpenQueues:
     """The queues that a connection has open: for each, at most one handle of the application and one of the core.
 
-    If the application has no handle of a queue, the queue stays open in the core while the connection holds messages of
-    it, and while channels publish to it.
+    A queue that a channel has used stays open in the core until it is deleted or the connection is closed. When the
+    application closes its handle of any other queue, the queue stays open in the core only if the connection holds
+    messages of it or still uses it there, or if it is exclusive to the connection. Such a queue is not closed later
+    when the reason ends, but when it is deleted, or when the application opens and closes it again.
 
     Args:
         connection: the connection in the core.

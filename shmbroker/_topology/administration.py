@@ -299,7 +299,7 @@ class Administration:
 
 
 def resource_locked(name: str) -> exceptions.ResourceLocked:
-    """The error of an operation on another connection's exclusive queue."""
+    """The error of an operation on another connection's exclusive queue, or of a declaration with other exclusivity."""
     text = (
         f"cannot obtain exclusive access to locked queue '{name}' in vhost '/'. "
         "It could be originally declared on another connection or the exclusive property value does not match that of "

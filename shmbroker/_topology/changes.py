@@ -72,11 +72,13 @@ def declare(
 
 
 def delete(topology: Topology, name: str, *, if_unused: bool = False) -> bytes:
-    """Return the record that deletes an exchange, with the bindings from it and to it; empty: there is none.
+    """Return the record that deletes an exchange, with the bindings from it and to it; empty: it does not exist.
 
     Raises:
-        AccessRefused: it is the default exchange or another predeclared one.
+        AccessRefused: the name is that of the default exchange, or is reserved, like those of predeclared exchanges.
         PreconditionFailed: there are bindings from it, and `if_unused` is set.
+        TypeError: the name is no string.
+        ValueError: the name breaks the rule.
     """
     rules.check_deletion(rules.check_name(name))
     if name not in topology.exchanges:

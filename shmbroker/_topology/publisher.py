@@ -2,6 +2,9 @@
 """Publishing to exchanges: which queues a message goes to, and how it is put there.
 
 A route is found once for each exchange and routing key, and is valid while the version of the topology stays the same.
+It is found anew for each message with the header CC or BCC. While an exchange of type headers has a binding, it is
+found anew for each message with headers.
+
 A message for one queue is put as by ``Queue.put``; a message for several queues is committed to all of them in one
 step.
 """

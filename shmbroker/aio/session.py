@@ -51,10 +51,10 @@ class LoopSession:
         shared.make_dispatcher = lambda work: LoopDispatcher(loop, work, shared.callbacks.failed)
 
     async def change(self, operation: Callable[[], R]) -> R:
-        """Repeats a change of the topology while another process holds the topology lock.
+        """Repeats a change of the topology while another thread or process holds the topology lock.
 
         Raises:
-            Timeout: another process does not finish its change in ``operation_timeout``.
+            Timeout: the lock was not free in ``operation_timeout``.
         """
         until = time.monotonic() + self._operation_timeout
         pause = 0.001

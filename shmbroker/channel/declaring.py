@@ -104,7 +104,7 @@ class Declaring(ChannelState):
                 empty name means the queue that was declared last.
             passive: only check that it exists.
             durable: stored as an attribute that declarations compare.
-            exclusive: only this connection can use the queue, which ends with the connection.
+            exclusive: only this connection uses the queue, which ends with it; other connections may publish to it.
             auto_delete: the queue ends with its last consumer.
             arguments: ``x-`` arguments; see the settings of queues.
 

@@ -83,7 +83,10 @@ class Delivery(Message):
 
 
 class TransactionalDelivery(Delivery):
-    """A delivery of a transactional channel. Its methods, like ``Channel.basic_ack``, settle it only at the commit."""
+    """A delivery of a transactional channel. Its methods, like ``Channel.basic_ack``, settle it only at the commit.
+
+    Only :meth:`give_back` takes effect immediately.
+    """
 
     __slots__ = ()
 

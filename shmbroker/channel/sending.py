@@ -94,11 +94,18 @@ class Sending(Declaring):
         *,
         timeout: float | None = None,
     ) -> concurrent.futures.Future[int]:
-        """Publishes with confirm: the future returns the number of the message once all its queues have it.
+        """Publishes with confirm: the future returns the number of the message once the message is published.
 
-        The exception of the future: :exc:`UnroutableError` (``mandatory``, no queue got the message),
-        :exc:`NackError` (a queue refused it), :exc:`NotFound` (no such exchange: the channel is closed), or another
-        error that ended the publish or the channel.
+        A full queue with overflow="drop" drops the message without an error.
+
+        The exception of the future: :exc:`UnroutableError` (``mandatory``, the message is routed to no queue),
+        :exc:`NotFound` (no such exchange: the channel is closed), or another error that closed the channel or the
+        connection. :exc:`NackError` is reserved: no queue refuses messages yet.
+
+        Raises:
+            TypeError: the body is not bytes-like, or a name is no string.
+            queue.Full: there is no room in time; nothing was published.
+            PreconditionFailed: the channel is transactional.
         """
         if self._confirms is None:
             self.confirm_delivery()

@@ -118,7 +118,7 @@ def look(session: Session, name: str) -> GroupState | None:
 
 
 def process_of(session: Session, token: str) -> int:
-    """Returns the id of the process of a user; 0: the process has ended, and the reaper has cleared up after it."""
+    """Returns the id of the process of a user; 0: the user's connection was closed, or its dead process was reaped."""
     match = _TOKEN.match(token)
     if match is None:
         return 0

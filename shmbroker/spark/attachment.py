@@ -27,7 +27,7 @@ def connection_to(broker: str) -> shmbroker.Connection:
 
     Raises:
         BrokerNotFound: there is no such broker on this host.
-        OutOfMemory: its memory cannot be mapped in this process.
+        OutOfMemory: its memory cannot be mapped in this process, or has no room for a connection.
     """
     return connections.shared(_connected, broker)
 

@@ -138,7 +138,7 @@ def payload_of(kind: str | None, connection: Connection, queue: str) -> Payload:
 
     Raises:
         SchemaMismatch: ARROW is requested, and the queue has no schema; or a column of its schema has no form in Spark.
-        NotFound: there is no such queue.
+        NotFound: there is no such queue. BYTES and HANDLE do not look for it.
     """
     if kind in {BYTES, HANDLE}:
         return Payload(kind)

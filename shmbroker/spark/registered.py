@@ -34,7 +34,8 @@ def register_schema(queue: Queue, schema: pa.Schema) -> None:
         schema: the schema of the batches; its metadata is dropped.
 
     Raises:
-        SchemaMismatch: the queue has another schema; the text names the first column that differs.
+        SchemaMismatch: the queue has another schema. The text names the first column that differs, unless columns
+            differ only in whether they may be null.
     """
     if not isinstance(schema, pa.Schema):
         msg = f"schema={schema!r}: a pyarrow.Schema is needed"
@@ -102,11 +103,13 @@ class Reader:
         self._queue, self._schema, self._decoder = queue, schema, Decoder()
 
     def batches(self, body: memoryview | bytes, sequence: int) -> list[pa.RecordBatch]:
-        """Decodes the batches of a message in place; the body lives until the last Arrow object made of it is gone.
+        """Decodes the batches of a message in place, or from a copy if the body is not aligned.
+
+        The body, or the copy, lives until the last Arrow object made of it is gone.
 
         Raises:
-            SchemaMismatch: the body has another schema, or is not a record batch; the text names the message and the
-                column.
+            SchemaMismatch: the body has another schema, or is not a record batch. The text names the message, and for
+                another schema the column.
         """
         try:
             found = self._decoder.batches(body)

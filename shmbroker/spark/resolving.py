@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claim check: turns handles that passed through Spark into bodies, read in place.
 
-A column of bodies is Arrow's ``binary_view``: each value points into a separate slot of shared memory, and nothing is
-copied. A slot is not reused until the last Arrow object that points into it is gone. If the worker is killed, the
-broker's housekeeper frees the slots that the worker kept.
+A column of bodies is Arrow's ``binary_view``: each value points into a separate slot of shared memory, and is not
+copied. Only some bodies are copied, such as short ones; :func:`shmbroker.body_references.body_at` lists the cases. A
+slot is not reused until the last Arrow object that points into it is gone. If the worker is killed, the broker's
+housekeeper frees the slots that the worker kept.
 """
 
 from __future__ import annotations

@@ -100,7 +100,10 @@ def may_be_null(fields: Iterable[pa.Field]) -> list[bool]:
 
 
 def _alike(one: pa.DataType, two: pa.DataType) -> bool:
-    """Whether types are equal, or differ only in offset size or time zone, which depend on Spark's settings."""
+    """Whether types are equal, or differ only in what depends on Spark's settings.
+
+    That is the offset size of strings and binaries, and which time zone a timestamp has, if both types have one.
+    """
     if one == two:
         return True
     kinds = ((pa.string(), pa.large_string()), (pa.binary(), pa.large_binary()))

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from shmbroker.columns import Columns
     from shmbroker.spark.options import WriteOptions
 
-_PATIENCE_SECONDS = 60  # a task's wait for memory without a timeout: staged rows hold memory until they are published
+_PATIENCE_SECONDS = 60  # a task's wait for memory if no timeout is given: staged rows hold memory until published
 _AT_ONCE, _BYTES_AT_ONCE = 1000, 1 << 20  # messages, bytes: a larger batch is moved, in a tenth of the time of copying
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _DIGITS = 16

@@ -159,8 +159,8 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Continues after the last lease of the group: before Spark 4.2 a starting query does not say where it was.
 
         It is not known whether the checkpoint already has that lease, nor whether Spark has finished it. So this
-        acknowledges nothing, and makes the next lease. Spark then reads the leases after the last one in its
-        checkpoint, up to the new one: it skips none, and repeats none.
+        acknowledges nothing, and makes the next lease if messages are ready. Spark then reads the leases after the
+        last one in its checkpoint, up to the last one of the group: it skips none, and repeats none.
         """
         if self._options.group is None:
             msg = "option group is missing: before 4.2, Spark does not tell a source where its query was"

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queues of a publication: one for its marker, one for each attempt. Each name ends with the publication's name."""
+"""The queues of a publication: one for its marker, one for each attempt. Each name ends with the publication's name.
+
+While a process makes the marker, the publication has one more queue, which serves as a lock.
+"""
 
 from __future__ import annotations
 

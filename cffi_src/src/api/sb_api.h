@@ -40,7 +40,8 @@ sb_status sb_api_enter(sb_connection *c); /* as sb_usable; takes the connection'
 static inline void sb_api_leave(sb_connection *c) { sb_unlock(c); }
 /* The pid of the process in process slot `process`, if it is attached; else 0. */
 int32_t sb_api_process_pid(sb_broker *b, uint32_t process);
-/* The number of bytes in front of a body: message header, exchange, key, properties. */
+/* The number of bytes of the prefix: message header, exchange, key, properties. Other bytes may lie between the prefix
+ * and the body (sb_api_body_offset). */
 static inline uint64_t sb_api_prefix_bytes(const sb_put_options *o) {
   return sizeof(sb_message_shm) + o->exchange_length + o->key_length + (uint64_t)o->properties_length;
 }

@@ -39,7 +39,8 @@ sb_status sb_connection_open_at(sb_broker *b, const char *name, uint32_t length,
   return status;
 }
 
-/* Wakes every thread of this connection that sleeps in the core. */
+/* Wakes the IO thread, and each thread that sleeps on the wake word of a node of this connection. Threads that wait for
+ * a message in the row of a consumer sleep on another word: the end of the consumer has woken them. */
 static void ring_own(sb_connection *c) {
   sb_target_ring_io(c);
   sb_entries_walk all = sb_entries_of(c->b, c->shm, c->id, SB_HOLDINGS_FIRST);
@@ -91,7 +92,8 @@ sb_status sb_connection_close(sb_connection *c) {
 }
 
 /* Frees everything that the connection has in shared memory. The caller makes sure that no thread uses the connection.
- * False: views of its messages still exist, and the caller calls again when they have ended. */
+ * False: views of its messages, or slots of its reservations, still exist. The caller calls again when these have
+ * ended. */
 bool sb_connection_release(sb_connection *c) {
   if (c->forgotten || sb_forked(c->b)) { /* in this order: the broker of a forgotten connection may be unmapped */
     return true;

@@ -118,7 +118,7 @@ sb_queue *sb_queue_open(sb_connection *c, uint32_t slot, sb_status *status) {
 }
 
 /* Detaches the handle, unless it is in use (sb_handle_is_idle), or the queue is exclusive to the connection. False: the
- * handle stays attached. */
+ * handle stays attached. If the connection is not usable (sb_usable), does nothing and returns true. */
 bool sb_queue_close(sb_queue *q) {
   sb_connection *c = q->c;
   sb_status status = sb_api_enter(c);
@@ -219,7 +219,7 @@ static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
   f->settings.texts_length = texts_of(b, slot, NULL);
   f->owner = (f->settings.flags & SB_QUEUE_EXCLUSIVE) != 0 ? SB_LOAD(&q->owner_connection, SB_RELAXED) : 0;
   f->locked = sb_lifetime_locked(b, q, c->id);
-  for (unsigned tries = 0; tries < 8; tries++) { /* counters change one by one: read until two reads agree */
+  for (unsigned tries = 0; tries < 8; tries++) { /* counters change one by one: read again if the sum `mark` changed */
     uint64_t mark = sb_ledger_sum(b, q, SB_COUNT_ADDED) + sb_ledger_sum(b, q, SB_COUNT_ACKED) + sb_ledger_holding(b, q);
     uint64_t refused = sb_ledger_sum(b, q, SB_COUNT_REFUSED);
     f->added = sb_ledger_sum(b, q, SB_COUNT_ADDED) + refused;

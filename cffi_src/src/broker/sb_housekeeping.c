@@ -170,8 +170,8 @@ static bool recount(sb_connection *by, const sb_queue_shm *q, uint32_t slot, sb_
   return false;
 }
 
-/* Corrects the accounts: `taken`, `admitted` and the byte hints. True if they are correct afterwards; false if traffic
- * prevented the check. */
+/* Corrects the accounts: `taken`, `admitted` and the byte hints. True if they are correct afterwards. False if they
+ * could not be checked: a process changed them meanwhile, or is in the middle of a change, perhaps stopped there. */
 static bool reconcile(sb_connection *by, sb_queue_shm *q, uint32_t slot, uint64_t deaths_before) {
   int32_t unsure = SB_TRACKING_UNSURE;
   sb_hints found = sb_hints_reconcile(by->b, q);

@@ -13,8 +13,8 @@
  *
  * Ordering pairs: none here.
  *
- * Death: a housekeeper that is killed leaves nothing half done, since the next one reads the authoritative words again
- * at each check.
+ * Death: what a killed housekeeper left half done, the next one or a reaper finishes: the next one reads the
+ * authoritative words again at each check.
  *
  * Concurrency: beside all traffic; several housekeepers would only do the same work twice.
  */
@@ -30,8 +30,8 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
 bool sb_housekeeping_pass_stopped(sb_connection *by, uint32_t slot);
 /* True if the queue had no traffic for some ticks, and its counts are right. */
 bool sb_housekeeping_rests(const sb_queue_memory *memory);
-/* True if sb_housekeeping_timers would copy more: there is a schedule entry after the cursor, or a scan of all cells to
- * do. Costs two loads. */
+/* True if sb_housekeeping_timers may copy more: there is a schedule entry at the cursor or after it, or a scan of all
+ * cells to do. Costs two loads. */
 bool sb_housekeeping_has_timers(const sb_queue *q, const uint64_t *cursors);
 /* Copies up to `room` positions of messages with a timer, and returns how many it copied. The positions come from the
  * schedule list; after `timers_lost` changed, from a scan of all cells. `cursors` has three words, zero at first, in

@@ -8,7 +8,7 @@
  * Invariants: I19 of sb_ledger.h, I33 and I34 of sb_recover.h: a repeated decision has the same result, also if the
  *  reaper that decided before was killed between any two steps.
  *
- * Ordering pairs: P11 of sb_ledger.h: the reaper reads the kind of an intent before its other words, and once more
+ * Ordering pairs: P11 of sb_ledger.h: the reaper reads the words of an intent (acquire), and reads the kind once more
  * before it raises a counter.
  *
  * Death (killed after -> what is left -> who repairs it):

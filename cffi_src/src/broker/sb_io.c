@@ -47,8 +47,8 @@ static bool collect(sb_connection *c) {
   return false;
 }
 
-/* Finds the next pending bit after the bit of the last turn. Returns the list of the targets that share this bit; NULL:
- * no bit is pending. */
+/* Finds the next pending bit after the bit of the last turn. Returns the list of the targets that share this bit. NULL:
+ * these targets have ended, or no bit is pending. */
 static sb_target *next_targets(sb_connection *c) {
   for (uint32_t k = 0; k <= WORDS; k++) {
     uint32_t from = (c->io_rotation + 1) % SB_MAX_TARGETS, w = (from / 64 + k) % WORDS;
@@ -205,8 +205,9 @@ static bool takes_turns(const sb_broker *b, sb_lookout *w) {
   return w->turns != before;
 }
 
-/* Checks whether a housekeeper exists and runs. True if a housekeeper, or a stand-in for a stopped one, must be
- * started. */
+/* Checks whether a housekeeper exists and runs. If none does, and this process must act (sb_io.h), reaps dead
+ * processes; beside a stopped one, also parks the consumers of stopped processes. True if a housekeeper, or a stand-in
+ * for a stopped one, must be started. */
 static bool look_after(sb_connection *c) {
   sb_lookout *w = &c->lookout;
   w->looked = sb_now_ns();

@@ -27,8 +27,8 @@
  *   frees the record and the node.
  *  storing the beat of the lowest process -> `watched`, which is out of date after a second -> nothing to repair.
  *
- * Concurrency: one thread for each connection. It takes the connection's lock for a few turns at a time, or for a few
- *  queues when it does the work of a stopped housekeeper.
+ * Concurrency: one thread for each connection. It takes the connection's lock for a few turns at a time, for a look at
+ *  all targets, to reap one dead process, or for a few queues when it does the work of a stopped housekeeper.
  */
 #ifndef SB_IO_H
 #define SB_IO_H
@@ -42,7 +42,8 @@ sb_status sb_io_prepare(sb_connection *c);
  * (SB_CLOSED), the broker stops (SB_STOPPING), a housekeeper or a stand-in must be started (SB_NO_HOUSEKEEPER), a
  * channel is ready for its hand-over (SB_READY), or a channel has no memory to pull with (SB_GROW). */
 sb_status sb_io_run(sb_connection *c);
-/* Parks the consumers of stopped processes in all queues. Takes the connection's lock for a few queues at a time. */
+/* In each queue with a ready message, parks the consumers of stopped processes, and notifies another node if it parked
+ * any. Takes the connection's lock for a few queues at a time. */
 void sb_io_visit_stopped(sb_connection *c);
 bool sb_io_housekeeper_missing(sb_connection *c);
 

@@ -40,7 +40,8 @@ bool sb_recover_process(sb_connection *by, uint32_t process);
 /* Ends a connection of this process that closes: frees its holdings and its record. Frees nothing and returns false
  * while a view of one of its messages, or one of its reservations, lives. */
 bool sb_recover_close(sb_connection *c);
-/* Corrects a queue's hints and wakes nodes that should be awake. */
+/* Does for a queue what a reaper does last: corrects its hints, ends it if its time has come, evicts what exceeds its
+ * limits, and wakes nodes that should be awake. Empties a closed queue instead. */
 void sb_recover_queue(sb_connection *by, uint32_t slot);
 
 #endif

@@ -30,7 +30,7 @@ void sb_settings_configure(sb_queue *q, const sb_settings *settings, bool trim);
 void sb_settings_finish(sb_queue *q);
 /* Stores the settings in the queue object. */
 void sb_settings_apply(sb_queue_shm *q, const sb_settings *s);
-/* The settings of a queue. While they change, some may be new, and others old. */
+/* Reads the settings of a queue, except the texts. While they change, some may be new, and others old. */
 void sb_settings_read(const sb_queue_shm *q, sb_settings *s);
 /* True if the settings limit messages or bytes. A queue with such settings must maintain its hints (I23). */
 bool sb_settings_limit(const sb_settings *s);

@@ -26,7 +26,8 @@
 sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder);
 /* Finishes the change that a killed holder announced; does nothing if none is announced. */
 void sb_topology_finish(sb_connection *c);
-/* Releases the lock. If `changed`, also raises `topology_epoch`, so that all processes derive their routes again. */
+/* Undoes one sb_topology_lock of this thread. The last of these calls releases the lock; if its `changed` is true, it
+ * also raises `topology_epoch`, so that all processes derive their routes again. The others ignore `changed`. */
 void sb_topology_unlock(sb_broker *b, bool changed);
 
 #endif

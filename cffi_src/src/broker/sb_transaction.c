@@ -43,7 +43,7 @@ static void give_room_back(sb_transaction_cell *cell) {
 }
 
 /* Notes the reference of the cell: in the reference block of the body's slot, or as a bit of `references`, which
- * sb_transaction_decide stores in the slot's header. No other process knows the slot yet. */
+ * sb_transaction_decide stores in the slot's header. No other process uses the slot yet: only STAGED cells name it. */
 static void add_reference(sb_broker *b, sb_transaction_cell *cell) {
   sb_block k;
   uint32_t index;

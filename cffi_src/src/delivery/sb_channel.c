@@ -498,8 +498,8 @@ void sb_channel_close_all(sb_channel *ch) {
   }
   SB_STORE(&ch->closed, 1u, SB_SEQ_CST); /* P6: before the rings below */
   block_channel(ch);
-  /* The given messages are older than those in the row. They go back first, so that a consumer that takes messages
-   * meanwhile gets them in order. */
+  /* The given messages are older than those in the row, except those that a get took. They go back first, so that a
+   * consumer that takes messages meanwhile gets them in order. */
   return_given(ch);
   for (uint32_t i = 0; i < ch->room; i++) {
     sb_member *m = ch->members[i];

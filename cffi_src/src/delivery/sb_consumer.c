@@ -72,7 +72,7 @@ bool sb_consumer_wants_work(sb_consumer *k) {
     sb_node_shm *n = sb_slot_at(k->c->b, k->subscriptions[i].node);
     unsigned state = sb_node_state(SB_LOAD(&n->word, SB_SEQ_CST));
     if (state == SB_NODE_NOT_INTERESTED && !k->starved &&
-        sb_consumer_credit(k) > 0) { /* the node was parked (I61), or there was no memory for its list entry */
+        sb_consumer_credit(k) > 0) { /* the node stands by (I54), was parked (I61), or its list entry got no memory */
       sb_subscription_set_interested(&k->subscriptions[i], true);
     }
     if (state == SB_NODE_NOTIFIED || (state == SB_NODE_INTERESTED && sb_notify_looks_ready(k->subscriptions[i].q))) {

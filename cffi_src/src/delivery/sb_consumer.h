@@ -5,7 +5,8 @@
  * What: a consumer is one target over one or more queues, with one node in each. A queue notifies one interested node
  * of new work; the connection of that node pulls under its credit until the queue is empty or the credit is used up.
  * Pulled messages wait in a process-local row until the application takes them. Any thread that holds the connection's
- * lock may pull: the IO thread when it is notified, or a thread of the application that finds the row empty.
+ * lock may pull: the IO thread when it is notified, or a thread of the application that finds the row empty, or that
+ * returns credit by settling messages.
  *
  * Invariants: I30 of sb_subscription.h, I31 and I32 of sb_notify.h.
  *
@@ -62,9 +63,10 @@ struct sb_consumer {
 sb_status sb_consumer_deliver_one(sb_consumer *k, sb_subscription *s);
 /* One turn: pulls at most one message from each queue, in rotation. False: there is nothing more to do now. */
 bool sb_consumer_turn(sb_consumer *k);
-/* Pulls until the credit is used up or the queues are empty. */
+/* Pulls until the credit is used up, or no queue gives the consumer a message. */
 void sb_consumer_pull(sb_consumer *k);
-/* Frees the slot of a message that was settled or released. This returns one credit, so the consumer may pull again. */
+/* Frees the ack slot of a message that was settled or released. This returns one credit. If enough credit is free then,
+ * the call pulls for a starved consumer. */
 void sb_consumer_free_ack_slot(sb_consumer *k, uint32_t ack_slot);
 void sb_consumer_resume(sb_consumer *k);
 /* Makes a message that was given to the application the first of the row again: the application never saw it. */

@@ -17,9 +17,11 @@
  *
  * Invariants:
  *  I70 only a call that is inside the core (`inside` of its connection is 1) writes a structure, or relies on what it
- *      reads in one. The call reached the structure in one of three ways: through a word that is cleared before the
- *      slot of the structure is freed; through sb_slab_object, after the call entered; or through an object that the
- *      call's connection owns.
+ *      reads in one. A call outside may do so with a node, and with what its connection keeps from being freed: its
+ *      record, its holdings, the queues that it has open. A call that reads another structure outside checks afterwards
+ *      that nothing changed (I43). A call inside reached the structure in one of three ways: through a word that is
+ *      cleared before the slot of the structure is freed; through sb_slab_object, after the call entered; or through an
+ *      object that the call's connection owns.
  *  I71 a drained chunk becomes FREE only after the drainer asked each other connection (raised its `asked`), and then
  *      saw that connection outside (read 0 in its `inside`).
  *

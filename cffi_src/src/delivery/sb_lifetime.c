@@ -67,7 +67,7 @@ bool sb_lifetime_end(sb_queue *q, unsigned dead) {
   }
   bool orphaned = sb_lifetime_orphaned(q->c->b, q->shm, dead);
   if (sb_disposal_close(q, !orphaned, false, &removed) != SB_OK) {
-    return false; /* a consumer came, or no memory for the CLOSING cell: the housekeeper tries again at a later tick */
+    return false; /* another process closed it; or a consumer came, or no memory: the housekeeper tries again later */
   }
   (void)SB_ADD(&q->c->b->header->queues_ended, 1u, SB_ACQ_REL);
   (void)SB_ADD(&q->c->b->header->queues_closed, 1u, SB_RELEASE); /* P17 release */

@@ -6,7 +6,7 @@
 #include "sb_wait.h"
 
 /* The most levels (priorities) of a queue. Connections that add levels at the same moment may exceed this number, but
- * not SB_MAX_LEVELS. */
+ * not SB_MAX_LEVELS, unless more than 2,048 of them do so. */
 #define MOST_LEVELS 2048u
 
 sb_node_shm *sb_node_at(sb_broker *b, uint32_t slot) { return sb_slab_object(b, slot, SB_KIND_NODE); }
@@ -47,8 +47,8 @@ static sb_status append(sb_connection *c, const sb_node_shm *n, uint32_t slot, u
 }
 
 /* Adds `by` to the queue's counter of nodes in `state`; for INTERESTED and NOTIFIED, also to the counter of the node's
- * level. Nodes that wait for room have a counter of their own in the queue, those that wait for memory one in the
- * broker's header. */
+ * level. The counter for NOT_INTERESTED counts only consumers. Nodes that wait for room have a counter of their own in
+ * the queue, those that wait for memory one in the broker's header; both count only INTERESTED nodes. */
 static void count(sb_broker *b, const sb_node_shm *n, unsigned state, int32_t by) {
   uint32_t flags = SB_LOAD(&n->flags, SB_RELAXED);
   if ((flags & SB_NODE_MEMORY) != 0) {

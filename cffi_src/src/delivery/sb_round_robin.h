@@ -43,7 +43,7 @@ typedef struct sb_member {
   sb_round_robin_rank *rank;
   struct sb_member *previous, *next; /* in the circle; `next` also links the channel's list of unreported members */
   uint64_t delivered;                /* messages given to the application */
-  uint32_t number, prefetch;         /* prefetch: most messages that the member may hold; 0 = no limit */
+  uint32_t number, prefetch;         /* prefetch: most messages that it may hold, if not auto_ack; 0 = no limit */
   uint32_t held, waiting;            /* held: messages in the channel's row or unacked; waiting: those in the row */
   uint64_t cursor;                   /* see sb_no_local.h */
   /* no_local: takes no message that its connection published, and is not in a circle */

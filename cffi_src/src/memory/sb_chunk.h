@@ -48,7 +48,8 @@ unsigned sb_class_for(const sb_broker *b, uint64_t bytes);
 unsigned sb_class_of_kind(const sb_broker *b, unsigned kind);
 /* Sets hints in the chunk: bit i of `bits` tells that slot number 64 * `word` + i of the chunk may be free. */
 void sb_chunk_hint_set(sb_broker *b, unsigned cls, uint32_t chunk, uint32_t word, uint64_t bits);
-/* Moves hint bits of one chunk of the class into the connection's cache. False: no hint was found. */
+/* Moves hint bits of one chunk of the class into the connection's cache. False: there is no hint that the connection's
+ * use may take (sb_reserve.h). */
 bool sb_chunk_hint_search(sb_connection *c, unsigned cls);
 /* True if the caller may ask for another segment: below the memory limit, and not shortly after a failure to add
  * one. */

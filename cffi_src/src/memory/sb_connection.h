@@ -67,7 +67,7 @@ struct sb_connection {
   uint64_t stand_in_asked_ns; /* when the IO thread last asked for a stand-in of a stopped housekeeper */
   uint64_t looked_deaths;     /* number of reaped processes when the IO thread last looked for missed notifications */
   uint32_t stands_for;        /* slot of the node of the stopped housekeeper that this connection stands in for */
-  bool handles_stay;          /* the housekeeper's connection: its program detaches handles, the core does not */
+  bool handles_stay;          /* of the housekeeper, or its stand-in: its program detaches handles, the core does not */
   struct sb_target **targets; /* SB_MAX_TARGETS chains, see sb_target.h */
   uint32_t target_bits;       /* 1 + the highest index of a chain that ever had a target */
   uint32_t target_count, next_target;
@@ -99,7 +99,7 @@ struct sb_connection {
   void (*renew)(struct sb_connection *c); /* makes all handles forget their pages; NULL: there are no handles */
   struct sb_grace *grace;                 /* the chunks that this connection drains, see sb_grace.h; NULL = none yet */
   uint64_t free_holding;                  /* token of the first free entry, 0 = none */
-  uint64_t page_token; /* entry for pages that are retired, reserved so that an ack never fails for lack of memory */
+  uint64_t page_token; /* entry for a page or structure that is being freed; reserved, so that an ack needs no memory */
   sb_holdings_shm *last;
   uint64_t swept_ns[SB_MAX_CLASSES];
   /* until this time a body may get a longer slot than it needs, since no chunk could be opened or drained; 0 = none */
@@ -168,8 +168,8 @@ static inline uint64_t sb_holding_what(unsigned kind, uint32_t slot, uint64_t ge
 static inline unsigned sb_holding_kind(uint64_t w) { return (unsigned)SB_BITS(w, 0, 4); }
 static inline uint32_t sb_holding_slot(uint64_t w) { return (uint32_t)SB_BITS(w, 4, 28); }
 static inline uint32_t sb_holding_gen(uint64_t w) { return (uint32_t)(w >> 32); }
-/* For an entry that lists a cell: the slot of the leaf with the cell, and the index of the counter that its settlement
- * raises. */
+/* For an entry that lists a cell: the slot of the leaf with the cell; for an entry SETTLING, also the index of the
+ * counter that the settlement raises. */
 static inline uint32_t sb_holding_leaf(uint64_t w) { return (uint32_t)SB_BITS(w, 32, 28); }
 static inline unsigned sb_holding_counter(uint64_t w) { return (unsigned)(w >> 60); }
 

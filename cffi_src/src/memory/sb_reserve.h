@@ -3,8 +3,9 @@
  *
  * What: each allocation has a *use*, which the connection stores for the duration of a call. A call that opens a chunk
  * must leave a number of chunks FREE that depends on its use. A chunk is marked OF_RESERVE if fewer chunks stay FREE
- * than a plain put must leave, and plain puts take no slot of it. In a broker that fills up, plain puts fail first,
- * then staging, then the books; the calls that drain the broker have the whole reserve.
+ * than a plain put must leave, and plain puts take no slot of it. While a segment can still be added, no chunk is
+ * marked, and a chunk for structures may be the last FREE one. In a broker that fills up, plain puts fail first, then
+ * staging, then the books; the calls that drain the broker have the whole reserve.
  *
  *  DRAIN  connecting, consuming, leasing, moving, deleting, recovery, housekeeping: may take the last chunk
  *  BOOKS  new queues, nodes of waiting producers, messages of the broker's internal queues
@@ -32,8 +33,8 @@
  *  a chunk was opened -> a chunk of a class, with or without the mark OF_RESERVE -> nothing to repair: the mark is part
  *   of the word that opens the chunk.
  *
- * Concurrency: under the connection's lock, as the slab. A connection that wants a slot of a marked chunk, and finds
- *  the reserve complete without that chunk, removes the mark by CAS.
+ * Concurrency: under the connection's lock, as the slab. A call with the use STAGE or PLAIN that wants a slot of a
+ *  marked chunk, and finds the reserve complete without that chunk, removes the mark by CAS.
  */
 #ifndef SB_RESERVE_H
 #define SB_RESERVE_H
@@ -44,7 +45,7 @@ enum { SB_USE_DRAIN = 0, SB_USE_BOOKS = 1, SB_USE_STAGE = 2, SB_USE_PLAIN = 3 };
 #define SB_RESERVE_LEAST 3u
 #define SB_RESERVE_MOST 16u
 /* a connection that has this many blocks of holdings (16,000 unacknowledged messages) takes further blocks with the use
- * BOOKS */
+ * BOOKS, if the use of its call is DRAIN */
 #define SB_TABLES_TO_DRAIN 64u
 
 /* sb_chunk_count: the number of chunks that exist. sb_chunk_spare: how many of these are FREE. */

@@ -54,7 +54,7 @@ bool sb_scatter_larger(sb_connection *c, unsigned cls, uint64_t token, uint32_t 
 }
 
 /* Takes a slot for the next part: one that holds all of the remaining `rest` bytes, or else the longest free slot.
- * Returns the class of the slot; 0: no slot is free. */
+ * Returns the class of the slot; 0: the search found no free slot. */
 static unsigned take_part(search *s, uint64_t rest) {
   unsigned cls = sb_class_for(s->c->b, rest + sizeof(sb_part_shm));
   bool more = cls == 0; /* no class holds the rest: it fills a whole chunk, so opening a chunk is tried first */

@@ -66,7 +66,7 @@ enum {
   SB_HOLD_LEDGER = 4,
   SB_HOLD_CHUNK = 5,
   SB_HOLD_VIEW = 6,
-  SB_HOLD_STAGED = 7,      /* a cell of a commit: as for CELL; written before the append, then without the leaf */
+  SB_HOLD_STAGED = 7,      /* a cell of a commit: as for CELL; names no leaf until the append is done */
   SB_HOLD_PUBLICATION = 8, /* the body of a commit's message */
   /* a cell that the commit settles: as for CELL; the 4 bits above the 28-bit slot of the leaf have the number of the
    * counter that the settlement raises */
@@ -129,7 +129,7 @@ typedef struct {
   sb_word memory_tail, memory_head, memory_base;
   sb_half next_connection, next_process;
   sb_half watched; /* hint: time of the last look of the *lowest process* at the housekeeper (sb_io.h), in 2^20 ns */
-  sb_half stopped; /* 1 = the user asked for no housekeeper */
+  sb_half stopped; /* 1: the housekeeper must end, and no client may start another one */
   sb_word rescues, stopped_rescues, reaped;
   sb_half spinners;  /* count of threads that spin; changes often, so it avoids the cache lines that every call reads */
   sb_half scattered; /* 1: some body was stored in parts since the broker began */
@@ -177,8 +177,8 @@ typedef struct {
   uint32_t reserved;
 } sb_message_shm;
 _Static_assert(sizeof(sb_message_shm) == 64, "message header");
-/* flag: exchange name, routing key, properties and body lie in parts. The slot of the header has only the block and the
- * viewers' words (sb_reference.h), which end at body_offset. */
+/* flag: exchange name, routing key, properties and body lie in parts. Behind the header, its slot has only the block
+ * and the viewers' words (sb_reference.h), which end at body_offset, and at the slot's end sb_parts_shm. */
 #define SB_MESSAGE_IN_PARTS 1u
 
 /* The last bytes of a slot whose body lies in parts. They name the first part. */
@@ -237,12 +237,13 @@ _Static_assert(sizeof(sb_inner_shm) <= 3 * SB_UNIT, "inner page");
 typedef struct {
   sb_word root;
   sb_word tail; /* hint: the first position that may be FREE */
-  sb_word head; /* hint: each ready message before this position has its `requeued` bits set */
-  sb_word base; /* first position of this use of the queue object, a multiple of 64 */
+  sb_word head; /* hint: no live or pending entry is before this position; not used by the schedule */
+  sb_word base; /* first position of this use of the object (queue or level), a multiple of 64 */
 } sb_ring_shm;
 
 typedef struct {
-  /* read by every operation, written by configuration */
+  /* read by every operation; written when the queue is declared, configured or opened, or ends, and when its tree of
+   * pages gets a new root */
   alignas(64) sb_word state;
   sb_word root, base; /* of the cells */
   sb_half flags;
@@ -373,8 +374,9 @@ enum {
   SB_INTENT_COMMIT = 5
 };
 
-/* The counters of one connection at one queue, and the intent of its operation in progress. Only the owner writes it.
- * A ledger belongs to its queue: when its owner leaves, the next connection continues the counters. */
+/* The counters of one connection at one queue, and the intent of its operation in progress. Only the owner writes the
+ * ledger; after the death of the owner its reapers do. A ledger belongs to its queue: when its owner leaves, the next
+ * connection continues the counters. */
 typedef struct {
   alignas(64) sb_word owner; /* 12 connection | 52 epoch; 0 connection = free */
   sb_half queue, next;

@@ -40,7 +40,8 @@ sb_status sb_liveness_attach(sb_broker *b);
  * lock files. The caller has already released everything that this process owned in the broker. */
 void sb_liveness_detach(sb_broker *b);
 bool sb_liveness_is_dead(sb_broker *b, uint32_t process);
-/* True if the process is stopped or traced, according to /proc of the same pid namespace. A hint: it may continue. */
+/* True if /proc shows that the process is stopped, by a signal or by a tracer. A hint: the process may continue. False
+ * for the caller's own process, and for a process of another pid namespace, which our /proc does not show. */
 bool sb_liveness_is_stopped(sb_broker *b, uint32_t process);
 /* True if a thread of the process, other than the caller, runs or waits for a processor or a disk: it may be inside an
  * operation. Also true for a process that /proc does not show. A hint. */

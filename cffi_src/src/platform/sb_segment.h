@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Segments: maps the files of a broker into one address range of a process.
+/* Segments: maps the files of a broker into the address space of a process.
  *
  * What: `sb_broker` is the process-local view of a broker. Segment 0 is mapped whole. The arena is one reserved address
  * range as long as the broker's memory limit; its segments are mapped into it in order, as they are created. A slot id

@@ -26,8 +26,9 @@
 #include "sb_limits.h"
 
 /* Closes the queue, and removes its ready and scheduled messages; *removed: their number. SB_IN_USE: `if_unused` is
- * set, and the queue has a consumer. SB_NOT_EMPTY: `if_empty` is set, and the queue has a message. In both cases the
- * queue stays open. SB_DELETED: the queue was closed already. */
+ * set, and the queue has a consumer. SB_NOT_EMPTY: `if_empty` is set, and the queue has a ready, scheduled or STAGED
+ * message; delivered messages do not count (I25). In both cases the queue stays open. SB_DELETED: the queue was closed
+ * already. */
 sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed);
 /* Removes the ready and the scheduled messages of a closed queue. Returns their number. */
 uint64_t sb_disposal_empty(sb_queue *q);

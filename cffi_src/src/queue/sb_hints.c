@@ -3,7 +3,8 @@
 
 #include "sb_wait.h"
 
-/* Finds the first hidden cell at or after position `from`; hidden: see sb_hints_resurface. False: there is none. */
+/* Finds the first hidden cell at or after position `from`; hidden: see sb_hints_resurface. False: there is none, or the
+ * search met a page that was reused meanwhile. */
 static bool next_hidden(sb_broker *b, const sb_ring *r, uint64_t from, uint64_t *position) {
   uint64_t at = from;
   sb_leaf_ref leaf;
@@ -117,7 +118,7 @@ static void free_room(sb_queue_shm *q, const reading *is, const sb_changes *half
   uint64_t most = SB_LOAD(&q->base, SB_RELAXED) + is->taken + is->ready + half_made->depth;
   uint64_t most_in = is->bytes_out + is->ready_bytes + half_made->reserved_bytes;
   if ((int64_t)(is->admitted - most) > 0) (void)put_right(&q->admitted, is->admitted, most, SB_HINTS_RIGHT);
-  /* A take does not say how many bytes it takes: the bytes are known only if nobody is in the middle of a take. */
+  /* Only a reservation says how many bytes it changes: the bytes are known only if no other change is half made. */
   if (half_made->unknown_bytes == 0 && (int64_t)(is->bytes_in - most_in) > 0)
     (void)put_right(&q->bytes_in, is->bytes_in, most_in, SB_HINTS_RIGHT);
 }

@@ -37,7 +37,8 @@
 uint64_t sb_hints_resurface(sb_broker *b, const sb_queue_shm *q, const sb_ring *r, uint64_t deaths_before);
 /* True if there is a hidden cell. */
 bool sb_hints_hide_ready(sb_broker *b, const sb_ring *r);
-/* True if a message before `end` is ready. Reads the cells, since the hints may be wrong while a process is stopped. */
+/* True if a message before `end` is ready. Reads the cells, since the hints may be wrong while a process is stopped. If
+ * the queue's `requeued` flag is 0, the search begins at the head, so it finds no hidden cell. */
 bool sb_hints_has_ready(sb_broker *b, const sb_ring *r, uint64_t end);
 /* Calls sb_hints_resurface for a consumer that found no message although the hints show one. Returns the number of
  * cells that it found; 0 without a search if the last search was less than 250 ms ago. */
@@ -48,7 +49,8 @@ uint64_t sb_hints_rescan(sb_queue *q);
  * queue evicts, the call gives back room that the dead reserved (I74). It corrects nothing else then. */
 typedef enum { SB_HINTS_RIGHT, SB_HINTS_SET_RIGHT, SB_HINTS_BUSY } sb_hints;
 sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q);
-/* Gives the hints of a queue their first right values, unless it tracks already: the queue is about to get limits. */
+/* Gives the hints of a queue that is about to get limits their first right values. Does nothing if `tracking` is
+ * SB_TRACKING_SURE. If traffic prevents it, leaves SB_TRACKING_UNSURE: the housekeeper then corrects the hints. */
 void sb_hints_start_tracking(sb_broker *b, sb_queue_shm *q);
 
 #endif

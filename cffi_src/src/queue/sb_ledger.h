@@ -15,7 +15,7 @@
  *  I20 a queue object is freed only when no ledger of it has an owner: no connection has the queue open.
  *
  * Ordering pairs: P11 an intent is complete before its kind is stored (release), and its kind is stored before the CAS
- *  that it announces.
+ *  that it announces. Only the position of an append is stored later: before each attempt (release, sb_ring_append).
  *
  * Death (killed under an intent -> how the reaper sees that the operation took effect -> what the reaper does):
  *  ENQUEUE -> the slot's reference is gone, or the cell at `position` names the slot -> the reaper counts the message.
@@ -89,15 +89,17 @@ static inline void sb_ledger_count(sb_ledger_shm *l, unsigned counter, uint64_t 
   SB_STORE(&l->counters[counter], SB_LOAD(&l->counters[counter], SB_RELAXED) + by, SB_RELEASE);
 }
 /* Marks that the connection begins (`by` is 1) or ends (`by` is -1) changes of hints that belong together. Between the
- * two calls no process corrects hints (I23 of sb_queue.h). */
+ * two calls a process corrects no hints (I23 of sb_queue.h), but it may give back room that the dead reserved (I74 of
+ * sb_hints.h). */
 #define SB_HINTING_DEPTH UINT64_C(0xffffffff) /* the lower half of `hinting`; the upper half counts the raises */
 static inline void sb_ledger_hinting(sb_ledger_shm *l, int by) {
   uint64_t step = by > 0 ? (UINT64_C(1) << 32) + 1 : UINT64_MAX;
   /* by > 0: this store comes before the first change of a hint, which is seq_cst. by < 0: it comes after the last */
   SB_STORE(&l->hinting, SB_LOAD(&l->hinting, SB_RELAXED) + step, SB_RELEASE);
 }
-/* Notes that the owner begins (`count` is 1) or ends (`count` is -1) to reserve room for a message of `bytes` bytes.
- * Comes before the sb_ledger_hinting that begins these changes of hints, and after the one that ends them. */
+/* Notes that a reservation of room for a message of `bytes` bytes begins (`count` is 1), or that it ends (`count` is
+ * -1), because the message was published or the room was given back. Comes before the sb_ledger_hinting that begins
+ * these changes of hints, and after the one that ends them. */
 #define SB_RESERVED_BYTES ((UINT64_C(1) << 40) - 1)
 static inline void sb_ledger_reserve(sb_ledger_shm *l, int count, uint64_t bytes) {
   uint64_t step = (UINT64_C(1) << 40) + bytes;

@@ -197,15 +197,16 @@ SB_HOT uint64_t lowest(const sb_queue *q) {
   return head > q->lanes[0].cursor ? head : q->lanes[0].cursor;
 }
 
-/* True if surely at most `limit` cells are AVAILABLE: no cell has `requeued` bits, and at most `limit` positions lie
- * between lowest() and the tail. */
+/* True if surely at most `limit` cells before the tail are AVAILABLE: no cell has `requeued` bits, and at most `limit`
+ * positions lie between lowest() and the tail. A killed producer may leave the tail before its own message. */
 SB_HOT bool fits(const sb_queue *q, int64_t limit) {
   return SB_LOAD(&q->shm->requeued, SB_SEQ_CST) == 0 &&
          (int64_t)(SB_LOAD(&q->shm->tail, SB_SEQ_CST) - lowest(q)) <= limit;
 }
 
-/* True if the cells show that no limit is exceeded: the caller then does not read the counts, which cost more. False if
- * the cells cannot show it: in a queue that evicts by bytes, and while `bound` is higher than ring_size. */
+/* True if the cells show that there is nothing to evict: the caller then does not read the counts, which cost more. In
+ * a queue that refuses messages, max_length and max_bytes evict nothing, so the function ignores them. False if the
+ * cells cannot show it, for example in a queue that evicts by bytes, or while `bound` is higher than ring_size. */
 SB_HOT bool surely_fits(sb_queue *q) {
   int64_t ring = sb_setting(q->shm, SB_SETTING_RING_SIZE), limit = ring >= 0 ? ring : UNBOUNDED;
   if (ring >= 0 && (int64_t)SB_LOAD(&q->shm->bound, SB_RELAXED) > ring) {

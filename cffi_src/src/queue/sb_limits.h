@@ -45,7 +45,8 @@ bool sb_limits_room(const sb_queue_shm *q, uint64_t count, uint64_t bytes);
  * Returns how many it evicted. */
 uint64_t sb_limits_enforce(sb_queue *q);
 /* As sb_limits_enforce, but adds the number of evicted messages to *removed. True: the queue certainly keeps its limits
- * now. False: it keeps them according to the counts, which may be wrong (sb_limits_in_doubt). */
+ * now. False: it keeps them according to the counts, which may be wrong (sb_limits_in_doubt), or the call found no
+ * message to evict, or no memory for a holding. */
 bool sb_limits_keep(sb_queue *q, uint64_t *removed);
 /* True if more messages may be ready than the bound, although the counts deny it: a process may have been killed
  * between two changes of the counts. Costs a few loads, unless another process puts or takes at this moment. */

@@ -18,6 +18,7 @@
  *      append. Queues that evict count a STAGED position as taken, since they must not evict for it; all others count
  *      it as ready, since its room is reserved. While no connection is between two changes of hints that belong
  *      together (`hinting` of sb_ledger_shm), a process may count the cells, and correct the errors that a death left.
+ *      In a queue that does not evict, it may lower `admitted` and `bytes_in` even meanwhile (I74 of sb_hints.h).
  *  I42 after a process has lowered `taken` or `bytes_out`, it searches for a message again, or enforces the limits:
  *      meanwhile a put may have relied on the higher value, and seen room that did not exist.
  *
@@ -54,7 +55,7 @@ struct sb_queue {
   sb_queue_shm *shm;
   sb_ledger_shm *ledger;
   uint64_t ledger_token;
-  uint64_t state; /* OPEN | incarnation of the queue when the handle was opened */
+  uint64_t state; /* of the queue when the handle was opened: OPEN or CLOSED, and incarnation; UINT64_MAX: detached */
   uint64_t base;
   sb_lane lanes[SB_LANES];
   uint32_t slot;

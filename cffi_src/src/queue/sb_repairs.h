@@ -3,8 +3,9 @@
  *
  * What: *upkeep* looks for inconsistencies, and corrects each one that it finds. The housekeeper does it, and so do IO
  * threads, and searches that find no message although some are ready. A death explains an inconsistency, and so does a
- * process that is stopped, or gets no processor, between two steps that belong together. Any other inconsistency is a
- * defect, which the repair would hide; such a repair is counted separately.
+ * process that is stopped, or gets no processor, between two steps that belong together. So do short memory (below) and
+ * a watch for room (`room_watched` in sb_layout.h). Any other inconsistency is a defect, which the repair would hide;
+ * such a repair is counted separately.
  *
  * Layout: `repairs` and `explained_repairs` of sb_header_shm, one number for each kind.
  *
@@ -34,7 +35,7 @@
 enum {
   SB_REPAIR_NOTIFICATION = 0, /* a notified consumer or waiting call slept although a message was ready */
   SB_REPAIR_ROOM,             /* a producer slept although the queue had room for its message */
-  SB_REPAIR_COUNT,            /* a wrong count of nodes in the lists of consumers: interested, notified ... */
+  SB_REPAIR_COUNT,            /* a wrong count of nodes in the queue's lists: interested, room_waiting ... */
   SB_REPAIR_ACCOUNT,          /* `taken`, `admitted`, or the byte hints */
   SB_REPAIR_MARK,             /* a ready message without its `requeued` bits */
   SB_REPAIR_END,              /* an open queue that should have ended by itself (sb_lifetime.h) */
@@ -42,8 +43,8 @@ enum {
 _Static_assert(SB_REPAIR_END + 1 == SB_REPAIRS, "kinds of repairs");
 
 /* True if a process that has the queue open may be between two steps. Such a process is stopped, or is dead and not
- * reaped, or is not shown by /proc, or has a thread that runs or waits for a processor. A waiting thread counts, since
- * a busy machine may delay it for longer than a tick of the housekeeper. */
+ * reaped, or is not shown by /proc, or has a thread that runs, or waits for a processor or a disk. A waiting thread
+ * counts, since a busy machine may delay it for longer than a tick of the housekeeper. */
 bool sb_repairs_somebody_halted(sb_broker *b, const sb_queue_shm *q);
 /* The number of reaped processes. If it changed since a queue was last found consistent, deaths explain the repairs of
  * that queue. */

@@ -111,7 +111,8 @@ static unsigned look_at(sb_broker *b, const sb_leaf_ref *leaf, uint64_t position
   return sb_cell_of(word, leaf->gen) && takeable ? sb_cell_state(word) : SB_CELL_FREE;
 }
 
-/* Takes a cell before `end` that has `requeued` bits, the oldest one that can be taken. SB_EMPTY: there is none. */
+/* Takes a cell before `end` that has `requeued` bits, the oldest one that can be taken. SB_EMPTY: there is none.
+ * SB_DONE: the excess is gone. */
 static sb_status take_returned(sb_queue *q, sb_lane *lane, unsigned state, const sb_excess *excess, uint64_t end,
                                sb_taken *t) {
   uint64_t from = 0, position, known = SB_ANY_POSITION;

@@ -82,7 +82,8 @@ void sb_ring_finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, 
 /* Repeats the end of sb_ring_finish, for a TOMBSTONE whose holder may have been killed before it marked the cell
  * finished. */
 void sb_ring_redo(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position);
-/* Makes a list entry TOMBSTONE by a CAS that expects `word`, then finishes the cell. False: the CAS failed. */
+/* Makes a cell TOMBSTONE by a CAS that expects `word`, then finishes it: an entry of a list, a CLOSING cell, or the
+ * cell of a message that the caller, or a dead connection that it reaps, owns. False: the CAS failed. */
 bool sb_ring_drop(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position, uint64_t word);
 /* Finds the first position >= `from` whose leaf exists, and that leaf. False: there is none. */
 bool sb_ring_next_leaf(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position);

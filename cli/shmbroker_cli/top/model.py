@@ -48,13 +48,13 @@ class Row:
     Attributes:
         queue: Its name.
         ready: Messages that can be taken.
-        delivering: Messages that consumers hold.
+        delivering: Messages that were taken, by consumers or by gets, and are not settled.
         scheduled: Messages that are not yet due.
         rate_in: Messages added per second; None as long as that is not known.
         rate_out: Messages that left the queue per second, for whatever reason; None as long as that is not known.
         bytes: Bytes of the bodies of its messages.
-        interested: Consumers that can be woken.
-        notified: Consumers that have been woken.
+        interested: Consumers and waiting gets that can be woken.
+        notified: Consumers and waiting gets that have been woken.
         not_interested: Consumers that want nothing now.
         non_acquiring: `no_local` consumers that wait.
     """

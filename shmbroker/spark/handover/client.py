@@ -84,7 +84,7 @@ class Client:
     # ---- sending ----
 
     def send(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Sends a batch, in pieces if it is too large for the broker's memory; yields older answers in between."""
+        """Sends a batch, in pieces if it is larger than ``most_in_one`` of the share; yields answers in between."""
         encoded = self._encoder.encoded([batch])
         count = min(max(1, batch.num_rows), -(-encoded.size // self._session.share.most_in_one))
         if count == 1:

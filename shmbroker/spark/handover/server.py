@@ -43,16 +43,16 @@ def serve(
 ) -> None:
     """Answers the requests of :func:`exchange` until SIGTERM, which lets it finish the current one.
 
-    Several processes may serve one queue: each request goes to one of them, and to another one if that dies. If the
-    function raises, the task that sent the request raises an error with the function's text; the server continues. A
-    message that is no request stays unchanged: it is moved to the queue "unserved." followed by the queue's name, and a
-    warning is logged.
+    Several processes may serve one queue: each request goes to one of them, and to another one if that dies. After
+    three such deaths the task that sent the request gets an error instead. If the function raises, the task raises an
+    error with the function's text; the server continues. A message that is no request stays unchanged: it is moved to
+    the queue "unserved." followed by the queue's name, and a warning is logged.
 
     Args:
         queue: the name of the queue of requests; made if it does not exist.
-        function: gets a read-only ``pyarrow.RecordBatch`` in shared memory; the memory is not freed before the last
-            reference to the batch is gone. Returns a batch, a table, or some batches of one schema (a list, a
-            generator); ``None`` = no rows.
+        function: gets a read-only ``pyarrow.RecordBatch``, in shared memory if the request has more than 4 KiB; the
+            memory is not freed before the last reference to the batch is gone. Returns a batch, a table, or some
+            batches of one schema (a list, a generator); ``None`` = no rows.
         broker: the name of the broker; else ``SHMBROKER_BROKER``, else "default". Made if it does not exist.
 
     Raises:
