@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from shmbroker import exceptions, settings
 from shmbroker._core import native, segments
+from shmbroker._core.journal import topology_lock
 from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions, Reservation
 from shmbroker._process import connections
 from shmbroker._put_many import put_rest
@@ -24,7 +25,7 @@ from shmbroker.consumer import Consumer
 from shmbroker.message import OPEN, Message, MessageBatch, browsed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
     from shmbroker._core.connection import CoreConnection
@@ -321,13 +322,7 @@ class Queue:
             fixed = f"{name} of queue {self.name!r} cannot change; delete the queue and declare it anew"
             msg = f"{name}={checked[name]!r}: {fixed}"
             raise ValueError(msg)
-        current, flags = self._core.settings()
-        self._core.configure(
-            dataclasses.replace(current, **checked),
-            flags,
-            trim=trim,
-            until=self._session.operation_deadline(),
-        )
+        self._change(lambda current, flags: (dataclasses.replace(current, **checked), flags), trim=trim)
 
     def pause(self) -> None:
         """Stops deliveries until :meth:`resume`; producers can still put."""
@@ -338,9 +333,19 @@ class Queue:
         self._set_flag(PAUSED, on=False)
 
     def _set_flag(self, flag: int, *, on: bool) -> None:
-        current, flags = self._core.settings()
-        flags = flags | flag if on else flags & ~flag
-        self._core.configure(current, flags, trim=False, until=self._session.operation_deadline())
+        self._change(lambda current, flags: (current, flags | flag if on else flags & ~flag))
+
+    def _change(
+        self,
+        change: Callable[[settings.QueueSettings, int], tuple[settings.QueueSettings, int]],
+        *,
+        trim: bool = False,
+    ) -> None:
+        # The core stores all settings again. The lock keeps other changes from coming between the reading and that.
+        until = self._session.operation_deadline()
+        with topology_lock(self._core.connection, until, self._core.what):
+            wanted, flags = change(*self._core.settings())
+            self._core.configure(wanted, flags, trim=trim, until=until)
 
     @property
     def paused(self) -> bool:

@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import core_of
 from scenario_support.observing import assert_counts, listing, put_each
 
 from shmbroker import settings
+from shmbroker._core.journal import topology_lock
 from shmbroker._setting_kinds import Name
-from shmbroker.exceptions import PreconditionFailed
+from shmbroker.exceptions import PreconditionFailed, Timeout
 
 if TYPE_CHECKING:
     import shmbroker
+    from shmbroker._core.queue import CoreQueue
 
 NOT_A_COUNT = [0, -2, 1.5, "x", True, None, [], 2**80]
 
@@ -101,6 +105,32 @@ def test_configure_changes_only_what_is_given(connection: shmbroker.Connection) 
     put_each(queue, "ABC")
     assert listing(queue) == ["B", "C"]
     connection.queue("q", ring_size=2, max_length=60)
+
+
+@pytest.mark.parametrize("change", ["configure", "pause", "resume"])
+def test_no_other_change_comes_between_reading_and_storing(
+    connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """A change stores all settings again. It has the topology lock from reading on, so it undoes no other change."""
+    queue, found = connection.queue("q"), []
+    core, read = core_of(queue), type(core_of(queue)).settings
+
+    def take_the_lock() -> None:
+        try:
+            with topology_lock(core.connection, 1, "another change"):
+                found.append("free")
+        except Timeout:
+            found.append("held")
+
+    def settings_beside_another(self: CoreQueue) -> object:
+        another = threading.Thread(target=take_the_lock)
+        another.start()
+        another.join()
+        return read(self)
+
+    monkeypatch.setattr(type(core), "settings", settings_beside_another)
+    getattr(queue, change)(**({"max_length": 10} if change == "configure" else {}))
+    assert found == ["held"]
 
 
 def test_what_was_configured_counts_for_the_next_declaration(
