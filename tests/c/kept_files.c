@@ -18,6 +18,7 @@ static char kept[96]; /* the path of a broker that consists of the kept files; e
 void kept_files_begin(void) { snprintf(kept, sizeof kept, "/shmbroker-kept-%d", (int)getpid()); }
 void kept_files_end(void) {
   if (kept[0] != 0) remove_files(kept);
+  kept[0] = 0;
 }
 
 void kept_files_take(const char *path) {
@@ -40,10 +41,14 @@ static void clear(uint8_t *start, uint64_t bytes) {
   }
 }
 
-static void clear_file(const char *name, uint64_t bytes) {
+static bool is_long(const char *name, uint64_t bytes) {
   struct stat facts;
+  return stat(name, &facts) == 0 && (uint64_t)facts.st_size == bytes;
+}
+
+static void clear_file(const char *name, uint64_t bytes) {
   int fd = open(name, O_RDWR | O_CLOEXEC);
-  if (fd < 0 || fstat(fd, &facts) != 0 || (uint64_t)facts.st_size != bytes) die("a kept file", fd);
+  if (fd < 0) die("a kept file", fd);
   uint8_t *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (start == MAP_FAILED) die("mapping a kept file", fd);
   close(fd);
@@ -54,7 +59,7 @@ static void clear_file(const char *name, uint64_t bytes) {
 bool kept_files_give(const char *suffix, uint64_t bytes, const char *to) {
   char keep[160];
   file_name(keep, sizeof keep, kept, suffix);
-  if (kept[0] == 0 || rename(keep, to) != 0) return false;
+  if (kept[0] == 0 || !is_long(keep, bytes) || rename(keep, to) != 0) return false;
   clear_file(to, bytes);
   return true;
 }

@@ -57,8 +57,9 @@ sb_status sb_broker_grown(sb_broker *b, uint32_t number) {
 }
 
 /* Called by a process that could not make a segment. Until `not_before_ns`, calls of this process use the segments that
- * exist, and do not return SB_GROW. */
+ * exist, and do not return SB_GROW. Until a segment is added, all processes keep the reserve (sb_reserve.h). */
 void sb_broker_grow_again(sb_broker *b, uint64_t not_before_ns) {
+  SB_STORE(&b->header->no_room, 1u, SB_RELAXED);
   SB_STORE(&b->grow_again_ns, not_before_ns, SB_RELAXED);
 }
 

@@ -213,6 +213,14 @@ static void fill_block(request *r, const sb_publication *p, uint32_t slot) {
   }
 }
 
+/* The use of the body's allocation, in a commit with the use `use`: only a note may use what is kept for notes. */
+static unsigned body_use(const sb_publication *p, unsigned use) {
+  for (uint32_t t = 0; t < p->target_count; t++) {
+    if (use < SB_USE_STAGE && p->targets[t]->use > SB_USE_BOOKS) use = SB_USE_STAGE;
+  }
+  return use;
+}
+
 static sb_status make_body(request *r, uint32_t i, unsigned use) {
   sb_connection *c = r->plan.c;
   const sb_publication *p = &r->publications[i];
@@ -220,7 +228,7 @@ static sb_status make_body(request *r, uint32_t i, unsigned use) {
   sb_transaction_body *body = &r->plan.bodies[i];
   sb_reservation slot;
   uint64_t block = sb_block_bytes(p->target_count, p->length);
-  c->use = use;
+  c->use = body_use(p, use);
   sb_status status = sb_api_claim_slot(c, sb_api_body_offset(p->length, o, block) + p->length, &slot);
   if (status != SB_OK) status = sb_api_claim_elsewhere(c, status, p->length, o, block, &slot);
   c->use = SB_USE_DRAIN;
@@ -331,8 +339,9 @@ static bool makes_room(const request *r) {
   return r->plan.cell_count <= r->plan.end_count && bytes <= r->ended_bytes;
 }
 
-/* The use of the commit's allocations (sb_reserve.h). A commit that settles messages of an internal queue of the broker
- * publishes what was staged in that queue, so it may use as much of the reserve as the queue itself. */
+/* The use of the commit's allocations (sb_reserve.h), except for bodies that are no notes. A commit that settles messages
+ * of an internal queue of the broker publishes what was staged in that queue, so it may use as much of the reserve as the
+ * queue itself. */
 static unsigned use_of(const request *r) {
   unsigned use = makes_room(r) ? SB_USE_STAGE : SB_USE_PLAIN;
   for (uint32_t i = 0; i < r->settlement_count; i++) {

@@ -140,8 +140,8 @@ void sb_waiter_leave(sb_queue *q, uint32_t node, uint32_t flags) {
     if ((flags & SB_NODE_MEMORY) == 0 && sb_limits_room(q->shm, 1, 0)) {
       sb_notify_room_made(q->c, q->shm, q->slot); /* the baton: there may be room for another producer */
     }
-  } else if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 && sb_queue_looks_ready(q)) {
-    (void)sb_notify_one(q->c, q->slot, false);
+  } else {
+    sb_notify_pass_baton(q);
   }
 }
 

@@ -170,21 +170,28 @@ bool sb_chunk_may_grow(sb_broker *b) {
   return sb_chunk_count(b) < b->chunk_limit && (again == 0 || sb_now_ns() >= again);
 }
 
-void sb_chunk_populate(sb_broker *b, uint32_t chunk) {
+/* Populates the page tables for a chunk with one system call, instead of a fault for each page. */
+static void populate(sb_broker *b, uint32_t chunk) {
   uint64_t bit = UINT64_C(1) << (chunk % 64); /* relaxed: process-local, and a second call does no harm */
   if ((SB_OR(&b->populated[chunk / 64], bit, SB_RELAXED) & bit) == 0) {
     (void)madvise(b->arena + chunk * SB_CHUNK_BYTES, SB_CHUNK_BYTES, MADV_POPULATE_WRITE);
   }
 }
 
+void sb_chunk_prepare(sb_broker *b, uint32_t chunk, bool structures) {
+  sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
+  bool written = SB_LOAD(&meta->written, SB_RELAXED) != 0;
+  SB_STORE(&meta->written, 1, SB_RELAXED); /* before anything else is written there, see sb_chunk.h */
+  if (!structures || written) populate(b, chunk);
+  if (structures && written) memset(b->arena + chunk * SB_CHUNK_BYTES, 0, SB_CHUNK_BYTES);
+}
+
 static void chunk_fill(sb_broker *b, unsigned cls, uint32_t chunk) {
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
-  if (cls > SB_MESSAGE_CLASSES) {
-    /* A new structure continues from words (for example the incarnation) that it finds in its slot. Bodies may have
-     * overwritten these words, so the chunk is filled with zeros and with the floors (sb_floors.h). */
-    memset(b->arena + chunk * SB_CHUNK_BYTES, 0, SB_CHUNK_BYTES);
-    sb_floors_apply(b, chunk, cls - SB_MESSAGE_CLASSES, sb_class_units(cls));
-  }
+  bool structures = cls > SB_MESSAGE_CLASSES;
+  sb_chunk_prepare(b, chunk, structures);
+  /* A new structure continues from words (for example the incarnation) that it finds in its slot. */
+  if (structures) sb_floors_apply(b, chunk, cls - SB_MESSAGE_CLASSES, sb_class_units(cls));
   unsigned units = sb_class_units(cls), slots = SB_CHUNK_UNITS / units;
   for (unsigned i = 0; i < slots; i++) {
     uint64_t h = SB_LOAD(&meta->headers[i * units], SB_RELAXED);
@@ -223,7 +230,8 @@ bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
   sb_broker *b = c->b;
   uint32_t n = sb_chunk_count(b);
   bool growing = sb_chunk_may_grow(b), objects = cls > SB_MESSAGE_CLASSES;
-  uint32_t leave = growing && objects ? 0 : sb_reserve_leave(b, c->use);
+  bool will_grow = growing && SB_LOAD(&b->header->no_room, SB_RELAXED) == 0;
+  uint32_t leave = will_grow && objects ? 0 : sb_reserve_leave(b, c->use);
   if (sb_chunk_spare(b) <= leave) {
     return false; /* the chunks that are FREE now are left to calls with another use (sb_reserve.h) */
   }
@@ -242,14 +250,13 @@ bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
         SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
         return false;
       }
-      sb_chunk_populate(b, chunk);
       chunk_fill(b, cls, chunk);
       if (cls > SB_MESSAGE_CLASSES &&
           sb_chunk_hint_search(c, cls)) { /* another connection made room: do not open a second chunk (sb_chunk.h) */
         SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
         return true;
       }
-      chunk_open(b, cls, chunk, !growing && left < sb_reserve_chunks(b) ? SB_CHUNK_OF_RESERVE : 0);
+      chunk_open(b, cls, chunk, !will_grow && left < sb_reserve_chunks(b) ? SB_CHUNK_OF_RESERVE : 0);
       SB_STORE(&b->classes[cls].hint_chunk, chunk + 1, SB_RELAXED);
       return true;
     }
@@ -296,6 +303,18 @@ static void undrain(sb_broker *b, unsigned owner, uint32_t chunk, unsigned cls, 
   (void)SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_CLASS, 0, cls, 0) | flag, SB_ACQ_REL);
 }
 
+static bool is_of_bodies(unsigned cls) { return cls >= 1 && cls <= SB_MESSAGE_CLASSES; }
+
+/* Frees the first slot of the chunk if `owner` took it to drain a run. */
+static void free_first(sb_broker *b, unsigned owner, uint32_t chunk) {
+  sb_word *header = &sb_chunk_meta(b, chunk)->headers[0];
+  uint64_t h = SB_LOAD(header, SB_ACQUIRE);
+  if (h == sb_slot_word(SB_SLOT_ALLOC, owner, sb_slot_gen(h)) &&
+      SB_CAS(header, &h, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(h) + 1), SB_ACQ_REL)) {
+    sb_chunk_freed(b, chunk * SB_CHUNK_UNITS);
+  }
+}
+
 /* Makes a chunk of bodies FREE if all its slots are free. Of a run whose slot is free, makes all chunks FREE. */
 bool sb_chunk_drain(sb_connection *c, uint64_t token, uint32_t chunk) {
   sb_broker *b = c->b;
@@ -305,8 +324,7 @@ bool sb_chunk_drain(sb_connection *c, uint64_t token, uint32_t chunk) {
   if (!sb_chunk_ready(b, chunk)) {
     return false;
   }
-  if (sb_chunk_state(word) == SB_CHUNK_CLASS && cls >= 1 && cls <= SB_MESSAGE_CLASSES &&
-      all_free(b, chunk, sb_class_units(cls))) {
+  if (sb_chunk_state(word) == SB_CHUNK_CLASS && is_of_bodies(cls) && all_free(b, chunk, sb_class_units(cls))) {
     sb_holding_set(b, token, sb_holding_what(SB_HOLD_CHUNK, 0, 0), chunk);
     if (!SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_DRAINING, c->id, cls, 0) | flag, SB_ACQ_REL)) {
       return false;
@@ -336,7 +354,12 @@ bool sb_chunk_drain(sb_connection *c, uint64_t token, uint32_t chunk) {
     if (!SB_CAS(header, &h, sb_slot_word(SB_SLOT_ALLOC, c->id, sb_slot_gen(h)), SB_ACQ_REL)) {
       return false;
     }
-    SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_DRAINING, c->id, 0, run), SB_RELEASE);
+    SB_CRASHPOINT("slab.run.taken");
+    if (!SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_DRAINING, c->id, 0, run), SB_SEQ_CST)) {
+      /* I14: this connection read the chunk's word, then others drained the run, and use the chunk for something else */
+      free_first(b, c->id, chunk);
+      return false;
+    }
     SB_CRASHPOINT("slab.run.draining");
     sb_chunk_recover(b, c->id, chunk);
     return true;
@@ -362,20 +385,18 @@ void sb_chunk_recover(sb_broker *b, unsigned owner, uint32_t chunk) {
   }
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
   unsigned run = sb_chunk_run(word);
-  if (sb_chunk_state(word) == SB_CHUNK_RUN) {
-    /* the dead connection may have taken the run's slot, while its holdings list the chunk instead of the slot */
-    uint64_t h = SB_LOAD(&sb_chunk_meta(b, chunk)->headers[0], SB_ACQUIRE);
-    if (sb_slot_state(h) == SB_SLOT_ALLOC && sb_slot_owner(h) == owner)
-      (void)SB_CAS(&sb_chunk_meta(b, chunk)->headers[0], &h, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(h) + 1),
-                   SB_ACQ_REL);
+  bool bodies = sb_chunk_state(word) == SB_CHUNK_CLASS && is_of_bodies(sb_chunk_class(word));
+  if (sb_chunk_state(word) == SB_CHUNK_RUN || bodies) {
+    /* the dead connection may have taken the slot of a run that is there, or was there, while its holdings list the chunk
+     * instead of the slot */
+    free_first(b, owner, chunk);
     return;
   }
   if (sb_chunk_owner(word) != owner ||
       (sb_chunk_state(word) != SB_CHUNK_CLAIMED && sb_chunk_state(word) != SB_CHUNK_DRAINING)) {
     return;
   }
-  if (sb_chunk_state(word) == SB_CHUNK_DRAINING && run == 0 &&
-      (sb_chunk_class(word) < 1 || sb_chunk_class(word) > SB_MESSAGE_CLASSES)) {
+  if (sb_chunk_state(word) == SB_CHUNK_DRAINING && run == 0 && !is_of_bodies(sb_chunk_class(word))) {
     return; /* a chunk of structures: sb_drained_recover undoes the draining */
   }
   if (sb_chunk_state(word) == SB_CHUNK_DRAINING && run == 0) {

@@ -12,6 +12,9 @@
  *
  * Invariants: I13 and I14 of sb_slab.h.
  *
+ * The kernel gives a new segment as zeros. Until a chunk is prepared for the first time, its word `written` is 0, and
+ * so are all bytes of its memory. A connection stores 1 there before it writes anything to the memory.
+ *
  * Two connections that need the first slot of a class at the same time could each open a chunk. A chunk of structures
  * keeps its class as long as one of its slots is used. A connection that has filled in a chunk for structures therefore
  * looks once more for a slot of another chunk, and makes its own chunk FREE again if it finds one. Two chunks are
@@ -22,10 +25,12 @@
  *  than the class.
  *
  * Death (killed after -> what is left -> what the reaper of the connection does):
- *  the chunk became CLAIMED -> CLAIMED(dead), filled in or not -> the reaper makes the chunk FREE.
+ *  the chunk became CLAIMED -> CLAIMED(dead), filled in or not -> the reaper makes the chunk FREE. `written` is 1 if
+ *   anything may have been filled in.
  *  the chunk of a class became DRAINING -> DRAINING(dead), some of its slots ALLOC(dead) -> the reaper frees these
  *   slots, and returns the chunk to its class. For a chunk of structures see sb_drained.h.
- *  the slot of a run was taken to drain the run -> ALLOC(dead) -> the reaper frees the slot.
+ *  the slot of a run was taken to drain the run -> ALLOC(dead) -> the reaper frees the slot, also if others have drained
+ *   the run meanwhile, and opened the chunk for a class: a connection may take the slot of a run that is gone.
  *  the run became DRAINING -> DRAINING(dead) -> the reaper makes all chunks of the run FREE.
  * In each case the holdings of the connection list the chunk.
  *
@@ -54,8 +59,10 @@ bool sb_chunk_hint_search(sb_connection *c, unsigned cls);
 /* True if the caller may ask for another segment: below the memory limit, and not shortly after a failure to add
  * one. */
 bool sb_chunk_may_grow(sb_broker *b);
-/* Populates the page tables for a chunk with one system call, instead of a fault for each page. */
-void sb_chunk_populate(sb_broker *b, uint32_t chunk);
+/* Prepares the memory of a chunk that the caller has claimed. For structures, all bytes are 0 afterwards; else they may
+ * have any value. Populates the page tables of the chunk, unless it is opened for structures and was never opened before:
+ * these use few of its pages at first. */
+void sb_chunk_prepare(sb_broker *b, uint32_t chunk, bool structures);
 /* Resets a chunk that is about to become FREE. The header of each of its slots becomes ALLOC with owner 0, which means
  * that no slot begins there; the chunk's hints are cleared. slots_units: the units of each slot. Before the call, the
  * caller has taken all these slots, or it reaps the connection that had taken them. */
@@ -73,7 +80,8 @@ bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token);
 bool sb_chunk_drain(sb_connection *c, uint64_t token, uint32_t chunk);
 bool sb_chunk_drain_any(sb_connection *c, uint64_t token);
 /* Repairs a chunk that the dead connection `owner` was claiming or draining: a claimed chunk and a draining run become
- * FREE, a chunk of bodies returns to its class. sb_drained_recover returns a chunk of structures. */
+ * FREE, a chunk of bodies returns to its class. The reaper has carried out or undone a commit of that connection before,
+ * so no message is in an ALLOC slot of it. sb_drained_recover returns a chunk of structures. */
 void sb_chunk_recover(sb_broker *b, unsigned owner, uint32_t chunk);
 
 #endif

@@ -150,7 +150,7 @@ static bool claim_run(sb_connection *c, uint32_t first, uint32_t run, uint64_t t
   }
   SB_CRASHPOINT("slab.run.claimed");
   for (uint32_t i = 0; i < run; i++) {
-    sb_chunk_populate(b, first + i);
+    sb_chunk_prepare(b, first + i, false);
     if (i > 0)
       SB_STORE(&b->chunks[first + i], sb_chunk_word(SB_CHUNK_TAIL, 0, 0, i), SB_RELEASE); /* its distance to the head */
   }

@@ -138,6 +138,7 @@ typedef struct {
   /* of the queue being configured */
   alignas(64) _Atomic int64_t new_settings[SB_SETTINGS];
   sb_half new_flags, new_trim;
+  sb_half no_room; /* hint: 1: a client had no room for another segment, and none was added since (sb_reserve.h) */
 } sb_header_shm;
 _Static_assert(sizeof(sb_header_shm) <= 4096, "header page");
 
@@ -154,7 +155,8 @@ typedef struct {
   sb_word summary[2];                 /* bit w set: a bit of hints[w] may be set */
   sb_word parts;                      /* 1: the chunk may have parts; a sweep then looks for their heads (sb_parts.h) */
   sb_word floors[2];                  /* of incarnations, of positions: new objects continue from them (sb_floors.h) */
-  sb_word reserved[379];
+  sb_word written;                    /* 1: the chunk was opened before, so its memory may have other bytes than 0 */
+  sb_word reserved[378];
 } sb_chunk_meta_shm;
 _Static_assert(sizeof(sb_chunk_meta_shm) == SB_CHUNK_META_BYTES, "chunk metadata");
 

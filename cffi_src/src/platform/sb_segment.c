@@ -46,6 +46,8 @@ uint64_t sb_segment_layout_hash(void) {
                             offsetof(sb_header_shm, segments),
                             offsetof(sb_header_shm, queues_closed),
                             offsetof(sb_header_shm, housekeeper_process),
+                            offsetof(sb_header_shm, no_room),
+                            offsetof(sb_chunk_meta_shm, written),
                             SB_READ_REFS};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     hash = mix(hash, sizes[i]);
@@ -225,6 +227,7 @@ void sb_segment_announce(sb_broker *b, uint32_t number) {
   uint32_t found = SB_LOAD(&b->header->segments, SB_ACQUIRE);
   while (found < number) {
     if (SB_CAS(&b->header->segments, &found, number, SB_ACQ_REL)) { /* P7 release */
+      SB_STORE(&b->header->no_room, 0u, SB_RELAXED);
       break;
     }
   }

@@ -15,21 +15,25 @@ sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t
   (void)SB_ADD(&q->shm->admitted, 1, SB_SEQ_CST);
   (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
   sb_status status = sb_queue_append(q, lane, SB_CELL_CLOSING | flags, SB_APPEND_CLOSING, NULL, &position);
-  bool undo = status != SB_OK && status != SB_DELETED; /* a closed queue needs no hints */
-  if (undo) {
-    (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
-    (void)SB_SUB(&q->shm->admitted, 1, SB_SEQ_CST);
-  }
-  sb_ledger_hinting(q->ledger, -1);
-  if (undo) (void)sb_limits_enforce(q); /* I42 */
   if (status != SB_OK) {
+    bool undo = status != SB_DELETED; /* a closed queue needs no hints */
+    if (undo) {
+      (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+      (void)SB_SUB(&q->shm->admitted, 1, SB_SEQ_CST);
+    }
+    sb_ledger_hinting(q->ledger, -1);
+    if (undo) (void)sb_limits_enforce(q); /* I42 */
     return status;
   }
   SB_CRASHPOINT("queue.close.closing");
   (void)sb_closing_resolve(q->c->b, q->c, q->shm, &lane->ring, position);
-  if (sb_queue_is_open(q)) {
-    (void)sb_ring_exact_tail(q->c->b, &lane->ring); /* past the TOMBSTONE: `taken` counts it, so the tail must, too */
-    return if_unused && SB_LOAD(&q->shm->consumers, SB_SEQ_CST) > 0 ? SB_IN_USE : SB_NOT_EMPTY;
+  bool stays = sb_queue_is_open(q);
+  /* past the TOMBSTONE: `taken` counts it, so the tail must, too; only then do the hints agree, and `hinting` is lowered */
+  if (stays) (void)sb_ring_exact_tail(q->c->b, &lane->ring);
+  sb_ledger_hinting(q->ledger, -1);
+  if (stays) {
+    /* with both conditions, the one that still fails; a consumer that left meanwhile makes no queue "not empty" */
+    return if_unused && (!if_empty || SB_LOAD(&q->shm->consumers, SB_SEQ_CST) > 0) ? SB_IN_USE : SB_NOT_EMPTY;
   }
   *removed = sb_disposal_empty(q);
   return SB_OK;

@@ -84,7 +84,8 @@ sb_status sb_queue_stand_in(sb_connection *by, uint32_t slot, sb_queue *q, sb_le
 void sb_queue_detach(sb_queue *q);
 /* The lane that a position is in. */
 static inline sb_lane *sb_queue_lane(sb_queue *q, uint64_t position) { return &q->lanes[sb_position_lane(position)]; }
-static inline bool sb_queue_is_open(const sb_queue *q) { return SB_LOAD(&q->shm->state, SB_ACQUIRE) == q->state; }
+/* seq_cst: a process that made a cell AVAILABLE must see here that the queue was closed (sb_closing.h). */
+static inline bool sb_queue_is_open(const sb_queue *q) { return SB_LOAD(&q->shm->state, SB_SEQ_CST) == q->state; }
 
 /* Appends a cell to a lane. If it meets a CLOSING cell, it decides that cell first. All cells of messages, and all
  * CLOSING cells, come into a queue through this function: a store that keeps messages on disk would hook in here, and

@@ -5,6 +5,7 @@
 #include "cases.h"
 #include "plan.h"
 #include "sb_closing.h"
+#include "sb_disposal.h"
 #include "sb_hints.h"
 #include "sb_schedule.h"
 
@@ -124,6 +125,20 @@ static void changed_before_it_is_set(void) {
   bool late = plan.choice[0] > READING && plan.choice[0] <= 2 * READING + 1;
   expect_result(0, READING, SB_HINTS_SET_RIGHT, late ? SB_HINTS_BUSY : SB_HINTS_SET_RIGHT, one_more);
   set_all_right();
+}
+
+/* At no step of a deletion that is refused do the hints seem wrong to another process: the closing cell counts as taken
+ * before the tail has passed it. */
+static void finds_none_wrong(void) {
+  expect(sb_hints_reconcile(t.b, keeper.q->shm) != SB_HINTS_SET_RIGHT, "a hint seemed wrong");
+}
+static void refused_deletion(void) {
+  uint64_t removed;
+  put_by(&one, 1);
+  meanwhile(ANYWHERE, finds_none_wrong);
+  expect(sb_disposal_close(one.q, false, true, &removed) == SB_NOT_EMPTY, "a queue with a message was deleted");
+  afterwards();
+  expect_left(1);
 }
 
 /* ---- looks at a message ---- */
@@ -248,6 +263,7 @@ static const test_case CASES[] = {
     {"reading, begun", "hints are busy while a process changes them", RING(9), another_begins},
     {"reading, ended", "hints are busy if a process changed them", RING(9), another_changed_hints},
     {"reading, set", "a hint that changes before it is set right is left", RING(9), changed_before_it_is_set},
+    {"reading, refused", "no hint seems wrong beside a deletion that is refused", RING(9), refused_deletion},
     {"look, taken", "a message that is taken is looked at again", FREELY, taken_while_looked_at},
     {"look, removed", "a scheduled message that goes gives its holding back", RING(9), removed_while_looked_at},
     {"look, marked", "what is marked meanwhile is no repair", FREELY, marked_while_looked_at},

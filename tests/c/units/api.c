@@ -132,8 +132,10 @@ static void a_broker_grows(void) {
   sb_broker_describe(t.b, &f, false);
   expect_is(sb_broker_grown(t.b, f.segments + 1), SB_CORRUPT, "the status of a segment that nobody made");
   expect_is(sb_chunk_may_grow(t.b), 1, "whether it may grow");
+  expect_is(t.b->header->no_room, 0, "whether there is no room for another segment");
   sb_broker_grow_again(t.b, FOREVER);
   expect_is(sb_chunk_may_grow(t.b), 0, "whether it may grow before its time");
+  expect_is(t.b->header->no_room, 1, "whether there is no room after an attempt failed");
   sb_broker_grow_again(t.b, 1);
   expect_is(sb_chunk_may_grow(t.b), 1, "whether it may grow after that");
 }

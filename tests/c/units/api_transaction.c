@@ -335,6 +335,28 @@ static void notes_take_of_the_reserve(void) {
   expect_is(t.c->use, SB_USE_DRAIN, "the use of memory");
   expect(added_to(2) == 1 && counted(target[1], SB_COUNT_ACKED) == 1, "it did not happen");
 }
+/* The last eighth of a chunk of the reserve is for notes: a body that is no note gets none of it, whatever it is
+ * published together with. */
+static void a_body_takes_nothing_kept_for_notes(void) {
+  make_targets(1, UNLIMITED);
+  target[1] = make_queue("notes", (sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_NOTES});
+  put_into(1);
+  put_into(0);
+  hold_for(1, 0, SB_ACK);
+  leave_chunks(2);
+  unsigned cls = sb_class_for(t.b, sizeof(sb_message_shm) + BYTES);
+  take_slots(cls);
+  uint64_t token, gen;
+  uint32_t slot, slots = SB_CHUNK_UNITS / sb_class_units(cls);
+  if (sb_holding_take(t.c, &token) != SB_OK) die("sb_holding_take", 0);
+  for (uint32_t i = 0; i < slots - slots / 16; i++) {
+    if (sb_slab_alloc(t.c, cls, token, &slot, &gen) != SB_OK) die("sb_slab_alloc", (int)i);
+  }
+  sb_publication p = first_targets(0, 1);
+  expect_blamed(commit_now(&p, 1, 1), SB_NO_MEMORY, 0, NOBODY, "a body for a queue of the user");
+  p = first_targets(1, 1);
+  expect_is(commit_now(&p, 1, 1), SB_OK, "the status of a note");
+}
 /* What ends as many messages as it adds, with bodies as long, has memory that is kept for staging. */
 static void as_much_as_it_ends_takes_of_the_reserve(void) {
   make_targets(2, UNLIMITED);
@@ -376,6 +398,8 @@ static const test_case CASES[] = {
     {"api_transaction: full", "a full queue is to blame, and nothing happens", a_limit_is_to_blame},
     {"api_transaction: no page", "a queue without a page is to blame, and nothing happens", a_page_is_to_blame},
     {"api_transaction: notes", "notes take of the reserve", notes_take_of_the_reserve},
+    {"api_transaction: for notes", "a body that is no note takes nothing that is kept for notes",
+     a_body_takes_nothing_kept_for_notes},
     {"api_transaction: no more", "what adds no more than it ends takes of the reserve",
      as_much_as_it_ends_takes_of_the_reserve},
 };

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "cases.h"
+#include "meanwhile.h"
 #include "sb_floors.h"
 #include "sb_holdings.h"
 #include "sb_wait.h"
@@ -278,13 +279,34 @@ static bool in_memory(uint32_t chunk) {
   }
   return true;
 }
-static void pages_are_mapped_once(void) {
+static bool is_populated(uint32_t chunk) { return (SB_LOAD(&t.b->populated[0], SB_RELAXED) >> chunk & 1) != 0; }
+static uint8_t *memory_of(uint32_t chunk) { return sb_slot_at(t.b, chunk * SB_CHUNK_UNITS); }
+static uint64_t written_before; /* before the memory was changed */
+static void note_the_mark(void) { written_before = SB_LOAD(&meta(CHUNK)->written, SB_RELAXED); }
+/* Bodies have any bytes, in pages that are mapped at once. */
+static void memory_for_bodies(void) {
   all_taken();
-  sb_word *bits = &t.b->populated[CHUNK / 64];
-  SB_STORE(bits, 0, SB_RELAXED);
-  sb_chunk_populate(t.b, CHUNK);
-  expect_is(SB_LOAD(bits, SB_RELAXED), UINT64_C(1) << CHUNK, "the chunks that were mapped");
+  memory_of(CHUNK)[0] = 0xaa;
+  sb_chunk_prepare(t.b, CHUNK, false);
+  expect_is(meta(CHUNK)->written, 1, "whether it was opened");
+  expect(is_populated(CHUNK) && !is_populated(CHUNK + 1), "the pages of one chunk are mapped");
   expect(in_memory(CHUNK), "its pages are not in memory");
+  expect_is(memory_of(CHUNK)[0], 0xaa, "the memory of bodies");
+}
+/* Structures have zeros. The memory of a chunk that was never opened has them already, and is not touched. */
+static void memory_for_structures(void) {
+  all_taken();
+  memory_of(CHUNK)[0] = 0xaa;
+  meanwhile(&t.b->populated[0], BEFORE_CHANGE, 1, note_the_mark);
+  sb_chunk_prepare(t.b, CHUNK, true);
+  expect_is(meta(CHUNK)->written, 1, "whether it was opened");
+  expect(!is_populated(CHUNK), "the pages of structures are mapped at once");
+  expect_is(memory_of(CHUNK)[0], 0xaa, "the memory of a chunk that was never opened");
+  memory_of(CHUNK)[SB_CHUNK_BYTES - 1] = 0xaa;
+  sb_chunk_prepare(t.b, CHUNK, true);
+  if (has_acted()) expect_is(written_before, 1, "whether it was opened, before its pages are mapped");
+  expect(is_populated(CHUNK), "the pages of a chunk that is filled with zeros are mapped");
+  expect(memory_of(CHUNK)[0] == 0 && memory_of(CHUNK)[SB_CHUNK_BYTES - 1] == 0, "the memory is not zero");
 }
 
 static void dirty(uint32_t chunk) {
@@ -295,7 +317,8 @@ static void dirty(uint32_t chunk) {
   m->parts = 7; /* lies behind the summary */
   m->floors[0] = 0;
   m->floors[1] = 3 * SB_PAGE_CELLS;
-  memset(sb_slot_at(t.b, chunk * SB_CHUNK_UNITS), 0xaa, SB_CHUNK_BYTES);
+  m->written = 1;
+  memset(memory_of(chunk), 0xaa, SB_CHUNK_BYTES);
 }
 static void expect_filled(uint32_t chunk, unsigned cls) {
   sb_chunk_meta_shm *m = meta(chunk);
@@ -327,7 +350,7 @@ static void a_chunk_is_filled_in(void) {
     expect_is(*(uint8_t *)sb_slot_at(t.b, CHUNK * SB_CHUNK_UNITS), 0xaa, "the memory of bodies");
     const sb_holding_shm *h = sb_holding_at(t.b, token);
     expect(sb_holding_kind(h->what) == SB_HOLD_CHUNK && h->where == CHUNK, "it is not announced");
-    expect((SB_LOAD(&t.b->populated[CHUNK / 64], SB_RELAXED) >> CHUNK % 64 & 1) != 0, "its pages are not mapped");
+    expect(is_populated(CHUNK), "its pages are not mapped");
   }
 }
 /* Objects are zero, above their floors; bodies of the longest class are none. */
@@ -380,6 +403,13 @@ static void at_which_end_while_growing(void) {
   expect(!sb_chunk_claim_class(t.c, FOUR, token), "a plain put takes of the reserve");
   expect_claimed(SB_MESSAGE_CLASSES + SB_KIND_CONSUMER_LEVEL, 5, 0,
                  "a level of a plain put, while segments may be added");
+  free_chunks(5, 2);
+  SB_STORE(&t.b->header->no_room, 1u, SB_RELAXED);
+  expect(!sb_chunk_claim_class(t.c, SB_MESSAGE_CLASSES + SB_KIND_CONSUMER_LEVEL, token),
+         "a level of a plain put took a chunk of the reserve though /dev/shm is full");
+  t.c->use = SB_USE_DRAIN;
+  expect_claimed(SB_MESSAGE_CLASSES + SB_KIND_CONSUMER_LEVEL, 5, SB_CHUNK_OF_RESERVE,
+                 "a level of a consumer, while /dev/shm is full");
 }
 /* Plain puts leave the reserve; what is opened of it is marked. */
 static void chunks_of_the_reserve(void) {
@@ -440,7 +470,9 @@ static const test_case CASES[] = {
     {"chunk: ends", "the last chunk, group, word and hint are looked at", hints_at_the_ends},
     {"chunk: hints of the reserve", "plain puts leave hints of the reserve to others", hints_of_the_reserve},
     {"chunk: grow", "a segment may be added up to the limit, but not at once after it failed", may_a_segment_be_added},
-    {"chunk: populate", "the pages of a chunk are mapped", pages_are_mapped_once},
+    {"chunk: bodies", "a chunk that is prepared for bodies has its pages mapped", memory_for_bodies},
+    {"chunk: structures", "a chunk that is prepared for structures is zero, and left alone if it was never opened",
+     memory_for_structures},
     {"chunk: filled", "a chunk that is opened has free slots, all hinted at", a_chunk_is_filled_in},
     {"chunk: objects", "objects are zero, above their floors", a_chunk_of_objects_is_filled_in},
     {"chunk: slot 0", "slot 0 is nobody's", slot_0_is_nobody_s},

@@ -235,6 +235,30 @@ static void a_run_was_made(void) {
   expect_is(header(0), sb_slot_word(SB_SLOT_FREE, 0, GEN + 1), "his slot");
   expect_is(word_of(CHUNK), word, "the word of the run");
 }
+static uint64_t his_drained(void) { return sb_slot_word(SB_SLOT_ALLOC, SOMEBODY | SB_SLOT_DRAINED, GEN); }
+/* Nor of a run that was there before others opened the chunk for bodies. Structures are recovered by their own kind. */
+static void a_run_was_there(void) {
+  const struct {
+    unsigned cls;
+    bool freed;
+  } cases[] = {{1, true}, {FOUR, true}, {LONGEST, true}, {0, false}, {LONGEST + 1, false}, {LEAVES, false}};
+  for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    begin();
+    uint64_t word = sb_chunk_word(SB_CHUNK_CLASS, 0, cases[i].cls, 0), his = sb_slot_word(SB_SLOT_ALLOC, SOMEBODY, GEN);
+    set_word(CHUNK, word);
+    set_header(0, SB_SLOT_ALLOC, SOMEBODY);
+    recover();
+    expect_is(header(0), cases[i].freed ? sb_slot_word(SB_SLOT_FREE, 0, GEN + 1) : his, "his slot");
+    expect_is(word_of(CHUNK), word, "the word of the chunk");
+  }
+  set_word(CHUNK, sb_chunk_word(SB_CHUNK_CLASS, 0, FOUR, 0));
+  set_header(0, SB_SLOT_ALLOC, SOMEBODY + 1);
+  recover();
+  expect_is(header(0), sb_slot_word(SB_SLOT_ALLOC, SOMEBODY + 1, GEN), "a slot of another one");
+  SB_STORE(sb_slot_header(t.b, CHUNK * SB_CHUNK_UNITS), his_drained(), SB_RELAXED);
+  recover();
+  expect_is(header(0), his_drained(), "a slot that was taken for another purpose");
+}
 
 static const test_case CASES[] = {
     {"chunk_drained: class", "a chunk whose slots are free becomes FREE", a_free_chunk_is_drained},
@@ -245,6 +269,7 @@ static const test_case CASES[] = {
     {"chunk_drained: draining", "what the dead drained is of its class again", what_was_being_drained},
     {"chunk_drained: first", "slot 0 stays nobody's", the_first_chunk_was_being_drained},
     {"chunk_drained: being made", "a run that the dead were making is taken apart", a_run_was_being_made},
+    {"chunk_drained: was there", "the slot of a run that is gone is free", a_run_was_there},
     {"chunk_drained: made", "the slot of a run that nobody was told of is free", a_run_was_made},
 };
 SUBJECT(CASES)

@@ -186,6 +186,25 @@ static void a_run_is_taken_while_it_is_dissolved(void) {
   expect(!drained, "a run with a body was dissolved");
   expect_is(chunk_word(CHUNK), sb_chunk_word(SB_CHUNK_RUN, 0, 0, 1), "its word");
 }
+/* After this connection read the chunk's word, others drained the run, and opened the chunk for bodies: the chunk and its
+ * messages are left alone, and its first slot is free again. */
+static void give_it_another_class(void) { set_word_of(CHUNK, OF_FOUR); }
+static void a_run_that_is_gone(void) {
+  begin();
+  open_chunk(FOUR);
+  set_chunk(CHUNK, SB_CHUNK_RUN, 0, 1);
+  set_header(FIRST, SB_SLOT_FREE, 0);
+  set_header(SLOT, SB_SLOT_PUBLISHED, 1);
+  SB_STORE(&meta()->hints[0], 0, SB_RELAXED);
+  meanwhile(sb_slot_header(t.b, FIRST), BEFORE_CAS, 1, give_it_another_class);
+  bool drained = drain();
+  if (!has_acted()) return;
+  expect(!drained, "a chunk with a message was drained");
+  expect_is(chunk_word(CHUNK), OF_FOUR, "its word");
+  expect_is(header_of(FIRST), FREED, "the header of its first slot");
+  expect_is(hints(0), 1, "the hints");
+  expect_is(header_of(SLOT), sb_slot_word(SB_SLOT_PUBLISHED, 1, GEN), "the header of a message");
+}
 static void what_cannot_be_drained(void) {
   begin_drain();
   unmap();
@@ -295,6 +314,7 @@ static const test_case CASES[] = {
     {"chunk_meanwhile: slot", "a slot that is taken meanwhile keeps its chunk",
      a_slot_is_taken_while_its_chunk_is_drained},
     {"chunk_meanwhile: run", "a run that is taken meanwhile is kept", a_run_is_taken_while_it_is_dissolved},
+    {"chunk_meanwhile: gone", "a chunk that was a run, and has messages by now, is kept", a_run_that_is_gone},
     {"chunk_meanwhile: not drained", "chunks of others are not drained", what_cannot_be_drained},
     {"chunk_meanwhile: claimed", "a drain goes on when its chunk was claimed", a_chunk_is_claimed_that_was_drained},
     {"chunk_meanwhile: dead", "chunks of the dead are given back", chunks_of_the_dead},

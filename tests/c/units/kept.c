@@ -33,12 +33,14 @@ static void kept_files_are_zeros(void) {
   snprintf(path, sizeof path, "/shmbroker-kept-case-%d", (int)getpid());
   file_name(name, sizeof name, path, "2");
   file_name(other, sizeof other, path, "3");
+  kept_files_end(); /* the cases before this one keep files */
   expect(!kept_files_give("2", BYTES, name), "a file though none are kept");
   kept_files_begin();
   write_segment(name);
   kept_files_take(path);
   expect(access(name, F_OK) != 0, "the broker's file is still there");
   expect(!kept_files_give("1", BYTES, name), "the file of another segment");
+  expect(!kept_files_give("2", BYTES - 1, other), "a file of another length");
   expect(kept_files_give("2", BYTES, other), "no file");
   expect_is(bytes_set(other), 0, "bytes that are not 0");
   expect(!kept_files_give("2", BYTES, name), "the same file a second time");

@@ -435,10 +435,15 @@ static void one_maps_at_a_time(void) {
 static void another_announces(void) { SB_STORE(&t.b->header->segments, 2u, SB_RELAXED); }
 static void segments_are_announced(void) {
   sb_half *segments = &t.b->header->segments;
+  sb_half *no_room = &t.b->header->no_room;
+  SB_STORE(no_room, 1u, SB_RELAXED);
   sb_segment_announce(t.b, 3);
   expect_is(*segments, 3, "the segments after a new one");
+  expect_is(*no_room, 0, "whether there is no room, after a new one");
+  SB_STORE(no_room, 1u, SB_RELAXED);
   sb_segment_announce(t.b, 2);
   expect_is(*segments, 3, "the segments after an old one");
+  expect_is(*no_room, 1, "whether there is no room, after an old one");
   if (!has_steps()) return;
   SB_STORE(segments, 1u, SB_RELAXED);
   meanwhile(segments, BEFORE_CAS, 1, another_announces);

@@ -66,7 +66,10 @@ static void a_run_is_claimed(void) {
   const sb_holding_shm *h = sb_holding_at(t.b, token);
   expect_is(h->what, sb_holding_what(SB_HOLD_SLOT, slot, gen), "the holding");
   expect_is(h->where, first, "where it is");
-  for (uint32_t i = first - 1; i <= LAST; i++) expect(is_populated(i) == (i >= first), "chunk %u of the run", i);
+  for (uint32_t i = first - 1; i <= LAST; i++) {
+    expect(is_populated(i) == (i >= first), "chunk %u of the run", i);
+    expect_is(sb_chunk_meta(t.b, i)->written, i >= first, "whether a chunk was opened");
+  }
   expect(is_free(first - 1), "the chunk before the run is in use");
 }
 /* Until its slot has its header the chunks are claimed: the head says how many. */

@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 
+#include "../kept_files.h"
 #include "cases.h"
 #include "sb_segment.h"
 
@@ -33,7 +34,7 @@ static int run_case(void *which) {
   attach(&t);
   t.c = connect_to(&t);
   k->run();
-  remove_files(t.path);
+  kept_files_take(t.path);
   if (complaint[0] != 0) {
     printf("FAIL %s: %s: %s\n", k->name, k->holds, complaint);
   } else {
@@ -50,6 +51,7 @@ static bool guarded(test_case k) {
 
 int main(int count, char **arguments) {
   unsigned passed = 0, failed = 0;
+  kept_files_begin();
   for (const subject *s = subjects; s != NULL; s = s->next) {
     for (unsigned i = 0; i < s->count; i++) {
       if (!asked_for(s->cases[i].name, count - 1, arguments + 1)) continue;
@@ -58,6 +60,7 @@ int main(int count, char **arguments) {
       failed += !good;
     }
   }
+  kept_files_end();
   printf("%u passed, %u failed\n", passed, failed);
   return failed != 0 || passed == 0;
 }

@@ -79,6 +79,16 @@ static void closing_is_refused(void) {
   expect_is(sb_disposal_close(q, true, false, &removed), SB_OK, "the status where messages do not matter");
   expect_is(removed, 2, "how many messages went");
 }
+/* A consumer kept the queue, and leaves before the call says why the queue stays. */
+static void the_consumer_leaves(void) { SB_STORE(&q->shm->consumers, 0, SB_RELAXED); }
+static void closing_is_refused_for_one_that_leaves(void) {
+  uint64_t removed;
+  begin_queue(RING_OF(10));
+  SB_STORE(&q->shm->consumers, 1, SB_RELAXED);
+  meanwhile(&q->shm->consumers, AFTER_LOAD, 1, the_consumer_leaves);
+  sb_status status = sb_disposal_close(q, true, false, &removed);
+  if (has_acted()) expect_is(status, SB_IN_USE, "the status of an empty queue whose consumer left");
+}
 /* A closing cell that another process left is resolved first. */
 static void another_process_closes(void) {
   uint64_t removed = 99;
@@ -548,6 +558,8 @@ static void cells_that_do_not_count(void) {
 static const test_case CASES[] = {
     {"upkeep: closed", "a queue that is closed loses its messages, each is counter_in", a_queue_is_closed},
     {"upkeep: refused", "a condition that does not hold keeps the queue", closing_is_refused},
+    {"upkeep: left", "a queue whose consumer leaves meanwhile was in use, not \"not empty\"",
+     closing_is_refused_for_one_that_leaves},
     {"upkeep: two close", "a closing of another process is resolved first", another_process_closes},
     {"upkeep: no memory", "a closing without memory takes back its hints", no_memory_to_close},
     {"upkeep: end", "disposal ends at the end of the messages", disposal_ends},

@@ -105,6 +105,17 @@ static void the_baton_of_a_message(void) {
   sb_waiter_leave(q, other, 0);
   expect_is(state_of(other), SB_NODE_NOT_INTERESTED, "the state of one that was told, and leaves");
 }
+/* Browsers may have given way to the node that leaves, and if nobody else waits, they are told. */
+static void the_baton_of_browsers(void) {
+  begin();
+  uint32_t leaves = another_waits(0, 1), browser = another_waits(0, 1);
+  (void)sb_node_move(t.c, browser, SB_IN(SB_NODE_INTERESTED), SB_NODE_NON_ACQUIRING);
+  uint32_t other = another_waits(0, 1);
+  sb_waiter_leave(q, leaves, 0);
+  expect_is(node_at(browser)->wakes, 0, "how often a browser was told while another one waits");
+  sb_waiter_leave(q, other, 0);
+  expect_is(node_at(browser)->wakes, 1, "how often a browser was told when the last one left");
+}
 static uint64_t used_meanwhile;
 static void note_the_use(void) { used_meanwhile = SB_LOAD(&q->shm->used_ns, SB_RELAXED); }
 /* The time of an expiring queue begins anew while the node still keeps the queue. */
@@ -128,5 +139,6 @@ static const test_case CASES[] = {
     {"waiter_nodes: kept", "eight nodes are kept", nodes_are_kept_for_the_next},
     {"waiter_nodes: use", "a get that waited has used its queue", the_use_of_a_queue},
     {"waiter_nodes: baton", "a waiter that leaves tells another one", the_baton_of_a_message},
+    {"waiter_nodes: browsers", "a waiter that leaves tells the browsers, if nobody else waits", the_baton_of_browsers},
 };
 SUBJECT(CASES)
