@@ -303,9 +303,10 @@ class Queue:
                 Delivered messages that are not settled do not count; they end with the queue.
             Timeout: the topology lock was not free in ``operation_timeout``.
         """
-        session = self._session
-        removed = self._core.delete(if_unused=if_unused, if_empty=if_empty, until=session.operation_deadline())
-        session.administration.queue_gone(self._core)
+        session, until = self._session, self._session.operation_deadline()
+        with topology_lock(session.core, until, self._core.what):
+            removed = self._core.delete(if_unused=if_unused, if_empty=if_empty, until=until)
+            session.administration.queue_gone(self._core)
         session.queues.forget(self)
         return removed
 

@@ -375,6 +375,9 @@ sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts 
 /* *holder, here and below: after SB_TIMEOUT the pid of the process that holds the topology lock, 0 = unknown. */
 sb_status sb_topology_begin(sb_connection *c, uint64_t deadline_ns, int32_t *holder);
 void sb_topology_end(sb_connection *c);
+/* Says that the caller, which has deleted a queue and still holds the lock, has removed the bindings to it, too. Else the
+ * end of the lock, or of the caller, makes the next change of the topology look for bindings to queues that are gone. */
+void sb_topology_unbound(sb_connection *c);
 /* The journal word: in the high 16 bits the number of the journal's file, in the low 48 bits the number of valid bytes
  * in that file. Only the holder of the topology lock may change the word. */
 uint64_t sb_topology_journal(sb_connection *c);

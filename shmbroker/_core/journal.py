@@ -5,6 +5,9 @@ The journal lies in two files of the broker. One word in the broker's header say
 its bytes count. Storing that word commits a change: a process killed before leaves bytes that the next writer
 overwrites. To shorten the journal, a writer rewrites it into the other file. A reader that was overtaken by this sees a
 changed word after its read, and reads again.
+
+The topology lock keeps other writers out, but not a signal handler in the thread of the writer. A writer that such a
+handler overtook writes nothing more: its bytes would damage what the handler wrote.
 """
 
 from __future__ import annotations
@@ -13,17 +16,18 @@ import contextlib
 import errno
 import itertools
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from shmbroker import exceptions
 from shmbroker._core import native, segments
 from shmbroker._core.queue import raise_topology_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from shmbroker._core.connection import CoreConnection
 
+T = TypeVar("T")
 ffi, slow, fast = native.ffi, native.slow, native.fast
 _NUMBER_SHIFT, _LENGTH = 48, (1 << 48) - 1
 _NUMBERS = 1 << 16
@@ -48,6 +52,12 @@ def topology_lock(connection: CoreConnection, until: int, what: str) -> Iterator
         finally:
             if statuses == [native.OK]:
                 slow.sb_topology_end(connection.handle)
+
+
+def unbound(connection: CoreConnection) -> None:
+    """Says that the caller, which has deleted a queue and holds the topology lock, has removed the bindings to it."""
+    with connection.call():
+        slow.sb_topology_unbound(connection.handle)
 
 
 def version(connection: CoreConnection) -> int:
@@ -96,28 +106,40 @@ class Journal:
             return rewritten, data
 
     def append(self, connection: CoreConnection, data: bytes) -> int:
-        """Appends records; returns the new length of the journal in bytes. The caller holds the topology lock.
+        """Appends records, if this reader has read the whole journal. The caller holds the topology lock.
+
+        Returns:
+            The new length of the journal in bytes; 0: nothing was appended, because the journal has news. Under the
+            lock, they are from a signal handler that ran in this thread after :meth:`read_new`, perhaps in this call.
 
         Raises:
-            OutOfMemory: /dev/shm has no room for them; nothing was changed.
+            OutOfMemory: /dev/shm has no room for the records; nothing was changed.
         """
-        word = self._word(connection)
-        end = word & _LENGTH
-        self._write(connection, word >> _NUMBER_SHIFT, end, data)
-        self._commit(connection, word + len(data))
-        return end + len(data)
+        word = self._seen
+        number, end = word >> _NUMBER_SHIFT, word & _LENGTH
+        if self._write(connection, word, number, end, data) and self._commit(connection, word, word + len(data)):
+            return end + len(data)
+        return 0
 
     def replace(self, connection: CoreConnection, data: bytes) -> None:
-        """Makes ``data`` the whole journal, by writing it into the other file. The caller holds the topology lock."""
-        number = self._word(connection) >> _NUMBER_SHIFT
+        """Makes ``data`` the whole journal, by writing it into the other file. The caller holds the topology lock.
+
+        Does nothing if the journal has news, as :meth:`append`: ``data`` does not have them.
+
+        Raises:
+            OutOfMemory: /dev/shm has no room for ``data``; nothing was changed.
+        """
+        word = self._seen
+        number = word >> _NUMBER_SHIFT
         fresh = (number + 1) % _NUMBERS
-        self._write(connection, fresh, 0, data)
-        self._commit(connection, fresh << _NUMBER_SHIFT | len(data))
-        descriptor = self._open(connection, number, os.O_RDWR)
+        anew = fresh << _NUMBER_SHIFT | len(data)
         try:
-            os.ftruncate(descriptor, 0)
-        finally:
-            os.close(descriptor)
+            written = self._write(connection, word, fresh, 0, data)
+        except exceptions.OutOfMemory:
+            self._empty(connection, word, fresh)  # what was written takes the last of the room
+            raise
+        if written and self._commit(connection, word, anew):
+            self._empty(connection, anew, number)
 
     def length(self, connection: CoreConnection) -> int:
         """The length of the journal in bytes. The file may be longer: what nobody committed lies behind it."""
@@ -127,9 +149,23 @@ class Journal:
         with connection.call():
             return int(slow.sb_topology_journal(connection.handle))
 
-    def _commit(self, connection: CoreConnection, word: int) -> None:
+    @staticmethod
+    def _unless_overtaken(connection: CoreConnection, word: int, step: Callable[..., T], *given: object) -> list[T]:
+        """Calls a function of C that changes the journal, if the word in the header is still ``word``.
+
+        Returns:
+            A list of what the function returned; empty: it was not called.
+        """
         with connection.call():
-            slow.sb_topology_journal_commit(connection.handle, word)
+            words = map(slow.sb_topology_journal, [connection.handle])
+            steps = itertools.compress([given], map(word.__eq__, words))
+            # One call of C compares the word and calls the function, so no signal handler runs in between.
+            return list(itertools.starmap(step, steps))
+
+    def _commit(self, connection: CoreConnection, word: int, new: int) -> bool:
+        """Replaces the word; False if it is no longer ``word``."""
+        commit = slow.sb_topology_journal_commit
+        return bool(self._unless_overtaken(connection, word, commit, connection.handle, new))
 
     def _open(self, connection: CoreConnection, number: int, flags: int) -> int:
         """Opens one of the two files.
@@ -154,16 +190,28 @@ class Journal:
         finally:
             os.close(descriptor)
 
-    def _write(self, connection: CoreConnection, number: int, start: int, data: bytes) -> None:
+    def _write(self, connection: CoreConnection, word: int, number: int, start: int, data: bytes) -> bool:
+        """Writes into a file; False if the word is no longer ``word``, and a part of the bytes is not written."""
         descriptor = self._open(connection, number, os.O_RDWR)
         try:
             view = memoryview(data)
             while view:
-                written = os.pwrite(descriptor, view, start)
-                start, view = start + written, view[written:]
+                written = self._unless_overtaken(connection, word, os.pwrite, descriptor, view, start)
+                if not written:
+                    return False
+                start, view = start + written[0], view[written[0] :]
         except OSError as error:
             if error.errno in {errno.ENOSPC, errno.ENOMEM, errno.EDQUOT}:
                 raise segments.no_room(self._path, segments.JOURNALS[number % 2], len(data)) from None
             raise
+        finally:
+            os.close(descriptor)
+        return True
+
+    def _empty(self, connection: CoreConnection, word: int, number: int) -> None:
+        """Frees the memory of the file that is not in use. If the word is no longer ``word``, a later rewrite does."""
+        descriptor = self._open(connection, number, os.O_RDWR)
+        try:
+            self._unless_overtaken(connection, word, os.ftruncate, descriptor, 0)
         finally:
             os.close(descriptor)

@@ -185,6 +185,7 @@ class Administration:
             incarnation = queue.incarnation
             removed = queue.delete(if_unused=if_unused, if_empty=if_empty, until=until)
             self._change(lambda topology: changes.queue_gone(topology, ToQueue(name, incarnation)), until)
+            journal.unbound(self._core)
         return removed
 
     def queue_purge(self, name: str) -> int:
@@ -248,10 +249,11 @@ class Administration:
         self.exchanges.change(self._core, self._deadline() if until is None else until, make)
 
     def queue_gone(self, queue: CoreQueue) -> None:
-        """Removes the bindings to a deleted queue."""
+        """Removes the bindings to a queue that the caller, which holds the topology lock, has deleted."""
         gone = ToQueue(queue.name, queue.incarnation)
         if self.exchanges.refresh(self._core).bindings_to(gone):
             self._change(lambda topology: changes.queue_gone(topology, gone))
+        journal.unbound(self._core)
 
     def exchange_infos(self) -> list[ExchangeInfo]:
         """Describes all exchanges, by name."""

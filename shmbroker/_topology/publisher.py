@@ -172,6 +172,9 @@ class Publishing:
             if found is None:
                 table = self._exchanges
                 check_publish(table.exchange(self.core, exchange))
+                # A signal handler that changes the topology and publishes renews the routes, and this route is of
+                # before. Then it is stored in dictionaries that nothing uses any more.
+                targets, known = self._targets, self._compiled.routes.setdefault(exchange, {})
                 queues = table.route(self.core, exchange, routing_key, content.headers, content.keys)
                 opened = (self._reach(queue.name, queue.incarnation) for queue in queues)
                 found = tuple(queue for queue in opened if queue is not None)
@@ -179,8 +182,8 @@ class Publishing:
                     with contextlib.suppress(exceptions.NotFound):  # deleted: the commit skips it
                         queue.message_ttl()  # updates `has_ttl`, which a new configuration may change
                 if by_key:
-                    self._targets[exchange, routing_key] = found
-                    self._learn(exchange, routing_key, found)
+                    targets[exchange, routing_key] = found
+                    self._learn(known, exchange, routing_key, found)
             return found
 
     def forget_routes(self) -> None:
@@ -192,12 +195,14 @@ class Publishing:
         queue = self._open(name)
         return queue if queue is not None and incarnation in {0, queue.incarnation} else None
 
-    def _learn(self, exchange: str, routing_key: str, queues: tuple[CoreQueue, ...]) -> None:
+    @staticmethod
+    def _learn(known: dict[str, Any], exchange: str, routing_key: str, queues: tuple[CoreQueue, ...]) -> None:
+        """Adds a route to the known routes of an exchange, if compiled code can take it."""
         if 0 < len(queues) <= native.MOST_QUEUES and (len(queues) == 1 or not any(queue.has_ttl for queue in queues)):
             options = PLAIN.put_options(exchange, routing_key)
             addresses = tuple(queue.address for queue in queues)
             route = native.Route(addresses, options.address, (queues, options))
-            self._compiled.routes.setdefault(exchange, {})[routing_key] = route
+            known[routing_key] = route
 
     def publish_described(self, exchange: str, routing_key: str, body: Any, properties: BasicProperties) -> int:  # noqa: ANN401
         """Publishes a message with properties on the fast path.

@@ -7,6 +7,7 @@ processes have appended to the journal.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from shmbroker._core.journal import Journal, topology_lock
@@ -14,10 +15,10 @@ from shmbroker._process import locks
 from shmbroker._topology import changes
 from shmbroker._topology.routing import Router
 from shmbroker._topology.state import Topology
-from shmbroker.exceptions import CorruptSegment
+from shmbroker.exceptions import ConnectionClosed, CorruptSegment, OutOfMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from shmbroker._core.connection import CoreConnection
     from shmbroker._topology.binding import Binding, ToQueue
@@ -33,16 +34,22 @@ class _Table:
         router: Finds routes in the topology.
         is_whole: Whether table and position agree. False during a replay, and after one that did not end: an interrupt
             or a damaged record can end it. Such a table is of no use, as a record that is replayed twice can do harm.
+        users: The number of code blocks of one thread that use the table now. A signal handler that runs inside such a
+            block must not change the table.
+        not_shortened: The length of the journal when it was last worth compacting and the compaction did not end; 0:
+            that was not the case since the journal was rewritten.
     """
 
     def __init__(self, path: str) -> None:
         self.journal = Journal(path)
         self._clear()
         self.is_whole = True
+        self.users = 0
 
     def _clear(self) -> None:
         self.topology = Topology()
         self.router = Router(self.topology)
+        self.not_shortened = 0
 
     def replay_new(self, connection: CoreConnection) -> None:
         """Replays what the journal has after the position."""
@@ -69,20 +76,41 @@ class Exchanges:
         Raises:
             CorruptSegment: the journal is damaged. The next call reads it anew.
         """
-        return self._refreshed(connection).topology
-
-    def _refreshed(self, connection: CoreConnection) -> _Table:
-        # A signal handler may get here in the middle of a replay of its thread. The handler begins a table anew, which
-        # this process uses from then on. The replay goes on in the other table, and ends; then it looks here again.
         with self._lock:
-            while True:
-                if not self._table.is_whole:
-                    self._table = _Table(self._path)
-                table = self._table
-                if table.journal.has_news(connection):
-                    table.replay_new(connection)
-                if table is self._table:
-                    return table
+            table = self._taken(connection)
+            table.users -= 1
+            return table.topology
+
+    @contextlib.contextmanager
+    def _refreshed(self, connection: CoreConnection) -> Iterator[_Table]:
+        """Replays the changes of other processes and yields the table. In the block, the table does not change."""
+        with self._lock:
+            table = self._taken(connection)
+            try:
+                yield table
+            finally:
+                table.users -= 1
+
+    def _taken(self, connection: CoreConnection) -> _Table:
+        """Replays the changes of other processes and returns the table, with one more user. The caller has the lock.
+
+        A signal handler may get here while its thread replays into the table, or uses it. If the handler must replay
+        changes, it begins a table anew, which this process uses from then on. The interrupted code goes on with the
+        other table; after a replay, it looks here again. If a handler raises before the caller's `try`, the number of
+        users stays too high: the next replay, too, begins a table anew.
+        """
+        while True:
+            table = self._table
+            news = table.journal.has_news(connection)
+            if not table.is_whole or (news and table.users):
+                self._table = _Table(self._path)
+                continue
+            if news:
+                table.replay_new(connection)
+            table.users += 1
+            if table is self._table and table.is_whole:
+                return table
+            table.users -= 1
 
     def exchange(self, connection: CoreConnection, name: str) -> Exchange:
         """Returns the exchange of a name.
@@ -101,23 +129,26 @@ class Exchanges:
         keys: tuple[str, ...],
     ) -> tuple[ToQueue, ...]:
         """Returns the queues that get a message; see :meth:`Router.route`."""
-        with self._lock:
-            return self._refreshed(connection).router.route(exchange, routing_key, headers, keys)
+        with self._lock:  # without `_refreshed`, which takes a microsecond of each publish with headers that count
+            table = self._taken(connection)
+            try:
+                return table.router.route(exchange, routing_key, headers, keys)
+            finally:
+                table.users -= 1
 
     def looks_at_headers(self, connection: CoreConnection) -> bool:
         """Whether the headers of a message matter for any binding.
 
         The headers CC and BCC do not count: they have further routing keys.
         """
-        with self._lock:
-            return self.refresh(connection).looks_at_headers()
+        with self._refreshed(connection) as table:
+            return table.topology.looks_at_headers()
 
     def all(self, connection: CoreConnection) -> tuple[list[Exchange], list[Binding]]:
         """Returns all exchanges by name, and all bindings by the name of their source, the oldest of a source first."""
-        with self._lock:
-            topology = self.refresh(connection)
-            exchanges = sorted(topology.exchanges.values(), key=lambda one: one.name)
-            return exchanges, [binding for one in exchanges for binding in topology.bindings_from(one.name)]
+        with self._refreshed(connection) as table:
+            exchanges = sorted(table.topology.exchanges.values(), key=lambda one: one.name)
+            return exchanges, [binding for one in exchanges for binding in table.topology.bindings_from(one.name)]
 
     def problems(self, connection: CoreConnection) -> list[str]:
         """Reads the whole journal anew, not the cached table. Returns a text for each fault; empty = no fault."""
@@ -135,20 +166,37 @@ class Exchanges:
         Args:
             connection: the connection of the caller.
             until: the deadline of the wait for the lock.
-            make: checks the change against the current table and returns its record; empty: no change.
+            make: checks the change against the current table and returns its record; empty: no change. It is called
+                again if a signal handler changed the topology meanwhile.
 
         Raises:
             Timeout: another holder keeps the lock past ``until``.
-            OutOfMemory: /dev/shm has no room for the record.
+            OutOfMemory: /dev/shm has no room for the record; nothing was changed.
         """
         with topology_lock(connection, until, "the topology"), self._lock:
-            record = make(self.refresh(connection))
-            if record:
-                journal = self._table.journal
-                length = journal.append(connection, record)
-                topology = self.refresh(connection)
-                if topology.worth_compacting(length):
-                    journal.replace(connection, topology.snapshot())
+            length = 0
+            while not length:
+                with self._refreshed(connection) as table:
+                    record = make(table.topology)
+                    if not record:
+                        return
+                    length = table.journal.append(connection, record)
+            # The change is in effect: the caller is not told that the journal stays long, or that another thread closed
+            # the connection.
+            with contextlib.suppress(OutOfMemory, ConnectionClosed):
+                self._compact(connection)
+
+    def _compact(self, connection: CoreConnection) -> None:
+        """Shortens the journal if that is worth it. The caller holds the topology lock.
+
+        After an attempt that failed, the next one comes when the journal has grown by as much as makes a new journal
+        worth compacting.
+        """
+        with self._refreshed(connection) as table:
+            length = table.journal.length(connection)
+            if table.topology.worth_compacting(length - table.not_shortened):
+                table.not_shortened = length
+                table.journal.replace(connection, table.topology.snapshot())
 
     def prune(self, connection: CoreConnection, until: int) -> None:
         """Removes the bindings to queues that the broker deleted itself, such as expired or auto-delete queues.
@@ -158,8 +206,8 @@ class Exchanges:
         ended = connection.queues_ended()
         if ended == self._ended:
             return
-        with self._lock:
-            queues = self.refresh(connection).bound_queues()
+        with self._refreshed(connection) as table:
+            queues = table.topology.bound_queues()
         gone = [queue for queue in queues if connection.queue_incarnation(queue.name) != queue.incarnation]
         if gone:
             self.change(

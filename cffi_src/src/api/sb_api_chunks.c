@@ -11,6 +11,7 @@ typedef struct {
   sb_broker *b;
   sb_chunk_facts *facts;
   uint64_t looks; /* looks that are left */
+  bool cut;       /* of the current queue, something was not counted for want of looks */
   uint32_t counts[SB_MAX_CLASSES];
 } survey;
 
@@ -54,9 +55,9 @@ static void count_chunks(survey *s) {
 /* ---- queues ---- */
 
 static bool may_look(survey *s) {
-  if (s->looks == 0) return false;
-  s->looks--;
-  return true;
+  s->cut = s->cut || s->looks == 0;
+  s->looks -= s->looks > 0;
+  return !s->cut;
 }
 
 static void count_message(survey *s, uint32_t slot) {
@@ -75,35 +76,35 @@ static void count_message(survey *s, uint32_t slot) {
   }
 }
 
-/* Counts the slots of a queue's messages by class, in s->counts. False: no looks are left, so counts may be too low. */
-static bool count_cells(survey *s, uint32_t queue) {
+/* Counts the slots of a queue's messages by class, in s->counts. If that needs more looks than are left, sets s->cut: the
+ * counts may be too low then. */
+static void count_cells(survey *s, uint32_t queue) {
   sb_ring r;
   sb_leaf_ref leaf;
   uint64_t at = 0;
   if (!sb_ring_open(s->b, queue, SB_RING_CELLS, &r)) {
-    return true;
+    return;
   }
   while (sb_ring_next_leaf(s->b, &r, at, &leaf, &at)) {
     for (; sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
-      if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) == SB_CELL_FREE) return true;
-      if (!may_look(s)) return false;
+      if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) == SB_CELL_FREE || !may_look(s)) return;
       if (sb_cell_has_message(word)) count_message(s, sb_cell_slot(word));
     }
   }
-  return s->looks > 0;
 }
 
 static void count_queue(survey *s, uint32_t queue) {
   if (s->looks < LOOKS_AT_LEAST) s->looks = LOOKS_AT_LEAST;
   memset(s->counts, 0, sizeof s->counts);
-  bool whole = count_cells(s, queue);
+  s->cut = false;
+  count_cells(s, queue);
   for (unsigned cls = 0; cls < SB_MAX_CLASSES; cls++) {
     sb_chunk_facts *f = &s->facts[cls];
     if (s->counts[cls] > f->held) {
       f->held = s->counts[cls];
       f->queue = queue;
-      f->whole = whole;
+      f->whole = !s->cut;
     }
   }
 }

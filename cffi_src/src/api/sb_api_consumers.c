@@ -29,7 +29,12 @@ static sb_status subscribe(sb_consumer *k, sb_queue **queues, uint32_t count) {
 }
 
 static sb_consumer *consumer_of(sb_target *t) { return (sb_consumer *)(void *)t; /* `target` is its first field */ }
-static bool turn(sb_target *t) { return sb_consumer_turn(consumer_of(t)); }
+static bool turn(sb_target *t) {
+  bool more = sb_consumer_turn(consumer_of(t));
+  if (consumer_of(t)->lacks != SB_GROW) return more;
+  t->c->must_grow = true; /* it takes another turn when the IO thread has added a segment */
+  return true;
+}
 static bool wants_work(sb_target *t) { return sb_consumer_wants_work(consumer_of(t)); }
 static void signal_one(sb_target *t) { sb_consumer_signal(consumer_of(t)); }
 static void end(sb_target *t) { sb_api_cancel(consumer_of(t), true); }
@@ -185,7 +190,8 @@ int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack) {
   if (status != SB_OK) {
     return -(int64_t)status;
   }
-  if (k->row_first == k->row_end && !k->closed && !k->suspended) {
+  bool pulls = k->row_first == k->row_end && !k->closed && !k->suspended;
+  if (pulls) {
     if (sb_consumer_credit(k) == 0) sb_consumer_flush(k);
     sb_consumer_resume(k);
     sb_consumer_pull(k);
@@ -197,6 +203,8 @@ int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack) {
     length = -(int64_t)SB_CLOSED;
   } else if (sb_consumer_orphaned(k)) {
     length = -(int64_t)SB_DELETED;
+  } else if (pulls && k->lacks != SB_OK) {
+    length = -(int64_t)k->lacks;
   }
   sb_api_leave(k->c);
   return length;

@@ -63,6 +63,11 @@ void sb_topology_end(sb_connection *c) {
   if (!sb_forked(c->b)) sb_topology_unlock(c->b, true);
 }
 
+/* Called by the holder that has deleted a queue, after it has removed the bindings to the queue. */
+void sb_topology_unbound(sb_connection *c) {
+  if (!sb_forked(c->b)) SB_STORE(&c->b->header->topology_intent, 0, SB_RELEASE);
+}
+
 uint64_t sb_topology_journal(sb_connection *c) { return SB_LOAD(&c->b->header->journal, SB_ACQUIRE); }
 
 void sb_topology_journal_commit(sb_connection *c, uint64_t word) {
@@ -162,6 +167,7 @@ sb_status sb_queue_configure(sb_queue *q, const sb_settings *settings, bool trim
     status = SB_DELETED;
   } else {
     sb_settings_configure(q, settings, trim);
+    SB_STORE(&q->c->b->header->topology_intent, 0, SB_RELEASE);
   }
   sb_unlock(q->c);
   sb_topology_unlock(q->c->b, true);
@@ -185,6 +191,8 @@ sb_status sb_queue_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t d
     sb_notify_wake_all(q->c, q->slot);
     sb_notify_room_made(q->c, NULL, 0);
   }
+  SB_STORE(&q->c->b->header->topology_intent, status == SB_OK ? sb_topology_word(SB_CHANGE_UNBIND, q->slot) : 0,
+           SB_RELEASE);
   sb_unlock(q->c);
   sb_topology_unlock(q->c->b, true);
   return status;

@@ -78,11 +78,25 @@ static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t 
   SB_STORE(&q->state, sb_queue_word(SB_QUEUE_OPEN, sb_queue_incarnation(state) + 1), SB_RELEASE);
 }
 
+/* The first entry that a queue of this hash may have; NULL: there is none. */
+static sb_word *room_for(sb_broker *b, uint64_t hash) {
+  for (uint32_t i = 0; i < SB_DIRECTORY_SIZE; i++) {
+    sb_word *word = &b->directory[(hash + i) % SB_DIRECTORY_SIZE];
+    unsigned state = sb_dir_state(SB_LOAD(word, SB_RELAXED));
+    if (state == SB_DIR_EMPTY || state == SB_DIR_DEAD) {
+      return word;
+    }
+  }
+  return NULL;
+}
+
 sb_status sb_directory_create(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
                               uint32_t *slot) {
   sb_broker *b = c->b;
   uint64_t token, gen, hash = hash_of(name, length);
-  if (SB_LOAD(&b->header->queue_count, SB_RELAXED) >= SB_MAX_QUEUES) {
+  sb_word *entry =
+      room_for(b, hash); /* entries of deleted queues that a process still has open do not count as queues */
+  if (SB_LOAD(&b->header->queue_count, SB_RELAXED) >= SB_MAX_QUEUES || entry == NULL) {
     return SB_LIMIT;
   }
   unsigned kind = settings->texts_length == 0 ? SB_KIND_QUEUE : SB_KIND_LONG_QUEUE;
@@ -93,14 +107,7 @@ sb_status sb_directory_create(sb_connection *c, const char *name, uint32_t lengt
   if (kind == SB_KIND_LONG_QUEUE) start_texts(sb_slot_at(b, *slot), settings);
   start(c, sb_slot_at(b, *slot), name, length, settings);
   SB_CRASHPOINT("directory.queue.ready");
-  for (uint32_t i = 0; i < SB_DIRECTORY_SIZE; i++) {
-    sb_word *word = &b->directory[(hash + i) % SB_DIRECTORY_SIZE];
-    unsigned state = sb_dir_state(SB_LOAD(word, SB_RELAXED));
-    if (state == SB_DIR_EMPTY || state == SB_DIR_DEAD) {
-      SB_STORE(word, sb_dir_word(SB_DIR_LIVE, *slot, hash), SB_RELEASE); /* P10 release */
-      break;
-    }
-  }
+  SB_STORE(entry, sb_dir_word(SB_DIR_LIVE, *slot, hash), SB_RELEASE); /* P10 release */
   SB_CRASHPOINT("directory.linked");
   uint64_t mine = sb_slot_word(SB_SLOT_ALLOC, c->id, gen);
   (void)SB_CAS(sb_slot_header(b, *slot), &mine, sb_slot_word(SB_SLOT_PUBLISHED, 1, gen), SB_ACQ_REL);
@@ -201,12 +208,18 @@ uint32_t sb_directory_sweep(sb_connection *c) {
     }
   }
   SB_STORE(&c->b->header->queue_count, live, SB_RELAXED);
-  index = 0;
-  while ((slot = sb_directory_next(c->b, &index, true)) != 0) {
+  for (index = 0; (index = next_of(c->b->directory, index, SB_DIRECTORY_SIZE, SB_DIR_CLOSED)) < SB_DIRECTORY_SIZE;
+       index++) {
     sb_queue q;
-    if (queue_state(c->b, slot) != SB_QUEUE_CLOSED) { /* a killed sweep freed the slot; a new queue may have it now */
-      SB_STORE(&c->b->directory[index - 1], (uint64_t)SB_DIR_DEAD, SB_RELEASE);
-      bury(c->b, index - 1);
+    slot = sb_dir_slot(SB_LOAD(&c->b->directory[index], SB_ACQUIRE));
+    if (slot / SB_CHUNK_UNITS < c->b->chunk_limit && !sb_slot_ready(c->b, slot)) {
+      left++; /* this process cannot map its segment now */
+      continue;
+    }
+    if (sb_slab_queue(c->b, slot) == NULL || queue_state(c->b, slot) != SB_QUEUE_CLOSED) {
+      /* a killed sweep freed the slot; a new queue, or anything else, may have it now */
+      SB_STORE(&c->b->directory[index], (uint64_t)SB_DIR_DEAD, SB_RELEASE);
+      bury(c->b, index);
       continue;
     }
     if (sb_queue_attach(c, slot, &q, true) == SB_OK) {

@@ -41,6 +41,9 @@ sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder) 
   return SB_OK;
 }
 
+/* Somebody must look which bindings lead to queues that are gone. */
+static void ask_to_unbind(sb_header_shm *h) { (void)SB_ADD(&h->queues_ended, 1u, SB_ACQ_REL); }
+
 void sb_topology_finish(sb_connection *c) {
   sb_broker *b = c->b;
   sb_header_shm *h = b->header;
@@ -51,7 +54,9 @@ void sb_topology_finish(sb_connection *c) {
   if (shm != NULL && intent >> 32 == SB_CHANGE_DELETE &&
       sb_queue_state(SB_LOAD(&shm->state, SB_ACQUIRE)) == SB_QUEUE_CLOSED) {
     sb_directory_remove(b, slot); /* the holder was killed between closing the queue and removing its name */
-    (void)SB_ADD(&h->queues_ended, 1u, SB_ACQ_REL); /* so somebody removes its bindings */
+    ask_to_unbind(h);
+  } else if (intent >> 32 == SB_CHANGE_UNBIND) {
+    ask_to_unbind(h); /* the holder was killed between removing the name and removing the bindings */
   } else if (shm != NULL && intent >> 32 == SB_CHANGE_CONFIGURE && sb_queue_attach(c, slot, &q, false) == SB_OK) {
     sb_settings_finish(&q);
     sb_queue_detach(&q);
@@ -60,10 +65,11 @@ void sb_topology_finish(sb_connection *c) {
 }
 
 void sb_topology_unlock(sb_broker *b, bool changed) {
-  SB_STORE(&b->header->topology_intent, 0, SB_RELEASE);
   if (--locked_depth > 0) {
     return;
   }
+  if (SB_LOAD(&b->header->topology_intent, SB_RELAXED) >> 32 == SB_CHANGE_UNBIND) ask_to_unbind(b->header);
+  SB_STORE(&b->header->topology_intent, 0, SB_RELEASE);
   locked_broker = NULL;
   SB_STORE(&b->header->topology_pid, 0u, SB_RELAXED);
   if (changed) (void)SB_ADD(&b->header->topology_epoch, 1, SB_ACQ_REL);

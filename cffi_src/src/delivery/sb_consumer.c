@@ -100,6 +100,7 @@ bool sb_consumer_orphaned(const sb_consumer *k) {
 
 bool sb_consumer_turn(sb_consumer *k) {
   bool more = false;
+  k->lacks = SB_OK;
   for (uint32_t i = 0; i < k->subscription_count; i++) {
     sb_subscription *s = &k->subscriptions[(k->rotation + i) % k->subscription_count];
     sb_node_shm *n = sb_slot_at(k->c->b, s->node);
@@ -111,6 +112,8 @@ bool sb_consumer_turn(sb_consumer *k) {
       more = true; /* a node that was parked while this process was stopped (I61) looks once more (P3) */
     } else if (status == SB_DELETED && sb_consumer_orphaned(k)) {
       sb_consumer_signal(k); /* threads that wait for a message must see that all queues are deleted */
+    } else if (status == SB_GROW || status == SB_NO_MEMORY) {
+      k->lacks = status;
     }
     if (k->starved) {
       break;

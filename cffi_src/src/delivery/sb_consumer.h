@@ -53,8 +53,9 @@ struct sb_consumer {
   bool starved;   /* out of credit: its nodes are NOT_INTERESTED until enough credit returns */
   bool suspended; /* by the application */
   bool closed;
-  sb_half local; /* futex word of the threads that wait for a message in the row */
-  int event_fd;  /* eventfd, written when a message comes into the empty row while `event_armed` is 1 */
+  sb_status lacks; /* SB_GROW, SB_NO_MEMORY: the last turn found no memory to hold a message; SB_OK: it lacked none */
+  sb_half local;   /* futex word of the threads that wait for a message in the row */
+  int event_fd;    /* eventfd, written when a message comes into the empty row while `event_armed` is 1 */
   sb_half event_armed;
 };
 

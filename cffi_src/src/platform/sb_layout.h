@@ -118,7 +118,7 @@ typedef struct {
   sb_word next_due_ns; /* hint: time of the earliest timer that the housekeeper knows */
   sb_word housekeeper_ticks;
   sb_word topology_epoch;
-  sb_word topology_intent; /* 32 slot of the queue | 1: being deleted, 2: being configured */
+  sb_word topology_intent; /* 32 slot of the queue | 1: being deleted, 2: being configured, 3: being unbound */
   sb_word journal;         /* of exchanges and bindings: 48 number of valid bytes in its file | 16 number of the file */
   sb_half topology_pid, queue_count;
   sb_half memory_waiting,

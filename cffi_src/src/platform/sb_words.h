@@ -218,7 +218,7 @@ static inline uint64_t sb_dir_word(unsigned state, uint32_t slot, uint64_t hash)
 }
 
 /* ---- topology intent: 32 queue slot | 32 change that is under way, 0 none ---- */
-enum { SB_CHANGE_DELETE = 1, SB_CHANGE_CONFIGURE = 2 };
+enum { SB_CHANGE_DELETE = 1, SB_CHANGE_CONFIGURE = 2, SB_CHANGE_UNBIND = 3 };
 static inline uint64_t sb_topology_word(unsigned change, uint32_t slot) {
   return (uint64_t)slot | SB_FIELD(change, 32);
 }

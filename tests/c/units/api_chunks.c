@@ -176,9 +176,9 @@ static void looks_are_bounded(void) {
   for (unsigned i = 20; i < SB_PAGE_CELLS; i++) put(&t, q, i);
   look(SB_PAGE_CELLS);
   expect_is(f->held, SB_PAGE_CELLS, "held of a full page");
-  expect_is(f->whole, 0, "whether all was looked at when the looks end with the page");
-  look(SB_PAGE_CELLS + 1);
-  expect_is(f->whole, 1, "whether all was looked at with one look more");
+  expect_is(f->whole, 1, "whether all was looked at when the looks end with the page");
+  look(SB_PAGE_CELLS - 1);
+  expect_is(f->whole, 0, "whether all was looked at with one look less");
 }
 static sb_queue *closing;
 static unsigned loads;
@@ -220,6 +220,7 @@ static void parts_of_a_body(void) {
   expect_is(of_units(4)->queue, q->slot, "the queue that has them");
   look(0);
   expect_is(of_units(4)->held, LEAST - 1, "parts, with few looks");
+  expect_is(of_units(4)->whole, 0, "whether all parts were looked at");
   ((sb_part_shm *)sb_slot_at(t.b, PARTS * SB_CHUNK_UNITS))->head = 1; /* the last one of the row */
   look(A_LOT);
   expect_is(of_units(4)->held, 19, "parts before one of another head");

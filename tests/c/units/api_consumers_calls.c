@@ -2,6 +2,7 @@
 /* sb_api_consumers: the next message and its end, waiting, suspending, and events. */
 #include <string.h>
 
+#include "channels.h"
 #include "consuming.h"
 #include "sb_api.h"
 #include "surroundings.h"
@@ -133,6 +134,23 @@ static void a_row_that_is_not_empty(void) {
   expect_is(next_id(false), 1, "the message of the row");
   expect_is(sb_consumer_unacked(k), 1, "what was pulled: nothing, as long as the row is not empty");
   expect_is(next_id(false), 2, "the message that was pulled then");
+}
+/* A message is ready, but there is no memory to hold it. The caller hears which memory is missing; the IO thread adds a
+ * segment, and the consumer takes another turn then. */
+static void expect_lacking(sb_status should, const char *what) {
+  leave_no_holding(should == SB_GROW);
+  expect_status(should, what);
+  t.c->must_grow = false;
+  expect_is(k->target.kind->turn(&k->target), should == SB_GROW, "whether it takes another turn");
+  expect_is(t.c->must_grow, should == SB_GROW, "whether the IO thread adds a segment");
+}
+static void no_memory_to_hold_a_message(void) {
+  k = consume(1, 4, 0, ALONE);
+  put_some(0, 1, 1);
+  expect_lacking(SB_NO_MEMORY, "the status where no segment may be added");
+  expect_lacking(SB_GROW, "the status where a segment may be added");
+  sb_consumer_suspend(k, true);
+  expect_status(SB_EMPTY, "the status of a suspended consumer");
 }
 static void a_suspended_consumer(void) {
   k = consume(1, 4, 0, BATCH);
@@ -416,6 +434,8 @@ static const test_case CASES[] = {
     {"api_consumers_calls: view", "a message that gets no view stays the next one", a_message_without_a_view},
     {"api_consumers_calls: parts", "a message whose parts break ends, and its view", parts_that_break},
     {"api_consumers_calls: row", "nothing is pulled as long as the row is not empty", a_row_that_is_not_empty},
+    {"api_consumers_calls: memory", "a consumer that cannot hold a message says which memory is missing",
+     no_memory_to_hold_a_message},
     {"api_consumers_calls: suspended", "a suspended consumer gives what is in its row", a_suspended_consumer},
     {"api_consumers_calls: batch", "without credit a batch is settled at once", credit_that_waits_for_its_batch},
     {"api_consumers_calls: credit", "with credit a batch waits", credit_that_is_left},

@@ -7,6 +7,7 @@
 #include "calls.h"
 #include "queues.h"
 #include "sb_api.h"
+#include "sb_topology.h"
 
 static uint32_t slot_of(const char *name) {
   uint32_t slot = 77;
@@ -385,13 +386,55 @@ static void a_queue_is_deleted(void) {
   expect_is(removed, 2, "how many messages were removed");
   expect_is(other->shm->settings[SB_SETTING_RING_SIZE], 7, "what a killed process had announced");
   if (has_steps()) expect_is(announced, sb_topology_word(SB_CHANGE_DELETE, q->slot), "what is announced");
+  expect_is(t.b->header->topology_intent, 0, "what is announced afterwards");
+  expect_is(t.b->header->queues_ended, 1, "how often others are asked to remove bindings");
   expect_is(slot_of("a"), 0, "a queue that was deleted");
   expect_is(t.b->header->topology_epoch, epoch + 1, "the epoch");
   expect_is(t.b->header->topology_pid, 0, "who has the lock afterwards");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
 }
+/* Who has the lock removes the bindings, too, and says so. If it does not, or is killed before, others are asked. */
+static void the_bindings_of_a_deleted_queue(void) {
+  int32_t holder = 5;
+  uint64_t removed;
+  sb_header_shm *h = t.b->header;
+  const struct {
+    bool says_so, is_killed;
+    uint32_t asked;
+  } cases[] = {{true, false, 0}, {false, false, 1}, {false, true, 1}};
+  for (unsigned i = 0; i < 3; i++) {
+    sb_queue *q = open_new("a", UNLIMITED);
+    SB_STORE(&h->queues_ended, 0u, SB_RELAXED);
+    expect_is(sb_topology_begin(t.c, AT_ONCE, &holder), SB_OK, "the status of the lock");
+    expect_is(sb_queue_delete(q, false, false, AT_ONCE, &holder, &removed), SB_OK, "the status of a deletion");
+    expect_is(h->topology_intent, sb_topology_word(SB_CHANGE_UNBIND, q->slot), "what is announced");
+    expect_is(h->queues_ended, 0, "how often others are asked while the holder may do it");
+    if (cases[i].says_so) sb_topology_unbound(t.c);
+    if (cases[i].is_killed) { /* the next holder does this first */
+      sb_lock(t.c);
+      sb_topology_finish(t.c);
+      sb_unlock(t.c);
+      expect_is(h->queues_ended, 1, "how often the next holder asks others");
+    }
+    sb_topology_end(t.c);
+    expect_is(h->topology_intent, 0, "what is announced afterwards");
+    expect_is(h->queues_ended, cases[i].asked, "how often others were asked");
+  }
+}
+static void a_queue_that_stays_keeps_its_bindings(void) {
+  int32_t holder = 5;
+  uint64_t removed;
+  sb_queue *q = open_new("a", UNLIMITED);
+  put(&t, q, 1);
+  expect_is(sb_queue_delete(q, false, true, AT_ONCE, &holder, &removed), SB_NOT_EMPTY, "the status");
+  expect_is(t.b->header->topology_intent, 0, "what is announced");
+  expect_is(t.b->header->queues_ended, 0, "how often others are asked to remove bindings");
+}
 
 static const test_case CASES[] = {
+    {"api_queues: bindings", "bindings of a deleted queue are removed by its deleter, or by others",
+     the_bindings_of_a_deleted_queue},
+    {"api_queues: stays", "nobody removes bindings of a queue that stays", a_queue_that_stays_keeps_its_bindings},
     {"api_queues: find", "a name is found, or it is not; a refusal says so", a_name_is_looked_up},
     {"api_queues: next", "queues are listed, but not to a connection that is refused", queues_are_listed},
     {"api_queues: declare", "a declaration finishes the last change, and makes a queue once", a_queue_is_declared},

@@ -12,6 +12,7 @@
 #include "sb_slab.h"
 #include "sb_topology.h"
 #include "sb_wait.h"
+#include "waiting.h"
 
 #define FREE_SETTINGS ((sb_settings)FREELY)
 #define LONG_AGO UINT64_C(1)
@@ -166,6 +167,16 @@ static void settings_of_a_queue(void) {
 }
 static void no_more_queues(void) {
   uint32_t slot = 7;
+  uint64_t closed = (entry(index_of(create("a", &FREE_SETTINGS), SB_DIR_LIVE)) & ~UINT64_C(3)) | SB_DIR_CLOSED;
+  for (uint32_t k = 0; k < SB_DIRECTORY_SIZE; k++) set_entry(k, closed);
+  uint64_t rest = next_holding();
+  expect_is(sb_directory_create(t.c, "q", 1, &FREE_SETTINGS, &slot), SB_LIMIT, "the status where no entry is free");
+  expect_is(next_holding(), rest, "the next holding after that");
+  set_entry(5, SB_DIR_DEAD);
+  expect_is(sb_directory_create(t.c, "q", 1, &FREE_SETTINGS, &slot), SB_OK, "the status where one entry is free");
+  expect_is(entry(5) & 3, SB_DIR_LIVE, "the entry of the new queue");
+  for (uint32_t k = 0; k < SB_DIRECTORY_SIZE; k++) set_entry(k, 0);
+  slot = 7;
   SB_STORE(&t.b->header->queue_count, SB_MAX_QUEUES, SB_RELAXED);
   expect_is(sb_directory_create(t.c, "q", 1, &FREE_SETTINGS, &slot), SB_LIMIT, "the status of one too many");
   expect_is(find("q"), 0, "one too many");
@@ -273,6 +284,22 @@ static void an_entry_of_a_slot_that_is_used_again(void) {
   expect_is(entry(i + 7), 0, "the entry that was left");
   expect_is(find("a"), a, "the queue that is there now");
 }
+/* By now the chunk of that slot may serve another purpose. */
+static void an_entry_of_a_slot_that_is_no_queue(void) {
+  uint32_t a = create("a", &FREE_SETTINGS), i = index_of(a, SB_DIR_LIVE);
+  uint64_t closed = (entry(i) & ~UINT64_C(3)) | SB_DIR_CLOSED;
+  const uint32_t slots[] = {0, sb_slot_of(t.b, sb_connection_record(t.b, t.c->id)), BROKER_CHUNKS * SB_CHUNK_UNITS};
+  for (unsigned k = 0; k < 3; k++) {
+    set_entry(i + 7, sb_dir_word(SB_DIR_CLOSED, slots[k], sb_dir_hash(closed)));
+    expect_is(sb_directory_sweep(t.c), 0, "what is left");
+    expect_is(entry(i + 7), 0, "the entry that was left");
+  }
+  uint64_t unmapped = sb_dir_word(SB_DIR_CLOSED, (BROKER_CHUNKS - 1) * SB_CHUNK_UNITS, sb_dir_hash(closed));
+  set_entry(i + 7, unmapped);
+  expect_is(sb_directory_sweep(t.c), 1, "what is left in a segment that is not mapped");
+  expect_is(entry(i + 7), unmapped, "an entry of a segment that is not mapped");
+  expect_is(find("a"), a, "another queue");
+}
 
 /* ---- the lock ---- */
 
@@ -298,10 +325,12 @@ static void the_lock_of_the_topology(void) {
   expect_is(sb_topology_lock(t.b, LONG_AGO, &holder), SB_OK, "the status of who has it");
   SB_STORE(&h->topology_intent, 77, SB_RELAXED);
   sb_topology_unlock(t.b, true);
-  expect_is(h->topology_intent, 0, "the intent");
+  expect_is(h->topology_intent, 77, "the intent before the last unlock");
   expect(another_holds_it(), "another process took it after the first of two unlocks");
   expect_is(h->topology_epoch, epoch, "the epoch before the last unlock");
   sb_topology_unlock(t.b, true);
+  expect_is(h->topology_intent, 0, "the intent");
+  expect_is(h->queues_ended, 0, "how often others are asked to remove bindings");
   expect_is(h->topology_epoch, epoch + 1, "the epoch");
   expect_is(h->topology_pid, 0, "who says to have it, when it is free");
   expect(!another_holds_it(), "nobody else can take it");
@@ -403,6 +432,7 @@ static const test_case CASES[] = {
     {"directory: no more", "a queue too many is refused", no_more_queues},
     {"directory: removed", "a name that is removed is counted once", a_name_is_removed},
     {"directory: turn", "queues come one after the other", queues_in_turn},
+    {"directory: no queue", "an entry of a slot that is no queue by now is gone", an_entry_of_a_slot_that_is_no_queue},
     {"directory: sweep", "a sweep frees what ended, and counts what is left", what_a_sweep_frees},
     {"directory: buried", "entries that are gone do not make searches longer", entries_are_buried},
     {"directory: again", "an entry of a slot that is used again goes", an_entry_of_a_slot_that_is_used_again},

@@ -8,7 +8,7 @@ import json
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Never
+from typing import TYPE_CHECKING, Any, Never
 
 import pytest
 from scenario_support.inside import core_of, session_of
@@ -90,8 +90,9 @@ def test_a_journal_written_anew_is_read_anew(core: CoreConnection, path: str, jo
     journal.append(core, b"one, two, three")
     journal.read_new(core)
     journal.replace(core, b"three")
+    assert journal.read_new(core) == (True, b"three")
     journal.append(core, b", four")
-    assert journal.read_new(core) == (True, b"three, four")
+    assert journal.read_new(core) == (False, b", four")
     assert Journal(path).read_new(core) == (True, b"three, four")
     assert file_of(path, 0).stat().st_size == 0
 
@@ -117,6 +118,7 @@ def test_a_reader_that_was_overtaken_reads_again(
     def overtaken(descriptor: int, size: int, start: int) -> bytes:
         while left[0]:
             left[0] -= 1
+            journal.read_new(core)
             journal.replace(core, b"anew %d" % left[0])
         return read(descriptor, size, start)
 
@@ -137,6 +139,7 @@ def test_no_room_changes_nothing(
 ) -> None:
     """A full /dev/shm is OutOfMemory, and the journal is what it was."""
     journal.append(core, b"one")
+    journal.read_new(core)
 
     def full(*_: object) -> Never:
         raise OSError(errno.ENOSPC, "no space")
@@ -148,6 +151,65 @@ def test_no_room_changes_nothing(
         with pytest.raises(shmbroker.OutOfMemory):
             journal.replace(core, b"1")
     assert Journal(path).read_new(core) == (False, b"one")
+
+
+def test_a_rewrite_without_room_takes_none(
+    core: CoreConnection, path: str, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it wrote before the room ended is given back, and the journal is what it was."""
+    journal.append(core, b"one")
+    journal.read_new(core)
+    write = os.pwrite
+
+    def until_full(descriptor: int, data: memoryview, at: int) -> int:
+        if at:
+            raise OSError(errno.ENOSPC, "no space")
+        return write(descriptor, data[:3], at)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", until_full)
+        with pytest.raises(shmbroker.OutOfMemory):
+            journal.replace(core, b"anew")
+    assert file_of(path, 1).stat().st_size == 0
+    assert Journal(path).read_new(core) == (False, b"one")
+
+
+@pytest.mark.parametrize("way", ["append", "replace"])
+@pytest.mark.parametrize("theirs", ["append", "replace"])
+@pytest.mark.parametrize("moment", ["before", "opening", "closing"])
+def test_a_writer_that_was_overtaken_writes_no_more(  # noqa: PLR0917
+    core: CoreConnection, path: str, journal: Journal, way: str, theirs: str, moment: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """A signal handler wrote to the journal before the call, before the writing, or before it counted."""
+    journal.append(core, b"one")
+    journal.read_new(core)
+
+    def overtake() -> None:
+        monkeypatch.undo()
+        other = Journal(path)
+        other.read_new(core)
+        getattr(other, theirs)(core, b"handler's")
+
+    opened, close = segments.open_file, os.close
+
+    def open_late(*given: Any) -> int:  # noqa: ANN401
+        overtake()
+        return opened(*given)
+
+    def close_late(descriptor: int) -> None:
+        overtake()
+        close(descriptor)
+
+    if moment == "before":
+        overtake()
+    elif moment == "opening":
+        monkeypatch.setattr(segments, "open_file", open_late)
+    else:
+        monkeypatch.setattr(os, "close", close_late)
+    assert not getattr(journal, way)(core, b"the program's, which is long")
+    whole = (False, b"onehandler's") if theirs == "append" else (True, b"handler's")
+    assert Journal(path).read_new(core) == whole
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.ENOMEM, errno.EDQUOT, errno.EIO])
@@ -179,8 +241,9 @@ def test_what_is_written_piece_by_piece_is_whole(
     write = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda descriptor, data, at: write(descriptor, data[:3], at))
     assert journal.append(core, b"0123456789") == 10
+    assert journal.read_new(core) == (False, b"0123456789")
     assert journal.append(core, b"abcd") == 14
-    assert journal.read_new(core) == (False, b"0123456789abcd")
+    assert journal.read_new(core) == (False, b"abcd")
     journal.replace(core, b"anew, and longer")
     assert Journal(path).read_new(core) == (True, b"anew, and longer")
 
@@ -189,9 +252,11 @@ def test_no_descriptor_stays_open(core: CoreConnection, journal: Journal) -> Non
     """Of reading, appending and writing anew."""
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
-        journal.append(core, b"one")
+        assert journal.append(core, b"one")
+        journal.append(core, b"refused, as it was not read")
         journal.read_new(core)
         journal.replace(core, b"1")
+        assert journal.read_new(core) == (True, b"1")
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
@@ -204,12 +269,14 @@ def test_the_numbers_of_the_files(core: CoreConnection, path: str, journal: Jour
     assert number() == 0
     journal.replace(core, b"one")
     assert number() == 1
+    journal.read_new(core)
     journal.replace(core, b"two")
     assert number() == 2
     native.slow.sb_topology_journal_commit(core.handle, 65_535 << 48)
     assert journal.read_new(core) == (True, b"")
     journal.append(core, b"last")
     assert file_of(path, 1).read_bytes()[:4] == b"last"
+    journal.read_new(core)
     journal.replace(core, b"first")
     assert number() == 0
     assert journal.read_new(core) == (True, b"first")

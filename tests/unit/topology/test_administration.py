@@ -3,20 +3,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+import signal
+from typing import Any
 
 import pytest
 from scenario_support.channels import refused
 from scenario_support.core_calls import Noted, answering
 from scenario_support.inside import core_of, session_of
 
+import shmbroker
 from shmbroker._topology import administration
 from shmbroker._topology.administration import clean_name
 from shmbroker._topology.binding import ToQueue
 from shmbroker.exceptions import AccessRefused, NotFound, PreconditionFailed
-
-if TYPE_CHECKING:
-    import shmbroker
 
 
 def test_names_of_255_bytes() -> None:
@@ -136,6 +136,44 @@ def test_a_deleted_queue_leaves_no_binding(connection: shmbroker.Connection, mon
     assert len(admin.exchanges.refresh(core_of(connection)).bindings_to(to)) == 0
     connection.queue("q").delete()
     assert len(change.calls) == 1
+
+
+@pytest.mark.parametrize("by", ["queue", "channel"])
+@pytest.mark.parametrize("ends", ["killed", "interrupted"])
+def test_a_deleter_that_ends_before_the_bindings(
+    connection: shmbroker.Connection, broker_name: str, monkeypatch: pytest.MonkeyPatch, by: str, ends: str
+) -> None:
+    """The queue is gone, its bindings are not: they are gone after the next change of the topology, by whomever."""
+    connection.queue("q")
+    connection.channel().queue_bind("q", "amq.fanout")
+
+    def end(*_: object) -> None:
+        if ends == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise KeyboardInterrupt
+
+    def delete() -> None:
+        with shmbroker.connect(broker_name) as other, monkeypatch.context() as patched:
+            patched.setattr(session_of(other).administration.exchanges, "change", end)
+            if by == "queue":
+                other.queue("q").delete()
+            else:
+                other.channel().queue_delete("q")
+
+    if ends == "killed":
+        child = os.fork()
+        if child == 0:
+            try:
+                delete()
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            delete()
+    assert core_of(connection).queue_slot("q") == 0
+    connection.channel().queue_declare("another")
+    assert connection.bindings() == []
 
 
 def test_an_operation_has_one_deadline(channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,30 @@ def test_targets_are_found_once(publisher: Publishing, connection: shmbroker.Con
     assert names_of(publisher, "x", "k") == ["q1"]
 
 
+def test_a_signal_handler_binds_and_publishes_during_a_routing(
+    publisher: Publishing, connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The publish that the handler interrupts keeps no route from before the change: later messages reach the queue."""
+    channel = connection.channel()
+    fan_out(channel, 2)
+    channel.queue_unbind("q1", "x")
+    exchanges = session_of(connection).administration.exchanges
+    route = exchanges.route
+
+    def then_handled(*given: Any) -> Any:  # noqa: ANN401
+        found = route(*given)
+        monkeypatch.undo()
+        channel.queue_bind("q1", "x")
+        assert find(publisher, "x", "k") == 2
+        return found
+
+    monkeypatch.setattr(exchanges, "route", then_handled)
+    assert find(publisher, "x", "k") == 1
+    assert publisher.publish_known("x", "k", b"A") == 0
+    assert names_of(publisher, "x", "k") == ["q0", "q1"]
+    assert [len(connection.queue(name)) for name in ("q0", "q1")] == [3, 2]
+
+
 @pytest.mark.parametrize("queues", [1, 2, 3, MOST_QUEUES])
 def test_a_route_to_up_to_128_queues_is_known(
     publisher: Publishing, connection: shmbroker.Connection, queues: int

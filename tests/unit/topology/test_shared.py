@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -18,7 +19,7 @@ from scenario_support.waiting import WATCHDOG_SECONDS
 
 import shmbroker.testing
 from shmbroker._core import journal, native
-from shmbroker._topology import changes
+from shmbroker._topology import changes, state
 from shmbroker._topology.binding import Binding, ToQueue
 from shmbroker._topology.shared import Exchanges, exchanges_of
 from shmbroker._topology.state import Topology
@@ -170,8 +171,10 @@ def test_what_is_wrong_with_the_journal(core: CoreConnection, mine: Exchanges, m
         patch.setattr(os, "pread", broken)
         assert mine.problems(core) == ["the journal cannot be read: a file: Input/output error"]
     damaging = journal.Journal(core.attachment.path)
+    damaging.read_new(core)
     damaging.append(core, b"no record")
     (problem,) = mine.problems(core)
+    damaging.read_new(core)
     damaging.replace(core, b"")
     assert "the topology's journal is damaged: record at byte" in problem
 
@@ -217,15 +220,41 @@ def test_an_interrupted_replay_loses_nothing(
     assert mine.refresh(core).snapshot() == theirs.refresh(core).snapshot()
 
 
-# Interrupts the replay of changes before its n-th instruction, for each n there is; or uses the table there, and then
-# lets the replay go on.
-REPLAY_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
+# Calls `deed`, and runs a handler before its n-th instruction, where `interrupted_at` would raise.
+HANDLED_AT = f"""{INTERRUPTED_AT}
     from shmbroker._core import native
     from shmbroker._topology import changes
     from shmbroker._topology.binding import ToQueue
     from shmbroker._topology.shared import Exchanges
     from shmbroker._topology.state import Topology
 
+    def handled_at(number, deed, handler):
+        left = number
+
+        def trace(frame, event, _):
+            nonlocal left
+            if not frame.f_code.co_filename.startswith(package):
+                return None
+            frame.f_trace_lines, frame.f_trace_opcodes = False, True
+            if event == "opcode":
+                left -= 1
+                if left < 0:
+                    sys.settrace(None)
+                    handler()
+                    return None
+            return trace
+
+        sys.settrace(trace)
+        try:
+            deed()
+        finally:
+            sys.settrace(None)
+        return left < 0
+"""
+
+# Interrupts the replay of changes before its n-th instruction, for each n there is; or uses the table there, and then
+# lets the replay go on.
+REPLAY_AT_EVERY_INSTRUCTION = f"""{HANDLED_AT}
     name, way, rewritten = sys.argv[1], sys.argv[2], sys.argv[3] == "True"
     connection = shmbroker.connect(name, create=False)
     core = connection._session.core
@@ -239,32 +268,13 @@ REPLAY_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
         routed = [queue.name for queue in table.route(core, "x", "", None, ())]
         return [table.refresh(core).snapshot().hex(), routed]
 
-    class Handled:  # runs a handler where `Interrupted` would be raised
-        def __init__(self, number):
-            self.left = number
+    def handle():
+        inside.append(found(mine))
 
-        def trace(self, frame, event, _):
-            if not frame.f_code.co_filename.startswith(package):
-                return None
-            frame.f_trace_lines, frame.f_trace_opcodes = False, True
-            if event == "opcode":
-                self.left -= 1
-                if self.left < 0:
-                    sys.settrace(None)
-                    inside.append(found(mine))
-                    return None
-            return self.trace
+    def at(number, deed):
+        return interrupted_at(number, deed) if way == "raises" else handled_at(number, deed, handle)
 
-    def handled_at(number, deed):
-        one = Handled(number)
-        sys.settrace(one.trace)
-        try:
-            deed()
-        finally:
-            sys.settrace(None)
-        return one.left < 0
-
-    at, number, more, wrong = dict(raises=interrupted_at, handles=handled_at)[way], 0, True, []
+    number, more, wrong = 0, True, []
     while more:
         Topology.worth_compacting = lambda *_: True  # a short journal is replayed soon
         change(changes.declare, "fanout", auto_delete=True)
@@ -300,6 +310,185 @@ def test_a_signal_handler_in_a_replay_harms_no_table(broker_name: str, way: str,
     assert wrong == []
 
 
+# Runs a handler that changes the topology before the n-th instruction of a change, of a route or of a listing, for each
+# n there is. Or interrupts a change there.
+CHANGED_AT_EVERY_INSTRUCTION = f"""{HANDLED_AT}
+    name, deed, rewritten = sys.argv[1], sys.argv[2], sys.argv[3] == "True"
+    connection = shmbroker.connect(name, create=False)
+    core = connection._session.core
+    mine = Exchanges(core.attachment.path)
+    queues = [ToQueue(name, 5) for name in ("kept", "also-kept", "outer", "inner", "inner-of-another-length")]
+    tables = [dict(a=1), {{"x-match": "any", "a": 1}}, {{"x-match": "any", "a": 1, "b": 2}}]
+
+    def change(make, *given, **options):
+        mine.change(core, native.deadline(None), lambda topology: make(topology, "x", *given, **options))
+
+    def bind(queue):
+        for table in tables:
+            change(changes.bind, queue, "", table)
+
+    def route(table):
+        return [queue.name for queue in table.route(core, "x", "", dict(a=1, b=2), ())]
+
+    def listed():
+        returned.append([one.destination.name for one in mine.all(core)[1]][::len(tables)])
+
+    def bound():
+        change(changes.bind, queues[2], "", tables[0])
+
+    deeds = dict(change=bound, interrupted=bound, route=lambda: returned.append(route(mine)), all=listed)
+    if deeds[deed] is bound:
+        del tables[1:]
+
+    def handle():
+        if deed == "interrupted":
+            raise Interrupted
+        for queue in queues[3:]:
+            bind(queue)
+        for table in tables:
+            change(changes.unbind, queues[1], "", table)
+        inside.append(route(mine))
+
+    def compact(way):
+        Topology.worth_compacting = lambda *_: way
+
+    number, more, wrong = 0, True, []
+    while more:
+        compact(True)  # a short journal is replayed soon
+        change(changes.delete)
+        change(changes.declare, "headers")
+        bind(queues[0])
+        bind(queues[1])
+        mine.refresh(core)
+        compact(rewritten)
+        inside, returned = [], []
+        try:
+            more = handled_at(number, deeds[deed], handle)
+        except Interrupted:
+            pass
+        compact(False)
+        anew = Exchanges(core.attachment.path)
+        end = sorted(route(anew))
+        outer = deed == "change" or (deed == "interrupted" and "outer" in end)  # an interrupt comes before it, or after
+        wanted = {{"kept"}} | ({{"outer"}} if outer else set())
+        wanted |= {{"inner", "inner-of-another-length"}} if inside else {{"also-kept"}}
+        before, after = ["kept", "also-kept"], ["kept", "inner", "inner-of-another-length"]
+        if (end, mine.problems(core)) != (sorted(wanted), []) or route(mine) != route(anew):
+            wrong.append([number, end, mine.problems(core)])
+            mine = Exchanges(core.attachment.path)
+        elif [one for one in returned if one not in (before, after)]:
+            wrong.append([number, returned])
+        elif [one for one in inside if set(one) - {{"outer"}} != set(after)]:
+            wrong.append([number, inside])
+        number += 1
+    print(json.dumps([number, wrong]))
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("deed", "rewritten"),
+    [(deed, again) for deed in ("change", "interrupted", "route") for again in (False, True)] + [("all", False)],
+)
+def test_a_signal_handler_may_change_the_topology(broker_name: str, deed: str, *, rewritten: bool) -> None:
+    """Wherever it runs, its changes and that of the program are there. What is read is of before them or after them.
+
+    If it raises, the change of the program is there whole or not at all.
+    """
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(CHANGED_AT_EVERY_INSTRUCTION, broker.name, deed, str(rewritten))
+    assert done.returncode == 0, done.stderr
+    number, wrong = json.loads(done.stdout)
+    assert number > 100
+    assert wrong == []
+
+
+def test_a_change_is_checked_against_those_of_a_signal_handler(core: CoreConnection, mine: Exchanges) -> None:
+    """The handler runs after the check: it deletes the exchange of a binding, or declares an exchange otherwise."""
+
+    def then_handled(
+        make: Callable[..., bytes], handler: Callable[..., bytes], *given: object
+    ) -> Callable[[Topology], bytes]:
+        left = [True]
+
+        def made(topology: Topology) -> bytes:
+            record = make(topology, "x", *given)
+            if left:
+                left.clear()
+                mine.change(core, FOR_EVER, lambda topology: handler(topology, "x"))
+            return record
+
+        return made
+
+    def declare(topology: Topology, name: str) -> bytes:
+        return changes.declare(topology, name, "fanout")
+
+    mine.change(core, FOR_EVER, lambda topology: declare(topology, "x"))
+    with pytest.raises(shmbroker.NotFound, match="no exchange 'x'"):
+        mine.change(core, FOR_EVER, then_handled(changes.bind, changes.delete, Q1))
+    with pytest.raises(shmbroker.PreconditionFailed, match="inequivalent arg 'type'"):
+        mine.change(core, FOR_EVER, then_handled(changes.declare, declare, "direct"))
+    assert mine.problems(core) == []
+
+
+def test_a_change_stands_where_the_journal_cannot_be_shortened(
+    core: CoreConnection, mine: Exchanges, theirs: Exchanges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no room for the snapshot in /dev/shm: the change is no error, and few later changes try again."""
+    monkeypatch.setattr(state, "_SPARE", 1000)
+    length, tried, replace = journal.Journal(core.attachment.path).length, [], journal.Journal.replace
+
+    def full(*given: Any) -> None:  # noqa: ANN401
+        tried.append(length(core))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", answering_full)
+            replace(*given)
+
+    def answering_full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "no space")
+
+    bind(mine, core, Q1)
+    with monkeypatch.context() as patch:
+        patch.setattr(journal.Journal, "replace", full)
+        while length(core) < 5000:
+            bind(mine, core, Q2)
+            unbind(mine, core, Q2)
+            assert route(mine, core) == route(theirs, core) == (Q1,)
+    assert len(tried) == 4
+    assert min(after - before for before, after in zip([0, *tried], tried, strict=False)) > 1000
+    longest = length(core)
+    while length(core) >= 5000:
+        bind(mine, core, Q2)
+        unbind(mine, core, Q2)
+        longest = max(longest, length(core))
+    assert longest < 6500
+    for _ in range(100):
+        bind(mine, core, Q2)
+        unbind(mine, core, Q2)
+        assert length(core) < 1500
+    assert route(mine, core) == route(theirs, core) == (Q1,)
+
+
+def test_a_change_stands_when_another_thread_closes_the_connection(
+    core: CoreConnection, theirs: Exchanges, other: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The close comes when the change is in effect: the change is no error, the next one is."""
+    append, closed = journal.Journal.append, core_of(other)
+
+    def then_closed(*given: Any) -> int:  # noqa: ANN401
+        length = append(*given)
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(other.close).result(WATCHDOG_SECONDS)
+        return length
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal.Journal, "append", then_closed)
+        bind(theirs, closed, Q1)
+    assert route(theirs, core) == (Q1,)
+    with pytest.raises(shmbroker.ConnectionClosed):
+        bind(theirs, closed, Q2)
+
+
 def test_a_change_in_a_signal_handler_outlives_a_compaction(
     core: CoreConnection, mine: Exchanges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,6 +513,7 @@ def test_a_damaged_journal_is_told_of_at_each_use(core: CoreConnection, mine: Ex
     bind(mine, core, Q1)
     good = theirs.refresh(core).snapshot()
     damaging = journal.Journal(core.attachment.path)
+    damaging.read_new(core)
     damaging.append(core, b"no record")
     length = damaging.length(core)
     for _ in range(2):
@@ -332,6 +522,7 @@ def test_a_damaged_journal_is_told_of_at_each_use(core: CoreConnection, mine: Ex
         with pytest.raises(shmbroker.CorruptSegment):
             bind(mine, core, Q2)
     assert damaging.length(core) == length
+    damaging.read_new(core)
     damaging.replace(core, good)
     assert route(mine, core) == (Q1,)
 
