@@ -17,6 +17,7 @@ from shmbroker._amqp.errors import amqp_error
 from shmbroker._amqp.utf8 import size_in_utf8
 from shmbroker._checks import is_integer, is_number
 from shmbroker._core import attachment, native, segments
+from shmbroker._core.housekeeper import awaiting_place
 from shmbroker._housekeeper.launch import CannotStartError, ensure_housekeeper, start_housekeeper
 from shmbroker._session.session import Session
 from shmbroker.connection import Connection
@@ -146,6 +147,7 @@ class Broker:
 
         Raises:
             BrokerError: another housekeeper serves the broker already.
+            BrokerNotFound: another process has purged the broker meanwhile.
             Timeout: the automatic housekeeper does not end.
         """
         from shmbroker._housekeeper import housekeeper  # noqa: PLC0415 - the housekeeper is a client, not a part, of brokers
@@ -175,17 +177,23 @@ class Broker:
                 raise
 
     def _replace(self, attached: Attachment, keeper: Housekeeper) -> None:
-        """Ends a housekeeper that a client started automatically, and becomes the housekeeper."""
-        pid = attached.facts().housekeeper_pid
-        if pid and (pid, segments.AUTOMATIC) in {(info.pid, info.name) for info in attached.connections()}:
-            attached.set_stopped(stopped=True)  # so the housekeeper ends, and no client starts another one
-            try:
-                _await_end(attached)
-                if keeper.begin():
-                    return
-            finally:
-                attached.set_stopped(stopped=False)
-        raise exceptions.BrokerError(530, f"NOT_ALLOWED - broker {self.name!r} is being served already")
+        """Ends a housekeeper that a client started automatically, and becomes the housekeeper.
+
+        A client may start another housekeeper before this process is the housekeeper: that one ends as well. If this
+        process is killed meanwhile, the housekeeper stays, or clients start another one.
+        """
+        until = native.deadline(_START_SECONDS)
+        known = 0
+        with awaiting_place(self._path):
+            while not keeper.begin():
+                pid = attached.facts().housekeeper_pid
+                if pid not in {0, known} and not _is_automatic(attached, pid):
+                    raise exceptions.BrokerError(530, f"NOT_ALLOWED - broker {self.name!r} is being served already")
+                known = pid
+                if time.monotonic_ns() > until:
+                    raise _still_there(attached, pid)
+                attached.set_stopped(stopped=False)  # wakes the housekeeper: it looks whether a process waits
+                time.sleep(_LOOK_SECONDS)
 
     def stop(self, purge: bool = False) -> None:  # noqa: FBT001, FBT002 - as the contract has it
         """Ends the broker's housekeeper; with ``purge`` also disconnects the clients and removes the memory.
@@ -403,9 +411,19 @@ def _await_end(attached: Attachment) -> None:
         if not facts.stopped:
             return
         if time.monotonic_ns() > until:
-            text = (
-                f"the housekeeper of broker {attached.name!r}, process {facts.housekeeper_pid}, was told to end, "
-                f"and has not ended within {_START_SECONDS:.0f} seconds: that process may be stopped"
-            )
-            raise exceptions.Timeout(text)
+            raise _still_there(attached, facts.housekeeper_pid)
         time.sleep(_LOOK_SECONDS)
+
+
+def _still_there(attached: Attachment, pid: int) -> exceptions.Timeout:
+    text = (
+        f"the housekeeper of broker {attached.name!r}, process {pid}, was told to end, "
+        f"and has not ended within {_START_SECONDS:.0f} seconds: that process may be stopped"
+    )
+    return exceptions.Timeout(text)
+
+
+def _is_automatic(attached: Attachment, pid: int) -> bool:
+    """Whether a client started the housekeeper ``pid`` automatically. Also true if it has ended in the meantime."""
+    listed = {(info.pid, info.name) for info in attached.connections()}
+    return (pid, segments.AUTOMATIC) in listed or attached.facts().housekeeper_pid != pid

@@ -111,7 +111,7 @@ class CorruptSegment(BrokerError):
 
 
 class ConnectionClosed(BrokerError):
-    """The connection, or the consumer, was closed in this process."""
+    """The connection, the consumer, or the handle of the queue was closed in this process."""
 
     default_code = 504
 
@@ -213,6 +213,10 @@ class RequestRefused(ExchangeError):
 
 
 class SchemaMismatch(ExchangeError):
-    """The columns of an answer, a table or a batch are not those that the caller declared or the operation needs."""
+    """The columns of an answer, a table or a batch are not those that the caller declared or the operation needs.
+
+    Also raised if a value does not fit its column, such as a null, if a queue has no schema or another one, or if a
+    message is not a batch.
+    """
 
     default_code = 406

@@ -39,7 +39,10 @@ typedef enum {
 } sb_status;
 
 /* The layout of the shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 8 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 9 };
+
+/* The byte of the lock file that a process locks while it waits for the place of an automatic housekeeper. */
+enum { SB_LOCK_SUCCESSOR = 3 };
 
 /* The limits of a broker. */
 enum {
@@ -178,7 +181,7 @@ typedef struct {
 /* A column of texts, which lie in `bytes` one after the other. ends[0] is the start of the first text, ends[i + 1] the
  * end of text i. room: the size of `bytes`; needed: see sb_queue_browse_columns. */
 typedef struct {
-  int32_t *ends; /* NULL: the caller does not want this column */
+  int32_t *ends; /* NULL: a browse omits this column; a put takes its texts as empty */
   char *bytes;
   uint64_t room, needed;
 } sb_column;
@@ -306,7 +309,7 @@ typedef enum {
   SB_BAD_LEDGER,       /* a ledger */
   SB_BAD_PAGE,         /* a page or a link to one; of: the ring */
   SB_BAD_CELL,         /* a cell word; of: the ring */
-  SB_BAD_TAIL,         /* a hole in a ring, or a hint beyond its end; of: the ring */
+  SB_BAD_TAIL,         /* a hole in a ring, a hint beyond its end, or an impossible `base`; of: the ring */
   SB_LOST_BODY,        /* a cell names a slot that does not have the cell's message */
   SB_SHARED_REFERENCE, /* two cells hold the same reference */
   SB_BAD_MESSAGE,      /* a message header that does not fit its slot */
@@ -315,7 +318,7 @@ typedef enum {
   SB_BAD_HINT,         /* `taken`, `admitted` ... differ from the cells, or a queue with limits does not keep them */
   SB_BAD_LIST,         /* `interested`, `room_waiting` ... differ from the lists of consumers and waiting producers */
   SB_BAD_ENTRY,        /* an entry of a consumer list; of: the ring */
-  SB_LOST_NODE,        /* a consumer that is not in its list */
+  SB_LOST_NODE,        /* a node (of a consumer, watch or waiting call) not in its lists, or with a bad word */
   SB_BAD_TIMER,        /* an entry of the schedule */
   SB_UNREAPED          /* a dead process that is not reaped: may explain other findings */
 } sb_trouble;
@@ -585,8 +588,8 @@ typedef struct {
   uint64_t new_timers; /* 1: sb_housekeeper_timers has more timers to return */
   uint64_t known_tail; /* tail at the last tick that looked for a sleeper. Producers of later messages may yet notify */
   uint64_t sleeper;    /* list entry of a node that slept at that tick although a message was ready; 0 = none */
-  /* number of reaped processes when the counts of the queue were last found right. A higher number now explains wrong
-   * counts. SB_DEATHS_UNKNOWN: the housekeeper itself may have set a count wrong */
+  /* number of reaped processes when the queue was last found consistent. A higher number now explains any repair of the
+   * queue (sb_repairs.h). SB_DEATHS_UNKNOWN: the housekeeper itself may have set a count wrong */
   uint64_t deaths;
 } sb_queue_memory;
 void sb_housekeeper_tick(sb_connection *c, uint32_t slot, sb_queue_memory *memory);

@@ -241,9 +241,10 @@ static bool tells_of_polling(Receiver *self) {
   return true;
 }
 
-/* The method take(source, auto_ack[, timeout]) of Python: returns a message, without waiting for one. If it returns None,
- * the attribute `status` says why there is no message. SB_TICK means that the queue is empty, and that the caller must
- * tell the connection that the application polls: a call without `timeout` leaves it so from time to time. */
+/* The method take(source, auto_ack[, timeout]) of Python: returns a message, without waiting for one. If it returns
+ * None, the attribute `status` says why there is no message. SB_TICK means that the queue is empty, and that the caller
+ * must tell the connection that the application polls. Only a call without `timeout` sets SB_TICK: at the first poll,
+ * and then at most once in POLLED_NS. */
 static PyObject *receiver_take(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Receiver *self = (Receiver *)object;
   int auto_ack = sb_expect_timeout(arguments, count, 2) ? PyObject_IsTrue(arguments[1]) : -1;

@@ -85,7 +85,7 @@ def _plain(value: object) -> object:
 
 
 def print_table(rows: Iterable[Row], columns: Iterable[Column[Row]], *, empty: str) -> None:
-    """Print a table, one line for each row.
+    """Print a table. On a narrow terminal, a row with long text takes several lines.
 
     Args:
         rows: What to show.

@@ -72,7 +72,10 @@ def encode_as_given(table: Mapping[str, Any]) -> bytes:
 
 
 def encode_value(value: object) -> bytes:
-    """Encodes one value, with its type letter in front. Equal values of one type give equal bytes.
+    """Encodes one value, with its type letter in front. The order of the names in a dict does not change the bytes.
+
+    Equal values may give different bytes: those of different types, 0.0 and -0.0, and ``Decimal("1.0")`` and
+    ``Decimal("1.00")``.
 
     Raises:
         TypeError: the value has no AMQP form.

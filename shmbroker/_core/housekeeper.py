@@ -3,9 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
+import struct
 from typing import TYPE_CHECKING, Any
 
-from shmbroker._core import native
+from shmbroker import exceptions
+from shmbroker._amqp.errors import amqp_error
+from shmbroker._core import native, segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +22,8 @@ if TYPE_CHECKING:
 ffi, slow = native.ffi, native.slow
 _POSITIONS = 1024
 _MAX_PROCESSES: int = slow.SB_MAX_PROCESSES
+_SUCCESSOR: int = slow.SB_LOCK_SUCCESSOR
+_FLOCK = struct.Struct("hhqqi")  # struct flock: the kind of lock, whence, the first byte, the number of bytes, the pid
 
 
 class CoreHousekeeper:
@@ -27,7 +35,10 @@ class CoreHousekeeper:
     def __init__(self, connection: CoreConnection) -> None:
         self.queues: list[CoreQueue] = []
         self._handle = connection.handle
+        self._number = connection.id
         self._broker = connection.attachment.handle
+        self._path = connection.attachment.path
+        self._makes_way = False  # whether this is a housekeeper that ends when a process waits for its place
         self._handles: Any = ffi.new("sb_queue *[]", 1)
         self._memories: Any = ffi.new("sb_queue_memory[]", 1)
         self._positions = ffi.new("uint64_t[]", _POSITIONS)
@@ -36,7 +47,14 @@ class CoreHousekeeper:
 
     def begin(self) -> bool:
         """Becomes the housekeeper, unless there is another one."""
-        return bool(slow.sb_housekeeper_begin(self._handle) == native.OK)
+        begun = bool(slow.sb_housekeeper_begin(self._handle) == native.OK)
+        self._makes_way = begun and self._is_automatic()
+        return begun
+
+    def _is_automatic(self) -> bool:
+        facts = ffi.new("sb_connection_facts *")
+        status = slow.sb_connection_describe(self._broker, self._number, facts)
+        return bool(status == native.OK and ffi.string(facts.name) == segments.AUTOMATIC.encode())
 
     def end(self) -> None:
         """Ends the service of a housekeeper."""
@@ -69,7 +87,13 @@ class CoreHousekeeper:
         return int(slow.sb_housekeeper_arm(self._handle))
 
     def wait(self, armed: int, until: int) -> int:
-        """Waits until the housekeeper is woken, or until ``until``; returns a status, STOPPING if it must end."""
+        """Waits until the housekeeper is woken, or until ``until``; returns a status, STOPPING if it must end.
+
+        It must end if the broker is stopped or purged. An automatic housekeeper must also end if another process waits
+        for its place: that process wakes it after it has begun to wait, so a look before the sleep is enough.
+        """
+        if self._makes_way and is_awaited(self._path):
+            return native.STOPPING
         return int(slow.sb_housekeeper_wait(self._handle, armed, until))
 
     def changes(self) -> int:
@@ -151,3 +175,42 @@ class CoreHousekeeper:
 def look_at(queue: CoreQueue, position: int) -> int:
     """Does what is due for the message at a position; returns the time at which to call again, 0: never."""
     return int(slow.sb_housekeeper_look_at(queue.handle, position))
+
+
+@contextlib.contextmanager
+def awaiting_place(path: str) -> Iterator[None]:
+    """Shows to an automatic housekeeper, while the block runs, that this process waits for its place.
+
+    A byte lock shows it, so the kernel takes it back if this process dies: then a housekeeper need not end any more.
+    Several processes may wait.
+
+    Raises:
+        BrokerNotFound: another process has purged the broker.
+    """
+    try:
+        descriptor = segments.open_file(path, "lock", os.O_RDWR)
+    except FileNotFoundError:
+        raise amqp_error(exceptions.BrokerNotFound, f"no broker {segments.name_of(path)!r}") from None
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _successor(fcntl.F_RDLCK))
+        yield
+    finally:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _successor(fcntl.F_UNLCK))  # even if a fork has duplicated it
+        os.close(descriptor)
+
+
+def is_awaited(path: str) -> bool:
+    """Whether a process waits for the place of an automatic housekeeper. False if the lock file cannot be opened."""
+    try:
+        descriptor = segments.open_file(path, "lock", os.O_RDWR)
+    except (OSError, exceptions.AccessRefused):
+        return False
+    try:
+        found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _successor(fcntl.F_WRLCK))
+    finally:
+        os.close(descriptor)
+    return bool(_FLOCK.unpack(found)[0] != fcntl.F_UNLCK)
+
+
+def _successor(kind: int) -> bytes:
+    return _FLOCK.pack(kind, os.SEEK_SET, _SUCCESSOR, 1, 0)

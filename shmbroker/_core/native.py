@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two native modules, and the mapping from a status to an exception.
+"""The two modules of cffi, and the mapping from a status to an exception.
 
-``fast`` keeps the GIL and never waits: it serves short operations. ``slow`` drops the GIL: it serves waits, batches and
-long copies. Both modules are built from the same declarations and share one core, but each has its own cffi types.
-Therefore a handle is kept as an address and cast for each module.
+``fast`` keeps the GIL: it serves short operations, which wait for nothing but the lock of their connection. ``slow``
+drops the GIL: it serves waits, batches, long copies, and most other calls. Both modules are built from the same
+declarations and share one core, but each has its own cffi types. Therefore `cast_fast` casts a handle that ``slow``
+returned before ``fast`` gets it.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def name_of(path: str) -> str:
 
 
 def file_of(path: str, number: int | str) -> pathlib.Path:
-    """The path of segment ``number`` (or of ``"lock"``) in the file system."""
+    """The path of a broker's file: of segment ``number``, of the lock file (``"lock"``), or of a journal."""
     return DIRECTORY / f"{path[1:]}.{number}"
 
 

@@ -92,6 +92,7 @@ def _at_exit() -> None:
 
 
 os.register_at_fork(after_in_child=_shared.clear)
-# The executors of the standard library register their handler in the same way, and the handler that was registered last
-# runs first: ours runs before theirs. The handlers of `atexit` run after theirs.
+# The thread pools of the standard library register their handler in the same way, and the handler that was registered
+# last runs first: ours runs before theirs, since their module is imported above. The handlers of `atexit` run after
+# theirs.
 getattr(threading, "_register_atexit", atexit.register)(_at_exit)

@@ -113,9 +113,10 @@ class Register:
         return self._known
 
     def has_moved(self) -> bool:
-        """Whether the queue has messages after the version that this user saw last. Reads only a counter.
+        """Whether the queue has messages after the version that this user saw last. Reads no message, only the tail.
 
-        ``True`` does not mean that the value changed: these messages may be versions that do not count.
+        ``True`` does not mean that the value changed: these messages may be versions that do not count. ``False`` may
+        be wrong for a while: a writer was killed or stopped after it appended a version, before it advanced the tail.
 
         Raises:
             NotFound: the register was deleted.
@@ -132,11 +133,14 @@ class Register:
 
         Returns:
             ``True``: the new version counted when it arrived, although another process may have replaced it since.
-            ``False``: another process was faster, and the value is unchanged by this call.
+            ``False``: another process was faster, and the value is unchanged by this call. Or so many messages came
+            after the new version that the ring has dropped it before this call looked: then it may have counted.
 
         Raises:
             NotFound: the register was deleted.
-            OutOfMemory: there is no memory for another version; nothing happened.
+            OutOfMemory: there is no memory for another version; the value is unchanged.
+            Timeout: there was no memory at first, and the topology lock, which changes of the ring's size need, was not
+                free in time. The new version may have been put.
         """
         replaces = _NONE if self._known is None else self._known.number
         body = _written(replaces, value)

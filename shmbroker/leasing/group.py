@@ -79,7 +79,8 @@ class Group:
         self._filling: Queue | None = None
         self._strays: list[Queue] = []
         self._done: list[str] = []  # queues of acknowledged leases that still exist
-        self._unsure = False  # True: the state in the register may differ from `_state`
+        # True: the state in the register may differ from `_state`, or an interrupt came while this user adopted it.
+        self._unsure = False
 
     # ---- attaching ----
 
@@ -95,8 +96,7 @@ class Group:
             self._state = None
             while (state := self._try_attach()) is None:
                 pass
-            self._from, self._unsure = source, False
-            self._done = list(state.done)
+            self._from, self._unsure = source, True
             self._adopt(state)
             self._delete_acked()
 
@@ -105,9 +105,9 @@ class Group:
         token = new_token(self._session)
         try:
             state = self._attached(state_of(register), token)
-            queues.ensure(self._session, state.filling, no_expiry=True)
             counts = False
             try:
+                queues.ensure(self._session, state.filling, no_expiry=True)
                 with self._topology_lock():
                     register.set_aside()
                     counts = register.replace(state.written(), timeout=0)
@@ -144,11 +144,16 @@ class Group:
         return process_of(self._session, token) != 0
 
     def _adopt(self, state: GroupState) -> None:
-        """Adopts the state in the register as the state of this user."""
-        self._state = state
+        """Adopts the state in the register as the state of this user.
+
+        The caller has set ``_unsure``. It stays set if this call does not come to its end: the next call of this user
+        then adopts the state again.
+        """
+        self._state, self._done = state, list(state.done)
         self._filling = self._opened(state.filling) if state.filling else None
         known = {stray.name: stray for stray in self._strays}
         self._strays = [stray for name in state.strays if (stray := known.get(name) or self._opened(name)) is not None]
+        self._unsure = False
 
     def _opened(self, name: str) -> Queue | None:
         try:
@@ -170,7 +175,6 @@ class Group:
             if latest is None or latest.owner != self._token:
                 self._fenced()
             self._adopt(latest)
-            self._done, self._unsure = list(latest.done), False
         if self._state is None:
             self._fenced()
         return self._state
@@ -201,7 +205,6 @@ class Group:
         if not counts:
             self._fenced()
         self._adopt(state)
-        self._unsure = False
 
     # ---- leasing ----
 
@@ -331,7 +334,8 @@ class Group:
         try:
             self._change(changed)
         except exceptions.GroupInUse:
-            queues.delete(self._session, following)
+            if following:
+                queues.delete(self._session, following)
             raise
         return changed.leased
 
@@ -411,7 +415,6 @@ class Group:
                 self._change(changed, timeout=0)
             except exceptions.OutOfMemory:
                 self._ack_without_memory(state, changed)
-            self._done = list(done)
             self._delete_acked()
             return sum(lease.length for lease in ended)
 

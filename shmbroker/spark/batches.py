@@ -107,7 +107,7 @@ class Decoder:
     def batches(self, body: memoryview | bytes) -> list[pa.RecordBatch]:
         """Decodes a message in place, or a copy of it if the body is not aligned.
 
-        The body lives until the last Arrow object made of it is gone.
+        The body, or the copy, lives until the last Arrow object made of it is gone.
 
         Raises:
             pyarrow.ArrowInvalid: the body is not an Arrow stream.

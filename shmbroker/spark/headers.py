@@ -65,10 +65,13 @@ def header_value(text: str) -> Any:  # noqa: ANN401 - any type of AMQP
     (5, b'\xff', {'bytes': 5})
     """
     try:
-        return _value(json.loads(text))
-    except (ValueError, TypeError, AttributeError, ArithmeticError):
-        msg = f"header {text!r}: the JSON of a number, truth value, array, table, decimal, timestamp or bytes is needed"
-        raise ValueError(msg) from None
+        plain = json.loads(text)
+        if plain is not None and not isinstance(plain, str):
+            return _value(plain)
+    except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError):  # the last one: nested too deep
+        pass
+    msg = f"header {text!r}: the JSON of a number, truth value, array, table, decimal, timestamp or bytes is needed"
+    raise ValueError(msg)
 
 
 def _value(plain: Any) -> Any:  # noqa: ANN401

@@ -20,7 +20,8 @@ _OF_BATCHES = (*_OF_BOTH, "maxRows")
 _OF_STREAMS = (*_OF_BOTH, "group", "maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss")
 _OF_STREAM_WRITES = ("broker", "queue", "delivery", "payload", "timeout")
 _OF_BATCH_WRITES = (*_OF_STREAM_WRITES, "txnAppId", "txnVersion")
-_OF_SPARK = frozenset({"path", "checkpointlocation", "queryname"})  # Spark adds these to the options of a stream's sink
+# Spark adds these: `path` is what the user gave to load or save, the others come with the sink of a stream.
+_OF_SPARK = frozenset({"path", "checkpointlocation", "queryname"})
 _OF_READS = tuple(dict.fromkeys((*_OF_BATCHES, *_OF_STREAMS)))
 EXACTLY_ONCE, AT_LEAST_ONCE = DELIVERIES = ("exactly-once", "at-least-once")
 _LONGEST_APP, _MOST_BYTES_OF_APP, _LAST_VERSION = 64, 120, 2**63 - 1

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`write.format("shmbroker")` and `writeStream`: each row becomes a message, once, even if processes are killed.
+"""`write.format("shmbroker")` and `writeStream`: each row is written once, even if processes are killed.
 
-A task stages its rows out of sight (:mod:`shmbroker.staging`). The driver publishes the staged rows of the winning
-tasks, when Spark has all of them. A stream's batch is identified by the query and its number, so that a batch which
-Spark runs again after a crash is not published again. A batch write is identified by an id that is made for it, or by
-the options of its writer.
+A row becomes a message; with the option ``payload`` = ``arrow``, a record batch does. A task stages its messages out of
+sight (:mod:`shmbroker.staging`). When all tasks are done, the driver publishes what the winning tasks staged. A batch
+of a stream is identified by the query and the number of the batch, so that a batch which Spark runs again after a crash
+is not published again. A batch write is identified by an id that is made for it, or by the options of its writer.
 
 With the option ``delivery`` = ``at-least-once``, a task puts its rows immediately: a task that runs again repeats them.
 """

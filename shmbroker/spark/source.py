@@ -97,7 +97,7 @@ def _checked(schema: StructType, options: WriteOptions) -> WriteOptions:
 
 
 class QueuePartition(InputPartition):
-    """All messages of a queue: the only part of a batch read, because a reader walks the messages in sequence."""
+    """All ready messages of a queue: the only part of a batch read, as a reader walks the messages in sequence."""
 
     def __init__(self, broker_identity: BrokerIdentity) -> None:
         super().__init__(broker_identity)

@@ -18,8 +18,9 @@ from shmbroker import exceptions
 from shmbroker._core import native
 from shmbroker._core.transaction import Publication, Settlement, commit_waiting
 from shmbroker._session.queues import core_of
-from shmbroker._session.session import session_of
+from shmbroker._session.session import Session, session_of
 from shmbroker._system_queues import queues
+from shmbroker.connection import Connection
 from shmbroker.message import FRESH, OPEN
 from shmbroker.staging import names
 from shmbroker.staging.deferred_options import tag_of
@@ -28,7 +29,6 @@ from shmbroker.staging.publication import PublicationState, decode
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from shmbroker.connection import Connection
     from shmbroker.message import Message
     from shmbroker.queue import Queue
     from shmbroker.staging.names import Batch
@@ -138,7 +138,8 @@ class Marker:
             OutOfMemory: there is no memory in time.
             Timeout: another process was making the marker all the time.
         """
-        self._founded(until)
+        if self._opened() is None:
+            self._found(until)
 
     def _take(self, until: int) -> tuple[Queue, Message]:
         """Takes the marker, and leaves it FRESH."""
@@ -156,31 +157,48 @@ class Marker:
 
     def _founded(self, until: int) -> Queue:
         """Returns the queue of the marker; makes the queue and the first marker if they do not exist."""
+        queue = self._opened()
+        if queue is None:
+            self._found(until)
+            queue = self._connection.queue(self._name, passive=True)
+        return queue
+
+    def _opened(self) -> Queue | None:
+        """Opens the queue of the marker; ``None``: there is no queue, or no process has put a marker into it."""
         with contextlib.suppress(exceptions.NotFound):
             queue = self._connection.queue(self._name, passive=True)
             if queue.statistics().added:
                 return queue
-        return self._found(until)
+        return None
 
-    def _found(self, until: int) -> Queue:
-        """Makes the queue and the first marker, unless another process does it first; returns the queue.
+    def _found(self, until: int) -> None:
+        """Makes the queue and the first marker, unless another process does it first.
 
-        An exclusive queue serves as the lock. If its owner dies, the reaper deletes that queue and so frees the lock.
+        An exclusive queue serves as the lock. Its owner is a connection that only this call uses. The lock ends with
+        that connection: this call closes it, whatever error or interrupt ends the call, and the reaper ends it if the
+        process dies. A close does not need the topology lock, unlike a delete.
         """
-        name = names.founding_name(self._publication)
-        while not names.declare(self._connection, name, exclusive=True):
-            if time.monotonic_ns() >= until:
-                text = f"publication {self._publication!r}: another client is making its marker"
-                raise exceptions.Timeout(text)
-            time.sleep(_LOOK)
-        founding = self._connection.queue(name, passive=True)
+        name, session = names.founding_name(self._publication), session_of(self._connection)
+        path, seconds = session.core.attachment.path, session.operation_timeout
+        own = Connection(Session(path, name=name, operation_timeout=seconds))
         try:
-            queue = queues.ensure(session_of(self._connection), self._name)
+            while not names.declare(own, name, exclusive=True):
+                if time.monotonic_ns() >= until:
+                    text = f"publication {self._publication!r}: another client is making its marker"
+                    raise exceptions.Timeout(text)
+                with contextlib.suppress(exceptions.NotFound, exceptions.ResourceLocked, exceptions.OutOfMemory):
+                    own.queue(name, passive=True)  # ends the queue of a connection that closed before it had opened it
+                time.sleep(_LOOK)
+            own.queue(name, passive=True)
+            queue = queues.ensure(session_of(own), self._name)
             if not queue.statistics().added:
                 queue.put(PublicationState().encode(), timeout=_seconds_to(until))
         finally:
-            founding.delete()
-        return queue
+            try:
+                own.close()
+            except BaseException:  # a signal handler raised, perhaps before the close had ended the lock
+                own.close()
+                raise
 
 
 def forget_gone(connection: Connection) -> int:

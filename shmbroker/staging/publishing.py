@@ -32,8 +32,8 @@ class Publisher:
     Args:
         connection: the connection that opens the queues, and holds the messages in progress.
         publication: the name of the publication.
-        limits: the limits of publishing in one step.
-        until: the deadline of the wait for room.
+        limits: the limits of one transaction: of publishing in one step, and of each part that is published anew.
+        until: the deadline of the waits for room and for memory.
     """
 
     def __init__(self, connection: Connection, publication: str, limits: Limits, until: int) -> None:
@@ -81,7 +81,8 @@ class Publisher:
         """
         settings = target.settings
         if settings.max_bytes >= 0 and settings.overflow != "drop-head":
-            longest = max(place.length for source in sources for _, place in body_references.of_queue(source.queue))
+            places = (place for source in sources for _, place in body_references.of_queue(source.queue))
+            longest = max((place.length for place in places), default=0)
             if longest > settings.max_bytes:
                 core_of(target).put_failed(native.TOO_LARGE, longest, self._until)
 

@@ -180,6 +180,7 @@ class Stage:
         number is not over: new attempts at it can be published.
 
         Raises:
+            OutOfMemory: there was no memory in time to record that the job is over; its attempts are dropped already.
             Timeout: another process was publishing all the time.
         """
         names.check_batch(batch)

@@ -13,6 +13,8 @@ import pytest
 from scenario_support.waiting import eventually
 
 import shmbroker
+from shmbroker._core import attachment, segments
+from shmbroker._core.housekeeper import is_awaited
 
 if TYPE_CHECKING:
     import subprocess
@@ -250,6 +252,34 @@ def test_serve_takes_over_from_an_automatic_housekeeper(start: Callable[..., Any
         assert automatic != shmbroker.Broker(broker_name).statistics().housekeeper_pid == process.pid
         queue.put(b"later", delay=0.1)
         assert bytes(queue.get(auto_ack=True)) == b"later"
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_serve_that_is_killed_while_it_waits_leaves_the_broker_a_housekeeper(
+    start: Callable[..., Any], broker_name: str, *, ends: bool
+) -> None:
+    """The automatic one serves on, and if it ends, a client starts another one."""
+    with shmbroker.connect(broker_name):
+        automatic = eventually(lambda: shmbroker.Broker(broker_name).statistics().housekeeper_pid)
+        os.kill(automatic, signal.SIGSTOP)  # so that it does not make way before the other one is killed
+        try:
+            process = start("serve", broker_name)
+            attached = attachment.acquire(segments.path_of(broker_name))
+            eventually(lambda: is_awaited(attached.path) or process.poll() is not None, "a process to wait")
+            process.kill()
+            assert process.wait() == -signal.SIGKILL
+            if ends:
+                os.kill(automatic, signal.SIGKILL)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(automatic, signal.SIGCONT)
+        before = attached.facts().ticks
+        if ends:
+            eventually(attached.housekeeper_missing, "the end of the housekeeper")
+        with shmbroker.connect(broker_name):
+            eventually(lambda: attached.facts().ticks >= before + 3, "turns of a housekeeper")
+        assert (attached.facts().housekeeper_pid == automatic) is not ends
+        attachment.release(attached)
 
 
 def test_serve_does_not_take_over_from_a_started_one(

@@ -19,7 +19,7 @@ from shmbroker._core import attachment, segments
 from shmbroker.exceptions import AccessRefused, BrokerNotFound, OutOfMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 STRANGER = 65533
 
@@ -281,38 +281,105 @@ def test_a_start_after_a_stop(broker_name: str, started: list[str]) -> None:
     assert started == ["start", "await"]
 
 
-def replaced(begin: Callable[[], bool], **facts: Any) -> tuple[list[object], Any, Any]:  # noqa: ANN401
-    """What is noted, an attachment with these connections, and a housekeeper that is to begin."""
-    noted: list[object] = []
-    attached = SimpleNamespace(
-        facts=lambda: SimpleNamespace(housekeeper_pid=facts["pid"]),
-        connections=lambda: [SimpleNamespace(pid=pid, name=name) for pid, name in facts["connections"]],
-        set_stopped=lambda *, stopped: noted.append(stopped),
-    )
-    return noted, attached, SimpleNamespace(begin=lambda: (noted.append("begin"), begin())[1])
+class Replaced:
+    """A broker whose housekeepers are given as their ids, one look after the other; what is done to it is noted.
+
+    Attributes:
+        automatic: the connections of automatic housekeepers.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, begins: list[bool], pids: list[int]) -> None:
+        self.name = "b"
+        self.noted: list[object] = []
+        self.automatic: list[tuple[int, str]] = []
+        self._begins, self._pids = begins, pids
+        monkeypatch.setattr(module, "awaiting_place", self._awaiting)
+
+    @contextlib.contextmanager
+    def _awaiting(self, path: str) -> Iterator[None]:
+        self.noted.append(f"waits for {path}")
+        try:
+            yield
+        finally:
+            self.noted.append("waits no longer")
+
+    def begin(self) -> bool:
+        """Becomes the housekeeper, or not."""
+        self.noted.append("begin")
+        return self._begins.pop(0)
+
+    def facts(self) -> SimpleNamespace:
+        """What the broker says."""
+        return SimpleNamespace(housekeeper_pid=self._pids.pop(0) if len(self._pids) > 1 else self._pids[0])
+
+    def connections(self) -> list[SimpleNamespace]:
+        """Who is there."""
+        return [SimpleNamespace(pid=pid, name=name) for pid, name in self.automatic]
+
+    def set_stopped(self, *, stopped: bool) -> None:
+        """Stops the broker, or lets it go on; wakes the housekeeper."""
+        self.noted.append(f"stopped={stopped}")
+
+    def replace(self, broker: shmbroker.Broker) -> list[object]:
+        """Ends the housekeeper, and becomes it; what was done between the two ends of the wait."""
+        one: Any = self
+        broker._replace(one, one)
+        assert (self.noted[0], self.noted[-1]) == (f"waits for {segments.path_of(broker.name)}", "waits no longer")
+        return self.noted[1:-1]
 
 
-@pytest.mark.parametrize("begins", [True, False])
-def test_an_automatic_housekeeper_makes_way(broker_name: str, monkeypatch: pytest.MonkeyPatch, *, begins: bool) -> None:
-    """It is told to end and waited for, and no client starts another one meanwhile."""
-    pid = 12
-    noted, attached, keeper = replaced(lambda: begins, pid=pid, connections=[(3, "one"), (pid, segments.AUTOMATIC)])
-    monkeypatch.setattr(module, "_await_end", lambda _: noted.append("ended"))
-    with contextlib.nullcontext() if begins else pytest.raises(shmbroker.BrokerError, match="served already"):
-        shmbroker.Broker(broker_name)._replace(attached, keeper)
-    assert noted == [True, "ended", "begin", False]
+def test_an_automatic_housekeeper_makes_way(
+    broker_name: str, monkeypatch: pytest.MonkeyPatch, times: list[int]
+) -> None:
+    """It is woken until it has ended, and so is one that a client starts meanwhile; clients may do so all the time."""
+    times += [4, 5, 5, 99]
+    one = Replaced(monkeypatch, begins=[False, False, False, True], pids=[12, 0, 13])
+    one.automatic = [(3, "one"), (12, segments.AUTOMATIC), (13, segments.AUTOMATIC)]
+    wakes = ["begin", "stopped=False"]
+    assert one.replace(shmbroker.Broker(broker_name)) == [*wakes, *wakes, *wakes, "begin"]
+    assert times == [99]
 
 
-@pytest.mark.parametrize(
-    ("pid", "connections"),
-    [(12, [(12, "mine"), (13, segments.AUTOMATIC)]), (12, []), (0, [(0, segments.AUTOMATIC)])],
-)
-def test_another_housekeeper_stays(broker_name: str, pid: int, connections: list[tuple[int, str]]) -> None:
-    """One that was started on purpose is not ended."""
-    noted, attached, keeper = replaced(lambda: True, pid=pid, connections=connections)
+def test_a_housekeeper_that_ends_while_it_is_looked_at(
+    broker_name: str, monkeypatch: pytest.MonkeyPatch, times: list[int]
+) -> None:
+    """Its connection is no longer listed; that does not make it one that was started on purpose."""
+    times += [4, 99]
+    one = Replaced(monkeypatch, begins=[False, True], pids=[12, 0])
+    assert one.replace(shmbroker.Broker(broker_name)) == ["begin", "stopped=False", "begin"]
+
+
+def test_an_automatic_housekeeper_that_stays(
+    broker_name: str, monkeypatch: pytest.MonkeyPatch, times: list[int]
+) -> None:
+    """The error comes after the deadline, and names its process; nobody is told to end any more."""
+    times += [5, 6, 99]
+    one = Replaced(monkeypatch, begins=[False, False], pids=[77])
+    one.automatic = [(77, segments.AUTOMATIC)]
+    with pytest.raises(
+        shmbroker.Timeout, match="'b', process 77, was told to end, and has not ended within 30 seconds"
+    ):
+        one.replace(shmbroker.Broker(broker_name))
+    assert (one.noted[-1], times) == ("waits no longer", [6, 99])
+
+
+@pytest.mark.parametrize("pids", [[12], [13, 12]])
+@pytest.mark.parametrize("connections", [[(12, "mine"), (13, segments.AUTOMATIC)], [(13, segments.AUTOMATIC)]])
+def test_another_housekeeper_stays(
+    broker_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    times: list[int],
+    pids: list[int],
+    connections: list[tuple[int, str]],
+) -> None:
+    """One that was started on purpose is not ended, also if it was faster than this process."""
+    times += [4, 99]
+    one = Replaced(monkeypatch, begins=[False, False], pids=pids)
+    one.automatic, early = connections, len(pids) - 1
     with pytest.raises(shmbroker.BrokerError, match=f"NOT_ALLOWED - broker '{broker_name}' is being served") as failed:
-        shmbroker.Broker(broker_name)._replace(attached, keeper)
-    assert (failed.value.code, noted) == (530, [])
+        one.replace(shmbroker.Broker(broker_name))
+    assert failed.value.code == 530
+    assert one.noted[1:-1] == ["begin", "stopped=False"] * early + ["begin"]
 
 
 def test_connections_are_listed_without_one(broker_name: str) -> None:

@@ -83,8 +83,8 @@ bool sb_api_plausible(sb_broker *b, const sb_taken *t);
 /* Lock held. Removes a taken message that is damaged, and counts it as dropped. Returns SB_CORRUPT. No call could ever
  * read the message. If it returned to its queue, the next take would find it again. */
 sb_status sb_api_drop_corrupt(sb_queue *q, uint64_t token);
-/* Called after a message was released or removed. Enforces the limits of the queue, and wakes nodes that wait for
- * messages, or for room if the limits removed messages. */
+/* Called after a message was released. Enforces the limits of the queue; if they removed messages, wakes a producer
+ * that waits for room. Notifies the browsers and one node that waits for messages. */
 void sb_api_returned(sb_queue *q);
 /* Lock held, but dropped while a killed process is reaped. Evicts the messages beyond the bound of a queue that
  * evicts. */

@@ -79,6 +79,8 @@ static void scrub_list(sb_connection *by, uint32_t object, uint32_t id, unsigned
   sb_page_sweep(by, &list);
 }
 
+void sb_housekeeping_scrub_waiting(sb_connection *by) { scrub_list(by, 0, SB_RING_MEMORY, SB_NODE_INTERESTED); }
+
 static void scrub_lists(sb_connection *by, uint32_t queue) {
   scrub_list(by, queue, SB_RING_ALL, SB_STATE_ALL);
   scrub_list(by, queue, SB_RING_NOT_INTERESTED, SB_NODE_NOT_INTERESTED);
@@ -242,7 +244,7 @@ static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, 
   }
   ring_notified(by, q);
   if (sleeper == 0 || memory->sleeper != sleeper) {
-    return; /* a node that became INTERESTED within this tick looks for messages by itself */
+    return; /* none, or another node, was next at the last tick; if it just became INTERESTED, it looks by itself */
   }
   bool because_halted = sb_repairs_somebody_halted(by->b, q);
   if (!sb_hints_has_ready(by->b, r, known)) {
@@ -271,7 +273,11 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
   if (memory->quiet_ticks == 2 || reconciles_again(q, memory, deaths)) { /* traffic rests: correct what deaths left */
     right = reconcile(by, q, slot, memory->deaths);
   }
-  if (memory->quiet_ticks == 2) sb_page_sweep(by, &r);
+  if (memory->quiet_ticks == 2) {
+    sb_ring schedule;
+    sb_page_sweep(by, &r);
+    if (sb_ring_open(by->b, slot, SB_RING_SCHEDULE, &schedule)) sb_page_sweep(by, &schedule);
+  }
   look_for_room(by, q, slot, memory->deaths);
   bool due = memory->quiet_ticks < REST_TICKS || memory->quiet_ticks % REST_TICKS == 0 || memory->wrong_ticks > 0;
   bool anybody = SB_LOAD(&q->consumer_levels, SB_RELAXED) != 0 || SB_LOAD(&q->room_waiting, SB_RELAXED) != 0;

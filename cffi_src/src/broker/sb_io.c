@@ -184,9 +184,9 @@ bool sb_io_housekeeper_missing(sb_connection *c) { return !sb_liveness_has_house
 
 static uint32_t beat_of(uint64_t now) { return (uint32_t)(now >> BEAT_SHIFT); }
 
-/* True if the lowest process stored its beat within the last second: it runs, and watches the housekeeper. So the other
- * processes need no system calls to find the lowest process. A hint: if the lowest process died since, its beat is old
- * at the next look. */
+/* True if the lowest process stored its beat within the last second: it ran then, and watched the housekeeper. So the
+ * other processes need no system calls to find the lowest process. A hint: if the lowest process died or was stopped
+ * since, its beat is old after that second, which may be two looks later. */
 static bool is_watched(const sb_broker *b, uint64_t now) {
   return beat_of(now) - SB_LOAD(&b->header->watched, SB_RELAXED) < FRESH_BEATS;
 }

@@ -28,7 +28,7 @@
 void sb_settings_configure(sb_queue *q, const sb_settings *settings, bool trim);
 /* Continues the change that a killed process announced. */
 void sb_settings_finish(sb_queue *q);
-/* Stores the settings in the queue object. */
+/* Stores the settings, except the texts, in the queue object. */
 void sb_settings_apply(sb_queue_shm *q, const sb_settings *s);
 /* Reads the settings of a queue, except the texts. While they change, some may be new, and others old. */
 void sb_settings_read(const sb_queue_shm *q, sb_settings *s);

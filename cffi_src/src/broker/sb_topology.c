@@ -53,7 +53,7 @@ void sb_topology_finish(sb_connection *c) {
   sb_queue q;
   if (shm != NULL && intent >> 32 == SB_CHANGE_DELETE &&
       sb_queue_state(SB_LOAD(&shm->state, SB_ACQUIRE)) == SB_QUEUE_CLOSED) {
-    sb_directory_remove(b, slot); /* the holder was killed between closing the queue and removing its name */
+    sb_directory_remove(b, slot); /* the holder was killed after it closed the queue; perhaps its name is left */
     ask_to_unbind(h);
   } else if (intent >> 32 == SB_CHANGE_UNBIND) {
     ask_to_unbind(h); /* the holder was killed between removing the name and removing the bindings */

@@ -109,7 +109,9 @@ bool sb_consumer_turn(sb_consumer *k) {
     if (status == SB_OK) {
       more = true;
     } else if (status == SB_EMPTY && !k->starved && sb_consumer_credit(k) > 0 && sb_subscription_want(s)) {
-      more = true; /* a node that was parked while this process was stopped (I61) looks once more (P3) */
+      /* The node was parked while this process was stopped (I61), its list entry got no memory before, or it became
+       * active just now (I54): it looks once more (P3). */
+      more = true;
     } else if (status == SB_DELETED && sb_consumer_orphaned(k)) {
       sb_consumer_signal(k); /* threads that wait for a message must see that all queues are deleted */
     } else if (status == SB_GROW || status == SB_NO_MEMORY) {

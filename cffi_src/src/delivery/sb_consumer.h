@@ -83,7 +83,8 @@ uint64_t sb_consumer_overlooked(const sb_consumer *k, const sb_queue **q); /* se
 void sb_consumer_signal(sb_consumer *k);
 /* True if all queues of the consumer are deleted. */
 bool sb_consumer_orphaned(const sb_consumer *k);
-/* Puts messages of the consumer back into their queues: those in its row, or, if `everything`, all that it holds. */
+/* Settles the messages that were acknowledged, then puts others back into their queues: those in the row, or, if
+ * `everything`, all that the consumer still holds. */
 void sb_consumer_return(sb_consumer *k, bool everything);
 void sb_consumer_detach(sb_consumer *k);
 static inline uint32_t sb_consumer_credit(const sb_consumer *k) {

@@ -5,8 +5,8 @@
  * queue with `expires` ends when it was unused for that time: without a consumer, a declaration, a get, or a get that
  * waits.
  *
- * Layout: `owner_connection` and `owner_epoch` (low bits of the connection's epoch), `had_consumer`, `expires_ms` and
- * `used_ns` of sb_queue_shm. The flags of the queue say which of them are valid.
+ * Layout: `owner_connection` and `owner_epoch` (low bits of the connection's epoch), `had_consumer`, `used_ns` and the
+ * setting SB_SETTING_EXPIRES_MS of sb_queue_shm. The flags of the queue say which of them are valid.
  *
  * Invariants:
  *  I44 a queue that ends is closed like a deleted one (see I25 of sb_closing.h), by the first process that sees that
@@ -21,8 +21,10 @@
  *      queue ends it first: no process puts into a queue that is about to end.
  *
  * Ordering pairs: a process removes a node and lowers `consumers` (seq_cst) before it looks whether the time of the
- *  queue has come. A new consumer raises `consumers` (seq_cst) before it looks whether the queue is open. So of the
- *  process that removes the last consumer and a new consumer, at least one sees the other.
+ *  queue has come. So of several processes that remove nodes, the last one sees that none is left. A process that
+ *  closes the queue stores its state (seq_cst), then wakes each node in the list All. A new consumer enters that list
+ *  and raises `consumers` (seq_cst), then looks whether the queue is open. So the consumer is woken, or sees by itself
+ *  that the queue is closed, even if it came after the process had read `consumers`.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  removing the last consumer, before closing the queue -> an open queue whose time has come -> the reaper closes it,

@@ -245,8 +245,9 @@ void sb_node_destroy(sb_connection *c, uint32_t slot, uint64_t token) {
     SB_STORE(&q->used_ns, sb_now_ns(), SB_RELAXED); /* the queue was used until now */
     (void)SB_SUB(&q->consumers, 1, SB_SEQ_CST);
   }
-  /* The node was not moved, since its owner was killed while it registered the node. The owner may have appended an
-   * entry of the next epoch. The epoch rises by two, which makes that entry dead. */
+  /* The node was not moved. It is that of an IO thread, which is in no list; or its owner was killed while it
+   * registered the node, and may have appended an entry of the next epoch. The epoch rises by two, which makes that
+   * entry dead. */
   if (!was) {
     SB_STORE(&n->word, sb_node_word(SB_NODE_REMOVED, 0, sb_node_epoch(SB_LOAD(&n->word, SB_RELAXED)) + 2), SB_RELEASE);
   }
@@ -388,7 +389,8 @@ sb_recounted sb_nodes_recount(sb_broker *b, uint32_t queue, sb_recount how) {
   }
   sb_level_cursor at = sb_levels_of(q);
   sb_consumer_level_shm *level;
-  /* Corrects the counts of the levels, too: a count that is too high holds off all lower priorities (I32). */
+  /* Corrects the counts of the levels, too: while `notified_count` of a level is too high, no producer notifies a node
+   * of a lower priority (I32). */
   while ((level = sb_level_next(b, &at)) != NULL) {
     sb_census there = sb_nodes_census(b, &all, SB_STATE_ALL, at.slot);
     correct(&level->interested_count, there.all[SB_NODE_INTERESTED], true, how, &found);

@@ -67,7 +67,8 @@ bool sb_notify_above(sb_connection *c, uint32_t queue, int64_t above, bool rescu
         return true;
       }
       if (sb_node_state(SB_LOAD(&shm->word, SB_SEQ_CST)) == SB_NODE_INTERESTED) {
-        /* There is no memory to move the node. The node is only woken, and no other node is notified. */
+        /* There is no memory to move the node, or another process moved it, and it is INTERESTED again by now. The node
+         * is only woken, and no other node is notified. */
         sb_notify_node(b, node);
         return false;
       }

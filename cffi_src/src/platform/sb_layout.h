@@ -49,15 +49,16 @@
 #define SB_REPAIRS 6u /* kinds of repairs, see sb_repairs.h */
 
 /* Bytes of the lock file: the topology lock, the housekeeper's lock, the lock of the process that stands in for a
- * stopped housekeeper, and from 64 on one for each process slot. */
+ * stopped housekeeper, SB_LOCK_SUCCESSOR of shmbroker.cdef.h, and from 64 on one for each process slot. */
 #define SB_LOCK_TOPOLOGY 0
 #define SB_LOCK_HOUSEKEEPER 1
 #define SB_LOCK_STAND_IN 2
 #define SB_LOCK_PROCESS 64
 
 /* An entry of the holdings of a connection: what it holds, for its reaper. The numbers are widths in bits, from the
- * lowest bit up. `what`: 4 kind | 28 slot | 32 generation, or for a cell: 4 kind | 28 slot of the queue | 32 slot of
- * the leaf. `where`: a position or a chunk; for a VIEW see sb_view.h. */
+ * lowest bit up. `what`: 4 kind | 28 slot | 32 generation; for a cell: 4 kind | 28 slot of the queue | 32 slot of the
+ * leaf; for a LEDGER: 4 kind | 28 slot of the queue. `where`: a position or a chunk; for a LEDGER its slot; for a VIEW
+ * see sb_view.h. */
 enum {
   SB_HOLD_NONE = 0,
   SB_HOLD_CELL = 1,
@@ -94,7 +95,7 @@ typedef struct {
   alignas(64) sb_half units;
   sb_half kind;
   sb_half slots_per_chunk;
-  sb_half hint_chunk; /* the chunk in which a slot was freed last, plus one */
+  sb_half hint_chunk; /* the chunk of the class that got hint bits last, or was opened last, plus one; 0 = none */
   sb_word groups;     /* bit g: some chunk of group g (chunk >> groups_shift) may have a free slot of this class */
   sb_word chunks;     /* number of chunks of the class (hint) */
   sb_word reserved[4];

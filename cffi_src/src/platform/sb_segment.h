@@ -20,7 +20,7 @@
  * Death (killed after -> what is left -> who repairs it):
  *  a segment was mapped -> nothing shared -> nothing to repair.
  *  the file of segment n was linked -> a file that `segments` does not count yet -> the next process that grows the
- *   broker finds the file (EEXIST), and raises `segments`.
+ *   broker finds the file, makes no other one, and raises `segments`.
  *
  * Concurrency: `map_lock` serialises mapping inside a process. Readers load `mapped_chunks` with acquire.
  */

@@ -30,7 +30,8 @@
  * message; delivered messages do not count (I25). In both cases the queue stays open. SB_DELETED: the queue was closed
  * already. */
 sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed);
-/* Removes the ready and the scheduled messages of a closed queue. Returns their number. */
+/* Removes the ready and the scheduled messages of a closed queue. Returns how many it removed. It stops if there is no
+ * memory for a holding; the next sweep of the directory removes the rest. */
 uint64_t sb_disposal_empty(sb_queue *q);
 /* Frees a CLOSED queue that is empty and that no connection has open. True if it is freed. */
 bool sb_disposal_free(sb_connection *c, uint32_t slot);

@@ -20,8 +20,8 @@
  * Ordering pairs: none here.
  *
  * Death (killed after -> what is left -> who repairs it):
- *  one hint was corrected, or one cell was marked -> other hints may still be wrong -> the next housekeeper begins the
- *   work again.
+ *  one hint was corrected, or one cell was marked -> other hints may still be wrong, other cells not marked -> the next
+ *   tick of the housekeeper or of its successor that does this work begins it again; so does the next reaper.
  *
  * Concurrency: any process, beside traffic.
  */

@@ -13,7 +13,7 @@
  * Invariants: each ready message before the consumer's cursor was published by the consumer's connection, or has its
  *  `requeued` bits set (I18, I53).
  *
- * Ordering pairs: P1, P2, P5 as in sb_take.c.
+ * Ordering pairs: P1, P2, P3, P5, P8 as in sb_take.h.
  *
  * Death: as in sb_take.h.
  *

@@ -33,7 +33,7 @@
 #include "sb_liveness.h"
 
 enum {
-  SB_REPAIR_NOTIFICATION = 0, /* a notified consumer or waiting call slept although a message was ready */
+  SB_REPAIR_NOTIFICATION = 0, /* a consumer or waiting call slept beside a ready message: notified, or while none was */
   SB_REPAIR_ROOM,             /* a producer slept although the queue had room for its message */
   SB_REPAIR_COUNT,            /* a wrong count of nodes in the queue's lists: interested, room_waiting ... */
   SB_REPAIR_ACCOUNT,          /* `taken`, `admitted`, or the byte hints */

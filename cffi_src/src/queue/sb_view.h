@@ -22,8 +22,9 @@
  *
  * The holding of a reader without a cell (sb_reader.h) is a VIEW as well, with the reference SB_REF_READER.
  *
- * Ordering pairs: P8 of sb_connection.h for the holding; the word is written before the CAS that adds the reference
- *  (release), and read after an acquire of the header.
+ * Ordering pairs: P8 of sb_connection.h for the holding. The word is written before the operation that adds the
+ *  reference: a CAS of the header, or an OR of a word of the block (both release). A reaper reads the word after an
+ *  acquire of the header, or of that word of the block.
  *
  * Death (killed after -> what is left -> what the reaper of the connection does, before it releases any cell):
  *  the holding was written -> the reference is clear, or belongs to another connection -> the reaper leaves it alone.

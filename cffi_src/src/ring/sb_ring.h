@@ -12,8 +12,10 @@
  *
  * Invariants:
  *  I15 an append is one CAS of the first FREE cell, and the tail passes only filled cells. So a ring has no holes.
- *  I16 a link changes from EMPTY to PAGE, and from PAGE to DONE, each by a CAS, and never back. The word of a FREE cell
- *      has the full generation of its page, so that no append succeeds in a page that was reused.
+ *  I16 a link in a page changes from EMPTY to PAGE, and from PAGE to DONE, each by a CAS, and never back. The link
+ *      `root` changes by a CAS from EMPTY to PAGE, and later to each new top page; it is never DONE. Only
+ *      sb_ring_destroy stores links without a CAS. The word of a FREE cell has the full generation of its page, so
+ *      that no append succeeds in a page that was reused.
  *  I17 a page is retired only after each of its cells was read as TOMBSTONE, or each of its children as DONE. The
  *      `done` bits, and the `finished` marks of a leaf, only tell when to try to retire the page: a lost or a stray one
  *      does no harm.
@@ -102,7 +104,7 @@ void sb_ring_destroy(sb_connection *c, const sb_ring *r);
 bool sb_ring_open(sb_broker *b, uint32_t object, uint32_t id, sb_ring *r);
 /* The origin of a cell. Only the owner of the cell writes it, like the side record. NULL: the leaf is not long. */
 sb_word *sb_ring_origin(sb_broker *b, const sb_leaf_ref *ref, uint64_t position);
-/* The sequence number of the message at a position: its origin, if any, else its position in this queue. */
+/* The sequence number of the message at a position: its origin, if any, else the position minus the ring's base. */
 uint64_t sb_ring_sequence(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position);
 
 static inline sb_cell_shm *sb_leaf_cell(const sb_leaf_ref *ref, uint64_t position) {

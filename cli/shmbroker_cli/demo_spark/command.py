@@ -59,7 +59,8 @@ def demo_spark(
 ) -> None:
     """Analyse the standard library in Spark, and kill its driver half-way.
 
-    Exit code 1 unless each file has its result once, and the totals are those of a serial run.
+    Exit code 1 unless each file has its result once, all results are those of a serial run, nothing is left behind, and
+    the driver was killed (without --no-kill).
     """
     needs.check()
     root = library()

@@ -21,7 +21,7 @@ def check() -> None:
     """Look for Java, and for the packages of the extra `shmbroker[spark]`.
 
     Raises:
-        Refused: If one is missing, or Java is too old; the text says how to get it.
+        Refused: If one is missing, or Java is too old or does not start; the text says how to get it.
     """
     version = _java_version()
     if version < OLDEST_JAVA:

@@ -7,6 +7,7 @@
 #include "meanwhile.h"
 #include "sb_api.h"
 #include "sb_wait.h"
+#include "surroundings.h"
 
 #define AN_HOUR UINT64_C(3600000000000)
 #define RESTING 20u /* ticks after which a queue rests */
@@ -258,6 +259,7 @@ static void entries_that_are_not_needed_go(void) {
 
 /* ---- sweeping, reclaiming, reaping ---- */
 
+static bool is_entry(uint64_t word) { return sb_cell_state(word) == SB_CELL_ENTRY; }
 static void deleted_queues_are_swept(void) {
   int32_t holder;
   uint64_t removed;
@@ -290,7 +292,12 @@ static void deleted_queues_are_swept(void) {
   expect_is(header()->topology_pid, 0, "who has the lock of the topology");
   also->busy = 0;
   expect(sb_queue_close(also), "the other handle stays");
+  sb_ring waiting;
+  expect(sb_ring_open(t.b, 0, SB_RING_MEMORY, &waiting), "there is no list of those that wait for memory");
+  uint32_t waits = wait_at(other, FOR_MEMORY, 1);
+  (void)sb_node_move(t.c, waits, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOT_INTERESTED);
   expect_is(sb_housekeeper_sweep(t.c, AT_ONCE), 0, "how many are left at the end");
+  expect(!sb_ring_has(t.b, &waiting, UINT64_MAX, is_entry), "a dead entry of one that waited for memory is there");
   expect_is(sb_slot_state(*sb_slot_header(t.b, slot)), SB_SLOT_FREE, "the slot of the queue");
   expect_is(header()->topology_epoch, epoch, "the epoch");
 }

@@ -108,6 +108,19 @@ static void an_overlooked_page(void) {
   expect(is_freed(&leaf), "it was not freed");
 }
 
+/* A process was killed, or stopped, after it dropped the last entry and before it marked the page. */
+static void an_overlooked_page_of_the_schedule(void) {
+  begin(FREE_SETTINGS);
+  sb_put_options later = {.delay_ns = UINT64_C(1000000000000)};
+  for (uint64_t id = 1; id <= SB_PAGE_CELLS + 3; id++) (void)put_sized(&t, q, id, 8, &later);
+  sb_leaf_ref leaf = overlook(leaf_of_list(q->slot, SB_RING_SCHEDULE, 0));
+  be_quiet(1);
+  tick_queue();
+  expect(!is_freed(&leaf), "it was freed before traffic rests");
+  tick_queue();
+  expect(is_freed(&leaf), "it was not freed");
+}
+
 /* ---- the end ---- */
 
 static void an_old_auto_delete_queue(void) {
@@ -323,6 +336,7 @@ static const test_case CASES[] = {
     {"tick: comes back", "a tick does nothing for a slot that was no queue at the first look", a_queue_that_comes_back},
     {"tick: deaths", "a quiet queue that is right has no explanation for later", deaths_that_are_mended},
     {"tick: page", "a page that was overlooked goes when traffic rests", an_overlooked_page},
+    {"tick: page of the schedule", "so does a page of the schedule", an_overlooked_page_of_the_schedule},
     {"tick: ended", "a queue whose life is over is ended, which counts as a defect", a_queue_is_ended},
     {"tick: ended after a death", "a death explains an end that was missed", an_end_that_is_explained},
     {"tick: expired", "a queue that expires is ended, which is no repair", a_queue_expires},

@@ -67,6 +67,17 @@ static void lists_of_two_levels(void) {
   tick_queue();
   expect(is_freed(&leaf), "the page of a list was not freed");
 }
+static void the_list_of_those_that_wait_for_memory(void) {
+  begin(FREE_SETTINGS);
+  uint32_t node = node_with(SB_NODE_ROOM | SB_NODE_MEMORY, 0);
+  for (unsigned i = 0; i <= SB_PAGE_CELLS; i++) {
+    move_to(node, SB_NODE_INTERESTED);
+    move_to(node, SB_NODE_NOT_INTERESTED);
+  }
+  sb_leaf_ref leaf = overlook(leaf_of_list(0, SB_RING_MEMORY, 0));
+  sb_housekeeping_scrub_waiting(t.c);
+  expect(is_freed(&leaf), "the page of a list was not freed");
+}
 /* Ticks of a queue that rests look at its lists now and then only, unless something was wrong. */
 static void when_lists_are_looked_at(void) {
   const struct {
@@ -184,6 +195,7 @@ static void lists_that_do_not_rest(void) {
 static const test_case CASES[] = {
     {"tick: entries", "dead entries of all lists are dropped", dead_entries_are_dropped},
     {"tick: levels", "the lists of each level are swept", lists_of_two_levels},
+    {"scrub: memory", "so is the list of those that wait for memory", the_list_of_those_that_wait_for_memory},
     {"tick: due", "a queue that rests is looked at now and then", when_lists_are_looked_at},
     {"tick: nobody", "lists are looked at where somebody waits", a_queue_without_consumers},
     {"tick: count", "a count that could suppress a wake is mended", a_count_is_mended},

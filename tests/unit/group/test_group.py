@@ -328,6 +328,28 @@ def test_a_lease_that_found_no_memory_is_tried_again(
     assert content(group, 1) == "AB"
 
 
+def test_without_memory_for_the_next_queue_who_lost_the_group_is_told(
+    connection: shmbroker.Connection,
+    other: shmbroker.Connection,
+    queue: shmbroker.Queue,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There is no queue to delete then; the other user has the group, and what was moved."""
+
+    def fail(*_: object, **__: object) -> None:
+        text = "none is left"
+        raise exceptions.OutOfMemory(text)
+
+    put_each(queue, "A")
+    old, new = attached(connection), attached(other)
+    with monkeypatch.context() as full:
+        full.setattr(queues, "ensure", fail)
+        with pytest.raises(exceptions.GroupInUse, match="taken over by process"):
+            old.lease(0)
+    assert new.lease(0) == 1
+    assert content(new, 1) == "A"
+
+
 def test_without_memory_for_the_next_queue_a_lease_is_made(
     connection: shmbroker.Connection, queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

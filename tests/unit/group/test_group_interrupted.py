@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.groups import attached, content, own
 from scenario_support.inside import session_of
+from scenario_support.interrupting import INTERRUPTED_AT
 from scenario_support.observing import listing, put_each
+from scenario_support.processes import run_python
 
 import shmbroker
+import shmbroker.testing
 from shmbroker import exceptions
 from shmbroker._system_queues import queues
 from shmbroker._system_queues.register import Register
@@ -221,6 +225,71 @@ def test_what_a_user_moves_is_named_before(
     assert new.begun == 1
     assert new.lease(1) == 2
     assert content(new, 2) == "B"
+
+
+# Uses a group, interrupted before the n-th instruction of the package, for each n there is. The program lives on.
+AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
+    from shmbroker import exceptions
+    from shmbroker._session.session import session_of
+    from shmbroker._system_queues import queues
+    from shmbroker.leasing.group_state import look
+
+    def users():
+        group = shmbroker.Group(connection, "q", f"g{{number}}")
+        group.attach()
+        if way == "ack":
+            group.lease(0, max_messages=1)
+            return group, lambda: group.ack(1)
+        with shmbroker.connect(name, create=False) as other:  # moves a message, and does not come to its lease
+            shmbroker.Group(other, "q", group.name).attach()
+            filling = look(session_of(other), group.name).filling
+            other.queue("q").move(other.queue(filling, passive=True), limit=1)
+        return group, group.attach
+
+    def text(group, number):
+        return "".join(bytes(message).decode() for message in group.messages(number))
+
+    sys.unraisablehook = lambda _: None  # finalizers are interrupted, too
+    name, way = sys.argv[1:]
+    number, more, wrong = 0, True, []
+    connection = shmbroker.connect(name, create=False)
+    queue = connection.queue("q")
+    while more:
+        queue.put(b"A")
+        queue.put(b"B")
+        group, deed = users()
+        more = interrupted_at(number, deed)
+        try:
+            last = group.lease(group.leased)
+        except exceptions.GroupInUse:
+            group.attach()
+            last = group.lease(0)
+        found = "".join(text(group, one) for one in range(group.acked + 1, last + 1))
+        group.ack(last)
+        group.lease(last)
+        left = [one for one in connection.queue_names(all=True) if one.startswith(f"amq.lease.{{group.name}}.")]
+        known = look(session_of(connection), group.name)
+        kept = set(left) - {{known.filling, *known.strays}}
+        if found not in ({{"AB", "B"}} if way == "ack" else {{"AB", "BA"}}) or len(queue) or kept:
+            wrong.append([number, found, len(queue), sorted(kept)])
+            queue.purge()
+        for one in (*left, f"amq.group.{{group.name}}"):
+            queues.delete(session_of(connection), one)
+        number += 1
+    print(json.dumps([number, wrong, [str(one) for one in connection.doctor()]]))
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("way", ["ack", "attach"])
+def test_an_interrupted_user_goes_on(broker_name: str, way: str) -> None:
+    """Wherever a signal's handler raises: it leases what earlier users left, and its next acks leave no queue."""
+    with shmbroker.testing.broker(broker_name, memory="64M") as broker:
+        done = run_python(AT_EVERY_INSTRUCTION, broker.name, way)
+    assert done.returncode == 0, done.stderr
+    number, wrong, findings = json.loads(done.stdout)
+    assert number > 100
+    assert (wrong, findings) == ([], [])
 
 
 # ---- attaching and releasing beside others ----

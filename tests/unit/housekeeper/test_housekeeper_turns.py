@@ -19,7 +19,8 @@ from scenario_support.waiting import eventually
 import shmbroker
 from shmbroker import exceptions
 from shmbroker._core import housekeeper as core_housekeeper
-from shmbroker._core import native
+from shmbroker._core import native, segments
+from shmbroker._core.housekeeper import awaiting_place, is_awaited
 from shmbroker._housekeeper import housekeeper
 from shmbroker._housekeeper.housekeeper import EndFlag, Housekeeper
 from shmbroker._topology.shared import exchanges_of
@@ -473,3 +474,65 @@ def test_one_that_stands_in_steps_down_at_its_end(keeper: Keeper, calls: Noted) 
     assert calls.given("sb_housekeeper_step_down") == [(keeper._core._handle,)]
     assert calls.given("sb_housekeeper_end") == [(keeper._core._handle,)]
     keeper._wake_reaper = -1
+
+
+# ---- another process waits for its place ----
+
+
+@pytest.mark.parametrize(("name", "makes_way"), [(segments.AUTOMATIC, True), ("housekeeper", False)])
+def test_who_makes_way(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, name: str, *, makes_way: bool
+) -> None:
+    """One that a client started ends when another process waits for its place; one that was asked for stays."""
+    connection.queue("q")
+    broker.stop()
+    one: Keeper = Housekeeper(broker.name, name)
+    assert one.begin()
+    one._connection.attachment.set_stopped(stopped=False)
+    try:
+        for _ in range(2):
+            assert one._core.wait(one._core.arm(), 0) != native.STOPPING
+            with awaiting_place(one._core._path), awaiting_place(one._core._path):
+                assert (one._core.wait(one._core.arm(), 0) == native.STOPPING) is makes_way
+    finally:
+        one.close()
+        broker.start()
+
+
+def test_one_that_could_not_begin_does_not_look_for_others(
+    broker: shmbroker.Broker, connection: shmbroker.Connection
+) -> None:
+    """It may stand in for a stopped one, which nobody replaces meanwhile."""
+    assert connection.is_open
+    one: Keeper = Housekeeper(broker.name, segments.AUTOMATIC)
+    assert not one.begin()
+    with awaiting_place(one._core._path):
+        assert one._core.wait(one._core.arm(), 0) != native.STOPPING
+    one.close()
+
+
+def test_who_waits_for_the_place_in_a_broker_that_is_gone(broker_name: str) -> None:
+    """Nobody does, and nobody can begin to."""
+    path = segments.path_of(broker_name)
+    assert not is_awaited(path)
+    with pytest.raises(exceptions.BrokerNotFound, match=f"no broker '{broker_name}'"), awaiting_place(path):
+        pytest.fail("it waits")
+
+
+def test_a_process_that_forked_waits_no_longer_than_it_says(broker: shmbroker.Broker) -> None:
+    """A child has the descriptor as well; the end of the wait does not depend on the end of the child."""
+    path = segments.path_of(broker.name)
+    with awaiting_place(path):
+        assert is_awaited(path)
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(writer)
+            os.read(reader, 1)
+            os._exit(0)
+    os.close(reader)
+    try:
+        assert not is_awaited(path)
+    finally:
+        os.close(writer)
+        os.waitpid(child, 0)

@@ -86,7 +86,11 @@ def test_a_number_that_is_none() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["text", "", "{", '{"bytes": 5}', '{"bytes": "*"}', '{"decimal": "x"}', '{"timestamp": "x"}', '{"table": 5}'],
+    [
+        *("text", "", "{", '{"bytes": 5}', '{"bytes": "*"}', '{"decimal": "x"}', '{"timestamp": "x"}', '{"table": 5}'),
+        *('"x"', '"5"', "null", "[" * 10**5 + "]" * 10**5, '{"table":' * 10**5 + "{}" + "}" * 10**5),
+    ],
+    ids=lambda text: text[:20],
 )
 def test_a_text_is_no_other_value(text: str) -> None:
     """The error has the text and says what is allowed."""

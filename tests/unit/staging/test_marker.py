@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import threading
 import uuid
 from queue import Empty, Full
 from types import SimpleNamespace
@@ -13,21 +14,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.inside import core_of, session_of
-from scenario_support.interrupting import INTERRUPTED_AT
+from scenario_support.interrupting import INTERRUPTED_AT, SIGNALLED_AT
 from scenario_support.processes import run_python
+from scenario_support.waiting import WATCHDOG_SECONDS
 
 import shmbroker
 import shmbroker.testing
 from shmbroker import exceptions
-from shmbroker._core import native
+from shmbroker._core import journal, native
 from shmbroker._system_queues import queues
+from shmbroker.queue import open_queue
 from shmbroker.staging import marker as module
 from shmbroker.staging import names
+from shmbroker.staging.deferred_options import tag_of
 from shmbroker.staging.marker import Held, Marker, forget_gone
 from shmbroker.staging.publication import PublicationState, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from shmbroker._session.session import Session
 
 NAME, FOUNDING = "amq.stage.marker.query", "amq.stage.founding.query"
 NOW = 5 * 10**12
@@ -112,11 +118,13 @@ def test_one_makes_a_marker_at_a_time(
 def test_who_makes_a_marker_has_a_queue_of_its_own(
     connection: shmbroker.Connection, marker: Marker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It goes with its connection; and when the marker could not be made."""
+    """It goes with the connection that only makes the marker, also when the marker could not be made."""
     seen: list[Any] = []
 
-    def make(*_: object) -> shmbroker.Queue:
-        seen.append(connection.queue(FOUNDING, passive=True).settings.exclusive)
+    def make(session: Session, _: str) -> shmbroker.Queue:
+        seen.append(open_queue(session, FOUNDING, passive=True).settings.exclusive)
+        with pytest.raises(exceptions.ResourceLocked):
+            connection.queue(FOUNDING, passive=True)
         raise exceptions.OutOfMemory
 
     monkeypatch.setattr(queues, "ensure", make)
@@ -124,6 +132,93 @@ def test_who_makes_a_marker_has_a_queue_of_its_own(
         marker.found(native.deadline(0))
     assert seen == [True]
     assert connection.queue_names(all=True) == []
+    assert len(connection.connections()) == 2  # the housekeeper's, and this one
+
+
+def test_a_marker_is_made_after_one_could_not_open_its_lock(
+    other: shmbroker.Connection, marker: Marker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There was no memory to open the queue that keeps others out; the process lives on, and keeps nobody out."""
+    opened = shmbroker.Connection.queue
+
+    def full(connection: shmbroker.Connection, name: str, **given: Any) -> shmbroker.Queue:  # noqa: ANN401
+        if name == FOUNDING:
+            raise exceptions.OutOfMemory
+        return opened(connection, name, **given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shmbroker.Connection, "queue", full)
+        with pytest.raises(exceptions.OutOfMemory):
+            marker.found(native.deadline(0))
+    Marker(other, "query").found(native.deadline(WATCHDOG_SECONDS))
+    assert internal_queues(other)[NAME] == 1
+
+
+def test_a_marker_is_made_while_the_topology_is_locked(broker: shmbroker.Broker, other: shmbroker.Connection) -> None:
+    """Its maker needs that lock to make queues, and not to let others in."""
+    locked, over = threading.Event(), threading.Event()
+    put = shmbroker.Queue.put
+
+    def lock() -> None:
+        with journal.topology_lock(session_of(other).core, native.deadline(None), "a test"):
+            locked.set()
+            over.wait(WATCHDOG_SECONDS)
+
+    holder = threading.Thread(target=lock)
+
+    def put_and_lock(queue: shmbroker.Queue, body: bytes, **given: Any) -> None:  # noqa: ANN401
+        put(queue, body, **given)
+        holder.start()
+        locked.wait(WATCHDOG_SECONDS)
+
+    try:
+        with pytest.MonkeyPatch.context() as patch, broker.connect(operation_timeout=0) as connection:
+            patch.setattr(shmbroker.Queue, "put", put_and_lock)
+            Marker(connection, "query").found(native.deadline(None))
+            over.set()
+            holder.join()
+            assert names.declare(other, FOUNDING, exclusive=True)
+    finally:
+        over.set()
+        holder.join()
+
+
+# Makes markers, interrupted at the n-th place where a signal's handler may run, for each n there is.
+FOUND_AT_EVERY_PLACE = f"""{SIGNALLED_AT}
+    from shmbroker import exceptions
+    from shmbroker._core import native
+    from shmbroker.staging import marker as module
+
+    sys.unraisablehook = lambda _: None  # finalizers are interrupted, too
+    name, seconds = sys.argv[1:]
+    number, more, wrong = 0, True, []
+    other, connection = shmbroker.connect(name, create=False), shmbroker.connect(name, create=False)
+    while more and not wrong:
+        marker = module.Marker(connection, "query")
+        more = signalled_at(number, lambda: marker.found(native.deadline(0)))
+        try:
+            module.Marker(other, "query").found(native.deadline(float(seconds)))
+            queue = other.queue("amq.stage.marker.query", passive=True)
+            if (len(queue), queue.statistics().added) != (1, 1):
+                wrong.append([number, len(queue), queue.statistics().added])
+            queue.delete()
+        except exceptions.Timeout:
+            wrong.append([number, "locked"])
+        number += 1
+    gc.collect()  # a connection that a handler interrupted refers to itself
+    print(json.dumps([number, wrong, len(other.connections()), [str(one) for one in other.doctor()]]))
+"""
+
+
+@pytest.mark.exhaustive
+def test_an_interrupted_maker_of_a_marker_keeps_nobody_out(broker_name: str) -> None:
+    """Wherever a signal's handler raises: others make the marker, or find it, while the interrupted process lives."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(FOUND_AT_EVERY_PLACE, broker.name, str(WATCHDOG_SECONDS))
+    assert done.returncode == 0, done.stderr
+    number, wrong, connections, findings = json.loads(done.stdout)
+    assert number > 100
+    assert (wrong, connections, findings) == ([], 3, [])
 
 
 @pytest.mark.parametrize(
@@ -196,6 +291,25 @@ def test_a_count_that_rises_while_a_marker_is_held(
         if error:
             raise error
     assert internal_queues(connection) == {NAME: 1}
+
+
+def test_a_marker_that_was_replaced_does_not_go_back(connection: shmbroker.Connection, marker: Marker) -> None:
+    """Its successor, which this connection may take meanwhile, may have its tag, and is not requeued in its place."""
+    marker.found(native.deadline(0))
+    queue, others, kept = connection.queue(NAME, passive=True), connection.queue("others"), list[shmbroker.Message]()
+    others.put_many([b"x"] * 9)
+    with marker.held(native.deadline(0)) as held:
+        tag = tag_of(held._message)  # noqa: SLF001 - a test of this state
+        held.replace(PublicationState(last=4), native.deadline(0))
+        while tag_of(one := others.get(timeout=0)) != tag:
+            kept.append(one)
+        one.ack()
+        successor = queue.get(timeout=0)
+        assert tag_of(successor) == tag
+    assert (len(queue), queue.statistics().delivering) == (0, 1)
+    successor.nack()
+    with marker.held(native.deadline(0)) as held:
+        assert held.state == PublicationState(last=4)
 
 
 def test_whether_a_job_was_dropped(marker: Marker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,6 +140,26 @@ def test_bodies_that_can_never_fit(
             publisher(connection)._check_bodies([source], target)  # noqa: SLF001
 
 
+@pytest.mark.parametrize("settings", [{}, {"max_bytes": 5}, {"max_bytes": 5, "overflow": "drop"}])
+def test_a_batch_without_messages_waits_for_memory_for_its_marker(
+    connection: shmbroker.Connection, stage: Stage, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    """Whatever the target limits: no body has to fit. Once there is memory, the batch is published."""
+    connection.queue("limited", **settings)
+    receipt = staged(stage, 0, 0)
+
+    def fail(*_: object) -> None:
+        raise exceptions.OutOfMemory
+
+    with monkeypatch.context() as full:
+        full.setattr(marker, "commit_waiting", fail)
+        with pytest.raises(exceptions.OutOfMemory):
+            stage.publish(0, [receipt], "limited", timeout=0)
+    assert stage.published is None
+    assert stage.publish(0, [receipt], "limited", timeout=0) == 0
+    assert stage.published == 0
+
+
 @pytest.mark.parametrize(("timeout", "most"), [(None, 1.0), (3600, 1.0), (0, 0.0)])
 def test_memory_is_waited_for_a_second(
     connection: shmbroker.Connection,
