@@ -71,7 +71,7 @@ class Consumer:
         self._core_connection: CoreConnection = session.core
         self._prefetch, self._auto_ack = prefetch, auto_ack
         self._timeout, self._acks_at_once = timeout, ack_batch == 1
-        self._closed = self._ended = False
+        self._closed = self._cancelled = self._ended = False
         self._descriptor, self._core_notifies = -1, False
         self._core = CoreConsumer(
             session.core,
@@ -97,6 +97,8 @@ class Consumer:
 
         Raises:
             queue.Empty: no message came in time.
+            NotFound: all queues of the consumer were deleted.
+            OutOfMemory: a message is ready, but the broker has no memory for the record that this connection holds it.
             ConnectionClosed: the consumer or its connection is closed.
         """
         message = self._taker.take(self, self._auto_ack, timeout)
@@ -116,12 +118,13 @@ class Consumer:
             if status != native.EMPTY:
                 if self._ended:
                     native.raise_for(native.CLOSED, "the consumer")
-                self._core.queues[0].get_failed(status)
-            if waited == native.TIMEOUT and until <= time.monotonic_ns():
-                raise standard_queue.Empty
-            waited = self._core.wait(min(until, time.monotonic_ns() + next(intervals)))
-            if waited not in {native.OK, native.INTERRUPTED, native.TIMEOUT}:
-                native.raise_for(waited, "the consumer")
+                self._core.queues[0].get_failed(status)  # adds memory, or raises; then the take is tried again at once
+            else:
+                if waited == native.TIMEOUT and until <= time.monotonic_ns():
+                    raise standard_queue.Empty
+                waited = self._core.wait(min(until, time.monotonic_ns() + next(intervals)))
+                if waited not in {native.OK, native.INTERRUPTED, native.TIMEOUT}:
+                    native.raise_for(waited, "the consumer")
             message = self._taker.take(self, self._auto_ack)
             if message is not None:
                 return message
@@ -186,10 +189,15 @@ class Consumer:
 
     def clear(self) -> None:
         """Resets the descriptor of :meth:`fileno`; a message that is waiting or arrives makes it readable again."""
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._descriptor)
-        if self._core.arm():
-            os.eventfd_write(self._descriptor, 1)
+        try:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self._descriptor)
+            if self._core.arm():
+                os.eventfd_write(self._descriptor, 1)
+        except BaseException:  # a signal handler raised, perhaps before the arming: the application looks for a message
+            if self._descriptor >= 0:
+                os.eventfd_write(self._descriptor, 1)
+            raise
 
     def cancel(self) -> None:
         """Ends the consumer.
@@ -197,28 +205,31 @@ class Consumer:
         Pulled messages that the application did not take return to their places. The application can still settle the
         messages that it holds.
         """
-        self._end(return_everything=False)
+        if not self._cancelled:
+            self._end(return_everything=False)
+            self._cancelled = True  # last: if a signal handler raises before, a second cancel does what is left
 
     def close(self) -> None:
         """Ends the consumer, and returns every unacked message to its place."""
         if not self._closed:
             self._end(return_everything=True)
-            self._closed = True  # last: if a signal handler raises before, a second close returns the messages
+            self._closed = self._cancelled = True  # last, as in `cancel`
 
     def _end(self, *, return_everything: bool) -> None:
-        if self._ended and not return_everything:
-            return
         self._ended = True
         if not self._core_connection.closed and not self._core_connection.attachment.forked:
             self._core.cancel(return_everything=return_everything)
         if self._descriptor >= 0:
-            self._core_event_off()
+            self._close_descriptor()
 
-    def _core_event_off(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
+    def _close_descriptor(self) -> None:
         if not self._core_connection.closed:
             self._core.event(-1)
-        os.close(descriptor)
+        close, descriptor = os.close, self._descriptor
+        if descriptor >= 0:  # no other thread has closed it during the call above
+            # No call from here to `close`: neither a signal handler nor another thread can run in between.
+            self._descriptor = -1
+            close(descriptor)
 
     def statistics(self) -> ConsumerStatistics:
         """Returns a snapshot of the statistics of the consumer."""

@@ -214,7 +214,9 @@ class Queue:
                 while isinstance(found := self._taker.wait(self, auto_ack, until), int):
                     self._core.get_failed(found)
             finally:
-                connection.leave()
+                connection.calls -= 1  # no call of `leave`: a signal handler may raise as that begins
+                if connection.closed and not connection.calls:
+                    connection.forget()
         return found
 
     def get_nowait(self, *, auto_ack: bool = False) -> Message:

@@ -286,9 +286,12 @@ def acquire(path: str, user: User | None = None) -> Attachment:
 
 
 def release(attachment: Attachment, user: User | None = None) -> None:
-    """Gives an attachment back; the last user detaches."""
-    user = user or User()
+    """Gives an attachment back; the last user detaches. Does nothing for a user that has given it back already."""
     with _lock:
+        if user is None:
+            user = User()
+        elif not user.attached:
+            return
         one, path, detach = attachment, attachment.path, native.fast.sb_broker_detach
         near = None if one.handle is None else native.cast_fast(one.handle, "sb_broker *")
         # No call from here to `detach`. So a signal handler runs before this line, and still sees this user counted; or
@@ -304,19 +307,17 @@ def release(attachment: Attachment, user: User | None = None) -> None:
             detach(gone)
 
 
-class MappingReference:
-    """Keeps an attachment, and with it the mapping, alive as long as this object lives."""
-
-    _attachment: Attachment | None = None
+class MappingReference(User):
+    """Keeps an attachment, and with it the mapping, alive as long as this object lives, or until it is released."""
 
     def __init__(self, attachment: Attachment) -> None:
         with _lock:
-            # One line without a call: a signal handler sees both changes or neither.
-            attachment.users, self._attachment = attachment.users + 1, attachment
+            # One line without a call: a signal handler sees all changes or none.
+            attachment.users, self.attachment, self.attached = attachment.users + 1, attachment, True
 
     def __del__(self) -> None:
-        if self._attachment is not None:
-            release(self._attachment)
+        if self.attached:
+            release(self.attachment, self)
 
 
 def _after_fork() -> None:

@@ -73,7 +73,9 @@ class Place(NamedTuple):
 class CoreConnection(attachment.User):
     """One connection to a broker. It counts the calls in flight, so that closing frees no memory they use."""
 
-    handle: Any = None  # `__del__` reads it, even if a signal handler raises in `__init__` before it is set
+    # `__del__` reads these, even if a signal handler raises in `__init__` before they are set.
+    handle: Any = None
+    mapping: attachment.MappingReference | None = None
 
     def __init__(self, path: str, name: str) -> None:
         # The core stores the handle here before a signal handler can raise; so no exception loses the handle.
@@ -96,7 +98,7 @@ class CoreConnection(attachment.User):
                 native.raise_for(native.STOPPING)
             self._open(name)
             # views keep the mapping alive longer than this connection
-            self.mapping: attachment.MappingReference | None = attachment.MappingReference(self.attachment)
+            self.mapping = attachment.MappingReference(self.attachment)
         except BaseException:
             slow.sb_connection_discard(self._place)
             self._detach()
@@ -123,6 +125,17 @@ class CoreConnection(attachment.User):
             self.attachment.grow()
 
     def _detach(self) -> None:
+        """Gives back both uses of the attachment, when no view remains. Safe to call again, also if interrupted.
+
+        The reference is not left to its finalizer: an exception of a signal handler in a finalizer is printed and lost,
+        and the process would stay attached. In a forked child, views that it inherited may remain: they keep the
+        reference.
+        """
+        mapping = self.mapping
+        if mapping is not None:
+            if not self.attachment.forked:
+                attachment.release(self.attachment, mapping)
+            self.mapping = None
         attachment.release(self.attachment, self)
 
     # ---- calls ----
@@ -162,7 +175,9 @@ class CoreConnection(attachment.User):
         try:
             call(handle)
         finally:
-            self.leave()
+            self.calls -= 1  # no call of `leave`: a signal handler may raise as that begins
+            if self.closed and not self.calls:
+                self.forget()
 
     @contextlib.contextmanager
     def call(self) -> Iterator[None]:
@@ -307,17 +322,18 @@ class CoreConnection(attachment.User):
         inside = False
         try:
             with self._calls_lock:
-                if self._is_over():
-                    return
-                handle = self.handle
-                self.calls += 1
-                inside = self.closed = True
+                over = self._is_over()
+                if not over:
+                    handle = self.handle
+                    self.calls += 1
+                    inside = self.closed = True
+            if over:
+                self._detach()  # in case a signal handler raised in `forget`, before its end
         finally:
             if inside:
                 try:
                     # Runs even if a signal handler raises after the mark: it raises in the `with`, inside the `try`.
                     slow.sb_connection_close(handle)
-                    self.mapping = None
                     io = self._io
                     if io is not None and io is not threading.current_thread() and not self.attachment.forked:
                         io.join()
@@ -393,8 +409,8 @@ class CoreConnection(attachment.User):
 
     def view_ended(self) -> None:
         """Handles the end of a view after closing: the last one frees the handle. Safe inside the garbage collector."""
-        self.calls += 1
-        self.leave()
+        if self.closed and not self.calls:  # else the last call does it
+            self.forget()
 
     def __del__(self) -> None:
         if not self.attached or self.attachment.forked:

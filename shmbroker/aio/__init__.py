@@ -14,7 +14,7 @@
 b'hello'
 >>> shmbroker.Broker("doctest-aio").stop(purge=True)
 
-Cancelling an await loses no message: a message taken for it is requeued at its position.
+Cancelling an await loses no message: a get that is cancelled has taken none.
 """
 
 from shmbroker.aio.channel import Channel

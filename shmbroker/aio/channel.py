@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from shmbroker import exceptions
 from shmbroker._core import native
 from shmbroker.aio.queue import open_queue, wait_for_message
+from shmbroker.aio.waiters import Turn
 from shmbroker.channel.channel_state import callable_of
 from shmbroker.channel.deliveries import Delivery
 
@@ -36,7 +37,7 @@ class Channel:
         self._session, self._sync = session, sync
         self.number = sync.number
         self._loop = session.loop
-        self._getting: set[asyncio.Future[Any]] = set()
+        self._getting: set[Turn] = set()
         sync._on_end = self._ended  # noqa: SLF001
 
     def _ended(self) -> None:
@@ -44,12 +45,11 @@ class Channel:
             self._loop.call_soon_threadsafe(self._end_waits)
 
     def _end_waits(self) -> None:
-        for future in self._getting:
-            if not future.done():
-                try:
-                    self._sync._check_open()  # noqa: SLF001
-                except exceptions.BrokerError as error:
-                    future.set_exception(error)
+        try:
+            self._sync._check_open()  # noqa: SLF001
+        except exceptions.BrokerError as error:
+            for turn in self._getting:
+                turn.end(error)
 
     async def _change(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
         return await self._session.change(functools.partial(operation, *arguments, **options))
@@ -169,15 +169,15 @@ class Channel:
                 raise standard_queue.Empty
             return got
 
-        future = self._loop.create_future()
-        self._getting.add(future)
+        turn = Turn()
+        self._getting.add(turn)
         try:
             source = await open_queue(self._session, self._sync._named(queue), passive=True)  # noqa: SLF001
-            waited: Delivery = await wait_for_message(source, attempt, timeout, future)
+            waited: Delivery = await wait_for_message(source, attempt, timeout, turn)
         except standard_queue.Empty:
             return None
         finally:
-            self._getting.discard(future)
+            self._getting.discard(turn)
         return waited
 
     async def basic_consume(

@@ -15,11 +15,11 @@ from shmbroker.aio.waiters import Waiters
 from shmbroker.queue import open_queue as open_sync
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import AsyncIterator, Iterable, Iterator
     from types import TracebackType
 
     from shmbroker.aio.session import LoopSession
+    from shmbroker.aio.waiters import Turn
     from shmbroker.message import Message, MessageBatch
     from shmbroker.queue import Queue as SyncQueue
     from shmbroker.statistics import QueueStatistics
@@ -58,7 +58,7 @@ class Queue:
             self._putters = Waiters(lambda fd: CoreWatch(core_of(self._sync), fd, room=True))
             self._session.shared.start_io()
         try:
-            return await self._putters.wait(attempt, timeout, lambda _: None, size)
+            return await self._putters.wait(attempt, timeout, size)
         except TimeoutError:
             raise full from None
 
@@ -107,13 +107,13 @@ class Queue:
         self,
         attempt: Any,  # noqa: ANN401
         timeout: float | None,  # noqa: ASYNC109
-        future: asyncio.Future[Any] | None = None,
+        turn: Turn | None = None,
     ) -> Any:  # noqa: ANN401
         if self._getters is None:
             self._getters = Waiters(lambda fd: CoreWatch(core_of(self._sync), fd, room=False))
             self._session.shared.start_io()
         try:
-            return await self._getters.wait(attempt, timeout, _return, future=future)
+            return await self._getters.wait(attempt, timeout, turn=turn)
         except TimeoutError:
             raise standard_queue.Empty from None
 
@@ -227,14 +227,9 @@ async def open_queue(session: LoopSession, name: str, /, *, passive: bool = Fals
     return known
 
 
-async def wait_for_message(queue: Queue, attempt: Any, timeout: float | None, future: asyncio.Future[Any]) -> Any:  # noqa: ANN401, ASYNC109
+async def wait_for_message(queue: Queue, attempt: Any, timeout: float | None, turn: Turn) -> Any:  # noqa: ANN401, ASYNC109
     """Waits until an attempt to take something from a queue succeeds, and returns what was taken.
 
-    The arguments are those of :meth:`Waiters.wait`: setting an error in ``future`` ends the wait with that error.
+    The arguments are those of :meth:`Waiters.wait`: the caller can end the wait with ``turn.end()``.
     """
-    return await queue._wait_for_message(attempt, timeout, future)  # noqa: SLF001
-
-
-def _return(taken: Any) -> None:  # noqa: ANN401 - a message or a batch
-    """Puts a message or batch back into its queue: the task that waited for it was cancelled and does not get it."""
-    taken.give_back()
+    return await queue._wait_for_message(attempt, timeout, turn)  # noqa: SLF001

@@ -19,14 +19,40 @@ if TYPE_CHECKING:
 
 
 _MEMORY_SECONDS = 0.02
-_Attempt = tuple["Callable[[], Any]", "asyncio.Future[Any]", int]
+
+
+class Turn:
+    """What a waiting task sleeps on until it may try again, or another task ends its wait."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._error: BaseException | None = None
+
+    async def come(self) -> None:
+        """Sleeps until :meth:`wake` or :meth:`end`; raises the error of :meth:`end`."""
+        await self._event.wait()
+        self._event.clear()
+        if self._error is not None:
+            raise self._error
+
+    def wake(self) -> None:
+        """Lets the task try again."""
+        self._event.set()
+
+    def end(self, error: BaseException) -> None:
+        """Ends the wait with an error."""
+        self._error = error
+        self._event.set()
 
 
 class Waiters:
     """Serves waiting tasks in the order of arrival.
 
-    Each task brings an attempt. When a task arrives and when the queue changes, the attempts are made in order. The
-    first one that must wait stops this, so no task overtakes another.
+    Each task brings an attempt. Only the first task makes its attempt: when it arrives, and when the queue changes. It
+    makes way for the next one when it ends, so no task overtakes another.
+
+    A task makes its attempt itself, and returns the result without another wait. So a cancellation or a timeout comes
+    before the attempt, which then is not made, or after the caller has the result.
 
     Args:
         watch: makes a watch of the queue. Its argument is the descriptor to which the watch writes when an attempt may
@@ -34,7 +60,7 @@ class Waiters:
     """
 
     def __init__(self, watch: Callable[[int], CoreWatch]) -> None:
-        self._waiting: collections.deque[_Attempt] = collections.deque()
+        self._turns: collections.OrderedDict[Turn, None] = collections.OrderedDict()
         self._loop = asyncio.get_running_loop()
         self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._watch = watch(self._descriptor)
@@ -46,82 +72,72 @@ class Waiters:
         self,
         attempt: Callable[[], Any],
         timeout: float | None,  # noqa: ASYNC109
-        undo: Callable[[Any], None],
         size: int = 0,
-        future: asyncio.Future[Any] | None = None,
+        turn: Turn | None = None,
     ) -> Any:  # noqa: ANN401
         """Returns the result of the first attempt that succeeds.
 
         Args:
             attempt: tries once; raises ``queue.Empty`` or ``queue.Full`` if the task must wait.
             timeout: seconds; ``None`` = for ever.
-            undo: takes back a result that the caller does not get, because it was cancelled at that moment.
             size: the bytes of the body that needs room.
-            future: gets the result. The caller can end the wait by setting an error in it. ``None`` = a new future.
+            turn: the caller can end the wait with its :meth:`Turn.end`. ``None`` = a new one.
 
         Raises:
             TimeoutError: no attempt succeeded in time.
         """
-        future = self._loop.create_future() if future is None else future
-        self._waiting.append((attempt, future, size))
-        self._serve()
+        turn = Turn() if turn is None else turn
         try:
+            self._turns[turn] = None
             async with asyncio.timeout(timeout):
-                return await future
-        except BaseException:
-            if future.done() and not future.cancelled() and future.exception() is None:
-                undo(future.result())
-            future.cancel()
-            self._serve()  # the next task may succeed now: this one no longer blocks it
-            raise
+                while True:
+                    if self._first() is turn:
+                        try:
+                            return attempt()
+                        except exceptions.NeverFits:  # also an OutOfMemory or a Full, but waiting does not help
+                            raise
+                        except exceptions.OutOfMemory:
+                            self._loop.call_later(_MEMORY_SECONDS, turn.wake)  # no watch notifies of memory
+                        except (standard_queue.Empty, standard_queue.Full):
+                            if self._armed_for != size:
+                                self._arm(size)
+                                continue  # the last attempt comes after the arming: no change of the queue is missed
+                    await turn.come()
+        finally:
+            self._leave(turn)
 
-    def _told(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._descriptor)
-        self._armed_for = None
-        self._serve()
+    def _first(self) -> Turn | None:
+        return next(iter(self._turns), None)
 
-    def _serve(self) -> None:
-        while self._waiting:
-            if not self._try(*self._waiting[0]):
-                return
-            self._waiting.popleft()
-        if self._wanted:
+    def _wake_first(self) -> None:
+        first = self._first()
+        if first is not None:
+            first.wake()
+
+    def _leave(self, turn: Turn) -> None:
+        """Makes way for the next task, also if this one was woken and is cancelled."""
+        was_first = self._first() is turn
+        self._turns.pop(turn, None)
+        if was_first:
+            self._wake_first()
+        if not self._turns and self._wanted:
             self._watch.disarm()
             self._wanted, self._armed_for = False, None
 
-    def _try(self, attempt: Callable[[], Any], future: asyncio.Future[Any], size: int) -> bool:
-        """Makes the attempt of a task until the task is finished or must wait; returns whether it is finished.
-
-        If the task must wait for the queue, the last attempt came after the arming of the watch, so no change of the
-        queue is missed. If the task must wait for memory, a timer is set.
-        """
-        while not future.done():
-            try:
-                future.set_result(attempt())
-            except exceptions.NeverFits as error:  # also an OutOfMemory or a Full, but waiting does not help
-                future.set_exception(error)
-            except exceptions.OutOfMemory:
-                self._loop.call_later(_MEMORY_SECONDS, self._serve)  # no watch notifies of memory
-                return False
-            except (standard_queue.Empty, standard_queue.Full):
-                if self._armed_for == size:
-                    return False
-                try:
-                    self._arm(size)
-                except Exception as error:  # noqa: BLE001 - the task gets it
-                    future.set_exception(error)
-            except Exception as error:  # noqa: BLE001 - the task gets it
-                future.set_exception(error)
-        return True
+    def _told(self) -> None:
+        self._armed_for = None
+        self._wake_first()
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._descriptor)  # last: if a signal handler raises before, the loop calls this again
 
     def _arm(self, size: int) -> None:
         """Arms the watch for a body, also if it is armed for another one: that of a task that has left."""
         if self._armed_for is not None:
             self._armed_for = None  # first: if arming fails, the next task arms the watch
             self._watch.disarm()  # an armed watch would not publish its new size to other processes
+        self._wanted = True  # first: a disarm of a watch that is not armed does no harm
         self._watch.arm(size)
-        self._armed_for, self._wanted = size, True
+        self._armed_for = size
 
     def close(self, error: BaseException) -> None:
         """Ends every wait with an error."""
@@ -131,7 +147,5 @@ class Waiters:
             os.close(self._descriptor)
             self._descriptor = -1
             self._wanted, self._armed_for = False, None
-        for _, future, _ in self._waiting:
-            if not future.done():
-                future.set_exception(error)
-        self._waiting.clear()
+        for turn in self._turns:
+            turn.end(error)

@@ -152,28 +152,93 @@ def test_time_is_up(broker: shmbroker.Broker, timeout: float) -> None:
     run(main, broker)
 
 
-def test_cancelling_a_get_loses_nothing(broker: shmbroker.Broker) -> None:
-    """A get that is cancelled in the moment when it got a message gives it back, as never delivered."""
+WAYS_TO_GET: dict[str, Callable[[aio.Queue, aio.Channel, bool], Awaitable[Any]]] = {
+    "get": lambda queue, _, auto_ack: queue.get(auto_ack=auto_ack),
+    "get_many": lambda queue, _, auto_ack: queue.get_many(2, auto_ack=auto_ack),
+    "basic_get": lambda queue, channel, auto_ack: channel.basic_get(queue.name, auto_ack, timeout=None),
+}
+
+
+@pytest.mark.parametrize("auto_ack", [False, True])
+@pytest.mark.parametrize("gives_up", ["cancelled", "out of time"])
+@pytest.mark.parametrize("way", WAYS_TO_GET)
+def test_a_get_that_gives_up_as_its_message_comes_has_taken_none(
+    broker: shmbroker.Broker,
+    way: str,
+    gives_up: str,
+    auto_ack: bool,  # noqa: FBT001
+) -> None:
+    """The message is where it was, as never delivered, although the queue told the task of it before."""
 
     async def main(connection: aio.Connection) -> None:
-        jobs = await connection.queue("jobs")
-        for _ in range(20):
-            getting = asyncio.create_task(jobs.get())
-            await until_waiting(jobs)
-            jobs.put_nowait(b"A")
-            while jobs.statistics().delivering == 0:  # noqa: ASYNC110
-                await asyncio.sleep(0)
-            cancelled = getting.cancel()  # the future has its result; the task has not run yet
-            try:
-                message = await getting
-            except asyncio.CancelledError:
-                assert cancelled
-                message = await jobs.get(timeout=0)
-            assert (bytes(message), message.delivery_count) == (b"A", 1)
-            message.ack()
-        assert jobs.statistics().acked == 20
+        jobs, channel = await connection.queue("jobs"), await connection.channel()
+        until = asyncio.timeout(None)
+
+        async def get() -> None:
+            async with until:
+                await WAYS_TO_GET[way](jobs, channel, auto_ack)
+
+        getting = asyncio.create_task(get())
+        await until_waiting(jobs)
+        jobs.put_nowait(b"A")
+        if gives_up == "out of time":
+            until.reschedule(0)  # comes before the turn of the task
+        told(jobs)
+        if gives_up == "cancelled":
+            getting.cancel()
+        with pytest.raises((asyncio.CancelledError, TimeoutError)):
+            await getting
+        facts = jobs.statistics()
+        assert (facts.acked, facts.delivering, facts.interested) == (0, 0, 0)
+        message = jobs.get_nowait()
+        assert (bytes(message), message.redelivered, message.delivery_count) == (b"A", False, 1)
 
     run(main, broker)
+
+
+@pytest.mark.parametrize("way", WAYS_TO_GET)
+def test_a_get_that_is_cancelled_later_has_its_message(broker: shmbroker.Broker, way: str) -> None:
+    """No cancellation comes between the take and the end of the await."""
+
+    async def main(connection: aio.Connection) -> None:
+        jobs, channel = await connection.queue("jobs"), await connection.channel()
+        getting = asyncio.ensure_future(WAYS_TO_GET[way](jobs, channel, bool("auto_ack")))
+        await until_waiting(jobs)
+        jobs.put_nowait(b"A")
+        while jobs.statistics().acked == 0:  # noqa: ASYNC110 - no event reports it
+            await asyncio.sleep(0)
+        assert not getting.cancel()
+        found = await getting
+        assert bytes(found[0] if way == "get_many" else found) == b"A"
+
+    run(main, broker)
+
+
+def test_a_put_that_is_cancelled_as_its_room_comes_has_put_nothing(broker: shmbroker.Broker) -> None:
+    """The program may put that message again; the put behind it has the room."""
+
+    async def main(connection: aio.Connection) -> None:
+        jobs = await connection.queue("jobs", max_length=1)
+        await jobs.put(b"A")
+        first, second = (asyncio.create_task(jobs.put(body)) for body in (b"B", b"C"))
+        while core_of(jobs._sync).facts().room_waiting == 0:  # noqa: ASYNC110, SLF001 - no event reports it
+            await asyncio.sleep(0)
+        jobs.get_nowait(auto_ack=True)
+        told(jobs)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        await ready(second)
+        assert [bytes(message) for message in jobs.browse()] == [b"C"]
+
+    run(main, broker)
+
+
+def told(queue: aio.Queue) -> None:
+    """Does what the loop does when a queue has told of a message or of room, before any task has its turn."""
+    for waiters in (queue._getters, queue._putters):  # noqa: SLF001
+        if waiters is not None:
+            waiters._told()  # noqa: SLF001
 
 
 def test_a_cancelled_get_passes_on_what_it_was_told_of(broker: shmbroker.Broker) -> None:

@@ -284,3 +284,32 @@ def test_a_queue_reopens_in_the_child(broker: shmbroker.Broker) -> None:
     assert used == ["B", "C", "DDD", "put", "many", "many", "own", 1, 7, "'q'"]
     assert (settled, passed_on, deleted) == ("ForkedConnectionError", "moved", "NotFound")
     assert after == ["x", []]
+
+
+CLOSED_BEFORE = """
+    import os, sys
+    import shmbroker
+
+    connection = shmbroker.connect(sys.argv[1], create=False)
+    queue = connection.queue("q")
+    queue.put_many([b"A" * 100_000, b"B" * 100_000])
+    bodies = [memoryview(queue.get().body) for _ in range(2)]
+    connection.close()
+    pid = os.fork()
+    if pid == 0:
+        core = connection._session.core
+        core.end(lambda _: None, None)  # as an object of the connection that is finalized
+        del bodies[0]
+        core.close()
+        assert bytes(bodies[0]) == b"B" * 100_000
+        os._exit(0)
+    status = os.waitpid(pid, 0)[1]
+    assert [bytes(body[:1]) for body in bodies] == [b"A", b"B"]
+    sys.exit(status != 0)
+"""
+
+
+def test_a_body_outlives_a_closed_connection_in_the_child(broker: shmbroker.Broker) -> None:
+    """Whatever the child drops or closes, the memory stays mapped as long as a view of it."""
+    done = run_python(CLOSED_BEFORE, broker.name)
+    assert done.returncode == 0, done.stderr

@@ -426,6 +426,82 @@ def test_an_interrupted_making_of_a_descriptor_is_done_again(broker_name: str) -
     assert wrong == []
 
 
+# Interrupts the end of a consumer that has a descriptor wherever a signal's handler may raise, and ends it again.
+DESCRIPTOR_ENDS_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
+    import time
+
+    name, way = sys.argv[1:]
+    queue, number, more, wrong = shmbroker.connect(name, create=False).queue("q"), 0, True, []
+    queue.put_many([b"A", b"B"])
+    while more:
+        opened = len(os.listdir("/proc/self/fd"))
+        consumer = queue.consume()
+        consumer.fileno()
+        while len(queue):
+            time.sleep(0)
+        end = getattr(consumer, way)
+        more = signalled_at(number, end)
+        end()
+        found = len(os.listdir("/proc/self/fd")) - opened, len(queue)
+        if found != (0, 2):
+            wrong.append([number, *found])
+        consumer.close()
+        number += 1
+    print(json.dumps([number, wrong]))
+"""
+
+
+@pytest.mark.parametrize("way", ["close", "cancel"])
+def test_an_interrupted_end_of_a_consumer_closes_its_descriptor_later(broker_name: str, way: str) -> None:
+    """The second close or cancel does what the first one left: messages return, and the descriptor is closed."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(DESCRIPTOR_ENDS_WHERE_SIGNALS_COME, broker.name, way)
+    assert done.returncode == 0, done.stderr
+    number, wrong = json.loads(done.stdout)
+    assert number > 10
+    assert wrong == []
+
+
+# Interrupts the clearing of a consumer's descriptor before its n-th instruction, for each n there is. Then a message
+# comes, or the one that was there stays.
+CLEAR_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
+    import select, time
+
+    name, comes, number, more, wrong = sys.argv[1], sys.argv[2] == "comes", 0, True, []
+    queue = shmbroker.connect(name, create=False).queue("q")
+    with queue.consume(auto_ack=True) as consumer:
+        descriptor = consumer.fileno()
+        while more:
+            queue.put(b"A")
+            select.select([descriptor], [], [])
+            if comes:
+                consumer.get()
+            more = interrupted_at(number, consumer.clear)
+            if comes:
+                queue.put(b"B")
+                while not consumer.statistics().waiting:
+                    time.sleep(0)
+                consumer._core.arm()  # takes the lock under which the event is written with the message
+            if not select.select([descriptor], [], [], 0)[0]:
+                wrong.append(number)
+            consumer.get()
+            consumer.clear()
+            number += 1
+    print(json.dumps([number, wrong]))
+"""
+
+
+@pytest.mark.parametrize("message", ["comes", "is there"])
+def test_an_interrupted_clearing_of_a_descriptor_hides_no_message(broker_name: str, message: str) -> None:
+    """The descriptor is readable although the program does not call clear() again."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(CLEAR_AT_EVERY_INSTRUCTION, broker.name, message)
+    assert done.returncode == 0, done.stderr
+    number, wrong = json.loads(done.stdout)
+    assert number > 20
+    assert wrong == []
+
+
 # Interrupts the making of a connection wherever a signal's handler may raise, and checks which processes are attached.
 ATTACHED_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
     from shmbroker._core import attachment, connection, segments
@@ -452,3 +528,54 @@ def test_an_interrupted_connect_gives_back_the_attachment(broker_name: str, kept
     number, found = json.loads(done.stdout)
     assert number > 20
     assert [(at, count) for at, count in enumerate(found) if count != users] == []
+
+
+# Interrupts the closing of a connection, or the end of what keeps its handle, wherever a signal's handler may raise.
+# Closes the connection again, and checks which processes are attached while the object lives on.
+DETACHED_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
+    from shmbroker import body_references
+    from shmbroker._core import attachment, segments
+    from shmbroker._core.queue import CoreQueue
+
+    def users():
+        return attachment._attached[path].users if path in attachment._attached else 0
+
+    name, way = sys.argv[1:]
+    sys.unraisablehook = lambda _: None  # finalizers are interrupted, too
+    path, number, more, kept, wrong = segments.path_of(name), 0, True, [], []
+    gc.collect()
+    gc.disable()  # what goes, goes where it is dropped
+    while more:
+        connection = shmbroker.connect(name, create=False)
+        core = connection._session.core
+        kept += [connection, core]
+        if way == "io":
+            core.start_io()
+        if way == "view":
+            queue = connection.queue("q", passive=True)
+            held = [body_references.body_at(connection, next(body_references.of_queue(queue))[1])]
+            core.close()
+        if way == "queue":
+            held = [CoreQueue(core, "q", core.queue_slot("q"))]
+        before = users()
+        more = signalled_at(number, core.close if way in ("close", "io") else held.clear)
+        core.close()
+        if before < 1 or users():
+            wrong.append([number, before, users()])
+            attachment._attached.clear()
+        number += 1
+    print(json.dumps([number, wrong]))
+"""
+
+
+@pytest.mark.parametrize("way", ["close", "io", "view", "queue"])
+def test_an_interrupted_end_detaches_at_the_next_close(broker_name: str, way: str) -> None:
+    """Else the process stays attached as long as the program keeps the closed connection, or until it ends."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        with broker.connect() as connection:
+            connection.queue("q").put(bytes(10_000))
+        done = run_python(DETACHED_WHERE_SIGNALS_COME, broker.name, way)
+    assert done.returncode == 0, done.stderr
+    number, wrong = json.loads(done.stdout)
+    assert number > 3
+    assert wrong == []
