@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, overload
@@ -74,8 +75,7 @@ class Message(native.Record):
         Ignored if the message is settled, or was browsed.
         """
         if self._state in {OPEN, FRESH}:
-            self._state = OPEN
-            self._end(UNDELIVER)
+            self._settle(UNDELIVER)
 
     def _was_settled(self) -> None:
         """Marks the message as settled; called when a commit has settled it."""
@@ -85,11 +85,20 @@ class Message(native.Record):
     def _end(self, disposition: int) -> None:
         if self._state:
             native.raise_for(native.SETTLED)
+        self._settle(disposition)
+
+    def _settle(self, disposition: int) -> None:
+        call, arguments = self._settling(disposition)
+        # No call between the mark and the core's: a signal handler that raises runs before both of them, or after both.
         self._state = SETTLED
-        status = self._source._settle_record(self._record, disposition)  # noqa: SLF001
+        status = call(*arguments)
         if status:
             self._failed(status)
         self._view = None  # views that the application holds keep the slot
+
+    def _settling(self, disposition: int) -> tuple[Callable[..., int], tuple[object, ...]]:
+        """Returns the compiled function that settles the message, and its arguments; it returns a status."""
+        return self._source._settle_record, (self._record, disposition)  # noqa: SLF001
 
     def _failed(self, status: int) -> NoReturn:
         if status != native.SETTLED:
@@ -121,7 +130,7 @@ class Message(native.Record):
 
     @property
     def key(self) -> str | None:
-        """The key given to ``put``, or the routing key of a publish; ``None`` if there was none."""
+        """The key given to ``put``, or the routing key of a publish; ``None``: there was none, or it was empty."""
         header = self._fields
         start = header.key_start
         return self._record[start : start + header.key_length].decode() if header.key_length else None
@@ -176,7 +185,7 @@ class Message(native.Record):
 
     @property
     def routing_key(self) -> str:
-        """The routing key the message was published with; after a put without a key, the name of the queue."""
+        """The routing key the message was published with; after a put without a key, the name of :attr:`queue`."""
         return self.key or ("" if self._fields.exchange_length else self.queue)
 
     @property
@@ -267,15 +276,22 @@ class MessageBatch(native.Batch, Sequence[Message]):
     def _end(self, disposition: int) -> None:
         if self._state == SETTLED:
             native.raise_for(native.SETTLED)
-        self._state = SETTLED
-        made = self._made or {}
-        for message in made.values():
-            if not message._state:  # noqa: SLF001
-                message._end(disposition)  # noqa: SLF001
-        with self._source._core_connection.call():  # noqa: SLF001
-            status = self._settle(disposition, frozenset(made))
-        if status:
-            self._failed(status)
+        statuses: list[int] = []
+        before, self._state = self._state, SETTLED
+        try:
+            made = self._made or {}
+            for message in made.values():
+                if not message._state:  # noqa: SLF001
+                    message._end(disposition)  # noqa: SLF001
+            with self._source._core_connection.call():  # noqa: SLF001
+                # One call of C settles the messages and stores the status. A signal handler that raises runs before
+                # this call or after it.
+                statuses.extend(itertools.starmap(self._settle, [(disposition, frozenset(made))]))
+        finally:
+            if native.OK not in statuses:
+                self._state = before  # the caller can settle the rest
+        if statuses[0]:
+            self._failed(statuses[0])
 
     def _failed(self, status: int) -> NoReturn:
         native.raise_for(status, f"queue {self._source._queue_name(0)!r}")  # noqa: SLF001

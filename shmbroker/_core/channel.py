@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shmbroker._core import native, record
+from shmbroker._core import native
 from shmbroker._core.connection import CoreConnection, in_flight, out_of_memory
 from shmbroker._core.consumer import in_exclusive_use
 from shmbroker._core.transaction import Settlement
@@ -27,6 +27,22 @@ class _Queue(NamedTuple):
     """A queue, known only by the address of its handle; another object keeps the handle alive."""
 
     address: int
+
+
+class SubscriptionPlace:
+    """The place where the core stores the subscription number of a consumer, in the call that starts the consumer.
+
+    So a caller of :meth:`CoreChannel.consume` that a signal handler interrupts knows whether there is a consumer.
+    """
+
+    def __init__(self) -> None:
+        self.pointer: Any = ffi.new("uint32_t *", BY_GET)
+
+    @property
+    def number(self) -> int | None:
+        """The subscription number; ``None``: the core has started no consumer."""
+        number = int(self.pointer[0])
+        return None if number == BY_GET else number
 
 
 class CoreChannel:
@@ -58,26 +74,31 @@ class CoreChannel:
         self.unacked: Callable[[], int] = functools.partial(fast.sb_channel_unacked, near)
         self.delivered: Callable[[], int] = functools.partial(fast.sb_channel_delivered, near)
 
-    def settle(self, data: bytes, disposition: int) -> int:
-        """Settles the delivery whose record is ``data``, as ACK, REQUEUE and so on; returns a status."""
-        return self.settle_tag(record.header(data).tag, False, disposition)  # noqa: FBT003 - not multiple
-
     @in_flight
     def settle_multiple(self, tag: int, disposition: int) -> int:
         """Settles the delivery ``tag`` and all earlier ones; tag 0 settles all deliveries. Returns a status."""
         return int(slow.sb_channel_settle(self.handle, tag, True, disposition))  # noqa: FBT003 - multiple
 
     @in_flight
-    def consume(self, queue: CoreQueue, prefetch: int, priority: int, flags: int) -> int:
-        """Starts a consumer and returns its subscription number. ``flags``: any of AUTO_ACK, NO_LOCAL and EXCLUSIVE.
+    def consume(
+        self, queue: CoreQueue, prefetch: int, priority: int, flags: int, place: SubscriptionPlace | None = None
+    ) -> int:
+        """Starts a consumer and returns its subscription number.
+
+        Args:
+            queue: the queue.
+            prefetch: the most unacked messages of the consumer; 0: no limit.
+            priority: the priority of the consumer.
+            flags: any of AUTO_ACK, NO_LOCAL and EXCLUSIVE.
+            place: has the subscription number if the consumer was started, even if a signal handler raised.
 
         Raises:
             AccessRefused: another consumer uses the queue exclusively; or EXCLUSIVE is set, and the queue has other
                 consumers or the setting ``single_active_consumer``.
         """
-        number = ffi.new("uint32_t *")
+        pointer = (place or SubscriptionPlace()).pointer
         status = self.connection.growing(
-            slow.sb_channel_consume, self.handle, queue.handle, prefetch, priority, flags, number
+            slow.sb_channel_consume, self.handle, queue.handle, prefetch, priority, flags, pointer
         )
         if status == native.CLOSED:
             native.raise_for(status, "the channel")
@@ -85,8 +106,8 @@ class CoreChannel:
             raise in_exclusive_use(queue.what)
         if status != native.OK:
             native.raise_for(status, queue.what)
-        self.queues[int(number[0])] = queue
-        return int(number[0])
+        self.queues[int(pointer[0])] = queue
+        return int(pointer[0])
 
     @in_flight
     def cancel(self, subscription: int) -> int:
@@ -140,7 +161,7 @@ class CoreChannel:
 
     @in_flight
     def forget(self, tag: int, *, multiple: bool) -> None:
-        """Removes the deliveries that a tag covers. The caller has settled them. Frees their slots and credits."""
+        """Removes the deliveries that a tag covers, after a commit settled their messages. Returns their credit."""
         slow.sb_channel_forget(self.handle, tag, multiple)
 
     def close(self) -> None:

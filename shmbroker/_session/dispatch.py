@@ -9,6 +9,7 @@ resubmits itself if there is more, so that no channel starves another. Source: R
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import logging
 import os
 import threading
@@ -46,7 +47,8 @@ class Executor:
 
     Args:
         given: an executor, which this object never shuts down; ``None``: the pool.
-        on_error: called with an exception that a callback raised; ``None``: the exception is logged.
+        on_error: called with an exception that a callback raised, or that kept callbacks from running: the executor
+            refused one, or there was no memory to take a message. ``None``: the exception is logged.
     """
 
     def __init__(
@@ -117,28 +119,46 @@ class Executor:
 class Dispatcher:
     """The state machine of one channel: dormant, ready, in progress."""
 
-    __slots__ = ("_executor", "_lock", "_ready", "_thread", "_work")
+    __slots__ = ("_executor", "_lock", "_ready", "_thread", "_turn", "_work")
 
     def __init__(self, executor: Executor, work: Work) -> None:
         self._executor, self._work = executor, work
         self._lock = locks.unnoted()  # a forked child never takes it: it has no other thread, and methods raise first
         self._ready = False
+        self._turn = 0  # the number of runnables that have begun; the next one to begin has this number
         self._thread: int | None = None  # the thread that runs the channel's callbacks now
 
     def wake(self) -> None:
         """Makes the channel ready if it is dormant."""
-        with self._lock:
-            if self._ready:
-                return
-            self._ready = True
-        self._executor.submit(self._run)
+        turn = None
+        try:
+            with self._lock:
+                if self._ready:
+                    return
+                self._ready, turn = (
+                    True,
+                    self._turn,
+                )  # a line without a call: no signal handler runs in the middle of it
+            self._submit(turn)
+        except BaseException:
+            # A signal handler raised, perhaps before the executor had the runnable. If the executor has it twice, the
+            # one that begins later does nothing.
+            if turn is not None:
+                self._submit(turn)
+            raise
+
+    def _submit(self, turn: int) -> None:
+        self._executor.submit(functools.partial(self._run, turn))
 
     def is_inside(self) -> bool:
         """Whether the calling thread runs a callback of the channel."""
         return self._thread == threading.get_ident()
 
-    def _run(self) -> None:
+    def _run(self, turn: int) -> None:
         with self._lock:
+            if turn != self._turn:
+                return
+            self._turn += 1
             self._thread = threading.get_ident()
         left = BATCH
         while left > 0:
@@ -151,8 +171,8 @@ class Dispatcher:
                 self._executor.failed(error)
             left -= max(done, 1)
         with self._lock:
-            self._thread = None
-        self._executor.submit(self._run)
+            self._thread, turn = None, self._turn
+        self._submit(turn)
 
     def _rest(self) -> bool:
         with self._lock:  # `wake` must not run between the request for a wake-up and the change to dormant

@@ -68,7 +68,8 @@ class Session:
         executor: runs the callbacks of channels; ``None``: a pool of this session.
         channel_max: the most channels that can be open.
         operation_timeout: seconds that a topology change may wait for the topology lock.
-        on_callback_error: called with an exception that a callback raised; ``None``: the exception is logged.
+        on_callback_error: called with an exception that a callback raised, or that kept callbacks from running;
+            ``None``: the exception is logged.
         on_housekeeper_missing: called when the broker has no housekeeper.
 
     Attributes:
@@ -105,7 +106,7 @@ class Session:
         self.consumers: Living[OpenConsumer] = Living()
         self.lock = locks.lock()
         self._close_callbacks: list[Callable[[], None]] = []
-        self._over = False
+        self._over = self._closing = False
         self.core = CoreConnection(path, name)
         self.core.on_stopping = self._broker_stops
         self.core.on_ready = self._channel_ready
@@ -146,8 +147,11 @@ class Session:
         if self.core.attachment.forked:
             native.raise_for(native.FORKED)
         if self.core.closed:
-            because = f": {self._error}" if self._error is not None else ""
-            raise exceptions.ConnectionClosed(504, f"CHANNEL_ERROR - the connection is closed{because}")
+            raise self._closed_error()
+
+    def _closed_error(self) -> exceptions.ConnectionClosed:
+        because = f": {self._error}" if self._error is not None else ""
+        return exceptions.ConnectionClosed(504, f"CHANNEL_ERROR - the connection is closed{because}")
 
     def fail(self, error: exceptions.BrokerError) -> None:
         """Closes the session for an error of the broker."""
@@ -164,11 +168,14 @@ class Session:
             make: makes the channel of a number.
 
         Raises:
-            NoFreeChannels: all channels are open.
-            ValueError: that channel is open.
+            NoFreeChannels: as many channels are open as the connection allows.
+            ValueError: that channel is open, or the number is not from 1 to 65535.
+            ConnectionClosed: the session is closed, or another thread is closing it.
         """
         self.check_open()
         with self.lock:
+            if self._closing or self.core.closed:  # `close` would not end this channel
+                raise self._closed_error()
             taken = self._numbers.take(number)
             opened = self._channels[taken] = make(taken)
             self.core.count_channels(len(self._channels))
@@ -209,15 +216,19 @@ class Session:
         """Ends the consumers and channels, and returns unacked messages to their places. Safe to call again."""
         if self._over or self.core.attachment.forked:
             return  # closed already, or the parent process owns it
-        with self.lock:
-            if self._over:
-                return
-            for consumer in self.consumers:
-                consumer.close()
-            channels = list(self._channels.values())
-        for channel in channels:
-            channel.close()
-        self.core.close()
+        try:
+            with self.lock:
+                if self._over:
+                    return
+                self._closing = True
+                for consumer in self.consumers:
+                    consumer.close()
+                channels = list(self._channels.values())
+            for channel in channels:
+                channel.close()
+            self.core.close()
+        finally:
+            self._closing = False  # closed, or interrupted and still open
         self.callbacks.close()
         self.queues.clear()
         self._over = True

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -79,7 +80,7 @@ class ChannelState:
         "_reported",
         "_session",
         "_settle_known",
-        "_settle_record",
+        "_settle_tag",
         "_stopping",
         "_subscriptions",
         "_taker",
@@ -121,10 +122,10 @@ class ChannelState:
                     self._dispatcher = self._session.make_dispatcher(self)
                     core = CoreChannel(self._core_connection, self.number)
                     self._taker = self._receiver_of(core)
-                    self._settle_record = core.settle
-                    if self._transaction is None:
-                        self._settle_known = self._taker.settle
+                    self._settle_tag = core.settle_tag
                     self._core = core
+                    if self._transaction is None:  # only now: this does not keep the handle alive that it uses
+                        self._settle_known = self._taker.settle
         return self._core
 
     def _receiver_of(self, core: CoreChannel) -> native.Receiver:
@@ -225,9 +226,9 @@ class ChannelState:
     # ---- the work of a channel, see dispatch.py ----
 
     def _work(self, most: int = 1) -> int:
-        """Does the channel's next work: calls up to ``most`` callbacks, or handles one error or one cancelled consumer.
+        """Does the channel's next work: one event, up to ``most`` deliveries, one error, or one cancelled consumer.
 
-        Returns how many of these it did; 0: there is no work.
+        An event tells the application of a returned message. Returns how many of these it did; 0: there is no work.
         """
         if self._events:
             self._taker.delivered = 1
@@ -259,7 +260,7 @@ class ChannelState:
 
     @property
     def _done(self) -> int:
-        """The number of callbacks that the last `_work` called; a callback that raised is counted, too."""
+        """The number of messages that the last `_work` delivered, or 1 for an event; what raised is counted, too."""
         return self._taker.delivered
 
     def _not_handed_over(self, error: Exception) -> None:
@@ -278,6 +279,11 @@ class ChannelState:
         """
         with self._registry:
             consumer = self._subscriptions.get(delivery._subscription)  # noqa: SLF001 - as below
+            if consumer is None:
+                # Does nothing, unless signal handlers interrupted the start of the consumer twice: then the core has a
+                # consumer that is never registered, and would deliver the message to it again and again.
+                with contextlib.suppress(*_OVER):
+                    self._core_channel.cancel(delivery._subscription)  # noqa: SLF001
         if consumer is None:
             return  # the message is requeued
         delivery._consumer = consumer.names  # noqa: SLF001

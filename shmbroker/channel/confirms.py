@@ -34,10 +34,26 @@ class Confirms:
         """Counts a message; returns its number, from 1. :meth:`end` reports its outcome later, also to ``future``."""
         if future is not None:
             future.set_running_or_notify_cancel()  # a caller cannot cancel it any more
-        with self._changed:
-            number = next(self._numbers)
-            self._pending[number] = future
-            return number
+        number = self.at_once()
+        try:
+            with self._changed:
+                self._pending[number] = future
+        except BaseException:  # a signal handler raised: the caller does not get the number
+            self.end(number)
+            raise
+        return number
+
+    def known(self, future: concurrent.futures.Future[int] | None, error: BaseException | None) -> int:
+        """Counts a message whose outcome is known, as :meth:`begin` and :meth:`end` do; returns its number.
+
+        The message is never unconfirmed, so no interrupt leaves it so.
+        """
+        number = self.at_once()
+        if future is not None and error is None:
+            future.set_result(number)
+        elif future is not None:
+            future.set_exception(error)
+        return number
 
     def end(self, number: int, error: BaseException | None = None) -> None:
         """Reports the outcome of a message. Without an error, it is confirmed; with one, it was not published.

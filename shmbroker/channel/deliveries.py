@@ -26,6 +26,8 @@ class Names(NamedTuple):
 class ChannelSource(Source, Protocol):
     """The interface of a channel for its deliveries."""
 
+    _settle_tag: Callable[[int, bool, int], int]
+
     def _check_open(self) -> None: ...
 
 
@@ -59,6 +61,10 @@ class Delivery(Message):
     def queue(self) -> str:
         """The queue that the message came from."""
         return getattr(self, "_got_from", "") if self._consumer is None else self._consumer.queue
+
+    def _settling(self, disposition: int) -> tuple[Callable[..., int], tuple[object, ...]]:
+        source = cast("ChannelSource", self._source)
+        return source._settle_tag, (self._tag, False, disposition)  # noqa: SLF001 - for its messages
 
     def _failed(self, status: int) -> NoReturn:
         if status == native.CLOSED:

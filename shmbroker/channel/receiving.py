@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import queue as standard_queue
 import time
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from shmbroker import exceptions
 from shmbroker._amqp import arguments as amqp_arguments
 from shmbroker._core import native
-from shmbroker._core.channel import AUTO_ACK, EXCLUSIVE, NO_LOCAL
+from shmbroker._core.channel import AUTO_ACK, EXCLUSIVE, NO_LOCAL, SubscriptionPlace
 from shmbroker._topology.administration import clean_name, generated_name
 from shmbroker.channel.channel_state import DEFAULT_PREFETCH, callable_of, deadline, refused, synchronous, table
 from shmbroker.channel.deliveries import Delivery, Names, Subscription, TransactionalDelivery
@@ -135,17 +136,24 @@ class Receiving(Sending):
         priority = _consumer_priority(name, table(arguments) or {})
         flags = AUTO_ACK * bool(auto_ack) | EXCLUSIVE * bool(exclusive) | NO_LOCAL * bool(no_local)
         source, core = self._admin.queue(name), self._core_channel
+        consumer, place = Subscription(Names(tag, name), callback, on_end), SubscriptionPlace()
         with self._registry:  # `_deliver_late` waits for this lock if a message comes before the consumer is registered
             if any(one.names.tag == tag for one in self._subscriptions.values()):
                 raise exceptions.NotAllowed(530, f"NOT_ALLOWED - attempt to reuse consumer tag '{tag}'")
             self._session.start_io()
             try:
-                subscription = core.consume(source, self._prefetch, priority, flags)
+                subscription = core.consume(source, self._prefetch, priority, flags, place)
+                self._subscriptions[subscription] = consumer
+                self._dispatcher.wake()
             except exceptions.AccessRefused:
                 text = f"ACCESS_REFUSED - queue '{name}' in vhost '/' in exclusive use"
                 raise exceptions.AccessRefused(403, text) from None
-            self._subscriptions[subscription] = Subscription(Names(tag, name), callback, on_end)
-        self._dispatcher.wake()
+            except BaseException:  # a signal handler raised, perhaps after the core has started the consumer
+                if place.number is not None:
+                    with contextlib.suppress(exceptions.BrokerError):  # the connection was closed meanwhile
+                        core.cancel(place.number)
+                    self._subscriptions.pop(place.number, None)
+                raise
         return tag
 
     @synchronous
@@ -159,9 +167,10 @@ class Receiving(Sending):
             with self._registry:
                 for subscription, one in list(self._subscriptions.items()):
                     if one.names.tag == tag:
-                        del self._subscriptions[subscription]
                         self._core.cancel(subscription)
                         one.ended()
+                        # Last: if a signal handler raises before, the application can cancel the consumer again.
+                        self._subscriptions.pop(subscription, None)
             self._consumer_ended()
 
     def start_consuming(self) -> None:
@@ -213,13 +222,18 @@ class Receiving(Sending):
         seconds, as pika does. The iterator ends when its consumer ends, when the channel ends, or when the application
         closes it. Then messages that it has received, but not yielded, are requeued.
         """
-        waiting = Waiting()
+        waiting, tag = Waiting(), generated_name("ctag")
         deadline(inactivity_timeout)
-        tag = self._consume_until(
-            queue, waiting.put, waiting.end, exclusive=exclusive, arguments=arguments, no_local=no_local
-        )
-        deliveries = self._deliveries(tag, waiting, inactivity_timeout, auto_ack=auto_ack)
-        next(deliveries)  # enters the generator's `try`, so that closing the generator cancels the consumer
+        start = functools.partial(
+            self._consume_until, queue, waiting.put, waiting.end,
+            exclusive=exclusive, consumer_tag=tag, arguments=arguments, no_local=no_local,
+        )  # fmt: skip
+        deliveries = self._deliveries(start, tag, waiting, inactivity_timeout, auto_ack=auto_ack)
+        try:
+            next(deliveries)  # starts the consumer, in the generator's `try`: closing the generator cancels it
+        except BaseException:
+            deliveries.close()
+            raise
         return deliveries
 
     @synchronous
@@ -238,10 +252,11 @@ class Receiving(Sending):
         return self._consume(queue, callback, on_end=on_end, **(given | options))
 
     def _deliveries(
-        self, tag: str, waiting: Waiting, pause: float | None, *, auto_ack: bool
+        self, start: Callable[[], str], tag: str, waiting: Waiting, pause: float | None, *, auto_ack: bool
     ) -> Generator[Any, None, None]:
         delivery: Any = (None, None, None)
         try:
+            start()
             while delivery is not None:
                 # No call from here to the `yield`: no signal handler can run in between. So each message is in `taken`
                 # until it is yielded.
@@ -252,8 +267,10 @@ class Receiving(Sending):
                     Delivery.ack(delivery[0])  # only now: an unacked delivery can still be requeued
         finally:
             if self._open:
-                self.basic_cancel(tag)
-                waiting.give_back()
+                try:
+                    self.basic_cancel(tag)
+                finally:
+                    waiting.give_back()
 
     # ---- acknowledging ----
 

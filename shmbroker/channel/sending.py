@@ -144,16 +144,12 @@ class Sending(Declaring):
             publish = functools.partial(self._session.publishing.publish, exchange, routing_key, data, size, content)
             routed = self._while_open(publish, until)
         except (exceptions.ChannelClosedByBroker, exceptions.ConnectionClosedByBroker) as error:
-            number = self._numbered(future)
-            self._confirmed(number, error)
+            number = self._confirmed(future, error)
             self._fail(error, reported=False)
             return number
-        number = self._numbered(future)
         if routed or not mandatory:
-            self._confirmed(number, None)
-        else:
-            self._give_back(exchange, routing_key, bytes(data), properties, number)
-        return number
+            return self._confirmed(future, None)
+        return self._give_back(exchange, routing_key, bytes(data), properties, future)
 
     def _while_open(self, attempt: Callable[[int], T], until: int) -> T:
         """Calls ``attempt(deadline)``, which may wait for room, until it succeeds or ``until`` has passed.
@@ -170,39 +166,55 @@ class Sending(Declaring):
                     raise
             self._check_open()
 
-    def _numbered(self, future: concurrent.futures.Future[int] | None) -> int | None:
-        return None if self._confirms is None else self._confirms.begin(future)
-
-    def _confirmed(self, number: int | None, error: BaseException | None) -> None:
-        if number is not None and self._confirms is not None:
-            self._confirms.end(number, error)
+    def _confirmed(self, future: concurrent.futures.Future[int] | None, error: BaseException | None) -> int | None:
+        """Counts a message whose outcome is known; returns its number, or ``None`` if not in confirm mode."""
+        return None if self._confirms is None else self._confirms.known(future, error)
 
     def _give_back(
-        self, exchange: str, key: str, body: bytes, properties: BasicProperties | None, number: int | None
-    ) -> None:
+        self,
+        exchange: str,
+        key: str,
+        body: bytes,
+        properties: BasicProperties | None,
+        future: concurrent.futures.Future[int] | None,
+    ) -> int | None:
         """Returns an unroutable mandatory message to the application.
 
-        ``number`` is the message's number in confirm mode, and the message's outcome is then UnroutableError. ``None``:
-        the channel is not in confirm mode.
+        In confirm mode, returns the number of the message; its outcome is UnroutableError. Otherwise returns ``None``.
         """
-        why = Return(NO_ROUTE, "NO_ROUTE", exchange, key)
         text = f"NO_ROUTE - exchange '{exchange}' has no queue for key '{key}'"
         unroutable = exceptions.UnroutableError(NO_ROUTE, text)
+        if not self._return_callbacks:
+            return self._confirmed(future, unroutable)
+        confirms, number = self._confirms, None
+
+        def confirm() -> None:
+            if confirms is not None and number is not None:
+                confirms.end(number, unroutable)
 
         def tell() -> None:
             try:
-                self._call_each(self._return_callbacks, self, why, properties or BasicProperties(), body)
+                self._tell_returned(exchange, key, properties, body)
             finally:
-                self._confirmed(number, unroutable)
+                confirm()
 
-        if not self._return_callbacks:
-            tell()
-            return
-        self._happened(tell)
-        if not self._open:
-            # Another thread closes the channel. It may have failed the pending futures before this one was pending, and
-            # `tell` may never run: the close removes the events, and a closed executor ignores them.
-            self._confirmed(number, unroutable)
+        will_tell = False
+        try:
+            if confirms is not None:
+                number = confirms.begin(future)
+            self._happened(tell)
+            will_tell = self._open
+        finally:
+            # `tell` may never run if another thread closes the channel: the close removes the events, and a closed
+            # executor ignores them. The close may also have failed the pending futures before this one was pending. Nor
+            # may `tell` run if this call raises: memory is missing, or a signal handler raised.
+            if not will_tell:
+                confirm()
+        return number
+
+    def _tell_returned(self, exchange: str, key: str, properties: BasicProperties | None, body: bytes) -> None:
+        why = Return(NO_ROUTE, "NO_ROUTE", exchange, key)
+        self._call_each(self._return_callbacks, self, why, properties or BasicProperties(), body)
 
     def add_on_return_callback(self, callback: Callable[..., object]) -> None:
         """Registers ``callback(channel, method, properties, body)`` for returned mandatory messages.
@@ -228,9 +240,11 @@ class Sending(Declaring):
     def wait_for_confirms(self, timeout: float | None = None) -> bool:
         """Waits until all published messages are confirmed; ``True``: no queue refused any since the last call.
 
+        In a callback of this channel, it does not wait: a returned message is confirmed only after its callback ended.
+
         Raises:
             Timeout: some messages were not confirmed in time.
-            PreconditionFailed: :meth:`confirm_delivery` was not called.
+            PreconditionFailed: the channel is not in confirm mode. This error closes the channel.
         """
         deadline(timeout)
         self._check_open()
@@ -271,14 +285,32 @@ class Sending(Declaring):
         """
         transaction = self._in_transaction()
         commit = functools.partial(transaction.commit, self._session.publishing, self._core)
-        returned = self._while_open(commit, deadline(timeout))
-        for publish in returned:
-            self._give_back(publish.exchange, publish.routing_key, publish.body, publish.content.given, None)
+        try:
+            self._while_open(commit, deadline(timeout))
+        finally:
+            self._give_back_from(transaction)  # also if a signal handler raised after the commit
 
     @synchronous
     def tx_rollback(self) -> None:
         """Discards everything since the last commit; messages acknowledged in the transaction are unacked again."""
-        self._in_transaction().rollback()
+        transaction = self._in_transaction()
+        try:
+            transaction.rollback()
+        finally:
+            self._give_back_from(transaction)  # those of a commit that was interrupted
+
+    def _give_back_from(self, transaction: Transaction) -> None:
+        """Returns the unroutable mandatory messages of commits to the application."""
+
+        def tell() -> None:
+            while self._open and transaction.returned:
+                one = transaction.returned.popleft()
+                self._tell_returned(one.exchange, one.routing_key, one.content.given, one.body)
+
+        if not self._return_callbacks:
+            transaction.returned.clear()
+        elif transaction.returned:
+            self._happened(tell)
 
     def _in_transaction(self) -> Transaction:
         if self._transaction is None:

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import collections
+import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 from shmbroker import exceptions
+from shmbroker._core import native
 from shmbroker._core.transaction import Settlement, commit_waiting
 from shmbroker._process import locks
 from shmbroker.message import REQUEUE
@@ -34,20 +37,75 @@ class Settle(NamedTuple):
     settlements: tuple[Settlement, ...]
 
 
+class _Pending:
+    """The operations between two ends of a transaction.
+
+    Attributes:
+        publishes: The messages, in their order.
+        settles: The acks, rejects and requeues, in their order.
+        deliveries: The deliveries that were marked as settled; a rollback unmarks them.
+        statuses: The statuses of the core's commits. With OK, the core has committed all of these operations.
+        rolled_back: Whether the application has rolled them back.
+        core: The channel in the core, for the commit.
+        unroutable: The mandatory messages among ``publishes`` that the commit routes to no queue.
+    """
+
+    def __init__(self) -> None:
+        self.publishes: list[Publish] = []
+        self.settles: list[Settle] = []
+        self.deliveries: list[TransactionalDelivery] = []
+        self.statuses: list[int] = []
+        self.rolled_back = False
+        self.core: CoreChannel | None = None
+        self.unroutable: collections.deque[Publish] = collections.deque()
+        self._tokens: set[int] = set()
+        self._counted = 0
+
+    def settled(self) -> set[int]:
+        """Returns the tokens of all messages that the operations settle."""
+        # Takes the tokens from `settles`, so that an interrupt leaves no token here that no commit settles.
+        while self._counted < len(self.settles):
+            self._tokens.update(one.token for one in self.settles[self._counted].settlements)
+            self._counted += 1
+        return self._tokens
+
+
 class Transaction:
-    """The operations of one channel that wait for its commit. The core applies all of them in one step, or none."""
+    """The operations of one channel that wait for its commit. The core applies all of them in one step, or none.
+
+    A signal handler may raise anywhere. The call of the core that commits also stores its status, and one assignment
+    begins a rollback. From then on the operations no longer wait. :meth:`_current` does the rest: immediately, or if it
+    is interrupted, in the next call of a method.
+
+    Attributes:
+        returned: The mandatory messages that commits routed to no queue; the channel removes and returns them.
+    """
 
     def __init__(self) -> None:
         self._lock = locks.lock()
-        self._publishes: list[Publish] = []
-        self._settles: list[Settle] = []
-        self._settled: set[int] = set()
-        self._deliveries: list[TransactionalDelivery] = []
+        self._pending = _Pending()
+        self.returned: collections.deque[Publish] = collections.deque()
+
+    def _current(self) -> _Pending:
+        """Returns the operations that wait; first finishes an end of the transaction that was interrupted."""
+        ended = self._pending
+        if native.OK in ended.statuses:
+            if ended.core is not None:
+                for settle in ended.settles:
+                    ended.core.forget(settle.delivery_tag, multiple=settle.multiple)
+            # One call of C moves all, so that an interrupt loses none and returns none twice.
+            self.returned.extend(itertools.starmap(ended.unroutable.popleft, [()] * len(ended.unroutable)))
+            self._pending = _Pending()
+        elif ended.rolled_back:
+            for delivery in ended.deliveries:
+                delivery.mark(settled=False)
+            self._pending = _Pending()
+        return self._pending
 
     def publish(self, exchange: str, routing_key: str, body: bytes, content: Content, *, mandatory: bool) -> None:
         """Adds a message."""
         with self._lock:
-            self._publishes.append(Publish(exchange, routing_key, body, content, mandatory))
+            self._current().publishes.append(Publish(exchange, routing_key, body, content, mandatory))
 
     def settle(self, core: CoreChannel, delivery_tag: int, disposition: int, *, multiple: bool) -> bool:
         """Adds an ack, reject or requeue to the transaction.
@@ -59,9 +117,8 @@ class Transaction:
             fresh = self._untouched(core, delivery_tag, disposition, multiple=multiple)
             if not fresh:
                 return multiple and delivery_tag == 0
-            self._settled.update(one.token for one in fresh)
             last = fresh[-1].delivery_tag  # so that the commit covers no later delivery
-            self._settles.append(Settle(last, multiple, fresh))
+            self._pending.settles.append(Settle(last, multiple, fresh))
             return True
 
     def recover(self, core: CoreChannel) -> None:
@@ -74,22 +131,25 @@ class Transaction:
         self, core: CoreChannel, delivery_tag: int, disposition: int, *, multiple: bool
     ) -> tuple[Settlement, ...]:
         """Makes a settlement for each delivery that the tag covers, except those that the transaction has settled."""
+        settled = self._current().settled()
         found = core.collect(delivery_tag, disposition, multiple=multiple)
-        return tuple(one for one in found if one.token not in self._settled)
+        return tuple(one for one in found if one.token not in settled)
 
     def note(self, delivery: TransactionalDelivery) -> None:
         """Marks a delivery that was settled by its own method, not by its tag, as settled; a rollback unmarks it."""
         with self._lock:
+            self._current().deliveries.append(delivery)
             delivery.mark(settled=True)
-            self._deliveries.append(delivery)
 
-    def commit(self, publishing: Publishing, core: CoreChannel | None, until: int) -> list[Publish]:
-        """Commits the transaction; returns the mandatory messages that were routed to no queue."""
+    def commit(self, publishing: Publishing, core: CoreChannel | None, until: int) -> None:
+        """Commits the transaction."""
         with self._lock:
-            settlements = [one for settle in self._settles for one in settle.settlements]
+            pending = self._current()
+            pending.core = core
+            settlements = [one for settle in pending.settles for one in settle.settlements]
             while True:
                 routed = [
-                    (one, publishing.targets(one.exchange, one.routing_key, one.content)) for one in self._publishes
+                    (one, publishing.targets(one.exchange, one.routing_key, one.content)) for one in pending.publishes
                 ]
                 publications = [
                     publication
@@ -99,25 +159,27 @@ class Transaction:
                         one.exchange, one.routing_key, one.body, one.content, targets
                     )
                 ]
+                pending.unroutable = collections.deque(one for one, targets in routed if one.mandatory and not targets)
+                pending.statuses = []
                 try:
-                    commit_waiting(publishing.core, publications, settlements, until)
+                    commit_waiting(publishing.core, publications, settlements, until, statuses=pending.statuses)
                 except exceptions.NotFound:
                     publishing.forget_routes()  # a queue was deleted after the routing
                 else:
                     break
-            if core is not None:
-                for settle in self._settles:
-                    core.forget(settle.delivery_tag, multiple=settle.multiple)
-            self._clear()
-        return [one for one, targets in routed if one.mandatory and not targets]
+                finally:
+                    # Also if a signal handler raised after the commit. If one raises in the first of these two calls,
+                    # the second one does the rest.
+                    try:
+                        self._current()
+                    finally:
+                        self._current()
 
     def rollback(self) -> None:
         """Discards the transaction; its deliveries are unacked again."""
         with self._lock:
-            for delivery in self._deliveries:
-                delivery.mark(settled=False)
-            self._clear()
-
-    def _clear(self) -> None:
-        self._publishes, self._settles, self._deliveries = [], [], []
-        self._settled = set()
+            try:
+                self._current().rolled_back = True
+                self._current()
+            finally:
+                self._current()  # does the rest, if a signal handler raised

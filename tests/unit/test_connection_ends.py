@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.core_calls import Noted
 from scenario_support.inside import core_of, session_of
+from scenario_support.waiting import WATCHDOG_SECONDS
 
 import shmbroker
 from shmbroker import exceptions, queue
@@ -157,6 +159,32 @@ def test_callbacks_stop_with_the_program(
         finish = callbacks(patched, connection, used=used)
         session_of(connection).stop_callbacks()
     assert (cancelled, finish.calls) == (([first, second], [()]) if used else ([], []))
+
+
+def test_a_connection_that_is_being_closed_opens_no_channel(connection: Connection) -> None:
+    """Another thread that asks for one gets the error of a closed connection: nothing would end that channel."""
+    channel, asked = connection.channel(), list[BaseException | None]()
+    with ThreadPoolExecutor(1) as thread:
+        channel._on_end = lambda: asked.append(thread.submit(connection.channel).exception(WATCHDOG_SECONDS))  # noqa: SLF001
+        connection.close()
+    assert [type(error) for error in asked] == [exceptions.ConnectionClosed]
+    assert session_of(connection)._channels == {}  # noqa: SLF001
+
+
+def test_a_connection_whose_close_was_interrupted_is_open(connection: Connection) -> None:
+    """It opens channels, until the program closes it again."""
+    channel = connection.channel()
+
+    def interrupt() -> None:
+        channel._on_end = None  # noqa: SLF001
+        raise KeyboardInterrupt
+
+    channel._on_end = interrupt  # noqa: SLF001
+    with pytest.raises(KeyboardInterrupt):
+        connection.close()
+    late = connection.channel()
+    connection.close()
+    assert not late.is_open
 
 
 def test_callbacks_of_a_closed_connection_have_stopped(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario_support.interrupting import SIGNALLED_AT
 from scenario_support.observing import assert_counts, listing, put_each
+from scenario_support.processes import run_python
 
+import shmbroker.testing
 from shmbroker import MessageBatch, MessageSettled
 from shmbroker.exceptions import ConnectionClosed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import shmbroker
 
 LONG = 5000  # bytes of a body that is read in place
 SETTLE: dict[str, Callable[[shmbroker.Message], object]] = {
@@ -270,3 +272,73 @@ def test_a_batch_of_a_closed_connection(broker: shmbroker.Broker, queue: shmbrok
     with pytest.raises(ConnectionClosed):
         batch.nack()
     assert listing(queue) == ["B", "C"]
+
+
+# Interrupts a settlement wherever a signal's handler may raise. If the object says that it is not settled, the program
+# settles it again. In between it takes another message, which gets the holding of one that was settled.
+SETTLE_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
+    def batch():
+        return queue.get_many(3)
+
+    def looked_at():
+        batch = queue.get_many(3)
+        batch[1]
+        return batch
+
+    def message():
+        return queue.get()
+
+    def consumed():
+        return consumer.get(timeout=None)
+
+    def delivery():
+        return channel.basic_get("q")
+
+    name, source, how = sys.argv[1:]
+    gc.disable()  # finalizers are not interrupted
+    connection = shmbroker.connect(name, create=False)
+    queue, other, channel = connection.queue("q"), connection.queue("other"), connection.channel()
+    consumer = queue.consume(prefetch=1, ack_batch=1) if source == "consumed" else None
+    deeds = dict(
+        ack=lambda taken: taken.ack(),
+        nack=lambda taken: taken.nack(),
+        drop=lambda taken: taken.nack(requeue=False),
+        give_back=lambda taken: taken.give_back(),
+    )
+    bodies, number, more, wrong = ([b"A", b"B", b"C"] if source in ("batch", "looked_at") else [b"A"]), 0, True, []
+    while more:
+        queue.put_many(bodies)
+        other.put_many([b"X"] * 3)
+        taken = globals()[source]()
+        more = signalled_at(number, lambda: deeds[how](taken))
+        kept = other.get_many(3)
+        settled = taken.settled if hasattr(taken, "settled") else taken._state == 1
+        if not settled:
+            deeds[how](taken)
+        if consumer is not None:
+            consumer.close()
+        left, held = queue.statistics(), other.statistics()
+        if [left.delivering, left.ready, held.delivering] != [0, len(bodies) * (how in ("nack", "give_back")), 3]:
+            wrong.append([number, left.delivering, left.ready, held.delivering])
+        kept.ack()
+        connection.close()
+        connection = shmbroker.connect(name, create=False)
+        queue, other, channel = connection.queue("q"), connection.queue("other"), connection.channel()
+        queue.purge()
+        other.purge()
+        consumer = queue.consume(prefetch=1, ack_batch=1) if source == "consumed" else None
+        number += 1
+    print(json.dumps([number, wrong]))
+"""
+
+
+@pytest.mark.parametrize("how", ["ack", "nack", "drop", "give_back"])
+@pytest.mark.parametrize("source", ["batch", "looked_at", "message", "consumed", "delivery"])
+def test_an_interrupted_settlement_happened_or_can_be_done_again(broker_name: str, source: str, how: str) -> None:
+    """Wherever a signal's handler raises: the object says which, and a repetition settles no other message."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(SETTLE_WHERE_SIGNALS_COME, broker.name, source, how)
+    assert done.returncode == 0, done.stderr
+    number, wrong = json.loads(done.stdout)
+    assert number >= 1
+    assert wrong == []

@@ -47,6 +47,9 @@ static void ask_to_unbind(sb_header_shm *h) { (void)SB_ADD(&h->queues_ended, 1u,
 void sb_topology_finish(sb_connection *c) {
   sb_broker *b = c->b;
   sb_header_shm *h = b->header;
+  if (locked_depth > 1) {
+    return; /* what is announced is this thread's own change, which goes on */
+  }
   uint64_t intent = SB_LOAD(&h->topology_intent, SB_ACQUIRE);
   uint32_t slot = (uint32_t)intent;
   sb_queue_shm *shm = sb_slab_queue(b, slot);

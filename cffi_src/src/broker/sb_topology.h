@@ -26,7 +26,8 @@
 
 /* Takes the lock. SB_TIMEOUT: others held it until the deadline. *holder: pid of the last holder seen, 0 = none. */
 sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder);
-/* Finishes the change that a killed holder announced; does nothing if none is announced. */
+/* Finishes the change that a killed holder announced; does nothing if none is announced, or if this thread had the lock
+ * before. */
 void sb_topology_finish(sb_connection *c);
 /* Undoes one sb_topology_lock of this thread. The last of these calls releases the lock; if its `changed` is true, it
  * also raises `topology_epoch`, so that all processes derive their routes again. The others ignore `changed`. If the

@@ -408,6 +408,9 @@ static void the_bindings_of_a_deleted_queue(void) {
     expect_is(sb_topology_begin(t.c, AT_ONCE, &holder), SB_OK, "the status of the lock");
     expect_is(sb_queue_delete(q, false, false, AT_ONCE, &holder, &removed), SB_OK, "the status of a deletion");
     expect_is(h->topology_intent, sb_topology_word(SB_CHANGE_UNBIND, q->slot), "what is announced");
+    expect_is(sb_topology_begin(t.c, AT_ONCE, &holder), SB_OK, "the status of the lock, once more");
+    sb_topology_end(t.c);
+    expect_is(h->topology_intent, sb_topology_word(SB_CHANGE_UNBIND, q->slot), "what is announced meanwhile");
     expect_is(h->queues_ended, 0, "how often others are asked while the holder may do it");
     if (cases[i].says_so) sb_topology_unbound(t.c);
     if (cases[i].is_killed) { /* the next holder does this first */

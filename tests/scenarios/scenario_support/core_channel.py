@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scenario_support.inside import core_of, session_of
-from shmbroker._core import native
+from shmbroker._core import native, record
 from shmbroker._core.channel import BY_GET, CoreChannel
 from shmbroker.message import FRESH, OPEN, Message, MessageBatch
 
@@ -23,8 +23,11 @@ class Channel:
         session_of(connection).start_io()
         self.core = CoreChannel(core_of(connection), user)
         self.core_connection = self._core_connection = self.core.connection
-        self._settle_record = self.core.settle
         self.receiver = self._taker = native.Receiver(self.core.address, native.OF_CHANNEL, Message, MessageBatch)
+
+    def _settle_record(self, data: bytes, disposition: int) -> int:
+        """Settles the delivery of a record."""
+        return self.core.settle_tag(record.header(data).tag, False, disposition)
 
     def _queue_name(self, subscription: int) -> str:
         """The name of its queue."""

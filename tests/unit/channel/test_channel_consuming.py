@@ -46,7 +46,7 @@ def asked(channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch, consume: 
     noted = Noted(core_of(channel).consume)
     monkeypatch.setattr(core_of(channel), "consume", noted)
     consume(channel)
-    ((_queue, prefetch, priority, flags),) = noted.calls
+    ((_queue, prefetch, priority, flags, _place),) = noted.calls
     return prefetch, priority, flags
 
 
@@ -397,6 +397,107 @@ def test_an_interrupted_iteration_keeps_no_message(broker_name: str) -> None:
     assert done.returncode == 0, done.stderr
     number, wrong = json.loads(done.stdout)
     assert number > 5
+    assert wrong == []
+
+
+# Interrupts the beginning and the end of a consumer wherever a signal's handler may raise. Then the program ends the
+# consumer if it finds one, and starts another one.
+CONSUME_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
+    import threading, time
+
+    def take(channel, method, properties, body):
+        if not method.settled:
+            method.ack()
+        came.set()
+
+    def begin():
+        channel.basic_consume("q", take, auto_ack=auto_ack)
+
+    def end():
+        channel.basic_cancel(channel.consumer_tags[0])
+
+    name, deed, auto_ack = sys.argv[1], sys.argv[2], "auto_ack" in sys.argv
+    gc.disable()  # finalizers are not interrupted
+    connection = shmbroker.connect(name, create=False)
+    queue, channel, number, more, wrong = connection.queue("q"), connection.channel(), 0, True, []
+    while more:
+        if deed == "end":
+            begin()
+        more = signalled_at(number, globals()[deed])
+        known = queue.statistics().consumers == len(channel.consumer_tags)
+        if not known and not (deed == "end" and channel.consumer_tags):  # it can be ended once more
+            wrong.append([number, queue.statistics().consumers, channel.consumer_tags])
+        came = threading.Event()
+        if channel.consumer_tags and deed == "begin":
+            queue.put(b"A")  # the consumer that was begun gets it
+            if not came.wait(10):
+                wrong.append([number, "no callback"])
+        while channel.consumer_tags:
+            end()
+        if queue.statistics().consumers:
+            wrong.append([number, "not ended"])
+        queue.purge()
+        came = threading.Event()
+        begin()
+        queue.put(b"B")
+        if not came.wait(10):
+            wrong.append([number, "no callback any more"])
+        end()
+        if wrong:
+            break
+        number += 1
+    print(json.dumps([number, wrong, [str(one) for one in connection.doctor()]]))
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["auto_ack"]])
+@pytest.mark.parametrize("deed", ["begin", "end"])
+def test_an_interrupted_consumer_is_there_or_not(broker_name: str, deed: str, options: list[str]) -> None:
+    """Wherever a signal's handler raises: a consumer that the core has is one that the channel knows of, too."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(CONSUME_WHERE_SIGNALS_COME, broker.name, deed, *options)
+    assert done.returncode == 0, done.stderr
+    number, wrong, damage = json.loads(done.stdout)
+    assert number > 10
+    assert (wrong, damage) == ([], [])
+
+
+# Interrupts the beginning of a loop wherever a signal's handler may raise.
+LOOP_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
+    import time
+
+    def begin():
+        loops.append(channel.consume("q"))
+
+    gc.disable()  # finalizers are not interrupted
+    connection = shmbroker.connect(sys.argv[1], create=False)
+    queue, channel, number, more, wrong, loops = connection.queue("q"), connection.channel(), 0, True, [], []
+    queue.put_many([b"A", b"B", b"C"])
+    while more:
+        more = signalled_at(number, begin)
+        if loops and not queue.statistics().consumers:
+            wrong.append([number, "no consumer"])
+        while loops:
+            loops.pop().close()
+        if queue.statistics().consumers or channel.consumer_tags:
+            wrong.append([number, channel.consumer_tags])
+            break
+        while channel._core and (channel._core.waiting() or channel._core.unacked()):
+            time.sleep(0)  # a message that a callback has goes back, too
+        if len(queue) != 3:
+            wrong.append([number, len(queue)])
+        number += 1
+    print(json.dumps([number, wrong]))
+"""
+
+
+def test_an_interrupted_beginning_of_a_loop_leaves_no_consumer(broker_name: str) -> None:
+    """Wherever a signal's handler raises: without a loop there is no consumer, and its messages are in the queue."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(LOOP_WHERE_SIGNALS_COME, broker.name)
+    assert done.returncode == 0, done.stderr
+    number, wrong = json.loads(done.stdout)
+    assert number > 10
     assert wrong == []
 
 

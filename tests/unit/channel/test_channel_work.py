@@ -269,6 +269,15 @@ def test_a_message_that_came_too_late_goes_back(channel: shmbroker.Channel) -> N
     assert count(channel, QUEUE) == 1
 
 
+def test_a_consumer_that_is_not_registered_ends_with_its_first_message(channel: shmbroker.Channel) -> None:
+    """Two interrupts can leave one in the core; it does not get the message again and again."""
+    queue = connection_of(channel).queue(QUEUE)
+    core_of(channel).consume(core_of(queue), 0, 0, 0)
+    queue.put(b"A")
+    assert channel._work(9) == 1  # noqa: SLF001
+    assert (queue.statistics().consumers, queue.statistics().ready, core_of(channel).unacked()) == (0, 1, 0)
+
+
 @pytest.mark.parametrize("auto_ack", [False, True])
 def test_a_message_that_came_too_early_has_its_callback(channel: shmbroker.Channel, *, auto_ack: bool) -> None:
     """Its consumer is registered by then: it is a delivery like any other."""

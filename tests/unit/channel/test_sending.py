@@ -4,21 +4,24 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.channels import assert_closed, content, refused, taken
 from scenario_support.inside import core_of, session_of
+from scenario_support.interrupting import SIGNALLED_AT
+from scenario_support.processes import run_python
 from scenario_support.waiting import WATCHDOG_SECONDS, becomes
 
-import shmbroker
+import shmbroker.testing
 from shmbroker import BasicProperties
 from shmbroker._core import journal
 from shmbroker._topology.publisher import PLAIN
-from shmbroker.channel import transaction
+from shmbroker.channel import channel_state, transaction
 from shmbroker.channel.transaction import Transaction
-from shmbroker.exceptions import ChannelClosed, NotFound, PreconditionFailed, UnroutableError
+from shmbroker.exceptions import ChannelClosed, NotFound, OutOfMemory, PreconditionFailed, UnroutableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,10 +93,10 @@ def test_a_commit_returns_what_was_mandatory_and_had_no_queue(connection: shmbro
     for number, (key, mandatory) in enumerate((("q", True), ("no", True), ("no", False), ("q", False), ("nor", True))):
         transaction.publish("", key, b"%d" % number, PLAIN, mandatory=mandatory)
     until = session_of(connection).operation_deadline()
-    returned = transaction.commit(session_of(connection).publishing, None, until)
-    assert [(one.routing_key, one.body) for one in returned] == [("no", b"1"), ("nor", b"4")]
-    assert [bytes(message) for message in connection.queue("q").browse()] == [b"0", b"3"]
-    assert transaction.commit(session_of(connection).publishing, None, until) == []
+    for _ in range(2):  # the second commit has nothing to do
+        transaction.commit(session_of(connection).publishing, None, until)
+        assert [(one.routing_key, one.body) for one in transaction.returned] == [("no", b"1"), ("nor", b"4")]
+        assert [bytes(message) for message in connection.queue("q").browse()] == [b"0", b"3"]
 
 
 def test_nobody_is_told_of_a_message_that_comes_back(channel: shmbroker.Channel) -> None:
@@ -217,7 +220,7 @@ def test_a_queue_that_goes_while_a_commit_waits_for_room(
     channel.basic_publish("", "q", b"A")
     commit, done = transaction.commit_waiting, list[str]()
 
-    def gone(*_: object) -> None:
+    def gone(*_: object, **_options: object) -> None:
         monkeypatch.setattr(transaction, "commit_waiting", commit)
         monkeypatch.setattr(session_of(channel).publishing, "forget_routes", lambda: done.append("forgot"))
         raise NotFound
@@ -244,3 +247,175 @@ def test_a_transaction_finds_its_routes_anew(
     channel.tx_commit()
     monkeypatch.undo()
     assert content(channel, "q") == ["A", "B"]
+
+
+# An executor that runs callbacks only when this program has it run them.
+KEPT = """
+    import concurrent.futures
+
+    class Kept(concurrent.futures.Executor):
+        submitted = []
+
+        def submit(self, fn, /, *args):
+            self.submitted.append((fn, args))
+
+    def run_callbacks():
+        while Kept.submitted:
+            fn, args = Kept.submitted.pop(0)
+            fn(*args)
+"""
+
+# Interrupts the end of a transaction wherever a signal's handler may raise, and uses the transaction again. The next
+# message may get the holding of the one that the transaction acknowledged.
+END_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}{KEPT}
+    gc.disable()  # finalizers are not interrupted
+    name, end, then = sys.argv[1:]
+    connection = shmbroker.connect(name, create=False, executor=Kept())
+    queue, target, channel, returned = connection.queue("q"), connection.queue("t"), connection.channel(), []
+    channel.add_on_return_callback(lambda *given: returned.append(given[3].decode()))
+    channel.tx_select()
+    number, more, wrong = 0, True, []
+    while more:
+        queue.put_many([b"A", b"B"])
+        first = channel.basic_get("q")
+        first.ack()
+        channel.basic_publish("", "t", b"C")
+        channel.basic_publish("", "nowhere", b"D", mandatory=True)
+        channel.basic_publish("", "nowhere", b"E", mandatory=True)
+        more = signalled_at(number, getattr(channel, end))
+        committed, rolled_back = len(target) == 1, not first.settled
+        if committed + rolled_back + (channel._core.unacked() == 1 and first.settled) != 1:
+            wrong.append([number, "halves", committed, rolled_back])
+        second = channel.basic_get("q")
+        channel.basic_publish("", "t", b"F")
+        getattr(channel, then)()
+        run_callbacks()
+        ended = committed or (then == "tx_commit" and not rolled_back)
+        expected = [
+            ["C"] * ended + ["F"] * (then == "tx_commit"),
+            ["D", "E"] * ended,
+            2 - ended,
+            [ended, False],
+            ended,
+        ]
+        found = [
+            [bytes(message).decode() for message in target.browse()],
+            list(returned),
+            channel._core.unacked(),
+            [first.settled, second.settled],
+            queue.statistics().acked,
+        ]
+        if found != expected:
+            wrong.append([number, found, expected])
+        channel.close()
+        queue.delete()
+        queue = connection.queue("q")
+        channel = connection.channel()
+        channel.add_on_return_callback(lambda *given: returned.append(given[3].decode()))
+        channel.tx_select()
+        target.purge()
+        returned.clear()
+        number += 1
+    print(json.dumps([number, wrong, [str(one) for one in connection.doctor()]]))
+"""
+
+
+@pytest.mark.parametrize("then", ["tx_commit", "tx_rollback"])
+@pytest.mark.parametrize("end", ["tx_commit", "tx_rollback"])
+def test_an_interrupted_end_of_a_transaction_happened_whole_or_not_at_all(
+    broker_name: str, end: str, then: str
+) -> None:
+    """Wherever a signal's handler raises: what was committed is not committed again, and acks no other message."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(END_WHERE_SIGNALS_COME, broker.name, end, then)
+    assert done.returncode == 0, done.stderr
+    number, wrong, damage = json.loads(done.stdout)
+    assert number > 10
+    assert (wrong, damage) == ([], [])
+
+
+# Interrupts an ack in a transaction wherever a signal's handler may raise, requeues what is not acked, and commits.
+ACK_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
+    gc.disable()  # finalizers are not interrupted
+    connection = shmbroker.connect(sys.argv[1], create=False)
+    queue, channel, number, more, wrong = connection.queue("q"), connection.channel(), 0, True, []
+    channel.tx_select()
+    while more:
+        queue.put_many([b"A", b"B"])
+        tags = [channel.basic_get("q").delivery_tag for _ in range(2)]
+        more = signalled_at(number, lambda: channel.basic_ack(tags[1], multiple=True))
+        channel.basic_recover()
+        channel.tx_commit()
+        if channel._core.unacked() or len(queue) not in (0, 2):
+            wrong.append([number, channel._core.unacked(), len(queue)])
+            channel.close()
+            channel = connection.channel()
+            channel.tx_select()
+        queue.purge()
+        number += 1
+    print(json.dumps([number, wrong]))
+"""
+
+
+def test_an_interrupted_ack_waits_for_the_commit_or_did_not_happen(broker_name: str) -> None:
+    """Wherever a signal's handler raises: what the commit does not settle, a recovery requeues."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(ACK_WHERE_SIGNALS_COME, broker.name)
+    assert done.returncode == 0, done.stderr
+    number, wrong = json.loads(done.stdout)
+    assert number > 10
+    assert wrong == []
+
+
+# Interrupts the publish of a mandatory message that is routed to no queue, wherever a signal's handler may raise.
+RETURN_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}{KEPT}
+    gc.disable()  # finalizers are not interrupted
+    name, way = sys.argv[1:]
+    connection = shmbroker.connect(name, create=False, executor=Kept())
+    number, more, wrong = 0, True, []
+    while more:
+        channel = connection.channel()
+        channel.add_on_return_callback(lambda *_: None)
+        channel.confirm_delivery()
+        publish = getattr(channel, way)
+        more = signalled_at(number, lambda: publish("", "nowhere", b"A", mandatory=True))
+        run_callbacks()
+        try:
+            channel.wait_for_confirms(0)
+        except shmbroker.exceptions.Timeout as error:
+            wrong.append([number, str(error)])
+        future = channel.publish_confirmed("", "nowhere", b"A", mandatory=True)
+        run_callbacks()
+        if not future.done():
+            wrong.append([number, "no callbacks any more"])
+        channel.close()
+        number += 1
+    print(json.dumps([number, wrong]))
+"""
+
+
+@pytest.mark.parametrize("way", ["basic_publish", "publish_confirmed"])
+def test_an_interrupted_publish_leaves_no_message_unconfirmed(broker_name: str, way: str) -> None:
+    """Wherever a signal's handler raises: the wait for the confirms ends, and the next message comes back as well."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(RETURN_WHERE_SIGNALS_COME, broker.name, way)
+    assert done.returncode == 0, done.stderr
+    number, wrong = json.loads(done.stdout)
+    assert number > 10
+    assert wrong == []
+
+
+def test_a_publish_that_cannot_return_its_message_leaves_it_not_unconfirmed(
+    channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the broker has no memory for the channel in the core, which runs the callbacks: the publish says so."""
+
+    def full(*_: object) -> None:
+        raise OutOfMemory
+
+    monkeypatch.setattr(channel_state, "CoreChannel", full)
+    channel.add_on_return_callback(lambda *_: None)
+    channel.confirm_delivery()
+    with pytest.raises(OutOfMemory):
+        channel.basic_publish("", "nowhere", b"A", mandatory=True)
+    assert channel.wait_for_confirms(0)

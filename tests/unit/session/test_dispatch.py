@@ -195,3 +195,28 @@ def test_an_error_of_what_rests_is_told() -> None:
     submitted.run_one()
     assert [type(error) for error in submitted.errors] == [LookupError]
     assert (things.asked, submitted.runnables) == ([BATCH, BATCH - 1], [])
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_interrupted_wake_makes_the_channel_ready(when: str) -> None:
+    """Whether the executor had the runnable or not; if it gets two, the second one does nothing."""
+    things = Things(2, at_once=1)
+    one, submitted = dispatcher(things)
+    submit = submitted.submit
+
+    def interrupted(runnable: Callable[[], None]) -> None:
+        submitted.submit = submit  # type: ignore[method-assign]
+        if when == "after":
+            submit(runnable)
+        raise KeyboardInterrupt
+
+    submitted.submit = interrupted  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        one.wake()
+    assert len(submitted.runnables) == (2 if when == "after" else 1)
+    if when == "after":
+        things.meanwhile.append(lambda: submitted.runnables and submitted.run_one())  # as in another thread
+    submitted.run_one()
+    assert (things.did, submitted.runnables) == (2, [])
+    one.wake()
+    assert len(submitted.runnables) == 1
