@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scenario_support.groups import attached, content, own
 from scenario_support.inside import session_of
-from scenario_support.interrupting import INTERRUPTED_AT
+from scenario_support.interrupting import SIGNALLED_AT
 from scenario_support.observing import listing, put_each
 from scenario_support.processes import run_python
 
@@ -227,8 +227,8 @@ def test_what_a_user_moves_is_named_before(
     assert content(new, 2) == "B"
 
 
-# Uses a group, interrupted before the n-th instruction of the package, for each n there is. The program lives on.
-AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
+# Uses a group, interrupted at the n-th place where a signal's handler runs, for each n there is. The program lives on.
+AT_EVERY_PLACE = f"""{SIGNALLED_AT}
     from shmbroker import exceptions
     from shmbroker._session.session import session_of
     from shmbroker._system_queues import queues
@@ -258,7 +258,7 @@ AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
         queue.put(b"A")
         queue.put(b"B")
         group, deed = users()
-        more = interrupted_at(number, deed)
+        more = signalled_at(number, deed)
         try:
             last = group.lease(group.leased)
         except exceptions.GroupInUse:
@@ -285,7 +285,7 @@ AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
 def test_an_interrupted_user_goes_on(broker_name: str, way: str) -> None:
     """Wherever a signal's handler raises: it leases what earlier users left, and its next acks leave no queue."""
     with shmbroker.testing.broker(broker_name, memory="64M") as broker:
-        done = run_python(AT_EVERY_INSTRUCTION, broker.name, way)
+        done = run_python(AT_EVERY_PLACE, broker.name, way)
     assert done.returncode == 0, done.stderr
     number, wrong, findings = json.loads(done.stdout)
     assert number > 100
