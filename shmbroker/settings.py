@@ -39,10 +39,11 @@ class Row(NamedTuple):
     Attributes:
         kind: the values that the setting can have.
         help: the effect of the setting, in one clause, for the command line and the reference.
-        core: the name of the C constant that stands for the setting: the index of a number, or the flag of a switch.
-            `None` = the value is a string, which has no constant.
+        core: the name of the C constant of the setting: the index of the number, or the flag, that the core stores.
+            `None` = the core stores a string (kind `Name`), and has no constant for it.
         argument: the ``x-`` argument of ``queue_declare``; `None` = ``queue_declare`` has a parameter named like it.
-        fixed: whether the value cannot change after the declaration. True for every string.
+        fixed: whether the value cannot change after the declaration. True for every setting that the core stores as a
+            string.
         option: whether the command line has an option for it.
     """
 

@@ -3,9 +3,10 @@
  * unless it waits, or handles a batch that may be long.
  *
  * What: `Record` is the base of `shmbroker.Message`: a record of the core, its source, and whether it is settled.
- * `Batch` is the base of `shmbroker.MessageBatch`. `Receiver` creates both from a queue, a consumer or a channel.
- * `Messages` iterates over a consumer. `Sender` puts plain bodies. `Publisher` knows routes. `View` is a body that is
- * read in place. Code that does not run for every message is Python (shmbroker/message.py). docs/adr/0010 has the
+ * `Batch` is the base of `shmbroker.MessageBatch`. `Receiver` takes messages from a queue, a consumer or a channel, and
+ * creates a `Record` of each; only the Receiver of a queue also creates a `Batch`. `Messages` iterates over a consumer.
+ * `Sender` puts bodies that are `bytes` into a queue, with or without options. `Publisher` publishes by the routes that
+ * it knows. `View` is a body that is read in place. Code that does not run for every message is Python (shmbroker/message.py). docs/adr/0010 has the
  * reasons against cffi here.
  *
  * A record or a batch is FRESH until it has reached the caller. If an interrupt raises an exception before that, the

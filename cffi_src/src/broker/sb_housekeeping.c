@@ -244,7 +244,9 @@ static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, 
   }
   ring_notified(by, q);
   if (sleeper == 0 || memory->sleeper != sleeper) {
-    return; /* none, or another node, was next at the last tick; if it just became INTERESTED, it looks by itself */
+    /* The node that would be notified now was not the next one at the last tick. It may just have become INTERESTED: then
+     * it looks at the queue by itself. */
+    return;
   }
   bool because_halted = sb_repairs_somebody_halted(by->b, q);
   if (!sb_hints_has_ready(by->b, r, known)) {

@@ -98,8 +98,9 @@ struct sb_connection {
   sb_gate_shm own_gate;
   uint64_t answered;                      /* the value of the gate's `asked` that this connection last saw */
   void (*renew)(struct sb_connection *c); /* makes all handles forget their pages; NULL: there are no handles */
-  struct sb_grace *grace;                 /* the chunks that this connection drains, see sb_grace.h; NULL = none yet */
-  uint64_t free_holding;                  /* token of the first free entry, 0 = none */
+  /* of a connection that drains chunks of structures (sb_grace.h); NULL until its first look for such chunks */
+  struct sb_grace *grace;
+  uint64_t free_holding; /* token of the first free entry, 0 = none */
   uint64_t page_token; /* entry for a page or structure that is being freed; reserved, so that an ack needs no memory */
   sb_holdings_shm *last;
   uint64_t swept_ns[SB_MAX_CLASSES];
