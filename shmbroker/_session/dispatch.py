@@ -135,10 +135,8 @@ class Dispatcher:
             with self._lock:
                 if self._ready:
                     return
-                self._ready, turn = (
-                    True,
-                    self._turn,
-                )  # a line without a call: no signal handler runs in the middle of it
+                # No call in this line: no signal handler runs in the middle of it.
+                self._ready, turn = True, self._turn
             self._submit(turn)
         except BaseException:
             # A signal handler raised, perhaps before the executor had the runnable. If the executor has it twice, the
