@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scenario_support.groups import attached, content, own
 from scenario_support.inside import session_of
-from scenario_support.interrupting import SIGNALLED_AT
+from scenario_support.interrupting import INTERRUPTED_AT, SIGNALLED_AT
 from scenario_support.observing import listing, put_each
 from scenario_support.processes import run_python
 
@@ -227,8 +227,9 @@ def test_what_a_user_moves_is_named_before(
     assert content(new, 2) == "B"
 
 
-# Uses a group, interrupted at the n-th place where a signal's handler runs, for each n there is. The program lives on.
-AT_EVERY_PLACE = f"""{SIGNALLED_AT}
+# Uses a group, interrupted at the n-th place, for each n there is. The program lives on. An ack, which is short, is
+# interrupted before each instruction; an attachment where `signalled_at` raises.
+AT_EVERY_PLACE = f"""{INTERRUPTED_AT}{SIGNALLED_AT}
     from shmbroker import exceptions
     from shmbroker._session.session import session_of
     from shmbroker._system_queues import queues
@@ -258,7 +259,7 @@ AT_EVERY_PLACE = f"""{SIGNALLED_AT}
         queue.put(b"A")
         queue.put(b"B")
         group, deed = users()
-        more = signalled_at(number, deed)
+        more = (interrupted_at if way == "ack" else signalled_at)(number, deed)
         try:
             last = group.lease(group.leased)
         except exceptions.GroupInUse:
