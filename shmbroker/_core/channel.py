@@ -7,7 +7,7 @@ import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmbroker._core import native
-from shmbroker._core.connection import CoreConnection, in_flight, out_of_memory
+from shmbroker._core.connection import CoreConnection, in_flight
 from shmbroker._core.consumer import in_exclusive_use
 from shmbroker._core.transaction import Settlement
 
@@ -133,7 +133,7 @@ class CoreChannel:
         if status == native.GROW:
             self.connection.attachment.grow()
         elif status == native.NO_MEMORY:
-            raise out_of_memory(self.connection, 0)
+            self.connection.no_memory()
         elif status not in {native.OK, native.EMPTY, native.TIMEOUT, native.INTERRUPTED, native.TICK}:
             native.raise_for(status, "the channel")
 

@@ -209,37 +209,48 @@ class CoreConnection(attachment.User):
         slow.sb_connection_reclaim(self.handle)  # frees chunks of structures that hold no used slot, for any use
         return True
 
+    def no_memory(self) -> None:
+        """Handles a call that found no memory: frees that of deleted queues, and returns if the caller should retry.
+
+        Raises:
+            OutOfMemory: a call freed what there was less than 0.25 s ago.
+        """
+        if not self.let_go():
+            raise out_of_memory(self, 0)
+
     @in_flight
     def growing(
         self,
         call: Callable[..., int],
         *arguments: Any,  # noqa: ANN401 - cffi has no types
-        frees: Callable[[], bool] = lambda: False,
     ) -> int:
         """Calls a function of the core, and again as long as it needs another segment; returns its status.
+
+        If the broker has no memory, this method frees that of deleted queues, and calls the function once more.
 
         Args:
             call: the function.
             arguments: its arguments.
-            frees: called if the broker has no memory; frees some, and returns whether the call may succeed now.
 
         Raises:
             OutOfMemory: the broker has no memory for its structures.
         """
+        swept = False
         while True:
             status = int(call(*arguments))
             if status == native.GROW:
                 self.attachment.grow()
             elif status != native.NO_MEMORY:
                 return status
-            elif not frees():
+            elif swept:
                 raise out_of_memory(self, 0)
+            else:
+                swept = self.let_go(at_once=True)
 
     def opening(
         self,
         call: Callable[..., Any],
         *arguments: Any,  # noqa: ANN401 - cffi has no types
-        frees: Callable[[], bool] = lambda: False,
     ) -> tuple[Any, int]:
         """Calls a function that returns a handle, as :meth:`growing` does; adds an argument that receives the status.
 
@@ -253,7 +264,7 @@ class CoreConnection(attachment.User):
             handle = call(*arguments, status)
             return int(status[0])
 
-        self.growing(attempt, frees=frees)
+        self.growing(attempt)
         return handle, int(status[0])
 
     # ---- IO thread ----

@@ -128,7 +128,7 @@ class CoreQueue:
         self.name = name
         self.what = f"queue {name!r}"
         self.slot = slot
-        handle, status = connection.opening(slow.sb_queue_open, connection.handle, slot, frees=connection.let_go)
+        handle, status = connection.opening(slow.sb_queue_open, connection.handle, slot)
         if handle == ffi.NULL:
             native.raise_for(status, self.what)
         self.handle: Any = handle
@@ -227,7 +227,7 @@ class CoreQueue:
         elif status in {native.TIMEOUT, native.EMPTY}:
             raise standard_queue.Empty
         elif status == native.NO_MEMORY:
-            raise out_of_memory(self.connection, 0)
+            self.connection.no_memory()
         elif status not in {native.INTERRUPTED, native.TICK}:
             native.raise_for(status, self.what)
 
@@ -308,12 +308,7 @@ class CoreQueue:
     def delete(self, *, if_unused: bool, if_empty: bool, until: int) -> int:
         """Deletes the queue; returns the number of messages deleted with it."""
         holder, removed = ffi.new("int32_t *"), ffi.new("uint64_t *")
-        # If memory is missing, the delete frees the memory of queues deleted earlier, and tries once more.
-        once = iter((True,))
-        status = self.connection.growing(
-            slow.sb_queue_delete, self.handle, if_unused, if_empty, until, holder, removed,
-            frees=lambda: next(once, False) and self.connection.let_go(at_once=True),
-        )  # fmt: skip
+        status = self.connection.growing(slow.sb_queue_delete, self.handle, if_unused, if_empty, until, holder, removed)
         if status in {native.IN_USE, native.NOT_EMPTY}:
             reason = "in use" if status == native.IN_USE else "not empty"
             raise amqp_error(exceptions.PreconditionFailed, f"{self.what} in vhost '/' {reason}")
@@ -350,7 +345,7 @@ class CoreQueue:
                 text = f"{target.what}: a body of {self.what} can never fit max_bytes={settings.max_bytes}"
                 raise exceptions.NeverFits(text)
             elif status[0] == native.NO_MEMORY:
-                raise out_of_memory(self.connection, 0)
+                self.connection.no_memory()
             elif status[0] != native.OK:
                 native.raise_for(int(status[0]), self.what)
             else:

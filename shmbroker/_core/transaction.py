@@ -7,7 +7,6 @@ import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from shmbroker._core import native
-from shmbroker._core.connection import out_of_memory
 from shmbroker._core.queue import NO_OPTIONS, CoreQueue, PutOptions
 
 if TYPE_CHECKING:
@@ -176,7 +175,8 @@ def commit_waiting(  # noqa: PLR0917 - as for a commit
             return
         if publication is None:
             if status == native.NO_MEMORY:
-                raise out_of_memory(connection, 0)
+                connection.no_memory()
+                continue
             native.raise_for(status, "the connection")
         blamed = publications[publication]
         queue = blamed.targets[target or 0]

@@ -19,7 +19,7 @@ from shmbroker.staging import Stage
 from shmbroker.workers import _Options, _set_aside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from shmbroker import Broker, Connection, Queue
 
@@ -29,6 +29,7 @@ FANNED_OUT = 0  # tiny messages in many queues: pages take the memory, and not b
 QUEUES = 50
 AT_ONCE = 256
 PATIENCE = 240.0  # not a maximum time of the product: only a guard
+EDGE = 61  # of the 64 cells of a page
 LEASES = 2_000  # more than there is memory for their queues
 HOLDER = """
 import sys, shmbroker
@@ -188,15 +189,62 @@ def test_plain_puts_take_nothing_of_what_staging_opened(full: Full) -> None:
         more.put(body, timeout=0)
 
 
-def test_what_stays_staged_leaves_memory_to_a_consumer(full: Full) -> None:
-    """Attempts of all sizes, complete and not published, have all memory that staging may have: consuming goes on."""
+def stage_all(full: Full) -> None:
+    """Attempts of all sizes, complete and not published, have all memory that staging may have."""
     stage, batch = Stage(full.connection, "query"), itertools.count()
     for size in (600_000, 70_000, 5_000, 300, 1):
         with contextlib.suppress(shmbroker.OutOfMemory):
             while True:
                 with stage.attempt(next(batch), 0, 0) as writer:
                     writer.put_many([bytes(size)] * min(100, (1 << 20) // size), timeout=0)
+
+
+def test_what_stays_staged_leaves_memory_to_a_consumer(full: Full) -> None:
+    """All memory that staging may have is used: consuming goes on."""
+    stage_all(full)
     assert drain(full) == full.count
+
+
+def take_by_a_consumer(full: Full) -> int:
+    """Consumes all; a connection's first consumer needs a structure that the broker had not yet."""
+    return drain(full)
+
+
+def take_by_a_channel(full: Full) -> int:
+    """The same by a consumer of a channel."""
+    channel, taken = full.connection.channel(), 0
+    for method, _properties, _body in channel.consume("full", inactivity_timeout=0):
+        if method is None:
+            break
+        channel.basic_ack(method.delivery_tag)
+        taken += 1
+    return taken
+
+
+def come_to_an_edge(connection: Connection) -> Queue:
+    """An empty queue that has used nearly all cells of its first page; the next one needs a page above both."""
+    queue = connection.queue("edge")
+    for _ in range(EDGE):
+        queue.put(b"")
+        queue.get(timeout=0).ack()
+    return queue
+
+
+@pytest.mark.parametrize("take", [take_by_a_consumer, take_by_a_channel])
+def test_pages_leave_memory_to_the_first_consumer(broker_name: str, take: Callable[[Full], int]) -> None:
+    """Moving needs a page of a new kind, and there is memory for one kind only: that is for who consumes."""
+    with shmbroker.testing.broker(broker_name, memory=MEMORY) as broker, broker.connect() as connection:
+        edge = come_to_an_edge(connection)
+        full = Full(broker, connection, 1 << 20)
+        broker.stop()
+        stage_all(full)
+        with pytest.raises(shmbroker.OutOfMemory):
+            full.queue.move(edge)
+        left = len(full.queue)
+        assert 0 < left < full.count
+        assert take(full) == left
+        assert edge.move(full.queue) == full.count - left
+        edge.delete()
 
 
 @pytest.mark.parametrize("way", ["purge", "delete"])

@@ -231,7 +231,7 @@ bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
   uint32_t n = sb_chunk_count(b);
   bool growing = sb_chunk_may_grow(b), objects = cls > SB_MESSAGE_CLASSES;
   bool will_grow = growing && SB_LOAD(&b->header->no_room, SB_RELAXED) == 0;
-  uint32_t leave = will_grow && objects ? 0 : sb_reserve_leave(b, c->use);
+  uint32_t leave = will_grow && objects ? 0 : sb_reserve_leave(b, c->use, cls);
   if (sb_chunk_spare(b) <= leave) {
     return false; /* the chunks that are FREE now are left to calls with another use (sb_reserve.h) */
   }

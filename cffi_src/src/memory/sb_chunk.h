@@ -42,7 +42,6 @@
 
 #include "sb_reserve.h"
 
-#define SB_MESSAGE_CLASSES 42u
 /* Of slots with at least so many units (4 KiB), a connection claims one at a time, and leaves the rest to others. */
 #define SB_SINGLE_CLAIM_UNITS 16u
 

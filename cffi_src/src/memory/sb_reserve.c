@@ -6,6 +6,7 @@
 #define CHUNKS_A_STEP 64u
 /* How often a claimant counts again at most: the claimants that it waits for (P20) may be stopped, and never decide. */
 #define PATIENCE 100u
+#define CLASS_OF(kind) (SB_MESSAGE_CLASSES + (unsigned)(kind))
 
 uint32_t sb_chunk_count(sb_broker *b) {
   uint64_t n = (uint64_t)SB_LOAD(&b->header->segments, SB_ACQUIRE) * b->chunks_per_segment;
@@ -26,12 +27,28 @@ uint32_t sb_reserve_chunks(const sb_broker *b) {
   return chunks < SB_RESERVE_MOST ? chunks : SB_RESERVE_MOST;
 }
 
-uint32_t sb_reserve_leave(const sb_broker *b, unsigned use) {
+/* True if the broker has a chunk for consumer levels. If it has one, the search is short: structures begin at the first
+ * chunk. */
+static bool has_consumer_levels(sb_broker *b) {
+  uint32_t n = sb_chunk_count(b), chunk = 0;
+  bool found = false;
+  for (; chunk < n && !found; chunk++) {
+    uint64_t word = SB_LOAD(&b->chunks[chunk], SB_RELAXED);
+    found = sb_chunk_has_slots(word) && sb_chunk_class(word) == CLASS_OF(SB_KIND_CONSUMER_LEVEL);
+  }
+  return found;
+}
+
+static bool is_of_pages(unsigned cls) {
+  return cls == CLASS_OF(SB_KIND_LEAF) || cls == CLASS_OF(SB_KIND_LONG_LEAF) || cls == CLASS_OF(SB_KIND_INNER);
+}
+
+uint32_t sb_reserve_leave(sb_broker *b, unsigned use, unsigned cls) {
   switch (use) {
     case SB_USE_PLAIN: return sb_reserve_chunks(b);
     case SB_USE_STAGE:
     case SB_USE_BOOKS: return 1;
-    default: return 0;
+    default: return is_of_pages(cls) && !has_consumer_levels(b) ? 1 : 0;
   }
 }
 

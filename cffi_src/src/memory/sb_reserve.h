@@ -8,7 +8,8 @@
  * segment (`no_room` of the header); it begins again when a segment is added. In a broker that fills up, plain puts fail
  * first, then staging, then the books; the calls that drain the broker have the whole reserve.
  *
- *  DRAIN  connecting, consuming, leasing, moving, deleting, recovery, housekeeping: may take the last chunk
+ *  DRAIN  connecting, consuming, leasing, moving, deleting, recovery, housekeeping: may take the last chunk. While the
+ *  broker has no chunk for consumer levels, pages leave the last chunk to the first consumer
  *  BOOKS  new queues, nodes of waiting producers, messages of the broker's internal queues
  *  STAGE  bodies that are staged or published from a stage; bodies of a commit that ends at least as many messages,
  *  and at least as many bytes, as it adds
@@ -54,8 +55,8 @@ uint32_t sb_chunk_count(sb_broker *b);
 uint32_t sb_chunk_spare(sb_broker *b);
 /* The number of chunks in the reserve. */
 uint32_t sb_reserve_chunks(const sb_broker *b);
-/* The number of chunks that must stay FREE after one was opened for `use`. */
-uint32_t sb_reserve_leave(const sb_broker *b, unsigned use);
+/* The number of chunks that must stay FREE after one was opened for `use` and the class, or after a run (class 0). */
+uint32_t sb_reserve_leave(sb_broker *b, unsigned use, unsigned cls);
 /* For a caller that has claimed chunks and did not open them yet: true if at least `leave` chunks are FREE. `claimed`:
  * the index of the highest chunk that it claimed. *left: how many chunks were FREE at the call's last count. */
 bool sb_reserve_is_left(sb_broker *b, uint32_t claimed, uint32_t leave, uint32_t *left);

@@ -142,7 +142,7 @@ static bool claim_run(sb_connection *c, uint32_t first, uint32_t run, uint64_t t
   sb_holding_set(b, token, sb_holding_what(SB_HOLD_CHUNK, 0, 0), first);
   uint32_t claimed = 0, left;
   while (claimed < run && sb_chunk_claim(c, first + claimed, 0, claimed == 0 ? run : 0)) claimed++;
-  if (claimed < run || !sb_reserve_is_left(b, first + run - 1, sb_reserve_leave(b, c->use), &left)) {
+  if (claimed < run || !sb_reserve_is_left(b, first + run - 1, sb_reserve_leave(b, c->use, 0), &left)) {
     while (claimed-- > 0) {
       SB_STORE(&b->chunks[first + claimed], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
     }
@@ -175,7 +175,7 @@ static bool may_ever_fit(const sb_connection *c, uint32_t run) {
                 !sb_drained_may_begin(b, chunk, &used);
     usable += !kept;
   }
-  return usable >= run + sb_reserve_leave(b, c->use);
+  return usable >= run + sb_reserve_leave(b, c->use, 0);
 }
 
 sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, uint32_t *slot, uint64_t *gen) {
@@ -196,7 +196,7 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
       free_run = sb_chunk_state(word) == SB_CHUNK_FREE && chunk > 0 ? free_run + 1 : 0;
       uint32_t first = growing ? chunk + 1 - run : chunk;
       if (free_run == run && sb_chunk_ready(b, first + run - 1) &&
-          sb_chunk_spare(b) >= run + sb_reserve_leave(b, c->use)) {
+          sb_chunk_spare(b) >= run + sb_reserve_leave(b, c->use, 0)) {
         if (claim_run(c, first, run, token, slot, gen)) {
           return SB_OK;
         }

@@ -46,7 +46,8 @@
 #define SB_MAX_TARGETS 4096u
 #define SB_MAX_LEVELS 4096u /* a walk of a queue's levels stops after so many: broken links may form a loop */
 #define SB_MAX_CLASSES 64u
-#define SB_REPAIRS 6u /* kinds of repairs, see sb_repairs.h */
+#define SB_MESSAGE_CLASSES 42u /* classes 1 to 42; each other kind has the class 42 plus its number */
+#define SB_REPAIRS 6u          /* kinds of repairs, see sb_repairs.h */
 
 /* Bytes of the lock file: the topology lock, the housekeeper's lock, the lock of the process that stands in for a
  * stopped housekeeper, SB_LOCK_SUCCESSOR of shmbroker.cdef.h, and from 64 on one for each process slot. */

@@ -9,12 +9,13 @@
 #include "sb_slab.h"
 
 #define PAGES 128u /* messages that fill two leaves */
-static uint32_t taken;
+static uint32_t taken, level;
 static uint8_t was[SB_CHUNK_BYTES];
 
 static void clear(void) {
   if (taken != 0) sb_slab_free_now(t.b, taken);
-  taken = 0;
+  if (level != 0) sb_slab_free_now(t.b, level);
+  taken = level = 0;
   empty();
 }
 static void expect_body(void) {
@@ -27,8 +28,11 @@ static void reclaim_and_fill(void) {
   if (body == 0 && take_body()) memcpy(was, sb_slot_at(t.b, body), sizeof was);
 }
 
-/* All messages of two leaves were acknowledged but the last. The chunk of their bodies stays what it is. */
+/* All messages of two leaves were acknowledged but the last. The chunk of their bodies stays what it is. There is memory
+ * for consumers, so that pages may take the last chunk (sb_reserve.h). */
 static void come_to_the_last(void) {
+  uint64_t gen;
+  (void)sb_slab_alloc(three.c, class_of(SB_KIND_CONSUMER_LEVEL), SB_TOKEN_BOOT, &level, &gen);
   pin_short_bodies();
   for (unsigned i = 0; i < PAGES; i++) put_small_by(&one, 1);
   for (unsigned i = 0; i + 1 < PAGES; i++) (void)take(&one);

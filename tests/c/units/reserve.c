@@ -11,6 +11,7 @@
 
 #define CHUNK 20u
 #define FOUR 4u
+#define LEVELS (SB_MESSAGE_CLASSES + (unsigned)SB_KIND_CONSUMER_LEVEL)
 
 static uint64_t word_of(uint32_t chunk) { return SB_LOAD(&t.b->chunks[chunk], SB_RELAXED); }
 static void set_state(uint32_t chunk, unsigned state) {
@@ -50,11 +51,38 @@ static void how_many_the_reserve_has(void) {
     t.b->chunk_limit = limits[i][0];
     expect_is(sb_reserve_chunks(t.b), limits[i][1], "the chunks of the reserve");
   }
-  t.b->chunk_limit = 64;
-  expect_is(sb_reserve_leave(t.b, SB_USE_PLAIN), 3, "what a plain put leaves");
-  expect_is(sb_reserve_leave(t.b, SB_USE_STAGE), 1, "what a stage leaves");
-  expect_is(sb_reserve_leave(t.b, SB_USE_BOOKS), 1, "what the books leave");
-  expect_is(sb_reserve_leave(t.b, SB_USE_DRAIN), 0, "what one leaves who makes room");
+}
+static void set_class(uint32_t chunk, unsigned state, unsigned cls) {
+  SB_STORE(&t.b->chunks[chunk], sb_chunk_word(state, 0, cls, 0), SB_RELAXED);
+}
+static void expect_leaves(unsigned drains) {
+  for (unsigned cls = 0; cls <= LEVELS; cls += LEVELS) {
+    expect_is(sb_reserve_leave(t.b, SB_USE_PLAIN, cls), 3, "what a plain put leaves");
+    expect_is(sb_reserve_leave(t.b, SB_USE_STAGE, cls), 1, "what a stage leaves");
+    expect_is(sb_reserve_leave(t.b, SB_USE_BOOKS, cls), 1, "what the books leave");
+  }
+  expect_is(sb_reserve_leave(t.b, SB_USE_DRAIN, 0), 0, "what a run leaves");
+  expect_is(sb_reserve_leave(t.b, SB_USE_DRAIN, SB_MESSAGE_CLASSES), 0, "what a body leaves");
+  for (unsigned kind = 1; kind < SB_KIND_COUNT; kind++) {
+    bool page = kind == SB_KIND_LEAF || kind == SB_KIND_INNER || kind == SB_KIND_LONG_LEAF;
+    expect_is(sb_reserve_leave(t.b, SB_USE_DRAIN, SB_MESSAGE_CLASSES + kind), page ? drains : 0, "what a kind leaves");
+  }
+}
+/* The last chunk is for consumers until they have one. */
+static void what_each_use_leaves(void) {
+  all_taken();
+  expect_leaves(1); /* without a consumer */
+  set_class(0, SB_CHUNK_CLASS, LEVELS - 1);
+  set_class(1, SB_CHUNK_CLASS, LEVELS + 1);
+  set_class(2, SB_CHUNK_CLAIMED, LEVELS);
+  expect_leaves(1); /* beside other kinds, and a claim */
+  set_class(BROKER_CHUNKS, SB_CHUNK_CLASS, LEVELS);
+  expect_leaves(1); /* beside a chunk that does not exist */
+  set_class(BROKER_CHUNKS, SB_CHUNK_FREE, 0);
+  set_class(BROKER_CHUNKS - 1, SB_CHUNK_CLASS, LEVELS);
+  expect_leaves(0); /* with a chunk for consumers */
+  set_class(BROKER_CHUNKS - 1, SB_CHUNK_DRAINING, LEVELS);
+  expect_leaves(0); /* while such a chunk is drained */
 }
 static void expect_left(uint32_t claimed, uint32_t leave, bool should, uint32_t count, const char *what) {
   uint32_t left = 99;
@@ -166,6 +194,7 @@ static const test_case CASES[] = {
     {"reserve: chunks", "there are as many chunks as segments have, up to the limit", how_many_chunks_there_are},
     {"reserve: spare", "those that are FREE are counted", how_many_are_free},
     {"reserve: size", "the reserve grows with the limit, from three to sixteen", how_many_the_reserve_has},
+    {"reserve: leave", "the last chunk is for consumers until they have one", what_each_use_leaves},
     {"reserve: left", "after a claim enough must be left, also if others give way", what_is_left},
     {"reserve: allowed", "who makes room takes of the reserve, who fills does not", who_may_take_of_it},
     {"reserve: whole", "a chunk that the reserve does not need is one like others", a_chunk_beside_the_reserve},

@@ -70,7 +70,7 @@ def test_a_consumer_that_needs_another_segment(queue: shmbroker.Queue, monkeypat
 
 def test_there_is_no_memory_for_a_consumer(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what the broker's memory is used for."""
-    consume = telling(native.slow.sb_consumer_open, native.NO_MEMORY, result=native.ffi.NULL)
+    consume = telling(native.slow.sb_consumer_open, native.NO_MEMORY, native.NO_MEMORY, result=native.ffi.NULL)
     other_calls(monkeypatch, sb_consumer_open=consume)
     with pytest.raises(OutOfMemory, match=r"has no room: \d+ of \d+ bytes are used"):
         consumer_of(queue)

@@ -103,8 +103,8 @@ def test_there_is_no_memory_for_a_watch(
     queue: shmbroker.Queue, descriptor: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error says what the broker's memory is used for."""
-    opened = telling(native.slow.sb_watch_open, native.NO_MEMORY, result=native.ffi.NULL)
-    armed = answering(native.slow.sb_watch_arm, native.NO_MEMORY)
+    opened = telling(native.slow.sb_watch_open, native.NO_MEMORY, native.NO_MEMORY, result=native.ffi.NULL)
+    armed = answering(native.slow.sb_watch_arm, native.NO_MEMORY, native.NO_MEMORY)
     other_calls(monkeypatch, sb_watch_open=opened, sb_watch_arm=armed)
     with pytest.raises(OutOfMemory, match=NO_ROOM):
         CoreWatch(core_of(queue), descriptor, room=False)

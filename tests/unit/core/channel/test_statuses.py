@@ -52,7 +52,7 @@ def test_there_is_no_memory_for_a_consumer(
     queue: shmbroker.Queue, channel: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error says what the broker's memory is used for; there is no such consumer."""
-    consume = answering(native.slow.sb_channel_consume, native.NO_MEMORY)
+    consume = answering(native.slow.sb_channel_consume, native.NO_MEMORY, native.NO_MEMORY)
     monkeypatch.setattr(module, "slow", Replaced(native.slow, sb_channel_consume=consume))
     with pytest.raises(OutOfMemory, match=r"has no room: \d+ of \d+ bytes are used"):
         channel.consume(queue)
@@ -81,12 +81,15 @@ def test_a_call_that_brought_nothing_is_made_again(channel: Channel, status: int
     assert channel.core.connection.attachment.facts().segments == before
 
 
-def test_a_call_that_needs_memory(channel: Channel) -> None:
-    """The broker grows, and the call is made again; where there is none, the error says so."""
+def test_a_call_that_needs_memory(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker grows or lets go of what was deleted, and the call is made again; else the error says so."""
     attached = channel.core.connection.attachment
     before = attached.facts().segments
     channel.core.failed(native.GROW)
     assert attached.facts().segments == before + 1
+    looks = iter((True, False))
+    monkeypatch.setattr(channel.core.connection, "let_go", lambda: next(looks))
+    channel.core.failed(native.NO_MEMORY)
     with pytest.raises(OutOfMemory, match=r"has no room: \d+ of \d+ bytes are used"):
         channel.core.failed(native.NO_MEMORY)
 
