@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "broker_fixture.h"
+#include "sb_segment.h"
 
 #define SEGMENTS 4u /* more than any trial has */
 #define PAGE 4096u
@@ -41,6 +42,16 @@ static void clear(uint8_t *start, uint64_t bytes) {
   }
 }
 
+/* A segment is the metadata of its chunks, then their memory. The memory of a chunk that was never opened is 0. */
+static void clear_segment(uint8_t *start, uint64_t bytes) {
+  uint64_t chunks = bytes / (SB_CHUNK_META_BYTES + SB_CHUNK_BYTES), metadata = chunks * SB_CHUNK_META_BYTES;
+  for (uint64_t chunk = 0; chunk < chunks; chunk++) {
+    const sb_chunk_meta_shm *meta = (const void *)(start + chunk * SB_CHUNK_META_BYTES);
+    if (SB_LOAD(&meta->written, SB_RELAXED) != 0) clear(start + metadata + chunk * SB_CHUNK_BYTES, SB_CHUNK_BYTES);
+  }
+  clear(start, chunks == 0 ? bytes : metadata);
+}
+
 static bool is_long(const char *name, uint64_t bytes) {
   struct stat facts;
   return stat(name, &facts) == 0 && (uint64_t)facts.st_size == bytes;
@@ -52,7 +63,7 @@ static void clear_file(const char *name, uint64_t bytes) {
   uint8_t *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (start == MAP_FAILED) die("mapping a kept file", fd);
   close(fd);
-  clear(start, bytes);
+  clear_segment(start, bytes);
   munmap(start, bytes);
 }
 

@@ -3,7 +3,7 @@
  *
  * The kernel takes as long to allocate the 25 MiB of a segment, and to free them again, as all the rest of a trial
  * takes. A program of many trials therefore keeps the files of a broker that it removes. The next broker gets these
- * files, after all bytes in them that are not 0 have become 0.
+ * files, after all bytes in them that are not 0 have become 0: of a segment, those of chunks that were opened.
  *
  * A process takes a kept file by renaming it, so two processes that add a segment at the same time never get the same
  * file. A process that is killed while it clears a file leaves that file under a name of the broker, as it leaves a file
