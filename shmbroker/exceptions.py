@@ -155,7 +155,8 @@ class NotStaged(BrokerError):
 class OutOfMemory(queue.Full):
     """The broker's memory, /dev/shm, or the address space of this process has no room: for a message, or a structure.
 
-    Structures are the broker itself, connections, queues, exchanges and bindings.
+    Structures include the broker itself, connections, queues, exchanges, bindings, consumers, and the records of held
+    messages. A read of Spark also raises this error if a message is too long for a column.
 
     Args:
         text: what has no room, and usually the memory used, the limit, and the queue that holds most.

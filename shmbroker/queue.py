@@ -36,12 +36,12 @@ _MAX_BATCH = native.MOST_MESSAGES
 
 
 class Queue:
-    """The handle of a queue that a connection has open. Safe to use from several threads.
+    """A connection's handle of a queue. Safe to use from several threads.
 
-    A connection has one handle of each queue. The handle closes with the connection, with :meth:`close`, or at the end
-    of a ``with`` block. A handle is pickled as the names of the broker and the queue. The process that loads it opens
-    the queue again, over one connection that all loaded handles share. A forked child does the same when it first uses
-    the handle.
+    A connection has one open handle of each queue. The handle closes with the connection, with :meth:`close`, or at the
+    end of a ``with`` block. A handle is pickled as the names of the broker and the queue. The process that loads it
+    opens the queue again, over one connection that all loaded handles of that broker share. A forked child does the
+    same when it first uses the handle.
     """
 
     # Slots instead of a dict: one cache miss fewer when an application cycles through thousands of queues.

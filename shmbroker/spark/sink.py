@@ -170,7 +170,10 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
         return self._stage(iterator, self._publication, self._batch)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publishes the batch in the driver, when all tasks are done."""
+        """Publishes the staged rows in the driver, when all tasks are done.
+
+        If the tasks put their rows immediately, there are none.
+        """
         self._publish(messages, self._batch)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - all attempts are dropped
@@ -195,7 +198,10 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
         return self._stage(record_batches(iterator), f"query.{query}", int(batch))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Publishes the batch in the driver, when all tasks of the batch are done."""
+        """Publishes the staged rows of the batch in the driver, when all its tasks are done.
+
+        If the tasks put their rows immediately, there are none.
+        """
         self._publish(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

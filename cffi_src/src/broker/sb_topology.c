@@ -13,6 +13,8 @@
  * which take the lock again. */
 static _Thread_local sb_broker *locked_broker;
 static _Thread_local unsigned locked_depth;
+/* The holder before this one was killed: it may have changed something, and did not raise `topology_epoch`. */
+static _Thread_local bool locked_after_death;
 
 sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder) {
   *holder = 0;
@@ -35,6 +37,7 @@ sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder) 
     struct timespec pause = {0, 1000000};
     nanosleep(&pause, NULL);
   }
+  locked_after_death = SB_LOAD(&b->header->topology_pid, SB_RELAXED) != 0; /* relaxed: the lock is a barrier */
   SB_STORE(&b->header->topology_pid, (uint32_t)SB_LOAD(&b->processes[b->process].pid, SB_RELAXED), SB_RELAXED);
   locked_broker = b;
   locked_depth = 1;
@@ -74,8 +77,8 @@ void sb_topology_unlock(sb_broker *b, bool changed) {
   if (SB_LOAD(&b->header->topology_intent, SB_RELAXED) >> 32 == SB_CHANGE_UNBIND) ask_to_unbind(b->header);
   SB_STORE(&b->header->topology_intent, 0, SB_RELEASE);
   locked_broker = NULL;
-  SB_STORE(&b->header->topology_pid, 0u, SB_RELAXED);
-  if (changed) (void)SB_ADD(&b->header->topology_epoch, 1, SB_ACQ_REL);
+  if (changed || locked_after_death) (void)SB_ADD(&b->header->topology_epoch, 1, SB_ACQ_REL);
+  SB_STORE(&b->header->topology_pid, 0u, SB_RELEASE); /* after the epoch: a kill between them raises it once more */
   sb_unlock_byte(b->topology_fd, SB_LOCK_TOPOLOGY);
   pthread_mutex_unlock(&sb_topology_mutex);
 }

@@ -114,7 +114,7 @@ sb_status sb_transaction_mark(sb_transaction_plan *p) {
     }
     uint64_t marked =
         sb_holding_what(SB_HOLD_SETTLING, e->q->slot, (uint64_t)leaf.slot | SB_FIELD(sb_reason_counter(e->reason), 28));
-    SB_STORE(&sb_holding_at(b, e->token)->what, marked, SB_RELEASE); /* P12: before the word */
+    SB_STORE(&sb_holding_at(b, e->token)->what, marked, SB_RELEASE); /* P12: before the commit word */
   }
   SB_CRASHPOINT("commit.marked");
   return SB_OK;

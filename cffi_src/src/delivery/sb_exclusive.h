@@ -41,7 +41,8 @@
 
 #include "sb_notify.h"
 
-/* The flags that a new node gets: SB_NODE_STANDBY at a queue with a single active consumer, else 0. */
+/* A flag for the node of a new consumer, besides its other flags: SB_NODE_STANDBY at a queue with a single active
+ * consumer, else 0. */
 uint32_t sb_exclusive_flags(const sb_queue_shm *q);
 /* Decides whether a consumer that just registered is admitted. For an exclusive consumer, writes the claim and confirms
  * it. For an ordinary one, removes a tentative claim; at a queue with a single active consumer, calls

@@ -133,7 +133,7 @@ typedef struct {
   sb_half watched; /* hint: time of the last look of the *lowest process* at the housekeeper (sb_io.h), in 2^20 ns */
   sb_half stopped; /* 1: the housekeeper must end, and no client may start another one */
   sb_word rescues, stopped_rescues, reaped;
-  sb_half spinners;  /* count of threads that spin; changes often, so it avoids the cache lines that every call reads */
+  sb_half spinners;  /* count of threads inside `spin` (sb_waiter.c); kept off the cache lines that every call reads */
   sb_half scattered; /* 1: some body was stored in parts since the broker began */
   char name[SB_BROKER_NAME_MAX + 64];
   sb_half repairs[SB_REPAIRS], explained_repairs[SB_REPAIRS]; /* by kind, see sb_repairs.h */

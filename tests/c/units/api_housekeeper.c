@@ -301,6 +301,16 @@ static void deleted_queues_are_swept(void) {
   expect_is(sb_slot_state(*sb_slot_header(t.b, slot)), SB_SLOT_FREE, "the slot of the queue");
   expect_is(header()->topology_epoch, epoch, "the epoch");
 }
+/* A holder that was killed may have declared a queue, and not told those who route past it. */
+static void a_sweep_after_a_killed_holder(void) {
+  uint64_t epoch = header()->topology_epoch;
+  SB_STORE(&header()->topology_pid, 78u, SB_RELAXED);
+  expect_is(sb_housekeeper_sweep(t.c, AT_ONCE), 0, "how many are left");
+  expect_is(header()->topology_epoch, epoch + 1, "the epoch");
+  expect_is(header()->topology_pid, 0, "who has the lock of the topology");
+  expect_is(sb_housekeeper_sweep(t.c, AT_ONCE), 0, "how many are left a second time");
+  expect_is(header()->topology_epoch, epoch + 1, "the epoch after a holder that ended well");
+}
 static void reclaim_with_nothing(void) {
   expect(!sb_housekeeper_reclaim(t.c), "something is under way without memory");
   expect(t.c->grace == NULL, "there was memory");
@@ -389,6 +399,8 @@ static const test_case CASES[] = {
     {"api_housekeeper: trim", "entries of messages that went are dropped", entries_that_are_not_needed_go},
     {"api_housekeeper: sweep", "a sweep needs the lock of the topology, and says how many are left",
      deleted_queues_are_swept},
+    {"api_housekeeper: after death", "a sweep after a killed holder has all routes derived again",
+     a_sweep_after_a_killed_holder},
     {"api_housekeeper: reclaim", "an empty chunk is reclaimed when no call is inside", empty_chunks_are_reclaimed},
     {"api_housekeeper: at once", "one who finds no memory reclaims empty chunks in one call",
      empty_chunks_are_reclaimed_at_once},

@@ -336,7 +336,10 @@ static void the_lock_of_the_topology(void) {
   expect(!another_holds_it(), "nobody else can take it");
   expect_is(sb_topology_lock(t.b, LONG_AGO, &holder), SB_OK, "the status of the next one");
   sb_topology_unlock(t.b, false);
-  expect_is(h->topology_epoch, epoch + 1, "the epoch when nothing changed");
+  expect_is(h->topology_epoch, epoch + 2, "the epoch after a holder that ended with the lock");
+  expect_is(sb_topology_lock(t.b, LONG_AGO, &holder), SB_OK, "the status of the one after that");
+  sb_topology_unlock(t.b, false);
+  expect_is(h->topology_epoch, epoch + 2, "the epoch when nothing changed");
 }
 
 /* ---- what the next holder finishes ---- */
