@@ -7,7 +7,6 @@ import contextlib
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -24,10 +23,12 @@ from shmbroker.connection import Connection
 
 if TYPE_CHECKING:
     import concurrent.futures
+    import subprocess
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
     from shmbroker._core.attachment import Attachment
+    from shmbroker._core.facts import BrokerFacts
     from shmbroker._housekeeper.housekeeper import Housekeeper
     from shmbroker.statistics import BrokerStatistics, ConnectionInfo
 
@@ -96,6 +97,7 @@ class Broker:
         self.data_dir = data_dir
         self._path = segments.path_of(self.name)
         self._child: subprocess.Popen[bytes] | None = None
+        self._process = os.getpid()  # the parent of the child
 
     # ---- life ----
 
@@ -131,10 +133,11 @@ class Broker:
         with self._attached() as attached:
             attached.set_stopped(stopped=False)
             if attached.housekeeper_missing():
-                if self._child is not None:
-                    self._child.wait()  # it was killed, or another process stopped it
-                self._child = _started(self.name)
-                _await_housekeeper(attached, self._child)
+                # Does not wait for an earlier child, which may still be starting, and then serves without end. If both
+                # start, the later one ends.
+                child = _started(self.name)
+                self._process, self._child = os.getpid(), child
+                _await_housekeeper(attached, child)
         return self
 
     def serve_forever(self, *, on_ready: Callable[[], None] | None = None) -> None:
@@ -198,41 +201,56 @@ class Broker:
     def stop(self, purge: bool = False) -> None:  # noqa: FBT001, FBT002 - as the contract has it
         """Ends the broker's housekeeper; with ``purge`` also disconnects the clients and removes the memory.
 
+        The housekeeper stays if another process starts the broker before it has ended.
+
         Raises:
             AccessRefused: the broker belongs to another user: only that user and root can purge it.
             Timeout: the housekeeper does not end. With ``purge`` the memory is removed nevertheless.
         """
         what = segments.identity(self._path)
-        if what is not None:
-            if purge and os.geteuid() not in {0, segments.uid_of(self._path)}:
-                text = f"only user {segments.uid_of(self._path)} can purge broker {self.name!r}"
-                raise amqp_error(exceptions.AccessRefused, text)
-            try:
-                with self._attached() as attached:
-                    attached.set_stopped(stopped=True)
-                    if purge:
-                        attached.set_closing()
-                        segments.remove(self._path, what)
-                    _await_end(attached)
-            except (
-                exceptions.LayoutMismatch,
-                exceptions.CorruptSegment,
-                exceptions.BrokerNotFound,
-                exceptions.ConnectionClosedByBroker,  # another process purges it
-            ):
-                if not purge:
-                    raise
-                segments.remove(self._path, what)
-        self._reap_child()
+        if what is None:
+            self._reap_child()
+            return
+        if purge and os.geteuid() not in {0, segments.uid_of(self._path)}:
+            text = f"only user {segments.uid_of(self._path)} can purge broker {self.name!r}"
+            raise amqp_error(exceptions.AccessRefused, text)
+        try:
+            with self._attached() as attached:
+                attached.set_stopped(stopped=True)
+                if purge:
+                    attached.set_closing()
+                    segments.remove(self._path, what)
+                _await_end(attached)
+                self._reap_child(attached)
+        except (
+            exceptions.LayoutMismatch,
+            exceptions.CorruptSegment,
+            exceptions.BrokerNotFound,
+            exceptions.ConnectionClosedByBroker,  # another process purges it
+        ):
+            if not purge:
+                raise
+            segments.remove(self._path, what)
+            self._reap_child()
 
-    def _reap_child(self) -> None:
-        if self._child is not None:
-            try:
-                self._child.wait(_START_SECONDS)  # the child ends soon: it was stopped, or its broker was purged
-            except subprocess.TimeoutExpired:
-                self._child.kill()
-                self._child.wait()
-            self._child = None
+    def _reap_child(self, attached: Attachment | None = None) -> None:
+        """Waits until the child that this object started has ended; kills it if it does not end.
+
+        Args:
+            attached: the broker. If another call starts it again, the child stays: it may be the housekeeper. ``None``:
+                the broker is gone, or is removed unread.
+        """
+        child = self._child
+        if child is None or self._process != os.getpid():  # a forked process cannot wait for its parent's child
+            return
+        until = native.deadline(_START_SECONDS)
+        while child.poll() is None:
+            if attached is not None and _is_started_again(attached.facts()):
+                return
+            if time.monotonic_ns() > until:
+                child.kill()
+                child.wait()
+            time.sleep(_LOOK_SECONDS)
 
     def connect(self, **options: Any) -> Connection:  # noqa: ANN401
         """Opens a connection to this broker as :func:`connect` with ``create=False``; takes all its other options."""
@@ -408,11 +426,16 @@ def _await_end(attached: Attachment) -> None:
     until = native.deadline(_START_SECONDS)
     while not attached.housekeeper_missing():
         facts = attached.facts()
-        if not facts.stopped:
+        if _is_started_again(facts):
             return
         if time.monotonic_ns() > until:
             raise _still_there(attached, facts.housekeeper_pid)
         time.sleep(_LOOK_SECONDS)
+
+
+def _is_started_again(facts: BrokerFacts) -> bool:
+    """Whether another call has started the broker since it was stopped. A purged broker cannot be started again."""
+    return not facts.stopped and not facts.closing
 
 
 def _still_there(attached: Attachment, pid: int) -> exceptions.Timeout:

@@ -137,7 +137,7 @@ class Housekeeper:
                         lonely_since = time.monotonic()
                     elif linger is not None and time.monotonic() - lonely_since > linger:
                         break
-                if self._wait() == native.STOPPING:
+                if self._wait() == native.STOPPING and self._leaves():
                     break
         except exceptions.ConnectionClosedByBroker:
             pass  # purged during a turn
@@ -146,6 +146,22 @@ class Housekeeper:
             os.eventfd_write(self._wake_reaper, 1)
             reaper.join()
             self.close()
+
+    def _leaves(self) -> bool:
+        """Gives up the place, and takes it again if the housekeeper need not end any more.
+
+        A process that has started the broker in the meantime may have seen this housekeeper in its place, and so have
+        started no other one.
+
+        Returns:
+            Whether this process is not the housekeeper any more.
+        """
+        if self._serves:
+            self._serves = False
+            self._core.end()
+            if self._core.wait(self._core.arm(), 0) != native.STOPPING:  # looks again, and does not sleep
+                self.begin()
+        return not self._serves
 
     def _wait(self) -> int:
         due = self._timers.due

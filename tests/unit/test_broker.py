@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -26,6 +27,7 @@ from scenario_support.waiting import eventually
 
 import shmbroker
 import shmbroker.testing
+from shmbroker import broker as module
 from shmbroker._core import attachment, native, segments
 from shmbroker._core import connection as core_connection
 from shmbroker.exceptions import (
@@ -294,6 +296,45 @@ def test_a_housekeeper_that_does_not_end(broker_name: str, monkeypatch: pytest.M
         os.kill(pid, signal.SIGCONT)
     assert files(broker_name) == []
     broker.stop()
+
+
+STARTS = "import sys, shmbroker; shmbroker.Broker(sys.argv[1]).start()"
+
+
+def test_a_stop_beside_a_start(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If another process starts the broker before its housekeeper has ended, that one stays, whoever's child it is."""
+    broker = shmbroker.Broker(broker_name, memory="32M").start()
+    keeper, await_end = psutil.Process(broker.statistics().housekeeper_pid), module._await_end  # noqa: SLF001
+    keeper.suspend()
+    eventually(lambda: keeper.status() == psutil.STATUS_STOPPED, "it cannot end")
+
+    def started_meanwhile(attached: attachment.Attachment) -> None:
+        assert run_python(STARTS, broker_name).returncode == 0
+        keeper.resume()
+        await_end(attached)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "_START_SECONDS", 0.2)
+        patched.setattr(module, "_await_end", started_meanwhile)
+        broker.stop()
+    assert broker.statistics().housekeeper_pid == keeper.pid
+    broker.stop(purge=True)
+    assert not keeper.is_running()
+
+
+def test_a_start_after_one_that_was_interrupted(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not wait for the end of the child that is starting still, and may become the housekeeper."""
+    broker, children = shmbroker.Broker(broker_name, memory="32M"), []
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "_await_housekeeper", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            broker.start()
+    children.append(broker._child)  # noqa: SLF001
+    broker.start()
+    children.append(broker._child)  # noqa: SLF001
+    assert broker.statistics().housekeeper_pid in [child.pid for child in children]
+    eventually(lambda: [child.poll() for child in children].count(None) == 1, "the other one to end")
+    broker.stop(purge=True)
 
 
 def test_serve_forever_says_when_it_serves(broker_name: str) -> None:

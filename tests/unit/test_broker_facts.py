@@ -8,6 +8,7 @@ import os
 import subprocess
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 from scenario_support.brokers import files
@@ -16,10 +17,10 @@ from scenario_support.core_calls import Noted
 import shmbroker
 from shmbroker import broker as module
 from shmbroker._core import attachment, segments
-from shmbroker.exceptions import AccessRefused, BrokerNotFound, OutOfMemory
+from shmbroker.exceptions import AccessRefused, BrokerNotFound, CorruptSegment, OutOfMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 STRANGER = 65533
 
@@ -94,38 +95,96 @@ class Child:
 
     returncode = 7
 
-    def __init__(self, deeds: list[str], *, hangs: bool = False, ended: bool = False) -> None:
-        """Note what is done with it."""
-        self._deeds, self._hangs, self._ended = deeds, hangs, ended
+    def __init__(self, deeds: list[str], *, hangs: bool = False, beside: Callable[[], object] | None = None) -> None:
+        """Note what is done with it; another thread does something beside the first look at it."""
+        self._deeds, self._hangs, self._beside = deeds, hangs, beside
 
     def poll(self) -> int | None:
-        """Whether it has ended."""
-        return self.returncode if self._ended else None
+        """Whether it has ended, before that other thread did something."""
+        self._deeds.append("look")
+        seen, beside, self._beside = None if self._hangs else self.returncode, self._beside, None
+        if beside is not None:
+            beside()
+        return seen
 
     def wait(self, seconds: float | None = None) -> int:
         """It ends, or does not in that time."""
-        self._deeds.append("wait" if seconds is None else "wait for a time")
-        if seconds is not None and self._hangs:
+        if seconds is not None and self.poll() is None:
             raise subprocess.TimeoutExpired([], seconds)
+        self._deeds.append("wait")
         return self.returncode
 
     def kill(self) -> None:
         """It is ended by force."""
         self._deeds.append("kill")
+        self._hangs = False
 
 
-@pytest.mark.parametrize(
-    ("hangs", "expected"), [(False, ["wait for a time"]), (True, ["wait for a time", "kill", "wait"])]
-)
+def with_child(name: str, deeds: list[str], *, hangs: bool = False, stopped_beside: bool = False) -> shmbroker.Broker:
+    """Return a broker object with a child, which another thread may stop beside the first look at the child."""
+    broker = shmbroker.Broker(name)
+    child = Child(deeds, hangs=hangs, beside=broker.stop if stopped_beside else None)
+    broker._child = child  # type: ignore[assignment] # noqa: SLF001
+    return broker
+
+
+@pytest.mark.parametrize("exists", [False, True])
 @pytest.mark.parametrize("purge", [False, True])
-def test_a_stop_reaps_the_child(broker_name: str, *, hangs: bool, purge: bool, expected: list[str]) -> None:
-    """Once, also if the broker is gone already; a child that does not end is killed."""
+def test_a_stop_waits_for_the_child(broker_name: str, *, purge: bool, exists: bool) -> None:
+    """Until it has ended, also if the broker is gone already."""
     deeds: list[str] = []
-    broker = shmbroker.Broker(broker_name)
-    broker._child = Child(deeds, hangs=hangs)  # type: ignore[assignment] # noqa: SLF001
+    broker = with_child(broker_name, deeds)
+    if exists:
+        broker.create()
     broker.stop(purge=purge)
-    broker.stop(purge=purge)
-    assert deeds == expected
+    assert deeds != []
+
+
+def test_a_purge_of_what_cannot_be_read_waits_for_the_child(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As any other purge."""
+    deeds: list[str] = []
+    broker = with_child(broker_name, deeds).create()
+    monkeypatch.setattr(broker, "_attached", Mock(side_effect=CorruptSegment))
+    broker.stop(purge=True)
+    assert deeds != []
+
+
+@pytest.mark.parametrize("purge", [False, True])
+def test_a_stop_kills_a_child_that_does_not_end(
+    broker_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    purge: bool,  # noqa: FBT001
+) -> None:
+    """Once: another stop finds that it has ended."""
+    monkeypatch.setattr(module, "_START_SECONDS", 0.0)
+    deeds: list[str] = []
+    broker = with_child(broker_name, deeds, hangs=True)
+    for _ in range(2):
+        broker.stop(purge=purge)
+    assert [deed for deed in deeds if deed != "look"] == ["kill", "wait"]
+
+
+def test_two_threads_stop_a_broker(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them returns when the child has ended, also if the other one kills it meanwhile."""
+    monkeypatch.setattr(module, "_START_SECONDS", 0.0)
+    deeds: list[str] = []
+    with_child(broker_name, deeds, hangs=True, stopped_beside=True).stop()
+    assert "kill" in deeds
+
+
+def test_a_stop_in_a_forked_process(broker_name: str) -> None:
+    """It leaves the child of its parent alone: it cannot wait for it, so it cannot know whose number that is."""
+    deeds: list[str] = []
+    broker = with_child(broker_name, deeds)
+    forked = os.fork()
+    if forked == 0:
+        status = 1
+        try:
+            broker.stop()
+            status = len(deeds)
+        finally:
+            os._exit(status)
+    assert os.waitpid(forked, 0) == (forked, 0)
 
 
 @pytest.fixture
@@ -191,10 +250,10 @@ def times(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return left
 
 
-def keeper(*missing: int, stopped: bool = True) -> Any:  # noqa: ANN401
+def keeper(*missing: int, stopped: bool = True, closing: bool = False) -> Any:  # noqa: ANN401
     """An attachment whose housekeeper is missing (1), or not (0), one look after the other."""
     left = list(missing)
-    facts = SimpleNamespace(stopped=stopped, housekeeper_pid=77)
+    facts = SimpleNamespace(stopped=stopped, closing=closing, housekeeper_pid=77)
     return SimpleNamespace(name="b", housekeeper_missing=lambda: bool(left.pop(0)), facts=lambda: facts, left=left)
 
 
@@ -202,7 +261,7 @@ def test_a_housekeeper_that_starts(times: list[int]) -> None:
     """It is waited for until it is there, also at the last moment."""
     times += [4, 5, 99]
     attached = keeper(1, 1, 0)
-    module._await_housekeeper(attached, Child([]))  # type: ignore[arg-type] # noqa: SLF001
+    module._await_housekeeper(attached, Child([], hangs=True))  # type: ignore[arg-type] # noqa: SLF001
     assert (attached.left, times) == ([], [99])
 
 
@@ -210,7 +269,7 @@ def test_a_housekeeper_that_does_not_start(times: list[int]) -> None:
     """The error comes after the deadline, and says how long it was waited for."""
     times += [5, 6, 99]
     with pytest.raises(shmbroker.Timeout, match=r"the housekeeper of broker 'b' did not start in 30.0 seconds"):
-        module._await_housekeeper(keeper(1, 1), Child([]))  # type: ignore[arg-type] # noqa: SLF001
+        module._await_housekeeper(keeper(1, 1), Child([], hangs=True))  # type: ignore[arg-type] # noqa: SLF001
     assert times == [6, 99]
 
 
@@ -218,10 +277,10 @@ def test_a_housekeeper_that_ends_at_once(times: list[int]) -> None:
     """The error has its status; there is none if another process is the housekeeper by then."""
     times += [4, 99]
     with pytest.raises(shmbroker.BrokerError, match="'b' ended immediately, with status 7") as failed:
-        module._await_housekeeper(keeper(1, 1), Child([], ended=True))  # type: ignore[arg-type] # noqa: SLF001
+        module._await_housekeeper(keeper(1, 1), Child([]))  # type: ignore[arg-type] # noqa: SLF001
     assert failed.value.code == 541
     attached = keeper(1, 0, 0)
-    module._await_housekeeper(attached, Child([], ended=True))  # type: ignore[arg-type] # noqa: SLF001
+    module._await_housekeeper(attached, Child([]))  # type: ignore[arg-type] # noqa: SLF001
     assert (attached.left, times) == ([], [99])
 
 
@@ -233,6 +292,14 @@ def test_a_housekeeper_that_ends(times: list[int]) -> None:
     assert (attached.left, times) == ([], [99])
     module._await_end(keeper(0, stopped=False))  # noqa: SLF001
     assert times == [99]
+
+
+def test_the_housekeeper_of_a_broker_that_is_purged(times: list[int]) -> None:
+    """It is waited for also if a call that began before the purge has started the broker again."""
+    times += [4, 99]
+    attached = keeper(0, 1, stopped=False, closing=True)
+    module._await_end(attached)  # noqa: SLF001
+    assert (attached.left, times) == ([], [99])
 
 
 def test_a_housekeeper_that_stays(times: list[int]) -> None:
@@ -258,16 +325,30 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_start(broker_name: str, started: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A housekeeper is started where none runs; the one before it, which was killed, is reaped first."""
+    """A housekeeper is started where none runs, whatever has become of the one before it."""
     broker = shmbroker.Broker(broker_name, memory="32M")
     assert broker.start() is broker
     assert started == ["start", "await"]
     broker.start()
-    assert started == ["start", "await", "wait", "start", "await"]
+    assert started == ["start", "await"] * 2
     with monkeypatch.context() as patched:
         patched.setattr(attachment.Attachment, "housekeeper_missing", lambda _: False)
         broker.start()
-    assert len(started) == 5
+    assert len(started) == 4
+
+
+def test_a_start_in_a_forked_process(broker_name: str, started: list[str]) -> None:
+    """The housekeeper is that process's child then, for whose end it waits, and not the parent's any more."""
+    broker = shmbroker.Broker(broker_name, memory="32M").create()
+    forked = os.fork()
+    if forked == 0:
+        status = 1
+        try:
+            broker.start().stop()
+            status = int(started != ["start", "await", "look"])
+        finally:
+            os._exit(status)
+    assert os.waitpid(forked, 0) == (forked, 0)
 
 
 def test_a_start_after_a_stop(broker_name: str, started: list[str]) -> None:

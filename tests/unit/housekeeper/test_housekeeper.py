@@ -16,10 +16,11 @@ from scenario_support.brokers import serve_while
 from scenario_support.inside import core_of
 from scenario_support.memory import Memory
 from scenario_support.observing import take
+from scenario_support.processes import run_python
 from scenario_support.waiting import becomes, eventually
 
+from shmbroker._core import attachment, native, segments
 from shmbroker._core import housekeeper as core_housekeeper
-from shmbroker._core import native
 from shmbroker._core.connection import CoreConnection
 from shmbroker._housekeeper import housekeeper
 from shmbroker._housekeeper.housekeeper import EndFlag
@@ -206,6 +207,44 @@ def test_timers_without_a_pause_do_not_keep_it_from_its_end(
     broker.stop()
     monkeypatch.setattr(core_housekeeper, "slow", AlwaysMoreTimers(core_housekeeper.slow))
     serve_while(broker, lambda: None)
+
+
+class StartedAtItsEnd(Recorded):
+    """The same; a process starts the broker when the housekeeper has read that it is to end, and has not ended yet."""
+
+    def __init__(self, calls: Any, broker: str) -> None:  # noqa: ANN401
+        super().__init__(calls)
+        self._broker = broker
+        self.wakes_before = 0  # the wakes until then, 0: it was not told to end yet
+
+    def sb_housekeeper_wait(self, *arguments: Any) -> Any:  # noqa: ANN401
+        """Sleeps until it is told to end, or otherwise woken."""
+        status = super().sb_housekeeper_wait(*arguments)
+        if status == native.STOPPING and not self.wakes_before:
+            self.wakes_before = self.wakes
+            assert (
+                run_python("import sys, shmbroker; shmbroker.Broker(sys.argv[1]).start()", self._broker).returncode == 0
+            )
+        return status
+
+
+def test_a_start_beside_its_end(broker: shmbroker.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stays: the process that starts the broker then sees it in its place, and has started no other one."""
+    broker.stop()
+    calls = StartedAtItsEnd(core_housekeeper.slow, broker.name)
+    monkeypatch.setattr(core_housekeeper, "slow", calls)
+    attached = attachment.acquire(segments.path_of(broker.name))
+
+    def stop() -> None:
+        attached.set_stopped(stopped=True)
+        eventually(
+            lambda: attached.housekeeper_missing() or 0 < calls.wakes_before < calls.wakes - 1, "it goes on, or not"
+        )
+        assert attached.facts().housekeeper_pid == os.getpid()
+
+    serve_while(broker, stop)
+    attachment.release(attached)
+    broker.start()
 
 
 def end_by_itself(connection: shmbroker.Connection, *, bound_to: str = "") -> None:

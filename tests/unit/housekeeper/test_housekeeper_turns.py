@@ -435,6 +435,7 @@ def test_who_is_not_the_housekeeper_ends_nobodys_service(broker: shmbroker.Broke
     one = Housekeeper(broker.name)
     assert not one.begin()
     descriptor = one._wake_reaper
+    assert one._leaves()
     one.close()
     assert calls.given("sb_housekeeper_end") == []
     assert calls.given("sb_housekeeper_step_down") == []
@@ -474,6 +475,20 @@ def test_one_that_stands_in_steps_down_at_its_end(keeper: Keeper, calls: Noted) 
     assert calls.given("sb_housekeeper_step_down") == [(keeper._core._handle,)]
     assert calls.given("sb_housekeeper_end") == [(keeper._core._handle,)]
     keeper._wake_reaper = -1
+
+
+def test_the_place_that_one_gave_up_is_free_for_others(
+    keeper: Keeper, broker: shmbroker.Broker, calls: Noted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it need not end any more: where another process has begun meanwhile, that one is the housekeeper."""
+    monkeypatch.setattr(keeper._core, "wait", lambda *_: broker.start() and native.OK)
+    assert keeper._leaves()
+    pid = broker.statistics().housekeeper_pid
+    assert pid not in {0, os.getpid()}
+    keeper.close()
+    keeper._wake_reaper = -1
+    assert len(calls.given("sb_housekeeper_end")) == 1
+    assert broker.statistics().housekeeper_pid == pid
 
 
 # ---- another process waits for its place ----
