@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 
 from shmbroker import exceptions
 from shmbroker._core import native
-from shmbroker._core.transaction import Publication, Settlement, commit_waiting
+from shmbroker._core.transaction import Publication
 from shmbroker._session.queues import core_of
 from shmbroker._session.session import Session, session_of
 from shmbroker._system_queues import queues
 from shmbroker.connection import Connection
-from shmbroker.message import FRESH, OPEN
 from shmbroker.staging import names
-from shmbroker.staging.deferred_options import tag_of
+from shmbroker.staging.fresh import commit, taken
 from shmbroker.staging.publication import PublicationState, decode
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ class Held:
 
     The message is FRESH: the core returns it to its queue when the object of the message ends. This object has the only
     lasting reference to it. So an interrupt anywhere between the take and the end of the hold returns the marker.
-    Only :meth:`replace` changes the state of the message, since the message ends with a commit.
 
     Attributes:
         state: the state of the publication that the marker contains.
@@ -50,7 +48,6 @@ class Held:
 
     def __init__(self, queue: Queue, message: Message) -> None:
         self._queue, self._message = queue, message
-        self._statuses: list[int] = []  # of the commits of `replace`
         self.state = decode(bytes(message))
 
     def replace(
@@ -58,17 +55,17 @@ class Held:
         state: PublicationState,
         until: int,
         publications: Sequence[Publication] = (),
-        settlements: Sequence[Settlement] = (),
+        messages: Sequence[Message] = (),
         *,
         memory_until: int | None = None,
     ) -> PublicationState:
-        """Replaces the marker by the next one, in one transaction with the given publications and settlements.
+        """Replaces the marker by the next one, in one transaction with the given publications.
 
         Args:
             state: The state of the next marker.
             until: The deadline of the wait for room in queues.
             publications: The publications of the transaction.
-            settlements: The settlements of the transaction.
+            messages: The FRESH messages that the transaction acknowledges.
             memory_until: The deadline of the wait for memory; None: ``until``.
 
         Returns:
@@ -80,21 +77,17 @@ class Held:
             MessageSettled: this connection no longer holds the marker, or a message that the transaction settles.
         """
         marker = Publication(state.encode(), (core_of(self._queue),))
-        mine = Settlement(core_of(self._queue), tag_of(self._message))
         core = session_of(self._queue).core
-        self._message._state = OPEN  # noqa: SLF001 - once the commit has settled it, another message may have its tag
-        commit_waiting(core, [*publications, marker], [*settlements, mine], until, memory_until, self._statuses)
+        commit(core, [*publications, marker], [*messages, self._message], until, memory_until)
         return state
 
     def give_back(self) -> None:
         """Requeues the marker, unless :meth:`replace` has put the next one.
 
-        The status of the commit tells whether :meth:`replace` has done so, whatever interrupted that method. The
+        The state of the message tells whether :meth:`replace` has done so, whatever interrupted that method. The
         queue's count of added messages does not: the commit of the publisher before makes a marker ready before it
         counts it, so the count may rise while this process holds that marker.
         """
-        if native.OK not in self._statuses:
-            self._message._state = FRESH  # noqa: SLF001
         del self._message  # returns a FRESH message, in one step that no interrupt splits
 
 
@@ -147,7 +140,7 @@ class Marker:
             queue = self._founded(until)
             with contextlib.suppress(exceptions.NotFound):  # the publication was forgotten in between
                 try:
-                    return queue, _taken(queue, _seconds_to(until))
+                    return queue, taken(queue, _seconds_to(until))
                 except standard_queue.Empty:
                     text = (
                         f"publication {self._publication!r}: another client is publishing, or has taken the message "
@@ -216,7 +209,7 @@ def forget_gone(connection: Connection) -> int:
             looked_at = next(iter(queue.browse()), None)
             if looked_at is None or decode(bytes(looked_at)).target in {0, *there}:
                 continue
-            held = Held(queue, _taken(queue, 0))
+            held = Held(queue, taken(queue, 0))
             try:
                 if held.state.target not in {0, *_targets(connection)}:  # anew: the target may be newer than `there`
                     queue.delete()
@@ -224,14 +217,6 @@ def forget_gone(connection: Connection) -> int:
             finally:
                 held.give_back()
     return gone
-
-
-def _taken(queue: Queue, timeout: float | None) -> Message:
-    """Takes the oldest ready message as :meth:`Queue.get` does, but leaves it FRESH."""
-    message = queue._take(queue, False, timeout)  # noqa: FBT003, SLF001
-    if message is None:
-        message = queue._get_slowly(queue._taker.status, timeout, auto_ack=False)  # noqa: SLF001
-    return message
 
 
 def _targets(connection: Connection) -> set[int]:

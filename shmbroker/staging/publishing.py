@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import contextlib
-import queue as standard_queue
 from typing import TYPE_CHECKING
 
 from shmbroker import body_references, exceptions
 from shmbroker._core import native
-from shmbroker._core.transaction import commit_waiting
 from shmbroker._session.queues import core_of
 from shmbroker._session.session import session_of
+from shmbroker.staging.fresh import commit
 from shmbroker.staging.staged_attempt import StagedAttempt
 from shmbroker.staging.transaction import Limits, PartTransaction
 
@@ -94,8 +93,8 @@ class Publisher:
                 part.take(source)
             state = held.state.published(wanted.batch)
             memory_until = min(self._until, native.deadline(_PATIENCE))
-            replaced = held.replace(state, self._until, part.publications, part.settlements, memory_until=memory_until)
-            return replaced, len(part.settlements)
+            replaced = held.replace(state, self._until, part.publications, part.messages, memory_until=memory_until)
+            return replaced, len(part.messages)
 
     @contextlib.contextmanager
     def _staged(self) -> Iterator[None]:
@@ -137,8 +136,8 @@ class Publisher:
     def _publish_part(self, source: StagedAttempt, target: Queue, _left: int) -> int:
         with PartTransaction(target, self._limits.within(target)) as part, self._staged():
             part.take(source)
-            commit_waiting(session_of(self._connection).core, part.publications, part.settlements, self._until)
-            return len(part.settlements)
+            commit(session_of(self._connection).core, part.publications, part.messages, self._until)
+            return len(part.messages)
 
     def _move(self, source: StagedAttempt, target: Queue, left: int) -> int:
         moved = source.queue.move(target, limit=left)
@@ -147,8 +146,7 @@ class Publisher:
         return moved
 
     def _wait_for_room(self, source: StagedAttempt, target: Queue) -> None:
-        with contextlib.suppress(standard_queue.Empty):
-            message = source.queue.get(timeout=0)
-            size = len(message)
-            message.give_back()
-            core_of(target).put_failed(native.FULL, size, self._until)
+        """Waits until the target has room for the next message, which stays in its queue meanwhile."""
+        place = next((place for _, place in body_references.of_queue(source.queue)), None)
+        if place is not None:
+            core_of(target).put_failed(native.FULL, place.length, self._until)

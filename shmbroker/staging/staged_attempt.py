@@ -76,10 +76,6 @@ class StagedAttempt:
         """
         return _left(self._rested())
 
-    def acked(self) -> int:
-        """The number of its messages that transactions published."""
-        return self.queue.statistics().acked
-
     def _rested(self) -> QueueStatistics:
         """Waits until all remaining messages are ready, and returns the statistics.
 

@@ -3,26 +3,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import queue as standard_queue
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from shmbroker import exceptions
 from shmbroker._core import record
-from shmbroker._core.transaction import Publication, Settlement
+from shmbroker._core.transaction import Publication
 from shmbroker._session.queues import core_of
 from shmbroker.staging.deferred_options import RestoredOptions
+from shmbroker.staging.fresh import taken
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
     from shmbroker._core.queue import CoreQueue
-    from shmbroker.message import Message, MessageBatch
+    from shmbroker.message import Message
     from shmbroker.queue import Queue
     from shmbroker.staging.staged_attempt import StagedAttempt
-
-_STEP = 1024  # the most messages to take from a queue in one call; what exceeds the part's limits is requeued
 
 
 class Limits(NamedTuple):
@@ -60,19 +58,17 @@ class PartTransaction:
 
     Attributes:
         publications: for each message, what puts it into the target.
-        settlements: for each message, what removes it from the queue of its attempt.
+        messages: the messages, FRESH until a transaction settles them. Nothing else refers to them.
     """
 
     def __init__(self, target: Queue, limits: Limits) -> None:
         self._limits = limits
         self._restored = RestoredOptions(core_of(target).message_ttl())
         self._to: Sequence[CoreQueue] = (core_of(target),)
-        self._taken: list[MessageBatch] = []
-        self._first: tuple[StagedAttempt, int] | None = None
         self._size = 0
         self._full = False
         self.publications: list[Publication] = []
-        self.settlements: list[Settlement] = []
+        self.messages: list[Message] = []
 
     def take(self, source: StagedAttempt) -> None:
         """Takes the remaining messages of an attempt, up to the limits.
@@ -81,30 +77,25 @@ class PartTransaction:
             NotStaged: the attempt has changed since it was completed, for example its messages are missing.
         """
         left = source.left()
-        if self._first is None:
-            self._first = source, source.acked()
         while left and not self._full:
             try:
-                batch = source.queue.get_many(min(left, _STEP), timeout=0)
+                self.messages.append(taken(source.queue, 0))
             except (standard_queue.Empty, exceptions.NotFound):
                 source.missing("another client has its messages")
-            self._taken.append(batch)
-            for message in batch:
-                left -= self._add(core_of(source.queue), message)
+            self._add_last()
+            left -= 1
 
-    def _add(self, source: CoreQueue, message: Message) -> bool:
-        size, count = len(message), len(self.publications)
-        if count and (count >= self._limits.messages or self._size + size > self._limits.size):
-            self._full = True
-        if self._full:
-            message.give_back()
-            return False
-        data = message._record  # noqa: SLF001 - options and tag as the core wrote them
+    def _add_last(self) -> None:
+        """Adds the publication of the last message; if the part is full without the message, requeues it instead."""
+        data = self.messages[-1]._record  # noqa: SLF001 - options as the core wrote them
         header = record.header(data)
-        self.publications.append(Publication(message.body, self._to, self._restored.of(data, header)))
-        self.settlements.append(Settlement(source, header.tag))
-        self._size += size
-        return True
+        count, size = len(self.publications), self._size + header.body_length
+        self._full = count > 0 and not self._limits.hold(count + 1, size)
+        if self._full:
+            self.messages.pop()
+        else:
+            self.publications.append(Publication(self.messages[-1].body, self._to, self._restored.of(data, header)))
+            self._size = size
 
     def __enter__(self) -> Self:
         return self
@@ -113,7 +104,4 @@ class PartTransaction:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.publications.clear()  # ends the views of bodies
-        with contextlib.suppress(exceptions.NotFound, exceptions.MessageSettled):  # the stage was dropped
-            if self._first is not None and self._first[0].acked() == self._first[1]:
-                for batch in self._taken:
-                    batch.give_back()
+        self.messages.clear()  # requeues those that are FRESH

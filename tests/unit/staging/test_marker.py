@@ -24,8 +24,8 @@ from shmbroker import exceptions
 from shmbroker._core import journal, native
 from shmbroker._system_queues import queues
 from shmbroker.queue import open_queue
+from shmbroker.staging import fresh, names
 from shmbroker.staging import marker as module
-from shmbroker.staging import names
 from shmbroker.staging.deferred_options import tag_of
 from shmbroker.staging.marker import Held, Marker, forget_gone
 from shmbroker.staging.publication import PublicationState, decode
@@ -284,7 +284,7 @@ def test_a_count_that_rises_while_a_marker_is_held(
         raise error
 
     monkeypatch.setattr(shmbroker.Queue, "statistics", counted_late)
-    monkeypatch.setattr(module, "commit_waiting", fail)
+    monkeypatch.setattr(fresh, "commit_waiting", fail)
     with pytest.raises(type(error)) if error else contextlib.nullcontext(), marker.held(native.deadline(0)) as held:
         if replaces:
             held.replace(PublicationState(last=4), native.deadline(0))
@@ -367,7 +367,7 @@ def test_markers_that_hold_are_not_taken(
     marked("there", core_of(connection.queue("there")).incarnation)
     names_of_all = [*connection.queue_names(all=True), "amq.stage.marker.went"]
     monkeypatch.setattr(type(connection), "queue_names", lambda _connection, **_: names_of_all)
-    monkeypatch.setattr(module, "_taken", None)
+    monkeypatch.setattr(module, "taken", None)
     assert forget_gone(connection) == 0
 
 
@@ -384,8 +384,8 @@ def test_a_marker_is_looked_at_again_when_it_is_held(
     states = iter([PublicationState(target=77), PublicationState(target=second)])
     monkeypatch.setattr(module, "decode", lambda _body: next(states))
     times: list[float | None] = []
-    take = module._taken  # noqa: SLF001
-    monkeypatch.setattr(module, "_taken", lambda queue, timeout: times.append(timeout) or take(queue, timeout))
+    take = module.taken
+    monkeypatch.setattr(module, "taken", lambda queue, timeout: times.append(timeout) or take(queue, timeout))
     assert forget_gone(connection) == gone
     assert times == [0]
 

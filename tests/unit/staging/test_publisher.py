@@ -13,7 +13,7 @@ from scenario_support.staging import bodies, internal, staged
 import shmbroker
 from shmbroker import exceptions
 from shmbroker._core import native
-from shmbroker.staging import Stage, marker, stages
+from shmbroker.staging import Stage, fresh, stages
 from shmbroker.staging import publishing as module
 from shmbroker.staging.marker import Held, Marker
 from shmbroker.staging.publication import Begun
@@ -152,7 +152,7 @@ def test_a_batch_without_messages_waits_for_memory_for_its_marker(
         raise exceptions.OutOfMemory
 
     with monkeypatch.context() as full:
-        full.setattr(marker, "commit_waiting", fail)
+        full.setattr(fresh, "commit_waiting", fail)
         with pytest.raises(exceptions.OutOfMemory):
             stage.publish(0, [receipt], "limited", timeout=0)
     assert stage.published is None
@@ -177,7 +177,7 @@ def test_memory_is_waited_for_a_second(
     def commit(*arguments: Any) -> None:  # noqa: ANN401
         seen.append(arguments[3:5])
 
-    monkeypatch.setattr(marker, "commit_waiting", commit)
+    monkeypatch.setattr(fresh, "commit_waiting", commit)
     begun = time.monotonic_ns()
     one = publisher(connection, timeout=timeout)
     one.publish_or_begin(held, Begun(0, "out", (staged(stage, 0, 0, b"a"),)), out)
@@ -196,7 +196,7 @@ def test_a_stage_that_is_dropped_while_it_is_published(
     def settled(*_: object) -> None:
         raise exceptions.MessageSettled
 
-    monkeypatch.setattr(marker, "commit_waiting", settled)
+    monkeypatch.setattr(fresh, "commit_waiting", settled)
     with pytest.raises(
         exceptions.NotStaged, match="404 what was staged of 'query' was dropped while it was being publish"
     ):
@@ -242,7 +242,7 @@ def test_what_is_moved_and_what_is_published_anew(
 
 
 def test_a_move_that_finds_no_room_waits_for_it(connection: shmbroker.Connection, small: Stage) -> None:
-    """As long as it was told, for the next body, which goes back to its place."""
+    """As long as it was told, for the next body, which stays in its place."""
     target = connection.queue("target", max_bytes=5)
     source = StagedAttempt(connection, "query", staged(small, 0, 0, b"abc", b"def"))
     with pytest.raises(standard_queue.Full, match="'target' is full"):

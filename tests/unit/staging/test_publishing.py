@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import json
+import queue as standard_queue
 import threading
 import uuid
 from typing import Any
 
 import pytest
+from scenario_support.interrupting import SIGNALLED_AT
+from scenario_support.processes import run_python
 from scenario_support.staging import JOB, LARGE, bodies, internal, staged
 
 import shmbroker
@@ -201,9 +205,9 @@ def test_an_interrupt_returns_what_was_taken(
     stage: Stage, connection: shmbroker.Connection, out: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the commit nothing happened; after it everything did, and nobody's messages are touched."""
-    from shmbroker.staging import marker  # noqa: PLC0415
+    from shmbroker.staging import fresh  # noqa: PLC0415
 
-    commit = marker.commit_waiting
+    commit = fresh.commit_waiting
     receipt = staged(stage, 0, 0, b"a", b"b" * 9000)
     others = connection.queue("others")
     others.put_many([b"x"] * 9)
@@ -217,12 +221,12 @@ def test_an_interrupt_returns_what_was_taken(
         held.append(others.get_many(9))  # under the numbers that have just become free
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(marker, "commit_waiting", before)
+    monkeypatch.setattr(fresh, "commit_waiting", before)
     with pytest.raises(KeyboardInterrupt):
         stage.publish(0, [receipt], "out")
     assert stage.published is None
     assert [one.count for one in stages(connection)] == [2]
-    monkeypatch.setattr(marker, "commit_waiting", after)
+    monkeypatch.setattr(fresh, "commit_waiting", after)
     with pytest.raises(KeyboardInterrupt):
         stage.publish(0, [receipt], "out")
     assert stage.published == 0
@@ -230,6 +234,62 @@ def test_an_interrupt_returns_what_was_taken(
     assert others.statistics().delivering == 9
     monkeypatch.undo()
     assert stage.publish(0, [receipt], "out") == 0
+
+
+@pytest.mark.parametrize(("at_once", "ttl"), [(100, None), (1, None), (1, 3600)], ids=["at once", "moved", "anew"])
+def test_an_error_holds_nothing(connection: shmbroker.Connection, at_once: int, ttl: float | None) -> None:
+    """What is staged and the marker are ready again while the error, with its traceback, lives on."""
+    connection.queue("out", max_length=2).put(b"x")
+    stage = Stage(connection, "query", at_once=at_once)
+    receipt = staged(stage, 0, 0, b"a", bytes(5000), ttl=ttl)
+    with pytest.raises(standard_queue.Full) as caught:
+        stage.publish(0, [receipt], "out", timeout=0)
+    assert [one.name for one in connection.queue_statistics(all=True) if one.delivering] == []
+    assert caught.tb is not None
+
+
+# Publishes to a queue that is full, interrupted wherever a signal's handler may raise. The program lives on.
+REFUSED_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
+    from queue import Full
+    from shmbroker.staging import Stage
+
+    def refused():
+        try:
+            stage.publish(0, [writer.receipt], "out", timeout=0)
+        except Full:
+            pass
+
+    sys.unraisablehook = lambda _: None  # finalizers are interrupted, too
+    name, at_once, ttl = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    other, connection = shmbroker.connect(name, create=False), shmbroker.connect(name, create=False)
+    other.queue("out", max_length=2).put(b"x")
+    stage = Stage(connection, "query", at_once=at_once)
+    with stage.attempt(0, 0, 0) as writer:
+        writer.put_many([b"a", bytes(5000)], ttl=ttl or None)
+    refused()
+    number, more, held = 0, True, []
+    while more and not held:
+        more = signalled_at(number, refused)
+        held = [one.name for one in other.queue_statistics(all=True) if one.delivering]
+        number += 1
+    other.queue("out").purge()
+    print(json.dumps([number, held, held or stage.publish(0, [writer.receipt], "out", timeout=0)]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("at_once", "ttl", "left"), [(100, 0, 2), (1, 0, 1), (1, 3600, 1)], ids=["at once", "moved", "anew"]
+)
+def test_an_interrupted_publish_that_finds_no_room_holds_nothing(
+    broker_name: str, at_once: int, ttl: float, left: int
+) -> None:
+    """Wherever a signal's handler raises: what is staged and the marker are ready, and the connection can go on."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(REFUSED_WHERE_SIGNALS_COME, broker.name, str(at_once), str(ttl))
+    assert done.returncode == 0, done.stderr
+    number, held, published = json.loads(done.stdout)
+    assert number > 100
+    assert (held, published) == ([], left)
 
 
 def test_a_publication_is_founded_once(connection: shmbroker.Connection, broker_name: str) -> None:

@@ -129,16 +129,16 @@ def test_a_stage_that_is_deleted_meanwhile(
     stage: Stage, connection: shmbroker.Connection, out: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By somebody who knows no stages: all of it is published, or nothing is."""
-    from shmbroker.staging import marker  # noqa: PLC0415
+    from shmbroker.staging import fresh  # noqa: PLC0415
 
-    commit = marker.commit_waiting
+    commit = fresh.commit_waiting
     receipt = staged(stage, 0, 0, b"a", b"b" * 9000)
 
     def deleted_before(*arguments: Any) -> None:  # noqa: ANN401
         connection.queue(next(name for name in internal(connection) if ".attempt." in name)).delete()
         commit(*arguments)
 
-    monkeypatch.setattr(marker, "commit_waiting", deleted_before)
+    monkeypatch.setattr(fresh, "commit_waiting", deleted_before)
     try:
         assert stage.publish(0, [receipt], "out") == 2
     except shmbroker.NotStaged:

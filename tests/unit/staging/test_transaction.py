@@ -70,7 +70,7 @@ def test_a_part_takes_what_its_limits_hold(
     with PartTransaction(out, limits) as part:
         part.take(source)
         assert [len(one.body) for one in part.publications] == list(range(1, count + 1))
-        assert len(part.settlements) == count
+        assert len(part.messages) == count
         assert source.queue.statistics().delivering == count
     assert part.publications == []
     assert (source.queue.statistics().ready, source.queue.statistics().delivering) == (5, 0)
@@ -88,6 +88,18 @@ def test_a_part_of_several_attempts(
             part.take(other)
             assert len(part.publications) == count
         assert (source.left(), other.left()) == (5, 2)
+
+
+def test_an_attempt_that_goes_while_it_is_published(
+    connection: shmbroker.Connection, out: shmbroker.Queue, source: StagedAttempt
+) -> None:
+    """The messages of the others go back."""
+    other = StagedAttempt(connection, "query", staged(Stage(connection, "query"), 0, 1, b"yyy", b"z"))
+    with PartTransaction(out, MANY) as part:
+        part.take(source)
+        part.take(other)
+        source.queue.delete()
+    assert (other.queue.statistics().ready, other.queue.statistics().delivering) == (2, 0)
 
 
 def test_messages_that_somebody_else_has(
