@@ -41,7 +41,13 @@ class ChannelNumbers:
             text = f"NOT_ALLOWED - all {self._most} channels of the connection are open"
             raise exceptions.NoFreeChannels(530, text)
         number = self._lowest() if wanted is None else wanted
-        self._used.add(number)
+        try:
+            self._used.add(number)
+            if self._free and self._free[0] == number:
+                heapq.heappop(self._free)  # only now: a number that is neither free nor used would be lost
+        except BaseException:  # a signal handler raised: the caller does not get the number
+            self.give(number)
+            raise
         return number
 
     def _lowest(self) -> int:
@@ -49,9 +55,9 @@ class ChannelNumbers:
             self._next += 1
         while self._free and (self._free[0] in self._used or self._free[0] > self._next):
             heapq.heappop(self._free)
-        return heapq.heappop(self._free) if self._free else self._next
+        return self._free[0] if self._free else self._next
 
     def give(self, number: int) -> None:
-        """Frees a number."""
+        """Frees a number. Safe to call again, also if a signal handler raised in it."""
         self._used.discard(number)
         heapq.heappush(self._free, number)

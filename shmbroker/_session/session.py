@@ -173,21 +173,34 @@ class Session:
             ConnectionClosed: the session is closed, or another thread is closing it.
         """
         self.check_open()
-        with self.lock:
-            if self._closing or self.core.closed:  # `close` would not end this channel
-                raise self._closed_error()
-            taken = self._numbers.take(number)
-            opened = self._channels[taken] = make(taken)
-            self.core.count_channels(len(self._channels))
-            return opened
+        taken = opened = None
+        try:
+            with self.lock:
+                self._check_not_closing()
+                taken = self._numbers.take(number)
+                opened = self._channels[taken] = make(taken)
+                self.core.count_channels(len(self._channels))
+                return opened
+        except BaseException:  # a signal handler raised: the caller does not get the channel, even if it was opened
+            if opened is not None:
+                opened.close()
+            elif taken is not None:
+                with self.lock:
+                    self._numbers.give(taken)
+            raise
+
+    def _check_not_closing(self) -> None:
+        if self._closing or self.core.closed:  # `close` would not end a channel that is opened now
+            raise self._closed_error()
 
     def channel_closed(self, number: int, channel: object) -> None:
         """Frees the number of a closed channel."""
         with self.lock:
             if self._channels.get(number) is channel:
-                del self._channels[number]
                 self._numbers.give(number)
-                self.core.count_channels(len(self._channels))
+                self.core.count_channels(len(self._channels) - 1)
+                # Last: if a signal handler raises before, a second close of the channel does all of this again.
+                del self._channels[number]
 
     def _channel_ready(self, number: int) -> None:
         channel = self._channels.get(number)

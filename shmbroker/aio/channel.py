@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions
 from shmbroker._core import native
+from shmbroker._topology.administration import generated_name
 from shmbroker.aio.queue import open_queue, wait_for_message
 from shmbroker.aio.waiters import Turn
 from shmbroker.channel.channel_state import callable_of
 from shmbroker.channel.deliveries import Delivery
+from shmbroker.channel.receiving import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -204,23 +206,34 @@ class Channel:
         **options: Any,  # noqa: ANN401
     ) -> AsyncIterator[tuple[Delivery, BasicProperties, bytes]]:
         """Iterates over the messages of a queue: ``(method, properties, body)``."""
-        waiting: asyncio.Queue[Any] = asyncio.Queue()
-        tag = self._sync._consume_until(  # noqa: SLF001
-            queue, lambda _channel, *delivery: waiting.put_nowait(delivery), lambda: waiting.put_nowait(None),
-            exclusive=exclusive, **options,
-        )  # fmt: skip
+        waiting, came = Waiting(), asyncio.Event()
+        tag = options["consumer_tag"] = options.get("consumer_tag") or generated_name("ctag")
+
+        def put(*delivery: object) -> None:
+            waiting.put(*delivery)
+            came.set()
+
+        def end() -> None:
+            waiting.end()
+            came.set()
+
         try:
-            while (delivery := await waiting.get()) is not None:
+            tag = self._sync._consume_until(queue, put, end, exclusive=exclusive, **options)  # noqa: SLF001
+            while (delivery := waiting.next(0)) is not None:
+                if delivery[0] is None:  # no message is there
+                    await came.wait()
+                    came.clear()
+                    continue
                 if auto_ack:
                     Delivery.ack(delivery[0])  # only now: an unacked delivery can still be requeued
+                waiting.taken = []  # no call from here to the `yield`, as in the sync channel's loop
                 yield delivery
         finally:
             if self._sync.is_open:
-                self._sync.basic_cancel(tag)
-            while not waiting.empty():
-                left = waiting.get_nowait()
-                if left is not None and self._sync.is_open:
-                    left[0].give_back()
+                try:
+                    self._sync.basic_cancel(tag)
+                finally:
+                    waiting.give_back()
 
     # ---- acknowledging, flow ----
 

@@ -41,7 +41,12 @@ class Connection:
 
     async def channel(self, number: int | None = None) -> Channel:
         """Opens a channel; see :meth:`shmbroker.Connection.channel`. Callbacks run in the event loop."""
-        return Channel(self._session, self._sync.channel(number))
+        sync = self._sync.channel(number)
+        try:
+            return Channel(self._session, sync)
+        except BaseException:  # a signal handler raised: the caller does not get the channel
+            sync.close()
+            raise
 
     @property
     def is_open(self) -> bool:
