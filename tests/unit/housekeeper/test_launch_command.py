@@ -132,8 +132,9 @@ def test_when_a_housekeeper_is_started(monkeypatch: pytest.MonkeyPatch, case: tu
         housekeeper_stopped=lambda: halted,
         facts=lambda: SimpleNamespace(stopped=stopped, closing=closing),
     )
-    monkeypatch.setattr(launch.attachment, "acquire", lambda _path: found)
-    monkeypatch.setattr(launch.attachment, "release", lambda one: seen.append(one is found))
+    # Of this module only: sessions that other tests left are detached whenever the garbage collector finds them.
+    attachments = SimpleNamespace(acquire=lambda _path: found, release=lambda one: seen.append(one is found))
+    monkeypatch.setattr(launch, "attachment", attachments)
     monkeypatch.setattr(launch, "start_housekeeper", lambda name, *, detached: seen.append((name, detached)))
     launch.ensure_housekeeper("name")
     wanted = (missing or halted) and not stopped and not closing
