@@ -43,8 +43,12 @@ class Channel:
         sync._on_end = self._ended  # noqa: SLF001
 
     def _ended(self) -> None:
+        self._soon(self._end_waits)
+
+    def _soon(self, call: Callable[[], object]) -> None:
+        """Has the loop make a call that wakes tasks. Safe from any thread, and again if a signal handler raised."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
-            self._loop.call_soon_threadsafe(self._end_waits)
+            self._loop.call_soon_threadsafe(call)
 
     def _end_waits(self) -> None:
         try:
@@ -215,7 +219,7 @@ class Channel:
 
         def end() -> None:
             waiting.end()
-            came.set()
+            self._soon(came.set)
 
         try:
             tag = self._sync._consume_until(queue, put, end, exclusive=exclusive, **options)  # noqa: SLF001

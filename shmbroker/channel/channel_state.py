@@ -209,19 +209,19 @@ class ChannelState:
         # A signal handler may raise from here on. A second close then does all of the rest, which may be done twice.
         if self._core is not None:
             self._core.close()
-            with self._consumers_changed:
-                ended, self._subscriptions = self._subscriptions, {}
-                self._consumers_changed.notify_all()
-            for consumer in ended.values():
+            for consumer in list(self._subscriptions.values()):
                 consumer.ended()
+            with self._consumers_changed:
+                self._subscriptions = {}
+                self._consumers_changed.notify_all()
         if self._confirms is not None:
             closed = exceptions.ChannelClosed(504, f"CHANNEL_ERROR - channel {self.number} is closed")
             self._confirms.close(error or closed)
         self._events.clear()
         self._session.channel_closed(self.number, self)
-        self._ended = True
         if self._on_end is not None:
             self._on_end()
+        self._ended = True
 
     # ---- the work of a channel, see dispatch.py ----
 

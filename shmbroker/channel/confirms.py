@@ -7,15 +7,13 @@ the application has been told of the return.
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import itertools
-from typing import TYPE_CHECKING
 
 from shmbroker import exceptions
 from shmbroker._core import native
 from shmbroker._process import locks
-
-if TYPE_CHECKING:
-    import concurrent.futures
 
 
 class Confirms:
@@ -49,10 +47,7 @@ class Confirms:
         The message is never unconfirmed, so no interrupt leaves it so.
         """
         number = self.at_once()
-        if future is not None and error is None:
-            future.set_result(number)
-        elif future is not None:
-            future.set_exception(error)
+        _tell(future, number, error)
         return number
 
     def end(self, number: int, error: BaseException | None = None) -> None:
@@ -65,10 +60,7 @@ class Confirms:
             self._nacked = self._nacked or isinstance(error, exceptions.NackError)
             if not self._pending:
                 self._changed.notify_all()
-        if future is not None and error is None:
-            future.set_result(number)
-        elif future is not None:
-            future.set_exception(error)
+        _tell(future, number, error)
 
     def wait(self, timeout: float | None, *, inside: bool) -> bool:
         """Waits until every message is confirmed or refused; ``True``: none was refused since the last call.
@@ -94,11 +86,18 @@ class Confirms:
             return not nacked
 
     def close(self, error: BaseException) -> None:
-        """Fails the unconfirmed messages of a closed channel."""
+        """Fails the unconfirmed messages of a closed channel. Safe to call again, if a signal handler raised."""
         with self._changed:
             self._closed = self._closed or error
-            pending, self._pending = self._pending, {}
             self._changed.notify_all()
-        for future in pending.values():
-            if future is not None:
-                future.set_exception(error)
+        for number, future in list(self._pending.items()):
+            _tell(future, number, self._closed)
+
+
+def _tell(future: concurrent.futures.Future[int] | None, number: int, error: BaseException | None) -> None:
+    """Gives a future the outcome of its message, unless it has one: of a confirm, or of a close."""
+    with contextlib.suppress(concurrent.futures.InvalidStateError):
+        if future is not None and error is None:
+            future.set_result(number)
+        elif future is not None:
+            future.set_exception(error)

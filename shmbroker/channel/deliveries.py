@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, cast
 
 from shmbroker import exceptions
 from shmbroker._core import native
-from shmbroker.message import ACK, OPEN, SETTLED, UNDELIVER, Message, Source
+from shmbroker.message import ACK, OPEN, UNDELIVER, Message, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,10 +105,6 @@ class TransactionalDelivery(Delivery):
             cast("TransactionalSource", self._source)._settle_at_commit(self, disposition)  # noqa: SLF001
         else:
             super()._end(disposition)
-
-    def mark(self, *, settled: bool) -> None:
-        """Marks the delivery as settled; with ``settled=False``, as for a rollback, marks it as unacked again."""
-        self._state = SETTLED if settled else OPEN
 
 
 class Return(NamedTuple):

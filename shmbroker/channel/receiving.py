@@ -144,11 +144,12 @@ class Receiving(Sending):
             try:
                 subscription = core.consume(source, self._prefetch, priority, flags, place)
                 self._subscriptions[subscription] = consumer
+                self._check_open()  # a close that began before has perhaps told all consumers of the end but this one
                 self._dispatcher.wake()
             except exceptions.AccessRefused:
                 text = f"ACCESS_REFUSED - queue '{name}' in vhost '/' in exclusive use"
                 raise exceptions.AccessRefused(403, text) from None
-            except BaseException:  # a signal handler raised, perhaps after the core has started the consumer
+            except BaseException:  # a signal handler raised, or the channel was closed; the core may have the consumer
                 if place.number is not None:
                     with contextlib.suppress(exceptions.BrokerError):  # the connection was closed meanwhile
                         core.cancel(place.number)
@@ -298,7 +299,15 @@ class Receiving(Sending):
         """Requeues one delivery at its position, or rejects it."""
         self._settle(delivery_tag, REQUEUE if requeue else REJECT, -1, multiple=False)
 
-    def _settle(self, delivery_tag: int, disposition: int, status: int, *, multiple: bool) -> None:
+    def _settle(
+        self,
+        delivery_tag: int,
+        disposition: int,
+        status: int,
+        *,
+        multiple: bool,
+        delivery: TransactionalDelivery | None = None,
+    ) -> None:
         """Settles deliveries on the slow path.
 
         Args:
@@ -306,6 +315,7 @@ class Receiving(Sending):
             disposition: ACK, REQUEUE or REJECT.
             status: the status that the fast path returned; -1: the fast path was not used.
             multiple: whether to settle all deliveries up to the tag.
+            delivery: the delivery, if one of its own methods settles it with the transaction, which marks it then.
         """
         if not isinstance(delivery_tag, int) or isinstance(delivery_tag, bool):
             msg = f"delivery_tag={delivery_tag!r}: an integer is needed"
@@ -315,7 +325,7 @@ class Receiving(Sending):
         if self._core is None or not 0 <= delivery_tag < 1 << 64:
             good = self._core is None and multiple and delivery_tag == 0
         elif self._transaction is not None:
-            good = self._transaction.settle(self._core, delivery_tag, disposition, multiple=multiple)
+            good = self._transaction.settle(self._core, delivery_tag, disposition, multiple=multiple, delivery=delivery)
         else:
             if status < 0:
                 status = self._core.settle_tag(delivery_tag, multiple, disposition)
@@ -329,9 +339,7 @@ class Receiving(Sending):
 
     def _settle_at_commit(self, delivery: TransactionalDelivery, disposition: int) -> None:
         """Settles a delivery with the transaction."""
-        self._settle(delivery.delivery_tag, disposition, -1, multiple=False)
-        if self._transaction is not None:
-            self._transaction.note(delivery)
+        self._settle(delivery.delivery_tag, disposition, -1, multiple=False, delivery=delivery)
 
     @synchronous
     def basic_recover(self, requeue: bool = True) -> None:  # noqa: FBT001, FBT002

@@ -11,7 +11,7 @@ from shmbroker import exceptions
 from shmbroker._core import native
 from shmbroker._core.transaction import Settlement, commit_waiting
 from shmbroker._process import locks
-from shmbroker.message import REQUEUE
+from shmbroker.message import OPEN, REQUEUE, SETTLED
 
 if TYPE_CHECKING:
     from shmbroker._core.channel import CoreChannel
@@ -30,11 +30,19 @@ class Publish(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """An ack, reject or requeue that waits for the commit, with a settlement for each delivery that it covers."""
+    """An ack, reject or requeue that waits for the commit.
+
+    Attributes:
+        delivery_tag: The tag of the last delivery that it covers.
+        multiple: Whether it covers all earlier ones, too.
+        settlements: A settlement for each delivery that it covers.
+        delivery: The delivery that it has marked as settled; a rollback unmarks it. ``None``: it was given a tag only.
+    """
 
     delivery_tag: int
     multiple: bool
     settlements: tuple[Settlement, ...]
+    delivery: TransactionalDelivery | None
 
 
 class _Pending:
@@ -43,7 +51,6 @@ class _Pending:
     Attributes:
         publishes: The messages, in their order.
         settles: The acks, rejects and requeues, in their order.
-        deliveries: The deliveries that were marked as settled; a rollback unmarks them.
         statuses: The statuses of the core's commits. With OK, the core has committed all of these operations.
         rolled_back: Whether the application has rolled them back.
         core: The channel in the core, for the commit.
@@ -53,7 +60,6 @@ class _Pending:
     def __init__(self) -> None:
         self.publishes: list[Publish] = []
         self.settles: list[Settle] = []
-        self.deliveries: list[TransactionalDelivery] = []
         self.statuses: list[int] = []
         self.rolled_back = False
         self.core: CoreChannel | None = None
@@ -97,8 +103,9 @@ class Transaction:
             self.returned.extend(itertools.starmap(ended.unroutable.popleft, [()] * len(ended.unroutable)))
             self._pending = _Pending()
         elif ended.rolled_back:
-            for delivery in ended.deliveries:
-                delivery.mark(settled=False)
+            for settle in ended.settles:
+                if settle.delivery is not None:
+                    settle.delivery._state = OPEN  # noqa: SLF001 - see `settle`
             self._pending = _Pending()
         return self._pending
 
@@ -107,8 +114,16 @@ class Transaction:
         with self._lock:
             self._current().publishes.append(Publish(exchange, routing_key, body, content, mandatory))
 
-    def settle(self, core: CoreChannel, delivery_tag: int, disposition: int, *, multiple: bool) -> bool:
-        """Adds an ack, reject or requeue to the transaction.
+    def settle(
+        self,
+        core: CoreChannel,
+        delivery_tag: int,
+        disposition: int,
+        *,
+        multiple: bool,
+        delivery: TransactionalDelivery | None = None,
+    ) -> bool:
+        """Adds an ack, reject or requeue to the transaction; marks ``delivery``, which has the tag, as settled.
 
         ``False``: the tag has no unacked delivery, so nothing is added. The tag 0 with ``multiple`` (all deliveries) is
         valid even if there are none: ``True``, and nothing is added.
@@ -118,7 +133,11 @@ class Transaction:
             if not fresh:
                 return multiple and delivery_tag == 0
             last = fresh[-1].delivery_tag  # so that the commit covers no later delivery
-            self._pending.settles.append(Settle(last, multiple, fresh))
+            settle, add = Settle(last, multiple, fresh, delivery), self._pending.settles.append
+            # No call between the mark and `add`: a signal handler that raises runs before both of them, or after both.
+            if delivery is not None:
+                delivery._state = SETTLED  # noqa: SLF001 - a method of the delivery would be a call
+            add(settle)
             return True
 
     def recover(self, core: CoreChannel) -> None:
@@ -134,12 +153,6 @@ class Transaction:
         settled = self._current().settled()
         found = core.collect(delivery_tag, disposition, multiple=multiple)
         return tuple(one for one in found if one.token not in settled)
-
-    def note(self, delivery: TransactionalDelivery) -> None:
-        """Marks a delivery that was settled by its own method, not by its tag, as settled; a rollback unmarks it."""
-        with self._lock:
-            self._current().deliveries.append(delivery)
-            delivery.mark(settled=True)
 
     def commit(self, publishing: Publishing, core: CoreChannel | None, until: int) -> None:
         """Commits the transaction."""

@@ -109,3 +109,46 @@ def test_an_interrupted_loop_leaves_no_consumer(broker_name: str, deed: str) -> 
     number, wrong = json.loads(done.stdout)
     assert number > 5
     assert wrong == []
+
+
+# Interrupts the closing of a channel wherever a signal's handler may raise, while a get and a loop wait for messages.
+# Then the program closes the channel again.
+CLOSE_WHERE_SIGNALS_COME = f"""{IN_A_LOOP}
+    async def iterate(channel):
+        async for _ in channel.consume("q"):
+            pass
+
+    async def main(connection):
+        queue, number, more, wrong = await connection.queue("q"), 0, True, []
+        while more:
+            channel = await connection.channel()
+            waits = {{
+                asyncio.create_task(channel.basic_get("q", timeout=None), name="get"),
+                asyncio.create_task(iterate(channel), name="loop"),
+            }}
+            while not (channel._getting and queue.statistics().consumers):
+                await asyncio.sleep(0)
+            more = signalled_at(number, channel.close)
+            channel.close()
+            ended, left = await asyncio.wait(waits, timeout=10)
+            if left:
+                wrong.append([number, [task.get_name() for task in left]])
+                break
+            for task in ended:
+                if not isinstance(task.exception(), shmbroker.exceptions.ChannelClosed | None):
+                    wrong.append([number, repr(task.exception())])
+            number += 1
+        return number, wrong
+
+    asyncio.run(run())
+"""
+
+
+def test_an_interrupted_close_can_be_repeated(broker_name: str) -> None:
+    """Wherever a signal's handler raises: a second close of the channel ends all that waits in it."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(CLOSE_WHERE_SIGNALS_COME, broker.name)
+    assert done.returncode == 0, done.stderr
+    number, wrong = json.loads(done.stdout)
+    assert number > 5
+    assert wrong == []

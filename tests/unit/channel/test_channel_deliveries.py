@@ -11,7 +11,6 @@ from scenario_support.inside import core_of, session_of
 
 from shmbroker.channel.deliveries import Names, Subscription, TransactionalDelivery
 from shmbroker.exceptions import ChannelClosed, ConnectionClosed, MessageSettled
-from shmbroker.message import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,15 +155,6 @@ def test_what_is_given_back_waits_for_no_commit(transactional: shmbroker.Channel
     again.ack()
     again.give_back()
     assert (count(transactional, "q"), core_of(transactional).unacked()) == (0, 1)
-
-
-def test_a_mark_says_whether_it_is_settled(transactional: shmbroker.Channel) -> None:
-    """And back."""
-    message = got(transactional)
-    for settled in (True, False):
-        message.mark(settled=settled)
-        assert message.settled is settled
-    assert message._state == OPEN  # noqa: SLF001
 
 
 # ---- consumers ----

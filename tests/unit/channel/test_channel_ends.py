@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scenario_support.channels import count, publish
 from scenario_support.inside import core_of
+from scenario_support.interrupting import SIGNALLED_AT
 from scenario_support.observing import listing
 from scenario_support.processes import run_python
 from scenario_support.waiting import WATCHDOG_SECONDS, becomes, eventually
 
-import shmbroker
+import shmbroker.testing
 from shmbroker import BasicProperties, exceptions
 from shmbroker._core import journal, native
 from shmbroker.channel import receiving
@@ -280,6 +282,64 @@ def test_an_iteration_ends_with_its_consumer(channel: shmbroker.Channel, end: st
         if len(seen) == 2:
             END[end](channel)
     assert seen == [b"A", b"B"]
+
+
+# Interrupts the closing of a channel wherever a signal's handler may raise, while a thread waits in a loop over its
+# messages. Then the program closes the channel again.
+CLOSE_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
+    import threading
+
+    def iterate(deliveries):
+        for _ in deliveries:
+            pass
+
+    gc.disable()  # finalizers are not interrupted
+    connection = shmbroker.connect(sys.argv[1], create=False)
+    queue, number, more, wrong = connection.queue("q"), 0, True, []
+    while more:
+        channel = connection.channel()
+        thread = threading.Thread(target=iterate, args=[channel.consume("q")], daemon=True)
+        thread.start()
+        more = signalled_at(number, channel.close)
+        channel.close()
+        thread.join(10)
+        if thread.is_alive():
+            wrong.append(number)
+            break
+        number += 1
+    print(json.dumps([number, wrong]))
+"""
+
+
+def test_an_iteration_ends_with_a_close_that_was_interrupted(broker_name: str) -> None:
+    """Wherever a signal's handler raises: a second close of the channel ends the loop of another thread."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(CLOSE_WHERE_SIGNALS_COME, broker.name)
+    assert done.returncode == 0, done.stderr
+    number, wrong = json.loads(done.stdout)
+    assert number > 5
+    assert wrong == []
+
+
+def test_a_consumer_that_begins_beside_a_close_is_refused(
+    channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The close has told all consumers of the end, and does not know this one: it would wait without end."""
+    channel.queue_declare("q")
+    core = channel._core_channel  # noqa: SLF001
+    consume = core.consume
+
+    def closed_meanwhile(*arguments: object) -> int:
+        number: int = consume(*arguments)
+        closing = threading.Thread(target=channel.close)
+        closing.start()
+        closing.join()
+        return number
+
+    monkeypatch.setattr(core, "consume", closed_meanwhile)
+    with pytest.raises(exceptions.ChannelClosed):
+        next(channel.consume("q"))
+    assert not channel._subscriptions  # noqa: SLF001
 
 
 def test_an_iteration_that_was_never_begun_can_be_closed(channel: shmbroker.Channel) -> None:

@@ -367,6 +367,53 @@ def test_an_interrupted_ack_waits_for_the_commit_or_did_not_happen(broker_name: 
     assert wrong == []
 
 
+# Interrupts the ack of a delivery in a transaction wherever a signal's handler may raise. Then the program gives back,
+# requeues or drops what is not settled, and commits; or it rolls back, and drops everything.
+ACK_DELIVERY_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
+    gc.disable()  # finalizers are not interrupted
+    name, then = sys.argv[1:]
+    connection = shmbroker.connect(name, create=False)
+    queue, number, more, wrong = connection.queue("q"), 0, True, []
+    while more:
+        channel = connection.channel()
+        channel.tx_select()
+        queue.put(b"A")
+        message, before = channel.basic_get("q"), queue.statistics()
+        more = signalled_at(number, message.ack)
+        acked = message.settled
+        try:
+            if then == "tx_rollback":
+                channel.tx_rollback()
+                message.reject()
+                acked = False
+            elif not acked:
+                getattr(message, then)()
+            channel.tx_commit()
+        except shmbroker.exceptions.BrokerError as error:
+            wrong.append([number, str(error)])
+        after = queue.statistics()
+        found = after.acked - before.acked, after.dropped - before.dropped, after.ready
+        dropped = then in ("reject", "tx_rollback")
+        if found != ((1, 0, 0) if acked else (0, int(dropped), int(not dropped))):
+            wrong.append([number, acked, found])
+        channel.close()
+        queue.purge()
+        number += 1
+    print(json.dumps([number, wrong]))
+"""
+
+
+@pytest.mark.parametrize("then", ["give_back", "nack", "reject", "tx_rollback"])
+def test_an_interrupted_ack_of_a_delivery_says_whether_it_happened(broker_name: str, then: str) -> None:
+    """Wherever a signal's handler raises: the delivery is settled and the commit acks it, or it can be settled."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(ACK_DELIVERY_WHERE_SIGNALS_COME, broker.name, then)
+    assert done.returncode == 0, done.stderr
+    number, wrong = json.loads(done.stdout)
+    assert number > 10
+    assert wrong == []
+
+
 # Interrupts the publish of a mandatory message that is routed to no queue, wherever a signal's handler may raise.
 RETURN_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}{KEPT}
     gc.disable()  # finalizers are not interrupted
@@ -399,6 +446,36 @@ def test_an_interrupted_publish_leaves_no_message_unconfirmed(broker_name: str, 
     """Wherever a signal's handler raises: the wait for the confirms ends, and the next message comes back as well."""
     with shmbroker.testing.broker(broker_name, memory="32M") as broker:
         done = run_python(RETURN_WHERE_SIGNALS_COME, broker.name, way)
+    assert done.returncode == 0, done.stderr
+    number, wrong = json.loads(done.stdout)
+    assert number > 10
+    assert wrong == []
+
+
+# Interrupts the closing of a channel wherever a signal's handler may raise, while messages wait for their confirms.
+# Then the program closes the channel again.
+CLOSE_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}{KEPT}
+    gc.disable()  # finalizers are not interrupted
+    connection = shmbroker.connect(sys.argv[1], create=False, executor=Kept())
+    number, more, wrong = 0, True, []
+    while more:
+        channel = connection.channel()
+        channel.add_on_return_callback(lambda *_: None)
+        futures = [channel.publish_confirmed("", "nowhere", b"A", mandatory=True) for _ in range(2)]
+        more = signalled_at(number, channel.close)
+        channel.close()
+        for future in futures:
+            if not future.done() or not isinstance(future.exception(0), shmbroker.exceptions.ChannelClosed):
+                wrong.append([number, str(future)])
+        number += 1
+    print(json.dumps([number, wrong]))
+"""
+
+
+def test_an_interrupted_close_leaves_no_message_unconfirmed(broker_name: str) -> None:
+    """Wherever a signal's handler raises: after a second close of the channel, each future has its error."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(CLOSE_WHERE_SIGNALS_COME, broker.name)
     assert done.returncode == 0, done.stderr
     number, wrong = json.loads(done.stdout)
     assert number > 10
