@@ -187,29 +187,28 @@ def awaiting_place(path: str) -> Iterator[None]:
     Raises:
         BrokerNotFound: another process has purged the broker.
     """
-    try:
-        descriptor = segments.open_file(path, "lock", os.O_RDWR)
-    except FileNotFoundError:
-        raise amqp_error(exceptions.BrokerNotFound, f"no broker {segments.name_of(path)!r}") from None
-    try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _successor(fcntl.F_RDLCK))
-        yield
-    finally:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _successor(fcntl.F_UNLCK))  # even if a fork has duplicated it
-        os.close(descriptor)
+    lock, unlock = _successor(fcntl.F_RDLCK), _successor(fcntl.F_UNLCK)
+    with contextlib.ExitStack() as opened:
+        try:
+            descriptor = opened.enter_context(segments.open_file(path, "lock", os.O_RDWR))
+        except FileNotFoundError:
+            raise amqp_error(exceptions.BrokerNotFound, f"no broker {segments.name_of(path)!r}") from None
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, lock)
+            yield
+        finally:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, unlock)  # even if a fork has duplicated it
 
 
 def is_awaited(path: str) -> bool:
     """Whether a process waits for the place of an automatic housekeeper. False if the lock file cannot be opened."""
-    try:
-        descriptor = segments.open_file(path, "lock", os.O_RDWR)
-    except (OSError, exceptions.AccessRefused):
-        return False
-    try:
+    with contextlib.ExitStack() as opened:
+        try:
+            descriptor = opened.enter_context(segments.open_file(path, "lock", os.O_RDWR))
+        except (OSError, exceptions.AccessRefused):
+            return False
         found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _successor(fcntl.F_WRLCK))
-    finally:
-        os.close(descriptor)
-    return bool(_FLOCK.unpack(found)[0] != fcntl.F_UNLCK)
+        return bool(_FLOCK.unpack(found)[0] != fcntl.F_UNLCK)
 
 
 def _successor(kind: int) -> bytes:

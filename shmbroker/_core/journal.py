@@ -167,51 +167,46 @@ class Journal:
         commit = slow.sb_topology_journal_commit
         return bool(self._unless_overtaken(connection, word, commit, connection.handle, new))
 
-    def _open(self, connection: CoreConnection, number: int, flags: int) -> int:
-        """Opens one of the two files.
+    @contextlib.contextmanager
+    def _open(self, connection: CoreConnection, number: int, flags: int) -> Iterator[int]:
+        """Opens one of the two files for a block.
 
         Raises:
             ConnectionClosedByBroker: the file is gone because the broker was purged.
             CorruptSegment: the file is gone although the broker exists.
         """
         suffix = segments.JOURNALS[number % 2]
-        try:
-            return segments.open_file(self._path, suffix, flags)
-        except FileNotFoundError:
-            if connection.attachment.removed:
-                native.raise_for(native.STOPPING)
-            text = f"{segments.file_of(self._path, suffix)} is gone"
-            raise exceptions.CorruptSegment(text=text) from None
+        with contextlib.ExitStack() as opened:
+            try:
+                descriptor = opened.enter_context(segments.open_file(self._path, suffix, flags))
+            except FileNotFoundError:
+                if connection.attachment.removed:
+                    native.raise_for(native.STOPPING)
+                text = f"{segments.file_of(self._path, suffix)} is gone"
+                raise exceptions.CorruptSegment(text=text) from None
+            yield descriptor
 
     def _read(self, connection: CoreConnection, number: int, start: int, size: int) -> bytes:
-        descriptor = self._open(connection, number, os.O_RDONLY)
-        try:
+        with self._open(connection, number, os.O_RDONLY) as descriptor:
             return os.pread(descriptor, size, start)
-        finally:
-            os.close(descriptor)
 
     def _write(self, connection: CoreConnection, word: int, number: int, start: int, data: bytes) -> bool:
         """Writes into a file; False if the word is no longer ``word``, and a part of the bytes is not written."""
-        descriptor = self._open(connection, number, os.O_RDWR)
-        try:
-            view = memoryview(data)
-            while view:
-                written = self._unless_overtaken(connection, word, os.pwrite, descriptor, view, start)
-                if not written:
-                    return False
-                start, view = start + written[0], view[written[0] :]
-        except OSError as error:
-            if error.errno in {errno.ENOSPC, errno.ENOMEM, errno.EDQUOT}:
-                raise segments.no_room(self._path, segments.JOURNALS[number % 2], len(data)) from None
-            raise
-        finally:
-            os.close(descriptor)
+        with self._open(connection, number, os.O_RDWR) as descriptor:
+            try:
+                view = memoryview(data)
+                while view:
+                    written = self._unless_overtaken(connection, word, os.pwrite, descriptor, view, start)
+                    if not written:
+                        return False
+                    start, view = start + written[0], view[written[0] :]
+            except OSError as error:
+                if error.errno in {errno.ENOSPC, errno.ENOMEM, errno.EDQUOT}:
+                    raise segments.no_room(self._path, segments.JOURNALS[number % 2], len(data)) from None
+                raise
         return True
 
     def _empty(self, connection: CoreConnection, word: int, number: int) -> None:
         """Frees the memory of the file that is not in use. If the word is no longer ``word``, a later rewrite does."""
-        descriptor = self._open(connection, number, os.O_RDWR)
-        try:
+        with self._open(connection, number, os.O_RDWR) as descriptor:
             self._unless_overtaken(connection, word, os.ftruncate, descriptor, 0)
-        finally:
-            os.close(descriptor)

@@ -176,32 +176,42 @@ def refused(path: str) -> exceptions.AccessRefused:
     return amqp_error(exceptions.AccessRefused, f"broker {name_of(path)!r} cannot be used: {why}")
 
 
-def open_file(path: str, suffix: int | str, flags: int) -> int:
-    """Opens a broker's file and checks the owner and mode of the opened descriptor.
+@contextlib.contextmanager
+def open_file(path: str, suffix: int | str, flags: int) -> Iterator[int]:
+    """Opens a broker's file, checks the owner and mode of the opened descriptor, and closes it after the block.
 
     Raises:
         AccessRefused: the file is not trusted (see :func:`distrust`), or this process may not open it.
         FileNotFoundError: the file does not exist.
     """
+    descriptors = list[int]()
+    opening = map(os.open, [file_of(path, suffix)], [flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK])
     try:
-        descriptor = os.open(file_of(path, suffix), flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP}:
-            raise refused(path) from None
-        raise
-    if distrust(path, suffix, os.fstat(descriptor)):
-        os.close(descriptor)
-        raise refused(path)
-    return descriptor
+        try:
+            # One call of C opens the file and stores the descriptor. A signal handler that raises runs before this call
+            # or after it. So `descriptors` says whether there is one to close.
+            descriptors.extend(opening)
+        except OSError as error:
+            if error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP}:
+                raise refused(path) from None
+            raise
+        if distrust(path, suffix, os.fstat(descriptors[0])):
+            raise refused(path)
+        yield descriptors[0]
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None = None) -> bool:
     """Completes one file and links it into place; False if another process was first, or removes the broker."""
     target = file_of(path, suffix)
     temporary = f"{path}.tmp-{_random():x}"
-    memory = None
+    memories = list[posix_ipc.SharedMemory]()
+    making = map(posix_ipc.SharedMemory, [temporary], [posix_ipc.O_CREX], [mode & 0o777])
     try:
-        memory = posix_ipc.SharedMemory(temporary, posix_ipc.O_CREX, mode=mode & 0o777)
+        memories.extend(making)  # one call of C, as in `open_file`
+        memory = memories[0]
         os.fchmod(memory.fd, mode)
         if size:
             _allocate(path, suffix, memory.fd, size)
@@ -211,7 +221,7 @@ def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None
     except (FileExistsError, FileNotFoundError):
         return False
     finally:
-        if memory is not None:
+        for memory in memories:
             memory.close_fd()
         (DIRECTORY / temporary[1:]).unlink(missing_ok=True)
     return True
@@ -272,8 +282,9 @@ def _make_all(path: str, name: str, memory: int, mode: int, made: list[int | str
             _make_noted(path, number, size, mode, made)
     for suffix in JOURNALS:
         _make_noted(path, suffix, 0, mode, made)
-        with contextlib.suppress(FileNotFoundError):  # another process purges the broker
-            os.close(open_file(path, suffix, os.O_RDWR))  # an existing file may be another user's
+        # An existing file may be another user's. If there is none, another process purges the broker.
+        with contextlib.suppress(FileNotFoundError), open_file(path, suffix, os.O_RDWR):
+            pass
     return _make_first(path, name, chunks, per_segment, mode)
 
 
@@ -312,23 +323,23 @@ def _one_at_a_time(path: str) -> Iterator[bool]:
     gone, they continue immediately. Yields True if the lock file is there: then later processes wait, too, for this
     process or for the stopped holder.
     """
-    try:
-        descriptor = open_file(path, "lock", os.O_RDWR)
-    except FileNotFoundError:
-        yield False
-        return
-    until = time.monotonic() + _PATIENCE_SECONDS
-    try:
-        while time.monotonic() < until:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # independent of the byte locks of that file
-                break
-            except BlockingIOError:
-                time.sleep(0.001)
-        yield os.fstat(descriptor).st_nlink > 0
-    finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # even if a fork has duplicated the descriptor
-        os.close(descriptor)
+    with contextlib.ExitStack() as opened:
+        try:
+            descriptor = opened.enter_context(open_file(path, "lock", os.O_RDWR))
+        except FileNotFoundError:
+            yield False
+            return
+        until = time.monotonic() + _PATIENCE_SECONDS
+        try:
+            while time.monotonic() < until:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # independent of that file's byte locks
+                    break
+                except BlockingIOError:
+                    time.sleep(0.001)
+            yield os.fstat(descriptor).st_nlink > 0
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # even if a fork has duplicated the descriptor
 
 
 def grow(path: str, number: int, chunks_per_segment: int, mode: int, removed: Callable[[], bool]) -> None:

@@ -81,6 +81,8 @@ def _value(plain: Any) -> Any:  # noqa: ANN401
         return plain
     kind = next(iter(plain)) if len(plain) == 1 else ""
     if kind in _READ:
+        if not isinstance(plain[kind], str):
+            raise TypeError(kind)  # Decimal would take a number, which may be another value than the one written
         return _READ[kind](plain[kind])
     return _table(plain[kind] if kind == _TABLE else plain)
 

@@ -19,6 +19,7 @@ from shmbroker._core import attachment, segments
 from shmbroker.exceptions import ConnectionClosedByBroker, CorruptSegment, Timeout
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 
@@ -96,7 +97,7 @@ def test_a_file_goes_before_it_is_looked_at(broker_name: str, monkeypatch: pytes
     """Who makes a broker looks whose files it found there; a purge may have removed one of them meanwhile."""
     open_file, looks = segments.open_file, []
 
-    def purged_before(path: str, wanted: int | str, flags: int) -> int:
+    def purged_before(path: str, wanted: int | str, flags: int) -> AbstractContextManager[int]:
         if wanted == suffix and not looks:
             looks.append(wanted)
             segments.file_of(path, wanted).unlink()

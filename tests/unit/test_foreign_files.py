@@ -106,8 +106,9 @@ def test_a_link_to_a_file_of_ours(broker_name: str, suffix: str) -> None:
     kept = path.with_name(path.name + "-kept")
     path.rename(kept)
     path.symlink_to(kept)
-    with pytest.raises(AccessRefused, match=f"{broker_name}.{suffix} is no regular file"):
-        segments.open_file(segments.path_of(broker_name), suffix, os.O_RDWR)
+    opening = segments.open_file(segments.path_of(broker_name), suffix, os.O_RDWR)
+    with pytest.raises(AccessRefused, match=f"{broker_name}.{suffix} is no regular file"), opening:
+        pass
     path.unlink()
     kept.rename(path)
     use(broker_name)
@@ -123,8 +124,8 @@ def test_what_was_opened_is_looked_at(broker_name: str, monkeypatch: pytest.Monk
     meanwhile.chmod(0o666)
     with monkeypatch.context() as renamed:
         renamed.setattr(os, "open", lambda name, *how: opened(meanwhile if name == path else name, *how))
-        with pytest.raises(AccessRefused):
-            segments.open_file(segments.path_of(broker_name), suffix, os.O_RDWR)
+        with pytest.raises(AccessRefused), segments.open_file(segments.path_of(broker_name), suffix, os.O_RDWR):
+            pass
     meanwhile.unlink()
     use(broker_name)
 
@@ -246,6 +247,7 @@ def test_the_core_does_not_wait_for_a_file(broker_name: str, suffix: str) -> Non
 def test_nobody_waits_for_a_file(broker_name: str, suffix: str) -> None:
     """Nor does what Python opens."""
     shmbroker.Broker(broker_name, memory="32M").create()
-    with leased(broker_name, suffix), pytest.raises(BlockingIOError):
-        segments.open_file(segments.path_of(broker_name), suffix, os.O_RDWR)
+    opening = segments.open_file(segments.path_of(broker_name), suffix, os.O_RDWR)
+    with leased(broker_name, suffix), pytest.raises(BlockingIOError), opening:
+        pass
     use(broker_name)

@@ -188,7 +188,8 @@ def test_how_a_file_is_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
         return opened(name, flags)
 
     monkeypatch.setattr(os, "open", noted)
-    os.close(segments.open_file(segments.path_of("b"), "lock", os.O_RDWR))
+    with segments.open_file(segments.path_of("b"), "lock", os.O_RDWR):
+        pass
     assert asked == [(file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)]
 
 
@@ -197,16 +198,18 @@ def test_a_file_that_may_not_be_opened(folder: Path, monkeypatch: pytest.MonkeyP
     """The broker is refused."""
     assert folder.exists()
     monkeypatch.setattr(os, "open", lambda *_: (_ for _ in ()).throw(OSError(number, "no")))
-    with pytest.raises(AccessRefused, match="this process cannot open its files"):
-        segments.open_file(segments.path_of("b"), "lock", os.O_RDWR)
+    opening = segments.open_file(segments.path_of("b"), "lock", os.O_RDWR)
+    with pytest.raises(AccessRefused, match="this process cannot open its files"), opening:
+        pass
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EMFILE, errno.EWOULDBLOCK])
 def test_a_file_that_cannot_be_opened(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """The error of the system stays what it is."""
     monkeypatch.setattr(os, "open", lambda *_: (_ for _ in ()).throw(OSError(number, "no")))
-    with pytest.raises(OSError, match=f"{number}") as failed:
-        segments.open_file(segments.path_of("b"), "lock", os.O_RDWR)
+    opening = segments.open_file(segments.path_of("b"), "lock", os.O_RDWR)
+    with pytest.raises(OSError, match=f"{number}") as failed, opening:
+        pass
     assert failed.value.errno == number
 
 
@@ -216,8 +219,20 @@ def test_a_file_that_is_not_trusted_is_closed(folder: Path) -> None:
     file.touch()
     file.chmod(0o604)
     before = open_files()
-    with pytest.raises(AccessRefused, match=f"{file} has mode 0604"):
-        segments.open_file(segments.path_of("b"), "lock", os.O_RDWR)
+    opening = segments.open_file(segments.path_of("b"), "lock", os.O_RDWR)
+    with pytest.raises(AccessRefused, match=f"{file} has mode 0604"), opening:
+        pass
+    assert open_files() == before
+
+
+def test_a_file_that_cannot_be_looked_at_is_closed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of the system stays what it is."""
+    (folder / f"shmbroker-{UID}.b.lock").touch(0o600)
+    before, opening = open_files(), segments.open_file(segments.path_of("b"), "lock", os.O_RDWR)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fstat", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, "no")))
+        with pytest.raises(OSError, match="no"), opening:
+            pass
     assert open_files() == before
 
 

@@ -24,6 +24,7 @@ from shmbroker._core.journal import Journal, topology_lock, version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 
 pytestmark = pytest.mark.damaged  # what is written here is not records: the doctor would have something to say
@@ -193,7 +194,7 @@ def test_a_writer_that_was_overtaken_writes_no_more(  # noqa: PLR0917
 
     opened, close = segments.open_file, os.close
 
-    def open_late(*given: Any) -> int:  # noqa: ANN401
+    def open_late(*given: Any) -> AbstractContextManager[int]:  # noqa: ANN401
         overtake()
         return opened(*given)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from shmbroker.exceptions import OutOfMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import FrameType
 
 CHUNK = 2 << 20
 MEMORY = 32 << 20
@@ -216,6 +218,26 @@ def test_a_file_that_cannot_be_made(path: str, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(os, step, raising(OSError(errno.EIO, step)))
     with pytest.raises(OSError, match=step):
         segments._make(path, 0, 4096, 0o600, b"content")
+    assert open_files() == before
+    assert suffixes(path) == set()
+
+
+def test_an_interrupt_right_after_a_file_was_opened(path: str) -> None:
+    """A signal handler that raises then, before the next instruction, leaves nothing open, nor in the folder."""
+    before, traced = open_files(), sys.gettrace()
+
+    def trace(frame: FrameType, *_: object) -> Any:  # noqa: ANN401 - itself
+        frame.f_trace_opcodes = True
+        if frame.f_code.co_filename == segments.__file__ and open_files() > before:
+            raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            segments._make(path, 0, 4096, 0o600, b"content")
+    finally:
+        sys.settrace(traced)
     assert open_files() == before
     assert suffixes(path) == set()
 

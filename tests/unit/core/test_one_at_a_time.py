@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import stat
@@ -42,7 +43,7 @@ def open_files() -> int:
 def lock_of(path: str) -> int:
     """Make the lock file of a broker, and open it."""
     segments._make(path, "lock", 0, 0o600)
-    return segments.open_file(path, "lock", os.O_RDWR)
+    return os.open(segments.file_of(path, "lock"), os.O_RDWR)
 
 
 def is_free(descriptor: int) -> bool:
@@ -71,10 +72,11 @@ def test_the_lock_is_given_back_however_it_ends(path: str, monkeypatch: pytest.M
     """Also when a fork has made another descriptor of it, which stays."""
     descriptor, opened, inherited = lock_of(path), segments.open_file, []
 
-    def forked(path: str, suffix: int | str, flags: int) -> int:
-        found = opened(path, suffix, flags)
-        inherited.append(os.dup(found))
-        return found
+    @contextlib.contextmanager
+    def forked(path: str, suffix: int | str, flags: int) -> Iterator[int]:
+        with opened(path, suffix, flags) as found:
+            inherited.append(os.dup(found))
+            yield found
 
     before = open_files()
     with monkeypatch.context() as patched:
@@ -102,10 +104,11 @@ def test_a_lock_that_was_removed_meanwhile(path: str) -> None:
     os.close(lock_of(path))
     opened = segments.open_file
 
-    def removed(path: str, suffix: int | str, flags: int) -> int:
-        descriptor = opened(path, suffix, flags)
-        segments.file_of(path, suffix).unlink()
-        return descriptor
+    @contextlib.contextmanager
+    def removed(path: str, suffix: int | str, flags: int) -> Iterator[int]:
+        with opened(path, suffix, flags) as descriptor:
+            segments.file_of(path, suffix).unlink()
+            yield descriptor
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(segments, "open_file", removed)
@@ -128,9 +131,8 @@ def test_another_one_has_the_lock(path: str, monkeypatch: pytest.MonkeyPatch) ->
         with segments._one_at_a_time(path) as alone:  # noqa: SLF001
             assert alone is True
     assert slept == [0.001] * 4
-    other = segments.open_file(path, "lock", os.O_RDWR)
-    assert not is_free(other)
-    os.close(other)
+    with segments.open_file(path, "lock", os.O_RDWR) as other:
+        assert not is_free(other)
     os.close(descriptor)
 
 

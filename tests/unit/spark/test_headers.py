@@ -97,3 +97,14 @@ def test_a_text_is_no_other_value(text: str) -> None:
     with pytest.raises(ValueError, match="the JSON of a number, truth value, array") as refused:
         header_value(text)
     assert str(refused.value).startswith(f"header {text!r}: ")
+
+
+@pytest.mark.parametrize("value", ["5", "1.1", "true", "null", "[0, [1, 5], -1]", '{"a": "5"}'])
+@pytest.mark.parametrize("kind", ["bytes", "decimal", "timestamp"])
+@pytest.mark.parametrize("outer", ["%s", "[%s]", '{"table": {"a": %s}}'])
+def test_a_value_with_a_form_of_its_own_is_a_text_in_it(kind: str, value: str, outer: str) -> None:
+    """However it is nested: a decimal of the number 1.1 would be 1.100000000000000088..., which is another value."""
+    text = outer % f'{{"{kind}": {value}}}'
+    with pytest.raises(ValueError, match="the JSON of a number, truth value, array") as refused:
+        header_value(text)
+    assert str(refused.value).startswith(f"header {text!r}: ")
