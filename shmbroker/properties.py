@@ -12,7 +12,7 @@ import dataclasses
 import operator
 from typing import TYPE_CHECKING, Any
 
-from shmbroker._amqp import field_tables
+from shmbroker._amqp import field_tables, wire
 from shmbroker.exceptions import PreconditionFailed
 
 if TYPE_CHECKING:
@@ -148,12 +148,10 @@ def decode(payload: bytes) -> BasicProperties:
     """Decodes the payload of a content header."""
     if not payload:
         return NO_PROPERTIES
-    from pamqp import commands  # noqa: PLC0415
-
-    wire = commands.Basic.Properties()
+    found = wire.commands().Basic.Properties()
     flags = int.from_bytes(payload[:2], "big")
-    wire.unmarshal(flags, payload[2:])
-    given = {name: getattr(wire, _WIRE.get(name, name)) for at, name in enumerate(NAMES) if flags & 1 << 15 - at}
+    found.unmarshal(flags, payload[2:])
+    given = {name: getattr(found, _WIRE.get(name, name)) for at, name in enumerate(NAMES) if flags & 1 << 15 - at}
     if "headers" in given and b"x" in payload:
         given["headers"] = field_tables.with_bytes(given["headers"])
     if b"T" in payload or "timestamp" in given:

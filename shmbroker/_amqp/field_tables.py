@@ -17,6 +17,8 @@ import struct
 import time
 from typing import TYPE_CHECKING, Any
 
+from shmbroker._amqp import wire
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -158,9 +160,7 @@ def _after(encoded: bytes, at: int, end: int, depth: int) -> int:
 
 
 def _decoded(encoded: bytes) -> dict[str, Any]:
-    from pamqp import decode as wire  # noqa: PLC0415 - only callers with arguments pay for it
-
-    table: dict[str, Any] = wire.field_table(encoded)[1]
+    table: dict[str, Any] = wire.decoder().field_table(encoded)[1]
     if b"T" in encoded:
         table = with_times(table, encoded)
     return with_bytes(table) if b"x" in encoded else table
@@ -262,10 +262,8 @@ def _value(value: object, depth: int, *, as_given: bool = False) -> bytes:
 def _other(value: object) -> bytes:
     if not isinstance(value, int) and isinstance(value, (dt.datetime, time.struct_time)):
         return b"T" + encode_time(value)
-    from pamqp import encode as wire  # noqa: PLC0415
-
     try:
-        encoded: bytes = wire.encode_table_value(value)  # type: ignore[arg-type] # raises TypeError by itself
+        encoded: bytes = wire.encoder().encode_table_value(value)  # raises TypeError by itself
     except struct.error as error:
         msg = f"{value!r} in a table: {error}"
         raise TypeError(msg) from error
