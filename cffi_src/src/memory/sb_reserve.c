@@ -39,16 +39,12 @@ static bool has_consumer_levels(sb_broker *b) {
   return found;
 }
 
-static bool is_of_pages(unsigned cls) {
-  return cls == CLASS_OF(SB_KIND_LEAF) || cls == CLASS_OF(SB_KIND_LONG_LEAF) || cls == CLASS_OF(SB_KIND_INNER);
-}
-
 uint32_t sb_reserve_leave(sb_broker *b, unsigned use, unsigned cls) {
   switch (use) {
     case SB_USE_PLAIN: return sb_reserve_chunks(b);
     case SB_USE_STAGE:
     case SB_USE_BOOKS: return 1;
-    default: return is_of_pages(cls) && !has_consumer_levels(b) ? 1 : 0;
+    default: return cls == CLASS_OF(SB_KIND_INNER) && !has_consumer_levels(b) ? 1 : 0;
   }
 }
 

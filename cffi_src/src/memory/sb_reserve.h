@@ -9,7 +9,7 @@
  * first, then staging, then the books; the calls that drain the broker have the whole reserve.
  *
  *  DRAIN  connecting, consuming, leasing, moving, deleting, recovery, housekeeping: may take the last chunk. While the
- *  broker has no chunk for consumer levels, pages leave the last chunk to the first consumer
+ *  broker has no chunk for consumer levels, inner pages leave the last chunk to the first consumer
  *  BOOKS  new queues, nodes of waiting producers, messages of the broker's internal queues
  *  STAGE  bodies that are staged or published from a stage; bodies of a commit that ends at least as many messages,
  *  and at least as many bytes, as it adds

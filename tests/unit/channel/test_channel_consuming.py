@@ -258,7 +258,10 @@ def test_closing_the_channel_ends_the_wait(channel: shmbroker.Channel, waited: W
 def test_a_consumer_that_came_too_late_keeps_nobody_waiting(
     channel: shmbroker.Channel, waited: Waited, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another thread may close the channel when the core has started a consumer, and before the channel knows it."""
+    """Another thread may close the channel when the core has started a consumer, and before the channel knows it.
+
+    The consumer is refused.
+    """
     consume = core_of(channel).consume
 
     def close(*arguments: Any) -> int:  # noqa: ANN401
@@ -268,7 +271,12 @@ def test_a_consumer_that_came_too_late_keeps_nobody_waiting(
 
     channel.basic_consume("q", ignore)
     monkeypatch.setattr(core_of(channel), "consume", close)
-    waited.acts.append(lambda: channel.basic_consume("q", ignore))
+
+    def begin() -> None:
+        with refused(ChannelClosed):
+            channel.basic_consume("q", ignore)
+
+    waited.acts.append(begin)
     channel.start_consuming()
     assert not channel.is_open
     assert connection_of(channel).consumers("q") == []
