@@ -26,7 +26,7 @@ class Point:
         after: What stands there instead; nothing, if a statement is left out.
         truth: Whether only the truth of the replaced expression counts.
         place: The line of the statement that it is part of, where a survey goes by statements.
-        key: The same as long as the function's text and the fault are the same.
+        key: The same as long as the function's code and the fault are the same.
         nth: Tells apart faults of a function that read the same, from 1.
     """
 
@@ -61,12 +61,12 @@ class Point:
         return after
 
 
-def identified(found: Iterable[Point], function: bytes) -> list[Point]:
+def identified(found: Iterable[Point], code: str) -> list[Point]:
     """The same faults of one function in the order of its text, each once, with keys and numbers.
 
     Args:
         found: The faults.
-        function: The text of the function.
+        code: The function without its comments: another comment leaves the keys as they are.
     """
     seen: dict[str, int] = {}
     unique = {(p.start, p.end, p.after): p for p in found}
@@ -74,7 +74,7 @@ def identified(found: Iterable[Point], function: bytes) -> list[Point]:
     for point in sorted(unique.values(), key=lambda p: (p.start, -p.end)):
         nth = seen[str(point)] = seen.get(str(point), 0) + 1
         numbered = replace(point, nth=nth)
-        digest = sha256(function + f"\0{numbered.file}\0{numbered}".encode()).hexdigest()
+        digest = sha256(f"{code}\0{numbered.file}\0{numbered}".encode()).hexdigest()
         result.append(replace(numbered, key=digest[:20]))
     return result
 

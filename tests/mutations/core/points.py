@@ -27,6 +27,7 @@ OPAQUE = {"static_assert_declaration", "sizeof_expression", "array_declarator", 
 SHIFTED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 NEGATED = {"==": "!=", "!=": "=="}
 CONSTANT = re.compile(r"SB_[A-Z_]+|true|false|NULL|\w*\d\w*")
+COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|/\*.*?\*/|//[^\n]*', re.DOTALL)  # a text may hold what looks like one
 TOOL_CALLS = {"SB_CRASHPOINT", "_Static_assert", "static_assert"}
 
 
@@ -64,8 +65,13 @@ def points_of(file: str, text: str, known_specifiers: set[str] | None = None) ->
             raise ValueError(message)
         finder = _Finder(file, name, _type(function), source)
         finder.visit(body)
-        found += identified(finder.found, source[function.start_byte : function.end_byte])
+        found += identified(finder.found, _code(source[function.start_byte : function.end_byte].decode()))
     return sorted(found, key=lambda point: (point.start, -point.end))
+
+
+def _code(function: str) -> str:
+    """The function without comments, on one line."""
+    return " ".join(COMMENT.sub(lambda found: found[0] if found[0].startswith('"') else " ", function).split())
 
 
 def _functions(node: Node) -> Iterator[Node]:

@@ -98,6 +98,15 @@ def test_keys_depend_on_the_function_only() -> None:
     assert first == moved != other
 
 
+def test_keys_do_not_depend_on_comments() -> None:
+    """Neither a comment nor the way the lines are broken changes a key; a text that looks like a comment does."""
+    bare, commented, other = (
+        points_of("a.c", f"void f(int a) {{ {body} }}")[-1].key
+        for body in ('g("/* a */"); a++;', 'g("/* a */"); /* "b" */\n  // c\n  a++;', 'g("/* b */"); a++;')
+    )
+    assert bare == commented != other
+
+
 def test_a_macro_before_the_type_is_no_obstacle() -> None:
     """Macros that stand for `static` and an attribute are read as `static`."""
     text = "#define SB_HOT static inline __attribute__((always_inline))\nSB_HOT bool f(int a) { return a == 1; }"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import libcst as cst
 from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper, ParentNodeProvider, PositionProvider
@@ -132,7 +132,8 @@ class _Finder(cst.CSTVisitor):
             self._outer = None
             span = self.get_metadata(ByteSpanPositionProvider, node)
             own = self.source[span.start : span.start + span.length]
-            self.points += identified([one for one in self._found if _is_valid(one, own, span.start)], own)
+            valid = [one for one in self._found if _is_valid(one, own, span.start)]
+            self.points += identified(valid, self._code(_without_comments(original_node)))
             self._found = []
             self._names.pop()
         elif isinstance(node, cst.ClassDef) and self._outer is None:
@@ -204,6 +205,34 @@ class _Finder(cst.CSTVisitor):
             start, end = start + len(before[:head].encode()), end - len(before[len(before) - tail :].encode())
             before, after = before[head : len(before) - tail], after[head : len(after) - tail]
         self._found.append(Point(self.file, name, line, start, end, kind, before, after, place=self._places[-1]))
+
+
+class _WithoutComments(cst.CSTTransformer):
+    """Leaves out comments, docstrings and empty lines."""
+
+    def leave_EmptyLine(self, original_node: cst.EmptyLine, updated_node: cst.EmptyLine) -> cst.RemovalSentinel:  # noqa: ARG002, N802
+        """Leaves out the line."""
+        return cst.RemoveFromParent()
+
+    def leave_TrailingWhitespace(  # noqa: N802
+        self,
+        original_node: cst.TrailingWhitespace,  # noqa: ARG002
+        updated_node: cst.TrailingWhitespace,
+    ) -> cst.TrailingWhitespace:
+        """Leaves out a comment at the end of a line."""
+        return updated_node.with_changes(comment=None, whitespace=cst.SimpleWhitespace(""))
+
+    def leave_IndentedBlock(self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock) -> cst.BaseSuite:  # noqa: ARG002, N802
+        """Leaves out a docstring."""
+        first, *others = updated_node.body
+        match first:
+            case cst.SimpleStatementLine(body=[cst.Expr(value=cst.SimpleString())]):
+                return updated_node.with_changes(body=others)
+        return updated_node
+
+
+def _without_comments(node: cst.CSTNode) -> cst.CSTNode:
+    return cast("cst.CSTNode", node.visit(_WithoutComments()))
 
 
 def _is_valid(point: Point, function: bytes, start: int) -> bool:

@@ -74,6 +74,24 @@ def test_a_key_outlives_edits_of_other_functions() -> None:
     assert before.key == after.key != other.key
 
 
+def test_a_key_outlives_edits_of_comments() -> None:
+    """Comments, docstrings and empty lines have no part in it."""
+    bare = "def f():\n    g('#')\n    if a:\n        return\n"
+    text = '''# F.
+def f():  # Here.
+    """Calls g."""
+    # It returns.
+
+    g('#')  # Twice.
+    if a:  # Perhaps.
+
+        return
+    # All.
+'''
+    assert [point.key for point in points_of("a.py", text)] == [point.key for point in points_of("a.py", bare)]
+    assert points_of("a.py", bare)[0].key != points_of("a.py", bare.replace("#", "/"))[0].key
+
+
 @pytest.mark.parametrize("name", ["shmbroker/_process/timers.py", "shmbroker/_topology/records.py"])
 def test_a_module_with_a_fault_is_one(name: str) -> None:
     """Every fault leaves valid Python that differs; the keys tell all of them apart."""
