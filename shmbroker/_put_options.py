@@ -77,8 +77,8 @@ def fields_of(given: PutKeywords) -> PutFields:
     Raises:
         TypeError: the key is no string, the properties are no BasicProperties, a keyword is unknown, or a property or a
             header cannot be encoded, see :func:`shmbroker.properties.encode`.
-        ValueError: a number is out of range, the key is too long or cannot be encoded, or the properties cannot be, see
-            there.
+        ValueError: a number is out of range, the key is too long or cannot be encoded, or
+            :func:`shmbroker.properties.encode` raises it.
         PreconditionFailed: the expiration property is no number of milliseconds, or too large.
     """
     if not _KEYWORDS.issuperset(given):

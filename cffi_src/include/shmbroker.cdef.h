@@ -298,7 +298,7 @@ typedef enum {
   SB_BAD_CLASS,        /* a class of slots */
   SB_BAD_CHUNK,        /* a chunk word */
   SB_BAD_SLOT,         /* a slot header in an impossible state; of: the kind */
-  SB_BAD_OWNER,        /* a slot, chunk or cell of a connection that does not exist; of: the kind, of a slot */
+  SB_BAD_OWNER,        /* a slot, chunk or cell of a connection that does not exist; of: the kind of the slot, else 0 */
   SB_UNLISTED,         /* a slot that its owner's holdings do not list: lost if the owner dies; of: the kind */
   SB_LEAKED_SLOT,      /* a slot that nothing refers to, or with a reference that nothing has; of: the kind */
   SB_BAD_CONNECTION,   /* a connection word or record */
@@ -315,7 +315,7 @@ typedef enum {
   SB_BAD_MESSAGE,      /* a message header that does not fit its slot */
   SB_HIDDEN_CELL,      /* a ready message before `head` that no take finds, since no `requeued` bits lead to it */
   SB_BAD_COUNT,        /* counters differ from the cells */
-  SB_BAD_HINT,         /* `taken`, `admitted` ... differ from the cells, or a queue with limits does not keep them */
+  SB_BAD_HINT,         /* `taken`, `admitted` ... differ from the cells, or a queue with limits has no such hints */
   SB_BAD_LIST,         /* `interested`, `room_waiting` ... differ from the lists of consumers and waiting producers */
   SB_BAD_ENTRY,        /* an entry of a consumer list; of: the ring */
   SB_LOST_NODE,        /* a node (of a consumer, watch or waiting call) not in its lists, or with a bad word */
@@ -378,8 +378,9 @@ sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts 
 /* *holder, here and below: after SB_TIMEOUT the pid of the process that holds the topology lock, 0 = unknown. */
 sb_status sb_topology_begin(sb_connection *c, uint64_t deadline_ns, int32_t *holder);
 void sb_topology_end(sb_connection *c);
-/* Says that the caller, which has deleted a queue and still holds the lock, has removed the bindings to it, too. Else the
- * end of the lock, or of the caller, makes the next change of the topology look for bindings to queues that are gone. */
+/* Says that the caller, which has deleted a queue and still holds the lock, has removed the bindings to that queue.
+ * Without this call, sb_topology_queues_ended rises: when the caller releases the lock, or, if the caller was killed,
+ * when the next process takes the lock. */
 void sb_topology_unbound(sb_connection *c);
 /* The journal word: in the high 16 bits the number of the journal's file, in the low 48 bits the number of valid bytes
  * in that file. Only the holder of the topology lock may change the word. */
@@ -389,8 +390,8 @@ void sb_topology_journal_commit(sb_connection *c, uint64_t word);
  * from the topology stays valid. */
 uint64_t sb_topology_version(sb_connection *c);
 
-/* The number of queues that ended so far without a call that deleted them (auto-delete, expired, exclusive). When it
- * rises, there may be bindings of these queues to remove. */
+/* A number that rises when a queue ended whose bindings may be left: the queue ended by itself (auto-delete, expired,
+ * exclusive), or its deleter did not remove the bindings. One queue may raise the number more than once. */
 uint32_t sb_topology_queues_ended(sb_connection *c);
 
 /* ---- queues ---- */
@@ -519,8 +520,8 @@ void sb_channel_close(sb_channel *ch);
 void sb_channel_free(sb_channel *ch);
 sb_status sb_channel_consume(sb_channel *ch, sb_queue *q, uint32_t prefetch, int32_t priority, uint32_t flags,
                              uint32_t *subscription);
-/* Ends a consumer. Messages that it took for the application, but did not give to it yet, return to their queue.
- * Messages that it gave to the application stay unacked. SB_NOT_FOUND: there is no such consumer. */
+/* Ends a consumer. Messages that were pulled for the consumer, and not given to the application yet, return to their
+ * queue. Messages that were given to the application stay unacked. SB_NOT_FOUND: there is no such consumer. */
 sb_status sb_channel_cancel(sb_channel *ch, uint32_t subscription);
 /* Limits how many unacked messages all consumers of a channel, or of all channels of a connection, may have together;
  * 0 = no limit. */
@@ -554,7 +555,7 @@ uint64_t sb_channel_delivered(sb_channel *ch);
  * channel is not usable. */
 bool sb_channel_arm(sb_channel *ch);
 /* The `number` of the next ready channel, 0 = none. sb_connection_run_io returns SB_READY if there is one, and SB_GROW
- * if a channel cannot take its next message before the caller adds a segment. */
+ * if a channel or a consumer cannot take its next message before the caller adds a segment. */
 uint64_t sb_connection_next_ready(sb_connection *c);
 
 /* ---- watches: waiting without a thread ----

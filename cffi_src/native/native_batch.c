@@ -52,7 +52,7 @@ static PyObject *batch_ack(PyObject *object, PyObject *unused) {
   Py_RETURN_NONE;
 }
 
-/* settle(disposition, skip): settles the messages whose indexes are not in the frozenset `skip`, without the GIL.
+/* _settle(disposition, skip): settles the messages whose indexes are not in the frozenset `skip`, without the GIL.
  * Returns the status. */
 static PyObject *batch_settle(PyObject *object, PyObject *arguments) {
   Batch *self = (Batch *)object;

@@ -134,7 +134,8 @@ def status(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
     processes = {process_of(one) for one in connections}
     facts = look_at(processes)
     keepers = {one for one in processes if one.pid == statistics.housekeeper_pid}
-    keeper = facts.get(next(iter(keepers))) if len(keepers) == 1 else None  # several: one in each pid namespace
+    # Processes in different pid namespaces may have the same pid: then it is unknown which of them keeps house.
+    keeper = facts.get(next(iter(keepers))) if len(keepers) == 1 else None
     clients = sums(processes - keepers, facts)
     if as_json:
         print_json({**dataclasses.asdict(statistics), "housekeeper": keeper, "clients": clients})

@@ -28,7 +28,7 @@ def no_integer(queue: str, argument: str, value: object) -> exceptions.Precondit
 
 
 def integer(queue: str, argument: str, value: object, least: int, most: int) -> int:
-    """Returns the value of an argument that is an integer from ``least`` to ``most``; if ``least`` is below 0, not 0.
+    """Returns the value of an argument if it is an integer from ``least`` to ``most``. A negative ``least`` excludes 0.
 
     Raises:
         PreconditionFailed: the value is not such an integer.

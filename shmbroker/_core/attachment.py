@@ -91,6 +91,7 @@ class Attachment:
 
         Raises:
             ConnectionClosedByBroker: the broker was removed.
+            OSError, BrokerError, OutOfMemory: this process cannot open or map a file of the broker.
         """
         with self._grow_lock:
             facts = self.facts()
@@ -274,7 +275,7 @@ def acquire(path: str, user: User | None = None) -> Attachment:
         found = _attached.get(path)
         if found is not None:
             # Count this user before the checks: a view that ends during them may be the last other user, and detach.
-            # One line without a call: a signal handler sees both changes or neither.
+            # One line without a call: a signal handler sees all changes or none.
             found.users, user.attachment, user.attached = found.users + 1, found, True
             if found.handle is not None and not found.forked and not found.removed:
                 return found

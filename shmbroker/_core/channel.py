@@ -141,7 +141,7 @@ class CoreChannel:
     def collect(self, tag: int, disposition: int, *, multiple: bool) -> list[Settlement]:
         """Lists the deliveries that a settlement with this tag would settle, the oldest first, but settles none.
 
-        The list is empty if no unsettled delivery has the tag.
+        The list is empty if no unsettled delivery has the tag, or if the channel is not usable.
         """
         room = 1
         while True:
@@ -161,7 +161,7 @@ class CoreChannel:
 
     @in_flight
     def forget(self, tag: int, *, multiple: bool) -> None:
-        """Removes the deliveries that a tag covers, after a commit settled their messages. Returns their credit."""
+        """Removes the deliveries that a tag covers, after a commit settled their messages. This frees their credit."""
         slow.sb_channel_forget(self.handle, tag, multiple)
 
     def close(self) -> None:

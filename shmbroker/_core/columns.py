@@ -41,7 +41,10 @@ class Columns:
         self._kept: dict[str, Any] = {}  # cffi's views of the buffers, which keep the buffers alive
 
     def set_text(self, name: str, ends: Any, data: Any) -> None:  # noqa: ANN401
-        """Sets a column of :data:`TEXTS`: its offsets ``ends`` and its bytes ``data``. A browse fills both."""
+        """Sets a column of :data:`TEXTS`: its offsets ``ends`` and its bytes ``data``.
+
+        A browse fills both, except ``ends[0]``, which the caller sets.
+        """
         kept = ffi.from_buffer("int32_t[]", ends), ffi.from_buffer("char[]", data)
         column = getattr(self._pointer, name)
         column.ends, column.bytes, column.room = *kept, min(len(kept[1]), MOST_BYTES)

@@ -37,7 +37,7 @@ S = TypeVar("S", bound=_Connected)
 
 
 def in_flight(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Counts each call of a method that drops the GIL. After close(), the last call that ends frees the connection."""
+    """Counts each call of a method that drops the GIL. After close(), the last such call releases the connection."""
 
     @functools.wraps(method)
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -158,7 +158,7 @@ class CoreConnection(attachment.User):
         native.raise_for(native.CLOSED, "the connection")
 
     def leave(self) -> None:
-        """Ends a counted call; the last one after a close frees the handle."""
+        """Ends a counted call; the last one after a close releases the connection."""
         self.calls -= 1
         if self.closed and not self.calls:
             self.forget()
@@ -199,7 +199,8 @@ class CoreConnection(attachment.User):
             at_once: sweep even if the last sweep was a moment ago.
 
         Returns:
-            Whether it swept; without ``at_once``, at most once per 0.25 s.
+            Whether it tried; without ``at_once``, it tries at most once per 0.25 s. It sweeps nothing while another
+            thread or process holds the topology lock.
         """
         now = time.monotonic()
         if now < self._let_go_at and not at_once:
@@ -343,7 +344,7 @@ class CoreConnection(attachment.User):
         finally:
             if inside:
                 try:
-                    # Runs even if a signal handler raises after the mark: it raises in the `with`, inside the `try`.
+                    # Runs even if a signal handler raises after `closed` is set: it then raises inside the `try`.
                     slow.sb_connection_close(handle)
                     io = self._io
                     if io is not None and io is not threading.current_thread() and not self.attachment.forked:
@@ -354,17 +355,20 @@ class CoreConnection(attachment.User):
                         self.forget()
 
     def _is_over(self) -> bool:
-        """Whether the handle was freed; then it must not be used.
+        """Whether the connection was released; then the handle must not be used.
 
-        The finalizer of `_place` can free the handle before :meth:`forget` does: the garbage collector finalizes the
-        objects of a cycle in any order. This concerns a connection that was dropped without a close. It also concerns
-        a connection that was closed but not forgotten, because a signal handler raised inside a call and so left the
-        call counted for ever.
+        The finalizer of `_place` can release it before :meth:`forget` does, and frees the handle, too: the garbage
+        collector finalizes the objects of a cycle in any order. This concerns a connection that was dropped without a
+        close. It also concerns a connection that was closed but not forgotten, because a signal handler raised inside a
+        call and so left the call counted for ever.
         """
         return self._forgotten or not self._handles[0]
 
     def forget(self) -> None:
-        """Frees the handle after the last call; if views remain, the end of the last view frees it."""
+        """Releases the connection after the last call; if views remain, the end of the last view does it.
+
+        The handle stays until the finalizer of `_place` frees it.
+        """
         with self._calls_lock:
             if self._is_over():
                 return
@@ -419,7 +423,10 @@ class CoreConnection(attachment.User):
         return memoryview(ffi.buffer(memory, place.length)).toreadonly()
 
     def view_ended(self) -> None:
-        """Handles the end of a view after closing: the last one frees the handle. Safe inside the garbage collector."""
+        """Handles the end of a view after closing: the last one releases the connection.
+
+        Safe inside the garbage collector.
+        """
         if self.closed and not self.calls:  # else the last call does it
             self.forget()
 
@@ -429,7 +436,7 @@ class CoreConnection(attachment.User):
         if self.handle is None:  # a signal handler raised in `__init__`
             slow.sb_connection_discard(self._handles)
             self._detach()
-        elif self._is_over():  # `_place` freed the handle; or `forget` did, and was interrupted before `_detach`
+        elif self._is_over():  # by `_place`; or by `forget`, in which a signal handler raised before `_detach`
             self._detach()
         else:
             self.close()  # no user is left; `_place` frees the handle afterwards
@@ -449,7 +456,7 @@ class CoreConnection(attachment.User):
 
     @in_flight
     def touch(self, slot: int) -> None:
-        """Records that a queue was declared again: restarts its expiry."""
+        """Restarts the expiry of a queue, as each declaration of an existing queue does."""
         slow.sb_queue_touch(self.handle, slot)
 
     def queue_incarnations(self) -> dict[str, int]:
@@ -549,7 +556,7 @@ class CoreConnection(attachment.User):
 
 
 def incarnation_of(facts: QueueFacts) -> int:
-    """Identifies a queue among queues of the same name: its slot, and how often the slot was used."""
+    """Identifies a queue among queues of the same name: its slot, and a number that only rises in that slot."""
     return facts.incarnation << _SLOT_BITS | facts.slot
 
 

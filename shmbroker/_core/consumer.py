@@ -64,7 +64,7 @@ class CoreConsumer:
 
     @in_flight
     def wait(self, until: int) -> int:
-        """Waits, without the GIL, until the consumer has pulled a message from a queue; returns a status."""
+        """Waits, without the GIL, until a message was pulled, or all queues are deleted; returns a status."""
         return int(slow.sb_consumer_wait(self.handle, until))
 
     @in_flight

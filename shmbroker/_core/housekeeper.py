@@ -90,7 +90,8 @@ class CoreHousekeeper:
         """Waits until the housekeeper is woken, or until ``until``; returns a status, STOPPING if it must end.
 
         It must end if the broker is stopped or purged. An automatic housekeeper must also end if another process waits
-        for its place: that process wakes it after it has begun to wait, so a look before the sleep is enough.
+        for its place. That process takes the lock of :func:`awaiting_place` before it wakes the housekeeper, so one
+        look before the sleep is enough.
         """
         if self._makes_way and is_awaited(self._path):
             return native.STOPPING
@@ -181,8 +182,8 @@ def look_at(queue: CoreQueue, position: int) -> int:
 def awaiting_place(path: str) -> Iterator[None]:
     """Shows to an automatic housekeeper, while the block runs, that this process waits for its place.
 
-    A byte lock shows it, so the kernel takes it back if this process dies: then a housekeeper need not end any more.
-    Several processes may wait.
+    The sign is a shared lock on a byte of the lock file, so several processes may wait. If this process dies, the
+    kernel releases the lock: then the housekeeper need not end for this process any more.
 
     Raises:
         BrokerNotFound: another process has purged the broker.

@@ -83,7 +83,8 @@ REJECT: int = slow.SB_REJECT
 UNDELIVER: int = slow.SB_UNDELIVER
 
 # Constants of the compiled module: the kinds of objects for which a Receiver can be made, the states of a message, the
-# maximum number of messages in a batch and of queues in a route, and the bytes of the longest record.
+# maximum number of messages in a batch and of queues in a route, and the bytes of the longest record of a taken
+# message.
 OF_QUEUE: int = _native_message.OF_QUEUE
 OF_CONSUMER: int = _native_message.OF_CONSUMER
 OF_CHANNEL: int = _native_message.OF_CHANNEL

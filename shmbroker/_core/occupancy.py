@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ffi, slow = native.ffi, native.slow
-_LOOKS = 32_768  # the most cells of queues to look at
+_LOOKS = 32_768  # the most cells and parts to read; the core reads a few of each queue in any case
 _GROUPS = 3
 _STRUCTURES: dict[int, str] = {
     slow.SB_KIND_LEAF: "pages of queues",

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The record that the core writes for a message: a header of 64 bytes, exchange name, routing key, properties, body.
 
-A body of up to 4 KiB follows in the record; a longer one stays in the shared memory. The header is decoded without
-cffi, which is faster; a test compares its format with the core's struct. No annotation is a string: see `facts`.
+The record of a taken message contains a body of up to 4 KiB; a longer one stays in the shared memory. The record of a
+browse contains a body of any length, that of `browse_place` none. The header is decoded without cffi, which is faster;
+a test compares its format with the core's struct. No annotation is a string: see `facts`.
 """
 
 import struct

@@ -319,9 +319,9 @@ def _one_at_a_time(path: str) -> Iterator[bool]:
     """Prevents two processes from making the same segment: with room for only one, both would fail.
 
     It also excludes a removal of all files while another process makes one. The kernel releases the lock when its
-    holder dies. If the holder is stopped, other processes continue after a second without the lock; if the lock file is
-    gone, they continue immediately. Yields True if the lock file is there: then later processes wait, too, for this
-    process or for the stopped holder.
+    holder dies. A process that has waited for a second continues without the lock, since the holder may be stopped. If
+    the lock file is gone, the process continues immediately. Yields True if the lock file is there: then later
+    processes wait, too, for this process or for the holder.
     """
     with contextlib.ExitStack() as opened:
         try:

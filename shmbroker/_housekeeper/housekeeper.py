@@ -120,7 +120,8 @@ class Housekeeper:
     def run(self, ended: EndFlag, *, linger: float | None) -> None:
         """Serves until ``ended`` is set, the broker is stopped or purged, or no client is left.
 
-        Call :meth:`begin` or :meth:`stand_in` before. A stand-in also ends when the stopped housekeeper continues.
+        Call :meth:`begin` or :meth:`stand_in` before. A stand-in also ends when the stopped housekeeper continues. An
+        automatic housekeeper also ends when another process waits for its place.
 
         Args:
             ended: set by a signal handler.

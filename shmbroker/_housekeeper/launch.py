@@ -25,7 +25,7 @@ _RUN = (
     "from shmbroker._housekeeper import housekeeper\n"
     "sys.exit(housekeeper.main(sys.argv[1:]))"
 )
-_ORDERED = {-signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL, 0, 1}  # expected ends; 1: it was not needed
+_ORDERED = {-signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL, 0, 1}  # expected ends; for 1, see `housekeeper.main`
 _log = logging.getLogger("shmbroker")
 _told: set[tuple[str, str]] = set()
 

@@ -53,9 +53,9 @@ static inline uint64_t sb_api_body_offset(uint64_t length, const sb_put_options 
 }
 /* Claims an ALLOC slot of at least `need` bytes, and a holding for it; stores both in *r. */
 sb_status sb_api_claim_slot(sb_connection *c, uint64_t need, sb_reservation *r);
-/* Called after sb_api_claim_slot failed with `status`. If that is SB_NO_MEMORY, claims a free slot that is longer than
- * needed, or else a head and parts for a scattered message (sb_parts.h), and stores the slot or the head in *r. Returns
- * any other status unchanged. `more`: as in sb_api_body_offset. */
+/* Called after sb_api_claim_slot failed with `status`. If that is SB_NO_MEMORY, claims a free slot of the same class or
+ * of a larger one, or else a head and parts for a scattered message (sb_parts.h); stores the slot or the head in *r.
+ * Returns any other status unchanged. `more`: as in sb_api_body_offset. */
 sb_status sb_api_claim_elsewhere(sb_connection *c, sb_status status, uint64_t length, const sb_put_options *o,
                                  uint64_t more, sb_reservation *r);
 /* Writes the body of a scattered message into its parts. False: the parts are damaged. */

@@ -76,8 +76,8 @@ static void count_message(survey *s, uint32_t slot) {
   }
 }
 
-/* Counts the slots of a queue's messages by class, in s->counts. If that needs more looks than are left, sets s->cut: the
- * counts may be too low then. */
+/* Counts the slots of a queue's messages by class, in s->counts. If that needs more looks than are left, sets s->cut:
+ * the counts may be too low then. */
 static void count_cells(survey *s, uint32_t queue) {
   sb_ring r;
   sb_leaf_ref leaf;
@@ -109,8 +109,8 @@ static void count_queue(survey *s, uint32_t queue) {
   }
 }
 
-/* Describes each class of slots in facts[class]: the number of its chunks, and the queue that holds most of its slots.
- * Reads at most `looks` cells and parts, but of each queue LOOKS_AT_LEAST in any case. */
+/* Describes each class of slots in facts[class]: the number of its chunks and slots, and the queue whose messages
+ * occupy the most of them. Reads at most `looks` cells and parts, but of each queue LOOKS_AT_LEAST in any case. */
 sb_status sb_broker_describe_chunks(sb_connection *c, uint64_t looks, sb_chunk_facts *facts) {
   sb_status status = sb_usable(c);
   if (status == SB_OK) status = sb_segment_map(c->b);

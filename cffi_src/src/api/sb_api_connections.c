@@ -98,8 +98,8 @@ bool sb_connection_release(sb_connection *c) {
   if (c->forgotten || sb_forked(c->b)) { /* in this order: the broker of a forgotten connection may be unmapped */
     return true;
   }
-  /* A signal handler that raises in the caller may have kept it from the close, and nothing else would return the
-   * messages that the connection holds: the reaper looks only for connections that exist. */
+  /* If a signal handler raised in the caller, the caller may have skipped the close. After the release no reaper finds
+   * the connection, so no process would return the messages that the connection holds. */
   if (!sb_closed(c)) (void)sb_connection_close(c);
   sb_lock(c);
   SB_STORE(&c->shm->waiter, 0u, SB_RELEASE);

@@ -104,7 +104,7 @@ void sb_queue_end_wait(sb_queue *q, sb_wait *wait) {
 /* Gets up to `count` messages, as records that begin at multiples of 8. `first`: a message that the caller took
  * already, NULL = none. Returns the number of records, or minus a status if there are none; *used: the bytes of all
  * records. index[3 * i] and the next two: start of record i, start of its body, end of its body. index[3 * count]: the
- * number of bodies that are read in place. */
+ * number of bodies that are not in their records. */
 static int64_t many(sb_queue *q, sb_taken *first, uint32_t count, bool auto_ack, char *buffer, uint64_t size,
                     uint32_t *index, uint64_t *used) {
   uint32_t n = 0;

@@ -155,7 +155,8 @@ uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns) {
     left = sb_directory_sweep(c);
     sb_housekeeping_scrub_waiting(c);
     sb_unlock(c);
-    sb_topology_unlock(c->b, false); /* the sweep leaves routes valid: no process could find its queues */
+    /* not `changed`: lookups passed over the closed queues before the sweep removed them, so all routes stay valid */
+    sb_topology_unlock(c->b, false);
   }
   return left;
 }

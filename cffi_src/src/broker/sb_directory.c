@@ -94,8 +94,8 @@ sb_status sb_directory_create(sb_connection *c, const char *name, uint32_t lengt
                               uint32_t *slot) {
   sb_broker *b = c->b;
   uint64_t token, gen, hash = hash_of(name, length);
-  sb_word *entry =
-      room_for(b, hash); /* entries of deleted queues that a process still has open do not count as queues */
+  /* may be NULL before `queue_count` reaches SB_MAX_QUEUES, since `queue_count` does not count CLOSED entries */
+  sb_word *entry = room_for(b, hash);
   if (SB_LOAD(&b->header->queue_count, SB_RELAXED) >= SB_MAX_QUEUES || entry == NULL) {
     return SB_LIMIT;
   }
@@ -202,7 +202,8 @@ uint32_t sb_directory_sweep(sb_connection *c) {
     if (queue_state(c->b, slot) ==
         SB_QUEUE_CLOSED) { /* the queue ended by itself (I44), or its deleter was killed: remove its name now */
       sb_directory_remove(c->b, slot);
-      /* who closed the queue may have been killed before it raised the count, or before it removed the bindings */
+      /* the process that closed the queue may have been killed before it raised `queues_ended`, or before it removed
+       * the bindings */
       (void)SB_ADD(&c->b->header->queues_ended, 1u, SB_ACQ_REL);
       live--;
     }
@@ -213,7 +214,7 @@ uint32_t sb_directory_sweep(sb_connection *c) {
     sb_queue q;
     slot = sb_dir_slot(SB_LOAD(&c->b->directory[index], SB_ACQUIRE));
     if (slot / SB_CHUNK_UNITS < c->b->chunk_limit && !sb_slot_ready(c->b, slot)) {
-      left++; /* this process cannot map its segment now */
+      left++; /* this process cannot map the queue's segment now */
       continue;
     }
     if (sb_slab_queue(c->b, slot) == NULL || queue_state(c->b, slot) != SB_QUEUE_CLOSED) {

@@ -18,7 +18,7 @@
  *   creator frees it.
  *  storing the entry -> a queue whose slot is still ALLOC -> the reaper of the creator makes the slot PUBLISHED.
  *  closing a queue -> a closed queue whose entry is still LIVE -> the next holder of the topology lock makes the entry
- *   CLOSED.
+ *   CLOSED; if the queue ended by itself (I44), the next sweep does.
  *  freeing a closed queue -> a CLOSED entry that names no closed queue -> the next sweep makes the entry DEAD.
  *
  * Concurrency: any process looks up and iterates; create and remove need the topology lock.

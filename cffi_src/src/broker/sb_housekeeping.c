@@ -187,9 +187,9 @@ static bool reconcile(sb_connection *by, sb_queue_shm *q, uint32_t slot, uint64_
 }
 
 /* True if the accounts of a quiet queue must be checked again, since what deaths left is not corrected yet: at the last
- * check another process was in the middle of a change, or a process died after it. Only then may a queue stay full that
- * holds nothing: a refused put is no traffic. If no producer waits for room, such a queue is checked only once in
- * REST_TICKS ticks. */
+ * check another process was in the middle of a change, or a process died after that check. Until the next check the
+ * queue may refuse puts although it is empty. A refused put is no traffic, so it leads to no check. If no producer
+ * waits for room, the queue is checked again only once in REST_TICKS ticks. */
 static bool reconciles_again(const sb_queue_shm *q, const sb_queue_memory *memory, uint64_t deaths) {
   bool waits = SB_LOAD(&q->room_waiting, SB_RELAXED) > 0 || memory->quiet_ticks % REST_TICKS == 2;
   return memory->quiet_ticks > 2 && memory->deaths != deaths && waits;
@@ -244,8 +244,8 @@ static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, 
   }
   ring_notified(by, q);
   if (sleeper == 0 || memory->sleeper != sleeper) {
-    /* The node that would be notified now was not the next one at the last tick. It may just have become INTERESTED: then
-     * it looks at the queue by itself. */
+    /* The node that would be notified now was not the next one at the last tick. It may just have become INTERESTED:
+     * then it looks at the queue by itself. */
     return;
   }
   bool because_halted = sb_repairs_somebody_halted(by->b, q);

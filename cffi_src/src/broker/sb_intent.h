@@ -23,7 +23,8 @@
 #include "sb_limits.h"
 
 /* A walk through the holdings of connection `id`: a dead one, or one that closes (sb_recover_close). `by`: the reaper's
- * own connection, or the closing connection itself. views_live: only for a closing connection. */
+ * own connection, or the closing connection itself. views_live: true if a view of one of its messages, or one of its
+ * reservations, lives; only for a closing connection. */
 typedef struct {
   sb_connection *by;
   sb_broker *b;

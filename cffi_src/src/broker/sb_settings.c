@@ -49,7 +49,7 @@ void sb_settings_configure(sb_queue *q, const sb_settings *s, bool trim) {
   bool unknown = SB_LOAD(&q->shm->bound, SB_RELAXED) == INT64_MAX; /* true: a process died before it set the bound */
   if (sb_settings_limit(s))
     sb_hints_start_tracking(q->c->b, q->shm);                      /* first the hints, then the limits that use them */
-  if (other_ring) SB_STORE(&q->shm->bound, INT64_MAX, SB_SEQ_CST); /* ring_size evicts nothing until it is known */
+  if (other_ring) SB_STORE(&q->shm->bound, INT64_MAX, SB_SEQ_CST); /* ring_size trims nothing until the bound is set */
   sb_settings_apply(q->shm, s);
   if (ring_size >= 0 && (other_ring || unknown || trim)) sb_limits_set_bound(q, trim);
   if (trim) (void)sb_limits_enforce(q);

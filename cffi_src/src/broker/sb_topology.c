@@ -44,7 +44,7 @@ sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder) 
   return SB_OK;
 }
 
-/* Somebody must look which bindings lead to queues that are gone. */
+/* Makes the next change of the topology look for bindings to queues that are gone. */
 static void ask_to_unbind(sb_header_shm *h) { (void)SB_ADD(&h->queues_ended, 1u, SB_ACQ_REL); }
 
 void sb_topology_finish(sb_connection *c) {
@@ -78,7 +78,8 @@ void sb_topology_unlock(sb_broker *b, bool changed) {
   SB_STORE(&b->header->topology_intent, 0, SB_RELEASE);
   locked_broker = NULL;
   if (changed || locked_after_death) (void)SB_ADD(&b->header->topology_epoch, 1, SB_ACQ_REL);
-  SB_STORE(&b->header->topology_pid, 0u, SB_RELEASE); /* after the epoch: a kill between them raises it once more */
+  /* after the epoch: if this process is killed before it stores the 0, the next holder raises the epoch once more */
+  SB_STORE(&b->header->topology_pid, 0u, SB_RELEASE);
   sb_unlock_byte(b->topology_fd, SB_LOCK_TOPOLOGY);
   pthread_mutex_unlock(&sb_topology_mutex);
 }

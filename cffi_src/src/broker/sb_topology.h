@@ -13,8 +13,9 @@
  * Death (killed after -> what is left -> who repairs it):
  *  announcing a change -> the announcement in `topology_intent`; the kernel releases the lock -> the next holder of the
  *   lock finishes the change: it removes the name of a closed queue, or applies the settings again.
- *  changing something, before raising `topology_epoch` -> the change, and a pid in `topology_pid`; processes keep routes
- *   from before the change -> the next holder finds the pid, and raises `topology_epoch` when it releases the lock.
+ *  changing something, before raising `topology_epoch` -> the change, and a pid in `topology_pid`; processes keep
+ *   routes from before the change -> the next holder finds the pid, and raises `topology_epoch` when it releases the
+ *   lock.
  *  deleting a queue, whose bindings are not removed yet -> the announcement SB_CHANGE_UNBIND -> the next holder raises
  *   `queues_ended`, so that the next process that changes the topology removes bindings to queues that are gone.
  *
@@ -31,10 +32,10 @@ sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder);
 /* Finishes the change that a killed holder announced; does nothing if none is announced, or if this thread had the lock
  * before. */
 void sb_topology_finish(sb_connection *c);
-/* Undoes one sb_topology_lock of this thread. The last of these calls releases the lock; if its `changed` is true, or if
- * the holder before was killed, it also raises `topology_epoch`, so that all processes derive their routes again. The
- * others ignore `changed`. If the holder deleted a queue and did not say that the bindings are removed, the last call
- * raises `queues_ended`. */
+/* Undoes one sb_topology_lock of this thread. The last of these calls releases the lock; if its `changed` is true, or
+ * if the holder before was killed, it also raises `topology_epoch`, so that all processes derive their routes again.
+ * The earlier calls ignore `changed`. If the holder deleted a queue and did not say that the bindings are removed, the
+ * last call raises `queues_ended`. */
 void sb_topology_unlock(sb_broker *b, bool changed);
 
 #endif

@@ -379,7 +379,7 @@ void sb_channel_take_back(sb_channel *ch, sb_unacked *h) {
   m->delivered--;
   m->waiting++;
   sb_deliveries_take_back(&ch->deliveries, h);
-  hand_over(ch); /* another thread may have armed the channel since it took this message */
+  hand_over(ch); /* another thread may have armed the channel after the message was given */
 }
 
 /* Frees an ended member, unless it still holds messages, or its end must still be reported to the application. */
@@ -454,8 +454,8 @@ void sb_channel_end_member(sb_member *m) {
   sb_channel_resume(ch);
 }
 
-/* Cancels a member whose queue was deleted, and lists the member for sb_channel_report. The messages that were pulled
- * for the member are removed with the queue. */
+/* Cancels a member whose queue was deleted, and lists the member for sb_channel_report. Removes the member's messages
+ * in the row. Those that were given to the application stay deliveries until the application settles them. */
 static void orphan(sb_member *m) {
   sb_channel *ch = m->channel;
   detach(m);

@@ -73,7 +73,7 @@ struct sb_channel {
   bool armed, ready;
   struct sb_channel *next_ready, *previous_ready;
   sb_channel_wait *waits;
-  sb_half closed; /* waiting calls read it without the lock, too */
+  sb_half closed; /* 1: the channel is closed. sb_waiter_get reads it as *ended */
 };
 _Static_assert(sizeof(struct sb_channel) <= 320, "a connection may have 65,535 of them");
 
@@ -92,8 +92,9 @@ bool sb_channel_turn(sb_channel *ch);
  * SB_NO_MEMORY, or SB_SYSTEM for memory of this process. */
 sb_status sb_channel_pull(sb_channel *ch);
 /* True if a member needs a turn; sets `busy` of each such member. Looks at the words of the nodes and at the queues;
- * ignores the nodes' flags, since a flag may be missing. On the way, makes each member willing that nothing prevents,
- * and each node of a willing member that is NOT_INTERESTED, for example because it was parked (I61), INTERESTED. */
+ * ignores the nodes' flags, since a flag may be missing. On the way, makes each member willing that nothing prevents.
+ * If the node of a willing member is NOT_INTERESTED, for example because it was parked (I61), makes the node INTERESTED
+ * (with no_local: NON_ACQUIRING). */
 bool sb_channel_wants_work(sb_channel *ch);
 uint64_t sb_channel_overlooked(const sb_channel *ch, const sb_queue **q); /* see sb_target.h */
 

@@ -33,7 +33,7 @@
  *   CAS may be the store of another thread; that is enough, since x86 keeps all stores in one order. A call leaves by a
  *   store (release), so what it did inside comes before the 0 that the drainer reads. For an id without a connection
  *   the drainer writes the id's word back unchanged (CAS), so a process that opens a connection with this id comes
- *   after that. tests/models/gate.pml models all of it.
+ *   after that. tests/models/gate.pml models this pair, except ids without a connection.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  draining a chunk -> see sb_drained.h.

@@ -35,7 +35,7 @@ bool sb_lifetime_orphaned(sb_broker *b, const sb_queue_shm *q, unsigned dead) {
 }
 
 static bool unused(const sb_queue_shm *q) { return SB_LOAD(&q->consumers, SB_SEQ_CST) <= 0; }
-/* A waiting get is no consumer, but has a node in the list as well. */
+/* True if a get waits or a watch is armed: neither is a consumer, but the node of each is INTERESTED or NOTIFIED. */
 static bool awaited(const sb_queue_shm *q) {
   return SB_LOAD(&q->interested, SB_SEQ_CST) > 0 || SB_LOAD(&q->notified, SB_SEQ_CST) > 0;
 }

@@ -245,9 +245,8 @@ void sb_node_destroy(sb_connection *c, uint32_t slot, uint64_t token) {
     SB_STORE(&q->used_ns, sb_now_ns(), SB_RELAXED); /* the queue was used until now */
     (void)SB_SUB(&q->consumers, 1, SB_SEQ_CST);
   }
-  /* The node was not moved. It is that of an IO thread, which is in no list; or its owner was killed while it
-   * registered the node, and may have appended an entry of the next epoch. The epoch rises by two, which makes that
-   * entry dead. */
+  /* A node that was not moved is that of an IO thread, which is in no list; or its owner was killed while it registered
+   * the node, and may have appended an entry of the next epoch. The epoch rises by two, which makes that entry dead. */
   if (!was) {
     SB_STORE(&n->word, sb_node_word(SB_NODE_REMOVED, 0, sb_node_epoch(SB_LOAD(&n->word, SB_RELAXED)) + 2), SB_RELEASE);
   }

@@ -24,7 +24,7 @@
  *  appending an entry, before the CAS of the node's word -> a pending entry -> the next move of the node, by any
  *   process, makes the entry dead, or live if the node gets the state of that list.
  *  the CAS of the node's word, or a count before it -> counts that are wrong by one -> the reaper or the housekeeper
- *   counts the lists again.
+ *   counts the lists of the queue again. No process corrects `memory_waiting` of the header: it stays one too high.
  *  creating a node -> a node of a dead connection, in any state -> the reaper makes it REMOVED.
  *
  * Concurrency: any process moves nodes. The owner creates a node; the owner or its reaper destroys it.

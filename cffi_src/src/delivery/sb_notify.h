@@ -10,7 +10,8 @@
  *      another node afterwards: it passes the *baton*. The owner of a node that became INTERESTED again looks at the
  *      queue instead, and takes the next message itself, or passes the baton to a higher priority (I32).
  *  I32 while a node of a higher priority is INTERESTED or NOTIFIED, a node of a lower priority is not notified and does
- *      not pull, except in a rescue (sb_housekeeping.h).
+ *      not pull, except in a rescue (sb_housekeeping.h). A get takes a message whatever the priorities, even if it
+ *      waited.
  *
  * Ordering pairs:
  *  P3 producer: append (seq_cst), then load `interested`. Consumer: CAS to INTERESTED (seq_cst), then look at the

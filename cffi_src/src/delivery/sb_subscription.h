@@ -59,7 +59,8 @@ uint64_t sb_subscription_overlooked(const sb_subscription *s);
 
 /* Called if the counts say that a node of a higher priority wants messages. Makes a NOTIFIED node of the subscription
  * INTERESTED, then checks the lists. True: the node must take no message (I32). If a message is ready, and the lists
- * have such a node of a higher priority, the function has notified one. False: the node is NOTIFIED again. */
+ * have such a node of a higher priority, the function has notified one, unless one was NOTIFIED already. False: the
+ * node is NOTIFIED again. */
 bool sb_subscription_gives_way(sb_subscription *s);
 /* Called if the node's `flags` say that the node is rescued or stands by. False: the node stands by, and is not
  * active. Sets *rescued if the node is rescued: it may then take a message although a higher priority wants

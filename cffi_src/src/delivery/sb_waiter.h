@@ -3,8 +3,8 @@
  *
  * What: a waiting get is a consumer of credit one that is INTERESTED only while it waits; a waiting put is a node of
  * the queue's room list, or of the broker's memory list. Each has its own wake word and acts in its own thread: spin
- * for a short time, become INTERESTED, look once more, sleep. A put that waits for memory only becomes INTERESTED, and
- * sleeps for at most 50 ms; then its caller tries again.
+ * for a short time, become INTERESTED, look once more, sleep. A put that waits for memory does not spin or look: it
+ * becomes INTERESTED, and sleeps for at most 50 ms. Then its caller tries again.
  *
  * Invariants: I30 and I31 hold for the nodes of waiting calls, too: a call whose node was NOTIFIED passes the baton
  * when it ends its wait.

@@ -356,7 +356,8 @@ bool sb_chunk_drain(sb_connection *c, uint64_t token, uint32_t chunk) {
     }
     SB_CRASHPOINT("slab.run.taken");
     if (!SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_DRAINING, c->id, 0, run), SB_SEQ_CST)) {
-      /* I14: this connection read the chunk's word, then others drained the run, and use the chunk for something else */
+      /* I14: this connection read the chunk's word, then others drained the run, and use the chunk for something
+       * else */
       free_first(b, c->id, chunk);
       return false;
     }
@@ -387,8 +388,8 @@ void sb_chunk_recover(sb_broker *b, unsigned owner, uint32_t chunk) {
   unsigned run = sb_chunk_run(word);
   bool bodies = sb_chunk_state(word) == SB_CHUNK_CLASS && is_of_bodies(sb_chunk_class(word));
   if (sb_chunk_state(word) == SB_CHUNK_RUN || bodies) {
-    /* the dead connection may have taken the slot of a run that is there, or was there, while its holdings list the chunk
-     * instead of the slot */
+    /* the dead connection may have taken the first slot to drain a run that is or was here: its holdings then list the
+     * chunk, not the slot */
     free_first(b, owner, chunk);
     return;
   }

@@ -29,8 +29,8 @@
  *   anything may have been filled in.
  *  the chunk of a class became DRAINING -> DRAINING(dead), some of its slots ALLOC(dead) -> the reaper frees these
  *   slots, and returns the chunk to its class. For a chunk of structures see sb_drained.h.
- *  the slot of a run was taken to drain the run -> ALLOC(dead) -> the reaper frees the slot, also if others have drained
- *   the run meanwhile, and opened the chunk for a class: a connection may take the slot of a run that is gone.
+ *  the slot of a run was taken to drain the run -> ALLOC(dead) -> the reaper frees the slot, also if another connection
+ *   drained the run before, and the chunk has a new run or slots for bodies by now.
  *  the run became DRAINING -> DRAINING(dead) -> the reaper makes all chunks of the run FREE.
  * In each case the holdings of the connection list the chunk.
  *
@@ -59,8 +59,8 @@ bool sb_chunk_hint_search(sb_connection *c, unsigned cls);
  * one. */
 bool sb_chunk_may_grow(sb_broker *b);
 /* Prepares the memory of a chunk that the caller has claimed. For structures, all bytes are 0 afterwards; else they may
- * have any value. Populates the page tables of the chunk, unless it is opened for structures and was never opened before:
- * these use few of its pages at first. */
+ * have any value. Populates the page tables of the chunk, unless it is opened for structures and was never opened
+ * before: these use few of its pages at first. */
 void sb_chunk_prepare(sb_broker *b, uint32_t chunk, bool structures);
 /* Resets a chunk that is about to become FREE. The header of each of its slots becomes ALLOC with owner 0, which means
  * that no slot begins there; the chunk's hints are cleared. slots_units: the units of each slot. Before the call, the
@@ -79,8 +79,8 @@ bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token);
 bool sb_chunk_drain(sb_connection *c, uint64_t token, uint32_t chunk);
 bool sb_chunk_drain_any(sb_connection *c, uint64_t token);
 /* Repairs a chunk that the dead connection `owner` was claiming or draining: a claimed chunk and a draining run become
- * FREE, a chunk of bodies returns to its class. The reaper has carried out or undone a commit of that connection before,
- * so no message is in an ALLOC slot of it. sb_drained_recover returns a chunk of structures. */
+ * FREE, a chunk of bodies returns to its class. Before the call, the reaper has carried out or undone a commit of
+ * `owner`, so no ALLOC slot of `owner` has a message. sb_drained_recover returns a chunk of structures. */
 void sb_chunk_recover(sb_broker *b, unsigned owner, uint32_t chunk);
 
 #endif

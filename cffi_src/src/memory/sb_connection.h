@@ -21,8 +21,8 @@
  *  the entry was written, before the CAS -> the entry names an object that the connection does not own -> the reaper
  *   reads the object's authoritative word, and leaves the object alone. Only for an AVAILABLE cell it sets the
  *   `requeued` bits (sb_take.h).
- *  the record, or a new block, was allocated, before it was linked -> entry 0 of the last linked block names the new
- *   block; of the record and the first block, the entry `boot` of the process slot -> the reaper frees it.
+ *  the record, or a new block, was allocated, before it was linked -> the entry `boot` of the process slot names the
+ *   record or the first block; entry 0 of the last linked block names a later block -> the reaper frees it.
  *
  * Concurrency: single writer. While a connection lives, only its own calls change its holdings, and such a call holds
  *  the connection's process-local `lock`. Some calls read shared words without the lock.

@@ -165,7 +165,7 @@ void sb_drained_recover(sb_broker *b, unsigned owner, uint32_t chunk) {
     set_hints(b, chunk, cls);
   } else if (sb_chunk_state(word) == SB_CHUNK_DRAINING && sb_chunk_owner(word) == owner) {
     if ((word & SB_CHUNK_TAKEN_OVER) != 0) {
-      /* The dead connection has taken over the chunk, or a reaper of it that was killed has. */
+      /* The dead connection took over the chunk; or an earlier reaper did so in its name, and was killed. */
       back_to_class(b, chunk, owner, cls);
     } else {
       (void)take_over(b, chunk, word, owner);

@@ -33,7 +33,7 @@
  *   that ends each reaping frees these parts.
  *
  * Concurrency: the owner of the head takes and writes parts. A process that holds a reference of the head copies its
- *  body; any other process does so, too, and then checks that the head still has its generation. The process that freed
+ *  body; any other process does so, too, and then checks that the head kept its generation. The process that freed
  *  the head frees its parts. Any process may sweep at the same time as all of these: each part is freed once, by a CAS
  *  that expects the part's header. A process that frees parts and finds their chain broken sweeps as well, since
  *  another sweep may have freed the part that links the rest.

@@ -18,8 +18,8 @@
  *      process that finds its reference already gone therefore reads all words again.
  *  I49 each header bit that is not the bit of a cell may be added by one connection only. With up to SB_PLAIN_TARGETS
  *      queues the bits are divided among the cells: of n queues, the holder of the cell with reference r may add the
- *      bits whose numbers leave remainder r when divided by n. With a block, a connection first claims a bit, for the
- *      life of the message.
+ *      bits whose numbers leave the same remainder as r when divided by n. With a block, a connection first claims a
+ *      bit, for the life of the message.
  *
  * Ordering pairs:
  *  P14 a process clears its bit of the block (seq_cst), then reads all words of the block: of two processes that clear

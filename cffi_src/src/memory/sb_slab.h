@@ -28,7 +28,7 @@
  *  hint bits were taken from a word -> slots without hints; `claims` of the connection's record names the hint word ->
  *   the reaper sets all bits of that word.
  *  a slot was freed, before its hint was set -> a free slot without a hint -> the reaper sets all bits of the hint word
- *   that `claims[0]` names; if it names none, the next sweep of the headers finds the slot.
+ *   that `claims[0]` names; if the slot belongs to another word, the next sweep of the headers finds the slot.
  *  a chunk became DRAINING or CLAIMED -> the chunk is listed in the holdings -> see sb_chunk.h.
  *
  * Concurrency: a connection allocates under its lock. Any process may drop a reference or free a slot. To do so twice

@@ -22,7 +22,7 @@
  *
  * Death: this header only declares; it has no steps between which a process could die.
  *
- * Concurrency: only the macros of sb_atomic.h change words, except that memset clears a new structure or a claimed
+ * Concurrency: only the macros of sb_atomic.h change words, except that plain stores fill a new structure or a claimed
  *  chunk, which no other process uses yet.
  */
 #ifndef SB_LAYOUT_H
@@ -124,7 +124,7 @@ typedef struct {
   sb_word journal;         /* of exchanges and bindings: 48 number of valid bytes in its file | 16 number of the file */
   sb_half topology_pid, queue_count;
   sb_half memory_waiting,
-      queues_ended; /* raised when a queue ended whose bindings may be left: by itself, or its deleter was killed */
+      queues_ended;      /* raised when a queue ended by itself, or when its deleter may have left bindings to it */
   sb_half queues_closed; /* incremented when a queue becomes CLOSED; connections then detach their handles of it */
   sb_half housekeeper_process;     /* process slot, plus one; valid only while byte SB_LOCK_HOUSEKEEPER is locked */
   alignas(64) sb_word memory_root; /* the list of nodes that wait for memory */
@@ -259,16 +259,17 @@ typedef struct {
   /* written by producers */
   alignas(64) sb_word tail;
   sb_word admitted; /* hint: `tail` plus the number of messages for which room is reserved, but not yet used */
-  sb_word bytes_in; /* hint: body bytes that became ready */
+  sb_word bytes_in; /* hint: body bytes that became ready, or that have room reserved */
   sb_word bound;    /* with ring_size: evict the oldest while more than max(bound, ring_size) messages are ready */
   sb_word reserved0[4];
   /* notification: read by producers, so this cache line lies beside theirs (processors fetch lines in pairs) */
   alignas(64) _Atomic int32_t interested;
   _Atomic int32_t notified, not_interested, non_acquiring, consumers, room_waiting;
-  /* raised for each message with a timer that got no schedule entry, or perhaps got none since a process died. When it
-   * changes, the housekeeper scans all cells */
+  /* raised for each message with a timer that got no schedule entry, or perhaps got none because a process died. When
+   * it changes, the housekeeper scans all cells */
   _Atomic int32_t timers_lost;
-  /* 1: calls keep `taken`, `admitted` and the byte hints; 2: so they do, but the housekeeper must still correct them */
+  /* 1: calls maintain `taken`, `admitted` and the byte hints; 2: the same, but these hints may still be wrong
+   * (SB_TRACKING_UNSURE of sb_queue.h) */
   _Atomic int32_t tracking;
   sb_half consumer_levels; /* first level, by descending priority */
   sb_word rescues;
@@ -322,7 +323,7 @@ _Static_assert(sizeof(sb_consumer_level_shm) <= SB_UNIT, "level");
 /* Flags of a node, beside SB_NODE_COUNTED (1) and SB_NODE_DIRECT (2) of shmbroker.cdef.h. 8 is not used. */
 #define SB_NODE_ROOM 4u    /* waits for room in the queue or for memory, not for messages */
 #define SB_NODE_MEMORY 16u /* with ROOM: waits for memory of the broker */
-/* notified by the housekeeper: takes a message although consumers of higher priority exist */
+/* notified in a rescue (sb_housekeeping.h): takes a message although consumers of higher priority exist */
 #define SB_NODE_RESCUED 32u
 #define SB_NODE_MEMBER 64u     /* a consumer of a channel, which may have several at one queue */
 #define SB_NODE_EXCLUSIVE 128u /* requests to be, or is, the only consumer */

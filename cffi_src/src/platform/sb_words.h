@@ -137,8 +137,9 @@ static inline unsigned sb_position_lane(uint64_t p) {
   return (unsigned)SB_BITS(p, SB_POSITION_BITS - SB_LANE_BITS, SB_LANE_BITS);
 }
 
-/* ---- page link (root and children), 2 state: EMPTY | 62 generation of the page it lies in, of a root: base / 64 of
- *      its ring; DONE; PAGE | 4 height | 28 slot | 30 low bits of the linked page's generation ---- */
+/* ---- page link (root and children), by state. EMPTY: 2 state | 62 generation of the page that contains the link, of a
+ *      root: base / 64 of its ring. DONE: 2 state. PAGE: 2 state | 4 height | 28 slot | 30 low bits of the linked
+ *      page's generation ---- */
 enum { SB_LINK_EMPTY = 0, SB_LINK_DONE = 1, SB_LINK_PAGE = 2 };
 static inline unsigned sb_link_state(uint64_t l) { return (unsigned)SB_BITS(l, 0, 2); }
 static inline uint64_t sb_link_empty(uint64_t gen) { return SB_FIELD(gen, 2); }

@@ -10,8 +10,8 @@ sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t
   sb_lane *lane = &q->lanes[0];
   *removed = 0;
   sb_ledger_hinting(q->ledger, 1);
-  /* I23: the CLOSING cell has no message, so it counts as taken. `admitted` comes first: the other way round, a put would
-   * see room for one more message in between. */
+  /* I23: the CLOSING cell has no message, so it counts as taken. `admitted` comes first: the other way round, a put
+   * would see room for one more message in between. */
   (void)SB_ADD(&q->shm->admitted, 1, SB_SEQ_CST);
   (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
   sb_status status = sb_queue_append(q, lane, SB_CELL_CLOSING | flags, SB_APPEND_CLOSING, NULL, &position);
@@ -28,11 +28,12 @@ sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t
   SB_CRASHPOINT("queue.close.closing");
   (void)sb_closing_resolve(q->c->b, q->c, q->shm, &lane->ring, position);
   bool stays = sb_queue_is_open(q);
-  /* past the TOMBSTONE: `taken` counts it, so the tail must, too; only then do the hints agree, and `hinting` is lowered */
+  /* advances the tail past the TOMBSTONE, which `taken` counts: the hints must agree before `hinting` is lowered */
   if (stays) (void)sb_ring_exact_tail(q->c->b, &lane->ring);
   sb_ledger_hinting(q->ledger, -1);
   if (stays) {
-    /* with both conditions, the one that still fails; a consumer that left meanwhile makes no queue "not empty" */
+    /* with `if_unused` alone a consumer was the reason, even if it has left. With both conditions: SB_IN_USE while a
+     * consumer is registered, else SB_NOT_EMPTY, also if only a consumer that has left was the reason */
     return if_unused && (!if_empty || SB_LOAD(&q->shm->consumers, SB_SEQ_CST) > 0) ? SB_IN_USE : SB_NOT_EMPTY;
   }
   *removed = sb_disposal_empty(q);

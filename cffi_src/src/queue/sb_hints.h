@@ -8,14 +8,15 @@
  * Layout: nothing here; sb_queue.h has the hints, sb_requeued.h the bits.
  *
  * Invariants: I23 of sb_queue.h, I18 of sb_requeued.h, I72 of sb_repairs.h.
- *  I74 in a queue that does not evict, `admitted` is at most base + `taken` + the number of AVAILABLE cells + the sum of
- *      all depths of `hinting`, except for the room that dead processes had reserved. Each step of a put, take, release,
- *      move or commit keeps that: it raises the depth first, changes one word or cell at a time by one message, and
- *      lowers the depth last. So a process may lower `admitted` to that sum even while others are in the middle of their
- *      changes, for example stopped. The queue may take fewer messages until these come to their end. The same holds for
- *      `bytes_in`, `bytes_out`, the bytes of the AVAILABLE messages and `admitting` of the ledgers, if all who change
- *      hints reserve room. Two processes that correct hints at the same moment are not excluded: the second one may act
- *      on what it read before the first one did. Then the queue may take more messages than its limit until it rests.
+ *  I74 in a queue that does not evict, `admitted` is at most base + `taken` + the number of AVAILABLE cells + the sum
+ *      of all depths of `hinting`, except for the room that dead processes had reserved. Each step of a put, take,
+ *      release, move or commit keeps that: it raises the depth first, changes one word or cell at a time by one
+ *      message, and lowers the depth last. So a process may lower `admitted` to that sum even while others are in the
+ *      middle of their changes, for example stopped. The queue may take fewer messages until these changes end. The
+ *      same holds for `bytes_in`, `bytes_out`, the bytes of the AVAILABLE messages and `admitting` of the ledgers,
+ *      while every change that is half made is a reservation of room. Two processes may correct hints at the same
+ *      moment: the second one may then act on values that it read before the first one changed them. In this case the
+ *      queue may take more messages than its limit, until the hints are corrected again.
  *
  * Ordering pairs: none here.
  *
@@ -43,10 +44,11 @@ bool sb_hints_has_ready(sb_broker *b, const sb_ring *r, uint64_t end);
 /* Calls sb_hints_resurface for a consumer that found no message although the hints show one. Returns the number of
  * cells that it found; 0 without a search if the last search was less than 250 ms ago. */
 uint64_t sb_hints_rescan(sb_queue *q);
-/* Reads hints, ledgers and cells twice. If the two readings are equal, corrects `taken`, `admitted` and the byte hints.
+/* Reads hints, ledgers and cells twice. If the two readings are equal, corrects `taken`, `admitted` and `bytes_in`.
  * SB_HINTS_RIGHT: no hint was wrong, or the queue does not track. SB_HINTS_SET_RIGHT: a hint was wrong, and was
- * corrected. SB_HINTS_BUSY: the readings differ, or a connection is changing hints. In the latter case, unless the
- * queue evicts, the call gives back room that the dead reserved (I74). It corrects nothing else then. */
+ * corrected. SB_HINTS_BUSY: the readings differ, or a connection is changing hints, or a hint changed during the
+ * correction. In the last case the call may have corrected `taken` or `admitted` before. While a connection is changing
+ * hints, the call at most gives back room that dead connections reserved, and nothing in a queue that evicts (I74). */
 typedef enum { SB_HINTS_RIGHT, SB_HINTS_SET_RIGHT, SB_HINTS_BUSY } sb_hints;
 sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q);
 /* Gives the hints of a queue that is about to get limits their first right values. Does nothing if `tracking` is

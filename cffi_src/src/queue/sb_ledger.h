@@ -2,9 +2,8 @@
 /* Ledger: the counters of one connection at one queue.
  *
  * What: counters with a single writer, and the intent of the operation that the connection is carrying out. The
- * statistics of a queue are sums over its ledgers. A connection owns one ledger of each queue that it has open. When
- * the connection closes the queue, the counters stay, and the next owner of the ledger continues them; ledgers are
- * never merged.
+ * statistics of a queue are sums over its ledgers. A connection owns one ledger for each handle of the queue. When the
+ * handle is detached, the counters stay, and the next owner of the ledger continues them; ledgers are never merged.
  *
  * Layout: `sb_ledger_shm`, linked from the queue. A linked ledger stays linked until its queue is freed.
  *
@@ -56,7 +55,7 @@ unsigned sb_ledger_stuck(sb_broker *b, const sb_queue_shm *q, unsigned but,
  * ended such changes between them. */
 typedef struct {
   uint64_t depth, raised;
-  uint64_t unknown_bytes; /* how many of these changes are not known by their bytes: all but reservations of room */
+  uint64_t unknown_bytes; /* how many of these changes are no reservations of room: no ledger has their bytes */
   uint64_t reserved_bytes;
 } sb_changes;
 sb_changes sb_ledger_changes(sb_broker *b, const sb_queue_shm *q);
@@ -65,7 +64,7 @@ static inline bool sb_changes_same(const sb_changes *one, const sb_changes *two)
          one->reserved_bytes == two->reserved_bytes;
 }
 sb_ledger_shm *sb_ledger_at(sb_broker *b, uint32_t slot);
-/* The connection's ledger of the queue; NULL: the connection owns none. */
+/* The first ledger of the queue that the connection owns; NULL: the connection owns none. */
 sb_ledger_shm *sb_ledger_of(sb_broker *b, const sb_queue_shm *q, unsigned connection);
 
 static inline void sb_ledger_begin_intent(sb_ledger_shm *l, unsigned kind, unsigned counter, uint64_t position,
@@ -94,7 +93,8 @@ static inline void sb_ledger_count(sb_ledger_shm *l, unsigned counter, uint64_t 
 #define SB_HINTING_DEPTH UINT64_C(0xffffffff) /* the lower half of `hinting`; the upper half counts the raises */
 static inline void sb_ledger_hinting(sb_ledger_shm *l, int by) {
   uint64_t step = by > 0 ? (UINT64_C(1) << 32) + 1 : UINT64_MAX;
-  /* by > 0: this store comes before the first change of a hint, which is seq_cst. by < 0: it comes after the last */
+  /* by > 0: this store comes before the first change of a hint, which is seq_cst, or relaxed in a queue that refuses no
+   * message (sb_limits.h). by < 0: it comes after the last */
   SB_STORE(&l->hinting, SB_LOAD(&l->hinting, SB_RELAXED) + step, SB_RELEASE);
 }
 /* Notes that a reservation of room for a message of `bytes` bytes begins (`count` is 1), or that it ends (`count` is

@@ -16,9 +16,10 @@
  *      In queues that evict, a connection raises `taken` before the CAS that takes a message, so that no process evicts
  *      too much; in all others after that CAS, so that no process admits too much. `admitted` is raised before an
  *      append. Queues that evict count a STAGED position as taken, since they must not evict for it; all others count
- *      it as ready, since its room is reserved. While no connection is between two changes of hints that belong
- *      together (`hinting` of sb_ledger_shm), a process may count the cells, and correct the errors that a death left.
- *      In a queue that does not evict, it may lower `admitted` and `bytes_in` even meanwhile (I74 of sb_hints.h).
+ *      it as ready, since its room is reserved. One that will become SCHEDULED counts as taken in any queue. While no
+ *      connection is between two changes of hints that belong together (`hinting` of sb_ledger_shm), a process may
+ *      count the cells, and correct the errors that a death left. In a queue that does not evict, it may lower
+ *      `admitted` and `bytes_in` even meanwhile (I74 of sb_hints.h).
  *  I42 after a process has lowered `taken` or `bytes_out`, it searches for a message again, or enforces the limits:
  *      meanwhile a put may have relied on the higher value, and seen room that did not exist.
  *
@@ -115,8 +116,8 @@ SB_HOT sb_status sb_queue_append(sb_queue *q, sb_lane *lane, uint64_t word, sb_a
   return status;
 }
 
-/* Values of `tracking`; 0: the queue has no hints. UNSURE: the hints may be wrong, because sb_hints_start_tracking is at
- * work, its caller was killed, or traffic kept it from correcting them; then the housekeeper does it. */
+/* Values of `tracking`; 0: the queue has no hints. UNSURE: the hints may be wrong, because sb_hints_start_tracking is
+ * at work, its caller was killed, or traffic kept it from correcting them; then the housekeeper does it. */
 #define SB_TRACKING_SURE 1
 #define SB_TRACKING_UNSURE 2
 /* True if the queue maintains `taken`, `admitted` and the byte hints: it has limits or a ring size, or it once had. */

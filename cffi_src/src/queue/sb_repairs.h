@@ -33,12 +33,13 @@
 #include "sb_liveness.h"
 
 enum {
-  SB_REPAIR_NOTIFICATION = 0, /* a consumer or waiting call slept beside a ready message: notified, or while none was */
-  SB_REPAIR_ROOM,             /* a producer slept although the queue had room for its message */
-  SB_REPAIR_COUNT,            /* a wrong count of nodes in the queue's lists: interested, room_waiting ... */
-  SB_REPAIR_ACCOUNT,          /* `taken`, `admitted`, or the byte hints */
-  SB_REPAIR_MARK,             /* a ready message without its `requeued` bits */
-  SB_REPAIR_END,              /* an open queue that should have ended by itself (sb_lifetime.h) */
+  /* a consumer or waiting call slept beside a ready message, although it was notified, or no node was NOTIFIED */
+  SB_REPAIR_NOTIFICATION = 0,
+  SB_REPAIR_ROOM,    /* a producer slept although the queue had room for its message */
+  SB_REPAIR_COUNT,   /* a wrong count of nodes in the queue's lists: interested, room_waiting ... */
+  SB_REPAIR_ACCOUNT, /* `taken`, `admitted`, or the byte hints */
+  SB_REPAIR_MARK,    /* a ready message without its `requeued` bits */
+  SB_REPAIR_END,     /* an open queue that should have ended by itself (sb_lifetime.h) */
 };
 _Static_assert(SB_REPAIR_END + 1 == SB_REPAIRS, "kinds of repairs");
 

@@ -68,9 +68,9 @@ SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess,
   return SB_OK;
 }
 
-/* Takes a cell that has `requeued` bits. Checks the excess before it clears the leaf's bit: once the bit is cleared,
- * other searchers do not find the cell, so the function may not leave it there. SB_EMPTY: the cell could not be taken.
- * SB_DONE: the excess is gone. */
+/* Takes a cell that has `requeued` bits. Checks the excess only before it clears the leaf's bit: other searchers do not
+ * find a cell that lacks this bit, so the function must not spare the cell afterwards. SB_EMPTY: the cell could not be
+ * taken. SB_DONE: the excess is gone. */
 static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *excess, const sb_leaf_ref *leaf,
                                   uint64_t position, sb_taken *t) {
   sb_broker *b = q->c->b;

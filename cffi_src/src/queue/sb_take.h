@@ -2,9 +2,9 @@
 /* Take: gives a ready message to a connection.
  *
  * What: one CAS writes the connection into the oldest AVAILABLE cell, or into the cell at a given position: ACQUIRED
- * for a consumer, REMOVING to remove the message (eviction, purge, expiry, move). The search for the oldest cell begins
- * with messages that returned (sb_requeued.h). It then continues from the handle's cursor or from the shared `head`,
- * whichever is later.
+ * for a consumer, REMOVING to remove the message (eviction, purge, expiry, move) or to make a due one ready. The search
+ * for the oldest cell begins with messages that returned (sb_requeued.h). It then continues from the handle's cursor or
+ * from the shared `head`, whichever is later.
  *
  * Layout: AVAILABLE -> ACQUIRED(me) | REMOVING(me);  SCHEDULED -> REMOVING(me).
  *
@@ -13,10 +13,10 @@
  *  I24 an eviction is paid in advance: the evicting process raises `taken` by a CAS, and only while more messages are
  *      ready than the bound. Just before it takes the *victim* (the oldest ready message), it counts the ready
  *      messages again. It spares the victim if too few are ready: then a consumer has raised `taken` for itself, and
- *      has taken or will take an older message. A consumer that raises `taken` after this count takes a newer message,
- *      so the victim is not spared for it. The evicting process counts before the take, and not after it: if it took
- *      the victim and then put it back, consumers would pass the victim meanwhile, and get it after newer messages. It
- *      puts a victim back in one case only: an older message returned meanwhile.
+ *      has taken an older message, or is about to take the oldest one. A consumer that raises `taken` after this count
+ *      takes a newer message, so the victim is not spared for it. The evicting process counts before the take, and not
+ *      after it: if it took the victim and then put it back, consumers would pass the victim meanwhile, and get it
+ *      after newer messages. It puts a victim back in one case only: an older message returned meanwhile.
  *  I53 a process that passes a STAGED cell sets its `requeued` bits first, so that the cell is found after its commit.
  *      A process that found a message to take looks again at the cells that it passed before, so that the messages of a
  *      producer stay in order.
@@ -54,14 +54,15 @@ typedef struct {
 } sb_excess;
 /* Takes the oldest AVAILABLE message to evict it. SB_EMPTY: there is none. SB_DONE: the excess is gone (I24). */
 sb_status sb_take_victim(sb_queue *q, const sb_excess *excess, uint64_t token, sb_taken *t);
-/* Takes the message at `position` to remove it: its cell changes from state `from` to REMOVING. SB_EMPTY: the cell is
- * not in state `from`, or another process was faster. */
+/* Takes the message at `position`, to remove it or to make a SCHEDULED one ready: its cell changes from state `from` to
+ * REMOVING. SB_EMPTY: the cell is not in state `from`, or another process was faster. */
 sb_status sb_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t);
 /* Takes for a consumer the oldest ready message that has not expired, and removes the expired ones before it. SB_EMPTY:
  * no message is ready, or the queue is paused. SB_DELETED: the queue is closed. */
 sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t);
 /* Takes the ready message at `position` for a consumer. `requeued`: the message returned to the queue. SB_EMPTY: there
- * is no ready message at `position`; the caller must then enforce the queue's limits (I42). */
+ * is no ready message at `position`; the caller must then search on, and enforce the queue's limits if it finds no
+ * message (I42). */
 sb_status sb_take_for_consumer_at(sb_queue *q, uint64_t position, bool requeued, uint64_t token, sb_taken *t);
 /* Counts the delivery of a message that was taken for a consumer. */
 static inline void sb_take_delivered(sb_queue *q, const sb_taken *t) {

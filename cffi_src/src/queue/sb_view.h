@@ -14,8 +14,8 @@
  *  I38 only the holder of a cell adds references to the slot of its message, and only references that are clear. If the
  *      message went to one queue, the holder never adds reference 0: from a clear reference 0 the reaper of a dead
  *      producer concludes that the put took effect (intent ENQUEUE). Other intents need no such rule: a reaper judges
- *      commits and moves by their cells, and after an ack no connection owns the cell. Holders of different cells never
- *      add the same reference (I49).
+ *      commits and moves by their cells; after an ack no living connection owns the cell, so none adds its reference.
+ *      Holders of different cells never add the same reference (I49).
  *  I39 the word of a reference is written before the reference is added: the viewer's id, or 0 if a cell gets the
  *      reference. A set reference whose word names a connection is that connection's view. This is the proof that a
  *      reaper needs, since a reference that the dead connection dropped may be the view of another connection by then.
@@ -26,7 +26,7 @@
  *  reference: a CAS of the header, or an OR of a word of the block (both release). A reaper reads the word after an
  *  acquire of the header, or of that word of the block.
  *
- * Death (killed after -> what is left -> what the reaper of the connection does, before it releases any cell):
+ * Death (killed after -> what is left -> what the reaper of the connection does):
  *  the holding was written -> the reference is clear, or belongs to another connection -> the reaper leaves it alone.
  *  the word of the reference was written -> the reference is clear -> the reaper leaves it alone.
  *  the reference was added -> a reference whose word names the dead connection -> the reaper drops the reference.
@@ -42,7 +42,8 @@
 #include "sb_settle.h"
 
 /* Takes a view of message *t, which the connection holds. *token: the holding that lists the view. SB_LIMIT: no
- * reference for a view is left. SB_CORRUPT: the body is short, so it is never viewed, or its header is inconsistent. */
+ * reference for a view is left. SB_CORRUPT: the body is short, so it is never viewed, or its header is inconsistent.
+ * Any other error is that of sb_holding_take. */
 sb_status sb_view_take(sb_connection *c, const sb_taken *t, uint64_t *token);
 /* Drops a view of the connection; does nothing if `token` names none. */
 void sb_view_drop(sb_connection *c, uint64_t token);

@@ -65,7 +65,8 @@ sb_status sb_page_descend(sb_broker *b, sb_connection *c, const sb_ring *r, uint
                           sb_page_ref *p, unsigned *skip);
 /* Retires a page if everything in it is finished, then its parent, and so on. */
 void sb_page_retire(sb_connection *c, const sb_ring *r, sb_page_ref p);
-/* Retires all finished pages that a killed process left. */
+/* Retires all finished pages that are left in the ring: because a process was killed, or because many calls finished
+ * cells of a leaf at the same time (sb_ring_redo). */
 void sb_page_sweep(sb_connection *c, const sb_ring *r);
 /* True if the page is linked in the ring, at the height and the first position that its own fields name. */
 bool sb_page_links(sb_broker *b, const sb_ring *r, uint32_t slot, uint64_t gen);

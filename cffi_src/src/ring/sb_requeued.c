@@ -72,8 +72,8 @@ void sb_requeued_mark_owned(sb_broker *b, sb_lane *lane, const sb_leaf_ref *ref,
 }
 
 /* Does not check whether pages of the way (the pages from the root to the leaf) serve other positions by now: they can
- * do so only after the cell was finished, and of a finished cell nobody uses the result. Another process may put a new
- * root above the old one during the call. That root has the bit that leads to the old one from the start. */
+ * do so only after the cell was finished, and for a finished cell the result has no effect. Another process may put a
+ * new root above the old one during the call. That root has the bit that leads to the old one from the start. */
 bool sb_requeued_stays_marked(sb_broker *b, const sb_lane *lane, uint64_t position) {
   const sb_ring *r = &lane->ring;
   const sb_requeued_way *way = &lane->way;

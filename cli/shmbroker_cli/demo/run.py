@@ -73,7 +73,7 @@ def _bench() -> Iterator[Bench]:
     """Run a broker for this run only, and purge it at the end of the block."""
     broker = shmbroker.Broker(f"demo-{uuid.uuid4().hex[:12]}", memory=MEMORY)
     try:
-        broker.start()  # an interrupt may leave its memory
+        broker.start()  # inside `try`: an interrupt during the start may leave the broker's memory
         with broker.connect() as connection, connection.channel() as channel:
             files = connection.queue(FILES, max_bytes=BACKLOG, overflow="block")
             results = connection.queue(RESULTS)

@@ -93,7 +93,7 @@ def _bench(name: str) -> Iterator[Bench]:
     """Run a broker for this run only, and purge it at the end of the block."""
     broker = shmbroker.Broker(name, memory=MEMORY)
     try:
-        broker.start()  # an interrupt may leave its memory
+        broker.start()  # inside `try`: an interrupt during the start may leave the broker's memory
         with broker.connect() as connection, tempfile.TemporaryDirectory(prefix="shmbroker-") as folder:
             processes: list[Process] = []
             try:
