@@ -201,7 +201,9 @@ static void visit_ledgers(sb_reap_context *w, uint64_t what, uint64_t where) {
     recover(&q, w->id);
     sb_queue_detach(&q);
   } else {
-    /* The queue is gone, or no holding can be taken. In the second case the housekeeper corrects the queue later. */
+    /* The queue is gone, or no holding can be taken. In the second case the housekeeper corrects the queue later. But
+     * it makes the next consumer active (sb_exclusive_succeed) only if hints are wrong; else the next consumer that
+     * registers or leaves does. */
     disown(w, (uint32_t)where);
   }
 }
@@ -312,6 +314,10 @@ static void reap_connection(sb_connection *by, unsigned id, const sb_holding_shm
 bool sb_recover_process(sb_connection *by, uint32_t process) {
   sb_broker *b = by->b;
   if (!sb_liveness_begin_reaping(b, process)) {
+    return false;
+  }
+  if (!sb_segments_ready(b)) { /* what the dead process owns may lie in a segment that this one cannot read */
+    sb_liveness_end_reaping(b, process, false);
     return false;
   }
   SB_CRASHPOINT("recover.begun");

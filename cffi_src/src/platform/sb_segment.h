@@ -76,6 +76,12 @@ sb_status sb_segment_map(sb_broker *b);
 /* Publishes that segment `number` exists. */
 void sb_segment_announce(sb_broker *b, uint32_t number);
 
+/* Whether every segment that exists now is mapped; maps the segments that are not. False: the kernel refused one, for
+ * example since this process has no descriptor left. Then a slot that cannot be read may hold something. */
+static inline bool sb_segments_ready(sb_broker *b) {
+  return SB_LOAD(&b->header->segments, SB_ACQUIRE) <= SB_LOAD(&b->mapped_segments, SB_RELAXED) ||
+         sb_segment_map(b) == SB_OK;
+}
 static inline bool sb_slot_in_range(const sb_broker *b, uint32_t slot) {
   return slot / SB_CHUNK_UNITS < b->chunk_limit;
 }

@@ -8,6 +8,7 @@
 #include "calls.h"
 #include "cases.h"
 #include "meanwhile.h"
+#include "proc.h"
 
 #define HEADS 8u /* chunk of slots of two units */
 #define PARTS 9u /* chunk of slots of four units */
@@ -237,6 +238,25 @@ static void which_parts_are_orphans(void) {
   expect(sb_parts_is_orphan(t.b, part(0)), "the part of no slot is none");
 }
 
+/* The part lies in the first segment, its head in the second one, for which this process has no descriptor. */
+static void a_head_that_cannot_be_mapped(void) {
+  uint32_t far = CHUNKS_PER_SEGMENT + 1, head = far * SB_CHUNK_UNITS + 2;
+  open_chunks();
+  grow_to(far);
+  set_class(far, SB_CHUNK_CLASS, sb_class_for(t.b, 2 * SB_UNIT));
+  sb_parts_begin(t.c, head, GEN);
+  sb_parts_add(t.b, head, GEN, part(0), PART_GEN);
+  t.b->mapped_segments = 1;
+  t.b->mapped_chunks = CHUNKS_PER_SEGMENT;
+  opens_to_fail = 2;
+  expect(!sb_parts_is_orphan(t.b, part(0)), "a part whose head cannot be read is an orphan");
+  sb_parts_sweep(t.b);
+  expect_is(opens_to_fail, 0, "how many files were not opened");
+  expect(!is_free(part(0)), "a part was freed, although its head is there");
+  expect(!sb_parts_is_orphan(t.b, part(0)), "a part whose head is there is an orphan");
+  expect_is(t.b->mapped_segments, 2, "the segments that are mapped");
+}
+
 static void orphan(uint32_t slot) {
   sb_parts_shm before = *end_of_head();
   sb_parts_add(t.b, HEAD, GEN + 1, slot, PART_GEN);
@@ -336,6 +356,7 @@ static const test_case CASES[] = {
     {"parts: broken", "what is left of a broken row is swept", a_broken_row_is_swept},
     {"parts: whole", "a row that is whole is freed without a sweep", a_whole_row_needs_no_sweep},
     {"parts: orphans", "a part is an orphan when its head is gone", which_parts_are_orphans},
+    {"parts: unmapped", "a head that cannot be mapped is not gone", a_head_that_cannot_be_mapped},
     {"parts: swept", "a sweep frees orphans, where there can be some", what_a_sweep_frees},
     {"parts: longest", "a sweep looks at the longest slots, too", a_sweep_of_the_longest_slots},
     {"parts: order", "a sweep sees parts that were begun before", a_sweep_sees_what_was_begun},

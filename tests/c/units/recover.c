@@ -7,6 +7,7 @@
 #include "calls.h"
 #include "dead.h"
 #include "meanwhile.h"
+#include "proc.h"
 #include "sb_liveness.h"
 #include "sb_slab.h"
 
@@ -56,6 +57,21 @@ static void a_process_is_recovered(void) {
   expect(t.c->gate == &t.c->shm->gate, "the reaper has another gate");
   expect_is(node_state(producer), SB_NODE_NOTIFIED, "the state of a producer that waits for memory");
   expect(!sb_recover_process(t.c, GONE), "it was recovered twice");
+}
+/* Without a descriptor for the second segment the process stays dead, and all that it owns stays its own. */
+static void a_segment_that_cannot_be_mapped(void) {
+  begin_dead();
+  process_is_gone();
+  grow_to(CHUNKS_PER_SEGMENT + 1);
+  uint64_t dead = t.b->processes[GONE].word, connection = t.b->connections[d.c->id];
+  t.b->mapped_segments = 1;
+  t.b->mapped_chunks = CHUNKS_PER_SEGMENT;
+  opens_to_fail = 1;
+  expect(!sb_recover_process(t.c, GONE), "a process was recovered, although not all of the memory could be read");
+  expect_is(opens_to_fail, 0, "how many files were not opened");
+  expect_is(t.b->processes[GONE].word, dead, "the word of the process");
+  expect_is(t.b->connections[d.c->id], connection, "the word of the connection");
+  expect(sb_recover_process(t.c, GONE), "it was not recovered when the memory could be read");
 }
 static void all_processes_are_recovered(void) {
   begin_dead();
@@ -298,6 +314,7 @@ static void a_closed_connection_gives_all_back(void) {
 static const test_case CASES[] = {
     {"recover: process", "the reaper frees the process and its connections, and nothing beside them",
      a_process_is_recovered},
+    {"recover: unmapped", "a reaper that cannot map a segment recovers nothing", a_segment_that_cannot_be_mapped},
     {"recover: all", "the reaper recovers each process that is gone", all_processes_are_recovered},
     {"recover: free slots", "the reaper takes the byte of no process but the dead", slots_that_are_free},
     {"recover: hints", "the reaper gives hints back that the dead connection had taken", hints_are_given_back},
