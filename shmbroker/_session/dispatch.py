@@ -12,6 +12,7 @@ import concurrent.futures
 import functools
 import logging
 import os
+import sys
 import threading
 from typing import TYPE_CHECKING, Protocol
 
@@ -64,11 +65,14 @@ class Executor:
     def submit(self, runnable: Callable[[], None]) -> None:
         """Submits a callable to the executor. After :meth:`close`, only a given executor still gets callables."""
         self.used = True
-        executor = self._given or self._pool()
+        executor, handled = self._given or self._pool(), sys.exception()
         if executor is not None:
             try:
                 executor.submit(self._run, runnable)
             except Exception as error:  # noqa: BLE001 - shut down, or any other error: the caller may be the IO thread
+                interrupt = _interrupt_behind(error, handled)
+                if interrupt is not None:
+                    raise interrupt from None
                 process_ends = executor is self._own and _SHUT_DOWN in str(error)
                 if not self._closed and not process_ends:
                     self.failed(error)  # delivered messages stay unacked
@@ -114,6 +118,17 @@ class Executor:
             self._closed, own = True, self._own
         if own is not None:
             own.shutdown(wait=threading.get_ident() not in self._threads, cancel_futures=True)
+
+
+def _interrupt_behind(error: BaseException, handled: BaseException | None) -> BaseException | None:
+    """Returns the interrupt that ``error`` replaced; ``None``: there was none since the caller handled ``handled``.
+
+    A pool waits for a `threading.Condition`. An interrupt in there surfaces as ``RuntimeError: release unlocked lock``.
+    """
+    behind = error.__context__
+    while isinstance(behind, Exception) and behind is not handled:
+        behind = behind.__context__
+    return behind if behind is not handled else None
 
 
 class Dispatcher:

@@ -137,6 +137,29 @@ def raising(pools: list[Pool], error: Exception, *, given: bool) -> tuple[Execut
     return executor, told
 
 
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_inside_the_pool_is_raised(pools: list[Pool]) -> None:
+    """The error that the pool made of it is neither raised nor told; an interrupt that the caller handles is none."""
+    told: list[BaseException] = []
+    executor = Executor(None, told.append)
+    executor.submit(lambda: None)
+    made_of_it, between = RuntimeError("release unlocked lock"), LookupError()
+    made_of_it.__context__, between.__context__ = between, KeyboardInterrupt()
+    pools[0].raises = made_of_it
+    with pytest.raises(KeyboardInterrupt):
+        executor.submit(lambda: None)
+    assert told == []
+    pools[0].raises = RuntimeError("no thread can be started")
+    try:
+        _interrupt()
+    except KeyboardInterrupt:
+        executor.submit(lambda: None)
+    assert told == [pools[0].raises]
+
+
 @pytest.mark.parametrize(
     ("given", "text", "is_told"),
     [(True, ENDED, True), (True, "full", True), (False, "can't start new thread", True), (False, ENDED, False)],
