@@ -95,7 +95,7 @@ class Executor:
             self._threads.discard(me)
 
     def failed(self, error: BaseException) -> None:
-        """Reports an exception that a callback raised."""
+        """Reports an exception that a callback raised, or that kept callbacks from running."""
         try:
             if self._on_error is None:
                 _log.error("a callback raised %r", error, exc_info=error)
@@ -138,7 +138,7 @@ class Dispatcher:
 
     def __init__(self, executor: Executor, work: Work) -> None:
         self._executor, self._work = executor, work
-        self._lock = locks.unnoted()  # a forked child never takes it: it has no other thread, and methods raise first
+        self._lock = locks.unnoted()  # no forked child takes it: the parent's threads are gone, and methods raise first
         self._ready = False
         self._turn = 0  # the number of runnables that have begun; the next one to begin has this number
         self._thread: int | None = None  # the thread that runs the channel's callbacks now

@@ -74,7 +74,7 @@ class OpenQueues:
             make: makes a handle.
 
         Raises:
-            NotFound: ``passive``, and there is no such queue.
+            NotFound: ``passive``, and there is no such queue; or the queue was deleted during the call.
             PreconditionFailed: the queue exists with other settings.
             AccessRefused: the queue does not exist, and its name begins with ``amq.``.
             ResourceLocked: the queue is exclusive to another connection.
@@ -171,7 +171,7 @@ class OpenQueues:
     def closed(self, handle: Handle, core: CoreQueue) -> None:
         """Handles the closing of an application's handle: closes the queue in the core, too, if it is not needed there.
 
-        The queue stays open in the core if the connection holds messages of it, or if channels publish to it.
+        The queue stays open in the core if a channel has used it, or for one of the other reasons that the class lists.
         """
         with self._lock:
             if self._handles.get(handle.name) is handle:

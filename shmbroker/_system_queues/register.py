@@ -16,8 +16,8 @@ not count.
 
 Memory: if a writer finds no memory for another version, it lowers the size of the ring to `_NEEDED`, which drops the
 oldest messages, and uses their slots. After its put it restores the size. All bodies are padded to multiples of one
-size, so that these slots fit. The writer of the first version finds messages to drop, too: :meth:`Register.set_aside`
-fills the empty queue with messages that are no versions.
+size, so that these slots fit. The writer of the first version finds messages to drop, too, if it has called
+:meth:`Register.set_aside`, which fills the empty queue with messages that are no versions.
 
 Death (after -> state):
  before the put -> the value is what it was.    the put -> the version counts, or does not; nothing is in between.

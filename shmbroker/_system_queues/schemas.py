@@ -61,7 +61,7 @@ def register(queue: Queue, schema: Registered) -> Registered:
 
     Raises:
         OutOfMemory: the broker has no memory for the schema.
-        NotFound: the queue was deleted.
+        NotFound: the queue was deleted, and another process has deleted its register during the call.
     """
     session = session_of_queue(queue)
     _clear_away(session)

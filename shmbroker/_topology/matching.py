@@ -174,7 +174,7 @@ def words_of(key: str) -> list[str]:
 def _stay_at_any_number(node: _Node, stay: dict[_Node, None]) -> None:
     """Add to `stay` the `#` node that follows a node, then the `#` node that follows that `#` node, and so on.
 
-    Whoever reaches the first node reaches all of these too, because `#` also matches zero words.
+    A key that reaches the first node reaches all of these too, because `#` also matches zero words.
     """
     following = node.words.get("#")
     while following is not None and following not in stay:

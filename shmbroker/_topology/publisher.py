@@ -172,8 +172,8 @@ class Publishing:
             if found is None:
                 table = self._exchanges
                 check_publish(table.exchange(self.core, exchange))
-                # A signal handler that changes the topology and publishes renews the routes, and this route is of
-                # before. Then it is stored in dictionaries that nothing uses any more.
+                # A signal handler that changes the topology and publishes renews the routes. Then this route is
+                # outdated. It is stored in the dictionaries from before, which nothing uses any more.
                 targets, known = self._targets, self._compiled.routes.setdefault(exchange, {})
                 queues = table.route(self.core, exchange, routing_key, content.headers, content.keys)
                 opened = (self._reach(queue.name, queue.incarnation) for queue in queues)
@@ -216,7 +216,7 @@ class Publishing:
                 content = _content(properties)
             except (exceptions.PreconditionFailed, TypeError, ValueError):
                 return -1
-            if content.headers is None:  # with headers, not: the application may change them
+            if content.headers is None:  # the application may change the headers later
                 self._last = (properties, content)
         if content.keys:
             return -1
@@ -262,7 +262,8 @@ class Publishing:
 
         Raises:
             queue.Full: a queue with overflow="block" has no room in time.
-            OutOfMemory: there is no memory in time, or the body can never fit.
+            OutOfMemory: there is no memory in time.
+            NeverFits: the body can never fit. If the memory is what is too small, it is also an ``OutOfMemory``.
         """
         while True:
             targets = self.targets(exchange, routing_key, content)

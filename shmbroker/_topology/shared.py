@@ -32,12 +32,12 @@ class _Table:
         journal: The journal, with that position.
         topology: The exchanges and bindings.
         router: Finds routes in the topology.
-        is_whole: Whether table and position agree. False during a replay, and after one that did not end: an interrupt
-            or a damaged record can end it. Such a table is of no use, as a record that is replayed twice can do harm.
+        is_whole: Whether table and position agree. False during a replay, and after a replay that an interrupt or a
+            damaged record has cut short. Such a table is of no use, as a record that is replayed twice can do harm.
         users: The number of code blocks of one thread that use the table now. A signal handler that runs inside such a
             block must not change the table.
-        not_shortened: The length of the journal when it was last worth compacting and the compaction did not end; 0:
-            that was not the case since the journal was rewritten.
+        not_shortened: The length of the journal at the last attempt to compact it, if that attempt failed; 0: no
+            attempt has failed since the journal was rewritten.
     """
 
     def __init__(self, path: str) -> None:
@@ -94,10 +94,10 @@ class Exchanges:
     def _taken(self, connection: CoreConnection) -> _Table:
         """Replays the changes of other processes and returns the table, with one more user. The caller has the lock.
 
-        A signal handler may get here while its thread replays into the table, or uses it. If the handler must replay
-        changes, it begins a table anew, which this process uses from then on. The interrupted code goes on with the
-        other table; after a replay, it looks here again. If a handler raises before the caller's `try`, the number of
-        users stays too high: the next replay, too, begins a table anew.
+        A signal handler may call this while its thread replays into the table, or uses it. If that replay has not
+        ended, or the handler needs a replay, this begins a new table, which the process uses from then on. Code that
+        used the old table continues with it; code that replayed into it takes the new one afterwards. If a handler
+        raises before the caller's `try`, the number of users stays too high: the next replay, too, begins a new table.
         """
         while True:
             table = self._table
@@ -189,7 +189,7 @@ class Exchanges:
     def _compact(self, connection: CoreConnection) -> None:
         """Shortens the journal if that is worth it. The caller holds the topology lock.
 
-        After an attempt that failed, the next one comes when the journal has grown by as much as makes a new journal
+        After a failed attempt, the next one comes when the journal has grown by the length that makes a whole journal
         worth compacting.
         """
         with self._refreshed(connection) as table:
