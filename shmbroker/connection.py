@@ -85,6 +85,7 @@ class Connection:
         Raises:
             NotFound: ``passive``, and there is no such queue.
             PreconditionFailed: the queue exists with other settings.
+            ResourceLocked: the queue is exclusive to another connection.
             AccessRefused: the queue does not exist, and its name begins with ``amq.``: reserved for the broker.
             ValueError: a setting's value is not allowed.
         """

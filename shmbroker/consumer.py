@@ -161,9 +161,9 @@ class Consumer:
         self._core.suspend(suspended=False)
 
     def fileno(self) -> int:
-        """Returns a descriptor that is readable when :meth:`get` would not wait; for select and asyncio.
+        """Returns a descriptor that is readable when a message waits for :meth:`get`; for select and asyncio.
 
-        :meth:`clear` resets it.
+        :meth:`clear` resets it. It does not become readable when the queues are deleted or the broker is purged.
 
         Raises:
             ConnectionClosed: the consumer has ended, and its descriptor with it.

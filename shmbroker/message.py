@@ -37,8 +37,8 @@ class Message(native.Record):
     """A message that was taken from a queue; settle it once with :meth:`ack`, :meth:`nack` or :meth:`reject`.
 
     ``with message:`` acknowledges the message at the end of the block, or returns it to its place when the block
-    raises. A body of up to 4 KiB is a private copy. A longer body is read in place: its slot is freed when the message
-    is settled and the last view of the body is gone.
+    raises. A body of up to 4 KiB is a private copy, as is a longer one that had no room in one piece. Any other body is
+    read in place: its slot is freed when the message is settled and the last view of the body is gone.
     """
 
     __slots__ = ()
@@ -89,7 +89,8 @@ class Message(native.Record):
 
     def _settle(self, disposition: int) -> None:
         call, arguments = self._settling(disposition)
-        # No call between the mark and the core's: a signal handler that raises runs before both of them, or after both.
+        # No other call separates the mark from the call of the core: a signal handler that raises runs before both, or
+        # after both.
         self._state = SETTLED
         status = call(*arguments)
         if status:
@@ -230,9 +231,10 @@ class MessageBatch(native.Batch, Sequence[Message]):
     _long_bodies: int
 
     def _hold_views(self) -> None:
-        """Makes those messages of an auto-acked batch whose bodies are read in place.
+        """Makes those messages of an auto-acked batch whose bodies are not in their records.
 
-        Each of them has a view of its body. Only the view keeps the slot of the body from being freed.
+        The core has taken a view of each such body. The message takes the view over, and ends it. A view that no
+        message takes over would never end, and its slot would never be freed.
         """
         for at in range(len(self) if self._long_bodies else 0):
             if not record.is_inline(self._record(at)):

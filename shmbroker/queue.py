@@ -163,7 +163,8 @@ class Queue:
 
         Raises:
             queue.Full: no room in time (overflow="block" or "drop").
-            OutOfMemory: no memory in time; at the end of the block: no memory for the copy.
+            OutOfMemory: no memory in time; at the end of the block: none for the copy, or none in time for the place in
+                the queue.
             NeverFits: the body can never fit. If the memory is what is too small, it is also an ``OutOfMemory``.
         """
         check_size(size)
@@ -344,7 +345,7 @@ class Queue:
         *,
         trim: bool = False,
     ) -> None:
-        # The core stores all settings again. The lock keeps other changes from coming between the reading and that.
+        # The core stores all settings anew. The lock keeps other changes from coming between the read and the store.
         until = self._session.operation_deadline()
         with topology_lock(self._core.connection, until, self._core.what):
             wanted, flags = change(*self._core.settings())
@@ -372,6 +373,7 @@ class Queue:
 
         Raises:
             NeverFits: a body can never fit the other queue; the messages before it are moved.
+            OutOfMemory: the broker has no memory to move a message; the messages before it are moved.
         """
         target = open_queue(self._session, to, passive=True) if isinstance(to, str) else to
         if not isinstance(target, Queue):

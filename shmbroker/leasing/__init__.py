@@ -37,7 +37,8 @@ Kills, the state after each, and which user continues:
 
 A user stopped for ever has the same effect as a killed user, with one exception. Queues are made and deleted under the
 broker's topology lock. A user stopped while it holds the lock keeps others from attaching and from leasing
-(:exc:`Timeout`) until it is killed.
+(:exc:`Timeout`) until it is killed. Acknowledging and releasing raise :exc:`Timeout`, too, since they cannot delete
+queues; an acknowledgement may take effect nevertheless, see :meth:`Group.ack`.
 """
 
 from shmbroker.leasing.group import Group

@@ -402,6 +402,8 @@ class Group:
             GroupInUse: another user has the group, or no user has attached it.
             GroupRewound: a later lease was acknowledged before.
             LeaseNotFound: the lease does not exist yet.
+            Timeout: the topology lock was not free in ``operation_timeout``. Unless memory was short, the leases are
+                acknowledged, and a later call deletes their queues.
         """
         with self._lock:
             state = self._attached_state()

@@ -49,8 +49,8 @@ class BrokerIdentity:
         """Returns this process's connection to the broker that this object identifies.
 
         Raises:
-            BrokerNotFound: this is another host, this host was booted since, or the broker is gone. The text names both
-                hosts; or, if another broker has the name now, both creation times.
+            BrokerNotFound: this is another host, this host was booted since, or the broker is gone. In the first two
+                cases the text names both hosts. If another broker has the name now, it names both creation times.
         """
         here = socket.gethostname()
         if _boot() != self.boot:  # before the connect: this host may have another broker of that name

@@ -39,7 +39,7 @@ class Handover:
         reply_queue: the prefix of the names of the queues for answers.
         schema: the schema of the answers; ``None`` = any.
         inflight: the most requests in flight.
-        timeout: seconds to wait for an answer; ``None`` = for ever.
+        timeout: seconds to wait for an answer; ``None`` = as long as a process serves the queue of requests.
         broker: the name of the broker; ``None`` = as the task's environment says.
     """
 
