@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from shmbroker._core import native
 from shmbroker._core.consumer import CoreConsumer
+from shmbroker.exceptions import ConnectionClosed
 from shmbroker.message import OPEN, Message, MessageBatch
 from shmbroker.statistics import ConsumerStatistics
 
@@ -139,7 +140,7 @@ class Consumer:
             return self.get(self._timeout)
         except standard_queue.Empty:
             raise StopIteration from None
-        except BaseException:
+        except ConnectionClosed:
             if self._ended:
                 raise StopIteration from None
             raise

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from queue import Empty
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -188,6 +189,23 @@ def test_a_consumer_that_ends_meanwhile(consumer: Any) -> None:  # noqa: ANN401
         with pytest.raises(StopIteration):
             next(consumer)
         assert script._takes == []
+    finally:
+        consumer._ended = False
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_signal_handler_that_closes_the_consumer_may_raise(consumer: Any) -> None:  # noqa: ANN401
+    """What it raises comes out of the iteration: SystemExit ends the program instead of the loop."""
+
+    def close_and_exit(_until: int) -> int:
+        consumer._ended = True
+        sys.exit(3)
+
+    try:
+        Script(consumer, [native.EMPTY], [])
+        consumer._core.wait = close_and_exit
+        with pytest.raises(SystemExit):
+            next(consumer)
     finally:
         consumer._ended = False
 
