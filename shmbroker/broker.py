@@ -133,8 +133,8 @@ class Broker:
         with self._attached() as attached:
             attached.set_stopped(stopped=False)
             if attached.housekeeper_missing():
-                # Does not wait for an earlier child, which may still be starting, and then serves without end. If both
-                # start, the later one ends.
+                # An earlier child may still be starting. This call does not wait for its end: if that child becomes the
+                # housekeeper, it serves without end, and the child started here ends.
                 child = _started(self.name)
                 self._process, self._child = os.getpid(), child
                 _await_housekeeper(attached, child)
@@ -237,8 +237,8 @@ class Broker:
         """Waits until the child that this object started has ended; kills it if it does not end.
 
         Args:
-            attached: the broker. If another call starts it again, the child stays: it may be the housekeeper. ``None``:
-                the broker is gone, or is removed unread.
+            attached: the attachment of the broker. If another call starts the broker again, the child stays: it may be
+                the housekeeper. ``None``: the broker is gone, or this process could not use it.
         """
         child = self._child
         if child is None or self._process != os.getpid():  # a forked process cannot wait for its parent's child
@@ -316,7 +316,8 @@ def connect(
         timeout: seconds to wait for another process to create the broker, with ``create=False`` or if the broker
             belongs to another user; ``None`` = not at all.
         operation_timeout: seconds that a topology change may wait for the topology lock.
-        on_callback_error: called with an exception that a callback raised; ``None`` = the exception is logged.
+        on_callback_error: called with an exception that a callback raised, or that kept callbacks from running;
+            ``None`` = the exception is logged.
 
     Raises:
         BrokerNotFound: there was no such broker in time, and ``create`` is off or the broker belongs to another user.

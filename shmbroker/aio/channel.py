@@ -46,7 +46,7 @@ class Channel:
         self._soon(self._end_waits)
 
     def _soon(self, call: Callable[[], object]) -> None:
-        """Has the loop make a call that wakes tasks. Safe from any thread, and again if a signal handler raised."""
+        """Schedules a call that wakes tasks. Safe from any thread. Safe to call again, if a signal handler raised."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
             self._loop.call_soon_threadsafe(call)
 
@@ -127,7 +127,7 @@ class Channel:
         *,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> int:
-        """Publishes as :meth:`basic_publish` does; returns the number of the message once all its queues have it."""
+        """Publishes as :meth:`basic_publish` does; returns the number of the message once it is published."""
         given = (exchange, routing_key, body, properties, mandatory)
         return await asyncio.wrap_future(await _with_room(self._sync.publish_confirmed, given, timeout))
 

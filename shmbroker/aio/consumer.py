@@ -65,7 +65,7 @@ class Consumer:
         return self._turns % _TURNS == 0
 
     async def _next(self) -> Message:
-        """Returns the next message. It looks for a message before it waits, so no cancellation prevents that look."""
+        """Returns the next message. Looks for it before the first wait, also if the timeout is 0."""
         while True:
             self._told.clear()
             try:

@@ -124,7 +124,7 @@ class ChannelState:
                     self._taker = self._receiver_of(core)
                     self._settle_tag = core.settle_tag
                     self._core = core
-                    if self._transaction is None:  # only now: this does not keep the handle alive that it uses
+                    if self._transaction is None:  # after `_core`, which keeps the handle that `settle` uses alive
                         self._settle_known = self._taker.settle
         return self._core
 

@@ -51,9 +51,9 @@ class Confirms:
         return number
 
     def end(self, number: int, error: BaseException | None = None) -> None:
-        """Reports the outcome of a message. Without an error, it is confirmed; with one, it was not published.
+        """Reports the outcome of a message that :meth:`begin` counted.
 
-        It was returned to the application, or an error ended the publish.
+        Without an error, the message is confirmed. With an error, it was not published.
         """
         with self._changed:
             future = self._pending.pop(number, None)

@@ -110,8 +110,8 @@ class Declaring(ChannelState):
 
         Raises:
             NotFound: ``passive``, and the queue does not exist.
-            ResourceLocked: the queue is exclusive to another connection.
-            PreconditionFailed: the queue exists and differs, or an argument is not allowed.
+            ResourceLocked: the queue is exclusive to another connection, or exists with another ``exclusive``.
+            PreconditionFailed: the queue exists and differs otherwise, or an argument is not allowed.
             AccessRefused: the name is reserved.
         """
         found = self._admin.queue_declare(

@@ -109,7 +109,8 @@ class Receiving(Sending):
             no_local: skip messages that this connection published.
 
         Raises:
-            AccessRefused: the queue has an exclusive consumer, or an exclusive one is requested and there are others.
+            AccessRefused: the queue has an exclusive consumer; or ``exclusive`` is set, and the queue has other
+                consumers or the setting ``single_active_consumer``.
             NotAllowed: the tag is in use; closes the connection.
         """
         callable_of(on_message_callback, "on_message_callback")
@@ -315,7 +316,8 @@ class Receiving(Sending):
             disposition: ACK, REQUEUE or REJECT.
             status: the status that the fast path returned; -1: the fast path was not used.
             multiple: whether to settle all deliveries up to the tag.
-            delivery: the delivery, if one of its own methods settles it with the transaction, which marks it then.
+            delivery: the delivery, if one of its own methods settles it with the transaction. The transaction marks it
+                as settled.
         """
         if not isinstance(delivery_tag, int) or isinstance(delivery_tag, bool):
             msg = f"delivery_tag={delivery_tag!r}: an integer is needed"

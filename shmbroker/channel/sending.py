@@ -205,9 +205,10 @@ class Sending(Declaring):
             self._happened(tell)
             will_tell = self._open
         finally:
-            # `tell` may never run if another thread closes the channel: the close removes the events, and a closed
-            # executor ignores them. The close may also have failed the pending futures before this one was pending. Nor
-            # may `tell` run if this call raises: memory is missing, or a signal handler raised.
+            # `tell` does not always run. If another thread closes the channel, the close removes the events, and a
+            # closed executor ignores them; the close may also have failed the pending futures before this one was
+            # pending. If this call raises (memory is missing, or a signal handler raised), the dispatcher may not know
+            # of `tell`.
             if not will_tell:
                 confirm()
         return number

@@ -46,7 +46,7 @@ class Settle(NamedTuple):
 
 
 class _Pending:
-    """The operations between two ends of a transaction.
+    """The operations from one commit or rollback to the next.
 
     Attributes:
         publishes: The messages, in their order.
