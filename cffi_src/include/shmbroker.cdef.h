@@ -41,8 +41,9 @@ typedef enum {
 /* The layout of the shared memory that this core reads. */
 enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 9 };
 
-/* The byte of the lock file that a process locks while it waits for the place of an automatic housekeeper. */
-enum { SB_LOCK_SUCCESSOR = 3 };
+/* Bytes of the lock file. SUCCESSOR: locked by a process that waits for the place of an automatic housekeeper. STARTING:
+ * locked by an automatic housekeeper from its start until it serves. */
+enum { SB_LOCK_SUCCESSOR = 3, SB_LOCK_STARTING = 4 };
 
 /* The limits of a broker. */
 enum {

@@ -23,6 +23,7 @@ ffi, slow = native.ffi, native.slow
 _POSITIONS = 1024
 _MAX_PROCESSES: int = slow.SB_MAX_PROCESSES
 _SUCCESSOR: int = slow.SB_LOCK_SUCCESSOR
+_STARTING: int = slow.SB_LOCK_STARTING
 _FLOCK = struct.Struct("hhqqi")  # struct flock: the kind of lock, whence, the first byte, the number of bytes, the pid
 
 
@@ -188,17 +189,12 @@ def awaiting_place(path: str) -> Iterator[None]:
     Raises:
         BrokerNotFound: another process has purged the broker.
     """
-    lock, unlock = _successor(fcntl.F_RDLCK), _successor(fcntl.F_UNLCK)
-    with contextlib.ExitStack() as opened:
+    with _lock_file(path) as descriptor:
         try:
-            descriptor = opened.enter_context(segments.open_file(path, "lock", os.O_RDWR))
-        except FileNotFoundError:
-            raise amqp_error(exceptions.BrokerNotFound, f"no broker {segments.name_of(path)!r}") from None
-        try:
-            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, lock)
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _lock(fcntl.F_RDLCK, _SUCCESSOR))
             yield
         finally:
-            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, unlock)  # even if a fork has duplicated it
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _lock(fcntl.F_UNLCK, _SUCCESSOR))  # even if a fork duplicated it
 
 
 def is_awaited(path: str) -> bool:
@@ -208,9 +204,44 @@ def is_awaited(path: str) -> bool:
             descriptor = opened.enter_context(segments.open_file(path, "lock", os.O_RDWR))
         except (OSError, exceptions.AccessRefused):
             return False
-        found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _successor(fcntl.F_WRLCK))
+        found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _lock(fcntl.F_WRLCK, _SUCCESSOR))
         return bool(_FLOCK.unpack(found)[0] != fcntl.F_UNLCK)
 
 
-def _successor(kind: int) -> bytes:
-    return _FLOCK.pack(kind, os.SEEK_SET, _SUCCESSOR, 1, 0)
+@contextlib.contextmanager
+def starting(path: str) -> Iterator[int | None]:
+    """Gives the descriptor that the next automatic housekeeper is to inherit; ``None``: another one is being started.
+
+    The descriptor holds a lock, which ends when the housekeeper calls :func:`started` or dies. If the block starts no
+    process, the lock ends with the block.
+
+    Raises:
+        BrokerNotFound: another process has purged the broker.
+    """
+    with _lock_file(path) as descriptor:
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _lock(fcntl.F_WRLCK, _STARTING))
+            got: int | None = descriptor
+        except (BlockingIOError, PermissionError):  # EAGAIN or EACCES: another descriptor has the lock
+            got = None
+        yield got
+
+
+def started(descriptor: int) -> None:
+    """Releases the lock of :func:`starting` in the housekeeper that inherited its descriptor, and closes it."""
+    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _lock(fcntl.F_UNLCK, _STARTING))  # even if a fork duplicated it
+    os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _lock_file(path: str) -> Iterator[int]:
+    with contextlib.ExitStack() as opened:
+        try:
+            descriptor = opened.enter_context(segments.open_file(path, "lock", os.O_RDWR))
+        except FileNotFoundError:
+            raise amqp_error(exceptions.BrokerNotFound, f"no broker {segments.name_of(path)!r}") from None
+        yield descriptor
+
+
+def _lock(kind: int, byte: int) -> bytes:
+    return _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0)

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 from shmbroker import exceptions
 from shmbroker._core import native, segments
 from shmbroker._core.connection import CoreConnection
-from shmbroker._core.housekeeper import CoreHousekeeper, look_at
+from shmbroker._core.housekeeper import CoreHousekeeper, look_at, started
 from shmbroker._core.queue import CoreQueue
+from shmbroker._housekeeper.launch import STARTING
 from shmbroker._process.timers import Timers
 from shmbroker._topology.shared import exchanges_of
 
@@ -294,7 +295,8 @@ def main(arguments: list[str], on_ready: Callable[[], None] = lambda: None) -> i
     """``python -m shmbroker._housekeeper.housekeeper NAME [--automatic]``: the program of a housekeeper.
 
     It runs until it is told to end, or until no client is left for ten seconds. With ``--automatic``, a client started
-    it, not a user.
+    it, not a user. With ``--starting=N``, the process has inherited the descriptor N, and releases the lock of N when
+    it serves.
 
     Args:
         arguments: the arguments without the program's name.
@@ -314,7 +316,11 @@ def main(arguments: list[str], on_ready: Callable[[], None] = lambda: None) -> i
         if not purged or isinstance(error, exceptions.NotAllowed):
             print(error, file=sys.stderr)  # noqa: T201 - the process that started it logs that
         return 1
-    if not keeper.begin() and not keeper.stand_in():
+    serves = keeper.begin() or keeper.stand_in()
+    for argument in arguments:
+        if argument.startswith(STARTING):
+            started(int(argument.removeprefix(STARTING)))
+    if not serves:
         keeper.close()
         return 1  # another housekeeper was faster
     on_ready()

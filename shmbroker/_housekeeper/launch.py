@@ -11,11 +11,15 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 from shmbroker import exceptions
 from shmbroker._core import attachment, segments
+from shmbroker._core.housekeeper import starting
 
+STARTING = "--starting="
+"""The argument that tells a housekeeper the descriptor that it inherits (see `_core.housekeeper.starting`)."""
 MARK = "SHMBROKER_HOUSEKEEPER_OF"
 """The environment variable that marks a housekeeper's process. A program that finds it set starts no housekeeper."""
 _PYTHON = re.compile(r"(python|pypy|graalpy)[\d.]*\w?(-\w+)*", re.IGNORECASE)
@@ -26,8 +30,10 @@ _RUN = (
     "sys.exit(housekeeper.main(sys.argv[1:]))"
 )
 _ORDERED = {-signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL, 0, 1}  # expected ends; for 1, see `housekeeper.main`
+_PATIENCE_SECONDS = 5.0  # a housekeeper that another process is starting may be stopped, or be starved
 _log = logging.getLogger("shmbroker")
 _told: set[tuple[str, str]] = set()
+_starting_since: dict[str, float] = {}  # brokers whose housekeeper another process was starting when this one looked
 
 
 class CannotStartError(Exception):
@@ -89,16 +95,21 @@ def command(name: str, *, automatic: bool) -> list[str]:
     ]
 
 
-def start_housekeeper(name: str, *, detached: bool) -> subprocess.Popen[bytes]:
+def start_housekeeper(name: str, *, detached: bool, inherits: int | None = None) -> subprocess.Popen[bytes]:
     """Starts a housekeeper process and logs its error output. A detached one outlives this process.
+
+    Args:
+        name: the broker.
+        detached: whether it leads a session, and ends when no client is left.
+        inherits: the descriptor of `_core.housekeeper.starting`; ``None``: it has none.
 
     Raises:
         CannotStartError: the housekeeper cannot be started; the text gives the reason.
     """
-    if MARK in os.environ:
-        msg = f"this program was started itself in the place of a housekeeper of broker {os.environ[MARK]!r}"
-        raise CannotStartError(msg)
+    _check_place()
     line = command(name, automatic=detached)
+    kept = [] if inherits is None else [inherits]
+    line += [f"{STARTING}{descriptor}" for descriptor in kept]
     try:
         child = subprocess.Popen(  # noqa: S603 - our own module
             line,
@@ -107,6 +118,7 @@ def start_housekeeper(name: str, *, detached: bool) -> subprocess.Popen[bytes]:
             stderr=subprocess.PIPE,  # not ours: a reader of our stderr would get EOF only at the housekeeper's end
             start_new_session=detached,
             cwd="/",
+            pass_fds=kept,
             env={**os.environ, MARK: name},
         )
     except OSError as error:
@@ -115,6 +127,12 @@ def start_housekeeper(name: str, *, detached: bool) -> subprocess.Popen[bytes]:
     # This thread waits for the end of the housekeeper, which would otherwise stay a zombie of this process.
     threading.Thread(target=_follow, args=(name, child), name="shmbroker-reap-housekeeper", daemon=True).start()
     return child
+
+
+def _check_place() -> None:
+    if MARK in os.environ:
+        msg = f"this program was started itself in the place of a housekeeper of broker {os.environ[MARK]!r}"
+        raise CannotStartError(msg)
 
 
 def _follow(name: str, child: subprocess.Popen[bytes]) -> None:
@@ -130,17 +148,21 @@ def _follow(name: str, child: subprocess.Popen[bytes]) -> None:
 def ensure_housekeeper(name: str) -> None:
     """Starts a detached housekeeper, unless one works or the broker is stopped or purged. Returns immediately.
 
-    A housekeeper whose process is stopped does not work: the new one replaces it until that process continues.
+    A housekeeper whose process is stopped does not work: the new one replaces it until that process continues. Of the
+    processes that miss a housekeeper, one starts it. Another one is started only if it does not serve in some seconds.
     If a housekeeper cannot be started, this is logged, once for each reason: messages flow without one.
     """
     with contextlib.suppress(exceptions.BrokerNotFound):
         found = attachment.acquire(segments.path_of(name))
         try:
-            if found.housekeeper_missing() or found.housekeeper_stopped():
-                facts = found.facts()
-                if not facts.stopped and not facts.closing:
-                    start_housekeeper(name, detached=True)
-        except CannotStartError as error:
+            if not _needs_one(found):
+                _starting_since.pop(name, None)
+            else:
+                _check_place()  # first: such a program has inherited the lock, and would wait for itself
+                with starting(found.path) as descriptor:
+                    if _needs_one(found) if descriptor is not None else _is_overdue(name):
+                        start_housekeeper(name, detached=True, inherits=descriptor)
+        except (CannotStartError, OSError) as error:
             if (name, str(error)) not in _told:
                 _told.add((name, str(error)))
                 text = (
@@ -150,3 +172,19 @@ def ensure_housekeeper(name: str) -> None:
                 _log.warning(text, name, error, name)
         finally:
             attachment.release(found)
+
+
+def _needs_one(found: attachment.Attachment) -> bool:
+    if not found.housekeeper_missing() and not found.housekeeper_stopped():
+        return False
+    facts = found.facts()
+    return not facts.stopped and not facts.closing
+
+
+def _is_overdue(name: str) -> bool:
+    """Whether the housekeeper that another process is starting does not serve, although this process gave it time."""
+    now = time.monotonic()
+    waited = now - _starting_since.setdefault(name, now)
+    if waited > _PATIENCE_SECONDS:
+        _starting_since.pop(name, None)
+    return _PATIENCE_SECONDS < waited < 2 * _PATIENCE_SECONDS  # after a longer time, this is another start

@@ -50,7 +50,7 @@
 #define SB_REPAIRS 6u          /* kinds of repairs, see sb_repairs.h */
 
 /* Bytes of the lock file: the topology lock, the housekeeper's lock, the lock of the process that stands in for a
- * stopped housekeeper, SB_LOCK_SUCCESSOR of shmbroker.cdef.h, and from 64 on one for each process slot. */
+ * stopped housekeeper, SB_LOCK_SUCCESSOR and SB_LOCK_STARTING of shmbroker.cdef.h, and from 64 on one for each process slot. */
 #define SB_LOCK_TOPOLOGY 0
 #define SB_LOCK_HOUSEKEEPER 1
 #define SB_LOCK_STAND_IN 2

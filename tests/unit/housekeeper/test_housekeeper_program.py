@@ -59,11 +59,19 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
 
 @pytest.mark.parametrize(("automatic", "name"), [([], "housekeeper"), (["--automatic"], segments.AUTOMATIC)])
 @pytest.mark.parametrize("begins", [True, False])
-def test_the_program_serves(scripted: type[Scripted], automatic: list[str], name: str, *, begins: bool) -> None:
-    """It says when it is ready, and stays for ten seconds without a client; others see who asked for it."""
+def test_the_program_serves(
+    scripted: type[Scripted], monkeypatch: pytest.MonkeyPatch, automatic: list[str], name: str, *, begins: bool
+) -> None:
+    """It says when it is ready, and stays for ten seconds without a client; others see who asked for it.
+
+    When it serves, it releases the lock that it inherited.
+    """
     scripted.begins = begins
-    assert housekeeper.main(["b", *automatic], lambda: scripted.deeds.append("ready")) == 0
-    assert scripted.deeds == ["SIGTERM", "SIGINT", ("b", name), "ready", (False, 10.0)]
+    monkeypatch.setattr(housekeeper, "started", scripted.deeds.append)
+    arguments = ["b", *automatic, *(["--starting=7"] if automatic else [])]
+    assert housekeeper.main(arguments, lambda: scripted.deeds.append("ready")) == 0
+    inherited = [7] if automatic else []
+    assert scripted.deeds == ["SIGTERM", "SIGINT", ("b", name), *inherited, "ready", (False, 10.0)]
 
 
 def test_the_program_is_not_needed(scripted: type[Scripted]) -> None:

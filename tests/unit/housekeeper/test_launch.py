@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
@@ -18,6 +19,8 @@ from scenario_support.waiting import eventually
 
 import shmbroker
 from shmbroker import _native_message
+from shmbroker._core import segments
+from shmbroker._core.housekeeper import started, starting
 from shmbroker._housekeeper import launch
 
 if TYPE_CHECKING:
@@ -41,6 +44,20 @@ def run(source: str, broker: str, *flags: str, **options: object) -> subprocess.
 def is_served(broker: str) -> bool:
     """Whether a housekeeper runs."""
     return shmbroker.Broker(broker).statistics().housekeeper_pid != 0
+
+
+COUNTS = """
+    import sys
+    import shmbroker
+    from shmbroker._housekeeper import launch
+    starts, start = [], launch.start_housekeeper
+    launch.start_housekeeper = lambda *given, **options: starts.append(given) or start(*given, **options)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    with shmbroker.connect(sys.argv[1], create=True):
+        print(len(starts), flush=True)
+        sys.stdin.readline()
+"""
 
 
 def told_of(broker: str, caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -247,3 +264,57 @@ def test_a_housekeeper_that_cannot_be_started(
     assert why in told
     with pytest.raises(shmbroker.BrokerError, match=f"cannot be started: .*{why}"):
         shmbroker.Broker(broker_name).start()
+
+
+def test_programs_that_connect_together_start_one_housekeeper(broker_name: str) -> None:
+    """Each of them finds that there is none yet; each start takes a tenth of a second of a processor."""
+    shmbroker.Broker(broker_name).create()
+    command = [sys.executable, "-c", textwrap.dedent(COUNTS), broker_name]
+    pipe = subprocess.PIPE
+    with contextlib.ExitStack() as opened:
+        programs = [
+            opened.enter_context(subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)) for _ in range(6)
+        ]
+
+        def said() -> list[str]:
+            return [program.stdout.readline() for program in programs]  # type: ignore[union-attr]
+
+        def go_on() -> None:
+            for program in programs:
+                program.stdin.write("\n")  # type: ignore[union-attr]
+                program.stdin.flush()  # type: ignore[union-attr]
+
+        assert said() == ["ready\n"] * 6
+        go_on()
+        assert sum(map(int, said())) == 1
+        eventually(lambda: is_served(broker_name))
+        go_on()
+
+
+def test_the_lock_of_a_start_lasts_as_long_as_what_inherited_it(broker_name: str) -> None:
+    """A process that is killed while it starts leaves the start to another one."""
+    shmbroker.Broker(broker_name).create()
+    path = segments.path_of(broker_name)
+    with starting(path) as descriptor:
+        assert descriptor is not None
+        child = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, pass_fds=[descriptor])
+        with starting(path) as second:
+            assert second is None
+    with child, starting(path) as third:
+        assert third is None
+        child.kill()
+    with starting(path) as fourth:
+        assert fourth is not None
+
+
+def test_a_housekeeper_that_serves_ends_the_lock_of_its_start(broker_name: str) -> None:
+    """A duplicate, which a fork of another thread makes, does not keep it."""
+    shmbroker.Broker(broker_name).create()
+    path = segments.path_of(broker_name)
+    with starting(path) as descriptor:
+        assert descriptor is not None
+        duplicate = os.dup(descriptor)
+        started(os.dup(descriptor))
+        with starting(path) as second:
+            assert second is not None
+    os.close(duplicate)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import logging
@@ -10,11 +11,15 @@ import os
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from shmbroker import exceptions
 from shmbroker._housekeeper import launch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 FLAGS = ("isolated", "ignore_environment", "no_user_site", "no_site")
 
@@ -67,9 +72,13 @@ def test_the_folder_of_the_script(
     assert result == found
 
 
+@pytest.mark.parametrize("kept", [[], [7]])
 @pytest.mark.parametrize("detached", [True, False])
-def test_how_the_process_is_started(monkeypatch: pytest.MonkeyPatch, *, detached: bool) -> None:
-    """It has no input, its output goes nowhere, its errors come to us; it holds no folder and knows what it is."""
+def test_how_the_process_is_started(monkeypatch: pytest.MonkeyPatch, kept: list[int], *, detached: bool) -> None:
+    """It has no input, its output goes nowhere, its errors come to us; it holds no folder and knows what it is.
+
+    The descriptor that it inherits is the only one, and an argument says its number.
+    """
     monkeypatch.delenv(launch.MARK, raising=False)
     started: list[tuple[list[str], dict[str, object]]] = []
 
@@ -79,16 +88,18 @@ def test_how_the_process_is_started(monkeypatch: pytest.MonkeyPatch, *, detached
 
     monkeypatch.setattr(subprocess, "Popen", start)
     with pytest.raises(launch.CannotStartError, match="no process"):
-        launch.start_housekeeper("name", detached=detached)
+        launch.start_housekeeper("name", detached=detached, inherits=kept[0] if kept else None)
     options = {
         "stdin": subprocess.DEVNULL,
         "stdout": subprocess.DEVNULL,
         "stderr": subprocess.PIPE,
         "start_new_session": detached,
         "cwd": "/",
+        "pass_fds": kept,
         "env": {**os.environ, launch.MARK: "name"},
     }
-    assert started == [(launch.command("name", automatic=detached), options)]
+    line = [*launch.command("name", automatic=detached), *(["--starting=7"] if kept else [])]
+    assert started == [(line, options)]
 
 
 def test_no_housekeeper_starts_a_housekeeper(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,23 +133,88 @@ def test_a_program_that_does_not_know_its_interpreter(monkeypatch: pytest.Monkey
     assert os.access(launch.interpreter(), os.X_OK)
 
 
+class Launched:
+    """A broker whose state is given, in the place of the one that `ensure_housekeeper` looks at."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Put it there."""
+        self.missing = self.halted = self.stopped = self.closing = False
+        self.descriptor: int | None = 7
+        self.when_locked: Callable[[], None] = lambda: None
+        self.now = 1000.0
+        self.seen: list[object] = []
+        found = SimpleNamespace(
+            path="/path",
+            housekeeper_missing=lambda: self.missing,
+            housekeeper_stopped=lambda: self.halted,
+            facts=lambda: SimpleNamespace(stopped=self.stopped, closing=self.closing),
+        )
+        # Of this module only: sessions that other tests left are detached whenever the garbage collector finds them.
+        attachments = SimpleNamespace(acquire=lambda _path: found, release=lambda one: self.seen.append(one is found))
+        monkeypatch.setattr(launch, "attachment", attachments)
+        monkeypatch.setattr(launch, "starting", self.starting)
+        monkeypatch.setattr(launch, "start_housekeeper", self.start)
+        monkeypatch.setattr(launch, "_starting_since", {})
+        monkeypatch.setattr(launch, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+    @contextlib.contextmanager
+    def starting(self, path: str) -> Iterator[int | None]:
+        """Whether another process is starting one is given."""
+        assert path == "/path"
+        self.when_locked()
+        yield self.descriptor
+
+    def start(self, name: str, *, detached: bool, inherits: int | None) -> None:
+        """Note it."""
+        self.seen.append((name, detached, inherits))
+
+    def starts(self) -> list[object]:
+        """What is started when a process looks."""
+        self.seen.clear()
+        launch.ensure_housekeeper("name")
+        assert self.seen.pop() is True
+        return self.seen
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> Launched:
+    """A broker that has a housekeeper."""
+    return Launched(monkeypatch)
+
+
 @pytest.mark.parametrize("case", list(itertools.product([False, True], repeat=4)))
-def test_when_a_housekeeper_is_started(monkeypatch: pytest.MonkeyPatch, case: tuple[bool, ...]) -> None:
+def test_when_a_housekeeper_is_started(launched: Launched, case: tuple[bool, ...]) -> None:
     """Where there is none, or it is stopped, and the broker is neither closing nor without one on purpose."""
-    missing, halted, stopped, closing = case
-    seen: list[object] = []
-    found = SimpleNamespace(
-        housekeeper_missing=lambda: missing,
-        housekeeper_stopped=lambda: halted,
-        facts=lambda: SimpleNamespace(stopped=stopped, closing=closing),
-    )
-    # Of this module only: sessions that other tests left are detached whenever the garbage collector finds them.
-    attachments = SimpleNamespace(acquire=lambda _path: found, release=lambda one: seen.append(one is found))
-    monkeypatch.setattr(launch, "attachment", attachments)
-    monkeypatch.setattr(launch, "start_housekeeper", lambda name, *, detached: seen.append((name, detached)))
-    launch.ensure_housekeeper("name")
-    wanted = (missing or halted) and not stopped and not closing
-    assert seen == ([("name", True)] if wanted else []) + [True]
+    launched.missing, launched.halted, launched.stopped, launched.closing = case
+    wanted = (launched.missing or launched.halted) and not launched.stopped and not launched.closing
+    assert launched.starts() == ([("name", True, 7)] if wanted else [])
+
+
+def test_a_housekeeper_that_serves_by_now_is_enough(launched: Launched) -> None:
+    """One that another process started may come to serve between the look and the lock."""
+    launched.missing = True
+    launched.when_locked = lambda: setattr(launched, "missing", False)
+    assert launched.starts() == []
+
+
+def test_a_start_of_another_process_has_its_time(launched: Launched) -> None:
+    """Within five seconds no second one is started; then one is, for each five seconds without a housekeeper."""
+    launched.missing, launched.descriptor = True, None
+    found = []
+    for now in (1000.0, 1005.0, 1005.1, 1005.2, 1010.3, 1030.0, 1030.1, 1035.0, 1035.5):
+        launched.now = now
+        found.append(bool(launched.starts()))
+    assert found == [False, False, True, False, True, False, False, False, True]
+
+
+def test_the_time_of_a_start_ends_with_it(launched: Launched) -> None:
+    """What was waited for a housekeeper that served then does not count for the next one."""
+    launched.missing, launched.descriptor = True, None
+    assert launched.starts() == []
+    launched.now, launched.missing = 1004.0, False
+    assert launched.starts() == []
+    launched.now, launched.missing = 1006.0, True
+    assert launched.starts() == []
 
 
 def test_a_broker_that_is_gone_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
