@@ -19,9 +19,10 @@ class QueueStatistics:
     ``message_count`` is the number of distinct live messages: ``ready + delivering + scheduled``. ``bytes`` is the size
     of their bodies. ``killed`` counts the messages that purge and delete ended. ``replaced`` counts the messages that
     were evicted from a ring. ``dropped`` counts messages that overflow or reject ended, and unreadable messages.
-    ``interested``, ``notified`` and ``not_interested`` are the lengths of the queue's lists of consumers.
-    ``non_acquiring`` counts consumers of channels with ``no_local``. ``rescues`` counts notifications that only the
-    housekeeper's check caused, or the same check by another process while the housekeeper was stopped.
+    ``interested``, ``notified`` and ``not_interested`` are the lengths of the queue's lists of consumers; the first two
+    include calls of get() that wait. ``non_acquiring`` counts consumers with ``no_local``. ``rescues`` counts
+    notifications that only the housekeeper's check caused, or the same check by another process while the housekeeper
+    was stopped.
     """
 
     name: str
@@ -51,10 +52,11 @@ class QueueStatistics:
 class Repairs:
     """The number of inconsistencies that upkeep corrected, by kind.
 
-    ``notifications``: a notified consumer, or a notified call that waits, slept although a message was ready. ``room``:
-    a producer slept although there was room. ``counts``: a count of a queue's consumer lists was wrong. ``accounts``: a
-    queue's account of the messages and bytes that it holds was wrong. ``marks``: a returned message had no mark, so no
-    consumer would have found it. ``ends``: a queue that should have ended still existed.
+    ``notifications``: a consumer, or a call that waits, slept although a message was ready: it was notified, or none
+    was. ``room``: a producer slept although there was room. ``counts``: a count of a queue's lists of consumers and of
+    waiting producers was wrong. ``accounts``: a queue's account of the messages and bytes that it holds was wrong.
+    ``marks``: a returned message had no mark, so no consumer would have found it. ``ends``: a queue that should have
+    ended still existed.
     """
 
     notifications: int = 0

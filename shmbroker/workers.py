@@ -117,8 +117,8 @@ class WorkerPool:
         with self._lock:
             if self._supervisor is None:
                 self._ended.clear()
-                # First: if an interrupt ends what follows, the end of the program still ends the workers. Runs before
-                # the handler of multiprocessing, which waits for workers.
+                # First: if an interrupt ends what follows, the end of the program still ends the workers. `stop` then
+                # runs before the handler of multiprocessing, which waits for workers.
                 atexit.register(self.stop)
                 try:
                     function = _pickled(self._function)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows as messages: one column is the body, and there may be one of keys, and one of headers.
 
-The core puts a record batch from Arrow's memory. Python handles a single row only to encode its headers.
+The core puts a record batch from Arrow's memory. Python handles a single row only to encode its headers, or if
+Spark passes rows instead of batches.
 """
 
 from __future__ import annotations

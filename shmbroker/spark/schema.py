@@ -100,9 +100,9 @@ def may_be_null(fields: Iterable[pa.Field]) -> list[bool]:
 
 
 def _alike(one: pa.DataType, two: pa.DataType) -> bool:
-    """Whether types are equal, or differ only in what depends on Spark's settings.
+    """Whether types are equal, apart from what depends on Spark's settings, and from whether inner fields may be null.
 
-    That is the offset size of strings and binaries, and which time zone a timestamp has, if both types have one.
+    The settings decide the offset size of strings and binaries, and the time zone of timestamps that have one.
     """
     if one == two:
         return True

@@ -3,8 +3,9 @@
 
 An offset is a broker, a group and the number of a lease. Offsets are in Spark's checkpoint, and leases in the broker,
 even if processes die. When Spark asks for the next offset, it has finished the batches before that. So
-``latestOffset(start)`` acknowledges the leases up to ``start``. It does so also after the last batch before a query
-stops. A later ``commit`` acknowledges only leases that ``latestOffset`` has not acknowledged.
+``latestOffset(start)`` acknowledges the leases up to ``start``. A later ``commit`` acknowledges only leases that
+``latestOffset`` has not acknowledged. If a query stops before either call, the leases of its last batch stay leased
+until the query is restarted.
 
 Spark makes readers in several processes. The reader whose ``latestOffset`` is called attaches the group; all others
 only read its state.
@@ -97,7 +98,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: Offset | None = None
         self._group: shmbroker.Group | None = None
         self._broker_identity: BrokerIdentity | None = None
-        self._untold = False  # Spark did not say where the query was
+        self._untold = False  # True: Spark did not say where the query was
         self._left: int | None = None  # messages that trigger availableNow may still lease; None: another trigger
 
     # ---- in the process that plans micro-batches ----

@@ -34,11 +34,11 @@ Death (after -> state, and which process repairs it):
 
  marker made for the first attempt -> nothing; the next attempt finds it.
  attempt's queue made, messages put -> the queue is left over. The next publish of this or a later batch, ``drop``, or
-  ``expires`` removes it.
+  ``expires`` removes it; the publish of another job does not.
  completed, but the receipt lost -> as in the line above: the queue is left over.
  marker's queue made, no marker put -> the next process that needs a marker puts one. First it waits until the
-  exclusive queue of the dead process is gone, whose owner is the connection that puts the marker: from then on, all
-  operations of that connection are carried out or undone.
+  exclusive queue of the dead process is gone. From then on, all operations of the connection that owned the queue,
+  such as the put of the marker, are carried out or undone.
  marker taken -> it is at its position again when its holder has been reaped; so are messages taken from the stage.
  in the transaction -> undone, or carried out, by the reaper (decision 0012): bodies, stage and marker change together.
  begun, some messages moved -> the marker says so; each message is in the stage or in the target (Queue.move). The next

@@ -2,7 +2,7 @@
 """Messages that a publisher holds FRESH: the core returns each to its place when its object ends.
 
 So an interrupt anywhere returns them, and needs no code that runs after it. The traceback of an error keeps the local
-variables of a function. Therefore no function keeps such a message in one when it raises.
+variables of a function. Therefore a function that raises keeps no such message in a local variable.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def commit(
     statuses: list[int] = []
     try:
         settlements = [Settlement(core_of(cast("Queue", one._source)), tag_of(one)) for one in messages]  # noqa: SLF001
-        # Once the commit has settled them, other messages may have their tags.
+        # The end of a FRESH object returns a message by its tag. After the commit, another message may have that tag.
         list(map(setattr, messages, itertools.repeat("_state"), itertools.repeat(OPEN)))
         commit_waiting(connection, publications, settlements, until, memory_until, statuses)
     finally:

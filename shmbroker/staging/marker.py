@@ -85,8 +85,8 @@ class Held:
         """Requeues the marker, unless :meth:`replace` has put the next one.
 
         The state of the message tells whether :meth:`replace` has done so, whatever interrupted that method. The
-        queue's count of added messages does not: the commit of the publisher before makes a marker ready before it
-        counts it, so the count may rise while this process holds that marker.
+        queue's count of added messages does not tell it: the previous publisher's commit makes this marker ready, and
+        counts it only afterwards. So the count may rise while this process holds the marker.
         """
         del self._message  # returns a FRESH message, in one step that no interrupt splits
 
@@ -180,7 +180,7 @@ class Marker:
                     text = f"publication {self._publication!r}: another client is making its marker"
                     raise exceptions.Timeout(text)
                 with contextlib.suppress(exceptions.NotFound, exceptions.ResourceLocked, exceptions.OutOfMemory):
-                    own.queue(name, passive=True)  # ends the queue of a connection that closed before it had opened it
+                    own.queue(name, passive=True)  # ends the queue if its owner ended before opening it
                 time.sleep(_LOOK)
             own.queue(name, passive=True)
             queue = queues.ensure(session_of(own), self._name)

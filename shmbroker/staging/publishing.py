@@ -31,7 +31,7 @@ class Publisher:
     Args:
         connection: the connection that opens the queues, and holds the messages in progress.
         publication: the name of the publication.
-        limits: the limits of one transaction: of publishing in one step, and of each part that is published anew.
+        limits: the limits of one transaction: of publishing in one step, and of each part published as copies.
         until: the deadline of the waits for room and for memory.
     """
 

@@ -61,8 +61,9 @@ class Stage:
         bytes_at_once: the most bytes that the bodies of such a batch have together; ``None``: a quarter of the broker's
             memory.
         per_target: whether the record of published batches is kept only as long as the target exists. If the target is
-            deleted and declared again, batches are published to it from the first one on. The first batch of any
-            publication with this option deletes the records whose targets are gone.
+            deleted and declared again, batches are published to it from the first one on. A publish to another target
+            discards the record, too. The first batch of any publication with this option deletes the records whose
+            targets are gone.
 
     Attributes:
         publication: the name of the publication.

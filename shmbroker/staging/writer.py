@@ -90,7 +90,7 @@ class Writer:
             text = f"{self._attempt}: {self.count} messages were staged, but {found} exist"
             raise exceptions.NotStaged(text=text)
         ours = self._attempt
-        if self._marker.is_dropped(ours.batch):  # a later drop finds our queue
+        if self._marker.is_dropped(ours.batch):  # a drop after this check finds the queue
             queue.delete()
             raise self._unwanted()
         self._receipt = Receipt(

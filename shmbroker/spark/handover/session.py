@@ -56,7 +56,7 @@ class ClientSession:
         self.answers.close()
 
     def _take_back(self, ready: int) -> None:
-        """Removes this task's requests from the first ``ready`` messages of the queue; the others keep their place."""
+        """Removes this task's requests from at most the first ``ready`` messages; the others keep their place."""
         with contextlib.suppress(standard_queue.Empty, shmbroker.NotFound):
             batch = self.requests.get_many(max(1, ready), timeout=0)
             for message in batch:
