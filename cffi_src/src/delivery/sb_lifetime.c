@@ -35,13 +35,22 @@ bool sb_lifetime_orphaned(sb_broker *b, const sb_queue_shm *q, unsigned dead) {
 }
 
 static bool unused(const sb_queue_shm *q) { return SB_LOAD(&q->consumers, SB_SEQ_CST) <= 0; }
-/* True if a get waits or a watch is armed: neither is a consumer, but the node of each is INTERESTED or NOTIFIED. */
+/* True if a get waits or a watch is armed: neither is a consumer, but the node of each is INTERESTED or NOTIFIED. A node
+ * that becomes INTERESTED again between the two loads is seen in neither count. Its owner has stored `used_ns` before, so
+ * a caller that loads `used_ns` afterwards sees that the queue is used. */
 static bool awaited(const sb_queue_shm *q) {
   return SB_LOAD(&q->interested, SB_SEQ_CST) > 0 || SB_LOAD(&q->notified, SB_SEQ_CST) > 0;
 }
 
 bool sb_lifetime_limited(const sb_queue_shm *q) {
   return has_flag(q, SB_QUEUE_EXCLUSIVE | SB_QUEUE_AUTO_DELETE | SB_QUEUE_EXPIRES);
+}
+
+/* True if the queue was last used `expires` ago. Adds to the last use, and subtracts nothing: another process may have
+ * used the queue after this one read the time, so the last use may be the later of the two. */
+static bool has_expired(const sb_queue_shm *q) {
+  uint64_t life = (uint64_t)sb_setting(q, SB_SETTING_EXPIRES_MS) * UINT64_C(1000000);
+  return sb_now_ns() >= SB_LOAD(&q->used_ns, SB_RELAXED) + life;
 }
 
 bool sb_lifetime_over(sb_broker *b, const sb_queue_shm *q, unsigned dead) {
@@ -55,9 +64,7 @@ bool sb_lifetime_over(sb_broker *b, const sb_queue_shm *q, unsigned dead) {
   if ((flags & SB_QUEUE_AUTO_DELETE) != 0 && SB_LOAD(&q->had_consumer, SB_ACQUIRE) != 0 && unused(q)) {
     return true;
   }
-  uint64_t life = (uint64_t)sb_setting(q, SB_SETTING_EXPIRES_MS) * UINT64_C(1000000);
-  return (flags & SB_QUEUE_EXPIRES) != 0 && unused(q) && !awaited(q) &&
-         sb_now_ns() - SB_LOAD(&q->used_ns, SB_RELAXED) >= life;
+  return (flags & SB_QUEUE_EXPIRES) != 0 && unused(q) && !awaited(q) && has_expired(q);
 }
 
 bool sb_lifetime_end(sb_queue *q, unsigned dead) {

@@ -26,6 +26,10 @@
  *  and raises `consumers` (seq_cst), then looks whether the queue is open. So the consumer is woken, or sees by itself
  *  that the queue is closed, even if it came after the process had read `consumers`.
  *
+ * The owner of a node that waits stores `used_ns` before it makes the node INTERESTED again, and before the node leaves
+ *  (both moves change the counts, seq_cst). A process that finds the node in no count loads `used_ns` afterwards, so it
+ *  sees the new time.
+ *
  * Death (killed after -> what is left -> who repairs it):
  *  removing the last consumer, before closing the queue -> an open queue whose time has come -> the reaper closes it,
  *   or the housekeeper at its next tick.
@@ -42,8 +46,8 @@
 #include "sb_consumer.h"
 #include "sb_wait.h"
 
-/* Restarts the time after which an unused queue expires. Called by a declare, by a get, and when a get has waited; a
- * consumer that leaves does the same (sb_node_destroy). */
+/* Restarts the time after which an unused queue expires. Called by a declare, by a get, before a get waits or a watch is
+ * armed, and when the wait is over; a consumer that leaves does the same (sb_node_destroy). */
 static inline void sb_lifetime_used(sb_queue_shm *q) {
   if ((SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_EXPIRES) != 0) {
     SB_STORE(&q->used_ns, sb_now_ns(), SB_RELAXED); /* relaxed: a time */

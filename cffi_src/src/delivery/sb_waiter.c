@@ -193,6 +193,7 @@ sb_status sb_waiter_get(sb_queue *q, sb_wait *w, const sb_half *ended, sb_taken 
   for (;;) {
     uint32_t armed = sb_wake_arm(wake); /* P6: before the looks at the node and the queue, so that no ring is lost */
     unsigned state = sb_node_state(SB_LOAD(&((sb_node_shm *)sb_slot_at(c->b, node))->word, SB_SEQ_CST));
+    if (state != SB_NODE_INTERESTED) sb_lifetime_consumed(q); /* before the node moves (sb_lifetime.h) */
     if (state != SB_NODE_INTERESTED &&
         !sb_node_move(c, node, SB_IN(SB_NODE_NOT_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED)) {
       /* no memory for an entry in the list: no process would ever wake this call */

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "sb_chunk.h"
+#include "sb_lifetime.h"
 
 static uint32_t flags_of(const sb_watch *w) { return w->room ? SB_NODE_ROOM : 0; }
 
@@ -31,6 +32,7 @@ sb_status sb_watch_want(sb_watch *w, uint64_t bytes) {
   sb_node_shm *node = sb_slot_at(w->q->c->b, w->node);
   if (w->room) SB_STORE(&node->prefetch, (uint32_t)bytes, SB_RELAXED); /* relaxed: the CAS below publishes it */
   unsigned state = sb_node_state(SB_LOAD(&node->word, SB_SEQ_CST));
+  if (!w->room && state != SB_NODE_INTERESTED) sb_lifetime_used(w->q->shm); /* before the node moves (sb_lifetime.h) */
   if (state != SB_NODE_INTERESTED &&
       !sb_node_move(w->q->c, w->node, SB_IN(SB_NODE_NOT_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED)) {
     /* no memory for an entry in the list: no process would ever notify the node */

@@ -6,11 +6,13 @@
 #include "meanwhile.h"
 #include "queues.h"
 #include "sb_notify.h"
+#include "sb_watch.h"
 #include "system.h"
 
 #define OWNER 77u
 #define EPOCH 5u
 #define A_MILLISECOND UINT64_C(1000000)
+#define A_SECOND UINT64_C(1000000000)
 
 static sb_queue *q;
 static void begin(uint32_t flags) {
@@ -27,6 +29,7 @@ static void set_flags(uint32_t flags) { SB_STORE(&q->shm->flags, flags, SB_RELAX
 static void set_consumers(int32_t n) { SB_STORE(&q->shm->consumers, n, SB_RELAXED); }
 static void had_consumer(void) { SB_STORE(&q->shm->had_consumer, 1u, SB_RELAXED); }
 static bool locked(void) { return sb_lifetime_locked(t.b, q->shm, t.c->id); }
+static bool is_open(void) { return SB_BITS(q->shm->state, 0, 2) == SB_QUEUE_OPEN; }
 static bool over(unsigned dead) { return sb_lifetime_over(t.b, q->shm, dead); }
 
 /* ---- owners ---- */
@@ -126,6 +129,47 @@ static void when_a_queue_is_used(void) {
   expect_used(false, "the time of a queue that is closed");
 }
 
+static void use_a_little_later(void) {
+  says.now_ns += A_MILLISECOND;
+  sb_lifetime_used(q->shm);
+}
+/* Another process uses the queue after the last look at the time: that is no use of ages ago. */
+static void a_use_that_comes_meanwhile(void) {
+  begin(SB_QUEUE_EXPIRES);
+  answer_for_the_system();
+  (void)put(&t, q, 1);
+  SB_STORE(&q->shm->used_ns, says.now_ns, SB_RELAXED);
+  meanwhile(&q->shm->used_ns, BEFORE_LOAD, 1, use_a_little_later);
+  expect(!sb_lifetime_end(q, 0), "it ended beside a use");
+  (void)has_acted();
+  SB_STORE(&q->shm->used_ns, says.now_ns + 1, SB_RELAXED);
+  expect(!sb_lifetime_end(q, 0), "it ended before its last use");
+  expect(is_open(), "it is closed");
+  expect_is(cell_state(q, 0), SB_CELL_AVAILABLE, "the cell of its message");
+}
+static void nothing(sb_target *target) { (void)target; }
+static sb_watch watch;
+static void arm_again(void) {
+  says.now_ns += A_MILLISECOND;
+  expect_is(sb_watch_want(&watch, 0), SB_OK, "the status of a watch that is armed again");
+}
+/* The node of a watch that was told is INTERESTED again between the looks at the two counts, and so is in neither. */
+static void a_watch_that_is_armed_again_meanwhile(void) {
+  static const sb_target_kind kind = {.end = nothing};
+  if (!has_steps()) return;
+  begin(SB_QUEUE_EXPIRES);
+  answer_for_the_system();
+  watch = (sb_watch){.target = {.c = t.c, .kind = &kind}, .q = q};
+  if (sb_watch_begin(&watch) != SB_OK || sb_watch_want(&watch, 0) != SB_OK) die("sb_watch_want", 0);
+  (void)put(&t, q, 1);
+  expect(sb_watch_was_told(&watch), "it was not told");
+  SB_STORE(&q->shm->used_ns, says.now_ns - 10 * A_SECOND, SB_RELAXED);
+  meanwhile(&q->shm->interested, AFTER_LOAD, 1, arm_again);
+  expect(!over(0), "it is over with an armed watch");
+  (void)has_acted();
+  expect(!over(0), "it is over with an armed watch afterwards");
+}
+
 /* ---- the end ---- */
 
 static uint32_t node_with(uint32_t flags, unsigned state) {
@@ -135,7 +179,6 @@ static uint32_t node_with(uint32_t flags, unsigned state) {
   if (state != SB_NODE_NOT_INTERESTED && !sb_node_move(t.c, node, SB_ANY_STATE, state)) die("sb_node_move", 0);
   return node;
 }
-static bool is_open(void) { return SB_BITS(q->shm->state, 0, 2) == SB_QUEUE_OPEN; }
 static void expect_ended(uint32_t count) {
   expect_is(t.b->header->queues_ended, count, "the queues that ended");
   expect_is(t.b->header->queues_closed, count, "the queues that were closed");
@@ -204,6 +247,9 @@ static const test_case CASES[] = {
     {"lifetime: lives", "an exclusive queue is locked, and stays, while its owner lives", when_an_owner_lives},
     {"lifetime: last consumer", "an auto-delete queue is over after its last consumer", when_the_last_consumer_is_gone},
     {"lifetime: expires", "a queue that expires is over when it was unused for that long", when_it_expires},
+    {"lifetime: use meanwhile", "a use that comes meanwhile keeps the queue", a_use_that_comes_meanwhile},
+    {"lifetime: armed meanwhile", "a watch that is armed again meanwhile keeps the queue",
+     a_watch_that_is_armed_again_meanwhile},
     {"lifetime: used", "only an open queue that expires notes its last use", when_a_queue_is_used},
     {"lifetime: end", "an end is counted once, and told to all who wait", a_queue_ends},
     {"lifetime: closed", "a queue that was closed does not end", a_queue_that_was_closed},

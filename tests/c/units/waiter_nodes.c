@@ -132,12 +132,36 @@ static void the_use_of_a_queue(void) {
   expect_is(q->shm->used_ns, says.now_ns, "the last use when a get has waited");
   if (has_acted()) expect_is(used_meanwhile, says.now_ns, "the last use before the node leaves");
 }
+static uint32_t sleeper;
+static void tell_in_vain(void) {
+  sb_ring list;
+  uint64_t position = 0;
+  expect_is(q->shm->used_ns, says.now_ns, "the last use while a get sleeps");
+  if (!sb_ring_open(t.b, SB_LOAD(&q->shm->consumer_levels, SB_RELAXED), SB_RING_INTERESTED, &list)) die("list", 0);
+  sleeper = sb_nodes_next(t.c, &list, SB_NODE_INTERESTED, &position);
+  if (sleeper == 0 || !sb_node_move(t.c, sleeper, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) die("sb_node_move", 0);
+  (void)sb_wake_ring(&node_at(sleeper)->wake);
+  SB_STORE(&q->shm->used_ns, 7, SB_RELAXED);
+  says.error = 0;
+  if (says.sleeps == 2) says.now_ns = w.deadline_ns;
+}
+/* It leaves one count before it is in the other: a process that reads both in between finds it in none. */
+static void a_get_that_was_told_in_vain(void) {
+  begin();
+  grow_to(BROKER_CHUNKS - 1);
+  SB_STORE(&q->shm->flags, SB_QUEUE_EXPIRES, SB_RELAXED);
+  SB_STORE(&q->shm->used_ns, 7, SB_RELAXED);
+  says.slept = tell_in_vain;
+  expect_is(wait_for_message(), SB_TIMEOUT, "the status");
+  expect_is(says.sleeps, 2, "how often it slept");
+}
 
 static const test_case CASES[] = {
     {"waiter_nodes: no node", "without memory for a node a wait is refused", no_memory_for_a_node},
     {"waiter_nodes: no page", "without memory for its list a wait is refused", no_memory_for_a_list},
     {"waiter_nodes: kept", "eight nodes are kept", nodes_are_kept_for_the_next},
     {"waiter_nodes: use", "a get that waited has used its queue", the_use_of_a_queue},
+    {"waiter_nodes: in vain", "a get uses its queue whenever it waits again", a_get_that_was_told_in_vain},
     {"waiter_nodes: baton", "a waiter that leaves tells another one", the_baton_of_a_message},
     {"waiter_nodes: browsers", "a waiter that leaves tells the browsers, if nobody else waits", the_baton_of_browsers},
 };
