@@ -232,6 +232,15 @@ sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uin
   return status;
 }
 
+/* True if the node keeps an expiring queue in use (sb_lifetime.h): it is that of a consumer, or of a get that waits or an
+ * armed watch. The last two leave this state by themselves, unless their process is killed. */
+static bool keeps_queue(const sb_node_shm *n) {
+  uint32_t flags = SB_LOAD(&n->flags, SB_RELAXED);
+  unsigned state = sb_node_state(SB_LOAD(&n->word, SB_SEQ_CST));
+  bool waits = state == SB_NODE_INTERESTED || state == SB_NODE_NOTIFIED;
+  return state != SB_NODE_REMOVED && ((flags & SB_NODE_COUNTED) != 0 || (waits && (flags & SB_NODE_ROOM) == 0));
+}
+
 void sb_node_destroy(sb_connection *c, uint32_t slot, uint64_t token) {
   sb_broker *b = c->b;
   sb_node_shm *n = sb_node_at(b, slot);
@@ -239,10 +248,12 @@ void sb_node_destroy(sb_connection *c, uint32_t slot, uint64_t token) {
     return;
   }
   uint32_t flags = SB_LOAD(&n->flags, SB_RELAXED);
-  bool was = sb_node_move(c, slot, SB_ANY_STATE, SB_NODE_REMOVED);
   sb_queue_shm *q = sb_slab_queue(b, SB_LOAD(&n->queue, SB_RELAXED));
+  if (q != NULL && keeps_queue(n)) {
+    SB_STORE(&q->used_ns, sb_now_ns(), SB_RELAXED); /* the queue was used until now: before any count says otherwise */
+  }
+  bool was = sb_node_move(c, slot, SB_ANY_STATE, SB_NODE_REMOVED);
   if (was && (flags & SB_NODE_COUNTED) != 0 && q != NULL) {
-    SB_STORE(&q->used_ns, sb_now_ns(), SB_RELAXED); /* the queue was used until now */
     (void)SB_SUB(&q->consumers, 1, SB_SEQ_CST);
   }
   /* A node that was not moved is that of an IO thread, which is in no list; or its owner was killed while it registered

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "consuming.h"
+#include "meanwhile.h"
 #include "sb_chunk.h"
 #include "sb_slab.h"
 #include "sb_wait.h"
@@ -317,6 +318,31 @@ static void a_node_that_was_not_registered(void) {
   sb_node_destroy(t.c, other, 0);
   expect_is(slot_state(other), SB_SLOT_FREE, "the slot of a node whose queue is gone");
 }
+static uint64_t used_meanwhile;
+static void note_the_use(void) { used_meanwhile = SB_LOAD(&shm->used_ns, SB_RELAXED); }
+/* A get that waits and an armed watch use their queue, too, until they are destroyed by a reaper: their process cannot
+ * tell any more. */
+static void a_node_that_waited_is_destroyed(void) {
+  const struct {
+    uint32_t flags;
+    unsigned state;
+    bool uses;
+  } nodes[] = {
+      {SB_NODE_DIRECT, SB_NODE_INTERESTED, true},      {0, SB_NODE_NOTIFIED, true},
+      {SB_NODE_DIRECT, SB_NODE_NOT_INTERESTED, false}, {0, SB_NODE_NON_ACQUIRING, false},
+      {SB_NODE_ROOM, SB_NODE_INTERESTED, false},       {SB_NODE_ROOM | SB_NODE_MEMORY, SB_NODE_NOTIFIED, false}};
+  begin();
+  for (unsigned i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
+    uint32_t node = make_node(queue, PRIORITY, nodes[i].flags, 0, nodes[i].state);
+    SB_STORE(&shm->used_ns, LONG_AGO, SB_RELAXED);
+    used_meanwhile = 0;
+    meanwhile(&node_shm(node)->word, BEFORE_CAS, 1, note_the_use);
+    sb_node_destroy(t.c, node, 0);
+    expect((shm->used_ns > LONG_AGO) == nodes[i].uses, "node %u: the queue was used at %llu", i,
+           (unsigned long long)shm->used_ns);
+    if (has_acted()) expect_is(used_meanwhile, shm->used_ns, "the last use before the node leaves");
+  }
+}
 
 static const test_case CASES[] = {
     {"nodes: moves", "a node is in the list and the counts of its state alone", every_move_is_counted},
@@ -333,5 +359,7 @@ static const test_case CASES[] = {
     {"nodes: destroyed", "a node that is destroyed leaves counts and lists", a_node_is_destroyed},
     {"nodes: unregistered", "a node that was not registered is destroyed with its entries",
      a_node_that_was_not_registered},
+    {"nodes: waited", "a node that waited for a message used its queue until it is destroyed",
+     a_node_that_waited_is_destroyed},
 };
 SUBJECT(CASES)

@@ -5,8 +5,10 @@
 #include "calls.h"
 #include "dead.h"
 #include "sb_lifetime.h"
+#include "system.h"
 
 #define FREE ((sb_settings)FREELY)
+#define A_SECOND UINT64_C(1000000000)
 
 static sb_queue *q;
 
@@ -85,6 +87,23 @@ static void producers_are_told(void) {
   uint32_t node = waits(SB_NODE_ROOM);
   sb_recover_queue(t.c, q->slot);
   expect_notified(node, "a producer beside room");
+}
+/* It waited in a get, or its watch was armed, for longer than the queue lives without a use. */
+static void a_process_that_waited_was_killed(void) {
+  begin_queue_of_two((sb_settings){{-1, -1, -1, 0, -1, 1000}, SB_QUEUE_EXPIRES});
+  uint32_t node;
+  uint64_t token;
+  if (sb_node_create(d.c, q->slot, 0, SB_NODE_DIRECT, 0, 1, &node, &token) != SB_OK) die("sb_node_create", 0);
+  (void)sb_node_move(d.c, node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);
+  answer_for_the_system();
+  SB_STORE(&q->shm->used_ns, says.now_ns - 360 * A_SECOND, SB_RELAXED);
+  recover_dead();
+  expect_is(queue_state(), SB_QUEUE_OPEN, "the state of the queue");
+  expect_is(cell_state(0), SB_CELL_AVAILABLE, "the state of a cell with a message");
+  expect_is(q->shm->used_ns, says.now_ns, "the last use of the queue");
+  says.now_ns += A_SECOND;
+  sb_recover_queue(t.c, q->slot);
+  expect_is(queue_state(), SB_QUEUE_CLOSED, "the state of the queue when its time has come");
 }
 static void the_reaper_leaves_the_queue(void) {
   begin_queue_of_two(FREE);
@@ -177,6 +196,8 @@ static const test_case CASES[] = {
     {"recover: limits", "the reaper evicts what a dead producer owed", limits_are_enforced},
     {"recover: consumers", "the reaper counts consumers anew and tells one of a ready message", consumers_are_told},
     {"recover: producers", "the reaper tells a producer of room", producers_are_told},
+    {"recover: waited", "a queue that expires lives on when a process is killed that waited for a message",
+     a_process_that_waited_was_killed},
     {"recover: leaves", "the reaper keeps no account with a queue that it recovered", the_reaper_leaves_the_queue},
     {"recover: owner", "the reaper ends a queue that was the dead connection's own", a_queue_ends_with_its_owner},
     {"recover: account", "the reaper takes an account over and leaves it", an_account_is_left},
