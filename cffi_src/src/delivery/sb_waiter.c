@@ -226,6 +226,17 @@ static bool spin_for_room(sb_queue *q, uint64_t bytes) {
          spin(q, room_there, bytes, sb_now_ns() + SPIN_FOR_ROOM_NS);
 }
 
+/* For a call that has no memory to wait with: for a node, or for the entry of its node in the list, without which no
+ * process would wake it. With SB_NO_MEMORY the call sleeps for 2 ms, and its caller tries again. */
+static sb_status wait_unlisted(sb_status status, uint64_t deadline_ns) {
+  if (status == SB_NO_MEMORY && sb_now_ns() < deadline_ns) {
+    struct timespec pause = {0, 2000000};
+    nanosleep(&pause, NULL);
+    return SB_OK;
+  }
+  return status;
+}
+
 sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns) {
   if (!memory && spin_for_room(q, bytes)) {
     return SB_OK;
@@ -237,18 +248,18 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
   sb_status status = borrow(q, flags, (uint32_t)bytes, &node, &token); /* at most SB_MAX_BODY */
   if (status != SB_OK) {
     sb_unlock(c);
-    /* There is not even memory for a node to wait with: the call sleeps for 2 ms, and the caller tries again. */
-    if (status == SB_NO_MEMORY && sb_now_ns() < deadline_ns) {
-      struct timespec pause = {0, 2000000};
-      nanosleep(&pause, NULL);
-      return SB_OK;
-    }
-    return status;
+    return wait_unlisted(status, deadline_ns);
   }
   sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, node))->wake;
   bool interrupted = false;
   uint32_t armed = sb_wake_arm(wake); /* P6: before the node can be notified */
-  (void)sb_node_move(c, node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);
+  if (!sb_node_move(c, node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED)) {
+    status = sb_chunk_may_grow(c->b) ? SB_GROW : SB_NO_MEMORY;
+    sb_wake_disarm(wake);
+    give_back(q, flags, node, token);
+    sb_unlock(c);
+    return wait_unlisted(status, deadline_ns);
+  }
   uint64_t until = sleep_until(deadline_ns), soon = sb_now_ns() + UINT64_C(50000000);
   /* Memory may become free without a notification or a hint (sb_scatter.h), so the caller tries again soon. */
   if (memory && soon < until) until = soon;

@@ -41,7 +41,8 @@ void sb_waiter_leave(sb_queue *q, uint32_t node, uint32_t flags);
  * happens. */
 void sb_waiter_end(sb_queue *q, sb_wait *w);
 /* Waits for room for a body of `bytes` bytes: in the queue or, if `memory`, in the memory of the broker. SB_OK: there
- * may be room now, so the caller tries again. Any other status tells why the wait ended. */
+ * may be room now, so the caller tries again. SB_GROW: the broker must grow before the call can wait. Any other status
+ * tells why the wait ended. */
 sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns);
 void sb_waiter_close(sb_queue *q);
 /* Waits for a message in the row of a consumer. SB_OK: there is one, or all queues of the consumer are deleted. Any

@@ -5,6 +5,7 @@
 
 #include "sb_chunk.h"
 #include "sb_reserve.h"
+#include "sb_slab.h"
 #include "sb_wait.h"
 #include "sb_waiter.h"
 #include "waiting.h"
@@ -221,6 +222,36 @@ static void no_memory_for_a_node(void) {
   make_room();
   expect_is(sb_waiter_get(q, &w, NULL, &taken), SB_TICK, "the status of a consumer, which makes room");
 }
+/* Its list needs a page: without its entry no process would ever wake it. */
+static void no_memory_for_a_list(void) {
+  begin_full();
+  says.cores = 1;
+  uint32_t node;
+  uint64_t token;
+  if (sb_node_create(t.c, q->slot, 0, SB_NODE_DIRECT | SB_NODE_ROOM, 0, 1, &node, &token) != SB_OK) die("node", 0);
+  sb_node_destroy(t.c, node, token);
+  use_up_chunks();
+  use_up_slots(sb_class_of_kind(t.b, SB_KIND_LEAF));
+  uint64_t free_holding = next_holding();
+  for (unsigned memory = 0; memory < 2; memory++) {
+    expect_is(wait_for_room(memory != 0), SB_OK, "the status, with which the producer tries again");
+    expect_is(says.naps, memory + 1, "how often it paused for a while");
+    expect_is(says.nap_ns, 2 * A_MILLISECOND, "how long");
+  }
+  deadline = says.now_ns;
+  expect_is(wait_for_room(false), SB_NO_MEMORY, "the status at the deadline");
+  deadline = UINT64_MAX;
+  SB_STORE(&t.b->header->segments, 1u, SB_RELAXED);
+  expect_is(wait_for_room(false), SB_GROW, "the status in a broker that may grow");
+  expect_is(wait_for_room(true), SB_GROW, "the status of a wait for memory in a broker that may grow");
+  expect_is(says.sleeps, 0, "how often it slept");
+  expect_is(says.naps, 2, "how often it paused for a while, in all");
+  expect_is(q->busy, 0, "how many use the handle");
+  expect_is(state_of(node), SB_NODE_REMOVED, "the state of the node");
+  expect_is(SB_LOAD(&node_at(node)->wake, SB_RELAXED) & 3u, SB_WAKE_RUN, "the wake word");
+  expect_is(next_holding(), free_holding, "the next holding");
+  expect_unlocked("afterwards");
+}
 
 /* ---- the baton ---- */
 
@@ -284,6 +315,7 @@ static const test_case CASES[] = {
     {"waiter_room: room", "a producer does not sleep when there is room", no_sleep_when_there_is_room},
     {"waiter_room: deadline", "the time is up at the deadline", the_deadline},
     {"waiter_room: no node", "without memory for a node a producer tries again in a while", no_memory_for_a_node},
+    {"waiter_room: no page", "without memory for its list a producer does not sleep", no_memory_for_a_list},
     {"waiter_room: baton", "a producer that leaves tells another one of room", what_a_producer_passes_on},
     {"waiter_room: memory", "a producer passes on memory that it cannot use", memory_that_cannot_be_used},
 };
