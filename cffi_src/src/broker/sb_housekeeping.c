@@ -79,7 +79,10 @@ static void scrub_list(sb_connection *by, uint32_t object, uint32_t id, unsigned
   sb_page_sweep(by, &list);
 }
 
-void sb_housekeeping_scrub_waiting(sb_connection *by) { scrub_list(by, 0, SB_RING_MEMORY, SB_NODE_INTERESTED); }
+void sb_housekeeping_scrub_waiting(sb_connection *by) {
+  scrub_list(by, 0, SB_RING_MEMORY, SB_NODE_INTERESTED);
+  sb_nodes_recount_memory(by);
+}
 
 static void scrub_lists(sb_connection *by, uint32_t queue) {
   scrub_list(by, queue, SB_RING_ALL, SB_STATE_ALL);

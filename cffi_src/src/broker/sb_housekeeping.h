@@ -30,7 +30,8 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
 bool sb_housekeeping_pass_stopped(sb_connection *by, uint32_t slot);
 /* True if the queue had no traffic for some ticks, and its counts are right. */
 bool sb_housekeeping_rests(const sb_queue_memory *memory);
-/* Drops dead entries of the list of nodes that wait for memory, and frees its finished pages. */
+/* Drops dead entries of the list of nodes that wait for memory, and frees its finished pages. Then corrects the count of
+ * these nodes, if the last call found it wrong already. */
 void sb_housekeeping_scrub_waiting(sb_connection *by);
 /* True if sb_housekeeping_timers may copy more: there is a schedule entry at the cursor or after it, or a scan of all
  * cells to do. Costs two loads. */

@@ -417,3 +417,18 @@ sb_recounted sb_nodes_recount(sb_broker *b, uint32_t queue, sb_recount how) {
   found.seen = mixed(mixed(found.seen, everywhere.seen), room.seen);
   return found;
 }
+
+void sb_nodes_recount_memory(sb_connection *c) {
+  sb_half *hint = &c->b->header->memory_waiting;
+  sb_ring waiting;
+  if (!sb_ring_open(c->b, 0, SB_RING_MEMORY, &waiting)) {
+    return;
+  }
+  uint32_t is = SB_LOAD(hint, SB_SEQ_CST);
+  sb_census there = sb_nodes_census(c->b, &waiting, SB_NODE_INTERESTED, 0);
+  uint32_t counted = (uint32_t)there.all[SB_STATE_ALL];
+  uint64_t seen = is == counted ? 0 : mixed(mixed(there.seen, is), counted);
+  bool wrong_twice = seen != 0 && seen == c->memory_miscounted;
+  if (wrong_twice) (void)SB_CAS(hint, &is, counted, SB_SEQ_CST);
+  c->memory_miscounted = wrong_twice ? 0 : seen;
+}

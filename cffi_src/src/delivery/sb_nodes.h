@@ -24,7 +24,8 @@
  *  appending an entry, before the CAS of the node's word -> a pending entry -> the next move of the node, by any
  *   process, makes the entry dead, or live if the node gets the state of that list.
  *  the CAS of the node's word, or a count before it -> counts that are wrong by one -> the reaper or the housekeeper
- *   counts the lists of the queue again. No process corrects `memory_waiting` of the header: it stays one too high.
+ *   counts the lists of the queue again. `memory_waiting` of the header is then one too high, which costs searches of
+ *   the list in vain -> the housekeeper counts the list of nodes that wait for memory again.
  *  creating a node -> a node of a dead connection, in any state -> the reaper makes it REMOVED.
  *
  * Concurrency: any process moves nodes. The owner creates a node; the owner or its reaper destroys it.
@@ -85,6 +86,12 @@ typedef struct {
   uint64_t seen; /* a checksum of the counts and all nodes: if two recounts have equal sums, no node moved meanwhile */
 } sb_recounted;
 sb_recounted sb_nodes_recount(sb_broker *b, uint32_t queue, sb_recount how);
+/* Lock held. Corrects `memory_waiting` of the header, if this call and the last one of the connection found the same
+ * wrong count over the same list. A process that was between raising the count and moving its node has most likely gone
+ * on meanwhile. If it has not, the count is too low until a later call corrects it. Until then a producer may not be
+ * told of memory; it tries again after 50 ms (sb_waiter.h). Not counted as a repair (sb_repairs.h): no list names the
+ * processes that may be between the two steps. */
+void sb_nodes_recount_memory(sb_connection *c);
 
 #define SB_IN(state) (1u << (state))
 #define SB_ANY_STATE \

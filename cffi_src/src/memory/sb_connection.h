@@ -66,6 +66,7 @@ struct sb_connection {
   uint64_t handles_calm;      /* while `queues_closed` has this value, no handle needs a check */
   uint64_t handles_again_ns;  /* time of the next check, if a handle of a deleted queue is still used; 0 = none */
   uint64_t stand_in_asked_ns; /* when the IO thread last asked for a stand-in of a stopped housekeeper */
+  uint64_t memory_miscounted; /* what the last sb_nodes_recount_memory saw, if the count was wrong; 0 = it was right */
   uint64_t looked_deaths;     /* number of reaped processes when the IO thread last looked for missed notifications */
   uint32_t stands_for;        /* slot of the node of the stopped housekeeper that this connection stands in for */
   bool handles_stay;          /* of the housekeeper, or its stand-in: its program detaches handles, the core does not */

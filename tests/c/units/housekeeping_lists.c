@@ -78,6 +78,32 @@ static void the_list_of_those_that_wait_for_memory(void) {
   sb_housekeeping_scrub_waiting(t.c);
   expect(is_freed(&leaf), "the page of a list was not freed");
 }
+static void expect_counted_for_memory(uint32_t count, const char *what) {
+  sb_housekeeping_scrub_waiting(t.c);
+  expect_is(t.b->header->memory_waiting, count, what);
+}
+/* A process that was killed between the count and the move, in either direction, leaves the count one too high. A process
+ * that lives may be between the two, so the count must be wrong twice over the same list. */
+static void the_count_of_those_that_wait_for_memory(void) {
+  begin(FREE_SETTINGS);
+  uint32_t node = node_with(SB_NODE_ROOM | SB_NODE_MEMORY, 0);
+  move_to(node, SB_NODE_INTERESTED);
+  expect_counted_for_memory(1, "a count that is right");
+  SB_STORE(&t.b->header->memory_waiting, 2u, SB_RELAXED);
+  expect_counted_for_memory(2, "a count that is wrong for the first time");
+  move_to(node, SB_NODE_NOT_INTERESTED);
+  move_to(node, SB_NODE_INTERESTED);
+  expect_counted_for_memory(2, "a count over a list that has changed");
+  expect_counted_for_memory(1, "a count that is wrong twice");
+  move_to(node, SB_NODE_NOT_INTERESTED);
+  SB_STORE(&t.b->header->memory_waiting, UINT32_MAX, SB_RELAXED);
+  expect_counted_for_memory(UINT32_MAX, "a count that is too low for the first time");
+  SB_STORE(&t.b->header->memory_waiting, 1u, SB_RELAXED);
+  expect_counted_for_memory(1, "another count that is wrong");
+  expect_counted_for_memory(0, "another count that is wrong twice");
+  SB_STORE(&t.b->header->memory_waiting, 1u, SB_RELAXED);
+  expect_counted_for_memory(1, "a count that was right in between");
+}
 /* Ticks of a queue that rests look at its lists now and then only, unless something was wrong. */
 static void when_lists_are_looked_at(void) {
   const struct {
@@ -196,6 +222,8 @@ static const test_case CASES[] = {
     {"tick: entries", "dead entries of all lists are dropped", dead_entries_are_dropped},
     {"tick: levels", "the lists of each level are swept", lists_of_two_levels},
     {"scrub: memory", "so is the list of those that wait for memory", the_list_of_those_that_wait_for_memory},
+    {"scrub: memory count", "the count of those that wait for memory is mended when it stays wrong",
+     the_count_of_those_that_wait_for_memory},
     {"tick: due", "a queue that rests is looked at now and then", when_lists_are_looked_at},
     {"tick: nobody", "lists are looked at where somebody waits", a_queue_without_consumers},
     {"tick: count", "a count that could suppress a wake is mended", a_count_is_mended},
