@@ -79,14 +79,18 @@ static bool may_want(const sb_member *m) {
   return !m->starved && !ch->blocked && !connection_of(ch)->limited;
 }
 
+static void end_interest(sb_member *m) {
+  if (m->no_local) {
+    (void)sb_node_move(m->s.q->c, m->s.node, SB_IN(SB_NODE_NON_ACQUIRING), SB_NODE_NOT_INTERESTED);
+  } else {
+    sb_subscription_set_interested(&m->s, false);
+  }
+}
+
 static void unwant(sb_member *m) {
   if (m->willing) {
     sb_round_robin_willing(m, false);
-    if (m->no_local) {
-      (void)sb_node_move(m->s.q->c, m->s.node, SB_IN(SB_NODE_NON_ACQUIRING), SB_NODE_NOT_INTERESTED);
-    } else {
-      sb_subscription_set_interested(&m->s, false);
-    }
+    end_interest(m);
   }
 }
 
@@ -250,6 +254,7 @@ bool sb_channel_turn(sb_channel *ch) {
       orphan(m);
       continue;
     }
+    if (!m->willing) end_interest(m); /* again, if there was no memory for it (I30) */
     m->busy = status == SB_OK || status == SB_GROW;
     if (status == SB_EMPTY && m->willing && be_interested(m)) m->busy = true; /* a parked node (I61) looks once more */
     more = more || m->busy;
@@ -268,7 +273,8 @@ bool sb_channel_wants_work(sb_channel *ch) {
     }
     unsigned state = sb_node_state(SB_LOAD(&sb_subscription_node(&m->s)->word, SB_SEQ_CST));
     if (!m->willing) {
-      (void)want(m); /* a process may have made m active, and died before it notified m */
+      /* a process may have made m active, and died before it notified m */
+      if (!want(m)) end_interest(m); /* again, if there was no memory for it (I30) */
     } else if (state == SB_NODE_NOT_INTERESTED) {
       (void)be_interested(m); /* its node was parked (I61), or there was no memory for its list entry */
     }

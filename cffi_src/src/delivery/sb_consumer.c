@@ -101,6 +101,7 @@ bool sb_consumer_orphaned(const sb_consumer *k) {
 bool sb_consumer_turn(sb_consumer *k) {
   bool more = false;
   k->lacks = SB_OK;
+  if (k->starved) starve(k); /* once more, for a node that found no memory for its list entry (I30) */
   for (uint32_t i = 0; i < k->subscription_count; i++) {
     sb_subscription *s = &k->subscriptions[(k->rotation + i) % k->subscription_count];
     sb_node_shm *n = sb_slot_at(k->c->b, s->node);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_subscription.h"
 
+#include "sb_chunk.h"
 #include "sb_no_local.h"
 
 /* I54: if the node stands by, reads the claim. A node that has become active stands by no longer. */
@@ -14,6 +15,30 @@ bool sb_subscription_want(sb_subscription *s) {
          sb_node_move(s->q->c, s->node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);
 }
 
+static bool is_interested(const sb_subscription *s) {
+  unsigned state = sb_node_state(SB_LOAD(&sb_subscription_node(s)->word, SB_SEQ_CST));
+  return state == SB_NODE_INTERESTED || state == SB_NODE_NOTIFIED;
+}
+
+/* Ends the interest of the node, and passes the baton. If there is no memory for its list entry, the node stays as it is,
+ * and the baton is passed all the same: the owner of the node will take nothing. Each later turn of the owner tries
+ * again; if the broker may grow, the IO thread adds a segment, then takes such a turn. */
+static void end_interest(sb_subscription *s) {
+  sb_connection *c = s->q->c;
+  if (!is_interested(s)) {
+    return;
+  }
+  bool moved = sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_NOT_INTERESTED);
+  if (!moved && !is_interested(s)) {
+    return; /* another process parked the node (I61), and notifies another one */
+  }
+  if (!moved && sb_chunk_may_grow(c->b)) {
+    c->must_grow = true;
+    sb_notify_node(c->b, s->node);
+  }
+  sb_notify_pass_baton(s->q);
+}
+
 void sb_subscription_set_interested(sb_subscription *s, bool desired) {
   sb_connection *c = s->q->c;
   if (desired) {
@@ -23,8 +48,8 @@ void sb_subscription_set_interested(sb_subscription *s, bool desired) {
         sb_notify_node(c->b, s->node);
       }
     }
-  } else if (sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_NOT_INTERESTED)) {
-    sb_notify_pass_baton(s->q);
+  } else {
+    end_interest(s);
   }
 }
 

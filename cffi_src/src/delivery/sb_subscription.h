@@ -6,7 +6,8 @@
  * decides whether there is credit, and where a pulled message goes.
  *
  * Invariants:
- *  I30 a node that is INTERESTED or NOTIFIED has credit; a node without credit is NOT_INTERESTED.
+ *  I30 a node that is INTERESTED or NOTIFIED has credit; a node without credit is NOT_INTERESTED. Without memory for the
+ *      list entry a node that lost its credit stays as it is: its owner passes the baton, and tries again at each turn.
  *  I31, I32 of sb_notify.h; I54 of sb_exclusive.h.
  *
  * Ordering pairs: P3 of sb_notify.h.
@@ -38,7 +39,8 @@ bool sb_subscription_may_want(const sb_subscription *s);
 /* Makes a NOT_INTERESTED node INTERESTED, unless it stands by; leaves a node in any other state as it is. The owner of
  * the node must have credit. True: the node became INTERESTED, and the caller must look at the queue (P3). */
 bool sb_subscription_want(sb_subscription *s);
-/* Begins the interest of a node in messages; ends it if `desired` is false (Qpid: setNotifyWorkDesired). */
+/* Begins the interest of a node in messages; ends it if `desired` is false (Qpid: setNotifyWorkDesired). Ending may
+ * find no memory (I30); the owner then ends it again at its next turn. */
 void sb_subscription_set_interested(sb_subscription *s, bool desired);
 /* Takes a message for the owner of the node. The owner must have credit. SB_EMPTY: there is no message for this node.
  * A NOTIFIED node is INTERESTED now, unless there is no memory for its list entry. A node that stands by or was parked

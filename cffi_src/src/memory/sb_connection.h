@@ -85,7 +85,7 @@ struct sb_connection {
   uint32_t limit, unacked;
   bool limited;       /* nodes of channels are not interested, because `unacked` reached `limit` */
   bool taking_turns;  /* the IO thread is giving turns: no need to ring it, since it then looks for ready channels */
-  bool must_grow;     /* the next pull of a message needs more memory: the IO thread asks for a segment */
+  bool must_grow;     /* a pull, or a node, needs more memory: the IO thread asks for a segment */
   sb_lookout lookout; /* of the IO thread alone */
   unsigned use;       /* SB_USE_...: the purpose of allocations, see sb_reserve.h */
   uint32_t tables;    /* number of blocks of holdings */

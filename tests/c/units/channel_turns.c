@@ -379,7 +379,35 @@ static void foreign_messages_begin_at_the_head(void) {
   expect_is(m->held, 1, "how many it took");
 }
 
+/* As a node is left that found no memory for its list entry when its member became unwilling. */
+static void a_node_that_kept_its_interest(void) {
+  const unsigned states[] = {SB_NODE_NOTIFIED, SB_NODE_INTERESTED};
+  begin_channels();
+  sb_member *m = join_channel(ch, first_queue, 1, 0, 0), *b = join_channel(ch, second_queue, 1, 0, SB_CONSUME_NO_LOCAL);
+  stranger_puts(first_queue, 2);
+  stranger_puts(second_queue, 2);
+  (void)sb_channel_pull(ch);
+  expect(m->starved && !m->willing && b->starved && !b->willing, "they are not starved");
+  for (unsigned i = 0; i < 4; i++) {
+    if (!sb_node_move(t.c, m->s.node, SB_ANY_STATE, states[i % 2]) ||
+        !sb_node_move(t.c, b->s.node, SB_ANY_STATE, SB_NODE_NON_ACQUIRING))
+      die("sb_node_move", 0);
+    if (i < 2) {
+      SB_STORE(&member_node(m)->flagged, 1, SB_RELAXED);
+      SB_STORE(&member_node(b)->flagged, 1, SB_RELAXED);
+      expect(!sb_channel_turn(ch), "it wants another turn");
+    } else {
+      (void)sb_channel_wants_work(ch);
+    }
+    expect_is(member_state(m), SB_NODE_NOT_INTERESTED, "the state of a node without credit");
+    expect_is(member_state(b), SB_NODE_NOT_INTERESTED, "the state of a node without credit and without acquiring");
+  }
+  expect_member(m, "without credit", 1, 1, false);
+}
+
 static const test_case CASES[] = {
+    {"channel_turns: kept interest", "a node that could not end its interest ends it later",
+     a_node_that_kept_its_interest},
     {"channel_turns: ready", "a channel that is armed is handed over once, in order", a_channel_is_handed_over_once},
     {"channel_turns: foreign", "foreign messages have their own way", foreign_messages_have_their_own_way},
     {"channel_turns: failed", "what a pull has no memory for is tried again", what_a_pull_cannot_do},

@@ -98,7 +98,7 @@ void add_no_channel(sb_member *m) {
   sb_target_add(&none.target);
 }
 
-void leave_no_holding(bool may_grow) {
+static void leave_none_of(unsigned kind, bool may_grow) {
   uint32_t slot;
   uint64_t gen;
   SB_STORE(&t.b->grow_again_ns, may_grow ? 0 : UINT64_MAX, SB_RELAXED);
@@ -106,8 +106,12 @@ void leave_no_holding(bool may_grow) {
     if (sb_chunk_state(SB_LOAD(&t.b->chunks[i], SB_RELAXED)) == SB_CHUNK_FREE)
       SB_STORE(&t.b->chunks[i], sb_chunk_word(SB_CHUNK_CLAIMED, 0, 0, 0), SB_RELAXED);
   }
-  while (sb_slab_alloc(t.c, sb_class_of_kind(t.b, SB_KIND_HOLDINGS), SB_TOKEN_BOOT, &slot, &gen) == SB_OK) {
+  while (sb_slab_alloc(t.c, sb_class_of_kind(t.b, kind), SB_TOKEN_BOOT, &slot, &gen) == SB_OK) {
   }
+}
+void leave_no_page(bool may_grow) { leave_none_of(SB_KIND_LEAF, may_grow); }
+void leave_no_holding(bool may_grow) {
+  leave_none_of(SB_KIND_HOLDINGS, may_grow);
   t.c->free_holding = 0;
   SB_STORE(&t.c->last->used, SB_HOLDINGS_PER_CHUNK, SB_RELAXED);
 }

@@ -44,6 +44,21 @@ static void without_credit_nothing_is_taken(void) {
   expect_is(consumer_state(k, 0), SB_NODE_INTERESTED, "the state of a node that was told already");
   expect_is(ready_in(0), 2, "the messages in the queue");
 }
+/* As a node is left that found no memory for its list entry when the credit was used up. */
+static void a_node_that_kept_its_interest(void) {
+  const unsigned states[] = {SB_NODE_NOTIFIED, SB_NODE_INTERESTED};
+  sb_consumer *k = consume(1, 1, 0, ALONE);
+  put_some(0, 1, 2);
+  sb_consumer_pull(k);
+  expect(k->starved, "a consumer without credit is not starved");
+  for (unsigned i = 0; i < 2; i++) {
+    set_consumer_state(k, 0, states[i]);
+    expect(sb_consumer_wants_work(k), "it wants no turn in state %u", states[i]);
+    expect(!sb_consumer_turn(k), "it wants another turn in state %u", states[i]);
+    expect_is(consumer_state(k, 0), SB_NODE_NOT_INTERESTED, "the state of a node without credit");
+    expect_is(in_row(k), 1, "the messages in the row");
+  }
+}
 static void how_much_credit_there_is(void) {
   sb_consumer *k = consume(1, 4, 0, ALONE);
   for (uint32_t unacked = 0; unacked <= 5; unacked++) {
@@ -308,6 +323,8 @@ static void a_place_is_used_again(void) {
 }
 
 static const test_case CASES[] = {
+    {"consumer: kept interest", "a node that could not end its interest ends it at the next turn",
+     a_node_that_kept_its_interest},
     {"consumer: row", "a message goes to the row, and costs credit", a_message_goes_to_the_row},
     {"consumer: no credit", "without credit a consumer takes nothing", without_credit_nothing_is_taken},
     {"consumer: credit", "credit is what the prefetch leaves, unless suspended or closed", how_much_credit_there_is},
