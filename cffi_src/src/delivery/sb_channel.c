@@ -207,6 +207,7 @@ static bool lacks_memory(sb_status status) {
 }
 
 static void orphan(sb_member *m);
+static void resume_after_orphans(sb_connection *c);
 
 /* Pulls from the queue of `m` until the queue is empty, or no member is willing. Leaves the rest to the IO thread after
  * PULLS_AT_ONCE messages, or if memory is missing; the IO thread also asks for more memory. Returns SB_OK, or the
@@ -231,6 +232,7 @@ sb_status sb_channel_pull(sb_channel *ch) {
     if (one != SB_OK) status = one;
   }
   ch->rotation++;
+  resume_after_orphans(connection_of(ch));
   return status;
 }
 
@@ -261,6 +263,7 @@ bool sb_channel_turn(sb_channel *ch) {
     if (status == SB_GROW) connection_of(ch)->must_grow = true;
   }
   ch->rotation++;
+  resume_after_orphans(connection_of(ch));
   return more;
 }
 
@@ -321,7 +324,7 @@ static void unlimit(sb_connection *c) {
   }
 }
 
-void sb_channel_resume(sb_channel *ch) {
+static void resume(sb_channel *ch) {
   sb_connection *c = connection_of(ch);
   sb_member *woken = ch->woken;
   bool all = ch->several_woken;
@@ -339,6 +342,23 @@ void sb_channel_resume(sb_channel *ch) {
   } else if (woken != NULL && want(woken)) {
     (void)pull(woken);
   }
+}
+
+/* Uses the credit that orphan freed, for all channels: a limit of the connection stops all of them. Called after the
+ * pulls of a call, not by orphan, which is inside a pull: pulls would nest, once for each member that they orphan. Ends,
+ * since each repetition follows the end of a member. */
+static void resume_after_orphans(sb_connection *c) {
+  while (c->orphaned) {
+    c->orphaned = false;
+    for (sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
+      if (t->kind->is_channel) resume(channel_of(t));
+    }
+  }
+}
+
+void sb_channel_resume(sb_channel *ch) {
+  resume(ch);
+  resume_after_orphans(connection_of(ch));
 }
 
 static void wake(sb_member *m) {
@@ -360,6 +380,7 @@ void sb_channel_limits_changed(sb_connection *c, sb_channel *ch) {
     sb_channel_resume(ch);
   } else if (c->limited && connection_enough(c)) {
     unlimit(c);
+    resume_after_orphans(c);
   }
 }
 
@@ -461,7 +482,8 @@ void sb_channel_end_member(sb_member *m) {
 }
 
 /* Cancels a member whose queue was deleted, and lists the member for sb_channel_report. Removes the member's messages
- * in the row. Those that were given to the application stay deliveries until the application settles them. */
+ * in the row. Those that were given to the application stay deliveries until the application settles them. The credit of
+ * the removed messages is used by resume_after_orphans. */
 static void orphan(sb_member *m) {
   sb_channel *ch = m->channel;
   detach(m);
@@ -469,6 +491,7 @@ static void orphan(sb_member *m) {
   m->next = NULL;
   *(ch->cancelled_last != NULL ? &ch->cancelled_last->next : &ch->cancelled_first) = m;
   ch->cancelled_last = m;
+  connection_of(ch)->orphaned = true;
   hand_over(ch);
 }
 
@@ -525,4 +548,5 @@ void sb_channel_close_all(sb_channel *ch) {
   }
   sb_connection *c = connection_of(ch);
   if (c->limited && connection_enough(c)) unlimit(c);
+  resume_after_orphans(c);
 }

@@ -84,6 +84,7 @@ struct sb_connection {
   sb_half ready; /* 1: a channel is ready. The IO thread also reads it without the lock, before it sleeps */
   uint32_t limit, unacked;
   bool limited;       /* nodes of channels are not interested, because `unacked` reached `limit` */
+  bool orphaned;      /* a member of a deleted queue was cancelled, and its credit is not used yet */
   bool taking_turns;  /* the IO thread is giving turns: no need to ring it, since it then looks for ready channels */
   bool must_grow;     /* a pull, or a node, needs more memory: the IO thread asks for a segment */
   sb_lookout lookout; /* of the IO thread alone */

@@ -325,6 +325,34 @@ static void memory_goes_back(void) {
   expect_is(heap_kept_by(pull_and_close), 0, "what is kept of a channel");
 }
 
+/* The row of a channel holds all that the connection may, of a queue that is deleted. */
+static void what_was_cancelled_stops_nobody(void) {
+  for (unsigned pulls = 0; pulls < 2; pulls++) {
+    if (pulls == 0) begin_channels();
+    sb_channel *other = open_channel(2);
+    sb_member *a = join_channel(ch, first_queue, 0, 0, 0), *b = join_channel(other, second_queue, 0, 0, 0);
+    t.c->limit = 2;
+    stranger_puts(first_queue, 2);
+    (void)sb_channel_pull(ch);
+    stranger_puts(second_queue, 1);
+    expect(t.c->limited && !b->willing && a->waiting == 2, "the connection is not full");
+    flip(first_queue);
+    SB_STORE(&member_node(a)->flagged, 1, SB_RELAXED);
+    if (pulls == 0) {
+      (void)sb_channel_turn(ch);
+    } else {
+      (void)sb_channel_pull(ch);
+    }
+    expect(a->ended && !t.c->limited, "the connection is limited by what was cancelled");
+    expect_member(b, "one of another channel", 1, 1, true);
+    flip(first_queue);
+    give_and_drop(other, b->waiting);
+    sb_channel_free(other);
+    while (get(&stranger, strangers_queue, last_record, true) != 0) {
+    }
+  }
+}
+
 static const test_case CASES[] = {
     {"channel_ends: comes", "a consumer that comes beside a message has a turn", a_consumer_comes},
     {"channel_ends: goes", "what a consumer pulled goes back, what was given stays", a_consumer_goes},
@@ -333,6 +361,8 @@ static const test_case CASES[] = {
     {"channel_ends: woken", "a consumer that ended is not woken", who_was_to_be_woken},
     {"channel_ends: cancelled", "a consumer that was cancelled is reported once", what_was_cancelled_is_reported_once},
     {"channel_ends: no credit", "a consumer without credit is cancelled", what_has_no_credit_is_cancelled},
+    {"channel_ends: credit", "a consumer that is cancelled gives its credit to the other channels",
+     what_was_cancelled_stops_nobody},
     {"channel_ends: closed", "a channel that is closed gives all back", a_channel_is_closed},
     {"channel_ends: told", "a closed channel has nothing to tell", what_is_to_be_told_goes_with_it},
     {"channel_ends: alone", "a closed channel leaves the others alone", a_channel_that_stopped_nobody},
