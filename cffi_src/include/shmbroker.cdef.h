@@ -445,6 +445,8 @@ sb_status sb_reservation_copy(sb_queue *q, sb_reservation *r, sb_reservation *co
 void sb_reservation_abandon(sb_queue *q, sb_reservation *r, bool viewed);
 void sb_reservation_end_view(sb_connection *c, sb_reservation *r);
 sb_status sb_queue_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns);
+/* Waits until the queue has room for `count` messages, `bytes` bytes in total, at the same time: for a commit. */
+sb_status sb_queue_wait_for_batch(sb_queue *q, uint32_t count, uint64_t bytes, uint64_t deadline_ns);
 int64_t sb_queue_get(sb_queue *q, char *buffer, bool auto_ack);
 int64_t sb_queue_get_spin(sb_queue *q, uint64_t limit_ns, char *buffer, bool auto_ack);
 int64_t sb_queue_get_wait(sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait);

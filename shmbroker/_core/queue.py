@@ -144,12 +144,19 @@ class CoreQueue:
     # ---- errors ----
 
     @in_flight
-    def put_failed(self, status: int, size: int, until: int) -> None:
-        """Handles a failed put: makes room or waits for it, so that the caller can retry, else raises."""
+    def put_failed(self, status: int, size: int, until: int, count: int = 1) -> None:
+        """Handles a failed put: makes room or waits for it, so that the caller can retry, else raises.
+
+        Args:
+            status: The status of the put.
+            size: The size of the body. If the queue is full: of all ``count`` bodies.
+            until: The deadline of the wait.
+            count: The number of messages that a full queue must have room for at the same time.
+        """
         if status == native.GROW:
             self.connection.attachment.grow()
         elif status == native.FULL:
-            self._wait_for_room(memory=False, size=size, until=until)
+            self._wait_for_room(memory=False, size=size, until=until, count=count)
         elif status == native.NO_MEMORY:
             self._wait_for_room(memory=True, size=size, until=until)
         elif status == native.TOO_LARGE:
@@ -185,15 +192,16 @@ class CoreQueue:
         text = f"{self.what}: a body of {size} bytes can never fit: {allowed}"
         raise exceptions.NeverFitsMemory(text)
 
-    def _wait_for_room(self, *, memory: bool, size: int, until: int) -> None:
+    def _wait_for_room(self, *, memory: bool, size: int, until: int, count: int = 1) -> None:
         self.connection.start_io()
         if memory:
             self.connection.let_go()
-        status = (
-            slow.sb_queue_wait_for_room(self.handle, memory, size, until)
-            if until > time.monotonic_ns()
-            else native.TIMEOUT
-        )
+        if until <= time.monotonic_ns():
+            status = native.TIMEOUT
+        elif count == 1:
+            status = slow.sb_queue_wait_for_room(self.handle, memory, size, until)
+        else:
+            status = slow.sb_queue_wait_for_batch(self.handle, count, size, until)
         if status == native.NO_MEMORY or (memory and status == native.TIMEOUT):
             raise out_of_memory(self.connection, size)
         if status == native.TIMEOUT:

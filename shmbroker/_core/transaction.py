@@ -180,8 +180,9 @@ def commit_waiting(  # noqa: PLR0917 - as for a commit
             native.raise_for(status, "the connection")
         blamed = publications[publication]
         queue = blamed.targets[target or 0]
-        if status == native.FULL:
+        sizes = [memoryview(blamed.body).nbytes]
+        if status == native.FULL:  # the queue must have room for all its messages at the same time
             sizes = [memoryview(one.body).nbytes for one in publications if queue in one.targets]
             queue.check_can_fit(len(sizes), sum(sizes))
         waits_until = memory_until if status == native.NO_MEMORY and memory_until is not None else until
-        queue.put_failed(status, memoryview(blamed.body).nbytes, waits_until)
+        queue.put_failed(status, sum(sizes), waits_until, len(sizes))

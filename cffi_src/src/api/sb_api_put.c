@@ -311,3 +311,8 @@ sb_status sb_queue_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint6
   sb_status status = sb_usable(q->c);
   return status == SB_OK ? sb_waiter_room(q, memory, bytes, deadline_ns) : status;
 }
+
+sb_status sb_queue_wait_for_batch(sb_queue *q, uint32_t count, uint64_t bytes, uint64_t deadline_ns) {
+  sb_status status = sb_usable(q->c);
+  return status == SB_OK ? sb_waiter_batch(q, count, bytes, deadline_ns) : status;
+}

@@ -133,7 +133,7 @@ static uint64_t waits_beside_room(sb_connection *by, sb_queue_shm *q, uint32_t s
          (node = sb_nodes_next(by, &list, SB_NODE_INTERESTED, &position)) != 0) {
     const sb_node_shm *n = sb_slot_at(by->b, node);
     uint64_t entry = entry_of(n, node);
-    if (sb_limits_room(q, 1, SB_LOAD(&n->prefetch, SB_RELAXED))) return entry;
+    if (sb_notify_has_room_for(q, n)) return entry;
   }
   return 0;
 }

@@ -121,14 +121,19 @@ void sb_notify_backlog_arrived(sb_queue *q) {
   }
 }
 
+bool sb_notify_has_room_for(const sb_queue_shm *q, const sb_node_shm *n) {
+  uint32_t count = SB_LOAD(&n->unacked, SB_RELAXED); /* 0: the node of a watch */
+  return sb_limits_room(q, count > 0 ? count : 1, SB_LOAD(&n->prefetch, SB_RELAXED));
+}
+
 /* Wakes one producer that waits for room in the queue, or for memory (q NULL). At a queue, skips producers that need
- * more room than the queue has: two of them would wake each other for ever. */
+ * more room than the queue has. */
 static bool wake_one_of(sb_connection *c, const sb_ring *list, const sb_queue_shm *q) {
   uint64_t position = 0;
   uint32_t node;
   while ((node = sb_nodes_next(c, list, SB_NODE_INTERESTED, &position)) != 0) {
     sb_node_shm *shm = sb_slot_at(c->b, node);
-    if (q != NULL && !sb_limits_room(q, 1, SB_LOAD(&shm->prefetch, SB_RELAXED))) {
+    if (q != NULL && !sb_notify_has_room_for(q, shm)) {
       continue;
     }
     if (sb_node_move(c, node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) {

@@ -52,6 +52,9 @@ void sb_notify_work_arrived(sb_queue *q);
 /* Called after many messages became ready. Notifies the browsers. Unless the queue is paused, also notifies interested
  * nodes, until as many are NOTIFIED as messages are ready. */
 void sb_notify_backlog_arrived(sb_queue *q);
+/* True if the queue has room for what a node of its room list waits for: for one message, or for all messages of a
+ * batch. Two processes that were notified although the room is too small would wake each other for ever. */
+bool sb_notify_has_room_for(const sb_queue_shm *q, const sb_node_shm *n);
 /* Called after room was made. Wakes a producer that waits for room in the queue `q` in `slot`, and one that waits for
  * memory. If `q` is NULL, wakes only the one that waits for memory. */
 void sb_notify_room_made(sb_connection *c, sb_queue_shm *q, uint32_t slot);

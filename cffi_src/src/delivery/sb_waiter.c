@@ -237,22 +237,24 @@ static sb_status wait_unlisted(sb_status status, uint64_t deadline_ns) {
   return status;
 }
 
-sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns) {
-  if (!memory && spin_for_room(q, bytes)) {
-    return SB_OK;
-  }
+/* Waits in the list of producers, without spinning. */
+static sb_status wait_listed(sb_queue *q, bool memory, uint32_t count, uint64_t bytes, uint64_t deadline_ns) {
   sb_connection *c = q->c;
   uint32_t node, flags = SB_NODE_ROOM | (memory ? SB_NODE_MEMORY : 0);
   uint64_t token;
   sb_lock(c);
-  sb_status status = borrow(q, flags, (uint32_t)bytes, &node, &token); /* at most SB_MAX_BODY */
+  /* a batch may need more: its call then wakes too early, and waits again */
+  uint32_t needs = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
+  sb_status status = borrow(q, flags, needs, &node, &token);
   if (status != SB_OK) {
     sb_unlock(c);
     return wait_unlisted(status, deadline_ns);
   }
-  sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, node))->wake;
+  sb_node_shm *n = sb_slot_at(c->b, node);
+  sb_half *wake = &n->wake;
   bool interrupted = false;
-  uint32_t armed = sb_wake_arm(wake); /* P6: before the node can be notified */
+  SB_STORE(&n->unacked, count, SB_RELAXED); /* relaxed: the CAS of the move publishes it */
+  uint32_t armed = sb_wake_arm(wake);       /* P6: before the node can be notified */
   if (!sb_node_move(c, node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED)) {
     status = sb_chunk_may_grow(c->b) ? SB_GROW : SB_NO_MEMORY;
     sb_wake_disarm(wake);
@@ -263,14 +265,14 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
   uint64_t until = sleep_until(deadline_ns), soon = sb_now_ns() + UINT64_C(50000000);
   /* Memory may become free without a notification or a hint (sb_scatter.h), so the caller tries again soon. */
   if (memory && soon < until) until = soon;
-  bool room = !memory && sb_limits_room(q->shm, 1, bytes);
+  bool room = !memory && sb_limits_room(q->shm, count, bytes);
   sb_unlock(c);
   if (!room && sb_queue_is_open(q) && !sb_closed(c)) {
     (void)sb_wake_sleep(wake, armed, until, &interrupted);
   }
   sb_lock(c);
   sb_wake_disarm(wake);
-  bool told = sb_node_state(SB_LOAD(&((sb_node_shm *)sb_slot_at(c->b, node))->word, SB_SEQ_CST)) == SB_NODE_NOTIFIED;
+  bool told = sb_node_state(SB_LOAD(&n->word, SB_SEQ_CST)) == SB_NODE_NOTIFIED;
   sb_waiter_leave(q, node, flags);
   give_back(q, flags, node, token);
   bool stopping = SB_LOAD(&c->b->header->closing, SB_ACQUIRE) != 0;
@@ -286,6 +288,14 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
   }
   sb_unlock(c);
   return status;
+}
+
+sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns) {
+  return !memory && spin_for_room(q, bytes) ? SB_OK : wait_listed(q, memory, 1, bytes, deadline_ns);
+}
+
+sb_status sb_waiter_batch(sb_queue *q, uint32_t count, uint64_t bytes, uint64_t deadline_ns) {
+  return wait_listed(q, false, count, bytes, deadline_ns);
 }
 
 /* Keeps the consumer NOTIFIED while the thread spins, so that producers need not ring it; then pulls the messages that

@@ -44,6 +44,8 @@ void sb_waiter_end(sb_queue *q, sb_wait *w);
  * may be room now, so the caller tries again. SB_GROW: the broker must grow before the call can wait. Any other status
  * tells why the wait ended. */
 sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns);
+/* Like sb_waiter_room, for room in the queue for `count` messages, `bytes` bytes in total. Does not spin. */
+sb_status sb_waiter_batch(sb_queue *q, uint32_t count, uint64_t bytes, uint64_t deadline_ns);
 void sb_waiter_close(sb_queue *q);
 /* Waits for a message in the row of a consumer. SB_OK: there is one, or all queues of the consumer are deleted. Any
  * other status tells why the wait ended. */

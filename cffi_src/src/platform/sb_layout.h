@@ -335,9 +335,10 @@ _Static_assert(sizeof(sb_consumer_level_shm) <= SB_UNIT, "level");
 typedef struct {
   alignas(64) sb_word word;
   sb_half queue, level;
-  sb_half flags, target;     /* target: number of the consumer, channel or watch of the node (sb_target.h) */
-  sb_half waiter;            /* slot of the node itself; no process reads it */
-  sb_half prefetch, unacked; /* of a node that waits for room, prefetch is the number of bytes it needs */
+  sb_half flags, target; /* target: number of the consumer, channel or watch of the node (sb_target.h) */
+  sb_half waiter;        /* slot of the node itself; no process reads it */
+  /* Of a node that waits for room, prefetch is the number of bytes it needs, and unacked the number of messages; 0 = 1 */
+  sb_half prefetch, unacked;
   _Atomic int32_t priority;
   sb_word delivered;
   sb_word flagged; /* 1: a notifier asks for a turn of the target; the turn sets it to 0, then looks at the queue */

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "sb_chunk.h"
+#include "sb_housekeeping.h"
 #include "sb_reserve.h"
 #include "sb_slab.h"
 #include "sb_wait.h"
@@ -191,6 +192,52 @@ static void the_deadline(void) {
   expect_is(wait_for_room(false), SB_TIMEOUT, "the status at the deadline");
 }
 
+/* ---- a batch ---- */
+
+#define THREE_MESSAGES ((sb_settings){{-1, 3, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0})
+
+static void begin_batch(void) {
+  begin_waiting(THREE_MESSAGES);
+  if (put(&t, q, 1) != SB_OK || put(&t, q, 2) != SB_OK) die("put", 0);
+  deadline = says.now_ns + 1000 * A_MILLISECOND;
+}
+static void expect_rested(void) {
+  sb_queue_memory memory = {0};
+  sb_housekeeping_queue(t.c, q->slot, &memory);
+  expect_is(t.b->header->repairs[SB_REPAIR_ROOM] + t.b->header->explained_repairs[SB_REPAIR_ROOM], 0,
+            "how often a housekeeper found a producer that sleeps beside room");
+}
+/* A place more is no room for all, the last one is. */
+static void make_room_twice(void) {
+  sleeper = first_of(false);
+  expect(sleeper != 0, "it is in no list");
+  expect_is(node_at(sleeper)->unacked, 3, "the messages that the node waits for");
+  expect_is(node_at(sleeper)->prefetch, 3 * BYTES, "the bytes that the node waits for");
+  make_room();
+  expect_rested();
+  expect_is(state_of(sleeper), SB_NODE_INTERESTED, "the state of the node beside room for two");
+  make_room();
+  expect_is(state_of(sleeper), SB_NODE_NOTIFIED, "the state of the node beside room for three");
+  says.error = 0;
+}
+static void a_batch_waits_for_room_for_all(void) {
+  begin_batch();
+  expect_is(sb_queue_wait_for_batch(q, 1, BYTES, deadline), SB_OK, "the status beside room for one");
+  expect_is(says.sleeps, 0, "how often it slept beside room");
+  expect_is(sb_queue_wait_for_batch(q, 2, 2 * BYTES, deadline), SB_TIMEOUT, "the status of two beside room for one");
+  expect_is(says.sleeps, 1, "how often it slept");
+  says.slept = make_room_twice;
+  deadline = says.now_ns + 1000 * A_MILLISECOND;
+  expect_is(sb_queue_wait_for_batch(q, 3, 3 * BYTES, deadline), SB_OK, "the status when there is room for all");
+  expect_is(says.sleeps, 2, "how often it slept, in all");
+  expect_is(says.pauses, 0, "how often it paused");
+  expect_is(q->busy, 0, "how many use the handle");
+  SB_STORE(&q->shm->settings[SB_SETTING_MAX_BYTES], 2 * (int64_t)BYTES, SB_RELAXED);
+  says.slept = NULL;
+  says.error = ETIMEDOUT;
+  expect_is(sb_queue_wait_for_batch(q, 3, 3 * BYTES, deadline), SB_TIMEOUT, "the status where the bodies are too long");
+  expect_is(says.sleeps, 3, "how often it slept for bytes, in all");
+}
 /* ---- without memory ---- */
 
 /* A node for a producer that waits is one of the books, which leave the last chunk. */
@@ -314,6 +361,7 @@ static const test_case CASES[] = {
     {"waiter_room: ends", "a connection that is closed precedes a stop, and that a signal", what_ends_a_sleep},
     {"waiter_room: room", "a producer does not sleep when there is room", no_sleep_when_there_is_room},
     {"waiter_room: deadline", "the time is up at the deadline", the_deadline},
+    {"waiter_room: batch", "a batch sleeps until there is room for all of it", a_batch_waits_for_room_for_all},
     {"waiter_room: no node", "without memory for a node a producer tries again in a while", no_memory_for_a_node},
     {"waiter_room: no page", "without memory for its list a producer does not sleep", no_memory_for_a_list},
     {"waiter_room: baton", "a producer that leaves tells another one of room", what_a_producer_passes_on},

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import operator
 import queue as standard_queue
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,6 +27,7 @@ DONE = Outcome(native.OK, None, None)
 NO_ROOM = r"has no room: \d+ of \d+ bytes are used"
 CELL = 256
 UNTIL, MEMORY_UNTIL = 4711, 1234
+A_MOMENT = 200_000_000
 
 
 def settlement_of(message: shmbroker.Message, queue: shmbroker.Queue) -> Settlement:
@@ -177,14 +180,18 @@ def test_the_queue_to_blame_waits_for_room_or_memory(  # noqa: PLR0917 (fixtures
     target: int | None,
     blamed: int,
 ) -> None:
-    """It is told the status, the size of the body, and until when; then all is committed again, with the same."""
+    """It is told the status, the size of the body, and until when; then all is committed again, with the same.
+
+    A full queue is also told how many messages it must have room for at the same time; the size is that of all of them.
+    """
     publications = [Publication(b"", [targets[0]]), Publication(b"body", targets)]
     outcomes = Outcomes(Outcome(status, 1, target), DONE)
     monkeypatch.setattr(module, "commit", outcomes)
     statuses = list[int]()
     commit_waiting(core_of(connection), publications, (), UNTIL, memory_until, statuses)
     assert outcomes.calls == [(core_of(connection), publications, (), statuses)] * 2
-    assert targets[blamed].put_failed.calls == [(status, 4, until)]
+    at_once = 2 if status == native.FULL and blamed == 0 else 1
+    assert targets[blamed].put_failed.calls == [(status, 4, until, at_once)]
     assert targets[1 - blamed].put_failed.calls == []
 
 
@@ -232,3 +239,32 @@ def test_a_full_queue_is_waited_for_until_time_is_up(connection: shmbroker.Conne
     with pytest.raises(standard_queue.Full, match="queue 'small' is full: 1 messages are ready"):
         commit_waiting(core_of(connection), [Publication(b"B", [CORE(other), CORE(small)])], (), 1)
     assert (len(small), len(other)) == (1, 0)
+
+
+@pytest.mark.parametrize("limits", [{"max_length": 3}, {"max_bytes": 3}])
+def test_a_commit_that_waits_does_not_try_beside_too_little_room(
+    connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]
+) -> None:
+    """The queue has room for some of its messages, not for all: the commit sleeps instead of trying again and again."""
+    small = connection.queue("small", **limits)
+    small.put(b"A")
+    attempts = Noted(commit)
+    monkeypatch.setattr(module, "commit", attempts)
+    publications = [Publication(body, [CORE(small)]) for body in (b"B", b"C", b"D")]
+    with pytest.raises(standard_queue.Full, match="queue 'small' is full: 1 messages are ready"):
+        commit_waiting(core_of(connection), publications, (), time.monotonic_ns() + A_MOMENT)
+    assert len(attempts.calls) == 1
+    assert len(small) == 1
+
+
+@pytest.mark.parametrize("limits", [{"max_length": 3}, {"max_bytes": 3}])
+def test_a_commit_waits_for_room_for_all_its_messages(connection: shmbroker.Connection, limits: dict[str, int]) -> None:
+    """It happens when so many messages are taken that all of it fits, and not before."""
+    small = connection.queue("small", **limits)
+    small.put_many([b"A", b"B"])
+    publications = [Publication(body, [CORE(small)]) for body in (b"C", b"D", b"E")]
+    with ThreadPoolExecutor() as pool:
+        done = pool.submit(commit_waiting, core_of(connection), publications, (), native.FOR_EVER)
+        taken = [bytes(small.get(auto_ack=True)) for _ in range(5)]
+        done.result()
+    assert taken == [b"A", b"B", b"C", b"D", b"E"]
