@@ -56,9 +56,13 @@ static const sb_record *header_of(const Record *self) {
   return (const sb_record *)(const void *)PyBytes_AsString(self->data);
 }
 
+/* True if the record contains the body. A message that was browsed by its place has neither a body in its record nor an
+ * address: exchange, key and properties then are the whole rest of the record. */
 static bool is_inside(const Record *self) {
   const sb_record *header = header_of(self);
-  return header->body_address == 0 && header->body_length <= (uint64_t)PyBytes_Size(self->data) - sizeof *header;
+  uint64_t before = (uint64_t)header->exchange_length + header->key_length + header->properties_length;
+  uint64_t rest = (uint64_t)PyBytes_Size(self->data) - sizeof *header;
+  return header->body_address == 0 && before <= rest && header->body_length <= rest - before;
 }
 
 /* The tag that sb_view_begin takes for the message, see shmbroker.cdef.h. For a message with a long body that was

@@ -96,12 +96,13 @@ def test_a_message_of_a_lease_was_not_delivered(connection: shmbroker.Connection
                 settle()
 
 
-@pytest.mark.parametrize("length", [1, 100_000])
+@pytest.mark.parametrize("key", [None, "key"])
+@pytest.mark.parametrize("length", [1, 3, 100_000])
 def test_a_message_whose_place_is_told_has_no_body(
-    connection: shmbroker.Connection, queue: shmbroker.Queue, length: int
+    connection: shmbroker.Connection, queue: shmbroker.Queue, length: int, key: str | None
 ) -> None:
-    """It knows how long that is; the body is read at its place."""
-    queue.put(bytes(length))
+    """It knows how long that is; the body is read at its place. Its key and its properties are not taken for a body."""
+    queue.put(bytes(length), key=key, headers=None if key is None else {"a": 1})
     group = attached(connection)
     group.lease(0)
     [(message, place)] = group.places(1)
