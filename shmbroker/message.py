@@ -228,17 +228,7 @@ class MessageBatch(native.Batch, Sequence[Message]):
     _made: dict[int, Message] | None
     _state: int
     _auto_acked: bool
-    _long_bodies: int
-
-    def _hold_views(self) -> None:
-        """Makes those messages of an auto-acked batch whose bodies are not in their records.
-
-        The core has taken a view of each such body. The message takes the view over, and ends it. A view that no
-        message takes over would never end, and its slot would never be freed.
-        """
-        for at in range(len(self) if self._long_bodies else 0):
-            if not record.is_inline(self._record(at)):
-                self[at]
+    _views: dict[int, memoryview] | None  # of an auto-acked batch: only they keep the slots of its long bodies
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
@@ -258,8 +248,8 @@ class MessageBatch(native.Batch, Sequence[Message]):
             data = self._record(at)
             state = SETTLED if self._auto_acked else OPEN
             made = self._source._taker.message(self._source, data, state)  # noqa: SLF001
-            if self._auto_acked and not record.is_inline(data):
-                made._auto_acknowledged()  # noqa: SLF001
+            if self._views is not None:
+                made._view = self._views.get(at)  # noqa: SLF001
             self._made[at] = made
         return made
 

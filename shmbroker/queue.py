@@ -249,9 +249,7 @@ class Queue:
         batch = self._take_many(self, max_messages, auto_ack, timeout)
         if isinstance(batch, int):
             batch = self._get_many_slowly(batch, max_messages, timeout, auto_ack=auto_ack)
-        if auto_ack:
-            batch._hold_views()  # noqa: SLF001
-        else:
+        if not auto_ack:
             batch._state = OPEN  # noqa: SLF001 - an interrupt before this line returns it to its place
         return batch
 

@@ -11,10 +11,11 @@
 typedef struct {
   PyObject_HEAD PyObject *source; /* the queue; it keeps the handle */
   PyObject *receiver;
-  PyObject *made; /* NULL, or a dict of the Python part: {index: message that the application took out} */
+  PyObject *made;  /* NULL, or a dict of the Python part: {index: message that the application took out} */
+  PyObject *views; /* NULL, or of an auto-acked batch: {index: memoryview of a body that is not in its record} */
   char *records;
   uint32_t *index; /* three offsets in `records` for each message: its record, its body, the end of both */
-  uint32_t count, long_bodies;
+  uint32_t count;
   char state, auto_acked;
 } Batch;
 
@@ -32,6 +33,7 @@ static void batch_dealloc(PyObject *object) {
   PyMem_Free(self->records);
   PyMem_Free(self->index);
   Py_XDECREF(self->made);
+  Py_XDECREF(self->views);
   Py_XDECREF(self->receiver);
   Py_XDECREF(self->source);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
@@ -136,7 +138,7 @@ static PyMemberDef batch_members[] = {
     {"_made", T_OBJECT, offsetof(Batch, made), 0, NULL},
     {"_state", T_BYTE, offsetof(Batch, state), 0, NULL},
     {"_auto_acked", T_BOOL, offsetof(Batch, auto_acked), READONLY, NULL},
-    {"_long_bodies", T_UINT, offsetof(Batch, long_bodies), READONLY, NULL},
+    {"_views", T_OBJECT, offsetof(Batch, views), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 static PyType_Slot batch_slots[] = {
@@ -152,6 +154,47 @@ PyType_Spec sb_batch_spec = {"shmbroker._native_message.Batch", sizeof(Batch), 0
 
 /* ---- taking ---- */
 
+/* Gives back `count` messages, whose records a call of the core wrote. */
+static void give_back(Receiver *self, PyObject *source, const char *records, const uint32_t *index, int64_t count,
+                      int auto_ack) {
+  for (int64_t i = 0; i < count; i++) {
+    Py_ssize_t length = (Py_ssize_t)(index[3 * i + 2] - index[3 * i]);
+    sb_give_back(self, source, records + index[3 * i], length, auto_ack);
+  }
+}
+
+/* Takes over the view that the record of message `at` names, if its body is long. False: an exception is set, and the
+ * view has ended. */
+static bool take_over_view(Batch *self, PyObject *connection, uint32_t at) {
+  const sb_record *record = (const sb_record *)(const void *)(self->records + self->index[3 * (uint64_t)at]);
+  if (record->body_address == 0) {
+    return true;
+  }
+  PyObject *view = sb_view_memory(connection, record->tag, record->body_address, record->body_length);
+  PyObject *number = view != NULL ? PyLong_FromUnsignedLong(at) : NULL;
+  bool taken = number != NULL && PyDict_SetItem(self->views, number, view) == 0;
+  Py_XDECREF(number);
+  Py_XDECREF(view);
+  return taken;
+}
+
+/* Takes over the views of all long bodies: from now on they end with the batch, whatever becomes of it. False: an
+ * exception is set, and no view is left. */
+static bool take_over_views(Batch *self) {
+  PyObject *connection = sb_connection_of(self->source);
+  uint32_t at = 0;
+  self->views = connection != NULL ? PyDict_New() : NULL;
+  while (self->views != NULL && at < self->count && take_over_view(self, connection, at)) at++;
+  bool all = self->views != NULL && at == self->count;
+  if (!all) {
+    uint32_t left = self->views != NULL ? at + 1 : 0; /* the first message whose view was not looked at */
+    give_back((Receiver *)self->receiver, self->source, self->records, self->index + 3 * (uint64_t)left,
+              (int64_t)self->count - left, true);
+  }
+  Py_XDECREF(connection);
+  return all;
+}
+
 /* Creates a batch from the `got` messages in `room`; the batch takes over room->index. NULL: an exception is set;
  * unless auto_ack, the messages returned to their positions. */
 static PyObject *hand_over(Receiver *self, PyObject *source, Room *room, int64_t got, int auto_ack) {
@@ -159,22 +202,22 @@ static PyObject *hand_over(Receiver *self, PyObject *source, Room *room, int64_t
   Batch *batch =
       records != NULL ? (Batch *)((allocfunc)PyType_GetSlot(self->batches, Py_tp_alloc))(self->batches, 0) : NULL;
   if (batch == NULL) {
-    for (int64_t i = 0; !auto_ack && i < got; i++) {
-      sb_give_back(self, room->buffer + room->index[3 * i]);
-    }
+    if (PyErr_Occurred() == NULL) PyErr_NoMemory();
+    give_back(self, source, room->buffer, room->index, got, auto_ack);
     PyMem_Free(records);
-    return PyErr_Occurred() == NULL ? PyErr_NoMemory() : NULL;
+    return NULL;
   }
   memcpy(records, room->buffer, (size_t)room->used);
+  bool has_long_bodies = room->index[3 * (uint64_t)room->count] > 0;
   batch->source = Py_NewRef(source);
   batch->receiver = Py_NewRef((PyObject *)self);
   batch->records = records;
-  batch->long_bodies = room->index[3 * (uint64_t)room->count];
   batch->index = room->index;
   batch->count = (uint32_t)got;
   batch->state = auto_ack ? SETTLED : FRESH;
   batch->auto_acked = (char)auto_ack;
   room->index = NULL;
+  if (auto_ack && has_long_bodies && !take_over_views(batch)) Py_CLEAR(batch);
   return (PyObject *)batch;
 }
 

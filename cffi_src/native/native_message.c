@@ -65,13 +65,14 @@ static bool is_inside(const Record *self) {
   return header->body_address == 0 && before <= rest && header->body_length <= rest - before;
 }
 
-/* The tag that sb_view_begin takes for the message, see shmbroker.cdef.h. For a message with a long body that was
- * settled when it was taken: the view of that body. */
-static uint64_t tag_of(const Record *self) {
-  uint64_t tag = header_of(self)->tag;
-  if (self->kind == OF_CHANNEL)
-    memcpy(&tag, PyBytes_AsString(self->data) + PyBytes_Size(self->data) - sizeof tag, sizeof tag);
+uint64_t sb_tag_of(int kind, const char *record, Py_ssize_t length) {
+  uint64_t tag = ((const sb_record *)(const void *)record)->tag;
+  if (kind == OF_CHANNEL) memcpy(&tag, record + length - sizeof tag, sizeof tag);
   return tag;
+}
+
+static uint64_t tag_of(const Record *self) {
+  return sb_tag_of(self->kind, PyBytes_AsString(self->data), PyBytes_Size(self->data));
 }
 
 /* The body. A short body is in the record, after key and properties; a long body is read in place. */
@@ -87,7 +88,7 @@ static PyObject *record_body(PyObject *object, void *unused) {
     return body;
   }
   if (self->view == NULL || self->view == Py_None) {
-    PyObject *connection = self->state != SETTLED ? PyObject_GetAttrString(self->source, "_core_connection") : NULL;
+    PyObject *connection = self->state != SETTLED ? sb_connection_of(self->source) : NULL;
     if (connection == NULL) {
       return self->state == SETTLED ? PyObject_CallMethod(object, "_gone", NULL) : NULL;
     }
@@ -112,18 +113,16 @@ PyObject *sb_record_bytes(PyObject *object, PyObject *unused) {
 }
 
 /* For a message with a long body that was settled when it was taken: takes over the view that the record names. The
- * body then exists as long as the message, or a memoryview of it, exists. */
-static PyObject *record_auto_acknowledged(PyObject *object, PyObject *unused) {
-  Record *self = (Record *)object;
+ * body then exists as long as the message, or a memoryview of it, exists. False: an exception is set, and the view has
+ * ended. */
+static bool take_over_view(Record *self) {
   const sb_record *header = header_of(self);
-  PyObject *connection = PyObject_GetAttrString(self->source, "_core_connection");
-  (void)unused;
-  if (connection == NULL) {
-    return NULL;
+  PyObject *connection = sb_connection_of(self->source);
+  if (connection != NULL) {
+    self->view = sb_view_memory(connection, tag_of(self), header->body_address, header->body_length);
+    Py_DECREF(connection);
   }
-  self->view = sb_view_memory(connection, tag_of(self), header->body_address, header->body_length);
-  Py_DECREF(connection);
-  return self->view != NULL ? Py_NewRef(Py_None) : NULL;
+  return self->view != NULL;
 }
 
 static Py_ssize_t record_length(PyObject *object) { return (Py_ssize_t)header_of((const Record *)object)->body_length; }
@@ -137,7 +136,6 @@ static PyObject *record_subscription(PyObject *object, void *unused) {
 
 static PyMethodDef record_methods[] = {
     {"__bytes__", sb_record_bytes, METH_NOARGS, "The body, copied."},
-    {"_auto_acknowledged", record_auto_acknowledged, METH_NOARGS, NULL},
     {"ack", record_ack, METH_NOARGS,
      "ack()\n--\n\nAcknowledges: the message is done with.\n\nRaises:\n    MessageSettled: it was settled already."},
     {NULL, NULL, 0, NULL},
@@ -194,24 +192,28 @@ static PyObject *new_record(Receiver *self, PyObject *source, PyObject *data, ch
   return (PyObject *)record;
 }
 
-void sb_give_back(Receiver *self, const char *record) {
-  (void)settle_record(self->kind, self->handle, record, SB_UNDELIVER);
+static bool is_long(const char *record) { return ((const sb_record *)(const void *)record)->body_address != 0; }
+
+void sb_give_back(Receiver *self, PyObject *source, const char *record, Py_ssize_t length, int auto_ack) {
+  if (!auto_ack) {
+    (void)settle_record(self->kind, self->handle, record, SB_UNDELIVER);
+  } else if (is_long(record)) {
+    sb_end_view_of(source, sb_tag_of(self->kind, record, length));
+  }
 }
 
 PyObject *sb_hand_over(Receiver *self, PyObject *source, const char *buffer, int64_t length, int auto_ack, char state) {
   PyObject *data = PyBytes_FromStringAndSize(buffer, (Py_ssize_t)length);
   if (data == NULL) {
-    if (!auto_ack) sb_give_back(self, buffer);
+    sb_give_back(self, source, buffer, (Py_ssize_t)length, auto_ack);
     return NULL;
   }
   const char *record = PyBytes_AsString(data); /* from here on finalizers may run, and overwrite the buffer */
   PyObject *message = new_record(self, source, data, auto_ack ? SETTLED : state);
-  if (message == NULL && !auto_ack) {
-    sb_give_back(self, record);
-  } else if (message != NULL && auto_ack && ((const sb_record *)(const void *)record)->body_address != 0) {
-    PyObject *viewed = record_auto_acknowledged(message, NULL);
-    Py_XDECREF(viewed);
-    if (viewed == NULL) Py_CLEAR(message);
+  if (message == NULL) {
+    sb_give_back(self, source, record, (Py_ssize_t)length, auto_ack);
+  } else if (auto_ack && is_long(record) && !take_over_view((Record *)message)) {
+    Py_CLEAR(message);
   }
   Py_DECREF(data);
   return message;

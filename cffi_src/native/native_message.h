@@ -82,9 +82,10 @@ static inline int sb_expect_timeout(PyObject *const *arguments, Py_ssize_t count
              ? arguments[wanted] == Py_None || arguments[wanted] == sb_good_timeout || sb_is_timeout(arguments[wanted])
              : sb_expect(count, wanted);
 }
-/* Undoes the delivery of the message of a record. A message that a get took returns to its position in its queue. One
- * of a consumer or channel becomes the first of the row again, unless the consumer has ended. */
-void sb_give_back(Receiver *self, const char *record);
+/* Undoes the delivery of the message of a record that cannot be handed over. A message that a get took returns to its
+ * position in its queue. One of a consumer or channel becomes the first of the row again, unless the consumer has ended.
+ * With auto_ack the message is settled, and stays so: ends the view that keeps its long body. */
+void sb_give_back(Receiver *self, PyObject *source, const char *record, Py_ssize_t length, int auto_ack);
 /* Waits for messages without the GIL, until the time `until`. Signal handlers run from time to time, and an exception
  * of theirs ends the wait. Returns the length of the record, or with an `index` the number of records; minus a status;
  * 0: an exception is set. */
@@ -92,11 +93,22 @@ int64_t sb_wait_for(Receiver *self, Room *room, int auto_ack, uint64_t until);
 /* Creates a Python message of the record in the buffer, in `state`, or SETTLED if auto_ack. NULL: an exception is set;
  * unless auto_ack, the delivery was undone as by sb_give_back. */
 PyObject *sb_hand_over(Receiver *self, PyObject *source, const char *buffer, int64_t length, int auto_ack, char state);
+/* The tag that sb_view_begin takes for the message of a record, see shmbroker.cdef.h. For a message with a long body that
+ * was settled when it was taken: the view of that body. Only the caller of the core knows that view until a memoryview
+ * has it. So whoever cannot create the memoryview ends the view (sb_give_back). */
+uint64_t sb_tag_of(int kind, const char *record, Py_ssize_t length);
 /* A copy of the body. */
 PyObject *sb_record_bytes(PyObject *record, PyObject *unused);
 /* A memoryview of the body of a message that is held under `tag`. The memoryview keeps the slot, also after the message
  * was settled. If the body lies in parts, it is a memoryview of a copy, and keeps no slot. */
 PyObject *sb_view_of(PyObject *connection, const sb_record *header, uint64_t tag);
+/* The core's part of the connection through which `source` takes messages. */
+PyObject *sb_connection_of(PyObject *source);
+/* Ends a view of the core that has no memoryview. Keeps the exception that is set, and needs no memory, unless the
+ * connection was closed meanwhile. */
+void sb_end_view_of(PyObject *source, uint64_t token);
+/* Called once, before all other functions of views. False: an exception is set. */
+bool sb_view_names(void);
 /* Like sb_view_of, for a caller that has taken a view of the core, `token`, already. That view ends when the memoryview
  * is freed. It ends within this call if the call fails, or if it copies a body that lies in parts. */
 PyObject *sb_view_memory(PyObject *connection, uint64_t token, uint64_t address, uint64_t length);

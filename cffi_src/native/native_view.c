@@ -16,8 +16,20 @@ typedef struct {
 
 PyTypeObject *sb_view_type;
 
+/* The names of attributes, made once: whoever ends a view because there is no memory needs none for the name. */
+static PyObject *source_connection, *connection_address, *connection_mapping;
+
+bool sb_view_names(void) {
+  source_connection = PyUnicode_InternFromString("_core_connection");
+  connection_address = PyUnicode_InternFromString("address");
+  connection_mapping = PyUnicode_InternFromString("mapping");
+  return source_connection != NULL && connection_address != NULL && connection_mapping != NULL;
+}
+
+PyObject *sb_connection_of(PyObject *source) { return PyObject_GetAttr(source, source_connection); }
+
 static sb_connection *handle_of(PyObject *connection) {
-  PyObject *address = PyObject_GetAttrString(connection, "address");
+  PyObject *address = PyObject_GetAttr(connection, connection_address);
   sb_connection *handle = address != NULL ? PyLong_AsVoidPtr(address) : NULL;
   Py_XDECREF(address);
   return handle;
@@ -33,10 +45,24 @@ static void view_ended(PyObject *connection) {
   PyErr_Restore(type, value, trace);
 }
 
+static void end_view(PyObject *connection, sb_connection *handle, uint64_t token) {
+  if (sb_view_end(handle, token)) view_ended(connection);
+}
+
+void sb_end_view_of(PyObject *source, uint64_t token) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject *connection = sb_connection_of(source);
+  sb_connection *handle = connection != NULL ? handle_of(connection) : NULL;
+  if (handle != NULL) end_view(connection, handle, token);
+  Py_XDECREF(connection);
+  PyErr_Restore(type, value, trace);
+}
+
 static void view_dealloc(PyObject *object) {
   View *self = (View *)object;
   PyTypeObject *type = Py_TYPE(object);
-  if (self->handle != NULL && sb_view_end(self->handle, self->token)) view_ended(self->connection);
+  if (self->handle != NULL) end_view(self->connection, self->handle, self->token);
   Py_XDECREF(self->connection);
   Py_XDECREF(self->mapping);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
@@ -53,7 +79,7 @@ static PyObject *copied(PyObject *connection, uint64_t token, uint64_t length) {
   sb_connection *handle = handle_of(connection);
   PyObject *bytes = handle != NULL ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)length) : NULL;
   sb_status status = bytes != NULL ? sb_view_copy(handle, token, PyBytes_AsString(bytes), length) : SB_OK;
-  if (handle != NULL && sb_view_end(handle, token)) view_ended(connection);
+  if (handle != NULL) end_view(connection, handle, token);
   if (status != SB_OK) {
     Py_CLEAR(bytes);
     PyObject *failed = PyObject_CallMethod(connection, "view_failed", "i", (int)status);
@@ -68,11 +94,13 @@ PyObject *sb_view_memory(PyObject *connection, uint64_t token, uint64_t address,
   if (address == SB_IN_PARTS) {
     return copied(connection, token, length);
   }
-  View *self = (View *)((allocfunc)PyType_GetSlot(sb_view_type, Py_tp_alloc))(sb_view_type, 0);
   sb_connection *handle = handle_of(connection);
-  if (self == NULL || handle == NULL) {
-    if (handle != NULL) (void)sb_view_end(handle, token);
-    Py_XDECREF((PyObject *)self);
+  if (handle == NULL) {
+    return NULL;
+  }
+  View *self = (View *)((allocfunc)PyType_GetSlot(sb_view_type, Py_tp_alloc))(sb_view_type, 0);
+  if (self == NULL) {
+    end_view(connection, handle, token);
     return NULL;
   }
   self->connection = Py_NewRef(connection);
@@ -80,7 +108,7 @@ PyObject *sb_view_memory(PyObject *connection, uint64_t token, uint64_t address,
   self->token = token;
   self->address = (char *)(uintptr_t)address;
   self->length = (Py_ssize_t)length;
-  self->mapping = PyObject_GetAttrString(connection, "mapping");
+  self->mapping = PyObject_GetAttr(connection, connection_mapping);
   PyObject *memory = self->mapping != NULL ? PyMemoryView_FromObject((PyObject *)self) : NULL;
   Py_DECREF((PyObject *)self); /* a memoryview keeps the View; without one the View is freed here */
   return memory;

@@ -4,10 +4,12 @@
 # ruff: noqa: SLF001 - what only damage brings about is brought about by hand
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.core_calls import Noted, answering
+from scenario_support.processes import run_python
 
 import shmbroker
 from shmbroker import body_references
@@ -129,3 +131,61 @@ def test_a_body_that_cannot_be_read(
     patched.setattr(native, "read_in_place", lambda *_: STATUS)
     with pytest.raises(CorruptSegment, match=f"the connection: {DAMAGED}"):
         core.body_at(place)
+
+
+# Takes messages that are settled at once while the n-th allocation of Python fails, or all from the n-th one on, for
+# each n there is. Then checks whether closing releases the connection.
+WITHOUT_MEMORY = """
+    import _testcapi, gc, json, sys, time
+    import shmbroker
+
+    name, way, number, done, counts = *sys.argv[1:], 0, False, []
+    takes = {
+        "get": lambda: queue.get(timeout=0, auto_ack=True),
+        "many": lambda: queue.get_many(2, timeout=0, auto_ack=True),
+        "consumer": lambda: consumer.get(timeout=0),
+        "channel": lambda: channel.basic_get("q", auto_ack=True),
+    }
+
+    def tried(last):
+        _testcapi.set_nomemory(number, last)
+        try:
+            return takes[way]()
+        except MemoryError:
+            return None
+        finally:
+            _testcapi.remove_mem_hooks()
+
+    gc.disable()
+    filled = shmbroker.connect(name, create=False).queue("q")
+    while not done:
+        for last in number + 1, 0:
+            connection = shmbroker.connect(name, create=False)
+            queue, channel = connection.queue("q", passive=True), connection.channel()
+            consumer = queue.consume(auto_ack=True) if way == "consumer" else None
+            for filling in 1, 2:  # the first use of a channel or a consumer makes what has nothing to do with this
+                filled.put_many([bytes(5000)] * filling)
+                while consumer is not None and consumer.statistics().waiting < filling:
+                    time.sleep(0)
+                if filling == 1:
+                    takes[way]()
+            got = tried(last)
+            done, got = got is not None, None
+            connection.close()
+            counts.append(shmbroker.Broker(name).statistics().connection_count)
+            filled.purge()
+        number += 1
+    print(json.dumps([number, counts]))
+"""
+
+
+@pytest.mark.parametrize("way", ["get", "many", "consumer", "channel"])
+def test_a_settled_message_that_finds_no_memory_keeps_no_body(broker_name: str, way: str) -> None:
+    """The message is lost, as the caller said that it may be; its body is let go, so that the connection can end."""
+    pytest.importorskip("_testcapi")
+    shmbroker.Broker(broker_name, memory="32M").create()
+    done = run_python(WITHOUT_MEMORY, broker_name, way)
+    assert done.returncode == 0, done.stderr
+    number, counts = json.loads(done.stdout)
+    assert number > 2
+    assert set(counts) == {1}  # that of the queue which is filled

@@ -631,3 +631,38 @@ def test_an_interrupted_end_detaches_at_the_next_close(broker_name: str, way: st
     number, wrong = json.loads(done.stdout)
     assert number > 3
     assert wrong == []
+
+
+# Takes messages that are settled at once wherever a signal's handler may raise, and checks whether closing releases the
+# connection: a view of a long body that nobody ends keeps it for ever.
+TAKEN_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
+    from shmbroker._core import native
+
+    name, way, number, more, counts = sys.argv[1], sys.argv[2], 0, True, []
+    gc.collect()
+    gc.disable()
+    filled = shmbroker.connect(name, create=False).queue("q")
+    while more:
+        filled.put_many([bytes(5000), b"A", bytes(5000)])
+        connection = shmbroker.connect(name, create=False)
+        queue = connection.queue("q", passive=True)
+        if way == "waits":
+            queue._take_many = lambda *_: native.EMPTY
+        more = signalled_at(number, lambda: queue.get_many(3, auto_ack=True))
+        connection.close()
+        counts.append(shmbroker.Broker(name).statistics().connection_count)
+        filled.purge()
+        number += 1
+    print(json.dumps([number, counts]))
+"""
+
+
+@pytest.mark.parametrize("way", ["takes", "waits"])
+def test_an_interrupted_get_of_settled_messages_keeps_no_body(broker_name: str, way: str) -> None:
+    """The bodies of messages that the caller never gets are let go with the batch."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(TAKEN_WHERE_SIGNALS_COME, broker.name, way)
+    assert done.returncode == 0, done.stderr
+    number, counts = json.loads(done.stdout)
+    assert number > 1
+    assert set(counts) == {2}  # the housekeeper's, and that of the queue which is filled
