@@ -75,6 +75,18 @@ static uint64_t tag_of(const Record *self) {
   return sb_tag_of(self->kind, PyBytes_AsString(self->data), PyBytes_Size(self->data));
 }
 
+/* Begins a view of the body, and keeps it for the next access. Another thread may have run meanwhile, since the GIL may
+ * have been dropped: if it settled the message, only the caller keeps the view. */
+static PyObject *begin_view(Record *self, PyObject *connection) {
+  PyObject *view = sb_view_of(connection, header_of(self), tag_of(self));
+  if (view != NULL && self->state != SETTLED) {
+    PyObject *before = self->view;
+    self->view = Py_NewRef(view);
+    Py_XDECREF(before); /* that of another thread ends with its last memoryview */
+  }
+  return view;
+}
+
 /* The body. A short body is in the record, after key and properties; a long body is read in place. */
 static PyObject *record_body(PyObject *object, void *unused) {
   Record *self = (Record *)object;
@@ -87,16 +99,16 @@ static PyObject *record_body(PyObject *object, void *unused) {
     Py_XDECREF(whole);
     return body;
   }
-  if (self->view == NULL || self->view == Py_None) {
-    PyObject *connection = self->state != SETTLED ? sb_connection_of(self->source) : NULL;
-    if (connection == NULL) {
-      return self->state == SETTLED ? PyObject_CallMethod(object, "_gone", NULL) : NULL;
-    }
-    Py_CLEAR(self->view);
-    self->view = sb_view_of(connection, header, tag_of(self));
-    Py_DECREF(connection);
+  if (self->view != NULL && self->view != Py_None) {
+    return Py_NewRef(self->view);
   }
-  return self->view != NULL ? Py_NewRef(self->view) : NULL;
+  if (self->state == SETTLED) {
+    return PyObject_CallMethod(object, "_gone", NULL);
+  }
+  PyObject *connection = sb_connection_of(self->source);
+  PyObject *body = connection != NULL ? begin_view(self, connection) : NULL;
+  Py_XDECREF(connection);
+  return body;
 }
 
 PyObject *sb_record_bytes(PyObject *object, PyObject *unused) {

@@ -4,7 +4,9 @@
 # ruff: noqa: SLF001 - what only damage brings about is brought about by hand
 from __future__ import annotations
 
+import gc
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +17,7 @@ import shmbroker
 from shmbroker import body_references
 from shmbroker._core import native
 from shmbroker.exceptions import CorruptSegment, OutOfMemory
+from shmbroker.message import OPEN, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -189,3 +192,35 @@ def test_a_settled_message_that_finds_no_memory_keeps_no_body(broker_name: str, 
     number, counts = json.loads(done.stdout)
     assert number > 2
     assert set(counts) == {1}  # that of the queue which is filled
+
+
+class ReadMeanwhile:
+    """A connection whose address is asked for while another thread reads the body of a message."""
+
+    def __init__(self, core: CoreConnection, read: Callable[[], object]) -> None:
+        """Take the place of this one; read once."""
+        self.mapping, self.view_ended = core.mapping, core.view_ended
+        self._address, self._reads = core.address, [read]
+
+    @property
+    def address(self) -> int:
+        """Its address, after the other thread has read."""
+        if self._reads:
+            self._reads.pop()()
+        return self._address
+
+
+def test_two_threads_read_one_body(connection: shmbroker.Connection, core: CoreConnection) -> None:
+    """Both get it, and nothing of it is left when both have let it go: the connection ends."""
+    queue, messages, seen = connection.queue("q"), list[Message](), list[memoryview]()
+    queue.put(b"A" * SIZE)
+    held = queue.get(timeout=0)
+    source = SimpleNamespace(_core_connection=ReadMeanwhile(core, lambda: seen.append(messages[0].body)))
+    messages.append(queue._taker.message(source, held._record, OPEN))
+    assert bytes(messages[0].body) == bytes(seen[0]) == b"A" * SIZE
+    messages.clear()
+    seen.clear()
+    del source
+    gc.collect()
+    connection.close()
+    assert core._forgotten
