@@ -89,15 +89,18 @@ class Attachment:
         If /dev/shm has no room for the segment, no call of this process returns GROW for a tenth of a second. So the
         repeated call uses memory that was freed meanwhile, or returns NO_MEMORY.
 
+        Threads whose calls return GROW together add one segment together: each counts the segments before it waits for
+        the others. A thread that another one has grown the broker for finds the file, and maps it.
+
         Raises:
             ConnectionClosedByBroker: the broker was removed.
             OSError, BrokerError, OutOfMemory: this process cannot open or map a file of the broker.
         """
+        facts = self.facts()
+        number = facts.segments + 1
+        if number > facts.segments_limit:
+            return
         with self._grow_lock:
-            facts = self.facts()
-            number = facts.segments + 1
-            if number > facts.segments_limit:
-                return
             try:
                 segments.grow(self.path, number, facts.chunks_per_segment, facts.mode, lambda: self.removed)
             except exceptions.OutOfMemory as error:

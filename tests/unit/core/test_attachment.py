@@ -24,7 +24,7 @@ from shmbroker._core.connection import CoreConnection
 from shmbroker.exceptions import ConnectionClosedByBroker, CorruptSegment, NotAllowed, OutOfMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from shmbroker.statistics import ConnectionInfo
 
@@ -286,6 +286,31 @@ def test_a_broker_grows_to_its_limit(empty: Attachment) -> None:
         empty.grow()
         assert empty.facts().segments == limit
         assert arena(empty.path) == [str(number) for number in range(1, limit + 1)]
+
+
+class Contended:
+    """A lock that another thread has first, which grows the broker meanwhile."""
+
+    def __init__(self, grow: Callable[[], None]) -> None:
+        """Let the other thread do this, once."""
+        self._grow = [grow]
+
+    def __enter__(self) -> None:
+        """Wait for the other thread."""
+        while self._grow:
+            self._grow.pop()()
+
+    def __exit__(self, *_: object) -> None:
+        """Let the next one have it."""
+
+
+def test_threads_that_need_memory_at_once_share_a_segment(empty: Attachment) -> None:
+    """One that waits for another one to grow the broker adds nothing to it; later it grows again."""
+    empty._grow_lock = Contended(empty.grow)  # type: ignore[assignment]  # noqa: SLF001
+    for count in (1, 2):
+        empty.grow()
+        assert empty.facts().segments == count
+        assert arena(empty.path) == [str(number + 1) for number in range(count)]
 
 
 def test_the_first_growth_is_the_only_one(empty: Attachment) -> None:
