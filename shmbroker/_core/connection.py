@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, NoReturn, ParamSpec, Protocol, TypeVar
@@ -21,6 +22,14 @@ ffi, slow, fast = native.ffi, native.slow, native.fast
 _SLOT_BITS: int = slow.SB_SLOT_BITS
 _LET_GO_SECONDS = 0.25
 _POLL_SECONDS = 0.5
+_IO_PAUSE_SECONDS = 0.1
+# What the IO thread does in Python, by the status with which the core asks for it.
+_IO_WORK = {
+    native.NO_HOUSEKEEPER: "have a housekeeper started",
+    native.READY: "wake a channel",
+    native.GROW: "add a segment",
+}
+_log = logging.getLogger("shmbroker")
 _uncleared = ffi.new_allocator(should_clear_after_alloc=False)
 
 
@@ -298,27 +307,45 @@ class CoreConnection(attachment.User):
             self._io = threading.current_thread()
             self.has_io = True
             self.calls += 1
+        said: dict[int, str] = {}
         try:
-            while True:
-                status = int(slow.sb_connection_run_io(self.handle))
-                if status == native.NO_HOUSEKEEPER:
-                    self.on_housekeeper_missing()
-                elif status == native.STOPPING:
-                    self.on_stopping()
-                    return
-                elif status == native.READY:
-                    while channel_number := int(slow.sb_connection_next_ready(self.handle)):
-                        self.on_ready(channel_number)
-                elif status == native.GROW:
-                    try:
-                        self.attachment.grow()
-                    except exceptions.ConnectionClosedByBroker:
-                        self.on_stopping()
-                        return
-                else:
-                    return
+            while (status := self._io_turn(said)) in _IO_WORK:
+                pass
+            if status == native.STOPPING:
+                self.on_stopping()
         finally:
             self.leave()
+
+    def _io_turn(self, said: dict[int, str]) -> int:
+        """Runs the IO thread in the core until there is work for Python, and does that work; returns the status.
+
+        Work may fail for want of a descriptor, a thread or memory of this process. The thread must not end for that: no
+        other thread would serve the consumers of the connection. So it logs the error, and goes on after a moment. The
+        core asks again for a segment or a housekeeper as long as it needs one.
+
+        Args:
+            said: the error of each kind of work that failed last time, by status. It is logged once.
+        """
+        status = int(slow.sb_connection_run_io(self.handle))
+        try:
+            if status == native.NO_HOUSEKEEPER:
+                self.on_housekeeper_missing()
+            elif status == native.READY:
+                while channel_number := int(slow.sb_connection_next_ready(self.handle)):
+                    self.on_ready(channel_number)
+            elif status == native.GROW:
+                self.attachment.grow()
+        except exceptions.ConnectionClosedByBroker:
+            return native.STOPPING
+        except Exception as error:  # noqa: BLE001 - see above
+            if said.get(status) != str(error):
+                said[status] = str(error)
+                text = "the IO thread of connection %d to broker %r could not %s, and goes on: %s: %s"
+                _log.warning(text, self.id, self.attachment.name, _IO_WORK[status], type(error).__name__, error)
+            time.sleep(_IO_PAUSE_SECONDS)
+        else:
+            said.pop(status, None)
+        return status
 
     @in_flight
     def limit(self, prefetch: int) -> None:

@@ -4,6 +4,7 @@
 # ruff: noqa: SLF001 - what the garbage collector or a signal may do at any moment is done here by hand
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import threading
@@ -404,6 +405,71 @@ def test_a_thread_that_finds_the_broker_removed(
     other_calls(sb_connection_run_io=Runs(core, native.GROW))
     core._run_io()
     assert (told, core.calls) == (["stopping"], 0)
+
+
+class Failing:
+    """Work that fails with one error after the other, and then does not."""
+
+    def __init__(self, *errors: Exception) -> None:
+        """Raise these."""
+        self.errors, self.done = list(errors), 0
+
+    def __call__(self, *_: object) -> None:
+        """Raise the next one."""
+        if self.errors:
+            raise self.errors.pop(0)
+        self.done += 1
+
+
+def test_a_thread_that_cannot_do_its_work_goes_on(
+    core: CoreConnection,
+    other_calls: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Else nobody would serve the connection: it says the error once, waits, and does what it is asked for again."""
+    descriptors, threads = OSError(errno.EMFILE, "Too many open files"), RuntimeError("can't start new thread")
+    grow, missing, ready = Failing(descriptors, descriptors), Failing(threads), Failing(KeyError(5))
+    slept = Noted(lambda _: None)
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=slept))
+    monkeypatch.setattr(core.attachment, "grow", grow)
+    core.on_housekeeper_missing, core.on_ready = missing, ready
+    grows, missings, readies = [native.GROW] * 3, [native.NO_HOUSEKEEPER] * 2, [native.READY] * 2
+    channels = [5, 6, 0]
+    runs = Runs(core, *grows, *missings, *readies, native.CLOSED)
+    other_calls(sb_connection_run_io=runs, sb_connection_next_ready=lambda _: channels.pop(0))
+    core._run_io()
+    assert (runs.statuses, core.calls) == ([], 0)
+    assert (grow.done, missing.done, ready.done) == (1, 1, 1)
+    assert slept.calls == [(0.1,)] * 4
+    who = f"the IO thread of connection {core.id} to broker {core.attachment.name!r} could not"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{who} add a segment, and goes on: OSError: [Errno {errno.EMFILE}] Too many open files",
+        f"{who} have a housekeeper started, and goes on: RuntimeError: can't start new thread",
+        f"{who} wake a channel, and goes on: KeyError: 5",
+    ]
+
+
+def test_a_thread_says_an_error_that_comes_back(
+    core: CoreConnection,
+    other_calls: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Once each time; another error is said, too."""
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=lambda _: None))
+    outcomes: list[str] = ["A", "A", "B", "", "B"]
+
+    def grow() -> None:
+        said = outcomes.pop(0)
+        if said:
+            raise OSError(said)
+
+    monkeypatch.setattr(core.attachment, "grow", grow)
+    other_calls(sb_connection_run_io=Runs(core, *[native.GROW] * 5, native.CLOSED))
+    core._run_io()
+    assert outcomes == []
+    assert [record.getMessage()[-10:] for record in caplog.records] == ["OSError: A", "OSError: B", "OSError: B"]
 
 
 def test_there_is_no_second_thread(core: CoreConnection, other_calls: Callable[..., None]) -> None:
