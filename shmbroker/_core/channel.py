@@ -141,12 +141,17 @@ class CoreChannel:
     def collect(self, tag: int, disposition: int, *, multiple: bool) -> list[Settlement]:
         """Lists the deliveries that a settlement with this tag would settle, the oldest first, but settles none.
 
-        The list is empty if no unsettled delivery has the tag, or if the channel is not usable.
+        The list is empty if no unsettled delivery has the tag, or if the channel is closed.
+
+        Raises:
+            ConnectionClosedByBroker: the broker is being purged. The deliveries are not known then.
         """
         room = 1
         while True:
             settlements = ffi.new("sb_settlement[]", room)
             count = int(slow.sb_channel_collect(self.handle, tag, multiple, disposition, settlements, room))
+            if count < 0 and -count not in {native.SETTLED, native.CLOSED}:
+                native.raise_for(-count, "the channel")
             if count <= room:
                 return [
                     Settlement(

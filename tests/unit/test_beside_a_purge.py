@@ -15,7 +15,7 @@ from scenario_support.brokers import files, segment
 from scenario_support.inside import session_of
 
 import shmbroker
-from shmbroker._core import attachment, segments
+from shmbroker._core import attachment, native, segments
 from shmbroker.exceptions import ConnectionClosedByBroker, CorruptSegment, Timeout
 
 if TYPE_CHECKING:
@@ -47,6 +47,26 @@ def test_the_journal_is_gone_already(broker_name: str) -> None:
         segments.remove(segments.path_of(broker_name), segments.identity(segments.path_of(broker_name)))
         with pytest.raises(ConnectionClosedByBroker):
             channel.exchange_declare("e", "fanout")
+
+
+@pytest.mark.parametrize("transaction", [False, True])
+def test_an_acknowledgement_comes_too_late(
+    connection: shmbroker.Connection,
+    queue: shmbroker.Queue,
+    transaction: bool,  # noqa: FBT001
+) -> None:
+    """Who acknowledges then is told of the purge, not of an unknown delivery tag, at once or at a commit."""
+    queue.put(b"A")
+    channel = connection.channel()
+    if transaction:
+        channel.tx_select()
+    delivery = channel.basic_get("q")
+    assert delivery is not None
+    attached = session_of(connection).core.attachment
+    attached.set_closing()
+    with pytest.raises(ConnectionClosedByBroker):
+        channel.basic_ack(delivery.delivery_tag)
+    native.slow.sb_broker_set_closing(attached.handle, 0)
 
 
 def purge_files(name: str, but: Path | None) -> None:

@@ -16,7 +16,14 @@ from shmbroker._core import channel as module
 from shmbroker._core import native
 from shmbroker._core.channel import CoreChannel
 from shmbroker._core.transaction import ACK
-from shmbroker.exceptions import BrokerError, ConnectionClosed, NotAllowed, NotFound, OutOfMemory
+from shmbroker.exceptions import (
+    BrokerError,
+    ConnectionClosed,
+    ConnectionClosedByBroker,
+    NotAllowed,
+    NotFound,
+    OutOfMemory,
+)
 
 if TYPE_CHECKING:
     import shmbroker
@@ -134,6 +141,19 @@ def test_a_channel_that_is_closed_has_nothing_to_settle(queue: shmbroker.Queue, 
     channel.drain()
     channel.core.close()
     assert channel.core.collect(0, ACK, multiple=True) == []
+
+
+def test_a_channel_of_a_broker_that_goes_has_something_to_settle(queue: shmbroker.Queue, channel: Channel) -> None:
+    """That its deliveries cannot be listed does not say that there are none: the error is that of the broker."""
+    put(queue, 1)
+    channel.consume(queue)
+    channel.drain()
+    attached = core_of(queue).connection.attachment
+    attached.set_closing()
+    with pytest.raises(ConnectionClosedByBroker):
+        channel.core.collect(1, ACK, multiple=False)
+    native.slow.sb_broker_set_closing(attached.handle, 0)
+    assert [one.delivery_tag for one in channel.core.collect(1, ACK, multiple=False)] == [1]
 
 
 def test_a_channel_that_nobody_has_gives_everything_back(
