@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmbroker._core import native
@@ -61,8 +62,11 @@ class CoreChannel:
         """
         self.connection = connection
         self.queues: dict[int, CoreQueue] = {}  # by subscription number; keeps their handles alive
+        self._made: list[Any] = []
         status = ffi.new("sb_status *")
-        handle = slow.sb_channel_open(connection.handle, channel_number, status)
+        # One call of C opens the channel and stores the handle, as in `CoreConnection.opening`.
+        self._made.extend(itertools.starmap(slow.sb_channel_open, [(connection.handle, channel_number, status)]))
+        handle = self._made[0]
         if handle == ffi.NULL:
             native.raise_for(int(status[0]), "the channel")
         self.handle: Any = handle
@@ -174,6 +178,6 @@ class CoreChannel:
         self.connection.end(slow.sb_channel_close, self.handle)
 
     def __del__(self) -> None:
-        handle = getattr(self, "handle", None)
-        if handle is not None:
-            self.connection.end(slow.sb_channel_free, handle)
+        made = getattr(self, "_made", None)
+        if made is not None:
+            self.connection.end_made(slow.sb_channel_free, made)

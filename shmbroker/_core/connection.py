@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import logging
 import threading
 import time
@@ -261,21 +262,35 @@ class CoreConnection(attachment.User):
         self,
         call: Callable[..., Any],
         *arguments: Any,  # noqa: ANN401 - cffi has no types
+        made: list[Any] | None = None,
     ) -> tuple[Any, int]:
         """Calls a function that returns a handle, as :meth:`growing` does; adds an argument that receives the status.
+
+        Args:
+            call: the function.
+            arguments: its arguments.
+            made: gets what the function returns, even if a signal handler raises. The ``__del__`` of the caller gives
+                it to :meth:`end_made`: so no handle stays behind that the caller could not store.
 
         Returns:
             The handle and the status.
         """
-        handle, status = None, ffi.new("sb_status *")
+        status, handles = ffi.new("sb_status *"), [] if made is None else made
 
         def attempt() -> int:
-            nonlocal handle
-            handle = call(*arguments, status)
+            # One call of C opens and stores the handle. A signal handler that raises runs before this call or after it.
+            handles.extend(itertools.starmap(call, [(*arguments, status)]))
             return int(status[0])
 
         self.growing(attempt)
-        return handle, int(status[0])
+        return handles[-1], int(status[0])
+
+    def end_made(self, call: Callable[[Any], object], made: list[Any]) -> None:
+        """Ends the handles that :meth:`opening` made, as :meth:`end` does. Safe to call again."""
+        while made:
+            handle = made.pop()
+            if handle != ffi.NULL:
+                self.end(call, handle)
 
     # ---- IO thread ----
 

@@ -38,13 +38,15 @@ class CoreConsumer:
         ack_interval: float,
     ) -> None:
         self.connection = connection
+        self._made: list[Any] = []
         self.queues = list(queues)
         self.what = " and ".join(queue.what for queue in queues)
         handles = ffi.new("sb_queue *[]", [queue.handle for queue in queues])
         interval = int(ack_interval * native.NANOSECONDS)
         handle, status = connection.opening(
-            slow.sb_consumer_open, connection.handle, handles, len(queues), prefetch, priority, ack_batch, interval
-        )
+            slow.sb_consumer_open, connection.handle, handles, len(queues), prefetch, priority, ack_batch, interval,
+            made=self._made,
+        )  # fmt: skip
         if status == native.ACCESS:
             raise in_exclusive_use(self.what)
         if handle == ffi.NULL:
@@ -88,6 +90,6 @@ class CoreConsumer:
         slow.sb_consumer_cancel(self.handle, return_everything)
 
     def __del__(self) -> None:
-        handle = getattr(self, "handle", None)
-        if handle is not None:
-            self.connection.end(slow.sb_consumer_free, handle)
+        made = getattr(self, "_made", None)
+        if made is not None:
+            self.connection.end_made(slow.sb_consumer_free, made)

@@ -128,7 +128,8 @@ class CoreQueue:
         self.name = name
         self.what = f"queue {name!r}"
         self.slot = slot
-        handle, status = connection.opening(slow.sb_queue_open, connection.handle, slot)
+        self._made: list[Any] = []
+        handle, status = connection.opening(slow.sb_queue_open, connection.handle, slot, made=self._made)
         if handle == ffi.NULL:
             native.raise_for(status, self.what)
         self.handle: Any = handle
@@ -370,10 +371,10 @@ class CoreQueue:
         return bool(slow.sb_queue_close(self.handle))
 
     def __del__(self) -> None:
-        handle = getattr(self, "handle", None)
-        if handle is not None:
+        made = getattr(self, "_made", None)
+        if made is not None:
             self.handle = None  # a reservation that is finalized later must not find the freed handle
-            self.connection.end(slow.sb_queue_free, handle)
+            self.connection.end_made(slow.sb_queue_free, made)
 
 
 class _Written:

@@ -23,8 +23,11 @@ class CoreWatch:
     def __init__(self, queue: CoreQueue, descriptor: int, *, room: bool) -> None:
         self.connection: CoreConnection = queue.connection
         self._queue = queue  # keeps the handle
+        self._made: list[Any] = []
         with self.connection.call():
-            handle, status = self.connection.opening(slow.sb_watch_open, queue.handle, room, descriptor)
+            handle, status = self.connection.opening(
+                slow.sb_watch_open, queue.handle, room, descriptor, made=self._made
+            )
         self._check(status)
         self.handle: Any = handle
 
@@ -51,6 +54,6 @@ class CoreWatch:
         self.connection.end(slow.sb_watch_close, self.handle)
 
     def __del__(self) -> None:
-        handle = getattr(self, "handle", None)
-        if handle is not None:
-            self.connection.end(slow.sb_watch_free, handle)
+        made = getattr(self, "_made", None)
+        if made is not None:
+            self.connection.end_made(slow.sb_watch_free, made)

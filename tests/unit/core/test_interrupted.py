@@ -666,3 +666,30 @@ def test_an_interrupted_get_of_settled_messages_keeps_no_body(broker_name: str, 
     number, counts = json.loads(done.stdout)
     assert number > 1
     assert set(counts) == {2}  # the housekeeper's, and that of the queue which is filled
+
+
+# Interrupts the making of a consumer wherever a signal's handler may raise, and checks what is left of the consumer.
+CONSUMER_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
+    name, number, more, made, wrong = sys.argv[1], 0, True, [], []  # finalizers run when nothing is interrupted
+    queue = shmbroker.connect(name, create=False).queue("q")
+    queue.put_many([b"A", b"B"])
+    while more:
+        more = signalled_at(number, lambda: made.append(queue.consume()))
+        made.clear()
+        gc.collect()
+        found = queue.statistics().consumers, len(queue)
+        if found != (0, 2):
+            wrong.append([number, *found])
+        number += 1
+    print(json.dumps([number, wrong]))
+"""
+
+
+def test_an_interrupted_making_of_a_consumer_leaves_none(broker_name: str) -> None:
+    """Else it keeps the messages that it has pulled, and counts as a consumer, until the connection is closed."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(CONSUMER_WHERE_SIGNALS_COME, broker.name)
+    assert done.returncode == 0, done.stderr
+    number, wrong = json.loads(done.stdout)
+    assert number > 10
+    assert wrong == []
