@@ -423,11 +423,23 @@ class CoreConnection(attachment.User):
 
         `cffi_src/native/native_view.c` calls this method if its own attempt failed.
         """
-        view = ffi.new("uint64_t *")
-        status = self.growing(slow.sb_view_begin, self.handle, tag, sequence, address, view)
-        if status != native.OK:
-            native.raise_for(status, "the connection")
-        return int(view[0])
+        view, statuses = ffi.new("uint64_t *"), list[int]()
+
+        def attempt() -> int:
+            # One call of C takes the view and stores the status. A signal handler that raises runs before this call or
+            # after it.
+            statuses.extend(itertools.starmap(slow.sb_view_begin, [(self.handle, tag, sequence, address, view)]))
+            return statuses[-1]
+
+        try:
+            status = self.growing(attempt)
+            if status != native.OK:
+                native.raise_for(status, "the connection")
+            return int(view[0])
+        except BaseException:
+            if native.OK in statuses and slow.sb_view_end(self.handle, view[0]):  # the caller does not get the view
+                self.view_ended()
+            raise
 
     def view_failed(self, status: int) -> None:
         """Raises the reason why a body in several pieces was not copied; `cffi_src/native/native_view.c` calls it."""

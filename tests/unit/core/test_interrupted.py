@@ -693,3 +693,35 @@ def test_an_interrupted_making_of_a_consumer_leaves_none(broker_name: str) -> No
     number, wrong = json.loads(done.stdout)
     assert number > 10
     assert wrong == []
+
+
+# Interrupts the taking of a view wherever a signal's handler may raise, and checks whether closing releases the
+# connection: a view that nobody ends keeps it for ever.
+VIEW_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
+    from shmbroker._core import native
+
+    name, number, more, counts = sys.argv[1], 0, True, []
+    while more:
+        connection, views = shmbroker.connect(name, create=False), []
+        core, message = connection._session.core, connection.queue("q", passive=True).get(timeout=0)
+        what = message._fields.tag, message._fields.sequence, message._fields.body_address
+        more = signalled_at(number, lambda: views.append(core.begin_view(*what)))
+        for view in views:
+            native.slow.sb_view_end(core.handle, view)
+        connection.close()
+        counts.append(shmbroker.Broker(name).statistics().connection_count)
+        number += 1
+    print(json.dumps([number, counts]))
+"""
+
+
+def test_an_interrupted_look_at_a_body_keeps_nothing(broker_name: str) -> None:
+    """The view that the caller does not get is ended."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        with broker.connect() as connection:
+            connection.queue("q").put(bytes(10_000))
+        done = run_python(VIEW_WHERE_SIGNALS_COME, broker.name)
+    assert done.returncode == 0, done.stderr
+    number, counts = json.loads(done.stdout)
+    assert number > 3
+    assert set(counts) == {1}  # the housekeeper's
