@@ -248,8 +248,8 @@ class MessageBatch(native.Batch, Sequence[Message]):
             data = self._record(at)
             state = SETTLED if self._auto_acked else OPEN
             made = self._source._taker.message(self._source, data, state)  # noqa: SLF001
-            if self._views is not None:
-                made._view = self._views.get(at)  # noqa: SLF001
+            if self._views is not None and not record.is_inline(data):
+                made._view = self._views[at]  # noqa: SLF001
             self._made[at] = made
         return made
 

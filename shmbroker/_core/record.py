@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 SIZE = 64
 _HEADER = struct.Struct("<QQQQQQIIHBBHBB")
+_ADDRESS = slice(24, 32)
+_NOWHERE = bytes(8)
 
 
 class Header(NamedTuple):
@@ -40,3 +42,8 @@ class Header(NamedTuple):
 def header(record: bytes) -> Header:
     """Decodes the header of a record."""
     return Header._make(_HEADER.unpack_from(record))
+
+
+def is_inline(record: bytes) -> bool:
+    """Whether the body follows in the record."""
+    return record[_ADDRESS] == _NOWHERE

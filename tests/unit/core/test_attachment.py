@@ -306,7 +306,7 @@ class Contended:
 
 def test_threads_that_need_memory_at_once_share_a_segment(empty: Attachment) -> None:
     """One that waits for another one to grow the broker adds nothing to it; later it grows again."""
-    empty._grow_lock = Contended(empty.grow)  # type: ignore[assignment]  # noqa: SLF001
+    empty._grow_lock = Contended(empty.grow)  # noqa: SLF001
     for count in (1, 2):
         empty.grow()
         assert empty.facts().segments == count
