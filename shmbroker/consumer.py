@@ -164,7 +164,8 @@ class Consumer:
     def fileno(self) -> int:
         """Returns a descriptor that is readable when a message waits for :meth:`get`; for select and asyncio.
 
-        :meth:`clear` resets it. It does not become readable when the queues are deleted or the broker is purged.
+        It also becomes readable when :meth:`get` raises, since all queues of the consumer were deleted, or the broker
+        was purged. :meth:`clear` resets it.
 
         Raises:
             ConnectionClosed: the consumer has ended, and its descriptor with it.
@@ -189,7 +190,10 @@ class Consumer:
                 os.close(made)
 
     def clear(self) -> None:
-        """Resets the descriptor of :meth:`fileno`; a message that is waiting or arrives makes it readable again."""
+        """Resets the descriptor of :meth:`fileno`; a message that is waiting or arrives makes it readable again.
+
+        So do deleted queues and a purged broker, whether before or after this call.
+        """
         try:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._descriptor)

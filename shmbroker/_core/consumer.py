@@ -76,12 +76,12 @@ class CoreConsumer:
 
     @in_flight
     def event(self, descriptor: int) -> None:
-        """Sets the eventfd that the core writes when messages arrive after :meth:`arm`."""
+        """Sets the eventfd that the core writes when messages arrive, or none will come, after :meth:`arm`."""
         slow.sb_consumer_set_event(self.handle, descriptor)
 
     @in_flight
     def arm(self) -> bool:
-        """Requests one event; True if a message is waiting already."""
+        """Requests one event; True if a message is waiting already, or none will come."""
         return bool(slow.sb_consumer_arm_event(self.handle))
 
     @in_flight

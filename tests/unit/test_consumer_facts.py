@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import os
 import select
+import threading
 from queue import Empty
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.observing import assert_counts, await_counts, put_each, take, text
 
+import shmbroker
+from shmbroker.exceptions import ConnectionClosedByBroker, NotFound
+
 if TYPE_CHECKING:
-    import shmbroker
+    from collections.abc import Callable
 
 
 @pytest.mark.parametrize(
@@ -93,3 +97,39 @@ def test_the_descriptor_of_a_consumer(queue: shmbroker.Queue) -> None:
         assert text(consumer.get()) == "C"
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
+
+
+def expect_end(consumer: shmbroker.Consumer, end: Callable[[], object], error: type[Exception]) -> None:
+    """Its descriptor becomes readable, and is so again as often as it is cleared."""
+    poll = select.poll()
+    poll.register(consumer, select.POLLIN)
+    assert poll.poll(0) == []
+    end()
+    for _ in range(2):
+        assert poll.poll() != []
+        with pytest.raises(error):
+            consumer.get(timeout=0)
+        consumer.clear()
+
+
+@pytest.mark.parametrize("holds", [False, True])
+def test_the_descriptor_tells_of_a_deleted_queue(
+    broker: shmbroker.Broker, queue: shmbroker.Queue, *, holds: bool
+) -> None:
+    """Also while the consumer holds all that its prefetch allows: a get raises NotFound, and does not wait."""
+    with queue.consume(prefetch=1) as consumer, broker.connect() as other:
+        held = []
+        if holds:
+            put_each(queue, "A")
+            held.append(consumer.get())
+        expect_end(consumer, other.queue("q").delete, NotFound)
+
+
+def test_the_descriptor_tells_of_a_purged_broker(broker_name: str) -> None:
+    """A get then raises ConnectionClosedByBroker, and does not wait."""
+    shmbroker.Broker(broker_name).start()
+    with shmbroker.connect(broker_name) as connection:
+        consumer = connection.queue("q").consume()
+        purging = threading.Thread(target=lambda: shmbroker.Broker(broker_name).stop(purge=True))
+        expect_end(consumer, purging.start, ConnectionClosedByBroker)
+    purging.join()

@@ -275,14 +275,30 @@ void sb_consumer_suspend(sb_consumer *k, bool suspended) {
 uint32_t sb_consumer_unacked(sb_consumer *k) { return k->unacked; }
 uint32_t sb_consumer_waiting(sb_consumer *k) { return (uint32_t)(k->row_end - k->row_first); }
 uint64_t sb_consumer_delivered(sb_consumer *k) { return k->delivered; }
-void sb_consumer_set_event(sb_consumer *k, int event_fd) { k->event_fd = event_fd; }
+
+/* Takes the lock, also while the broker is being stopped: when this call returns, the IO thread does not write to the
+ * former descriptor any more, and the caller may close it. */
+void sb_consumer_set_event(sb_consumer *k, int event_fd) {
+  bool alone = sb_forked(k->c->b); /* no lock: it may be taken for ever, and there is no IO thread */
+  if (!alone) sb_lock(k->c);
+  k->event_fd = event_fd;
+  if (!alone) sb_unlock(k->c);
+}
+
+/* True if the next message is there, or if none will come. What happened before this call gets no event: the IO thread
+ * wrote none, as the event was not armed. */
+static bool need_not_wait(const sb_consumer *k) {
+  return k->row_first != k->row_end || sb_closed(k->c) || sb_consumer_orphaned(k) ||
+         SB_LOAD(&k->c->b->header->closing, SB_ACQUIRE) != 0;
+}
+
 bool sb_consumer_arm_event(sb_consumer *k) {
   if (sb_forked(k->c->b)) {
     return true; /* no lock: it may be taken for ever. The caller's next call returns SB_FORKED */
   }
-  sb_lock(k->c); /* the IO thread fills the row under this lock */
+  sb_lock(k->c); /* the IO thread fills the row, and writes events, under this lock */
   SB_STORE(&k->event_armed, 1u, SB_SEQ_CST);
-  bool there = k->row_first != k->row_end;
+  bool there = need_not_wait(k);
   sb_unlock(k->c);
   return there;
 }

@@ -7,21 +7,30 @@
 
 #include "sb_wait.h"
 
-void sb_consumer_signal(sb_consumer *k) {
+static void wake_threads(sb_consumer *k) {
   (void)SB_ADD(&k->local, 1, SB_SEQ_CST);
   (void)syscall(SYS_futex, &k->local, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* Called when a message has come into the empty row. */
-static void wake_application(sb_consumer *k) {
-  if ((SB_LOAD(&k->local, SB_RELAXED) & 1u) != 0) { /* odd: a thread sleeps */
-    sb_consumer_signal(k);
-  }
+static void write_event(sb_consumer *k) {
   if (k->event_fd >= 0 && SB_SWAP(&k->event_armed, 0u, SB_ACQ_REL) != 0) {
     uint64_t one = 1;
     ssize_t n = write(k->event_fd, &one, sizeof one);
     (void)n; /* a full counter is readable already */
   }
+}
+
+void sb_consumer_signal(sb_consumer *k) {
+  wake_threads(k);
+  write_event(k);
+}
+
+/* Called when a message has come into the empty row. */
+static void wake_application(sb_consumer *k) {
+  if ((SB_LOAD(&k->local, SB_RELAXED) & 1u) != 0) { /* odd: a thread sleeps */
+    wake_threads(k);
+  }
+  write_event(k);
 }
 
 static void push(sb_consumer *k, sb_subscription *s, uint64_t token) {
@@ -113,8 +122,10 @@ bool sb_consumer_turn(sb_consumer *k) {
       /* The node was parked while this process was stopped (I61), its list entry got no memory before, or it became
        * active just now (I54): it looks once more (P3). */
       more = true;
-    } else if (status == SB_DELETED && sb_consumer_orphaned(k)) {
-      sb_consumer_signal(k); /* threads that wait for a message must see that all queues are deleted */
+    } else if ((status == SB_DELETED || status == SB_NO_CREDIT) && sb_consumer_orphaned(k)) {
+      /* The application waits for a message, and must see that all queues are deleted. A consumer without credit does
+       * not look at its queues, so it gets SB_NO_CREDIT from a deleted queue, too. */
+      sb_consumer_signal(k);
     } else if (status == SB_GROW || status == SB_NO_MEMORY) {
       k->lacks = status;
     }
@@ -220,5 +231,5 @@ void sb_consumer_detach(sb_consumer *k) {
     sb_exclusive_succeed(k->c, k->subscriptions[i].q->slot);
   }
   k->subscription_count = 0;
-  sb_consumer_signal(k);
+  wake_threads(k); /* writes no event: the application that ends the consumer closes the descriptor */
 }

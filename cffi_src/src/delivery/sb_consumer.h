@@ -55,7 +55,9 @@ struct sb_consumer {
   bool closed;
   sb_status lacks; /* SB_GROW, SB_NO_MEMORY: the last turn found no memory to hold a message; SB_OK: it lacked none */
   sb_half local;   /* futex word of the threads that wait for a message in the row */
-  int event_fd;    /* eventfd, written when a message comes into the empty row while `event_armed` is 1 */
+  /* eventfd, -1 = none. Written once after `event_armed` became 1: when a message comes into the empty row, when the
+   * last queue is deleted, or when the broker stops. */
+  int event_fd;
   sb_half event_armed;
 };
 
@@ -79,7 +81,7 @@ sb_status sb_consumer_ack(sb_consumer *k, uint32_t ack_slot);
 void sb_consumer_flush(sb_consumer *k);
 bool sb_consumer_wants_work(sb_consumer *k);
 uint64_t sb_consumer_overlooked(const sb_consumer *k, const sb_queue **q); /* see sb_target.h */
-/* Wakes the threads of the application that wait for the row. */
+/* Wakes the threads of the application that wait for the row, and writes the event if it is armed. */
 void sb_consumer_signal(sb_consumer *k);
 /* True if all queues of the consumer are deleted. */
 bool sb_consumer_orphaned(const sb_consumer *k);

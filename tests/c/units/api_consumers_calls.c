@@ -426,6 +426,33 @@ static void events_are_armed(void) {
   expect(sb_consumer_arm_event(k), "nothing is there");
   expect_is(k->event_armed, 1, "what is armed beside a message");
 }
+/* Who arms after the end was told looks once more, as no event follows. */
+static void events_are_armed_too_late(void) {
+  k = consume(2, 4, 0, ALONE);
+  remove_queue(0);
+  expect(!sb_consumer_arm_event(k), "a get does not wait for the queue that is left");
+  SB_STORE(&t.b->header->closing, 1u, SB_RELAXED);
+  expect(sb_consumer_arm_event(k), "a get would wait in a broker that stops");
+  SB_STORE(&t.b->header->closing, 0u, SB_RELAXED);
+  remove_queue(1);
+  expect(sb_consumer_arm_event(k), "a get would wait when the last queue is deleted");
+  refuse(t.c, SB_CLOSED);
+  expect(sb_consumer_arm_event(k), "a get would wait in a closed connection");
+  refuse(t.c, SB_OK);
+}
+/* The IO thread may be about to write the descriptor that the application closes next. */
+static void a_descriptor_is_set_under_the_lock(void) {
+  k = consume(1, 4, 0, ALONE);
+  begin_watching(t.c);
+  sb_consumer_set_event(k, 77);
+  expect_is(times_locked(), 1, "the lock");
+  expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock afterwards");
+  refuse(t.c, SB_FORKED);
+  sb_consumer_set_event(k, -1);
+  expect_untouched(t.c, "a descriptor in a child");
+  refuse(t.c, SB_OK);
+  expect_is((unsigned)(k->event_fd + 1), 0, "the descriptor that a child takes away");
+}
 
 static const test_case CASES[] = {
     {"api_consumers_calls: record", "the next message comes with its tag and subscription", what_a_record_says},
@@ -455,5 +482,7 @@ static const test_case CASES[] = {
      resumed_with_and_without_credit},
     {"api_consumers_calls: not suspended", "what is closed is not suspended", nobody_suspends_it},
     {"api_consumers_calls: event", "an event is armed, and what is there is told", events_are_armed},
+    {"api_consumers_calls: event late", "who arms after the end was told need not wait", events_are_armed_too_late},
+    {"api_consumers_calls: descriptor", "a descriptor is set under the lock", a_descriptor_is_set_under_the_lock},
 };
 SUBJECT(CASES)

@@ -133,6 +133,48 @@ static void an_event_of_what_comes_back(void) {
   expect_is(k->delivered, 0, "what was delivered");
 }
 
+/* Writes the events of `k` to descriptor 0, and arms it. */
+static void arm(sb_consumer *k) {
+  int fd = eventfd(0, EFD_NONBLOCK);
+  if (dup2(fd, 0) != 0) die("dup2", fd);
+  k->event_fd = 0;
+  k->event_armed = 1;
+}
+static void an_event_of_a_broker_that_stops(void) {
+  sb_consumer *k = consume(1, 4, 0, ALONE);
+  arm(k);
+  k->target.kind->signal(&k->target);
+  expect_is(events(), 1, "the events of who is armed");
+  expect_is(k->event_armed, 0, "whether it is armed when it was told");
+  expect_is(local_of(k), 1, "the word of threads that wait");
+  k->target.kind->signal(&k->target);
+  expect_is(events(), 0, "the events of what was not armed");
+}
+static void an_event_of_a_deleted_queue(void) {
+  sb_consumer *k = consume(2, 4, 0, ALONE);
+  remove_queue(0);
+  arm(k);
+  (void)sb_consumer_turn(k);
+  expect_is(events(), 0, "the events of a consumer that still has a queue");
+  remove_queue(1);
+  (void)sb_consumer_turn(k);
+  expect_is(events(), 1, "the events when the last queue is deleted");
+  k->event_armed = 1;
+  k->suspended = true;
+  k->local = 1;
+  (void)sb_consumer_turn(k);
+  expect_is(events(), 1, "the events of a consumer without credit");
+  expect_is(local_of(k), 2, "the word of threads of a consumer without credit");
+}
+/* The application closes the descriptor after the end: nothing may be written then, its number may have a new owner. */
+static void no_event_of_an_end(void) {
+  sb_consumer *k = consume(1, 4, 0, ALONE);
+  arm(k);
+  sb_consumer_detach(k);
+  expect_is(local_of(k), 1, "the word of threads that wait");
+  expect_is(events(), 0, "the events of an end");
+}
+
 /* ---- what a sleeper looks at ---- */
 
 static void work_that_a_consumer_wants(void) {
@@ -206,7 +248,7 @@ static void a_consumer_whose_queues_are_deleted(void) {
   expect_is(local_of(k), 1, "the word of threads that wait for nothing");
   k->suspended = true;
   (void)sb_consumer_turn(k);
-  expect_is(local_of(k), 1, "the word, after a turn without credit");
+  expect_is(local_of(k), 2, "the word, after a turn without credit");
   k->subscription_count = 0;
   expect(!sb_consumer_turn(k), "a turn without a queue has more to do");
 }
@@ -332,6 +374,10 @@ static const test_case CASES[] = {
     {"consumer: event", "the first message of the row is told once to an armed descriptor", an_event_is_told_once},
     {"consumer: event back", "a message that comes back into an empty row wakes the application",
      an_event_of_what_comes_back},
+    {"consumer: event stop", "a broker that stops is told to an armed descriptor", an_event_of_a_broker_that_stops},
+    {"consumer: event orphan", "the end of the last queue is told to an armed descriptor, also without credit",
+     an_event_of_a_deleted_queue},
+    {"consumer: event end", "the end of a consumer is told to no descriptor", no_event_of_an_end},
     {"consumer: wants", "a consumer wants a turn if a node of it has work", work_that_a_consumer_wants},
     {"consumer: lost", "a node that lost its interest gets it back with credit", interest_that_was_lost},
     {"consumer: overlooked", "the first node that should be awake is told, with its queue", a_node_that_was_overlooked},

@@ -131,3 +131,53 @@ def test_a_purged_broker_ends_what_waits(broker_name: str) -> None:
 
     run(main, broker)
     broker.stop()
+
+
+def purged_by_another_thread(name: str) -> threading.Thread:
+    """Begins a purge, beside the loop."""
+    purging = threading.Thread(target=lambda: shmbroker.Broker(name).stop(purge=True))
+    purging.start()
+    return purging
+
+
+@pytest.mark.parametrize("how", ["get", "iteration"])
+@pytest.mark.parametrize("holds", [False, True])
+def test_a_deleted_queue_ends_a_consumer(broker: shmbroker.Broker, how: str, *, holds: bool) -> None:
+    """A task that waits in a consumer gets NotFound, also while the consumer holds all that its prefetch allows."""
+
+    async def main(connection: aio.Connection) -> None:
+        jobs = await connection.queue("jobs")
+        consumer = jobs.consume(prefetch=1)
+        held = []
+        if holds:
+            await jobs.put(b"A")
+            held.append(await ready(consumer.get()))
+        waiting = asyncio.create_task(consumer.get() if how == "get" else anext(consumer))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        with broker.connect() as other:
+            other.queue("jobs").delete()
+        with pytest.raises(exceptions.NotFound):
+            await ready(waiting)
+
+    run(main, broker)
+
+
+@pytest.mark.parametrize("how", ["get", "iteration"])
+def test_a_purged_broker_ends_a_consumer(broker_name: str, how: str) -> None:
+    """A task that waits in a consumer when its broker is purged gets ConnectionClosedByBroker."""
+    broker = shmbroker.Broker(broker_name)
+    broker.start()
+
+    async def main(connection: aio.Connection) -> None:
+        consumer = (await connection.queue("jobs")).consume()
+        waiting = asyncio.create_task(consumer.get() if how == "get" else anext(consumer))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        purging = purged_by_another_thread(broker_name)
+        with pytest.raises(exceptions.ConnectionClosedByBroker):
+            await ready(waiting)
+        await asyncio.to_thread(purging.join)
+
+    run(main, broker)
+    broker.stop()
