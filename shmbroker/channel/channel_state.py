@@ -247,16 +247,16 @@ class ChannelState:
             if self._taker.status != native.EMPTY:
                 self._core_channel.failed(self._taker.status)
                 return True
-            cancelled = self._core_channel.next_cancelled()
+            found, consumer = self._next_cancelled()
         except exceptions.OutOfMemory as error:  # the IO thread tries again after a while
             self._session.callbacks.failed(error)
             return False
         except _OVER:
             self._over = True  # not passed to `callbacks.failed`: the next method call raises this error
             return False
-        if cancelled is not None:
-            self._was_cancelled(cancelled)
-        return cancelled is not None
+        if consumer is not None:
+            self._was_cancelled(consumer)
+        return found
 
     @property
     def _done(self) -> int:
@@ -296,13 +296,19 @@ class ChannelState:
             return
         consumer.callback(self, delivery, delivery.properties, body)
 
-    def _was_cancelled(self, subscription: int) -> None:
-        with self._registry:
-            consumer = self._subscriptions.pop(subscription, None)
-        if consumer is not None:
-            consumer.ended()
-            self._consumer_ended()
-            self._call_each(self._cancel_callbacks, consumer.names.tag)
+    def _next_cancelled(self) -> tuple[bool, Subscription | None]:
+        """Returns whether the core reports a consumer that ended with its queue, and which one.
+
+        ``None``: there is none, or the application has cancelled it in the meantime.
+        """
+        with self._registry:  # after its report, the core may give the number to a new consumer, which needs this lock
+            number = self._core_channel.next_cancelled()
+            return number is not None, None if number is None else self._subscriptions.pop(number, None)
+
+    def _was_cancelled(self, consumer: Subscription) -> None:
+        consumer.ended()
+        self._consumer_ended()
+        self._call_each(self._cancel_callbacks, consumer.names.tag)
 
     def _call_each(self, callbacks: list[Callable[..., object]], *given: object) -> None:
         for callback in tuple(callbacks):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -228,6 +229,41 @@ def test_a_consumer_may_be_cancelled_beside_its_queue(channel: shmbroker.Channel
     connection_of(channel).queue(QUEUE).delete()
     core.next_cancelled = cancel  # type: ignore[method-assign]
     assert (channel._work(), told) == (1, [])  # noqa: SLF001
+
+
+def test_a_consumer_that_ends_is_not_taken_for_its_successor(channel: shmbroker.Channel) -> None:
+    """The core gives the number of a consumer to the next one once it has reported the end: also just then."""
+    told: list[str] = []
+    inbox = Inbox()
+    channel.add_on_cancel_callback(told.append)
+    channel.queue_declare("other")
+    channel._consume_until(QUEUE, lambda *_: None, lambda: told.append("loop"), consumer_tag=TAG)  # noqa: SLF001
+    (number,) = channel._subscriptions  # noqa: SLF001
+    for _ in range(3):  # the next consumer gets the first number again, if that is free
+        channel.basic_cancel(channel.basic_consume("other", Inbox()))
+    core, next_cancelled = core_of(channel), core_of(channel).next_cancelled
+
+    def succeed() -> None:
+        if channel._registry.acquire(blocking=False):  # noqa: SLF001 - else a consumer that begins waits here
+            channel.basic_consume("other", inbox, consumer_tag="successor")
+            channel._registry.release()  # noqa: SLF001
+
+    def report() -> int | None:
+        reported = next_cancelled()
+        beside = threading.Thread(target=succeed)
+        beside.start()
+        beside.join()
+        return reported
+
+    connection_of(channel).queue(QUEUE).delete()
+    core.next_cancelled = report  # type: ignore[method-assign]
+    assert channel._work() == 1  # noqa: SLF001
+    core.next_cancelled = next_cancelled  # type: ignore[method-assign]
+    if not channel.consumer_tags:
+        succeed()
+    assert (told, list(channel._subscriptions)) == (["loop", TAG], [number])  # noqa: SLF001
+    publish(channel, "other", "A")
+    assert (channel._work(), inbox.texts()) == (1, ["A"])  # noqa: SLF001
 
 
 def test_callbacks_that_raise_stop_no_other(channel: shmbroker.Channel, told: list[BaseException]) -> None:
