@@ -21,7 +21,7 @@ import socket
 import socketserver
 import tempfile
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -68,7 +68,8 @@ class ReportedCall:
         try:
             find_function(self.target)(message)
         except (Exception, SystemExit) as error:  # noqa: BLE001 (the parent reports it)
-            message.nack()
+            with suppress(shmbroker.MessageSettled):  # the function settled it, then raised
+                message.nack()
             _notify(line, f"!{self.target} raised {describe(error)}")
             raise SystemExit(REFUSED) from None
         _notify(line, ".")
@@ -167,7 +168,7 @@ def run_workers(
         idle: Seconds without a message after which to stop; None: never stop for that reason.
 
     Raises:
-        Refused: If the function raised; its message is back in the queue.
+        Refused: If the function raised; its message is back in the queue, unless the function settled it.
     """
     claims = ClaimCounter(count)
     with _claim_server(claims) as address:

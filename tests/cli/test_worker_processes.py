@@ -32,6 +32,9 @@ def handle(message: shmbroker.Message) -> None:
         raise ValueError(text)
     if bytes(message) == b"leave":
         raise SystemExit(7)
+    if bytes(message) == b"settled":
+        message.ack()
+        raise KeyError
 
 
 HANDLE = f"{__name__}:handle"
@@ -178,6 +181,20 @@ def test_a_worker_whose_function_raises_ends(
     assert claims.failure == f"{HANDLE} raised {text}"
     (rest,) = jobs.browse()
     assert (bytes(rest), rest.redelivered) == (body, True)
+
+
+def test_a_worker_tells_of_a_function_that_settles_and_raises(
+    taken: Callable[..., Iterator[shmbroker.Message]], jobs: shmbroker.Queue
+) -> None:
+    """As of any that raises: it ends, and the command stops; the message stays settled."""
+    claims = ClaimCounter(None)
+    (message,) = taken(b"settled")
+    with worker_processes._claim_server(claims) as address:  # noqa: SLF001 - its own parts
+        with pytest.raises(SystemExit) as ended:
+            ReportedCall(HANDLE, address)(message)
+        claims.wait(None, lambda: True)
+    assert (ended.value.code, claims.failure) == (1, f"{HANDLE} raised KeyError")
+    assert (len(jobs), jobs.statistics().acked) == (0, 1)
 
 
 def test_nothing_stays_of_the_parent_s_desk() -> None:

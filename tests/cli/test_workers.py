@@ -28,6 +28,10 @@ def fail_at_two(message):
     if bytes(message) == b"2":
         raise ValueError("two")
 
+def settle_and_fail(message):
+    message.ack()
+    raise ValueError("settled")
+
 def die_once(message):
     mark = pathlib.Path(f"died-{bytes(message).decode()}")
     if not mark.exists():
@@ -89,6 +93,17 @@ def test_a_function_that_raises_ends_all_and_loses_nothing(
     ran = finish(start(*call("fail_at_two", "2")))
     assert ran.is_refused("handlers:fail_at_two raised ValueError: two")
     assert b"2" in [bytes(message) for message in jobs.browse()]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_function_that_settles_and_raises_ends_all(
+    start: Callable[..., Any], finish: Callable[..., Any], jobs: shmbroker.Queue
+) -> None:
+    """As without workers: the command is refused, and no other message is dealt with."""
+    jobs.put_many([b"1", b"2", b"3"])
+    ran = finish(start(*call("settle_and_fail", "1", "--count", "2")))
+    assert ran.is_refused("handlers:settle_and_fail raised ValueError: settled")
+    assert (jobs.statistics().acked, len(jobs)) == (1, 2)
 
 
 @pytest.mark.usefixtures("folder")
