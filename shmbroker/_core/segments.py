@@ -15,7 +15,7 @@ import pathlib
 import re
 import stat
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import posix_ipc
 
@@ -24,7 +24,7 @@ from shmbroker._amqp.errors import amqp_error
 from shmbroker._core import native
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 DIRECTORY = pathlib.Path("/dev/shm")  # noqa: S108 - where shm_open puts its objects
 CHUNK: int = native.slow.SB_CHUNK_BYTES
@@ -250,11 +250,14 @@ def create(path: str, name: str, memory: int, mode: int) -> bool:
     plan(memory)
     made: list[int | str] = []
     try:
-        while not exists(path):
+        while _missing(path, (0,)):
             _make_noted(path, "lock", 0, mode, made)
-            with _one_at_a_time(path) as alone:
-                if alone and not exists(path):
-                    return _make_all(path, name, memory, mode, made)
+            with _turn(path, making=True) as turn:
+                if turn.there and _missing(path, (0,)):
+                    if turn.held:
+                        _remove_unfit(path, memory, mode)
+                    if _make_all(path, name, memory, mode, made):
+                        return True
     except BaseException:  # including an interrupt, wherever it arrives
         if made:
             _take_back(path, made)
@@ -266,35 +269,70 @@ def _make_noted(path: str, suffix: int | str, size: int, mode: int, made: list[i
     """Makes one file unless it exists. Adds its suffix to ``made`` first, in case an interrupt comes right after."""
     if not file_of(path, suffix).exists():
         made.append(suffix)
-        _make(path, suffix, size, mode)
+        if not _make(path, suffix, size, mode):
+            made.remove(suffix)  # the file that is there is another process's
+
+
+def _missing(path: str, suffixes: Iterable[int | str]) -> list[int | str]:
+    """Lists the files that do not exist. A symbolic link exists, even if it leads nowhere."""
+    return [suffix for suffix in suffixes if not os.path.lexists(file_of(path, suffix))]
 
 
 def _make_all(path: str, name: str, memory: int, mode: int, made: list[int | str]) -> bool:
+    """Makes the files that a broker does not have yet, segment 0 last; False: another process linked or removed that.
+
+    Another process may make the same broker at the same time, with the lock or without it. So its files count as there,
+    and what it takes back is made again.
+    """
     chunks, per_segment = plan(memory)
     size, least = int(native.slow.sb_broker_segment_bytes(1, per_segment)), -(-MINIMUM_CHUNKS // per_segment)
     # `least` segments have the MINIMUM_CHUNKS chunks of the smallest broker. In far fewer chunks, the broker's
     # structures would fit, but no message.
-    _expect_room(path, f"0 to {least}", int(native.slow.sb_broker_segment_bytes(0, 0)) + least * size)
-    if mode & _GROUP:
-        count = -(-chunks // per_segment)
-        _expect_room(path, f"1 to {count}", size * count)  # before the first file takes memory from others
-        for number in range(1, count + 1):
-            _make_noted(path, number, size, mode, made)
-    for suffix in JOURNALS:
-        _make_noted(path, suffix, 0, mode, made)
-        # An existing file may be another user's. If there is none, another process purges the broker.
-        with contextlib.suppress(FileNotFoundError), open_file(path, suffix, os.O_RDWR):
-            pass
+    needed = int(native.slow.sb_broker_segment_bytes(0, 0)) + size * len(_missing(path, range(1, least + 1)))
+    _expect_room(path, f"0 to {least}", needed)
+    count = -(-chunks // per_segment) if mode & _GROUP else 0
+    if absent := _missing(path, range(1, count + 1)):  # before the first file takes memory from others
+        _expect_room(path, f"{absent[0]} to {absent[-1]}", size * len(absent))
+    while absent := _missing(path, (*range(1, count + 1), *JOURNALS)):
+        for suffix in absent:
+            _make_noted(path, suffix, 0 if suffix in JOURNALS else size, mode, made)
+    for suffix in ("lock", *JOURNALS):
+        # An existing file may be another user's, or have the mode that a killed process gave it. If there is none,
+        # another process purges the broker.
+        with contextlib.suppress(FileNotFoundError), open_file(path, suffix, os.O_RDWR) as descriptor:
+            os.fchmod(descriptor, mode)
     return _make_first(path, name, chunks, per_segment, mode)
+
+
+def _remove_unfit(path: str, memory: int, mode: int) -> None:
+    """Removes segments of another size or mode: a process was killed while it made another broker of that name.
+
+    Only the holder of the lock calls this: another process would not wait for it, and may need its files.
+    """
+    size = int(native.slow.sb_broker_segment_bytes(1, plan(memory)[1]))
+    for file in DIRECTORY.glob(f"{path[1:]}.*"):
+        with contextlib.suppress(FileNotFoundError):
+            found = file.lstat()
+            fits = found.st_size == size and stat.S_IMODE(found.st_mode) == mode
+            if _is_segment(path, file) and found.st_uid == os.geteuid() and not fits and not exists(path):
+                file.unlink()
+
+
+def _is_segment(path: str, file: pathlib.Path) -> bool:
+    """Whether it is the file of a segment other than segment 0."""
+    suffix = file.name[len(path) :]
+    return suffix.isdigit() and suffix != "0"
 
 
 def _take_back(path: str, made: list[int | str]) -> None:
     """Removes the files made for a broker, unless the broker exists by now: another process may have completed it.
 
     Temporary files are removed even then. The lock is removed last: while it exists, another process that makes the
-    same broker waits for it.
+    same broker waits for it. A process that does not get the lock removes nothing: the holder may make the same broker,
+    and needs these files. If the holder fails, they stay until somebody makes or purges a broker of that name.
     """
-    with _one_at_a_time(path) as alone:
+    with _turn(path, making=False) as turn:
+        alone = turn.there and turn.held
         for file in DIRECTORY.glob(f"{path[1:]}.tmp-*") if alone else ():
             file.unlink(missing_ok=True)
         if alone and not exists(path):
@@ -314,32 +352,76 @@ def _make_first(path: str, name: str, chunks: int, per_segment: int, mode: int) 
     return _make(path, 0, size, mode, head[:])
 
 
+class _Turn(NamedTuple):
+    """What :func:`_turn` yields.
+
+    Attributes:
+        there: the lock file is there: later processes wait, too, for this process or for the holder.
+        held: this process holds the lock.
+    """
+
+    there: bool
+    held: bool
+
+
 @contextlib.contextmanager
 def _one_at_a_time(path: str) -> Iterator[bool]:
     """Prevents two processes from making the same segment: with room for only one, both would fail.
 
-    It also excludes a removal of all files while another process makes one. The kernel releases the lock when its
-    holder dies. A process that has waited for a second continues without the lock, since the holder may be stopped. If
-    the lock file is gone, the process continues immediately. Yields True if the lock file is there: then later
-    processes wait, too, for this process or for the holder.
+    It also excludes a removal of all files while another process makes one. Waits as :func:`_turn` does, and yields
+    its ``there``.
+    """
+    with _turn(path, making=False) as turn:
+        yield turn.there
+
+
+@contextlib.contextmanager
+def _turn(path: str, *, making: bool) -> Iterator[_Turn]:
+    """Takes the lock of a broker's files for the block.
+
+    The kernel releases the lock when its holder dies. A process that has waited for a second continues without the
+    lock, since the holder may be stopped. If the lock file is gone, the process continues immediately.
+
+    Args:
+        path: the path of the broker.
+        making: wait longer than a second, as long as somebody makes files: a large broker of a group takes seconds.
     """
     with contextlib.ExitStack() as opened:
         try:
             descriptor = opened.enter_context(open_file(path, "lock", os.O_RDWR))
         except FileNotFoundError:
-            yield False
+            yield _Turn(there=False, held=False)
             return
-        until = time.monotonic() + _PATIENCE_SECONDS
         try:
-            while time.monotonic() < until:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # independent of that file's byte locks
-                    break
-                except BlockingIOError:
-                    time.sleep(0.001)
-            yield os.fstat(descriptor).st_nlink > 0
+            held = _lock_in_time(descriptor, (lambda: _being_made(path)) if making else dict)
+            yield _Turn(os.fstat(descriptor).st_nlink > 0, held)
         finally:
             fcntl.flock(descriptor, fcntl.LOCK_UN)  # even if a fork has duplicated the descriptor
+
+
+def _lock_in_time(descriptor: int, progress: Callable[[], dict[str, int]]) -> bool:
+    """Takes the lock; False: another process held it for a second, in which ``progress()`` did not change."""
+    before = None
+    while before != (now := progress()):
+        before, until = now, time.monotonic() + _PATIENCE_SECONDS
+        while time.monotonic() < until:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # independent of that file's byte locks
+            except BlockingIOError:
+                time.sleep(0.001)
+            else:
+                return True
+    return False
+
+
+def _being_made(path: str) -> dict[str, int]:
+    """The allocated blocks of each segment, and of each file that is not linked into place yet."""
+    found = {}
+    for file in DIRECTORY.glob(f"{path[1:]}.*"):
+        if _is_segment(path, file) or file.name[len(path) :].startswith("tmp-"):
+            with contextlib.suppress(FileNotFoundError):
+                found[file.name] = file.lstat().st_blocks
+    return found
 
 
 def grow(path: str, number: int, chunks_per_segment: int, mode: int, removed: Callable[[], bool]) -> None:
@@ -387,6 +469,6 @@ def remove(path: str, what: tuple[int, int] | None) -> None:
             return
         for file in DIRECTORY.glob(f"{path[1:]}.*"):
             suffix = file.name[len(path) :]
-            if suffix in {"lock", *JOURNALS} or (suffix.isdigit() and suffix != "0") or suffix.startswith("tmp-"):
+            if suffix in {"lock", *JOURNALS} or _is_segment(path, file) or suffix.startswith("tmp-"):
                 file.unlink(missing_ok=True)
         file_of(path, 0).unlink(missing_ok=True)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import sys
@@ -355,3 +356,148 @@ def test_a_broker_that_another_one_makes_while_we_wait(path: str, monkeypatch: p
     monkeypatch.setattr(segments, "_make_noted", made_meanwhile)
     assert not segments.create(path, "b", MEMORY, 0o600)
     assert suffixes(path) == {"0", "lock"}
+
+
+# ---- beside another one that makes the same broker, and holds the lock ----
+
+
+@pytest.fixture
+def stopped(path: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have another one hold the lock, who does nothing; we wait for it only for a moment."""
+    segments._make(path, "lock", 0, 0o660)
+    monkeypatch.setattr(segments, "_PATIENCE_SECONDS", 0.01)
+    with segments.open_file(path, "lock", os.O_RDWR) as descriptor:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.mark.usefixtures("stopped")
+def test_segments_that_are_there_need_no_room(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one has made two of five: there is room for the others, and for the first one of all."""
+    for number in (1, 2):
+        segments._make(path, number, SEGMENT, 0o660)
+    has_room(monkeypatch, 3 * SEGMENT)
+    assert segments.create(path, "b", 17 * CHUNK, 0o660)
+    assert suffixes(path) == PAIR | set("012345")
+
+
+def test_segments_that_are_not_there_need_room(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names these alone."""
+    segments._make(path, 1, SEGMENT, 0o660)
+    has_room(monkeypatch, 4 * SEGMENT - 1)
+    with pytest.raises(OutOfMemory, match=f"no room for segment 2 to 5 of broker .*, {4 * SEGMENT} bytes"):
+        segments.create(path, "b", 17 * CHUNK, 0o660)
+    assert suffixes(path) == {"1"}
+
+
+@pytest.mark.usefixtures("stopped")
+@pytest.mark.parametrize("whose", ["theirs", "ours"])
+def test_beside_another_maker_nothing_is_taken_back(path: str, monkeypatch: pytest.MonkeyPatch, whose: str) -> None:
+    """It goes on with all that is there, whoever made it: we leave that, however we end."""
+    make, theirs = segments._make, "2" if whose == "theirs" else ""
+
+    def made_beside(path: str, suffix: int | str, *how: Any) -> bool:  # noqa: ANN401
+        if str(suffix) == theirs:  # just before we link ours into place
+            make(path, suffix, *how)
+        return make(path, suffix, *how)
+
+    monkeypatch.setattr(segments, "_make", made_beside)
+    monkeypatch.setattr(segments, "_make_first", raising(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        segments.create(path, "b", MEMORY, 0o660)
+    assert suffixes(path) == PAIR | set("1234")
+
+
+def test_what_another_one_linked_first_is_not_taken_back(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes past us after a second, if we are stopped, and needs its file."""
+    make = segments._make
+
+    def made_beside(path: str, suffix: int | str, *how: Any) -> bool:  # noqa: ANN401
+        if suffix == 2:
+            make(path, suffix, *how)
+        return make(path, suffix, *how)
+
+    monkeypatch.setattr(segments, "_make", made_beside)
+    monkeypatch.setattr(segments, "_make_first", raising(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        segments.create(path, "b", MEMORY, 0o660)
+    assert suffixes(path) == {"2"}
+
+
+@pytest.mark.parametrize("taken", [2, "journal-1"])
+def test_what_another_one_takes_back_is_made_again(
+    path: str, monkeypatch: pytest.MonkeyPatch, taken: int | str
+) -> None:
+    """A broker is visible only when all its files are there."""
+    make, left = segments._make, [taken]
+
+    def taken_back(path: str, suffix: int | str, *how: Any) -> bool:  # noqa: ANN401
+        made = make(path, suffix, *how)
+        if suffix in left:
+            left.remove(suffix)
+            segments.file_of(path, suffix).unlink()
+        return made
+
+    monkeypatch.setattr(segments, "_make", taken_back)
+    assert segments.create(path, "b", MEMORY, 0o660)
+    assert suffixes(path) == PAIR | set("01234")
+
+
+def test_a_first_segment_that_another_one_removes_is_made_again(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that takes its files back removes what is not linked into place yet."""
+    make, tries = segments._make_first, list[bool]()  # noqa: SLF001
+
+    def removed_once(*arguments: Any) -> bool:  # noqa: ANN401
+        tries.append(len(tries) > 0 and make(*arguments))
+        return tries[-1]
+
+    monkeypatch.setattr(segments, "_make_first", removed_once)
+    assert segments.create(path, "b", MEMORY, 0o660)
+    assert tries == [False, True]
+
+
+def test_who_makes_files_is_waited_for(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as its files grow or become more, by the second; then it may be stopped, and we go on."""
+    segments._make(path, "lock", 0, 0o660)
+    now, temporary = [100.0], segments.file_of(path, "tmp-1")
+    steps: dict[float, Callable[[], object]] = {
+        100.5: temporary.touch,
+        101.5: lambda: temporary.write_bytes(bytes(8192)),
+        102.5: lambda: temporary.rename(segments.file_of(path, 1)),
+    }
+
+    def sleep(_seconds: float) -> None:
+        now[0] += 0.25
+        steps.get(now[0], lambda: None)()
+
+    with segments.open_file(path, "lock", os.O_RDWR) as descriptor:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        monkeypatch.setattr(segments, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+        for making, ends in ((True, 104.0), (False, 105.0)):
+            with segments._turn(path, making=making) as turn:  # noqa: SLF001
+                assert (turn.there, turn.held) == (True, False)
+            assert now == [ends]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o660])
+def test_what_a_killed_maker_left_is_replaced(path: str, broker_name: str, mode: int) -> None:
+    """It made a broker of another size, and another mode; what fits stays."""
+    for suffix in PAIR:
+        segments._make(path, suffix, 0, 0o660)
+    for number, size, left_mode in ((1, SEGMENT, 0o660), (2, 4096, mode), (3, SEGMENT, 0o600)):
+        segments._make(path, number, size, left_mode)
+    assert segments.create(path, broker_name, MEMORY, mode)
+    with shmbroker.Broker(broker_name).connect() as connection:
+        connection.queue("q").put_many([bytes(1 << 20)] * 10, timeout=0)  # in two segments at least
+    found = [file.stat() for file in segments.DIRECTORY.glob(f"{path[1:]}.*")]
+    assert {stat.S_IMODE(one.st_mode) for one in found} == {mode}
+    assert {one.st_size for one in found} <= {0, FIRST, SEGMENT}
+
+
+@pytest.mark.usefixtures("stopped")
+@pytest.mark.parametrize("suffix", [0, 1])
+def test_a_link_that_leads_nowhere_is_a_file(path: str, suffix: int) -> None:
+    """Nothing can be linked into its place: it is neither waited for, nor made again and again."""
+    segments.file_of(path, suffix).symlink_to("nowhere")
+    assert segments.create(path, "b", MEMORY, 0o660) == (suffix != 0)
+    assert segments.file_of(path, suffix).is_symlink()
