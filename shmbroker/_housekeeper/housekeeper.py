@@ -267,24 +267,38 @@ class Housekeeper:
 
     def _reap(self, ended: EndFlag) -> None:
         watched: dict[int, int] = {}
+        zombies: set[int] = set()
         poll = select.poll()
         poll.register(self._wake_reaper, select.POLLIN)
         while not ended.is_set():
-            self._watch_processes(watched, poll)
+            self._watch_processes(watched, zombies, poll)
             self._core.reap()
-            for descriptor, _ in poll.poll(REAP_SECONDS * 1000):
+            told = poll.poll(REAP_SECONDS * 1000)
+            if not told:
+                zombies.clear()  # such a pid may belong to another process by now
+            for descriptor, _ in told:
                 if descriptor == self._wake_reaper:
                     os.eventfd_read(descriptor)
                 else:
                     poll.unregister(descriptor)
                     os.close(descriptor)
-                    del watched[descriptor]
+                    zombies.add(watched.pop(descriptor))
         for descriptor in watched:
             os.close(descriptor)
 
-    def _watch_processes(self, watched: dict[int, int], poll: select.poll) -> None:
-        known = {*watched.values(), os.getpid()}
-        for pid in self._core.pids() - known:
+    def _watch_processes(self, watched: dict[int, int], zombies: set[int], poll: select.poll) -> None:
+        """Watches for the end of each attached process.
+
+        Args:
+            watched: the pids of the watched processes, by descriptor.
+            zombies: the pids whose end was reported. They are not watched while they stay attached: the descriptor of a
+                zombie is always readable. Such a pid may be that of a client in another pid namespace, which lives; or
+                the reap of the dead client has failed.
+            poll: polls the descriptors.
+        """
+        pids = self._core.pids()
+        zombies &= pids
+        for pid in pids - zombies - {*watched.values(), os.getpid()}:
             with contextlib.suppress(OSError):  # the process has ended: the next reap clears up after it
                 descriptor = os.pidfd_open(pid)
                 watched[descriptor] = pid

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
+import subprocess
 import threading
 import types
 from typing import TYPE_CHECKING, Any
@@ -380,8 +382,8 @@ def test_each_process_is_watched_once(keeper: Keeper, broker: shmbroker.Broker) 
     """All but itself, by a descriptor that tells of its end."""
     poll, watched = select.poll(), dict[int, int]()
     with Actor(broker.name) as actor:
-        keeper._watch_processes(watched, poll)
-        keeper._watch_processes(watched, poll)
+        keeper._watch_processes(watched, set(), poll)
+        keeper._watch_processes(watched, set(), poll)
         ((descriptor, pid),) = watched.items()
         assert pid != os.getpid()
         assert poll.poll(0) == []
@@ -551,3 +553,48 @@ def test_a_process_that_forked_waits_no_longer_than_it_says(broker: shmbroker.Br
     finally:
         os.close(writer)
         os.waitpid(child, 0)
+
+
+@pytest.fixture
+def zombie(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Have the only client bear the id of a zombie: it is in another pid namespace, or cannot be cleared up after."""
+    with subprocess.Popen(["true"]) as process:  # noqa: S607 - any will do
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        monkeypatch.setattr(keeper._core, "pids", lambda: {process.pid})
+        yield process.pid
+
+
+@contextlib.contextmanager
+def reaping(keeper: Keeper) -> Iterator[None]:
+    """Runs the reaper in a thread of its own."""
+    ended = EndFlag()
+    reaper = threading.Thread(target=keeper._reap, args=(ended,))
+    reaper.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        os.eventfd_write(keeper._wake_reaper, 1)
+        reaper.join()
+
+
+@pytest.mark.parametrize("seconds", [3600.0, 0.0])
+def test_a_zombie_is_looked_at_once_in_an_interval(
+    keeper: Keeper, calls: Noted, monkeypatch: pytest.MonkeyPatch, zombie: int, seconds: float
+) -> None:
+    """Its descriptor tells of the end for ever: the reaper would never sleep."""
+    opened, pidfd_open = list[int](), os.pidfd_open
+    monkeypatch.setattr(housekeeper, "REAP_SECONDS", seconds)
+    monkeypatch.setattr(os, "pidfd_open", lambda pid: opened.append(pid) or pidfd_open(pid))
+
+    def recovered() -> int:
+        return len(calls.given("sb_housekeeper_reap"))
+
+    with reaping(keeper):
+        eventually(lambda: recovered() >= 2, "it looks, and once more for the zombie")
+        os.eventfd_write(keeper._wake_reaper, 1)
+        eventually(lambda: recovered() >= 3, "it looks for each who comes")
+        if seconds:
+            assert opened == [zombie]
+        else:
+            eventually(lambda: len(opened) >= 3, "it looks again when the interval is over")
