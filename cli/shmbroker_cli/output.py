@@ -228,6 +228,19 @@ def byte_count(count: int) -> str:
     return f"{size / KIB:.1f} TiB"
 
 
+def exact_seconds(seconds: float) -> str:
+    """Return a time in seconds to the millisecond, with one decimal at least.
+
+    Args:
+        seconds: The time.
+
+    >>> exact_seconds(0.04), exact_seconds(60.0), exact_seconds(3600.125)
+    ('0.04', '60.0', '3,600.125')
+    """
+    text = f"{seconds:,.3f}".rstrip("0")
+    return f"{text}0" if text.endswith(".") else text
+
+
 def duration(seconds: float) -> str:
     """Return a time as people like to read it, in at most two units.
 

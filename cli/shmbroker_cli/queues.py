@@ -12,6 +12,7 @@ from shmbroker_cli.options import BrokerOption, JsonOption, QueueArgument
 from shmbroker_cli.output import (
     Column,
     byte_count,
+    exact_seconds,
     print_facts,
     print_json,
     print_rows,
@@ -91,7 +92,13 @@ def show(queue: QueueArgument, *, broker: BrokerOption = "", as_json: JsonOption
     facts.pop("name")
     facts["bytes"] = byte_count(statistics.bytes)
     batches = {} if schema is None else {"arrow_schema": schema.text}
-    print_facts({"queue": queue, "paused": paused, **dataclasses.asdict(settings), **facts, **batches})
+    print_facts({"queue": queue, "paused": paused, **_shown_settings(settings), **facts, **batches})
+
+
+def _shown_settings(settings: shmbroker.QueueSettings) -> dict[str, Any]:
+    """Return the settings as people like to read them: times to the millisecond, which is what a queue keeps."""
+    found = dataclasses.asdict(settings)
+    return {name: exact_seconds(value) if isinstance(value, float) else value for name, value in found.items()}
 
 
 @queue_commands.command("set")
@@ -114,7 +121,7 @@ def configure(
     if as_json:
         print_json({"queue": queue, "settings": changed})
     else:
-        print_facts({"queue": queue, **dataclasses.asdict(changed)})
+        print_facts({"queue": queue, **_shown_settings(changed)})
 
 
 def _report(queue: str, verb: str, count: int, *, as_json: bool) -> None:

@@ -52,6 +52,18 @@ def test_times_can_be_set_and_ended(cli: Callable[..., Any]) -> None:
     assert (changed["message_ttl"], changed["expires"]) == (None, 3600.0)
 
 
+def test_short_times_are_shown_to_the_millisecond(cli: Callable[..., Any], broker: shmbroker.Broker) -> None:
+    """A message that lives for 40 ms does not look like one that expires immediately."""
+    with broker.connect() as connection:
+        connection.queue("jobs", message_ttl=0.04, expires=3600.25)
+    for command in (("show", "jobs"), ("set", "jobs", "--max-length", "5")):
+        lines = dict(line.rsplit(maxsplit=1) for line in cli("queue", *command).lines)
+        assert (lines["message ttl"], lines["expires"]) == ("0.04", "3,600.25")
+    changed = cli("queue", "set", "jobs", "--message-ttl", "0", "--expires", "0.001")
+    lines = dict(line.rsplit(maxsplit=1) for line in changed.lines)
+    assert (lines["message ttl"], lines["expires"]) == ("0.0", "0.001")
+
+
 @pytest.mark.parametrize("option", ["--durable", "--auto-delete", "--single-active-consumer"])
 @pytest.mark.usefixtures("jobs")
 def test_what_a_queue_is_for_life_cannot_be_set(cli: Callable[..., Any], option: str) -> None:
