@@ -121,6 +121,14 @@ class CoreQueue:
 
     ``settle`` is the core's function, bound to the handle: it returns a status and raises nothing.
     :mod:`shmbroker._native_message` puts and takes messages; it knows the queue by its ``address``.
+
+    Args:
+        connection: the connection.
+        name: the name of the queue.
+        slot: the slot that the caller found under the name, perhaps a while ago.
+
+    Raises:
+        NotFound: the queue was deleted; another queue may have its slot now.
     """
 
     def __init__(self, connection: CoreConnection, name: str, slot: int) -> None:
@@ -136,6 +144,9 @@ class CoreQueue:
         self.address = int(ffi.cast("uintptr_t", handle))
         near = native.cast_fast(handle, "sb_queue *")
         facts = connection.queue_facts(slot)
+        if facts is not None and facts.name != name:
+            self.leave()  # not left to `__del__`: the error refers to this object, and the application may keep it
+            native.raise_for(native.NOT_FOUND, self.what)
         self.incarnation = 0 if facts is None else incarnation_of(facts)
         self.exclusive = facts is not None and bool(facts.settings.flags & slow.SB_QUEUE_EXCLUSIVE)
         self.has_ttl = facts is not None and bool(facts.settings.flags & _TTL)

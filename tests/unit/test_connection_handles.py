@@ -14,6 +14,7 @@ from scenario_support.inside import core_of, session_of
 from scenario_support.observing import put_each, text
 
 from shmbroker._core import queue as core_queue
+from shmbroker._core.connection import CoreConnection
 from shmbroker._core.queue import CoreQueue
 from shmbroker._session import queues as queues_module
 from shmbroker.exceptions import NotFound, PreconditionFailed, ResourceLocked
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import shmbroker
-    from shmbroker._core.connection import CoreConnection
 
 LOOK = queues_module._FIRST_LOOK  # noqa: SLF001
 
@@ -263,6 +263,67 @@ def test_a_queue_that_is_deleted_while_a_channel_opens_it(
     core_queue.declare(core_of(connection), "q", QueueSettings(), session_of(connection).operation_deadline())
     assert session_of(connection).queues.routed("q") is None
     assert deleted_first == ["q"]
+
+
+@pytest.fixture
+def replaced_first(monkeypatch: pytest.MonkeyPatch, other: shmbroker.Connection) -> list[CoreQueue]:
+    """Have another queue take the place of a queue between the look for its name and its opening, once.
+
+    Return the queue that took the place.
+    """
+    fresh: list[CoreQueue] = []
+    queue_slot = CoreConnection.queue_slot
+
+    def then_replaced(core: CoreConnection, name: str) -> int:
+        slot = queue_slot(core, name)
+        if slot and not fresh:
+            monkeypatch.setattr(CoreConnection, "queue_slot", queue_slot)
+            other.queue(name).delete()
+            core.let_go(at_once=True)
+            fresh.append(core_of(other.queue("fresh")))
+            assert fresh[0].slot == slot
+        return slot
+
+    monkeypatch.setattr(CoreConnection, "queue_slot", then_replaced)
+    return fresh
+
+
+def declared(connection: shmbroker.Connection, name: str) -> None:
+    """Declare a queue of which no connection has a handle."""
+    core_queue.declare(core_of(connection), name, QueueSettings(), session_of(connection).operation_deadline())
+
+
+def test_a_queue_whose_place_another_one_takes_is_declared_again(
+    connection: shmbroker.Connection, replaced_first: list[CoreQueue]
+) -> None:
+    """A handle is of the queue of its name: its messages, and its deletion, do not concern the other queue."""
+    declared(connection, "q")
+    queue = connection.queue("q")
+    queue.put(b"A")
+    (fresh,) = replaced_first
+    assert (core_of(queue).facts().name, len(queue), fresh.length()) == ("q", 1, 0)
+    queue.delete()
+    assert connection.queue_names() == ["fresh"]
+
+
+def test_a_queue_whose_place_another_one_takes_is_not_found(
+    connection: shmbroker.Connection, replaced_first: list[CoreQueue]
+) -> None:
+    """As if it had been deleted before."""
+    declared(connection, "q")
+    with pytest.raises(NotFound, match="no queue 'q'"):
+        connection.queue("q", passive=True)
+    assert replaced_first[0].length() == 0
+
+
+def test_a_channel_does_not_take_another_queue_for_the_one_it_opens(
+    connection: shmbroker.Connection, replaced_first: list[CoreQueue]
+) -> None:
+    """For a channel there is none, as if it had been deleted before."""
+    declared(connection, "q")
+    assert session_of(connection).queues.routed("q") is None
+    connection.channel().basic_publish("", "q", b"A")
+    assert replaced_first[0].length() == 0
 
 
 def test_handles_of_deleted_queues_are_looked_for_now_and_then(

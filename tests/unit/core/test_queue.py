@@ -253,6 +253,18 @@ def test_a_queue_that_ends_while_it_is_opened(
     delete(queue)
 
 
+def test_the_place_of_a_queue_of_another_name(connection: shmbroker.Connection, other: shmbroker.Connection) -> None:
+    """The queue is not found. The other one is not kept open, also while the application has the error."""
+    core, elsewhere = core_of(connection), core_of(other)
+    fresh = declared(other, "fresh", EVERYTHING)
+    with pytest.raises(NotFound, match="no queue 'q' in vhost '/'") as raised:
+        CoreQueue(core, "q", fresh.slot)
+    delete(fresh)
+    fresh.leave()
+    elsewhere.let_go(at_once=True)
+    assert (declared(other, "next", EVERYTHING).slot, raised.value.args[0]) == (fresh.slot, 404)
+
+
 def test_what_can_fit_an_empty_queue(connection: shmbroker.Connection) -> None:
     """As many messages, and bytes, as its limits say; without limits everything can."""
     limited = declared(connection, "limited", QueueSettings(max_length=2, max_bytes=10))
