@@ -19,6 +19,7 @@ from shmbroker.statistics import GroupInfo
 if TYPE_CHECKING:
     from shmbroker._session.session import Session
     from shmbroker.connection import Connection
+    from shmbroker.statistics import QueueStatistics
 
 _TOKEN = re.compile(r"(\d+)-(\d+)-[0-9a-f]+\Z")
 
@@ -151,8 +152,8 @@ def _info(session: Session, name: str) -> GroupInfo | None:
     if version is None:
         return None
     state = GroupState.read(version.value)
-    others = [session.core.queue_slot(queue) for queue in (*state.strays, state.filling)]
-    facts = [found for slot in others if (found := session.core.queue_statistics(slot)) is not None]
+    others = (_statistics(session, queue) for queue in (*state.strays, state.filling))
+    facts = [found for found in others if found is not None]
     messages = sum(lease.length for lease in state.leases) + sum(one.message_count for one in facts)
     if not state.owner and messages == 0:
         return None
@@ -166,3 +167,9 @@ def _info(session: Session, name: str) -> GroupInfo | None:
         used_at=version.written_at,
         pid=process_of(session, state.owner),
     )
+
+
+def _statistics(session: Session, queue: str) -> QueueStatistics | None:
+    """Returns a snapshot of a queue; ``None``: there is no such queue; its slot may be another queue's by now."""
+    found = session.core.queue_statistics(session.core.queue_slot(queue))
+    return found if found is not None and found.name == queue else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scenario_support.groups import attached
-from scenario_support.inside import session_of
+from scenario_support.inside import core_of, session_of
 from scenario_support.observing import put_each
 
 import shmbroker
@@ -47,6 +47,17 @@ def test_what_a_group_keeps_is_counted(
     assert kept(connection) == [("g", 1, 2, 6)]
     [one] = shmbroker.groups(connection)
     assert (one.queue, one.acked, one.pid) == ("q", 1, os.getpid())
+
+
+def test_messages_of_a_queue_that_takes_the_place_of_a_group_are_not_counted(
+    connection: shmbroker.Connection, queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue that a user began to fill may be deleted while the groups are listed, and its place be another's."""
+    put_each(queue, "AB")
+    attached(connection)
+    core = core_of(connection)
+    monkeypatch.setattr(core, "queue_slot", lambda _: core_of(queue).slot)
+    assert kept(connection) == [("g", 0, 0, 0)]
 
 
 def test_groups_are_listed_once_and_by_name(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
