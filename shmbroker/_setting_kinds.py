@@ -152,11 +152,11 @@ class Seconds(Kind):
         return f"{self._least / 1000:g} to {_MAX_MILLISECONDS // 1000:,} seconds"
 
     def check(self, name: str, value: object) -> float | None:
-        """Accepts `None`, and numbers within the bounds."""
+        """Accepts `None`, and numbers within the bounds. Returns the time that the core stores, so that it compares."""
         if value is None:
             return None
         if is_number(value) and self._least / 1000 <= value <= _MAX_MILLISECONDS / 1000:
-            return float(value)
+            return self.from_core(self.to_core(float(value)))
         msg = f"{name}={value!r}: {self._least / 1000:g} to {_MAX_MILLISECONDS // 1000} seconds, or None, are allowed"
         raise ValueError(msg)
 

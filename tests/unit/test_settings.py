@@ -98,6 +98,24 @@ def test_only_given_settings_are_compared(broker: shmbroker.Broker, connection: 
     assert listing(queue) == list("BCD")
 
 
+@pytest.mark.parametrize(("setting", "seconds", "stored"), [("message_ttl", 0.1 + 0.2, 0.3), ("expires", 2 / 3, 0.667)])
+def test_a_time_is_compared_as_it_is_stored(
+    connection: shmbroker.Connection, setting: str, seconds: float, stored: float
+) -> None:
+    """In whole milliseconds. So a declaration with a time between two milliseconds can be repeated."""
+    given: dict[str, Any] = {setting: seconds}
+    queue = connection.queue("q", **given)
+    assert getattr(queue.settings, setting) == stored
+    assert connection.queue("q", **given) is queue
+    assert connection.queue("q", passive=True, **given) is queue
+    queue.configure(**given)
+    assert connection.queue("q", **{setting: stored}) is queue  # type: ignore[arg-type]
+    channel, arguments = connection.channel(), {f"x-{setting.replace('_', '-')}": round(stored * 1000)}
+    channel.queue_declare("q", arguments=arguments)
+    with pytest.raises(PreconditionFailed):
+        connection.queue("q", **{setting: stored + 0.001})  # type: ignore[arg-type]
+
+
 def test_configure_changes_only_what_is_given(connection: shmbroker.Connection) -> None:
     """An omitted setting stays as it was."""
     queue = connection.queue("q", ring_size=2, max_length=50)
