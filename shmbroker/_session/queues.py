@@ -85,16 +85,27 @@ class OpenQueues:
         with self._lock:
             if self._connection.closed:
                 native.raise_for(native.CLOSED, "the connection")
-            core = self._declared(name, wanted, passive=passive)
-            if core.exclusive and core.facts().locked:
-                raise resource_locked(name)
-            _compare(core, wanted)
+            core = self._as_wanted(name, wanted, passive=passive)
             self._connection.touch(core.slot)
             handle: H | None = self._handles.get(name)
             if handle is None:
                 handle = self._handles[name] = make(core)
                 self._kept.pop(name, None)
             return handle
+
+    def _as_wanted(self, name: str, wanted: dict[str, Any], *, passive: bool) -> CoreQueue:
+        """Returns the core's handle of a queue that the connection may use, and that has the wanted settings."""
+        while True:
+            core = self._declared(name, wanted, passive=passive)
+            try:
+                if core.exclusive and core.facts().locked:
+                    raise resource_locked(name)
+                _compare(core, wanted)
+            except exceptions.NotFound:  # the queue has ended since it was opened
+                if passive:
+                    raise
+            else:
+                return core
 
     def _declared(self, name: str, wanted: dict[str, Any], *, passive: bool) -> CoreQueue:
         while True:

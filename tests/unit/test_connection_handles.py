@@ -7,7 +7,7 @@ import gc
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.inside import core_of, session_of
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import shmbroker
+    from shmbroker._core.facts import QueueFacts
 
 LOOK = queues_module._FIRST_LOOK  # noqa: SLF001
 
@@ -246,6 +247,29 @@ def test_a_queue_that_is_deleted_while_it_is_declared(
     connection.queue("q").put(b"A")
     assert deleted_first == ["q"]
     assert connection.queue_names() == ["q"]
+
+
+@pytest.mark.parametrize("given", [{"max_length": 5}, {"exclusive": True}])
+def test_a_queue_that_ends_before_it_is_compared(
+    connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
+) -> None:
+    """It is declared again; a declaration that only opens does not find it."""
+    admin, facts = session_of(connection).administration, CoreQueue.facts
+
+    def after_the_end(core: CoreQueue) -> QueueFacts:
+        monkeypatch.setattr(CoreQueue, "facts", facts)
+        admin.queue_delete("q", if_unused=False, if_empty=False)
+        return core.facts()
+
+    before = connection.queue("q", **given)
+    monkeypatch.setattr(CoreQueue, "facts", after_the_end)
+    queue = connection.queue("q", **given)
+    assert queue is not before
+    assert queue.put_many([b"A"]) == len(queue) == 1
+    assert all(getattr(queue.settings, setting) == value for setting, value in given.items())
+    monkeypatch.setattr(CoreQueue, "facts", after_the_end)
+    with pytest.raises(NotFound, match="no queue 'q'"):
+        connection.queue("q", passive=True, **given)
 
 
 def test_a_queue_that_is_deleted_while_it_is_opened(connection: shmbroker.Connection, deleted_first: list[str]) -> None:
