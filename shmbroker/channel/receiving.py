@@ -164,7 +164,9 @@ class Receiving(Sending):
 
         Its callback is not called again, except for a message that another thread is delivering at that moment.
         """
-        tag = clean_name(consumer_tag, "consumer tag")
+        self._cancel(clean_name(consumer_tag, "consumer tag"))
+
+    def _cancel(self, tag: str) -> None:
         if self._core is not None:
             with self._registry:
                 for subscription, one in list(self._subscriptions.items()):
@@ -199,9 +201,14 @@ class Receiving(Sending):
                 self._consumers_changed.notify_all()
 
     def _cancel_consumers(self) -> None:
-        """Cancels each consumer of the channel."""
+        """Cancels each consumer of the channel, also while a method of another thread waits, which may be for ever.
+
+        That method has its turn at the channel. The cancelling does not need the turn: what it changes has the lock
+        ``_registry``, which no thread keeps while it waits.
+        """
         for tag in self.consumer_tags:
-            self.basic_cancel(tag)
+            self._check_open()
+            self._cancel(tag)
 
     @property
     def consumer_tags(self) -> list[str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from scenario_support.inside import session_of
 from scenario_support.observing import await_counts, put_each
+from scenario_support.processes import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,6 +108,54 @@ def test_the_callback_in_hand_is_the_last_one(broker: shmbroker.Broker, queue: s
     await_counts(queue, delivering=0, ready=3, acked=1)
     message = queue.get(auto_ack=True)
     assert (bytes(message), message.redelivered, message.delivery_count) == (b"B", True, 1)
+
+
+# A daemon thread waits on the channel of a consumer. The program ends when the wait has begun.
+WAITS = """
+    import sys, threading
+    import shmbroker
+
+    connection = shmbroker.connect(sys.argv[1], create=False)
+    channel = connection.channel()
+    channel.basic_consume("q", lambda *_: None)
+    other = connection.queue("other", max_length=1)
+
+    {}
+    threading.Thread(target=wait, daemon=True).start()
+    while not waits():
+        pass
+    print("ends")
+"""
+WAITING = {
+    "get": """
+    def wait():
+        channel.basic_get("other", timeout=None)
+
+    def waits():
+        return other.statistics().interested
+    """,
+    "commit": """
+    def wait():
+        channel = connection.channel()
+        channel.tx_select()
+        channel.basic_consume("q", lambda *_: None)
+        channel.basic_publish("", "other", b"A")
+        channel.tx_commit(timeout=None)
+
+    def waits():
+        return connection._session.core.queue_facts(other._core.slot).room_waiting
+
+    other.put(b"A")
+    """,
+}
+
+
+@pytest.mark.parametrize("way", WAITING)
+def test_a_program_ends_while_a_daemon_thread_waits(broker: shmbroker.Broker, queue: shmbroker.Queue, way: str) -> None:
+    """The wait ends with the program, also one that never would and is on the channel of a consumer."""
+    ended = run_python(WAITS.format(WAITING[way]), broker.name)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ends\n", "")
+    assert queue.statistics().consumers == 0
 
 
 def test_the_threads_of_callbacks_are_told_to_end(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
