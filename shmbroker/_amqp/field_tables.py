@@ -32,6 +32,10 @@ _DOUBLE = struct.Struct(">cd")
 # The size of the values of each type, by its type letter. Values of the types in _COUNTED begin with their size.
 _SIZES = {b"t": 1, b"b": 1, b"s": 2, b"u": 2, b"I": 4, b"i": 4, b"l": 8, b"d": 8, b"D": 5, b"T": 8, b"V": 0}
 _COUNTED = (b"S", b"x", b"A", b"F")
+_Types = tuple[type, ...]
+# The types that are encoded as lists: in a table that is read back as it was, and in the headers of a message.
+_STRICT: _Types = (list,)
+_TRANSMITTED: _Types = (list, tuple)
 
 
 def encode(table: Mapping[str, Any] | None, what: str = "arguments") -> bytes:
@@ -70,11 +74,13 @@ def encode_as_given(table: Mapping[str, Any]) -> bytes:
         TypeError: a name is no string, or a value has no AMQP form.
         ValueError: the table is nested more than 32 deep, or a name takes more than 128 bytes.
     """
-    return _table(dict(table), 0, as_given=True)
+    return _table(dict(table), 0, as_given=True, arrays=_TRANSMITTED)
 
 
 def encode_value(value: object) -> bytes:
     """Encodes one value, with its type letter in front. The order of the names in a dict does not change the bytes.
+
+    A tuple is encoded as a list, at any depth, as :func:`encode_as_given` does.
 
     Equal values may give different bytes: those of different types, 0.0 and -0.0, and ``Decimal("1.0")`` and
     ``Decimal("1.00")``.
@@ -86,7 +92,7 @@ def encode_value(value: object) -> bytes:
     >>> [encode_value(1) == encode_value(other) for other in (1, True, 1.0, "1")]
     [True, False, False, False]
     """
-    return _value(value, 0)
+    return _value(value, 0, arrays=_TRANSMITTED)
 
 
 def decode(encoded: bytes) -> dict[str, Any]:
@@ -226,11 +232,12 @@ def with_bytes(value: Any) -> Any:  # noqa: ANN401 - any value of a table
     return bytes(value) if isinstance(value, bytearray) else value
 
 
-def _table(table: dict[str, Any], depth: int, *, as_given: bool = False) -> bytes:
+def _table(table: dict[str, Any], depth: int, *, as_given: bool = False, arrays: _Types = _STRICT) -> bytes:
     fields = [(_name(name), name) for name in table]
     if not as_given:
         fields.sort()
-    return _counted(b"".join(name + _value(table[key], depth + 1, as_given=as_given) for name, key in fields))
+    values = (name + _value(table[key], depth + 1, as_given=as_given, arrays=arrays) for name, key in fields)
+    return _counted(b"".join(values))
 
 
 def _name(name: object) -> bytes:
@@ -244,16 +251,17 @@ def _name(name: object) -> bytes:
     return bytes((len(encoded),)) + encoded
 
 
-def _value(value: object, depth: int, *, as_given: bool = False) -> bytes:
+def _value(value: object, depth: int, *, as_given: bool = False, arrays: _Types = _STRICT) -> bytes:
     if depth > MAX_DEPTH:
         msg = f"a table is nested more than {MAX_DEPTH} deep"
         raise ValueError(msg)
     if isinstance(value, str):
         return b"S" + _counted(value.encode())
     if isinstance(value, dict):
-        return b"F" + _table(value, depth, as_given=as_given)
-    if isinstance(value, (list, tuple) if as_given else list) and not isinstance(value, time.struct_time):
-        return b"A" + _counted(b"".join(_value(one, depth + 1, as_given=as_given) for one in value))
+        return b"F" + _table(value, depth, as_given=as_given, arrays=arrays)
+    if isinstance(value, arrays) and not isinstance(value, time.struct_time):
+        values = (_value(one, depth + 1, as_given=as_given, arrays=arrays) for one in value)
+        return b"A" + _counted(b"".join(values))
     if isinstance(value, (bytes, bytearray)):
         return b"x" + _counted(value)
     return _DOUBLE.pack(b"d", value) if isinstance(value, float) else _other(value)

@@ -271,8 +271,7 @@ def _pairs_of(headers: Mapping[str, Any]) -> set[_Pair]:
     for name, value in headers.items():
         pairs.add((name, None))
         try:
-            array = list(value) if isinstance(value, tuple) else value  # the form in which it is transmitted
-            pairs.add((name, field_tables.encode_value(array)))
+            pairs.add((name, field_tables.encode_value(value)))
         except (TypeError, ValueError):
             continue  # the value has no AMQP form, so no binding can ask for it
     return pairs

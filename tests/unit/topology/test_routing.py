@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 import pickle
+import time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -235,6 +236,15 @@ def test_a_tuple_is_an_array(bench: Bench) -> None:
     bench.bind("amq.headers", "q", "", {"a": [1, "b"]})
     assert bench.route("amq.headers", "", {"a": (1, "b")}) == ["q"]
     assert bench.route("amq.headers", "", {"a": (1,)}) == []
+    bench.bind("amq.headers", "nested", "", {"a": [[1, {"b": [2]}]]})
+    for value in ([(1, {"b": (2,)})], ([1, {"b": [2]}],), [[1, {"b": (2,)}]]):
+        assert bench.route("amq.headers", "", {"a": value}) == ["nested"]
+
+
+def test_a_struct_time_is_a_time(bench: Bench) -> None:
+    """As which it travels in a message's headers, although it is a tuple."""
+    bench.bind("amq.headers", "q", "", {"a": dt.datetime(2026, 1, 2, tzinfo=dt.UTC)})
+    assert bench.route("amq.headers", "", {"a": time.struct_time((2026, 1, 2, 0, 0, 0, 4, 2, 0))}) == ["q"]
 
 
 def test_a_header_that_amqp_cannot_say_equals_nothing(bench: Bench) -> None:
