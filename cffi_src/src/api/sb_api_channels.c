@@ -259,6 +259,7 @@ static int64_t give(sb_channel *ch, char *buffer) {
   }
   sb_status status = view_of(c, &t, auto_ack, &tag);
   if (status != SB_OK) { /* the message stays the first of the row, unless it is corrupt */
+    ch->stuck = status != SB_CORRUPT;
     return status == SB_CORRUPT ? drop_corrupt(ch, h, q, token) : -(int64_t)status;
   }
   int64_t length = hand_over(q, &t, sb_channel_give(ch), number, auto_ack, tag, buffer);
@@ -275,6 +276,7 @@ int64_t sb_channel_next(sb_channel *ch, char *buffer) {
   if (status != SB_OK) {
     return -(int64_t)status;
   }
+  ch->stuck = false;
   if (ch->deliveries.row.count == 0) status = sb_channel_pull(ch);
   int64_t length = ch->deliveries.row.count > 0 ? give(ch, buffer) : -(int64_t)(status != SB_OK ? status : SB_EMPTY);
   sb_channel_resume(ch);

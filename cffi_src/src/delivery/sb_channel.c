@@ -13,7 +13,7 @@ static sb_channel *channel_of(sb_target *t) { return (sb_channel *)(void *)t; /*
 /* ---- hand-over ---- */
 
 bool sb_channel_has_something(const sb_channel *ch) {
-  return ch->deliveries.row.count > 0 || ch->cancelled_first != NULL;
+  return (ch->deliveries.row.count > 0 && !ch->stuck) || ch->cancelled_first != NULL;
 }
 
 void sb_channel_unready(sb_channel *ch) {
@@ -269,6 +269,10 @@ bool sb_channel_turn(sb_channel *ch) {
 
 bool sb_channel_wants_work(sb_channel *ch) {
   bool wants = false;
+  if (ch->stuck) {
+    ch->stuck = false;
+    hand_over(ch);
+  }
   for (uint32_t i = 0; i < ch->room; i++) {
     sb_member *m = ch->members[i];
     if (m == NULL) {

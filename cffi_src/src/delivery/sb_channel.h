@@ -26,7 +26,8 @@
  *      enough in two cases: the limit of a channel or of the connection stops a channel whose row is empty; or the
  *      prefetch of a member stops the member, and the row has no message of that member.
  *  I52 at most one of `armed` and `ready` of a channel is set. A message or a report that comes while the channel is
- *      armed makes the channel ready, and no longer armed.
+ *      armed makes the channel ready, and no longer armed. A message that could not be given (`stuck`) counts as one
+ *      that comes with the next look of the IO thread: else the application would ask for it all the time.
  *
  * Ordering pairs: P3 and P9 of sb_notify.h: a member that becomes willing is INTERESTED first, then pulls. P6: `ready`
  *  of the connection is stored (seq_cst) before its IO thread is rung. The IO thread arms its wake word, then reads
@@ -71,6 +72,7 @@ struct sb_channel {
   /* `limit` was reached, or the row was full, and not enough is free again yet (I51): no member is willing */
   bool blocked;
   bool armed, ready;
+  bool stuck; /* the first message of the row could not be given; the next look of the IO thread hands it over again */
   struct sb_channel *next_ready, *previous_ready;
   sb_channel_wait *waits;
   sb_half closed; /* 1: the channel is closed. sb_waiter_get reads it as *ended */
@@ -121,6 +123,7 @@ void sb_channel_close_all(sb_channel *ch);
 bool sb_channel_report(sb_channel *ch, uint32_t *number);
 
 /* ---- hand-over ---- */
+/* True if the channel has a message or a report to give now. */
 bool sb_channel_has_something(const sb_channel *ch);
 void sb_channel_unready(sb_channel *ch);
 

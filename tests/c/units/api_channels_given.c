@@ -164,6 +164,26 @@ static void what_cannot_be_viewed_stays(void) {
   expect_is(held_of(first_queue), 1, "what is held");
 }
 
+/* A message that cannot be given, since its view cannot be had, does not keep the channel from its rest: else the
+ * application would ask for the message again and again. The next look of the IO thread hands the channel over. */
+static void what_cannot_be_given_is_tried_again_later(void) {
+  begin_channels();
+  (void)join_channel(ch, first_queue, 0, 0, SB_CONSUME_AUTO_ACK);
+  put_long(1, LONG_BODY);
+  (void)sb_channel_pull(ch);
+  expect(sb_channel_arm(ch), "a channel that has a message rests");
+  leave_no_holding(true);
+  for (unsigned times = 0; times < 2; times++) {
+    expect_is(sb_channel_next(ch, last_record), -(int64_t)SB_GROW, "the status without a holding");
+    expect(!sb_channel_arm(ch), "the channel does not rest");
+    expect(ch->armed && !ch->ready, "it is handed over at once");
+    (void)sb_channel_wants_work(ch);
+    expect(!ch->armed && ch->ready, "the look does not hand it over");
+    expect(sb_channel_arm(ch), "the message is not tried again");
+    sb_channel_unready(ch);
+  }
+}
+
 /* A message that is spoiled after it was looked at, as by damage: it cannot be put into a record. */
 static sb_message_shm *spoiled;
 static void spoil(void) {
@@ -339,6 +359,8 @@ static const test_case CASES[] = {
     {"api_channels_given: corrupt", "what cannot be read is dropped", what_cannot_be_read_is_dropped},
     {"api_channels_given: goes on", "a channel goes on with what it gave", a_channel_goes_on_when_it_gives},
     {"api_channels_given: viewed", "what cannot be viewed stays", what_cannot_be_viewed_stays},
+    {"api_channels_given: later", "what cannot be given is tried again later",
+     what_cannot_be_given_is_tried_again_later},
     {"api_channels_given: spoiled", "what is spoiled meanwhile is dropped", what_is_spoiled_is_dropped},
     {"api_channels_given: got", "a get has a tag of the channel", messages_are_got},
     {"api_channels_given: got long", "long bodies are got", long_bodies_are_got},
