@@ -32,7 +32,7 @@ _DOUBLE = struct.Struct(">cd")
 # The size of the values of each type, by its type letter. Values of the types in _COUNTED begin with their size.
 _SIZES = {b"t": 1, b"b": 1, b"s": 2, b"u": 2, b"I": 4, b"i": 4, b"l": 8, b"d": 8, b"D": 5, b"T": 8, b"V": 0}
 _COUNTED = (b"S", b"x", b"A", b"F")
-_Types = tuple[type, ...]
+_Types = tuple[type[list[Any]] | type[tuple[Any, ...]], ...]
 # The types that are encoded as lists: in a table that is read back as it was, and in the headers of a message.
 _STRICT: _Types = (list,)
 _TRANSMITTED: _Types = (list, tuple)
