@@ -237,9 +237,7 @@ def test_a_start_beside_its_end(broker: shmbroker.Broker, monkeypatch: pytest.Mo
 
     def stop() -> None:
         attached.set_stopped(stopped=True)
-        eventually(
-            lambda: attached.housekeeper_missing() or 0 < calls.wakes_before < calls.wakes - 1, "it goes on, or not"
-        )
+        eventually(lambda: 0 < calls.wakes_before < calls.wakes - 1, "it goes on")  # its place is free for a moment
         assert attached.facts().housekeeper_pid == os.getpid()
 
     serve_while(broker, stop)
