@@ -16,10 +16,12 @@ static sb_status check(sb_queue *q, uint64_t length) {
 
 /* The time to live of a message, in ns: its own or that of its queue, whichever is shorter; 0 = for ever. */
 static uint64_t time_to_live(const sb_queue *q, const sb_put_options *o) {
-  if ((SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_TTL) == 0) {
+  bool limited = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_TTL) != 0;
+  int64_t most_ms = limited ? sb_setting(q->shm, SB_SETTING_MESSAGE_TTL_MS) : -1;
+  if (most_ms < 0) { /* even with the flag: a process that removes the setting clears the flag after it stored the -1 */
     return o->ttl_ns;
   }
-  uint64_t most = (uint64_t)sb_setting(q->shm, SB_SETTING_MESSAGE_TTL_MS) * UINT64_C(1000000);
+  uint64_t most = (uint64_t)most_ms * UINT64_C(1000000);
   if (most == 0) most = 1; /* 0 ms: expires before any consumer can take it. 0 ns would mean: never expires */
   return o->ttl_ns != 0 && o->ttl_ns < most ? o->ttl_ns : most;
 }

@@ -14,11 +14,24 @@ static uint32_t flags_of(const sb_settings *s) {
 }
 
 void sb_settings_apply(sb_queue_shm *q, const sb_settings *s) {
+  SB_STORE(&q->settings[SB_SETTING_OVERFLOW], s->values[SB_SETTING_OVERFLOW], SB_RELEASE);
   for (unsigned i = 0; i < SB_SETTINGS; i++) {
-    if (i != SB_SETTING_RING_SIZE) SB_STORE(&q->settings[i], s->values[i], SB_RELAXED);
+    if (i != SB_SETTING_RING_SIZE && i != SB_SETTING_OVERFLOW)
+      SB_STORE(&q->settings[i], s->values[i], SB_RELEASE); /* release: a limit is stored after the overflow */
   }
   SB_STORE(&q->flags, flags_of(s), SB_RELEASE); /* release: the times are stored before the flags TTL and EXPIRES */
   SB_STORE(&q->settings[SB_SETTING_RING_SIZE], s->values[SB_SETTING_RING_SIZE], SB_RELEASE);
+}
+
+/* Gives max_length and max_bytes the old value or the new one, whichever allows more. The overflow changes before the
+ * limits that are lower (sb_settings_apply), so that no put meets a new low limit with the old overflow, or an old low
+ * limit with the new overflow: it would evict or drop a message that both the old and the new settings keep. */
+static void loosen_limits(sb_queue_shm *q, const sb_settings *s) {
+  static const unsigned limits[] = {SB_SETTING_MAX_LENGTH, SB_SETTING_MAX_BYTES};
+  for (unsigned i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+    int64_t new = s->values[limits[i]], old = sb_setting(q, limits[i]);
+    if (old >= 0 && (new < 0 || new > old)) SB_STORE(&q->settings[limits[i]], new, SB_RELAXED);
+  }
 }
 
 void sb_settings_read(const sb_queue_shm *q, sb_settings *s) {
@@ -50,6 +63,7 @@ void sb_settings_configure(sb_queue *q, const sb_settings *s, bool trim) {
   if (sb_settings_limit(s))
     sb_hints_start_tracking(q->c->b, q->shm);                      /* first the hints, then the limits that use them */
   if (other_ring) SB_STORE(&q->shm->bound, INT64_MAX, SB_SEQ_CST); /* ring_size trims nothing until the bound is set */
+  loosen_limits(q->shm, s);
   sb_settings_apply(q->shm, s);
   if (ring_size >= 0 && (other_ring || unknown || trim)) sb_limits_set_bound(q, trim);
   if (trim) (void)sb_limits_enforce(q);

@@ -129,6 +129,14 @@ static void the_shorter_lifetime_counts(void) {
   expect_lifetime(0, 1, "the shortest");
   expect_lifetime(HOUR_NS, 1, "the queue's, which is the shortest");
 }
+/* The value of the setting goes before the flag that says that there is one; the process that removes it may be stopped
+ * or killed between the two. */
+static void a_lifetime_that_is_being_removed(void) {
+  q = make_queue("an hour", (sb_settings){{-1, -1, -1, 0, 3600000, -1}, 0});
+  SB_STORE(&q->shm->settings[SB_SETTING_MESSAGE_TTL_MS], -1, SB_RELAXED);
+  expect_lifetime(0, UINT64_MAX, "a lifetime without any");
+  expect_lifetime(HOUR_NS, HOUR_NS, "the message's");
+}
 
 /* ---- several ---- */
 
@@ -392,6 +400,7 @@ static const test_case CASES[] = {
     {"api_put: limit", "a put beyond the limit is refused", a_limit_refuses},
     {"api_put: dropped", "a put beyond the limit is counted where new messages are dropped", a_limit_drops},
     {"api_put: lifetime", "of two lifetimes the shorter one counts", the_shorter_lifetime_counts},
+    {"api_put: no lifetime", "a lifetime that is being removed ends no message", a_lifetime_that_is_being_removed},
     {"api_put: several", "the first put that fails ends several", several_messages},
     {"api_put: rows", "rows of columns are put with their texts", rows_of_columns},
     {"api_put: told", "a consumer that waits is told of a message", a_consumer_is_told},

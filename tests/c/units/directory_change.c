@@ -138,6 +138,53 @@ static void a_bound_that_is_not_known(void) {
   configure((sb_settings){{0, -1, -1, 0, -1, -1}, 0}, false);
   expect_is(q->shm->bound, 5, "the bound that another process left");
 }
+/* A change of the limits and of the overflow: meanwhile no put meets the limits of the one with the overflow of the
+ * other. The process that makes the change may be stopped or killed between its steps. */
+static uint64_t ready_meanwhile, refused_meanwhile;
+static sb_status put_meanwhile;
+static void put_one_meanwhile(void) {
+  put_meanwhile = put(&t, q, 9);
+  ready_meanwhile = (uint64_t)sb_queue_ready(t.b, q->shm);
+  refused_meanwhile = SB_LOAD(&q->ledger->counters[SB_COUNT_REFUSED], SB_RELAXED);
+}
+typedef struct {
+  unsigned before; /* the store of this setting */
+  sb_status status;
+  uint64_t ready;
+} meeting;
+static void change_of_limits(sb_settings from, sb_settings to, const meeting *m) {
+  uint64_t removed;
+  int32_t holder;
+  begin(from, 5);
+  meanwhile(&q->shm->settings[m->before], BEFORE_STORE, 1, put_one_meanwhile);
+  configure(to, false);
+  for (unsigned i = 0; i < SB_SETTINGS; i++) expect_is(q->shm->settings[i], to.values[i], "a setting afterwards");
+  if (has_acted()) {
+    expect_is(put_meanwhile, m->status, "the status of a put meanwhile");
+    expect_is(ready_meanwhile, m->ready, "how many are ready then");
+    expect_is(refused_meanwhile, 0, "how many were dropped");
+  }
+  if (sb_queue_delete(q, false, false, FOREVER, &holder, &removed) != SB_OK) die("sb_queue_delete", 0);
+}
+static void limits_change_with_the_overflow(void) {
+  const sb_settings many_head = {{-1, 1000, 100000, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0},
+                    many_new = {{-1, 1000, 100000, SB_OVERFLOW_DROP, -1, -1}, 0},
+                    five_head = {{-1, 5, 5 * A_MESSAGE, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0},
+                    two = {{-1, 2, 2 * A_MESSAGE, SB_OVERFLOW_REJECT, -1, -1}, 0},
+                    any = {{-1, -1, -1, SB_OVERFLOW_DROP, -1, -1}, 0};
+  /* limits that fall, from evictions to refusals: the lower limits evict nothing */
+  change_of_limits(many_head, two, &(meeting){SB_SETTING_OVERFLOW, SB_OK, 6});
+  change_of_limits(many_head, two, &(meeting){SB_SETTING_MAX_LENGTH, SB_OK, 6});
+  change_of_limits(many_head, two, &(meeting){SB_SETTING_MAX_BYTES, SB_FULL, 5});
+  /* ... from refusals to evictions: the lower limits drop no new message */
+  change_of_limits(many_new, five_head, &(meeting){SB_SETTING_OVERFLOW, SB_OK, 6});
+  change_of_limits(many_new, five_head, &(meeting){SB_SETTING_MAX_LENGTH, SB_OK, 6});
+  change_of_limits(many_new, five_head, &(meeting){SB_SETTING_MAX_BYTES, SB_OK, 5});
+  /* limits that rise: the old limits drop no new message */
+  change_of_limits(five_head, any, &(meeting){SB_SETTING_MAX_LENGTH, SB_OK, 5});
+  change_of_limits(five_head, any, &(meeting){SB_SETTING_MAX_BYTES, SB_OK, 5});
+  change_of_limits(five_head, any, &(meeting){SB_SETTING_OVERFLOW, SB_OK, 6});
+}
 static void a_queue_is_trimmed_when_asked(void) {
   begin(UNLIMITED, 5);
   const sb_settings two = {{-1, 2, -1, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0};
@@ -253,6 +300,7 @@ static const test_case CASES[] = {
     {"settings: hints unsure", "hints are not sure before they are counted", hints_are_unsure_meanwhile},
     {"directory_change: first", "hints come before the limits", hints_come_before_limits},
     {"directory_change: bound", "while its bound is not known a ring evicts nothing", a_bound_that_is_not_known},
+    {"settings: both limits", "limits and overflow of different settings never meet", limits_change_with_the_overflow},
     {"directory_change: trim", "a queue is trimmed when that was asked for", a_queue_is_trimmed_when_asked},
     {"directory_change: finished", "a trim that was announced is finished", a_trim_is_finished},
     {"directory_change: owner", "a queue knows the connection that made it", the_owner_of_a_queue},
