@@ -3,6 +3,7 @@
 
 #include "sb_reference.h"
 #include "sb_view.h"
+#include "sb_wait.h"
 
 /* ---- cells ---- */
 
@@ -19,6 +20,13 @@ static bool held_by(const sb_reap_context *w, uint64_t word, unsigned state) {
   return sb_cell_state(word) == state && sb_cell_owner(word) == w->id;
 }
 
+/* If the message has expired, asks the housekeeper to scan the queue, and so to remove the message: the housekeeper may
+ * have looked at it while the dead connection held it, and does not look again (sb_schedule.c). The caller has made the
+ * cell AVAILABLE before: an earlier scan would find the message held. */
+static void ask_to_remove_expired(sb_queue_shm *q, uint64_t expires_ns) {
+  if (expires_ns != 0 && expires_ns <= sb_now_ns()) (void)SB_ADD(&q->timers_lost, 1, SB_RELEASE);
+}
+
 void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t position) {
   sb_ring r;
   sb_leaf_ref leaf;
@@ -27,21 +35,23 @@ void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t positio
     return;
   }
   sb_cell_shm *cell = sb_leaf_cell(&leaf, position);
+  sb_queue_shm *q = sb_slot_at(w->b, queue);
+  uint32_t slot = sb_cell_slot(word);
+  bool readable = sb_cell_has_message(word) && sb_slot_in_range(w->b, slot) && sb_slot_ready(w->b, slot);
   if (sb_cell_state(word) == SB_CELL_TOMBSTONE) {
     sb_ring_redo(w->by, &r, &leaf, position); /* the holder may have been killed before it marked the cell finished */
     return;
   }
   if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
     sb_requeued_mark(w->b, &r, position); /* the dead connection may have cleared these bits and not taken the cell */
+    if (readable) ask_to_remove_expired(q, sb_peek_message(w->b, slot).expires_ns); /* or a reaper was killed here */
     return;
   }
-  uint32_t slot = sb_cell_slot(word);
-  if (!sb_cell_is_owned(word) || sb_cell_state(word) == SB_CELL_STAGED || sb_cell_owner(word) != w->id ||
-      !sb_slot_in_range(w->b, slot) || !sb_slot_ready(w->b, slot)) {
+  if (!readable || !sb_cell_is_owned(word) || sb_cell_state(word) == SB_CELL_STAGED || sb_cell_owner(word) != w->id) {
     return;
   }
   uint64_t side = SB_LOAD(&cell->side, SB_ACQUIRE);
-  uint64_t bytes = sb_peek_length(w->b, slot);
+  sb_message_shm m = sb_peek_message(w->b, slot);
   if (sb_cell_state(word) == SB_CELL_ACQUIRED) {
     SB_STORE(&cell->side, side | SB_SIDE_REDELIVERED, SB_RELEASE);
   }
@@ -49,8 +59,8 @@ void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t positio
   uint64_t open = sb_cell_open(SB_CELL_AVAILABLE, slot, sb_cell_ref(word), leaf.gen);
   if (SB_CAS(&cell->word, &word, open, SB_SEQ_CST)) {
     SB_CRASHPOINT("recover.cell.released");
-    sb_queue_shm *q = sb_slot_at(w->b, queue);
-    if (sb_queue_tracks(q)) sb_hints_untaken(q, 1, bytes);
+    ask_to_remove_expired(q, m.expires_ns);
+    if (sb_queue_tracks(q)) sb_hints_untaken(q, 1, m.body_length);
     if (!sb_requeued_is_marked(w->b, &r, position)) {
       word = SB_LOAD(&cell->word, SB_SEQ_CST);
       if (word == open) sb_requeued_mark(w->b, &r, position);
@@ -161,8 +171,12 @@ static void resolve_move(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   if (!there) {
     /* If the source cell is still REMOVING, the move did not link its target cell, and only the new reference has to be
      * dropped. If the source is gone as well, the move had linked the target, and an earlier reaper has released it
-     * (I34). */
-    if (source_there) (void)sb_slab_drop(w->b, i->slot, i->gen, i->target_ref, &freed);
+     * (I34), but was perhaps killed before the last steps of that release. */
+    if (source_there) {
+      (void)sb_slab_drop(w->b, i->slot, i->gen, i->target_ref, &freed);
+    } else {
+      sb_intent_release_cell(w, i->target_queue, i->target_position);
+    }
     clear(l, i);
     return;
   }
@@ -171,7 +185,8 @@ static void resolve_move(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
     raise_to(&to->counters[SB_COUNT_ADDED_BYTES], SB_LOAD(&l->target_before_bytes, SB_RELAXED), i->bytes);
     raise_to(&to->counters[SB_COUNT_ADDED], SB_LOAD(&l->target_before, SB_RELAXED), 1);
   }
-  if (((sb_message_shm *)sb_slot_at(w->b, i->slot))->expires_ns != 0) { /* sb_intent_find_cell found the target queue */
+  /* sb_intent_find_cell found the target queue. For a message that has expired, the release below asks for a scan */
+  if (((sb_message_shm *)sb_slot_at(w->b, i->slot))->expires_ns > sb_now_ns()) {
     (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(w->b, i->target_queue))->timers_lost, 1, SB_RELEASE);
   }
   SB_STORE(&sb_leaf_cell(&leaf, i->target_position)->side, sb_side_word(i->gen, 0, SB_SIDE_REDELIVERED), SB_RELEASE);

@@ -42,8 +42,8 @@ void sb_intent_resolve(sb_reap_context *w, uint64_t what, uint64_t where);
 bool sb_intent_find_cell(sb_reap_context *w, uint32_t queue, uint64_t position, sb_ring *r, sb_leaf_ref *leaf,
                          uint64_t *word);
 /* Releases a cell that the dead connection held: makes the cell AVAILABLE. If the cell is AVAILABLE already, only sets
- * its `requeued` bits again. If it is a TOMBSTONE, repeats the end of sb_ring_finish (sb_ring_redo). Leaves STAGED
- * cells alone. */
+ * its `requeued` bits again. In both cases, if the message has expired, asks the housekeeper to remove it. If the cell
+ * is a TOMBSTONE, repeats the end of sb_ring_finish (sb_ring_redo). Leaves STAGED cells alone. */
 void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t position);
 
 #endif

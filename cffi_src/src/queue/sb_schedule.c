@@ -56,7 +56,7 @@ uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bo
   }
   if (!scheduled && sb_cell_state(word) != SB_CELL_AVAILABLE) {
     /* the owner of the cell ends the expired message; if the owner dies, the reaper makes the message AVAILABLE, and
-     * the next take for a consumer removes it. A commit adds an entry for a STAGED one */
+     * asks for a scan of all cells (sb_intent_release_cell), which finds it. A commit adds an entry for a STAGED one */
     return 0;
   }
   uint64_t token;

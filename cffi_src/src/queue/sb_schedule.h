@@ -17,6 +17,9 @@
  * Death (killed after -> what is left -> who repairs it):
  *  a message was taken -> its cell is REMOVING(dead) -> the reaper makes the message ready; if it was SCHEDULED, the
  *   reaper counts that it left that state (intent DUE, sb_intent.c).
+ *  a message expired while its owner held it -> ACQUIRED(dead) or REMOVING(dead), and the housekeeper does not look at
+ *   the message again -> the reaper makes the message AVAILABLE, then raises `timers_lost`: the housekeeper scans all
+ *   cells, and removes the message.
  *  the intent SETTLE of an expired message was written -> see sb_settle.h.
  *  some entries of the schedule list were handled -> the other entries -> the next housekeeper begins the list again.
  *

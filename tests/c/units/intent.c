@@ -3,6 +3,8 @@
 #include "sb_intent.h"
 
 #include "dead.h"
+#include "meanwhile.h"
+#include "system.h"
 
 #define BYTES 72u
 #define LIMITED ((sb_settings){{-1, 100, -1, 0, -1, -1}, 0}) /* such a queue keeps `taken` and `bytes_out` */
@@ -115,6 +117,43 @@ static void what_the_holder_had_begun_is_finished(void) {
   expect(marked_in(q, 1), "no bit leads to a cell that is ready");
   expect_is(word_in(q, 1), ready, "the word of a cell that is ready");
   expect_hints(9, 1000, "cells that nobody holds");
+}
+
+/* The housekeeper looked at the timer of a message that was held when it expired, and looks at it no more. */
+static void returned_at(uint64_t word, uint64_t expires_ns, int lost, const char *what) {
+  ((sb_message_shm *)sb_slot_at(t.b, slot))->expires_ns = expires_ns;
+  SB_STORE(&q->shm->timers_lost, 0, SB_RELAXED);
+  set_word_in(q, 0, word);
+  sb_intent_release_cell(&w, q->slot, q->base);
+  expect(q->shm->timers_lost == lost, "%s: %d timers are lost", what, (int)q->shm->timers_lost);
+}
+static void an_expired_message_is_returned(void) {
+  begin(FREE);
+  uint64_t gen = leaf_in(q, 0).gen;
+  const uint64_t held = sb_cell_owned(SB_CELL_ACQUIRED, slot, 0, d.c->id, gen),
+                 taken = sb_cell_owned(SB_CELL_REMOVING, slot, 0, d.c->id, gen),
+                 ready = sb_cell_open(SB_CELL_AVAILABLE, slot, 0, gen),
+                 beside = sb_cell_owned(SB_CELL_ACQUIRED, slot, 0, BESIDE, gen);
+  answer_for_the_system();
+  returned_at(held, says.now_ns, 1, "a message that expired while it was held");
+  returned_at(taken, says.now_ns, 1, "a message that expired while it was removed");
+  returned_at(ready, says.now_ns, 1, "a message that an earlier reaper made ready");
+  returned_at(beside, says.now_ns, 0, "a message that another connection holds");
+  returned_at(held, says.now_ns + 1, 0, "a message that expires later");
+  returned_at(ready, says.now_ns + 1, 0, "a ready message that expires later");
+  returned_at(held, 0, 0, "a message that never expires");
+}
+/* A look of the housekeeper between the two steps would find the message held: the request comes after the flip. */
+static int lost_before;
+static void note_the_timers(void) { lost_before = SB_LOAD(&q->shm->timers_lost, SB_RELAXED); }
+static void a_scan_is_asked_for_after_the_flip(void) {
+  begin(FREE);
+  set_word_in(q, 0, sb_cell_owned(SB_CELL_ACQUIRED, slot, 0, d.c->id, leaf_in(q, 0).gen));
+  ((sb_message_shm *)sb_slot_at(t.b, slot))->expires_ns = 1;
+  meanwhile(&cell_in(q, 0)->word, BEFORE_CAS, 1, note_the_timers);
+  sb_intent_release_cell(&w, q->slot, q->base);
+  if (has_acted()) expect_is(lost_before, 0, "how many timers are lost before the flip");
+  expect_is(q->shm->timers_lost, 1, "how many timers are lost");
 }
 
 /* ---- intents ---- */
@@ -378,6 +417,10 @@ static void a_move_that_happened(void) {
   judge();
   expect_moved(false, 0, "the target has no account");
   expect_is(to->shm->timers_lost, 1, "the timers that are lost of a message that expires");
+  message_at(slot)->expires_ns = UINT64_MAX;
+  move_intended(source, target, to->base);
+  judge();
+  expect_is(to->shm->timers_lost, 1, "the timers that are lost of a message that expires later");
   const uint64_t gone[] = {sb_cell_bare(SB_CELL_TOMBSTONE, gen), sb_cell_owned(SB_CELL_REMOVING, slot, 0, BESIDE, gen),
                            sb_cell_owned(SB_CELL_REMOVING, slot, 0, d.c->id, gen + 1)};
   for (unsigned i = 0; i < 3; i++) {
@@ -415,6 +458,14 @@ static void a_move_that_did_not_happen(void) {
   judge(); /* an earlier reaper released the target, and another connection has it */
   expect_none("the source is gone, too");
   expect_is(refs(), BOTH, "the references when an earlier reaper did it");
+  message_at(slot)->expires_ns = 1; /* ... or nobody has it: the reaper was killed before its last steps */
+  move_intended(sb_cell_bare(SB_CELL_TOMBSTONE, leaf_in(q, 0).gen),
+                sb_cell_open(SB_CELL_AVAILABLE, slot, TARGET_REF, gen), to->base);
+  SB_STORE(&leaf_in(to, 0).leaf->page.requeued, 0, SB_RELAXED);
+  judge();
+  expect_none("an earlier reaper released the target");
+  expect(marked_in(to, 0), "no bit leads to a target that an earlier reaper released");
+  expect_is(to->shm->timers_lost, 1, "the timers that are lost of a message that has expired");
 }
 
 /* ---- which intents ---- */
@@ -460,6 +511,10 @@ static void whose_ledger_it_is(void) {
 static const test_case CASES[] = {
     {"intent: find", "the reaper finds the cell at a position of a queue", what_stands_at_a_position},
     {"intent: held", "the reaper makes a cell ready that the dead connection held", a_held_cell_is_returned},
+    {"intent: expired", "the reaper asks for a scan when it returns an expired message",
+     an_expired_message_is_returned},
+    {"intent: asked after", "the reaper asks for a scan after it made the message ready",
+     a_scan_is_asked_for_after_the_flip},
     {"intent: others", "the reaper changes no cell of another connection or page", cells_that_are_left_alone},
     {"intent: begun", "the reaper marks ready cells and finishes tombstones", what_the_holder_had_begun_is_finished},
     {"intent: put", "the reaper counts a put whose message was delivered", a_put_that_happened},
