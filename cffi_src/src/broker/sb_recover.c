@@ -168,23 +168,34 @@ static void visit_cells(sb_reap_context *w, uint64_t what, uint64_t where) {
   }
 }
 
-static void recover(sb_queue *q, unsigned dead) {
+/* Corrects a queue, and tells all who wait there. `dead`: a connection that is ending, and counts as gone; 0 = none.
+ * `removes`: the handle has its own ledger, so the function may close the queue and remove messages. Without it, it
+ * does only what needs no memory, and leaves the rest: the housekeeper closes a queue whose time has come, its sweep
+ * empties a closed one, and the next put evicts. */
+static void recover(sb_queue *q, unsigned dead, bool removes) {
   sb_connection *by = q->c;
   /* decides a CLOSING cell that a killed process may have left at the tail */
   (void)sb_closing_resolve(by->b, by, q->shm, &q->lanes[0].ring, sb_ring_exact_tail(by->b, &q->lanes[0].ring));
   (void)sb_hints_reconcile(by->b, q->shm);
   (void)sb_nodes_recount(by->b, q->slot, SB_RECOUNT_HARMFUL);
-  if (sb_queue_state(q->state) == SB_QUEUE_OPEN) (void)sb_lifetime_end(q, dead);
+  if (removes && sb_queue_state(q->state) == SB_QUEUE_OPEN) (void)sb_lifetime_end(q, dead);
   if (sb_queue_is_open(q) && sb_queue_state(q->state) == SB_QUEUE_OPEN) {
-    (void)sb_limits_enforce(q); /* a producer may have been killed between its append and the eviction */
+    if (removes) (void)sb_limits_enforce(q); /* a producer may have been killed between its append and the eviction */
     (void)sb_ring_exact_tail(by->b, &q->lanes[0].ring);
     sb_exclusive_succeed(by, q->slot);
     sb_notify_backlog_arrived(q);
   } else {
-    (void)sb_disposal_empty(q);
+    if (removes) (void)sb_disposal_empty(q);
     sb_notify_wake_all(by, q->slot);
   }
   sb_notify_room_made(by, q->shm, q->slot);
+}
+
+/* The reaper has no memory for a holding of its own: it recovers the queue in the name of the dead connection, which
+ * still owns the ledger, and so keeps the queue object from being freed (I20). */
+static void recover_in_its_name(sb_reap_context *w, sb_ledger_shm *l) {
+  sb_queue q;
+  if (sb_queue_stand_in(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l) == SB_OK) recover(&q, w->id, false);
 }
 
 static void visit_ledgers(sb_reap_context *w, uint64_t what, uint64_t where) {
@@ -196,22 +207,25 @@ static void visit_ledgers(sb_reap_context *w, uint64_t what, uint64_t where) {
   (void)SB_CAS(&l->holding, &holding, holding >> 32 << 32, SB_ACQ_REL);
   sb_ledger_hinting_ended(l);
   sb_queue q; /* inherits the ledger: if this process is killed, too, its reaper continues */
-  if (sb_queue_inherit(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l, w->id) == SB_OK) {
+  sb_status status = sb_queue_inherit(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l, w->id);
+  if (status == SB_OK) {
     SB_CRASHPOINT("recover.ledger.inherited");
-    recover(&q, w->id);
+    recover(&q, w->id, true);
     sb_queue_detach(&q);
-  } else {
-    /* The queue is gone, or no holding can be taken. In the second case the housekeeper corrects the queue later. But
-     * it makes the next consumer active (sb_exclusive_succeed) only if hints are wrong; else the next consumer that
-     * registers or leaves does. */
-    disown(w, (uint32_t)where);
+  } else if (status != SB_SETTLED) {
+    recover_in_its_name(w, l); /* does nothing if the queue is gone */
+    SB_CRASHPOINT("recover.ledger.unowned");
+    disown(w, (uint32_t)where); /* last: after a kill before this, the next reaper recovers the queue */
   }
 }
 
 void sb_recover_queue(sb_connection *by, uint32_t slot) {
   sb_queue q;
-  if (sb_queue_attach(by, slot, &q, true) == SB_OK) {
-    recover(&q, 0);
+  sb_status status = sb_queue_attach(by, slot, &q, true);
+  bool attached = status == SB_OK;
+  if (!attached && status != SB_DELETED) status = sb_queue_stand_in(by, slot, &q, NULL);
+  if (status == SB_OK) {
+    recover(&q, 0, attached);
     sb_queue_detach(&q);
   }
 }

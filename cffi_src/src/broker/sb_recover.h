@@ -5,8 +5,9 @@
  * then a commit. Then it publishes or frees the slots and pages, recovers the chunks, and removes nodes from their
  * queues. Then it drops views, and makes the cells AVAILABLE, each at its old position. Last it takes over each ledger,
  * corrects the hints of the ledger's queue, notifies the nodes of that queue, and leaves the ledger to the next
- * connection that opens the queue. The process that holds the byte lock of the dead process is the reaper. A reaper may
- * itself die anywhere; the next one starts over.
+ * connection that opens the queue. Without memory to take over a ledger it corrects and notifies all the same. The
+ * process that holds the byte lock of the dead process is the reaper. A reaper may itself die anywhere; the next one
+ * starts over.
  *
  * Invariants:
  *  I33 if a reaper is killed, its successor can repeat each step without harm. Most steps are a CAS that expects the
@@ -41,7 +42,8 @@ bool sb_recover_process(sb_connection *by, uint32_t process);
  * while a view of one of its messages, or one of its reservations, lives. */
 bool sb_recover_close(sb_connection *c);
 /* Does for a queue what a reaper does last: corrects its hints, ends it if its time has come, evicts what exceeds its
- * limits, and wakes nodes that should be awake. Empties a closed queue instead. */
+ * limits, and wakes nodes that should be awake. Empties a closed queue instead. Without memory it ends, evicts and
+ * empties nothing. The caller knows that the queue object is not freed meanwhile. */
 void sb_recover_queue(sb_connection *by, uint32_t slot);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "calls.h"
 #include "dead.h"
+#include "sb_exclusive.h"
 #include "sb_lifetime.h"
 #include "system.h"
 
@@ -148,6 +149,46 @@ static void an_account_is_disowned(void) {
   expect_is((uint32_t)l->holding, 0, "how many cells the account holds");
   expect_is(l->owner, SB_FIELD(epoch, 12), "its owner");
 }
+/* ... and looks after the queue all the same: none of this needs memory. */
+static uint32_t consumes(sb_connection *c) {
+  uint32_t node;
+  uint64_t token;
+  if (sb_node_create(c, q->slot, 0, SB_NODE_DIRECT | SB_NODE_COUNTED | SB_NODE_STANDBY, 0, 1, &node, &token) != SB_OK)
+    die("sb_node_create", 0);
+  sb_exclusive_succeed(c, q->slot);
+  return node;
+}
+static void nobody_waits_for_memory_of_the_reaper(void) {
+  begin_queue_of_two((sb_settings){{-1, 2, -1, SB_OVERFLOW_REJECT, -1, -1}, SB_QUEUE_SINGLE_ACTIVE});
+  uint32_t active = consumes(d.c), standby = consumes(t.c), waiter = waits(0);
+  uint64_t wakes = node_wakes(standby), wakes_of_waiter = node_wakes(waiter);
+  expect_is(q->shm->exclusive & 0xfffffff, active, "the active consumer");
+  set_word_in(q, 0, owned_in(q, 0, SB_CELL_ACQUIRED, d.c->id));
+  (void)hold(sb_holding_what(SB_HOLD_CELL, q->slot, 0), q->base);
+  SB_STORE(&q->shm->admitted, q->base + 77, SB_RELAXED);
+  SB_STORE(&q->shm->interested, 0, SB_RELAXED);
+  uint64_t found = t.c->free_holding;
+  t.c->free_holding = UINT64_MAX / 32;
+  recover_dead();
+  t.c->free_holding = found;
+  expect_is(q->shm->exclusive & 0xfffffff, standby, "the active consumer after the death of the first");
+  expect(node_wakes(standby) > wakes, "the consumer that stood by was not told");
+  expect(node_wakes(waiter) > wakes_of_waiter, "a call that waits beside a ready message was not told");
+  expect_is(q->shm->admitted, q->base + 2, "the places that are taken");
+  expect_is(q->ledger->owner & 0xfff, 0, "the owner of the account");
+}
+static void a_closed_queue_tells_without_memory(void) {
+  begin_queue_of_two(FREE);
+  uint32_t node = waits(0);
+  uint64_t wakes = node_wakes(node), found = t.c->free_holding;
+  close_cell(0);
+  t.c->free_holding = UINT64_MAX / 32;
+  sb_recover_queue(t.c, q->slot);
+  t.c->free_holding = found;
+  expect_is(queue_state(), SB_QUEUE_CLOSED, "the state of the queue");
+  expect(node_wakes(node) > wakes, "the consumer was not woken");
+  expect_is(cell_state(0), SB_CELL_AVAILABLE, "the state of a cell with a message, which the sweep will remove");
+}
 /* The holding of another kind names the position. */
 static void a_cell_that_no_cell_holding_names(void) {
   begin_queue_of_two(FREE);
@@ -202,6 +243,9 @@ static const test_case CASES[] = {
     {"recover: owner", "the reaper ends a queue that was the dead connection's own", a_queue_ends_with_its_owner},
     {"recover: account", "the reaper takes an account over and leaves it", an_account_is_left},
     {"recover: no account", "the reaper without memory leaves the account to others", an_account_is_disowned},
+    {"recover: no memory", "the reaper without memory tells all who wait", nobody_waits_for_memory_of_the_reaper},
+    {"recover: closed, no memory", "the reaper without memory tells of the end of a queue",
+     a_closed_queue_tells_without_memory},
     {"recover: cells", "the reaper returns cells that a holding of kind CELL names", a_cell_that_no_cell_holding_names},
     {"recover: decided", "the reaper carries a commit out that was decided", a_commit_that_was_decided},
     {"recover: undecided", "the reaper undoes a commit that was not decided", a_commit_that_was_not_decided},
