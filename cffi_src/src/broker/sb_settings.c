@@ -66,8 +66,8 @@ void sb_settings_configure(sb_queue *q, const sb_settings *s, bool trim) {
   loosen_limits(q->shm, s);
   sb_settings_apply(q->shm, s);
   if (ring_size >= 0 && (other_ring || unknown || trim)) sb_limits_set_bound(q, trim);
-  if (trim) (void)sb_limits_enforce(q);
-  sb_notify_backlog_arrived(q);      /* the queue may have been paused before */
+  if (trim && q->ledger != NULL) (void)sb_limits_enforce(q); /* without a ledger, the next put does it */
+  sb_notify_backlog_arrived(q);                              /* the queue may have been paused before */
   sb_notify_wake_all(q->c, q->slot); /* there may be room now, or a waiting message may be too large now */
 }
 

@@ -29,7 +29,8 @@
 /* Changes the settings of an open queue, by steps that can be repeated. With `trim` it also evicts the messages that
  * exceed a smaller ring_size; else the queue keeps them (sb_limits_set_bound). */
 void sb_settings_configure(sb_queue *q, const sb_settings *settings, bool trim);
-/* Continues the change that a killed process announced. */
+/* Continues the change that a killed process announced. The handle may have no ledger (sb_queue_stand_in with NULL):
+ * then the function evicts nothing. */
 void sb_settings_finish(sb_queue *q);
 /* Stores the settings, except the texts, in the queue object. */
 void sb_settings_apply(sb_queue_shm *q, const sb_settings *s);

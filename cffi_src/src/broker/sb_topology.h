@@ -12,7 +12,8 @@
  *
  * Death (killed after -> what is left -> who repairs it):
  *  announcing a change -> the announcement in `topology_intent`; the kernel releases the lock -> the next holder of the
- *   lock finishes the change: it removes the name of a closed queue, or applies the settings again.
+ *   lock finishes the change: it removes the name of a closed queue, or applies the settings again. Neither needs
+ *   memory. A process that cannot map all segments does not get the lock meanwhile: the queue may lie there.
  *  changing something, before raising `topology_epoch` -> the change, and a pid in `topology_pid`; processes keep
  *   routes from before the change -> the next holder finds the pid, and raises `topology_epoch` when it releases the
  *   lock.
@@ -27,7 +28,8 @@
 
 #include "sb_connection.h"
 
-/* Takes the lock. SB_TIMEOUT: others held it until the deadline. *holder: pid of the last holder seen, 0 = none. */
+/* Takes the lock. SB_TIMEOUT: others held it until the deadline. *holder: pid of the last holder seen, 0 = none. Any
+ * other failure: a killed holder announced a change, and this process cannot map the segment that it may be about. */
 sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder);
 /* Finishes the change that a killed holder announced; does nothing if none is announced, or if this thread had the lock
  * before. */

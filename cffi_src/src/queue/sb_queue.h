@@ -80,7 +80,7 @@ sb_status sb_queue_attach(sb_connection *c, uint32_t slot, sb_queue *q, bool eve
  * `dead` does not own the ledger any more. */
 sb_status sb_queue_inherit(sb_connection *c, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger, unsigned dead);
 /* Opens a handle for a reaper that continues the operation of a dead connection. The dead connection stays the owner of
- * the ledger. */
+ * the ledger. With NULL for the ledger, the caller knows that the queue object is not freed, and takes no message. */
 sb_status sb_queue_stand_in(sb_connection *by, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger);
 void sb_queue_detach(sb_queue *q);
 /* The lane that a position is in. */

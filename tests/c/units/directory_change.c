@@ -6,6 +6,8 @@
 
 #include "calls.h"
 #include "meanwhile.h"
+#include "proc.h"
+#include "queues.h"
 #include "sb_directory.h"
 #include "sb_limits.h"
 #include "sb_settings.h"
@@ -209,6 +211,46 @@ static void a_trim_is_finished(void) {
   }
 }
 
+/* Without memory for a ledger the next holder makes the change all the same, and evicts nothing: the next put does. */
+static void a_change_is_finished_without_memory(void) {
+  const sb_settings announced = {{2, 3, 100000, SB_OVERFLOW_DROP_HEAD, 7, -1}, SB_QUEUE_PAUSED};
+  begin(UNLIMITED, 5);
+  leave_holdings(0);
+  announce_settings(&announced, true);
+  SB_STORE(&h->topology_intent, sb_topology_word(SB_CHANGE_CONFIGURE, q->slot), SB_RELAXED);
+  sb_topology_finish(t.c);
+  expect_is(h->topology_intent, 0, "the intent");
+  for (unsigned i = 0; i < SB_SETTINGS; i++) expect_is(q->shm->settings[i], announced.values[i], "a setting");
+  expect_is(q->shm->flags, SB_QUEUE_PAUSED | SB_QUEUE_TTL, "the flags");
+  expect_is(q->shm->bound, 0, "the bound");
+  expect_is(q->shm->tracking, SB_TRACKING_SURE, "whether limits are kept");
+  expect_is(sb_queue_ready(t.b, q->shm), 5, "how many are ready");
+}
+/* The queue of the change may lie in the segment that this process cannot map. */
+static void a_change_that_cannot_be_looked_at(void) {
+  const sb_settings announced = {{-1, 3, -1, 0, -1, -1}, 0};
+  const uint64_t intent = sb_topology_word(SB_CHANGE_CONFIGURE, 5);
+  int32_t holder;
+  begin(UNLIMITED, 0);
+  grow_to(CHUNKS_PER_SEGMENT + 1);
+  announce_settings(&announced, false);
+  SB_STORE(&h->topology_intent, intent, SB_RELAXED);
+  SB_STORE(&h->topology_pid, 77u, SB_RELAXED);
+  t.b->mapped_segments = 1;
+  t.b->mapped_chunks = CHUNKS_PER_SEGMENT;
+  opens_to_fail = 1;
+  expect_is(sb_topology_lock(t.b, FOREVER, &holder), SB_SYSTEM, "the status");
+  expect_is(opens_to_fail, 0, "how many files were not opened");
+  expect_is(h->topology_intent, intent, "the intent");
+  expect_is(h->topology_pid, 77, "the holder that was killed");
+  expect(pthread_mutex_trylock(&sb_topology_mutex) == 0, "the other threads of the process are locked out");
+  pthread_mutex_unlock(&sb_topology_mutex);
+  int fd = hold_byte(SB_LOCK_TOPOLOGY);
+  close(fd);
+  expect_is(sb_topology_lock(t.b, FOREVER, &holder), SB_OK, "the status when the memory can be read");
+  sb_topology_unlock(t.b, false);
+}
+
 /* ---- entries ---- */
 
 static void the_owner_of_a_queue(void) {
@@ -303,6 +345,9 @@ static const test_case CASES[] = {
     {"settings: both limits", "limits and overflow of different settings never meet", limits_change_with_the_overflow},
     {"directory_change: trim", "a queue is trimmed when that was asked for", a_queue_is_trimmed_when_asked},
     {"directory_change: finished", "a trim that was announced is finished", a_trim_is_finished},
+    {"topology: no memory", "a change is finished without memory", a_change_is_finished_without_memory},
+    {"topology: unmapped", "a change in a segment that cannot be mapped stays announced",
+     a_change_that_cannot_be_looked_at},
     {"directory_change: owner", "a queue knows the connection that made it", the_owner_of_a_queue},
     {"directory_change: lengths", "a name has up to 255 bytes", names_of_any_length},
     {"directory_change: changed", "an entry that went is not believed", an_entry_that_changes},
