@@ -352,6 +352,8 @@ void sb_broker_detach(sb_broker *b);
 /* Like sb_broker_attach, but returns the status, and stores the handle in *handle. So a caller that an exception
  * interrupts just after the call does not lose the handle. */
 sb_status sb_broker_attach_at(const char *path, sb_broker **handle, uint32_t *major, uint32_t *minor);
+/* Maps segment `number`, whose file the caller has made or found, and announces it to all processes. After a failure the
+ * broker has as many segments as before: the file is perhaps another user's, or damaged. */
 sb_status sb_broker_grown(sb_broker *b, uint32_t number);
 void sb_broker_grow_again(sb_broker *b, uint64_t not_before_ns);
 void sb_broker_describe(sb_broker *b, sb_broker_facts *facts, bool in_full);

@@ -39,7 +39,7 @@ class Attachment:
         self.name = segments.name_of(path)
         # The maker counts as a user. Otherwise a signal handler that acquires and releases this object would detach it.
         self.users = 1
-        self._no_growth = 0, ""  # the number of the segment for which /dev/shm had no room, and the error's text
+        self._no_growth = 0, ""  # the number of the segment that could not be added, and the reason
         self._grow_lock = locks.lock()
         self.exchanges: Any = None  # the exchanges that `_topology.shared` caches for the life of this attachment
         self._process = os.getpid()
@@ -86,14 +86,16 @@ class Attachment:
     def grow(self) -> None:
         """Adds a segment after a call returned GROW; the caller then repeats that call.
 
-        If /dev/shm has no room for the segment, no call of this process returns GROW for a tenth of a second. So the
-        repeated call uses memory that was freed meanwhile, or returns NO_MEMORY.
+        If /dev/shm has no room for the segment, or a file that is not the broker's has its name, no call of this
+        process returns GROW for a tenth of a second. So the repeated call uses memory that was freed meanwhile, or
+        returns NO_MEMORY.
 
         Threads whose calls return GROW together add one segment together: each counts the segments before it waits for
         the others. A thread that another one has grown the broker for finds the file, and maps it.
 
         Raises:
             ConnectionClosedByBroker: the broker was removed.
+            LayoutMismatch: the file of the segment is cut short.
             OSError, BrokerError, OutOfMemory: this process cannot open or map a file of the broker.
         """
         facts = self.facts()
@@ -104,14 +106,21 @@ class Attachment:
             try:
                 segments.grow(self.path, number, facts.chunks_per_segment, facts.mode, lambda: self.removed)
             except exceptions.OutOfMemory as error:
-                self._no_growth = number, str(error)
-                slow.sb_broker_grow_again(self.handle, time.monotonic_ns() + _GROWTH_PAUSE_NS)
+                self._pause_growth(number, str(error))
                 return
             if self.removed:
                 native.raise_for(native.STOPPING, f"broker {self.name!r}")
             status = slow.sb_broker_grown(self.handle, number)
-            if status != native.OK:
+            if status == native.OK:
+                return
+            why = "" if status == native.STOPPING else segments.foreign(self.path, number)
+            if not why:
                 native.raise_for(status, f"broker {self.name!r}")
+            self._pause_growth(number, f"segment {number} cannot be added: {why}")
+
+    def _pause_growth(self, number: int, reason: str) -> None:
+        self._no_growth = number, reason
+        slow.sb_broker_grow_again(self.handle, time.monotonic_ns() + _GROWTH_PAUSE_NS)
 
     def grow_first(self) -> None:
         """Ensures that a new broker has its first arena segment.

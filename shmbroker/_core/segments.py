@@ -439,6 +439,14 @@ def grow(path: str, number: int, chunks_per_segment: int, mode: int, removed: Ca
                 file_of(path, number).unlink(missing_ok=True)
 
 
+def foreign(path: str, number: int) -> str:
+    """Returns the reason why the file in the place of segment ``number`` is not the broker's; empty: it is."""
+    try:
+        return distrust(path, number, file_of(path, number).lstat())
+    except FileNotFoundError:
+        return f"{file_of(path, number)} was removed meanwhile"
+
+
 def damaged(path: str, count: int, chunks_per_segment: int) -> list[str]:
     """Describes each segment file, from 0 to ``count`` inclusive, that cannot be read or is cut short."""
     found = []

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario_support.processes import run_python
 
 import shmbroker
-from shmbroker._core import attachment, segments
-from shmbroker.exceptions import AccessRefused
+from shmbroker._core import attachment, native, segments
+from shmbroker.exceptions import AccessRefused, OutOfMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -141,6 +142,57 @@ def test_a_file_that_was_there_before_the_broker(broker_name: str, suffix: str) 
         shmbroker.Broker(broker_name, memory="32M").start()
     assert [file.name for file in path.parent.glob(f"*{broker_name}*")] == [path.name]
     path.unlink()
+
+
+def fill(queue: shmbroker.Queue, body: bytes) -> None:
+    """Puts more than the largest broker of these tests holds."""
+    for _ in range(128):
+        queue.put_nowait(body)
+
+
+def strange(path: Path) -> None:
+    """Another user's file."""
+    path.touch(0o600)
+    os.chown(path, STRANGER, STRANGER)
+
+
+IN_THE_PLACE = {
+    "stranger": pytest.param(strange, f"belongs to user {STRANGER}, not to user 0", marks=ROOT),
+    "open": (
+        lambda path: path.touch(0o666) or path.chmod(0o666),
+        "has mode 0666: 0600, or 0660 for a group, is allowed",
+    ),
+    "link": (lambda path: path.symlink_to("/dev/null"), "is no regular file"),
+    "folder": (lambda path: path.mkdir(), "is no regular file"),
+}
+
+
+@pytest.mark.parametrize(("make", "why"), IN_THE_PLACE.values(), ids=IN_THE_PLACE)
+def test_a_file_in_the_place_of_the_next_segment(broker_name: str, make: Callable[[Path], object], why: str) -> None:
+    """The broker goes on with the memory that it has, says what keeps it from growing, and grows when that is gone."""
+    body = bytes(1 << 20)
+    shmbroker.Broker(broker_name, memory="64M").create()
+    with shmbroker.connect(broker_name, create=False) as connection:
+        jobs = connection.queue("jobs")
+        jobs.put_nowait(body)
+        attached = attachment.acquire(segments.path_of(broker_name))
+        count = attached.facts().segments
+        path = file_of(broker_name, str(count + 1))
+        make(path)
+        with pytest.raises(OutOfMemory, match=f"; segment {count + 1} cannot be added: {path} {why}"):
+            fill(jobs, body)
+        assert attached.facts().segments == count
+        done = run_python("import sys, shmbroker; shmbroker.connect(sys.argv[1], create=False).close()", broker_name)
+        assert done.returncode == 0, done.stderr
+        assert jobs.purge() > 0
+        jobs.put_nowait(body)
+        with pytest.raises(OutOfMemory):
+            fill(jobs, body)
+        path.rmdir() if path.is_dir() else path.unlink()
+        native.slow.sb_broker_grow_again(attached.handle, 1)  # the pause after an attempt that failed is over
+        jobs.put_nowait(body)
+        assert attached.facts().segments == count + 1
+        attachment.release(attached)
 
 
 @ROOT

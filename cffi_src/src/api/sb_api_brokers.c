@@ -51,10 +51,7 @@ void sb_broker_detach(sb_broker *b) {
   free(b);
 }
 
-sb_status sb_broker_grown(sb_broker *b, uint32_t number) {
-  sb_segment_announce(b, number);
-  return sb_segment_map(b);
-}
+sb_status sb_broker_grown(sb_broker *b, uint32_t number) { return sb_segment_add(b, number); }
 
 /* Called by a process that could not make a segment. Until `not_before_ns`, calls of this process use the segments that
  * exist, and do not return SB_GROW. Until a segment is added, all processes keep the reserve (sb_reserve.h). */

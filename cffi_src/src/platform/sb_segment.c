@@ -203,26 +203,6 @@ static sb_status map_one(sb_broker *b, uint32_t number) {
   return SB_OK;
 }
 
-sb_status sb_segment_map(sb_broker *b) {
-  sb_status status = SB_OK;
-  pthread_mutex_lock(&b->map_lock);
-  uint32_t exist = SB_LOAD(&b->header->segments, SB_ACQUIRE); /* P7 acquire */
-  if (exist > (b->chunk_limit + b->chunks_per_segment - 1) / b->chunks_per_segment) {
-    status = SB_CORRUPT;
-  }
-  uint32_t mapped = SB_LOAD(&b->mapped_segments, SB_RELAXED);
-  while (status == SB_OK && mapped < exist) {
-    status = map_one(b, mapped + 1);
-    if (status == SB_OK) {
-      SB_STORE(&b->mapped_segments, ++mapped, SB_RELAXED);
-      uint32_t chunks = mapped * b->chunks_per_segment;
-      SB_STORE(&b->mapped_chunks, chunks < b->chunk_limit ? chunks : b->chunk_limit, SB_RELEASE);
-    }
-  }
-  pthread_mutex_unlock(&b->map_lock);
-  return status;
-}
-
 void sb_segment_announce(sb_broker *b, uint32_t number) {
   uint32_t found = SB_LOAD(&b->header->segments, SB_ACQUIRE);
   while (found < number) {
@@ -231,6 +211,37 @@ void sb_segment_announce(sb_broker *b, uint32_t number) {
       break;
     }
   }
+}
+
+/* Maps the segments up to `number`. Announces each that `segments` does not count yet, after it was mapped, and before
+ * this process uses it. The caller holds map_lock. */
+static sb_status map_up_to(sb_broker *b, uint32_t number) {
+  uint32_t mapped = SB_LOAD(&b->mapped_segments, SB_RELAXED);
+  sb_status status = number > (b->chunk_limit + b->chunks_per_segment - 1) / b->chunks_per_segment ? SB_CORRUPT : SB_OK;
+  while (status == SB_OK && mapped < number) {
+    status = map_one(b, mapped + 1);
+    if (status == SB_OK) {
+      sb_segment_announce(b, mapped + 1);
+      SB_STORE(&b->mapped_segments, ++mapped, SB_RELAXED);
+      uint32_t chunks = mapped * b->chunks_per_segment;
+      SB_STORE(&b->mapped_chunks, chunks < b->chunk_limit ? chunks : b->chunk_limit, SB_RELEASE);
+    }
+  }
+  return status;
+}
+
+sb_status sb_segment_map(sb_broker *b) {
+  pthread_mutex_lock(&b->map_lock);
+  sb_status status = map_up_to(b, SB_LOAD(&b->header->segments, SB_ACQUIRE)); /* P7 acquire */
+  pthread_mutex_unlock(&b->map_lock);
+  return status;
+}
+
+sb_status sb_segment_add(sb_broker *b, uint32_t number) {
+  pthread_mutex_lock(&b->map_lock);
+  sb_status status = map_up_to(b, number);
+  pthread_mutex_unlock(&b->map_lock);
+  return status;
 }
 
 void sb_segment_detach(sb_broker *b) {

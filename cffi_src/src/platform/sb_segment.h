@@ -11,16 +11,17 @@
  * Invariants:
  *  I5 the file of a segment that is visible under its name is complete and fully allocated: no access to it raises
  *      SIGBUS.
- *  I6 `header->segments` = n means that segments 1 to n exist. This number only grows.
+ *  I6 `header->segments` = n means that segments 1 to n exist, and that the process that counted each of them could map
+ *      it. This number only grows.
  *
  * Ordering pairs:
- *  P7 a process links segment n, then stores `header->segments` with release; others load it with acquire before they
- *   map.
+ *  P7 a process links segment n, maps it, then stores `header->segments` with release; others load it with acquire
+ *   before they map.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  a segment was mapped -> nothing shared -> nothing to repair.
- *  the file of segment n was linked -> a file that `segments` does not count yet -> the next process that grows the
- *   broker finds the file, makes no other one, and raises `segments`.
+ *  the file of segment n was linked, or also mapped -> a file that `segments` does not count yet -> the next process
+ *   that grows the broker finds the file, makes no other one, maps it, and raises `segments`.
  *
  * Concurrency: `map_lock` serialises mapping inside a process. Readers load `mapped_chunks` with acquire.
  */
@@ -73,6 +74,9 @@ sb_status sb_segment_attach(sb_broker *b, const char *path, uint32_t *found_majo
 void sb_segment_detach(sb_broker *b);
 /* Maps every segment that exists and is not mapped yet. */
 sb_status sb_segment_map(sb_broker *b);
+/* Maps the new segment `number`, and those before it, then announces it. A failure leaves `segments` as it was: any user
+ * may put a file into the place of the next segment, and what is counted once must be mapped by every process. */
+sb_status sb_segment_add(sb_broker *b, uint32_t number);
 /* Publishes that segment `number` exists. */
 void sb_segment_announce(sb_broker *b, uint32_t number);
 

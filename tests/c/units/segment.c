@@ -452,6 +452,62 @@ static void segments_are_announced(void) {
   expect_is(*segments, 3, "the segments after two new ones");
 }
 
+/* A file that is not the broker's, where the next segment belongs: the broker has as many segments as before. */
+static void a_file_in_the_place_of_a_segment(void) {
+  sb_half *segments = &t.b->header->segments;
+  SB_STORE(&t.b->header->no_room, 1u, SB_RELAXED);
+  make_segment(2, SEGMENT_BYTES(12) - 1);
+  expect_is(sb_broker_grown(t.b, 2), SB_LAYOUT, "the status of a file that is too short");
+  make_segment(2, SEGMENT_BYTES(12));
+  if (chmod(file, 0644) != 0) die("chmod", errno);
+  expect_is(sb_broker_grown(t.b, 2), SB_ACCESS, "the status of a file that others can read");
+  (void)unlink(file);
+  expect_is(sb_broker_grown(t.b, 2), SB_CORRUPT, "the status of a file that is not there");
+  expect_is(sb_broker_grown(t.b, 5), SB_CORRUPT, "the status of a segment too many");
+  expect_is(*segments, 1, "the segments");
+  expect_is(t.b->mapped_segments, 1, "the segments that are mapped");
+  expect_is(t.b->header->no_room, 1, "whether there is no room");
+  expect_is(attach_again(), SB_OK, "the status of an attach");
+  sb_segment_detach(&b);
+  make_segment(2, SEGMENT_BYTES(12));
+  expect_is(sb_broker_grown(t.b, 2), SB_OK, "the status of the broker's own file");
+  expect_is(*segments, 2, "the segments with it");
+  expect_is(t.b->mapped_chunks, 24, "the chunks that are mapped with it");
+  expect_is(sb_chunk_meta(t.b, 12)->headers[0], 2, "the number of the segment");
+  expect_is(t.b->header->no_room, 0, "whether there is no room with it");
+  expect(pthread_mutex_trylock(&t.b->map_lock) == 0, "the lock is kept");
+  pthread_mutex_unlock(&t.b->map_lock);
+}
+/* No slot of the segment is used before all processes count the segment; and it is mapped before. */
+static uint64_t first_word;
+static uint32_t mapped_before;
+static void look_at_the_segment(void) {
+  first_word = sb_chunk_meta(t.b, 12)->headers[0];
+  mapped_before = SB_LOAD(&t.b->mapped_segments, SB_RELAXED);
+}
+static void a_segment_is_mapped_then_announced(void) {
+  make_segment(2, SEGMENT_BYTES(12));
+  meanwhile(&t.b->header->segments, BEFORE_CAS, 1, look_at_the_segment);
+  expect_is(sb_broker_grown(t.b, 2), SB_OK, "the status");
+  if (!has_acted()) return;
+  expect_is(first_word, 2, "the number of the segment before it is announced");
+  expect_is(mapped_before, 1, "the segments that are used before that");
+}
+/* Another process adds the same segment meanwhile, and one more. */
+static void another_adds_two(void) {
+  make_segment(3, SEGMENT_BYTES(12));
+  SB_STORE(&t.b->header->segments, 3u, SB_RELAXED);
+}
+static void two_processes_add_a_segment(void) {
+  make_segment(2, SEGMENT_BYTES(12));
+  meanwhile(&t.b->header->segments, BEFORE_CAS, 1, another_adds_two);
+  expect_is(sb_broker_grown(t.b, 2), SB_OK, "the status");
+  if (!has_acted()) return;
+  expect_is(t.b->header->segments, 3, "the segments");
+  expect_is(sb_segment_map(t.b), SB_OK, "the status of a look at all of them");
+  expect_is(t.b->mapped_segments, 3, "the segments that are mapped then");
+}
+
 static const test_case CASES[] = {
     {"segment: header", "a fresh header says what the broker is", a_fresh_header},
     {"segment: user", "a header says whose the broker is", the_header_of_another_user},
@@ -474,6 +530,9 @@ static const test_case CASES[] = {
     {"segment: missing", "a segment that is missing or short is told", segments_that_are_missing},
     {"segment: no address", "a segment that cannot be mapped is told", segments_that_cannot_be_mapped},
     {"segment: lock", "one thread at a time maps segments", one_maps_at_a_time},
+    {"segment: foreign", "a file that is not the broker's is no segment", a_file_in_the_place_of_a_segment},
+    {"segment: mapped first", "a segment is mapped before it is announced", a_segment_is_mapped_then_announced},
+    {"segment: added twice", "two processes add the same segment", two_processes_add_a_segment},
     {"segment: announced", "the number of segments only grows", segments_are_announced},
 };
 SUBJECT(CASES)

@@ -141,9 +141,20 @@ def test_a_truncated_second_segment_is_refused(resting: str, size: int) -> None:
     refused(resting, "attach")
 
 
+CONNECTS = """
+    import sys, shmbroker
+
+    with shmbroker.connect(sys.argv[1], create=False):
+        print("connected")
+"""
+
+
 @pytest.mark.damaged
 def test_a_segment_that_is_cut_short_when_it_comes_is_refused(broker_name: str) -> None:
-    """A process that is attached maps a new segment when it needs it: the error names the broker and the layout."""
+    """A process that is attached maps a new segment when it needs it: the error names the broker and the layout.
+
+    The segment does not count then, so other processes can attach.
+    """
     shmbroker.Broker(broker_name, memory="64M").create()
     with shmbroker.connect(broker_name, create=False) as connection:
         facts, path = core_of(connection).attachment.facts(), segments.path_of(broker_name)
@@ -151,6 +162,8 @@ def test_a_segment_that_is_cut_short_when_it_comes_is_refused(broker_name: str) 
         os.truncate(segment(broker_name, facts.segments + 1), PAGE)
         with pytest.raises(LayoutMismatch, match=f"{broker_name}.* shorter than layout {LAYOUT} requires"):
             connection.queue("q").put_many([bytes(1 << 20)] * 64)
+        assert core_of(connection).attachment.facts().segments == facts.segments
+        assert run_python(CONNECTS, broker_name).stdout == "connected\n"
 
 
 NO_DESCRIPTORS = """
