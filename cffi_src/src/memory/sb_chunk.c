@@ -305,11 +305,11 @@ static void undrain(sb_broker *b, unsigned owner, uint32_t chunk, unsigned cls, 
 
 static bool is_of_bodies(unsigned cls) { return cls >= 1 && cls <= SB_MESSAGE_CLASSES; }
 
-/* Frees the first slot of the chunk if `owner` took it to drain a run. */
-static void free_first(sb_broker *b, unsigned owner, uint32_t chunk) {
+/* Frees the first slot of the chunk if it is ALLOC with just this field: an owner, and perhaps SB_SLOT_OF_RUN. */
+static void free_first(sb_broker *b, uint64_t field, uint32_t chunk) {
   sb_word *header = &sb_chunk_meta(b, chunk)->headers[0];
   uint64_t h = SB_LOAD(header, SB_ACQUIRE);
-  if (h == sb_slot_word(SB_SLOT_ALLOC, owner, sb_slot_gen(h)) &&
+  if (h == sb_slot_word(SB_SLOT_ALLOC, field, sb_slot_gen(h)) &&
       SB_CAS(header, &h, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(h) + 1), SB_ACQ_REL)) {
     sb_chunk_freed(b, chunk * SB_CHUNK_UNITS);
   }
@@ -351,14 +351,14 @@ bool sb_chunk_drain(sb_connection *c, uint64_t token, uint32_t chunk) {
       return false;
     }
     sb_holding_set(b, token, sb_holding_what(SB_HOLD_CHUNK, 0, 0), chunk);
-    if (!SB_CAS(header, &h, sb_slot_word(SB_SLOT_ALLOC, c->id, sb_slot_gen(h)), SB_ACQ_REL)) {
+    if (!SB_CAS(header, &h, sb_slot_word(SB_SLOT_ALLOC, c->id | SB_SLOT_OF_RUN, sb_slot_gen(h)), SB_ACQ_REL)) {
       return false;
     }
     SB_CRASHPOINT("slab.run.taken");
     if (!SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_DRAINING, c->id, 0, run), SB_SEQ_CST)) {
       /* I14: this connection read the chunk's word, then others drained the run, and use the chunk for something
        * else */
-      free_first(b, c->id, chunk);
+      free_first(b, c->id | SB_SLOT_OF_RUN, chunk);
       return false;
     }
     SB_CRASHPOINT("slab.run.draining");
@@ -387,10 +387,12 @@ void sb_chunk_recover(sb_broker *b, unsigned owner, uint32_t chunk) {
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
   unsigned run = sb_chunk_run(word);
   bool bodies = sb_chunk_state(word) == SB_CHUNK_CLASS && is_of_bodies(sb_chunk_class(word));
+  bool drains = sb_chunk_state(word) == SB_CHUNK_DRAINING && sb_chunk_owner(word) == owner;
+  /* The dead connection may have taken the first slot to drain a run that is or was here. Its holdings then list the
+   * chunk, not the slot. If the run is DRAINING, the chunk becomes FREE below, and the slot with it. */
+  if (!drains) free_first(b, owner | SB_SLOT_OF_RUN, chunk);
   if (sb_chunk_state(word) == SB_CHUNK_RUN || bodies) {
-    /* the dead connection may have taken the first slot to drain a run that is or was here: its holdings then list the
-     * chunk, not the slot */
-    free_first(b, owner, chunk);
+    free_first(b, owner, chunk); /* a run whose maker was killed before its holdings listed the slot */
     return;
   }
   if (sb_chunk_owner(word) != owner ||

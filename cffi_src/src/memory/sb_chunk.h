@@ -29,8 +29,8 @@
  *   anything may have been filled in.
  *  the chunk of a class became DRAINING -> DRAINING(dead), some of its slots ALLOC(dead) -> the reaper frees these
  *   slots, and returns the chunk to its class. For a chunk of structures see sb_drained.h.
- *  the slot of a run was taken to drain the run -> ALLOC(dead) -> the reaper frees the slot, also if another connection
- *   drained the run before, and the chunk has a new run or slots for bodies by now.
+ *  the slot of a run was taken to drain the run -> ALLOC(dead) with SB_SLOT_OF_RUN -> the reaper frees the slot, also if
+ *   another connection drained the run before, and the chunk is something else by now.
  *  the run became DRAINING -> DRAINING(dead) -> the reaper makes all chunks of the run FREE.
  * In each case the holdings of the connection list the chunk.
  *

@@ -23,7 +23,7 @@
 #define SB_FIELD(value, shift) ((uint64_t)(value) << (shift))
 
 /* ---- slot header, by state. PUBLISHED: 2 state | 24 references | 38 generation.
- *      ALLOC: 2 state | 12 owner | 9 spare | 1 drained | 1 part | 1 in parts | 38 generation.
+ *      ALLOC: 2 state | 12 owner | 8 spare | 1 of run | 1 drained | 1 part | 1 in parts | 38 generation.
  *      READ (published, and being read in place): 2 state | 12 references | 12 reader | 38 generation ---- */
 enum { SB_SLOT_FREE = 0, SB_SLOT_ALLOC = 1, SB_SLOT_READ = 2, SB_SLOT_PUBLISHED = 3 };
 #define SB_MAX_REFS 24u
@@ -60,6 +60,10 @@ static inline bool sb_slot_is_part(uint64_t h) {
 static inline bool sb_slot_is_drained(uint64_t h) {
   return sb_slot_state(h) == SB_SLOT_ALLOC && SB_BITS(h, 14, 12) == SB_SLOT_DRAINED >> 12;
 }
+/* The bit that marks the slot of a run that is being drained: an ALLOC slot with this bit and an owner. The owner is the
+ * connection that took the slot in order to drain the run (sb_chunk_drain). No other slot has the bit, so a reaper of the
+ * owner may free the slot, whatever the chunk is by then. */
+#define SB_SLOT_OF_RUN (UINT64_C(1) << 20)
 static inline uint64_t sb_slot_word(unsigned state, uint64_t field, uint64_t gen) {
   return (uint64_t)state | SB_FIELD(field, 2) | SB_FIELD(gen & SB_GEN_MASK, 26);
 }

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* sb_chunk: chunks and hints that another connection changes during a call, and chunks that are not mapped or not
  * complete. */
+#include <string.h>
+#include <unistd.h>
+
 #include "calls.h"
 #include "meanwhile.h"
 #include "sb_holdings.h"
+#include "sb_recover.h"
 #include "sb_reserve.h"
 #include "slabs.h"
 #include "system.h"
@@ -205,6 +209,43 @@ static void a_run_that_is_gone(void) {
   expect_is(hints(0), 1, "the hints");
   expect_is(header_of(SLOT), sb_slot_word(SB_SLOT_PUBLISHED, 1, GEN), "the header of a message");
 }
+/* The same, and the connection is killed before it frees the slot again. Its reaper frees the slot, whatever the chunk is
+ * now; a slot that the connection owns there for another reason stays. */
+static sb_broker *dying;
+static uint64_t becomes;
+static void become_another(void) { SB_STORE(&dying->chunks[CHUNK], becomes, SB_RELAXED); }
+static void end_when_taken(const char *site) {
+  if (strcmp(site, "slab.run.taken") == 0) _exit((int)dying->process);
+}
+static void dissolve_and_die(test_broker *own) {
+  uint64_t held;
+  dying = own->b;
+  if (!sb_segments_ready(dying) || sb_holding_take(own->c, &held) != SB_OK) _exit(255);
+  meanwhile(sb_slot_header(dying, FIRST), BEFORE_CAS, 1, become_another);
+  at_step = end_when_taken;
+  (void)sb_chunk_drain(own->c, held, CHUNK);
+}
+static void a_drainer_of_a_run_that_is_gone_dies(void) {
+  if (!has_steps()) return;
+  const uint64_t words[] = {OF_FOUR,
+                            sb_chunk_word(SB_CHUNK_CLASS, 0, LEAVES, 0),
+                            sb_chunk_word(SB_CHUNK_CLASS, 0, SB_MESSAGE_CLASSES + SB_KIND_NODE, 0),
+                            sb_chunk_word(SB_CHUNK_CLAIMED, ANOTHER, LEAVES, 0),
+                            sb_chunk_word(SB_CHUNK_RUN, 0, 0, 3),
+                            sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0)};
+  grow_to(CHUNK);
+  for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++) {
+    becomes = words[i];
+    set_chunk(CHUNK, SB_CHUNK_RUN, 0, 1);
+    set_header(FIRST, SB_SLOT_FREE, 0);
+    uint32_t process = die_attached(dissolve_and_die);
+    expect(sb_slot_state(header_of(FIRST)) == SB_SLOT_ALLOC, "%u: the slot was not taken", i);
+    expect(sb_recover_process(t.c, process), "%u: the process was not recovered", i);
+    expect(header_of(FIRST) == FREED, "%u: the header of the first slot is %llx", i,
+           (unsigned long long)header_of(FIRST));
+    expect_is(chunk_word(CHUNK), words[i], "the word of the chunk");
+  }
+}
 static void what_cannot_be_drained(void) {
   begin_drain();
   unmap();
@@ -315,6 +356,8 @@ static const test_case CASES[] = {
      a_slot_is_taken_while_its_chunk_is_drained},
     {"chunk_meanwhile: run", "a run that is taken meanwhile is kept", a_run_is_taken_while_it_is_dissolved},
     {"chunk_meanwhile: gone", "a chunk that was a run, and has messages by now, is kept", a_run_that_is_gone},
+    {"chunk: gone, killed", "the reaper of the drainer of a run that is gone frees its slot",
+     a_drainer_of_a_run_that_is_gone_dies},
     {"chunk_meanwhile: not drained", "chunks of others are not drained", what_cannot_be_drained},
     {"chunk_meanwhile: claimed", "a drain goes on when its chunk was claimed", a_chunk_is_claimed_that_was_drained},
     {"chunk_meanwhile: dead", "chunks of the dead are given back", chunks_of_the_dead},
