@@ -154,6 +154,17 @@ static void resolve_due(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   clear(l, i);
 }
 
+/* The side record of a moved message: what the mover stored in the target cell, or was about to store there. It took the
+ * record from the source cell, which the dead connection owned since before the intent. `source`: NULL if the source is
+ * settled; the mover stored the record in the target before that. If neither cell has a record of this message, the
+ * number of its deliveries is unknown. */
+static uint64_t side_of_moved(const intent *i, const sb_cell_shm *target, const sb_cell_shm *source) {
+  uint64_t side = SB_LOAD(&target->side, SB_ACQUIRE);
+  if (sb_side_gen(side) != i->gen && source != NULL) side = SB_LOAD(&source->side, SB_ACQUIRE);
+  return sb_side_gen(side) == i->gen ? sb_side_word(i->gen, sb_side_count(side), side & SB_SIDE_REDELIVERED)
+                                     : sb_side_word(i->gen, 0, SB_SIDE_REDELIVERED);
+}
+
 static void resolve_move(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   sb_ring r, source;
   sb_leaf_ref leaf, source_leaf;
@@ -189,7 +200,9 @@ static void resolve_move(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   if (((sb_message_shm *)sb_slot_at(w->b, i->slot))->expires_ns > sb_now_ns()) {
     (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(w->b, i->target_queue))->timers_lost, 1, SB_RELEASE);
   }
-  SB_STORE(&sb_leaf_cell(&leaf, i->target_position)->side, sb_side_word(i->gen, 0, SB_SIDE_REDELIVERED), SB_RELEASE);
+  sb_cell_shm *target = sb_leaf_cell(&leaf, i->target_position);
+  uint64_t side = side_of_moved(i, target, source_there ? sb_leaf_cell(&source_leaf, i->position) : NULL);
+  SB_STORE(&target->side, side, SB_RELEASE);
   sb_word *origin = sb_ring_origin(w->b, &leaf, i->target_position);
   if (origin != NULL && source_there) { /* if the source is settled, *origin was stored before that */
     SB_STORE(origin, sb_ring_sequence(w->b, &source, &source_leaf, i->position), SB_RELEASE);

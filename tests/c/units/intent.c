@@ -430,6 +430,28 @@ static void a_move_that_happened(void) {
     expect_is(word_in(q, 0), gone[i], "the word of the source that is gone");
   }
 }
+/* How often it was delivered stays as it was: the mover wrote that in the target's side record, or had it in the source's. */
+static void what_a_moved_message_was(void) {
+  begin_move(SB_QUEUE_KEEPS);
+  uint64_t gen = leaf_in(q, 0).gen, source = sb_cell_owned(SB_CELL_REMOVING, slot, 0, d.c->id, gen);
+  uint64_t target = target_word(d.c->id, slot, TARGET_REF, leaf_in(to, 0).gen);
+  const uint64_t gone = sb_cell_bare(SB_CELL_TOMBSTONE, gen), never = sb_side_word(message, 0, 0),
+                 often = sb_side_word(message, 3, SB_SIDE_REDELIVERED),
+                 unknown = sb_side_word(message, 0, SB_SIDE_REDELIVERED), another = sb_side_word(message + 1, 7, 0);
+  const struct {
+    uint64_t source, of_source, of_target, should;
+  } k[] = {{source, often, never, never},      {source, never, often, often},   {gone, another, never, never},
+           {gone, another, often, often},      {source, never, another, never}, {source, often, 0, often},
+           {source, another, another, unknown}};
+  for (unsigned i = 0; i < sizeof k / sizeof k[0]; i++) {
+    move_intended(k[i].source, target, to->base);
+    SB_STORE(&cell_in(q, 0)->side, k[i].of_source, SB_RELAXED);
+    SB_STORE(&cell_in(to, 0)->side, k[i].of_target, SB_RELAXED);
+    judge();
+    expect(cell_in(to, 0)->side == k[i].should, "%u: the side record is %llx, not %llx", i,
+           (unsigned long long)cell_in(to, 0)->side, (unsigned long long)k[i].should);
+  }
+}
 static void a_move_to_a_queue_that_keeps_nothing(void) {
   begin_move(0);
   uint64_t source = sb_cell_owned(SB_CELL_REMOVING, slot, 0, d.c->id, leaf_in(q, 0).gen);
@@ -525,6 +547,8 @@ static const test_case CASES[] = {
     {"intent: due", "the reaper counts a due message whose cell the dead connection took", a_message_that_was_due},
     {"intent: commit", "the reaper counts a message that is not staged any more", a_message_of_a_commit},
     {"intent: moved", "the reaper completes a move whose target was linked", a_move_that_happened},
+    {"intent: moved, counted", "the reaper of a move keeps how often the message was delivered",
+     what_a_moved_message_was},
     {"intent: plain move", "the reaper writes an origin only where the page has one",
      a_move_to_a_queue_that_keeps_nothing},
     {"intent: not moved", "the reaper drops the second reference of a move without a target",
