@@ -420,7 +420,9 @@ uint32_t sb_queue_next(sb_connection *c, uint32_t *index);
  * messages the call may read in all queues together; it reads at least a few of each queue. */
 sb_status sb_broker_describe_chunks(sb_connection *c, uint64_t looks, sb_chunk_facts *facts);
 int64_t sb_queue_length(sb_queue *q);
-int64_t sb_queue_purge(sb_queue *q);
+/* Removes the messages that are ready when the call begins. Adds their number to *removed, also before a failure: the
+ * caller can then call again for the rest. SB_GROW, SB_NO_MEMORY: there is no memory for the next message's holding. */
+sb_status sb_queue_purge(sb_queue *q, uint64_t *removed);
 /* Moves messages from `q` to `target` until it has moved `limit` messages, or *bytes bytes of bodies; the last message
  * may exceed *bytes. Lowers *bytes by the bytes moved, at most to 0. Returns the number of messages moved. *status: why
  * the next one was not moved; SB_OK also if `q` has no more messages. */

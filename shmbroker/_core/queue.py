@@ -338,10 +338,11 @@ class CoreQueue:
     @in_flight
     def purge(self) -> int:
         """Removes the ready messages and returns their number."""
-        count = slow.sb_queue_purge(self.handle)
-        if count < 0:
-            native.raise_for(-count, self.what)
-        return int(count)
+        removed = ffi.new("uint64_t *")
+        status = self.connection.growing(slow.sb_queue_purge, self.handle, removed)
+        if status != native.OK:
+            native.raise_for(status, self.what)
+        return int(removed[0])
 
     @in_flight
     def move(self, target: CoreQueue, limit: int, max_bytes: int) -> int:

@@ -182,6 +182,12 @@ uint64_t get(test_broker *t, sb_queue *q, char *buffer, bool auto_ack) {
   return id;
 }
 
+int64_t purge_count(sb_queue *q) {
+  uint64_t removed = 0;
+  sb_status status = sb_queue_purge(q, &removed);
+  return status == SB_OK ? (int64_t)removed : -(int64_t)status;
+}
+
 uint64_t repairs_of(sb_broker *b) {
   sb_broker_facts f;
   sb_broker_describe(b, &f, false);

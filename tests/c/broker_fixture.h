@@ -45,6 +45,8 @@ sb_status put_sized(test_broker *t, sb_queue *q, uint64_t id, uint64_t bytes, co
 sb_status put(test_broker *t, sb_queue *q, uint64_t id);
 /* The id of the next message, 0 when there is none; UINT64_MAX if its body does not say the same everywhere. */
 uint64_t get(test_broker *t, sb_queue *q, char *buffer, bool auto_ack);
+/* How many messages a purge removes; minus its status if it fails. */
+int64_t purge_count(sb_queue *q);
 
 /* The body of a message that was got, of which the call said that length: in the record, or where it lies. */
 const char *body_of(const char *record, int64_t length);

@@ -113,7 +113,7 @@ static void browse_columns(session *s) {
 
 static void purge(session *s) {
   sb_queue *q = any(s);
-  if (q != NULL) (void)sb_queue_purge(q);
+  if (q != NULL) (void)purge_count(q);
 }
 static void move(session *s) {
   sb_queue *q = any(s), *target = any(s);

@@ -90,7 +90,7 @@ static void read_what_is_acked(void) { read_in_place(get_and_ack); }
 
 /* ---- the queue as a whole ---- */
 
-static void purge(void) { (void)sb_queue_purge(q); }
+static void purge(void) { (void)purge_count(q); }
 static void move_there_and_back(void) {
   move();
   move_back();

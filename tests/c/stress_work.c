@@ -349,7 +349,7 @@ void come_and_go(worker *w) {
     sb_queue *q = open_queue(&visit, name), *jobs = open_queue(&visit, "jobs");
     for (uint64_t id = 1; q != NULL && id <= 100; id++) (void)put(&visit, q, id);
     if (jobs != NULL) (void)sb_queue_get(jobs, w->buffer, false); /* goes back with the connection */
-    if (q != NULL && choose(w, 2) == 0) (void)sb_queue_purge(q);
+    if (q != NULL && choose(w, 2) == 0) (void)purge_count(q);
     if (q != NULL)
       while (sb_queue_delete(q, false, false, FOREVER, &holder, &removed) == SB_GROW && grow(visit.b, visit.path)) {
       }

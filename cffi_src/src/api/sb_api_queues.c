@@ -295,25 +295,27 @@ int64_t sb_queue_length(sb_queue *q) {
   return sb_queue_is_open(q) ? ready : -(int64_t)SB_DELETED; /* I60: else `ready` may be that of a new queue there */
 }
 
-int64_t sb_queue_purge(sb_queue *q) {
-  uint64_t removed = 0, end = 0, step;
+sb_status sb_queue_purge(sb_queue *q, uint64_t *removed) {
+  uint64_t end = 0;
+  sb_status status;
   do { /* in steps, so that other threads of this connection get their turn */
-    sb_status status = sb_api_enter(q->c);
+    status = sb_api_enter(q->c);
     if (status == SB_OK && !sb_queue_is_open(q)) {
       sb_api_leave(q->c);
       status = SB_DELETED;
     }
     if (status != SB_OK) {
-      return -(int64_t)status;
+      return status;
     }
     if (end == 0) end = sb_ring_exact_tail(q->c->b, &q->lanes[0].ring);
-    step = sb_limits_remove(q, SB_REASON_PURGED, end, 1024);
-    removed += step;
-    if (step > 0) sb_notify_room_made(q->c, q->shm, q->slot);
+    uint64_t before = *removed;
+    status = sb_limits_remove(q, SB_REASON_PURGED, end, 1024, removed);
+    if (*removed != before) sb_notify_room_made(q->c, q->shm, q->slot);
     sb_notify_work_arrived(q); /* the search may have hidden requeued messages from other consumers (I41) */
     sb_api_leave(q->c);
-  } while (step == 1024);
-  return (int64_t)removed;
+  } while (status == SB_OK);
+  return status == SB_EMPTY || status == SB_DELETED ? SB_OK
+                                                    : status; /* no message lies behind the cell of a deletion */
 }
 
 int64_t sb_queue_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, sb_status *status) {

@@ -273,21 +273,22 @@ void sb_limits_set_bound(sb_queue *q, bool trim) {
   SB_STORE(&q->shm->bound, trim ? 0 : (uint64_t)sb_queue_ready(q->c->b, q->shm), SB_SEQ_CST);
 }
 
-uint64_t sb_limits_remove(sb_queue *q, sb_reason reason, uint64_t end, uint64_t limit) {
-  uint64_t removed = 0;
-  while (removed < limit) {
+sb_status sb_limits_remove(sb_queue *q, sb_reason reason, uint64_t end, uint64_t limit, uint64_t *removed) {
+  for (uint64_t n = 0; n < limit; n++) {
     uint64_t token;
     sb_taken t;
-    if (sb_holding_take(q->c, &token) != SB_OK) {
-      break;
+    sb_status status = sb_holding_take(q->c, &token);
+    if (status != SB_OK) {
+      return status;
     }
-    if (sb_take_oldest(q, SB_CELL_REMOVING, end, token, &t) != SB_OK) {
+    status = sb_take_oldest(q, SB_CELL_REMOVING, end, token, &t);
+    if (status != SB_OK) {
       sb_holding_give(q->c, token);
       (void)sb_limits_enforce(q); /* I42 */
-      break;
+      return status;
     }
     (void)sb_dispose(q, token, reason);
-    removed++;
+    ++*removed;
   }
-  return removed;
+  return SB_OK;
 }

@@ -54,8 +54,9 @@ bool sb_limits_in_doubt(sb_queue *q);
 /* Sets `bound` after ring_size was changed. If `trim` is true, `bound` becomes 0, so ring_size applies at once.
  * Otherwise it becomes the number of ready messages, and falls as messages are taken. */
 void sb_limits_set_bound(sb_queue *q, bool trim);
-/* Takes the AVAILABLE messages at positions below `end`, at most `limit` of them, and ends them for `reason`. Returns
- * the number of messages that it ended. */
-uint64_t sb_limits_remove(sb_queue *q, sb_reason reason, uint64_t end, uint64_t limit);
+/* Takes the AVAILABLE messages at positions below `end`, at most `limit` of them, and ends them for `reason`. Adds the
+ * number of messages that it ended to *removed. SB_OK: it ended `limit` messages. SB_EMPTY: no more of them are ready.
+ * Any other status: the next message could not be taken, for instance because there is no memory for a holding. */
+sb_status sb_limits_remove(sb_queue *q, sb_reason reason, uint64_t end, uint64_t limit, uint64_t *removed);
 
 #endif

@@ -186,7 +186,7 @@ static void settled_once(void) {
 static void purged(void) {
   for (uint64_t id = 1; id <= 3; id++) expect_put(id, 64, SB_OK);
   expect(get(&t, one.q, held_a, false) == 1, "nothing to take");
-  expect(sb_queue_purge(one.q) == 2, "a purge takes other than what is ready");
+  expect(purge_count(one.q) == 2, "a purge takes other than what is ready");
   expect_accounts(0, 0);
   expect_counted(0, 0, 0, 0, 2);
   expect(sb_queue_settle(one.q, held_a, SB_REQUEUE) == SB_OK, "nothing to return");
@@ -203,7 +203,7 @@ static void living_is_a_victim(void) {
 }
 static void purged_in_steps(void) {
   for (int i = 0; i < 2100; i++) put_small_by(&one, 1);
-  int64_t removed = sb_queue_purge(one.q);
+  int64_t removed = purge_count(one.q);
   expect(removed == 2100, "a purge removes %d of 2100", (int)removed);
   expect(sb_queue_length(keeper.q) == 0, "%d are left", (int)sb_queue_length(keeper.q));
 }

@@ -64,7 +64,7 @@ static void purge_makes_room(void) {
   put_by(&one, 1);
   put_by(&one, 2);
   for (unsigned i = 0; i < 3; i++) sleep_for_room(i, &two, 64);
-  expect(sb_queue_purge(one.q) == 2, "the purge does not remove both");
+  expect(purge_count(one.q) == 2, "the purge does not remove both");
   expect_awake(3, 1, "after a purge");
   sb_waiter_leave(two.q, sleepers[0].node, SB_NODE_ROOM); /* with a place more: the baton */
   leave_bed(0);
@@ -74,7 +74,7 @@ static void purge_makes_room(void) {
 }
 static void purge_of_none(void) {
   sleep_for_room(0, &two, 64); /* there is room, and it looks in a moment */
-  expect(sb_queue_purge(one.q) == 0, "there was something");
+  expect(purge_count(one.q) == 0, "there was something");
   expect_awake(1, 0, "after a purge of nothing");
   leave_beds(1);
 }
@@ -119,7 +119,7 @@ static void memory_is_free(void) {
   sleep_for_memory(1, &two);
   expect(take(&three) == 1, "nothing to take");
   expect_awake(2, 1, "after a message is gone");
-  expect(sb_queue_purge(one.q) == 1, "nothing to purge");
+  expect(purge_count(one.q) == 1, "nothing to purge");
   expect_awake(2, 3, "after a purge");
   leave_beds(2);
 }

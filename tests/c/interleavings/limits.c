@@ -145,7 +145,7 @@ static void put_8_then_9(void) {
 static void purge_puts_back(void) {
   put_by(&one, 1);
   meanwhile("queue.settle.dropped", put_8_then_9);
-  expect(sb_queue_purge(one.q) == 1, "the purge removed more than there was");
+  expect(purge_count(one.q) == 1, "the purge removed more than there was");
   afterwards();
   expect_at_most(1);
   expect_left(9);

@@ -81,7 +81,7 @@ static void take_other_twice(void) {
 }
 static void purge_all(void) {
   everything_may_go();
-  for (int64_t n = sb_queue_purge(me()->q); n > 0; n--) scheduler_note("purged");
+  for (int64_t n = purge_count(me()->q); n > 0; n--) scheduler_note("purged");
 }
 static void take_long_from_other(void) { take_long_from(me()->other); }
 

@@ -147,7 +147,7 @@ static void purge(void) {
   may_go(2);
   may_go(9); /* if they came before */
   may_go(10);
-  for (int64_t n = sb_queue_purge(me()->q); n > 0; n--) scheduler_note("purged");
+  for (int64_t n = purge_count(me()->q); n > 0; n--) scheduler_note("purged");
 }
 static void move_some(uint64_t limit) {
   sb_status status;

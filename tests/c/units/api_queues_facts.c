@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "calls.h"
+#include "queues.h"
 #include "sb_api.h"
 
 /* ---- facts ---- */
@@ -253,29 +254,30 @@ static void a_count_of_a_connection_that_is_closed_meanwhile(void) {
 /* ---- purging ---- */
 
 static void a_queue_is_purged(void) {
+  uint64_t removed = 0;
   sb_queue *q = open_new("q", UNLIMITED), *limited = open_new("limited", AT_MOST(1));
   for (unsigned i = 0; i < 3; i++) put(&t, q, i);
   sb_watch *w = armed_watch(q, false);
-  expect_is(sb_queue_purge(q), 3, "how many were removed");
+  expect_is(purge_count(q), 3, "how many were removed");
   expect_is(q->ledger->counters[SB_COUNT_KILLED], 3, "how many were killed");
   expect_told(w, "what waits for a message");
   put(&t, limited, 1);
   w = armed_watch(limited, true);
-  expect_is(sb_queue_purge(limited), 1, "how many were removed of a full queue");
+  expect_is(purge_count(limited), 1, "how many were removed of a full queue");
   expect_told(w, "what waits for room");
-  expect_is(sb_queue_purge(limited), 0, "how many were removed of an empty queue");
+  expect_is(purge_count(limited), 0, "how many were removed of an empty queue");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
   for (unsigned i = 0; i < REFUSALS; i++) {
     refuse(t.c, REFUSAL[i]);
-    expect_is(-sb_queue_purge(q), REFUSAL[i], "minus the status of a refusal");
+    expect_is(sb_queue_purge(q, &removed), REFUSAL[i], "the status of a refusal");
     expect_untouched(t.c, "a refused purge");
   }
   refuse(t.c, SB_OK);
   close_by_hand(q);
-  expect_is(-sb_queue_purge(q), SB_DELETED, "minus the status of a deleted queue");
+  expect_is(sb_queue_purge(q, &removed), SB_DELETED, "the status of a deleted queue");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock after a deleted queue");
   refuse(t.c, SB_CLOSED);
-  expect_is(-sb_queue_purge(q), SB_CLOSED, "minus the status of a deleted queue of a closed connection");
+  expect_is(sb_queue_purge(q, &removed), SB_CLOSED, "the status of a deleted queue of a closed connection");
   expect_untouched(t.c, "a refused purge of a deleted queue");
 }
 /* Between two steps of a purge another call of the connection puts a message: it stays. */
@@ -292,9 +294,27 @@ static void a_purge_in_steps(void) {
   put_into = open_new("q", UNLIMITED);
   for (unsigned i = 0; i < 1030; i++) put(&t, put_into, 1);
   at_step = put_when_unlocked;
-  expect_is(sb_queue_purge(put_into), 1030, "how many were removed");
+  expect_is(purge_count(put_into), 1030, "how many were removed");
   at_step = NULL;
   expect_is(sb_queue_length(put_into), has_steps() ? 1 : 0, "how many are left of those that came later");
+}
+/* All holdings of the connection are used, so no message can be taken to remove it. */
+static void a_purge_without_a_holding(void) {
+  uint64_t token, removed = 7;
+  sb_queue *q = open_new("q", UNLIMITED), *full = open_new("full", UNLIMITED);
+  for (unsigned i = 0; i < 6; i++) put(&t, i < 3 ? q : full, i);
+  while (sb_holding_take(t.c, &token) == SB_OK) {
+  }
+  expect_is(sb_queue_purge(q, &removed), SB_GROW, "the status while the broker may grow");
+  expect_is(removed, 7, "how many were removed then");
+  expect_is(sb_queue_length(q), 3, "how many are left then");
+  (void)grow(t.b, t.path);
+  expect_is(sb_queue_purge(q, &removed), SB_OK, "the status after it grew");
+  expect_is(removed, 7 + 3, "how many were removed then: they are added");
+  leave_holdings(0);
+  expect_is(sb_queue_purge(full, &removed), SB_NO_MEMORY, "the status of a broker that is full");
+  expect_is(removed, 7 + 3, "how many were removed then");
+  expect_is(sb_queue_length(full), 3, "how many are left then");
 }
 
 /* ---- consumers ---- */
@@ -353,6 +373,7 @@ static const test_case CASES[] = {
     {"api_queues: closed", "a count evicts nothing after the connection was closed",
      a_count_of_a_connection_that_is_closed_meanwhile},
     {"api_queues: purge", "a purge removes what is ready, and tells what waits", a_queue_is_purged},
+    {"api_queues: purge, no holding", "a purge that cannot take a message says why", a_purge_without_a_holding},
     {"api_queues: steps", "a purge removes what was there when it began", a_purge_in_steps},
     {"api_queues: consumers", "consumers are listed, as many as there is room for", consumers_are_listed},
 };

@@ -232,7 +232,9 @@ static void no_holding(void) {
   expect(!keep(), "there is no doubt although there is no holding");
   expect_account(3, 3 * BYTES, 0, 0, "the account");
   expect_is(state_of(0), SB_CELL_AVAILABLE, "the oldest");
-  expect_is(sb_limits_remove(q, SB_REASON_PURGED, at(3), 3), 0, "how many were removed");
+  removed = 0;
+  expect_is(sb_limits_remove(q, SB_REASON_PURGED, at(3), 3, &removed), SB_NO_MEMORY, "the status of a removal");
+  expect_is(removed, 0, "how many were removed");
 }
 
 /* ---- bytes ---- */
@@ -363,18 +365,24 @@ static void a_bound_is_set(void) {
   sb_limits_set_bound(q, true);
   expect_is(q->shm->bound, 0, "the bound when it is trimmed");
 }
+/* What is removed is added. */
+static void expect_removed(uint64_t end, uint64_t limit, sb_status status, uint64_t should, const char *what) {
+  removed = 7;
+  expect_is(sb_limits_remove(q, SB_REASON_PURGED, end, limit, &removed), status, what);
+  expect_is(removed, 7 + should, what);
+}
 static void what_is_removed(void) {
   begin(OF_RING(9), 5);
   uint64_t next = new_token();
   sb_holding_give(t.c, next);
-  expect_is(sb_limits_remove(q, SB_REASON_PURGED, at(5), 2), 2, "how many were removed of two");
-  expect_is(sb_limits_remove(q, SB_REASON_PURGED, at(3), 9), 1, "how many were removed before the end");
+  expect_removed(at(5), 2, SB_OK, 2, "how many were removed of two");
+  expect_removed(at(3), 9, SB_EMPTY, 1, "how many were removed before the end");
   expect_is(count_of(SB_COUNT_KILLED), 3, "what was killed");
   expect_is(state_of(3), SB_CELL_AVAILABLE, "the oldest that is left");
   expect_is(new_token(), next, "the next holding");
   sb_holding_give(t.c, next);
   shrink(1, 0);
-  expect_is(sb_limits_remove(q, SB_REASON_PURGED, at(3), 9), 0, "how many were removed where none is");
+  expect_removed(at(3), 9, SB_EMPTY, 0, "how many were removed where none is");
   expect_is(count_of(SB_COUNT_REPLACED), 1, "what was evicted afterwards");
 }
 

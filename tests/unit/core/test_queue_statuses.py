@@ -308,7 +308,6 @@ def test_a_get_that_fails(core: CoreQueue, watched: Watched, number: int, error:
 FAILING: dict[str, tuple[str, Callable[[CoreQueue], Any]]] = {
     "browse": ("sb_queue_browse", lambda core: core.browse(0)),
     "browse_place": ("sb_queue_browse_place", lambda core: core.browse_place(0)),
-    "purge": ("sb_queue_purge", lambda core: core.purge()),
 }
 
 
@@ -321,7 +320,36 @@ def test_damage_is_told(core: CoreQueue, monkeypatch: pytest.MonkeyPatch, way: s
         use(core)
 
 
-# ---- deleting, moving ----
+# ---- purging, deleting, moving ----
+
+
+def test_purging_grows_the_broker(core: CoreQueue, monkeypatch: pytest.MonkeyPatch, watched: Watched) -> None:
+    """Or lets go of what was deleted; then it goes on. What was removed before counts."""
+    for _ in range(2):
+        core.put_with(b"A", 1, NO_OPTIONS, PAST)
+    scripted(monkeypatch, "sb_queue_purge", put_into(1, 4, native.GROW), status(native.NO_MEMORY))
+    assert core.purge() == 4 + 2
+    assert watched.seen == ["grow", "let_go at once"]
+    assert core.length() == 0
+
+
+@pytest.mark.parametrize(
+    ("numbers", "error", "text"),
+    [
+        ((native.NO_MEMORY, native.NO_MEMORY), exceptions.OutOfMemory, "has no room: "),
+        ((native.DELETED,), exceptions.NotFound, "no queue 'q' in vhost"),
+        ((slow.SB_CORRUPT,), exceptions.CorruptSegment, "queue 'q': shared memory contradicts itself"),
+    ],
+)
+def test_a_purge_that_fails(
+    core: CoreQueue, monkeypatch: pytest.MonkeyPatch, numbers: tuple[int, ...], error: type[Exception], text: str
+) -> None:
+    """It does not report that it removed what is ready: the error says why it did not."""
+    core.put_with(b"A", 1, NO_OPTIONS, PAST)
+    scripted(monkeypatch, "sb_queue_purge", *(status(number) for number in numbers))
+    with pytest.raises(error, match=text):
+        core.purge()
+    assert core.length() == 1
 
 
 def test_deleting_grows_the_broker(core: CoreQueue, monkeypatch: pytest.MonkeyPatch, watched: Watched) -> None:
