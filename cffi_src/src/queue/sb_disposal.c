@@ -32,6 +32,7 @@ sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t
   if (stays) (void)sb_ring_exact_tail(q->c->b, &lane->ring);
   sb_ledger_hinting(q->ledger, -1);
   if (stays) {
+    (void)sb_limits_enforce(q); /* `taken` counted the cell before the cell was there: a put may have evicted too few */
     /* with `if_unused` alone a consumer was the reason, even if it has left. With both conditions: SB_IN_USE while a
      * consumer is registered, else SB_NOT_EMPTY, also if only a consumer that has left was the reason */
     return if_unused && (!if_empty || SB_LOAD(&q->shm->consumers, SB_SEQ_CST) > 0) ? SB_IN_USE : SB_NOT_EMPTY;

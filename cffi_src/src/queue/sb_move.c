@@ -72,6 +72,7 @@ sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *siz
     if (tracked) sb_hints_untaken(target->shm, 1, bytes);
     sb_limits_unadmit(target, bytes);
     sb_holding_give(c, target_token);
+    (void)sb_limits_enforce(target); /* I42 */
     sb_schedule_make_ready(q, token);
     return status;
   }

@@ -98,7 +98,8 @@ SB_HOT sb_status sb_queue_append(sb_queue *q, sb_lane *lane, uint64_t word, sb_a
  * again. SB_DELETED: the queue is closed. SB_CORRUPT: the cell cannot be decided. */
 sb_status sb_queue_pass_closing(sb_queue *q, const sb_lane *lane, uint64_t position, unsigned tries);
 /* Publishes an ALLOC slot, whose body has `bytes`, in a cell at the tail: SCHEDULED if `scheduled`, else AVAILABLE.
- * *position: the position of that cell. After a failure the caller still owns the slot. */
+ * *position: the position of that cell. After a failure the caller still owns the slot, and must enforce the queue's
+ * limits if `scheduled` is set: the call raised `taken`, and lowered it again (I42). */
 sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool scheduled,
                            uint64_t *position);
 /* Adds an entry to the schedule list for a message with a timer (I26). */

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "calls.h"
+#include "meanwhile.h"
+#include "queues.h"
 #include "sb_api.h"
 #include "surroundings.h"
 
@@ -397,6 +399,39 @@ static void no_memory_of_the_process(void) {
   abandon(&r);
   expect_rest("copies without memory of the process");
 }
+/* ---- the last cell of a leaf ---- */
+
+/* Another producer takes it. It counts the message with a delay as taken, so it evicts nothing. Then there is no memory
+ * for the next leaf. */
+static test_broker another;
+static sb_queue *its;
+static void another_puts(void) { (void)put(&another, its, 9); }
+static void begin_to_lose_the_last_cell(const char *name) {
+  q = queue_named(name, (sb_settings){{SB_PAGE_CELLS - 1, -1, -1, 0, -1, -1}, 0});
+  for (uint64_t id = 1; id < SB_PAGE_CELLS; id++) (void)put(&t, q, id);
+  another = t;
+  another.c = connect_to(&t);
+  its = open_queue(&another, name);
+  use_all_slots(SB_KIND_INNER);
+  meanwhile(cell_at(q, SB_PAGE_CELLS - 1), BEFORE_CAS, 1, another_puts);
+}
+static void expect_the_bound(sb_status status) {
+  if (!has_acted()) return;
+  expect_is(status, SB_NO_MEMORY, "the status");
+  expect_is(sb_queue_ready(t.b, q->shm), SB_PAGE_CELLS - 1, "how many are ready in the ring");
+  expect_is(counted(q, SB_COUNT_REPLACED), 1, "what was replaced");
+}
+static const sb_put_options LATER = {.delay_ns = UINT64_C(3600000000000)};
+static void a_delayed_put_that_loses_the_last_cell(void) {
+  begin_to_lose_the_last_cell("q");
+  expect_the_bound(sb_queue_put_with(q, record, BYTES, &LATER));
+}
+static void a_delayed_reservation_that_loses_the_last_cell(void) {
+  begin_to_lose_the_last_cell("q");
+  reserve(BYTES, &LATER);
+  expect_the_bound(sb_reservation_publish(q, &r));
+  abandon(&r);
+}
 
 static const test_case CASES[] = {
     {"api_put_reserved: committed", "a reservation is committed once", a_reservation_is_committed},
@@ -420,5 +455,8 @@ static const test_case CASES[] = {
     {"api_put_reserved: no copy", "what cannot be copied stays as it is", no_copy},
     {"api_put_reserved: broken names", "names in parts that broke are not copied", no_copy_of_broken_parts},
     {"api_put_reserved: no malloc", "without memory of the process nothing is kept", no_memory_of_the_process},
+    {"api_put: delayed, last cell", "a put that fails keeps the bound of its queue",
+     a_delayed_put_that_loses_the_last_cell},
+    {"api_put: reserved, last cell", "... and so does a reservation", a_delayed_reservation_that_loses_the_last_cell},
 };
 SUBJECT(CASES)

@@ -89,6 +89,23 @@ static void closing_is_refused_for_one_that_leaves(void) {
   sb_status status = sb_disposal_close(q, true, false, &removed);
   if (has_acted()) expect_is(status, SB_IN_USE, "the status of an empty queue whose consumer left");
 }
+/* A producer counts the closing cell as taken before it is there, so it evicts nothing. */
+static test_broker another;
+static sb_queue *its;
+static void another_puts(void) { (void)put(&another, its, 9); }
+static void closing_is_refused_beside_a_put(void) {
+  uint64_t removed;
+  begin_queue(RING_OF(3));
+  put_up_to(q, 3);
+  another = t;
+  another.c = connect_to(&t);
+  its = open_queue(&another, "q");
+  meanwhile(cell_at(q, 3), BEFORE_CAS, 1, another_puts);
+  expect_is(sb_disposal_close(q, false, true, &removed), SB_NOT_EMPTY, "the status");
+  if (!has_acted()) return;
+  expect_is(sb_queue_ready(t.b, q->shm), 3, "how many are ready in the ring");
+  expect_is(counter_in(q, SB_COUNT_REPLACED), 1, "what was replaced");
+}
 /* A closing cell that another process left is resolved first. */
 static void another_process_closes(void) {
   uint64_t removed = 99;
@@ -560,6 +577,7 @@ static const test_case CASES[] = {
     {"upkeep: refused", "a condition that does not hold keeps the queue", closing_is_refused},
     {"upkeep: left", "a queue whose consumer leaves meanwhile was in use, not \"not empty\"",
      closing_is_refused_for_one_that_leaves},
+    {"upkeep: refused, put", "a closing that is refused keeps the bound of a ring", closing_is_refused_beside_a_put},
     {"upkeep: two close", "a closing of another process is resolved first", another_process_closes},
     {"upkeep: no memory", "a closing without memory takes back its hints", no_memory_to_close},
     {"upkeep: end", "disposal ends at the end of the messages", disposal_ends},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* sb_schedule, sb_move: what a look at a scheduled message does, and how a message is moved to another queue. */
+#include "meanwhile.h"
 #include "queues.h"
 #include "sb_slab.h"
 #include "sb_move.h"
@@ -322,6 +323,29 @@ static void a_target_that_is_being_closed(void) {
   SB_STORE(target->lanes[0].ring.root, sb_link_empty(0), SB_RELAXED); /* the handle knows the leaf still */
   expect_refused(SB_CORRUPT, "a move to a queue without a root");
 }
+/* Another producer takes the last cell of the leaf. It counts the message that is being moved as taken, so it evicts
+ * nothing. Then there is no memory for the next leaf. */
+static test_broker another;
+static sb_queue *its;
+static void another_puts(void) { (void)put(&another, its, 9); }
+static void a_move_that_loses_the_last_cell(void) {
+  uint64_t size = 0;
+  begin_queue(FREE_SETTINGS);
+  (void)put(&t, q, 1);
+  sb_queue *ring = queue_named("ring", RING_OF(SB_PAGE_CELLS - 1));
+  for (uint64_t id = 1; id < SB_PAGE_CELLS; id++) (void)put(&t, ring, id);
+  another = t;
+  another.c = connect_to(&t);
+  its = open_queue(&another, "ring");
+  use_all_slots(SB_KIND_INNER);
+  meanwhile(cell_at(ring, SB_PAGE_CELLS - 1), BEFORE_CAS, 1, another_puts);
+  sb_status status = sb_move_one(q, ring, q->base + 1, &size);
+  if (!has_acted()) return;
+  expect_is(status, SB_NO_MEMORY, "the status");
+  expect_is(sb_queue_ready(t.b, q->shm), 1, "how many are left where it came from");
+  expect_is(sb_queue_ready(t.b, ring->shm), SB_PAGE_CELLS - 1, "how many are ready in the ring");
+  expect_is(counter_in(ring, SB_COUNT_REPLACED), 1, "what was replaced");
+}
 
 static const test_case CASES[] = {
     {"schedule: later", "a message that is not due is looked at again then", a_message_that_is_not_due},
@@ -341,5 +365,6 @@ static const test_case CASES[] = {
     {"move: no reference", "a move without a reference changes nothing", no_reference_for_a_move},
     {"move: no memory", "a move without memory changes nothing", no_memory_for_a_move},
     {"move: closing", "a move resolves a closing of its target", a_target_that_is_being_closed},
+    {"moved: last cell", "a move that fails keeps the bound of its target", a_move_that_loses_the_last_cell},
 };
 SUBJECT(CASES)
