@@ -187,6 +187,7 @@ static bool enforce_bytes(sb_queue *q, uint64_t *removed) {
   enum outcome outcome = evict(q, &excess, SB_REASON_EVICTED);
   (void)SB_SUB(&q->shm->bytes_out, paid, SB_SEQ_CST);
   sb_ledger_hinting(q->ledger, -1);
+  if (outcome == EVICTED) sb_queue_lower_bound(q);
   *removed += outcome == EVICTED;
   return outcome != NONE_FOUND;
 }

@@ -298,6 +298,29 @@ static void two_that_pay_bytes(void) {
   expect_is(removed, 1, "how many were removed");
   expect_account(3, 3 * BYTES, 1, BYTES + 8, "the account");
 }
+/* The victim goes back, since an older message returned: then it counts as ready again, and the bound must not have
+ * fallen for it. */
+static void older_returns(void) {
+  older_comes_back();
+  (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+  (void)SB_SUB(&q->shm->bytes_out, BYTES, SB_SEQ_CST);
+}
+static void bytes_of_a_victim_that_is_passed_over(void) {
+  begin((sb_settings){{5, -1, 1000, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0}, 5);
+  hold(0, 1);
+  q->shm->taken = 1;
+  q->shm->bytes_out = BYTES;
+  shrink(2, 4);
+  limit_bytes(4 * BYTES - 1);
+  meanwhile(&q->ledger->hinting, BEFORE_STORE, 3, older_returns); /* of the payment, and both of the take */
+  (void)keep();
+  if (!has_acted()) return;
+  expect_is(state_of(0), SB_CELL_TOMBSTONE, "the older one");
+  expect_is(count_of(SB_COUNT_REPLACED), 1, "what the ring had too many");
+  expect_is(count_of(SB_COUNT_DROPPED), 1, "what were too many bytes");
+  expect_is(q->shm->bound, 3, "the bound");
+  expect_account(5, 5 * BYTES, 2, 2 * BYTES, "the account");
+}
 
 /* ---- doubt ---- */
 
@@ -496,6 +519,8 @@ static const test_case CASES[] = {
     {"limits: enough", "nothing is paid if a consumer takes enough before", enough_before_the_payment},
     {"limits: enough, paid", "a payment is taken back if a consumer takes enough", enough_after_the_payment},
     {"limits: pay bytes", "of two that pay bytes at one time one pays again", two_that_pay_bytes},
+    {"limits: bytes, passed over", "the bound does not fall for a victim that goes back",
+     bytes_of_a_victim_that_is_passed_over},
     {"limits: doubt", "there is doubt while cells behind what was taken are more than the bound", when_there_is_doubt},
     {"limits: no doubt", "there is none where nothing is evicted", no_doubt_without_limits},
     {"limits: doubt, leaf", "leaves that were taken, or are gone, are passed", doubt_behind_a_leaf},
