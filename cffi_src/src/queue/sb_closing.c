@@ -9,6 +9,10 @@ static bool nobodys_message(uint64_t word) {
   return state == SB_CELL_AVAILABLE || state == SB_CELL_SCHEDULED || state == SB_CELL_STAGED;
 }
 
+bool sb_closing_finds_message(sb_broker *b, const sb_ring *r, uint64_t position) {
+  return sb_ring_has(b, r, position, nobodys_message);
+}
+
 bool sb_closing_resolve(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const sb_ring *r, uint64_t position) {
   sb_leaf_ref leaf;
   sb_status found = sb_ring_locate(b, NULL, r, position, &leaf);
@@ -19,7 +23,7 @@ bool sb_closing_resolve(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const
   uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST), closed = sb_cell_bare(SB_CELL_CLOSED, leaf.gen);
   if (sb_cell_state(word) == SB_CELL_CLOSING && sb_cell_of(word, leaf.gen)) {
     bool refuse = ((word & SB_CLOSING_IF_UNUSED) != 0 && SB_LOAD(&shm->consumers, SB_SEQ_CST) > 0) ||
-                  ((word & SB_CLOSING_IF_EMPTY) != 0 && sb_ring_has(b, r, position, nobodys_message));
+                  ((word & SB_CLOSING_IF_EMPTY) != 0 && sb_closing_finds_message(b, r, position));
     if (refuse) {
       (void)sb_ring_drop(c, r, &leaf, position, word);
       return true;

@@ -5,16 +5,14 @@
 #include "sb_schedule.h"
 #include "sb_slab.h"
 
-sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed) {
-  uint64_t position = 0, flags = (if_unused ? SB_CLOSING_IF_UNUSED : 0) | (if_empty ? SB_CLOSING_IF_EMPTY : 0);
-  sb_lane *lane = &q->lanes[0];
-  *removed = 0;
+/* Appends the CLOSING cell. If it succeeds, the caller lowers `hinting`. */
+static sb_status append_closing(sb_queue *q, uint64_t flags, uint64_t *position) {
   sb_ledger_hinting(q->ledger, 1);
   /* I23: the CLOSING cell has no message, so it counts as taken. `admitted` comes first: the other way round, a put
    * would see room for one more message in between. */
   (void)SB_ADD(&q->shm->admitted, 1, SB_SEQ_CST);
   (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
-  sb_status status = sb_queue_append(q, lane, SB_CELL_CLOSING | flags, SB_APPEND_CLOSING, NULL, &position);
+  sb_status status = sb_queue_append(q, &q->lanes[0], SB_CELL_CLOSING | flags, SB_APPEND_CLOSING, NULL, position);
   if (status != SB_OK) {
     bool undo = status != SB_DELETED; /* a closed queue needs no hints */
     if (undo) {
@@ -23,22 +21,50 @@ sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t
     }
     sb_ledger_hinting(q->ledger, -1);
     if (undo) (void)sb_limits_enforce(q); /* I42 */
+  }
+  return status;
+}
+
+/* Why the CLOSING cell at `position` did not close the queue. With one condition that was the reason, even if what
+ * caused it is gone. With both, another process may have decided the cell, so the function looks for what is there now:
+ * SB_DONE: nothing is there that keeps the queue. */
+static sb_status why_it_stays(sb_queue *q, uint64_t flags, uint64_t position) {
+  bool both = flags == (SB_CLOSING_IF_UNUSED | SB_CLOSING_IF_EMPTY);
+  if ((flags & SB_CLOSING_IF_UNUSED) != 0 && (!both || SB_LOAD(&q->shm->consumers, SB_SEQ_CST) > 0)) {
+    return SB_IN_USE;
+  }
+  return both && !sb_closing_finds_message(q->c->b, &q->lanes[0].ring, position) ? SB_DONE : SB_NOT_EMPTY;
+}
+
+static sb_status close_once(sb_queue *q, uint64_t flags) {
+  uint64_t position = 0;
+  const sb_ring *r = &q->lanes[0].ring;
+  sb_status status = append_closing(q, flags, &position);
+  if (status != SB_OK) {
     return status;
   }
   SB_CRASHPOINT("queue.close.closing");
-  (void)sb_closing_resolve(q->c->b, q->c, q->shm, &lane->ring, position);
+  (void)sb_closing_resolve(q->c->b, q->c, q->shm, r, position);
   bool stays = sb_queue_is_open(q);
   /* advances the tail past the TOMBSTONE, which `taken` counts: the hints must agree before `hinting` is lowered */
-  if (stays) (void)sb_ring_exact_tail(q->c->b, &lane->ring);
+  if (stays) (void)sb_ring_exact_tail(q->c->b, r);
   sb_ledger_hinting(q->ledger, -1);
-  if (stays) {
-    (void)sb_limits_enforce(q); /* `taken` counted the cell before the cell was there: a put may have evicted too few */
-    /* with `if_unused` alone a consumer was the reason, even if it has left. With both conditions: SB_IN_USE while a
-     * consumer is registered, else SB_NOT_EMPTY, also if only a consumer that has left was the reason */
-    return if_unused && (!if_empty || SB_LOAD(&q->shm->consumers, SB_SEQ_CST) > 0) ? SB_IN_USE : SB_NOT_EMPTY;
+  if (!stays) {
+    return SB_OK;
   }
-  *removed = sb_disposal_empty(q);
-  return SB_OK;
+  (void)sb_limits_enforce(q); /* `taken` counted the cell before the cell was there: a put may have evicted too few */
+  return why_it_stays(q, flags, position);
+}
+
+#define TRIES 8u /* a queue whose users come and go so often during one call is in use */
+
+sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed) {
+  uint64_t flags = (if_unused ? SB_CLOSING_IF_UNUSED : 0) | (if_empty ? SB_CLOSING_IF_EMPTY : 0);
+  sb_status status = SB_DONE;
+  *removed = 0;
+  for (unsigned tries = 0; status == SB_DONE && tries < TRIES; tries++) status = close_once(q, flags);
+  if (status == SB_OK) *removed = sb_disposal_empty(q);
+  return status == SB_DONE ? SB_IN_USE : status;
 }
 
 uint64_t sb_disposal_empty(sb_queue *q) {

@@ -27,8 +27,9 @@
 
 /* Closes the queue, and removes its ready and scheduled messages; *removed: their number. SB_IN_USE: `if_unused` is
  * set, and the queue has a consumer. SB_NOT_EMPTY: `if_empty` is set, and the queue has a ready, scheduled or STAGED
- * message; delivered messages do not count (I25). In both cases the queue stays open. SB_DELETED: the queue was closed
- * already. */
+ * message; delivered messages do not count (I25). In both cases the queue stays open. If both conditions are set, and
+ * what kept the queue is gone before the call could see which it was, the call tries again. SB_DELETED: the queue was
+ * closed already. */
 sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed);
 /* Removes the ready and the scheduled messages of a closed queue. Returns how many it removed. It stops if there is no
  * memory for a holding; the next sweep of the directory removes the rest. */

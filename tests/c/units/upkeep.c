@@ -89,6 +89,18 @@ static void closing_is_refused_for_one_that_leaves(void) {
   sb_status status = sb_disposal_close(q, true, false, &removed);
   if (has_acted()) expect_is(status, SB_IN_USE, "the status of an empty queue whose consumer left");
 }
+/* Nothing keeps it any more: neither reason is true, so the call closes the queue. */
+static void closing_is_refused_for_no_reason_that_is_left(void) {
+  uint64_t removed;
+  begin_queue(RING_OF(10));
+  SB_STORE(&q->shm->consumers, 1, SB_RELAXED);
+  meanwhile(&q->shm->consumers, AFTER_LOAD, 1, the_consumer_leaves);
+  sb_status status = sb_disposal_close(q, true, true, &removed);
+  if (!has_acted()) return;
+  expect_is(status, SB_OK, "the status of an empty queue whose consumer left");
+  expect_is(queue_state(), SB_QUEUE_CLOSED, "the state of the queue");
+  expect_hints(2, 2, "what is taken, or admitted: two closing cells");
+}
 /* A producer counts the closing cell as taken before it is there, so it evicts nothing. */
 static test_broker another;
 static sb_queue *its;
@@ -577,6 +589,8 @@ static const test_case CASES[] = {
     {"upkeep: refused", "a condition that does not hold keeps the queue", closing_is_refused},
     {"upkeep: left", "a queue whose consumer leaves meanwhile was in use, not \"not empty\"",
      closing_is_refused_for_one_that_leaves},
+    {"upkeep: no reason", "a queue that nothing keeps any more is closed",
+     closing_is_refused_for_no_reason_that_is_left},
     {"upkeep: refused, put", "a closing that is refused keeps the bound of a ring", closing_is_refused_beside_a_put},
     {"upkeep: two close", "a closing of another process is resolved first", another_process_closes},
     {"upkeep: no memory", "a closing without memory takes back its hints", no_memory_to_close},
