@@ -18,18 +18,15 @@ static sb_ledger_shm *next_ledger(sb_broker *b, const sb_ledger_shm *l, sb_chain
 
 static uint64_t owner_word(unsigned conn, uint64_t epoch) { return (uint64_t)conn | SB_FIELD(epoch, 12); }
 
-static void start(sb_ledger_shm *l, uint64_t epoch) {
+void sb_ledger_start(sb_ledger_shm *l) {
+  uint64_t epoch = SB_LOAD(&l->owner, SB_RELAXED) >> 12; /* relaxed: the caller owns the ledger */
   sb_ledger_hinting_ended(l);
   SB_STORE(&l->holding, SB_FIELD(epoch & 0xffffffffu, 32), SB_RELEASE);
 }
 
 static bool take(sb_connection *c, uint32_t queue, sb_ledger_shm *l, uint64_t owner, uint64_t token) {
   sb_holding_set(c->b, token, sb_holding_what(SB_HOLD_LEDGER, queue, 0), sb_slot_of(c->b, l));
-  if (!SB_CAS(&l->owner, &owner, owner_word(c->id, (owner >> 12) + 1), SB_ACQ_REL)) {
-    return false;
-  }
-  start(l, (owner >> 12) + 1);
-  return true;
+  return SB_CAS(&l->owner, &owner, owner_word(c->id, (owner >> 12) + 1), SB_ACQ_REL);
 }
 
 sb_status sb_ledger_inherit(sb_connection *c, uint32_t queue, sb_ledger_shm *l, unsigned dead, uint64_t *token) {
@@ -39,6 +36,7 @@ sb_status sb_ledger_inherit(sb_connection *c, uint32_t queue, sb_ledger_shm *l, 
     sb_holding_give(c, *token);
     status = SB_SETTLED;
   }
+  if (status == SB_OK) sb_ledger_start(l); /* a ledger with an owner, even a dead one, keeps its queue (I20) */
   return status;
 }
 
@@ -74,7 +72,6 @@ sb_status sb_ledger_adopt(sb_connection *c, uint32_t queue, sb_ledger_shm **ledg
   memset(l, 0, sizeof *l);
   SB_STORE(&l->queue, queue, SB_RELAXED);
   SB_STORE(&l->owner, owner_word(c->id, 1), SB_RELAXED);
-  start(l, 1);
   uint32_t first = SB_LOAD(&q->ledgers, SB_ACQUIRE);
   do {
     SB_STORE(&l->next, first, SB_RELAXED);
@@ -85,6 +82,12 @@ sb_status sb_ledger_adopt(sb_connection *c, uint32_t queue, sb_ledger_shm **ledg
   sb_holding_set(b, *token, sb_holding_what(SB_HOLD_LEDGER, queue, 0), slot);
   *ledger = l;
   return SB_OK;
+}
+
+void sb_ledger_renounce(sb_connection *c, sb_ledger_shm *ledger, uint64_t token) {
+  uint64_t owner = SB_LOAD(&ledger->owner, SB_ACQUIRE);
+  if (SB_BITS(owner, 0, 12) == c->id) (void)SB_CAS(&ledger->owner, &owner, owner_word(0, owner >> 12), SB_ACQ_REL);
+  sb_holding_give(c, token);
 }
 
 void sb_ledger_leave(sb_connection *c, sb_ledger_shm *ledger, uint64_t token) {

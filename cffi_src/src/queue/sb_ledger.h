@@ -37,7 +37,16 @@
 
 #include "sb_holdings.h"
 
+/* Makes `c` the owner of a ledger of the queue in slot `queue`, for a caller that has looked at the queue. Meanwhile the
+ * queue may be closed and freed, and the ledger with it: the ledger may then be another queue's, and have another
+ * owner. So the caller looks at the queue again before it writes anything into the ledger, and calls sb_ledger_start if
+ * the queue is the same, else sb_ledger_renounce. If the caller is killed before that, its reaper disowns the ledger;
+ * nothing is held in it, and its hints rest, since its last owner left it so. */
 sb_status sb_ledger_adopt(sb_connection *c, uint32_t queue, sb_ledger_shm **ledger, uint64_t *token);
+/* Begins the use of an adopted ledger: `c` holds nothing, and changes no hints. */
+void sb_ledger_start(sb_ledger_shm *ledger);
+/* Gives up a ledger that was adopted and not started. Changes only its owner, by a CAS, and only if that is `c`. */
+void sb_ledger_renounce(sb_connection *c, sb_ledger_shm *ledger, uint64_t token);
 /* Makes `c` the owner of ledger `l` of the dead connection `dead`, whose intent the caller has resolved. *token: the
  * holding that lists the ledger. SB_SETTLED: `dead` does not own the ledger any more. */
 sb_status sb_ledger_inherit(sb_connection *c, uint32_t queue, sb_ledger_shm *l, unsigned dead, uint64_t *token);

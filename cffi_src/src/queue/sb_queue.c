@@ -39,10 +39,11 @@ sb_status sb_queue_attach(sb_connection *c, uint32_t slot, sb_queue *q, bool eve
   sb_status status = look_up(c, slot, q, even_closed);
   if (status == SB_OK) status = sb_ledger_adopt(c, slot, &q->ledger, &q->ledger_token);
   if (status == SB_OK && !sb_queue_is_open(q)) { /* look again: only from here on the ledger keeps the object (I20) */
-    sb_ledger_leave(c, q->ledger, q->ledger_token);
+    sb_ledger_renounce(c, q->ledger, q->ledger_token);
     q->ledger = NULL;
     status = SB_DELETED;
   }
+  if (status == SB_OK) sb_ledger_start(q->ledger);
   return status;
 }
 

@@ -42,6 +42,7 @@ static uint64_t next_holding(void) {
 static sb_ledger_shm *one_more(void) {
   sb_ledger_shm *l;
   expect_is(sb_ledger_adopt(t.c, q->slot, &l, &token), SB_OK, "the status");
+  sb_ledger_start(l);
   return l;
 }
 

@@ -43,6 +43,40 @@ static void a_handle(void) {
     sb_queue_detach(&other);
   }
 }
+/* The queue closes while it is opened, and is freed: then the ledger that was adopted may be another queue's, and have
+ * another owner. */
+static sb_ledger_shm *adopted;
+static void it_closes(void) { set_state(SB_QUEUE_CLOSED); }
+static void it_is_anothers(void) { SB_STORE(&adopted->owner, OTHER | SB_FIELD(9, 12), SB_RELAXED); }
+static void it_closes_and_is_anothers(void) {
+  it_closes();
+  meanwhile(&adopted->owner, AFTER_LOAD, 1, it_is_anothers);
+}
+static void begin_with_a_free_ledger(void) {
+  begin(0);
+  expect_is(open_other(false), SB_OK, "the status");
+  adopted = other.ledger;
+  sb_queue_detach(&other);
+}
+static void a_queue_that_closes_while_it_is_opened(void) {
+  begin_with_a_free_ledger();
+  const sb_word *words[] = {&adopted->holding, &adopted->hinting, &adopted->admitting};
+  for (unsigned i = 0; i < 3; i++) {
+    set_state(SB_QUEUE_OPEN);
+    meanwhile(&adopted->owner, BEFORE_CAS, 1, it_closes);
+    note_order(words[i]);
+    sb_status status = open_other(false);
+    int order = noted_order();
+    if (!has_acted()) return;
+    expect_is(status, SB_DELETED, "the status");
+    expect(order < 0, "word %u of a ledger that may be another queue's was written", i);
+    expect_is(adopted->owner & 0xfff, 0, "the owner");
+  }
+  set_state(SB_QUEUE_OPEN);
+  meanwhile(&adopted->owner, BEFORE_CAS, 1, it_closes_and_is_anothers);
+  expect_is(open_other(false), SB_DELETED, "the status");
+  if (has_acted()) expect_is(adopted->owner & 0xfff, OTHER, "the owner of the ledger of another queue");
+}
 /* A handle is of an open queue; of a closed one only to clear up. */
 static void states_of_a_queue(void) {
   begin(0);
@@ -318,6 +352,8 @@ static void the_bound_falls_twice(void) {
 
 static const test_case CASES[] = {
     {"queue: handle", "a handle has the queue's state, place and use of memory, and a ledger", a_handle},
+    {"queue: closes", "a ledger is not written before it is known to be the queue's",
+     a_queue_that_closes_while_it_is_opened},
     {"queue: states", "a closed queue is opened to clear up", states_of_a_queue},
     {"queue: none", "a slot that is no queue is not opened", what_is_no_queue},
     {"queue: meanwhile", "a queue that is closed while it is opened is left", a_queue_that_is_closed_meanwhile},
