@@ -180,13 +180,14 @@ static bool recount(sb_connection *by, const sb_queue_shm *q, uint32_t slot, sb_
 static bool reconcile(sb_connection *by, sb_queue_shm *q, uint32_t slot, uint64_t deaths_before) {
   int32_t unsure = SB_TRACKING_UNSURE;
   sb_hints found = sb_hints_reconcile(by->b, q);
-  if (found == SB_HINTS_SET_RIGHT) {
+  if (found == SB_HINTS_SET_RIGHT || found == SB_HINTS_PARTLY) {
     bool explained = SB_LOAD(&q->tracking, SB_SEQ_CST) == unsure || sb_repairs_deaths(by->b) != deaths_before;
     sb_repairs_count(by->b, SB_REPAIR_ACCOUNT, explained); /* I72: no connection was `hinting` */
     sb_recover_queue(by, slot);                            /* a process may have relied on the wrong hints (I42) */
   }
-  if (found != SB_HINTS_BUSY) (void)SB_CAS(&q->tracking, &unsure, SB_TRACKING_SURE, SB_SEQ_CST);
-  return found != SB_HINTS_BUSY;
+  bool right = found == SB_HINTS_RIGHT || found == SB_HINTS_SET_RIGHT;
+  if (right) (void)SB_CAS(&q->tracking, &unsure, SB_TRACKING_SURE, SB_SEQ_CST);
+  return right;
 }
 
 /* True if the accounts of a quiet queue must be checked again, since what deaths left is not corrected yet: at the last

@@ -105,12 +105,16 @@ static bool same(const reading *one, const reading *two) {
          one->ready == two->ready && one->ready_bytes == two->ready_bytes;
 }
 
-/* `found`: what the call found until now. Returns SB_HINTS_BUSY if another process has changed the hint meanwhile. */
+/* `found`: what the call found until now. If another process has changed the hint meanwhile, returns SB_HINTS_BUSY, or
+ * SB_HINTS_PARTLY if the call has corrected a hint before. */
 static sb_hints put_right(sb_word *hint, uint64_t is, uint64_t should, sb_hints found) {
-  if (is == should || found == SB_HINTS_BUSY) {
+  if (is == should || found == SB_HINTS_BUSY || found == SB_HINTS_PARTLY) {
     return found;
   }
-  return SB_CAS(hint, &is, should, SB_SEQ_CST) ? SB_HINTS_SET_RIGHT : SB_HINTS_BUSY;
+  if (SB_CAS(hint, &is, should, SB_SEQ_CST)) {
+    return SB_HINTS_SET_RIGHT;
+  }
+  return found == SB_HINTS_SET_RIGHT ? SB_HINTS_PARTLY : SB_HINTS_BUSY;
 }
 
 /* Gives back the room that the dead reserved, although others are between two changes of hints (I74). */

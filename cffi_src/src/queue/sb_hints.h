@@ -46,10 +46,11 @@ bool sb_hints_has_ready(sb_broker *b, const sb_ring *r, uint64_t end);
 uint64_t sb_hints_rescan(sb_queue *q);
 /* Reads hints, ledgers and cells twice. If the two readings are equal, corrects `taken`, `admitted` and `bytes_in`.
  * SB_HINTS_RIGHT: no hint was wrong, or the queue does not track. SB_HINTS_SET_RIGHT: a hint was wrong, and was
- * corrected. SB_HINTS_BUSY: the readings differ, or a connection is changing hints, or a hint changed during the
- * correction. In the last case the call may have corrected `taken` or `admitted` before. While a connection is changing
- * hints, the call at most gives back room that dead connections reserved, and nothing in a queue that evicts (I74). */
-typedef enum { SB_HINTS_RIGHT, SB_HINTS_SET_RIGHT, SB_HINTS_BUSY } sb_hints;
+ * corrected. SB_HINTS_PARTLY: a hint was corrected, then another one changed during the correction, so it may be wrong
+ * still. SB_HINTS_BUSY: the readings differ, or a connection is changing hints, or the first wrong hint changed during
+ * the correction. While a connection is changing hints, the call at most gives back room that dead connections
+ * reserved, and nothing in a queue that evicts (I74). */
+typedef enum { SB_HINTS_RIGHT, SB_HINTS_SET_RIGHT, SB_HINTS_PARTLY, SB_HINTS_BUSY } sb_hints;
 sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q);
 /* Gives the hints of a queue that is about to get limits their first right values. Does nothing if `tracking` is
  * SB_TRACKING_SURE. If traffic prevents it, leaves SB_TRACKING_UNSURE: the housekeeper then corrects the hints. */

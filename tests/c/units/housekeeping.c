@@ -272,6 +272,22 @@ static void an_account_is_set_right(void) {
   expect_is(counter_in(q, SB_COUNT_REPLACED) + sb_ledger_sum(t.b, q->shm, SB_COUNT_REPLACED), 2, "what was evicted");
   expect_repairs(OF_ACCOUNT, 0);
 }
+/* A put changes another hint while `taken` is corrected: the correction of `taken` still has its consequences. */
+static void admit_another(void) { (void)SB_ADD(&q->shm->admitted, 1, SB_SEQ_CST); }
+static void an_account_is_set_right_in_part(void) {
+  a_wrong_account();
+  (void)SB_ADD(&q->shm->admitted, 1, SB_RELAXED);
+  SB_STORE(&q->shm->tracking, SB_TRACKING_UNSURE, SB_RELAXED);
+  set_deaths(DEATHS);
+  be_quiet(2);
+  meanwhile(&q->shm->admitted, BEFORE_CAS, 1, admit_another);
+  tick_queue();
+  if (!has_acted()) return;
+  expect_is(sb_ledger_sum(t.b, q->shm, SB_COUNT_REPLACED), 2, "what was evicted");
+  expect_repairs(0, OF_ACCOUNT);
+  expect_is(q->shm->tracking, SB_TRACKING_UNSURE, "whether all of it is sure");
+  expect_is(remembered.deaths, 0, "the deaths while not all of it is right");
+}
 static void an_account_after_a_death(void) {
   a_wrong_account();
   set_deaths(DEATHS);
@@ -347,6 +363,8 @@ static const test_case CASES[] = {
     {"tick: closed meanwhile", "an end of a queue that was closed is no repair", an_end_of_a_queue_that_was_closed},
     {"tick: seen late", "an end that was seen afterwards only is no repair", an_end_that_is_seen_late},
     {"tick: account", "an account is set right when traffic rests, and limits are kept", an_account_is_set_right},
+    {"tick: account in part", "an account that is set right in part keeps the limits, too",
+     an_account_is_set_right_in_part},
     {"tick: account after a death", "a death explains a wrong account", an_account_after_a_death},
     {"tick: account again", "after a death an account is looked at until it is right", an_account_is_looked_at_again},
     {"tick: account unsure", "an account becomes sure when nobody changes it", an_account_that_is_unsure},
