@@ -179,6 +179,8 @@ static bool recount(sb_connection *by, const sb_queue_shm *q, uint32_t slot, sb_
  * could not be checked: a process changed them meanwhile, or is in the middle of a change, perhaps stopped there. */
 static bool reconcile(sb_connection *by, sb_queue_shm *q, uint32_t slot, uint64_t deaths_before) {
   int32_t unsure = SB_TRACKING_UNSURE;
+  /* first, so that no call that does not know that the queue tracks changes a cell afterwards (sb_hints_start_tracking) */
+  bool all_know = SB_LOAD(&q->tracking, SB_SEQ_CST) == unsure && sb_ledger_others_know(by->b, q, by->id);
   sb_hints found = sb_hints_reconcile(by->b, q);
   if (found == SB_HINTS_SET_RIGHT || found == SB_HINTS_PARTLY) {
     bool explained = SB_LOAD(&q->tracking, SB_SEQ_CST) == unsure || sb_repairs_deaths(by->b) != deaths_before;
@@ -186,7 +188,7 @@ static bool reconcile(sb_connection *by, sb_queue_shm *q, uint32_t slot, uint64_
     sb_recover_queue(by, slot);                            /* a process may have relied on the wrong hints (I42) */
   }
   bool right = found == SB_HINTS_RIGHT || found == SB_HINTS_SET_RIGHT;
-  if (right) (void)SB_CAS(&q->tracking, &unsure, SB_TRACKING_SURE, SB_SEQ_CST);
+  if (right && all_know) (void)SB_CAS(&q->tracking, &unsure, SB_TRACKING_SURE, SB_SEQ_CST);
   return right;
 }
 

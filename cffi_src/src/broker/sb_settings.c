@@ -60,8 +60,7 @@ void sb_settings_configure(sb_queue *q, const sb_settings *s, bool trim) {
   int64_t ring_size = s->values[SB_SETTING_RING_SIZE];
   bool other_ring = ring_size >= 0 && ring_size != sb_setting(q->shm, SB_SETTING_RING_SIZE);
   bool unknown = SB_LOAD(&q->shm->bound, SB_RELAXED) == INT64_MAX; /* true: a process died before it set the bound */
-  if (sb_settings_limit(s))
-    sb_hints_start_tracking(q->c->b, q->shm);                      /* first the hints, then the limits that use them */
+  if (sb_settings_limit(s)) sb_hints_start_tracking(q);            /* first the hints, then the limits that use them */
   if (other_ring) SB_STORE(&q->shm->bound, INT64_MAX, SB_SEQ_CST); /* ring_size trims nothing until the bound is set */
   loosen_limits(q->shm, s);
   sb_settings_apply(q->shm, s);

@@ -157,15 +157,20 @@ sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q) {
 /* Calls sb_hints_reconcile until one call finds no hint wrong. If continuous traffic prevents that, the housekeeper
  * corrects the hints later. While a change is half made, a call could not find the hints right: it would read all cells
  * in vain. Until the hints are right `tracking` is SB_TRACKING_UNSURE, so that the successor of a caller that was killed
- * begins again. */
-void sb_hints_start_tracking(sb_broker *b, sb_queue_shm *q) {
-  if (SB_LOAD(&q->tracking, SB_RELAXED) == SB_TRACKING_SURE) {
+ * begins again.
+ *
+ * A call of another connection that read `tracking` before may take or return a message later, and change no hint: the
+ * hints are right only after each such call has ended (P21). If one does not end in time, `tracking` stays UNSURE. */
+void sb_hints_start_tracking(sb_queue *q) {
+  sb_broker *b = q->c->b;
+  if (SB_LOAD(&q->shm->tracking, SB_RELAXED) == SB_TRACKING_SURE) {
     return;
   }
-  SB_STORE(&q->tracking, SB_TRACKING_UNSURE, SB_SEQ_CST);
+  SB_STORE(&q->shm->tracking, SB_TRACKING_UNSURE, SB_SEQ_CST); /* P21: before the gates are read */
+  bool all_know = sb_ledger_others_know(b, q->shm, q->c->id);
   for (unsigned tries = 0; tries < TRACKING_TRIES; tries++) {
-    if (sb_ledger_changes(b, q).depth == 0 && sb_hints_reconcile(b, q) == SB_HINTS_RIGHT) {
-      SB_STORE(&q->tracking, SB_TRACKING_SURE, SB_SEQ_CST);
+    if (sb_ledger_changes(b, q->shm).depth == 0 && sb_hints_reconcile(b, q->shm) == SB_HINTS_RIGHT) {
+      if (all_know) SB_STORE(&q->shm->tracking, SB_TRACKING_SURE, SB_SEQ_CST);
       return;
     }
   }

@@ -18,7 +18,9 @@
  *      moment: the second one may then act on values that it read before the first one changed them. In this case the
  *      queue may take more messages than its limit, until the hints are corrected again.
  *
- * Ordering pairs: none here.
+ * Ordering pairs: P21 of sb_grace.h, with `tracking` in the place of a chunk: sb_hints_start_tracking stores UNSURE
+ *  (seq_cst), then reads `inside` of each other connection that has the queue open. A call enters before it reads
+ *  `tracking`. So a call that is not seen inside sees that the queue tracks.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  one hint was corrected, or one cell was marked -> other hints may still be wrong, other cells not marked -> the next
@@ -53,7 +55,8 @@ uint64_t sb_hints_rescan(sb_queue *q);
 typedef enum { SB_HINTS_RIGHT, SB_HINTS_SET_RIGHT, SB_HINTS_PARTLY, SB_HINTS_BUSY } sb_hints;
 sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q);
 /* Gives the hints of a queue that is about to get limits their first right values. Does nothing if `tracking` is
- * SB_TRACKING_SURE. If traffic prevents it, leaves SB_TRACKING_UNSURE: the housekeeper then corrects the hints. */
-void sb_hints_start_tracking(sb_broker *b, sb_queue_shm *q);
+ * SB_TRACKING_SURE. If traffic prevents it, or a connection stays in a call that may not know that the queue tracks,
+ * leaves SB_TRACKING_UNSURE: the housekeeper then corrects the hints. */
+void sb_hints_start_tracking(sb_queue *q);
 
 #endif

@@ -161,6 +161,25 @@ unsigned sb_ledger_stuck(sb_broker *b, const sb_queue_shm *q, unsigned but,
   }
   return 0;
 }
+#define LOOKS 2000u /* the most reads of a gate in search of a gap between two calls: they take 0.1 ms in all */
+static bool was_outside(sb_broker *b, unsigned connection) {
+  sb_connection_shm *shm = sb_connection_record(b, connection);
+  if (shm == NULL) { /* it is being opened or closed, unless its calls are over */
+    return sb_conn_state(SB_LOAD(&b->connections[connection], SB_ACQUIRE)) != SB_CONN_LIVE;
+  }
+  for (unsigned n = 0; n < LOOKS && SB_LOAD(&shm->gate.inside, SB_RELAXED) != 0; n++) sb_pause(); /* relaxed: a hint */
+  return SB_OR(&shm->gate.inside, 0, SB_SEQ_CST) == 0;                                            /* P21 */
+}
+bool sb_ledger_others_know(sb_broker *b, const sb_queue_shm *q, unsigned but) {
+  sb_chain chain = {0};
+  for (sb_ledger_shm *l = first_ledger(b, q); l != NULL; l = next_ledger(b, l, &chain)) {
+    unsigned owner = (unsigned)SB_BITS(SB_LOAD(&l->owner, SB_SEQ_CST), 0, 12);
+    if (owner != 0 && owner != but && !was_outside(b, owner)) {
+      return false;
+    }
+  }
+  return true;
+}
 sb_ledger_shm *sb_ledger_of(sb_broker *b, const sb_queue_shm *q, unsigned connection) {
   sb_chain chain = {0};
   sb_ledger_shm *l = first_ledger(b, q);

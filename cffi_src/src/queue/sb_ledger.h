@@ -59,6 +59,10 @@ bool sb_ledger_any_owner(sb_broker *b, const sb_queue_shm *q, bool (*is)(sb_brok
  * function looks at its ledger several times. 0: there is none. */
 unsigned sb_ledger_stuck(sb_broker *b, const sb_queue_shm *q, unsigned but,
                          bool (*is)(sb_broker *b, unsigned connection));
+/* True if each connection other than `but` that owns a ledger of the queue was outside the core at some moment of this
+ * call: all their later calls see what the caller stored before (P21 of sb_grace.h). Waits a moment for a call that is
+ * inside. False: one stayed inside; its process may be stopped or dead. */
+bool sb_ledger_others_know(sb_broker *b, const sb_queue_shm *q, unsigned but);
 /* Sums over the ledgers of a queue. `depth`: how many changes of hints have begun and not ended; 0: the hints rest.
  * `raised`: how often connections began such changes until now. If two calls return equal sums, no connection began or
  * ended such changes between them. */

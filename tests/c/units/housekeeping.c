@@ -313,6 +313,27 @@ static void an_account_that_is_unsure(void) {
   expect_is(q->shm->tracking, 1, "whether it is sure");
   expect_repairs(0, OF_ACCOUNT);
 }
+/* Somebody who is inside the core since before the queue tracked may take a message without counting it. */
+static void an_account_that_somebody_may_not_know(void) {
+  begin(RING_OF(5));
+  sb_connection *other = connect_to(&t), *mine = t.c;
+  t.c = other;
+  sb_queue *its = open_queue(&t, "q");
+  t.c = mine;
+  expect(its != NULL, "it cannot be opened");
+  SB_STORE(&q->shm->tracking, SB_TRACKING_UNSURE, SB_RELAXED);
+  sb_lock(other);
+  be_quiet(2);
+  tick_queue();
+  expect_is(q->shm->tracking, SB_TRACKING_UNSURE, "whether it is sure while somebody is inside");
+  sb_unlock(other);
+  sb_lock(mine);
+  be_quiet(2);
+  tick_queue();
+  sb_unlock(mine);
+  expect_is(q->shm->tracking, SB_TRACKING_SURE, "whether it is sure when only the housekeeper is");
+  expect_repairs(0, 0);
+}
 /* Somebody was in the middle of a take when a death was looked after. Nothing moves after that, for nothing fits. */
 static void an_account_is_looked_at_again(void) {
   for (unsigned waits = 0; waits <= 1; waits++) {
@@ -365,6 +386,8 @@ static const test_case CASES[] = {
     {"tick: account", "an account is set right when traffic rests, and limits are kept", an_account_is_set_right},
     {"tick: account in part", "an account that is set right in part keeps the limits, too",
      an_account_is_set_right_in_part},
+    {"tick: account unknown", "an account is not sure while somebody may not know of it",
+     an_account_that_somebody_may_not_know},
     {"tick: account after a death", "a death explains a wrong account", an_account_after_a_death},
     {"tick: account again", "after a death an account is looked at until it is right", an_account_is_looked_at_again},
     {"tick: account unsure", "an account becomes sure when nobody changes it", an_account_that_is_unsure},

@@ -454,16 +454,16 @@ static void hints_of_one_who_changes_them(void) {
   (void)SB_ADD(&q->shm->taken, 1, SB_RELAXED);
   sb_ledger_hinting(q->ledger, 1);
   expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found while they are being changed");
-  sb_hints_start_tracking(t.b, q->shm);
+  sb_hints_start_tracking(q);
   expect_is(q->shm->tracking, SB_TRACKING_SURE, "whether they are sure where they count already");
   SB_STORE(&q->shm->tracking, 0, SB_RELAXED);
   note_order(&q->shm->tracking);
-  sb_hints_start_tracking(t.b, q->shm);
+  sb_hints_start_tracking(q);
   if (has_steps()) expect_is(noted_order(), SB_SEQ_CST, "the order of the store that all must see");
   expect_is(q->shm->tracking, SB_TRACKING_UNSURE, "whether they are sure");
   expect_account(SB_PAGE_CELLS, SB_PAGE_CELLS + 3, (SB_PAGE_CELLS + 3) * BODY);
   sb_ledger_hinting(q->ledger, -1);
-  sb_hints_start_tracking(t.b, q->shm);
+  sb_hints_start_tracking(q);
   expect_is(q->shm->tracking, SB_TRACKING_SURE, "whether they are sure after another call");
   expect_is(q->shm->taken, SB_PAGE_CELLS - 1, "what is taken");
   SB_STORE(&q->shm->tracking, 0, SB_RELAXED);
@@ -542,6 +542,52 @@ static void some_hints_that_are_set_right(void) {
   expect(found != SB_HINTS_BUSY && found != SB_HINTS_RIGHT, "nothing was corrected, it says (%d)", (int)found);
   expect_account(1, right + 2, in);
 }
+/* ---- a queue that gets its first limit ---- */
+
+/* A consumer has read that the queue does not track, and is about to take. */
+static const sb_settings A_RING = {{10, -1, -1, 0, -1, -1}, 0};
+static void another_sets_limits(void) {
+  int32_t holder;
+  expect_is(sb_queue_configure(its, &A_RING, false, FOREVER, &holder), SB_OK, "the status of new settings");
+}
+static void begin_without_limits(void) {
+  begin_queue(FREE_SETTINGS);
+  put_up_to(q, 3);
+  another = t;
+  another.c = connect_to(&t);
+  its = open_queue(&another, "q");
+}
+static void limits_beside_a_take(void) {
+  begin_without_limits();
+  meanwhile(cell_at(q, 0), BEFORE_CAS, 1, another_sets_limits);
+  take_from(q);
+  if (!has_acted()) return;
+  expect_is(q->shm->tracking, SB_TRACKING_UNSURE, "whether the hints are sure");
+}
+static void limits_beside_a_return(void) {
+  static char record[BUFFER];
+  begin_without_limits();
+  if (get(&t, q, record, false) != 1) die("sb_queue_get", 0);
+  meanwhile(cell_at(q, 0), BEFORE_CHANGE, 1, another_sets_limits);
+  expect_is(sb_queue_settle(q, record, SB_REQUEUE), SB_OK, "the status of a return");
+  if (!has_acted()) return;
+  expect_is(q->shm->tracking, SB_TRACKING_UNSURE, "whether the hints are sure");
+}
+/* The consumer goes on, and ends its call, while the other one waits for it. */
+static void the_call_ends(void) {
+  if (says.pauses == 3) SB_STORE(&another.c->gate->inside, 0, SB_RELEASE);
+}
+static void limits_wait_for_a_call(void) {
+  begin_without_limits();
+  answer_for_the_system();
+  says.paused = the_call_ends;
+  SB_STORE(&another.c->gate->inside, 1, SB_RELAXED);
+  SB_STORE(&t.c->gate->inside, 1, SB_RELAXED);
+  sb_hints_start_tracking(q);
+  SB_STORE(&t.c->gate->inside, 0, SB_RELAXED);
+  expect_is(q->shm->tracking, SB_TRACKING_SURE, "whether the hints are sure after the call");
+  expect_is(says.pauses, 3, "how often it waited");
+}
 static void end_hinting(void) { SB_STORE(&q->ledger->hinting, 0, SB_RELAXED); }
 /* The count of what was raised goes round after 2^32 times: 0 is a number as any other. */
 static void hints_of_one_whose_count_went_round(void) {
@@ -559,7 +605,7 @@ static void tracking_is_left_to_the_housekeeper(void) {
   sb_ledger_hinting(q->ledger, 1);
   meanwhile(&q->ledger->hinting, BEFORE_LOAD, 1001, end_hinting);
   SB_STORE(&q->shm->tracking, 0, SB_RELAXED);
-  sb_hints_start_tracking(t.b, q->shm);
+  sb_hints_start_tracking(q);
   meanwhile(NULL, BEFORE_LOAD, 0, NULL);
   expect_is(q->shm->tracking, SB_TRACKING_UNSURE, "whether they are sure after a thousand tries");
 }
@@ -569,7 +615,7 @@ static void tracking_reads_no_cells_in_vain(void) {
   sb_ledger_hinting(q->ledger, 1);
   meanwhile(&q->ledger->hinting, BEFORE_LOAD, 1001, end_hinting);
   SB_STORE(&q->shm->tracking, 0, SB_RELAXED);
-  sb_hints_start_tracking(t.b, q->shm);
+  sb_hints_start_tracking(q);
   meanwhile(NULL, BEFORE_LOAD, 0, NULL);
   expect_is(q->shm->tracking, SB_TRACKING_UNSURE, "whether they are sure after a thousand tries");
 }
@@ -630,6 +676,9 @@ static const test_case CASES[] = {
     {"upkeep: changes meanwhile", "a hint that changes after it was read is not right", a_hint_that_changes_meanwhile},
     {"upkeep: partly", "hints of which some were set right are not right, and not untouched",
      some_hints_that_are_set_right},
+    {"upkeep: limits, take", "hints are not sure while a connection may take without them", limits_beside_a_take},
+    {"upkeep: limits, return", "... or return a message without them", limits_beside_a_return},
+    {"upkeep: limits, wait", "who sets limits waits for the calls that may not know of them", limits_wait_for_a_call},
     {"upkeep: room, traffic", "nothing is freed by what was read beside traffic", room_beside_traffic},
     {"upkeep: went round", "hints that are being changed are left alone, whatever the count says",
      hints_of_one_whose_count_went_round},
