@@ -135,15 +135,19 @@ class WorkerPool:
 
     def _start_worker(self, index: int, function: bytes) -> Any:  # noqa: ANN401 - multiprocessing's
         answer, tell = self._context.Pipe(duplex=False)
-        worker = self._context.Process(target=_work, args=(function, self._options, tell))
-        self._workers[index : index + 1] = [worker]  # listed first: after an error, `start` ends all listed workers
-        multiprocessing.resource_tracker.ensure_running()  # else start() starts it, which unblocks the signal
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the worker inherits this mask
         try:
-            worker.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            tell.close()
+            with tell:
+                worker = self._context.Process(target=_work, args=(function, self._options, tell))
+                self._workers[index : index + 1] = [worker]  # listed first: after an error `start` ends those listed
+                multiprocessing.resource_tracker.ensure_running()  # else start() starts it, which unblocks the signal
+                before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the worker inherits this mask
+                try:
+                    worker.start()
+                finally:
+                    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        except BaseException:
+            answer.close()
+            raise
         return answer
 
     def _await_first(self, answers: list[Any]) -> None:
@@ -169,6 +173,7 @@ class WorkerPool:
     def _supervise(self) -> None:
         function = _pickled(self._function)
         started = dict.fromkeys(range(self._count), time.monotonic())
+        failing = False
         while not self._ended.is_set():
             multiprocessing.connection.wait([worker.sentinel for worker in self._workers], timeout=0.2)
             with self._lock:
@@ -178,9 +183,24 @@ class WorkerPool:
                     worker.join()
                     if time.monotonic() - started[index] < _QUICK_SECONDS:  # dies right after its start: do not spin
                         self._ended.wait(0.2)
-                    self.restarts += 1
                     started[index] = time.monotonic()
-                    self._start_worker(index, function).close()
+                    failing = not self._replace(index, function, tell=not failing)
+
+    def _replace(self, index: int, function: bytes, *, tell: bool) -> bool:
+        """Starts another worker in the place of a dead one. False: there is no process, descriptor or memory for it.
+
+        Then the dead worker stays listed: the supervisor finds it at its next look, and tries again. ``tell``: log it.
+        """
+        dead = self._workers[index]
+        try:
+            self._start_worker(index, function).close()
+        except (OSError, MemoryError) as error:
+            self._workers[index] = dead
+            if tell:
+                _log.error("a worker of queue %r ended, and no other can be started yet: %s", self._queue, error)
+            return False
+        self.restarts += 1
+        return True
 
     @property
     def pids(self) -> list[int]:

@@ -420,6 +420,37 @@ def test_a_worker_that_dies_at_once_is_replaced_after_a_while(
     assert len(stage.played) == 8
 
 
+@pytest.mark.parametrize("where", ["pipe", "start"])
+def test_a_worker_that_cannot_be_replaced_is_replaced_later(
+    pool: WorkerPool,
+    stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    where: str,
+) -> None:
+    """Processes or descriptors ran out: the supervisor says so once, waits before each further try, and lives on."""
+    script, errors = Script(monkeypatch, pool), [OSError("no more of them"), OSError("no more of them")]
+    if where == "pipe":
+        pipe = stage.pipe
+
+        def refused(*, duplex: bool = True) -> tuple[Connection, Connection]:
+            if errors:
+                raise errors.pop()
+            return pipe(duplex=duplex)
+
+        monkeypatch.setattr(pool._context, "Pipe", refused)  # noqa: SLF001
+    else:
+        stage.refused = errors  # type: ignore[assignment]
+    script.play((200.0, [1]), (200.3, []), (200.6, []), (300.0, [0]))
+    lives = [worker.alive for worker in pool._workers]  # noqa: SLF001
+    assert (lives, pool.restarts, script.waits) == ([True] * 3, 2, [0.2, 0.2])
+    assert script.looks[1][0] == script.looks[2][0] == [worker.sentinel for worker in stage.played[:3]]
+    assert all(end.closed for end in stage.ends)
+    assert [record.getMessage() for record in caplog.records] == [
+        "a worker of queue 'q' ended, and no other can be started yet: no more of them"
+    ]
+
+
 def test_no_worker_is_replaced_at_the_end(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Although it died: the pool was stopped meanwhile."""
     script = Script(monkeypatch, pool)
