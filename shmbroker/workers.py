@@ -23,9 +23,10 @@ from shmbroker import exceptions
 from shmbroker._amqp.utf8 import check_queue_name
 from shmbroker._checks import integer
 from shmbroker._core import native, record
+from shmbroker._core.queue import PutOptions
 from shmbroker._core.transaction import Publication, Settlement, commit_waiting
 from shmbroker._process import locks
-from shmbroker._put_options import options_of
+from shmbroker._put_options import fields_of
 from shmbroker._session.queues import core_of
 from shmbroker.broker import connect
 from shmbroker.queue import open_queue, session_of_queue
@@ -43,6 +44,7 @@ _PATIENCE_SECONDS = 30.0
 _QUICK_SECONDS = 1.0
 _MAX_ATTEMPTS = 1_000_000
 _MAX_PROCESSES = 1024
+_LEAST_TTL = 1e-9
 
 
 class WorkerPool:
@@ -349,7 +351,9 @@ def _set_aside(queue: Queue, message: Message, options: _Options) -> None:
     properties = dataclasses.replace(message.properties, headers=headers, expiration=None)
     session = session_of_queue(queue)
     aside = core_of(open_queue(session, options.set_aside))
-    put = options_of(ttl=aside.message_ttl(), key=message.key, properties=properties)
+    _, delay, priority, key, encoded = fields_of({"key": message.key, "properties": properties})
+    limit = aside.message_ttl()  # may be 0, or longer than a put may say; 0 would mean for ever to the core
+    put = PutOptions(0 if limit is None else max(limit, _LEAST_TTL), delay, priority, key, encoded)
     mine = Settlement(core_of(queue), record.header(message._record).tag)  # noqa: SLF001 - the tag that the core wrote
     try:
         commit_waiting(

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -250,6 +251,23 @@ def test_what_is_set_aside_lives_as_long_as_its_queue_says(queue: shmbroker.Queu
     _set_aside(queue, queue.get(timeout=0), options_for(queue))
     (found,) = connection_of(queue).queue("q.set-aside", passive=True).browse()
     assert found.expires_at is not None
+
+
+@pytest.mark.parametrize("ttl", [0.0, 2e8])
+def test_what_is_set_aside_lives_for_any_time_that_a_queue_may_have(queue: shmbroker.Queue, ttl: float) -> None:
+    """Also for no time, and for longer than a put may say: the message leaves the queue, and the worker goes on."""
+    connection_of(queue).queue("q.set-aside", message_ttl=ttl)
+    delivered_again(queue, "A", 1)
+    put_each(queue, "B")
+    seen = Seen(queue)
+    _serve(seen, options_for(queue, attempts=1), empty(queue))
+    aside = connection_of(queue).queue("q.set-aside", passive=True)
+    assert (seen.bodies, queue.statistics().acked) == ("B", 2)
+    if ttl:
+        (found,) = aside.browse()
+        assert found.expires_at == pytest.approx(time.time() + ttl, abs=3600)
+    else:
+        assert listing(aside) == []
 
 
 def test_a_message_that_cannot_be_set_aside(queue: shmbroker.Queue, caplog: pytest.LogCaptureFixture) -> None:
