@@ -26,7 +26,7 @@ from shmbroker._core import native, record
 from shmbroker._core.queue import PutOptions
 from shmbroker._core.transaction import Publication, Settlement, commit_waiting
 from shmbroker._process import locks
-from shmbroker._put_options import fields_of
+from shmbroker._put_options import PutKeywords, fields_of
 from shmbroker._session.queues import core_of
 from shmbroker.broker import connect
 from shmbroker.queue import open_queue, session_of_queue
@@ -58,9 +58,9 @@ class WorkerPool:
 
     After ``attempts`` deliveries that ended with an error, a nack or a worker's death, the function does not get the
     message again: a worker puts the message into the queue ``set_aside``, with the headers ``x-shmbroker-queue`` and
-    ``x-shmbroker-attempts``, logs that, and continues with the next message. From the second delivery of a message on,
-    a worker holds no prefetched messages while it handles the message: the worker's death counts as a delivery of that
-    message only.
+    ``x-shmbroker-attempts`` unless the message's own headers leave no room for them, logs that, and continues with the
+    next message. From the second delivery of a message on, a worker holds no prefetched messages while it handles the
+    message: the worker's death counts as a delivery of that message only.
 
     Args:
         function: called with each :class:`Message`; must be picklable. A plain function is pickled as its name, by
@@ -347,13 +347,9 @@ def _set_aside_first(queue: Queue, options: _Options) -> None:
 def _set_aside(queue: Queue, message: Message, options: _Options) -> None:
     """Moves a message to ``set_aside`` in one commit, which may use the reserve of memory when the broker is full."""
     attempts = message.delivery_count - 1
-    headers = {**message.headers, "x-shmbroker-queue": options.queue, "x-shmbroker-attempts": attempts}
-    properties = dataclasses.replace(message.properties, headers=headers, expiration=None)
     session = session_of_queue(queue)
     aside = core_of(open_queue(session, options.set_aside))
-    _, delay, priority, key, encoded = fields_of({"key": message.key, "properties": properties})
-    limit = aside.message_ttl()  # may be 0, or longer than a put may say; 0 would mean for ever to the core
-    put = PutOptions(0 if limit is None else max(limit, _LEAST_TTL), delay, priority, key, encoded)
+    put = _put_aside(message, options, aside.message_ttl())
     mine = Settlement(core_of(queue), record.header(message._record).tag)  # noqa: SLF001 - the tag that the core wrote
     try:
         commit_waiting(
@@ -370,6 +366,20 @@ def _set_aside(queue: Queue, message: Message, options: _Options) -> None:
         raise SystemExit(1) from None
     message._was_settled()  # noqa: SLF001 - the commit settled it
     _log.error("%r was tried %d times: it is in queue %r now", message, attempts, options.set_aside)
+
+
+def _put_aside(message: Message, options: _Options, limit: float | None) -> PutOptions:
+    """Makes the options of the put that sets a message aside, into a queue with this limit on the life of a message."""
+    added = {"x-shmbroker-queue": options.queue, "x-shmbroker-attempts": message.delivery_count - 1}
+    own = dataclasses.replace(message.properties, expiration=None)
+    given: PutKeywords = {"key": message.key, "priority": message.priority or None}
+    try:
+        fields = fields_of({**given, "properties": own, "headers": {**message.headers, **added}})
+    except ValueError:  # the two headers do not fit
+        fields = fields_of({**given, "properties": own})
+    _, delay, priority, key, encoded = fields
+    # The limit may be 0, or more than a put may say. The core takes 0 for no limit.
+    return PutOptions(0 if limit is None else max(limit, _LEAST_TTL), delay, priority, key, encoded)
 
 
 def _in_a_line(error: BaseException) -> str:

@@ -270,6 +270,31 @@ def test_what_is_set_aside_lives_for_any_time_that_a_queue_may_have(queue: shmbr
         assert listing(aside) == []
 
 
+@pytest.mark.parametrize("options", [{}, {"headers": {"a": 1}}, {"properties": shmbroker.BasicProperties(app_id="x")}])
+def test_what_is_set_aside_keeps_its_priority(queue: shmbroker.Queue, options: dict[str, Any]) -> None:
+    """Whether it was put with headers or properties, or without."""
+    queue.put(b"A", priority=3, **options)
+    _set_aside(queue, queue.get(timeout=0), options_for(queue))
+    (found,) = connection_of(queue).queue("q.set-aside", passive=True).browse()
+    assert (found.priority, found.headers.get("a"), found.properties.app_id) == (
+        3,
+        options.get("headers", {}).get("a"),
+        "x" if "properties" in options else None,
+    )
+
+
+def test_a_message_whose_headers_have_no_room_for_two_more(
+    queue: shmbroker.Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is set aside with its own; the log says where it came from."""
+    headers = {"a": "x" * 59_980}
+    queue.put(b"A", headers=headers)
+    _set_aside(queue, queue.get(timeout=0), options_for(queue))
+    (found,) = connection_of(queue).queue("q.set-aside", passive=True).browse()
+    assert (bytes(found), found.headers, listing(queue)) == (b"A", headers, [])
+    assert "<Message 0 of 'q', 1 bytes, settled> was tried 0 times: it is in queue 'q.set-aside' now" in caplog.text
+
+
 def test_a_message_that_cannot_be_set_aside(queue: shmbroker.Queue, caplog: pytest.LogCaptureFixture) -> None:
     """It goes back uncounted, the worker ends with exit code 1, and the log says why."""
     connection_of(queue).queue("q.set-aside", max_length=1).put(b"there before")
