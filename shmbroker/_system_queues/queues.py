@@ -38,9 +38,14 @@ def ensure(session: Session, name: str, *, no_expiry: bool = False, ring_size: i
             continue  # deleted in between
 
 
-def delete(session: Session, name: str) -> None:
-    """Deletes a queue of the broker's own, if it exists."""
+def delete(session: Session, name: str, *, if_empty: bool = False) -> None:
+    """Deletes a queue of the broker's own, if it exists.
+
+    Raises:
+        PreconditionFailed: the queue has ready messages (``if_empty``).
+        Timeout: the topology lock was not free in ``operation_timeout``.
+    """
     try:
-        open_queue(session, name, passive=True).delete()
+        open_queue(session, name, passive=True).delete(if_empty=if_empty)
     except exceptions.NotFound:
         return

@@ -371,21 +371,36 @@ class Group:
                 return
 
     def _prune_strays(self, state: GroupState) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Deletes the empty strays, but only if every earlier user that could still fill them is gone.
+        """Deletes the empty strays, but only if no other user can be moving messages into or out of them.
+
+        A message that is being moved is not ready, so it makes no stray count as filled. If its move fails, it comes
+        back to the stray, and would be lost if the stray were deleted. So every earlier user must be gone, and the
+        topology lock keeps later users from attaching the group. After a kill in between, the register names strays
+        that are gone, which every user passes over.
 
         Returns:
             The names of the strays that still exist, and the tokens of the earlier users that are not gone.
         """
         past = tuple(one for one in state.past if self._is_there(one))
-        if past or not state.strays:
+        filled = {stray.name for stray in self._strays if _length(stray)}
+        if past or len(filled) == len(state.strays):
             return state.strays, past
-        left = []
-        for stray in self._strays:
-            if _length(stray):
-                left.append(stray.name)
-            else:
-                queues.delete(self._session, stray.name)
-        return tuple(left), ()
+        with self._topology_lock():
+            latest = look(self._session, self.name)
+            if latest is None or latest.owner != self._token:
+                return state.strays, past  # another user has the group: the register refuses the caller's next version
+            return tuple(name for name in state.strays if name in filled or not self._delete_stray(name)), ()
+
+    def _delete_stray(self, name: str) -> bool:
+        """Deletes a stray; ``False``: it has ready messages. The caller holds the topology lock.
+
+        The caller has made sure that no other user can be moving messages out of the stray.
+        """
+        try:
+            queues.delete(self._session, name, if_empty=True)
+        except exceptions.PreconditionFailed:
+            return False
+        return True
 
     # ---- acknowledging ----
 
@@ -517,16 +532,25 @@ class Group:
             self._change(left)
             self._state = None
             assert self._from is not None  # noqa: S101
+            alone = not any(self._is_there(one) for one in state.past)  # before: they may fill what was emptied
             count = _give_back(self._session, self._from, mine)
-            if not any(self._is_there(one) for one in state.past):
+            if alone:
                 self._remove(left)
             return count
 
     def _remove(self, left: GroupState) -> None:
-        for name in left.strays:
-            queues.delete(self._session, name)
+        """Deletes the empty strays, then the register, unless another user has attached the group since the release.
+
+        That user may be moving messages out of the strays, and deletes them later; see :meth:`_prune_strays`. While
+        this call holds the topology lock, no user of another thread can attach the group. After a kill in between, the
+        register names strays that are gone.
+        """
         with self._topology_lock():
-            if look(self._session, self.name) == left:  # no user has attached it since
+            if look(self._session, self.name) != left:
+                return
+            gone = [self._delete_stray(name) for name in left.strays]
+            # The second look is for a signal handler of this thread, which the lock does not keep out.
+            if all(gone) and look(self._session, self.name) == left:
                 queues.delete(self._session, register_of(self.name))
 
     def __repr__(self) -> str:

@@ -377,6 +377,114 @@ def test_a_group_that_is_attached_while_it_is_released_stays(
         group.lease(0)
 
 
+# A message that a user is just moving is not ready, and comes back if its move fails. A held one stands in for it.
+
+
+def begun(broker: shmbroker.Broker, queue: shmbroker.Queue) -> str:
+    """A user who is gone had moved one message; returns the name of the queue where that is."""
+    with broker.connect() as gone:
+        attached(gone)
+        name = said(gone).filling
+        assert queue.move(gone.queue(name, passive=True), limit=1) == 1
+    return name
+
+
+def test_who_lost_the_group_deletes_nothing_that_another_moves_from(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, other: shmbroker.Connection, queue: shmbroker.Queue
+) -> None:
+    """A message that the other user was moving then comes back, and is leased; the queue goes later."""
+    put_each(queue, "AB")
+    stray = begun(broker, queue)
+    with broker.connect() as lost:
+        old, new = attached(lost), attached(other)
+        moved = other.queue(stray, passive=True).get(timeout=0)
+        with pytest.raises(exceptions.GroupInUse):
+            old.lease(0)
+        moved.give_back()
+        assert (new.lease(0), content(new, 1)) == (1, "AB")
+    put_each(queue, "C")
+    assert (new.lease(1), content(new, 2)) == (2, "C")
+    assert said(connection).strays == ()
+    assert stray not in own(connection)
+
+
+def at_the_move(monkeypatch: pytest.MonkeyPatch, name: str, deed: Callable[[], object]) -> None:
+    """Something happens once, before the next move out of this queue."""
+    move = shmbroker.Queue.move
+
+    def moved(source: shmbroker.Queue, to: shmbroker.Queue, **options: Any) -> int:  # noqa: ANN401
+        if source.name == name:
+            monkeypatch.setattr(shmbroker.Queue, "move", move)
+            deed()
+        return move(source, to, **options)
+
+    monkeypatch.setattr(shmbroker.Queue, "move", moved)
+
+
+def test_a_release_deletes_nothing_that_the_next_user_moves_from(
+    connection: shmbroker.Connection,
+    other: shmbroker.Connection,
+    queue: shmbroker.Queue,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That one has attached the group meanwhile: the message that it was moving comes back, and is leased."""
+    put_each(queue, "A")
+    group, found = attached(connection), list[Any]()
+    group.lease(0)
+    [stray] = own(connection, "amq.lease.g.1.")
+
+    def attach_and_move() -> None:
+        found.extend([attached(other), other.queue(stray, passive=True).get(timeout=0)])
+
+    at_the_move(monkeypatch, stray, attach_and_move)
+    assert group.release() == 0
+    new, moved = found
+    moved.give_back()
+    assert (new.lease(0), content(new, 1)) == (1, "A")
+
+
+def test_a_release_beside_a_user_who_ends_meanwhile(
+    broker: shmbroker.Broker,
+    connection: shmbroker.Connection,
+    queue: shmbroker.Queue,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What that one moved behind the release stays with the group, and is leased by the next user."""
+    put_each(queue, "A")
+    earlier = broker.connect()
+    attached(earlier)
+    group, stray = attached(connection), said(connection).strays[0]
+    mine = said(connection).filling
+
+    def move_and_end() -> None:
+        assert queue.move(earlier.queue(stray, passive=True)) == 1
+        earlier.close()
+
+    put_each(connection.queue(mine, passive=True), "B")
+    at_the_move(monkeypatch, mine, move_and_end)
+    assert group.release() == 1
+    new = attached(connection)
+    assert (new.begun, new.lease(0), content(new, 1)) == (1, 1, "AB")
+
+
+def test_a_queue_of_an_earlier_user_that_is_filled_again_stays(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator puts a message there just when it is found empty: it is not deleted, and the message is leased."""
+    put_each(queue, "A")
+    stray = connection.queue(begun(broker, queue), passive=True)
+    group, wanted = attached(connection), queues.delete
+
+    def put_and_delete(*given: Any, **options: Any) -> Any:  # noqa: ANN401
+        monkeypatch.setattr(queues, "delete", wanted)
+        put_each(stray, "B")
+        return wanted(*given, **options)
+
+    monkeypatch.setattr(queues, "delete", put_and_delete)
+    assert (group.lease(0), group.lease(1)) == (1, 2)
+    assert (content(group, 1), content(group, 2)) == ("A", "B")
+
+
 def test_who_lost_the_group_is_told_to_whom(
     broker: shmbroker.Broker, connection: shmbroker.Connection, queue: shmbroker.Queue
 ) -> None:
