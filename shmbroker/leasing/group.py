@@ -323,7 +323,8 @@ class Group:
     def _lease(self, state: GroupState, source: Queue, filling: Queue, most: int | None, size: int | None) -> int:
         self._fill(filling, [*self._strays, source], most, size)
         facts = core_of(filling).facts()
-        if facts.ready == 0:
+        if facts.ready == 0:  # the queue is paused, or another client was faster
+            self._notice_others()
             return state.leased
         lease = Lease(filling.name, facts.ready, facts.bytes, facts.tail == facts.ready)
         following = self._following(state)

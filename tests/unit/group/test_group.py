@@ -69,6 +69,23 @@ def test_who_has_nothing_to_lease_is_told_as_well(
         latest.lease(1)
 
 
+def test_who_polls_a_paused_queue_is_told_as_well(
+    connection: shmbroker.Connection, other: shmbroker.Connection, queue: shmbroker.Queue
+) -> None:
+    """That another one took the group: before it moves anything, although there are messages."""
+    put_each(queue, "A")
+    old, new = attached(connection), attached(other)
+    queue.pause()
+    assert new.lease(0) == 0
+    with pytest.raises(exceptions.GroupInUse, match="taken over by process"):
+        old.lease(0)
+    queue.resume()
+    with pytest.raises(exceptions.GroupInUse, match="taken over by process"):
+        old.lease(0)
+    assert len(queue) == 1
+    assert new.lease(0) == 1
+
+
 def test_what_a_fenced_user_moved_is_leased_by_the_next(
     connection: shmbroker.Connection, other: shmbroker.Connection, queue: shmbroker.Queue
 ) -> None:
