@@ -439,13 +439,19 @@ class Group:
     def _ack_without_memory(self, state: GroupState, changed: GroupState) -> None:
         """Acknowledges when memory is short: deletes the leases first, to free memory for the changed state.
 
-        Before it deletes anything, checks that the register still has ``state``; raises GroupInUse if not.
+        Before it deletes anything, checks that the register still has ``state``; raises GroupInUse if not. Holds the
+        topology lock until it has acknowledged, if the leases free enough memory: a user that attached the group before
+        would miss them.
         """
-        if look(self._session, self.name) != state:
-            self._fenced()
-        for name in changed.done:
-            queues.delete(self._session, name)
-        self._change(changed)
+        with self._topology_lock():
+            if look(self._session, self.name) != state:
+                self._fenced()
+            for name in changed.done:
+                queues.delete(self._session, name)
+            with contextlib.suppress(exceptions.OutOfMemory):
+                self._change(changed, timeout=0)
+                return
+        self._change(changed)  # waits for memory, which other users may need the lock to free
 
     # ---- reading ----
 

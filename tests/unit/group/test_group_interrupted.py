@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -406,6 +407,38 @@ def test_who_lost_the_group_deletes_nothing_that_another_moves_from(
     assert (new.lease(1), content(new, 2)) == (2, "C")
     assert said(connection).strays == ()
     assert stray not in own(connection)
+
+
+def test_without_memory_nobody_attaches_while_leases_are_deleted(
+    broker: shmbroker.Broker,
+    connection: shmbroker.Connection,
+    queue: shmbroker.Queue,
+    monkeypatch: pytest.MonkeyPatch,
+    no_memory: Callable[[], None],
+) -> None:
+    """The register still names them then: another user would miss their messages. It waits for the acknowledgement."""
+    put_each(queue, "AB")
+    group = attached(connection)
+    group.lease(0)
+    with broker.connect(operation_timeout=0) as rival:
+        errors = list[BaseException]()
+
+        def attach() -> None:
+            try:
+                attached(rival)
+            except exceptions.Timeout as error:
+                errors.append(error)
+
+        def attach_meanwhile() -> None:
+            thread = threading.Thread(target=attach)
+            thread.start()
+            thread.join()
+
+        meanwhile(monkeypatch, "delete", attach_meanwhile)
+        no_memory()
+        assert (group.ack(1), group.acked) == (2, 1)
+    assert len(errors) == 1
+    assert "the topology lock is held by process" in str(errors[0])
 
 
 def at_the_move(monkeypatch: pytest.MonkeyPatch, name: str, deed: Callable[[], object]) -> None:
