@@ -64,27 +64,31 @@ def serve(
     if not callable(function):
         msg = f"function={function!r}: a callable is needed"
         raise TypeError(msg)
-    ended = threading.Event()
     with (
-        _ending(ended),
+        _ending() as ended,
         shmbroker.connect(broker_name(broker), client_name=f"serve {queue}") as connection,
         connection.queue(queue).consume(prefetch=1) as consumer,
     ):
         server = _Server(connection, function)
-        while not ended.is_set():
+        while not ended:
             with contextlib.suppress(standard_queue.Empty):
                 server.answer(consumer.get(timeout=_LOOK_SECONDS))
 
 
 @contextlib.contextmanager
-def _ending(ended: threading.Event) -> Iterator[None]:
-    """Sets the event at a SIGTERM during the block. Does nothing outside the main thread, which gets the signals."""
+def _ending() -> Iterator[list[int]]:
+    """Yields a list that gets an element at a SIGTERM during the block.
+
+    The list stays empty outside the main thread, which gets the signals. It is no ``threading.Event``: a second signal
+    may interrupt the handler, and would wait for ever for the lock of the event, which the first call holds.
+    """
+    ended: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield ended
         return
-    before = signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    before = signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
     try:
-        yield
+        yield ended
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -8,6 +8,7 @@ import os
 import queue as standard_queue
 import signal
 import socket
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -304,6 +305,24 @@ def test_a_server_ends_at_sigterm(connection: shmbroker.Connection, monkeypatch:
     assert "serve requests" in seen[0][0]
     assert [delivering for _, delivering in seen] == [1, 1]
     assert "serve requests" not in {one.name for one in connection.connections()}
+
+
+def test_a_second_sigterm_may_interrupt_the_first(connection: shmbroker.Connection) -> None:
+    """The handler takes no lock, and so calls nothing of `threading`: the second one would wait for the first one."""
+    connection.queue("answers")
+    connection.queue("requests").put(Encoder().encoded([BATCH]).body, key=protocol.request_key(1, "answers"))
+    called: list[str] = []
+
+    def end(batch: pa.RecordBatch) -> pa.RecordBatch:
+        handler: Any = signal.getsignal(signal.SIGTERM)
+        sys.setprofile(lambda frame, *_: called.append(frame.f_code.co_filename))
+        handler(signal.SIGTERM, None)
+        sys.setprofile(None)
+        return batch
+
+    serve("requests", end, broker=connection.broker_name)
+    assert server.__file__ in called
+    assert threading.__file__ not in called
 
 
 def test_a_server_waits_for_requests(connection: shmbroker.Connection, until_true: Callable[..., None]) -> None:
