@@ -18,6 +18,8 @@ from shmbroker.spark.handover.server_watch import ServerWatch
 if TYPE_CHECKING:
     from shmbroker.spark.handover.protocol import Handover
 
+_ERRORS = (shmbroker.BrokerError, shmbroker.Timeout, standard_queue.Empty, standard_queue.Full)
+_AT_ONCE = 1 << 16  # messages: the most that one call takes
 _UNUSED_SECONDS = 60.0  # a queue of answers ends after this time if its task died before it made the consumer
 
 
@@ -43,24 +45,35 @@ class ClientSession:
         self.consumer = self.answers.consume(prefetch=handover.inflight + 1)
 
     def close(self, unanswered: int) -> None:
-        """Ends the queue of answers.
+        """Ends the queue of answers. Raises no error of the broker, which would hide an error of the task.
 
         Args:
             unanswered: the number of this task's requests that may still be in the queue of requests. A server drops
                 them when it takes them; if there is no server, this call removes them.
         """
-        with contextlib.suppress(shmbroker.ConnectionClosed, shmbroker.ConnectionClosedByBroker):
+        with contextlib.suppress(*_ERRORS):
             self.consumer.close()
+        with contextlib.suppress(*_ERRORS):
             if unanswered and not self.watch.is_served():
-                self._take_back(len(self.requests))
-        self.answers.close()
+                self._take_back(unanswered)
+        with contextlib.suppress(*_ERRORS):
+            self.answers.close()
 
-    def _take_back(self, ready: int) -> None:
-        """Removes this task's requests from at most the first ``ready`` messages; the others keep their place."""
-        with contextlib.suppress(standard_queue.Empty, shmbroker.NotFound):
-            batch = self.requests.get_many(max(1, ready), timeout=0)
-            for message in batch:
-                asked = protocol.read_request(message.key)
-                if asked is not None and asked[1] == self.answers.name:
-                    message.ack()
-            batch.give_back()
+    def _take_back(self, unanswered: int) -> None:
+        """Removes this task's requests from the queue of requests; other messages keep their place.
+
+        A call takes only a part of many messages. So this call holds all parts until it has found the requests.
+        """
+        ready, held = max(1, len(self.requests)), list[shmbroker.MessageBatch]()
+        try:
+            while ready > 0 and unanswered > 0:
+                held.append(self.requests.get_many(min(ready, _AT_ONCE), timeout=0))
+                ready -= len(held[-1])
+                for message in held[-1]:
+                    asked = protocol.read_request(message.key)
+                    if asked is not None and asked[1] == self.answers.name:
+                        message.ack()
+                        unanswered -= 1
+        finally:
+            for batch in held:
+                batch.give_back()

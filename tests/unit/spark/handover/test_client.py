@@ -17,6 +17,7 @@ import shmbroker
 from shmbroker.spark.batches import Decoder, Encoder
 from shmbroker.spark.handover import client as module
 from shmbroker.spark.handover import memory_share
+from shmbroker.spark.handover import session as session_module
 from shmbroker.spark.handover.client import Client, hand_over
 from shmbroker.spark.handover.protocol import Handover
 
@@ -360,3 +361,76 @@ def test_requests_that_nobody_will_answer(broker: shmbroker.Broker, by_hand: ByH
         (b"of nobody", None, 1),
     ]
     asking.close()
+
+
+def finish(asking: Client) -> None:
+    """Wait for the answers, and end, as a task does."""
+    with asking:
+        list(asking.rest())
+
+
+def test_the_queue_of_requests_is_deleted_beneath_a_task(broker: shmbroker.Broker, by_hand: ByHand) -> None:
+    """Its error is that no process serves the queue; its queue of answers ends."""
+    asking = Client(plan(broker))
+    assert list(asking.send(batch(1))) == []
+    session: Any = asking._session  # noqa: SLF001
+    by_hand.connection.queue("requests", passive=True).delete()
+    with pytest.raises(shmbroker.NoServer):
+        finish(asking)
+    assert by_hand.connection.queue_names() == []
+    with pytest.raises(shmbroker.ConnectionClosed):
+        len(session.answers)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7])
+def test_requests_are_taken_back_from_among_any_number(
+    broker: shmbroker.Broker, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """There may be more ready messages than one call takes: all are looked at, and those of others keep their place."""
+    requests, get_many = by_hand.connection.queue("requests"), shmbroker.Queue.get_many
+    monkeypatch.setattr(session_module, "_AT_ONCE", most)
+    requests.put_many([b"first", b"second"])
+    with Client(plan(broker)) as asking:
+        assert list(asking.send(batch(1))) == []
+        requests.put(b"third")
+        assert list(asking.send(batch(2))) == []
+        requests.put(b"fourth")
+        by_hand.consumer.close()
+    assert [(bytes(one), one.delivery_count) for one in get_many(requests, 9, timeout=0)] == [
+        (one, 1) for one in (b"first", b"second", b"third", b"fourth")
+    ]
+
+
+def test_more_ready_messages_than_one_call_takes(broker: shmbroker.Broker, by_hand: ByHand) -> None:
+    """They hide no error of the task, and the request is taken back."""
+    requests = by_hand.connection.queue("requests")
+    asking = Client(plan(broker))
+    assert list(asking.send(batch(1))) == []
+    requests.put_many([b""] * 65_536)
+    by_hand.consumer.close()
+    with pytest.raises(shmbroker.NoServer):
+        finish(asking)
+    assert len(requests) == 65_536
+
+
+@pytest.mark.parametrize("call", ["get_many", "is_served", "close"])
+def test_an_error_at_the_end_hides_none_of_the_task(
+    broker: shmbroker.Broker, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Such as missing memory, or a topology lock that is held: the queue of answers is closed, and the error told."""
+
+    def fails(*_: object, **__: object) -> None:
+        text = "of the end"
+        raise shmbroker.Timeout(text) if call == "close" else shmbroker.OutOfMemory(text)
+
+    asking = Client(plan(broker, timeout=1e-9))
+    assert list(asking.send(batch(1))) == []
+    session: Any = asking._session  # noqa: SLF001
+    by_hand.consumer.close()
+    at: Any = {"get_many": session.requests, "is_served": session.watch, "close": session.consumer}[call]
+    with monkeypatch.context() as patch:
+        patch.setattr(type(at), call, fails)
+        with pytest.raises(shmbroker.Timeout, match="no answer within"):
+            finish(asking)
+    with pytest.raises(shmbroker.ConnectionClosed):
+        len(session.answers)
