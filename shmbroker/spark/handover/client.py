@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import itertools
 import queue as standard_queue
 import time
@@ -198,7 +199,7 @@ class Client:
         Meanwhile no other client of the broker may do the same: this one has the turn. The answer is copied, so that
         its shared memory is free before the turn ends.
         """
-        with exclusive_turn(self._session.connection, self._session.watch.look):
+        with exclusive_turn(self._session.connection, functools.partial(self._look, time.monotonic())):
             until = time.monotonic() + PATIENCE_SECONDS
             while True:
                 number = self._send_alone(batch, encoded, until)
@@ -209,6 +210,11 @@ class Client:
                 if request.kind != protocol.NO_ROOM or time.monotonic() > until:
                     return self._batches(request)
                 time.sleep(SLICE_SECONDS)
+
+    def _look(self, since: float) -> None:
+        """Raises if there is no server, or if the wait, which began at ``since``, is longer than is allowed."""
+        self._session.watch.look()
+        self._slice(since)
 
     def _send_alone(self, batch: pa.RecordBatch, encoded: Encoded, until: float) -> int:
         since = time.monotonic()

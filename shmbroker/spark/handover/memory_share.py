@@ -28,6 +28,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import secrets
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -106,13 +107,16 @@ class MemoryShare:
 
 
 _turns = locks.lock()
+_late: list[threading.Thread] = []
+"""The thread that ends a turn of this process which could not be ended at once. Changed by the owner of `_turns`."""
 
 
 @contextlib.contextmanager
 def exclusive_turn(connection: shmbroker.Connection, look: Callable[[], None]) -> Iterator[None]:
     """Waits for the turn to send alone, and holds it during the block: one client of the broker has it at a time.
 
-    If the process that has the turn dies, the turn ends.
+    If the process that has the turn dies, the turn ends. If another process keeps the topology lock, so that the turn
+    cannot be ended with the block, a thread ends it when the lock is free.
 
     Args:
         connection: the connection of this process.
@@ -127,13 +131,33 @@ def exclusive_turn(connection: shmbroker.Connection, look: Callable[[], None]) -
         try:
             yield
         finally:
-            taken.delete()
+            if not _is_ended(taken):
+                _late[:] = [threading.Thread(target=_end_late, args=(taken,), name="shmbroker-turn", daemon=True)]
+                _late[0].start()
     finally:
         _turns.release()
 
 
 def _try(connection: shmbroker.Connection) -> shmbroker.Queue | None:
+    if any(thread.is_alive() for thread in _late):
+        return None  # else this connection would get the queue of its last turn, which the thread deletes then
     try:
         return connection.queue(TURN, exclusive=True)
     except (shmbroker.ResourceLocked, shmbroker.NotFound):
         return None
+
+
+def _is_ended(turn: shmbroker.Queue) -> bool:
+    """Ends a turn; ``False``: another process, which may be stopped, keeps the topology lock."""
+    try:
+        turn.delete()
+    except shmbroker.Timeout:
+        return False
+    return True
+
+
+def _end_late(turn: shmbroker.Queue) -> None:
+    """Ends a turn as soon as the topology lock is free. If the connection ends before, the turn ends with it."""
+    with contextlib.suppress(shmbroker.BrokerError):
+        while not _is_ended(turn):
+            time.sleep(_LOOK_SECONDS)

@@ -193,6 +193,29 @@ def test_room_for_a_request_is_waited_for(
     assert by_hand.taken() == []
 
 
+def test_the_turn_of_another_is_waited_for(
+    broker: shmbroker.Broker, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For as long as for an answer."""
+    now, looks = 100.0, list[float]()
+
+    def look() -> None:
+        nonlocal now
+        now += 0.125
+        looks.append(now)
+        assert len(looks) < 9
+
+    monkeypatch.setattr(memory_share.MemoryShare, "window", lambda *_: 0)
+    by_hand.connection.queue(memory_share.TURN, exclusive=True)
+    with Client(plan(broker, timeout=0.5)) as asking:
+        monkeypatch.setattr(asking._session.watch, "look", look)  # noqa: SLF001
+        monkeypatch.setattr(module, "time", type("Clock", (), {"monotonic": staticmethod(lambda: now)}))
+        with pytest.raises(shmbroker.Timeout, match="no answer within"):
+            list(asking.send(batch(1)))
+    assert looks == [100.125, 100.25, 100.375, 100.5]
+    assert by_hand.taken() == []
+
+
 def test_no_room_for_an_answer_for_long(
     broker: shmbroker.Broker, serving: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

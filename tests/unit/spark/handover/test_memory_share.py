@@ -9,10 +9,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import core_of
 
 pytest.importorskip("pyarrow")
 
 import shmbroker
+from shmbroker._core import native
+from shmbroker._core.journal import topology_lock
 from shmbroker.spark.handover import memory_share
 from shmbroker.spark.handover.memory_share import MemoryShare, exclusive_turn, taken
 
@@ -170,3 +173,59 @@ def test_threads_of_a_process_take_turns(
     waiting.join()
     assert order == ["first", "second"]
     assert memory_share.TURN not in connection.queue_names()
+
+
+def test_a_turn_that_cannot_be_ended_at_once(
+    broker: shmbroker.Broker, until_true: Callable[[Callable[[], object]], None]
+) -> None:
+    """A stopped process holds the topology lock: nobody waits for it, and the turn ends when the lock is free."""
+    looks: list[int] = []
+
+    def look() -> None:
+        looks.append(1)
+        if len(looks) == 3:
+            raise EndedError
+
+    locked, free = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with broker.connect() as holder, topology_lock(core_of(holder), native.deadline(None), "a test"):
+            locked.set()
+            free.wait()
+
+    holding = threading.Thread(target=hold)
+    with broker.connect(operation_timeout=0) as connection, broker.connect() as other:
+        try:
+            with exclusive_turn(connection, lambda: pytest.fail("nobody has it")):
+                holding.start()
+                locked.wait()
+            with pytest.raises(EndedError), exclusive_turn(connection, look):
+                pytest.fail("it has not ended yet")
+        finally:
+            free.set()
+            holding.join()
+        until_true(lambda: memory_share.TURN not in other.queue_names())
+        with exclusive_turn(connection, lambda: None):
+            assert memory_share.TURN in other.queue_names()
+        assert memory_share.TURN not in other.queue_names()
+
+
+def test_a_turn_that_cannot_be_ended_any_more(
+    connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection was closed, and the turn ended with that: nobody tries again."""
+    errors: list[Exception] = [
+        shmbroker.Timeout("held"),
+        shmbroker.Timeout("held"),
+        shmbroker.ConnectionClosed(text=""),
+    ]
+
+    def fails(_: shmbroker.Queue) -> int:
+        raise errors.pop(0)
+
+    monkeypatch.setattr(shmbroker.Queue, "delete", fails)
+    with exclusive_turn(connection, lambda: None):
+        pass
+    (late,) = memory_share._late  # noqa: SLF001
+    late.join()
+    assert errors == []
