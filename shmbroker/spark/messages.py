@@ -92,9 +92,13 @@ def _of_rows(rows: Sequence[types.Row]) -> pa.RecordBatch:
     if _HEADERS in columns:  # not every version of Arrow takes a dict for a map
         columns[_HEADERS] = [None if pairs is None else list(pairs.items()) for pairs in columns[_HEADERS]]
     kinds = {_HEADERS: pa.map_(pa.string(), pa.string())}
-    return pa.RecordBatch.from_arrays(
-        [pa.array(values, kinds.get(name)) for name, values in columns.items()], list(columns)
-    )
+    arrays = [_typed(pa.array(values, kinds.get(name))) for name, values in columns.items()]
+    return pa.RecordBatch.from_arrays(arrays, list(columns))
+
+
+def _typed(array: pa.Array) -> pa.Array:
+    """Gives the type of a column to an array for which Arrow found none, because all values are null."""
+    return array.cast(pa.binary()) if pa.types.is_null(array.type) else array
 
 
 def _set(columns: Columns, name: str, texts: pa.Array) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
@@ -15,10 +15,9 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import Row
 
+import shmbroker
+from shmbroker.columns import put
 from shmbroker.spark import messages
-
-if TYPE_CHECKING:
-    import shmbroker
 
 OLDER = """
     import sys
@@ -66,3 +65,19 @@ def test_rows_become_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [batch.to_pylist() for batch in messages.record_batches(iter(given))]
     assert found == [[{"value": b"A", "key": "k"}, {"value": b"B", "key": None}], [{"value": b"C", "key": "k"}]]
     assert list(messages.record_batches(iter([]))) == []
+
+
+@pytest.mark.parametrize("values", [["A", "B"], [b"A", b"B"], [bytearray(b"A"), bytearray(b"B")]])
+def test_rows_without_a_key_among_them(queue: shmbroker.Queue, values: list[Any]) -> None:
+    """Nor with headers: they are messages without a key and without headers, as a queue of such is written."""
+    given = [Row(value=value, key=None, headers=None) for value in values]
+    (batch,) = messages.record_batches(iter(given))
+    assert put(queue, messages.columns_of(batch), 2) == 2
+    assert [(bytes(one), one.key, one.headers) for one in queue.browse()] == [(b"A", None, {}), (b"B", None, {})]
+
+
+def test_rows_without_a_value_are_refused() -> None:
+    """By the error that names the column."""
+    (batch,) = messages.record_batches(iter([Row(value=None, key=None, headers=None)]))
+    with pytest.raises(shmbroker.SchemaMismatch, match="column 'value' has a null"):
+        messages.columns_of(batch)
