@@ -72,8 +72,15 @@ def columns_of(batch: pa.RecordBatch) -> Columns:
     return columns
 
 
-def record_batches(given: Iterable[pa.RecordBatch | types.Row]) -> Iterator[pa.RecordBatch]:
-    """Yields record batches of what Spark gives a task to write: a batch unchanged, rows collected into batches."""
+def record_batches(
+    given: Iterable[pa.RecordBatch | types.Row], schema: types.StructType | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yields record batches of what Spark gives a task to write: a batch unchanged, rows collected into batches.
+
+    Args:
+        given: batches; or rows, before Spark 4.1.
+        schema: the schema of the rows; ``None``: they are messages, and columns that no message has are left out.
+    """
     rows: list[types.Row] = []
     for one in given:
         if isinstance(one, pa.RecordBatch):
@@ -81,13 +88,25 @@ def record_batches(given: Iterable[pa.RecordBatch | types.Row]) -> Iterator[pa.R
         else:
             rows.append(one)
             if len(rows) == ROWS_AT_ONCE:
-                yield _of_rows(rows)
+                yield _of_rows(rows, schema)
                 rows = []
     if rows:
-        yield _of_rows(rows)
+        yield _of_rows(rows, schema)
 
 
-def _of_rows(rows: Sequence[types.Row]) -> pa.RecordBatch:
+def _of_rows(rows: list[types.Row], schema: types.StructType | None) -> pa.RecordBatch:
+    return _of_messages(rows) if schema is None else _of_table(rows, schema)
+
+
+def _of_table(rows: list[types.Row], schema: types.StructType) -> pa.RecordBatch:
+    from pyspark.sql.conversion import LocalDataToArrowConversion  # noqa: PLC0415 - before Spark 4.1 only
+
+    # Spark has made the rows of a batch, by the reverse of this: times are local, maps are dicts, structs are rows.
+    table = LocalDataToArrowConversion.convert(rows, schema, use_large_var_types=False)
+    return table.combine_chunks().to_batches()[0]
+
+
+def _of_messages(rows: Sequence[types.Row]) -> pa.RecordBatch:
     columns = {name: [row[name] for row in rows] for name in rows[0].__fields__ if name in WRITTEN}
     if _HEADERS in columns:  # not every version of Arrow takes a dict for a map
         columns[_HEADERS] = [None if pairs is None else list(pairs.items()) for pairs in columns[_HEADERS]]

@@ -186,7 +186,16 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
-    """Writes the micro-batches of a query; unless they are put immediately, each is published exactly once."""
+    """Writes the micro-batches of a query; unless they are put immediately, each is published exactly once.
+
+    Args:
+        options: the options of the write.
+        schema: the schema of the micro-batches; needed with ``payload`` = ``arrow``, before Spark 4.1.
+    """
+
+    def __init__(self, options: WriteOptions, schema: types.StructType | None = None) -> None:
+        super().__init__(options)
+        self._schema = schema if options.payload == ARROW else None  # None: the rows are messages
 
     def write(self, iterator: Iterator[pa.RecordBatch | types.Row]) -> Staged:
         """Stages rows in a task."""
@@ -195,7 +204,7 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
         if query is None or batch is None:
             text = "INTERNAL_ERROR - Spark does not say which query and batch a task belongs to"
             raise shmbroker.BrokerError(541, text)
-        return self._stage(record_batches(iterator), f"query.{query}", int(batch))
+        return self._stage(record_batches(iterator, self._schema), f"query.{query}", int(batch))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Publishes the staged rows of the batch in the driver, when all its tasks are done.

@@ -85,7 +85,7 @@ class ShmBrokerDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: ARG002, FBT001, N802
         """Makes the writer of a streaming write."""
-        return StreamWriter(_checked(schema, stream_write_options(self.options)))
+        return StreamWriter(_checked(schema, stream_write_options(self.options)), schema)
 
 
 def _checked(schema: StructType, options: WriteOptions) -> WriteOptions:

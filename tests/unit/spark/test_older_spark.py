@@ -3,21 +3,34 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import subprocess
 import sys
 import textwrap
-from typing import Any
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import connection_of
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
+import pyarrow as pa
 from pyspark.sql import Row
+from pyspark.sql.conversion import ArrowTableToRowsConversion
 
 import shmbroker
 from shmbroker.columns import put
-from shmbroker.spark import messages
+from shmbroker.spark import messages, register_schema, sink
+from shmbroker.spark.payloads import payload_of
+from shmbroker.spark.registered import Reader
+from shmbroker.spark.source import ShmBrokerDataSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 OLDER = """
     import sys
@@ -81,3 +94,61 @@ def test_rows_without_a_value_are_refused() -> None:
     (batch,) = messages.record_batches(iter([Row(value=None, key=None, headers=None)]))
     with pytest.raises(shmbroker.SchemaMismatch, match="column 'value' has a null"):
         messages.columns_of(batch)
+
+
+AT = dt.datetime(2024, 10, 27, 0, 30, tzinfo=dt.UTC)  # in Berlin 2:30, and 3:30 two hours later
+PARTS = pa.struct([("n", pa.int32()), ("day", pa.date32())])
+OF_BATCHES = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        ("body", pa.binary()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("local", pa.timestamp("us")),
+        ("price", pa.decimal128(10, 2)),
+        ("words", pa.list_(pa.string())),
+        ("counts", pa.map_(pa.string(), pa.int64())),
+        ("parts", pa.list_(PARTS)),
+        ("took", pa.duration("us")),
+    ]
+)
+TABLE = {
+    "id": [1, 2],
+    "body": [b"A", None],
+    "at": [AT, AT + dt.timedelta(hours=2)],
+    "local": [dt.datetime(2024, 1, 2, 3, 4), None],  # noqa: DTZ001 - has none in Arrow
+    "price": [decimal.Decimal("1.50"), None],
+    "words": [["a", None], []],
+    "counts": [[("a", 1)], None],
+    "parts": [[{"n": 1, "day": dt.date(2024, 1, 2)}, None], []],
+    "took": [dt.timedelta(seconds=1), None],
+}
+
+
+@pytest.fixture
+def _in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("_in_berlin")
+@pytest.mark.parametrize("nulls", [False, True])
+def test_rows_become_batches_of_a_queue(
+    queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch, *, nulls: bool
+) -> None:
+    """Each column has the type of the schema, whatever it is, also if all its values are null; times are the same."""
+    register_schema(queue, OF_BATCHES)
+    table = pa.table(TABLE, schema=OF_BATCHES).slice(1 if nulls else 0)
+    struct = payload_of("arrow", connection_of(queue), "q").struct(OF_BATCHES.names)
+    place = {"sql.streaming.queryId": "one", "streaming.sql.batchId": "7"}
+    context = SimpleNamespace(partitionId=lambda: 0, taskAttemptId=lambda: 0, getLocalProperty=place.get)
+    monkeypatch.setattr(sink, "TaskContext", SimpleNamespace(get=lambda: context))
+    options = {"queue": "q", "broker": connection_of(queue).broker_name, "payload": "arrow"}
+    writer = ShmBrokerDataSource(options).streamWriter(struct, overwrite=False)
+    writer.commit([writer.write(iter(ArrowTableToRowsConversion.convert(table, struct)))], 7)
+    (message,) = queue.browse()
+    found = pa.Table.from_batches(Reader("q", OF_BATCHES).batches(bytes(message), 0))
+    assert found.schema == OF_BATCHES
+    assert found.to_pylist() == table.to_pylist()
