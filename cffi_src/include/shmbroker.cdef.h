@@ -99,6 +99,10 @@ typedef struct {
   uint32_t kind; /* SB_KIND_...: what the slots hold */
 } sb_chunk_facts;
 
+/* `settled` in the record of a message that a channel gives: 1: the channel acknowledged the message (auto_ack). 2: it
+   must be acknowledged, too, but there was no view to keep its body: the caller reads the body first, and then
+   acknowledges the message by its delivery tag. */
+enum { SB_GIVEN_SETTLED = 1, SB_GIVEN_UNREAD = 2 };
 /* What a get writes before exchange, key, properties and body. 64 bytes. */
 typedef struct {
   /* low 40 bits: token of the holding; above: index in the consumer's table of unacked messages. From a channel: the
@@ -116,7 +120,7 @@ typedef struct {
   uint8_t priority;
   uint16_t subscription;
   uint8_t exchange_length; /* after this struct: exchange, key, properties, body, in this order */
-  uint8_t settled;         /* 1: a channel gave the message, and acknowledged it at the same time (auto_ack) */
+  uint8_t settled;         /* SB_GIVEN_...; 0: the caller settles the message, and always if no channel gave it */
 } sb_record;
 
 /* The settings of a queue that are numbers. The rows of shmbroker/settings.py name them. Puts and gets read the first
@@ -465,6 +469,8 @@ sb_status sb_queue_settle(sb_queue *q, const char *record, sb_disposition dispos
 sb_status sb_queue_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t stride, uint32_t count,
                                sb_disposition disposition);
 sb_status sb_view_begin(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, uint64_t *view);
+/* Where the body is that sb_view_begin would view, for a caller that gets no view: sb_place_copy_body copies it. */
+sb_status sb_view_place(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, sb_place *place);
 /* Copies the body of a view whose address is SB_IN_PARTS. length: that of the whole body. */
 sb_status sb_view_copy(sb_connection *c, uint64_t view, char *to, uint64_t length);
 /* Ends a view. True if the connection is closed: the caller then calls sb_connection_release again, which may have
@@ -515,7 +521,7 @@ bool sb_consumer_arm_event(sb_consumer *k);
 /* ---- channels: consumers that share one sequence of delivery tags ----
    The tag of a record that a channel gives is the delivery tag (1, 2, 3 ...). If the body is in shared memory, 8 more
    bytes follow where a short body would. They are the tag that sb_view_begin takes; for a message that was acknowledged
-   when it was given (`settled`), they are a view, which sb_view_end takes. */
+   when it was given (SB_GIVEN_SETTLED), they are a view, which sb_view_end takes. */
 enum { SB_CONSUME_AUTO_ACK = 1, SB_CONSUME_NO_LOCAL = 2, SB_CONSUME_EXCLUSIVE = 4 };
 enum { SB_BY_GET = 65535 }; /* `subscription` in the record of a message that sb_channel_get took */
 

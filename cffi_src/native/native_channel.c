@@ -11,6 +11,31 @@ static sb_queue *queue_of(const Receiver *self, PyObject *address) {
   return queue;
 }
 
+/* Reads the body of a message that is to be settled, and settles it. The message keeps what it has read. False: an
+ * exception is set: the body could not be read, or another thread has closed the channel meanwhile. */
+static bool read_and_settle(Record *message) {
+  PyObject *body = PyObject_GetAttrString((PyObject *)message, "body");
+  if (body == NULL) {
+    return false;
+  }
+  Py_DECREF(body);
+  message->state = SETTLED;
+  sb_status status = sb_channel_settle(message->handle, message->tag, false, SB_ACK);
+  PyObject *failed =
+      status != SB_OK ? PyObject_CallMethod((PyObject *)message, "_failed", "i", (int)status) : NULL; /* raises */
+  Py_XDECREF(failed);
+  return status == SB_OK;
+}
+
+/* Creates the message of a record that a channel has given: settled, to be settled here, or FRESH. NULL: an exception
+ * is set; unless the message was settled before, its delivery was undone. */
+static PyObject *hand_over(Receiver *self, PyObject *channel, const char *buffer, int64_t length) {
+  uint8_t settled = ((const sb_record *)(const void *)buffer)->settled;
+  PyObject *message = sb_hand_over(self, channel, buffer, length, settled == SB_GIVEN_SETTLED, FRESH);
+  if (message != NULL && settled == SB_GIVEN_UNREAD && !read_and_settle((Record *)message)) Py_CLEAR(message);
+  return message;
+}
+
 PyObject *sb_channel_receiver_get(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count) {
   Receiver *self = (Receiver *)receiver;
   int auto_ack = sb_expect(count, 3) ? PyObject_IsTrue(arguments[2]) : -1;
@@ -19,8 +44,7 @@ PyObject *sb_channel_receiver_get(PyObject *receiver, PyObject *const *arguments
     return NULL;
   }
   int64_t length = sb_channel_get(self->handle, queue, self->buffer, auto_ack);
-  return length < 0 ? PyLong_FromLongLong(-length)
-                    : sb_hand_over(self, arguments[0], self->buffer, length, auto_ack, FRESH);
+  return length < 0 ? PyLong_FromLongLong(-length) : hand_over(self, arguments[0], self->buffer, length);
 }
 
 PyObject *sb_channel_receiver_get_wait(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count) {
@@ -36,15 +60,15 @@ PyObject *sb_channel_receiver_get_wait(PyObject *receiver, PyObject *const *argu
   int64_t length = sb_wait_for(self, &room, auto_ack, until);
   PyObject *result = length == 0  ? NULL
                      : length < 0 ? PyLong_FromLongLong(-length)
-                                  : sb_hand_over(self, arguments[0], buffer, length, auto_ack, FRESH);
+                                  : hand_over(self, arguments[0], buffer, length);
   PyMem_Free(buffer);
   return result;
 }
 
 /* ---- callbacks ---- */
 
-/* Handles a message whose body could not be read. Python decides whether that is an error: another thread may just have
- * closed the channel, or put the message back into its queue. */
+/* Handles a message that could not be given to its callback. Python decides whether that is an error: another thread
+ * may just have closed the channel, or put the message back into its queue. */
 static PyObject *not_handed_over(PyObject *channel) {
   PyObject *type, *error, *traceback;
   PyErr_Fetch(&type, &error, &traceback);
@@ -101,10 +125,12 @@ static int deliver(Receiver *self, PyObject *channel, PyObject *subscriptions, P
   const sb_record *header = (const sb_record *)(const void *)self->buffer;
   long subscription = header->subscription;
   bool plain = header->properties_length == 0;
-  PyObject *message = sb_hand_over(self, channel, self->buffer, length, header->settled, FRESH);
+  PyObject *message = hand_over(self, channel, self->buffer, length);
   PyObject *number = message != NULL ? PyLong_FromLong(subscription) : NULL;
   PyObject *consumer = number != NULL ? PyDict_GetItemWithError(subscriptions, number) : NULL;
-  PyObject *result = number != NULL ? call_back(message, consumer, no_properties, plain) : NULL;
+  PyObject *result = message == NULL  ? not_handed_over(channel)
+                     : number != NULL ? call_back(message, consumer, no_properties, plain)
+                                      : NULL;
   Py_XDECREF(number);
   Py_XDECREF(message);
   Py_XDECREF(result);

@@ -100,7 +100,8 @@ uint64_t sb_tag_of(int kind, const char *record, Py_ssize_t length);
 /* A copy of the body. */
 PyObject *sb_record_bytes(PyObject *record, PyObject *unused);
 /* A memoryview of the body of a message that is held under `tag`. The memoryview keeps the slot, also after the message
- * was settled. If the body lies in parts, it is a memoryview of a copy, and keeps no slot. */
+ * was settled. If the body lies in parts, or the core has no view left, it is a memoryview of a copy, and keeps no
+ * slot. */
 PyObject *sb_view_of(PyObject *connection, const sb_record *header, uint64_t tag);
 /* The core's part of the connection through which `source` takes messages. */
 PyObject *sb_connection_of(PyObject *source);

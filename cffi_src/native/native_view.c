@@ -124,8 +124,8 @@ PyObject *sb_view_of(PyObject *connection, const sb_record *header, uint64_t tag
     PyObject *taken = PyObject_CallMethod(connection, "begin_view", "KKK", (unsigned long long)tag,
                                           (unsigned long long)header->sequence,
                                           (unsigned long long)header->body_address); /* adds a segment, or raises */
-    if (taken == NULL) {
-      return NULL;
+    if (taken == NULL || !PyLong_Check(taken)) {
+      return taken; /* an exception is set, or the memoryview of a copy */
     }
     token = PyLong_AsUnsignedLongLong(taken);
     Py_DECREF(taken);

@@ -418,8 +418,12 @@ class CoreConnection(attachment.User):
         if gone:
             self._detach()
 
-    def begin_view(self, tag: int, sequence: int, address: int) -> int:
+    @in_flight
+    def begin_view(self, tag: int, sequence: int, address: int) -> int | memoryview:
         """Takes a view of a held message's body and returns the view's token.
+
+        If the body has as many views as it can have, or the broker has no memory to record one more, copies the body:
+        a message must not wait until others let go of what they read.
 
         `cffi_src/native/native_view.c` calls this method if its own attempt failed.
         """
@@ -432,7 +436,10 @@ class CoreConnection(attachment.User):
             return statuses[-1]
 
         try:
-            status = self.growing(attempt)
+            while (status := attempt()) == native.GROW:
+                self.attachment.grow()
+            if status in {native.LIMIT, native.NO_MEMORY}:
+                return self._copy_of(tag, sequence, address)
             if status != native.OK:
                 native.raise_for(status, "the connection")
             return int(view[0])
@@ -440,6 +447,17 @@ class CoreConnection(attachment.User):
             if native.OK in statuses and slow.sb_view_end(self.handle, view[0]):  # the caller does not get the view
                 self.view_ended()
             raise
+
+    def _copy_of(self, tag: int, sequence: int, address: int) -> memoryview:
+        """Copies the body of a held message."""
+        place = ffi.new("sb_place *")
+        status = slow.sb_view_place(self.handle, tag, sequence, address, place)
+        if status != native.OK:
+            native.raise_for(int(status), "the connection")
+        copied = self._copied_from(Place(int(place.slot), int(place.generation), int(place.length)))
+        if copied is None:  # another thread has settled the message meanwhile
+            native.raise_for(native.SETTLED)
+        return copied
 
     def view_failed(self, status: int) -> None:
         """Raises the reason why a body in several pieces was not copied; `cffi_src/native/native_view.c` calls it."""

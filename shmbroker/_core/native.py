@@ -75,6 +75,8 @@ TICK: int = slow.SB_TICK
 FORKED: int = slow.SB_FORKED
 ACCESS: int = slow.SB_ACCESS
 READY: int = slow.SB_READY
+SYSTEM: int = slow.SB_SYSTEM
+LIMIT: int = slow.SB_LIMIT
 
 # The dispositions of a message.
 ACK: int = slow.SB_ACK

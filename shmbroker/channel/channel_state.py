@@ -251,6 +251,8 @@ class ChannelState:
         except exceptions.OutOfMemory as error:  # the IO thread tries again after a while
             self._session.callbacks.failed(error)
             return False
+        except exceptions.NotAllowed:  # a limit of the broker
+            raise
         except _OVER:
             self._over = True  # not passed to `callbacks.failed`: the next method call raises this error
             return False
@@ -269,7 +271,7 @@ class ChannelState:
         Ignores the error if the message was settled meanwhile, or if the connection has ended: another thread can cause
         that at any time, for example by closing the channel. Raises any other error.
         """
-        if not isinstance(error, (exceptions.MessageSettled, *_OVER)):
+        if not isinstance(error, exceptions.MessageSettled) and not _is_end(error):
             raise error
 
     def _deliver_late(self, delivery: Delivery) -> None:
@@ -352,6 +354,11 @@ class ChannelState:
 
     def __repr__(self) -> str:
         return f"<Channel {self.number} of {self._session!r}, {'open' if self._open else 'closed'}>"
+
+
+def _is_end(error: Exception) -> bool:
+    """Whether an error says that the connection has ended, or that this process must not use it."""
+    return isinstance(error, _OVER) and not isinstance(error, exceptions.NotAllowed)  # NotAllowed: a limit
 
 
 def never_known(*_: object) -> int:

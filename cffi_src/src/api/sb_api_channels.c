@@ -213,16 +213,28 @@ sb_status sb_connection_set_prefetch(sb_connection *c, uint32_t prefetch) {
 
 /* ---- deliveries ---- */
 
-/* If the message is settled immediately (auto_ack) and its body is long, takes a view, which keeps the body, and stores
- * the view in *tag. Otherwise stores the token of the message in *tag. */
-static sb_status view_of(sb_connection *c, const sb_taken *t, bool auto_ack, uint64_t *tag) {
+/* If the message is settled immediately (SB_GIVEN_SETTLED) and its body is long, takes a view, which keeps the body,
+ * and stores the view in *tag. Otherwise stores the token of the message in *tag. If no view is left, or no memory for
+ * one, the message is given SB_GIVEN_UNREAD: it must not wait until the views of earlier deliveries end, or memory is
+ * free. If the process is killed before it has read the body, the message returns to its queue as any unacked one. */
+static sb_status view_of(sb_connection *c, const sb_taken *t, uint8_t *settled, uint64_t *tag) {
   *tag = t->token;
-  return auto_ack && t->message->body_length > SB_INLINE_BODY ? sb_view_take(c, t, tag) : SB_OK;
+  if (*settled != SB_GIVEN_SETTLED || t->message->body_length <= SB_INLINE_BODY) {
+    return SB_OK;
+  }
+  sb_status status = sb_view_take(c, t, tag);
+  if (status != SB_LIMIT && status != SB_NO_MEMORY) {
+    return status;
+  }
+  *settled = SB_GIVEN_UNREAD;
+  *tag = t->token;
+  return SB_OK;
 }
 
-/* Writes the record of a delivery to `buffer`, and settles the message if auto_ack. With a long body, `tag` is written
- * where a short body would be: the token, or the view of a settled message. Returns the length, or minus SB_CORRUPT. */
-static int64_t hand_over(sb_queue *q, const sb_taken *t, uint64_t delivery_tag, uint32_t subscription, bool auto_ack,
+/* Writes the record of a delivery to `buffer`, and settles the message if SB_GIVEN_SETTLED. With a long body, `tag` is
+ * written where a short body would be: the token, or the view of a settled message. Returns the length, or minus
+ * SB_CORRUPT. */
+static int64_t hand_over(sb_queue *q, const sb_taken *t, uint64_t delivery_tag, uint32_t subscription, uint8_t settled,
                          uint64_t tag, char *buffer) {
   int64_t length = sb_api_record(q, t, delivery_tag, subscription, buffer);
   if (length < 0) {
@@ -233,8 +245,8 @@ static int64_t hand_over(sb_queue *q, const sb_taken *t, uint64_t delivery_tag, 
     memcpy(buffer + length, &tag, sizeof tag);
     length += (int64_t)sizeof tag;
   }
-  record->settled = auto_ack;
-  if (auto_ack) (void)sb_dispose(q, t->token, SB_REASON_ACKED);
+  record->settled = settled;
+  if (settled == SB_GIVEN_SETTLED) (void)sb_dispose(q, t->token, SB_REASON_ACKED);
   return length;
 }
 
@@ -248,7 +260,7 @@ static int64_t drop_corrupt(sb_channel *ch, sb_unacked *h, sb_queue *q, uint64_t
 static int64_t give(sb_channel *ch, char *buffer) {
   sb_connection *c = connection_of(ch);
   sb_unacked *h = sb_deliveries_at(&ch->deliveries, ch->deliveries.row.first);
-  bool auto_ack = h->of->auto_ack;
+  uint8_t settled = h->of->auto_ack ? SB_GIVEN_SETTLED : 0;
   uint32_t number = h->of->number;
   sb_queue *q = h->q;
   uint64_t tag, token = h->token;
@@ -257,16 +269,18 @@ static int64_t give(sb_channel *ch, char *buffer) {
   if (!sb_settle_find(c, token, &t, &leaf) || !sb_api_plausible(c->b, &t)) {
     return drop_corrupt(ch, h, q, token);
   }
-  sb_status status = view_of(c, &t, auto_ack, &tag);
+  sb_status status = view_of(c, &t, &settled, &tag);
   if (status != SB_OK) { /* the message stays the first of the row, unless it is corrupt */
     ch->stuck = status != SB_CORRUPT;
     return status == SB_CORRUPT ? drop_corrupt(ch, h, q, token) : -(int64_t)status;
   }
-  int64_t length = hand_over(q, &t, sb_channel_give(ch), number, auto_ack, tag, buffer);
+  bool given = settled != SB_GIVEN_SETTLED; /* stays a delivery */
+  uint64_t delivery_tag = given ? sb_channel_give_unsettled(ch) : sb_channel_give(ch);
+  int64_t length = hand_over(q, &t, delivery_tag, number, settled, tag, buffer);
   if (length < 0) {
     if (tag != token) sb_view_drop(c, tag);
-    if (!auto_ack) sb_channel_take_back(ch, h);
-    length = drop_corrupt(ch, auto_ack ? NULL : h, q, token);
+    if (given) sb_channel_take_back(ch, h);
+    length = drop_corrupt(ch, given ? h : NULL, q, token);
   }
   return length;
 }
@@ -289,11 +303,13 @@ int64_t sb_channel_next(sb_channel *ch, char *buffer) {
 static int64_t got(sb_channel *ch, sb_queue *q, const sb_taken *t, char *buffer, bool auto_ack) {
   sb_connection *c = connection_of(ch);
   uint64_t tag;
+  uint8_t settled = auto_ack ? SB_GIVEN_SETTLED : 0;
   if (!sb_api_plausible(c->b, t)) {
     return drop_corrupt(ch, NULL, q, t->token);
   }
-  sb_status status = auto_ack || sb_deliveries_reserve(&ch->deliveries) ? SB_OK : SB_SYSTEM;
-  if (status == SB_OK) status = view_of(c, t, auto_ack, &tag);
+  sb_status status = view_of(c, t, &settled, &tag);
+  bool given = settled != SB_GIVEN_SETTLED; /* becomes a delivery */
+  if (status == SB_OK && given && !sb_deliveries_reserve(&ch->deliveries)) status = SB_SYSTEM;
   if (status == SB_CORRUPT) {
     return drop_corrupt(ch, NULL, q, t->token);
   }
@@ -301,11 +317,11 @@ static int64_t got(sb_channel *ch, sb_queue *q, const sb_taken *t, char *buffer,
     (void)sb_subscription_return(q, t->token, SB_UNDELIVER);
     return -(int64_t)status;
   }
-  uint64_t delivery_tag = auto_ack ? ++ch->deliveries.last_tag : sb_deliveries_got(&ch->deliveries, t->token, q);
-  int64_t length = hand_over(q, t, delivery_tag, SB_BY_GET, auto_ack, tag, buffer);
+  uint64_t delivery_tag = given ? sb_deliveries_got(&ch->deliveries, t->token, q) : ++ch->deliveries.last_tag;
+  int64_t length = hand_over(q, t, delivery_tag, SB_BY_GET, settled, tag, buffer);
   if (length < 0) {
     if (tag != t->token) sb_view_drop(c, tag);
-    length = drop_corrupt(ch, sb_deliveries_find(&ch->deliveries, auto_ack ? 0 : delivery_tag), q, t->token);
+    length = drop_corrupt(ch, sb_deliveries_find(&ch->deliveries, given ? delivery_tag : 0), q, t->token);
   }
   sb_subscription_took(c, q, t);
   if (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0) sb_notify_work_arrived(q); /* I41, as in sb_queue_get */

@@ -32,25 +32,44 @@ sb_status sb_queue_settle_many(sb_queue *q, const char *records, const uint32_t 
   return SB_OK;
 }
 
-/* Begins a view of a body. SB_SETTLED: the connection does not hold, under that tag, the message with that sequence
- * number and body address. */
-sb_status sb_view_begin(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, uint64_t *view) {
+/* Finds a message that the connection holds. SB_OK: the lock of the connection is held now. SB_SETTLED: the connection
+ * does not hold, under that tag, the message with that sequence number and body address. */
+static sb_status find_held(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, sb_taken *t) {
   if (sb_closed(c) || sb_forked(c->b)) {
     return sb_closed(c) ? SB_CLOSED : SB_FORKED;
   }
   sb_lock(c); /* not sb_api_enter: works also while the broker is being stopped */
   uint64_t token = tag & SB_TAG_TOKEN;
-  sb_taken t;
   sb_leaf_ref leaf;
-  sb_status status = SB_SETTLED;
-  if (!sb_closed(c) && sb_settle_find(c, token, &t, &leaf) && sb_api_plausible(c->b, &t)) {
+  bool same = false;
+  if (!sb_closed(c) && sb_settle_find(c, token, t, &leaf) && sb_api_plausible(c->b, t)) {
     uint32_t queue = sb_holding_slot(SB_LOAD(&sb_holding_at(c->b, token)->what, SB_RELAXED));
     const sb_queue_shm *q = sb_slab_queue(c->b, queue);
-    bool same =
-        q != NULL && t.position - SB_LOAD(&q->base, SB_RELAXED) == sequence && sb_api_address(t.message) == address;
-    if (same) status = sb_view_take(c, &t, view);
+    same =
+        q != NULL && t->position - SB_LOAD(&q->base, SB_RELAXED) == sequence && sb_api_address(t->message) == address;
   }
-  sb_unlock(c);
+  if (!same) sb_unlock(c);
+  return same ? SB_OK : SB_SETTLED;
+}
+
+sb_status sb_view_begin(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, uint64_t *view) {
+  sb_taken t;
+  sb_status status = find_held(c, tag, sequence, address, &t);
+  if (status == SB_OK) {
+    status = sb_view_take(c, &t, view);
+    sb_unlock(c);
+  }
+  return status;
+}
+
+/* The place stays valid while the connection holds the message. A copy that is made later tells whether it was. */
+sb_status sb_view_place(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, sb_place *place) {
+  sb_taken t;
+  sb_status status = find_held(c, tag, sequence, address, &t);
+  if (status == SB_OK) {
+    *place = (sb_place){.slot = t.slot, .generation = t.gen, .length = t.message->body_length};
+    sb_unlock(c);
+  }
   return status;
 }
 

@@ -390,18 +390,27 @@ void sb_channel_limits_changed(sb_connection *c, sb_channel *ch) {
 
 /* ---- deliveries ---- */
 
-uint64_t sb_channel_give(sb_channel *ch) {
-  sb_unacked *h = sb_deliveries_at(&ch->deliveries, ch->deliveries.row.first);
-  sb_member *m = h->of;
-  ch->delivered++;
+static void count_given(sb_member *m) {
+  m->channel->delivered++;
   SB_STORE(&sb_subscription_node(&m->s)->delivered, ++m->delivered, SB_RELAXED);
-  if (m->auto_ack) {
-    sb_channel_drop(ch, h);
-    return ++ch->deliveries.last_tag;
-  }
+}
+
+uint64_t sb_channel_give_unsettled(sb_channel *ch) {
+  sb_member *m = sb_deliveries_at(&ch->deliveries, ch->deliveries.row.first)->of;
+  count_given(m);
   m->waiting--;
   wake(m);
   return sb_deliveries_give(&ch->deliveries);
+}
+
+uint64_t sb_channel_give(sb_channel *ch) {
+  sb_unacked *h = sb_deliveries_at(&ch->deliveries, ch->deliveries.row.first);
+  if (!h->of->auto_ack) {
+    return sb_channel_give_unsettled(ch);
+  }
+  count_given(h->of);
+  sb_channel_drop(ch, h);
+  return ++ch->deliveries.last_tag;
 }
 
 void sb_channel_take_back(sb_channel *ch, sb_unacked *h) {

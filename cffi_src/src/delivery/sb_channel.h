@@ -104,6 +104,8 @@ uint64_t sb_channel_overlooked(const sb_channel *ch, const sb_queue **q); /* see
 /* Gives the first message of the row to the application, and returns its delivery tag. The row must not be empty. A
  * message of an auto-ack member is removed from the deliveries, so the caller settles it. */
 uint64_t sb_channel_give(sb_channel *ch);
+/* As sb_channel_give, but a message of an auto-ack member becomes a delivery, too: it is settled by its tag. */
+uint64_t sb_channel_give_unsettled(sb_channel *ch);
 /* Undoes sb_channel_give for a message that the application never saw: the message becomes the first of the row again.
  * Do not call it for a message that a get took, or whose member has ended. */
 void sb_channel_take_back(sb_channel *ch, sb_unacked *h);

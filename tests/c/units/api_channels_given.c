@@ -272,6 +272,64 @@ static void long_bodies_are_got(void) {
   expect_is(counted(first_queue, SB_COUNT_DROPPED), 1, "what was dropped");
   expect_is(held_of(first_queue), 0, "what is held at last");
 }
+/* Deliveries that the application keeps have every view that a body can have. */
+static void take_all_views(void) {
+  uint64_t view;
+  sb_status status = SB_OK;
+  int64_t length = sb_channel_get(ch, first_queue, last_record, false);
+  while (status == SB_OK) {
+    status = sb_view_begin(t.c, behind(length), given()->sequence, given()->body_address, &view);
+  }
+  expect_is(status, SB_LIMIT, "the status of one view too many");
+  expect_is(sb_channel_settle(ch, 0, true, SB_UNDELIVER), SB_OK, "the status of what goes back");
+}
+static void expect_unread(int64_t length, uint64_t tag) {
+  static char copy[LONG_BODY];
+  sb_place place;
+  expect_is(given()->settled, SB_GIVEN_UNREAD, "whether it is settled");
+  expect_is(given()->tag, tag, "its tag");
+  expect_is(behind(length), by_tag(tag)->token, "what reads it");
+  expect_is(sb_view_place(t.c, behind(length), given()->sequence + 1, given()->body_address, &place), SB_SETTLED,
+            "the status of another message");
+  expect_is(sb_view_place(t.c, behind(length), given()->sequence, given()->body_address, &place), SB_OK,
+            "the status of its place");
+  expect_is(sb_place_copy_body(t.c, &place, copy), SB_OK, "the status of a copy");
+  expect_is(id_at(copy, LONG_BODY), 1, "the copy");
+}
+static void a_body_without_a_view_is_given_unread(void) {
+  begin_channels();
+  put_long(1, LONG_BODY);
+  take_all_views();
+  unsigned before = views();
+  expect_unread(sb_channel_get(ch, first_queue, last_record, true), 1);
+  expect_is(sb_channel_settle(ch, 1, false, SB_UNDELIVER), SB_OK, "the status of one that was not read");
+  sb_member *m = join_channel(ch, first_queue, 1, 0, SB_CONSUME_AUTO_ACK);
+  (void)sb_channel_pull(ch);
+  for (unsigned i = 0; i < 2; i++) {
+    expect_unread(sb_channel_next(ch, last_record), 1);
+    expect_member(m, "when it was given", 1, 0, true);
+    if (i == 0) (void)sb_channel_settle(ch, 1, false, SB_UNDELIVER);
+    expect_member(m, "when it came back, if it did", 1, i == 0, true);
+  }
+  expect_is(sb_channel_settle(ch, 1, false, SB_ACK), SB_OK, "the status of its end");
+  expect_member(m, "at last", 0, 0, true);
+  expect_is(sb_channel_delivered(ch), 1, "what was delivered");
+  expect_is(counted(first_queue, SB_COUNT_ACKED), 1, "what was settled");
+  expect_is(views(), before, "the views");
+  put_long(2, LONG_BODY);
+  expect_is(behind(sb_channel_next(ch, last_record)) != 0 && given()->settled == SB_GIVEN_SETTLED, 1, "the next one");
+  expect_is(given()->tag, 2, "its tag");
+}
+static void a_body_without_a_view_needs_a_place(void) {
+  begin_channels();
+  put_long(1, LONG_BODY);
+  take_all_views();
+  leave_no_place(ch);
+  expect_is(sb_channel_get(ch, first_queue, last_record, true), -(int64_t)SB_SYSTEM, "the status without memory");
+  mend_places(ch);
+  expect_is(held_of(first_queue), 0, "what is held");
+  expect_unread(sb_channel_get(ch, first_queue, last_record, true), 1);
+}
 /* The n-th look at the chunk of the message is the last one before it is put into a record. */
 static void what_is_spoiled_is_not_got(void) {
   begin_channels();
@@ -365,6 +423,8 @@ static const test_case CASES[] = {
     {"api_channels_given: got", "a get has a tag of the channel", messages_are_got},
     {"api_channels_given: got long", "long bodies are got", long_bodies_are_got},
     {"api_channels_given: got spoiled", "what is spoiled meanwhile is not got", what_is_spoiled_is_not_got},
+    {"api_channels_given: unread", "a body without a view is read first", a_body_without_a_view_is_given_unread},
+    {"api_channels_given: no place", "what is read first needs a place", a_body_without_a_view_needs_a_place},
     {"api_channels_given: returned", "a get tells others of what came back", a_get_tells_others_of_what_came_back},
     {"api_channels_given: limits", "a get looks at the limits of its queue", limits_of_queues_that_are_got_from},
     {"api_channels_given: closed", "a channel that is closed meanwhile gets nothing", a_channel_is_closed_before_a_get},

@@ -6,9 +6,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scenario_support.channels import content, count, publish, taken
+from scenario_support.channels import Inbox, content, count, publish, taken
 from scenario_support.inside import core_of, session_of
+from scenario_support.waiting import becomes
 
+from shmbroker._core import native
 from shmbroker.channel.deliveries import Names, Subscription, TransactionalDelivery
 from shmbroker.exceptions import ChannelClosed, ConnectionClosed, MessageSettled
 
@@ -168,3 +170,71 @@ def test_a_consumer_says_that_it_has_ended() -> None:
     assert told == []
     Subscription(names, print, lambda: told.append("ended")).ended()
     assert told == ["ended"]
+
+
+# ---- bodies that cannot be viewed once more ----
+
+LONG = "A" * 5000
+OFTEN = 40
+"""More often than a body of a queue can be viewed in its place."""
+
+
+def viewed_often(channel: shmbroker.Channel) -> list[Any]:
+    """Publishes a long body, and takes it again and again; what is returned keeps views of it."""
+    publish(channel, "q", [LONG])
+    views = []
+    for _ in range(OFTEN):
+        (message,) = taken(channel, "q", 1)
+        views.append(message.body)
+        message.nack()
+    assert [bytes(view).decode() for view in views] == [LONG] * OFTEN
+    return views
+
+
+def test_a_body_is_read_however_often_it_was_requeued(channel: shmbroker.Channel) -> None:
+    """The application keeps each delivery, which keeps a view of the body, though the tag was requeued."""
+    kept: list[Any] = []
+
+    def requeue(_channel: object, method: Any, _properties: object, body: bytes) -> None:  # noqa: ANN401
+        assert body.decode() == LONG
+        kept.append(method)
+        if len(kept) < OFTEN:
+            channel.basic_nack(method.delivery_tag)
+
+    channel.basic_consume("q", requeue)
+    publish(channel, "q", [LONG])
+    becomes(lambda: len(kept), OFTEN)
+    channel.basic_ack(kept[-1].delivery_tag)
+    assert [bytes(one.body).decode() for one in kept] == [LONG] * OFTEN
+    assert core_of(channel).unacked() == 0
+
+
+def test_a_body_that_is_viewed_often_comes_settled(channel: shmbroker.Channel) -> None:
+    """With auto-ack, too, and the messages behind it come after it."""
+    views, inbox, methods = viewed_often(channel), Inbox(), list[Any]()
+
+    def keep(*delivery: Any) -> None:  # noqa: ANN401
+        methods.append(delivery[1])
+        inbox(*delivery)
+
+    publish(channel, "q", "BC")
+    channel.basic_consume("q", keep, auto_ack=True)
+    inbox.wait(3)
+    assert inbox.texts() == [LONG, "B", "C"]
+    assert [(one.settled, one.delivery_tag) for one in methods] == [(True, OFTEN + n) for n in (1, 2, 3)]
+    assert bytes(methods[0].body).decode() == LONG
+    assert (core_of(channel).unacked(), count(channel, "q"), len(views)) == (0, 0, OFTEN)
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_body_that_is_viewed_often_is_got_settled(channel: shmbroker.Channel, *, wait: bool) -> None:
+    """The channel and its connection stay open."""
+    views = viewed_often(channel)
+    if wait:
+        message: Any = channel._taker.get_wait(  # noqa: SLF001
+            channel, session_of(channel).queues.routed("q").address, True, native.FOR_EVER  # type: ignore[union-attr]  # noqa: FBT003
+        )  # fmt: skip
+    else:
+        message = channel.basic_get("q", auto_ack=True)
+    assert (bytes(message).decode(), message.settled, message.delivery_tag) == (LONG, True, OFTEN + 1)
+    assert (core_of(channel).unacked(), count(channel, "q"), len(views)) == (0, 0, OFTEN)

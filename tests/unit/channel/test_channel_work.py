@@ -22,6 +22,7 @@ from shmbroker.exceptions import (
     ConnectionClosed,
     CorruptSegment,
     MessageSettled,
+    NotAllowed,
     NotFound,
     OutOfMemory,
     UnroutableError,
@@ -328,7 +329,7 @@ def test_a_message_that_came_too_early_has_its_callback(channel: shmbroker.Chann
     assert count(channel, QUEUE) == 0
 
 
-@pytest.mark.parametrize("error", [MessageSettled(), ConnectionClosed(), CorruptSegment(), NotFound()])
+@pytest.mark.parametrize("error", [MessageSettled(), ConnectionClosed(), CorruptSegment(), NotFound(), NotAllowed()])
 def test_a_message_without_a_body_has_no_callback(
     channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch, error: shmbroker.BrokerError
 ) -> None:
