@@ -14,6 +14,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Protocol
 
 from shmbroker._process import locks
@@ -162,6 +163,21 @@ class Dispatcher:
 
     def _submit(self, turn: int) -> None:
         self._executor.submit(functools.partial(self._run, turn))
+
+    def wake_later(self, seconds: float) -> bool:
+        """Has :meth:`wake` called after a while, in a thread of its own: the executor's threads serve other channels.
+
+        Returns:
+            ``False``: no thread can be started; the time has passed during this call, and nothing calls :meth:`wake`.
+        """
+        timer = threading.Timer(seconds, self.wake)
+        timer.daemon = True  # the end of the program does not wait for it
+        try:
+            timer.start()
+        except RuntimeError:
+            time.sleep(seconds)
+            return False
+        return True
 
     def is_inside(self) -> bool:
         """Whether the calling thread runs a callback of the channel."""

@@ -32,6 +32,11 @@ class LoopDispatcher:
         with contextlib.suppress(RuntimeError):  # the loop is closed: no callback will run
             self._loop.call_soon_threadsafe(self._start)
 
+    def wake_later(self, seconds: float) -> bool:
+        """Has :meth:`wake` called after a while. Called in the loop; returns ``True``."""
+        self._loop.call_later(seconds, self._start)
+        return True
+
     def is_inside(self) -> bool:
         """Whether the caller is a callback of the channel, or a task that a callback made."""
         return self._task is not None and _calling.get() is self

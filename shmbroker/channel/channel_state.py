@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from shmbroker.channel.transaction import Transaction
 
 DEFAULT_PREFETCH = 64
+_PAUSE_SECONDS = 0.02
 _OVER = (exceptions.ConnectionClosed, exceptions.ConnectionClosedByBroker, exceptions.ForkedConnectionError)
+# Statuses of a delivery that lacks something, such as memory or a file descriptor, and would lack it again at once.
+_LACKING = frozenset({native.GROW, native.NO_MEMORY, native.SYSTEM, native.LIMIT})
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound="ChannelState")
@@ -71,6 +74,8 @@ class ChannelState:
         "_ended",
         "_error",
         "_events",
+        "_hindered",
+        "_hindrance",
         "_on_end",
         "_open",
         "_over",
@@ -118,7 +123,8 @@ class ChannelState:
                 if self._core is None:
                     self._registry = locks.unnoted()
                     self._consumers_changed = locks.condition(locks.unnoted())
-                    self._stopping = self._over = False
+                    self._stopping = self._over = self._hindered = False
+                    self._hindrance: type[BaseException] | None = None
                     self._dispatcher = self._session.make_dispatcher(self)
                     core = CoreChannel(self._core_connection, self.number)
                     self._taker = self._receiver_of(core)
@@ -229,13 +235,32 @@ class ChannelState:
         """Does the channel's next work: one event, up to ``most`` deliveries, one error, or one cancelled consumer.
 
         An event tells the application of a returned message. Returns how many of these it did; 0: there is no work.
+
+        An error that keeps the channel from its next message is told once, until an error of another type comes or the
+        channel goes on: the message stays the next one, and every look meets the error again. After such an error the
+        channel does not look for messages until :meth:`_rest` was called.
         """
         if self._events:
             self._taker.delivered = 1
             self._events.popleft()()
             return 1
-        done = self._taker.deliver(self, self._subscriptions, self._events, NO_PROPERTIES, most)
-        return done if done or not self._open else int(self._look_on())
+        if self._hindered:
+            return 0
+        try:
+            done = self._taker.deliver(self, self._subscriptions, self._events, NO_PROPERTIES, most)
+            done = done if done or not self._open else int(self._look_on())
+        except Exception as error:
+            if self._hindered and not self._is_news(error):
+                return 0
+            raise
+        if not self._hindered:
+            self._hindrance = None
+        return done
+
+    def _is_news(self, error: Exception) -> bool:
+        """Notes an error that keeps the channel from its messages; ``False``: the last such error had the same type."""
+        known, self._hindrance = self._hindrance, type(error)
+        return known is not self._hindrance
 
     def _look_on(self) -> bool:
         """Finds out why there is no message to deliver, and handles other work: an error, or a cancelled consumer.
@@ -243,22 +268,29 @@ class ChannelState:
         Returns:
             Whether there was other work.
         """
-        try:
-            if self._taker.status != native.EMPTY:
-                self._core_channel.failed(self._taker.status)
-                return True
-            found, consumer = self._next_cancelled()
-        except exceptions.OutOfMemory as error:  # the IO thread tries again after a while
-            self._session.callbacks.failed(error)
-            return False
-        except exceptions.NotAllowed:  # a limit of the broker
-            raise
-        except _OVER:
-            self._over = True  # not passed to `callbacks.failed`: the next method call raises this error
-            return False
+        status = self._taker.status
+        if status != native.EMPTY and self._may_try_again(status):
+            return True
+        found, consumer = (False, None) if self._over else self._next_cancelled()
         if consumer is not None:
             self._was_cancelled(consumer)
         return found
+
+    def _may_try_again(self, status: int) -> bool:
+        """Handles the status of a delivery; ``False``: the delivery would fail again at once."""
+        try:
+            self._core_channel.failed(status)
+        except Exception as error:
+            if _is_end(error):
+                self._over = True  # not passed to `callbacks.failed`: the next method call raises this error
+            elif status in _LACKING:
+                self._hindered = True
+                if self._is_news(error):
+                    self._session.callbacks.failed(error)
+            else:
+                raise
+            return False
+        return True
 
     @property
     def _done(self) -> int:
@@ -272,6 +304,7 @@ class ChannelState:
         that at any time, for example by closing the channel. Raises any other error.
         """
         if not isinstance(error, exceptions.MessageSettled) and not _is_end(error):
+            self._hindered = True  # the message stays the next one
             raise error
 
     def _deliver_late(self, delivery: Delivery) -> None:
@@ -289,13 +322,13 @@ class ChannelState:
         if consumer is None:
             return  # the message is requeued
         delivery._consumer = consumer.names  # noqa: SLF001
-        if delivery._state == FRESH:  # noqa: SLF001
-            delivery._state = OPEN  # noqa: SLF001 - the application has it now
         try:
             body = bytes(delivery)
-        except exceptions.BrokerError as error:
+        except Exception as error:  # noqa: BLE001 - raised, if it is no end: the message goes back then
             self._not_handed_over(error)
             return
+        if delivery._state == FRESH:  # noqa: SLF001
+            delivery._state = OPEN  # noqa: SLF001 - the application has it now
         consumer.callback(self, delivery, delivery.properties, body)
 
     def _next_cancelled(self) -> tuple[bool, Subscription | None]:
@@ -322,9 +355,15 @@ class ChannelState:
     def _rest(self) -> bool:
         """Whether the dispatcher may rest, because the channel has no work.
 
-        If ``True``, the IO thread wakes the dispatcher when there is work, unless the channel has ended.
+        If ``True``, the IO thread wakes the dispatcher when there is work, unless the channel has ended. If an error
+        kept the channel from a message that it has, the dispatcher is woken after a pause.
         """
-        return not self._open or self._over or (not self._events and not self._core_channel.arm())
+        if not self._open or self._over:
+            return True
+        if self._events:
+            return False
+        hindered, self._hindered = self._hindered, False
+        return not self._core_channel.arm() or (hindered and self._dispatcher.wake_later(_PAUSE_SECONDS))
 
     def _wake(self) -> None:
         """Wakes the dispatcher of an open channel: the caller has found that there may be work for the callbacks."""

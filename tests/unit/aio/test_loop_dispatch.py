@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.turns import noted_pauses
 
 from shmbroker.aio.dispatch import LoopDispatcher
 
@@ -249,6 +250,20 @@ def test_who_is_inside() -> None:
         later.set()
         await tasks[0]
         assert told == [True, True, True, False]
+
+    run(main)
+
+
+def test_it_is_woken_after_a_pause() -> None:
+    """Other tasks run meanwhile."""
+
+    async def main(things: Things) -> None:
+        pauses = noted_pauses()
+        things.left.append(lambda: things.log.append("A"))
+        assert things.dispatcher.wake_later(0.5)
+        assert (pauses, things.log) == ([0.5], [])
+        await things.rest_comes()
+        assert things.log == ["A", "rest"]
 
     run(main)
 

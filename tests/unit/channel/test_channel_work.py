@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import errno
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pytest
 from scenario_support.channels import Inbox, count, publish
 from scenario_support.core_calls import Noted, Replaced
 from scenario_support.inside import connection_of, core_of, session_of
-from scenario_support.waiting import becomes
+from scenario_support.waiting import becomes, eventually
 
 import shmbroker
 from shmbroker import BasicProperties
@@ -28,9 +29,10 @@ from shmbroker.exceptions import (
     UnroutableError,
 )
 from shmbroker.message import FRESH
+from shmbroker.properties import NO_PROPERTIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 CLOSED = "CHANNEL_ERROR - channel 1 is closed"
 TAG, QUEUE = "tag", "q"
@@ -47,11 +49,15 @@ class Kept(concurrent.futures.Executor):
         """Keep it."""
         self.runnables.append((fn, args))
 
+    def run_one(self) -> None:
+        """Do what came first."""
+        fn, args = self.runnables.pop(0)
+        fn(*args)
+
     def run(self) -> None:
         """Do all of it."""
         while self.runnables:
-            fn, args = self.runnables.pop(0)
-            fn(*args)
+            self.run_one()
 
 
 @pytest.fixture
@@ -175,6 +181,25 @@ def test_missing_memory_is_told_and_the_channel_rests(channel: shmbroker.Channel
     assert not channel._rest()  # noqa: SLF001
 
 
+@pytest.mark.parametrize("status", [native.GROW, native.SYSTEM, native.LIMIT])
+def test_an_error_that_stays_is_told_and_the_channel_rests(
+    channel: shmbroker.Channel, told: list[BaseException], monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """As missing memory: the dispatcher would get the same error again at once."""
+
+    def grow() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(channel._core_connection.attachment, "grow", grow)  # noqa: SLF001
+    with_status(channel, status)
+    assert channel._work() == 0  # noqa: SLF001
+    assert [type(error) for error in told] == [
+        {native.GROW: OSError, native.SYSTEM: shmbroker.BrokerError, native.LIMIT: NotAllowed}[status]
+    ]
+    told.clear()
+    assert channel._rest()  # noqa: SLF001
+
+
 def test_a_closed_channel_does_not_look(channel: shmbroker.Channel, told: list[BaseException]) -> None:
     """Another thread may close it while it looks for a message: what that came to is no news then."""
     with_status(channel, native.NO_MEMORY, meanwhile=channel.close)
@@ -201,7 +226,106 @@ def test_damage_is_raised(channel: shmbroker.Channel) -> None:
         channel._work()  # noqa: SLF001
 
 
+# ---- what keeps a channel from its messages ----
+
+
+def without_growth(channel: shmbroker.Channel, fail: Any) -> None:  # noqa: ANN401
+    """Have the core need memory for its next message, and the broker not grow."""
+
+    class Receiver(Replaced):
+        status = native.GROW
+
+        def deliver(self, *_: object) -> int:
+            return 0
+
+    channel._core_connection.attachment.grow = fail  # type: ignore[method-assign]  # noqa: SLF001
+    channel._taker = Receiver(channel._taker)  # type: ignore[assignment]  # noqa: SLF001
+
+
+def without_a_view(channel: shmbroker.Channel, fail: Any) -> None:  # noqa: ANN401
+    """Have the body of the next message be not readable."""
+    channel._core_connection.begin_view = fail  # type: ignore[method-assign]  # noqa: SLF001
+
+
+@pytest.mark.parametrize("hinder", [without_growth, without_a_view])
+def test_an_error_that_stays_is_told_once(
+    channel: shmbroker.Channel,
+    kept: Kept,
+    told: list[BaseException],
+    hinder: Callable[..., None],
+) -> None:
+    """The channel rests between its looks, which the executor does not do at once; another error is news."""
+    inbox, body, errors = Inbox(), "A" * 5000, [OSError(), OSError(), MemoryError(), MemoryError()]
+    publish(channel, QUEUE, [body])
+    views = []
+    for _ in range(40):  # more than a body can have
+        message = channel.basic_get(QUEUE)
+        assert message is not None
+        views.append(message.body)
+        message.nack()
+    channel.basic_consume(QUEUE, inbox)
+    eventually(core_of(channel).waiting, "the message to be pulled")
+    taker, attachment = channel._taker, channel._core_connection.attachment  # noqa: SLF001
+
+    def fail(*_: object) -> None:
+        raise errors.pop(0)
+
+    hinder(channel, fail)
+    while errors:
+        becomes(lambda: len(kept.runnables), 1)
+        kept.run_one()
+        assert [type(error) for error in told] == [OSError, MemoryError][: 1 if len(errors) > 1 else 2]
+    told.clear()
+    channel._taker = taker  # noqa: SLF001
+    vars(attachment).pop("grow", None)
+    vars(channel._core_connection).pop("begin_view", None)  # noqa: SLF001
+    becomes(lambda: len(kept.runnables), 1)
+    kept.run_one()
+    assert (inbox.texts(), core_of(channel).waiting(), len(views)) == ([body], 0, 40)
+
+
+def test_what_is_returned_is_told_meanwhile(channel: shmbroker.Channel, kept: Kept, told: list[BaseException]) -> None:
+    """It needs no message to be read."""
+    returned: list[bytes] = []
+    channel.add_on_return_callback(lambda _channel, _method, _properties, body: returned.append(body))
+    channel.basic_consume(QUEUE, Inbox())
+    publish(channel, QUEUE, "A")
+    eventually(core_of(channel).waiting, "the message to be pulled")
+
+    looks: list[int] = []
+
+    def fail() -> None:
+        looks.append(1)
+        channel.basic_publish("", "nowhere", b"B", mandatory=True)
+        raise OSError
+
+    without_growth(channel, fail)
+    assert channel._work() == 0  # noqa: SLF001
+    assert [type(error) for error in told] == [OSError]
+    assert not channel._rest()  # noqa: SLF001
+    assert (channel._work(), returned, channel._work(), len(looks)) == (1, [b"B"], 0, 1)  # noqa: SLF001
+    assert channel._rest()  # noqa: SLF001
+    kept.runnables.clear()
+    told.clear()
+    channel.close()
+
+
 # ---- consumers that end ----
+
+
+def test_a_consumer_ends_with_its_queue_while_memory_is_missing(
+    channel: shmbroker.Channel, told: list[BaseException]
+) -> None:
+    """Else the channel would not rest, as the end of the consumer is still to be told."""
+    ended: list[str] = []
+    channel.add_on_cancel_callback(ended.append)
+    channel.basic_consume(QUEUE, Inbox(), consumer_tag=TAG)
+    connection_of(channel).queue(QUEUE).delete()
+    assert channel._taker.deliver(channel, {}, channel._events, NO_PROPERTIES, 1) == 0  # noqa: SLF001 - sees the end
+    with_status(channel, native.SYSTEM, native.SYSTEM)
+    assert (channel._work(), ended) == (1, [TAG])  # noqa: SLF001
+    assert (channel._work(), channel._rest(), len(told)) == (0, True, 1)  # noqa: SLF001
+    told.clear()
 
 
 def test_a_consumer_ends_with_its_queue(channel: shmbroker.Channel) -> None:
@@ -329,11 +453,14 @@ def test_a_message_that_came_too_early_has_its_callback(channel: shmbroker.Chann
     assert count(channel, QUEUE) == 0
 
 
-@pytest.mark.parametrize("error", [MessageSettled(), ConnectionClosed(), CorruptSegment(), NotFound(), NotAllowed()])
+@pytest.mark.parametrize(
+    "error",
+    [MessageSettled(), ConnectionClosed(), CorruptSegment(), NotFound(), NotAllowed(), OutOfMemory(), OSError()],
+)
 def test_a_message_without_a_body_has_no_callback(
-    channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch, error: shmbroker.BrokerError
+    channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """It is no error that it went back meanwhile, or that all is over; everything else is raised."""
+    """It is no error that it went back meanwhile, or that all is over; everything else is raised. It was not given."""
 
     def fail(_: object) -> bytes:
         raise error
@@ -347,7 +474,7 @@ def test_a_message_without_a_body_has_no_callback(
         else:
             with pytest.raises(type(error)):
                 use()
-    assert calls == []
+    assert (calls, message._state) == ([], FRESH)  # noqa: SLF001
 
 
 # ---- the end of the channel ----

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import threading
+import types
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from scenario_support.waiting import WATCHDOG_SECONDS
+from scenario_support.waiting import WATCHDOG_SECONDS, becomes
 
 from shmbroker._session.dispatch import BATCH, Dispatcher, Executor
 
@@ -220,3 +222,31 @@ def test_an_interrupted_wake_makes_the_channel_ready(when: str) -> None:
     assert (things.did, submitted.runnables) == (2, [])
     one.wake()
     assert len(submitted.runnables) == 1
+
+
+def test_a_channel_is_woken_after_a_pause() -> None:
+    """By a thread of its own, which the end of the program does not wait for."""
+    dispatch, submitted = dispatcher(Things(1))
+    before = set(threading.enumerate())
+    assert dispatch.wake_later(3600)
+    (waiting,) = set(threading.enumerate()) - before
+    assert (waiting.daemon, submitted.runnables) == (True, [])
+    waiting.cancel()  # type: ignore[attr-defined]
+    waiting.join()
+    assert dispatch.wake_later(0)
+    becomes(lambda: len(submitted.runnables), 1)
+
+
+def test_a_pause_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If none can be started it is over when the call returns, and the caller is told that nobody wakes the channel."""
+
+    def fail(_: object) -> None:
+        text = "can't start new thread"
+        raise RuntimeError(text)
+
+    pauses: list[float] = []
+    dispatch, submitted = dispatcher(Things(1))
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    monkeypatch.setattr("shmbroker._session.dispatch.time", types.SimpleNamespace(sleep=pauses.append))
+    assert not dispatch.wake_later(0.02)
+    assert (pauses, submitted.runnables) == ([0.02], [])
