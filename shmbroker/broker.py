@@ -32,12 +32,20 @@ if TYPE_CHECKING:
     from shmbroker._housekeeper.housekeeper import Housekeeper
     from shmbroker.statistics import BrokerStatistics, ConnectionInfo
 
-DEFAULT_MEMORY = "256M"
 _NAME = re.compile(r"(?:(\d{1,10})/)?([A-Za-z0-9_-]{1,64})\Z")
 _START_SECONDS = 30.0
 _PURGE_SECONDS = 30.0
 _LOOK_SECONDS = 0.002
 _MODES = frozenset({0o600, 0o660})
+
+
+class _Default(str):
+    """A default that is no other object, even if that is equal: CPython has only one object for equal literals."""
+
+    __slots__ = ()
+
+
+DEFAULT_MEMORY = _Default("256M")
 
 
 def check_name(name: object) -> str:

@@ -81,6 +81,9 @@ def test_a_broker_with_other_settings_is_refused(broker_name: str) -> None:
     with running(broker_name, "64M") as broker:
         with pytest.raises(PreconditionFailed, match="memory"):
             shmbroker.Broker(broker_name, memory="128M").start()
+        with pytest.raises(PreconditionFailed, match=f"exists with memory={64 << 20}, not {256 << 20}"):
+            shmbroker.Broker(broker_name, memory="256M").create()  # the default, but given
+        shmbroker.Broker(broker_name).create()
         with shmbroker.Broker(broker_name, memory="64M") as again:
             assert again.statistics().memory_limit == 64 * 2**20
         assert broker.statistics().memory_limit == 64 * 2**20
