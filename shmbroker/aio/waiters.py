@@ -62,11 +62,15 @@ class Waiters:
     def __init__(self, watch: Callable[[int], CoreWatch]) -> None:
         self._turns: collections.OrderedDict[Turn, None] = collections.OrderedDict()
         self._loop = asyncio.get_running_loop()
-        self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._watch = watch(self._descriptor)
         self._armed_for: int | None = None  # the watch will notify us of room for so many bytes, or of a message
         self._wanted = False  # the watch needs a disarm
-        self._loop.add_reader(self._descriptor, self._told)
+        with contextlib.ExitStack() as undone:  # if there is no memory for the watch, or the queue is gone
+            self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            undone.callback(os.close, self._descriptor)
+            self._watch = watch(self._descriptor)
+            undone.callback(self._watch.close)  # before its descriptor, whose number another file may get
+            self._loop.add_reader(self._descriptor, self._told)
+            undone.pop_all()
 
     async def wait(
         self,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import queue as standard_queue
 import select
@@ -346,3 +347,32 @@ def test_closing_ends_each_wait() -> None:
             os.fstat(stand.watch.descriptor)
 
     run(use)
+
+
+@pytest.mark.parametrize("fails", ["watch", "reader"])
+def test_waiters_that_cannot_be_made_keep_no_descriptor(fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is that of the watch, or of the loop. A watch that was made ends before its descriptor does."""
+    opened: list[int] = []
+    watches: list[Watch] = []
+
+    def watch(descriptor: int) -> Watch:
+        opened.append(descriptor)
+        if fails == "watch":
+            raise exceptions.OutOfMemory
+        watches.append(Watch(descriptor))
+        monkeypatch.setattr(watches[0], "close", lambda: watches[0].calls.append(os.fstat(descriptor).st_size))
+        return watches[0]
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOMEM, "no memory")
+
+    async def main() -> None:
+        if fails == "reader":
+            monkeypatch.setattr(asyncio.get_running_loop(), "add_reader", fail)
+        with pytest.raises(exceptions.OutOfMemory if fails == "watch" else OSError):
+            Waiters(watch)  # type: ignore[arg-type]
+
+    asyncio.run(main())
+    assert [one.calls for one in watches] == ([] if fails == "watch" else [[0]])
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(opened[0])
