@@ -51,11 +51,8 @@ class Channel:
             self._loop.call_soon_threadsafe(call)
 
     def _end_waits(self) -> None:
-        try:
-            self._sync._check_open()  # noqa: SLF001
-        except exceptions.BrokerError as error:
-            for turn in self._getting:
-                turn.end(error)
+        for turn in self._getting:
+            turn.end(exceptions.ChannelClosed())  # the task finds out why: that counts as told only if it is raised
 
     async def _change(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
         return await self._session.change(functools.partial(operation, *arguments, **options))
@@ -182,6 +179,9 @@ class Channel:
             waited: Delivery = await wait_for_message(source, attempt, timeout, turn)
         except standard_queue.Empty:
             return None
+        except exceptions.ChannelClosed:
+            self._sync._check_open()  # noqa: SLF001 - raises what closed the channel
+            raise
         finally:
             self._getting.discard(turn)
         return waited

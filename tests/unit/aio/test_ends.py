@@ -99,6 +99,35 @@ def test_a_closed_channel_ends_what_waits(broker: shmbroker.Broker, end: str) ->
     run(main, broker)
 
 
+@pytest.mark.parametrize("waits", ["nobody", "a task", "a task that is cancelled"])
+def test_a_failed_publish_is_told_by_the_next_method(broker: shmbroker.Broker, waits: str) -> None:
+    """By a get that waits already; else by the next method that is answered. Until then a publish does nothing."""
+
+    async def main(connection: aio.Connection) -> None:
+        channel, queue = await connection.channel(), await connection.queue("q")
+        getting = asyncio.create_task(channel.basic_get("q", timeout=None)) if waits != "nobody" else None
+        if getting is not None:
+            await until_waiting(queue)
+        await channel.basic_publish("missing", "", b"")
+        if waits == "a task":
+            assert getting is not None
+            with pytest.raises(exceptions.NotFound, match="no exchange 'missing'"):
+                await ready(getting)
+        else:
+            if getting is not None:
+                getting.cancel()
+            for _ in range(3):
+                await asyncio.sleep(0)
+            await channel.basic_publish("", "q", b"A")
+            with pytest.raises(exceptions.NotFound, match="no exchange 'missing'"):
+                await channel.queue_declare("q")
+        with pytest.raises(exceptions.ChannelClosed):
+            await channel.queue_declare("q")
+        assert len(queue) == 0
+
+    run(main, broker)
+
+
 def test_a_deleted_queue_ends_what_waits(broker: shmbroker.Broker) -> None:
     """A task that waits at a queue which is deleted gets NotFound."""
 
