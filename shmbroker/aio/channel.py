@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self
 from shmbroker import exceptions
 from shmbroker._core import native
 from shmbroker._topology.administration import generated_name
-from shmbroker.aio.queue import open_queue, wait_for_message
 from shmbroker.aio.waiters import Turn
 from shmbroker.channel.channel_state import callable_of
 from shmbroker.channel.deliveries import Delivery
@@ -162,12 +161,16 @@ class Channel:
     ) -> Delivery | None:
         """Takes the oldest ready message; ``None``: no message came within ``timeout`` seconds."""
         native.check_timeout(timeout)
-        found = self._sync.basic_get(queue, auto_ack)
-        if found is not None or timeout == 0:
-            return found
+        source = None
+        while source is None:
+            found = self._sync.basic_get(queue, auto_ack)
+            if found is not None or timeout == 0:
+                return found
+            name = self._sync._named(queue)  # noqa: SLF001 - now: while the task waits, another queue may be declared
+            source = self._session.shared.queues.routed(name)  # None: deleted meanwhile, as the next get reports
 
         def attempt() -> Delivery:
-            got = self._sync.basic_get(queue, auto_ack)
+            got = self._sync.basic_get(name, auto_ack)
             if got is None:
                 raise standard_queue.Empty
             return got
@@ -175,9 +178,8 @@ class Channel:
         turn = Turn()
         self._getting.add(turn)
         try:
-            source = await open_queue(self._session, self._sync._named(queue), passive=True)  # noqa: SLF001
-            waited: Delivery = await wait_for_message(source, attempt, timeout, turn)
-        except standard_queue.Empty:
+            waited: Delivery = await self._session.waits.wait(source, attempt, timeout, turn)
+        except TimeoutError:
             return None
         except exceptions.ChannelClosed:
             self._sync._check_open()  # noqa: SLF001 - raises what closed the channel

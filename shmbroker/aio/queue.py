@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions
 from shmbroker._core import native
-from shmbroker._core.watch import CoreWatch
 from shmbroker._session.queues import core_of
 from shmbroker.aio.consumer import Consumer
-from shmbroker.aio.waiters import Waiters
+from shmbroker.aio.waiters import Turn
 from shmbroker.queue import open_queue as open_sync
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from shmbroker.aio.session import LoopSession
-    from shmbroker.aio.waiters import Turn
     from shmbroker.message import Message, MessageBatch
     from shmbroker.queue import Queue as SyncQueue
     from shmbroker.statistics import QueueStatistics
@@ -31,8 +29,8 @@ class Queue:
     def __init__(self, session: LoopSession, sync: SyncQueue) -> None:
         self._session, self._sync = session, sync
         self.name = sync.name
-        self._getters: Waiters | None = None
-        self._putters: Waiters | None = None
+        self._turns: set[Turn] = set()
+        """The turns of the tasks that wait in methods of this handle."""
 
     # ---- putting ----
 
@@ -54,13 +52,18 @@ class Queue:
         full: standard_queue.Full,
         size: int,
     ) -> Any:  # noqa: ANN401
-        if self._putters is None:
-            self._putters = Waiters(lambda fd: CoreWatch(core_of(self._sync), fd, room=True))
-            self._session.shared.start_io()
         try:
-            return await self._putters.wait(attempt, timeout, size)
+            return await self._wait(attempt, timeout, room=True, size=size)
         except TimeoutError:
             raise full from None
+
+    async def _wait(self, attempt: Any, timeout: float | None, **what: Any) -> Any:  # noqa: ANN401, ASYNC109
+        turn = Turn()
+        self._turns.add(turn)
+        try:
+            return await self._session.waits.wait(core_of(self._sync), attempt, timeout, turn, **what)
+        finally:
+            self._turns.discard(turn)
 
     def put_nowait(self, body: Any, **options: Any) -> None:  # noqa: ANN401
         """Puts a message at the end if there is room."""
@@ -103,17 +106,9 @@ class Queue:
         found: Message = await self._wait_for_message(lambda: self._sync.get_nowait(auto_ack=auto_ack), timeout)
         return found
 
-    async def _wait_for_message(
-        self,
-        attempt: Any,  # noqa: ANN401
-        timeout: float | None,  # noqa: ASYNC109
-        turn: Turn | None = None,
-    ) -> Any:  # noqa: ANN401
-        if self._getters is None:
-            self._getters = Waiters(lambda fd: CoreWatch(core_of(self._sync), fd, room=False))
-            self._session.shared.start_io()
+    async def _wait_for_message(self, attempt: Any, timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109
         try:
-            return await self._getters.wait(attempt, timeout, turn=turn)
+            return await self._wait(attempt, timeout)
         except TimeoutError:
             raise standard_queue.Empty from None
 
@@ -198,10 +193,9 @@ class Queue:
     def close(self) -> None:
         """Closes the handle; tasks that wait in its methods get :exc:`ConnectionClosed`."""
         error = exceptions.ConnectionClosed(text=f"queue {self.name!r} is closed")
-        for waiters in (self._getters, self._putters):
-            if waiters is not None:
-                waiters.close(error)
-        self._getters = self._putters = None
+        for turn in self._turns:
+            turn.end(error)
+        self._session.waits.leave(core_of(self._sync))
         self._sync.close()
         if self._session.queues.get(self.name) is self:
             del self._session.queues[self.name]
@@ -225,11 +219,3 @@ async def open_queue(session: LoopSession, name: str, /, *, passive: bool = Fals
     if not isinstance(known, Queue) or known._sync is not opened:  # noqa: SLF001
         known = session.queues[name] = Queue(session, opened)
     return known
-
-
-async def wait_for_message(queue: Queue, attempt: Any, timeout: float | None, turn: Turn) -> Any:  # noqa: ANN401, ASYNC109
-    """Waits until an attempt to take something from a queue succeeds, and returns what was taken.
-
-    The arguments are those of :meth:`Waiters.wait`: the caller can end the wait with ``turn.end()``.
-    """
-    return await queue._wait_for_message(attempt, timeout, turn)  # noqa: SLF001

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+import weakref
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from shmbroker import exceptions
 from shmbroker.aio.dispatch import LoopDispatcher
+from shmbroker.aio.waiters import Waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,16 +40,18 @@ class LoopSession:
     Attributes:
         shared: the session of the sync API.
         loop: the running event loop.
-        queues: the open queues, by name: objects of :mod:`shmbroker.aio.queue`.
+        queues: the handles of queues that the application has, by name: objects of :mod:`shmbroker.aio.queue`.
         consumers: the consumers that have not ended.
+        waits: the waits at queues, of handles and of channels.
     """
 
     def __init__(self, shared: Session, operation_timeout: float) -> None:
         self.shared = shared
         self.loop = loop = asyncio.get_running_loop()
         self._operation_timeout = operation_timeout
-        self.queues: dict[str, Closing] = {}
+        self.queues: weakref.WeakValueDictionary[str, Closing] = weakref.WeakValueDictionary()
         self.consumers: set[Closing] = set()
+        self.waits = Waits(shared.start_io)
         shared.make_dispatcher = lambda work: LoopDispatcher(loop, work, shared.callbacks.failed)
 
     async def change(self, operation: Callable[[], R]) -> R:
@@ -60,10 +64,13 @@ class LoopSession:
         pause = 0.001
         while True:
             try:
-                return operation()
+                result = operation()
             except exceptions.Timeout:
                 if time.monotonic() >= until:
                     raise
+            else:
+                self.waits.forget_deleted()
+                return result
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LOOK_SECONDS)
 
@@ -71,3 +78,4 @@ class LoopSession:
         """Ends the consumers, and the waits for queues."""
         for one in (*self.consumers, *self.queues.values()):
             one.close()
+        self.waits.close(exceptions.ConnectionClosed(text="the connection is closed"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks that wait for a queue, in the order of arrival."""
+"""Tasks that wait for queues, at each queue in the order of arrival."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import queue as standard_queue
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
+from shmbroker._core.watch import CoreWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from shmbroker._core.watch import CoreWatch
-
+    from shmbroker._core.queue import CoreQueue
 
 _MEMORY_SECONDS = 0.02
+_MOST_IDLE = 16
 
 
 class Turn:
@@ -40,9 +41,15 @@ class Turn:
         self._event.set()
 
     def end(self, error: BaseException) -> None:
-        """Ends the wait with an error."""
-        self._error = error
+        """Ends the wait with an error; the first error of a wait counts."""
+        if self._error is None:
+            self._error = error
         self._event.set()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether :meth:`end` was called."""
+        return self._error is not None
 
 
 class Waiters:
@@ -71,6 +78,11 @@ class Waiters:
             undone.callback(self._watch.close)  # before its descriptor, whose number another file may get
             self._loop.add_reader(self._descriptor, self._told)
             undone.pop_all()
+
+    @property
+    def are_over(self) -> bool:
+        """Whether no task waits, but those whose waits have ended and that did not run since."""
+        return all(turn.has_ended for turn in self._turns)
 
     async def wait(
         self,
@@ -153,3 +165,71 @@ class Waiters:
             self._wanted, self._armed_for = False, None
         for turn in self._turns:
             turn.end(error)
+
+
+class Waits:
+    """The waits of a connection's tasks at its queues.
+
+    All tasks that wait for messages of a queue, or for its room, share one :class:`Waiters`. Where no task waits any
+    more, a watch stays only at the few queues that were used last. A watch needs a descriptor, and keeps the memory of
+    a deleted queue, and no handle that the application could close may be left of that queue.
+
+    Args:
+        start_io: starts the thread that writes to the descriptors.
+    """
+
+    def __init__(self, start_io: Callable[[], None]) -> None:
+        self._start_io = start_io
+        self._waiters: dict[tuple[CoreQueue, bool], Waiters] = {}
+        self._idle: collections.OrderedDict[tuple[CoreQueue, bool], None] = collections.OrderedDict()
+
+    async def wait(
+        self,
+        queue: CoreQueue,
+        attempt: Callable[[], Any],
+        timeout: float | None,  # noqa: ASYNC109
+        turn: Turn,
+        *,
+        room: bool = False,
+        size: int = 0,
+    ) -> Any:  # noqa: ANN401
+        """Waits as :meth:`Waiters.wait` does: for a message of a queue, or for ``room`` in it."""
+        place = queue, room
+        waiters = self._waiters.get(place)
+        if waiters is None:
+            waiters = self._waiters[place] = Waiters(lambda descriptor: CoreWatch(queue, descriptor, room=room))
+        self._idle.pop(place, None)
+        try:
+            self._start_io()
+            return await waiters.wait(attempt, timeout, size, turn)
+        finally:
+            if waiters.are_over and self._waiters.get(place) is waiters:
+                self._rest(place)
+
+    def _rest(self, place: tuple[CoreQueue, bool]) -> None:
+        self._idle[place] = None
+        if len(self._idle) > _MOST_IDLE:
+            self._end(next(iter(self._idle)))
+
+    def _end(self, place: tuple[CoreQueue, bool], error: BaseException | None = None) -> None:
+        self._idle.pop(place, None)
+        waiters = self._waiters.pop(place, None)
+        if waiters is not None:
+            waiters.close(error or exceptions.ConnectionClosed())
+
+    def leave(self, queue: CoreQueue) -> None:
+        """Ends the watches of a queue whose handle is being closed, unless tasks wait that do not use the handle."""
+        for place in ((queue, False), (queue, True)):
+            if place in self._waiters and self._waiters[place].are_over:
+                self._end(place)
+
+    def forget_deleted(self) -> None:
+        """Ends the watches of deleted queues at which no task waits."""
+        for place in tuple(self._idle):
+            if place[0].is_deleted():
+                self._end(place)
+
+    def close(self, error: BaseException) -> None:
+        """Ends every wait with an error."""
+        for place in tuple(self._waiters):
+            self._end(place, error)

@@ -128,6 +128,28 @@ def test_a_failed_publish_is_told_by_the_next_method(broker: shmbroker.Broker, w
     run(main, broker)
 
 
+def test_a_closed_queue_ends_no_wait_of_a_channel(broker: shmbroker.Broker) -> None:
+    """A get of the handle ends, first in the order or not; one of a channel at that queue goes on waiting."""
+
+    async def main(connection: aio.Connection) -> None:
+        channel, queue = await connection.channel(), await connection.queue("q")
+        getting = [asyncio.create_task(queue.get())]
+        await until_waiting(queue)
+        of_channel = asyncio.create_task(channel.basic_get("q", timeout=None))
+        await asyncio.sleep(0)
+        getting.append(asyncio.create_task(queue.get()))
+        await asyncio.sleep(0)
+        queue.close()
+        for task in getting:
+            with pytest.raises(exceptions.ConnectionClosed, match="queue 'q' is closed"):
+                await ready(task)
+        await until_waiting(await connection.queue("q"))
+        await channel.basic_publish("", "q", b"A")
+        assert bytes(await ready(of_channel)) == b"A"
+
+    run(main, broker)
+
+
 def test_a_deleted_queue_ends_what_waits(broker: shmbroker.Broker) -> None:
     """A task that waits at a queue which is deleted gets NotFound."""
 

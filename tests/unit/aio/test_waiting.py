@@ -236,9 +236,8 @@ def test_a_put_that_is_cancelled_as_its_room_comes_has_put_nothing(broker: shmbr
 
 def told(queue: aio.Queue) -> None:
     """Does what the loop does when a queue has told of a message or of room, before any task has its turn."""
-    for waiters in (queue._getters, queue._putters):  # noqa: SLF001
-        if waiters is not None:
-            waiters._told()  # noqa: SLF001
+    for waiters in queue._session.waits._waiters.values():  # noqa: SLF001
+        waiters._told()  # noqa: SLF001
 
 
 def test_a_cancelled_get_passes_on_what_it_was_told_of(broker: shmbroker.Broker) -> None:
@@ -339,6 +338,67 @@ def test_nothing_is_left_of_waits(broker: shmbroker.Broker) -> None:
 
     run(main, broker)
     eventually(lambda: len(list(descriptors.iterdir())) <= before, "descriptors to be closed")
+
+
+def descriptors() -> int:
+    """How many descriptors this process has."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.parametrize("way", ["get", "basic_get", "put"])
+@pytest.mark.parametrize("deletes", ["this connection", "another one"])
+def test_nothing_is_left_of_waits_at_deleted_queues(broker: shmbroker.Broker, way: str, deletes: str) -> None:
+    """A program that declares a queue for each answer, waits there and deletes it, may do so for ever."""
+
+    async def main(connection: aio.Connection) -> None:
+        channel, open_files = await connection.channel(), list[int]()
+        with broker.connect() as other:
+            for n in range(60):
+                queue = await connection.queue(f"q{n}", max_length=1)
+                if way == "put":
+                    await queue.put(b"A")
+                    waiting = asyncio.create_task(queue.put(b"B"))
+                    await asyncio.sleep(0)
+                    queue.purge()
+                else:
+                    waiting = asyncio.ensure_future(WAYS_TO_GET[way](queue, channel, bool("auto_ack")))
+                    await until_waiting(queue)
+                    await queue.put(b"A")
+                await ready(waiting)
+                if deletes == "this connection":
+                    await channel.queue_delete(queue.name)
+                else:
+                    other.queue(queue.name).delete()
+                del queue
+                open_files.append(descriptors())
+        few = 0 if deletes == "this connection" else 20
+        assert max(open_files[5:]) <= open_files[5] + few
+        assert len(connection._session.queues) <= 1  # noqa: SLF001
+
+    run(main, broker)
+
+
+def test_a_wait_at_a_queue_whose_name_another_has_now_ends(broker: shmbroker.Broker) -> None:
+    """With its own queue; the connection keeps nothing of it, nor of the other one when it is closed."""
+
+    async def main(connection: aio.Connection) -> None:
+        before = descriptors()
+        with broker.connect() as other:
+            for _ in range(3):
+                getting = asyncio.create_task((await connection.queue("q")).get())
+                await until_waiting(await connection.queue("q"))
+                other.queue("q").delete()
+                await connection.queue("q")
+                with pytest.raises(exceptions.NotFound):
+                    await ready(getting)
+        last = asyncio.create_task((await connection.queue("q")).get())
+        await until_waiting(await connection.queue("q"))
+        connection.close()
+        with pytest.raises(exceptions.ConnectionClosed):
+            await ready(last)
+        assert descriptors() <= before
+
+    run(main, broker)
 
 
 @pytest.mark.parametrize("timeout", ["1", math.nan, -1, True])
