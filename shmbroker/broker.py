@@ -322,7 +322,8 @@ def connect(
         channel_max: the most channels that the connection may have open.
         client_name: the name that ``shmbroker connections`` shows.
         timeout: seconds to wait for another process to create the broker, with ``create=False`` or if the broker
-            belongs to another user; ``None`` = not at all.
+            belongs to another user; ``None`` = not at all. Independently, the end of a purge is waited for, up to 30
+            seconds; 0 = wait for neither.
         operation_timeout: seconds that a topology change may wait for the topology lock.
         on_callback_error: called with an exception that a callback raised, or that kept callbacks from running;
             ``None`` = the exception is logged.
@@ -341,7 +342,8 @@ def connect(
     )  # fmt: skip
     path = segments.path_of(name)
     until = 0 if timeout is None else native.deadline(timeout)
-    purged_until = native.deadline(_PURGE_SECONDS)
+    purge_seconds = patience_with_purge(timeout)
+    purged_until = native.deadline(purge_seconds)
     while True:
         try:
             if create and not segments.exists(path):
@@ -362,16 +364,26 @@ def connect(
             raise
         except exceptions.ConnectionClosedByBroker:
             if time.monotonic_ns() >= purged_until:
-                text = (
-                    f"broker {name!r} is being purged, and still there after {_PURGE_SECONDS:.0f} seconds: "
-                    f"`shmbroker stop --purge --broker {name}` finishes what a killed process began"
-                )
-                raise exceptions.Timeout(text) from None
+                raise being_purged(name, purge_seconds) from None
         else:
             if create:
                 ensure_housekeeper(name)
             return Connection(session)
         time.sleep(_LOOK_SECONDS)
+
+
+def patience_with_purge(timeout: float | None) -> float:
+    """The seconds for which :func:`connect` with this timeout waits for the end of a purge."""
+    return 0.0 if timeout == 0 else _PURGE_SECONDS
+
+
+def being_purged(name: str, seconds: float) -> exceptions.Timeout:
+    """The error of :func:`connect` if a purge did not end within some seconds."""
+    text = (
+        f"broker {name!r} is being purged, and still there after {seconds:.0f} seconds: "
+        f"`shmbroker stop --purge --broker {name}` finishes what a killed process began"
+    )
+    return exceptions.Timeout(text)
 
 
 def _check_options(**given: Any) -> None:  # noqa: ANN401

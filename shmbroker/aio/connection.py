@@ -85,14 +85,18 @@ class _Connecting:
         self._operation_timeout = operation_timeout
 
     async def _connect(self) -> Connection:
-        until = time.monotonic() + (self._timeout or 0)
+        begun = time.monotonic()
+        purge_seconds = broker.patience_with_purge(self._timeout)
         while True:
             try:
                 sync = broker.connect(self._name, timeout=0, operation_timeout=0, **self._options)
                 return Connection(sync, self._operation_timeout)
             except exceptions.BrokerNotFound:
-                if time.monotonic() >= until:
+                if time.monotonic() >= begun + (self._timeout or 0):
                     raise
+            except exceptions.Timeout:  # a purge: with timeout=0 the call does not wait for its end
+                if time.monotonic() >= begun + purge_seconds:
+                    raise broker.being_purged(broker.check_name(self._name), purge_seconds) from None
             await asyncio.sleep(_LOOK_SECONDS)
 
     def __await__(self) -> Generator[Any, None, Connection]:

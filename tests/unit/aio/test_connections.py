@@ -14,6 +14,7 @@ from scenario_support.turns import at_once, noted_options, noted_pauses, stopped
 
 import shmbroker
 from shmbroker import aio, exceptions
+from shmbroker._core import attachment, segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -183,3 +184,54 @@ def test_a_broker_is_waited_for_until_the_time_is_up(broker_name: str) -> None:
         assert set(pauses) == {0.02}
 
     asyncio.run(main())
+
+
+@pytest.fixture
+def half_purged(broker_name: str) -> str:
+    """The name of a broker whose purge was killed after it had told the clients, and before it removed the memory."""
+    shmbroker.Broker(broker_name, memory="32M").create()
+    path = segments.path_of(broker_name)
+    attached = attachment.acquire(path)
+    attached.set_closing()
+    attachment.release(attached)
+    return broker_name
+
+
+@pytest.mark.damaged
+def test_connecting_beside_a_purge_lets_other_tasks_run(half_purged: str) -> None:
+    """It looks every 20 ms, and is through as soon as the purge is."""
+    path = segments.path_of(half_purged)
+
+    async def main() -> None:
+        connecting = asyncio.ensure_future(aio.connect(half_purged))
+        await asyncio.sleep(0)
+        assert not connecting.done()
+        segments.remove(path, segments.identity(path))
+        connection = await ready(connecting)
+        assert connection.is_open
+        connection.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.damaged
+def test_a_purge_is_not_waited_for_without_end(half_purged: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Out of time the error says what to do; with a timeout of 0 it comes at once."""
+
+    async def connect(timeout: float | None) -> aio.Connection:  # noqa: ASYNC109
+        return await aio.connect(half_purged, timeout=timeout)
+
+    async def main() -> None:
+        with pytest.raises(
+            exceptions.Timeout, match=f"broker '{half_purged}' is being purged, and still there after 0 s"
+        ):
+            at_once(connect(0))
+        monkeypatch.setattr("shmbroker.broker._PURGE_SECONDS", 0.1)
+        pauses = noted_pauses()
+        with pytest.raises(exceptions.Timeout, match="finishes what a killed process began"):
+            await ready(asyncio.ensure_future(connect(None)))
+        assert set(pauses) == {0.02}
+
+    asyncio.run(main())
+    with pytest.raises(exceptions.Timeout, match="is being purged"):
+        shmbroker.connect(half_purged, timeout=0)
