@@ -9,8 +9,8 @@
  *
  * Invariants: I23 of sb_queue.h: a queue that gets limits counts its messages before the limits apply. A put or get
  *  beside a change, or after the death of the process that made it, does what the old or the new settings say: limits
- *  that rise change before the overflow, and limits that fall change after it. A message TTL that is removed is -1
- *  before its flag is cleared, so who reads the flag must still read the value as "none".
+ *  that rise change before the overflow, and limits that fall change after it. A message TTL or expiry that is removed
+ *  is -1 before its flag is cleared, so who reads the flag must still read the value as "none".
  *
  * Ordering pairs: none here.
  *

@@ -49,8 +49,9 @@ bool sb_lifetime_limited(const sb_queue_shm *q) {
 /* True if the queue was last used `expires` ago. Adds to the last use, and subtracts nothing: another process may have
  * used the queue after this one read the time, so the last use may be the later of the two. */
 static bool has_expired(const sb_queue_shm *q) {
-  uint64_t life = (uint64_t)sb_setting(q, SB_SETTING_EXPIRES_MS) * UINT64_C(1000000);
-  return sb_now_ns() >= SB_LOAD(&q->used_ns, SB_RELAXED) + life;
+  int64_t life_ms = sb_setting(q, SB_SETTING_EXPIRES_MS);
+  /* below 0 even with the flag: a process that removes the setting clears the flag after it stored the -1 */
+  return life_ms >= 0 && sb_now_ns() >= SB_LOAD(&q->used_ns, SB_RELAXED) + (uint64_t)life_ms * UINT64_C(1000000);
 }
 
 bool sb_lifetime_over(sb_broker *b, const sb_queue_shm *q, unsigned dead) {

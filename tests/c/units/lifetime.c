@@ -107,6 +107,20 @@ static void when_it_expires(void) {
   SB_STORE(&q->shm->notified, 0, SB_RELAXED);
   expect(over(0), "it is not over without one");
 }
+/* The value of the setting goes before the flag that says that there is one; the process that removes it may be stopped
+ * or killed between the two. */
+static void when_the_setting_is_being_removed(void) {
+  const uint64_t used[] = {0, 1, UINT64_C(999999)}; /* how much later than this look at the time */
+  begin(SB_QUEUE_EXPIRES);
+  answer_for_the_system();
+  SB_STORE(&q->shm->settings[SB_SETTING_EXPIRES_MS], -1, SB_RELAXED);
+  for (unsigned i = 0; i < 3; i++) {
+    SB_STORE(&q->shm->used_ns, says.now_ns + used[i], SB_RELAXED);
+    expect(!over(0), "%u: a queue that expires no more is over", i);
+  }
+  SB_STORE(&q->shm->used_ns, 0, SB_RELAXED);
+  expect(!over(0), "a queue that was not used for long, and expires no more, is over");
+}
 static void expect_used(bool used, const char *what) {
   expect_is(q->shm->used_ns, used ? says.now_ns : 7, what);
   SB_STORE(&q->shm->used_ns, 7, SB_RELAXED);
@@ -250,6 +264,7 @@ static const test_case CASES[] = {
     {"lifetime: use meanwhile", "a use that comes meanwhile keeps the queue", a_use_that_comes_meanwhile},
     {"lifetime: armed meanwhile", "a watch that is armed again meanwhile keeps the queue",
      a_watch_that_is_armed_again_meanwhile},
+    {"lifetime: removed", "an expiry that is being removed ends no queue", when_the_setting_is_being_removed},
     {"lifetime: used", "only an open queue that expires notes its last use", when_a_queue_is_used},
     {"lifetime: end", "an end is counted once, and told to all who wait", a_queue_ends},
     {"lifetime: closed", "a queue that was closed does not end", a_queue_that_was_closed},
