@@ -25,12 +25,9 @@ static bool is_interested(const sb_subscription *s) {
  * again; if the broker may grow, the IO thread adds a segment, then takes such a turn. */
 static void end_interest(sb_subscription *s) {
   sb_connection *c = s->q->c;
-  if (!is_interested(s)) {
-    return;
-  }
   bool moved = sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_NOT_INTERESTED);
   if (!moved && !is_interested(s)) {
-    return; /* another process parked the node (I61), and notifies another one */
+    return; /* it had no interest; or another process parked it (I61), and notifies another node */
   }
   if (!moved && sb_chunk_may_grow(c->b)) {
     c->must_grow = true;
