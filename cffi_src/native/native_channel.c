@@ -14,7 +14,7 @@ static sb_queue *queue_of(const Receiver *self, PyObject *address) {
 /* Reads the body of a message that is to be settled, and settles it. The message keeps what it has read. False: an
  * exception is set: the body could not be read, or another thread has closed the channel meanwhile. */
 static bool read_and_settle(Record *message) {
-  PyObject *body = PyObject_GetAttrString((PyObject *)message, "body");
+  PyObject *body = sb_record_body((PyObject *)message, true);
   if (body == NULL) {
     return false;
   }

@@ -77,8 +77,8 @@ static uint64_t tag_of(const Record *self) {
 
 /* Begins a view of the body, and keeps it for the next access. Another thread may have run meanwhile, since the GIL may
  * have been dropped: if it settled the message, only the caller keeps the view. */
-static PyObject *begin_view(Record *self, PyObject *connection) {
-  PyObject *view = sb_view_of(connection, header_of(self), tag_of(self));
+static PyObject *begin_view(Record *self, PyObject *connection, bool may_copy) {
+  PyObject *view = sb_view_of(connection, header_of(self), tag_of(self), may_copy);
   if (view != NULL && self->state != SETTLED) {
     PyObject *before = self->view;
     self->view = Py_NewRef(view);
@@ -87,11 +87,10 @@ static PyObject *begin_view(Record *self, PyObject *connection) {
   return view;
 }
 
-/* The body. A short body is in the record, after key and properties; a long body is read in place. */
-static PyObject *record_body(PyObject *object, void *unused) {
+/* A short body is in the record, after key and properties; a long body is read in place. */
+PyObject *sb_record_body(PyObject *object, bool may_copy) {
   Record *self = (Record *)object;
   const sb_record *header = header_of(self);
-  (void)unused;
   if (is_inside(self)) {
     Py_ssize_t end = PyBytes_Size(self->data);
     PyObject *whole = PyMemoryView_FromObject(self->data);
@@ -106,9 +105,14 @@ static PyObject *record_body(PyObject *object, void *unused) {
     return PyObject_CallMethod(object, "_gone", NULL);
   }
   PyObject *connection = sb_connection_of(self->source);
-  PyObject *body = connection != NULL ? begin_view(self, connection) : NULL;
+  PyObject *body = connection != NULL ? begin_view(self, connection, may_copy) : NULL;
   Py_XDECREF(connection);
   return body;
+}
+
+static PyObject *record_body(PyObject *object, void *unused) {
+  (void)unused;
+  return sb_record_body(object, false);
 }
 
 PyObject *sb_record_bytes(PyObject *object, PyObject *unused) {
@@ -119,7 +123,7 @@ PyObject *sb_record_bytes(PyObject *object, PyObject *unused) {
     const char *end = (const char *)header + PyBytes_Size(self->data);
     return PyBytes_FromStringAndSize(end - header->body_length, (Py_ssize_t)header->body_length);
   }
-  PyObject *body = record_body(object, NULL), *bytes = body != NULL ? PyBytes_FromObject(body) : NULL;
+  PyObject *body = sb_record_body(object, true), *bytes = body != NULL ? PyBytes_FromObject(body) : NULL;
   Py_XDECREF(body);
   return bytes;
 }

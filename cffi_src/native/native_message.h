@@ -99,10 +99,13 @@ PyObject *sb_hand_over(Receiver *self, PyObject *source, const char *buffer, int
 uint64_t sb_tag_of(int kind, const char *record, Py_ssize_t length);
 /* A copy of the body. */
 PyObject *sb_record_bytes(PyObject *record, PyObject *unused);
+/* The body; the message keeps it for the next access. It is read in place, or with `may_copy` copied if the core has no
+ * view left, or no memory for one. */
+PyObject *sb_record_body(PyObject *record, bool may_copy);
 /* A memoryview of the body of a message that is held under `tag`. The memoryview keeps the slot, also after the message
- * was settled. If the body lies in parts, or the core has no view left, it is a memoryview of a copy, and keeps no
- * slot. */
-PyObject *sb_view_of(PyObject *connection, const sb_record *header, uint64_t tag);
+ * was settled. If the body lies in parts, it is a memoryview of a copy, and keeps no slot; `may_copy`: so it is if the
+ * core has no view left, or no memory for one. */
+PyObject *sb_view_of(PyObject *connection, const sb_record *header, uint64_t tag, bool may_copy);
 /* The core's part of the connection through which `source` takes messages. */
 PyObject *sb_connection_of(PyObject *source);
 /* Ends a view of the core that has no memoryview. Keeps the exception that is set, and needs no memory, unless the

@@ -114,18 +114,21 @@ PyObject *sb_view_memory(PyObject *connection, uint64_t token, uint64_t address,
   return memory;
 }
 
-PyObject *sb_view_of(PyObject *connection, const sb_record *header, uint64_t tag) {
+PyObject *sb_view_of(PyObject *connection, const sb_record *header, uint64_t tag, bool may_copy) {
   sb_connection *handle = handle_of(connection);
   uint64_t token;
   if (handle == NULL) {
     return NULL;
   }
-  if (sb_view_begin(handle, tag, header->sequence, header->body_address, &token) != SB_OK) {
-    PyObject *taken = PyObject_CallMethod(connection, "begin_view", "KKK", (unsigned long long)tag,
-                                          (unsigned long long)header->sequence,
-                                          (unsigned long long)header->body_address); /* adds a segment, or raises */
-    if (taken == NULL || !PyLong_Check(taken)) {
-      return taken; /* an exception is set, or the memoryview of a copy */
+  sb_status status = sb_view_begin(handle, tag, header->sequence, header->body_address, &token);
+  if (status != SB_OK) {
+    bool copies = may_copy && (status == SB_LIMIT || status == SB_NO_MEMORY);
+    /* begin_view adds a segment, or raises */
+    PyObject *taken =
+        PyObject_CallMethod(connection, copies ? "copy_body" : "begin_view", "KKK", (unsigned long long)tag,
+                            (unsigned long long)header->sequence, (unsigned long long)header->body_address);
+    if (taken == NULL || copies) {
+      return taken;
     }
     token = PyLong_AsUnsignedLongLong(taken);
     Py_DECREF(taken);

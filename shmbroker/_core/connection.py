@@ -418,12 +418,8 @@ class CoreConnection(attachment.User):
         if gone:
             self._detach()
 
-    @in_flight
-    def begin_view(self, tag: int, sequence: int, address: int) -> int | memoryview:
+    def begin_view(self, tag: int, sequence: int, address: int) -> int:
         """Takes a view of a held message's body and returns the view's token.
-
-        If the body has as many views as it can have, or the broker has no memory to record one more, copies the body:
-        a message must not wait until others let go of what they read.
 
         `cffi_src/native/native_view.c` calls this method if its own attempt failed.
         """
@@ -436,10 +432,7 @@ class CoreConnection(attachment.User):
             return statuses[-1]
 
         try:
-            while (status := attempt()) == native.GROW:
-                self.attachment.grow()
-            if status in {native.LIMIT, native.NO_MEMORY}:
-                return self._copy_of(tag, sequence, address)
+            status = self.growing(attempt)
             if status != native.OK:
                 native.raise_for(status, "the connection")
             return int(view[0])
@@ -448,8 +441,13 @@ class CoreConnection(attachment.User):
                 self.view_ended()
             raise
 
-    def _copy_of(self, tag: int, sequence: int, address: int) -> memoryview:
-        """Copies the body of a held message."""
+    @in_flight
+    def copy_body(self, tag: int, sequence: int, address: int) -> memoryview:
+        """Copies the body of a held message.
+
+        `cffi_src/native/native_view.c` calls this method for a caller that only copies the body, if the body has as
+        many views as it can have, or the broker has no memory to record one more.
+        """
         place = ffi.new("sb_place *")
         status = slow.sb_view_place(self.handle, tag, sequence, address, place)
         if status != native.OK:

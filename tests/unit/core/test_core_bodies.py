@@ -16,7 +16,7 @@ from scenario_support.processes import run_python
 import shmbroker
 from shmbroker import body_references
 from shmbroker._core import native
-from shmbroker.exceptions import CorruptSegment, MessageSettled
+from shmbroker.exceptions import CorruptSegment, MessageSettled, NotAllowed, OutOfMemory
 from shmbroker.message import OPEN, Message
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 STATUS = native.slow.SB_CORRUPT
 DAMAGED = "shared memory contradicts itself"
+NO_ROOM = r"has no room: \d+ of \d+ bytes are used"
 SIZE = 70_000
 
 
@@ -51,34 +52,46 @@ def test_a_view_of_a_held_message(core: CoreConnection, other_calls: Callable[..
     assert core.attachment.facts().segments == before + 2
 
 
-def test_a_body_that_cannot_be_viewed(core: CoreConnection, other_calls: Callable[..., None]) -> None:
-    """The error is that of the status."""
-    other_calls(sb_view_begin=lambda *_: STATUS)
-    with pytest.raises(CorruptSegment, match=f"the connection: {DAMAGED}"):
+@pytest.mark.parametrize(
+    ("status", "error", "text"),
+    [(native.NO_MEMORY, OutOfMemory, NO_ROOM), (STATUS, CorruptSegment, f"the connection: {DAMAGED}")],
+)
+def test_a_body_that_cannot_be_viewed(
+    core: CoreConnection, other_calls: Callable[..., None], status: int, error: type[Exception], text: str
+) -> None:
+    """The error is that of the status; where there is no memory it says what is used, and not for a body."""
+    other_calls(sb_view_begin=lambda *_: status)
+    with pytest.raises(error, match=text):
         core.begin_view(1, 2, 3)
     with pytest.raises(CorruptSegment, match=f"the connection: {DAMAGED}"):
         core.view_failed(STATUS)
 
 
-@pytest.mark.parametrize("status", [native.slow.SB_LIMIT, native.NO_MEMORY])
-def test_a_body_of_a_held_message_that_cannot_be_viewed_is_copied(
-    connection: shmbroker.Connection, core: CoreConnection, other_calls: Callable[..., None], status: int
-) -> None:
-    """It has as many views as it can have, or there is no memory for a note of one more. What is settled is gone."""
+@pytest.mark.parametrize("taken", ["limit", "no memory"])
+def test_a_copy_of_a_held_message(connection: shmbroker.Connection, core: CoreConnection, taken: str) -> None:
+    """It needs no view: ``bytes`` makes one where a body has every view that it can have. What is settled is gone."""
     queue = connection.queue("q")
     queue.put(b"A" * SIZE)
     message = queue.get()
     fields = message._fields
     held = fields.tag, fields.sequence, fields.body_address
-    other_calls(sb_view_begin=lambda *_: status)
-    body = core.begin_view(*held)
-    assert isinstance(body, memoryview)
+    if taken == "limit":
+        views = []
+        with pytest.raises(NotAllowed, match="a limit of the broker"):  # noqa: PT012 - one of many
+            while True:
+                views.append(core.begin_view(*held))
+        with pytest.raises(NotAllowed, match="a limit of the broker"):
+            message.body  # noqa: B018
+        assert bytes(message) == bytes(message.body) == b"A" * SIZE
+        for view in views:
+            native.slow.sb_view_end(core.handle, view)
+    body = core.copy_body(*held)
     assert (bytes(body), body.readonly) == (b"A" * SIZE, True)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(core, "_copied_from", lambda _: message.ack())  # as another thread does meanwhile
         for _ in range(2):
             with pytest.raises(MessageSettled):
-                core.begin_view(*held)
+                core.copy_body(*held)
     assert bytes(body) == b"A" * SIZE
 
 
