@@ -306,15 +306,13 @@ def release(attachment: Attachment, user: User | None = None) -> None:
         elif not user.attached:
             return
         one, path, detach = attachment, attachment.path, native.fast.sb_broker_detach
-        near = None if one.handle is None else native.cast_fast(one.handle, "sb_broker *")
+        last = 0, None, False, None if one.handle is None else native.cast_fast(one.handle, "sb_broker *")
         # No call from here to `detach`. So a signal handler runs before this line, and still sees this user counted; or
-        # it runs after the detach, and sees no handle if this user was the last one.
-        one.users, one.handle, user.attached, gone = (
-            (one.users - 1, one.handle, False, None) if one.users > 1 else (0, None, False, near)
-        )
+        # it runs after the detach, and sees no handle if this user was the last one. Each step is one line, for the
+        # tests that run a handler before any line.
+        one.users, one.handle, user.attached, gone = (one.users - 1, one.handle, False, None) if one.users > 1 else last
         if gone is not None:
-            if path in _attached and _attached[path] is one:
-                del _attached[path]
+            if path in _attached and _attached[path] is one: del _attached[path]  # noqa: E701  # fmt: skip
             # `fast` keeps the GIL, so no call of `fast` in another thread runs during the detach. A later call finds
             # its connection closed.
             detach(gone)

@@ -167,8 +167,10 @@ class CoreQueue:
         """
         if status == native.GROW:
             self.connection.attachment.grow()
+        elif status == native.FULL and count > 1:
+            self._wait_for_batch(count, size, until)
         elif status == native.FULL:
-            self._wait_for_room(memory=False, size=size, until=until, count=count)
+            self._wait_for_room(memory=False, size=size, until=until)
         elif status == native.NO_MEMORY:
             self._wait_for_room(memory=True, size=size, until=until)
         elif status == native.TOO_LARGE:
@@ -204,16 +206,18 @@ class CoreQueue:
         text = f"{self.what}: a body of {size} bytes can never fit: {allowed}"
         raise exceptions.NeverFitsMemory(text)
 
-    def _wait_for_room(self, *, memory: bool, size: int, until: int, count: int = 1) -> None:
+    def _wait_for_room(self, *, memory: bool, size: int, until: int) -> None:
         self.connection.start_io()
         if memory:
             self.connection.let_go()
-        if until <= time.monotonic_ns():
-            status = native.TIMEOUT
-        elif count == 1:
-            status = slow.sb_queue_wait_for_room(self.handle, memory, size, until)
-        else:
-            status = slow.sb_queue_wait_for_batch(self.handle, count, size, until)
+        self._wait(functools.partial(slow.sb_queue_wait_for_room, self.handle, memory), size, until, memory=memory)
+
+    def _wait_for_batch(self, count: int, size: int, until: int) -> None:
+        self.connection.start_io()
+        self._wait(functools.partial(slow.sb_queue_wait_for_batch, self.handle, count), size, until, memory=False)
+
+    def _wait(self, wait: Callable[[int, int], int], size: int, until: int, *, memory: bool) -> None:
+        status = wait(size, until) if until > time.monotonic_ns() else native.TIMEOUT
         if status == native.NO_MEMORY or (memory and status == native.TIMEOUT):
             raise out_of_memory(self.connection, size)
         if status == native.TIMEOUT:
