@@ -74,7 +74,7 @@ def identified(found: Iterable[Point], code: str) -> list[Point]:
     for point in sorted(unique.values(), key=lambda p: (p.start, -p.end)):
         nth = seen[str(point)] = seen.get(str(point), 0) + 1
         numbered = replace(point, nth=nth)
-        digest = sha256(f"{code}\0{numbered.file}\0{numbered}".encode()).hexdigest()
+        digest = sha256(f"{code}\0{numbered.file}\0{numbered.function}\0{numbered}".encode()).hexdigest()
         result.append(replace(numbered, key=digest[:20]))
     return result
 
