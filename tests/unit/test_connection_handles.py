@@ -21,7 +21,7 @@ from shmbroker.exceptions import NotFound, PreconditionFailed, ResourceLocked
 from shmbroker.settings import QueueSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import shmbroker
     from shmbroker._core.facts import QueueFacts
@@ -290,11 +290,14 @@ def test_a_queue_that_is_deleted_while_a_channel_opens_it(
 
 
 @pytest.fixture
-def replaced_first(monkeypatch: pytest.MonkeyPatch, other: shmbroker.Connection) -> list[CoreQueue]:
+def replaced_first(
+    monkeypatch: pytest.MonkeyPatch, broker: shmbroker.Broker, other: shmbroker.Connection
+) -> Iterator[list[CoreQueue]]:
     """Have another queue take the place of a queue between the look for its name and its opening, once.
 
-    Return the queue that took the place.
+    Yield the queue that took the place. No housekeeper runs: while it looks at a deleted queue, the place stays taken.
     """
+    broker.stop()
     fresh: list[CoreQueue] = []
     queue_slot = CoreConnection.queue_slot
 
@@ -309,7 +312,8 @@ def replaced_first(monkeypatch: pytest.MonkeyPatch, other: shmbroker.Connection)
         return slot
 
     monkeypatch.setattr(CoreConnection, "queue_slot", then_replaced)
-    return fresh
+    yield fresh
+    broker.start()
 
 
 def declared(connection: shmbroker.Connection, name: str) -> None:
