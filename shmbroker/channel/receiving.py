@@ -473,7 +473,8 @@ class Waiting:
         self._give_back_rest()
 
     def _give_back_rest(self) -> None:
-        with contextlib.suppress(standard_queue.Empty):
+        # The end of a channel, for whatever reason, has requeued its messages.
+        with contextlib.suppress(standard_queue.Empty, exceptions.BrokerError):
             while True:
                 left = self._queue.get_nowait()
                 if left is not None:

@@ -212,12 +212,13 @@ def take_by_a_consumer(full: Full) -> int:
 
 def take_by_a_channel(full: Full) -> int:
     """The same by a consumer of a channel."""
-    channel, taken = full.connection.channel(), 0
-    for method, _properties, _body in channel.consume("full", inactivity_timeout=0):
-        if method is None:
-            break
+    channel, taken, there = full.connection.channel(), 0, len(full.queue)
+    for method, _properties, _body in channel.consume("full", inactivity_timeout=PATIENCE):
+        assert method is not None
         channel.basic_ack(method.delivery_tag)
         taken += 1
+        if taken == there:
+            break
     return taken
 
 

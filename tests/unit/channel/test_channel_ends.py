@@ -372,6 +372,23 @@ def test_what_reaches_a_loop_that_was_left_goes_back(channel: shmbroker.Channel)
     assert count(channel, "q") == 1
 
 
+@pytest.mark.parametrize("end", ["channel", "connection"])
+def test_what_reaches_a_loop_after_the_end_of_its_channel_is_no_error(broker_name: str, end: str) -> None:
+    """The end of the channel has requeued the message; the hook for errors of callbacks hears of nothing."""
+    with shmbroker.testing.broker(broker_name) as broker, broker.connect() as connection:
+        ending = broker.connect()
+        channel = ending.channel()
+        channel.queue_declare("q")
+        publish(channel, "q", "A")
+        message = channel.basic_get("q")
+        waiting = receiving.Waiting()
+        waiting.give_back()
+        (channel if end == "channel" else ending).close()
+        waiting.put(channel, message, BasicProperties(), b"A")
+        assert bytes(connection.queue("q", passive=True).get(timeout=0)) == b"A"
+        ending.close()
+
+
 def test_a_callback_that_raises_stops_no_other(broker: shmbroker.Broker) -> None:
     """All callbacks hear of a message that came back, or a consumer that ended; the hook hears of what they raise."""
     errors: list[BaseException] = []
