@@ -39,7 +39,7 @@ typedef enum {
 } sb_status;
 
 /* The layout of the shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 10 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 11 };
 
 /* Bytes of the lock file. SUCCESSOR: locked by a process that waits for the place of an automatic housekeeper. STARTING:
  * locked by an automatic housekeeper from its start until it serves. */

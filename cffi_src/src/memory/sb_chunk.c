@@ -357,7 +357,7 @@ bool sb_chunk_drain(sb_connection *c, uint64_t token, uint32_t chunk) {
     SB_CRASHPOINT("slab.run.taken");
     if (!SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_DRAINING, c->id, 0, run), SB_SEQ_CST)) {
       /* I14: this connection read the chunk's word, then others drained the run, and use the chunk for something
-       * else */
+       * else, or for another run */
       free_first(b, c->id | SB_SLOT_OF_RUN, chunk);
       return false;
     }

@@ -158,7 +158,7 @@ static bool claim_run(sb_connection *c, uint32_t first, uint32_t run, uint64_t t
   *slot = first * SB_CHUNK_UNITS;
   *gen = sb_slot_gen(h) + 1;
   SB_STORE(sb_slot_header(b, *slot), sb_slot_word(SB_SLOT_ALLOC, c->id, *gen), SB_RELEASE);
-  SB_STORE(&b->chunks[first], sb_chunk_word(SB_CHUNK_RUN, 0, 0, run), SB_RELEASE);
+  SB_STORE(&b->chunks[first], sb_run_word(run, *gen), SB_RELEASE);
   sb_holding_set(b, token, sb_holding_what(SB_HOLD_SLOT, *slot, *gen), first); /* `where` still names the chunk */
   return true;
 }

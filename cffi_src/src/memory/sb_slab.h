@@ -17,7 +17,8 @@
  *  I14 a chunk changes its class only when the connection that drains the chunk has taken all slots of the chunk. The
  *      slots of a chunk that was filled in, and made FREE again at once (sb_chunk.h), have FREE headers. A connection
  *      that takes such a slot through an old hint checks the chunk's word, then the slot's header again, and finds that
- *      it lost the slot.
+ *      it lost the slot. A connection that drains a run takes the slot, then changes the word of the chunk that it read
+ *      before. That word names a generation of the slot, so this CAS fails for a later run in the same chunks.
  *
  * Ordering pairs:
  *  P1 the producer writes the body before it stores PUBLISHED (release); a reader acquires the cell that names the slot

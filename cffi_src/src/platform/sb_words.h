@@ -181,7 +181,8 @@ static inline uint64_t sb_conn_word(unsigned state, unsigned process, uint32_t s
 }
 
 /* ---- chunk: 3 state | 12 owner (while draining or claiming) | 6 class | 16 run length (of a TAIL: its distance to the
- *      head) | 1 opened out of the reserve | 1 taken over while draining ---- */
+ *      head) | 1 opened out of the reserve | 1 taken over while draining | 25 of a RUN: the generation that its slot had
+ *      when the run was made ---- */
 enum {
   SB_CHUNK_FREE = 0,
   SB_CHUNK_CLASS = 1,
@@ -202,6 +203,11 @@ static inline bool sb_chunk_has_slots(uint64_t w) {
 }
 static inline uint64_t sb_chunk_word(unsigned state, unsigned owner, unsigned cls, unsigned run) {
   return (uint64_t)state | SB_FIELD(owner, 3) | SB_FIELD(cls, 15) | SB_FIELD(run, 21);
+}
+/* The word of the head of a run. Runs that follow each other in the same chunks have different words, since their slots
+ * have different generations. */
+static inline uint64_t sb_run_word(unsigned run, uint64_t gen) {
+  return sb_chunk_word(SB_CHUNK_RUN, 0, 0, run) | SB_FIELD(gen, 39);
 }
 
 /* ---- queue: 2 state | 62 incarnation ---- */

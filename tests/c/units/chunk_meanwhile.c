@@ -209,6 +209,23 @@ static void a_run_that_is_gone(void) {
   expect_is(hints(0), 1, "the hints");
   expect_is(header_of(SLOT), sb_slot_word(SB_SLOT_PUBLISHED, 1, GEN), "the header of a message");
 }
+/* The same, but the chunk was filled in and given back in between, and is a run again, of the same length, with a body:
+ * the run and its body are left alone. */
+static void make_another_run(void) {
+  set_header(FIRST, SB_SLOT_PUBLISHED, 1);
+  set_word_of(CHUNK, sb_run_word(1, GEN));
+}
+static void a_run_that_is_another_one(void) {
+  begin();
+  set_word_of(CHUNK, sb_run_word(1, GEN - 2));
+  set_header(FIRST, SB_SLOT_FREE, 0);
+  meanwhile(&t.b->chunks[CHUNK], BEFORE_CAS, 1, make_another_run);
+  bool drained = drain();
+  if (!has_acted()) return;
+  expect(!drained, "a run with a body was dissolved");
+  expect_is(chunk_word(CHUNK), sb_run_word(1, GEN), "its word");
+  expect_is(header_of(FIRST), sb_slot_word(SB_SLOT_PUBLISHED, 1, GEN), "the header of the body");
+}
 /* The same, and the connection is killed before it frees the slot again. Its reaper frees the slot, whatever the chunk is
  * now; a slot that the connection owns there for another reason stays. */
 static sb_broker *dying;
@@ -356,6 +373,8 @@ static const test_case CASES[] = {
      a_slot_is_taken_while_its_chunk_is_drained},
     {"chunk_meanwhile: run", "a run that is taken meanwhile is kept", a_run_is_taken_while_it_is_dissolved},
     {"chunk_meanwhile: gone", "a chunk that was a run, and has messages by now, is kept", a_run_that_is_gone},
+    {"chunk_meanwhile: another run", "a run that came after the one that is drained is kept",
+     a_run_that_is_another_one},
     {"chunk: gone, killed", "the reaper of the drainer of a run that is gone frees its slot",
      a_drainer_of_a_run_that_is_gone_dies},
     {"chunk_meanwhile: not drained", "chunks of others are not drained", what_cannot_be_drained},

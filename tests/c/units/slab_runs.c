@@ -32,7 +32,7 @@ static bool is_populated(uint32_t chunk) {
 static bool is_free(uint32_t chunk) { return chunk_word(chunk) == sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0); }
 static void expect_run(uint32_t first, const char *what) {
   expect_is(slot, first * SB_CHUNK_UNITS, what);
-  expect_is(chunk_word(first), sb_chunk_word(SB_CHUNK_RUN, 0, 0, RUN), "its head");
+  expect(sb_chunk_state(chunk_word(first)) == SB_CHUNK_RUN && sb_chunk_run(chunk_word(first)) == RUN, "its head");
   expect_is(chunk_word(first + 1), sb_chunk_word(SB_CHUNK_TAIL, 0, 0, 1), "its second chunk");
   expect_is(chunk_word(first + 2), sb_chunk_word(SB_CHUNK_TAIL, 0, 0, 2), "its third chunk");
   expect_is(header_of(slot), sb_slot_word(SB_SLOT_ALLOC, t.c->id, gen), "its header");
@@ -63,6 +63,7 @@ static void a_run_is_claimed(void) {
   }
   expect_run(first, "the run at the end of the broker");
   expect_is(gen, GEN + 1, "its generation");
+  expect_is(chunk_word(first), sb_run_word(RUN, gen), "the word of the chunk");
   const sb_holding_shm *h = sb_holding_at(t.b, token);
   expect_is(h->what, sb_holding_what(SB_HOLD_SLOT, slot, gen), "the holding");
   expect_is(h->where, first, "where it is");
