@@ -81,8 +81,9 @@ static void check_entry(sb_checkup *k, uint32_t index, uint64_t entry, uint32_t 
     return;
   }
   const sb_queue_shm *q = sb_slot_at(k->b, slot);
-  unsigned state = sb_queue_state(SB_LOAD(&q->state, SB_ACQUIRE));
-  if (closed && state != SB_QUEUE_CLOSED) {
+  uint64_t word = SB_LOAD(&q->state, SB_ACQUIRE);
+  unsigned state = sb_queue_state(word);
+  if (closed && !sb_queue_is_deleted(word)) {
     return; /* a sweep freed the queue, but did not clear the entry, and a new queue has the slot */
   }
   bool ended = state == SB_QUEUE_CLOSED && sb_lifetime_limited(q); /* the next sweep removes its name (I44) */

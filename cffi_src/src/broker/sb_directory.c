@@ -174,8 +174,8 @@ uint32_t sb_directory_next_before(sb_broker *b, uint32_t *index, uint32_t end, b
   return found;
 }
 
-static unsigned queue_state(sb_broker *b, uint32_t slot) {
-  return sb_queue_state(SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, slot))->state, SB_ACQUIRE));
+static bool is_deleted(sb_broker *b, uint32_t slot) {
+  return sb_queue_is_deleted(SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, slot))->state, SB_ACQUIRE));
 }
 
 /* If the entry after the DEAD entry `index` is EMPTY: makes this entry EMPTY, then the DEAD entries directly before it.
@@ -199,8 +199,7 @@ uint32_t sb_directory_sweep(sb_connection *c) {
   uint32_t left = 0, index = 0, slot, live = 0;
   while ((slot = sb_directory_next(c->b, &index, false)) != 0) {
     live++;
-    if (queue_state(c->b, slot) ==
-        SB_QUEUE_CLOSED) { /* the queue ended by itself (I44), or its deleter was killed: remove its name now */
+    if (is_deleted(c->b, slot)) { /* the queue ended by itself (I44), or its deleter was killed: remove its name now */
       sb_directory_remove(c->b, slot);
       /* the process that closed the queue may have been killed before it raised `queues_ended`, or before it removed
        * the bindings */
@@ -217,7 +216,7 @@ uint32_t sb_directory_sweep(sb_connection *c) {
       left++; /* this process cannot map the queue's segment now */
       continue;
     }
-    if (sb_slab_queue(c->b, slot) == NULL || queue_state(c->b, slot) != SB_QUEUE_CLOSED) {
+    if (sb_slab_queue(c->b, slot) == NULL || !is_deleted(c->b, slot)) {
       /* a killed sweep freed the slot; a new queue, or anything else, may have it now */
       SB_STORE(&c->b->directory[index], (uint64_t)SB_DIR_DEAD, SB_RELEASE);
       bury(c->b, index);

@@ -76,8 +76,8 @@ static bool walk(sb_checkup *k, list *l) {
 /* True if the queue is deleted. It delivers no message, so wrong counts do no harm there, and the housekeeper does not
  * correct them. */
 static bool is_closed(const sb_checkup *k, uint32_t queue) {
-  return queue != 0 && sb_queue_state(SB_LOAD(&((const sb_queue_shm *)sb_slot_at(k->b, queue))->state, SB_ACQUIRE)) ==
-                           SB_QUEUE_CLOSED;
+  return queue != 0 &&
+         sb_queue_is_deleted(SB_LOAD(&((const sb_queue_shm *)sb_slot_at(k->b, queue))->state, SB_ACQUIRE));
 }
 
 static void compare(sb_checkup *k, uint32_t queue, unsigned which, uint32_t slot, int32_t says, uint32_t holds) {

@@ -150,7 +150,8 @@ static void check_ledger(sb_checkup *k, tally *t, uint32_t slot) {
 }
 
 static bool check_ledgers(sb_checkup *k, const sb_queue_shm *q, tally *t) {
-  for (uint32_t at = SB_LOAD(&q->ledgers, SB_ACQUIRE); at != 0;) {
+  bool freeing = sb_queue_state(SB_LOAD(&q->state, SB_ACQUIRE)) == SB_QUEUE_FREEING;
+  for (uint32_t at = SB_LOAD(&q->ledgers, SB_ACQUIRE); at != 0 && !(freeing && at == SB_LEDGERS_SEALED);) {
     if (!sb_check_is(k, at, SB_KIND_LEDGER) || (k->seen[at] & 1u) != 0) { /* a chain with a cycle ends here, too */
       sb_check_found(k, (sb_finding){SB_BAD_CHAIN, t->slot, at, 0, 0, 0, sb_check_kind(k, at), SB_KIND_LEDGER});
       return false;

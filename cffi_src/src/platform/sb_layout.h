@@ -251,7 +251,7 @@ typedef struct {
   alignas(64) sb_word state;
   sb_word root, base; /* of the cells */
   sb_half flags;
-  sb_half ledgers;                       /* first ledger, linked by `next` */
+  sb_half ledgers;                       /* first ledger, linked by `next`; SB_LEDGERS_SEALED: none will be linked */
   _Atomic int64_t settings[SB_SETTINGS]; /* the first four lie in this cache line */
   sb_word created_ns;
   sb_half name_length, owner_connection; /* owner_connection, owner_epoch: of the owner of an exclusive queue */

@@ -211,8 +211,11 @@ static inline uint64_t sb_run_word(unsigned run, uint64_t gen) {
 }
 
 /* ---- queue: 2 state | 62 incarnation ---- */
-enum { SB_QUEUE_NONE = 0, SB_QUEUE_OPEN = 1, SB_QUEUE_CLOSED = 2 };
+enum { SB_QUEUE_NONE = 0, SB_QUEUE_OPEN = 1, SB_QUEUE_CLOSED = 2, SB_QUEUE_FREEING = 3 };
 static inline unsigned sb_queue_state(uint64_t w) { return (unsigned)SB_BITS(w, 0, 2); }
+static inline bool sb_queue_is_deleted(uint64_t w) {
+  return sb_queue_state(w) == SB_QUEUE_CLOSED || sb_queue_state(w) == SB_QUEUE_FREEING;
+}
 static inline uint64_t sb_queue_incarnation(uint64_t w) { return w >> 2; }
 static inline uint64_t sb_queue_word(unsigned state, uint64_t incarnation) {
   return (uint64_t)state | SB_FIELD(incarnation, 2);

@@ -110,42 +110,68 @@ static bool let_go(sb_connection *c, uint32_t slot, uint64_t *gen) {
 
 static bool any_message(uint64_t word) { return sb_cell_has_message(word); }
 
+/* Makes the queue FREEING (I20), if no process was killed after it did so. False: the queue has an owner again. */
+static bool begin_freeing(sb_broker *b, sb_queue_shm *q, uint64_t state) {
+  if (sb_queue_state(state) == SB_QUEUE_FREEING) {
+    return true;
+  }
+  SB_STORE(&q->state, sb_queue_word(SB_QUEUE_FREEING, sb_queue_incarnation(state)), SB_SEQ_CST);
+  SB_CRASHPOINT("queue.freeing");
+  bool owned = sb_ledger_owned(b, q);
+  if (owned) SB_STORE(&q->state, state, SB_RELEASE);
+  return !owned;
+}
+
+static void free_levels(sb_connection *c, sb_queue_shm *q) {
+  uint32_t level = SB_LOAD(&q->consumer_levels, SB_ACQUIRE);
+  while (sb_slab_object(c->b, level, SB_KIND_CONSUMER_LEVEL) != NULL) {
+    sb_consumer_level_shm *l = sb_slot_at(c->b, level);
+    uint32_t next = SB_LOAD(&l->next, SB_ACQUIRE);
+    uint64_t gen;
+    sb_ring r;
+    for (uint32_t id = SB_RING_INTERESTED; id <= SB_RING_NOTIFIED; id++) {
+      if (sb_ring_open(c->b, level, id, &r)) sb_ring_destroy(c, &r);
+    }
+    bool whole = let_go(c, level, &gen);
+    SB_STORE(&q->consumer_levels, next, SB_RELEASE); /* one by one: after a kill another process frees the rest */
+    (void)sb_slab_free_gen(c->b, level, gen);
+    level = whole ? next : 0;
+  }
+}
+
+/* Frees the ledgers, also those that late connections link meanwhile, and seals their list. */
+static void free_ledgers(sb_connection *c, sb_queue_shm *q) {
+  uint32_t ledger = SB_LOAD(&q->ledgers, SB_ACQUIRE);
+  while (ledger != SB_LEDGERS_SEALED) {
+    const sb_ledger_shm *l = sb_ledger_at(c->b, ledger); /* NULL: the list ends here */
+    uint64_t gen;
+    bool whole = l != NULL && let_go(c, ledger, &gen);
+    uint32_t next = whole ? SB_LOAD(&l->next, SB_ACQUIRE) : SB_LEDGERS_SEALED;
+    if (SB_CAS(&q->ledgers, &ledger, next, SB_ACQ_REL)) {
+      if (whole) (void)sb_slab_free_gen(c->b, ledger, gen);
+      ledger = next;
+    }
+  }
+}
+
 bool sb_disposal_free(sb_connection *c, uint32_t slot) {
   sb_broker *b = c->b;
   sb_queue_shm *q = sb_slot_at(b, slot);
   sb_ring r;
-  if (sb_queue_state(SB_LOAD(&q->state, SB_ACQUIRE)) != SB_QUEUE_CLOSED || sb_ledger_owned(b, q) ||
-      !sb_ring_open(b, slot, SB_RING_CELLS, &r) || sb_ring_has(b, &r, UINT64_MAX, any_message)) {
+  uint64_t gen, state = SB_LOAD(&q->state, SB_ACQUIRE);
+  if (!sb_queue_is_deleted(state) || sb_ledger_owned(b, q) || !sb_ring_open(b, slot, SB_RING_CELLS, &r) ||
+      sb_ring_has(b, &r, UINT64_MAX, any_message) || !begin_freeing(b, q, state)) {
     return false;
   }
-  uint64_t gen, incarnation = sb_queue_incarnation(SB_LOAD(&q->state, SB_RELAXED));
   static const uint32_t rings[] = {SB_RING_CELLS,          SB_RING_ALL,  SB_RING_NON_ACQUIRING,
                                    SB_RING_NOT_INTERESTED, SB_RING_ROOM, SB_RING_SCHEDULE};
   for (unsigned i = 0; i < sizeof rings / sizeof rings[0]; i++) {
     if (sb_ring_open(b, slot, rings[i], &r)) sb_ring_destroy(c, &r);
   }
-  uint32_t level = SB_LOAD(&q->consumer_levels, SB_ACQUIRE);
-  while (sb_slab_object(b, level, SB_KIND_CONSUMER_LEVEL) != NULL) {
-    sb_consumer_level_shm *l = sb_slot_at(b, level);
-    uint32_t next = SB_LOAD(&l->next, SB_ACQUIRE);
-    for (uint32_t id = SB_RING_INTERESTED; id <= SB_RING_NOTIFIED; id++) {
-      if (sb_ring_open(b, level, id, &r)) sb_ring_destroy(c, &r);
-    }
-    bool whole = let_go(c, level, &gen);
-    SB_STORE(&q->consumer_levels, next, SB_RELEASE); /* one by one: after a kill another process frees the rest */
-    (void)sb_slab_free_gen(b, level, gen);
-    level = whole ? next : 0;
-  }
-  uint32_t ledger = SB_LOAD(&q->ledgers, SB_ACQUIRE);
-  while (sb_ledger_at(b, ledger) != NULL) {
-    uint32_t next = SB_LOAD(&((sb_ledger_shm *)sb_slot_at(b, ledger))->next, SB_ACQUIRE);
-    bool whole = let_go(c, ledger, &gen);
-    SB_STORE(&q->ledgers, next, SB_RELEASE);
-    (void)sb_slab_free_gen(b, ledger, gen);
-    ledger = whole ? next : 0;
-  }
+  free_levels(c, q);
+  free_ledgers(c, q);
   (void)let_go(c, slot, &gen);
-  SB_STORE(&q->state, sb_queue_word(SB_QUEUE_NONE, incarnation + 1), SB_RELEASE);
+  SB_STORE(&q->state, sb_queue_word(SB_QUEUE_NONE, sb_queue_incarnation(state) + 1), SB_RELEASE);
   (void)sb_slab_free_gen(b, slot, gen);
   return true;
 }

@@ -4,7 +4,8 @@
  * What: a process that deletes a queue closes it (sb_closing.h), then removes the messages that are left. The queue
  * object is freed when no connection has the queue open.
  *
- * Layout: the queue's `state`: OPEN -> CLOSED -> NONE.
+ * Layout: the queue's `state`: OPEN -> CLOSED -> FREEING -> NONE. From FREEING it goes back to CLOSED if a connection
+ * opened the queue meanwhile.
  *
  * Invariants: I25 of sb_closing.h, I20 of sb_ledger.h.
  *
@@ -14,6 +15,7 @@
  *  the CLOSING cell was appended -> see sb_closing.h.
  *  the queue became CLOSED -> some messages are left in it -> the next sweep of the directory, or the reaper, removes
  *   them.
+ *  the queue became FREEING -> all of its parts are there, or some -> the next sweep of the directory frees the rest.
  *  a consumer level, a ledger or the queue object was unlinked, before it was freed -> the holdings list it -> the
  *   reaper frees it; the next sweep of the directory frees the rest of the queue.
  *
@@ -34,7 +36,8 @@ sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t
 /* Removes the ready and the scheduled messages of a closed queue. Returns how many it removed. It stops if there is no
  * memory for a holding; the next sweep of the directory removes the rest. */
 uint64_t sb_disposal_empty(sb_queue *q);
-/* Frees a CLOSED queue that is empty and that no connection has open. True if it is freed. */
+/* Frees a CLOSED queue that is empty and that no connection has open, or one that is FREEING since a process was killed.
+ * True if it is freed. */
 bool sb_disposal_free(sb_connection *c, uint32_t slot);
 
 #endif

@@ -26,7 +26,7 @@ void sb_ledger_start(sb_ledger_shm *l) {
 
 static bool take(sb_connection *c, uint32_t queue, sb_ledger_shm *l, uint64_t owner, uint64_t token) {
   sb_holding_set(c->b, token, sb_holding_what(SB_HOLD_LEDGER, queue, 0), sb_slot_of(c->b, l));
-  return SB_CAS(&l->owner, &owner, owner_word(c->id, (owner >> 12) + 1), SB_ACQ_REL);
+  return SB_CAS(&l->owner, &owner, owner_word(c->id, (owner >> 12) + 1), SB_SEQ_CST); /* I20 */
 }
 
 sb_status sb_ledger_inherit(sb_connection *c, uint32_t queue, sb_ledger_shm *l, unsigned dead, uint64_t *token) {
@@ -51,6 +51,10 @@ sb_status sb_ledger_adopt(sb_connection *c, uint32_t queue, sb_ledger_shm **ledg
   sb_chain chain = {0};
   sb_ledger_shm *l;
   for (slot = SB_LOAD(&q->ledgers, SB_ACQUIRE); slot != 0; slot = SB_LOAD(&l->next, SB_ACQUIRE)) {
+    if (slot == SB_LEDGERS_SEALED) {
+      sb_holding_give(c, *token);
+      return SB_DELETED;
+    }
     l = sb_chain_bites(&chain, slot) ? NULL : sb_ledger_at(b, slot);
     if (l == NULL) {
       sb_holding_give(c, *token);
@@ -72,12 +76,17 @@ sb_status sb_ledger_adopt(sb_connection *c, uint32_t queue, sb_ledger_shm **ledg
   memset(l, 0, sizeof *l);
   SB_STORE(&l->queue, queue, SB_RELAXED);
   SB_STORE(&l->owner, owner_word(c->id, 1), SB_RELAXED);
+  uint64_t mine = sb_slot_word(SB_SLOT_ALLOC, c->id, gen);
   uint32_t first = SB_LOAD(&q->ledgers, SB_ACQUIRE);
   do {
+    if (first == SB_LEDGERS_SEALED) {
+      (void)sb_slab_free(b, slot, mine);
+      sb_holding_give(c, *token);
+      return SB_DELETED;
+    }
     SB_STORE(&l->next, first, SB_RELAXED);
-  } while (!SB_CAS(&q->ledgers, &first, slot, SB_ACQ_REL));
+  } while (!SB_CAS(&q->ledgers, &first, slot, SB_SEQ_CST)); /* I20 */
   SB_CRASHPOINT("ledger.linked");
-  uint64_t mine = sb_slot_word(SB_SLOT_ALLOC, c->id, gen);
   (void)SB_CAS(sb_slot_header(b, slot), &mine, sb_slot_word(SB_SLOT_PUBLISHED, 1, gen), SB_ACQ_REL);
   sb_holding_set(b, *token, sb_holding_what(SB_HOLD_LEDGER, queue, 0), slot);
   *ledger = l;
@@ -131,7 +140,7 @@ sb_changes sb_ledger_changes(sb_broker *b, const sb_queue_shm *q) {
 bool sb_ledger_any_owner(sb_broker *b, const sb_queue_shm *q, bool (*is)(sb_broker *b, unsigned connection)) {
   sb_chain chain = {0};
   for (sb_ledger_shm *l = first_ledger(b, q); l != NULL; l = next_ledger(b, l, &chain)) {
-    unsigned owner = (unsigned)SB_BITS(SB_LOAD(&l->owner, SB_ACQUIRE), 0, 12);
+    unsigned owner = (unsigned)SB_BITS(SB_LOAD(&l->owner, SB_SEQ_CST), 0, 12); /* I20 */
     if (owner != 0 && is(b, owner)) {
       return true;
     }

@@ -11,7 +11,11 @@
  *  I19 a counter only rises. Except for the counters of deliveries and refusals, it rises only under an intent that
  *      recorded the counter's value before the operation. If the operation took effect, a reaper counts it by a CAS
  *      from that value to the next one, which is right however often and however late reapers do it.
- *  I20 a queue object is freed only when no ledger of it has an owner: no connection has the queue open.
+ *  I20 a queue object is freed only when no ledger of it has an owner: no connection has the queue open. The process that
+ *      frees it makes it FREEING, then looks for owners. A connection adopts a ledger, then looks whether the queue is
+ *      what it was. So either the process finds the connection, or the connection finds that the queue is FREEING.
+ *      Last, the process seals the list of ledgers: a connection that is late can link no ledger, which nobody would
+ *      free.
  *
  * Ordering pairs: P11 an intent is complete before its kind is stored (release), and its kind is stored before the CAS
  *  that it announces. Only the position of an append is stored later: before each attempt (release, sb_ring_append).
@@ -37,9 +41,11 @@
 
 #include "sb_holdings.h"
 
+/* The list of ledgers of a queue that is freed. */
+#define SB_LEDGERS_SEALED UINT32_MAX
 /* Makes `c` the owner of a ledger of the queue in slot `queue`, for a caller that has looked at the queue. Meanwhile the
  * queue may be closed and freed, and the ledger with it: the ledger may then be another queue's, and have another
- * owner. So the caller looks at the queue again before it writes anything into the ledger, and calls sb_ledger_start if
+ * owner. SB_DELETED: the list of ledgers is sealed. So the caller looks at the queue again before it writes anything into the ledger, and calls sb_ledger_start if
  * the queue is the same, else sb_ledger_renounce. If the caller is killed before that, its reaper disowns the ledger;
  * nothing is held in it, and its hints rest, since its last owner left it so. */
 sb_status sb_ledger_adopt(sb_connection *c, uint32_t queue, sb_ledger_shm **ledger, uint64_t *token);

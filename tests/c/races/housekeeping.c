@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Scenarios of work beside the traffic: names, connections, timers, ticks, reaping. */
 #include "roles.h"
+#include "sb_disposal.h"
+#include "sb_recover.h"
+#include "sb_topology.h"
 #include "scenarios.h"
 
 /* ---- before ---- */
@@ -38,9 +41,37 @@ static void consumer_sleeps(void) {
   come_to_rest();
   have_tick(); /* who sleeps is known since */
 }
+/* A queue that was deleted is there, and nobody has it open. */
+static uint32_t closed_slot;
+static void one_is_closed(void) {
+  sb_settings settings = FREELY;
+  int32_t holder;
+  uint64_t removed;
+  act_as(KEEPER);
+  if (declare(&me()->t, "closed", settings) != SB_OK) die("sb_queue_declare", 0);
+  sb_queue *q = open_queue(&me()->t, "closed");
+  closed_slot = q->slot;
+  if (sb_queue_delete(q, false, false, UINT64_MAX, &holder, &removed) != SB_OK) die("sb_queue_delete", 0);
+  sb_queue_close(q);
+}
 
 /* ---- roles ---- */
 
+/* What a sweep of the directory does with it; that goes through all names. */
+static void free_the_closed_one(void) {
+  int32_t holder;
+  if (sb_topology_lock(me()->t.b, UINT64_MAX, &holder) != SB_OK) return;
+  sb_lock(me()->t.c);
+  scheduler_note(sb_disposal_free(me()->t.c, closed_slot) ? "freed" : "left");
+  sb_unlock(me()->t.c);
+  sb_topology_unlock(me()->t.b, false);
+}
+static void recover_the_closed_one(void) {
+  sb_lock(me()->t.c);
+  sb_recover_queue(me()->t.c, closed_slot);
+  sb_unlock(me()->t.c);
+  scheduler_note("recovered");
+}
 static void declare_q2(void) {
   sb_status status = declare(&me()->t, "q2", (sb_settings)FREELY);
   scheduler_note(status == SB_OK ? "declared" : status == SB_EXISTS ? "exists" : "not-declared");
@@ -91,6 +122,8 @@ static const scenario SCENARIOS[] = {
      {{"a", declare_q2, 0, "declared opened"}, {"b", declare_q2, 1, "exists"}}, KEEPS_ALL},
     {"two connect", "each gets a connection of its own", FREELY, nothing,
      {{"a", connect_once_more, 0, "connected left"}, {"b", connect_once_more, 1, "connected left"}}, KEEPS_ALL},
+    {"free, recover", "a queue is not freed under somebody who has it open", FREELY, one_is_closed,
+     {{"free", free_the_closed_one, 0, "freed"}, {"recover", recover_the_closed_one, 1, "recovered"}}, KEEPS_ALL},
     {"disconnect, take", "what is given up is found", FREELY, first_holds_one,
      {{"disconnect", disconnect, 0, "left"}, {"take", take_twice, 1, "got acked got acked"}}, KEEPS_ALL},
     {"due, take", "what becomes due is taken once", FREELY, one_is_due,
