@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shmbroker._core.connection import Place as Place  # noqa: PLC0414, TC001 - for the layers above
+from shmbroker._core.bodies import Place as Place  # noqa: PLC0414, TC001 - for the layers above
 from shmbroker._core.native import MAX_BODY, MAX_GENERATION, MAX_SLOT
 from shmbroker._session.queues import core_of
 from shmbroker._session.session import session_of

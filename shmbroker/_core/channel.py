@@ -8,13 +8,14 @@ import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmbroker._core import native
-from shmbroker._core.connection import CoreConnection, in_flight
+from shmbroker._core.calls import in_flight
 from shmbroker._core.consumer import in_exclusive_use
 from shmbroker._core.transaction import Settlement
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
 
 ffi, slow, fast, fast_ffi = native.ffi, native.slow, native.fast, native.fast_ffi

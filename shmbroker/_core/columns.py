@@ -12,7 +12,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from shmbroker._core import native
-from shmbroker._core.connection import Place
+from shmbroker._core.bodies import Place
 
 if TYPE_CHECKING:
     from shmbroker._core.queue import CoreQueue

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from shmbroker import exceptions
 from shmbroker._amqp.errors import amqp_error
 from shmbroker._core import native
-from shmbroker._core.connection import CoreConnection, in_flight
+from shmbroker._core.calls import in_flight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
 
 ffi, slow, fast, fast_ffi = native.ffi, native.slow, native.fast, native.fast_ffi

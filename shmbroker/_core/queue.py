@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING, Any
 from shmbroker import exceptions
 from shmbroker._amqp.errors import amqp_error
 from shmbroker._core import native
-from shmbroker._core.connection import CoreConnection, Place, in_flight, incarnation_of, out_of_memory
+from shmbroker._core.bodies import Place
+from shmbroker._core.calls import in_flight
+from shmbroker._core.growing import out_of_memory
+from shmbroker._core.inspection import incarnation_of
 from shmbroker._core.settings import decoded_settings, encoded_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from shmbroker._core.connection import CoreConnection
     from shmbroker._core.facts import QueueFacts
     from shmbroker.settings import QueueSettings
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from shmbroker._core import native
-from shmbroker._core.connection import CoreConnection, in_flight
+from shmbroker._core.calls import in_flight
 
 if TYPE_CHECKING:
+    from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
 
 ffi, slow = native.ffi, native.slow

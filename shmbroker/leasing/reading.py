@@ -16,7 +16,8 @@ from shmbroker.message import Message, MessageBatch, browsed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from shmbroker._core.connection import CoreConnection, Place
+    from shmbroker._core.bodies import Place
+    from shmbroker._core.connection import CoreConnection
     from shmbroker.leasing.group_state import Lease
 
 _F = TypeVar("_F", bound=tuple[Any, ...])  # a browsed message: record, next position; for `places` also its `Place`

@@ -28,8 +28,7 @@ from scenario_support.waiting import eventually
 import shmbroker
 import shmbroker.testing
 from shmbroker import broker as module
-from shmbroker._core import attachment, native, segments
-from shmbroker._core import connection as core_connection
+from shmbroker._core import attachment, io_thread, native, segments
 from shmbroker.exceptions import (
     BrokerNotFound,
     ConnectionClosedByBroker,
@@ -535,7 +534,7 @@ def test_an_io_thread_that_wants_memory_of_a_purged_broker_ends(
         core, told = core_of(connection), threading.Event()
         shmbroker.Broker(broker_name).stop(purge=True)
         monkeypatch.setattr(core, "on_stopping", told.set)
-        monkeypatch.setattr(core_connection, "slow", Scarce(core_connection.slow))
+        monkeypatch.setattr(io_thread, "slow", Scarce(io_thread.slow))
         core._run_io()  # noqa: SLF001 - in this thread, where it can raise
         assert told.is_set()
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from shmbroker._core import bodies, connection, growing, inspection, io_thread, native
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import pytest
 
 
 class Replaced:
@@ -24,6 +28,12 @@ class Replaced:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         return getattr(self._calls, name)
+
+
+def replace_in_connections(patch: pytest.MonkeyPatch, **others: Callable[..., object]) -> None:
+    """Let connections call others than the core."""
+    for module in (bodies, connection, growing, inspection, io_thread):
+        patch.setattr(module, "slow", Replaced(native.slow, **others))
 
 
 def answering(call: Callable[..., Any], *answers: Any) -> Callable[..., Any]:  # noqa: ANN401

@@ -6,10 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from scenario_support.core_calls import Replaced
+from scenario_support.core_calls import Replaced, replace_in_connections
 from scenario_support.inside import core_of
 
-from shmbroker._core import connection as module
 from shmbroker._core import examination, native
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def other_calls(patched: pytest.MonkeyPatch) -> Callable[..., None]:
     """Let connections call others than the core."""
 
     def replace(**others: Callable[..., object]) -> None:
-        for one in (module, examination):
-            patched.setattr(one, "slow", Replaced(native.slow, **others))
+        replace_in_connections(patched, **others)
+        patched.setattr(examination, "slow", Replaced(native.slow, **others))
 
     return replace

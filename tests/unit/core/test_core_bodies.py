@@ -22,7 +22,8 @@ from shmbroker.message import OPEN, Message
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from shmbroker._core.connection import CoreConnection, Place
+    from shmbroker._core.bodies import Place
+    from shmbroker._core.connection import CoreConnection
 
 STATUS = native.slow.SB_CORRUPT
 DAMAGED = "shared memory contradicts itself"

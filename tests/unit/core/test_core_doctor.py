@@ -11,11 +11,13 @@ from scenario_support.core_calls import Noted
 
 import shmbroker
 from shmbroker._core import examination, findings, native, segments
-from shmbroker._core.connection import CoreConnection, out_of_memory
+from shmbroker._core.growing import out_of_memory
 from shmbroker.exceptions import BrokerError, CorruptSegment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from shmbroker._core.connection import CoreConnection
 
 STATUS = native.slow.SB_CORRUPT
 DAMAGED = "shared memory contradicts itself"

@@ -13,11 +13,13 @@ from scenario_support.core_calls import Noted
 import shmbroker
 from shmbroker import statistics
 from shmbroker._core import native
-from shmbroker._core.connection import CoreConnection, incarnation_of
+from shmbroker._core.inspection import incarnation_of
 from shmbroker.exceptions import CorruptSegment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from shmbroker._core.connection import CoreConnection
 
 STATUS = native.slow.SB_CORRUPT
 DAMAGED = "shared memory contradicts itself"

@@ -125,7 +125,7 @@ def test_any_number_of_queues_can_be_deleted_in_a_full_broker(
 
     It has it at once, though other calls look for it a few times a second only.
     """
-    monkeypatch.setattr("shmbroker._core.connection._LET_GO_SECONDS", 1e9)
+    monkeypatch.setattr("shmbroker._core.growing._LET_GO_SECONDS", 1e9)
     with running(broker_name, "64M") as broker, broker.connect() as connection:
         queues = [connection.queue(f"q{number}") for number in range(20_000)]
         hoard = connection.queue("hoard")
