@@ -57,9 +57,10 @@ class Calls(attachment.User):
     closed = False
     calls = 0
 
-    def forget(self) -> None:
-        """Releases the connection after the last call."""
-        raise NotImplementedError
+    if TYPE_CHECKING:
+
+        def forget(self) -> None:
+            """Releases the connection after the last call: of the class that opens and closes it."""
 
     @property
     def connection(self) -> Self:

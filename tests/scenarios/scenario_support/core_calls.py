@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shmbroker._core import bodies, connection, growing, inspection, io_thread, native
+from shmbroker._core import attachment, bodies, connection, growing, inspection, io_thread, native
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +34,15 @@ def replace_in_connections(patch: pytest.MonkeyPatch, **others: Callable[..., ob
     """Let connections call others than the core."""
     for module in (bodies, connection, growing, inspection, io_thread):
         patch.setattr(module, "slow", Replaced(native.slow, **others))
+
+
+def connected(path: str) -> list[str]:
+    """The names of all connections of a broker."""
+    attached = attachment.acquire(path)
+    try:
+        return [one.name for one in attached.connections()]
+    finally:
+        attachment.release(attached)
 
 
 def answering(call: Callable[..., Any], *answers: Any) -> Callable[..., Any]:  # noqa: ANN401

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scenario_support.core_calls import Replaced
+from scenario_support.core_calls import Replaced, connected
 
 import shmbroker
 from shmbroker._core import attachment, connection, native, segments
@@ -52,15 +52,6 @@ def opened(path: str) -> int:
     gc.collect()
     descriptors = list(Path("/proc/self/fd").iterdir())
     return sum(one.is_symlink() and path[1:] in str(one.readlink()) for one in descriptors)
-
-
-def connected(path: str) -> list[str]:
-    """The names of all connections of a broker."""
-    attached = attachment.acquire(path)
-    try:
-        return [one.name for one in attached.connections()]
-    finally:
-        attachment.release(attached)
 
 
 def expect_nothing_left(path: str) -> None:

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scenario_support.core_calls import Noted
+from scenario_support.core_calls import Noted, connected
 
-from shmbroker._core import attachment, growing, io_thread, native
+from shmbroker._core import growing, io_thread, native
 from shmbroker._core.calls import in_flight
 from shmbroker.exceptions import (
     ConnectionClosed,
@@ -82,15 +82,6 @@ def through_opening(core: CoreConnection, deed: Deed) -> object:
 
 
 ways = pytest.mark.parametrize("way", [through_guarded, through_call, through_enter, through_growing, through_opening])
-
-
-def connected(path: str) -> list[str]:
-    """The names of all connections of a broker."""
-    attached = attachment.acquire(path)
-    try:
-        return [one.name for one in attached.connections()]
-    finally:
-        attachment.release(attached)
 
 
 # ---- calls ----

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
-from scenario_support.core_calls import Noted, answering
+from scenario_support.core_calls import Noted, answering, connected
 
 from shmbroker._core import attachment, native
 from shmbroker._core.connection import CoreConnection
@@ -30,15 +30,6 @@ if TYPE_CHECKING:
 
 STATUS = native.slow.SB_CORRUPT
 DAMAGED = "shared memory contradicts itself"
-
-
-def connected(path: str) -> list[str]:
-    """The names of all connections of a broker."""
-    attached = attachment.acquire(path)
-    try:
-        return [one.name for one in attached.connections()]
-    finally:
-        attachment.release(attached)
 
 
 # ---- opening ----
