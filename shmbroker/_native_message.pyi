@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Made from cffi_src/native/native_message.c, which is the documentation too.
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from shmbroker.message import Message, MessageBatch
@@ -20,6 +20,9 @@ RECORD_BYTES: int
 
 def check_timeout(timeout: object, /) -> None: ...
 def read_in_place(connection: object, slot: int, generation: int, length: int, /) -> memoryview | int: ...
+def run_finalizer(finalizer: Callable[[], object], pointer: object, /) -> None: ...
+
+class Finalized: ...
 
 class Record:
     _source: object

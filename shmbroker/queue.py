@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 from shmbroker import exceptions, settings
 from shmbroker._core import native, segments
 from shmbroker._core.journal import topology_lock
-from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions, Reservation
+from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions
+from shmbroker._core.reservation import Reservation
 from shmbroker._process import connections
 from shmbroker._put_many import put_rest
 from shmbroker._put_options import PutKeywords, body_of, check_size, fields_of, options_of

@@ -41,15 +41,16 @@ static bool add_numbers(PyObject *module) {
 }
 
 static int execute(PyObject *module) {
-  PyTypeObject *messages_type, *sender_type, *publisher_type, *route_type;
-  bool good = sb_view_names() && add(module, "Record", &sb_record_spec, &sb_record_type) &&
+  PyTypeObject *messages_type, *sender_type, *publisher_type, *route_type, *finalized_type;
+  bool good = sb_view_names() && sb_finalizer_name() && add(module, "Record", &sb_record_spec, &sb_record_type) &&
               add(module, "Batch", &sb_batch_spec, &sb_batch_type) &&
               add(module, "View", &sb_view_spec, &sb_view_type) &&
               add(module, "Receiver", &sb_receiver_spec, &sb_receiver_type) &&
               add(module, "Messages", &sb_messages_spec, &messages_type) &&
               add(module, "Sender", &sb_sender_spec, &sender_type) &&
               add(module, "Publisher", &sb_publisher_spec, &publisher_type) &&
-              add(module, "Route", &sb_route_spec, &route_type) && add_numbers(module);
+              add(module, "Route", &sb_route_spec, &route_type) &&
+              add(module, "Finalized", &sb_finalized_spec, &finalized_type) && add_numbers(module);
   if (good) sb_know_routes(route_type);
   return good ? 0 : -1;
 }
@@ -59,6 +60,8 @@ static PyMethodDef functions[] = {
      "check_timeout(timeout, /)\n--\n\nRaises:\n    ValueError: it is neither None nor seconds >= 0."},
     {"read_in_place", (PyCFunction)(void (*)(void))sb_read_in_place, METH_FASTCALL,
      "read_in_place(connection, slot, generation, length, /)\n--\n\n"},
+    {"run_finalizer", (PyCFunction)(void (*)(void))sb_run_finalizer, METH_FASTCALL,
+     "run_finalizer(finalizer, pointer, /)\n--\n\n"},
     {NULL, NULL, 0, NULL},
 };
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)execute}, {0, NULL}};

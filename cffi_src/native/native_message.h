@@ -6,8 +6,8 @@
  * `Batch` is the base of `shmbroker.MessageBatch`. `Receiver` takes messages from a queue, a consumer or a channel, and
  * creates a `Record` of each; only the Receiver of a queue also creates a `Batch`. `Messages` iterates over a consumer.
  * `Sender` puts bodies that are `bytes` into a queue, with or without options. `Publisher` publishes by the routes that
- * it knows. `View` is a body that is read in place. Code that does not run for every message is Python
- * (shmbroker/message.py). docs/adr/0010 has the reasons against cffi here.
+ * it knows. `View` is a body that is read in place. `Finalized` is the base of classes with a finalizer. Code that does not
+ * run for every message is Python (shmbroker/message.py). docs/adr/0010 has the reasons against cffi here.
  *
  * A record or a batch is FRESH until it has reached the caller. With auto_ack it is SETTLED from the start; a record
  * that `Messages` takes is OPEN from the start. If an interrupt raises an exception before a FRESH object has reached
@@ -65,8 +65,8 @@ typedef struct {
 } Room;
 
 extern PyTypeObject *sb_batch_type, *sb_record_type, *sb_receiver_type, *sb_view_type;
-extern PyType_Spec sb_batch_spec, sb_messages_spec, sb_publisher_spec, sb_sender_spec, sb_record_spec, sb_route_spec,
-    sb_receiver_spec, sb_view_spec;
+extern PyType_Spec sb_batch_spec, sb_finalized_spec, sb_messages_spec, sb_publisher_spec, sb_sender_spec,
+    sb_record_spec, sb_route_spec, sb_receiver_spec, sb_view_spec;
 
 void sb_know_routes(PyTypeObject *type);
 
@@ -106,6 +106,14 @@ PyObject *sb_record_body(PyObject *record, bool may_copy);
  * was settled. If the body lies in parts, it is a memoryview of a copy, and keeps no slot; `may_copy`: so it is if the
  * core has no view left, or no memory for one. */
 PyObject *sb_view_of(PyObject *connection, const sb_record *header, uint64_t tag, bool may_copy);
+/* Calls a finalizer: a callable without arguments that Python does not call in a place where an exception could be
+ * raised. Calls it again if it raised, until it returns. An exception of a signal handler is raised in the main thread
+ * afterwards; any other one is printed. Keeps the exception that is set. */
+void sb_finalize(PyObject *finalizer);
+/* Called once, before an object of the type Finalized is made. False: an exception is set. */
+bool sb_finalizer_name(void);
+/* The function run_finalizer(finalizer, pointer) of Python, for the finalizers of cffi, which get a pointer. */
+PyObject *sb_run_finalizer(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 /* The core's part of the connection through which `source` takes messages. */
 PyObject *sb_connection_of(PyObject *source);
 /* Ends a view of the core that has no memoryview. Keeps the exception that is set, and needs no memory, unless the

@@ -17,13 +17,15 @@ typedef struct {
 PyTypeObject *sb_view_type;
 
 /* The names of attributes, made once: whoever ends a view because there is no memory needs none for the name. */
-static PyObject *source_connection, *connection_address, *connection_mapping;
+static PyObject *source_connection, *connection_address, *connection_mapping, *connection_view_ended;
 
 bool sb_view_names(void) {
   source_connection = PyUnicode_InternFromString("_core_connection");
   connection_address = PyUnicode_InternFromString("address");
   connection_mapping = PyUnicode_InternFromString("mapping");
-  return source_connection != NULL && connection_address != NULL && connection_mapping != NULL;
+  connection_view_ended = PyUnicode_InternFromString("view_ended");
+  return source_connection != NULL && connection_address != NULL && connection_mapping != NULL &&
+         connection_view_ended != NULL;
 }
 
 PyObject *sb_connection_of(PyObject *source) { return PyObject_GetAttr(source, source_connection); }
@@ -39,9 +41,13 @@ static sb_connection *handle_of(PyObject *connection) {
 static void view_ended(PyObject *connection) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
-  PyObject *done = PyObject_CallMethod(connection, "view_ended", NULL);
-  if (done == NULL) PyErr_WriteUnraisable(connection);
-  Py_XDECREF(done);
+  PyObject *method = PyObject_GetAttr(connection, connection_view_ended);
+  if (method != NULL) {
+    sb_finalize(method);
+    Py_DECREF(method);
+  } else {
+    PyErr_WriteUnraisable(connection);
+  }
   PyErr_Restore(type, value, trace);
 }
 

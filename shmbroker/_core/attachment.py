@@ -25,13 +25,13 @@ _lock = locks.lock()  # reentrant: the garbage collector may end a view in the t
 _attached: dict[str, Attachment] = {}
 
 
-class Attachment:
+class Attachment(native.Finalized):
     """The mapped memory of a broker, and this process's slot in it.
 
     Its users are counted, such as connections and views: the last one that leaves detaches.
     """
 
-    handle: Any = None  # `__del__` reads it, even if a signal handler raises before `__init__` begins
+    handle: Any = None  # `_finalize` reads it, even if a signal handler raises before `__init__` begins
     known = False
 
     def __init__(self, path: str) -> None:
@@ -79,9 +79,10 @@ class Attachment:
             raise exceptions.CorruptSegment(text=text)
         native.raise_for(int(status), f"broker {self.name!r}")
 
-    def __del__(self) -> None:
+    def _finalize(self) -> None:
         if not self.known and self.handle is not None and not self.forked:  # a signal handler raised in `acquire`
-            slow.sb_broker_detach(self.handle)
+            handle, self.handle = self.handle, None
+            slow.sb_broker_detach(handle)  # no signal handler runs between these two lines
 
     def grow(self) -> None:
         """Adds a segment after a call returned GROW; the caller then repeats that call.
@@ -293,7 +294,7 @@ def acquire(path: str, user: User | None = None) -> Attachment:
                 return found
             release(found, user)  # detached, the parent's, or of a purged broker: not usable here; other users keep it
         found = Attachment(path)
-        # One line without a call, as above. Before this line, `__del__` detaches the new attachment.
+        # One line without a call, as above. Before this line, `_finalize` detaches the new attachment.
         found.known, _attached[path], user.attachment, user.attached = True, found, found, True
         return found
 
@@ -318,7 +319,7 @@ def release(attachment: Attachment, user: User | None = None) -> None:
             detach(gone)
 
 
-class MappingReference(User):
+class MappingReference(User, native.Finalized):
     """Keeps an attachment, and with it the mapping, alive as long as this object lives, or until it is released."""
 
     def __init__(self, attachment: Attachment) -> None:
@@ -326,7 +327,7 @@ class MappingReference(User):
             # One line without a call: a signal handler sees all changes or none.
             attachment.users, self.attachment, self.attached = attachment.users + 1, attachment, True
 
-    def __del__(self) -> None:
+    def _finalize(self) -> None:
         if self.attached:
             release(self.attachment, self)
 

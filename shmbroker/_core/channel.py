@@ -47,7 +47,7 @@ class SubscriptionPlace:
         return None if number == BY_GET else number
 
 
-class CoreChannel:
+class CoreChannel(native.Finalized):
     """A channel in the core. A ``Receiver``, made with the channel's ``address``, delivers the messages.
 
     Opening, closing and the methods with ``in_flight`` drop the GIL; the other methods keep it. A method returns a
@@ -178,7 +178,7 @@ class CoreChannel:
         """Ends consumers and waiting calls, and requeues unacked messages. Safe from any thread, and to call again."""
         self.connection.end(slow.sb_channel_close, self.handle)
 
-    def __del__(self) -> None:
+    def _finalize(self) -> None:
         made = getattr(self, "_made", None)
         if made is not None:
             self.connection.end_made(slow.sb_channel_free, made)

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 ffi, slow, fast = native.ffi, native.slow, native.fast
 
 
-class CoreConnection(IoThread):
+class CoreConnection(IoThread, native.Finalized):
     """One connection to a broker. It counts the calls in flight, so that closing frees no memory they use."""
 
-    # `__del__` reads this and `handle`, even if a signal handler raises in `__init__` before they are set.
+    # `_finalize` reads this and `handle`, even if a signal handler raises in `__init__` before they are set.
     mapping: attachment.MappingReference | None = None
 
     def __init__(self, path: str, name: str) -> None:
@@ -64,9 +64,7 @@ class CoreConnection(IoThread):
     def _detach(self) -> None:
         """Gives back both uses of the attachment, when no view remains. Safe to call again, also if interrupted.
 
-        The reference is not left to its finalizer: an exception of a signal handler in a finalizer is printed and lost,
-        and the process would stay attached. In a forked child, views that it inherited may remain: they keep the
-        reference.
+        In a forked child, views that it inherited may remain: they keep the reference.
         """
         mapping = self.mapping
         if mapping is not None:
@@ -131,7 +129,7 @@ class CoreConnection(IoThread):
         if gone:
             self._detach()
 
-    def __del__(self) -> None:
+    def _finalize(self) -> None:
         if not self.attached or self.attachment.forked:
             return
         if self.handle is None:  # a signal handler raised in `__init__`

@@ -25,7 +25,7 @@ def in_exclusive_use(what: str) -> exceptions.AccessRefused:
     return amqp_error(exceptions.AccessRefused, f"{what} in vhost '/' in exclusive use")
 
 
-class CoreConsumer:
+class CoreConsumer(native.Finalized):
     """A consumer in the core. ``settle`` takes a record and a disposition, and returns a status of the core."""
 
     def __init__(
@@ -90,7 +90,7 @@ class CoreConsumer:
         """Ends the consumer and requeues messages not yet delivered; with ``return_everything``, also unacked ones."""
         slow.sb_consumer_cancel(self.handle, return_everything)
 
-    def __del__(self) -> None:
+    def _finalize(self) -> None:
         made = getattr(self, "_made", None)
         if made is not None:
             self.connection.end_made(slow.sb_consumer_free, made)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import time
 from typing import TYPE_CHECKING, Any
@@ -92,7 +93,7 @@ class Growing(Inspection):
         Args:
             call: the function.
             arguments: its arguments.
-            made: gets what the function returns, even if a signal handler raises. The ``__del__`` of the caller gives
+            made: gets what the function returns, even if a signal handler raises. The finalizer of the caller gives
                 it to :meth:`end_made`: so no handle stays behind that the caller could not store.
 
         Returns:
@@ -110,10 +111,14 @@ class Growing(Inspection):
 
     def end_made(self, call: Callable[[Any], object], made: list[Any]) -> None:
         """Ends the handles that :meth:`opening` made, as :meth:`end` does. Safe to call again."""
-        while made:
-            handle = made.pop()
-            if handle != ffi.NULL:
-                self.end(call, handle)
+        self.calls += 1
+        try:
+            # One call of C takes out and ends all handles. A signal handler that raises runs before it or after it.
+            collections.deque(map(call, filter(None, itertools.starmap(made.pop, [()] * len(made)))), maxlen=0)
+        finally:
+            self.calls -= 1
+            if self.closed and not self.calls:
+                self.forget()
 
 
 def out_of_memory(connection: Growing, size: int) -> exceptions.OutOfMemory:

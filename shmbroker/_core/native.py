@@ -30,6 +30,7 @@ except ImportError as error:
     )
     raise ImportError(msg) from error
 from shmbroker._native_message import Batch as Batch  # noqa: PLC0414 - for the layers above
+from shmbroker._native_message import Finalized as Finalized  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Messages as Messages  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Publisher as Publisher  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Receiver as Receiver  # noqa: PLC0414 - for the layers above
@@ -38,6 +39,7 @@ from shmbroker._native_message import Route as Route  # noqa: PLC0414 - for the 
 from shmbroker._native_message import Sender as Sender  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import check_timeout as check_timeout  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import read_in_place as read_in_place  # noqa: PLC0414 - for the layers above
+from shmbroker._native_message import run_finalizer as run_finalizer  # noqa: PLC0414 - for the layers above
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

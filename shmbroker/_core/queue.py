@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import queue as standard_queue
-import sys
 import time
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
@@ -120,7 +117,7 @@ def declare(connection: CoreConnection, name: str, settings: QueueSettings, unti
     return True
 
 
-class CoreQueue:
+class CoreQueue(native.Finalized):
     """An open queue of a connection.
 
     ``settle`` is the core's function, bound to the handle: it returns a status and raises nothing.
@@ -149,7 +146,7 @@ class CoreQueue:
         near = native.cast_fast(handle, "sb_queue *")
         facts = connection.queue_facts(slot)
         if facts is not None and facts.name != name:
-            self.leave()  # not left to `__del__`: the error refers to this object, and the application may keep it
+            self.leave()  # not left to `_finalize`: the error refers to this object, and the application may keep it
             native.raise_for(native.NOT_FOUND, self.what)
         self.incarnation = 0 if facts is None else incarnation_of(facts)
         self.exclusive = facts is not None and bool(facts.settings.flags & slow.SB_QUEUE_EXCLUSIVE)
@@ -390,144 +387,8 @@ class CoreQueue:
         """Detaches the handle. False: it stays, since it is in use or the queue is exclusive to the connection."""
         return bool(slow.sb_queue_close(self.handle))
 
-    def __del__(self) -> None:
+    def _finalize(self) -> None:
         made = getattr(self, "_made", None)
         if made is not None:
             self.handle = None  # a reservation that is finalized later must not find the freed handle
             self.connection.end_made(slow.sb_queue_free, made)
-
-
-class _Written:
-    """Keeps the slot of a reservation until the last view that can write into it ends.
-
-    This object refers to no view: a reference would keep the view from ending.
-    """
-
-    def __init__(self, connection: CoreConnection, pointer: Any) -> None:  # noqa: ANN401
-        self._connection, self._pointer = connection, pointer
-        self._outlived: list[None] = []
-        self._ended = False
-
-    def ended(self, _pointer: Any) -> None:  # noqa: ANN401
-        """Handles the end of the last view."""
-        self._ended = True
-        self._give_back()
-
-    def outlives(self) -> None:
-        """Notes that the reservation ended before its last view; the end of that view then frees the slot."""
-        self._outlived.append(None)
-        self._give_back()
-
-    def _give_back(self) -> None:
-        if self._ended:
-            with contextlib.suppress(IndexError):  # empty: the reservation still owns the slot, or the slot is freed
-                self._outlived.pop()
-                slow.sb_reservation_end_view(self._connection.handle, self._pointer)
-                self._connection.leave()
-
-
-def _references_of_one_variable() -> int:
-    """The count that the expression of :meth:`Reservation._is_viewed` gives for an object that only its variable holds.
-
-    Measured, since interpreters differ: up to CPython 3.13 the argument of ``getrefcount`` is a counted reference.
-    """
-    exporter = object()
-    return sys.getrefcount(exporter)
-
-
-_ONLY_HERE = _references_of_one_variable()
-
-
-class Reservation:
-    """A slot being written: the caller calls :meth:`begin`, then perhaps :meth:`commit`, and always :meth:`end`.
-
-    A published body is never written again. If views of the memory remain, the message is a copy, and the slot that
-    they write into is given back with the last view.
-
-    A signal handler may raise between any two instructions, also after the core has published the message and before
-    this object notes it. So :meth:`end` uses what the core has noted, and is safe whatever happened before.
-    """
-
-    _entered = False
-
-    def __init__(self, queue: CoreQueue, size: int, until: int) -> None:
-        self._queue, self._size, self._until = queue, size, until
-        self._pointer, self._copy = ffi.new("sb_reservation *"), ffi.new("sb_reservation *")
-        self._written: _Written | None = None
-        self._exporter: Callable[[], object] = lambda: None
-        self._memory: memoryview | None = None
-
-    def begin(self, options: PutOptions) -> memoryview:
-        """Reserves the slot and returns its memory, to write the body into.
-
-        Raises:
-            queue.Full: the queue has no room in time.
-            OutOfMemory: the broker has no memory in time.
-            NeverFits: the body can never fit the queue, or the broker.
-            ValueError: key and properties take more than 64 KiB.
-        """
-        queue = self._queue
-        queue.connection.enter()  # a reservation counts as a call: after a close, the last call that ends frees memory
-        self._entered = True
-        while (
-            status := slow.sb_reservation_begin(queue.handle, self._size, options.pointer, self._pointer)
-        ) != native.OK:
-            queue.put_failed(status, self._size, self._until)
-        self._written = _Written(queue.connection, self._pointer)
-        exporter = ffi.gc(ffi.cast("char *", self._pointer.body), self._written.ended, self._size)
-        self._exporter = weakref.ref(exporter)
-        self._memory = memoryview(ffi.buffer(exporter, self._size)).cast("B")
-        return self._memory
-
-    def commit(self) -> None:
-        """Publishes the message.
-
-        Raises:
-            OutOfMemory: there is no memory for the copy; or the queue needs memory for its cell, and gets none in time.
-        """
-        reservation = self._pointer
-        if self._is_viewed():
-            reservation = self._copy
-            while (status := slow.sb_reservation_copy(self._queue.handle, self._pointer, self._copy)) != native.OK:
-                self._queue.put_failed(status, self._size, 0)  # no wait: this reservation may hold the memory needed
-        while (status := slow.sb_reservation_publish(self._queue.handle, reservation)) != native.OK:
-            self._queue.put_failed(status, self._size, self._until)
-
-    def end(self) -> None:
-        """Gives back what was not published."""
-        if not self._entered:
-            return
-        queue, viewed = self._queue, self._is_viewed()
-        if self._copy.kept:
-            self._abandon(self._copy, viewed=False)
-        if self._pointer.admitted or (self._pointer.kept and not viewed):
-            self._abandon(self._pointer, viewed=viewed)
-        self._entered = False
-        if viewed and self._written is not None:
-            self._written.outlives()
-        else:
-            queue.connection.leave()
-
-    def _abandon(self, reservation: Any, *, viewed: bool) -> None:  # noqa: ANN401
-        """Gives back the room in the queue, and the slot unless a view remains."""
-        queue = self._queue
-        if queue.handle is not None:
-            slow.sb_reservation_abandon(queue.handle, reservation, viewed)
-        elif not viewed:  # the queue is finalized: frees only the slot; the housekeeper corrects the queue's room
-            slow.sb_reservation_end_view(queue.connection.handle, reservation)
-
-    def __del__(self) -> None:
-        self.end()  # in case a signal handler raised in `end`, or before the caller reached `end`
-
-    def _is_viewed(self) -> bool:
-        """Releases this object's view. True: other views remain, through which the application may still write."""
-        exporter = self._exporter()
-        memory, self._memory = self._memory, None
-        if memory is not None:
-            with contextlib.suppress(BufferError):  # an object made from the view, such as an array, still uses it
-                memory.release()
-        del memory
-        if exporter is None or sys.getrefcount(exporter) > _ONLY_HERE:
-            return exporter is not None
-        ffi.gc(exporter, None)  # drops the callback `ended`: a Ctrl-C that arrived in it would be printed and lost
-        return False

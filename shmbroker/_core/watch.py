@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ffi, slow = native.ffi, native.slow
 
 
-class CoreWatch:
+class CoreWatch(native.Finalized):
     """Writes an eventfd when a queue may have a message; with ``room``, when the queue may have room.
 
     After :meth:`arm`, the caller tries once more to get or put, and then waits for the eventfd.
@@ -54,7 +54,7 @@ class CoreWatch:
         """Ends the watch. Safe to call again."""
         self.connection.end(slow.sb_watch_close, self.handle)
 
-    def __del__(self) -> None:
+    def _finalize(self) -> None:
         made = getattr(self, "_made", None)
         if made is not None:
             self.connection.end_made(slow.sb_watch_free, made)

@@ -47,6 +47,37 @@ class Living(Generic[_Thing]):
                 yield thing
 
 
+class Named(Generic[_Thing]):
+    """A mapping from names to weakly held objects. Its user must hold a lock, or use it in one thread only."""
+
+    def __init__(self) -> None:
+        self._references: dict[str, weakref.ref[_Thing]] = {}
+        self._most = _FEW
+
+    def get(self, name: str) -> _Thing | None:
+        """Returns the live object of a name."""
+        reference = self._references.get(name)
+        return None if reference is None else reference()
+
+    def set(self, name: str, thing: _Thing) -> None:
+        """Sets the object of a name."""
+        self._references[name] = weakref.ref(thing)
+        if len(self._references) > self._most:
+            self._references = {name: one for name, one in self._references.items() if one() is not None}
+            self._most = 2 * len(self._references) + _FEW
+
+    def remove(self, name: str) -> None:
+        """Removes a name, if it is there."""
+        self._references.pop(name, None)
+
+    def __iter__(self) -> Iterator[_Thing]:
+        """Yields the live objects."""
+        for reference in self._references.copy().values():
+            thing = reference()
+            if thing is not None:
+                yield thing
+
+
 class Beside(Generic[_Key, _Value]):
     """A mapping from weakly held objects to values. It compares the objects by identity. Its user must hold a lock.
 

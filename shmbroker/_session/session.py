@@ -2,7 +2,8 @@
 """Sessions: the state that the objects of one connection share.
 
 These objects are the :class:`~shmbroker.Connection`, its queues, its consumers and its channels. They refer to the
-:class:`Session` and not to each other. A session ends when it is closed, or when the last of these objects is freed.
+:class:`Session` and not to each other. A session ends when it is closed. A session without an IO thread also ends when
+the last of these objects is freed; an IO thread keeps the session.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class OpenConsumer(Protocol):
 C = TypeVar("C", bound=OpenChannel)
 
 
-class Session:
+class Session(native.Finalized):
     """One connection to a broker.
 
     Args:
@@ -252,7 +253,7 @@ class Session:
             channel._end(exceptions.ConnectionClosedByBroker(320, native.CLOSED_BY_BROKER))  # noqa: SLF001
         self._ended()
 
-    def __del__(self) -> None:
+    def _finalize(self) -> None:
         core = getattr(self, "core", None)
         if core is not None and not core.attachment.forked:
             core.close()

@@ -198,7 +198,7 @@ class Queue:
         self._session.waits.leave(core_of(self._sync))
         self._sync.close()
         if self._session.queues.get(self.name) is self:
-            del self._session.queues[self.name]
+            self._session.queues.remove(self.name)
 
     async def __aenter__(self) -> Self:
         return self
@@ -217,5 +217,6 @@ async def open_queue(session: LoopSession, name: str, /, *, passive: bool = Fals
     opened = await session.change(lambda: open_sync(session.shared, name, passive=passive, **settings))
     known = session.queues.get(name)
     if not isinstance(known, Queue) or known._sync is not opened:  # noqa: SLF001
-        known = session.queues[name] = Queue(session, opened)
+        known = Queue(session, opened)
+        session.queues.set(name, known)
     return known

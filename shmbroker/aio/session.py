@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-import weakref
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from shmbroker import exceptions
+from shmbroker._process.living import Named
 from shmbroker.aio.dispatch import LoopDispatcher
 from shmbroker.aio.waiters import Waits
 
@@ -49,7 +49,7 @@ class LoopSession:
         self.shared = shared
         self.loop = loop = asyncio.get_running_loop()
         self._operation_timeout = operation_timeout
-        self.queues: weakref.WeakValueDictionary[str, Closing] = weakref.WeakValueDictionary()
+        self.queues: Named[Closing] = Named()
         self.consumers: set[Closing] = set()
         self.waits = Waits(shared.start_io)
         shared.make_dispatcher = lambda work: LoopDispatcher(loop, work, shared.callbacks.failed)
@@ -76,6 +76,6 @@ class LoopSession:
 
     def close(self) -> None:
         """Ends the consumers, and the waits for queues."""
-        for one in (*self.consumers, *self.queues.values()):
+        for one in (*self.consumers, *self.queues):
             one.close()
         self.waits.close(exceptions.ConnectionClosed(text="the connection is closed"))

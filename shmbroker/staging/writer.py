@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from shmbroker import exceptions
 from shmbroker._core import native
 from shmbroker._core.columns import BODY
-from shmbroker._core.queue import NO_OPTIONS, Reservation
+from shmbroker._core.queue import NO_OPTIONS
+from shmbroker._core.reservation import Reservation
 from shmbroker._put_options import body_of, check_size, options_of
 from shmbroker._session.queues import core_of
 from shmbroker._session.session import session_of

@@ -30,11 +30,12 @@ INTERRUPTED_AT = """
 
         sys.settrace(trace)
         try:
-            deed()
+            try:
+                deed()
+            finally:
+                sys.settrace(None)  # at the latest, this raises what was raised in a finalizer
         except Interrupted:
             pass
-        finally:
-            sys.settrace(None)
         return left < 0
 """
 
@@ -62,10 +63,11 @@ SIGNALLED_AT = """
 
         sys.setprofile(look)
         try:
-            deed()
+            try:
+                deed()
+            finally:
+                sys.setprofile(None)  # at the latest, this raises what was raised in a finalizer
         except Signalled:
             pass
-        finally:
-            sys.setprofile(None)
         return left < 0
 """

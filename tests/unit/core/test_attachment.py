@@ -212,7 +212,8 @@ class InterruptedAttachment(Attachment):
     @handle.setter
     def handle(self, handle: object) -> None:
         self.__dict__["handle"] = handle
-        raise InterruptError
+        if handle is not None:
+            raise InterruptError
 
 
 def test_a_signal_as_soon_as_there_is_a_handle(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def _with_destructors() -> list[type]:
+def _with_finalizers() -> list[type]:
     folder = Path(shmbroker.__file__).parent
     paths = [path.relative_to(folder.parent) for path in folder.rglob("*.py") if "spark" not in path.parts]
     names = [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths]
     modules = [importlib.import_module(name) for name in names]
     classes = {one for module in modules for _, one in inspect.getmembers(module, inspect.isclass)}
-    own = [one for one in classes if one.__module__.startswith("shmbroker.") and "__del__" in vars(one)]
+    own = [one for one in classes if one.__module__.startswith("shmbroker.") and "_finalize" in vars(one)]
     return sorted(own, key=lambda one: one.__qualname__)
 
 
-@pytest.mark.parametrize("cls", _with_destructors())
+@pytest.mark.parametrize("cls", _with_finalizers())
 def test_what_has_no_attributes_yet_goes_silently(cls: type) -> None:
-    """The destructor of an object whose `__init__` did nothing finds nothing to do, and the program prints nothing."""
+    """The finalizer of an object whose `__init__` did nothing finds nothing to do, and the program prints nothing."""
     half_made = object.__new__(cls)
-    vars(cls)["__del__"](half_made)
+    vars(cls)["_finalize"](half_made)
 
 
 def test_there_are_such_objects() -> None:
     """The test above looks at attachments, connections and handles."""
-    names = {one.__name__ for one in _with_destructors()}
+    names = {one.__name__ for one in _with_finalizers()}
     assert {"Attachment", "MappingReference", "CoreConnection", "Session", "CoreQueue"} <= names
 
 

@@ -20,7 +20,6 @@ AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
     def connect():
         shmbroker.connect(name, create=False)
 
-    sys.unraisablehook = lambda _: None  # finalizers are interrupted, too
     first = shmbroker.connect(name, create=False) if kept == "kept" else None
     broker = shmbroker.Broker(name)
     before = broker.statistics()
@@ -167,7 +166,6 @@ PUT_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
         other.basic_publish("", "q", body)
         other.tx_commit()
 
-    sys.unraisablehook = lambda _: None  # finalizers are interrupted, too
     deed, body, kept, number, wrong = globals()[way], b"x" * size, [], 0, []
     connection = shmbroker.connect(name, create=False)
     queue, channel, other = connection.queue("q", max_length=2), connection.channel(), connection.channel()
@@ -281,7 +279,6 @@ def test_a_call_that_a_signal_interrupts_is_over(broker_name: str, way: str) -> 
 # program closes the connection once more, or drops it.
 CLOSE_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
     name, io, again = sys.argv[1], "io" in sys.argv, "again" in sys.argv
-    sys.unraisablehook = lambda _: None  # finalizers are interrupted, too
     other = shmbroker.connect(name, create=False)
     queue, number, more, wrong = other.queue("q"), 0, True, []
     queue.put_many([b"A", b"B", b"C"])
@@ -360,7 +357,6 @@ END_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
         return opened
 
     name, way = sys.argv[1:]
-    sys.unraisablehook = lambda _: None  # finalizers are interrupted, too
     other, connection = shmbroker.connect(name, create=False), shmbroker.connect(name, create=False)
     queue, number, more, wrong = other.queue("q"), 0, True, []
     queue.put_many([b"A", b"B", b"C"])
@@ -593,7 +589,6 @@ DETACHED_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
         return attachment._attached[path].users if path in attachment._attached else 0
 
     name, way = sys.argv[1:]
-    sys.unraisablehook = lambda _: None  # finalizers are interrupted, too
     path, number, more, kept, wrong = segments.path_of(name), 0, True, [], []
     gc.collect()
     gc.disable()  # what goes, goes where it is dropped

@@ -251,7 +251,6 @@ AT_EVERY_PLACE = f"""{INTERRUPTED_AT}{SIGNALLED_AT}
     def text(group, number):
         return "".join(bytes(message).decode() for message in group.messages(number))
 
-    sys.unraisablehook = lambda _: None  # finalizers are interrupted, too
     name, way = sys.argv[1:]
     number, more, wrong = 0, True, []
     connection = shmbroker.connect(name, create=False)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import sys
 import threading
 import weakref
@@ -14,11 +15,29 @@ from scenario_support.inside import core_of
 
 import shmbroker
 from shmbroker._process import locks
-from shmbroker._process.living import Beside, Living
+from shmbroker._process.living import Beside, Living, Named
 
 
 class Thing:
     """Something that others hold."""
+
+
+_names = itertools.count()
+
+
+def keep(some: Any, thing: Thing) -> None:  # noqa: ANN401 - three kinds of collections
+    """Add an object to a collection of one of the kinds."""
+    if isinstance(some, Living):
+        some.add(thing)
+    elif isinstance(some, Named):
+        some.set(f"name {next(_names)}", thing)
+    else:
+        some.set(thing, 1)
+
+
+def kept(some: Any) -> int:  # noqa: ANN401
+    """The number of objects, dead or alive, that it has."""
+    return len(some._pairs if isinstance(some, Beside) else some._references)  # noqa: SLF001 - what it takes
 
 
 def test_what_nobody_holds_is_not_there() -> None:
@@ -43,56 +62,63 @@ def test_what_is_added_meanwhile_comes_next_time() -> None:
     assert list(living) == kept
 
 
-@pytest.mark.parametrize("kind", [Living, Beside])
+@pytest.mark.parametrize("kind", [Living, Named, Beside])
 def test_what_is_gone_takes_no_room(kind: type[Any]) -> None:
     """A program that makes and drops objects for ever keeps a few of their references at a time."""
     some = kind()
     held = [Thing() for _ in range(100)]
 
-    def keep(thing: Thing) -> None:
-        some.add(thing) if kind is Living else some.set(thing, 1)
-
     for thing in held:
-        keep(thing)
+        keep(some, thing)
     most = 0
     for _ in range(5000):
-        keep(Thing())
-        most = max(most, len(some._references if kind is Living else some._pairs))  # noqa: SLF001 - what it takes
+        keep(some, Thing())
+        most = max(most, kept(some))
     assert most <= 2 * 100 + 64
-    found = list(some) if kind is Living else [thing for thing in held if some.get(thing) == 1]
+    found = [thing for thing in held if some.get(thing) == 1] if kind is Beside else list(some)
     assert found == held
 
 
-@pytest.mark.parametrize("kind", [Living, Beside])
+@pytest.mark.parametrize("kind", [Living, Named, Beside])
 @pytest.mark.parametrize("alive", [0, 1, 40])
 def test_when_what_is_gone_is_removed(kind: type[Any], alive: int) -> None:
     """When there are 32 more than twice as many as were left the last time, and not before."""
     some = kind()
     held, gone = [Thing() for _ in range(200)], list[Thing]()
 
-    def kept() -> int:
-        return len(some._references if kind is Living else some._pairs)  # noqa: SLF001 - what it takes
-
-    def keep(thing: Thing) -> None:
-        some.add(thing) if kind is Living else some.set(thing, 1)
-
     for thing in held[:alive]:
-        keep(thing)
+        keep(some, thing)
     room = 2 * 33 + 32 if alive > 32 else 32  # 33 of those that live were left when there were 33
     for number in range(alive + 1, room + 1):
         gone.append(Thing())
-        keep(gone[-1])
-        assert kept() == number
+        keep(some, gone[-1])
+        assert kept(some) == number
     gone.clear()
-    keep(held[100])
-    assert kept() == alive + 1
+    keep(some, held[100])
+    assert kept(some) == alive + 1
     for number in range(alive + 2, 2 * (alive + 1) + 33):
         gone.append(Thing())
-        keep(gone[-1])
-        assert kept() == number
+        keep(some, gone[-1])
+        assert kept(some) == number
     gone.clear()
-    keep(held[101])
-    assert kept() == alive + 2
+    keep(some, held[101])
+    assert kept(some) == alive + 2
+
+
+def test_a_name_has_the_object_that_was_set_last() -> None:
+    """It has none if that one is gone or the name was removed; a name may be removed that is not there."""
+    named, first, second = Named[Thing](), Thing(), Thing()
+    assert named.get("a") is None
+    named.set("a", first)
+    named.set("b", first)
+    named.set("a", second)
+    assert (named.get("a"), named.get("b"), list(named)) == (second, first, [second, first])
+    named.remove("b")
+    named.remove("b")
+    assert (named.get("b"), list(named)) == (None, [second])
+    del second
+    gc.collect()
+    assert (named.get("a"), list(named)) == (None, [])
 
 
 def test_what_is_known_of_an_object_is_not_of_another_one() -> None:

@@ -189,7 +189,6 @@ FOUND_AT_EVERY_PLACE = f"""{SIGNALLED_AT}
     from shmbroker._core import native
     from shmbroker.staging import marker as module
 
-    sys.unraisablehook = lambda _: None  # finalizers are interrupted, too
     name, seconds = sys.argv[1:]
     number, more, wrong = 0, True, []
     other, connection = shmbroker.connect(name, create=False), shmbroker.connect(name, create=False)
@@ -462,7 +461,6 @@ HOLD_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
         module._targets = lambda _: targets.pop(0)
         module.forget_gone(connection)
 
-    sys.unraisablehook = lambda _: None  # finalizers are interrupted, too
     name, way = sys.argv[1:]
     deed, number, more, wrong = globals()[way], 0, True, []
     other, connection = shmbroker.connect(name, create=False), shmbroker.connect(name, create=False)

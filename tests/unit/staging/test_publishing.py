@@ -259,7 +259,6 @@ REFUSED_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
         except Full:
             pass
 
-    sys.unraisablehook = lambda _: None  # finalizers are interrupted, too
     name, at_once, ttl = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     other, connection = shmbroker.connect(name, create=False), shmbroker.connect(name, create=False)
     other.queue("out", max_length=2).put(b"x")

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reservations: bodies that the application writes in place, before their messages are published."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from shmbroker._core import native
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from shmbroker._core.connection import CoreConnection
+    from shmbroker._core.queue import CoreQueue, PutOptions
+
+ffi, slow, fast, fast_ffi = native.ffi, native.slow, native.fast, native.fast_ffi
+
+
+class _Written:
+    """Keeps the slot of a reservation, and the connection, until the reservation and all views have ended.
+
+    It refers to no view: a reference would keep the view from ending. A signal handler may raise inside its methods:
+    the next call of either does what is left to do.
+    """
+
+    def __init__(self, connection: CoreConnection, pointer: Any) -> None:  # noqa: ANN401
+        self._connection, self._pointer = connection, pointer
+        self._unviewed = self._done = False
+        self._counted = 1  # the call of the connection that the reservation leaves to this object
+
+    def unviewed(self) -> None:
+        """Handles the end of the last view."""
+        self._unviewed = True
+        self._give_back()
+
+    def done(self, *, viewed: bool) -> None:
+        """Handles the end of the reservation, after which views of its memory may remain."""
+        self._unviewed, self._done = self._unviewed or not viewed, True
+        self._give_back()
+
+    def _give_back(self) -> None:
+        if not (self._unviewed and self._done):
+            return
+        connection = self._connection
+        if self._pointer.kept:
+            handle = native.cast_fast(connection.handle, "sb_connection *")
+            pointer = native.cast_fast(self._pointer, "sb_reservation *")
+            # Two threads may come here. Neither drops the GIL between the check and the end of the call. So no thread
+            # uses the connection after the other one has uncounted the call.
+            if self._counted:
+                fast.sb_reservation_end_view(handle, pointer)
+        # One line without a call: a signal handler sees both changes or none.
+        connection.calls, self._counted = connection.calls - self._counted, 0
+        if connection.closed and not connection.calls:
+            connection.forget()
+
+
+def _references_of_one_variable() -> int:
+    """The count that the expression of :meth:`Reservation._is_viewed` gives for an object that only its variable holds.
+
+    Measured, since interpreters differ: up to CPython 3.13 the argument of ``getrefcount`` is a counted reference.
+    """
+    exporter = object()
+    return sys.getrefcount(exporter)
+
+
+_ONLY_HERE = _references_of_one_variable()
+
+
+class Reservation(native.Finalized):
+    """A slot being written: the caller calls :meth:`begin`, then perhaps :meth:`commit`, and always :meth:`end`.
+
+    A published body is never written again. If views of the memory remain, the message is a copy, and the slot that
+    they write into is given back with the last view.
+
+    A signal handler may raise between any two instructions, also after the core has published the message and before
+    this object notes it. So :meth:`end` uses what the core has noted, and is safe whatever happened before.
+    """
+
+    _entered = False  # whether `end` has something to do
+    _counted = 0  # the call that this object has counted
+
+    def __init__(self, queue: CoreQueue, size: int, until: int) -> None:
+        self._queue, self._size, self._until = queue, size, until
+        self._pointer, self._copy = ffi.new("sb_reservation *"), ffi.new("sb_reservation *")
+        self._written: _Written | None = None
+        self._exporter: Callable[[], object] = lambda: None
+        self._memory: memoryview | None = None
+
+    def begin(self, options: PutOptions) -> memoryview:
+        """Reserves the slot and returns its memory, to write the body into.
+
+        Raises:
+            queue.Full: the queue has no room in time.
+            OutOfMemory: the broker has no memory in time.
+            NeverFits: the body can never fit the queue, or the broker.
+            ValueError: key and properties take more than 64 KiB.
+        """
+        queue = self._queue
+        queue.connection.enter()  # a reservation counts as a call: after a close, the last call that ends frees memory
+        self._entered, self._counted = True, 1
+        while (
+            status := slow.sb_reservation_begin(queue.handle, self._size, options.pointer, self._pointer)
+        ) != native.OK:
+            queue.put_failed(status, self._size, self._until)
+        written = _Written(queue.connection, self._pointer)
+        self._written, self._counted = written, 0
+        unviewed = functools.partial(native.run_finalizer, written.unviewed)
+        exporter = ffi.gc(ffi.cast("char *", self._pointer.body), unviewed, self._size)
+        self._exporter = weakref.ref(exporter)
+        self._memory = memoryview(ffi.buffer(exporter, self._size)).cast("B")
+        return self._memory
+
+    def commit(self) -> None:
+        """Publishes the message.
+
+        Raises:
+            OutOfMemory: there is no memory for the copy; or the queue needs memory for its cell, and gets none in time.
+        """
+        reservation = self._pointer
+        if self._is_viewed():
+            reservation = self._copy
+            while (status := slow.sb_reservation_copy(self._queue.handle, self._pointer, self._copy)) != native.OK:
+                self._queue.put_failed(status, self._size, 0)  # no wait: this reservation may hold the memory needed
+        while (status := slow.sb_reservation_publish(self._queue.handle, reservation)) != native.OK:
+            self._queue.put_failed(status, self._size, self._until)
+
+    def end(self) -> None:
+        """Gives back what was not published. Safe to call again, also after a signal handler raised in it."""
+        if not self._entered:
+            return
+        connection, viewed = self._queue.connection, self._is_viewed()
+        if self._copy.kept:
+            self._abandon(self._copy, viewed=False)
+        if self._pointer.admitted or (self._pointer.kept and not viewed):
+            self._abandon(self._pointer, viewed=viewed)
+        if self._written is not None:
+            self._written.done(viewed=viewed)
+        else:
+            # One line without a call: a signal handler sees both changes or none.
+            connection.calls, self._counted = connection.calls - self._counted, 0
+            if connection.closed and not connection.calls:
+                connection.forget()
+        self._entered = False
+
+    def _abandon(self, reservation: Any, *, viewed: bool) -> None:  # noqa: ANN401
+        """Gives back the room in the queue, and the slot unless a view remains."""
+        queue = self._queue
+        if queue.handle is not None:
+            slow.sb_reservation_abandon(queue.handle, reservation, viewed)
+        elif not viewed:  # the queue is finalized: frees only the slot; the housekeeper corrects the queue's room
+            slow.sb_reservation_end_view(queue.connection.handle, reservation)
+
+    def _finalize(self) -> None:
+        if self._entered:  # a signal handler raised in `end`, or before the caller reached `end`
+            self.end()
+
+    def _is_viewed(self) -> bool:
+        """Releases this object's view. True: other views remain, through which the application may still write."""
+        exporter = self._exporter()
+        memory, self._memory = self._memory, None
+        if memory is not None:
+            with contextlib.suppress(BufferError):  # an object made from the view, such as an array, still uses it
+                memory.release()
+        del memory
+        if exporter is None or sys.getrefcount(exporter) > _ONLY_HERE:
+            return exporter is not None
+        ffi.gc(exporter, None)  # nobody is to be told
+        return False
