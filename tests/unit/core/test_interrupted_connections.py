@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signal handlers that run in the middle of `connect` and `close`: they may raise, and connect."""
+"""Signal handlers that run in the middle of `connect`, of a call and of `close`: they may raise, and connect."""
 
 from __future__ import annotations
 
@@ -138,70 +138,6 @@ def test_a_signal_handler_that_connects_or_loads_a_queue(broker_name: str) -> No
     numbers, connections, processes = json.loads(done.stdout)
     assert min(numbers) > 100
     assert (connections, processes) == (2, 2)  # the housekeeper's, and that of the queues that were loaded
-
-
-# Puts a message, interrupted before the n-th instruction of the package, for each n there is, and looks what is there.
-PUT_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
-    name, way, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
-
-    def reserved():
-        with queue.reserve(size, key="k") as memory:
-            memory[:] = body
-
-    def viewed():
-        with queue.reserve(size, key="k") as memory:
-            memory[:] = body
-            kept.append(memory[:1])
-
-    def put():
-        queue.put(body, key="k", timeout=0)
-
-    def put_many():
-        queue.put_many([body], key="k", timeout=0)
-
-    def publish():
-        channel.basic_publish("", "q", body, shmbroker.BasicProperties(headers=dict(a=1)))
-
-    def commit():
-        other.basic_publish("", "q", body)
-        other.tx_commit()
-
-    deed, body, kept, number, wrong = globals()[way], b"x" * size, [], 0, []
-    connection = shmbroker.connect(name, create=False)
-    queue, channel, other = connection.queue("q", max_length=2), connection.channel(), connection.channel()
-    other.tx_select()
-    while interrupted_at(number, deed):
-        other.tx_rollback()  # what was published and not committed
-        gc.collect()
-        junk = [connection.queue("junk") for _ in range(2)]
-        for one in junk:
-            one.put(b"!" * size, timeout=0)  # it has what was given back
-        found = [bytes(message) for message in queue.browse()]
-        if found not in ([], [body]):
-            wrong.append([number, len(found), [one[:9].decode() for one in found]])
-        queue.put(b"y", timeout=0)  # there is room for two: nothing else is counted
-        queue.purge()
-        junk[0].purge()
-        kept.clear()
-        number += 1
-    wrong += connection.doctor()
-    print(json.dumps([number, [str(one) for one in wrong]]))
-"""
-
-
-@pytest.mark.parametrize("size", [10, 100_000])
-@pytest.mark.parametrize("way", ["reserved", "viewed", "put", "put_many", "publish", "commit"])
-def test_what_is_put_is_there_whole_or_not_at_all(broker_name: str, way: str, size: int) -> None:
-    """Wherever a signal's handler raises: the message is in the queue as it was put, or its place is free.
-
-    In memory that was given back another message lies by then.
-    """
-    with shmbroker.testing.broker(broker_name, memory="64M") as broker:
-        done = run_python(PUT_AT_EVERY_INSTRUCTION, broker.name, way, str(size))
-    assert done.returncode == 0, done.stderr
-    number, wrong = json.loads(done.stdout)
-    assert wrong == []
-    assert number > 10
 
 
 # Interrupts a call of a connection before its n-th instruction, for each n there is, and drops the connection.
@@ -344,212 +280,6 @@ def test_what_a_closed_connection_held_is_back_whatever_interrupted_it(broker_na
     assert wrong == []
 
 
-# Interrupts the end of a consumer or a channel before its n-th instruction, for each n there is, and closes it again.
-END_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
-    import time
-
-    def consumer():
-        return connection.consumer(["q"], prefetch=3)
-
-    def channel():
-        opened = connection.channel()
-        opened.basic_consume("q", lambda *_: None)
-        return opened
-
-    name, way = sys.argv[1:]
-    other, connection = shmbroker.connect(name, create=False), shmbroker.connect(name, create=False)
-    queue, number, more, wrong = other.queue("q"), 0, True, []
-    queue.put_many([b"A", b"B", b"C"])
-    while more:
-        one = globals()[way]()
-        while len(queue):
-            time.sleep(0)
-        more = interrupted_at(number, one.close)
-        one.close()
-        if len(queue) != 3:
-            wrong.append([number, len(queue)])
-            connection.close()
-            connection = shmbroker.connect(name, create=False)
-        number += 1
-    wrong += [str(one) for one in other.doctor()]
-    print(json.dumps([number, wrong, len(connection.channels())]))
-"""
-
-
-@pytest.mark.parametrize("way", ["consumer", "channel"])
-def test_an_interrupted_end_of_a_consumer_is_done_again(broker_name: str, way: str) -> None:
-    """A second close of the consumer, or of its channel, returns what the first one left."""
-    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
-        done = run_python(END_AT_EVERY_INSTRUCTION, broker.name, way)
-    assert done.returncode == 0, done.stderr
-    number, wrong, channels = json.loads(done.stdout)
-    assert number > 50
-    assert (wrong, channels) == ([], 0)
-
-
-# Interrupts the making of a consumer's descriptor before its n-th instruction, for each n there is, and asks for the
-# descriptor again: first while a message waits, then before one comes.
-DESCRIPTOR_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
-    import select, time
-
-    name, number, more, wrong = sys.argv[1], 0, True, []
-    queue = shmbroker.connect(name, create=False).queue("q")
-    while more:
-        with queue.consume(auto_ack=True) as consumer:
-            queue.put(b"A")
-            while not consumer.statistics().waiting:
-                time.sleep(0)
-            more = interrupted_at(number, consumer.fileno)
-            descriptor = consumer.fileno()
-            if select.select([descriptor], [], [], 0)[0]:
-                consumer.get()
-                consumer.clear()
-                quiet = not select.select([descriptor], [], [], 0)[0]
-                queue.put(b"B")
-                select.select([descriptor], [], [])
-                if not quiet or consumer.fileno() != descriptor or bytes(consumer.get()) != b"B":
-                    wrong.append([number, "B"])
-            else:
-                wrong.append([number, "A"])
-        number += 1
-    print(json.dumps([number, wrong]))
-"""
-
-
-def test_an_interrupted_making_of_a_descriptor_is_done_again(broker_name: str) -> None:
-    """The next call finishes it: the descriptor is readable for the message that waits, and for the next that comes."""
-    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
-        done = run_python(DESCRIPTOR_AT_EVERY_INSTRUCTION, broker.name)
-    assert done.returncode == 0, done.stderr
-    number, wrong = json.loads(done.stdout)
-    assert number > 50
-    assert wrong == []
-
-
-# Interrupts the end of a consumer that has a descriptor wherever a signal's handler may raise, and ends it again.
-DESCRIPTOR_ENDS_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
-    import time
-
-    name, way = sys.argv[1:]
-    queue, number, more, wrong = shmbroker.connect(name, create=False).queue("q"), 0, True, []
-    queue.put_many([b"A", b"B"])
-    while more:
-        opened = len(os.listdir("/proc/self/fd"))
-        consumer = queue.consume()
-        consumer.fileno()
-        while len(queue):
-            time.sleep(0)
-        end = getattr(consumer, way)
-        more = signalled_at(number, end)
-        end()
-        found = len(os.listdir("/proc/self/fd")) - opened, len(queue)
-        if found != (0, 2):
-            wrong.append([number, *found])
-        consumer.close()
-        number += 1
-    print(json.dumps([number, wrong]))
-"""
-
-
-@pytest.mark.parametrize("way", ["close", "cancel"])
-def test_an_interrupted_end_of_a_consumer_closes_its_descriptor_later(broker_name: str, way: str) -> None:
-    """The second close or cancel does what the first one left: messages return, and the descriptor is closed."""
-    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
-        done = run_python(DESCRIPTOR_ENDS_WHERE_SIGNALS_COME, broker.name, way)
-    assert done.returncode == 0, done.stderr
-    number, wrong = json.loads(done.stdout)
-    assert number > 10
-    assert wrong == []
-
-
-# Interrupts what opens files of the broker wherever a signal's handler may raise.
-FILES_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
-    from shmbroker._core import housekeeper, journal, segments
-
-    name, what = sys.argv[1:]
-    path, number, more, wrong = segments.path_of(name), 0, True, []
-    core = shmbroker.connect(name, create=False)._session.core
-    written = journal.Journal(path)
-
-    def alone():
-        with segments._one_at_a_time(path):
-            pass
-
-    def awaiting():
-        with housekeeper.awaiting_place(path):
-            pass
-
-    def awaited():
-        housekeeper.is_awaited(path)
-
-    def written_to():
-        with journal.topology_lock(core, 0, "a test"):
-            written.read_new(core)
-            written.append(core, b"")
-            written.replace(core, b"")
-
-    while more:
-        opened = len(os.listdir("/proc/self/fd"))
-        more = signalled_at(number, globals()[what])
-        found = len(os.listdir("/proc/self/fd")) - opened, housekeeper.is_awaited(path)
-        if found != (0, False):
-            wrong.append([number, *found])
-        number += 1
-    print(json.dumps([number, wrong]))
-"""
-
-
-@pytest.mark.parametrize("what", ["alone", "awaiting", "awaited", "written_to"])
-def test_an_interrupted_use_of_a_file_closes_it(broker_name: str, what: str) -> None:
-    """Its descriptor does not stay open, nor its locks held: a housekeeper would end for nobody."""
-    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
-        done = run_python(FILES_WHERE_SIGNALS_COME, broker.name, what)
-    assert done.returncode == 0, done.stderr
-    number, wrong = json.loads(done.stdout)
-    assert number > 10
-    assert wrong == []
-
-
-# Interrupts the clearing of a consumer's descriptor before its n-th instruction, for each n there is. Then a message
-# comes, or the one that was there stays.
-CLEAR_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
-    import select, time
-
-    name, comes, number, more, wrong = sys.argv[1], sys.argv[2] == "comes", 0, True, []
-    queue = shmbroker.connect(name, create=False).queue("q")
-    with queue.consume(auto_ack=True) as consumer:
-        descriptor = consumer.fileno()
-        while more:
-            queue.put(b"A")
-            select.select([descriptor], [], [])
-            if comes:
-                consumer.get()
-            more = interrupted_at(number, consumer.clear)
-            if comes:
-                queue.put(b"B")
-                while not consumer.statistics().waiting:
-                    time.sleep(0)
-                consumer._core.arm()  # takes the lock under which the event is written with the message
-            if not select.select([descriptor], [], [], 0)[0]:
-                wrong.append(number)
-            consumer.get()
-            consumer.clear()
-            number += 1
-    print(json.dumps([number, wrong]))
-"""
-
-
-@pytest.mark.parametrize("message", ["comes", "is there"])
-def test_an_interrupted_clearing_of_a_descriptor_hides_no_message(broker_name: str, message: str) -> None:
-    """The descriptor is readable although the program does not call clear() again."""
-    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
-        done = run_python(CLEAR_AT_EVERY_INSTRUCTION, broker.name, message)
-    assert done.returncode == 0, done.stderr
-    number, wrong = json.loads(done.stdout)
-    assert number > 20
-    assert wrong == []
-
-
 # Interrupts the making of a connection wherever a signal's handler may raise, and checks which processes are attached.
 ATTACHED_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
     from shmbroker._core import attachment, connection, segments
@@ -628,95 +358,49 @@ def test_an_interrupted_end_detaches_at_the_next_close(broker_name: str, way: st
     assert wrong == []
 
 
-# Takes messages that are settled at once wherever a signal's handler may raise, and checks whether closing releases the
-# connection: a view of a long body that nobody ends keeps it for ever.
-TAKEN_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
-    from shmbroker._core import native
+# Interrupts what opens files of the broker wherever a signal's handler may raise.
+FILES_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
+    from shmbroker._core import housekeeper, journal, segments
 
-    name, way, number, more, counts = sys.argv[1], sys.argv[2], 0, True, []
-    gc.collect()
-    gc.disable()
-    filled = shmbroker.connect(name, create=False).queue("q")
+    name, what = sys.argv[1:]
+    path, number, more, wrong = segments.path_of(name), 0, True, []
+    core = shmbroker.connect(name, create=False)._session.core
+    written = journal.Journal(path)
+
+    def alone():
+        with segments._one_at_a_time(path):
+            pass
+
+    def awaiting():
+        with housekeeper.awaiting_place(path):
+            pass
+
+    def awaited():
+        housekeeper.is_awaited(path)
+
+    def written_to():
+        with journal.topology_lock(core, 0, "a test"):
+            written.read_new(core)
+            written.append(core, b"")
+            written.replace(core, b"")
+
     while more:
-        filled.put_many([bytes(5000), b"A", bytes(5000)])
-        connection = shmbroker.connect(name, create=False)
-        queue = connection.queue("q", passive=True)
-        if way == "waits":
-            queue._take_many = lambda *_: native.EMPTY
-        more = signalled_at(number, lambda: queue.get_many(3, auto_ack=True))
-        connection.close()
-        counts.append(shmbroker.Broker(name).statistics().connection_count)
-        filled.purge()
-        number += 1
-    print(json.dumps([number, counts]))
-"""
-
-
-@pytest.mark.parametrize("way", ["takes", "waits"])
-def test_an_interrupted_get_of_settled_messages_keeps_no_body(broker_name: str, way: str) -> None:
-    """The bodies of messages that the caller never gets are let go with the batch."""
-    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
-        done = run_python(TAKEN_WHERE_SIGNALS_COME, broker.name, way)
-    assert done.returncode == 0, done.stderr
-    number, counts = json.loads(done.stdout)
-    assert number > 1
-    assert set(counts) == {2}  # the housekeeper's, and that of the queue which is filled
-
-
-# Interrupts the making of a consumer wherever a signal's handler may raise, and checks what is left of the consumer.
-CONSUMER_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
-    name, number, more, made, wrong = sys.argv[1], 0, True, [], []  # finalizers run when nothing is interrupted
-    queue = shmbroker.connect(name, create=False).queue("q")
-    queue.put_many([b"A", b"B"])
-    while more:
-        more = signalled_at(number, lambda: made.append(queue.consume()))
-        made.clear()
-        gc.collect()
-        found = queue.statistics().consumers, len(queue)
-        if found != (0, 2):
+        opened = len(os.listdir("/proc/self/fd"))
+        more = signalled_at(number, globals()[what])
+        found = len(os.listdir("/proc/self/fd")) - opened, housekeeper.is_awaited(path)
+        if found != (0, False):
             wrong.append([number, *found])
         number += 1
     print(json.dumps([number, wrong]))
 """
 
 
-def test_an_interrupted_making_of_a_consumer_leaves_none(broker_name: str) -> None:
-    """Else it keeps the messages that it has pulled, and counts as a consumer, until the connection is closed."""
+@pytest.mark.parametrize("what", ["alone", "awaiting", "awaited", "written_to"])
+def test_an_interrupted_use_of_a_file_closes_it(broker_name: str, what: str) -> None:
+    """Its descriptor does not stay open, nor its locks held: a housekeeper would end for nobody."""
     with shmbroker.testing.broker(broker_name, memory="32M") as broker:
-        done = run_python(CONSUMER_WHERE_SIGNALS_COME, broker.name)
+        done = run_python(FILES_WHERE_SIGNALS_COME, broker.name, what)
     assert done.returncode == 0, done.stderr
     number, wrong = json.loads(done.stdout)
     assert number > 10
     assert wrong == []
-
-
-# Interrupts the taking of a view wherever a signal's handler may raise, and checks whether closing releases the
-# connection: a view that nobody ends keeps it for ever.
-VIEW_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
-    from shmbroker._core import native
-
-    name, number, more, counts = sys.argv[1], 0, True, []
-    while more:
-        connection, views = shmbroker.connect(name, create=False), []
-        core, message = connection._session.core, connection.queue("q", passive=True).get(timeout=0)
-        what = message._fields.tag, message._fields.sequence, message._fields.body_address
-        more = signalled_at(number, lambda: views.append(core.begin_view(*what)))
-        for view in views:
-            native.slow.sb_view_end(core.handle, view)
-        connection.close()
-        counts.append(shmbroker.Broker(name).statistics().connection_count)
-        number += 1
-    print(json.dumps([number, counts]))
-"""
-
-
-def test_an_interrupted_look_at_a_body_keeps_nothing(broker_name: str) -> None:
-    """The view that the caller does not get is ended."""
-    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
-        with broker.connect() as connection:
-            connection.queue("q").put(bytes(10_000))
-        done = run_python(VIEW_WHERE_SIGNALS_COME, broker.name)
-    assert done.returncode == 0, done.stderr
-    number, counts = json.loads(done.stdout)
-    assert number > 3
-    assert set(counts) == {1}  # the housekeeper's
