@@ -21,21 +21,9 @@
 static sb_queue *q;
 static void begin_queue(sb_settings settings) { q = queue_named("q", settings); }
 
-static uint64_t gen_of(const sb_queue *queue, uint64_t number) {
-  sb_leaf_ref leaf;
-  if (sb_ring_locate(t.b, NULL, &queue->lanes[0].ring, queue->base + number, &leaf) != SB_OK) die("sb_ring_locate", 0);
-  return leaf.gen;
-}
-static void put_up_to(sb_queue *queue, uint64_t last) {
-  for (uint64_t id = 1; id <= last; id++) (void)put(&t, queue, id);
-}
 static unsigned queue_state_of(sb_queue_shm *of) { return (unsigned)SB_BITS(SB_LOAD(&of->state, SB_RELAXED), 0, 2); }
 static unsigned queue_state(void) { return queue_state_of(q->shm); }
 static void set_word(sb_word *word, uint64_t value) { SB_STORE(word, value, SB_RELAXED); }
-static uint64_t foreign_word(uint64_t number) {
-  return sb_cell_open(SB_CELL_AVAILABLE, sb_cell_slot(word_at(q, 0)), 0, gen_of(q, number) + 1);
-}
-static uint64_t tombstone(uint64_t number) { return sb_cell_bare(SB_CELL_TOMBSTONE, gen_of(q, number)); }
 
 /* ---- closing ---- */
 
@@ -172,8 +160,8 @@ static void three_messages(const char *name) {
 static void disposal_ends(void) {
   for (unsigned i = 0; i < 3; i++) {
     three_messages((const char *[]){"free", "closed", "foreign"}[i]);
-    uint64_t gen = gen_of(q, 1);
-    uint64_t words[] = {sb_cell_bare(SB_CELL_FREE, gen), sb_cell_bare(SB_CELL_CLOSED, gen), foreign_word(1)};
+    uint64_t gen = gen_at(q, 1);
+    uint64_t words[] = {sb_cell_bare(SB_CELL_FREE, gen), sb_cell_bare(SB_CELL_CLOSED, gen), foreign_word_at(q, 1)};
     set_cell_word(q, 1, words[i]);
     expect_disposed("what was removed before the end", words[i], 1);
   }
@@ -181,13 +169,13 @@ static void disposal_ends(void) {
 static void disposal_passes_what_others_have(void) {
   for (unsigned state = SB_CELL_ACQUIRED; state <= SB_CELL_STAGED; state++) {
     three_messages((const char *[]){"acquired", "removing", "staged"}[state - SB_CELL_ACQUIRED]);
-    uint64_t word = sb_cell_owned(state, sb_cell_slot(word_at(q, 1)), 0, 77, gen_of(q, 1));
+    uint64_t word = sb_cell_owned(state, sb_cell_slot(word_at(q, 1)), 0, 77, gen_at(q, 1));
     set_cell_word(q, 1, word);
     expect_disposed("what was removed beside another's", word, 2);
   }
   three_messages("tombstone");
-  set_cell_word(q, 1, tombstone(1));
-  expect_disposed("what was removed beside a finished cell", tombstone(1), 2);
+  set_cell_word(q, 1, tombstone_at(q, 1));
+  expect_disposed("what was removed beside a finished cell", tombstone_at(q, 1), 2);
 }
 /* A cell that cannot be taken: its holding goes back, and nothing is counter_in. */
 static void what_cannot_be_disposed_of(void) {

@@ -21,21 +21,9 @@
 static sb_queue *q;
 static void begin_queue(sb_settings settings) { q = queue_named("q", settings); }
 
-static uint64_t gen_of(const sb_queue *queue, uint64_t number) {
-  sb_leaf_ref leaf;
-  if (sb_ring_locate(t.b, NULL, &queue->lanes[0].ring, queue->base + number, &leaf) != SB_OK) die("sb_ring_locate", 0);
-  return leaf.gen;
-}
-static void put_up_to(sb_queue *queue, uint64_t last) {
-  for (uint64_t id = 1; id <= last; id++) (void)put(&t, queue, id);
-}
 static test_broker another;
 static sb_queue *its;
 static void set_word(sb_word *word, uint64_t value) { SB_STORE(word, value, SB_RELAXED); }
-static uint64_t foreign_word(uint64_t number) {
-  return sb_cell_open(SB_CELL_AVAILABLE, sb_cell_slot(word_at(q, 0)), 0, gen_of(q, number) + 1);
-}
-static uint64_t tombstone(uint64_t number) { return sb_cell_bare(SB_CELL_TOMBSTONE, gen_of(q, number)); }
 
 /* ---- messages that no bit leads to ---- */
 
@@ -55,10 +43,10 @@ static void hidden_messages(void) {
   q = queue_named("finished", FREE_SETTINGS);
   put_up_to(q, 3);
   set_word(&q->shm->head, q->base + 2);
-  set_cell_word(q, 0, foreign_word(0));
+  set_cell_word(q, 0, foreign_word_at(q, 0));
   expect(!sb_hints_hide_ready(t.b, &q->lanes[0].ring), "one behind a cell of another page is hidden");
-  set_cell_word(q, 0, tombstone(0));
-  set_cell_word(q, 1, tombstone(1));
+  set_cell_word(q, 0, tombstone_at(q, 0));
+  set_cell_word(q, 1, tombstone_at(q, 1));
   expect(!sb_hints_hide_ready(t.b, &q->lanes[0].ring), "a finished cell is hidden");
 }
 static void hidden_messages_come_up(void) {
@@ -112,9 +100,9 @@ static void what_is_ready(void) {
   uint64_t base = q->base;
   expect(sb_hints_has_ready(t.b, &q->lanes[0].ring, base + 1), "the first message is not ready");
   expect(!sb_hints_has_ready(t.b, &q->lanes[0].ring, base), "one is ready before the first");
-  set_cell_word(q, 0, tombstone(0));
+  set_cell_word(q, 0, tombstone_at(q, 0));
   expect(!sb_hints_has_ready(t.b, &q->lanes[0].ring, base + 1), "a finished cell is ready, or one behind the end");
-  set_cell_word(q, 0, foreign_word(0));
+  set_cell_word(q, 0, foreign_word_at(q, 0));
   expect(!sb_hints_has_ready(t.b, &q->lanes[0].ring, base + 1), "a cell of another page is ready");
   set_word(&q->shm->head, base + 3);
   expect(!sb_hints_has_ready(t.b, &q->lanes[0].ring, base + 3), "one below the head is ready, and none came back");
@@ -125,7 +113,7 @@ static void what_is_ready(void) {
 static void what_is_ready_in_one_page(void) {
   begin_queue(FREE_SETTINGS);
   put_up_to(q, SB_PAGE_CELLS);
-  for (uint64_t i = 1; i < SB_PAGE_CELLS; i++) set_cell_word(q, i, tombstone(i));
+  for (uint64_t i = 1; i < SB_PAGE_CELLS; i++) set_cell_word(q, i, tombstone_at(q, i));
   set_word(&q->shm->head, q->base + 1);
   expect(!sb_hints_has_ready(t.b, &q->lanes[0].ring, q->base + 2 * SB_PAGE_CELLS), "one is ready behind the page");
 }
@@ -332,7 +320,7 @@ static void cells_that_do_not_count(void) {
   if (declare(&t, "q", RING_OF(10)) != SB_OK) die("sb_queue_declare", 0);
   q = open_queue(&t, "q"); /* only the first segment exists */
   put_up_to(q, 4);
-  uint64_t gen = gen_of(q, 0);
+  uint64_t gen = gen_at(q, 0);
   uint32_t behind = t.b->chunk_limit * SB_CHUNK_UNITS, slots[] = {behind, behind - SB_CHUNK_UNITS};
   for (unsigned i = 0; i < 2; i++) {
     set_cell_word(q, 1, open_word(q, 1, SB_CELL_AVAILABLE, slots[i]));
@@ -340,7 +328,7 @@ static void cells_that_do_not_count(void) {
     expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_SET_RIGHT, "what was found wrong");
     expect_is(q->shm->taken, 1, "what is taken beside a slot that does not exist, or is not mapped");
   }
-  set_cell_word(q, 0, foreign_word(0)); /* the tail is known */
+  set_cell_word(q, 0, foreign_word_at(q, 0)); /* the tail is known */
   (void)sb_hints_reconcile(t.b, q->shm);
   expect_is(q->shm->taken, 2, "what is taken beside a cell of another page");
   set_cell_word(q, 2, sb_cell_bare(SB_CELL_CLOSED, gen));

@@ -13,6 +13,24 @@ sb_queue *queue_named(const char *name, sb_settings settings) {
   return queue;
 }
 
+uint64_t gen_at(const sb_queue *queue, uint64_t number) {
+  sb_leaf_ref leaf;
+  if (sb_ring_locate(t.b, NULL, &queue->lanes[0].ring, queue->base + number, &leaf) != SB_OK) die("sb_ring_locate", 0);
+  return leaf.gen;
+}
+
+uint64_t tombstone_at(const sb_queue *queue, uint64_t number) {
+  return sb_cell_bare(SB_CELL_TOMBSTONE, gen_at(queue, number));
+}
+
+uint64_t foreign_word_at(const sb_queue *queue, uint64_t number) {
+  return sb_cell_open(SB_CELL_AVAILABLE, sb_cell_slot(word_at(queue, 0)), 0, gen_at(queue, number) + 1);
+}
+
+void put_up_to(sb_queue *queue, uint64_t last) {
+  for (uint64_t id = 1; id <= last; id++) (void)put(&t, queue, id);
+}
+
 sb_word *cell_at(const sb_queue *queue, uint64_t number) {
   sb_leaf_ref leaf;
   uint64_t position = queue->base + number;

@@ -15,6 +15,13 @@ unsigned cell_state(const sb_queue *queue, uint64_t number);
 void set_cell_word(const sb_queue *queue, uint64_t number, uint64_t word);
 /* An AVAILABLE or SCHEDULED cell of the leaf as it is, which names that slot. */
 uint64_t open_word(const sb_queue *queue, uint64_t number, unsigned state, uint32_t slot);
+/* The generation of the leaf that a cell is in. */
+uint64_t gen_at(const sb_queue *queue, uint64_t number);
+/* A TOMBSTONE of that leaf; an AVAILABLE cell of the leaf that comes after it in the same page. */
+uint64_t tombstone_at(const sb_queue *queue, uint64_t number);
+uint64_t foreign_word_at(const sb_queue *queue, uint64_t number);
+/* Puts the messages 1 to `last`. */
+void put_up_to(sb_queue *queue, uint64_t last);
 /* Puts a message that is due, or expires, after this many seconds; 0 = not. */
 void put_with(sb_queue *queue, uint64_t id, uint64_t due_s, uint64_t expires_s);
 sb_message_shm *message_at(const sb_queue *queue, uint64_t number);
