@@ -114,6 +114,7 @@ def test_an_exception_that_is_on_its_way_stays(printed: list[BaseException | Non
 def test_a_finalizer_of_a_cycle(printed: list[BaseException | None]) -> None:
     """The garbage collector finalizes it; what it raises is raised after the collection."""
     gc.disable()  # else another thread may collect it
+    gc.collect()  # else finalizers of other tests run in the same collection, and get the exception
     try:
         one = Raising(StopError())
         vars(one)["itself"] = one
@@ -150,13 +151,20 @@ def test_no_class_has_a_destructor_of_python() -> None:
 # Drops an object wherever a signal's handler may raise while it goes, with all it refers to.
 DROPPED_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
     from shmbroker import body_references
-    from shmbroker._core import attachment, queue as core_queue, segments, watch
+    from shmbroker._core import attachment, channel, consumer, native, queue as core_queue, segments, watch
     from shmbroker._core.attachment import Attachment
 
     name, what = sys.argv[1:]
-    path, printed, number, more, raised, left = segments.path_of(name), [], 0, True, [], []
+    path, printed, number, more, raised, left, counts = segments.path_of(name), [], 0, True, [], [], []
     sys.unraisablehook = lambda one: printed.append(repr(one.exc_value))
     broker = shmbroker.Broker(name)
+
+    modules, freed = dict(consumer=consumer, channel=channel, watch=watch, queue=core_queue), []
+
+    class Counted:  # the core; it counts the handles that are freed
+        def __getattr__(self, name):
+            function = getattr(native.slow, name)
+            return (lambda handle: freed.append(function(handle))) if name == f"sb_{{what}}_free" else function
 
     def kept_view(queue):
         with queue.reserve(10) as memory:
@@ -187,7 +195,11 @@ DROPPED_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
         if what in ("view", "reservation", "consumer"):
             connection.close()
         del connection
+        gc.collect()
         raised.append(False)
+        freed.clear()
+        if what in modules:
+            modules[what].slow = Counted()
 
         def drop():
             try:
@@ -198,9 +210,10 @@ DROPPED_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
 
         more = signalled_at(number, drop)
         gc.collect()
+        counts.append(len(freed))
         left.append([broker.statistics().connection_count, path in attachment._attached])
         number += 1
-    print(json.dumps([raised, left, printed]))
+    print(json.dumps([raised, left, counts, printed]))
 """
 
 
@@ -216,8 +229,10 @@ def test_an_interrupt_while_an_object_goes_is_raised(broker_name: str, what: str
             connection.queue("q").put(bytes(10_000))
         done = run_python(DROPPED_WHERE_SIGNALS_COME, broker.name, what)
     assert (done.returncode, done.stderr) == (0, "")
-    raised, left, printed = json.loads(done.stdout)
+    raised, left, freed, printed = json.loads(done.stdout)
     assert printed == []
     assert len(raised) > 3
     assert raised == [True] * (len(raised) - 1) + [False]
+    assert set(freed) == {freed[-1]}  # as without an interrupt
+    assert (freed[-1] > 0) == (what in {"consumer", "channel", "watch", "queue"})
     assert [(at, found) for at, found in enumerate(left) if found != [1, False]] == []  # the housekeeper's
