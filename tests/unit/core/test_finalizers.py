@@ -183,7 +183,7 @@ DROPPED_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
         if what == "consumer":
             return connection.consumer("q")
         if what == "channel":
-            return connection.channel()
+            return channel.CoreChannel(connection._session.core, 7)
         if what == "watch":
             return watch.CoreWatch(queue._core, os.eventfd(0), room=False)
         return core_queue.CoreQueue(connection._session.core, "q", queue._core.slot)
