@@ -28,7 +28,9 @@ def no_integer(queue: str, argument: str, value: object) -> exceptions.Precondit
 
 
 def integer(queue: str, argument: str, value: object, least: int, most: int) -> int:
-    """Returns the value of an argument if it is an integer from ``least`` to ``most``. A negative ``least`` excludes 0.
+    """Returns the value of an argument if it is an integer from ``least`` to ``most``.
+
+    If ``least`` is negative, 0 is not allowed: a negative value then means "no limit".
 
     Raises:
         PreconditionFailed: the value is not such an integer.

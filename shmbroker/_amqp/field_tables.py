@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """AMQP tables, such as the arguments of a binding: one encoding for one content.
 
-Equal tables give equal bytes, whatever the order of their names, so the encoded form is an identity. The encoding is
-pamqp's with three exceptions. Floats take eight bytes: pamqp writes four, which changes the number. Bytes are encoded,
-and decoded as bytes. Times after 2106 are decoded as seconds: pamqp takes them for milliseconds. :func:`encode` refuses
-a value that would be read back as another value, and encodes an empty table as no bytes. :func:`encode_as_given` does
-neither, and keeps the order of the names.
+:func:`encode` gives the same bytes for tables with the same names and values, whatever the order of the names. So two
+tables can be compared by their encoded forms. The encoding is pamqp's with three exceptions. Floats take eight bytes:
+pamqp writes four, which changes the number. ``bytes`` values are encoded, which pamqp refuses, and decoded as
+``bytes``, not as ``bytearray``. Times after 2106 are decoded as seconds: pamqp takes them for milliseconds.
+:func:`encode` refuses a value that would be decoded as a different value, and encodes an empty table as no bytes.
+:func:`encode_as_given` does neither, and keeps the order of the names.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _DOUBLE = struct.Struct(">cd")
 _SIZES = {b"t": 1, b"b": 1, b"s": 2, b"u": 2, b"I": 4, b"i": 4, b"l": 8, b"d": 8, b"D": 5, b"T": 8, b"V": 0}
 _COUNTED = (b"S", b"x", b"A", b"F")
 _Types = tuple[type[list[Any]] | type[tuple[Any, ...]], ...]
-# The types that are encoded as lists: in a table that is read back as it was, and in the headers of a message.
+# The types that are encoded as lists. _STRICT is for `encode`, which refuses a tuple: it would be decoded as a list.
+# _TRANSMITTED is for the headers of a message and for single values.
 _STRICT: _Types = (list,)
 _TRANSMITTED: _Types = (list, tuple)
 

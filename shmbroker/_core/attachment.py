@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One attachment of this process to each broker it uses, shared by its connections."""
+"""Attachments: this process has one for each broker that it uses, shared by its connections to that broker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _attached: dict[str, Attachment] = {}
 class Attachment(native.Finalized):
     """The mapped memory of a broker, and this process's slot in it.
 
-    Its users are counted, such as connections and views: the last one that leaves detaches.
+    It counts its users, such as connections and views. The release by the last user detaches it.
     """
 
     handle: Any = None  # `_finalize` reads it, even if a signal handler raises before `__init__` begins
@@ -91,8 +91,8 @@ class Attachment(native.Finalized):
         process returns GROW for a tenth of a second. So the repeated call uses memory that was freed meanwhile, or
         returns NO_MEMORY.
 
-        Threads whose calls return GROW together add one segment together: each counts the segments before it waits for
-        the others. A thread that another one has grown the broker for finds the file, and maps it.
+        Threads whose calls return GROW at the same time add only one segment: each thread counts the segments before it
+        waits for ``_grow_lock``. A thread that waited finds the file that another thread made, and maps it.
 
         Raises:
             ConnectionClosedByBroker: the broker was removed.
@@ -292,9 +292,10 @@ def acquire(path: str, user: User | None = None) -> Attachment:
             found.users, user.attachment, user.attached = found.users + 1, found, True
             if found.handle is not None and not found.forked and not found.removed:
                 return found
-            release(found, user)  # detached, the parent's, or of a purged broker: not usable here; other users keep it
+            # Not usable here: detached, made by the parent process, or of a purged broker. Its other users keep it.
+            release(found, user)
         found = Attachment(path)
-        # One line without a call, as above. Before this line, `_finalize` detaches the new attachment.
+        # One line without a call, as above. If a signal handler raises before it, `_finalize` detaches the attachment.
         found.known, _attached[path], user.attachment, user.attached = True, found, found, True
         return found
 

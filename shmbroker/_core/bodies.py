@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bodies of messages: views of those that a connection holds, and those that it reads by their place."""
+"""Bodies of messages: views of the bodies of held messages, and reads of browsed messages by their place."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ class Bodies(Growing):
     def body_at(self, place: Place) -> memoryview | None:
         """Reads the body of a message that this connection does not hold; ``None``: the message is gone.
 
-        The body is read in place, and stays as long as the memoryview, whatever happens to the message. A body that is
-        short, in several pieces, in many queues, or already being read in place this way is copied. So is any body if
-        the broker has no memory to record the reader.
+        The body is read in place, and stays as long as the memoryview, whatever happens to the message. A body of up to
+        4 KiB, in several pieces, in more than four queues, or already being read in place this way is copied. So is any
+        body if the broker has no memory to record the reader.
         """
         while True:
             found = native.read_in_place(self, *place)
@@ -106,9 +106,9 @@ class Bodies(Growing):
         return memoryview(ffi.buffer(memory, place.length)).toreadonly()
 
     def view_ended(self) -> None:
-        """Handles the end of a view after closing: the last one releases the connection.
+        """Handles the end of a view of a closed connection: the end of the last view releases the connection.
 
         Safe inside the garbage collector.
         """
-        if self.closed and not self.calls:  # else the last call does it
+        if self.closed and not self.calls:  # else the end of the last call releases the connection
             self.forget()

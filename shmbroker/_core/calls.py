@@ -60,7 +60,7 @@ class Calls(attachment.User):
     if TYPE_CHECKING:
 
         def forget(self) -> None:
-            """Releases the connection after the last call: of the class that opens and closes it."""
+            """Releases the connection after the last call. ``CoreConnection`` implements this method."""
 
     @property
     def connection(self) -> Self:
@@ -97,7 +97,7 @@ class Calls(attachment.User):
         try:
             call(handle)
         finally:
-            self.calls -= 1  # no call of `leave`: a signal handler may raise as that begins
+            self.calls -= 1  # not by `leave`: a signal handler may raise when a call of it begins
             if self.closed and not self.calls:
                 self.forget()
 

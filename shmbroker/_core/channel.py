@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shmbroker._core.queue import CoreQueue
 
 ffi, slow, fast, fast_ffi = native.ffi, native.slow, native.fast, native.fast_ffi
-BY_GET: int = slow.SB_BY_GET  # stands in a record for the subscription number: a get took the message, no consumer
+BY_GET: int = slow.SB_BY_GET  # the subscription number in the record of a message that a get took, not a consumer
 AUTO_ACK: int = slow.SB_CONSUME_AUTO_ACK
 NO_LOCAL: int = slow.SB_CONSUME_NO_LOCAL
 EXCLUSIVE: int = slow.SB_CONSUME_EXCLUSIVE
@@ -171,7 +171,10 @@ class CoreChannel(native.Finalized):
 
     @in_flight
     def forget(self, tag: int, *, multiple: bool) -> None:
-        """Removes the deliveries that a tag covers, after a commit settled their messages. This frees their credit."""
+        """Removes the deliveries that a tag covers, after a commit settled their messages.
+
+        They no longer count as unacked, so consumers that had reached a prefetch limit may take messages again.
+        """
         slow.sb_channel_forget(self.handle, tag, multiple)
 
     def close(self) -> None:

@@ -43,11 +43,11 @@ class CoreConnection(IoThread, native.Finalized):
         self.handle = self._place[0]
         self.address = int(ffi.cast("uintptr_t", self.handle))
         self.id = int(slow.sb_connection_id(self.handle))
-        near = native.cast_fast(self.handle, "sb_connection *")  # for `count_channels`: how many channels are open
+        near = native.cast_fast(self.handle, "sb_connection *")  # `count_channels` stores the number of open channels
         self.count_channels: Callable[[int], None] = functools.partial(fast.sb_connection_set_channels, near)
 
     def _open(self, name: str) -> None:
-        # If the caller gave no name, it begins with the program's name, which may be any bytes.
+        # The default name of a connection begins with the program's name, which may not be encodable in UTF-8.
         encoded = name.encode(errors="replace")[: slow.SB_NAME_MAX]
         while (
             status := slow.sb_connection_open_at(self.attachment.handle, encoded, len(encoded), self._place)
@@ -62,9 +62,10 @@ class CoreConnection(IoThread, native.Finalized):
             self.attachment.grow()
 
     def _detach(self) -> None:
-        """Gives back both uses of the attachment, when no view remains. Safe to call again, also if interrupted.
+        """Gives back the two uses of the attachment: this object's own, and that of ``mapping``.
 
-        In a forked child, views that it inherited may remain: they keep the reference.
+        The caller calls it when no view remains. It is safe to call again, also if interrupted. In a forked child,
+        inherited views may remain: they keep the :class:`MappingReference`.
         """
         mapping = self.mapping
         if mapping is not None:
@@ -97,7 +98,7 @@ class CoreConnection(IoThread, native.Finalized):
         finally:
             if inside:
                 try:
-                    # Runs even if a signal handler raises after `closed` is set: it then raises inside the `try`.
+                    # This runs even if a signal handler raises after `closed` is set: the outer `try` has begun.
                     slow.sb_connection_close(handle)
                     io = self._io
                     if io is not None and io is not threading.current_thread() and not self.attachment.forked:
@@ -135,7 +136,7 @@ class CoreConnection(IoThread, native.Finalized):
         if self.handle is None:  # a signal handler raised in `__init__`
             slow.sb_connection_discard(self._handles)
             self._detach()
-        elif self._is_over():  # by `_place`; or by `forget`, in which a signal handler raised before `_detach`
+        elif self._is_over():  # released by the finalizer of `_place`, or by a `forget` interrupted before `_detach`
             self._detach()
         else:
             self.close()  # no user is left; `_place` frees the handle afterwards

@@ -67,12 +67,15 @@ class CoreConsumer(native.Finalized):
 
     @in_flight
     def wait(self, until: int) -> int:
-        """Waits, without the GIL, until a message was pulled, or all queues are deleted; returns a status."""
+        """Waits, without the GIL, until a message is prefetched, or all queues are deleted; returns a status.
+
+        The wait ends at the deadline ``until`` at the latest. Waiting acknowledgements are sent first.
+        """
         return int(slow.sb_consumer_wait(self.handle, until))
 
     @in_flight
     def suspend(self, *, suspended: bool) -> None:
-        """Stops or resumes pulling."""
+        """Stops or resumes taking messages from the queues."""
         slow.sb_consumer_suspend(self.handle, suspended)
 
     @in_flight

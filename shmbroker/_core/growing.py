@@ -48,7 +48,7 @@ class Growing(Inspection):
         """Handles a call that found no memory: frees that of deleted queues, and returns if the caller should retry.
 
         Raises:
-            OutOfMemory: a call freed what there was less than 0.25 s ago.
+            OutOfMemory: a call has freed the memory of deleted queues less than 0.25 s ago.
         """
         if not self.let_go():
             raise out_of_memory(self, 0)

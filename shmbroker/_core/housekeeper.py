@@ -70,7 +70,7 @@ class CoreHousekeeper:
         return bool(slow.sb_housekeeper_is_relieved(self._handle))
 
     def step_down(self) -> None:
-        """Ends standing in."""
+        """Ends the service of this process as a stand-in."""
         slow.sb_housekeeper_step_down(self._handle)
 
     # ---- waiting ----
@@ -181,10 +181,10 @@ def look_at(queue: CoreQueue, position: int) -> int:
 
 @contextlib.contextmanager
 def awaiting_place(path: str) -> Iterator[None]:
-    """Shows to an automatic housekeeper, while the block runs, that this process waits for its place.
+    """Shows to an automatic housekeeper, while the block runs, that this process waits to take the housekeeper's place.
 
     The sign is a shared lock on a byte of the lock file, so several processes may wait. If this process dies, the
-    kernel releases the lock: then the housekeeper need not end for this process any more.
+    kernel releases the lock, so the housekeeper does not end in vain.
 
     Raises:
         BrokerNotFound: another process has purged the broker.

@@ -29,7 +29,7 @@ _log = logging.getLogger("shmbroker")
 
 
 class IoThread(Bodies):
-    """Starts the thread, and does what the core asks of it in Python.
+    """Starts the IO thread, and does in that thread the work that the core leaves to Python.
 
     Attributes:
         id: the number of the connection.

@@ -55,7 +55,10 @@ def topology_lock(connection: CoreConnection, until: int, what: str) -> Iterator
 
 
 def unbound(connection: CoreConnection) -> None:
-    """Says that the caller, which has deleted a queue and holds the topology lock, has removed the bindings to it."""
+    """Tells the core that the caller has removed the bindings to a queue that it has deleted.
+
+    The caller has held the topology lock since it deleted the queue.
+    """
     with connection.call():
         slow.sb_topology_unbound(connection.handle)
 
@@ -80,8 +83,8 @@ class Journal:
     def read_new(self, connection: CoreConnection) -> tuple[bool, bytes]:
         """Reads what was written since the last call.
 
-        The position of this reader moves before the call returns. After an interrupt, only a new reader can tell what
-        the caller did not get.
+        The position of this reader moves before the call returns. If an interrupt then loses the result, only a new
+        reader can read these bytes again.
 
         Returns:
             Whether the journal was rewritten since the last call, and bytes: the whole journal if it was rewritten,
@@ -110,7 +113,8 @@ class Journal:
 
         Returns:
             The new length of the journal in bytes; 0: nothing was appended, because the journal has news. Under the
-            lock, they are from a signal handler that ran in this thread after :meth:`read_new`, perhaps in this call.
+            lock, only a signal handler that ran in this thread after :meth:`read_new` can have written them, perhaps
+            during this call.
 
         Raises:
             OutOfMemory: /dev/shm has no room for the records; nothing was changed.
@@ -124,7 +128,7 @@ class Journal:
     def replace(self, connection: CoreConnection, data: bytes) -> None:
         """Makes ``data`` the whole journal, by writing it into the other file. The caller holds the topology lock.
 
-        Does nothing if the journal has news, as :meth:`append`: ``data`` does not have them.
+        Does nothing if the journal has news that this reader has not read: ``data`` lacks these records.
 
         Raises:
             OutOfMemory: /dev/shm has no room for ``data``; nothing was changed.
@@ -136,13 +140,13 @@ class Journal:
         try:
             written = self._write(connection, word, fresh, 0, data)
         except exceptions.OutOfMemory:
-            self._empty(connection, word, fresh)  # what was written takes the last of the room
+            self._empty(connection, word, fresh)  # the bytes already written fill the rest of /dev/shm
             raise
         if written and self._commit(connection, word, anew):
             self._empty(connection, anew, number)
 
     def length(self, connection: CoreConnection) -> int:
-        """The length of the journal in bytes. The file may be longer: what nobody committed lies behind it."""
+        """The length of the journal in bytes. The file may be longer: uncommitted bytes may follow."""
         return self._word(connection) & _LENGTH
 
     def _word(self, connection: CoreConnection) -> int:
@@ -207,6 +211,6 @@ class Journal:
         return True
 
     def _empty(self, connection: CoreConnection, word: int, number: int) -> None:
-        """Frees the memory of the file that is not in use. If the word is no longer ``word``, a later rewrite does."""
+        """Frees the memory of the unused file. If the word is no longer ``word``, leaves that to a later rewrite."""
         with self._open(connection, number, os.O_RDWR) as descriptor:
             self._unless_overtaken(connection, word, os.ftruncate, descriptor, 0)

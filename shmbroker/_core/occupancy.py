@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ffi, slow = native.ffi, native.slow
-_LOOKS = 32_768  # the most cells and parts to read; the core reads a few of each queue in any case
+_LOOKS = 32_768  # how many cells and parts of messages the core may read in all queues; it reads a few of each anyway
 _GROUPS = 3
 _STRUCTURES: dict[int, str] = {
     slow.SB_KIND_LEAF: "pages of queues",
@@ -28,7 +28,7 @@ _STRUCTURES: dict[int, str] = {
 
 
 def in_words(handle: Any, name_of: Callable[[int], str | None]) -> str:  # noqa: ANN401 - cffi has no types
-    """Describes what occupies most chunks: the three classes of slots that have the most of them.
+    """Describes what occupies most chunks: the three classes of slots that have the most chunks.
 
     Of slots for bodies, it says their size, how many are in use, and which queue has most of them. Of slots for
     structures, it says only what they hold. All slots of a chunk have one size, which can change only when none of them

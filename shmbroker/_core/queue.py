@@ -146,7 +146,7 @@ class CoreQueue(native.Finalized):
         near = native.cast_fast(handle, "sb_queue *")
         facts = connection.queue_facts(slot)
         if facts is not None and facts.name != name:
-            self.leave()  # not left to `_finalize`: the error refers to this object, and the application may keep it
+            self.leave()  # not left to `_finalize`: the application may keep the error, which refers to this object
             native.raise_for(native.NOT_FOUND, self.what)
         self.incarnation = 0 if facts is None else incarnation_of(facts)
         self.exclusive = facts is not None and bool(facts.settings.flags & slow.SB_QUEUE_EXCLUSIVE)
@@ -162,7 +162,7 @@ class CoreQueue(native.Finalized):
 
         Args:
             status: The status of the put.
-            size: The size of the body. If the queue is full: of all ``count`` bodies.
+            size: The size of the body. If the queue is full: the total size of all ``count`` bodies.
             until: The deadline of the wait.
             count: The number of messages that a full queue must have room for at the same time.
         """

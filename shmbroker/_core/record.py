@@ -2,8 +2,9 @@
 """The record that the core writes for a message: a header of 64 bytes, exchange name, routing key, properties, body.
 
 The record of a taken message contains a body of up to 4 KiB; a longer one stays in the shared memory. The record of a
-browse contains a body of any length, that of `browse_place` none. The header is decoded without cffi, which is faster;
-a test compares its format with the core's struct. No annotation is a string: see `facts`.
+browse contains a body of any length. The record of `browse_place` contains no body. The header is decoded without cffi,
+which is faster; a test compares its format with the core's struct. As in `facts`, no annotation is a string, for a
+faster import.
 """
 
 import struct

@@ -30,7 +30,7 @@ class _Written:
     def __init__(self, connection: CoreConnection, pointer: Any) -> None:  # noqa: ANN401
         self._connection, self._pointer = connection, pointer
         self._unviewed = self._done = False
-        self._counted = 1  # the call of the connection that the reservation leaves to this object
+        self._counted = 1  # 1 until this object uncounts the connection's call, which the reservation passes to it
 
     def unviewed(self) -> None:
         """Handles the end of the last view."""
@@ -49,8 +49,8 @@ class _Written:
         if self._pointer.kept:
             handle = native.cast_fast(connection.handle, "sb_connection *")
             pointer = native.cast_fast(self._pointer, "sb_reservation *")
-            # Two threads may come here. Neither drops the GIL between the check and the end of the call. So no thread
-            # uses the connection after the other one has uncounted the call.
+            # Two threads may run this at the same time. Neither drops the GIL between the check and the end of the
+            # call. So no thread uses the connection after the other one has uncounted the call.
             if self._counted:
                 fast.sb_reservation_end_view(handle, pointer)
         # One line without a call: a signal handler sees both changes or none.
@@ -82,7 +82,7 @@ class Reservation(native.Finalized):
     """
 
     _entered = False  # whether `end` has something to do
-    _counted = 0  # the call that this object has counted
+    _counted = 0  # 1 while this object must uncount the connection's call, until it passes that to `_Written`
 
     def __init__(self, queue: CoreQueue, size: int, until: int) -> None:
         self._queue, self._size, self._until = queue, size, until
@@ -169,5 +169,5 @@ class Reservation(native.Finalized):
         del memory
         if exporter is None or sys.getrefcount(exporter) > _ONLY_HERE:
             return exporter is not None
-        ffi.gc(exporter, None)  # nobody is to be told
+        ffi.gc(exporter, None)  # no view is left, so `_Written.unviewed` need not be called
         return False

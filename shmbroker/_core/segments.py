@@ -266,7 +266,7 @@ def create(path: str, name: str, memory: int, mode: int) -> bool:
 
 
 def _make_noted(path: str, suffix: int | str, size: int, mode: int, made: list[int | str]) -> None:
-    """Makes one file unless it exists. Adds its suffix to ``made`` first, in case an interrupt comes right after."""
+    """Makes one file unless it exists. Adds its suffix to ``made`` first, in case an interrupt follows the making."""
     if not file_of(path, suffix).exists():
         made.append(suffix)
         if not _make(path, suffix, size, mode):
@@ -281,8 +281,8 @@ def _missing(path: str, suffixes: Iterable[int | str]) -> list[int | str]:
 def _make_all(path: str, name: str, memory: int, mode: int, made: list[int | str]) -> bool:
     """Makes the files that a broker does not have yet, segment 0 last; False: another process linked or removed that.
 
-    Another process may make the same broker at the same time, with the lock or without it. So its files count as there,
-    and what it takes back is made again.
+    Another process may make the same broker at the same time, with the lock or without it. So this function does not
+    make files that the other process has made, and makes files again that the other process takes back.
     """
     chunks, per_segment = plan(memory)
     size, least = int(native.slow.sb_broker_segment_bytes(1, per_segment)), -(-MINIMUM_CHUNKS // per_segment)
@@ -307,7 +307,7 @@ def _make_all(path: str, name: str, memory: int, mode: int, made: list[int | str
 def _remove_unfit(path: str, memory: int, mode: int) -> None:
     """Removes segments of another size or mode: a process was killed while it made another broker of that name.
 
-    Only the holder of the lock calls this: another process would not wait for it, and may need its files.
+    Only the holder of the lock calls this: without the lock, it could remove files that the holder needs.
     """
     size = int(native.slow.sb_broker_segment_bytes(1, plan(memory)[1]))
     for file in DIRECTORY.glob(f"{path[1:]}.*"):
@@ -319,7 +319,7 @@ def _remove_unfit(path: str, memory: int, mode: int) -> None:
 
 
 def _is_segment(path: str, file: pathlib.Path) -> bool:
-    """Whether it is the file of a segment other than segment 0."""
+    """Whether ``file`` is that of a segment other than segment 0."""
     suffix = file.name[len(path) :]
     return suffix.isdigit() and suffix != "0"
 
@@ -329,7 +329,7 @@ def _take_back(path: str, made: list[int | str]) -> None:
 
     Temporary files are removed even then. The lock is removed last: while it exists, another process that makes the
     same broker waits for it. A process that does not get the lock removes nothing: the holder may make the same broker,
-    and needs these files. If the holder fails, they stay until somebody makes or purges a broker of that name.
+    and needs these files. If the holder fails, they stay until a process makes or purges a broker of that name.
     """
     with _turn(path, making=False) as turn:
         alone = turn.there and turn.held
@@ -356,7 +356,7 @@ class _Turn(NamedTuple):
     """What :func:`_turn` yields.
 
     Attributes:
-        there: the lock file is there: later processes wait, too, for this process or for the holder.
+        there: whether the lock file still exists. While it does, later processes wait for its lock, too.
         held: this process holds the lock.
     """
 
@@ -384,7 +384,8 @@ def _turn(path: str, *, making: bool) -> Iterator[_Turn]:
 
     Args:
         path: the path of the broker.
-        making: wait longer than a second, as long as somebody makes files: a large broker of a group takes seconds.
+        making: wait longer than a second, as long as another process makes files: a large broker of a group takes
+            seconds.
     """
     with contextlib.ExitStack() as opened:
         try:
@@ -435,7 +436,7 @@ def grow(path: str, number: int, chunks_per_segment: int, mode: int, removed: Ca
             if file_of(path, number).exists() or removed():
                 return
             size = native.slow.sb_broker_segment_bytes(number, chunks_per_segment)
-            if _make(path, number, size, mode) and removed():  # removed by a process that waited too long
+            if _make(path, number, size, mode) and removed():  # by a process that continued without the lock
                 file_of(path, number).unlink(missing_ok=True)
 
 

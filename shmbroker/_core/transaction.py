@@ -82,7 +82,7 @@ class _Arrays:
         self.publications = ffi.new("sb_publication[]", len(publications))
         self.settlements = ffi.new("sb_settlement[]", len(settlements))
         self._kept: list[Any] = []
-        queues, targets, given, options = None, None, None, None  # of the publication before: often the same
+        queues, targets, given, options = None, None, None, None  # the previous publication's: often the same
         for index, publication in enumerate(publications):
             one = self.publications[index]
             body = ffi.from_buffer("char[]", publication.body)

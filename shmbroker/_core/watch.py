@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for a queue without a thread: the connection's IO thread writes an eventfd."""
+"""Waiting for a queue without blocking a thread: the connection's IO thread writes an eventfd."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CoreWatch(native.Finalized):
 
     def __init__(self, queue: CoreQueue, descriptor: int, *, room: bool) -> None:
         self.connection: CoreConnection = queue.connection
-        self._queue = queue  # keeps the handle
+        self._queue = queue  # keeps the queue's handle alive
         self._made: list[Any] = []
         with self.connection.call():
             handle, status = self.connection.opening(

@@ -122,7 +122,9 @@ class Executor:
 
 
 def _interrupt_behind(error: BaseException, handled: BaseException | None) -> BaseException | None:
-    """Returns the interrupt that ``error`` replaced; ``None``: there was none since the caller handled ``handled``.
+    """Returns the interrupt that ``error`` replaced; ``None``: there was none.
+
+    The caller was handling the exception ``handled``. That one, and what it replaced, does not count.
 
     A pool waits for a `threading.Condition`. An interrupt in there surfaces as ``RuntimeError: release unlocked lock``.
     """
@@ -165,7 +167,7 @@ class Dispatcher:
         self._executor.submit(functools.partial(self._run, turn))
 
     def wake_later(self, seconds: float) -> bool:
-        """Has :meth:`wake` called after a while, in a thread of its own: the executor's threads serve other channels.
+        """Calls :meth:`wake` after ``seconds``, in a new thread: the executor's threads serve other channels meanwhile.
 
         Returns:
             ``False``: no thread can be started; the time has passed during this call, and nothing calls :meth:`wake`.

@@ -46,8 +46,8 @@ class OpenQueues:
 
     A queue that a channel has used stays open in the core until it is deleted or the connection is closed. When the
     application closes its handle of any other queue, the queue stays open in the core only if the connection holds
-    messages of it or still uses it there, or if it is exclusive to the connection. Such a queue is not closed later
-    when the reason ends, but when it is deleted, or when the application opens and closes it again.
+    messages of it or still uses it there, or if it is exclusive to the connection. Such a queue is not closed when that
+    reason ends. It is closed when it is deleted, or when the application opens and closes it again.
 
     Args:
         connection: the connection in the core.

@@ -71,7 +71,8 @@ class Session(native.Finalized):
         operation_timeout: seconds that a topology change may wait for the topology lock.
         on_callback_error: called with an exception that a callback raised, or that kept callbacks from running;
             ``None``: the exception is logged.
-        on_housekeeper_missing: called when the broker has no housekeeper.
+        on_housekeeper_missing: called in the IO thread when a housekeeper, or a stand-in for a stopped one, must be
+            started.
 
     Attributes:
         core: the connection in the core.
@@ -227,7 +228,7 @@ class Session(native.Finalized):
                 self.callbacks.failed(error)
 
     def close(self) -> None:
-        """Ends the consumers and channels, and returns unacked messages to their places. Safe to call again."""
+        """Ends the consumers and channels, and requeues unacked messages. Safe to call again."""
         if self._over or self.core.attachment.forked:
             return  # closed already, or the parent process owns it
         try:

@@ -44,7 +44,7 @@ class DeclareOk(NamedTuple):
 
 
 def generated_name(kind: str) -> str:
-    """Generates an unused name: ``amq.<kind>-`` and 22 random characters."""
+    """Generates a random name: ``amq.<kind>-`` and 22 random characters. Does not check whether it is in use."""
     return f"{RESERVED}{kind}-{base64.urlsafe_b64encode(os.urandom(16)).rstrip(b'=').decode()}"
 
 
@@ -176,7 +176,7 @@ class Administration:
                 raise queue_settings.inequivalent(name, setting, received, found)
 
     def queue_delete(self, name: str, *, if_unused: bool, if_empty: bool) -> int:
-        """Deletes a queue and the bindings to it; returns the number of messages deleted; 0: there is no queue."""
+        """Deletes a queue and the bindings to it; returns the number of messages deleted, 0 if there is no queue."""
         until = self._deadline()
         with journal.topology_lock(self._core, until, f"queue {name!r}"):
             if self._open(name) is None:

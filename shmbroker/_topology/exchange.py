@@ -42,7 +42,7 @@ _FIELD_TYPES = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Exchange:
-    """An exchange. Its attributes never change: for other ones, it must be deleted and declared again.
+    """An exchange. Its attributes never change: to get other attributes, it must be deleted and declared again.
 
     Args:
         name: 1 to 255 bytes of UTF-8 without NUL; "" is the default exchange.

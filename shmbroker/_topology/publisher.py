@@ -197,7 +197,11 @@ class Publishing:
 
     @staticmethod
     def _learn(known: dict[str, Any], exchange: str, routing_key: str, queues: tuple[CoreQueue, ...]) -> None:
-        """Adds a route to the known routes of an exchange, if compiled code can take it."""
+        """Adds a route to the known routes of an exchange, if compiled code can take it.
+
+        Compiled code gives a message the same options in all queues. So a route to several queues must not lead to a
+        queue that limits the life of its messages.
+        """
         if 0 < len(queues) <= native.MOST_QUEUES and (len(queues) == 1 or not any(queue.has_ttl for queue in queues)):
             options = PLAIN.put_options(exchange, routing_key)
             addresses = tuple(queue.address for queue in queues)

@@ -95,8 +95,8 @@ class Exchanges:
         """Replays the changes of other processes and returns the table, with one more user. The caller has the lock.
 
         A signal handler may call this while its thread replays into the table, or uses it. If that replay has not
-        ended, or the handler needs a replay, this begins a new table, which the process uses from then on. Code that
-        used the old table continues with it; code that replayed into it takes the new one afterwards. If a handler
+        ended, or the handler needs a replay, this method begins a new table, which the process uses from then on. Code
+        that used the old table continues with it; code that replayed into it takes the new one afterwards. If a handler
         raises before the caller's `try`, the number of users stays too high: the next replay, too, begins a new table.
         """
         while True:
@@ -129,7 +129,7 @@ class Exchanges:
         keys: tuple[str, ...],
     ) -> tuple[ToQueue, ...]:
         """Returns the queues that get a message; see :meth:`Router.route`."""
-        with self._lock:  # without `_refreshed`, which takes a microsecond of each publish with headers that count
+        with self._lock:  # without `_refreshed`, which adds a microsecond to each publish that is routed by headers
             table = self._taken(connection)
             try:
                 return table.router.route(exchange, routing_key, headers, keys)
@@ -151,7 +151,7 @@ class Exchanges:
             return exchanges, [binding for one in exchanges for binding in table.topology.bindings_from(one.name)]
 
     def problems(self, connection: CoreConnection) -> list[str]:
-        """Reads the whole journal anew, not the cached table. Returns a text for each fault; empty = no fault."""
+        """Describes each fault of the journal; empty: no fault. Reads the whole journal anew, not the cached table."""
         try:
             Exchanges(connection.attachment.path).refresh(connection)
         except CorruptSegment as error:
@@ -189,7 +189,7 @@ class Exchanges:
     def _compact(self, connection: CoreConnection) -> None:
         """Shortens the journal if that is worth it. The caller holds the topology lock.
 
-        After a failed attempt, the next one comes when the journal has grown by the length that makes a whole journal
+        After a failed attempt, the next one is made when the journal has grown by as many bytes as make a whole journal
         worth compacting.
         """
         with self._refreshed(connection) as table:

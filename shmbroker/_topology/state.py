@@ -94,7 +94,7 @@ class Topology:
         return self._from.get(exchange, {}).keys()
 
     def bindings_to(self, destination: Destination) -> Collection[Binding]:
-        """Returns the bindings to a queue or an exchange; those from one source, oldest first."""
+        """Returns the bindings to a queue or an exchange. Those from the same source are in order, oldest first."""
         return ordered.things(self._to.get(destination))
 
     def bound_queues(self) -> list[ToQueue]:
