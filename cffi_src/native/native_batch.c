@@ -178,8 +178,8 @@ static bool take_over_view(Batch *self, PyObject *connection, uint32_t at) {
   return taken;
 }
 
-/* Takes over the views of all long bodies: from now on they end with the batch, whatever becomes of it. False: an
- * exception is set, and no view is left. */
+/* Takes over the views of all long bodies: the batch keeps a memoryview of each body, and each view ends with the last
+ * memoryview of its body. False: an exception is set, and all views have ended. */
 static bool take_over_views(Batch *self) {
   PyObject *connection = sb_connection_of(self->source);
   uint32_t at = 0;
@@ -199,15 +199,20 @@ static bool take_over_views(Batch *self) {
  * unless auto_ack, the messages returned to their positions. */
 static PyObject *hand_over(Receiver *self, PyObject *source, Room *room, int64_t got, int auto_ack) {
   char *records = PyMem_Malloc((size_t)room->used);
-  Batch *batch =
-      records != NULL ? (Batch *)((allocfunc)PyType_GetSlot(self->batches, Py_tp_alloc))(self->batches, 0) : NULL;
-  if (batch == NULL) {
-    if (PyErr_Occurred() == NULL) PyErr_NoMemory();
+  if (records == NULL) {
+    PyErr_NoMemory();
     give_back(self, source, room->buffer, room->index, got, auto_ack);
+    return NULL;
+  }
+  /* Copied before the allocation of the batch: that may run the garbage collector, and with it code that fills the
+   * buffer of this Receiver again. */
+  memcpy(records, room->buffer, (size_t)room->used);
+  Batch *batch = (Batch *)((allocfunc)PyType_GetSlot(self->batches, Py_tp_alloc))(self->batches, 0);
+  if (batch == NULL) {
+    give_back(self, source, records, room->index, got, auto_ack);
     PyMem_Free(records);
     return NULL;
   }
-  memcpy(records, room->buffer, (size_t)room->used);
   bool has_long_bodies = room->index[3 * (uint64_t)room->count] > 0;
   batch->source = Py_NewRef(source);
   batch->receiver = Py_NewRef((PyObject *)self);

@@ -163,8 +163,8 @@ static sb_status take(sb_member *m) {
   return status;
 }
 
-/* If the housekeeper rescued the node of `from` (SB_NODE_RESCUED), moves the rescue to `to`, the member whose turn it
- * is. */
+/* Moves the flag SB_NODE_RESCUED, if the node of `from` has it, to the node of `to`, the member whose turn it is. The
+ * flag lets a node take a message although a higher priority wants messages. */
 static void pass_rescue(sb_member *from, sb_member *to) {
   if ((SB_LOAD(&sb_subscription_node(&from->s)->flags, SB_RELAXED) & SB_NODE_RESCUED) != 0) {
     (void)SB_AND(&sb_subscription_node(&from->s)->flags, ~SB_NODE_RESCUED, SB_RELAXED);
@@ -256,7 +256,7 @@ bool sb_channel_turn(sb_channel *ch) {
       orphan(m);
       continue;
     }
-    if (!m->willing) end_interest(m); /* again, if there was no memory for it (I30) */
+    if (!m->willing) end_interest(m); /* an earlier attempt may have lacked memory (I30) */
     m->busy = status == SB_OK || status == SB_GROW;
     if (status == SB_EMPTY && m->willing && be_interested(m)) m->busy = true; /* a parked node (I61) looks once more */
     more = more || m->busy;
@@ -281,7 +281,7 @@ bool sb_channel_wants_work(sb_channel *ch) {
     unsigned state = sb_node_state(SB_LOAD(&sb_subscription_node(&m->s)->word, SB_SEQ_CST));
     if (!m->willing) {
       /* a process may have made m active, and died before it notified m */
-      if (!want(m)) end_interest(m); /* again, if there was no memory for it (I30) */
+      if (!want(m)) end_interest(m); /* an earlier attempt may have lacked memory (I30) */
     } else if (state == SB_NODE_NOT_INTERESTED) {
       (void)be_interested(m); /* its node was parked (I61), or there was no memory for its list entry */
     }
@@ -348,9 +348,10 @@ static void resume(sb_channel *ch) {
   }
 }
 
-/* Uses the credit that orphan freed, for all channels: a limit of the connection stops all of them. Called after the
- * pulls of a call, not by orphan, which is inside a pull: pulls would nest, once for each member that they orphan. Ends,
- * since each repetition follows the end of a member. */
+/* Pulls with the credit that `orphan` freed. Does so for all channels, since a limit of the connection stops all of
+ * them. A call that pulls does this when its pulls have ended. `orphan` itself does not, since it runs inside a pull:
+ * the pulls would nest, once for each member that they cancel. The loop ends, since each repetition follows the end of
+ * a member. */
 static void resume_after_orphans(sb_connection *c) {
   while (c->orphaned) {
     c->orphaned = false;
@@ -416,7 +417,7 @@ uint64_t sb_channel_give(sb_channel *ch) {
 void sb_channel_take_back(sb_channel *ch, sb_unacked *h) {
   sb_member *m = h->of;
   ch->delivered--;
-  m->delivered--;
+  SB_STORE(&sb_subscription_node(&m->s)->delivered, --m->delivered, SB_RELAXED);
   m->waiting++;
   sb_deliveries_take_back(&ch->deliveries, h);
   hand_over(ch); /* another thread may have armed the channel after the message was given */
@@ -540,8 +541,8 @@ void sb_channel_close_all(sb_channel *ch) {
   }
   SB_STORE(&ch->closed, 1u, SB_SEQ_CST); /* P6: before the rings below */
   block_channel(ch);
-  /* The given messages are older than those in the row, except those that a get took. They go back first, so that a
-   * consumer that takes messages meanwhile gets them in order. */
+  /* The given messages are older than those in the row, except those that a get took. So the given messages go back
+   * first: a consumer that takes messages meanwhile gets them in order. */
   return_given(ch);
   for (uint32_t i = 0; i < ch->room; i++) {
     sb_member *m = ch->members[i];

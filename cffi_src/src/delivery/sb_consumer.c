@@ -50,6 +50,8 @@ void sb_consumer_take_back(sb_consumer *k, uint32_t ack_slot) {
   k->row_first--;
   k->row[k->row_first % k->prefetch] = ack_slot;
   k->delivered--;
+  sb_node_shm *n = sb_subscription_node(&k->subscriptions[k->ack_slots[ack_slot].subscription]);
+  SB_STORE(&n->delivered, SB_LOAD(&n->delivered, SB_RELAXED) - 1, SB_RELAXED);
   if (was_empty) wake_application(k);
 }
 
@@ -110,7 +112,7 @@ bool sb_consumer_orphaned(const sb_consumer *k) {
 bool sb_consumer_turn(sb_consumer *k) {
   bool more = false;
   k->lacks = SB_OK;
-  if (k->starved) starve(k); /* once more, for a node that found no memory for its list entry (I30) */
+  if (k->starved) starve(k); /* again: a node may have lacked memory for its list entry (I30) */
   for (uint32_t i = 0; i < k->subscription_count; i++) {
     sb_subscription *s = &k->subscriptions[(k->rotation + i) % k->subscription_count];
     sb_node_shm *n = sb_slot_at(k->c->b, s->node);
@@ -119,8 +121,8 @@ bool sb_consumer_turn(sb_consumer *k) {
     if (status == SB_OK) {
       more = true;
     } else if (status == SB_EMPTY && !k->starved && sb_consumer_credit(k) > 0 && sb_subscription_want(s)) {
-      /* The node was parked while this process was stopped (I61), its list entry got no memory before, or it became
-       * active just now (I54): it looks once more (P3). */
+      /* The node was parked while this process was stopped (I61), its list entry got no memory before, or the node
+       * became active just now (I54). It is INTERESTED again, so the consumer looks at the queue once more (P3). */
       more = true;
     } else if ((status == SB_DELETED || status == SB_NO_CREDIT) && sb_consumer_orphaned(k)) {
       /* The application waits for a message, and must see that all queues are deleted. A consumer without credit does
@@ -144,8 +146,8 @@ void sb_consumer_pull(sb_consumer *k) {
   }
 }
 
-/* The consumer becomes interested again when half of its credit is free, since each change of interest moves list
- * entries. With an empty row, one credit is enough. */
+/* Makes a starved consumer interested again when half of its prefetch is free, and pulls. The consumer waits for that
+ * half, since each change of interest appends list entries. With an empty row, one credit is enough. */
 void sb_consumer_resume(sb_consumer *k) {
   uint32_t credit = sb_consumer_credit(k), enough = k->prefetch > 1 ? k->prefetch / 2 : 1;
   if (k->starved && (credit >= enough || (credit > 0 && k->row_first == k->row_end))) {

@@ -77,6 +77,7 @@ static void what_is_taken_back_was_not_delivered(void) {
   expect_member(m, "when it was taken back", 2, 2, false);
   expect_is(ch->delivered, 0, "what the channel delivered");
   expect_is(m->delivered, 0, "what the consumer delivered");
+  expect_is(member_node(m)->delivered, 0, "what its node says it delivered");
   expect_is(ch->deliveries.row.count, 2, "what waits");
 }
 /* A delivery that ends while it waits in the row. */

@@ -121,6 +121,8 @@ static void an_event_of_what_comes_back(void) {
   uint32_t slots[2] = {k->row[0], k->row[1]};
   k->row_first = k->row_end;
   k->delivered = 2;
+  sb_node_shm *node = sb_slot_at(t.b, k->subscriptions[0].node);
+  node->delivered = 2;
   k->event_fd = 0;
   k->event_armed = 1;
   sb_consumer_take_back(k, slots[1]);
@@ -131,6 +133,7 @@ static void an_event_of_what_comes_back(void) {
   expect_is(k->event_armed, 1, "whether it is armed when the row was not empty");
   expect(k->row[k->row_first % 4] == slots[0] && k->row[(k->row_first + 1) % 4] == slots[1], "their order");
   expect_is(k->delivered, 0, "what was delivered");
+  expect_is(node->delivered, 0, "what the node says was delivered");
 }
 
 /* Writes the events of `k` to descriptor 0, and arms it. */

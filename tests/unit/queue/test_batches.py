@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -85,3 +87,34 @@ def test_a_large_batch_keeps_its_order_and_is_settled_but_for_what_was_settled_a
     assert len(small) == 1500
     small.ack()
     assert_counts(queue, ready=0, delivering=0, acked=3000)
+
+
+class Taker:
+    """An object in a cycle that takes messages of a queue when the garbage collector finalizes it."""
+
+    def __init__(self, queue: shmbroker.Queue, taken: list[bytes]) -> None:
+        self.queue, self.taken, self.cycle = queue, taken, self
+
+    def __del__(self) -> None:
+        self.taken.extend(bytes(message) for message in self.queue.get_many(3, timeout=0))
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="the collector runs only between two instructions of Python")
+def test_a_batch_that_the_collector_interrupts_keeps_its_messages(queue: shmbroker.Queue) -> None:
+    """The collector may run while the batch is made, and a finalizer may take the next messages of the same queue."""
+    queue.put_many([b"A", b"B", b"C", b"D", b"E", b"F"])
+    taken: list[bytes] = []
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.disable()
+    Taker(queue, taken)
+    try:
+        gc.set_threshold(1, 1, 1)
+        gc.enable()
+        batch = queue.get_many(3, timeout=0)
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.enable()
+    found = [bytes(message) for message in batch]
+    assert sorted(found + taken) == [b"A", b"B", b"C", b"D", b"E", b"F"]
+    assert found == sorted(found)
