@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declares two extension modules, `native` and `native_fast`, for `cffi-gen-src`. Both have the same functions."""
+"""Declares two extension modules for `cffi-gen-src`: `native` drops the GIL during a call, `native_fast` keeps it.
+
+Both have the same functions.
+"""
 
 from pathlib import Path
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The public functions of the C core. cffi reads this file verbatim, and shmbroker.h includes it.
-   Times are nanoseconds of CLOCK_MONOTONIC (deadline UINT64_MAX = for ever), but `created_ns`, `timestamp_ns` and
-   `timestamp_us` are times of CLOCK_REALTIME. Functions that return int64_t return a length or count >= 0, or minus a
-   status. Every function that returns a status may return SB_FORKED (the caller is a forked child), SB_CLOSED,
-   SB_STOPPING (the broker is being purged) or SB_GROW. */
+   Points in time are nanoseconds of CLOCK_MONOTONIC (deadline UINT64_MAX = for ever). Three are of CLOCK_REALTIME:
+   `created_ns`, `timestamp_ns`, and `timestamp_us`, which is in microseconds. Functions that return int64_t return a
+   length or count >= 0, or minus a status. Every function that returns a status may return SB_FORKED (the caller is a
+   forked child), SB_CLOSED, SB_STOPPING (the broker is being purged) or SB_GROW. */
 
 typedef enum {
   SB_OK = 0,
@@ -38,11 +38,12 @@ typedef enum {
   SB_READY = 29 /* a channel is ready, see sb_connection_next_ready */
 } sb_status;
 
-/* The layout of the shared memory that this core reads. */
+/* The version of the layout of shared memory that this core reads. */
 enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 11 };
 
-/* Bytes of the lock file. SUCCESSOR: locked by a process that waits for the place of an automatic housekeeper. STARTING:
- * locked by an automatic housekeeper from its start until it serves. */
+/* Offsets of two bytes of the lock file. A process locks SUCCESSOR while it waits to replace an automatic housekeeper,
+ * one that a client started. A client locks STARTING before it starts one. The housekeeper inherits this lock, and
+ * releases it when it serves. */
 enum { SB_LOCK_SUCCESSOR = 3, SB_LOCK_STARTING = 4 };
 
 /* The limits of a broker. */
@@ -54,12 +55,12 @@ enum {
   SB_MAX_CHUNKS = 32768,
   SB_CHUNK_BYTES = 2 << 20,
   SB_NAME_MAX = 255,     /* bytes of the name of a queue, an exchange or a connection */
-  SB_MAX_PREFIX = 65536, /* message header, exchange, key and properties */
+  SB_MAX_PREFIX = 65536, /* bytes of message header, exchange, key and properties together */
   SB_MAX_BODY = 1 << 30,
-  SB_INLINE_BODY = 4096 /* a get copies bodies up to this length into the record; longer ones are read in place */
+  SB_INLINE_BODY = 4096 /* a get copies bodies up to so many bytes into the record; longer ones are read in place */
 };
 
-/* Stands in place of a body's address if the body lies in several parts. Such a body cannot be read in place. */
+/* Replaces the address of a body that lies in several parts. Such a body cannot be read in place, only copied. */
 enum { SB_IN_PARTS = 1 };
 
 typedef struct sb_broker sb_broker;
@@ -99,14 +100,15 @@ typedef struct {
   uint32_t kind; /* SB_KIND_...: what the slots hold */
 } sb_chunk_facts;
 
-/* `settled` in the record of a message that a channel gives: 1: the channel acknowledged the message (auto_ack). 2: it
-   must be acknowledged, too, but there was no view to keep its body: the caller reads the body first, and then
-   acknowledges the message by its delivery tag. */
+/* `settled` in the record of a message that a channel gives to an auto_ack consumer or get. 1: the channel acknowledged
+   the message. 2: the channel did not, since it got no view to keep the long body. The caller reads the body first, and
+   then acknowledges the message by its delivery tag. */
 enum { SB_GIVEN_SETTLED = 1, SB_GIVEN_UNREAD = 2 };
 /* What a get writes before exchange, key, properties and body. 64 bytes. */
 typedef struct {
-  /* low 40 bits: token of the holding; above: index in the consumer's table of unacked messages. From a channel: the
-     delivery tag. From a browse: 0 */
+  /* low 40 bits: token of the connection's entry for the message; above: index in the consumer's table of unacked
+     messages. With auto_ack and a long body: the view that keeps the body. From a channel: the delivery tag. From a
+     browse: 0 */
   uint64_t tag;
   uint64_t sequence;
   uint64_t body_length;
@@ -120,7 +122,7 @@ typedef struct {
   uint8_t priority;
   uint16_t subscription;
   uint8_t exchange_length; /* after this struct: exchange, key, properties, body, in this order */
-  uint8_t settled;         /* SB_GIVEN_...; 0: the caller settles the message, and always if no channel gave it */
+  uint8_t settled;         /* from a channel: SB_GIVEN_..., or 0: the caller settles the message. Else always 0 */
 } sb_record;
 
 /* The settings of a queue that are numbers. The rows of shmbroker/settings.py name them. Puts and gets read the first
@@ -184,7 +186,7 @@ typedef struct {
 } sb_place;
 
 /* A column of texts, which lie in `bytes` one after the other. ends[0] is the start of the first text, ends[i + 1] the
- * end of text i. room: the size of `bytes`; needed: see sb_queue_browse_columns. */
+ * end of text i. room: the size of `bytes`; needed: the size that the texts so far and the next one need. */
 typedef struct {
   int32_t *ends; /* NULL: a browse omits this column; a put takes its texts as empty */
   char *bytes;
@@ -239,7 +241,7 @@ typedef struct {
 
 /* One wait, which may take several calls. deadline_ns: the time at which the wait ends. look_ns: the time at which a
  * call returns SB_TICK, so that the caller can look for signals and call again (UINT64_MAX = never). Between the calls,
- * `node` (0 = none yet) keeps the caller's place among those that wait; sb_queue_end_wait gives up that place. */
+ * `node` (0 = none yet) keeps the caller's place among the waiting calls; sb_queue_end_wait gives up that place. */
 typedef struct {
   uint64_t deadline_ns, look_ns, token;
   uint32_t node;
@@ -248,9 +250,9 @@ typedef struct {
 typedef struct {
   char name[128];
   uint64_t memory_limit, memory_used, memory_structures, memory_bodies; /* bytes; the last two count whole chunks */
-  uint64_t memory_room;                                                 /* the longest body that has room now */
+  uint64_t memory_room;                                                 /* bytes of the longest body that has room */
   uint64_t instance, created_ns, rescues, stopped_rescues, reaped, ticks;
-  uint32_t repairs[6], explained_repairs[6]; /* how many of each kind, in the order of SB_REPAIR_... (sb_repairs.h) */
+  uint32_t repairs[6], explained_repairs[6]; /* number of each SB_REPAIR_... (sb_repairs.h): unexplained, explained */
   uint32_t segments, segments_limit, chunks_per_segment, queues, stopped, connections, processes, housekeeper_pid,
       closing, mode, housekeeper_stopped;
 } sb_broker_facts;
@@ -263,7 +265,8 @@ typedef struct {
   uint64_t ready, delivering, scheduled, bytes;
   uint64_t added, acked, expired, killed, replaced, dropped, dead_lettered, moved, redelivered, delivered;
   uint64_t rescues, tail, created_ns;
-  /* owner: id of the connection that owns an exclusive queue, 0 = none. locked: 1 if another than the caller owns it */
+  /* owner: id of the connection that owns an exclusive queue, 0 = none. locked: 1 if that is a living connection other
+   * than the caller's */
   uint32_t owner, locked;
   int32_t consumers, interested, notified, not_interested, non_acquiring, room_waiting;
 } sb_queue_facts;
@@ -305,7 +308,7 @@ typedef enum {
   SB_BAD_SLOT,         /* a slot header in an impossible state; of: the kind */
   SB_BAD_OWNER,        /* a slot, chunk or cell of a connection that does not exist; of: the kind of the slot, else 0 */
   SB_UNLISTED,         /* a slot that its owner's holdings do not list: lost if the owner dies; of: the kind */
-  SB_LEAKED_SLOT,      /* a slot that nothing refers to, or with a reference that nothing has; of: the kind */
+  SB_LEAKED_SLOT,      /* a slot that nothing refers to, or a reference that no cell and no view has; of: the kind */
   SB_BAD_CONNECTION,   /* a connection word or record */
   SB_BAD_HOLDING,      /* an entry of the holdings */
   SB_BAD_DIRECTORY,    /* a directory entry */
@@ -356,8 +359,8 @@ void sb_broker_detach(sb_broker *b);
 /* Like sb_broker_attach, but returns the status, and stores the handle in *handle. So a caller that an exception
  * interrupts just after the call does not lose the handle. */
 sb_status sb_broker_attach_at(const char *path, sb_broker **handle, uint32_t *major, uint32_t *minor);
-/* Maps segment `number`, whose file the caller has made or found, and announces it to all processes. After a failure the
- * broker has as many segments as before: the file is perhaps another user's, or damaged. */
+/* Maps segment `number`, whose file the caller has made or found, and announces it to all processes. If the call
+ * fails, for example since the file is another user's or damaged, the broker has as many segments as before. */
 sb_status sb_broker_grown(sb_broker *b, uint32_t number);
 void sb_broker_grow_again(sb_broker *b, uint64_t not_before_ns);
 void sb_broker_describe(sb_broker *b, sb_broker_facts *facts, bool in_full);
@@ -406,7 +409,7 @@ sb_status sb_queue_find(sb_connection *c, const char *name, uint32_t length, uin
 sb_status sb_queue_declare(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
                            uint64_t deadline_ns, uint32_t *slot, int32_t *holder);
 /* Restarts the time after which the queue expires unused. Called for each declare, also a passive one, of a queue that
- * exists, and by the writer of a stage: a put alone does not restart that time. */
+ * exists. The writer of a stage (SB_QUEUE_STAGE) calls it, too, since a put alone does not restart that time. */
 void sb_queue_touch(sb_connection *c, uint32_t slot);
 sb_queue *sb_queue_open(sb_connection *c, uint32_t slot, sb_status *status);
 bool sb_queue_close(sb_queue *q);
@@ -448,7 +451,7 @@ sb_status sb_reservation_publish(sb_queue *q, sb_reservation *r);
  * the caller publishes the copy. */
 sb_status sb_reservation_copy(sb_queue *q, sb_reservation *r, sb_reservation *copy);
 /* Gives up a reservation. viewed: the application still has a view of the slot, so the slot stays until
-   sb_reservation_end_view frees it. Neither function repeats what was done before, and neither undoes a publish. So a
+   sb_reservation_end_view frees it. Each function does only what is left to do, and after a publish nothing. So a
    caller that was interrupted may call both without knowing how far it came. */
 void sb_reservation_abandon(sb_queue *q, sb_reservation *r, bool viewed);
 void sb_reservation_end_view(sb_connection *c, sb_reservation *r);
@@ -469,7 +472,8 @@ sb_status sb_queue_settle(sb_queue *q, const char *record, sb_disposition dispos
 sb_status sb_queue_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t stride, uint32_t count,
                                sb_disposition disposition);
 sb_status sb_view_begin(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, uint64_t *view);
-/* Where the body is that sb_view_begin would view, for a caller that gets no view: sb_place_copy_body copies it. */
+/* Stores where the body of a held message is, for a caller to which sb_view_begin gives no view. The caller then copies
+ * the body by sb_place_copy_body. */
 sb_status sb_view_place(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, sb_place *place);
 /* Copies the body of a view whose address is SB_IN_PARTS. length: that of the whole body. */
 sb_status sb_view_copy(sb_connection *c, uint64_t view, char *to, uint64_t length);
@@ -487,7 +491,7 @@ int64_t sb_queue_browse_columns(sb_queue *q, uint64_t *position, uint32_t count,
 /* The same as sb_queue_browse, without the body; *place: where the message is. */
 int64_t sb_queue_browse_place(sb_queue *q, uint64_t *position, char *buffer, uint64_t size, sb_place *place);
 /* Begins a view, which keeps the body at *address until sb_view_end. SB_SETTLED: the slot has another message, or none.
-   SB_IN_USE: the caller must copy the body, since it is short, in parts, in many queues, or being read. */
+   SB_IN_USE: the caller must copy the body: it is short, in parts, in many queues, or kept by another such view. */
 sb_status sb_place_begin_view(sb_connection *c, const sb_place *place, uint64_t *view, uint64_t *address);
 /* Copies the body, place->length bytes. SB_SETTLED: as above; the copy is not usable. */
 sb_status sb_place_copy_body(sb_connection *c, const sb_place *place, char *to);
@@ -549,9 +553,9 @@ bool sb_channel_next_cancelled(sb_channel *ch, uint32_t *subscription);
 int64_t sb_channel_get(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack);
 int64_t sb_channel_get_wait(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait);
 /* Settles the delivery with that tag. multiple: settles also all unsettled deliveries before it; with tag 0 all
-   unsettled deliveries. SB_SETTLED: no unsettled delivery has that tag. With SB_UNDELIVER the
-   channel delivers the message again as its next one; a message that a get took, or whose consumer ended, returns to
-   its queue instead. If its tag was the highest that the channel gave, the channel gives the tag again. */
+   unsettled deliveries. SB_SETTLED: no unsettled delivery has that tag. With SB_UNDELIVER the channel delivers the
+   message again as its next one; a message that a get took, or whose consumer ended, returns to its queue instead. In
+   both cases the channel gives the tag again if it was the highest that the channel gave. */
 sb_status sb_channel_settle(sb_channel *ch, uint64_t delivery_tag, bool multiple, sb_disposition disposition);
 /* Lists the deliveries that sb_channel_settle would settle, and settles none. Writes at most `room` settlements, and
    returns the number of all these deliveries, also if it is greater than `room`. */
@@ -583,8 +587,9 @@ void sb_watch_free(sb_watch *w);
 /* ---- housekeeper ---- */
 sb_status sb_housekeeper_begin(sb_connection *c);
 void sb_housekeeper_end(sb_connection *c);
-/* Makes the caller stand in for a housekeeper whose process is stopped, until the housekeeper continues or is gone
- * (sb_housekeeper_is_relieved). SB_EXISTS: no housekeeper is stopped, or another process stands in. */
+/* Makes the caller stand in for a housekeeper whose process is stopped. When the housekeeper continues or is gone
+ * (sb_housekeeper_is_relieved), the caller calls sb_housekeeper_step_down. SB_EXISTS: no housekeeper is stopped, or
+ * another process stands in. */
 sb_status sb_housekeeper_stand_in(sb_connection *c);
 bool sb_housekeeper_is_relieved(sb_connection *c);
 void sb_housekeeper_step_down(sb_connection *c);
@@ -598,12 +603,15 @@ void sb_housekeeper_next_due(sb_connection *c, uint64_t due_ns);
  * the first tick. */
 typedef struct {
   uint64_t last_take, tail, quiet_ticks, wrong_ticks;
-  uint64_t cursors[3]; /* progress in its timers, see sb_housekeeping_timers */
+  uint64_t cursors[3]; /* where the next sb_housekeeper_timers continues, see sb_housekeeping_timers */
   uint64_t new_timers; /* 1: sb_housekeeper_timers has more timers to return */
-  uint64_t known_tail; /* tail at the last tick that looked for a sleeper. Producers of later messages may yet notify */
-  uint64_t sleeper;    /* list entry of a node that slept at that tick although a message was ready; 0 = none */
-  /* number of reaped processes when the queue was last found consistent. A higher number now explains any repair of the
-   * queue (sb_repairs.h). SB_DEATHS_UNKNOWN: the housekeeper itself may have set a count wrong */
+  /* tail at the last tick that looked for a sleeper. Only messages before it prove a missed notification: the
+   * producer of a later one may not have notified a node yet */
+  uint64_t known_tail;
+  uint64_t sleeper; /* list entry of a node that slept at that tick although a message was ready; 0 = none */
+  /* number of reaped processes when the queue was last found consistent. If more are reaped by now, that explains any
+   * repair of the queue (sb_repairs.h). SB_DEATHS_UNKNOWN: the housekeeper itself may have set a count wrong, which
+   * explains any repair, too */
   uint64_t deaths;
 } sb_queue_memory;
 void sb_housekeeper_tick(sb_connection *c, uint32_t slot, sb_queue_memory *memory);
@@ -612,8 +620,8 @@ uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, sb_queu
  * have new timers. */
 uint32_t sb_housekeeper_new_timers(sb_queue *const *queues, sb_queue_memory *memories, uint32_t count);
 uint64_t sb_housekeeper_changes(sb_connection *c);
-/* Writes the positions of messages with a timer, at most `room`. Returns their number; fewer than `room`: there are no
- * more. */
+/* Writes the positions of messages with a timer, at most `room`, and returns their number. If it is `room`, the caller
+ * calls again; else it calls again when `new_timers` is set. */
 int64_t sb_housekeeper_timers(sb_queue *q, sb_queue_memory *memory, uint64_t *positions, uint32_t room);
 uint64_t sb_housekeeper_look_at(sb_queue *q, uint64_t position);
 void sb_housekeeper_trim(sb_queue *q);

@@ -3,18 +3,19 @@
  *
  * Python runs signal handlers as a Python function begins. If a handler raises in a function that Python itself calls,
  * such as `__del__`, Python prints the exception and drops it: a Ctrl-C is lost. So no class of the package has a
- * `__del__`. A class is derived from `Finalized`, and its method is called `_finalize`. This file calls it, and calls it
- * again if it raised: `_finalize` must do what is left to do. What it raised comes from a signal handler if it does not
- * raise again. This file then has Python raise the exception in the main thread, soon after the finalizer. */
+ * `__del__`. A class with a finalizer is derived from `Finalized`, and its finalizer is the method `_finalize`. This
+ * file calls `_finalize` until it returns, so each call of `_finalize` must do only what is left to do. If a call
+ * raises, and a later one returns, a signal handler must have raised the exception. This file then has Python raise the
+ * first such exception in the main thread, soon after the finalizer. */
 #include "native_message.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { MOST_CALLS = 100 }; /* of one finalizer: more interrupts come only from a program that sends them on purpose */
+enum { MOST_CALLS = 100 }; /* of one finalizer: only a program that interrupts on purpose makes more calls raise */
 
-/* Signal handlers run only in the main thread of Python, which is the first thread of the process, unless Python is
- * embedded in another one. */
+/* Signal handlers run only in the main thread of Python. That is the first thread of the process, unless a program
+ * that embeds Python starts it in another thread. */
 static bool in_main_thread(void) { return syscall(SYS_gettid) == getpid(); }
 
 /* Python calls it in the main thread, between two instructions. Raises the exception there. */
@@ -64,7 +65,8 @@ void sb_finalize(PyObject *finalizer) {
   PyErr_Restore(type, value, trace);
 }
 
-/* The name of the method, made once: a finalizer that runs because there is no memory needs none for the name. */
+/* The name of the method, made once in advance: a finalizer may run after an allocation failed, when there is no memory
+ * to make the name. */
 static PyObject *name;
 
 bool sb_finalizer_name(void) { return (name = PyUnicode_InternFromString("_finalize")) != NULL; }

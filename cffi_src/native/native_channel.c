@@ -11,8 +11,8 @@ static sb_queue *queue_of(const Receiver *self, PyObject *address) {
   return queue;
 }
 
-/* Reads the body of a message that is to be settled, and settles it. The message keeps what it has read. False: an
- * exception is set: the body could not be read, or another thread has closed the channel meanwhile. */
+/* Reads the body of a message, and then settles the message, for SB_GIVEN_UNREAD. The message object keeps the body.
+ * False: an exception is set: the body could not be read, or another thread has closed the channel meanwhile. */
 static bool read_and_settle(Record *message) {
   PyObject *body = sb_record_body((PyObject *)message, true);
   if (body == NULL) {
@@ -27,8 +27,8 @@ static bool read_and_settle(Record *message) {
   return status == SB_OK;
 }
 
-/* Creates the message of a record that a channel has given: settled, to be settled here, or FRESH. NULL: an exception
- * is set; unless the message was settled before, its delivery was undone. */
+/* Creates the message of a record that a channel has given, and settles it if the record has SB_GIVEN_UNREAD. NULL: an
+ * exception is set; unless the message was settled before, its delivery was undone. */
 static PyObject *hand_over(Receiver *self, PyObject *channel, const char *buffer, int64_t length) {
   uint8_t settled = ((const sb_record *)(const void *)buffer)->settled;
   PyObject *message = sb_hand_over(self, channel, buffer, length, settled == SB_GIVEN_SETTLED, FRESH);

@@ -56,8 +56,8 @@ static const sb_record *header_of(const Record *self) {
   return (const sb_record *)(const void *)PyBytes_AsString(self->data);
 }
 
-/* True if the record contains the body. A message that was browsed by its place has neither a body in its record nor an
- * address: exchange, key and properties then are the whole rest of the record. */
+/* True if the record contains the body. A record from sb_queue_browse_place has neither a body nor a body's address:
+ * exchange, key and properties are then the whole rest of the record. */
 static bool is_inside(const Record *self) {
   const sb_record *header = header_of(self);
   uint64_t before = (uint64_t)header->exchange_length + header->key_length + header->properties_length;
@@ -82,7 +82,7 @@ static PyObject *begin_view(Record *self, PyObject *connection, bool may_copy) {
   if (view != NULL && self->state != SETTLED) {
     PyObject *before = self->view;
     self->view = Py_NewRef(view);
-    Py_XDECREF(before); /* that of another thread ends with its last memoryview */
+    Py_XDECREF(before); /* another thread's view: ends with the last memoryview of it */
   }
   return view;
 }

@@ -6,8 +6,8 @@
  * `Batch` is the base of `shmbroker.MessageBatch`. `Receiver` takes messages from a queue, a consumer or a channel, and
  * creates a `Record` of each; only the Receiver of a queue also creates a `Batch`. `Messages` iterates over a consumer.
  * `Sender` puts bodies that are `bytes` into a queue, with or without options. `Publisher` publishes by the routes that
- * it knows. `View` is a body that is read in place. `Finalized` is the base of classes with a finalizer. Code that does not
- * run for every message is Python (shmbroker/message.py). docs/adr/0010 has the reasons against cffi here.
+ * it knows. `View` is a body that is read in place. `Finalized` is the base of classes with a finalizer. Code that does
+ * not run for every message is Python (shmbroker/message.py). docs/adr/0010 has the reasons against cffi here.
  *
  * A record or a batch is FRESH until it has reached the caller. With auto_ack it is SETTLED from the start; a record
  * that `Messages` takes is OPEN from the start. If an interrupt raises an exception before a FRESH object has reached
@@ -32,7 +32,7 @@ enum { NAMES = 0, CALLBACK = 1 }; /* fields of a Subscription, see shmbroker/cha
 
 typedef struct {
   PyObject_HEAD PyObject *source; /* the queue, consumer or channel; it keeps `handle` valid */
-  PyObject *data;                 /* bytes */
+  PyObject *data;                 /* the record of the core, as `bytes` */
   PyObject *view;                 /* memoryview of a body that is read in place, from the first access to the body on */
   PyObject *header;               /* the decoded header, which the Python part caches here */
   PyObject *consumer;             /* `names` of the Subscription to which a channel delivered the message; else NULL */
@@ -83,8 +83,9 @@ static inline int sb_expect_timeout(PyObject *const *arguments, Py_ssize_t count
              : sb_expect(count, wanted);
 }
 /* Undoes the delivery of the message of a record that cannot be handed over. A message that a get took returns to its
- * position in its queue. One of a consumer or channel becomes the first of the row again, unless the consumer has ended.
- * With auto_ack the message is settled, and stays so: ends the view that keeps its long body. */
+ * position in its queue. So does a message whose consumer has ended. Any other one becomes the next message that its
+ * consumer or channel gives. With auto_ack the message stays settled, and only the view that keeps its long body
+ * ends. */
 void sb_give_back(Receiver *self, PyObject *source, const char *record, Py_ssize_t length, int auto_ack);
 /* Waits for messages without the GIL, until the time `until`. Signal handlers run from time to time, and an exception
  * of theirs ends the wait. Returns the length of the record, or with an `index` the number of records; minus a status;
@@ -93,9 +94,9 @@ int64_t sb_wait_for(Receiver *self, Room *room, int auto_ack, uint64_t until);
 /* Creates a Python message of the record in the buffer, in `state`, or SETTLED if auto_ack. NULL: an exception is set;
  * unless auto_ack, the delivery was undone as by sb_give_back. */
 PyObject *sb_hand_over(Receiver *self, PyObject *source, const char *buffer, int64_t length, int auto_ack, char state);
-/* The tag that sb_view_begin takes for the message of a record, see shmbroker.cdef.h. For a message with a long body that
- * was settled when it was taken: the view of that body. Only the caller of the core knows that view until a memoryview
- * has it. So whoever cannot create the memoryview ends the view (sb_give_back). */
+/* The tag that sb_view_begin takes for the message of a record, see shmbroker.cdef.h. For a message with a long body
+ * that was settled when it was taken: the view of that body. No object ends this view before a memoryview has it. So a
+ * function that fails to create the memoryview ends the view itself (sb_give_back). */
 uint64_t sb_tag_of(int kind, const char *record, Py_ssize_t length);
 /* A copy of the body. */
 PyObject *sb_record_bytes(PyObject *record, PyObject *unused);
@@ -103,12 +104,12 @@ PyObject *sb_record_bytes(PyObject *record, PyObject *unused);
  * view left, or no memory for one. */
 PyObject *sb_record_body(PyObject *record, bool may_copy);
 /* A memoryview of the body of a message that is held under `tag`. The memoryview keeps the slot, also after the message
- * was settled. If the body lies in parts, it is a memoryview of a copy, and keeps no slot; `may_copy`: so it is if the
- * core has no view left, or no memory for one. */
+ * was settled. If the body lies in parts, it is a memoryview of a copy, and keeps no slot. With `may_copy` it is
+ * that of a copy, too, if the core has no view left, or no memory for one. */
 PyObject *sb_view_of(PyObject *connection, const sb_record *header, uint64_t tag, bool may_copy);
-/* Calls a finalizer: a callable without arguments that Python does not call in a place where an exception could be
- * raised. Calls it again if it raised, until it returns. An exception of a signal handler is raised in the main thread
- * afterwards; any other one is printed. Keeps the exception that is set. */
+/* Calls a finalizer, a callable without arguments, from a place where no exception can be raised. Calls it again if it
+ * raised, until it returns. An exception of a signal handler is raised in the main thread afterwards; any other one is
+ * printed. Keeps the exception that was set before. */
 void sb_finalize(PyObject *finalizer);
 /* Called once, before an object of the type Finalized is made. False: an exception is set. */
 bool sb_finalizer_name(void);

@@ -10,7 +10,7 @@
 
 #include <structmember.h>
 
-#define SHORT_BODY 131072  /* longer bodies take tens of microseconds to copy: Python publishes them without the GIL */
+#define SHORT_BODY 131072  /* bytes; to copy more takes tens of microseconds: Python publishes it without the GIL */
 #define SHORT_COMMIT 16384 /* replaces SHORT_BODY if the route has several queues */
 
 /* ---- Route: queues, and the options (exchange, key) of the messages for them ---- */
@@ -167,8 +167,8 @@ static PyObject *publisher_publish(PyObject *object, PyObject *const *arguments,
 }
 
 /* publish_with(exchange, routing_key, body, properties, ttl_ns, priority, has_headers): as publish, with
- * encoded properties. Reads `headers_count` just before the version, with nothing between that drops the GIL: another
- * thread may renew the routes at any time. */
+ * encoded properties. Keeps the GIL from the read of `headers_count` to that of the version: else another thread could
+ * renew the routes in between. */
 static PyObject *publisher_publish_with(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Publisher *self = (Publisher *)object;
   body_bytes body;

@@ -5,7 +5,7 @@
 typedef struct {
   PyObject_HEAD void *handle;
 } Sender;
-#define SHORT_BODY 131072 /* longer bodies take tens of microseconds to copy: Python puts them without the GIL */
+#define SHORT_BODY 131072 /* bytes; longer bodies take tens of microseconds to copy: Python puts them without the GIL */
 #define SHORT_BATCH 131072
 #define PIECES 256
 

@@ -16,7 +16,8 @@ typedef struct {
 
 PyTypeObject *sb_view_type;
 
-/* The names of attributes, made once: whoever ends a view because there is no memory needs none for the name. */
+/* The names of attributes, made once in advance: a function that ends a view after an allocation failed may have no
+ * memory to make a name. */
 static PyObject *source_connection, *connection_address, *connection_mapping, *connection_view_ended;
 
 bool sb_view_names(void) {

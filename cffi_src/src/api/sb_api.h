@@ -25,7 +25,7 @@
 #include "sb_view.h"
 #include "sb_wait.h"
 
-#define SB_UNLOCKED_COPY 16384u /* longer bodies are copied without holding the connection's lock */
+#define SB_UNLOCKED_COPY 16384u /* bytes; longer bodies are copied without holding the connection's lock */
 #define SB_TAG_ACK_SLOT 40
 #define SB_TAG_TOKEN ((UINT64_C(1) << SB_TAG_ACK_SLOT) - 1)
 

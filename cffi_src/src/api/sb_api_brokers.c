@@ -54,7 +54,8 @@ void sb_broker_detach(sb_broker *b) {
 sb_status sb_broker_grown(sb_broker *b, uint32_t number) { return sb_segment_add(b, number); }
 
 /* Called by a process that could not make a segment. Until `not_before_ns`, calls of this process use the segments that
- * exist, and do not return SB_GROW. Until a segment is added, all processes keep the reserve (sb_reserve.h). */
+ * exist, and do not return SB_GROW. Until a segment is added, plain puts of all processes leave the reserve unused
+ * (sb_reserve.h). */
 void sb_broker_grow_again(sb_broker *b, uint64_t not_before_ns) {
   SB_STORE(&b->header->no_room, 1u, SB_RELAXED);
   SB_STORE(&b->grow_again_ns, not_before_ns, SB_RELAXED);
@@ -81,7 +82,7 @@ void sb_broker_set_closing(sb_broker *b, uint32_t closing) {
   if (sb_segment_map(b) == SB_OK) ring_all(b);
 }
 
-/* Stores `stopped`, and wakes the housekeeper, which reads `stopped` and ends. Sends no signal: if the housekeeper is
+/* Stores `stopped`, and wakes the housekeeper, which ends if `stopped` is not 0. Sends no signal: if the housekeeper is
  * in another pid namespace, its pid might name an unrelated process here. */
 void sb_broker_set_stopped(sb_broker *b, uint32_t stopped) {
   SB_STORE(&b->header->stopped, stopped, SB_SEQ_CST);
@@ -130,7 +131,7 @@ void sb_broker_describe(sb_broker *b, sb_broker_facts *f, bool in_full) {
   }
 }
 
-/* The number of attaches so far. It rises when the slot of the process is LIVE. */
+/* The number of attaches so far. An attach raises it only after the slot of the process is LIVE. */
 uint32_t sb_broker_attach_count(sb_broker *b) { return SB_LOAD(&b->header->next_process, SB_ACQUIRE); }
 
 /* Writes the pids of attached processes, at most `room`. Returns the number of attached processes. */

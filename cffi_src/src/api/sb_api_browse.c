@@ -4,9 +4,10 @@
 
 #include "sb_api.h"
 
-/* The position of a browser, and what it saw there. A browser is inside its gate (sb_grace.h) only at the beginning and
- * at the end: between them pages may be retired, and their memory may hold bodies. What was seen is true if afterwards
- * the cell and the generation in the slot's header are unchanged, and the cell's page was not freed (I43). */
+/* The position of a browser, and what it saw there. A browser holds the connection's lock only in `begin` and `finish`.
+ * Without the lock no gate (sb_grace.h) protects its reads: pages may be retired meanwhile, and their memory may hold
+ * bodies. What was seen is true if afterwards the cell and the generation in the slot's header are unchanged, and the
+ * cell's page was not freed (I43). */
 typedef struct {
   sb_queue *queue;
   sb_leaf_ref leaf;

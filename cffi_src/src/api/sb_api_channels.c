@@ -48,8 +48,8 @@ sb_channel *sb_channel_open(sb_connection *c, uint64_t number, sb_status *status
   return ch;
 }
 
-/* Also works while the broker is being stopped. Does nothing after the connection was closed, since that closed the
- * channel, and in a forked child, where the lock may be taken for ever. */
+/* Also works while the broker is being purged. Does nothing after the connection was closed, since the close has closed
+ * the channel. Does nothing in a forked child either, where the lock may be taken for ever. */
 void sb_channel_close(sb_channel *ch) {
   sb_connection *c = connection_of(ch);
   if (!sb_closed(c) && !sb_forked(c->b)) {
@@ -164,7 +164,7 @@ sb_status sb_channel_consume(sb_channel *ch, sb_queue *q, uint32_t prefetch, int
   } else {
     free(m);
   }
-  sb_slab_return_cache(connection_of(ch)); /* keeps no cached slots, as sb_queue_open */
+  sb_slab_return_cache(connection_of(ch)); /* cached slots would lie idle, as in sb_queue_open */
   leave(ch);
   return status;
 }
@@ -274,7 +274,7 @@ static int64_t give(sb_channel *ch, char *buffer) {
     ch->stuck = status != SB_CORRUPT;
     return status == SB_CORRUPT ? drop_corrupt(ch, h, q, token) : -(int64_t)status;
   }
-  bool given = settled != SB_GIVEN_SETTLED; /* stays a delivery */
+  bool given = settled != SB_GIVEN_SETTLED; /* the message stays in the deliveries */
   uint64_t delivery_tag = given ? sb_channel_give_unsettled(ch) : sb_channel_give(ch);
   int64_t length = hand_over(q, &t, delivery_tag, number, settled, tag, buffer);
   if (length < 0) {
@@ -308,7 +308,7 @@ static int64_t got(sb_channel *ch, sb_queue *q, const sb_taken *t, char *buffer,
     return drop_corrupt(ch, NULL, q, t->token);
   }
   sb_status status = view_of(c, t, &settled, &tag);
-  bool given = settled != SB_GIVEN_SETTLED; /* becomes a delivery */
+  bool given = settled != SB_GIVEN_SETTLED; /* the message is added to the deliveries */
   if (status == SB_OK && given && !sb_deliveries_reserve(&ch->deliveries)) status = SB_SYSTEM;
   if (status == SB_CORRUPT) {
     return drop_corrupt(ch, NULL, q, t->token);

@@ -110,7 +110,7 @@ static void count_queue(survey *s, uint32_t queue) {
 }
 
 /* Describes each class of slots in facts[class]: the number of its chunks and slots, and the queue whose messages
- * occupy the most of them. Reads at most `looks` cells and parts, but of each queue LOOKS_AT_LEAST in any case. */
+ * occupy the most of its slots. Reads at most `looks` cells and parts, but of each queue LOOKS_AT_LEAST in any case. */
 sb_status sb_broker_describe_chunks(sb_connection *c, uint64_t looks, sb_chunk_facts *facts) {
   sb_status status = sb_usable(c);
   if (status == SB_OK) status = sb_segment_map(c->b);

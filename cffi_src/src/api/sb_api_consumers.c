@@ -32,7 +32,7 @@ static sb_consumer *consumer_of(sb_target *t) { return (sb_consumer *)(void *)t;
 static bool turn(sb_target *t) {
   bool more = sb_consumer_turn(consumer_of(t));
   if (consumer_of(t)->lacks != SB_GROW) return more;
-  t->c->must_grow = true; /* it takes another turn when the IO thread has added a segment */
+  t->c->must_grow = true; /* the consumer takes another turn when the IO thread has added a segment */
   return true;
 }
 static bool wants_work(sb_target *t) { return sb_consumer_wants_work(consumer_of(t)); }
@@ -83,7 +83,7 @@ sb_consumer *sb_consumer_open(sb_connection *c, sb_queue **queues, uint32_t coun
     } else {
       sb_api_cancel(k, false); /* if k was the only consumer of an auto-delete queue, the queue ends */
     }
-    sb_slab_return_cache(c); /* keeps no cached slots, as sb_queue_open */
+    sb_slab_return_cache(c); /* cached slots would lie idle, as in sb_queue_open */
     sb_api_leave(c);
   }
   if (*status != SB_OK) {
@@ -123,7 +123,7 @@ void sb_consumer_cancel(sb_consumer *k, bool return_everything) {
   }
 }
 
-/* Cancels a consumer that the application dropped without closing it. Works while the broker is being stopped, too: the
+/* Cancels a consumer that the application dropped without closing it. Works while the broker is being purged, too: the
  * connection must not refer to a freed consumer. Does nothing for a closed connection, which refers to no consumers,
  * and in a forked child, where the lock may be taken for ever and no thread uses the connection. */
 static void forget(sb_consumer *k) {
@@ -276,7 +276,7 @@ uint32_t sb_consumer_unacked(sb_consumer *k) { return k->unacked; }
 uint32_t sb_consumer_waiting(sb_consumer *k) { return (uint32_t)(k->row_end - k->row_first); }
 uint64_t sb_consumer_delivered(sb_consumer *k) { return k->delivered; }
 
-/* Takes the lock, also while the broker is being stopped: when this call returns, the IO thread does not write to the
+/* Takes the lock, also while the broker is being purged: when this call returns, the IO thread does not write to the
  * former descriptor any more, and the caller may close it. */
 void sb_consumer_set_event(sb_consumer *k, int event_fd) {
   bool alone = sb_forked(k->c->b); /* no lock: it may be taken for ever, and there is no IO thread */
@@ -285,8 +285,8 @@ void sb_consumer_set_event(sb_consumer *k, int event_fd) {
   if (!alone) sb_unlock(k->c);
 }
 
-/* True if the next message is there, or if none will come. What happened before this call gets no event: the IO thread
- * wrote none, as the event was not armed. */
+/* True if the next message is there, or if none will come. The caller has armed the event first: the IO
+ * thread wrote no event for what happened before. */
 static bool need_not_wait(const sb_consumer *k) {
   return k->row_first != k->row_end || sb_closed(k->c) || sb_consumer_orphaned(k) ||
          SB_LOAD(&k->c->b->header->closing, SB_ACQUIRE) != 0;

@@ -292,7 +292,7 @@ int64_t sb_queue_length(sb_queue *q) {
     sb_api_leave(q->c);
   }
   int64_t ready = sb_queue_ready(q->c->b, q->shm);
-  return sb_queue_is_open(q) ? ready : -(int64_t)SB_DELETED; /* I60: else `ready` may be that of a new queue there */
+  return sb_queue_is_open(q) ? ready : -(int64_t)SB_DELETED; /* I60: else `ready` may be of a new queue in the slot */
 }
 
 sb_status sb_queue_purge(sb_queue *q, uint64_t *removed) {
@@ -315,7 +315,7 @@ sb_status sb_queue_purge(sb_queue *q, uint64_t *removed) {
     sb_api_leave(q->c);
   } while (status == SB_OK);
   return status == SB_EMPTY || status == SB_DELETED ? SB_OK
-                                                    : status; /* no message lies behind the cell of a deletion */
+                                                    : status; /* SB_DELETED: met the CLOSED cell, the last one */
 }
 
 int64_t sb_queue_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, sb_status *status) {

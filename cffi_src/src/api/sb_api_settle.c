@@ -38,7 +38,7 @@ static sb_status find_held(sb_connection *c, uint64_t tag, uint64_t sequence, ui
   if (sb_closed(c) || sb_forked(c->b)) {
     return sb_closed(c) ? SB_CLOSED : SB_FORKED;
   }
-  sb_lock(c); /* not sb_api_enter: works also while the broker is being stopped */
+  sb_lock(c); /* not sb_api_enter: works also while the broker is being purged */
   uint64_t token = tag & SB_TAG_TOKEN;
   sb_leaf_ref leaf;
   bool same = false;
@@ -62,7 +62,8 @@ sb_status sb_view_begin(sb_connection *c, uint64_t tag, uint64_t sequence, uint6
   return status;
 }
 
-/* The place stays valid while the connection holds the message. A copy that is made later tells whether it was. */
+/* The place stays valid while the connection holds the message. A later sb_place_copy_body fails if the place was
+ * not valid during the copy. */
 sb_status sb_view_place(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, sb_place *place) {
   sb_taken t;
   sb_status status = find_held(c, tag, sequence, address, &t);

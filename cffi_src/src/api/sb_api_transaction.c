@@ -213,7 +213,8 @@ static void fill_block(request *r, const sb_publication *p, uint32_t slot) {
   }
 }
 
-/* The use of the body's allocation, in a commit with the use `use`: only a note may use what is kept for notes. */
+/* The use (sb_reserve.h) with which a body is allocated, in a commit with the use `use`. STAGE replaces a use that may
+ * take what is kept for notes (BOOKS), if a target is no queue of notes. */
 static unsigned body_use(const sb_publication *p, unsigned use) {
   for (uint32_t t = 0; t < p->target_count; t++) {
     if (use < SB_USE_STAGE && p->targets[t]->use > SB_USE_BOOKS) use = SB_USE_STAGE;
@@ -339,9 +340,9 @@ static bool makes_room(const request *r) {
   return r->plan.cell_count <= r->plan.end_count && bytes <= r->ended_bytes;
 }
 
-/* The use of the commit's allocations (sb_reserve.h), except for bodies that are no notes. A commit that settles messages
- * of an internal queue of the broker publishes what was staged in that queue, so it may use as much of the reserve as the
- * queue itself. */
+/* The use (sb_reserve.h) of the commit's allocations; body_use may restrict that of a body. A commit that settles
+ * messages of an internal queue of the broker publishes what was staged in that queue. So the commit may use as much of
+ * the reserve as the queue itself. */
 static unsigned use_of(const request *r) {
   unsigned use = makes_room(r) ? SB_USE_STAGE : SB_USE_PLAIN;
   for (uint32_t i = 0; i < r->settlement_count; i++) {

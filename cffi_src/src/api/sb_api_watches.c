@@ -48,7 +48,7 @@ void sb_watch_disarm(sb_watch *w) {
   }
 }
 
-/* Removes the watch from its connection, also while the broker is being stopped. Does nothing in a forked child, where
+/* Removes the watch from its connection, also while the broker is being purged. Does nothing in a forked child, where
  * the lock may be taken for ever. */
 void sb_watch_close(sb_watch *w) {
   sb_connection *c = w->target.c;

@@ -2,10 +2,11 @@
 /* Channels: consumers that share one sequence of delivery tags, and the limits of their channel and connection.
  *
  * What: a channel is a target (sb_target.h) whose consumers, its *members*, each have a node at one queue. A message
- * that is pulled for a member waits in the channel's row, whose order is the order of the delivery tags. The row is
- * bounded; the application may hold any number of unsettled messages, unless a prefetch limits it (sb_deliveries.h).
- * Messages of a queue are dealt in turn among the members that a connection has there (sb_round_robin.h). Any thread
- * that holds the connection's lock may pull, as for a native consumer (sb_consumer.h).
+ * that is pulled for a member waits in the channel's row, whose order is the order of the delivery tags. Pulling stops
+ * when the row has SB_ROW_MAX messages. The application may hold any number of unsettled messages (sb_deliveries.h),
+ * unless a prefetch limits it. Messages of a queue are dealt in turn among the members that a connection has there
+ * (sb_round_robin.h). Any thread that holds the connection's lock may pull, as for a consumer without a channel
+ * (sb_consumer.h).
  *
  * Layout: a member is
  *   standing by -> willing            it became the single active consumer (sb_exclusive.h)
@@ -26,8 +27,9 @@
  *      enough in two cases: the limit of a channel or of the connection stops a channel whose row is empty; or the
  *      prefetch of a member stops the member, and the row has no message of that member.
  *  I52 at most one of `armed` and `ready` of a channel is set. A message or a report that comes while the channel is
- *      armed makes the channel ready, and no longer armed. A message that could not be given (`stuck`) counts as one
- *      that comes with the next look of the IO thread: else the application would ask for it all the time.
+ *      armed makes the channel ready, and no longer armed. A message that could not be given (`stuck`) makes the
+ *      channel ready only at the next look of the IO thread (sb_channel_wants_work). If it did so at once, the
+ *      application would ask for the message again and again without a pause.
  *
  * Ordering pairs: P3 and P9 of sb_notify.h: a member that becomes willing is INTERESTED first, then pulls. P6: `ready`
  *  of the connection is stored (seq_cst) before its IO thread is rung. The IO thread arms its wake word, then reads
@@ -75,7 +77,7 @@ struct sb_channel {
   bool stuck; /* the first message of the row could not be given; the next look of the IO thread hands it over again */
   struct sb_channel *next_ready, *previous_ready;
   sb_channel_wait *waits;
-  sb_half closed; /* 1: the channel is closed. sb_waiter_get reads it as *ended */
+  sb_half closed; /* 1: the channel is closed. sb_waiter_get reads it through its argument `ended` */
 };
 _Static_assert(sizeof(struct sb_channel) <= 320, "a connection may have 65,535 of them");
 
@@ -96,9 +98,11 @@ sb_status sb_channel_pull(sb_channel *ch);
 /* True if a member needs a turn; sets `busy` of each such member. Looks at the words of the nodes and at the queues;
  * ignores the nodes' flags, since a flag may be missing. On the way, makes each member willing that nothing prevents.
  * If the node of a willing member is NOT_INTERESTED, for example because it was parked (I61), makes the node INTERESTED
- * (with no_local: NON_ACQUIRING). */
+ * (with no_local: NON_ACQUIRING). If the first message of the row was stuck, hands the channel over
+ * (I52). */
 bool sb_channel_wants_work(sb_channel *ch);
-uint64_t sb_channel_overlooked(const sb_channel *ch, const sb_queue **q); /* see sb_target.h */
+/* Finds the node of a member that should be flagged, but is not: `overlooked` of sb_target_kind (sb_target.h). */
+uint64_t sb_channel_overlooked(const sb_channel *ch, const sb_queue **q);
 
 /* ---- deliveries ---- */
 /* Gives the first message of the row to the application, and returns its delivery tag. The row must not be empty. A
@@ -106,8 +110,8 @@ uint64_t sb_channel_overlooked(const sb_channel *ch, const sb_queue **q); /* see
 uint64_t sb_channel_give(sb_channel *ch);
 /* As sb_channel_give, but a message of an auto-ack member becomes a delivery, too: it is settled by its tag. */
 uint64_t sb_channel_give_unsettled(sb_channel *ch);
-/* Undoes sb_channel_give for a message that the application never saw: the message becomes the first of the row again.
- * Do not call it for a message that a get took, or whose member has ended. */
+/* Undoes sb_channel_give_unsettled for a message that the application never saw: the message becomes the first of the
+ * row again. Do not call it for a message that a get took, or whose member has ended. */
 void sb_channel_take_back(sb_channel *ch, sb_unacked *h);
 /* Removes a delivery; the caller settles its message, or puts it back. This frees credit, which the next
  * sb_channel_resume uses. */

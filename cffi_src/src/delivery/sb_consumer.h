@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Consumers: native consumers of the application. All queues of a consumer share its one credit (Qpid Broker-J:
- * deliverSingleMessage).
+/* Consumers: consumers of the application that belong to no channel. All queues of a consumer share its one credit
+ * (Qpid Broker-J: deliverSingleMessage).
  *
- * What: a consumer is one target over one or more queues, with one node in each. A queue notifies one interested node
- * of new work; the connection of that node pulls under its credit until the queue is empty or the credit is used up.
- * Pulled messages wait in a process-local row until the application takes them. Any thread that holds the connection's
- * lock may pull: the IO thread when it is notified, or a thread of the application that finds the row empty, or that
- * returns credit by settling messages.
+ * What: a consumer is one target (sb_target.h) over one or more queues, with one node in each. A queue notifies one
+ * interested node of new work. The connection of that node then pulls messages for the consumer, until the queue is
+ * empty or the consumer's credit is used up. Pulled messages wait in a process-local row until the application takes
+ * them. Any thread that holds the connection's lock may pull: the IO thread when it is notified, or a thread of the
+ * application that finds the row empty, or that returns credit by settling messages.
  *
  * Invariants: I30 of sb_subscription.h, I31 and I32 of sb_notify.h.
  *
@@ -72,7 +72,7 @@ void sb_consumer_pull(sb_consumer *k);
  * the call pulls for a starved consumer. */
 void sb_consumer_free_ack_slot(sb_consumer *k, uint32_t ack_slot);
 void sb_consumer_resume(sb_consumer *k);
-/* Makes a message that was given to the application the first of the row again: the application never saw it. */
+/* Undoes the giving of a message that the application never saw: the message becomes the first of the row again. */
 void sb_consumer_take_back(sb_consumer *k, uint32_t ack_slot);
 /* Acknowledges the message in a slot. If that completes a batch, or the consumer is closed, settles all acknowledged
  * messages now; else the message is settled later, by the next sb_consumer_flush. */
@@ -80,7 +80,8 @@ sb_status sb_consumer_ack(sb_consumer *k, uint32_t ack_slot);
 /* Settles the messages that were acknowledged so far. This returns credit, so the consumer may pull again. */
 void sb_consumer_flush(sb_consumer *k);
 bool sb_consumer_wants_work(sb_consumer *k);
-uint64_t sb_consumer_overlooked(const sb_consumer *k, const sb_queue **q); /* see sb_target.h */
+/* Finds a node of the consumer that should be flagged, but is not: `overlooked` of sb_target_kind (sb_target.h). */
+uint64_t sb_consumer_overlooked(const sb_consumer *k, const sb_queue **q);
 /* Wakes the threads of the application that wait for the row, and writes the event if it is armed. */
 void sb_consumer_signal(sb_consumer *k);
 /* True if all queues of the consumer are deleted. */

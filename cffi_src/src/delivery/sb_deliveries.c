@@ -9,7 +9,7 @@
 static uint32_t link_of(const sb_deliveries *d, const sb_unacked *h) { return (uint32_t)(h - d->slots) + 1; }
 
 static uint32_t *bucket_of(const sb_deliveries *d, uint64_t tag) {
-  uint64_t mixed = tag * UINT64_C(0x9e3779b97f4a7c15); /* unacked tags may have any pattern */
+  uint64_t mixed = tag * UINT64_C(0x9e3779b97f4a7c15); /* for few collisions, whatever tags are unacked */
   return &d->table[(uint32_t)(mixed >> 32) & (d->room - 1)];
 }
 

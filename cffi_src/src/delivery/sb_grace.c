@@ -66,8 +66,8 @@ static bool begin_one(sb_connection *c, uint32_t chunk) {
   return true;
 }
 
-/* Begins to drain chunks whose slots nobody used since the last look. A chunk in use is not drained, since its class
- * would soon open a new chunk instead. */
+/* Begins to drain chunks of which no slot was used since the last look. A chunk that was used since then is not
+ * drained, even if all its slots are free: its class would soon open a new chunk instead. */
 static void begin(sb_connection *c) {
   sb_grace *g = c->grace;
   uint32_t n = sb_chunk_count(c->b);

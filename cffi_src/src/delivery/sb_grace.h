@@ -32,14 +32,15 @@
  *   call that the drainer does not see inside sees the new `asked`, and DRAINING. The 1 that a thread reads after its
  *   CAS may be the store of another thread; that is enough, since x86 keeps all stores in one order. A call leaves by a
  *   store (release), so what it did inside comes before the 0 that the drainer reads. For an id without a connection
- *   the drainer writes the id's word back unchanged (CAS), so a process that opens a connection with this id comes
- *   after that. tests/models/gate.pml models this pair, except ids without a connection.
+ *   the drainer writes the id's word back unchanged (CAS), so a process that opens a connection with this id later sees
+ *   DRAINING. tests/models/gate.pml models this pair, except ids without a connection.
  *
  * Death (killed after -> what is left -> who repairs it):
- *  draining a chunk -> see sb_drained.h.
+ *  draining a chunk -> slots that the drainer took, and perhaps a chunk that is DRAINING or CLAIMED -> the reaper
+ *   returns the chunk to its class, or makes it FREE (sb_drained.h).
  *  storing 1 in `inside` of a connection, at any point of a call -> that 1, so the drainer goes on waiting for this
- *   connection -> the reaper of the connection frees the connection's id, which ends the wait. Meanwhile `inside` of
- *   the reaper's own connection is 1.
+ *   connection -> the reaper of the connection frees the connection's id, which ends the wait. While the reaper works,
+ *   `inside` of its own connection is 1, so a drainer that asks it waits for the reaper, too.
  * While a process is stopped inside, the chunk stays DRAINING: until the process continues, or until an allocation of
  * the chunk's class finds no other memory, and takes the chunk over.
  *
@@ -62,12 +63,13 @@ typedef struct sb_grace {
   } drained[SB_GRACE_CHUNKS];
   bool waits[SB_MAX_CONNECTIONS];
   /* by chunk number: the sum of the generations of its slots at the last look, plus one; 0: the chunk could not be
-   * drained, for example because a slot was in use */
+   * drained, for example because a slot was in use, or its draining began */
   uint64_t used[];
 } sb_grace;
 
-/* Lock held. Continues to drain chunks, or begins with chunks that nobody used since the last look. True if chunks are
- * being drained. */
+/* Lock held. Does one step of draining. If no chunks are being drained, begins with those of which no slot was used
+ * since the last look. When no call can refer to their slots any more, makes them FREE. True if chunks are being
+ * drained. */
 bool sb_grace_step(sb_connection *c);
 /* Lock held. Stops draining: each chunk that is being drained goes back to its class. */
 void sb_grace_give_up(sb_connection *c);

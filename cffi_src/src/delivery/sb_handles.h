@@ -2,9 +2,10 @@
 /* Handles: the queues that a connection has open.
  *
  * What: a handle owns a ledger of its queue, and keeps the object of a deleted queue alive (I20). The connection
- * detaches the handles of deleted queues by itself: each of its calls, and each round of its IO thread, compares
- * `queues_closed` of the header with the value that it saw last. If the value changed, a call looks at a few handles,
- * and the IO thread at all. A detached handle stays valid for its owner, whose calls find the queue deleted.
+ * *detaches* the handles of deleted queues by itself: it releases what they have in shared memory. For that, each of
+ * its calls, and each round of its IO thread, compares `queues_closed` of the header with the value that it saw last.
+ * If the value changed, a call looks at a few handles, and the IO thread at all. A detached handle stays valid for the
+ * application, whose calls find the queue deleted.
  *
  * Layout: process-local: `queues` of the connection, linked both ways; the next look begins at `handles_next`.
  *

@@ -46,8 +46,9 @@ bool sb_lifetime_limited(const sb_queue_shm *q) {
   return has_flag(q, SB_QUEUE_EXCLUSIVE | SB_QUEUE_AUTO_DELETE | SB_QUEUE_EXPIRES);
 }
 
-/* True if the queue was last used `expires` ago. Adds to the last use, and subtracts nothing: another process may have
- * used the queue after this one read the time, so the last use may be the later of the two. */
+/* True if the queue was last used `expires` ago, or earlier. Compares the time with a sum, since a difference could
+ * wrap around: another process may have used the queue after this one read the time, so the last use may be the later
+ * of the two. */
 static bool has_expired(const sb_queue_shm *q) {
   int64_t life_ms = sb_setting(q, SB_SETTING_EXPIRES_MS);
   /* below 0 even with the flag: a process that removes the setting clears the flag after it stored the -1 */

@@ -2,8 +2,8 @@
 /* Lifetime: ends exclusive, auto-delete and expiring queues without a call to delete.
  *
  * What: an exclusive queue ends with the connection that declared it, an auto-delete queue with its last consumer. A
- * queue with `expires` ends when it was unused for that time: without a consumer, a declaration, a get, or a get that
- * waits.
+ * queue with `expires` ends when it was unused for that time: without a consumer, a declaration, a get, a get that
+ * waits, or an armed watch for messages. In each of these cases the *time* of the queue *has come*.
  *
  * Layout: `owner_connection` and `owner_epoch` (low bits of the connection's epoch), `had_consumer`, `used_ns` and the
  * setting SB_SETTING_EXPIRES_MS of sb_queue_shm. The flags of the queue say which of them are valid.
@@ -11,9 +11,9 @@
  * Invariants:
  *  I44 a queue that ends is closed like a deleted one (see I25 of sb_closing.h), by the first process that sees that
  *      the time of the queue has come. That is the process that cancels the last consumer of the queue, the process
- *      that closes the connection of its owner, the reaper of either process, a process that opens a queue whose owner
- *      is gone (I73), or the housekeeper. The process that closes the queue notifies the housekeeper, and the next
- *      sweep removes the queue's name. Even before that, no process finds a closed queue by its name.
+ *      that closes the connection that owns the queue, the reaper of either process, a process that opens a queue
+ *      whose owner is gone (I73), or the housekeeper. The process that closes the queue notifies the housekeeper, and
+ *      the next sweep removes the queue's name. Even before that, no process finds a closed queue by its name.
  *
  *  I73 a connection that declared an exclusive queue and used it has a handle of it, and so a ledger, until it
  *      disconnects or the queue is deleted. So the queue ends when the connection disconnects, or is reaped. A queue

@@ -186,8 +186,8 @@ sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uin
   sb_status status = (flags & SB_NODE_ROOM) != 0 ? SB_OK : sb_consumer_level_of(c, queue, priority, &level);
   if (status == SB_OK) {
     status = sb_holding_object(c, SB_KIND_NODE, token, slot, &gen);
-    /* While a connection keeps a hint word of node slots, other connections cannot find these slots (16 KiB). A
-     * connection creates few nodes, so it returns the word at once. */
+    /* While a connection keeps a hint word of node slots, other connections cannot find the 64 slots of the word (16
+     * KiB). A connection creates few nodes, so it returns the word at once. */
     sb_slab_return_class(c, sb_class_of_kind(b, SB_KIND_NODE));
   }
   if (status != SB_OK) {
@@ -232,8 +232,8 @@ sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uin
   return status;
 }
 
-/* True if the node keeps an expiring queue in use (sb_lifetime.h): it is that of a consumer, or of a get that waits or an
- * armed watch. The last two leave this state by themselves, unless their process is killed. */
+/* True if the node keeps an expiring queue in use (sb_lifetime.h): it is that of a consumer, or of a get that waits or
+ * an armed watch. A get or a watch that ends makes its node NOT_INTERESTED first, unless its process is killed. */
 static bool keeps_queue(const sb_node_shm *n) {
   uint32_t flags = SB_LOAD(&n->flags, SB_RELAXED);
   unsigned state = sb_node_state(SB_LOAD(&n->word, SB_SEQ_CST));
@@ -250,7 +250,7 @@ void sb_node_destroy(sb_connection *c, uint32_t slot, uint64_t token) {
   uint32_t flags = SB_LOAD(&n->flags, SB_RELAXED);
   sb_queue_shm *q = sb_slab_queue(b, SB_LOAD(&n->queue, SB_RELAXED));
   if (q != NULL && keeps_queue(n)) {
-    SB_STORE(&q->used_ns, sb_now_ns(), SB_RELAXED); /* the queue was used until now: before any count says otherwise */
+    SB_STORE(&q->used_ns, sb_now_ns(), SB_RELAXED); /* the queue was used until now; stored before a count falls */
   }
   bool was = sb_node_move(c, slot, SB_ANY_STATE, SB_NODE_REMOVED);
   if (was && (flags & SB_NODE_COUNTED) != 0 && q != NULL) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Node lists: the consumers of a queue by state (Qpid Broker-J: QueueConsumerManager).
  *
- * What: a queue has the lists All, NonAcquiring and NotInterested, and for each priority Interested and Notified. A
- * list is a ring of entries (node, epoch); the node's word is authoritative. Appending and leaving are O(1): a node
- * leaves a list when its epoch rises, which makes its entry dead. An iteration drops the dead entries that it meets.
- * Calls that wait for room are nodes of separate lists.
+ * What: a *node* stands for a consumer, a watch or a waiting call at one queue. A queue has the lists All, NonAcquiring
+ * and NotInterested, and for each priority Interested and Notified. A list is a ring of entries (node, epoch); the
+ * node's word is authoritative. Appending and leaving are O(1): a node leaves a list when its epoch rises, which makes
+ * its entry dead. An iteration drops the dead entries that it meets. Calls that wait for room are nodes of separate
+ * lists.
  *
  * Invariants:
  *  I27 a process that moves a node appends the entry (node, e+1) to the list of the new state, then changes the node's

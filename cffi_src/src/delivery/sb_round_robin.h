@@ -45,7 +45,7 @@ typedef struct sb_member {
   uint64_t delivered;                /* messages given to the application */
   uint32_t number, prefetch;         /* prefetch: most messages that it may hold, if not auto_ack; 0 = no limit */
   uint32_t held, waiting;            /* held: messages in the channel's row or unacked; waiting: those in the row */
-  uint64_t cursor;                   /* see sb_no_local.h */
+  uint64_t cursor;                   /* with no_local: where its next search begins (sb_no_local.h) */
   /* no_local: takes no message that its connection published, and is not in a circle */
   bool auto_ack, no_local;
   bool starved, willing, ended;

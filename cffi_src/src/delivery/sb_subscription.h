@@ -43,13 +43,14 @@ bool sb_subscription_want(sb_subscription *s);
  * find no memory (I30); the owner then ends it again at its next turn. */
 void sb_subscription_set_interested(sb_subscription *s, bool desired);
 /* Takes a message for the owner of the node. The owner must have credit. SB_EMPTY: there is no message for this node.
- * A NOTIFIED node is INTERESTED now, unless there is no memory for its list entry. A node that stands by or was parked
- * (I61) stays NOT_INTERESTED. */
+ * The call has then made a NOTIFIED node INTERESTED, unless there is no memory for its list entry. A node that stands
+ * by or was parked (I61) stays NOT_INTERESTED. */
 sb_status sb_subscription_take(sb_subscription *s, sb_taken *t);
-/* Like sb_subscription_take, for a NON_ACQUIRING node. Takes no message that its own connection published. `cursor`:
- * see sb_no_local.h. */
+/* Like sb_subscription_take, for a NON_ACQUIRING node. Takes no message that its own connection published. *cursor: the
+ * position from which the node's owner searches, which the call advances (sb_no_local.h). */
 sb_status sb_subscription_take_no_local(sb_subscription *s, uint64_t *cursor, sb_taken *t);
-/* Puts a message that was pulled through a subscription back into its queue. `disposition`: see sb_release_message. */
+/* Puts a message that was pulled through a subscription back into its queue. `disposition`: SB_REQUEUE counts the
+ * delivery, SB_UNDELIVER does not. */
 sb_status sb_subscription_return(sb_queue *q, uint64_t token, sb_disposition disposition);
 
 /* Returns the list entry of the node if the node should be flagged, but is not; else 0. The node should be flagged if a

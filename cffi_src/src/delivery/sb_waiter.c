@@ -134,7 +134,8 @@ static sb_status try_take(sb_queue *q, const sb_half *ended, sb_taken *t) {
 }
 
 void sb_waiter_leave(sb_queue *q, uint32_t node, uint32_t flags) {
-  if ((flags & SB_NODE_ROOM) == 0) sb_lifetime_consumed(q); /* before the node leaves: it keeps an expiring queue */
+  /* Before the node leaves: until then the node keeps an expiring queue in use (sb_lifetime.h). */
+  if ((flags & SB_NODE_ROOM) == 0) sb_lifetime_consumed(q);
   (void)sb_node_move(q->c, node, SB_IN(SB_NODE_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_NOT_INTERESTED);
   if ((flags & SB_NODE_ROOM) != 0) {
     if ((flags & SB_NODE_MEMORY) == 0 && sb_limits_room(q->shm, 1, 0)) {
@@ -226,8 +227,9 @@ static bool spin_for_room(sb_queue *q, uint64_t bytes) {
          spin(q, room_there, bytes, sb_now_ns() + SPIN_FOR_ROOM_NS);
 }
 
-/* For a call that has no memory to wait with: for a node, or for the entry of its node in the list, without which no
- * process would wake it. With SB_NO_MEMORY the call sleeps for 2 ms, and its caller tries again. */
+/* Ends the wait of a call for whose node, or for whose list entry, there was no memory: no process would wake the call.
+ * With SB_NO_MEMORY, sleeps for 2 ms and returns SB_OK, so that the caller tries again. With another status, or after
+ * the deadline, returns `status`. */
 static sb_status wait_unlisted(sb_status status, uint64_t deadline_ns) {
   if (status == SB_NO_MEMORY && sb_now_ns() < deadline_ns) {
     struct timespec pause = {0, 2000000};
@@ -243,7 +245,7 @@ static sb_status wait_listed(sb_queue *q, bool memory, uint32_t count, uint64_t 
   uint32_t node, flags = SB_NODE_ROOM | (memory ? SB_NODE_MEMORY : 0);
   uint64_t token;
   sb_lock(c);
-  /* a batch may need more: its call then wakes too early, and waits again */
+  /* a batch may need more than UINT32_MAX bytes: its call then wakes too early, and waits again */
   uint32_t needs = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
   sb_status status = borrow(q, flags, needs, &node, &token);
   if (status != SB_OK) {

@@ -15,7 +15,7 @@
  *  any step of a wait -> the node of the call, in the holdings -> the reaper of the connection removes the node, and
  *   notifies another one.
  *
- * Concurrency: takes the connection's lock only for steps, never while it spins or sleeps.
+ * Concurrency: a thread holds the connection's lock for single steps, never while it spins or sleeps.
  */
 #ifndef SB_WAITER_H
 #define SB_WAITER_H

@@ -10,8 +10,8 @@
  *
  * Invariants:
  *  I57 an application that armed the watch tries its get or put once more before it waits. After a notification it
- *      first tries, or disarms the watch. Disarming passes the baton (I31 of sb_notify.h); if the watch waits for room,
- *      that means: disarming wakes the next producer.
+ *      tries again, or disarms the watch, since other nodes may get no notification while this node is NOTIFIED.
+ *      Disarming passes the baton (I31 of sb_notify.h); if the watch waits for room, disarming wakes the next producer.
  *
  * Ordering pairs: P3 of sb_notify.h: the application arms the watch, then tries. P9: the IO thread clears the flag of
  * the node, then writes the descriptor.

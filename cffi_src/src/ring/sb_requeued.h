@@ -46,7 +46,8 @@
 
 void sb_requeued_mark(sb_broker *b, const sb_ring *r, uint64_t position);
 void sb_requeued_clear(sb_broker *b, const sb_leaf_ref *ref, uint64_t position);
-/* Clears the leaf's bit of a cell that the caller just took. The next search clears the bits above it. */
+/* Clears the leaf's bit of a cell that the caller just took. If no bit is left in the leaf, the next
+ * search clears the bits that lead to the leaf. */
 void sb_requeued_took(const sb_leaf_ref *ref, uint64_t position);
 bool sb_requeued_is_marked(sb_broker *b, const sb_ring *r, uint64_t position);
 /* As sb_requeued_mark and sb_requeued_is_marked, but faster: they use the pages of the lane's way. The caller of

@@ -72,7 +72,7 @@ typedef struct {
   uint32_t lag; /* SB_TAIL_... */
 } sb_append;
 #define SB_APPEND_ENTRY ((sb_append){SB_WORD_WHOLE, SB_TAIL_EXACT})  /* an entry of a list */
-#define SB_APPEND_CLOSING ((sb_append){SB_WORD_BARE, SB_TAIL_STAYS}) /* no process passes an undecided cell */
+#define SB_APPEND_CLOSING ((sb_append){SB_WORD_BARE, SB_TAIL_STAYS}) /* stays: no append passes an undecided cell */
 /* Appends `word`, and adds the page's generation to it. Before each attempt the function stores the position in
  * *announce, unless `announce` is NULL. *position: on entry a position, or 0; the function first tries this position or
  * the shared tail, whichever is later. On return *position is the position of the cell. *cache: on entry a leaf that
@@ -90,7 +90,7 @@ void sb_ring_redo(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, ui
 bool sb_ring_drop(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position, uint64_t word);
 /* Finds the first position >= `from` whose leaf exists, and that leaf. False: there is none. */
 bool sb_ring_next_leaf(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position);
-/* True if a cell before `end` satisfies `is`. Beside traffic the answer may be outdated. */
+/* True if a cell before `end` satisfies `is`. If other processes change cells meanwhile, the answer may be outdated. */
 bool sb_ring_has(sb_broker *b, const sb_ring *r, uint64_t end, bool (*is)(uint64_t word));
 /* Advances the shared tail to the first position that is not filled, and returns that position. Its cell is FREE,
  * CLOSING or CLOSED, or does not exist yet. */
@@ -98,7 +98,8 @@ uint64_t sb_ring_exact_tail(sb_broker *b, const sb_ring *r);
 /* As sb_ring_exact_tail, but first tries the leaf *cache (SB_NO_LEAF: none), and keeps the leaf of the tail there. */
 uint64_t sb_ring_exact_tail_near(sb_broker *b, const sb_ring *r, sb_leaf_ref *cache);
 void sb_ring_advance(sb_word *hint, uint64_t from, uint64_t to);
-/* Frees every page. No other process can reach the ring by now; a late CAS on one of its cells fails. */
+/* Frees every page. The caller knows that no other process can find the ring. The CAS of an append that
+ * found one of its cells earlier fails. */
 void sb_ring_destroy(sb_connection *c, const sb_ring *r);
 /* Finds ring `id` of the queue or consumer level in slot `object` (0 for SB_RING_MEMORY). False: there is no such
  * ring. */
