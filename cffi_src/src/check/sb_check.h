@@ -20,7 +20,8 @@
  *  meanwhile.
  *
  * Death: nothing is left, since the check writes nothing shared.
- * Concurrency: beside traffic it may report operations in progress. The segments must be complete (I5).
+ * Concurrency: beside traffic a check may report operations in progress. sb_broker_check() first maps all segments;
+ *  they are complete (I5 of sb_segment.h), so no read raises SIGBUS.
  */
 #ifndef SB_CHECK_H
 #define SB_CHECK_H
@@ -41,7 +42,7 @@ typedef struct {
 } sb_checkup;
 
 enum {
-  SB_KNOWN_TO_OWNER = 1 << 24, /* listed in the holdings of its owner, or a block of these, or the owner's record */
+  SB_KNOWN_TO_OWNER = 1 << 24, /* in its owner's or reader's holdings; or a connection record, or a block of holdings */
   SB_KNOWN_TO_ALL = 1 << 25,   /* a node: has an entry in the All list */
   SB_KNOWN_TO_LIST = 1 << 26   /* a node: has an entry in the list of its state */
 };
@@ -79,24 +80,24 @@ bool sb_check_dying(const sb_checkup *k, unsigned connection);
 typedef struct {
   const sb_cell_shm *cell;
   uint64_t word, position;
-  bool marked; /* `requeued` bits lead to it */
+  bool marked; /* the `requeued` bits of the ring, and of each page above the cell, lead to the cell */
 } sb_check_cell;
 typedef void (*sb_check_visitor)(sb_checkup *k, void *context, const sb_check_cell *cell);
 
 /* Walks the pages of ring `id` of slot `object`. Calls `visit` for every cell that is neither FREE nor broken. `queue`:
- * the queue that findings name, 0 = none. *end: the first free position. False: the object, pages or cells are broken,
- * so what `visit` counted is incomplete. */
+ * the queue that findings name, 0 = none. *end: the first free position. False: the object, a page, a cell or a hint
+ * of the ring is broken, so what `visit` counted may be incomplete. */
 bool sb_check_ring(sb_checkup *k, uint32_t object, uint32_t id, uint32_t queue, sb_check_visitor visit, void *context,
                    uint64_t *end);
 
 /* ---- the parts ---- */
 
 void sb_check_connections(sb_checkup *k);
-void sb_check_cells_owned(sb_checkup *k); /* after the queues */
+void sb_check_cells_owned(sb_checkup *k); /* called after the queues, whose check counts `owned` */
 void sb_check_queue(sb_checkup *k, uint32_t slot, bool closed);
 void sb_check_lists(sb_checkup *k, uint32_t slot, uint64_t end);
 void sb_check_memory_list(sb_checkup *k);
 void sb_check_classes(sb_checkup *k);
-void sb_check_chunks(sb_checkup *k); /* last */
+void sb_check_chunks(sb_checkup *k); /* called last, since it needs what the other parts saw */
 
 #endif

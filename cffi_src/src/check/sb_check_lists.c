@@ -18,7 +18,7 @@ enum {
 enum { NO_NODE, FROM_LATER, ELSEWHERE }; /* SB_BAD_ENTRY */
 
 typedef struct {
-  uint32_t queue, level; /* level: slot of the level that has the list; 0: the queue has it */
+  uint32_t queue, level; /* level: slot of the level that has the list; 0: the queue or the broker has it */
   unsigned ring, state;
   uint32_t nodes, counted; /* nodes: number of nodes with a live entry; counted: number of consumers among them */
 } list;

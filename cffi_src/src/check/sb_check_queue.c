@@ -20,7 +20,7 @@ typedef struct {
   uint32_t slot;
   uint64_t head;
   uint64_t ready, scheduled, owned, bytes, ready_bytes;
-  uint64_t staged, staged_bytes; /* in no counter yet */
+  uint64_t staged, staged_bytes; /* of STAGED cells, which no ledger counts yet */
   uint64_t counters[SB_COUNTERS], holding;
 } tally;
 
@@ -48,7 +48,7 @@ static bool check_body(sb_checkup *k, const tally *t, uint64_t position, uint64_
   uint64_t header = sb_check_header(k, slot);
   if (sb_cell_state(word) == SB_CELL_STAGED && sb_slot_state(header) == SB_SLOT_ALLOC &&
       sb_slot_owner(header) == sb_cell_owner(word)) {
-    return true; /* its commit is being prepared */
+    return true; /* the commit has not published the body yet */
   }
   if (!sb_slot_is_published(header)) {
     lost(k, t, slot, sb_slot_state(header) == SB_SLOT_FREE ? FREED : UNPUBLISHED, position, header, 0);
@@ -188,7 +188,8 @@ static void check_hints(sb_checkup *k, const sb_queue_shm *q, const tally *t, ui
     if (limits) trouble(k, SB_BAD_HINT, t, TRACKING, 0, 0, 1);
     return;
   }
-  if (taken > gone || taken < gone - t->staged) trouble(k, SB_BAD_HINT, t, TAKEN, 0, taken, gone); /* I23 */
+  /* I23 of sb_queue.h: depending on the queue and the message, a STAGED cell counts as taken or as ready */
+  if (taken > gone || taken < gone - t->staged) trouble(k, SB_BAD_HINT, t, TAKEN, 0, taken, gone);
   if (admitted != end) trouble(k, SB_BAD_HINT, t, ADMITTED, 0, admitted, end);
   if (bytes < t->ready_bytes || bytes > t->ready_bytes + t->staged_bytes)
     trouble(k, SB_BAD_HINT, t, READY_BYTES, 0, bytes, t->ready_bytes);

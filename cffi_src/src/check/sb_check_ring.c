@@ -119,7 +119,7 @@ bool sb_check_ring(sb_checkup *k, uint32_t object, uint32_t id, uint32_t queue, 
   walk w = {.k = k, .queue = queue, .visit = visit, .context = context, .sound = true};
   *end = 0;
   if (!sb_ring_open(k->b, object, id, &w.ring)) {
-    return false; /* the object is of a wrong kind: an earlier part has reported that */
+    return false; /* the object was freed after the caller had checked its kind */
   }
   w.end = SB_LOAD(w.ring.base, SB_RELAXED);
   uint64_t root = SB_LOAD(w.ring.root, SB_ACQUIRE);

@@ -56,8 +56,8 @@ static void check_node(sb_checkup *k, uint32_t slot, uint64_t header) {
 
 /* ---- references ---- */
 
-/* Compares the number of references in the block with the number of cells and views that use one. If the second number
- * is higher, two users share a reference. */
+/* Compares the number of references in the block with the number of cells and views that use one. If the first number
+ * is higher, no user has one of the references; if the second is higher, two users share a reference. */
 static void check_block(sb_checkup *k, uint32_t slot, unsigned kind) {
   sb_block block;
   uint32_t is = sb_block_of(k->b, slot, &block) ? sb_block_count(&block) : 0;
@@ -89,7 +89,7 @@ static void check_slot(sb_checkup *k, uint32_t slot, unsigned kind, uint64_t hea
     case SB_SLOT_ALLOC:
       if (slot == 0 ||
           (kind != SB_KIND_MESSAGE && sb_slot_is_drained(header) && sb_check_lives(k, sb_slot_owner(header)))) {
-        break; /* slot 0 has no owner; a drained slot is owned by its drainer (sb_drained.h) */
+        break; /* slot 0 has no owner; the holdings of a drainer list the chunk, not its slots (sb_drained.h) */
       }
       if (kind == SB_KIND_MESSAGE && sb_slot_is_part(header)) { /* only its head refers to it */
         if (sb_parts_is_orphan(k->b, slot)) sb_check_found(k, (sb_finding){SB_LEAKED_SLOT, 0, slot, 0, kind, 0, 0, 0});

@@ -11,8 +11,8 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* Lengths of the slots of the message classes. From 4 to 1024 units a doubling has four classes, so that a body leaves
- * at most a fifth of its slot unused. The longest classes divide a chunk into 6, 5, 4, 3, 2 slots or 1. */
+/* Lengths of the slots of the message classes, in units. From 4 to 1024 units a doubling has four classes, so that a
+ * body leaves at most a fifth of its slot unused. The longest classes divide a chunk into 6, 5, 4, 3, 2 slots or 1. */
 static const uint16_t MESSAGE_UNITS[] = {1,   2,   3,   4,   5,   6,   7,   8,    10,   12,   14,   16,   20,   24,
                                          28,  32,  40,  48,  56,  64,  80,  96,   112,  128,  160,  192,  224,  256,
                                          320, 384, 448, 512, 640, 768, 896, 1024, 1360, 1632, 2048, 2728, 4096, 8192};
@@ -121,7 +121,7 @@ static bool hint_take(sb_connection *c, unsigned cls, uint32_t chunk) {
       }
       if (SB_LOAD(&meta->hints[at], SB_RELAXED) == 0) {
         (void)SB_AND(&meta->summary[half], ~(UINT64_C(1) << (at % 64)), SB_ACQ_REL);
-        if (SB_LOAD(&meta->hints[at], SB_ACQUIRE) != 0) { /* look a second time after clearing */
+        if (SB_LOAD(&meta->hints[at], SB_ACQUIRE) != 0) { /* another process set a hint before the bit was cleared */
           (void)SB_OR(&meta->summary[half], UINT64_C(1) << (at % 64), SB_RELEASE);
         }
       }
@@ -156,7 +156,8 @@ bool sb_chunk_hint_search(sb_connection *c, unsigned cls) {
         }
       }
       if (pass == 0) {
-        (void)SB_AND(&k->groups, ~(UINT64_C(1) << g), SB_ACQ_REL); /* then look a second time */
+        /* the second pass finds hints that another process set before the bit was cleared */
+        (void)SB_AND(&k->groups, ~(UINT64_C(1) << g), SB_ACQ_REL);
       }
     }
   }
@@ -190,7 +191,7 @@ static void chunk_fill(sb_broker *b, unsigned cls, uint32_t chunk) {
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
   bool structures = cls > SB_MESSAGE_CLASSES;
   sb_chunk_prepare(b, chunk, structures);
-  /* A new structure continues from words (for example the incarnation) that it finds in its slot. */
+  /* A new structure continues from numbers in its slot, for example the incarnation: they begin at the floors. */
   if (structures) sb_floors_apply(b, chunk, cls - SB_MESSAGE_CLASSES, sb_class_units(cls));
   unsigned units = sb_class_units(cls), slots = SB_CHUNK_UNITS / units;
   for (unsigned i = 0; i < slots; i++) {
@@ -275,7 +276,7 @@ void sb_chunk_scrub(sb_broker *b, uint32_t chunk, uint32_t slots_units) {
   }
   SB_STORE(&meta->summary[0], 0, SB_RELAXED);
   SB_STORE(&meta->summary[1], 0, SB_RELAXED);
-  SB_STORE(&meta->parts, 0, SB_RELAXED); /* the caller owns all its slots */
+  SB_STORE(&meta->parts, 0, SB_RELAXED); /* I64: the caller owns all slots, so none is a part */
 }
 
 static bool all_free(sb_broker *b, uint32_t chunk, unsigned units) {
@@ -389,7 +390,7 @@ void sb_chunk_recover(sb_broker *b, unsigned owner, uint32_t chunk) {
   bool bodies = sb_chunk_state(word) == SB_CHUNK_CLASS && is_of_bodies(sb_chunk_class(word));
   bool drains = sb_chunk_state(word) == SB_CHUNK_DRAINING && sb_chunk_owner(word) == owner;
   /* The dead connection may have taken the first slot to drain a run that is or was here. Its holdings then list the
-   * chunk, not the slot. If the run is DRAINING, the chunk becomes FREE below, and the slot with it. */
+   * chunk, not the slot. If the run is DRAINING, the code below also resets the slot's header. */
   if (!drains) free_first(b, owner | SB_SLOT_OF_RUN, chunk);
   if (sb_chunk_state(word) == SB_CHUNK_RUN || bodies) {
     free_first(b, owner, chunk); /* a run whose maker was killed before its holdings listed the slot */

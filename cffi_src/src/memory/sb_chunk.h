@@ -18,7 +18,7 @@
  * Two connections that need the first slot of a class at the same time could each open a chunk. A chunk of structures
  * keeps its class as long as one of its slots is used. A connection that has filled in a chunk for structures therefore
  * looks once more for a slot of another chunk, and makes its own chunk FREE again if it finds one. Two chunks are
- * opened only if the other connection opens its chunk between that look and the store that follows.
+ * opened only if the other connection opens its chunk between that look and the store of CLASS that follows.
  *
  * Ordering pairs: P20 of sb_reserve.h. A connection fills in a chunk before it stores CLASS or RUN (release). A
  *  connection that takes a slot reads the chunk's word again afterwards, since the hint that led there may be older
@@ -29,8 +29,8 @@
  *   anything may have been filled in.
  *  the chunk of a class became DRAINING -> DRAINING(dead), some of its slots ALLOC(dead) -> the reaper frees these
  *   slots, and returns the chunk to its class. For a chunk of structures see sb_drained.h.
- *  the slot of a run was taken to drain the run -> ALLOC(dead) with SB_SLOT_OF_RUN -> the reaper frees the slot, also if
- *   another connection drained the run before, and the chunk is something else by now.
+ *  the slot of a run was taken to drain the run -> ALLOC(dead) with SB_SLOT_OF_RUN -> the reaper frees the slot. It
+ *   does so even if another connection has drained the run meanwhile, and the chunk has another use.
  *  the run became DRAINING -> DRAINING(dead) -> the reaper makes all chunks of the run FREE.
  * In each case the holdings of the connection list the chunk.
  *
@@ -42,7 +42,8 @@
 
 #include "sb_reserve.h"
 
-/* Of slots with at least so many units (4 KiB), a connection claims one at a time, and leaves the rest to others. */
+/* Of slots with at least so many units (4 KiB), a connection moves one hint bit at a time into its cache, and leaves
+ * the other slots to other connections. */
 #define SB_SINGLE_CLAIM_UNITS 16u
 
 void sb_class_format(sb_class_shm *classes);
@@ -80,7 +81,8 @@ bool sb_chunk_drain(sb_connection *c, uint64_t token, uint32_t chunk);
 bool sb_chunk_drain_any(sb_connection *c, uint64_t token);
 /* Repairs a chunk that the dead connection `owner` was claiming or draining: a claimed chunk and a draining run become
  * FREE, a chunk of bodies returns to its class. Before the call, the reaper has carried out or undone a commit of
- * `owner`, so no ALLOC slot of `owner` has a message. sb_drained_recover returns a chunk of structures. */
+ * `owner`, so no ALLOC slot of `owner` has a message. sb_drained_recover returns a chunk of structures to its class.
+ * sb_chunk_drain also calls this function, to end its own draining of a run. */
 void sb_chunk_recover(sb_broker *b, unsigned owner, uint32_t chunk);
 
 #endif

@@ -31,7 +31,7 @@ void sb_gate_renew(sb_connection *c) {
 }
 
 bool sb_gate_ask(sb_gate_shm *gate) {
-  (void)SB_ADD(&gate->asked, 1, SB_SEQ_CST); /* P21: first asked, then looked */
+  (void)SB_ADD(&gate->asked, 1, SB_SEQ_CST); /* P21: `asked` is raised before `inside` is read */
   return SB_OR(&gate->inside, 0, SB_SEQ_CST) != 0;
 }
 

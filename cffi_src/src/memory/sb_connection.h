@@ -51,8 +51,8 @@ struct sb_grace;
 
 /* What the IO thread of a connection remembers of the housekeeper, between calls of sb_io_run. */
 typedef struct {
-  bool lowest;              /* of the running processes with an IO thread, this one is the lowest: it looks often */
-  uint64_t looked, present; /* time of the last look for a housekeeper (0 = never); of the last look that found one */
+  bool lowest;              /* at the last check, this process was the lowest process (sb_io.h): it looks often */
+  uint64_t looked, present; /* time (ns) of the last look for a housekeeper (0 = never); of the last that found one */
   uint64_t turns;           /* `housekeeper_ticks` of the header, as this thread last read it */
 } sb_lookout;
 
@@ -66,10 +66,10 @@ struct sb_connection {
   uint64_t handles_calm;      /* while `queues_closed` has this value, no handle needs a check */
   uint64_t handles_again_ns;  /* time of the next check, if a handle of a deleted queue is still used; 0 = none */
   uint64_t stand_in_asked_ns; /* when the IO thread last asked for a stand-in of a stopped housekeeper */
-  uint64_t memory_miscounted; /* what the last sb_nodes_recount_memory saw, if the count was wrong; 0 = it was right */
+  uint64_t memory_miscounted; /* checksum of a wrong `memory_waiting`, see sb_nodes_recount_memory; 0 = none */
   uint64_t looked_deaths;     /* number of reaped processes when the IO thread last looked for missed notifications */
   uint32_t stands_for;        /* slot of the node of the stopped housekeeper that this connection stands in for */
-  bool handles_stay;          /* of the housekeeper, or its stand-in: its program detaches handles, the core does not */
+  bool handles_stay;          /* the program of the housekeeper, or of its stand-in, detaches handles, not the core */
   struct sb_target **targets; /* SB_MAX_TARGETS chains, see sb_target.h */
   uint32_t target_bits;       /* 1 + the highest index of a chain that ever had a target */
   uint32_t target_count, next_target;
@@ -84,7 +84,7 @@ struct sb_connection {
   sb_half ready; /* 1: a channel is ready. The IO thread also reads it without the lock, before it sleeps */
   uint32_t limit, unacked;
   bool limited;       /* nodes of channels are not interested, because `unacked` reached `limit` */
-  bool orphaned;      /* a member of a deleted queue was cancelled, and its credit is not used yet */
+  bool orphaned;      /* a channel cancelled its consumer of a deleted queue, and the freed credit is not used yet */
   bool taking_turns;  /* the IO thread is giving turns: no need to ring it, since it then looks for ready channels */
   bool must_grow;     /* a pull, or a node, needs more memory: the IO thread asks for a segment */
   sb_lookout lookout; /* of the IO thread alone */
@@ -94,7 +94,7 @@ struct sb_connection {
   uint32_t id, record;
   bool forgotten;    /* the connection has released everything shared, so the broker may be unmapped already */
   sb_half closed;    /* 1: no new call begins. Process-local, set under the lock, see sb_closed */
-  sb_half handles;   /* number of handles to this struct (its own, queues ...); freeing the last one frees it */
+  sb_half handles;   /* number of objects that use this struct (its own, queues ...); freeing the last frees it */
   sb_half lock;      /* see sb_lock */
   sb_gate_shm *gate; /* gate of the record; `own_gate` before the record exists and after it is gone */
   sb_gate_shm own_gate;
@@ -154,8 +154,8 @@ static inline void sb_unlock(sb_connection *c) {
   SB_STORE(&c->lock, 0u, SB_RELEASE);
 }
 
-/* Also called without the lock: by a waiter that armed its wake word (P6, seq_cst), or by a caller that checks again
- * with the lock. */
+/* True if the connection is closed. Callers without the lock: a waiter that armed its wake word (P6, seq_cst), and a
+ * caller that checks again with the lock. */
 static inline bool sb_closed(const sb_connection *c) { return SB_LOAD(&c->closed, SB_SEQ_CST) != 0; }
 
 /* Token of `boot` in the process slot: the entry for a connection that is being opened and has no holdings yet. */
@@ -172,8 +172,8 @@ static inline uint64_t sb_holding_what(unsigned kind, uint32_t slot, uint64_t ge
 static inline unsigned sb_holding_kind(uint64_t w) { return (unsigned)SB_BITS(w, 0, 4); }
 static inline uint32_t sb_holding_slot(uint64_t w) { return (uint32_t)SB_BITS(w, 4, 28); }
 static inline uint32_t sb_holding_gen(uint64_t w) { return (uint32_t)(w >> 32); }
-/* For an entry that lists a cell: the slot of the leaf with the cell; for an entry SETTLING, also the index of the
- * counter that the settlement raises. */
+/* sb_holding_leaf: of an entry that lists a cell, the slot of the leaf with the cell. sb_holding_counter: of an entry
+ * SETTLING, the index of the counter that the settlement raises. */
 static inline uint32_t sb_holding_leaf(uint64_t w) { return (uint32_t)SB_BITS(w, 32, 28); }
 static inline unsigned sb_holding_counter(uint64_t w) { return (unsigned)(w >> 60); }
 

@@ -3,8 +3,8 @@
 
 #include "sb_floors.h"
 
-/* False for chunks of nodes, which never become FREE: list entries name a node for ever, and a process may ring a node
- * while no call of that process is inside the core (I3, I28). */
+/* True if the chunk's class is one of structures, but not of nodes. Chunks of nodes never become FREE: list entries
+ * name a node for ever, and a process may ring a node while no call of that process is inside the core (I3, I28). */
 static bool is_of_structures(uint64_t word) {
   unsigned cls = sb_chunk_class(word);
   return cls > SB_MESSAGE_CLASSES && cls < SB_MESSAGE_CLASSES + SB_KIND_COUNT &&

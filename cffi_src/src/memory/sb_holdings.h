@@ -60,7 +60,8 @@ static inline sb_holding_shm *sb_entries_next(sb_entries_walk *w) {
   return w->block != NULL ? &w->block->entries[w->next++] : NULL;
 }
 /* Takes a free entry, and stores its token in *token. If all entries are used, adds a block. SB_GROW: the block needs
- * another segment, which the caller may add before it tries again. SB_NO_MEMORY: there is no memory for the block. */
+ * another segment, which the caller may add before it tries again. SB_NO_MEMORY: there is no memory for the block.
+ * SB_CORRUPT: the list of free entries is damaged. */
 sb_status sb_holding_take(sb_connection *c, uint64_t *token);
 void sb_holding_give(sb_connection *c, uint64_t token);
 /* Allocates a structure of `kind`, and lists it in a new entry of the holdings. Stores the structure's slot and

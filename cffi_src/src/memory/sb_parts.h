@@ -20,8 +20,8 @@
  *      clears `parts`.
  *
  * Ordering pairs:
- *  P18 the producer writes the names into a part, then stores the header that marks it as a part (release). A reader
- *      loads that header (acquire), reads the names, and loads the header again.
+ *  P18 the producer writes sb_part_shm into a slot, then stores the header that marks the slot as a part (release). A
+ *      reader loads that header (acquire), reads sb_part_shm, and loads the header again.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  a slot was taken for a part -> ALLOC(dead), listed in the holdings -> the reaper of the owner frees the slot.

@@ -8,8 +8,9 @@
  *
  * Layout: the reference of a cell is the number of a header bit, or SB_REF_BLOCK: the bit of its queue in the block.
  * The reference of a view is the number of a header bit, or SB_REF_VIEW + 1 to 3 with the queue's index in the block.
- * The block lies in front of the viewers' words of sb_view.h: the slots of the queues, ascending; their bits; for each
- * header bit the connection that claimed it; and, if the body may be read in place, the viewers' words of each queue.
+ * The block lies in front of the viewers' words of sb_view.h, which belong to the header bits. It consists of the slots
+ * of the queues, ascending; their bits; for each header bit the connection that claimed it; and, if the body may be
+ * read in place, viewers' words for the bits of each queue.
  *
  * Invariants:
  *  I48 the connection that commits sets the bits of a block before it publishes the slot; afterwards only the holder of
@@ -60,7 +61,7 @@ typedef struct {
 } sb_block;
 
 static inline bool sb_reference_has_block(const sb_message_shm *m) { return m->targets > SB_PLAIN_TARGETS; }
-/* Size of the block, a multiple of 64; 0: the message needs no block. */
+/* Size of the block in bytes, a multiple of 64; 0: the message needs no block. */
 uint64_t sb_block_bytes(uint32_t targets, uint64_t body_length);
 /* Finds the block of a slot. False: the slot has none, or its message header is inconsistent. */
 bool sb_block_of(sb_broker *b, uint32_t slot, sb_block *k);

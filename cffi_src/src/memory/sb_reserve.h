@@ -4,15 +4,15 @@
  * What: each allocation has a *use*, which the connection stores for the duration of a call. A call that opens a chunk
  * must leave a number of chunks FREE that depends on its use. A chunk is marked OF_RESERVE if fewer chunks stay FREE
  * than a plain put must leave, and plain puts take no slot of it. While a segment can still be added, no chunk is
- * marked, and a chunk for structures may be the last FREE one. That ends when a client finds no room in /dev/shm for a
- * segment (`no_room` of the header); it begins again when a segment is added. In a broker that fills up, plain puts fail
+ * marked, and a chunk for structures may be the last FREE one. When a client finds no room in /dev/shm for a segment,
+ * this exception ends (`no_room` of the header), until a segment is added. In a broker that fills up, plain puts fail
  * first, then staging, then the books; the calls that drain the broker have the whole reserve.
  *
  *  DRAIN  connecting, consuming, leasing, moving, deleting, recovery, housekeeping: may take the last chunk. While the
  *  broker has no chunk for consumer levels, inner pages leave the last chunk to the first consumer
  *  BOOKS  new queues, nodes of waiting producers, messages of the broker's internal queues
- *  STAGE  bodies that are staged or published from a stage; bodies of a commit that ends at least as many messages,
- *  and at least as many bytes, as it adds
+ *  STAGE  bodies put into a stage (a queue with SB_QUEUE_STAGE), or published from it; bodies of a commit that ends at
+ *  least as many messages, and at least as many bytes, as it adds
  *  PLAIN  all other puts, with the pages, schedule entries and holdings that these need
  *
  * Layout: the mark OF_RESERVE is bit 37 of a chunk's word; `no_room` is a hint. The reserve has three chunks. If the

@@ -5,7 +5,8 @@
 
 #define LONGEST SB_MESSAGE_CLASSES /* class of the longest slots */
 
-#define HEAD 192u /* allowed for what precedes a body in its slot: message header, viewers' words, 64 bytes of names */
+/* Bytes assumed in front of a body in its slot: 64 each for message header, viewers' words, and names. */
+#define HEAD 192u
 
 typedef struct {
   sb_connection *c;
@@ -142,7 +143,7 @@ uint64_t sb_scatter_room(sb_broker *b) {
     unsigned cls = sb_chunk_class(word), state = sb_chunk_state(word);
     if (state == SB_CHUNK_FREE) {
       spare++;
-    } else if (state == SB_CHUNK_RUN && sb_chunk_ready(b, chunk)) { /* a free run will be dissolved */
+    } else if (state == SB_CHUNK_RUN && sb_chunk_ready(b, chunk)) { /* a run whose slot is free can be drained */
       uint64_t h = SB_LOAD(&sb_chunk_meta(b, chunk)->headers[0], SB_RELAXED);
       if (sb_slot_state(h) == SB_SLOT_FREE) count(&t, LONGEST, sb_chunk_run(word));
     } else if (state == SB_CHUNK_CLASS && (word & SB_CHUNK_OF_RESERVE) == 0 && cls >= 1 && cls <= SB_MESSAGE_CLASSES &&

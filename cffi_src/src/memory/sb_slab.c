@@ -27,6 +27,7 @@ static bool take(sb_connection *c, uint32_t slot, unsigned cls, unsigned run, ui
   }
   uint64_t chunk = SB_LOAD(&c->b->chunks[slot / SB_CHUNK_UNITS], SB_SEQ_CST);
   unsigned state = sb_chunk_state(chunk);
+  /* in a chunk of structures that is DRAINING, no slot may be taken */
   bool with_slots = state == SB_CHUNK_CLASS || (state == SB_CHUNK_DRAINING && cls <= SB_MESSAGE_CLASSES); /* I68 */
   bool right =
       cls != 0 ? with_slots && sb_chunk_class(chunk) == cls : state == SB_CHUNK_RUN && sb_chunk_run(chunk) == run;
@@ -65,9 +66,9 @@ SB_HOT bool take_cached(sb_connection *c, unsigned cls, uint64_t token, uint32_t
   return false;
 }
 
-/* The last resort: reads the headers of all chunks of the class, takes a FREE slot, and sets the hints of the other
- * FREE slots. False: no slot was taken. After a search in vain the next search begins SWEEP_INTERVAL_NS later; until
- * then the function returns false at once. */
+/* Searches without hints: reads the headers of all chunks of the class, takes a FREE slot, and sets the hints of the
+ * other FREE slots. False: no slot was taken. After a search in vain, a search of this connection for the same class
+ * returns false at once, until SWEEP_INTERVAL_NS have passed. */
 static bool sweep(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen) {
   uint64_t now = sb_now_ns();
   if (now - c->swept_ns[cls] < SWEEP_INTERVAL_NS) {
@@ -159,7 +160,8 @@ static bool claim_run(sb_connection *c, uint32_t first, uint32_t run, uint64_t t
   *gen = sb_slot_gen(h) + 1;
   SB_STORE(sb_slot_header(b, *slot), sb_slot_word(SB_SLOT_ALLOC, c->id, *gen), SB_RELEASE);
   SB_STORE(&b->chunks[first], sb_run_word(run, *gen), SB_RELEASE);
-  sb_holding_set(b, token, sb_holding_what(SB_HOLD_SLOT, *slot, *gen), first); /* `where` still names the chunk */
+  /* `where` stays the chunk: until the new `what` is stored, a reaper reads the entry as a CHUNK */
+  sb_holding_set(b, token, sb_holding_what(SB_HOLD_SLOT, *slot, *gen), first);
   return true;
 }
 

@@ -17,8 +17,8 @@
  *  I14 a chunk changes its class only when the connection that drains the chunk has taken all slots of the chunk. The
  *      slots of a chunk that was filled in, and made FREE again at once (sb_chunk.h), have FREE headers. A connection
  *      that takes such a slot through an old hint checks the chunk's word, then the slot's header again, and finds that
- *      it lost the slot. A connection that drains a run takes the slot, then changes the word of the chunk that it read
- *      before. That word names a generation of the slot, so this CAS fails for a later run in the same chunks.
+ *      it lost the slot. A connection that drains a run reads the chunk's word, takes the slot, then changes that word
+ *      by a CAS. The word names a generation of the slot, so the CAS fails for a later run in the same chunks.
  *
  * Ordering pairs:
  *  P1 the producer writes the body before it stores PUBLISHED (release); a reader acquires the cell that names the slot
@@ -67,7 +67,8 @@ bool sb_slab_free_gen(sb_broker *b, uint32_t slot, uint64_t gen);
 void sb_slab_free_now(sb_broker *b, uint32_t slot);
 /* The structure of `kind` in a slot whose number was read from shared memory. NULL: no slot of that kind is there. */
 void *sb_slab_object(sb_broker *b, uint32_t slot, unsigned kind);
-/* The same for a queue, in a slot of either kind: SB_KIND_QUEUE or SB_KIND_LONG_QUEUE. */
+/* The queue in a slot whose number was read from shared memory. NULL: the slot there is of neither kind, SB_KIND_QUEUE
+ * or SB_KIND_LONG_QUEUE. */
 sb_queue_shm *sb_slab_queue(sb_broker *b, uint32_t slot);
 /* sb_slab_return_class gives up the hint bits of one class that the connection took into its cache: it sets them in
  * their chunk again. sb_slab_return_cache does that for all classes, after sb_slab_flush_freed. */
@@ -84,7 +85,7 @@ void sb_slab_kept(sb_broker *b, uint64_t *structures, uint64_t *bodies);
 uint64_t sb_slab_slot_bytes(sb_broker *b, uint32_t slot);
 
 /* Detects a cycle in a chain whose links are slot numbers in shared memory (Brent's algorithm). The caller passes the
- * number of each link to sb_chain_bites. True: the chain has a cycle. */
+ * number of each link to sb_chain_bites. True: the chain has a cycle, or its first link is 0. */
 typedef struct {
   uint32_t seen, steps, lap;
 } sb_chain;

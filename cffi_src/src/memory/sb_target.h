@@ -25,12 +25,12 @@ struct sb_target;
 /* The kind of a target, and its functions. */
 typedef struct {
   bool (*turn)(struct sb_target *t);       /* true: another turn may be needed */
-  bool (*wants_work)(struct sb_target *t); /* checks the nodes themselves, ignoring flags */
+  bool (*wants_work)(struct sb_target *t); /* true: the target needs a turn; reads nodes and queues, not flags */
   /* Finds a node that should be flagged, but is not. Returns the node's list entry (sb_entry_word); 0: there is no such
    * node. *q: the node's queue. `overlooked` is NULL for a kind whose missed notifications are not counted. */
   uint64_t (*overlooked)(struct sb_target *t, const struct sb_queue **q);
   void (*signal)(struct sb_target *t); /* called when the broker stops: wakes the waiters; NULL: the kind has none */
-  void (*end)(struct sb_target *t);    /* the connection is being closed */
+  void (*end)(struct sb_target *t);    /* called when the connection is closed: ends the target */
   bool is_channel, is_consumer;
 } sb_target_kind;
 
