@@ -29,8 +29,9 @@
 
 #include "sb_ring.h"
 
-/* Decides the CLOSING cell at `position`. True: the cell is decided, by this or by another process. False: its page
- * cannot be found. */
+/* Decides the CLOSING cell at `position`. If the cell is CLOSED then, also makes the queue CLOSED. Leaves a cell in any
+ * other state as it is. True: the cell is decided, by this or by another process, or it was not CLOSING. False: its
+ * page cannot be found. */
 bool sb_closing_resolve(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const sb_ring *r, uint64_t position);
 /* True if a message before `position` makes a deletion "if empty" fail (I25). */
 bool sb_closing_finds_message(sb_broker *b, const sb_ring *r, uint64_t position);

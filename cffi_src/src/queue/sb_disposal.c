@@ -5,7 +5,7 @@
 #include "sb_schedule.h"
 #include "sb_slab.h"
 
-/* Appends the CLOSING cell. If it succeeds, the caller lowers `hinting`. */
+/* Raises `hinting`, and appends the CLOSING cell. After a success the caller lowers `hinting`. */
 static sb_status append_closing(sb_queue *q, uint64_t flags, uint64_t *position) {
   sb_ledger_hinting(q->ledger, 1);
   /* I23: the CLOSING cell has no message, so it counts as taken. `admitted` comes first: the other way round, a put
@@ -25,9 +25,9 @@ static sb_status append_closing(sb_queue *q, uint64_t flags, uint64_t *position)
   return status;
 }
 
-/* Why the CLOSING cell at `position` did not close the queue. With one condition that was the reason, even if what
- * caused it is gone. With both, another process may have decided the cell, so the function looks for what is there now:
- * SB_DONE: nothing is there that keeps the queue. */
+/* The reason why the CLOSING cell at `position` did not close the queue: SB_IN_USE or SB_NOT_EMPTY. If one condition is
+ * set, that condition failed, even if it holds by now. If both are set, this call does not know which of them failed,
+ * since another process may have decided the cell. So it checks both again. SB_DONE: both hold by now. */
 static sb_status why_it_stays(sb_queue *q, uint64_t flags, uint64_t position) {
   bool both = flags == (SB_CLOSING_IF_UNUSED | SB_CLOSING_IF_EMPTY);
   if ((flags & SB_CLOSING_IF_UNUSED) != 0 && (!both || SB_LOAD(&q->shm->consumers, SB_SEQ_CST) > 0)) {
@@ -97,10 +97,10 @@ uint64_t sb_disposal_empty(sb_queue *q) {
   return removed;
 }
 
-/* Lists the object `slot` in the holdings of `c`. The caller then unlinks the object, and frees it: if the caller is
+/* Lists the object in `slot` in the holdings of `c`. The caller then unlinks the object, and frees it. If the caller is
  * killed between these two steps, its reaper frees the object. *gen: the generation of the object. The caller must free
- * only this generation: a process that was killed here earlier listed the same object, and the reaper of that process
- * may free the object as soon as it is unlinked. False: the slot is FREE although it is linked: the chain is broken. */
+ * only this generation: a process that was killed earlier may have listed the same object, and the reaper of that
+ * process may free it as soon as it is unlinked. False: the slot is linked, but FREE, so the chain is broken. */
 static bool let_go(sb_connection *c, uint32_t slot, uint64_t *gen) {
   uint64_t header = SB_LOAD(sb_slot_header(c->b, slot), SB_ACQUIRE);
   *gen = sb_slot_gen(header);
@@ -110,7 +110,8 @@ static bool let_go(sb_connection *c, uint32_t slot, uint64_t *gen) {
 
 static bool any_message(uint64_t word) { return sb_cell_has_message(word); }
 
-/* Makes the queue FREEING (I20), if no process was killed after it did so. False: the queue has an owner again. */
+/* Makes a CLOSED queue FREEING, then looks for an owner of a ledger (I20). Does nothing if a killed process left the
+ * queue FREEING. False: a connection has opened the queue, which is CLOSED again. */
 static bool begin_freeing(sb_broker *b, sb_queue_shm *q, uint64_t state) {
   if (sb_queue_state(state) == SB_QUEUE_FREEING) {
     return true;
@@ -139,7 +140,8 @@ static void free_levels(sb_connection *c, sb_queue_shm *q) {
   }
 }
 
-/* Frees the ledgers, also those that late connections link meanwhile, and seals their list. */
+/* Frees the ledgers, and seals their list (I20). Also frees the ledgers that are linked meanwhile, by connections that
+ * looked at the queue before it became FREEING. */
 static void free_ledgers(sb_connection *c, sb_queue_shm *q) {
   uint32_t ledger = SB_LOAD(&q->ledgers, SB_ACQUIRE);
   while (ledger != SB_LEDGERS_SEALED) {

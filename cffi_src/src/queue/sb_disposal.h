@@ -12,10 +12,12 @@
  * Ordering pairs: none here; sb_closing.h has those of the end of a queue.
  *
  * Death (killed after -> what is left -> who repairs it):
- *  the CLOSING cell was appended -> see sb_closing.h.
+ *  the CLOSING cell was appended -> a CLOSING cell that is not decided -> the next process that meets the cell, or the
+ *   reaper, decides it (sb_closing.h).
  *  the queue became CLOSED -> some messages are left in it -> the next sweep of the directory, or the reaper, removes
  *   them.
- *  the queue became FREEING -> all of its parts are there, or some -> the next sweep of the directory frees the rest.
+ *  the queue became FREEING -> some or all of its rings, consumer levels and ledgers are left -> the next sweep of the
+ *   directory frees them, and the queue object.
  *  a consumer level, a ledger or the queue object was unlinked, before it was freed -> the holdings list it -> the
  *   reaper frees it; the next sweep of the directory frees the rest of the queue.
  *
@@ -29,15 +31,15 @@
 
 /* Closes the queue, and removes its ready and scheduled messages; *removed: their number. SB_IN_USE: `if_unused` is
  * set, and the queue has a consumer. SB_NOT_EMPTY: `if_empty` is set, and the queue has a ready, scheduled or STAGED
- * message; delivered messages do not count (I25). In both cases the queue stays open. If both conditions are set, and
- * what kept the queue is gone before the call could see which it was, the call tries again. SB_DELETED: the queue was
- * closed already. */
+ * message; delivered messages do not count (I25). In both cases the queue stays open. If both conditions are set, the
+ * call looks afterwards which of them failed. If both hold by then, the call tries again; after 8 tries it returns
+ * SB_IN_USE. SB_DELETED: the queue was closed already. */
 sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed);
 /* Removes the ready and the scheduled messages of a closed queue. Returns how many it removed. It stops if there is no
  * memory for a holding; the next sweep of the directory removes the rest. */
 uint64_t sb_disposal_empty(sb_queue *q);
-/* Frees a CLOSED queue that is empty and that no connection has open, or one that is FREEING since a process was killed.
- * True if it is freed. */
+/* Frees a CLOSED queue, or one that a killed process left FREEING. Does nothing if the queue has a message, or if a
+ * connection has it open. True if the queue is freed. */
 bool sb_disposal_free(sb_connection *c, uint32_t slot);
 
 #endif

@@ -42,10 +42,10 @@ typedef enum {
   SB_REASON_EXPIRED = SB_COUNT_EXPIRED,
   SB_REASON_KILLED = SB_COUNT_KILLED, /* its queue was deleted */
   SB_REASON_PURGED = SB_COUNT_KILLED | 16,
-  SB_REASON_REPLACED = SB_COUNT_REPLACED, /* the ring has newer ones */
+  SB_REASON_REPLACED = SB_COUNT_REPLACED, /* newer messages fill the ring_size of the queue */
   SB_REASON_EVICTED = SB_COUNT_DROPPED,   /* the queue is full, and its overflow is drop-head */
   SB_REASON_REJECTED = SB_COUNT_DROPPED | 16,
-  SB_REASON_UNREADABLE = SB_COUNT_DROPPED | 32 /* its header is damaged */
+  SB_REASON_UNREADABLE = SB_COUNT_DROPPED | 32 /* the message header is damaged */
 } sb_reason;
 static inline unsigned sb_reason_counter(sb_reason reason) { return (unsigned)reason & 15u; }
 

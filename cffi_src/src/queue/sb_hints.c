@@ -3,8 +3,8 @@
 
 #include "sb_wait.h"
 
-/* Finds the first hidden cell at or after position `from`; hidden: see sb_hints_resurface. False: there is none, or the
- * search met a page that was reused meanwhile. */
+/* Finds the first hidden cell at or after position `from`: AVAILABLE, below the head, and without `requeued` bits.
+ * False: there is none, or the search met a page that was reused meanwhile. */
 static bool next_hidden(sb_broker *b, const sb_ring *r, uint64_t from, uint64_t *position) {
   uint64_t at = from;
   sb_leaf_ref leaf;
@@ -105,8 +105,9 @@ static bool same(const reading *one, const reading *two) {
          one->ready == two->ready && one->ready_bytes == two->ready_bytes;
 }
 
-/* `found`: what the call found until now. If another process has changed the hint meanwhile, returns SB_HINTS_BUSY, or
- * SB_HINTS_PARTLY if the call has corrected a hint before. */
+/* Changes one hint from `is` to `should`, and returns the result of sb_hints_reconcile up to this hint. `found`: the
+ * result up to the hint before. If another process has changed the hint meanwhile, the result is SB_HINTS_BUSY, or
+ * SB_HINTS_PARTLY if an earlier hint was corrected; the function then changes no later hint. */
 static sb_hints put_right(sb_word *hint, uint64_t is, uint64_t should, sb_hints found) {
   if (is == should || found == SB_HINTS_BUSY || found == SB_HINTS_PARTLY) {
     return found;
@@ -117,7 +118,7 @@ static sb_hints put_right(sb_word *hint, uint64_t is, uint64_t should, sb_hints 
   return found == SB_HINTS_SET_RIGHT ? SB_HINTS_PARTLY : SB_HINTS_BUSY;
 }
 
-/* Gives back the room that the dead reserved, although others are between two changes of hints (I74). */
+/* Gives back the room that dead connections reserved, while others are between two changes of hints (I74). */
 static void free_room(sb_queue_shm *q, const reading *is, const sb_changes *half_made) {
   uint64_t most = SB_LOAD(&q->base, SB_RELAXED) + is->taken + is->ready + half_made->depth;
   uint64_t most_in = is->bytes_out + is->ready_bytes + half_made->reserved_bytes;
@@ -155,12 +156,13 @@ sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q) {
 #define TRACKING_TRIES 1000u
 
 /* Calls sb_hints_reconcile until one call finds no hint wrong. If continuous traffic prevents that, the housekeeper
- * corrects the hints later. While a change is half made, a call could not find the hints right: it would read all cells
- * in vain. Until the hints are right `tracking` is SB_TRACKING_UNSURE, so that the successor of a caller that was killed
- * begins again.
+ * corrects the hints later. While a change is half made, sb_hints_reconcile could not find the hints right, and would
+ * read all cells in vain. So the function does not call it then. Until the hints are right, `tracking` is
+ * SB_TRACKING_UNSURE: if the caller is killed, the process that repeats the configuration begins again.
  *
- * A call of another connection that read `tracking` before may take or return a message later, and change no hint: the
- * hints are right only after each such call has ended (P21). If one does not end in time, `tracking` stays UNSURE. */
+ * A call of another connection that read `tracking` before may take or return a message later, and change no hint. So
+ * the hints are right only after each such call has ended (P21). If one does not end in time, `tracking` stays
+ * UNSURE. */
 void sb_hints_start_tracking(sb_queue *q) {
   sb_broker *b = q->c->b;
   if (SB_LOAD(&q->shm->tracking, SB_RELAXED) == SB_TRACKING_SURE) {

@@ -5,26 +5,26 @@
  * the `requeued` bits. In a queue that tracks (sb_queue_tracks) they also compare cells and ledgers with the hints:
  * `taken`, `admitted`, and the byte hints `bytes_in` and `bytes_out`.
  *
- * Layout: nothing here; sb_queue.h has the hints, sb_requeued.h the bits.
+ * Layout: nothing here; sb_layout.h declares the hints and the bits.
  *
  * Invariants: I23 of sb_queue.h, I18 of sb_requeued.h, I72 of sb_repairs.h.
  *  I74 in a queue that does not evict, `admitted` is at most base + `taken` + the number of AVAILABLE cells + the sum
- *      of all depths of `hinting`, except for the room that dead processes had reserved. Each step of a put, take,
- *      release, move or commit keeps that: it raises the depth first, changes one word or cell at a time by one
- *      message, and lowers the depth last. So a process may lower `admitted` to that sum even while others are in the
- *      middle of their changes, for example stopped. The queue may take fewer messages until these changes end. The
- *      same holds for `bytes_in`, `bytes_out`, the bytes of the AVAILABLE messages and `admitting` of the ledgers,
- *      while every change that is half made is a reservation of room. Two processes may correct hints at the same
- *      moment: the second one may then act on values that it read before the first one changed them. In this case the
- *      queue may take more messages than its limit, until the hints are corrected again.
+ *      of all depths of `hinting`, except for the room that dead processes had reserved. Each put, take, release, move
+ *      and commit keeps that: it raises the depth first, changes one word or cell at a time by one message, and lowers
+ *      the depth last. So a process may lower `admitted` to that sum even while others are in the middle of their
+ *      changes, for example stopped. The queue may take fewer messages until these changes end. In the same way,
+ *      `bytes_in` is at most `bytes_out` + the bytes of the AVAILABLE messages + the bytes in `admitting` of all
+ *      ledgers, but only while every change that is half made is a reservation of room. Two processes may correct hints
+ *      at the same moment: the second one may then act on values that it read before the first one changed them. In
+ *      this case the queue may take more messages than its limit, until the hints are corrected again.
  *
  * Ordering pairs: P21 of sb_grace.h, with `tracking` in the place of a chunk: sb_hints_start_tracking stores UNSURE
  *  (seq_cst), then reads `inside` of each other connection that has the queue open. A call enters before it reads
  *  `tracking`. So a call that is not seen inside sees that the queue tracks.
  *
  * Death (killed after -> what is left -> who repairs it):
- *  one hint was corrected, or one cell was marked -> other hints may still be wrong, other cells not marked -> the next
- *   tick of the housekeeper or of its successor that does this work begins it again; so does the next reaper.
+ *  one hint was corrected, or one cell was marked -> other hints may still be wrong, other cells not marked -> the
+ *   housekeeper, or its successor, begins the work again in a later tick. The next reaper corrects the hints, too.
  *
  * Concurrency: any process, beside traffic.
  */
@@ -43,15 +43,15 @@ bool sb_hints_hide_ready(sb_broker *b, const sb_ring *r);
 /* True if a message before `end` is ready. Reads the cells, since the hints may be wrong while a process is stopped. If
  * the queue's `requeued` flag is 0, the search begins at the head, so it finds no hidden cell. */
 bool sb_hints_has_ready(sb_broker *b, const sb_ring *r, uint64_t end);
-/* Calls sb_hints_resurface for a consumer that found no message although the hints show one. Returns the number of
- * cells that it found; 0 without a search if the last search was less than 250 ms ago. */
+/* Calls sb_hints_resurface for a waiting call that found no message although sb_queue_ready counts one. Returns the
+ * number of cells that it found; 0 without a search if the last search by this handle was less than 250 ms ago. */
 uint64_t sb_hints_rescan(sb_queue *q);
-/* Reads hints, ledgers and cells twice. If the two readings are equal, corrects `taken`, `admitted` and `bytes_in`.
+/* Corrects `taken`, `admitted` and `bytes_in`, if two readings of hints, ledgers and cells by this call are equal.
  * SB_HINTS_RIGHT: no hint was wrong, or the queue does not track. SB_HINTS_SET_RIGHT: a hint was wrong, and was
  * corrected. SB_HINTS_PARTLY: a hint was corrected, then another one changed during the correction, so it may be wrong
  * still. SB_HINTS_BUSY: the readings differ, or a connection is changing hints, or the first wrong hint changed during
- * the correction. While a connection is changing hints, the call at most gives back room that dead connections
- * reserved, and nothing in a queue that evicts (I74). */
+ * the correction. While a connection is changing hints, the call only gives back room that dead connections reserved
+ * (I74). In a queue that evicts, it then changes no hint. */
 typedef enum { SB_HINTS_RIGHT, SB_HINTS_SET_RIGHT, SB_HINTS_PARTLY, SB_HINTS_BUSY } sb_hints;
 sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q);
 /* Gives the hints of a queue that is about to get limits their first right values. Does nothing if `tracking` is

@@ -147,8 +147,8 @@ bool sb_ledger_any_owner(sb_broker *b, const sb_queue_shm *q, bool (*is)(sb_brok
   }
   return false;
 }
-/* The number of times that `stays` reads a ledger again. A process that runs usually ends its changes of hints meanwhile.
- * One that was killed or stopped does not. */
+/* The number of times that `stays` reads a ledger again. A process that runs usually ends its changes of hints
+ * meanwhile. One that was killed or stopped does not. */
 #define PATIENCE 4u
 static bool stays(const sb_ledger_shm *l) {
   uint64_t hinting = SB_LOAD(&l->hinting, SB_ACQUIRE);
@@ -173,7 +173,7 @@ unsigned sb_ledger_stuck(sb_broker *b, const sb_queue_shm *q, unsigned but,
 #define LOOKS 2000u /* the most reads of a gate in search of a gap between two calls: they take 0.1 ms in all */
 static bool was_outside(sb_broker *b, unsigned connection) {
   sb_connection_shm *shm = sb_connection_record(b, connection);
-  if (shm == NULL) { /* it is being opened or closed, unless its calls are over */
+  if (shm == NULL) { /* a LIVE connection is being opened or closed, so it may be inside; any other makes no call */
     return sb_conn_state(SB_LOAD(&b->connections[connection], SB_ACQUIRE)) != SB_CONN_LIVE;
   }
   for (unsigned n = 0; n < LOOKS && SB_LOAD(&shm->gate.inside, SB_RELAXED) != 0; n++) sb_pause(); /* relaxed: a hint */

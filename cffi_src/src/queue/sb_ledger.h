@@ -10,12 +10,12 @@
  * Invariants:
  *  I19 a counter only rises. Except for the counters of deliveries and refusals, it rises only under an intent that
  *      recorded the counter's value before the operation. If the operation took effect, a reaper counts it by a CAS
- *      from that value to the next one, which is right however often and however late reapers do it.
- *  I20 a queue object is freed only when no ledger of it has an owner: no connection has the queue open. The process that
- *      frees it makes it FREEING, then looks for owners. A connection adopts a ledger, then looks whether the queue is
- *      what it was. So either the process finds the connection, or the connection finds that the queue is FREEING.
- *      Last, the process seals the list of ledgers: a connection that is late can link no ledger, which nobody would
- *      free.
+ *      from that value to the next one. So the operation counts once, however often and however late reapers do that.
+ *  I20 a queue object is freed only when no ledger of it has an owner, that is, no connection has the queue open. The
+ *      process that frees it makes it FREEING, then looks for owners. A connection adopts a ledger, then checks that
+ *      the queue's state did not change. So either the process finds the connection, or the connection finds that the
+ *      queue is FREEING. Last, the process seals the list of ledgers. So a connection that looked at the queue earlier
+ *      cannot link another ledger, which no process would free.
  *
  * Ordering pairs: P11 an intent is complete before its kind is stored (release), and its kind is stored before the CAS
  *  that it announces. Only the position of an append is stored later: before each attempt (release, sb_ring_append).
@@ -41,15 +41,16 @@
 
 #include "sb_holdings.h"
 
-/* The list of ledgers of a queue that is freed. */
+/* The value of `ledgers` of a queue that is being freed: no ledger can be linked (I20). */
 #define SB_LEDGERS_SEALED UINT32_MAX
-/* Makes `c` the owner of a ledger of the queue in slot `queue`, for a caller that has looked at the queue. Meanwhile the
- * queue may be closed and freed, and the ledger with it: the ledger may then be another queue's, and have another
- * owner. SB_DELETED: the list of ledgers is sealed. So the caller looks at the queue again before it writes anything into the ledger, and calls sb_ledger_start if
- * the queue is the same, else sb_ledger_renounce. If the caller is killed before that, its reaper disowns the ledger;
- * nothing is held in it, and its hints rest, since its last owner left it so. */
+/* Makes `c` the owner of a ledger of the queue in slot `queue`, for a caller that has looked at the queue. Since that
+ * look the queue may have been closed and freed, and the ledger with it. The ledger may then be another queue's, and
+ * have another owner. So the caller looks at the queue again before it writes anything into the ledger. It calls
+ * sb_ledger_start if the queue is the same, else sb_ledger_renounce. If the caller is killed before that, its reaper
+ * leaves the ledger without an owner. Until sb_ledger_start the ledger counts no held cell, and `hinting` has depth 0,
+ * as the last owner left them. SB_DELETED: the list of ledgers is sealed. */
 sb_status sb_ledger_adopt(sb_connection *c, uint32_t queue, sb_ledger_shm **ledger, uint64_t *token);
-/* Begins the use of an adopted ledger: `c` holds nothing, and changes no hints. */
+/* Begins the use of a ledger that the caller owns: sets its number of held cells, and the depth of `hinting`, to 0. */
 void sb_ledger_start(sb_ledger_shm *ledger);
 /* Gives up a ledger that was adopted and not started. Changes only its owner, by a CAS, and only if that is `c`. */
 void sb_ledger_renounce(sb_connection *c, sb_ledger_shm *ledger, uint64_t token);
@@ -107,8 +108,8 @@ static inline void sb_ledger_count(sb_ledger_shm *l, unsigned counter, uint64_t 
   SB_STORE(&l->counters[counter], SB_LOAD(&l->counters[counter], SB_RELAXED) + by, SB_RELEASE);
 }
 /* Marks that the connection begins (`by` is 1) or ends (`by` is -1) changes of hints that belong together. Between the
- * two calls a process corrects no hints (I23 of sb_queue.h), but it may give back room that the dead reserved (I74 of
- * sb_hints.h). */
+ * two calls no process corrects the queue's hints (I23 of sb_queue.h). Only the room that dead connections reserved may
+ * be given back (I74 of sb_hints.h). */
 #define SB_HINTING_DEPTH UINT64_C(0xffffffff) /* the lower half of `hinting`; the upper half counts the raises */
 static inline void sb_ledger_hinting(sb_ledger_shm *l, int by) {
   uint64_t step = by > 0 ? (UINT64_C(1) << 32) + 1 : UINT64_MAX;

@@ -199,7 +199,8 @@ SB_HOT uint64_t lowest(const sb_queue *q) {
 }
 
 /* True if surely at most `limit` cells before the tail are AVAILABLE: no cell has `requeued` bits, and at most `limit`
- * positions lie between lowest() and the tail. A killed producer may leave the tail before its own message. */
+ * positions lie between lowest() and the tail. A producer that was killed before it advanced the tail leaves a message
+ * after the tail, which the function does not count. */
 SB_HOT bool fits(const sb_queue *q, int64_t limit) {
   return SB_LOAD(&q->shm->requeued, SB_SEQ_CST) == 0 &&
          (int64_t)(SB_LOAD(&q->shm->tail, SB_SEQ_CST) - lowest(q)) <= limit;

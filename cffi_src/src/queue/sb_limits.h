@@ -2,9 +2,9 @@
 /* Limits: how many messages and bytes a queue may hold, and what happens beyond that.
  *
  * What: sb_limits_admit reserves room before a message is published (overflow block, drop, reject). sb_limits_enforce
- * removes the oldest messages after one was published (ring_size, overflow drop-head). By the queue's hints, the first
- * counts the messages from `admitted` and `taken`, the second from `tail` and `taken`. Both count the bytes from
- * `bytes_in` and `bytes_out`.
+ * removes the oldest messages after one was published (ring_size, overflow drop-head). Both use the queue's hints:
+ * sb_limits_admit counts the messages from `admitted` and `taken`, sb_limits_enforce from `tail` and `taken`. Both
+ * count the bytes from `bytes_in` and `bytes_out`.
  *
  * Invariants: I23 of sb_queue.h, I24 of sb_take.h. If ring_size was lowered without trimming the queue, the queue's
  *  `bound` is first the number of messages that were ready then. `bound` falls with the number of ready messages,
@@ -48,8 +48,9 @@ uint64_t sb_limits_enforce(sb_queue *q);
  * now. False: it keeps them according to the counts, which may be wrong (sb_limits_in_doubt), or the call found no
  * message to evict, or no memory for a holding. */
 bool sb_limits_keep(sb_queue *q, uint64_t *removed);
-/* True if more messages may be ready than the bound, although the counts deny it: a process may have been killed
- * between two changes of the counts. Costs a few loads, unless another process puts or takes at this moment. */
+/* True if more messages may be ready than the bound, even if the counts show no excess: a process may have been killed
+ * between two changes of the counts. Judges by cells and cursors, not by counts. Costs a few loads, unless another
+ * process puts or takes at this moment. */
 bool sb_limits_in_doubt(sb_queue *q);
 /* Sets `bound` after ring_size was changed. If `trim` is true, `bound` becomes 0, so ring_size applies at once.
  * Otherwise it becomes the number of ready messages, and falls as messages are taken. */

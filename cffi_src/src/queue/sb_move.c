@@ -53,7 +53,7 @@ sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *siz
   sb_ledger_begin_intent(from, SB_INTENT_MOVE, SB_COUNT_MOVED, t.position,
                          (uint64_t)t.slot | SB_FIELD(t.ref, 32) | SB_FIELD(ref, 40), t.gen, bytes);
   sb_view_not(b, t.slot, ref);
-  if (!sb_slab_add(b, t.slot, ref)) { /* I38: we hold its cell */
+  if (!sb_slab_add(b, t.slot, ref)) { /* I38: this connection holds the source cell */
     sb_ledger_end_intent(from);
     sb_limits_unadmit(target, bytes);
     sb_holding_give(c, target_token);
@@ -76,7 +76,7 @@ sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *siz
     sb_schedule_make_ready(q, token);
     return status;
   }
-  const sb_leaf_ref *leaf = &lane->tail_leaf; /* of the target cell; not freed while we own that cell */
+  const sb_leaf_ref *leaf = &lane->tail_leaf; /* of the target cell; not freed while this connection owns the cell */
   SB_STORE(&sb_leaf_cell(leaf, position)->side,
            sb_side_word(t.gen, sb_side_count(t.side), t.side & SB_SIDE_REDELIVERED), SB_RELEASE);
   sb_word *origin = sb_ring_origin(b, leaf, position);

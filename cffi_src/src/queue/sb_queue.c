@@ -154,7 +154,7 @@ bool sb_queue_older_ready(sb_queue *q, uint64_t position) {
   return false;
 }
 
-/* A ring that was shrunk without trimming gets smaller as messages are taken. */
+/* After ring_size was lowered without trimming the queue, `bound` falls to ring_size as messages are taken. */
 void sb_queue_lower_bound(sb_queue *q) {
   int64_t ring = sb_setting(q->shm, SB_SETTING_RING_SIZE);
   uint64_t lazy = SB_LOAD(&q->shm->bound, SB_RELAXED);
@@ -203,7 +203,7 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
   uint64_t parts = SB_LOAD(header, SB_RELAXED) & SB_FIELD(1u, 2 + SB_PARTS_REF); /* relaxed: the caller owns the slot */
   SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, 1, gen) | parts, SB_RELEASE); /* P1 release */
   SB_CRASHPOINT("queue.enqueue.published");
-  if (scheduled && tracked) sb_hints_taken(q->shm, 1, bytes); /* until a release makes it ready */
+  if (scheduled && tracked) sb_hints_taken(q->shm, 1, bytes); /* I23: taken, until a release makes it AVAILABLE */
   uint64_t word = (uint64_t)(scheduled ? SB_CELL_SCHEDULED : SB_CELL_AVAILABLE) | SB_FIELD(slot, 4);
   sb_append how = {SB_WORD_OPEN, tracked ? SB_TAIL_EXACT : SB_TAIL_LAZY};
   sb_status status = sb_queue_append(q, lane, word, how, &l->position, position);

@@ -19,7 +19,7 @@
  *      it as ready, since its room is reserved. One that will become SCHEDULED counts as taken in any queue. While no
  *      connection is between two changes of hints that belong together (`hinting` of sb_ledger_shm), a process may
  *      count the cells, and correct the errors that a death left. In a queue that does not evict, it may lower
- *      `admitted` and `bytes_in` even meanwhile (I74 of sb_hints.h).
+ *      `admitted` and `bytes_in` even while connections are between two such changes (I74 of sb_hints.h).
  *  I42 after a process has lowered `taken` or `bytes_out`, it searches for a message again, or enforces the limits:
  *      meanwhile a put may have relied on the higher value, and seen room that did not exist.
  *
@@ -80,7 +80,7 @@ sb_status sb_queue_attach(sb_connection *c, uint32_t slot, sb_queue *q, bool eve
  * `dead` does not own the ledger any more. */
 sb_status sb_queue_inherit(sb_connection *c, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger, unsigned dead);
 /* Opens a handle for a reaper that continues the operation of a dead connection. The dead connection stays the owner of
- * the ledger. With NULL for the ledger, the caller knows that the queue object is not freed, and takes no message. */
+ * the ledger. `ledger` may be NULL if the caller knows that the queue object is not freed, and takes no message. */
 sb_status sb_queue_stand_in(sb_connection *by, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger);
 void sb_queue_detach(sb_queue *q);
 /* The lane that a position is in. */
@@ -97,9 +97,9 @@ SB_HOT sb_status sb_queue_append(sb_queue *q, sb_lane *lane, uint64_t word, sb_a
  * such cells the append has met. SB_CLOSED_CELL: the cell is decided, the queue stays open, and the caller appends
  * again. SB_DELETED: the queue is closed. SB_CORRUPT: the cell cannot be decided. */
 sb_status sb_queue_pass_closing(sb_queue *q, const sb_lane *lane, uint64_t position, unsigned tries);
-/* Publishes an ALLOC slot, whose body has `bytes`, in a cell at the tail: SCHEDULED if `scheduled`, else AVAILABLE.
- * *position: the position of that cell. After a failure the caller still owns the slot, and must enforce the queue's
- * limits if `scheduled` is set: the call raised `taken`, and lowered it again (I42). */
+/* Publishes an ALLOC slot, whose body has `bytes` bytes, in a cell at the tail. The cell becomes SCHEDULED if
+ * `scheduled`, else AVAILABLE. *position: the position of that cell. After a failure the caller still owns the slot,
+ * and must enforce the queue's limits if `scheduled` is set: the call raised `taken`, and lowered it again (I42). */
 sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool scheduled,
                            uint64_t *position);
 /* Adds an entry to the schedule list for a message with a timer (I26). */
@@ -152,10 +152,11 @@ bool sb_queue_older_ready(sb_queue *q, uint64_t position);
 /* True if there may be a message to take. Reads the queue's `requeued` flag, then at most 64 cells, up to the first
  * that is ready or FREE. */
 bool sb_queue_looks_ready(sb_queue *q);
-/* The same without the connection's lock. Other threads may move the handle's cursor and leaf, so the function begins
- * at the shared head, and keeps its leaf in *leaf, which is SB_NO_LEAF before the first call. */
+/* As sb_queue_looks_ready, but needs no lock. Other threads may move the handle's cursor and leaf, so the function
+ * begins at the shared head, and keeps its leaf in *leaf, which is SB_NO_LEAF before the first call. */
 bool sb_queue_seems_ready(sb_queue *q, sb_leaf_ref *leaf);
-/* After a take: if a ring was shrunk without trimming, lowers its bound to the number of ready messages. */
+/* Called after a take. If ring_size was lowered without trimming the queue, lowers `bound` to the number of ready
+ * messages, but not below ring_size. */
 void sb_queue_lower_bound(sb_queue *q);
 
 #endif

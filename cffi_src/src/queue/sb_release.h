@@ -15,7 +15,7 @@
  *  the side record was written, or the bits were set -> the dead connection still owns the cell -> the reaper releases
  *   the cell.
  *  the cell became AVAILABLE -> `taken` may be one too high, and `bytes_out` too high by the body -> the reaper, or the
- *   housekeeper, corrects both (sb_hints_reconcile).
+ *   housekeeper, lowers `taken`, and raises `bytes_in` so that it fits `bytes_out` (sb_hints_reconcile).
  *
  * Concurrency: the connection that holds the message calls, under its lock, beside any other operation.
  */

@@ -33,7 +33,7 @@
 #include "sb_liveness.h"
 
 enum {
-  /* a consumer or waiting call slept beside a ready message, although it was notified, or no node was NOTIFIED */
+  /* a consumer or waiting call slept although a message was ready: it was NOTIFIED, or no node of the queue was */
   SB_REPAIR_NOTIFICATION = 0,
   SB_REPAIR_ROOM,    /* a producer slept although the queue had room for its message */
   SB_REPAIR_COUNT,   /* a wrong count of nodes in the queue's lists: interested, room_waiting ... */

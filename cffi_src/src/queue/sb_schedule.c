@@ -46,7 +46,7 @@ uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bo
        scheduled = sb_cell_state(word) == SB_CELL_SCHEDULED;
   bool expired = expires != 0 && expires <= now_ns;
   if (keeps && !scheduled) {
-    return 0; /* SB_QUEUE_KEEPS: no ready message expires in this queue. A move adds an entry to the target queue */
+    return 0; /* no ready message expires in this queue; a move out of it adds an entry to the target's schedule list */
   }
   if (scheduled && due > now_ns && !expired) {
     return expires != 0 && expires < due ? expires : due;

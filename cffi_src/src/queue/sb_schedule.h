@@ -20,7 +20,8 @@
  *  a message expired while its owner held it -> ACQUIRED(dead) or REMOVING(dead), and the housekeeper does not look at
  *   the message again -> the reaper makes the message AVAILABLE, then raises `timers_lost`: the housekeeper scans all
  *   cells, and removes the message.
- *  the intent SETTLE of an expired message was written -> see sb_settle.h.
+ *  the intent SETTLE of an expired message was written -> the message has ended or not -> the reaper counts the end, or
+ *   releases the message (sb_settle.h).
  *  some entries of the schedule list were handled -> the other entries -> the next housekeeper begins the list again.
  *
  * Concurrency: any process, with its connection's lock.

@@ -271,7 +271,7 @@ SB_HOT sb_status take_oldest(sb_queue *q, unsigned state, const sb_excess *exces
       counted ? take_counted_before(q, state, excess, before, t) : find_and_take(q, state, excess, before, t);
   if (status == SB_OK) {
     count_taken(q, counted || paid, t);
-    if (excess == NULL) sb_queue_lower_bound(q); /* evict (sb_limits.c) may put a victim back: then it is ready again */
+    if (excess == NULL) sb_queue_lower_bound(q); /* not for a victim: evict (sb_limits.c) may make it ready again */
   }
   sb_ledger_hinting(q->ledger, -1);
   return status;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* View: keeps the slot of a body that is read in place.
+/* View: keeps a slot from being freed while its body is read in place.
  *
  * What: a view is an additional reference to a slot, listed in the holdings of its connection. A connection takes it
  * while it holds the message. The view stays valid whatever happens afterwards: the message is settled or returns to
