@@ -26,7 +26,7 @@ def put_rest(  # noqa: PLR0917 - the arguments of put_many, and the result of it
     options: PutOptions,
     until: int,
 ) -> int:
-    """Puts the remaining bodies and waits for room; returns the number put: all, or those that found room in time.
+    """Puts the remaining bodies, and waits for room; returns how many of all bodies were put in time.
 
     Args:
         core: the queue.
@@ -34,7 +34,7 @@ def put_rest(  # noqa: PLR0917 - the arguments of put_many, and the result of it
         given: all bodies.
         result: the result of the first call of the function.
         options: the options of the put.
-        until: the deadline.
+        until: the deadline, in nanoseconds of the monotonic clock.
 
     Raises:
         queue.Full: no message found room in time.

@@ -152,7 +152,7 @@ class Seconds(Kind):
         return f"{self._least / 1000:g} to {_MAX_MILLISECONDS // 1000:,} seconds"
 
     def check(self, name: str, value: object) -> float | None:
-        """Accepts `None`, and numbers within the bounds. Returns the time that the core stores, so that it compares."""
+        """Accepts `None`, and numbers within the bounds. Returns what the core stores, so that both compare equal."""
         if value is None:
             return None
         if is_number(value) and self._least / 1000 <= value <= _MAX_MILLISECONDS / 1000:

@@ -40,7 +40,7 @@ _MODES = frozenset({0o600, 0o660})
 
 
 class _Default(str):
-    """A default that is no other object, even if that is equal: CPython has only one object for equal literals."""
+    """A default that ``is`` tells from an equal string of a caller: CPython has only one object for equal literals."""
 
     __slots__ = ()
 
@@ -141,8 +141,8 @@ class Broker:
         with self._attached() as attached:
             attached.set_stopped(stopped=False)
             if attached.housekeeper_missing():
-                # An earlier child may still be starting. This call does not wait for its end: if that child becomes the
-                # housekeeper, it serves without end, and the child started here ends.
+                # An earlier child may still be starting. This call does not wait until that child ends: it may become
+                # the housekeeper, and serve as long as there are clients. Then the child started here ends.
                 child = _started(self.name)
                 self._process, self._child = os.getpid(), child
                 _await_housekeeper(attached, child)
@@ -322,8 +322,8 @@ def connect(
         channel_max: the most channels that the connection may have open.
         client_name: the name that ``shmbroker connections`` shows.
         timeout: seconds to wait for another process to create the broker, with ``create=False`` or if the broker
-            belongs to another user; ``None`` = not at all. Independently, the end of a purge is waited for, up to 30
-            seconds; 0 = wait for neither.
+            belongs to another user; ``None`` = not at all. In addition, the call waits up to 30 seconds for the end of
+            a purge; 0 = wait for neither.
         operation_timeout: seconds that a topology change may wait for the topology lock.
         on_callback_error: called with an exception that a callback raised, or that kept callbacks from running;
             ``None`` = the exception is logged.

@@ -156,7 +156,7 @@ class Connection:
     def channels(self) -> list[ChannelInfo]:
         """Lists the channels of all connections of the broker.
 
-        Each channel with consumers has an entry. One entry of each connection stands for its other channels.
+        Each channel with consumers has an entry of its own. The other channels of a connection share one entry.
         """
         return channel_infos(self.connections(), self.consumers())
 

@@ -99,7 +99,7 @@ class Consumer:
         Raises:
             queue.Empty: no message came in time.
             NotFound: all queues of the consumer were deleted.
-            OutOfMemory: a message is ready, but the broker has no memory for the record that this connection holds it.
+            OutOfMemory: a message is ready, but the broker has no memory to record that this connection holds it.
             ConnectionClosed: the consumer or its connection is closed.
         """
         message = self._taker.take(self, self._auto_ack, timeout)
@@ -164,8 +164,8 @@ class Consumer:
     def fileno(self) -> int:
         """Returns a descriptor that is readable when a message waits for :meth:`get`; for select and asyncio.
 
-        It also becomes readable when :meth:`get` raises, since all queues of the consumer were deleted, or the broker
-        was purged. :meth:`clear` resets it.
+        It also becomes readable when all queues of the consumer are deleted, or the broker is purged: then :meth:`get`
+        raises. :meth:`clear` resets it.
 
         Raises:
             ConnectionClosed: the consumer has ended, and its descriptor with it.
@@ -199,7 +199,7 @@ class Consumer:
                 os.eventfd_read(self._descriptor)
             if self._core.arm():
                 os.eventfd_write(self._descriptor, 1)
-        except BaseException:  # a signal handler raised, perhaps before the arming: the application looks for a message
+        except BaseException:  # a signal handler raised, perhaps before the arming: let the application look anyway
             if self._descriptor >= 0:
                 os.eventfd_write(self._descriptor, 1)
             raise

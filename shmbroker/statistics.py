@@ -50,13 +50,13 @@ class QueueStatistics:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Repairs:
-    """The number of inconsistencies that upkeep corrected, by kind.
+    """The number of inconsistencies that checks by the housekeeper and by clients corrected, by kind.
 
-    ``notifications``: a consumer, or a call that waits, slept although a message was ready: it was notified, or none
-    was. ``room``: a producer slept although there was room. ``counts``: a count of a queue's lists of consumers and of
-    waiting producers was wrong. ``accounts``: a queue's account of the messages and bytes that it holds was wrong.
-    ``marks``: a returned message had no mark, so no consumer would have found it. ``ends``: a queue that should have
-    ended still existed.
+    ``notifications``: a consumer, or a call that waits, slept although a message was ready. It had been notified, or no
+    consumer or call had been. ``room``: a producer slept although there was room. ``counts``: a count of a queue's
+    lists of consumers and of waiting producers was wrong. ``accounts``: a queue's account of the messages and bytes
+    that it holds was wrong. ``marks``: a returned message had no mark, so no consumer would have found it. ``ends``: a
+    queue that should have ended still existed.
     """
 
     notifications: int = 0

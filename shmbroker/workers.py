@@ -115,7 +115,7 @@ class WorkerPool:
             WorkerError: the workers cannot import the function.
         """
         if self._ended.is_set():
-            self.stop()  # finishes a stop, or the end of a failed start, that an interrupt ended
+            self.stop()  # finishes an earlier stop, or the cleanup of a failed start, that an interrupt cut short
         with self._lock:
             if self._supervisor is None:
                 self._ended.clear()

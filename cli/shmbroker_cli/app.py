@@ -88,7 +88,7 @@ def common(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs to read.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """Keep what was given before the command; without a command, print the help."""
+    """Keep the options given before the command, for the command to read; without a command, print the help."""
     context.obj = Common(broker or DEFAULT_BROKER, as_json)
     if version:
         typer.echo(version_text())

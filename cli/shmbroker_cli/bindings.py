@@ -57,7 +57,7 @@ def _arguments(given: list[str] | None) -> dict[str, Any]:
 def _value(text: str) -> Any:  # noqa: ANN401 (whatever JSON has)
     try:
         return json.loads(text, parse_constant=_not_json, parse_float=_finite)
-    except (ValueError, RecursionError):  # what is too deep for the parser is too deep for AMQP
+    except (ValueError, RecursionError):  # JSON too deep for the parser is too deep for an AMQP table: it is text
         return text
 
 
@@ -98,7 +98,10 @@ def _wanted(
 
 @contextmanager
 def _values_checked() -> Iterator[None]:
-    """Turn a TypeError of the block into a usage error: a value, such as a number of 100 digits, has no AMQP form."""
+    """Turn a TypeError of the block into a usage error.
+
+    The block raises it for a value that has no AMQP form, such as a number of 100 digits.
+    """
     try:
         yield
     except TypeError as error:

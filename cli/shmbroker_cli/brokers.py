@@ -134,7 +134,7 @@ def status(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
     processes = {process_of(one) for one in connections}
     facts = look_at(processes)
     keepers = {one for one in processes if one.pid == statistics.housekeeper_pid}
-    # Processes in different pid namespaces may have the same pid: then it is unknown which of them keeps house.
+    # Processes in different pid namespaces may have the same pid: then it is unknown which is the housekeeper.
     keeper = facts.get(next(iter(keepers))) if len(keepers) == 1 else None
     clients = sums(processes - keepers, facts)
     if as_json:

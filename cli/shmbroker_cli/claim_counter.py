@@ -74,7 +74,7 @@ class ClaimCounter:
             self._note()
 
     def close(self) -> None:
-        """Let nobody claim any more."""
+        """Let no worker claim another message: `claim` returns False from then on, also to workers that wait in it."""
         with self._changed:
             self._closed = True
             self._note()

@@ -8,7 +8,7 @@
 | 2 | usage: the arguments are wrong, whatever the state of the broker |
 | 130 | interrupted, as by Ctrl-C |
 
-Whoever wants to see where an error comes from sets `SHMBROKER_TRACEBACK=1`.
+With `SHMBROKER_TRACEBACK=1` in its environment, a command also prints the traceback of an error.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def find_function(target: str) -> Callable[[shmbroker.Message], Any]:
         found: Any = importlib.import_module(module_name)
         for name in path.split("."):
             found = getattr(found, name)
-    except (Exception, SystemExit) as error:  # (importing runs the user's code: anything can come)
+    except (Exception, SystemExit) as error:  # importing runs the user's code, which may raise anything
         message = f"cannot load {target}: {describe(error)}"
         raise Refused(message) from error
     if not callable(found):

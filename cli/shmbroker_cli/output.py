@@ -25,7 +25,7 @@ Row = TypeVar("Row")
 
 PIPE_WIDTH = 400  # characters: the width of a table in a pipe or a file, where rich would fold it at 80
 LEAST_TEXT = 16  # characters: no column of text is folded to fewer on a narrow terminal; numbers are never folded
-GAP = 3  # between columns
+GAP = 3  # characters between two columns
 MANY = 500  # rows; a longer table is printed without rich
 KIB = 1024
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that run until they are told to stop."""
+"""Ends a long-running command at SIGINT or SIGTERM, without an error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Stopper:
-    """Lets SIGINT and SIGTERM end a block, but only after the message in hand."""
+    """Lets SIGINT and SIGTERM end a block, but only after the block has finished with its current message."""
 
     def __init__(self) -> None:
         """Begin: no signal has come yet."""

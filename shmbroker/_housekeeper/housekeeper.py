@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The housekeeper: reaps dead processes, makes scheduled messages due, expires messages, repeats missed notifications.
 
-Messages flow without it. It holds a lock that the kernel releases when it dies; clients notice and start another one.
+Messages flow without a housekeeper. The housekeeper holds a lock, which the kernel releases when its process dies.
+Clients notice that, and start another housekeeper.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TICK_SECONDS = 0.25
-REST_SECONDS = 1.0  # between ticks while no queue changes
+REST_SECONDS = 1.0  # between two checks of all queues (ticks) while no queue changes
 RECLAIM_SECONDS = 1.0  # the interval between searches for unused memory that can be freed
 REAP_SECONDS = 4.0  # between checks whether a process called exec, which its pidfd does not report
 LINGER_SECONDS = 10.0
 _DYING_SECONDS = 1.0  # how long a stand-in tries to become the housekeeper
 _ASK_SECONDS = 0.01
 _TRIM_TURNS = 40
-_WATCH_TURNS = 8  # every so many turns, the housekeeper looks for clients, and for queues even without a sign of change
+_WATCH_TURNS = 8  # every 8 turns, the housekeeper looks for clients, and for new queues even without a sign of change
 
 
 class EndFlag:
@@ -57,7 +58,7 @@ class EndFlag:
 
 
 class Housekeeper:
-    """The housekeeper of one broker. :meth:`run` returns when it is told to end, or when no client is left."""
+    """The housekeeper of one broker, or a stand-in for one whose process is stopped; :meth:`run` does the work."""
 
     def __init__(self, broker: str, name: str = "housekeeper") -> None:
         self._connection = CoreConnection(segments.path_of(broker), name)
@@ -102,7 +103,7 @@ class Housekeeper:
         return not self._succeeds()
 
     def _succeeds(self) -> bool:
-        """Tries for a second to become the housekeeper: a killed housekeeper keeps its lock until it has ended."""
+        """Tries for a second to become the housekeeper: a killed housekeeper holds its lock until its process ends."""
         until = time.monotonic() + _DYING_SECONDS
         while not self.begin():
             if time.monotonic() > until:
@@ -121,8 +122,8 @@ class Housekeeper:
     def run(self, ended: EndFlag, *, linger: float | None) -> None:
         """Serves until ``ended`` is set, the broker is stopped or purged, or no client is left.
 
-        Call :meth:`begin` or :meth:`stand_in` before. A stand-in also ends when the stopped housekeeper continues. An
-        automatic housekeeper also ends when another process waits for its place.
+        Call :meth:`begin` or :meth:`stand_in` before. A stand-in also ends when the stopped housekeeper continues. A
+        housekeeper that a client started automatically also ends when a process waits to take its place.
 
         Args:
             ended: set by a signal handler.
@@ -150,13 +151,13 @@ class Housekeeper:
             self.close()
 
     def _leaves(self) -> bool:
-        """Gives up the place, and takes it again if the housekeeper need not end any more.
+        """Gives up the housekeeper's lock, and takes it again if the reason to end has gone.
 
-        A process that has started the broker in the meantime may have seen this housekeeper in its place, and so have
-        started no other one.
+        Another process may start the broker again just before this process releases the lock. That process still finds
+        a housekeeper, so it starts none.
 
         Returns:
-            Whether this process is not the housekeeper any more.
+            Whether this process is no longer the housekeeper.
         """
         if self._serves:
             self._serves = False
@@ -215,7 +216,8 @@ class Housekeeper:
             return
         self._leave_deleted()
         self._unfreed = self._core.sweep()
-        # If this fails, a later turn tries again. The doctor reports a damaged journal, as do clients that declare.
+        # If the pruning fails, a later turn tries again. A damaged journal is not reported here: the doctor and the
+        # clients that declare report it.
         with contextlib.suppress(exceptions.Timeout, exceptions.OutOfMemory, exceptions.CorruptSegment):
             exchanges_of(self._connection).prune(self._connection, 0)
         # The number of changes is read after the pruning, because the pruning can change it, and before the slots are
@@ -292,8 +294,8 @@ class Housekeeper:
         Args:
             watched: the pids of the watched processes, by descriptor.
             zombies: the pids whose end was reported. They are not watched while they stay attached: the descriptor of a
-                zombie is always readable. Such a pid may be that of a client in another pid namespace, which lives; or
-                the reap of the dead client has failed.
+                zombie is always readable. Such a pid stays attached if the reap of the client has failed, or if the
+                client lives in another pid namespace and only a process with the same pid in this one has ended.
             poll: polls the descriptors.
         """
         pids = self._core.pids()
@@ -309,8 +311,8 @@ def main(arguments: list[str], on_ready: Callable[[], None] = lambda: None) -> i
     """``python -m shmbroker._housekeeper.housekeeper NAME [--automatic]``: the program of a housekeeper.
 
     It runs until it is told to end, or until no client is left for ten seconds. With ``--automatic``, a client started
-    it, not a user. With ``--starting=N``, the process has inherited the descriptor N, and releases the lock of N when
-    it serves.
+    it, not a user. With ``--starting=N``, the process has inherited the descriptor N, which holds a lock. It releases
+    the lock as soon as it serves, or knows that it cannot.
 
     Args:
         arguments: the arguments without the program's name.

@@ -19,7 +19,7 @@ from shmbroker._core import attachment, segments
 from shmbroker._core.housekeeper import starting
 
 STARTING = "--starting="
-"""The argument that tells a housekeeper the descriptor that it inherits (see `_core.housekeeper.starting`)."""
+"""Tells a housekeeper which descriptor it inherits: the one that holds the lock of `_core.housekeeper.starting`."""
 MARK = "SHMBROKER_HOUSEKEEPER_OF"
 """The environment variable that marks a housekeeper's process. A program that finds it set starts no housekeeper."""
 _PYTHON = re.compile(r"(python|pypy|graalpy)[\d.]*\w?(-\w+)*", re.IGNORECASE)
@@ -30,7 +30,9 @@ _RUN = (
     "sys.exit(housekeeper.main(sys.argv[1:]))"
 )
 _ORDERED = {-signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL, 0, 1}  # expected ends; for 1, see `housekeeper.main`
-_PATIENCE_SECONDS = 5.0  # a housekeeper that another process is starting may be stopped, or be starved
+# If a housekeeper that another process is starting does not serve after this time, this process starts another one:
+# that process or its housekeeper may be stopped, or be starved.
+_PATIENCE_SECONDS = 5.0
 _log = logging.getLogger("shmbroker")
 _told: set[tuple[str, str]] = set()
 _starting_since: dict[str, float] = {}  # brokers whose housekeeper another process was starting when this one looked
@@ -100,7 +102,7 @@ def start_housekeeper(name: str, *, detached: bool, inherits: int | None = None)
 
     Args:
         name: the broker.
-        detached: whether it leads a session, and ends when no client is left.
+        detached: whether the process leads a session of its own, and counts as automatic, not as started by a user.
         inherits: the descriptor of `_core.housekeeper.starting`; ``None``: it has none.
 
     Raises:
@@ -149,8 +151,9 @@ def ensure_housekeeper(name: str) -> None:
     """Starts a detached housekeeper, unless one works or the broker is stopped or purged. Returns immediately.
 
     A housekeeper whose process is stopped does not work: the new one replaces it until that process continues. Of the
-    processes that miss a housekeeper, one starts it. Another one is started only if it does not serve in some seconds.
-    If a housekeeper cannot be started, this is logged, once for each reason: messages flow without one.
+    processes that find no housekeeper, only one starts it. Another process starts a second one only if the first one
+    does not serve within some seconds. If a housekeeper cannot be started, the call only logs that, once for each
+    reason: messages flow without one.
     """
     with contextlib.suppress(exceptions.BrokerNotFound):
         found = attachment.acquire(segments.path_of(name))
@@ -158,7 +161,7 @@ def ensure_housekeeper(name: str) -> None:
             if not _needs_one(found):
                 _starting_since.pop(name, None)
             else:
-                _check_place()  # first: such a program has inherited the lock, and would wait for itself
+                _check_place()  # first: a program with MARK set may hold the lock itself, and would wait for itself
                 with starting(found.path) as descriptor:
                     if _needs_one(found) if descriptor is not None else _is_overdue(name):
                         start_housekeeper(name, detached=True, inherits=descriptor)
@@ -182,9 +185,9 @@ def _needs_one(found: attachment.Attachment) -> bool:
 
 
 def _is_overdue(name: str) -> bool:
-    """Whether the housekeeper that another process is starting does not serve, although this process gave it time."""
+    """Whether a housekeeper that another process starts still does not serve, 5 s after this process first looked."""
     now = time.monotonic()
     waited = now - _starting_since.setdefault(name, now)
     if waited > _PATIENCE_SECONDS:
         _starting_since.pop(name, None)
-    return _PATIENCE_SECONDS < waited < 2 * _PATIENCE_SECONDS  # after a longer time, this is another start
+    return _PATIENCE_SECONDS < waited < 2 * _PATIENCE_SECONDS  # 10 s or more: the time is that of an earlier start

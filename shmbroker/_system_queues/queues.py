@@ -21,8 +21,9 @@ def ensure(session: Session, name: str, *, no_expiry: bool = False, ring_size: i
     Args:
         session: the session that opens the queue.
         name: a name that begins with one of :data:`shmbroker._amqp.names.PREFIXES`.
-        no_expiry: ``True``: the queue is for moved messages, which do not expire while they are in it. ``False``: the
-            queue is for the broker's own notes, and a put into it may use the reserve of memory.
+        no_expiry: ``True``: the queue is for messages moved there from another queue. They do not expire in it, and
+            keep their sequence numbers. ``False``: the queue is for the broker's own notes, and a put into it may use
+            the reserve of memory.
         ring_size: the most messages that the queue keeps, as in the settings of any queue.
 
     Raises:

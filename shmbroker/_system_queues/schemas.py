@@ -54,7 +54,7 @@ def registered(queue: Queue) -> Registered | None:
 
 
 def register(queue: Queue, schema: Registered) -> Registered:
-    """Registers a schema for the life of a queue. If two processes do so concurrently, the first one takes effect.
+    """Registers a schema for the life of a queue. If several processes do so, the schema of the first takes effect.
 
     Returns:
         The schema that the queue has now: the given one, or the earlier one.

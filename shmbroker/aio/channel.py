@@ -50,8 +50,10 @@ class Channel:
             self._loop.call_soon_threadsafe(call)
 
     def _end_waits(self) -> None:
+        # Not with the reason itself: asking the sync channel for it marks it as raised. The waiting task asks for it,
+        # and raises it.
         for turn in self._getting:
-            turn.end(exceptions.ChannelClosed())  # the task finds out why: that counts as told only if it is raised
+            turn.end(exceptions.ChannelClosed())
 
     async def _change(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
         return await self._session.change(functools.partial(operation, *arguments, **options))
@@ -232,7 +234,7 @@ class Channel:
                     continue
                 if auto_ack:
                     Delivery.ack(delivery[0])  # only now: an unacked delivery can still be requeued
-                waiting.taken = []  # no call from here to the `yield`, as in the sync channel's loop
+                waiting.taken = []  # no call from here to the `yield`, so no signal handler raises in between
                 yield delivery
         finally:
             if self._sync.is_open:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shmbroker.message import Message
     from shmbroker.statistics import ConsumerStatistics
 
-_TURNS = 64  # messages without a wait before other tasks run
+_TURNS = 64  # after this number of messages, the task sleeps once, so that other tasks run
 
 
 class Consumer:
@@ -60,7 +60,7 @@ class Consumer:
             raise standard_queue.Empty from None
 
     def _must_let_others_run(self) -> bool:
-        """Whether the caller sleeps before :meth:`_next`. A cancellation of that sleep loses no message."""
+        """Whether the caller must sleep before :meth:`_next`: at each 64th call. A cancelled sleep loses no message."""
         self._turns += 1
         return self._turns % _TURNS == 0
 

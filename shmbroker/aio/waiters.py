@@ -55,8 +55,9 @@ class Turn:
 class Waiters:
     """Serves waiting tasks in the order of arrival.
 
-    Each task brings an attempt. Only the first task makes its attempt: when it arrives, and when the queue changes. It
-    makes way for the next one when it ends, so no task overtakes another.
+    Each task has an attempt: a function that tries once to get or put. Only the task that arrived first calls its
+    attempt: when it arrives, and when the queue changes. When its wait ends, the next task becomes the first one, so
+    no task overtakes another.
 
     A task makes its attempt itself, and returns the result without another wait. So a cancellation or a timeout comes
     before the attempt, which then is not made, or after the caller has the result.
@@ -81,7 +82,7 @@ class Waiters:
 
     @property
     def are_over(self) -> bool:
-        """Whether no task waits, but those whose waits have ended and that did not run since."""
+        """Whether no task waits. A task whose wait was ended does not count, even if it has not run since."""
         return all(turn.has_ended for turn in self._turns)
 
     async def wait(
@@ -147,7 +148,7 @@ class Waiters:
             os.eventfd_read(self._descriptor)  # last: if a signal handler raises before, the loop calls this again
 
     def _arm(self, size: int) -> None:
-        """Arms the watch for a body, also if it is armed for another one: that of a task that has left."""
+        """Arms the watch for a message or for ``size`` bytes of room, even if it is armed for a task that has left."""
         if self._armed_for is not None:
             self._armed_for = None  # first: if arming fails, the next task arms the watch
             self._watch.disarm()  # an armed watch would not publish its new size to other processes
@@ -170,9 +171,9 @@ class Waiters:
 class Waits:
     """The waits of a connection's tasks at its queues.
 
-    All tasks that wait for messages of a queue, or for its room, share one :class:`Waiters`. Where no task waits any
-    more, a watch stays only at the few queues that were used last. A watch needs a descriptor, and keeps the memory of
-    a deleted queue, and no handle that the application could close may be left of that queue.
+    All tasks that wait for messages of a queue, or for its room, share one :class:`Waiters` with its watch. Of the
+    watches for which no task waits, only the 16 that were used last stay. A watch needs a descriptor, and keeps the
+    memory of a deleted queue. The application may have no handle of that queue left whose close would end the watch.
 
     Args:
         start_io: starts the thread that writes to the descriptors.

@@ -54,7 +54,7 @@ def synchronous(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[
                 raise
             except exceptions.ConnectionClosedByBroker as error:
                 hard = error
-        self._fail(hard, reported=True)  # not in the turn: waits for callbacks, which may wait for the turn
+        self._fail(hard, reported=True)  # not in the turn: it waits for callbacks, which may wait for the turn
         raise hard
 
     return call
@@ -236,9 +236,9 @@ class ChannelState:
 
         An event tells the application of a returned message. Returns how many of these it did; 0: there is no work.
 
-        An error that keeps the channel from its next message is told once, until an error of another type comes or the
-        channel goes on: the message stays the next one, and every look meets the error again. After such an error the
-        channel does not look for messages until :meth:`_rest` was called.
+        An error that keeps the channel from its next message recurs at every attempt, because the message stays the
+        next one. So such an error is raised or reported only if its type differs from that of the last one, or if the
+        channel has delivered since. After it the channel does not look for messages until :meth:`_rest` was called.
         """
         if self._events:
             self._taker.delivered = 1
@@ -258,7 +258,7 @@ class ChannelState:
         return done
 
     def _is_news(self, error: Exception) -> bool:
-        """Notes an error that keeps the channel from its messages; ``False``: the last such error had the same type."""
+        """Whether an error that keeps the channel from its messages has another type than the last one; notes it."""
         known, self._hindrance = self._hindrance, type(error)
         return known is not self._hindrance
 
@@ -277,7 +277,7 @@ class ChannelState:
         return found
 
     def _may_try_again(self, status: int) -> bool:
-        """Handles the status of a delivery; ``False``: the delivery would fail again at once."""
+        """Handles the status of a delivery; ``False``: it would fail again at once, or the connection has ended."""
         try:
             self._core_channel.failed(status)
         except Exception as error:
@@ -294,7 +294,7 @@ class ChannelState:
 
     @property
     def _done(self) -> int:
-        """The number of messages that the last `_work` delivered, or 1 for an event; what raised is counted, too."""
+        """The number of messages that the last `_work` delivered, or 1 for an event; includes the one that raised."""
         return self._taker.delivered
 
     def _not_handed_over(self, error: Exception) -> None:

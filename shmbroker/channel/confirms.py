@@ -44,7 +44,7 @@ class Confirms:
     def known(self, future: concurrent.futures.Future[int] | None, error: BaseException | None) -> int:
         """Counts a message whose outcome is known, as :meth:`begin` and :meth:`end` do; returns its number.
 
-        The message is never unconfirmed, so no interrupt leaves it so.
+        The message is never pending, so a signal handler that raises cannot leave it unconfirmed.
         """
         number = self.at_once()
         _tell(future, number, error)

@@ -156,7 +156,7 @@ class Declaring(ChannelState):
         """Deletes a queue, if it exists; returns the number of messages deleted with it.
 
         Raises:
-            PreconditionFailed: the queue has consumers (``if_unused``), or messages that nobody holds (``if_empty``).
+            PreconditionFailed: the queue has consumers (``if_unused``), or ready or scheduled messages (``if_empty``).
         """
         return self._admin.queue_delete(self._named(queue), if_unused=if_unused, if_empty=if_empty)
 

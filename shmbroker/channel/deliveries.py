@@ -74,7 +74,7 @@ class Delivery(Message):
         super()._failed(status)
 
     def give_back(self) -> None:
-        """Takes the delivery back, so that it does not count; does nothing if the message is settled already.
+        """Undoes the delivery: ``delivery_count`` does not count it. Does nothing if the message is settled already.
 
         If the consumer that got the message still exists, the channel delivers the message again as its next one.
         Otherwise the message is requeued at its position, marked redelivered.

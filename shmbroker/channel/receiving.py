@@ -201,10 +201,10 @@ class Receiving(Sending):
                 self._consumers_changed.notify_all()
 
     def _cancel_consumers(self) -> None:
-        """Cancels each consumer of the channel, also while a method of another thread waits, which may be for ever.
+        """Cancels each consumer of the channel, even while a method in another thread waits, perhaps for ever.
 
-        That method has its turn at the channel. The cancelling does not need the turn: what it changes has the lock
-        ``_registry``, which no thread keeps while it waits.
+        Such a method holds ``_turn`` while it waits. Cancelling does not need ``_turn``: the lock ``_registry``, which
+        no thread holds while it waits, guards what it changes.
         """
         for tag in self.consumer_tags:
             self._check_open()
@@ -289,7 +289,7 @@ class Receiving(Sending):
         Raises:
             PreconditionFailed: the tag has no unacked delivery.
         """
-        settle_known = self._settle_known  # in two steps, see `basic_publish`
+        settle_known = self._settle_known  # in two steps: `self._settle_known(...)` would first look for a method
         status = settle_known(delivery_tag, multiple, ACK)
         if status:
             self._settle(delivery_tag, ACK, status, multiple=multiple)
@@ -473,7 +473,7 @@ class Waiting:
         self._give_back_rest()
 
     def _give_back_rest(self) -> None:
-        # The end of a channel, for whatever reason, has requeued its messages.
+        # A BrokerError means that the channel has ended: its end, for whatever reason, has requeued the messages.
         with contextlib.suppress(standard_queue.Empty, exceptions.BrokerError):
             while True:
                 left = self._queue.get_nowait()

@@ -36,7 +36,7 @@ class Settle(NamedTuple):
         delivery_tag: The tag of the last delivery that it covers.
         multiple: Whether it covers all earlier ones, too.
         settlements: A settlement for each delivery that it covers.
-        delivery: The delivery that it has marked as settled; a rollback unmarks it. ``None``: it was given a tag only.
+        delivery: The delivery that it has marked as settled; a rollback unmarks it. ``None``: there is only a tag.
     """
 
     delivery_tag: int
@@ -69,7 +69,7 @@ class _Pending:
 
     def settled(self) -> set[int]:
         """Returns the tokens of all messages that the operations settle."""
-        # Takes the tokens from `settles`, so that an interrupt leaves no token here that no commit settles.
+        # Takes the tokens from `settles`, so that even after an interrupt a commit settles every token in this set.
         while self._counted < len(self.settles):
             self._tokens.update(one.token for one in self.settles[self._counted].settlements)
             self._counted += 1
@@ -79,7 +79,7 @@ class _Pending:
 class Transaction:
     """The operations of one channel that wait for its commit. The core applies all of them in one step, or none.
 
-    A signal handler may raise anywhere. The call of the core that commits also stores its status, and one assignment
+    A signal handler may raise anywhere. So one call of the core commits and also stores its status, and one assignment
     begins a rollback. From then on the operations no longer wait. :meth:`_current` does the rest: immediately, or if it
     is interrupted, in the next call of a method.
 

@@ -88,7 +88,7 @@ class Group(Membership):
     def _notice_others(self) -> None:
         """Raises GroupInUse if another user has taken the group.
 
-        A user with nothing to lease needs this: it does not write to the register, and would not learn it otherwise.
+        A user with nothing to lease needs this: it writes nothing to the register, so no refused write tells it.
         """
         assert self._register is not None  # noqa: S101
         try:
@@ -181,10 +181,10 @@ class Group(Membership):
     def _prune_strays(self, state: GroupState) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Deletes the empty strays, but only if no other user can be moving messages into or out of them.
 
-        A message that is being moved is not ready, so it makes no stray count as filled. If its move fails, it comes
-        back to the stray, and would be lost if the stray were deleted. So every earlier user must be gone, and the
-        topology lock keeps later users from attaching the group. After a kill in between, the register names strays
-        that are gone, which every user passes over.
+        A message that is being moved is not ready, so a stray that has only such messages looks empty. If the move
+        fails, the message returns to the stray, and would be lost with a deleted stray. So the call deletes strays only
+        when every earlier user is gone, and the topology lock keeps later users from attaching the group. If this
+        process is killed in between, the register names strays that are gone; every user ignores such names.
 
         Returns:
             The names of the strays that still exist, and the tokens of the earlier users that are not gone.
@@ -247,8 +247,8 @@ class Group(Membership):
         """Acknowledges when memory is short: deletes the leases first, to free memory for the changed state.
 
         Before it deletes anything, checks that the register still has ``state``; raises GroupInUse if not. Holds the
-        topology lock until it has acknowledged, if the leases free enough memory: a user that attached the group before
-        would miss them.
+        topology lock until it has acknowledged, if the deletion frees enough memory. A user that attached the group
+        between deletion and acknowledgement would find leases in the register whose queues are gone.
         """
         with self._topology_lock():
             if look(self._session, self.name) != state:
@@ -346,7 +346,7 @@ class Group(Membership):
             self._change(left)
             self._state = None
             assert self._from is not None  # noqa: S101
-            alone = not any(self._is_there(one) for one in state.past)  # before: they may fill what was emptied
+            alone = not any(self._is_there(one) for one in state.past)  # before: an earlier user may fill a queue again
             count = _give_back(self._session, self._from, mine)
             if alone:
                 self._remove(left)

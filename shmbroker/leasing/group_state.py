@@ -170,6 +170,6 @@ def _info(session: Session, name: str) -> GroupInfo | None:
 
 
 def _statistics(session: Session, queue: str) -> QueueStatistics | None:
-    """Returns a snapshot of a queue; ``None``: there is no such queue; its slot may be another queue's by now."""
+    """Returns a snapshot of a queue; ``None``: there is no such queue, or another queue has got its slot meanwhile."""
     found = session.core.queue_statistics(session.core.queue_slot(queue))
     return found if found is not None and found.name == queue else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who has a group, and what it knows of the group's state; see :mod:`shmbroker.leasing`."""
+"""Whether a user has a group, and what the user knows of the group's state; see :mod:`shmbroker.leasing`."""
 
 from __future__ import annotations
 

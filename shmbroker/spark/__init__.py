@@ -5,7 +5,8 @@
 :func:`exchange` passes the batches of a DataFrame to a long-lived process on the executor's host, which runs
 :func:`serve`; that process needs no Spark. With :func:`register_schema` a queue has record batches as messages, which
 :func:`put_batch` puts. :func:`resolve` finds the bodies of rows that were read with ``payload=handle``.
-:func:`header_value` decodes headers that are no text. :func:`use_session` is for threads of the driver that write.
+:func:`header_value` decodes headers that are no text. A thread of the driver that did not make the session calls
+:func:`use_session` before it writes to queues.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shmbroker.staging import Writer
 
 _CONTINUES = b"\xff\xff\xff\xff"
-_PREFIX = 8  # that mark, and the length of what follows
+_PREFIX = 8  # bytes: the mark `_CONTINUES`, and the length of the schema that follows
 _TWICE_BELOW = 128 << 10  # bytes: below this size, two extra copies cost less than writing into a slot in place
 _KNOWN = 64
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host and broker of a plan: a broker belongs to one host, and its plans cannot be executed elsewhere."""
+"""The host and broker of a Spark plan: a broker belongs to one host, and tasks planned for it must run there."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows as messages: one column is the body, and there may be one of keys, and one of headers.
+"""Rows as messages: one column has the bodies, and optional columns have the keys and the headers.
 
-The core puts a record batch from Arrow's memory. Python handles a single row only to encode its headers, or if
-Spark passes rows instead of batches.
+The core puts the rows of a record batch directly from Arrow's memory. Python handles a single row only to encode its
+headers, or if Spark passes rows instead of batches.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def record_batches(
 
     Args:
         given: batches; or rows, before Spark 4.1.
-        schema: the schema of the rows; ``None``: they are messages, and columns that no message has are left out.
+        schema: the schema of the rows; ``None``: the rows are messages, and columns other than ``WRITTEN`` are
+            left out.
     """
     rows: list[types.Row] = []
     for one in given:
@@ -101,7 +102,8 @@ def _of_rows(rows: list[types.Row], schema: types.StructType | None) -> pa.Recor
 def _of_table(rows: list[types.Row], schema: types.StructType) -> pa.RecordBatch:
     from pyspark.sql.conversion import LocalDataToArrowConversion  # noqa: PLC0415 - before Spark 4.1 only
 
-    # Spark has made the rows of a batch, by the reverse of this: times are local, maps are dicts, structs are rows.
+    # Spark made these rows from a batch, and this call is the reverse: it expects local times, dicts as maps, and rows
+    # as structs.
     table = LocalDataToArrowConversion.convert(rows, schema, use_large_var_types=False)
     return table.combine_chunks().to_batches()[0]
 

@@ -33,7 +33,7 @@ class ReadOptions:
 
     Attributes:
         queue: the queue to read.
-        broker: the broker; ``None``: determined where the work is done, see
+        broker: the broker; ``None``: the process that plans the read takes the name from its environment, see
             :func:`shmbroker.spark.attachment.broker_name`.
         payload: the form of messages.
         columns: the requested columns, in this order.
@@ -73,12 +73,13 @@ class WriteOptions:
 
     Attributes:
         queue: the queue that gets the messages.
-        broker: as in :class:`ReadOptions`.
+        broker: the broker; ``None``: the process that plans the write takes the name from its environment, or, if rows
+            are put immediately, each task from its own.
         payload: "bytes": a row is a message; "arrow": a record batch is a message.
         exactly_once: rows are staged, and published when the batch is done; else they are put immediately.
-        timeout: seconds that a task waits for memory or for room in the queue, and that the driver waits for them when
-            it publishes a numbered batch. ``None``: a task waits a minute for memory for its staged rows, and no other
-            wait has a limit.
+        timeout: seconds that a task waits for memory or for room in the queue. The driver waits as long for memory and
+            room when it publishes a numbered batch. ``None``: a task waits a minute for memory for its staged rows, and
+            no other wait has a limit.
         app: the application that numbers the batches it writes: a batch that it writes again is not published again.
             ``None``: no application numbers them.
         version: the number of the application's batch; it only increases.

@@ -158,7 +158,7 @@ def payload_of(kind: str | None, connection: Connection, queue: str) -> Payload:
 def _field(field: pa.Field) -> types.StructField:
     try:
         found = types.StructField(field.name, from_arrow_type(field.type), field.nullable)
-        arrow_schema(types.StructType([found]))  # a number may have too many digits
+        arrow_schema(types.StructType([found]))  # raises for a decimal type with more digits than Spark allows
     except Exception as error:  # noqa: BLE001 - Spark raises errors of several modules
         raise _unfit(field, f"Spark has no type for it: {error}") from None
     return found

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 10_000
 TEXT_BYTES = {core.KEY: 1 << 18, core.PROPERTIES: 1 << 18, core.BODY: 4 << 20}
-"""The space of a batch for texts; Spark holds a batch several times over on its way into the JVM."""
+"""The bytes of a batch for the texts of a column: few, as Spark makes several copies of a batch for the JVM."""
 _HAS_KEY, _ENDS, _SEQUENCE = "has_key", ".ends", "sequence"
 _ROW_BYTES = {core.PLACE: core.PLACE_BYTES}
 _PAIRS = pa.map_(pa.string(), pa.string())

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`write.format("shmbroker")` and `writeStream`: each row is written once, even if processes are killed.
 
-A row becomes a message; with the option ``payload`` = ``arrow``, a record batch does. A task stages its messages out of
-sight (:mod:`shmbroker.staging`). When all tasks are done, the driver publishes what the winning tasks staged. A batch
-of a stream is identified by the query and the number of the batch, so that a batch which Spark runs again after a crash
-is not published again. A batch write is identified by an id that is made for it, or by the options of its writer.
+A row becomes a message; with the option ``payload`` = ``arrow``, a record batch does. A task stages its messages where
+no consumer sees them (:mod:`shmbroker.staging`). When all tasks are done, the driver publishes what the winning tasks
+staged. A batch of a stream is identified by the query and the number of the batch, so that a batch which Spark runs
+again after a crash is not published again. A batch write is identified by an id that is made for it, or by its options
+``txnAppId`` and ``txnVersion``.
 
 With the option ``delivery`` = ``at-least-once``, a task puts its rows immediately: a task that runs again repeats them.
 """
@@ -45,10 +46,13 @@ if TYPE_CHECKING:
     from shmbroker.spark.options import WriteOptions
 
 _PATIENCE_SECONDS = 60  # a task's wait for memory if no timeout is given: staged rows hold memory until published
-_AT_ONCE, _BYTES_AT_ONCE = 1000, 1 << 20  # messages, bytes: a larger batch is moved, in a tenth of the time of copying
+# The most messages and bytes that one transaction publishes, by copying. A larger batch is moved, which takes a tenth
+# of the time.
+_AT_ONCE, _BYTES_AT_ONCE = 1000, 1 << 20
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _DIGITS = 16
-_MOST_BYTES_OF_NAME, _START_OF_NAME = 95, 32  # bytes; characters that a publication takes of a longer queue name
+# The bytes of the longest queue name that a publication's name contains whole; the characters it has of a longer one.
+_MOST_BYTES_OF_NAME, _START_OF_NAME = 95, 32
 _DROP_SECONDS = 10.0  # the most time for a drop: Spark waits for the drop before it reports why the job failed
 
 

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 class ShmBrokerDataSource(DataSource):
     """Queues of shared memory, for Spark.
 
-    Options: ``queue`` (or the path given to ``load``), ``broker``, ``payload``, ``columns``; of a batch ``maxRows``;
-    of a stream ``group``, ``maxRowsPerTrigger``, ``maxBytesPerTrigger``, ``minPartitions``, ``failOnDataLoss``; of a
-    write ``queue``, ``broker``, ``payload``, ``delivery`` and ``timeout``; of a batch write ``txnAppId`` and
-    ``txnVersion``.
+    Options: ``queue`` (or the path given to ``load``), ``broker``, ``payload``, ``columns``; of a batch read
+    ``maxRows``; of a streaming read ``group``, ``maxRowsPerTrigger``, ``maxBytesPerTrigger``, ``minPartitions``,
+    ``failOnDataLoss``; of a write ``queue``, ``broker``, ``payload``, ``delivery`` and ``timeout``; of a batch write
+    ``txnAppId`` and ``txnVersion``.
     """
 
     @classmethod
@@ -97,7 +97,7 @@ def _checked(schema: StructType, options: WriteOptions) -> WriteOptions:
 
 
 class QueuePartition(InputPartition):
-    """All ready messages of a queue: the only part of a batch read, as a reader walks the messages in sequence."""
+    """All ready messages of a queue: the only part of a batch read, since a reader walks the messages in sequence."""
 
     def __init__(self, broker_identity: BrokerIdentity) -> None:
         super().__init__(broker_identity)

@@ -98,7 +98,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: Offset | None = None
         self._group: shmbroker.Group | None = None
         self._broker_identity: BrokerIdentity | None = None
-        self._untold = False  # True: Spark did not say where the query was
+        self._untold = False  # True: Spark did not pass the offset of a restarted query
         self._left: int | None = None  # messages that trigger availableNow may still lease; None: another trigger
 
     # ---- in the process that plans micro-batches ----
@@ -149,7 +149,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         rows, size = self._options.max_rows, self._options.max_bytes
         if self._left is not None:
-            rows = max(1, min(self._left, rows or self._left))  # none left: returns a lease that exists already
+            rows = max(1, min(self._left, rows or self._left))  # none left: the lease exists, and no limit applies
         scarce = scarce_bytes(self._connection())
         if scarce is not None:
             most = max(1, scarce // BYTES_A_MESSAGE)
@@ -157,7 +157,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return group.lease(after, max_messages=rows, max_bytes=size)
 
     def _next_of_group(self) -> dict[str, Any]:
-        """Continues after the last lease of the group: before Spark 4.2 a starting query does not say where it was.
+        """Continues after the last lease of the group: before Spark 4.2, a restarted query does not pass its offset.
 
         It is not known whether the checkpoint already has that lease, nor whether Spark has finished it. So this
         acknowledges nothing, and makes the next lease if messages are ready. Spark then reads the leases after the

@@ -13,10 +13,10 @@
 0
 >>> shmbroker.Broker("doctest-staging").stop(purge=True)
 
-An *attempt* is a queue of the broker's own into which one writer puts. Publishing takes the messages of one attempt at
-each partition to the target. The *marker* of a publication is the only message of another such queue, and says which
-batches were published. The process that holds the marker publishes, all others wait. A transaction that publishes a
-whole batch also replaces the marker.
+A batch has a number in a stream, or is a *job* with a UUID. An *attempt* is a queue of the broker's own into which one
+writer puts. Publishing takes the messages of one attempt at each partition to the target. The *marker* of a publication
+is the only message of another such queue, and says which batches were published. The process that holds the marker
+publishes, all others wait. A transaction that publishes a whole batch also replaces the marker.
 
 A batch of up to ``at_once`` messages is published by one transaction: all of it, or nothing. Its bodies exist twice
 while the transaction runs; long ones are read in place and copied once. A batch is *begun* instead if it is larger, if

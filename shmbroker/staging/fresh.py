@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages that a publisher holds FRESH: the core returns each to its place when its object ends.
+"""Messages that a publisher holds in the state FRESH: when Python frees one, the core returns it to its place.
 
-So an interrupt anywhere returns them, and needs no code that runs after it. The traceback of an error keeps the local
+So an interrupt anywhere returns them, without any code that runs after it. The traceback of an error keeps the local
 variables of a function. Therefore a function that raises keeps no such message in a local variable.
 """
 
@@ -47,7 +47,8 @@ def commit(
     statuses: list[int] = []
     try:
         settlements = [Settlement(core_of(cast("Queue", one._source)), tag_of(one)) for one in messages]  # noqa: SLF001
-        # The end of a FRESH object returns a message by its tag. After the commit, another message may have that tag.
+        # Not FRESH from here on: the end of a FRESH object returns a message by its tag, and after the commit another
+        # message may have that tag.
         list(map(setattr, messages, itertools.repeat("_state"), itertools.repeat(OPEN)))
         commit_waiting(connection, publications, settlements, until, memory_until, statuses)
     finally:

@@ -39,8 +39,9 @@ _LOOK = 0.002  # seconds between attempts to get the lock for making the marker
 class Held:
     """A marker that this process holds: it has taken the message, and not settled it.
 
-    The message is FRESH: the core returns it to its queue when the object of the message ends. This object has the only
-    lasting reference to it. So an interrupt anywhere between the take and the end of the hold returns the marker.
+    The message is FRESH: the core returns it to its queue when Python frees the message object. This `Held` has the
+    only lasting reference to that object. So an interrupt anywhere between the take and the end of the hold returns the
+    marker.
 
     Attributes:
         state: the state of the publication that the marker contains.
@@ -180,7 +181,7 @@ class Marker:
                     text = f"publication {self._publication!r}: another client is making its marker"
                     raise exceptions.Timeout(text)
                 with contextlib.suppress(exceptions.NotFound, exceptions.ResourceLocked, exceptions.OutOfMemory):
-                    own.queue(name, passive=True)  # ends the queue if its owner ended before opening it
+                    own.queue(name, passive=True)  # has the core end the queue if its owner ended before opening it
                 time.sleep(_LOOK)
             own.queue(name, passive=True)
             queue = queues.ensure(session_of(own), self._name)

@@ -15,7 +15,7 @@ JOBS = 256
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Receipt:
-    """The receipt of a completed attempt: whoever has the receipt can publish the attempt. A receipt can be pickled.
+    """The receipt of a completed attempt: any process that has it can publish the attempt. A receipt can be pickled.
 
     The attempt was written under the numbers ``batch``, ``partition`` and ``attempt``. ``token`` distinguishes the
     attempt from others with the same numbers, which another run of the program may make. The attempt has ``count``

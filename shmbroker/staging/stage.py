@@ -56,7 +56,7 @@ class Stage:
     Args:
         connection: the connection to the broker that has the target.
         publication: the name of the publication, 1 to 100 characters.
-        expires: seconds after which the broker deletes an attempt that nobody writes to or publishes; ``None`` = never.
+        expires: seconds without a write or a publish after which the broker deletes an attempt; ``None`` = never.
         at_once: the most messages of a batch that is published in one step; a larger batch is moved in parts.
         bytes_at_once: the most bytes that the bodies of such a batch have together; ``None``: a quarter of the broker's
             memory.
@@ -163,7 +163,7 @@ class Stage:
         return target
 
     def _sweep(self, is_done: Callable[[Attempt], bool]) -> int:
-        """Drops the attempts for which ``is_done`` is true, if it can in time; returns how many it dropped."""
+        """Drops the attempts for which ``is_done`` is true; returns their number. Skips any it cannot drop in time."""
         dropped = 0
         for name in self._connection.queue_names(all=True):
             attempt = names.attempt_of(name)

@@ -86,7 +86,7 @@ class PartTransaction:
             left -= 1
 
     def _add_last(self) -> None:
-        """Adds the publication of the last message; if the part is full without the message, requeues it instead."""
+        """Adds the publication of the message taken last; requeues the message instead if it exceeds the limits."""
         data = self.messages[-1]._record  # noqa: SLF001 - options as the core wrote them
         header = record.header(data)
         count, size = len(self.publications), self._size + header.body_length

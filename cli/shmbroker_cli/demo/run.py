@@ -28,7 +28,7 @@ MEMORY = "256M"
 EXCHANGE, KEY = "work", "file"
 FILES, RESULTS = "files", "results"
 BACKLOG = 16 << 20  # bytes: the limit of the queue of files; while the queue is full, the publisher waits
-LOOK = 0.5  # seconds between looks at what is missing
+LOOK = 0.5  # seconds: the longest wait for a result, or for room for a file, before the loop checks whether to end
 PATIENCE = 60.0  # seconds without any result after which the rest counts as lost
 
 
@@ -182,7 +182,7 @@ def _gather(bench: Bench, outcome: Outcome, all_sent: Callable[[], bool]) -> boo
 
 
 def _note(path: str, body: bytes, outcome: Outcome) -> None:
-    """Keep a result, unless it is there already."""
+    """Add a result to the outcome; if its file has a result there already, only count it as a duplicate."""
     if path in outcome.results:
         outcome.duplicated += 1
     else:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 BLANK = r"\A[ \t\r\f]*\z"
-"""The pattern of a blank line, in Java's syntax. A line may contain any byte but a line feed."""
+"""The pattern of a blank line, in Java's syntax.
+
+A line may contain any byte but a line feed. Java's `$` would also match before a last byte such as 0x85.
+"""
 COMMENT = r"\A[ \t\f]*#"
 _BLANK, _COMMENT = re.compile(BLANK.replace(r"\z", r"\Z").encode()), re.compile(COMMENT.encode())
 _NO_TOKENS = {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-LOOK = 0.01  # seconds
+LOOK = 0.01  # seconds between two checks of a process or of a queue
 _ERROR = re.compile(r"^(?:\w+\.)*(?:\w+\.[A-Z]\w*|\w*Error): .+", re.MULTILINE)  # the last line of a traceback
 _OURS = "shmbroker."
 
@@ -93,7 +93,7 @@ class Process:
         return [pid for pid in psutil.pids() if _is_alive_in(pid, self._process.pid)]
 
     def close(self) -> None:
-        """End everything of the session."""
+        """Kill all processes of the session, and wait until none is left."""
         while pids := self.left():
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):

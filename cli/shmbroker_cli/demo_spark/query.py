@@ -29,7 +29,7 @@ def text_measures(files: DataFrame) -> DataFrame:
     """
     from pyspark.sql import functions  # noqa: PLC0415 (the names above are needed where there is no Spark, too)
 
-    lines = functions.split(functions.decode("value", "ISO-8859-1"), "\n")  # a byte is a character, whatever it means
+    lines = functions.split(functions.decode("value", "ISO-8859-1"), "\n")  # this makes each byte one character
     return files.select(
         functions.decode("key", "UTF-8").alias(PATH),
         functions.octet_length("value").cast("long").alias("size"),

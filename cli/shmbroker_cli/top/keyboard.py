@@ -57,7 +57,7 @@ class Keyboard:
         self._before = termios.tcgetattr(self._fd)
 
     def __enter__(self) -> Self:
-        """Switch the terminal over."""
+        """Make the terminal deliver each key at once, without echo."""
         tty.setcbreak(self._fd)
         return self
 
@@ -67,7 +67,7 @@ class Keyboard:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Switch the terminal back."""
+        """Restore the mode that the terminal had before."""
         termios.tcsetattr(self._fd, termios.TCSADRAIN, self._before)
 
     def read(self, deadline: float, signals: int) -> list[str]:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from shmbroker_cli.top.model import AnyRow, Snapshot
 
-WIDE = 120  # columns from which headings are written in full
-PLAIN_RATE = 100.0  # from here on a rate needs no decimals
+WIDE = 120  # columns of the terminal: from this width on, headings are written in full
+PLAIN_RATE = 100.0  # from this value on, rates (1/s) and percentages are shown without decimals
 GAP = 2  # blanks between two columns of the table
 LONGEST_TEXT = 22  # characters: the greatest width of a column of text other than the first column
 SHORTEST_NAME = 8  # characters: the least width to which the first column, of names, is cut to make room for others

@@ -27,7 +27,7 @@ class View:
         reverse: Whether the order is the opposite of the usual one: ascending for text, descending for numbers.
         text: The filter: only rows with this text in their name are shown; empty: all rows.
         editing: Whether the person is typing the filter, so that keys go into `text`.
-        paused: Whether the picture stands still.
+        paused: Whether the screen keeps its last snapshot: no new samples are taken.
         offset: Number of rows that are scrolled away at the top.
         ended: Whether the person has quit.
     """

@@ -57,7 +57,7 @@ class _Request:
 
 
 def hand_over(batches: Iterator[pa.RecordBatch], handover: Handover) -> Iterator[pa.RecordBatch]:
-    """Runs in mapInArrow for each partition."""
+    """Passes the batches of a partition to the servers, and yields the answers. Runs in mapInArrow."""
     with Client(handover) as client:
         for batch in batches:
             yield from client.send(batch)

@@ -96,7 +96,7 @@ class MemoryShare:
         return max(0, min(most, (self.bytes - _SEEN_BY_SPARK * answer) // (request + answer)))
 
     def fits(self, requests: Iterable[int], answer: int) -> bool:
-        """Whether these requests, answers of ``answer`` bytes to them, and two more that Spark reads fit a share."""
+        """Whether these requests, an answer of ``answer`` bytes to each, and two that Spark reads, fit the share."""
         one = taken(answer)
         return sum(taken(request) + one for request in requests) + _SEEN_BY_SPARK * one <= self.bytes
 
@@ -108,7 +108,7 @@ class MemoryShare:
 
 _turns = locks.lock()
 _late: list[threading.Thread] = []
-"""The thread that ends a turn of this process which could not be ended at once. Changed by the owner of `_turns`."""
+"""The thread that ends a turn of this process which could not be ended at once. The holder of `_turns` sets it."""
 
 
 @contextlib.contextmanager
@@ -140,7 +140,7 @@ def exclusive_turn(connection: shmbroker.Connection, look: Callable[[], None]) -
 
 def _try(connection: shmbroker.Connection) -> shmbroker.Queue | None:
     if any(thread.is_alive() for thread in _late):
-        return None  # else this connection would get the queue of its last turn, which the thread deletes then
+        return None  # otherwise the call below would return the queue of the last turn, which that thread deletes
     try:
         return connection.queue(TURN, exclusive=True)
     except (shmbroker.ResourceLocked, shmbroker.NotFound):

@@ -161,7 +161,7 @@ class _Server:
         try:
             answer.put(target, protocol.answer_key(number), ROOM_SECONDS)
         except (standard_queue.Full, ValueError) as error:
-            never = isinstance(error, (shmbroker.NeverFits, ValueError))  # more than a body may ever have
+            never = isinstance(error, (shmbroker.NeverFits, ValueError))  # the answer is too large for any wait to help
             raise _Refused(
                 protocol.TOO_LARGE if never else protocol.NO_ROOM, f"the server cannot put its answer: {error}"
             ) from None

@@ -62,7 +62,8 @@ class ClientSession:
     def _take_back(self, unanswered: int) -> None:
         """Removes this task's requests from the queue of requests; other messages keep their place.
 
-        A call takes only a part of many messages. So this call holds all parts until it has found the requests.
+        ``get_many`` may return only a part of the messages. A part that is given back would be taken again, so this
+        method holds all parts until it has found the requests.
         """
         ready, held = max(1, len(self.requests)), list[shmbroker.MessageBatch]()
         try:

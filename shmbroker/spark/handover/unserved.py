@@ -24,7 +24,7 @@ ROOM_SECONDS = 0.2
 
 
 def unserved(queue: str) -> str:
-    """Returns the name of the queue for the messages in a queue of requests that are no requests.
+    """Returns the name of the queue to which servers of ``queue`` move the messages that are no requests.
 
     >>> unserved("score")
     'unserved.score'
@@ -33,7 +33,9 @@ def unserved(queue: str) -> str:
 
 
 def set_aside(connection: shmbroker.Connection, stray: shmbroker.Message) -> None:
-    """Moves a message that is no request to its :func:`unserved` queue, with key, properties and time to live; logs it.
+    """Moves a message that is no request to its :func:`unserved` queue, and logs it.
+
+    The moved message has the same body, key, properties and priority, and the rest of its time to live.
 
     Raises:
         queue.Full: there is no room for it, or (``OutOfMemory``) no memory; the message is requeued at its position.
