@@ -9,6 +9,7 @@ import re
 import sys
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from scenario_support.interrupting import SIGNALLED_AT
@@ -17,6 +18,9 @@ from scenario_support.processes import run_python
 import shmbroker
 import shmbroker.testing
 from shmbroker._core import native
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _MOST_CALLS = 100
 
@@ -111,19 +115,27 @@ def test_an_exception_that_is_on_its_way_stays(printed: list[BaseException | Non
     assert printed == []
 
 
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """Keep other threads from collecting, and functions of others, such as hypothesis, from running in a collection."""
+    callbacks = gc.callbacks.copy()
+    gc.disable()
+    gc.collect()
+    gc.callbacks.clear()
+    yield
+    gc.callbacks.extend(callbacks)
+    gc.enable()
+
+
+@pytest.mark.usefixtures("alone")
 def test_a_finalizer_of_a_cycle(printed: list[BaseException | None]) -> None:
     """The garbage collector finalizes it; what it raises is raised after the collection."""
-    gc.disable()  # else another thread may collect it
-    gc.collect()  # else finalizers of other tests run in the same collection, and get the exception
-    try:
-        one = Raising(StopError())
-        vars(one)["itself"] = one
-        calls = one.calls
-        del one
-        with pytest.raises(StopError):
-            gc.collect()
-    finally:
-        gc.enable()
+    one = Raising(StopError())
+    vars(one)["itself"] = one
+    calls = one.calls
+    del one
+    with pytest.raises(StopError):
+        gc.collect()
     assert len(calls) == 2
     assert printed == []
 
