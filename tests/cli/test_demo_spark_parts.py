@@ -147,7 +147,7 @@ def test_what_it_prints(cli: Callable[..., Any], asked: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("options", "numbers"),
-    [((), "01234567"), (("--files", "3"), "024"), (("--files", "8"), "01234567"), (("--files", "99"), "01234567")],
+    [((), "01234567"), (("--files", "3"), "025"), (("--files", "6"), "012456"), (("--files", "99"), "01234567")],
 )
 def test_files_are_chosen_evenly(
     cli: Callable[..., Any], asked: dict[str, Any], options: tuple[str, ...], numbers: str

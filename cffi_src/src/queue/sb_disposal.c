@@ -44,7 +44,7 @@ static sb_status close_once(sb_queue *q, uint64_t flags) {
     return status;
   }
   SB_CRASHPOINT("queue.close.closing");
-  (void)sb_closing_resolve(q->c->b, q->c, q->shm, r, position);
+  bool decided = sb_closing_resolve(q->c->b, q->c, q->shm, r, position);
   bool stays = sb_queue_is_open(q);
   /* advances the tail past the TOMBSTONE, which `taken` counts: the hints must agree before `hinting` is lowered */
   if (stays) (void)sb_ring_exact_tail(q->c->b, r);
@@ -53,7 +53,7 @@ static sb_status close_once(sb_queue *q, uint64_t flags) {
     return SB_OK;
   }
   (void)sb_limits_enforce(q); /* `taken` counted the cell before the cell was there: a put may have evicted too few */
-  return why_it_stays(q, flags, position);
+  return decided ? why_it_stays(q, flags, position) : SB_CORRUPT;
 }
 
 #define TRIES 8u /* a queue whose users come and go so often during one call is in use */

@@ -32,8 +32,8 @@ static sb_status admit(sb_queue *q, uint64_t bytes) {
     return SB_OK;
   }
   if (!refuses(q->shm) || (max < 0 && max_bytes < 0)) {
-    (void)SB_ADD(&q->shm->admitted, 1, SB_RELAXED);
-    (void)SB_ADD(&q->shm->bytes_in, bytes, SB_RELAXED);
+    (void)SB_ADD(&q->shm->admitted, 1, SB_RELEASE); /* I23: a process that reads the hint then sees `hinting` raised */
+    (void)SB_ADD(&q->shm->bytes_in, bytes, SB_RELEASE);
     return SB_OK;
   }
   if (max == 0 || (max_bytes >= 0 && (int64_t)bytes > max_bytes)) {

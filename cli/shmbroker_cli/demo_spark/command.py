@@ -68,7 +68,8 @@ def demo_spark(
     if not paths:
         message = f"no source files in {root}"
         raise Refused(message)
-    paths = paths[:: max(1, len(paths) // (files or len(paths)))][:files]
+    chosen = min(files or len(paths), len(paths))
+    paths = [paths[len(paths) * number // chosen] for number in range(chosen)]
     with bar("Spark", len(paths)) as progress:
         outcome = run(root, paths, kill=not no_kill, progress=progress)
     with bar("alone", len(paths)) as progress:

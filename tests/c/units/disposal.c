@@ -130,6 +130,24 @@ static void another_process_closes(void) {
   expect_is(sb_disposal_close(q, false, false, &removed), SB_CORRUPT, "the status without a root");
   expect_is(depth_of_hints(q), 0, "how deep the hints are being changed");
 }
+static uint64_t lost_root;
+static void lose_the_root(void) {
+  lost_root = SB_LOAD(q->lanes[0].ring.root, SB_RELAXED);
+  set_word(q->lanes[0].ring.root, sb_link_empty(0));
+}
+/* The handle knows the leaf still, so the cell is appended. Then no process can find it, to decide it. */
+static void the_closing_cell_is_lost(void) {
+  uint64_t removed = 99;
+  begin_queue(RING_OF(10));
+  put_up_to(q, 1);
+  meanwhile(q->lanes[0].ring.root, BEFORE_LOAD, 1, lose_the_root);
+  expect_is(sb_disposal_close(q, false, true, &removed), SB_CORRUPT, "the status of a deletion whose cell is lost");
+  if (!has_acted()) return;
+  set_word(q->lanes[0].ring.root, lost_root);
+  expect_is(cell_state(q, 1), SB_CELL_CLOSING, "the state of the closing cell");
+  expect_is(removed, 0, "how many messages went");
+  expect_is(depth_of_hints(q), 0, "how deep the hints are being changed");
+}
 /* What was taken and admitted for the closing cell goes back; a put may have seen too little room meanwhile. */
 static void no_memory_to_close(void) {
   uint64_t removed = 99;
@@ -417,6 +435,7 @@ static const test_case CASES[] = {
      closing_is_refused_for_no_reason_that_is_left},
     {"disposal: refused, put", "a closing that is refused keeps the bound of a ring", closing_is_refused_beside_a_put},
     {"disposal: two close", "a closing of another process is resolved first", another_process_closes},
+    {"disposal: lost", "a closing cell that nobody finds is a damaged ring", the_closing_cell_is_lost},
     {"disposal: no memory", "a closing without memory takes back its hints", no_memory_to_close},
     {"disposal: end", "disposal ends at the end of the messages", disposal_ends},
     {"disposal: others'", "disposal leaves what other connections have", disposal_passes_what_others_have},
