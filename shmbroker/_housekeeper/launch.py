@@ -127,7 +127,14 @@ def start_housekeeper(name: str, *, detached: bool, inherits: int | None = None)
         msg = f"{line[0]}: {error.strerror}"
         raise CannotStartError(msg) from error
     # This thread waits for the end of the housekeeper, which would otherwise stay a zombie of this process.
-    threading.Thread(target=_follow, args=(name, child), name="shmbroker-reap-housekeeper", daemon=True).start()
+    follower = threading.Thread(target=_follow, args=(name, child), name="shmbroker-reap-housekeeper", daemon=True)
+    try:
+        follower.start()
+    except RuntimeError as error:
+        child.kill()
+        child.communicate()  # reaps the process, and closes the pipe
+        msg = f"this process cannot start a thread that reads its errors: {error}"
+        raise CannotStartError(msg) from error
     return child
 
 

@@ -103,6 +103,30 @@ def test_a_program_that_is_started_in_the_place_of_a_housekeeper(tmp_path: Path,
     assert "was started itself in the place of a housekeeper of broker 'other'" in done.stderr
 
 
+NO_THREAD = """
+import os
+import sys
+import threading
+import shmbroker
+threading.stack_size(1 << 46)  # the kernel has no room for it
+with shmbroker.connect(sys.argv[1]) as connection:
+    connection.queue("q").put(b"A")
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        print("no child", end="")
+"""
+
+
+def test_a_program_that_can_start_no_thread(broker_name: str) -> None:
+    """It leaves no housekeeper whose errors nothing reads, and says why; messages flow."""
+    done = run(NO_THREAD, broker_name)
+    assert done.stdout == "no child"
+    reason = "this process cannot start a thread that reads its errors: can't start new thread"
+    assert f"no housekeeper can be started for broker '{broker_name}': {reason}. Messages flow" in done.stderr
+    assert not is_served(broker_name)
+
+
 def test_a_program_that_looks_like_an_interpreter(tmp_path: Path, broker_name: str) -> None:
     """It is started once, in the place of a housekeeper, and says so then: it starts no further one."""
     count, said, app = tmp_path / "count", tmp_path / "said", tmp_path / "python"
