@@ -93,7 +93,7 @@ static void settle_slot(sb_reap_context *w, uint32_t slot, uint32_t gen) {
     if (is_garbage(w->b, slot)) {
       (void)sb_slab_free(w->b, slot, h);
     } else if (kind_of(w->b, slot) == SB_KIND_LEDGER) {
-      disown(w, slot); /* the ledger was published, but its holding was not changed from SLOT to LEDGER yet */
+      disown(w, slot); /* published, but its holding is still SLOT, not LEDGER: visit_ledgers does not find it */
     }
     return;
   }
@@ -155,8 +155,9 @@ static void visit_views(sb_reap_context *w, uint64_t what, uint64_t where) {
   }
 }
 
-/* Marks the ledgers of the dead connection as changing hints. Each change of hints has two steps: the dead connection
- * may have been killed between them, and the reaper makes such changes when it releases cells. */
+/* Marks a ledger of the dead connection as changing hints. Until visit_ledgers clears this mark, no process corrects
+ * the queue's hints beyond what I74 allows. The dead connection may have been killed between two changes of hints that
+ * belong together. The reaper makes such changes, too, when it releases cells. */
 static void mark_ledgers(sb_reap_context *w, uint64_t what, uint64_t where) {
   sb_ledger_shm *l = sb_intent_ledger(w, what, where);
   if (l != NULL) sb_ledger_hinting(l, 1);
@@ -168,10 +169,10 @@ static void visit_cells(sb_reap_context *w, uint64_t what, uint64_t where) {
   }
 }
 
-/* Corrects a queue, and tells all who wait there. `dead`: a connection that is ending, and counts as gone; 0 = none.
- * `removes`: the handle has its own ledger, so the function may close the queue and remove messages. Without it, it
- * does only what needs no memory, and leaves the rest: the housekeeper closes a queue whose time has come, its sweep
- * empties a closed one, and the next put evicts. */
+/* Corrects the hints and the node counts of a queue, and notifies its waiting nodes. `dead`: a connection that is
+ * ending, and counts as gone; 0 = none. `removes`: the handle has its own ledger, so the function may close the queue
+ * and remove messages. Without `removes`, the function does only what needs no memory: the housekeeper then closes a
+ * queue whose time has come, the sweep of the directory empties a closed queue, and the next put evicts. */
 static void recover(sb_queue *q, unsigned dead, bool removes) {
   sb_connection *by = q->c;
   /* decides a CLOSING cell that a killed process may have left at the tail */
@@ -191,8 +192,8 @@ static void recover(sb_queue *q, unsigned dead, bool removes) {
   sb_notify_room_made(by, q->shm, q->slot);
 }
 
-/* The reaper has no memory for a holding of its own: it recovers the queue in the name of the dead connection, which
- * still owns the ledger, and so keeps the queue object from being freed (I20). */
+/* Recovers the queue of a ledger, for a reaper that has no memory for a holding of its own. The dead connection stays
+ * the owner of the ledger, and so keeps the queue object from being freed (I20). */
 static void recover_in_its_name(sb_reap_context *w, sb_ledger_shm *l) {
   sb_queue q;
   if (sb_queue_stand_in(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l) == SB_OK) recover(&q, w->id, false);
@@ -203,7 +204,7 @@ static void visit_ledgers(sb_reap_context *w, uint64_t what, uint64_t where) {
   if (l == NULL) {
     return;
   }
-  uint64_t holding = SB_LOAD(&l->holding, SB_ACQUIRE); /* its cells were released before */
+  uint64_t holding = SB_LOAD(&l->holding, SB_ACQUIRE); /* visit_cells released the cells: their number becomes 0 */
   (void)SB_CAS(&l->holding, &holding, holding >> 32 << 32, SB_ACQ_REL);
   sb_ledger_hinting_ended(l);
   sb_queue q; /* inherits the ledger: if this process is killed, too, its reaper continues */
@@ -215,7 +216,7 @@ static void visit_ledgers(sb_reap_context *w, uint64_t what, uint64_t where) {
   } else if (status != SB_SETTLED) {
     recover_in_its_name(w, l); /* does nothing if the queue is gone */
     SB_CRASHPOINT("recover.ledger.unowned");
-    disown(w, (uint32_t)where); /* last: after a kill before this, the next reaper recovers the queue */
+    disown(w, (uint32_t)where); /* last: if this reaper is killed before, the next one recovers the queue */
   }
 }
 
@@ -330,7 +331,7 @@ bool sb_recover_process(sb_connection *by, uint32_t process) {
   if (!sb_liveness_begin_reaping(b, process)) {
     return false;
   }
-  if (!sb_segments_ready(b)) { /* what the dead process owns may lie in a segment that this one cannot read */
+  if (!sb_segments_ready(b)) { /* what the dead process owns may lie in a segment that this process cannot map */
     sb_liveness_end_reaping(b, process, false);
     return false;
   }

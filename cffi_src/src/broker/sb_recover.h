@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Recovery: completes or undoes the operations of dead processes.
  *
- * What: a reaper walks the holdings of each connection of a dead process. First it rolls the intents forward or back,
- * then a commit. Then it publishes or frees the slots and pages, recovers the chunks, and removes nodes from their
- * queues. Then it drops views, and makes the cells AVAILABLE, each at its old position. Last it takes over each ledger,
- * corrects the hints of the ledger's queue, notifies the nodes of that queue, and leaves the ledger to the next
- * connection that opens the queue. Without memory to take over a ledger it corrects and notifies all the same. The
- * process that holds the byte lock of the dead process is the reaper. A reaper may itself die anywhere; the next one
- * starts over.
+ * What: the *reaper* is the process that holds the byte lock of a dead process (sb_liveness.h). It walks the holdings
+ * of each connection of the dead process. First it rolls the intents forward or back, then a commit. Then it publishes
+ * or frees the slots and pages, recovers the chunks, and removes nodes from their queues. Then it drops views, and
+ * makes the cells AVAILABLE, each at its old position. Last it takes over each ledger, corrects the hints of the
+ * ledger's queue, notifies the nodes of that queue, and leaves the ledger to the next connection that opens the queue.
+ * Without memory to take over a ledger it corrects and notifies all the same. A reaper may itself be killed at any
+ * step; the next reaper starts over.
  *
  * Invariants:
  *  I33 if a reaper is killed, its successor can repeat each step without harm. Most steps are a CAS that expects the
@@ -16,10 +16,10 @@
  *  I34 a reaper resolves an intent before it changes anything that the intent names, and clears the intent (CAS) before
  *      it releases the cells that the intent names. So if a second reaper reads a cell, and then finds the intent
  *      unchanged, the cell was as the dead connection left it. Only the target cell of a move is released before the
- *      intent is cleared, since perhaps no holding names that cell. A second reaper that finds neither the target cell
- *      nor the source cell of the move knows that the target was released.
- *  I35 the reaper makes the id of a connection FREE after all else of that connection, and the process slot after the
- *      last connection of the process.
+ *      intent is cleared, since perhaps no holding names that cell. If a second reaper finds that the dead connection
+ *      owns neither the target cell nor the source cell of the move, it knows that the target was released.
+ *  I35 the reaper makes the id of a connection FREE after it recovered all else that the connection owned. It makes the
+ *      process slot FREE after the last connection of the process.
  *
  * Ordering pairs: P8: the kernel's lock orders the stores of the dead process before the loads of the reaper.
  *
@@ -41,9 +41,10 @@ bool sb_recover_process(sb_connection *by, uint32_t process);
 /* Ends a connection of this process that closes: frees its holdings and its record. Frees nothing and returns false
  * while a view of one of its messages, or one of its reservations, lives. */
 bool sb_recover_close(sb_connection *c);
-/* Does for a queue what a reaper does last: corrects its hints, ends it if its time has come, evicts what exceeds its
- * limits, and wakes nodes that should be awake. Empties a closed queue instead. Without memory it ends, evicts and
- * empties nothing. The caller knows that the queue object is not freed meanwhile. */
+/* Corrects the hints of a queue, as a reaper does for each queue of a dead connection. Also ends the queue if its time
+ * has come, evicts the messages that exceed its limits, and notifies nodes that missed a notification. If the queue is
+ * closed, removes its messages and wakes its nodes instead. Without memory for a ledger, ends, evicts and removes
+ * nothing. The caller knows that the queue object is not freed meanwhile. */
 void sb_recover_queue(sb_connection *by, uint32_t slot);
 
 #endif

@@ -9,8 +9,8 @@
  *
  * Invariants: I23 of sb_queue.h: a queue that gets limits counts its messages before the limits apply. A put or get
  *  beside a change, or after the death of the process that made it, does what the old or the new settings say: limits
- *  that rise change before the overflow, and limits that fall change after it. A message TTL or expiry that is removed
- *  is -1 before its flag is cleared, so who reads the flag must still read the value as "none".
+ *  that rise change before the overflow, and limits that fall change after it. If a message TTL or expiry is removed,
+ *  it becomes -1 before its flag is cleared. So a process that finds the flag set may read -1, and takes it as "none".
  *
  * Ordering pairs: none here.
  *
@@ -29,8 +29,8 @@
 /* Changes the settings of an open queue, by steps that can be repeated. With `trim` it also evicts the messages that
  * exceed a smaller ring_size; else the queue keeps them (sb_limits_set_bound). */
 void sb_settings_configure(sb_queue *q, const sb_settings *settings, bool trim);
-/* Continues the change that a killed process announced. The handle may have no ledger (sb_queue_stand_in with NULL):
- * then the function evicts nothing. */
+/* Makes again the whole change that a killed process announced. The handle may have no ledger (sb_queue_stand_in with
+ * NULL): then the function evicts nothing. */
 void sb_settings_finish(sb_queue *q);
 /* Stores the settings, except the texts, in the queue object. */
 void sb_settings_apply(sb_queue_shm *q, const sb_settings *s);

@@ -13,7 +13,7 @@
  * which take the lock again. */
 static _Thread_local sb_broker *locked_broker;
 static _Thread_local unsigned locked_depth;
-/* The holder before this one was killed: it may have changed something, and did not raise `topology_epoch`. */
+/* True if the previous holder was killed: it may have changed something without raising `topology_epoch`. */
 static _Thread_local bool locked_after_death;
 
 static void let_go(const sb_broker *b) {
@@ -42,7 +42,8 @@ sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder) 
     struct timespec pause = {0, 1000000};
     nanosleep(&pause, NULL);
   }
-  /* a killed holder announced a change that this process cannot finish without the memory of the queue: let others */
+  /* If a killed holder announced a change, this process needs the memory of the queue to finish the change. If it
+   * cannot map that memory, it leaves the lock to another process. */
   bool announced = SB_LOAD(&b->header->topology_intent, SB_ACQUIRE) != 0;
   sb_status status = announced ? sb_segment_map(b) : SB_OK;
   if (status != SB_OK) {
@@ -60,7 +61,8 @@ sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder) 
 static void ask_to_unbind(sb_header_shm *h) { (void)SB_ADD(&h->queues_ended, 1u, SB_ACQ_REL); }
 
 /* Makes the announced change of settings of a queue. Without memory for a ledger it makes the change all the same, and
- * evicts nothing: a queue object is freed only under the topology lock. */
+ * evicts nothing. No ledger is needed to keep the queue object: it is freed only under the topology lock, which this
+ * thread holds. */
 static void finish_settings(sb_connection *c, uint32_t slot) {
   sb_queue q;
   sb_status status = sb_queue_attach(c, slot, &q, false);

@@ -63,14 +63,14 @@ static sb_status stage(sb_connection *c, sb_transaction_cell *cell) {
   }
   count_staged(cell);
   if (SB_LOAD(&cell->q->shm->staged, SB_RELAXED) == 0)
-    SB_STORE(&cell->q->shm->staged, 1, SB_RELEASE); /* before the cell is STAGED */
+    SB_STORE(&cell->q->shm->staged, 1, SB_RELEASE); /* first: a process that sees the cell STAGED sees the 1 (I53) */
   status = append(c, cell);
   if (status == SB_OK) {
     sb_lane *lane = sb_queue_lane(cell->q, cell->position);
     lane->tail_cursor = cell->position + 1;
     cell->leaf = lane->tail_leaf; /* pinned by the STAGED cell */
     SB_STORE(&sb_holding_at(c->b, cell->token)->what, sb_holding_what(SB_HOLD_STAGED, cell->q->slot, cell->leaf.slot),
-             SB_RELEASE); /* the holding now also names the leaf: the doctor looks for the cell there */
+             SB_RELEASE); /* the holding now also names the leaf: the doctor (sb_check.h) looks for the cell there */
     add_reference(c->b, cell);
     return SB_OK;
   }
@@ -246,7 +246,7 @@ void sb_transaction_undo(sb_transaction_plan *p) {
 /* ---- by the reaper ---- */
 
 bool sb_transaction_is_decided(const sb_connection_shm *dead) {
-  return SB_LOAD(&dead->commit, SB_SEQ_CST) != 0; /* P12: before its entries */
+  return SB_LOAD(&dead->commit, SB_SEQ_CST) != 0; /* P12: the word is loaded before the holdings are read */
 }
 
 static bool counts_as_taken(const sb_queue_shm *q, bool scheduled) {

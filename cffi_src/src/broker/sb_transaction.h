@@ -13,10 +13,10 @@
  *  I45 a STAGED cell is flipped only while the commit word of its owner is 1. It becomes a TOMBSTONE only while that
  *      word is 0.
  *  I46 the holdings list a body as PUBLICATION from before its first cell is staged until its last cell was flipped. So
- *      while the commit word is 0, only the owner of that word has the body, whatever the header of the slot says. The
- *      commit word is cleared after all holdings of the commit were given back.
+ *      while the commit word is 0, a body that is listed so belongs only to the owner of that word, whatever the header
+ *      of the slot says. The commit word is cleared after all holdings of the commit were given back.
  *  I47 the counter `added` is raised under an intent that is written before the flip, and names the cell. So a reaper
- *      that finds this intent knows whether the cell was flipped: only then the cell is not STAGED any more.
+ *      that finds this intent knows whether the cell was flipped: it was if the cell is not STAGED any more.
  *
  * Ordering pairs:
  *  P12 the holdings are complete, and the slots published, before the commit word is stored (seq_cst); a reaper loads
@@ -24,22 +24,22 @@
  *
  * Death (killed after -> what is left -> who repairs it):
  *  any step before storing the commit word -> STAGED cells, bodies in slots, marked messages, and the word 0 -> the
- *   reaper makes the cells TOMBSTONE, releases the marked messages like all that the connection held, then frees the
- *   slots of the bodies whatever references they have.
+ *   reaper makes the cells TOMBSTONE, releases the marked messages like all other messages that the connection held,
+ *   then frees the slots of the bodies whatever references they have.
  *  storing the commit word -> STAGED cells, ACQUIRED messages, and the word 1 -> the reaper flips each cell that is
  *   still STAGED, and settles each message that is still ACQUIRED. It writes into the intents and counters of the dead
  *   connection's ledgers: if the reaper is killed, too, its successor can continue.
  *  flipping a cell, before counting it -> the intent COMMIT -> the reaper counts the cell (sb_intent.c).
  *  counting a cell, before looking after its queue (notifying consumers, enforcing limits, emptying a queue that was
- *   closed meanwhile) -> a queue that nobody looked after -> the reaper looks after each queue that the dead connection
- *   had open (sb_recover.c).
+ *   closed meanwhile) -> a queue for which these steps were not done -> the reaper does them for each queue that the
+ *   dead connection had open (sb_recover.c).
  *  giving back all holdings, before clearing the commit word -> the word 1 without holdings -> nothing to repair.
  *
  * Concurrency: the caller keeps the connection's lock from sb_transaction_stage to sb_transaction_carry_out or
- *  sb_transaction_undo, so the holdings never list bodies of two commits. Before that, the caller drops the lock to copy
- *  a long body, and other commits of the connection may run meanwhile. So a body is listed as SLOT until the staging
- *  begins, and the reaper frees it whatever the commit word says. Other connections pass STAGED cells (I53), even for
- *  ever if the owner was stopped; the room that these cells take of a limit stays taken then.
+ *  sb_transaction_undo, so the holdings never list bodies of two commits as PUBLICATION. Before that, the caller drops
+ *  the lock to copy a long body, and other commits of the connection may run meanwhile. So a body is listed as SLOT
+ *  until the staging begins, and the reaper frees it whatever the commit word says. The searches of other connections
+ *  pass STAGED cells (I53). While the owner is stopped, its cells stay STAGED, and take room of a limit.
  */
 #ifndef SB_TRANSACTION_H
 #define SB_TRANSACTION_H
@@ -62,7 +62,8 @@ typedef struct {
   sb_queue *q;
   sb_transaction_body *body;
   unsigned ref;
-  /* admitted: the queue keeps room for the message; refused: the queue has no room, and does not get the message */
+  /* admitted: the queue keeps room for the message; refused: the queue has no room, and its overflow is "drop", so the
+   * commit continues without this cell */
   bool admitted, refused;
   bool tracked, counted; /* tracked: the queue maintains hints; counted: `taken` counts the cell, if `tracked` is set */
   uint64_t token;        /* names the cell's holding; SB_TRANSACTION_NO_TOKEN: the cell is not staged */
@@ -86,8 +87,9 @@ typedef struct {
   uint32_t marked; /* a count: the messages of ends[0] to ends[marked - 1] are marked */
 } sb_transaction_plan;
 
-/* Lists the bodies as PUBLICATION (I46). Stages each admitted cell, except cells of closed queues. If a cell cannot be
- * staged, returns why, and *failed is the index of that cell; cells before it stay staged until sb_transaction_undo. */
+/* Stages each admitted cell, except cells of closed queues; before that, lists the bodies as PUBLICATION (I46). If a
+ * cell cannot be staged, returns why, and *failed is the index of that cell; cells before it stay staged until
+ * sb_transaction_undo. */
 sb_status sb_transaction_stage(sb_transaction_plan *p, uint32_t *failed);
 /* Marks the messages to settle. SB_SETTLED: the connection does not hold one of them, or the plan names one twice. */
 sb_status sb_transaction_mark(sb_transaction_plan *p);
@@ -97,8 +99,8 @@ void sb_transaction_decide(sb_transaction_plan *p);
  * (whose `token` is not SB_TRANSACTION_NO_TOKEN): it enforces the limits and notifies the consumers, or empties the
  * queue if that was closed meanwhile. */
 void sb_transaction_carry_out(sb_transaction_plan *p);
-/* Undoes all preparations. The caller then enforces the limits of the queues (I42). It also wakes producers that wait
- * for room or for memory: the undone cells and bodies gave both back. */
+/* Undoes all preparations. The caller then enforces the limits of the queues (I42). The caller also wakes producers
+ * that wait for room or for memory: the undone cells and bodies gave both back. */
 void sb_transaction_undo(sb_transaction_plan *p);
 
 /* The reaper's part. If the commit of the dead connection is decided, the reaper calls sb_transaction_roll_forward for
