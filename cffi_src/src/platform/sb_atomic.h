@@ -2,9 +2,10 @@
 /* Atomic operations and crash points, one macro for each.
  *
  * What: the C core accesses shared words through these macros only, always with an explicit memory order.
- * In a test build (SB_TEST_HOOKS) each macro is a function call. A scheduler can then interleave threads at every
- * shared access, kill one there, and delay its stores. In every other build the macros are the C11 operations.
- * sb_skip_without searches a table of words, and loads eight of them at a time.
+ * In a test build (SB_TEST_HOOKS) each macro is a function call. The scheduler of the tests can then interleave threads
+ * at every shared access, kill one there, and delay its stores. A crash point (SB_CRASHPOINT) is a named place between
+ * accesses where it can switch or kill threads, too. In every other build the macros are the C11 operations, and crash
+ * points do nothing. sb_skip_without searches a table of words, and tests eight of them at a time.
  */
 #ifndef SB_ATOMIC_H
 #define SB_ATOMIC_H
@@ -39,10 +40,11 @@ _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "32-bit atomics must be lock-free");
 #define SB_OR(p, v, order) atomic_fetch_or_explicit((p), (v), (order))
 #define SB_AND(p, v, order) atomic_fetch_and_explicit((p), (v), (order))
 #define SB_SWAP(p, v, order) atomic_exchange_explicit((p), (v), (order))
-/* Strong. On failure *expected holds the value found, loaded with acquire. */
+/* The strong compare-and-swap, which fails only if the word differs from *expected. It then stores the value that it
+ * found, loaded with acquire, in *expected. */
 #define SB_CAS(p, expected, desired, order) \
   atomic_compare_exchange_strong_explicit((p), (expected), (desired), (order), memory_order_acquire)
-/* The bits that any of the eight words from `p` on has. Each is loaded relaxed. */
+/* The bitwise OR of the eight words from `p` on. Each word is loaded by itself, relaxed. */
 #define SB_ANY_OF_8(p) SB_ANY_OF_8_PLAIN(p)
 #else
 #include <atomic_test.h> /* of tests/c */
@@ -51,8 +53,8 @@ _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "32-bit atomics must be lock-free");
 typedef _Atomic uint64_t sb_word;
 typedef _Atomic uint32_t sb_half;
 
-/* Returns the index of the first word that has a bit of `mask`, from `index` on; `end` if there is none before `end`.
- * For tables that are looked through as a whole, and of which most words have none. */
+/* Returns the index of the first word from `index` on that has a bit of `mask`; `end` if no word before `end` has one.
+ * For a search through a whole table in which most words have no such bit. */
 static inline uint32_t sb_skip_without(const sb_word *words, uint32_t index, uint32_t end, uint64_t mask) {
   while (index < end && (SB_LOAD(&words[index], SB_RELAXED) & mask) == 0) {
     index++;

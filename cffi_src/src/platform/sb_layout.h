@@ -46,20 +46,21 @@
 #define SB_MAX_TARGETS 4096u
 #define SB_MAX_LEVELS 4096u /* a walk of a queue's levels stops after so many: broken links may form a loop */
 #define SB_MAX_CLASSES 64u
-#define SB_MESSAGE_CLASSES 42u /* classes 1 to 42; each other kind has the class 42 plus its number */
+#define SB_MESSAGE_CLASSES 42u /* messages have the classes 1 to 42; structures of the kind k have class 42 + k */
 #define SB_REPAIRS 6u          /* kinds of repairs, see sb_repairs.h */
 
 /* Bytes of the lock file: the topology lock, the housekeeper's lock, the lock of the process that stands in for a
- * stopped housekeeper, SB_LOCK_SUCCESSOR and SB_LOCK_STARTING of shmbroker.cdef.h, and from 64 on one for each process slot. */
+ * stopped housekeeper, SB_LOCK_SUCCESSOR and SB_LOCK_STARTING of shmbroker.cdef.h, and from 64 on one for each process
+ * slot. */
 #define SB_LOCK_TOPOLOGY 0
 #define SB_LOCK_HOUSEKEEPER 1
 #define SB_LOCK_STAND_IN 2
 #define SB_LOCK_PROCESS 64
 
-/* An entry of the holdings of a connection: what it holds, for its reaper. The numbers are widths in bits, from the
- * lowest bit up. `what`: 4 kind | 28 slot | 32 generation; for a cell: 4 kind | 28 slot of the queue | 32 slot of the
- * leaf; for a LEDGER: 4 kind | 28 slot of the queue. `where`: a position or a chunk; for a LEDGER its slot; for a VIEW
- * see sb_view.h. */
+/* An entry of the holdings of a connection: names one object that the connection takes, owns or releases, for the
+ * reaper of the connection. The numbers are widths in bits, from the lowest bit up. `what`: 4 kind | 28 slot | 32
+ * generation; for a cell: 4 kind | 28 slot of the queue | 32 slot of the leaf; for a LEDGER: 4 kind | 28 slot of the
+ * queue. `where`: a position or a chunk; for a LEDGER the slot of the ledger; for a VIEW see sb_view.h. */
 enum {
   SB_HOLD_NONE = 0,
   SB_HOLD_CELL = 1,
@@ -70,8 +71,8 @@ enum {
   SB_HOLD_VIEW = 6,
   SB_HOLD_STAGED = 7,      /* a cell of a commit: as for CELL; names no leaf until the append is done */
   SB_HOLD_PUBLICATION = 8, /* the body of a commit's message */
-  /* a cell that the commit settles: as for CELL; the 4 bits above the 28-bit slot of the leaf have the number of the
-   * counter that the settlement raises */
+  /* a cell that a commit settles: as for CELL, but the slot of the leaf has 28 bits; the 4 bits above it are the number
+   * of the counter that the settlement raises */
   SB_HOLD_SETTLING = 9
 };
 typedef struct {
@@ -85,7 +86,7 @@ typedef struct {
   _Atomic int32_t pid;
   sb_half flags;
   sb_word start_ticks;   /* field 22 of /proc/pid/stat */
-  sb_word pid_namespace; /* inode */
+  sb_word pid_namespace; /* inode of /proc/self/ns/pid; 0 = unknown */
   sb_word attached_ns;
   sb_holding_shm boot; /* the holding of a connection that is being opened */
   sb_word stack;       /* field 28 of /proc/pid/stat; an exec changes it */
@@ -120,7 +121,7 @@ typedef struct {
   sb_word next_due_ns; /* hint: time of the earliest timer that the housekeeper knows */
   sb_word housekeeper_ticks;
   sb_word topology_epoch;
-  sb_word topology_intent; /* 32 slot of the queue | 1: being deleted, 2: being configured, 3: being unbound */
+  sb_word topology_intent; /* 32 slot of a queue | 1: it is being deleted, 2: configured, 3: its bindings removed */
   sb_word journal;         /* of exchanges and bindings: 48 number of valid bytes in its file | 16 number of the file */
   sb_half topology_pid, queue_count;
   sb_half memory_waiting,
@@ -137,7 +138,7 @@ typedef struct {
   sb_half scattered; /* 1: some body was stored in parts since the broker began */
   char name[SB_BROKER_NAME_MAX + 64];
   sb_half repairs[SB_REPAIRS], explained_repairs[SB_REPAIRS]; /* by kind, see sb_repairs.h */
-  /* of the queue being configured */
+  /* the new settings of the queue that `topology_intent` names (sb_settings.h) */
   alignas(64) _Atomic int64_t new_settings[SB_SETTINGS];
   sb_half new_flags, new_trim;
   sb_half no_room; /* hint: 1: a client had no room for another segment, and none was added since (sb_reserve.h) */
@@ -156,7 +157,7 @@ typedef struct {
   sb_word hints[SB_CHUNK_UNITS / 64]; /* bit i set: slot i of the chunk may be free */
   sb_word summary[2];                 /* bit w set: a bit of hints[w] may be set */
   sb_word parts;                      /* 1: the chunk may have parts; a sweep then looks for their heads (sb_parts.h) */
-  sb_word floors[2];                  /* of incarnations, of positions: new objects continue from them (sb_floors.h) */
+  sb_word floors[2];                  /* incarnation, position: new objects continue from these numbers (sb_floors.h) */
   sb_word written;                    /* 1: the chunk was opened before, so its memory may have other bytes than 0 */
   sb_word reserved[378];
 } sb_chunk_meta_shm;
@@ -177,22 +178,23 @@ typedef struct {
   uint8_t flags; /* SB_MESSAGE_IN_PARTS */
   uint32_t units;
   uint16_t exchange_length; /* exchange name, routing key and properties lie in front of the body */
-  uint16_t targets;         /* number of queues that the commit names, also those that refuse the message; 0 means 1 */
+  uint16_t targets;         /* of a commit's message: number of its queues, with those that refuse it; else 0 */
   uint32_t reserved;
 } sb_message_shm;
 _Static_assert(sizeof(sb_message_shm) == 64, "message header");
-/* flag: exchange name, routing key, properties and body lie in parts. Behind the header, its slot has only the block
- * and the viewers' words (sb_reference.h), which end at body_offset, and at the slot's end sb_parts_shm. */
+/* Flag of a message whose exchange name, routing key, properties and body lie in parts (sb_parts.h). Behind its header,
+ * the slot of the message has only the block of references and the viewers' words (sb_reference.h), which end at
+ * body_offset. The last bytes of the slot are sb_parts_shm. */
 #define SB_MESSAGE_IN_PARTS 1u
 
-/* The last bytes of a slot whose body lies in parts. They name the first part. */
+/* The last bytes of the slot of a message whose body lies in parts. They name the slot of the first part. */
 typedef struct {
   sb_half first, reserved0;
   sb_word reserved1;
 } sb_parts_shm;
 _Static_assert(sizeof(sb_parts_shm) == 16, "parts");
 
-/* The header of a part. */
+/* The header of a part: a slot with a piece of such a body. `head` is the slot of the message. */
 typedef struct {
   uint32_t head, next; /* slots; next 0: the last part */
   uint64_t head_gen;
@@ -203,7 +205,7 @@ typedef struct {
   sb_half object;   /* slot of the queue or level that the ring belongs to; 0: the ring is SB_RING_MEMORY */
   sb_half ring;     /* number of the ring | height << 8 */
   sb_word first;    /* first position covered */
-  sb_word done;     /* hint: bit i set: child or cell i is finished; all bits set: try to retire the page (I17) */
+  sb_word done;     /* hint: bit i set: child or cell i is finished; all set: a call tries to retire the page (I17) */
   sb_word requeued; /* bit i set: cell i, or a cell below child i, may have become AVAILABLE again */
   sb_word reserved[4];
 } sb_page_shm;
@@ -241,7 +243,7 @@ _Static_assert(sizeof(sb_inner_shm) <= 3 * SB_UNIT, "inner page");
 typedef struct {
   sb_word root;
   sb_word tail; /* hint: the first position that may be FREE */
-  sb_word head; /* hint: no live or pending entry is before this position; not used by the schedule */
+  sb_word head; /* hint: in lists of nodes, all entries before this position are dead; the schedule does not use it */
   sb_word base; /* first position of this use of the object (queue or level), a multiple of 64 */
 } sb_ring_shm;
 
@@ -249,7 +251,7 @@ typedef struct {
   /* read by every operation; written when the queue is declared, configured or opened, or ends, and when its tree of
    * pages gets a new root */
   alignas(64) sb_word state;
-  sb_word root, base; /* of the cells */
+  sb_word root, base; /* of the ring of cells: as in sb_ring_shm */
   sb_half flags;
   sb_half ledgers;                       /* first ledger, linked by `next`; SB_LEDGERS_SEALED: none will be linked */
   _Atomic int64_t settings[SB_SETTINGS]; /* the first four lie in this cache line */
@@ -265,15 +267,16 @@ typedef struct {
   /* notification: read by producers, so this cache line lies beside theirs (processors fetch lines in pairs) */
   alignas(64) _Atomic int32_t interested;
   _Atomic int32_t notified, not_interested, non_acquiring, consumers, room_waiting;
-  /* raised for each message with a timer that got no schedule entry, or perhaps got none because a process died. When
-   * it changes, the housekeeper scans all cells */
+  /* raised for each message with a timer that has, or may have, no schedule entry, since memory was short, or a process
+   * died. When it changes, the housekeeper scans all cells */
   _Atomic int32_t timers_lost;
   /* 1: calls maintain `taken`, `admitted` and the byte hints; 2: the same, but these hints may still be wrong
    * (SB_TRACKING_UNSURE of sb_queue.h) */
   _Atomic int32_t tracking;
   sb_half consumer_levels; /* first level, by descending priority */
   sb_word rescues;
-  /* the exclusive consumer, see sb_exclusive.h: 28 node slot | bit 31: tentative | 32 its registration */
+  /* the claim of the exclusive or the single active consumer (sb_exclusive.h): 28 slot of its node | bit 31: tentative
+   * | 32 registration of the node */
   sb_word exclusive;
   /* written by consumers */
   alignas(64) sb_word head;
@@ -283,11 +286,11 @@ typedef struct {
   sb_word bytes_out;
   sb_word requeued;  /* 1: some page may have a `requeued` bit */
   sb_word last_take; /* position of the last take, for the check for missed notifications */
-  sb_word staged;    /* 1: commits put messages into this queue, see I53 */
+  sb_word staged;    /* 1: a commit has staged a cell here, so takes look for STAGED cells (I53 of sb_take.h) */
   sb_word reserved1[2];
   alignas(64) sb_ring_shm all;
   sb_ring_shm non_acquiring_list, not_interested_list, room, schedule;
-  sb_word used_ns; /* CLOCK_MONOTONIC: the last declare or get, or the end of the queue's last consumer */
+  sb_word used_ns; /* CLOCK_MONOTONIC: the last declare, get, wait or watch, or the last end of a consumer */
   sb_half had_consumer;
   /* 1: a watch for room began here. Its program may react late, which explains an SB_REPAIR_ROOM (sb_repairs.h) */
   sb_half room_watched;
@@ -325,7 +328,7 @@ _Static_assert(sizeof(sb_consumer_level_shm) <= SB_UNIT, "level");
 #define SB_NODE_MEMORY 16u /* with ROOM: waits for memory of the broker */
 /* notified in a rescue (sb_housekeeping.h): takes a message although consumers of higher priority exist */
 #define SB_NODE_RESCUED 32u
-#define SB_NODE_MEMBER 64u     /* a consumer of a channel, which may have several at one queue */
+#define SB_NODE_MEMBER 64u     /* a consumer of a channel; a channel may have several consumers at one queue */
 #define SB_NODE_EXCLUSIVE 128u /* requests to be, or is, the only consumer */
 /* at a queue with a single active consumer: is not the active one, or does not know yet that it is */
 #define SB_NODE_STANDBY 256u
@@ -337,12 +340,15 @@ typedef struct {
   sb_half queue, level;
   sb_half flags, target; /* target: number of the consumer, channel or watch of the node (sb_target.h) */
   sb_half waiter;        /* slot of the node itself; no process reads it */
-  /* Of a node that waits for room, prefetch is the number of bytes it needs, and unacked the number of messages; 0 = 1 */
+  /* if the node waits for room: prefetch is the number of bytes that it needs room for, unacked the number of messages;
+   * 0 messages count as 1 */
   sb_half prefetch, unacked;
   _Atomic int32_t priority;
   sb_word delivered;
-  sb_word flagged; /* 1: a notifier asks for a turn of the target; the turn sets it to 0, then looks at the queue */
-  sb_half wake;    /* the wake word, a futex */
+  /* 1: a notifier asks for a turn of the target (sb_target.h). The turn sets it to 0, then looks at the queue, or, for
+   * a watch, writes the event descriptor */
+  sb_word flagged;
+  sb_half wake; /* the wake word, a futex */
   sb_half pid;
   alignas(64) sb_word wakes; /* number of notifications */
   sb_word created_ns;
@@ -387,24 +393,26 @@ typedef struct {
   alignas(64) sb_word owner; /* 12 connection | 52 epoch; 0 connection = free */
   sb_half queue, next;
   sb_word holding; /* 32 number of cells that the owner holds | 32 low half of its epoch */
-  sb_word kind;    /* of the intent: kind | counter << 8 | sequence << 16; stored after the rest of the intent */
+  /* of the intent: kind | counter << 8 | sequence << 16. Stored after the rest of the intent, except the position of an
+   * append (P11 of sb_ledger.h) */
+  sb_word kind;
   sb_word position;
   sb_word slot; /* slot | reference << 32 | reference in the target queue << 40 */
   sb_word gen;
-  sb_word before; /* the counter before the operation */
+  sb_word before; /* value of the intent's counter before the operation */
   alignas(64) sb_word before_bytes;
   sb_word bytes;
   sb_word target_queue,
-      /* both of a move. An enqueue or commit stores other values: target_queue 1 if the message becomes SCHEDULED, and
-       * in target_position the counter SB_COUNT_SCHEDULED before the operation */
+      /* Of a move: its target. An enqueue or commit stores other values: target_queue 1 if the message becomes
+       * SCHEDULED, and in target_position the counter SB_COUNT_SCHEDULED before the operation */
       target_position;
   sb_word target_ledger, target_before, target_before_bytes;
   /* low 32 bits: depth, above 0 while the owner makes two changes of hints that belong together (I23); high 32 bits:
    * how often the owner raised the depth */
   sb_word hinting;
   sb_word counters[SB_COUNTERS];
-  /* what the owner has reserved room for, and not published yet (sb_limits.h): low 40 bits: bytes; high 24 bits: number
-   * of messages, modulo 2^24 */
+  /* the messages that the owner has reserved room for, and not published yet (sb_limits.h): low 40 bits: their bytes;
+   * high 24 bits: their number, modulo 2^24 */
   sb_word admitting;
 } sb_ledger_shm;
 _Static_assert(sizeof(sb_ledger_shm) <= SB_UNIT, "ledger");
@@ -438,10 +446,13 @@ typedef struct {
   sb_word commit;
   sb_word reserved0;
   alignas(64) sb_gate_shm gate;
-  alignas(64) sb_word work; /* bit w: work_targets[w] has a bit */
+  /* set by notifiers, cleared by the IO thread: bit w of `work`: work_targets[w] has a bit. Bit i of work_targets[w]: a
+   * target whose number is 64 w + i, modulo SB_MAX_TARGETS, needs a turn (sb_target.h) */
+  alignas(64) sb_word work;
   alignas(64) sb_word work_targets[SB_MAX_TARGETS / 64];
-  /* claims[class]: the hint word of which this connection took bits, as chunk * 128 + word + 1; 0 = none. claims[0]: in
-   * the same form, the hint word of slots that it freed, and whose hint bits it has not set yet */
+  /* claims[class]: the hint word from which this connection took bits, as chunk * 128 + word + 1; 0 = none. claims[0],
+   * in the same form: the hint word in which this connection must still set the bits of slots that it freed. If the
+   * connection dies, its reaper sets the bits of these words */
   sb_half claims[SB_MAX_CLASSES];
   char name[SB_NAME_MAX + 1];
 } sb_connection_shm;

@@ -156,7 +156,7 @@ static uint64_t own_pid_namespace(void) {
   return stat("/proc/self/ns/pid", &st) == 0 ? (uint64_t)st.st_ino : 0;
 }
 
-/* attached_mutex held. */
+/* Opens the lock file, and takes a FREE process slot for this process. The caller holds attached_mutex. */
 static sb_status attach(sb_broker *b) {
   sb_status opened = sb_segment_open(b->path, ".lock", 0, &b->lock_fd);
   if (opened == SB_OK) opened = sb_segment_open(b->path, ".lock", 0, &b->topology_fd);
@@ -195,7 +195,7 @@ static sb_status attach(sb_broker *b) {
     SB_STORE(&p->attached_ns, sb_wall_ns(), SB_RELAXED);
     SB_STORE(&p->flags, 0u, SB_RELAXED);
     SB_STORE(&p->word, sb_proc_word(SB_PROC_LIVE, sb_proc_epoch(word) + 1), SB_RELEASE);
-    /* The housekeeper looks for new processes when this number changes, so it changes when the slot is LIVE. */
+    /* The housekeeper looks for new processes when next_process changes, so the slot becomes LIVE before the change. */
     (void)SB_ADD(&b->header->next_process, 1u, SB_RELEASE);
     b->process = i;
     b->next_attached = attached;
@@ -236,7 +236,7 @@ static bool proc_shows(const sb_broker *b, const sb_process_shm *p) {
   sb_process_facts now = sb_process_look(SB_LOAD(&p->pid, SB_RELAXED));
   uint64_t stack = SB_LOAD(&p->stack, SB_RELAXED);
   bool another_program =
-      stack != 0 && now.stack != 0 && stack != now.stack; /* exec: the pid stays, the program that attached is gone */
+      stack != 0 && now.stack != 0 && stack != now.stack; /* an exec keeps the pid, and ends the attached program */
   return now.start_ticks != 0 && now.start_ticks == SB_LOAD(&p->start_ticks, SB_RELAXED) && now.state != 'Z' &&
          now.state != 'X' && !another_program;
 }

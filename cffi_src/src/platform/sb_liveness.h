@@ -43,8 +43,8 @@ bool sb_liveness_is_dead(sb_broker *b, uint32_t process);
 /* True if /proc shows that the process is stopped, by a signal or by a tracer. A hint: the process may continue. False
  * for the caller's own process, and for a process of another pid namespace, which our /proc does not show. */
 bool sb_liveness_is_stopped(sb_broker *b, uint32_t process);
-/* True if a thread of the process, other than the caller, runs or waits for a processor or a disk: it may be inside an
- * operation. Also true for a process that /proc does not show. A hint. */
+/* True if a thread of the process, other than the calling thread, runs or waits for a processor or a disk. Such a
+ * thread may be inside an operation. Also true for a process that /proc does not show. A hint. */
 bool sb_liveness_is_awake(sb_broker *b, uint32_t process);
 /* True if a housekeeper exists and its process is stopped. */
 bool sb_liveness_housekeeper_stopped(sb_broker *b);

@@ -8,10 +8,10 @@
  * Layout: sb_message_shm of sb_layout.h.
  *
  * Invariants:
- *  I43 a reader uses a copy only after a second look found unchanged the word that led it to the slot: the cell that
- *      names the slot, or the header of the slot. A reader that is not inside a call (sb_grace.h) also checks that the
- *      page or record that contains this word was not freed. Without these checks a copy is only a guess. No reader
- *      uses a guess as an address, nor as a length that it did not check against the slot.
+ *  I43 a reader uses a copy only after a second look at the word that led it to the slot (the cell that names the slot,
+ *      or the header of the slot) found that word unchanged. A reader that is not inside a call (sb_grace.h) also
+ *      checks that the page or record that contains this word was not freed. Without these checks a copy is only a
+ *      guess. No reader uses a guess as an address, nor as a length that it did not check against the slot.
  *
  * Ordering pairs: the copy is loaded with acquire, so it comes before the second look. A producer fills a slot only
  *  after the old message left the cell and the header (P1, P2), so a reader that copied new bytes sees the change at
@@ -20,8 +20,8 @@
  * Death: a reader writes nothing shared, so a killed reader leaves nothing.
  *
  * Concurrency: any thread, at any time. Producers fill bodies with plain stores, and in C a load that races with a
- *  plain store has undefined behaviour. ThreadSanitizer ignores only these functions: the second look discards every
- *  copy that raced.
+ *  plain store has undefined behaviour. The attribute of SB_PEEKS excludes these functions, and no others, from the
+ *  checks of ThreadSanitizer: the second look discards every copy that raced.
  */
 #ifndef SB_PEEK_H
 #define SB_PEEK_H

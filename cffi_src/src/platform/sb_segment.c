@@ -79,8 +79,9 @@ sb_status sb_segment_format(void *memory, uint64_t bytes, const char *name, uint
   return SB_OK;
 }
 
-/* True if the file belongs to the user whose id is in its name, and only permitted users can write the file. Any user
- * may put files into the directory, so the name alone proves nothing. */
+/* True if the file belongs to the user whose id is in its name, and its mode admits the owner and the file's group, or
+ * only the owner, who must then be the caller. Any user may put files into the directory, so the name alone proves
+ * nothing. */
 static bool is_trusted(const char *path, const struct stat *st) {
   uint64_t uid = 0;
   const char *at = path + sizeof "/shmbroker-" - 1;
@@ -213,8 +214,8 @@ void sb_segment_announce(sb_broker *b, uint32_t number) {
   }
 }
 
-/* Maps the segments up to `number`. Announces each that `segments` does not count yet, after it was mapped, and before
- * this process uses it. The caller holds map_lock. */
+/* Maps the segments up to `number`. Announces each segment that `segments` does not count yet, after it was mapped, and
+ * before this process uses it. The caller holds map_lock. */
 static sb_status map_up_to(sb_broker *b, uint32_t number) {
   uint32_t mapped = SB_LOAD(&b->mapped_segments, SB_RELAXED);
   sb_status status = number > (b->chunk_limit + b->chunks_per_segment - 1) / b->chunks_per_segment ? SB_CORRUPT : SB_OK;

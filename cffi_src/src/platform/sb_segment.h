@@ -2,9 +2,10 @@
 /* Segments: maps the files of a broker into the address space of a process.
  *
  * What: `sb_broker` is the process-local view of a broker. Segment 0 is mapped whole. The arena is one reserved address
- * range as long as the broker's memory limit; its segments are mapped into it in order, as they are created. A slot id
- * is therefore an address in every process, and a body may cross segments. The caller creates the files: complete,
- * allocated with posix_fallocate, then linked into place. The core only opens, checks and maps them.
+ * range as long as the broker's memory limit, rounded up to whole segments. Its segments are mapped into it in order,
+ * as they are created. So a slot id is an offset in this range, the same in every process, and a body may cross
+ * segments. The caller of the core creates each file, allocates all of it with posix_fallocate, then links it into
+ * place. The core only opens, checks and maps the files.
  *
  * Layout: see sb_layout.h.
  *
@@ -66,22 +67,23 @@ struct sb_broker {
 sb_status sb_segment_format(void *memory, uint64_t bytes, const char *name, uint64_t memory_limit,
                             uint32_t chunks_per_segment, uint32_t mode, uint64_t instance, uint64_t now_ns);
 uint64_t sb_segment_layout_hash(void);
-/* Opens the file of a broker whose name is `path` followed by `suffix`, and checks owner, mode and length. *fd_out: the
- * descriptor, set only with SB_OK. SB_ACCESS: wrong owner or mode, or the kernel refused access. SB_LAYOUT: the file is
- * shorter than `least_bytes`. */
+/* Opens a file of a broker in /dev/shm, named `path` followed by `suffix`. Checks its owner, mode and length. *fd_out:
+ * the descriptor, set only with SB_OK. SB_ACCESS: wrong owner or mode, or the kernel refused access. SB_LAYOUT: the
+ * file is shorter than `least_bytes`. */
 sb_status sb_segment_open(const char *path, const char *suffix, uint64_t least_bytes, int *fd_out);
 sb_status sb_segment_attach(sb_broker *b, const char *path, uint32_t *found_major, uint32_t *found_minor);
 void sb_segment_detach(sb_broker *b);
 /* Maps every segment that exists and is not mapped yet. */
 sb_status sb_segment_map(sb_broker *b);
-/* Maps the new segment `number`, and those before it, then announces it. A failure leaves `segments` as it was: any user
- * may put a file into the place of the next segment, and what is counted once must be mapped by every process. */
+/* Maps the new segment `number`, and those before it, then announces it. If a segment cannot be mapped, this call does
+ * not count it in `segments`: every process must map each counted segment, and any user may put an unusable file into
+ * the place of the next one. */
 sb_status sb_segment_add(sb_broker *b, uint32_t number);
 /* Publishes that segment `number` exists. */
 void sb_segment_announce(sb_broker *b, uint32_t number);
 
-/* Whether every segment that exists now is mapped; maps the segments that are not. False: the kernel refused one, for
- * example since this process has no descriptor left. Then a slot that cannot be read may hold something. */
+/* Whether every segment that exists now is mapped; maps the segments that are not. False: this process could not map
+ * one, for example because it has no descriptor left. A slot that this process cannot read may then be in use. */
 static inline bool sb_segments_ready(sb_broker *b) {
   return SB_LOAD(&b->header->segments, SB_ACQUIRE) <= SB_LOAD(&b->mapped_segments, SB_RELAXED) ||
          sb_segment_map(b) == SB_OK;

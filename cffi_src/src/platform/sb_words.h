@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Words: the fields that are packed into each 64-bit word, which one CAS can change.
+/* Words: the fields that are packed into one word, so that one CAS changes them together. A word has 64 bits, the wake
+ * word 32.
  *
  * What: for each kind of word this header has the states, a function that packs the word, and functions that read its
  * fields. sb_layout.h declares the structs that contain the words.
@@ -28,8 +29,9 @@
 enum { SB_SLOT_FREE = 0, SB_SLOT_ALLOC = 1, SB_SLOT_READ = 2, SB_SLOT_PUBLISHED = 3 };
 #define SB_MAX_REFS 24u
 #define SB_READ_REFS 12u /* references that a READ slot can have */
-/* The reference bit that marks a head: a slot whose body lies in parts. The bit is set from ALLOC on, and is never the
- * reference of a cell of the head (sb_parts.h). */
+/* The reference bit that every head has: a head is a slot whose body lies in parts. The bit is set from ALLOC on, and
+ * is never the reference of a cell of the head. Other published slots may use the bit as an ordinary reference
+ * (sb_parts_is_head). */
 #define SB_PARTS_REF 23u
 #define SB_GEN_MASK ((UINT64_C(1) << SB_GENERATION_BITS) - 1u)
 static inline unsigned sb_slot_state(uint64_t h) { return (unsigned)SB_BITS(h, 0, 2); }
@@ -42,14 +44,14 @@ static inline uint64_t sb_slot_refs(uint64_t h) {
 static inline unsigned sb_slot_owner(uint64_t h) { return (unsigned)SB_BITS(h, 2, 12); }
 static inline unsigned sb_slot_reader(uint64_t h) { return (unsigned)SB_BITS(h, 14, 12); }
 static inline uint64_t sb_slot_gen(uint64_t h) { return h >> 26; }
-/* True if the slot may be a head, whose body lies in other slots (sb_parts_is_head). In a READ slot the bit of
+/* True if the slot may be a head, whose body lies in other slots; sb_parts_is_head decides. In a READ slot the bit of
  * SB_PARTS_REF belongs to the reader's id. */
 static inline bool sb_slot_in_parts(uint64_t h) {
   unsigned state = sb_slot_state(h);
   return (state == SB_SLOT_ALLOC || state == SB_SLOT_PUBLISHED) && SB_BITS(h, 2 + SB_PARTS_REF, 1) != 0;
 }
 /* The bit that marks a part: an ALLOC slot with this bit and no owner. A part belongs to the head that it names
- * (sb_parts.h). */
+ * (sb_parts.h). This bit and the next two count from bit 2 of the header, as `field` of sb_slot_word. */
 #define SB_SLOT_PART (UINT64_C(1) << 22)
 static inline bool sb_slot_is_part(uint64_t h) {
   return sb_slot_state(h) == SB_SLOT_ALLOC && SB_BITS(h, 2, SB_MAX_REFS) == SB_SLOT_PART;
@@ -60,15 +62,16 @@ static inline bool sb_slot_is_part(uint64_t h) {
 static inline bool sb_slot_is_drained(uint64_t h) {
   return sb_slot_state(h) == SB_SLOT_ALLOC && SB_BITS(h, 14, 12) == SB_SLOT_DRAINED >> 12;
 }
-/* The bit that marks the slot of a run that is being drained: an ALLOC slot with this bit and an owner. The owner is the
- * connection that took the slot in order to drain the run (sb_chunk_drain). No other slot has the bit, so a reaper of the
- * owner may free the slot, whatever the chunk is by then. */
+/* The bit that marks the slot of a run that is being drained: an ALLOC slot with this bit and an owner. The owner is
+ * the connection that took the slot in order to drain the run (sb_chunk_drain). No other slot has the bit, so a reaper
+ * of the owner may free the slot, even if the chunk has another use by then. */
 #define SB_SLOT_OF_RUN (UINT64_C(1) << 20)
 static inline uint64_t sb_slot_word(unsigned state, uint64_t field, uint64_t gen) {
   return (uint64_t)state | SB_FIELD(field, 2) | SB_FIELD(gen & SB_GEN_MASK, 26);
 }
 
-/* ---- ring cell: 4 state | 28 slot | 5 reference | 12 owner | 15 generation (27 where there is no owner);
+/* ---- ring cell, by state; the generation is that of the page. AVAILABLE, SCHEDULED: 4 state | 28 slot | 5 reference |
+ *      27 generation. ACQUIRED, REMOVING, STAGED: 4 state | 28 slot | 5 reference | 12 owner | 15 generation.
  *      FREE, TOMBSTONE, CLOSING, CLOSED: 4 state | 38 generation | flags ---- */
 enum {
   SB_CELL_FREE = 1,
@@ -106,8 +109,7 @@ static inline bool sb_cell_is_owned(uint64_t c) {
   unsigned s = sb_cell_state(c);
   return s >= SB_CELL_ACQUIRED && s <= SB_CELL_STAGED;
 }
-/* True if the word belongs to generation `gen` of the page. A list entry has an epoch and no generation: always
- * true. */
+/* True if the word belongs to generation `gen` of the page. Always true for an ENTRY, which has no generation. */
 static inline bool sb_cell_of(uint64_t c, uint64_t gen) {
   switch (sb_cell_state(c)) {
     case SB_CELL_AVAILABLE:
@@ -123,8 +125,8 @@ static inline uint64_t sb_entry_word(uint32_t node, uint32_t epoch) {
   return (uint64_t)SB_CELL_ENTRY | SB_FIELD(node, 4) | SB_FIELD(epoch, 32);
 }
 
-/* ---- cell side record: 38 slot generation | 16 delivery count | flags; written only under ACQUIRED or REMOVING
- * ---- */
+/* ---- cell side record: 38 slot generation | 16 delivery count | flags; written only while the cell is ACQUIRED or
+ *      REMOVING ---- */
 #define SB_SIDE_REDELIVERED (UINT64_C(1) << 54)
 static inline uint64_t sb_side_gen(uint64_t s) { return s & SB_GEN_MASK; }
 static inline unsigned sb_side_count(uint64_t s) { return (unsigned)SB_BITS(s, 38, 16); }
@@ -141,9 +143,9 @@ static inline unsigned sb_position_lane(uint64_t p) {
   return (unsigned)SB_BITS(p, SB_POSITION_BITS - SB_LANE_BITS, SB_LANE_BITS);
 }
 
-/* ---- page link (root and children), by state. EMPTY: 2 state | 62 generation of the page that contains the link, of a
- *      root: base / 64 of its ring. DONE: 2 state. PAGE: 2 state | 4 height | 28 slot | 30 low bits of the linked
- *      page's generation ---- */
+/* ---- page link (root and children), by state. EMPTY: 2 state | 62 generation of the page that contains the link; in a
+ *      root instead the `base` of the ring, divided by 64. DONE: 2 state. PAGE: 2 state | 4 height | 28 slot |
+ *      30 low bits of the linked page's generation ---- */
 enum { SB_LINK_EMPTY = 0, SB_LINK_DONE = 1, SB_LINK_PAGE = 2 };
 static inline unsigned sb_link_state(uint64_t l) { return (unsigned)SB_BITS(l, 0, 2); }
 static inline uint64_t sb_link_empty(uint64_t gen) { return SB_FIELD(gen, 2); }
@@ -181,8 +183,8 @@ static inline uint64_t sb_conn_word(unsigned state, unsigned process, uint32_t s
 }
 
 /* ---- chunk: 3 state | 12 owner (while draining or claiming) | 6 class | 16 run length (of a TAIL: its distance to the
- *      head) | 1 opened out of the reserve | 1 taken over while draining | 25 of a RUN: the generation that its slot had
- *      when the run was made ---- */
+ *      head) | 1 opened out of the reserve | 1 taken over while draining | 25 of a RUN: the generation that its slot
+ *      had when the run was made ---- */
 enum {
   SB_CHUNK_FREE = 0,
   SB_CHUNK_CLASS = 1,
@@ -196,7 +198,7 @@ static inline unsigned sb_chunk_owner(uint64_t w) { return (unsigned)SB_BITS(w, 
 static inline unsigned sb_chunk_class(uint64_t w) { return (unsigned)SB_BITS(w, 15, 6); }
 static inline unsigned sb_chunk_run(uint64_t w) { return (unsigned)SB_BITS(w, 21, 16); }
 #define SB_CHUNK_OF_RESERVE (UINT64_C(1) << 37) /* opened out of the reserve: plain puts take no slot of this chunk */
-#define SB_CHUNK_TAKEN_OVER (UINT64_C(1) << 38) /* see sb_drained.h */
+#define SB_CHUNK_TAKEN_OVER (UINT64_C(1) << 38) /* the owner took the chunk over from its drainer (sb_drained.h) */
 /* True if the chunk has slots of a class. A chunk that is being drained still has them: draining may fail. */
 static inline bool sb_chunk_has_slots(uint64_t w) {
   return sb_chunk_state(w) == SB_CHUNK_CLASS || (sb_chunk_state(w) == SB_CHUNK_DRAINING && sb_chunk_run(w) == 0);
