@@ -27,7 +27,8 @@ static uint64_t time_to_live(const sb_queue *q, const sb_put_options *o) {
 }
 
 /* Takes room under the queue's limits and an ALLOC slot, and writes what precedes the body. The caller has set c->use,
- * the use of allocations (sb_reserve.h). On failure, nothing is taken, and c->use is SB_USE_DRAIN again. */
+ * the use of allocations (sb_reserve.h). On failure, nothing is taken, and c->use is SB_USE_DRAIN again.
+ * SB_DONE: the queue is full, and its overflow is "drop". */
 SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
   sb_connection *c = q->c;
   uint64_t need = sb_api_body_offset(length, o, 0) + length;
@@ -79,16 +80,6 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
   return SB_OK;
 }
 
-/* Handles the `status` of a failed put. If the queue is full and has overflow=drop, counts the new message as refused,
- * and returns SB_OK. Else returns `status`. */
-static sb_status drop_new(sb_queue *q, sb_status status) {
-  if (status == SB_FULL && sb_setting(q->shm, SB_SETTING_OVERFLOW) == SB_OVERFLOW_DROP) {
-    sb_ledger_count(q->ledger, SB_COUNT_REFUSED, 1);
-    return SB_OK;
-  }
-  return status;
-}
-
 SB_HOT sb_status write(const sb_queue *q, const sb_reservation *r, const char *body, uint64_t length) {
   if (r->scattered) {
     return sb_api_write_parts(q->c, r, body) ? SB_OK : SB_CORRUPT;
@@ -103,8 +94,12 @@ SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const s
   sb_connection *c = q->c;
   c->use = q->use;
   sb_status status = prepare(q, length, o, &r);
+  if (status == SB_DONE) {
+    sb_ledger_count(q->ledger, SB_COUNT_REFUSED, 1);
+    return SB_OK;
+  }
   if (status != SB_OK) {
-    return drop_new(q, status);
+    return status;
   }
   if (length > SB_UNLOCKED_COPY) {
     q->busy++;
@@ -199,6 +194,7 @@ sb_status sb_reservation_begin(sb_queue *q, uint64_t length, const sb_put_option
   if (status == SB_OK) {
     q->c->use = q->use;
     status = prepare(q, length, o, r);
+    if (status == SB_DONE) status = SB_FULL; /* no body is written yet that could be dropped: the caller waits */
     q->c->use = SB_USE_DRAIN;
     if (status == SB_OK && (status = borrow(r)) != SB_OK) take_back(q, r);
     q->busy += status == SB_OK;

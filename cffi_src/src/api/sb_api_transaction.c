@@ -163,7 +163,7 @@ static sb_status admit(request *r, uint32_t publication, uint32_t target, sb_tra
   }
   sb_status status = sb_limits_admit(q, cell->body->bytes);
   cell->admitted = status == SB_OK;
-  cell->refused = status == SB_FULL && sb_setting(q->shm, SB_SETTING_OVERFLOW) == SB_OVERFLOW_DROP;
+  cell->refused = status == SB_DONE;
   return cell->refused ? SB_OK : blame(r, publication, target, status);
 }
 

@@ -17,13 +17,13 @@ void sb_settings_apply(sb_queue_shm *q, const sb_settings *s) {
   SB_STORE(&q->settings[SB_SETTING_OVERFLOW], s->values[SB_SETTING_OVERFLOW], SB_RELEASE);
   for (unsigned i = 0; i < SB_SETTINGS; i++) {
     if (i != SB_SETTING_RING_SIZE && i != SB_SETTING_OVERFLOW)
-      SB_STORE(&q->settings[i], s->values[i], SB_RELEASE); /* release: a limit is stored after the overflow */
+      SB_STORE(&q->settings[i], s->values[i], SB_RELEASE); /* P22: a limit that falls is stored after the overflow */
   }
   SB_STORE(&q->flags, flags_of(s), SB_RELEASE); /* release: the times are stored before the flags TTL and EXPIRES */
   SB_STORE(&q->settings[SB_SETTING_RING_SIZE], s->values[SB_SETTING_RING_SIZE], SB_RELEASE);
 }
 
-/* Stores the new max_length or max_bytes if it allows more than the old one. Afterwards sb_settings_apply changes the
+/* P22: stores the new max_length or max_bytes if it allows more than the old one. Afterwards sb_settings_apply changes the
  * overflow, then the limits that allow less. So the queue never has a new low limit with the old overflow, or an
  * old low limit with the new overflow: a put would then evict or drop a message that both the old and the new settings
  * keep. */

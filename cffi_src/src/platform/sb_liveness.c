@@ -252,9 +252,11 @@ bool sb_liveness_is_dead(sb_broker *b, uint32_t process) {
 /* The state of another process (R, S, T ...) by /proc. 0: unknown, since the process is the caller's, is not attached,
  * or is not shown by /proc. */
 static char state_of_other(sb_broker *b, uint32_t process) {
+  if (process >= SB_MAX_PROCESSES || process == b->process) {
+    return 0;
+  }
   const sb_process_shm *p = &b->processes[process];
-  if (process >= SB_MAX_PROCESSES || process == b->process ||
-      sb_proc_state(SB_LOAD(&p->word, SB_ACQUIRE)) != SB_PROC_LIVE ||
+  if (sb_proc_state(SB_LOAD(&p->word, SB_ACQUIRE)) != SB_PROC_LIVE ||
       SB_LOAD(&p->pid_namespace, SB_RELAXED) != b->pid_namespace) {
     return 0;
   }

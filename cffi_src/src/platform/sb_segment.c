@@ -125,7 +125,7 @@ static bool header_is_ours(const sb_header_shm *h) {
   uint32_t limit = SB_LOAD(&h->chunk_limit, SB_RELAXED), per = SB_LOAD(&h->chunks_per_segment, SB_RELAXED);
   return SB_LOAD(&h->magic, SB_ACQUIRE) == SB_MAGIC && SB_LOAD(&h->layout_major, SB_RELAXED) == SB_LAYOUT_MAJOR &&
          SB_LOAD(&h->layout_hash, SB_RELAXED) == sb_segment_layout_hash() && limit > 0 && limit <= SB_MAX_CHUNKS &&
-         per > 0 && SB_LOAD(&h->memory_limit, SB_RELAXED) == limit * SB_CHUNK_BYTES &&
+         per > 0 && per <= SB_MAX_CHUNKS && SB_LOAD(&h->memory_limit, SB_RELAXED) == limit * SB_CHUNK_BYTES &&
          (limit + per - 1) / per <= SB_MAX_SEGMENTS;
 }
 

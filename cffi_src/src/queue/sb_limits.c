@@ -14,42 +14,63 @@ static int64_t ready_before(const sb_queue_shm *q, uint64_t position, uint64_t t
 static int64_t ready_bytes(const sb_queue_shm *q) {
   return (int64_t)(SB_LOAD(&q->bytes_in, SB_SEQ_CST) - SB_LOAD(&q->bytes_out, SB_SEQ_CST));
 }
-static bool refuses(const sb_queue_shm *q) { return sb_setting(q, SB_SETTING_OVERFLOW) != SB_OVERFLOW_DROP_HEAD; }
+
+typedef struct {
+  int64_t overflow;
+  int64_t length, bytes; /* max_length and max_bytes; -1 = none */
+} limits;
+
+/* P22: reads the limits of a queue together with the overflow that they belong to. While another process changes the
+ * settings, a limit may be as high as the other settings allow, but never lower than those of this overflow. */
+static limits limits_of(const sb_queue_shm *q) {
+  limits l = {.overflow = SB_LOAD(&q->settings[SB_SETTING_OVERFLOW], SB_ACQUIRE)};
+  int64_t before;
+  do {
+    before = l.overflow;
+    l.length = SB_LOAD(&q->settings[SB_SETTING_MAX_LENGTH], SB_ACQUIRE);
+    l.bytes = SB_LOAD(&q->settings[SB_SETTING_MAX_BYTES], SB_ACQUIRE);
+    l.overflow = SB_LOAD(&q->settings[SB_SETTING_OVERFLOW], SB_ACQUIRE);
+  } while (l.overflow != before);
+  return l;
+}
+static bool refuses(const limits *l) { return l->overflow != SB_OVERFLOW_DROP_HEAD; }
 
 bool sb_limits_room(const sb_queue_shm *q, uint64_t count, uint64_t bytes) {
-  int64_t max = sb_setting(q, SB_SETTING_MAX_LENGTH), max_bytes = sb_setting(q, SB_SETTING_MAX_BYTES);
-  if (!refuses(q)) {
+  limits l = limits_of(q);
+  if (!refuses(&l)) {
     return true;
   }
   uint64_t admitted = SB_LOAD(&q->admitted, SB_SEQ_CST);
   int64_t ready = ready_before(q, admitted, SB_LOAD(&q->taken, SB_SEQ_CST));
-  return (max < 0 || ready <= max - (int64_t)count) && (max_bytes < 0 || ready_bytes(q) <= max_bytes - (int64_t)bytes);
+  return (l.length < 0 || ready <= l.length - (int64_t)count) &&
+         (l.bytes < 0 || ready_bytes(q) <= l.bytes - (int64_t)bytes);
 }
 
 static sb_status admit(sb_queue *q, uint64_t bytes) {
-  int64_t max = sb_setting(q->shm, SB_SETTING_MAX_LENGTH), max_bytes = sb_setting(q->shm, SB_SETTING_MAX_BYTES);
   if (!sb_queue_tracks(q->shm)) {
     return SB_OK;
   }
-  if (!refuses(q->shm) || (max < 0 && max_bytes < 0)) {
+  limits l = limits_of(q->shm);
+  sb_status full = l.overflow == SB_OVERFLOW_DROP ? SB_DONE : SB_FULL;
+  if (!refuses(&l) || (l.length < 0 && l.bytes < 0)) {
     (void)SB_ADD(&q->shm->admitted, 1, SB_RELEASE); /* I23: a process that reads the hint then sees `hinting` raised */
     (void)SB_ADD(&q->shm->bytes_in, bytes, SB_RELEASE);
     return SB_OK;
   }
-  if (max == 0 || (max_bytes >= 0 && (int64_t)bytes > max_bytes)) {
+  if (l.length == 0 || (l.bytes >= 0 && (int64_t)bytes > l.bytes)) {
     return SB_TOO_LARGE;
   }
   uint64_t admitted = SB_LOAD(&q->shm->admitted, SB_SEQ_CST);
   do {
-    if (max >= 0 && ready_before(q->shm, admitted, SB_LOAD(&q->shm->taken, SB_SEQ_CST)) >= max) {
-      return SB_FULL;
+    if (l.length >= 0 && ready_before(q->shm, admitted, SB_LOAD(&q->shm->taken, SB_SEQ_CST)) >= l.length) {
+      return full;
     }
   } while (!SB_CAS(&q->shm->admitted, &admitted, admitted + 1, SB_SEQ_CST));
   uint64_t in = SB_LOAD(&q->shm->bytes_in, SB_SEQ_CST);
   do {
-    if (max_bytes >= 0 && (int64_t)(in - SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST)) > max_bytes - (int64_t)bytes) {
+    if (l.bytes >= 0 && (int64_t)(in - SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST)) > l.bytes - (int64_t)bytes) {
       (void)SB_SUB(&q->shm->admitted, 1, SB_SEQ_CST);
-      return SB_FULL;
+      return full;
     }
   } while (!SB_CAS(&q->shm->bytes_in, &in, in + bytes, SB_SEQ_CST));
   return SB_OK;
@@ -78,15 +99,15 @@ void sb_limits_unadmit(sb_queue *q, uint64_t bytes) {
 
 /* The most messages that may be ready. *reason: why a message beyond them ends. */
 static int64_t bound(const sb_queue *q, sb_reason *reason) {
-  int64_t ring = sb_setting(q->shm, SB_SETTING_RING_SIZE), max = sb_setting(q->shm, SB_SETTING_MAX_LENGTH);
-  int64_t limit = UNBOUNDED;
+  int64_t ring = sb_setting(q->shm, SB_SETTING_RING_SIZE), limit = UNBOUNDED;
+  limits l = limits_of(q->shm);
   *reason = SB_REASON_REPLACED;
   if (ring >= 0) {
     int64_t lazy = (int64_t)SB_LOAD(&q->shm->bound, SB_RELAXED);
     limit = lazy > ring ? lazy : ring;
   }
-  if (!refuses(q->shm) && max >= 0 && max < limit) {
-    limit = max;
+  if (!refuses(&l) && l.length >= 0 && l.length < limit) {
+    limit = l.length;
     *reason = SB_REASON_EVICTED;
   }
   return limit;
@@ -97,11 +118,12 @@ static int64_t bound(const sb_queue *q, sb_reason *reason) {
 static sb_excess too_many(int64_t limit) { return (sb_excess){true, limit, INT64_MIN}; }
 
 /* The condition for an eviction by bytes. `paid`: the estimated size of the victim, which the caller added to
- * `bytes_out`. The victim is evicted only if the ready bytes and `paid` together exceed the limit. If the queue has no
- * byte limit any more, no victim is evicted. */
+ * `bytes_out`. The victim is evicted only if the ready bytes and `paid` together exceed the limit. If the queue does not
+ * evict by bytes any more, no victim is evicted. */
 static sb_excess too_large(const sb_queue *q, uint64_t paid) {
-  int64_t max = sb_setting(q->shm, SB_SETTING_MAX_BYTES);
-  return (sb_excess){false, INT64_MIN, max >= 0 ? max - (int64_t)paid + 1 : INT64_MAX};
+  limits l = limits_of(q->shm);
+  bool evicts = !refuses(&l) && l.bytes >= 0;
+  return (sb_excess){false, INT64_MIN, evicts ? l.bytes - (int64_t)paid + 1 : INT64_MAX};
 }
 
 /* What evict did. NONE_FOUND: there was no victim, or no memory for a holding. STAYED: the excess was gone, so no
@@ -136,14 +158,14 @@ static enum outcome evict(sb_queue *q, const sb_excess *excess, sb_reason reason
  * size. Other producers then do not see the same excess, so only one evicts for it. True: the size was added, and
  * `hinting` is raised. After the eviction the caller subtracts the size from `bytes_out`, and lowers `hinting`. */
 static bool pay_bytes(sb_queue *q, uint64_t *paid) {
-  int64_t max = sb_setting(q->shm, SB_SETTING_MAX_BYTES);
-  if (refuses(q->shm) || max < 0 || ready_bytes(q->shm) <= max) {
+  limits l = limits_of(q->shm);
+  if (refuses(&l) || l.bytes < 0 || ready_bytes(q->shm) <= l.bytes) {
     return false;
   }
   *paid = sb_queue_oldest_bytes(q);
   sb_ledger_hinting(q->ledger, 1);
   uint64_t out = SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST);
-  while ((int64_t)(SB_LOAD(&q->shm->bytes_in, SB_SEQ_CST) - out) > max) {
+  while ((int64_t)(SB_LOAD(&q->shm->bytes_in, SB_SEQ_CST) - out) > l.bytes) {
     if (SB_CAS(&q->shm->bytes_out, &out, out + *paid, SB_SEQ_CST)) {
       return true;
     }
@@ -214,10 +236,10 @@ SB_HOT bool surely_fits(sb_queue *q) {
   if (ring >= 0 && (int64_t)SB_LOAD(&q->shm->bound, SB_RELAXED) > ring) {
     return false;
   }
-  if (!refuses(q->shm)) {
-    int64_t max = sb_setting(q->shm, SB_SETTING_MAX_LENGTH);
-    if (sb_setting(q->shm, SB_SETTING_MAX_BYTES) >= 0) return false;
-    if (max >= 0 && max < limit) limit = max;
+  limits l = limits_of(q->shm);
+  if (!refuses(&l)) {
+    if (l.bytes >= 0) return false;
+    if (l.length >= 0 && l.length < limit) limit = l.length;
   }
   return fits(q, limit);
 }

@@ -38,6 +38,7 @@ sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *siz
   uint64_t bytes = t.message->body_length, position = 0;
   unsigned ref = sb_reference_clear(b, t.slot, t.ref, c->id);
   status = ref == SB_MAX_REFS ? SB_LIMIT : sb_limits_admit(target, bytes);
+  if (status == SB_DONE) status = SB_FULL; /* a message that is moved is not dropped: it stays in its queue */
   if (status != SB_OK) {
     sb_holding_give(c, target_token);
     sb_schedule_make_ready(q, token);

@@ -99,6 +99,9 @@ static void a_limit_drops(void) {
   expect_is(put_one_of(SB_MAX_BODY + 1), SB_TOO_LARGE, "the status of too long a body");
   expect_is(counted(q, SB_COUNT_REFUSED), 1, "the number that went nowhere, after one too long");
   expect_rest("a put that was dropped");
+  sb_reservation r;
+  expect_is(sb_reservation_begin(q, BYTES, &NONE, &r), SB_FULL, "the status of a reservation");
+  expect_is(counted(q, SB_COUNT_REFUSED), 1, "the number that went nowhere, after a reservation");
 }
 
 /* ---- how long a message lives ---- */

@@ -250,9 +250,9 @@ static void bytes_that_are_too_many(void) {
 /* The size of the victim is paid while it is looked for. */
 static uint64_t paid;
 static void look_at_payment(void) { paid = q->shm->bytes_out; }
-/* In sb_limits_keep the limit is loaded by surely_fits, pay_bytes, and too_large. */
-#define PAYING 2
-#define PAID 3
+/* In sb_limits_keep the limit is loaded by surely_fits, bound, pay_bytes, and too_large. */
+#define PAYING 3
+#define PAID 4
 static void a_payment_in_bytes(void) {
   begin(DROPPING(-1, 1000), 3);
   limit_bytes(2 * BYTES);

@@ -278,6 +278,8 @@ static void no_room_for_a_move(void) {
   (void)put(&t, q, 1);
   (void)put(&t, target, 2);
   expect_refused(SB_FULL, "a move to a full queue");
+  SB_STORE(&target->shm->settings[SB_SETTING_OVERFLOW], SB_OVERFLOW_DROP, SB_RELAXED);
+  expect_refused(SB_FULL, "a move to a full queue that drops new messages");
 }
 static void no_reference_for_a_move(void) {
   two_queues(RING_OF(100));

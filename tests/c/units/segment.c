@@ -303,7 +303,10 @@ static void which_headers_are_ours(void) {
                {48, 0, false},
                {255, 1, true},
                {256, 1, false},
-               {510, 2, true}};
+               {510, 2, true},
+               {48, SB_MAX_CHUNKS, true},
+               {48, SB_MAX_CHUNKS + 1, false},
+               {48, UINT32_MAX, false}};
   for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     set_chunks(sizes[i].limit, sizes[i].per);
     sb_status status = attach_again();
