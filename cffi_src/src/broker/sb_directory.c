@@ -178,9 +178,9 @@ static bool is_deleted(sb_broker *b, uint32_t slot) {
   return sb_queue_is_deleted(SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, slot))->state, SB_ACQUIRE));
 }
 
-/* If the entry after the DEAD entry `index` is EMPTY: makes this entry EMPTY, then the DEAD entries directly before it.
- * So removed names do not lengthen searches for ever. A search that has passed an entry while it was DEAD ends at the
- * EMPTY entry after it. */
+/* Makes the DEAD entry `index` EMPTY, then the DEAD entries directly before it, if the entry after `index` is EMPTY. So
+ * removed names do not lengthen searches for ever. A search that passed one of these entries while it was DEAD misses
+ * no queue: it meets only DEAD entries until it ends at an EMPTY one. */
 static void bury(sb_broker *b, uint32_t index) {
   if (sb_dir_state(SB_LOAD(&b->directory[(index + 1) % SB_DIRECTORY_SIZE], SB_RELAXED)) != SB_DIR_EMPTY) {
     return;
@@ -201,8 +201,8 @@ uint32_t sb_directory_sweep(sb_connection *c) {
     live++;
     if (is_deleted(c->b, slot)) { /* the queue ended by itself (I44), or its deleter was killed: remove its name now */
       sb_directory_remove(c->b, slot);
-      /* the process that closed the queue may have been killed before it raised `queues_ended`, or before it removed
-       * the bindings */
+      /* makes the next change of the topology look for bindings to queues that are gone: the process that closed the
+       * queue may have been killed before it raised `queues_ended`, or before it removed the bindings */
       (void)SB_ADD(&c->b->header->queues_ended, 1u, SB_ACQ_REL);
       live--;
     }

@@ -18,7 +18,7 @@
  *   creator frees it.
  *  storing the entry -> a queue whose slot is still ALLOC -> the reaper of the creator makes the slot PUBLISHED.
  *  closing a queue -> a closed queue whose entry is still LIVE -> the next holder of the topology lock makes the entry
- *   CLOSED; if the queue ended by itself (I44), the next sweep does.
+ *   CLOSED; if the queue ended by itself (I44 of sb_lifetime.h), the next sweep (sb_directory_sweep) does.
  *  freeing a closed queue -> a CLOSED entry that names no closed queue -> the next sweep makes the entry DEAD.
  *
  * Concurrency: any process looks up and iterates; create and remove need the topology lock.
@@ -39,8 +39,9 @@ bool sb_directory_links(sb_broker *b, uint32_t slot);
 uint32_t sb_directory_next(sb_broker *b, uint32_t *index, bool closed);
 /* As sb_directory_next, but looks only at entries before the index `end`. */
 uint32_t sb_directory_next_before(sb_broker *b, uint32_t *index, uint32_t end, bool closed);
-/* Frees deleted queues that no connection has open. Returns the number of deleted queues that it could not free. Needs
- * the topology lock. */
+/* Frees each deleted queue that has no message left and that no connection has open. Before that, removes the names of
+ * closed queues, and their ready and scheduled messages. Returns the number of deleted queues that it could not free.
+ * Needs the topology lock and the lock of the connection `c`. */
 uint32_t sb_directory_sweep(sb_connection *c);
 
 #endif

@@ -147,12 +147,13 @@ static void look_for_room(sb_connection *by, sb_queue_shm *q, uint32_t slot, uin
     bool explained = SB_LOAD(&q->room_watched, SB_RELAXED) != 0 || sb_repairs_explained(by->b, q, deaths_before);
     if (waits_beside_room(by, q, slot) == waiting) sb_repairs_count(by->b, SB_REPAIR_ROOM, explained); /* I72 */
   }
-  sb_notify_room_made(by, q, slot); /* wakes a producer in any case: the one that was notified before may be stopped */
+  sb_notify_room_made(by, q, slot); /* even if no repair was counted: a producer notified before may be stopped */
 }
 
-/* Recounts the lists, and corrects wrong counts. True if the counts were right. If no node moved during the recount, a
- * wrong count that could suppress a wake is corrected now. Any other count may only look wrong, or does no harm: it
- * is corrected only after the counts looked wrong for PATIENCE_TICKS ticks. */
+/* Recounts the lists, and corrects wrong counts. True if the counts were right. If no node moved during the recount,
+ * corrects at once each wrong count that could suppress a wake. If a node moved, a count may only look wrong; and some
+ * wrong counts cost only an extra wake. These counts are corrected only after the counts looked wrong for
+ * PATIENCE_TICKS ticks. */
 static bool recount(sb_connection *by, const sb_queue_shm *q, uint32_t slot, sb_queue_memory *memory) {
   sb_recounted found = sb_nodes_recount(by->b, slot, SB_RECOUNT_LOOK);
   bool steady = false, explained = false, patient = memory->wrong_ticks >= PATIENCE_TICKS;
@@ -175,16 +176,18 @@ static bool recount(sb_connection *by, const sb_queue_shm *q, uint32_t slot, sb_
   return false;
 }
 
-/* Corrects the accounts: `taken`, `admitted` and the byte hints. True if they are correct afterwards. False if they
- * could not be checked: a process changed them meanwhile, or is in the middle of a change, perhaps stopped there. */
+/* Corrects the accounts: `taken`, `admitted` and `bytes_in`. True if they are correct afterwards. False if they could
+ * not be checked, or not all be corrected: a process changed them meanwhile, or is in the middle of a change, perhaps
+ * stopped there. */
 static bool reconcile(sb_connection *by, sb_queue_shm *q, uint32_t slot, uint64_t deaths_before) {
   int32_t unsure = SB_TRACKING_UNSURE;
-  /* first, so that no call that does not know that the queue tracks changes a cell afterwards (sb_hints_start_tracking) */
+  /* Comes before the hints are corrected. If `all_know`, each later call of another connection knows that the queue
+   * tracks, so none changes a cell without the hints (sb_hints_start_tracking). */
   bool all_know = SB_LOAD(&q->tracking, SB_SEQ_CST) == unsure && sb_ledger_others_know(by->b, q, by->id);
   sb_hints found = sb_hints_reconcile(by->b, q);
   if (found == SB_HINTS_SET_RIGHT || found == SB_HINTS_PARTLY) {
     bool explained = SB_LOAD(&q->tracking, SB_SEQ_CST) == unsure || sb_repairs_deaths(by->b) != deaths_before;
-    sb_repairs_count(by->b, SB_REPAIR_ACCOUNT, explained); /* I72: no connection was `hinting` */
+    sb_repairs_count(by->b, SB_REPAIR_ACCOUNT, explained); /* I72: no second look, since no connection was `hinting` */
     sb_recover_queue(by, slot);                            /* a process may have relied on the wrong hints (I42) */
   }
   bool right = found == SB_HINTS_RIGHT || found == SB_HINTS_SET_RIGHT;
@@ -217,8 +220,9 @@ bool sb_housekeeping_pass_stopped(sb_connection *by, uint32_t slot) {
   return true;
 }
 
-/* If a message stayed ready since the last tick: wakes the NOTIFIED nodes again, and notifies one more node if the same
- * node still sleeps (I37). `idle`: no message was acquired since the last tick. */
+/* Repeats notifications that may have been lost, if the queue is `idle`: no message was acquired since the last tick.
+ * If a message stayed ready since then, wakes the NOTIFIED nodes again. If the node that slept at the last tick still
+ * sleeps, also notifies one more node (I37). */
 static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, const sb_ring *r,
                              sb_queue_memory *memory, bool idle) {
   bool paused = (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_PAUSED) != 0;
@@ -231,8 +235,8 @@ static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, 
   uint64_t known = memory->known_tail, sleeper = memory->sleeper;
   memory->known_tail = sb_ring_exact_tail(by->b, r);
   memory->sleeper = 0;
-  /* Searches for hidden messages if the count of ready messages is above 0. Since that count may be wrong, also
-   * searches once in REST_TICKS quiet ticks when the count is 0. */
+  /* Searches for hidden messages (sb_hints.h) if the count of ready messages is above 0. Since that count may be wrong,
+   * also searches once in REST_TICKS quiet ticks when the count is 0. */
   if (sb_queue_ready(by->b, q) > 0 || memory->quiet_ticks % REST_TICKS == 2) {
     (void)sb_hints_resurface(by->b, q, r, memory->deaths);
   }
@@ -290,7 +294,8 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
   bool due = memory->quiet_ticks < REST_TICKS || memory->quiet_ticks % REST_TICKS == 0 || memory->wrong_ticks > 0;
   bool anybody = SB_LOAD(&q->consumer_levels, SB_RELAXED) != 0 || SB_LOAD(&q->room_waiting, SB_RELAXED) != 0;
   if (due && anybody) {
-    if (memory->quiet_ticks % SCRUB_TICKS == 0) scrub_lists(by, slot); /* traffic adds dead entries */
+    /* during traffic `quiet_ticks` is 0, so each tick scrubs the lists: traffic adds dead entries */
+    if (memory->quiet_ticks % SCRUB_TICKS == 0) scrub_lists(by, slot);
     right = recount(by, q, slot, memory) && right;
   }
   notify_forgotten(by, q, slot, &r, memory, idle);
@@ -314,7 +319,7 @@ bool sb_housekeeping_has_timers(const sb_queue *q, const uint64_t *cursors) {
 /* cursors[0] is the next position in the schedule list. cursors[1] is 0, or during a scan of all cells the next
  * position of that scan, plus one. cursors[2] is the value that `timers_lost` had when the last scan began: if
  * `timers_lost` differs from it, a new scan starts. A new housekeeper begins with cursors[2] = 0, and so with a scan if
- * timers were ever lost: what an earlier housekeeper found died with that housekeeper. */
+ * timers were ever lost: it does not know the timers that an earlier housekeeper found. */
 uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positions, uint32_t room) {
   sb_ring r;
   sb_leaf_ref leaf;

@@ -44,7 +44,8 @@ void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t positio
   }
   if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
     sb_requeued_mark(w->b, &r, position); /* the dead connection may have cleared these bits and not taken the cell */
-    if (readable) ask_to_remove_expired(q, sb_peek_message(w->b, slot).expires_ns); /* or a reaper was killed here */
+    /* an earlier reaper may have made the cell AVAILABLE, and been killed before it asked */
+    if (readable) ask_to_remove_expired(q, sb_peek_message(w->b, slot).expires_ns);
     return;
   }
   if (!readable || !sb_cell_is_owned(word) || sb_cell_state(word) == SB_CELL_STAGED || sb_cell_owner(word) != w->id) {
@@ -154,10 +155,11 @@ static void resolve_due(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   clear(l, i);
 }
 
-/* The side record of a moved message: what the mover stored in the target cell, or was about to store there. It took the
- * record from the source cell, which the dead connection owned since before the intent. `source`: NULL if the source is
- * settled; the mover stored the record in the target before that. If neither cell has a record of this message, the
- * number of its deliveries is unknown. */
+/* The side record (number of deliveries, redelivered) for the target cell of a move. The dead connection stored it
+ * there, or was about to. It copied the record from the source cell, which it owned since before the intent. `source`:
+ * NULL if the source cell is settled; the record was stored in the target cell before that. If neither cell has a
+ * record of this message, the number of deliveries is unknown: the new record has the number 0, and is marked
+ * redelivered. */
 static uint64_t side_of_moved(const intent *i, const sb_cell_shm *target, const sb_cell_shm *source) {
   uint64_t side = SB_LOAD(&target->side, SB_ACQUIRE);
   if (sb_side_gen(side) != i->gen && source != NULL) side = SB_LOAD(&source->side, SB_ACQUIRE);
@@ -196,7 +198,9 @@ static void resolve_move(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
     raise_to(&to->counters[SB_COUNT_ADDED_BYTES], SB_LOAD(&l->target_before_bytes, SB_RELAXED), i->bytes);
     raise_to(&to->counters[SB_COUNT_ADDED], SB_LOAD(&l->target_before, SB_RELAXED), 1);
   }
-  /* sb_intent_find_cell found the target queue. For a message that has expired, the release below asks for a scan */
+  /* The dead connection may not have added the schedule entry of the message, so the housekeeper must scan all cells.
+   * The queue exists: sb_intent_find_cell found it. For a message that has expired, the release below asks for the
+   * scan. */
   if (((sb_message_shm *)sb_slot_at(w->b, i->slot))->expires_ns > sb_now_ns()) {
     (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(w->b, i->target_queue))->timers_lost, 1, SB_RELEASE);
   }
@@ -220,8 +224,8 @@ static void resolve_move(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   clear(l, i);
 }
 
-/* The dead connection, or a reaper of it, wrote the intent while the cell was STAGED: a cell that is not STAGED any
- * more was flipped. */
+/* Counts the message if its cell was flipped (I47 of sb_transaction.h). The dead connection, or a reaper of it, wrote
+ * the intent while the cell was STAGED: a cell that is not STAGED any more was flipped. */
 static void resolve_commit(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   sb_ring r;
   sb_leaf_ref leaf;

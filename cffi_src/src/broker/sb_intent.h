@@ -23,8 +23,8 @@
 #include "sb_limits.h"
 
 /* A walk through the holdings of connection `id`: a dead one, or one that closes (sb_recover_close). `by`: the reaper's
- * own connection, or the closing connection itself. views_live: true if a view of one of its messages, or one of its
- * reservations, lives; only for a closing connection. */
+ * own connection, or the closing connection itself. views_live, set only for a closing connection: true if the
+ * application still uses a view of a message, or a reservation, of that connection. */
 typedef struct {
   sb_connection *by;
   sb_broker *b;
@@ -35,7 +35,8 @@ typedef struct {
 /* The ledger that a holding names, if the dead connection still owns that ledger; else NULL. `what` and `where`, here
  * and below: the two words of the holding. */
 sb_ledger_shm *sb_intent_ledger(sb_reap_context *w, uint64_t what, uint64_t where);
-/* Resolves the intent of the ledger that a holding names. */
+/* Resolves the intent of the ledger that a holding names: counts the operation if it took effect, else undoes it. Does
+ * nothing if sb_intent_ledger finds no ledger. */
 void sb_intent_resolve(sb_reap_context *w, uint64_t what, uint64_t where);
 /* Finds the cell at a position of a queue, and stores its ring, leaf and word. False: the queue, or the page of the
  * cell, is not there. */

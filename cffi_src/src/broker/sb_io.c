@@ -99,9 +99,9 @@ static void judge(sb_connection *c, sb_target *t) {
   }
 }
 
-/* Called after a sleep that timed out, unless the sleep lasted only until the next tick (`acks_tick_ns`); and after any
- * sleep if a look is due. Gives a turn to each target that has work: it reads the words of nodes and the queues, and
- * trusts no flag. */
+/* Gives a turn to each target that has work, even if its notification was missed: reads the words of nodes and the
+ * queues, and trusts no flag. Called after a sleep that timed out, unless the sleep lasted only until the next tick
+ * (`acks_tick_ns`); and after any sleep if is_due is true. */
 static void look_everywhere(sb_connection *c) {
   uint64_t deaths = sb_repairs_deaths(c->b);
   for (sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
@@ -127,8 +127,8 @@ static bool is_lowest(sb_broker *b) {
   return true;
 }
 
-/* Sends the acknowledgements that have waited for their interval. After IDLE_TICKS ticks without a waiting
- * acknowledgement, ends the ticks (`acks_tick_ns`). */
+/* Sends the acknowledgements that have waited for their interval. After more than IDLE_TICKS calls in a row that found
+ * no waiting acknowledgement, ends the ticks (`acks_tick_ns`). The thread calls it in each round, not once a tick. */
 static void send_old_acks(sb_connection *c) {
   uint64_t now = sb_now_ns();
   bool waiting = false;
@@ -186,7 +186,7 @@ static uint32_t beat_of(uint64_t now) { return (uint32_t)(now >> BEAT_SHIFT); }
 
 /* True if the lowest process stored its beat within the last second: it ran then, and watched the housekeeper. So the
  * other processes need no system calls to find the lowest process. A hint: if the lowest process died or was stopped
- * since, its beat is old after that second, which may be two looks later. */
+ * since, the caller learns that only when the beat is older than a second, perhaps two looks later. */
 static bool is_watched(const sb_broker *b, uint64_t now) {
   return beat_of(now) - SB_LOAD(&b->header->watched, SB_RELAXED) < FRESH_BEATS;
 }
@@ -206,8 +206,8 @@ static bool takes_turns(const sb_broker *b, sb_lookout *w) {
 }
 
 /* Checks whether a housekeeper exists and runs. If none does, and this process must act (sb_io.h), reaps dead
- * processes; beside a stopped one, also parks the consumers of stopped processes. True if a housekeeper, or a stand-in
- * for a stopped one, must be started. */
+ * processes. If it acts because the housekeeper is stopped, also parks the consumers of stopped processes. True if a
+ * housekeeper, or a stand-in for a stopped one, must be started. */
 static bool look_after(sb_connection *c) {
   sb_lookout *w = &c->lookout;
   w->looked = sb_now_ns();
@@ -241,7 +241,7 @@ sb_status sb_io_run(sb_connection *c) {
     c->lookout.looked = c->lookout.present = sb_now_ns();
     (void)takes_turns(c->b, &c->lookout);
     begin_watch(c);
-  } else if (is_due(c) && look_after(c)) { /* needed here: each run may end with a hand-over before the looks below */
+  } else if (is_due(c) && look_after(c)) { /* needed: if each run ends with a hand-over, none gets to the looks below */
     return SB_NO_HOUSEKEEPER;
   }
   for (;;) {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /* IO loop: the thread of a connection that receives its notifications and pulls messages.
  *
- * What: the thread takes the target bits that notifiers left, gives each target turns in rotation, and sleeps on the
- * connection's wake word when there is nothing to do. IO threads also notice dead processes and a missing housekeeper.
- * That is the task of the *lowest process*: of the live processes that have an IO thread and are not stopped, the one
- * with the lowest process slot. Its IO threads look every 500 ms. Those of other processes look every 500 ms while they
- * are awake, else every 5 s. They act themselves if there was no housekeeper for 5 s, since the lowest process may have
- * been stopped meanwhile.
+ * What: the thread takes the target bits that notifiers set, gives each target turns in rotation, and sleeps on the
+ * connection's wake word when there is nothing to do. If no housekeeper exists, IO threads also reap dead processes,
+ * and ask for a new housekeeper. That is the task of the *lowest process*: of the live processes that have an IO thread
+ * and are not stopped, the one with the lowest process slot. Its IO threads look for a housekeeper every 500 ms. The IO
+ * threads of other processes look every 500 ms while they are awake, else every 5 s. They act themselves if they found
+ * no housekeeper for 5 s, since the lowest process may have been stopped meanwhile.
  *
  * A stopped housekeeper is not replaced: the lowest process reaps dead processes, parks the consumers of stopped ones,
  * and asks for a stand-in, which does the other work until the housekeeper continues. At each look the lowest process
- * reads in /proc whether the housekeeper is stopped, unless the housekeeper took a turn since the previous look. The
- * lowest process also stores the time of its look, its beat, in the header (`watched`). If the beat is older than a
- * second, the other processes check whether the lowest process is stopped.
+ * reads in /proc whether the housekeeper is stopped, unless the housekeeper or a stand-in took a turn since the
+ * previous look. The lowest process also stores the time of its look, its beat, in the header (`watched`). If the beat
+ * is older than a second, the other processes determine the lowest process again, since it may be stopped or dead.
  *
  * Invariants: the IO thread keeps the order of P9 (sb_notify.h), so that it loses no notification. It clears the work
  *  bits in the connection's record, then those of a target (sb_target.h: a consumer, a channel, a watch), then the flag
@@ -38,9 +38,9 @@
 #include "sb_recover.h"
 
 sb_status sb_io_prepare(sb_connection *c);
-/* Runs the IO thread until something happens that it cannot do itself, and returns what: the connection closed
- * (SB_CLOSED), the broker stops (SB_STOPPING), a housekeeper or a stand-in must be started (SB_NO_HOUSEKEEPER), a
- * channel is ready for its hand-over (SB_READY), or a channel has no memory to pull with (SB_GROW). */
+/* Runs the IO thread until it must end, or needs its caller, and returns why: the connection closed (SB_CLOSED), the
+ * broker stops (SB_STOPPING), a housekeeper or a stand-in must be started (SB_NO_HOUSEKEEPER), a channel is ready for
+ * its hand-over (SB_READY), or a consumer or a channel needs another segment (SB_GROW). */
 sb_status sb_io_run(sb_connection *c);
 /* In each queue with a ready message, parks the consumers of stopped processes, and notifies another node if it parked
  * any. Takes the connection's lock for a few queues at a time. */
