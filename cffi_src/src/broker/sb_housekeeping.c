@@ -371,6 +371,9 @@ void sb_housekeeping_trim_schedule(sb_queue *q) {
   while (sb_ring_next_leaf(q->c->b, &r, at, &leaf, &at)) {
     for (; sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
+      if (!sb_leaf_is_current(q->c->b, &leaf)) {
+        break; /* the page was reused, perhaps by a list of nodes: find the leaf again */
+      }
       if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) == SB_CELL_FREE) {
         return;
       }

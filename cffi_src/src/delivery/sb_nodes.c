@@ -293,10 +293,6 @@ static int judge(sb_broker *b, uint64_t entry, unsigned state) {
   return sb_node_epoch(word) + 1 == epoch ? ENTRY_PENDING : ENTRY_DEAD;
 }
 
-static bool is_current(sb_broker *b, const sb_leaf_ref *leaf) {
-  return sb_slot_gen(SB_LOAD(sb_slot_header(b, leaf->slot), SB_ACQUIRE)) == leaf->gen;
-}
-
 uint32_t sb_nodes_next(sb_connection *c, const sb_ring *list, unsigned state, uint64_t *position) {
   sb_broker *b = c->b;
   uint64_t head = SB_LOAD(list->head, SB_ACQUIRE), at = *position > head ? *position : head;
@@ -306,7 +302,7 @@ uint32_t sb_nodes_next(sb_connection *c, const sb_ring *list, unsigned state, ui
     for (; sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
       int verdict = sb_cell_state(word) == SB_CELL_ENTRY ? judge(b, word, state) : ENTRY_DEAD;
-      if (!is_current(b, &leaf)) {
+      if (!sb_leaf_is_current(b, &leaf)) {
         break; /* the page was reused, perhaps by another list: find the leaf again */
       }
       if (sb_cell_state(word) == SB_CELL_FREE || !sb_cell_of(word, leaf.gen)) {
@@ -338,7 +334,7 @@ static uint32_t next_live(sb_broker *b, const sb_ring *list, unsigned state, uin
     for (; sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
       bool live = sb_cell_state(word) == SB_CELL_ENTRY && judge(b, word, state) == ENTRY_LIVE;
-      if (!is_current(b, &leaf)) {
+      if (!sb_leaf_is_current(b, &leaf)) {
         break;
       }
       if (live) {

@@ -115,6 +115,11 @@ static inline sb_cell_shm *sb_leaf_cell(const sb_leaf_ref *ref, uint64_t positio
 static inline bool sb_leaf_covers(const sb_leaf_ref *ref, uint64_t position) {
   return ref->leaf != NULL && position - ref->first < SB_PAGE_CELLS;
 }
+/* True if the leaf was not freed or reused. A walker of a list calls this after it has read the word of an entry, which
+ * has no generation of its own (P4). */
+static inline bool sb_leaf_is_current(sb_broker *b, const sb_leaf_ref *ref) {
+  return sb_slot_gen(SB_LOAD(sb_slot_header(b, ref->slot), SB_ACQUIRE)) == ref->gen;
+}
 /* True if the shared tail is certainly exact: leaf `ref` covers it, and its cell is FREE. */
 static inline bool sb_ring_tail_is_exact(const sb_ring *r, const sb_leaf_ref *ref) {
   uint64_t tail = SB_LOAD(r->tail, SB_SEQ_CST);

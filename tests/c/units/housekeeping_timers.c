@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "calls.h"
+#include "meanwhile.h"
 #include "queues.h"
 #include "sb_housekeeping.h"
 #include "sb_slab.h"
@@ -229,6 +230,23 @@ static void trimming_ends(void) {
   }
 }
 
+/* The page of the schedule is finished, and becomes a page of a list of consumers. */
+static void a_list_reuses_the_page(void) {
+  uint64_t gen = leaf_in(&schedule, 0).gen;
+  sb_word *header = sb_slot_header(t.b, leaf_in(&schedule, 0).slot);
+  SB_STORE(entry_at(0), sb_entry_word(7, 1), SB_RELAXED);
+  SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, 1, gen + 1), SB_RELEASE);
+}
+static void a_page_that_a_list_reuses(void) {
+  begin();
+  add_entry(1000);
+  sb_word *entry = entry_at(0);
+  meanwhile(entry, BEFORE_LOAD, 1, a_list_reuses_the_page);
+  sb_housekeeping_trim_schedule(q);
+  if (!has_acted()) return;
+  expect_is(*entry, sb_entry_word(7, 1), "the entry of a consumer");
+}
+
 static const test_case CASES[] = {
     {"timers: some", "a queue has timers behind its cursors, or when one was lost", whether_there_are_timers},
     {"timers: schedule", "entries come in their order, as many as there is room for", timers_of_the_schedule},
@@ -240,5 +258,6 @@ static const test_case CASES[] = {
     {"timers: no queue", "a slot that is no queue has no timers", a_slot_that_is_no_queue},
     {"timers: trimmed", "entries of what needs no timer are dropped", entries_are_dropped},
     {"timers: trimmed up to", "trimming ends at the end of the entries", trimming_ends},
+    {"timers: trimmed, reused", "trimming drops nothing of a page that a list reuses", a_page_that_a_list_reuses},
 };
 SUBJECT(CASES)
