@@ -210,7 +210,7 @@ def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None
     memories = list[posix_ipc.SharedMemory]()
     making = map(posix_ipc.SharedMemory, [temporary], [posix_ipc.O_CREX], [mode & 0o777])
     try:
-        memories.extend(making)  # one call of C, as in `open_file`
+        memories.extend(making)  # one call of C, so that an interrupt loses no descriptor (see `open_file`)
         memory = memories[0]
         os.fchmod(memory.fd, mode)
         if size:

@@ -23,9 +23,11 @@ _LOOK = 0.001  # seconds
 class StagedAttempt:
     """A staged attempt that is to be published.
 
+    An attempt is one try of a writer to stage the messages of a partition of a batch.
+
     Attributes:
-        receipt: the receipt of the attempt.
-        queue: the queue of the attempt.
+        receipt: says which attempt this is, and how many messages it staged.
+        queue: the queue that holds these messages.
     """
 
     def __init__(self, connection: Connection, publication: str, receipt: Receipt) -> None:
