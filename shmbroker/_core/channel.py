@@ -65,8 +65,8 @@ class CoreChannel(native.Finalized):
         self.queues: dict[int, CoreQueue] = {}  # by subscription number; keeps their handles alive
         self._made: list[Any] = []
         status = ffi.new("sb_status *")
-        # One call of C, `extend`, opens the channel and stores its handle. A signal handler that raises runs before this
-        # call or after it, so the handle of an open channel is never lost.
+        # One call of C, `extend`, opens the channel and stores its handle. A signal handler that raises runs before
+        # this call or after it, so the handle of an open channel is never lost.
         self._made.extend(itertools.starmap(slow.sb_channel_open, [(connection.handle, channel_number, status)]))
         handle = self._made[0]
         if handle == ffi.NULL:
