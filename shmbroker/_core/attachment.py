@@ -7,14 +7,15 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from shmbroker import exceptions, statistics
+from shmbroker import exceptions
 from shmbroker._amqp.errors import amqp_error
 from shmbroker._core import native, segments
-from shmbroker._core.facts import BrokerFacts, facts_of_broker
+from shmbroker._core.facts import BrokerFacts, facts_of_broker, statistics_of_broker
 from shmbroker._process import locks
+from shmbroker.statistics import ConnectionInfo
 
 if TYPE_CHECKING:
-    from shmbroker.statistics import ConnectionInfo
+    from shmbroker.statistics import BrokerStatistics
 
 ffi, slow = native.ffi, native.slow
 _MAX_CONNECTIONS: int = slow.SB_MAX_CONNECTIONS  # number 0 is not used
@@ -184,32 +185,16 @@ class Attachment(native.Finalized):
         Args:
             in_full: include memory, and whether the housekeeper's process is stopped, which take time to determine.
         """
+        return facts_of_broker(self._described(in_full=in_full))
+
+    def statistics(self) -> BrokerStatistics:
+        """A snapshot of the broker."""
+        return statistics_of_broker(self.name, self._described(in_full=True))
+
+    def _described(self, *, in_full: bool) -> Any:  # noqa: ANN401 - cffi has no types
         facts = ffi.new("sb_broker_facts *")
         slow.sb_broker_describe(self.handle, facts, in_full)
-        return facts_of_broker(facts)
-
-    def statistics(self) -> statistics.BrokerStatistics:
-        """A snapshot of the broker."""
-        facts = self.facts(in_full=True)
-        return statistics.BrokerStatistics(
-            name=self.name,
-            memory_limit=facts.memory_limit,
-            memory_used=facts.memory_used,
-            segments=facts.segments,
-            queue_count=facts.queues,
-            connection_count=facts.connections,
-            process_count=facts.processes,
-            housekeeper_pid=facts.housekeeper_pid,
-            housekeeper_stopped=bool(facts.housekeeper_stopped),
-            created_at=facts.created_ns / native.NANOSECONDS,
-            rescues=facts.rescues,
-            stopped_rescues=facts.stopped_rescues,
-            reaped=facts.reaped,
-            memory_structures=facts.memory_structures,
-            memory_bodies=facts.memory_bodies,
-            repairs=statistics.Repairs(*facts.repairs),
-            explained_repairs=statistics.Repairs(*facts.explained_repairs),
-        )
+        return facts
 
     def connections(self) -> list[ConnectionInfo]:
         """The connections of the broker."""
@@ -219,7 +204,7 @@ class Attachment(native.Finalized):
                 name = ffi.string(facts.name).decode(errors="replace")
                 created = facts.created_ns / native.NANOSECONDS
                 found.append(
-                    statistics.ConnectionInfo(
+                    ConnectionInfo(
                         id=number,
                         name=name,
                         pid=facts.pid,

@@ -9,7 +9,7 @@ import operator
 from typing import Any, NamedTuple
 
 from shmbroker._core import native
-from shmbroker.statistics import ConsumerInfo, QueueStatistics
+from shmbroker.statistics import BrokerStatistics, ConsumerInfo, QueueStatistics, Repairs
 
 ffi, slow = native.ffi, native.slow
 _STATES = {
@@ -66,10 +66,11 @@ class QueueFacts(NamedTuple):
 
 
 class BrokerFacts(NamedTuple):
-    """A broker at one moment: the fields of ``sb_broker_facts``, except the name. Sizes are in bytes."""
+    """A broker at one moment. It has those fields of ``sb_broker_facts`` that serve for more than statistics.
 
-    repairs: list[int]
-    explained_repairs: list[int]
+    Sizes are in bytes.
+    """
+
     memory_limit: int
     memory_used: int
     memory_structures: int
@@ -77,9 +78,6 @@ class BrokerFacts(NamedTuple):
     memory_room: int
     instance: int
     created_ns: int
-    rescues: int
-    stopped_rescues: int
-    reaped: int
     ticks: int
     segments: int
     segments_limit: int
@@ -97,7 +95,15 @@ class BrokerFacts(NamedTuple):
 _queue_numbers = operator.attrgetter(*QueueFacts._fields[2:])
 # The fields without the first two: the name is no number, and the count is the sum of three other fields.
 _STATISTICS = QueueStatistics.__match_args__[2:]
-_broker_numbers = operator.attrgetter(*BrokerFacts._fields[2:])
+_broker_numbers = operator.attrgetter(*BrokerFacts._fields)
+# Where ``sb_broker_facts`` has the statistics of a broker. A field that is not listed here has the same name there.
+_NAMES_IN_CORE = {
+    "queue_count": "queues",
+    "connection_count": "connections",
+    "process_count": "processes",
+    "created_at": "created_ns",
+}
+_BROKER_STATISTICS = {name: _NAMES_IN_CORE.get(name, name) for name in BrokerStatistics.__match_args__[1:]}
 
 
 def _name(found: Any) -> str:  # noqa: ANN401 - cffi has no types
@@ -142,4 +148,14 @@ def consumers_in(queue: str, found: Any) -> list[ConsumerInfo]:  # noqa: ANN401 
 
 def facts_of_broker(found: Any) -> BrokerFacts:  # noqa: ANN401 - cffi has no types
     """Copies an ``sb_broker_facts``."""
-    return BrokerFacts(list(found.repairs), list(found.explained_repairs), *_broker_numbers(found))
+    return BrokerFacts(*_broker_numbers(found))
+
+
+def statistics_of_broker(name: str, found: Any) -> BrokerStatistics:  # noqa: ANN401 - cffi has no types
+    """Copies the statistics of the broker ``name`` out of an ``sb_broker_facts``."""
+    values = {field: getattr(found, of_core) for field, of_core in _BROKER_STATISTICS.items()}
+    values["created_at"] /= native.NANOSECONDS
+    values["housekeeper_stopped"] = bool(values["housekeeper_stopped"])
+    values["repairs"] = Repairs(*values["repairs"])
+    values["explained_repairs"] = Repairs(*values["explained_repairs"])
+    return BrokerStatistics(name, **values)

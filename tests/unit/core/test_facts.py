@@ -3,12 +3,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from scenario_support.inside import core_of
 
 from shmbroker._core import native
-from shmbroker._core.facts import BrokerFacts, QueueFacts, SettingsFacts, facts_of_broker, facts_of_queue
+from shmbroker._core.facts import (
+    BrokerFacts,
+    QueueFacts,
+    SettingsFacts,
+    facts_of_broker,
+    facts_of_queue,
+    statistics_of_broker,
+)
+from shmbroker.statistics import BrokerStatistics, Repairs
 
 if TYPE_CHECKING:
     import shmbroker
@@ -39,15 +48,36 @@ def test_facts_of_a_queue() -> None:
 
 
 def test_facts_of_a_broker() -> None:
-    """The same; repairs are lists, by kind."""
+    """Each number is that of its name."""
     found = FFI.new("sb_broker_facts *")
-    found.repairs, found.explained_repairs = [1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1]
-    lists = {"repairs": [1, 2, 3, 4, 5, 6], "explained_repairs": [6, 5, 4, 3, 2, 1]}
-    numbers = filled(found, [field for field in BrokerFacts._fields if field not in lists])
+    numbers = filled(found, list(BrokerFacts._fields))
     facts = facts_of_broker(found)
     FFI.release(found)
-    assert facts == BrokerFacts(**lists, **numbers)
-    assert {type(value) for value in facts} == {list, int}
+    assert facts == BrokerFacts(**numbers)
+    assert {type(value) for value in facts} == {int}
+
+
+def test_statistics_of_a_broker() -> None:
+    """Each number is that of its name, or of the name that the core has for it; repairs are counted by kind."""
+    found = FFI.new("sb_broker_facts *")
+    kinds = [field.name for field in dataclasses.fields(Repairs)]
+    lists = {"repairs": [1, 2, 3, 4, 5, 6], "explained_repairs": [6, 5, 4, 3, 2, 1]}
+    found.repairs, found.explained_repairs = lists.values()
+    there = {"queue_count": "queues", "connection_count": "connections", "process_count": "processes"}
+    other = {"name", "created_at", "housekeeper_stopped", *lists}
+    fields = [field.name for field in dataclasses.fields(BrokerStatistics) if field.name not in other]
+    filled(found, [there.get(field, field) for field in fields])
+    found.created_ns, found.housekeeper_stopped = 1_500_000_000, 1
+    statistics = statistics_of_broker("b", found)
+    FFI.release(found)
+    assert statistics == BrokerStatistics(
+        name="b",
+        created_at=1.5,
+        housekeeper_stopped=True,
+        **{field: 10 + at for at, field in enumerate(fields)},  # type: ignore[arg-type]
+        **{which: Repairs(**dict(zip(kinds, numbers, strict=True))) for which, numbers in lists.items()},
+    )
+    assert statistics.housekeeper_stopped is True
 
 
 def test_the_facts_of_what_there_is(connection: shmbroker.Connection) -> None:
