@@ -23,12 +23,14 @@ SPARK := $(if $(JAVA_HOME)$(shell command -v java),$(STAMPS)/spark)
 # Requirements out of pyproject.toml, for example $(call requirements,["build-system"]["requires"]).
 requirements = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))$(1))')
 
-.PHONY: test check demo demo-spark lint lint-ruff lint-format lint-mypy lint-clang format bench docs images wheel models races mutants mutation mutation-package chaos fuzz memcheck clean
+.PHONY: test build check demo demo-spark lint lint-ruff lint-format lint-mypy lint-clang format bench docs images wheel models races mutants mutation mutation-package chaos fuzz memcheck clean
 
 # Where a registry does not have what the tests of `make mutation` read C with, they say so and are skipped.
 test: $(PACKAGE) $(STAMPS)/test $(STAMPS)/wheel $(SPARK)
 	-@$(MAKE) --no-print-directory $(STAMPS)/mutation
 	$(BIN)/python -m pytest tests --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder --max-worker-restart=0 $(ARGS)
+
+build: $(PACKAGE) $(STAMPS)/test $(STAMPS)/lint
 
 # For every commit, four minutes on two processors: the linters, and the tests that need no Spark and build no C program.
 check: lint

@@ -200,8 +200,9 @@ class ChannelState:
         """Ends the channel.
 
         Args:
-            error: the error that ends the channel; ``None``: no error. The next method raises it, unless a caller
-                raises it now, or it is ChannelClosed.
+            error: the error that ends the channel; ``None``: no error. The next method of the channel raises it once.
+                It raises a new ChannelClosed instead if `_reported` is set (see :meth:`_fail`), or if ``error`` is
+                itself ChannelClosed.
         """
         if self._core_connection.attachment.forked:
             return

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from shmbroker._core import native
+
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "cffi_src/src"
 LAYOUT = (SOURCES / "platform" / "sb_layout.h").read_text(encoding="utf-8")
@@ -89,6 +91,13 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, d
     return found
 
 
+def test_the_page_names_the_version() -> None:
+    """The first line and the row of the header name the layout of the core."""
+    major, minor = native.slow.SB_LAYOUT_MAJOR, native.slow.SB_LAYOUT_MINOR
+    assert f"layout version {major}.{minor}. " in PAGE
+    assert f"`layout_minor` | {minor} |" in PAGE
+
+
 def test_every_struct_has_its_place() -> None:
     """Each shared struct has a heading with its size."""
     headings = {heading for heading, _, _ in SECTION.findall(PAGE)}
@@ -104,5 +113,4 @@ def test_a_struct_is_described_field_by_field(
     size, fields = compiled[STRUCTS[heading]]
     described = {name: (length, table) for name, length, table in SECTION.findall(PAGE)}[heading]
     rows = {name: (int(offset), int(length)) for offset, length, name in ROW.findall(described[1])}
-    assert rows == fields
-    assert int(described[0]) == size
+    assert (int(described[0]), rows) == (size, fields)
