@@ -186,6 +186,10 @@ static void limits_change_with_the_overflow(void) {
   change_of_limits(five_head, any, &(meeting){SB_SETTING_MAX_LENGTH, SB_OK, 5});
   change_of_limits(five_head, any, &(meeting){SB_SETTING_MAX_BYTES, SB_OK, 5});
   change_of_limits(five_head, any, &(meeting){SB_SETTING_OVERFLOW, SB_OK, 6});
+  change_of_limits(five_head, many_new, &(meeting){SB_SETTING_MAX_LENGTH, SB_OK, 5});
+  change_of_limits(five_head, many_new, &(meeting){SB_SETTING_OVERFLOW, SB_OK, 6});
+  /* limits where there were none: the old overflow does not meet them */
+  change_of_limits(any, five_head, &(meeting){SB_SETTING_OVERFLOW, SB_OK, 6});
 }
 static void a_queue_is_trimmed_when_asked(void) {
   begin(UNLIMITED, 5);
