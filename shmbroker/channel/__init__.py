@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels: the AMQP interface to a broker, with pika's names and argument order. Source: RabbitMQ's Java client.
+"""Channels: the AMQP interface to a broker, with pika's names and argument order.
+
+The design, one object that several threads use, follows RabbitMQ's Java client.
 
 A channel is built in layers, each of which uses the layers before it: `channel_state` (open or closed, and pending
 work), `declaring`, `sending`, `receiving`.

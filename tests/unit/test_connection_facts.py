@@ -130,11 +130,12 @@ def test_a_queue_that_goes_while_they_are_listed_is_left_out(
     connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the queues, and of those whose consumers are asked for."""
-    connection.queue("gone")
+    gone, stays = connection.queue("gone"), connection.queue("q")  # at the same time: each has a slot of its own
     slots = core_of(connection).queue_slots()
-    connection.queue("gone").delete()
-    with connection.queue("q").consume():
-        monkeypatch.setattr(core_of(connection), "queue_slots", lambda: [*slots, core_of(connection.queue("q")).slot])
+    gone.delete()
+    assert len(slots) == 2
+    with stays.consume():
+        monkeypatch.setattr(core_of(connection), "queue_slots", lambda: slots)
         assert connection.queue_names() == ["q"]
         assert [one.queue for one in connection.consumers()] == ["q"]
 
