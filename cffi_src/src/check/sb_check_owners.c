@@ -44,7 +44,8 @@ static bool owns_ledger(const sb_checkup *k, unsigned id, uint64_t where) {
          SB_BITS(SB_LOAD(&((sb_ledger_shm *)sb_slot_at(k->b, (uint32_t)where))->owner, SB_ACQUIRE), 0, 12) == id;
 }
 
-/* True if the entry names a reference that is a view of the connection (I39). */
+/* True if the entry names a view that the connection holds (I39 of sb_view.h): a reference of a published slot whose
+ * viewer is the connection, or a READ slot whose reader is the connection. */
 static bool owns_view(const sb_checkup *k, unsigned id, uint64_t what, uint64_t where) {
   uint32_t slot = sb_holding_slot(what);
   if (!sb_check_is(k, slot, SB_KIND_MESSAGE)) {

@@ -19,8 +19,9 @@
  * memory limit is above 64 chunks, it has one more for each 64 chunks (or part of 64) after these, up to 16 in all.
  *
  * Invariants:
- *  I65 plain puts open chunks, as chunks of a class or as runs, only while the reserve stays FREE, however many plain
- *      puts race.
+ *  I65 plain puts open chunks for bodies, as chunks of a class or as runs, only while the reserve stays FREE, however
+ *      many plain puts race. The same holds for chunks of the structures that they need, once the exception for
+ *      structures (above) has ended.
  *  I66 a plain put takes no slot of a chunk OF_RESERVE, except through a hint that it read before the chunk was opened.
  *
  * Ordering pairs:

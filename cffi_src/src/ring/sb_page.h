@@ -52,8 +52,8 @@ static inline bool sb_page_is_current(sb_broker *b, const sb_page_ref *p) {
   return sb_slot_gen(SB_LOAD(sb_slot_header(b, p->slot), SB_ACQUIRE)) == p->gen;
 }
 
-/* The SB_KIND_... of the pages of `height` in a ring. Leaves are long in a queue with SB_QUEUE_KEEPS: its messages keep
- * the sequence number that they got in another queue. */
+/* The SB_KIND_... of the pages of `height` in a ring. In a queue with SB_QUEUE_KEEPS a leaf has the kind LONG_LEAF,
+ * with one more word for each cell: the sequence number that its message got in another queue, and keeps. */
 unsigned sb_page_kind(sb_broker *b, const sb_ring *r, unsigned height);
 /* Finds the page that a link leads to. `position`: one that the page covers. False: the link leads to no page, or the
  * page was retired or reused. */
