@@ -23,8 +23,8 @@ void sb_settings_apply(sb_queue_shm *q, const sb_settings *s) {
   SB_STORE(&q->settings[SB_SETTING_RING_SIZE], s->values[SB_SETTING_RING_SIZE], SB_RELEASE);
 }
 
-/* P22: stores the new max_length or max_bytes if it allows more than the old one. Afterwards sb_settings_apply changes the
- * overflow, then the limits that allow less. So the queue never has a new low limit with the old overflow, or an
+/* P22: stores the new max_length or max_bytes if it allows more than the old one. Afterwards sb_settings_apply changes
+ * the overflow, then the limits that allow less. So the queue never has a new low limit with the old overflow, or an
  * old low limit with the new overflow: a put would then evict or drop a message that both the old and the new settings
  * keep. */
 static void loosen_limits(sb_queue_shm *q, const sb_settings *s) {

@@ -9,8 +9,9 @@
  *
  * Invariants: I23 of sb_queue.h: a queue that gets limits counts its messages before the limits apply. A put or get
  *  beside a change, or after the death of the process that made it, does what the old or the new settings say (P22).
- *  It may find that the queue has more room than these settings give it, never less. If a message TTL or expiry is removed,
- *  it becomes -1 before its flag is cleared. So a process that finds the flag set may read -1, and takes it as "none".
+ *  It may find that the queue has more room than these settings give it, never less. If a message TTL or expiry is
+ *  removed, it becomes -1 before its flag is cleared. So a process that finds the flag set may read -1, and takes it as
+ *  "none".
  *
  * Ordering pairs:
  *  P22 a change stores a limit that rises before the overflow, and a limit that falls after it (release). A call loads

@@ -496,8 +496,8 @@ void sb_channel_end_member(sb_member *m) {
 }
 
 /* Cancels a member whose queue was deleted, and lists the member for sb_channel_report. Removes the member's messages
- * in the row. Those that were given to the application stay deliveries until the application settles them. The credit of
- * the removed messages is used by resume_after_orphans. */
+ * in the row. Those that were given to the application stay deliveries until the application settles them. The credit
+ * of the removed messages is used by resume_after_orphans. */
 static void orphan(sb_member *m) {
   sb_channel *ch = m->channel;
   detach(m);

@@ -35,9 +35,9 @@ bool sb_lifetime_orphaned(sb_broker *b, const sb_queue_shm *q, unsigned dead) {
 }
 
 static bool unused(const sb_queue_shm *q) { return SB_LOAD(&q->consumers, SB_SEQ_CST) <= 0; }
-/* True if a get waits or a watch is armed: neither is a consumer, but the node of each is INTERESTED or NOTIFIED. A node
- * that becomes INTERESTED again between the two loads is seen in neither count. Its owner has stored `used_ns` before, so
- * a caller that loads `used_ns` afterwards sees that the queue is used. */
+/* True if a get waits or a watch is armed: neither is a consumer, but the node of each is INTERESTED or NOTIFIED. A
+ * node that becomes INTERESTED again between the two loads is seen in neither count. Its owner has stored `used_ns`
+ * before, so a caller that loads `used_ns` afterwards sees that the queue is used. */
 static bool awaited(const sb_queue_shm *q) {
   return SB_LOAD(&q->interested, SB_SEQ_CST) > 0 || SB_LOAD(&q->notified, SB_SEQ_CST) > 0;
 }

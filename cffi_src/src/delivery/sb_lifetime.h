@@ -31,8 +31,8 @@
  *  sees the new time.
  *
  * Death (killed after -> what is left -> who repairs it):
- *  waiting in a get, or arming a watch, however long ago -> a node of a dead connection, and a `used_ns` from before the
- *   wait -> the reaper stores `used_ns` before it removes the node: the queue was used until then.
+ *  waiting in a get, or arming a watch, however long ago -> a node of a dead connection, and a `used_ns` from before
+ *   the wait -> the reaper stores `used_ns` before it removes the node: the queue was used until then.
  *  removing the last consumer, before closing the queue -> an open queue whose time has come -> the reaper closes it,
  *   or the housekeeper at its next tick.
  *  appending the CLOSING cell -> an undecided cell -> the next process that meets the cell decides it (sb_closing.h).
@@ -48,9 +48,9 @@
 #include "sb_consumer.h"
 #include "sb_wait.h"
 
-/* Restarts the time after which an unused queue expires. Called by a declare, by a get, before a get waits or a watch is
- * armed, and when the wait is over. If a consumer leaves, or the process of a consumer, a waiting get or an armed watch
- * is killed, sb_node_destroy does the same. */
+/* Restarts the time after which an unused queue expires. Called by a declare, by a get, before a get waits or a watch
+ * is armed, and when the wait is over. If a consumer leaves, or the process of a consumer, a waiting get or an armed
+ * watch is killed, sb_node_destroy does the same. */
 static inline void sb_lifetime_used(sb_queue_shm *q) {
   if ((SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_EXPIRES) != 0) {
     SB_STORE(&q->used_ns, sb_now_ns(), SB_RELAXED); /* relaxed: a time */

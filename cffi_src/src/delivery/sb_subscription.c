@@ -20,8 +20,8 @@ static bool is_interested(const sb_subscription *s) {
   return state == SB_NODE_INTERESTED || state == SB_NODE_NOTIFIED;
 }
 
-/* Ends the interest of the node, and passes the baton. If there is no memory for its list entry, the node stays as it is,
- * and the baton is passed all the same: the owner of the node will take nothing. Each later turn of the owner tries
+/* Ends the interest of the node, and passes the baton. If there is no memory for its list entry, the node stays as it
+ * is, and the baton is passed all the same: the owner of the node will take nothing. Each later turn of the owner tries
  * again; if the broker may grow, the IO thread adds a segment, then takes such a turn. */
 static void end_interest(sb_subscription *s) {
   sb_connection *c = s->q->c;

@@ -6,8 +6,9 @@
  * decides whether there is credit, and where a pulled message goes.
  *
  * Invariants:
- *  I30 a node that is INTERESTED or NOTIFIED has credit; a node without credit is NOT_INTERESTED. Without memory for the
- *      list entry a node that lost its credit stays as it is: its owner passes the baton, and tries again at each turn.
+ *  I30 a node that is INTERESTED or NOTIFIED has credit; a node without credit is NOT_INTERESTED. Without memory for
+ *      the list entry a node that lost its credit stays as it is: its owner passes the baton, and tries again at each
+ *      turn.
  *  I31, I32 of sb_notify.h; I54 of sb_exclusive.h.
  *
  * Ordering pairs: P3 of sb_notify.h.

@@ -118,8 +118,8 @@ static int64_t bound(const sb_queue *q, sb_reason *reason) {
 static sb_excess too_many(int64_t limit) { return (sb_excess){true, limit, INT64_MIN}; }
 
 /* The condition for an eviction by bytes. `paid`: the estimated size of the victim, which the caller added to
- * `bytes_out`. The victim is evicted only if the ready bytes and `paid` together exceed the limit. If the queue does not
- * evict by bytes any more, no victim is evicted. */
+ * `bytes_out`. The victim is evicted only if the ready bytes and `paid` together exceed the limit. If the queue does
+ * not evict by bytes any more, no victim is evicted. */
 static sb_excess too_large(const sb_queue *q, uint64_t paid) {
   limits l = limits_of(q->shm);
   bool evicts = !refuses(&l) && l.bytes >= 0;

@@ -32,8 +32,8 @@
 
 #include "sb_dispose.h"
 
-/* Reserves room for a message of `bytes` bytes. SB_FULL: there is not enough room now. SB_DONE: neither, and the overflow
- * is "drop", so the caller drops the message. SB_TOO_LARGE: the limits never allow so much. */
+/* Reserves room for a message of `bytes` bytes. SB_FULL: there is not enough room now. SB_DONE: neither, and the
+ * overflow is "drop", so the caller drops the message. SB_TOO_LARGE: the limits never allow so much. */
 sb_status sb_limits_admit(sb_queue *q, uint64_t bytes);
 /* Ends what sb_limits_admit began, after the caller put the message into the queue: from now on other processes may
  * correct the hints again (`hinting`, I23). */
