@@ -47,7 +47,7 @@ bool sb_notify_higher_wants(sb_broker *b, const sb_queue_shm *q, int32_t priorit
   return false;
 }
 
-/* Notifies at most one interested node, of the highest priority above `above` that has one. True: it notified a node. */
+/* Notifies at most one interested node, of the highest priority above `above` that has one. True: it notified one. */
 bool sb_notify_above(sb_connection *c, uint32_t queue, int64_t above, bool rescue) {
   sb_broker *b = c->b;
   sb_level_cursor at = sb_levels_of(sb_slot_at(b, queue));
