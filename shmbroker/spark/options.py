@@ -245,7 +245,10 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
 
 
 def stream_write_options(options: Mapping[str, str]) -> WriteOptions:
-    """Checks the options of a streaming write, whose batches the query numbers; see :func:`read_options`."""
+    """Checks the options of a streaming write; see :func:`read_options`.
+
+    It has no options for the number of a batch, since the streaming query numbers its batches itself.
+    """
     given = _Given(options, _OF_STREAM_WRITES)
     return _write_options(given)
 

@@ -54,9 +54,9 @@ sb_status sb_subscription_take_no_local(sb_subscription *s, uint64_t *cursor, sb
  * delivery, SB_UNDELIVER does not. */
 sb_status sb_subscription_return(sb_queue *q, uint64_t token, sb_disposition disposition);
 
-/* Returns the list entry of the node if the node should be flagged, but is not; else 0. The node should be flagged if a
- * message is ready, no node of a higher priority wants messages, and one of two cases holds: the node is NOTIFIED; or
- * it is INTERESTED, and no node of the queue is NOTIFIED. */
+/* Returns the list entry of the node if its `flagged` is 0, so that no turn was asked for, but should be 1; else 0. It
+ * should be 1 if a message is ready, no node of a higher priority wants messages, and one of two cases holds: the node
+ * is NOTIFIED; or it is INTERESTED, and no node of the queue is NOTIFIED. */
 uint64_t sb_subscription_overlooked(const sb_subscription *s);
 
 /* ---- on the path of every message ---- */
