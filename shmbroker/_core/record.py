@@ -3,8 +3,10 @@
 
 The record of a taken message contains a body of up to 4 KiB; a longer one stays in the shared memory. The record of a
 browse contains a body of any length. The record of `browse_place` contains no body. The header is decoded without cffi,
-which is faster; a test compares its format with the core's struct. As in `facts`, no annotation is a string, for a
-faster import.
+which is faster; a test compares its format with the core's struct.
+
+This module has no ``from __future__ import annotations``. It would make each annotation a string, and a named tuple
+compiles each string, which makes the import slower.
 """
 
 import struct
