@@ -121,8 +121,8 @@ typedef struct {
   sb_word next_due_ns; /* hint: time of the earliest timer that the housekeeper knows */
   sb_word housekeeper_ticks;
   sb_word topology_epoch;
-  /* the change in progress of a queue; 0 = none: 32 slot of the queue | 32 kind (1: the queue is being deleted, 2: it is
-   * being configured, 3: its bindings are being removed) */
+  /* the change in progress of a queue; 0 = none: 32 slot of the queue | 32 kind (1: the queue is being deleted, 2: it
+   * is being configured, 3: its bindings are being removed) */
   sb_word topology_intent;
   sb_word journal; /* of exchanges and bindings: 48 number of valid bytes in its file | 16 number of the file */
   sb_half topology_pid, queue_count;
