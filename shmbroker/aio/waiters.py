@@ -171,9 +171,10 @@ class Waiters:
 class Waits:
     """The waits of a connection's tasks at its queues.
 
-    All tasks that wait for messages of a queue, or for its room, share one :class:`Waiters` with its watch. Of the
-    watches for which no task waits, only the 16 that were used last stay. A watch needs a descriptor, and keeps the
-    memory of a deleted queue. The application may have no handle of that queue left whose close would end the watch.
+    All tasks that wait for messages of a queue share one :class:`Waiters` with its watch. All tasks that wait for room
+    in that queue share another. Of the watches for which no task waits, only the 16 that were used last stay. A watch
+    needs a descriptor, and keeps the memory of a deleted queue. The application may have no handle of that queue left
+    whose close would end the watch.
 
     Args:
         start_io: starts the thread that writes to the descriptors.

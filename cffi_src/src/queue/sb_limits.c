@@ -20,8 +20,9 @@ typedef struct {
   int64_t length, bytes; /* max_length and max_bytes; -1 = none */
 } limits;
 
-/* P22: reads the limits of a queue together with the overflow that they belong to. While another process changes the
- * settings, a limit may be as high as the other settings allow, but never lower than those of this overflow. */
+/* P22 of sb_settings.h: reads the limits of a queue together with the overflow that they belong to. While another
+ * process changes the settings, the call may read a limit of the settings before or after the change, but none that is
+ * lower than the limit of those settings that have this overflow. */
 static limits limits_of(const sb_queue_shm *q) {
   limits l = {.overflow = SB_LOAD(&q->settings[SB_SETTING_OVERFLOW], SB_ACQUIRE)};
   int64_t before;

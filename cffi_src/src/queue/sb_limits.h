@@ -10,8 +10,9 @@
  *  `bound` is first the number of messages that were ready then. `bound` falls with the number of ready messages,
  *  never below ring_size.
  *
- * Ordering pairs: none here. Each step is one operation on one word. It is seq_cst, except in a queue that refuses no
- *  message: there sb_limits_admit raises `admitted` and `bytes_in` by release operations, before the append.
+ * Ordering pairs: P22 of sb_settings.h, for the limits. None for the hints: each step is one operation on one word. It
+ *  is seq_cst, except in a queue that refuses no message: there sb_limits_admit raises `admitted` and `bytes_in` by
+ *  release operations, before the append.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  room was reserved, before the message was published -> `admitted` is too high, and the queue takes fewer messages ->

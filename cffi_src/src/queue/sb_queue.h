@@ -20,8 +20,10 @@
  *      connection is between two changes of hints that belong together (`hinting` of sb_ledger_shm), a process may
  *      count the cells, and correct the errors that a death left. In a queue that does not evict, it may lower
  *      `admitted` and `bytes_in` even while connections are between two such changes (I74 of sb_hints.h).
- *  I42 after a process has lowered `taken` or `bytes_out`, it searches for a message again, or enforces the limits:
- *      meanwhile a put may have relied on the higher value, and seen room that did not exist.
+ *  I42 a process that lowers `taken` or `bytes_out` again leaves no message above the limits. Meanwhile a put may have
+ *      relied on the higher value: it saw room that did not exist, appended its message, and evicted none. So the
+ *      process tries to take a message again, which brings the number of ready messages back to what the put saw, or
+ *      it enforces the limits.
  *
  * Ordering pairs: P1 of sb_slab.h, P2 of sb_ring.h. P3: a producer appends (seq_cst), then reads `interested`
  * (sb_notify.h).
