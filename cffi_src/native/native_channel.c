@@ -163,8 +163,9 @@ PyObject *sb_channel_receiver_deliver(PyObject *receiver, PyObject *const *argum
 
 /* ---- settling ---- */
 
-/* settle(delivery_tag, multiple, disposition): returns the status; -1: nothing was settled, since the tag is no plain
- * int, or is out of range. Python then checks the tag, and settles, or reports what is wrong. */
+/* settle(delivery_tag, multiple, disposition): returns the status; -1: nothing was settled, since the receiver belongs
+ * to no channel, or the tag is no plain int, or is out of range. Python then checks the tag, and settles, or reports
+ * what is wrong. */
 PyObject *sb_channel_receiver_settle(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count) {
   const Receiver *self = (const Receiver *)receiver;
   if (!sb_expect(count, 3)) {

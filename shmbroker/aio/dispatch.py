@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from shmbroker._session.dispatch import Work
 
-_TURNS = 64  # after this number of callbacks, the task sleeps once, so that other tasks run
+_TURNS = 64  # after this number of callbacks and awaited results, the task sleeps once, so that other tasks run
 _calling: contextvars.ContextVar[LoopDispatcher | None] = contextvars.ContextVar("calling", default=None)
 
 

@@ -36,7 +36,8 @@ class Sending(Declaring):
 
     def __init__(self, session: Session, number: int) -> None:
         super().__init__(session, number)
-        self._number: Callable[[], int] | None = None  # in confirm mode: counts an immediate confirm
+        # In confirm mode: returns the number of the message that was just published, and counts it as confirmed.
+        self._number: Callable[[], int] | None = None
         self._return_callbacks: list[Callable[..., object]] = []
 
     # ---- publishing ----

@@ -37,8 +37,8 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 class Membership:
     """What one user of a group knows of it, and whether this user has the group.
 
-    :meth:`_change` writes every change of the state to the register of the group, and refuses if another user has
-    attached the group meanwhile.
+    The state of the group is in its register. :meth:`attach` writes this user into it as the owner of the group.
+    :meth:`_change` writes every later change, and refuses if another user has attached the group meanwhile.
     """
 
     def __init__(self, connection: Connection, queue: Queue | str, name: str) -> None:

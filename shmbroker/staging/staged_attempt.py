@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue of a winning attempt. The holder of the marker is the only process that takes from it or writes to it."""
+"""A staged attempt, whose messages lie in a queue of its own until they are published.
+
+Only the process that holds the publication's marker (:mod:`shmbroker.staging.marker`) takes from that queue or writes
+to it.
+"""
 
 from __future__ import annotations
 

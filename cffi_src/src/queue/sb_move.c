@@ -54,7 +54,8 @@ sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *siz
   sb_ledger_begin_intent(from, SB_INTENT_MOVE, SB_COUNT_MOVED, t.position,
                          (uint64_t)t.slot | SB_FIELD(t.ref, 32) | SB_FIELD(ref, 40), t.gen, bytes);
   sb_view_not(b, t.slot, ref);
-  if (!sb_slab_add(b, t.slot, ref)) { /* I38: this connection holds the source cell */
+  /* I38: only the holder of a cell adds references to its message; this connection holds the source cell */
+  if (!sb_slab_add(b, t.slot, ref)) {
     sb_ledger_end_intent(from);
     sb_limits_unadmit(target, bytes);
     sb_holding_give(c, target_token);
