@@ -8,11 +8,12 @@
  * threads of other processes look every 500 ms while they are awake, else every 5 s. They act themselves if they found
  * no housekeeper for 5 s, since the lowest process may have been stopped meanwhile.
  *
- * A stopped housekeeper is not replaced: the lowest process reaps dead processes, parks the consumers of stopped ones,
- * and asks for a stand-in, which does the other work until the housekeeper continues. At each look the lowest process
- * reads in /proc whether the housekeeper is stopped, unless the housekeeper or a stand-in took a turn since the
- * previous look. The lowest process also stores the time of its look, its beat, in the header (`watched`). If the beat
- * is older than a second, the other processes determine the lowest process again, since it may be stopped or dead.
+ * A stopped housekeeper is not replaced: the lowest process reaps dead processes, parks the consumers of stopped ones
+ * (sb_stopped.h), and asks for a stand-in, which does the other work until the housekeeper continues. At each look the
+ * lowest process reads in /proc whether the housekeeper is stopped, unless the housekeeper or a stand-in took a turn
+ * since the previous look. The lowest process also stores the time of its look, its beat, in the header (`watched`). If
+ * the beat is older than a second, the other processes determine the lowest process again, since it may be stopped or
+ * dead.
  *
  * Invariants: the IO thread keeps the order of P9 (sb_notify.h), so that it loses no notification. It clears the work
  *  bits in the connection's record, then those of a target (sb_target.h: a consumer, a channel, a watch), then the flag
