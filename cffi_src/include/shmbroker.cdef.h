@@ -3,7 +3,10 @@
    Points in time are nanoseconds of CLOCK_MONOTONIC (deadline UINT64_MAX = for ever). Three are of CLOCK_REALTIME:
    `created_ns`, `timestamp_ns`, and `timestamp_us`, which is in microseconds. Functions that return int64_t return a
    length or count >= 0, or minus a status. Every function that returns a status may return SB_FORKED (the caller is a
-   forked child), SB_CLOSED, SB_STOPPING (the broker is being purged) or SB_GROW. */
+   forked child), SB_CLOSED, SB_STOPPING (the broker is being purged; from sb_housekeeper_wait also: the housekeeper
+   must end) or SB_GROW.
+   A body is long if it has more than SB_INLINE_BODY bytes. A view keeps the slot of a body until sb_view_end, also
+   after the message was settled. */
 
 typedef enum {
   SB_OK = 0,
@@ -51,7 +54,7 @@ enum {
   SB_MAX_CONNECTIONS = 4096, /* includes id 0, which names no connection */
   SB_MAX_PROCESSES = 4096,
   SB_MAX_QUEUES = 49152,
-  SB_MAX_SEGMENTS = 255, /* of the arena */
+  SB_MAX_SEGMENTS = 255, /* not counting segment 0; these hold the arena: the memory for bodies and structures */
   SB_MAX_CHUNKS = 32768,
   SB_CHUNK_BYTES = 2 << 20,
   SB_NAME_MAX = 255,     /* bytes of the name of a queue, an exchange or a connection */
@@ -84,11 +87,14 @@ enum {
   SB_KIND_HOLDINGS,
   SB_KIND_LONG_LEAF,
   SB_KIND_LONG_QUEUE,
-  SB_KIND_COUNT /* the number of kinds. The doctor reports it as the kind if no slot begins at a slot id */
+  /* The number of kinds. A slot id is an offset. If no slot begins there, the doctor reports this number as the
+   * kind. */
+  SB_KIND_COUNT
 };
 
 /* Facts of one class of slots: its chunks (of 2 MiB), and the use of its slots. sb_broker_describe_chunks fills in an
- * array of these structs. Its element 0 (slot_bytes 0) is about long bodies, which have whole chunks to themselves. */
+ * array of these structs. Its element 0 (slot_bytes 0) is about bodies that are too long for any class: each has whole
+ * chunks to itself. */
 enum { SB_CHUNK_FACTS = 64 };
 typedef struct {
   uint64_t slot_bytes;
@@ -101,18 +107,21 @@ typedef struct {
 } sb_chunk_facts;
 
 /* `settled` in the record of a message that a channel gives to an auto_ack consumer or get. 1: the channel acknowledged
-   the message. 2: the channel did not, since it got no view to keep the long body. The caller reads the body first, and
-   then acknowledges the message by its delivery tag. */
+   the message. 2: the channel did not, since the body is long, and the channel got no view to keep it. The caller reads
+   the body first, and then acknowledges the message by its delivery tag. */
 enum { SB_GIVEN_SETTLED = 1, SB_GIVEN_UNREAD = 2 };
-/* What a get writes before exchange, key, properties and body. 64 bytes. */
+/* The record of a message, as a get, a consumer, a channel or a browse writes it: this struct (64 bytes), then
+   exchange, key, properties and body. */
 typedef struct {
-  /* low 40 bits: token of the connection's entry for the message; above: index in the consumer's table of unacked
-     messages. With auto_ack and a long body: the view that keeps the body. From a channel: the delivery tag. From a
-     browse: 0 */
+  /* From a channel: the delivery tag. From a browse: 0. From a queue or a consumer with auto_ack, if the body is long:
+     the view that keeps the body. Else in the low 40 bits the token of the connection's entry for the message, and
+     above them, from a consumer, the index in its table of unacked messages. */
   uint64_t tag;
   uint64_t sequence;
   uint64_t body_length;
-  uint64_t body_address; /* 0: the record contains the body; else the body's address in this process, or SB_IN_PARTS */
+  /* 0: the record contains the body, or it is of sb_queue_browse_place, which writes no body; else the body's address
+     in this process, or SB_IN_PARTS */
+  uint64_t body_address;
   uint64_t timestamp_ns; /* CLOCK_REALTIME */
   uint64_t expires_ns;
   uint32_t properties_length;
@@ -142,8 +151,10 @@ enum { SB_OVERFLOW_BLOCK = 0, SB_OVERFLOW_DROP = 1, SB_OVERFLOW_DROP_HEAD = 2, S
 typedef struct {
   int64_t values[SB_SETTINGS]; /* -1 = none */
   uint32_t flags;              /* SB_QUEUE_... */
-  uint32_t texts_length;       /* the number of bytes in `texts` */
-  const char *texts;           /* encoded text settings; sb_queue_declare stores them, sb_queue_configure does not */
+  uint32_t texts_length;       /* the number of bytes of the text settings */
+  /* Encoded text settings. sb_queue_declare stores them, sb_queue_configure does not. sb_queue_describe fills in only
+     texts_length (sb_texts returns the bytes). */
+  const char *texts;
 } sb_settings;
 /* Flags of a queue. The core derives TTL and EXPIRES from the settings. */
 enum {
@@ -155,7 +166,7 @@ enum {
   SB_QUEUE_TTL = 32,
   SB_QUEUE_EXPIRES = 64,
   SB_QUEUE_KEEPS = 128, /* ready messages do not expire in it; a message moved into it keeps its sequence number */
-  SB_QUEUE_NOTES = 256, /* holds messages of the broker itself, so puts may use the reserve of memory */
+  SB_QUEUE_NOTES = 256, /* holds messages of the broker itself, so puts may use the reserve (sb_reserve.h) */
   SB_QUEUE_STAGE = 512  /* holds messages until a commit publishes them: puts may use most of the reserve */
 };
 
@@ -175,8 +186,8 @@ typedef struct {
   uint64_t length;
 } sb_piece;
 
-/* The place of a message that was browsed. Every process of the broker may use it, while the message exists. A slot id
- * has SB_SLOT_BITS bits, the generation of a slot SB_GENERATION_BITS. */
+/* The place of a message, from a browse or from sb_view_place. Every process of the broker may use it, while the
+ * message exists. A slot id has SB_SLOT_BITS bits, the generation of a slot SB_GENERATION_BITS. */
 enum { SB_SLOT_BITS = 28, SB_GENERATION_BITS = 38 };
 typedef struct {
   uint64_t generation;
@@ -217,7 +228,8 @@ typedef enum {
   SB_REQUEUE = 1,  /* it returns to its position, marked redelivered */
   SB_REJECT = 2,   /* it is removed, and counts as dropped */
   SB_UNDELIVER = 3 /* the application never saw it: its open consumer or channel gives it again as the next message. If
-                    * a get took it, or the consumer ended: as SB_REQUEUE, but the delivery does not count */
+                    * a get took it, if the consumer ended, or in a commit: as SB_REQUEUE, but the delivery does not
+                    * count */
 } sb_disposition;
 
 /* How to settle a message that the connection holds. token: `tag` of the record that a queue or a consumer returned
@@ -279,7 +291,7 @@ typedef struct {
   uint64_t start_ticks, pid_namespace;
 } sb_connection_facts;
 
-/* The states of a consumer node. */
+/* The states of a node. A node stands for a consumer, a watch or a waiting call at one queue (sb_nodes.h). */
 enum {
   SB_NODE_REMOVED = 0,
   SB_NODE_NOT_INTERESTED = 1,
@@ -287,7 +299,7 @@ enum {
   SB_NODE_NOTIFIED = 3,
   SB_NODE_NON_ACQUIRING = 4
 };
-/* Flags of a consumer node. sb_layout.h has those that only the core uses. */
+/* Flags of a node. sb_layout.h has those that only the core uses. */
 enum {
   SB_NODE_COUNTED = 1, /* sb_queue_facts counts the node in `consumers` */
   SB_NODE_DIRECT = 2   /* its thread sleeps on the node's own wake word; other nodes wake the connection's IO thread */
@@ -319,13 +331,13 @@ typedef enum {
   SB_BAD_CELL,         /* a cell word; of: the ring */
   SB_BAD_TAIL,         /* a hole in a ring, a hint beyond its end, or an impossible `base`; of: the ring */
   SB_LOST_BODY,        /* a cell names a slot that does not have the cell's message */
-  SB_SHARED_REFERENCE, /* two cells hold the same reference */
+  SB_SHARED_REFERENCE, /* two cells, or a cell and a view, have the same reference */
   SB_BAD_MESSAGE,      /* a message header that does not fit its slot */
   SB_HIDDEN_CELL,      /* a ready message before `head` that no take finds, since no `requeued` bits lead to it */
   SB_BAD_COUNT,        /* counters differ from the cells */
   SB_BAD_HINT,         /* `taken`, `admitted` ... differ from the cells, or a queue with limits has no such hints */
   SB_BAD_LIST,         /* `interested`, `room_waiting` ... differ from the lists of consumers and waiting producers */
-  SB_BAD_ENTRY,        /* an entry of a consumer list; of: the ring */
+  SB_BAD_ENTRY,        /* an entry of a list of nodes; of: the ring */
   SB_LOST_NODE,        /* a node (of a consumer, watch or waiting call) not in its lists, or with a bad word */
   SB_BAD_TIMER,        /* an entry of the schedule */
   SB_UNREAPED          /* a dead process that is not reaped: may explain other findings */
@@ -428,11 +440,13 @@ uint32_t sb_queue_next(sb_connection *c, uint32_t *index);
 sb_status sb_broker_describe_chunks(sb_connection *c, uint64_t looks, sb_chunk_facts *facts);
 int64_t sb_queue_length(sb_queue *q);
 /* Removes the messages that are ready when the call begins. Adds their number to *removed, also before a failure: the
- * caller can then call again for the rest. SB_GROW, SB_NO_MEMORY: there is no memory for the next message's holding. */
+ * caller can then call again for the rest. SB_GROW, SB_NO_MEMORY: there is no memory for the connection's entry
+ * (holding, sb_holdings.h) by which it takes the next message. */
 sb_status sb_queue_purge(sb_queue *q, uint64_t *removed);
-/* Moves messages from `q` to `target` until it has moved `limit` messages, or *bytes bytes of bodies; the last message
- * may exceed *bytes. Lowers *bytes by the bytes moved, at most to 0. Returns the number of messages moved. *status: why
- * the next one was not moved; SB_OK also if `q` has no more messages. */
+/* Moves messages that are ready when the call begins from `q` to `target`, until it has moved `limit` messages, or
+ * *bytes bytes of bodies; the last message may exceed *bytes. Lowers *bytes by the bytes moved, at most to 0. Returns
+ * the number of messages moved. *status: why the next one was not moved; SB_OK also if none of these messages is
+ * left. */
 int64_t sb_queue_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, sb_status *status);
 int64_t sb_queue_consumers(sb_connection *c, uint32_t slot, sb_consumer_facts *facts, uint32_t room);
 
@@ -456,7 +470,8 @@ sb_status sb_reservation_copy(sb_queue *q, sb_reservation *r, sb_reservation *co
 void sb_reservation_abandon(sb_queue *q, sb_reservation *r, bool viewed);
 void sb_reservation_end_view(sb_connection *c, sb_reservation *r);
 sb_status sb_queue_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns);
-/* Waits until the queue has room for `count` messages, `bytes` bytes in total, at the same time: for a commit. */
+/* Waits for room in the queue for `count` messages, `bytes` bytes in total, at the same time: for a commit. SB_OK:
+   there may be room, so the caller tries the commit again. */
 sb_status sb_queue_wait_for_batch(sb_queue *q, uint32_t count, uint64_t bytes, uint64_t deadline_ns);
 int64_t sb_queue_get(sb_queue *q, char *buffer, bool auto_ack);
 int64_t sb_queue_get_spin(sb_queue *q, uint64_t limit_ns, char *buffer, bool auto_ack);
@@ -497,11 +512,12 @@ sb_status sb_place_begin_view(sb_connection *c, const sb_place *place, uint64_t 
 sb_status sb_place_copy_body(sb_connection *c, const sb_place *place, char *to);
 
 /* ---- publishing to several queues, transactions ---- */
-/* Publishes and settles everything, or nothing, whichever process is killed. A body is stored once, for any number of
-   queues. A deleted queue is skipped, and so is a full queue with overflow=drop. Any status but SB_OK means that
-   nothing happened. *failed_publication is then the index of the publication that caused the status, and *failed_target
-   the index of the queue in its `targets`; UINT32_MAX: none. SB_FULL: the caller waits for room in that queue, and
-   calls again. SB_SETTLED: a message is not held any more. A publication may name a queue only once. */
+/* Publishes and settles everything, or nothing, whichever process is killed. A body is stored once for all its queues,
+   of which there may be 4,096 (else SB_LIMIT). A deleted queue is skipped, and so is a full queue with overflow=drop.
+   Any status but SB_OK means that nothing happened. *failed_publication is then the index of the publication that
+   caused the status, and *failed_target the index of the queue in its `targets`; UINT32_MAX: none. SB_FULL: the caller
+   waits for room in that queue, and calls again. SB_SETTLED: a message is not held any more. A publication may name a
+   queue only once. */
 sb_status sb_transaction_commit(sb_connection *c, const sb_publication *publications, uint32_t count,
                                 const sb_settlement *settlements, uint32_t settlement_count,
                                 uint32_t *failed_publication, uint32_t *failed_target);
@@ -576,8 +592,9 @@ bool sb_channel_arm(sb_channel *ch);
 uint64_t sb_connection_next_ready(sb_connection *c);
 
 /* ---- watches: waiting without a thread ----
-   The core writes to `event_fd` when there may be a message; with `room`, when there may be room for a body of `bytes`
-   bytes. The caller arms the watch, tries to get or put once more, and then waits. */
+   The core writes to `event_fd` when there may be a message; with `room`, when the queue may have room for a body of
+   `bytes` bytes. The caller arms the watch, tries to get or put once more, and then waits. A watch does not tell of
+   memory of the broker: after SB_NO_MEMORY the caller tries again by time. */
 sb_watch *sb_watch_open(sb_queue *q, bool room, int event_fd, sb_status *status);
 sb_status sb_watch_arm(sb_watch *w, uint64_t bytes);
 void sb_watch_disarm(sb_watch *w);
@@ -604,7 +621,7 @@ void sb_housekeeper_next_due(sb_connection *c, uint64_t due_ns);
 typedef struct {
   uint64_t last_take, tail, quiet_ticks, wrong_ticks;
   uint64_t cursors[3]; /* where the next sb_housekeeper_timers continues, see sb_housekeeping_timers */
-  uint64_t new_timers; /* 1: sb_housekeeper_timers has more timers to return */
+  uint64_t new_timers; /* 1: when sb_housekeeper_new_timers last looked, there were timers for sb_housekeeper_timers */
   /* tail at the last tick that looked for a sleeper. Only messages before it prove a missed notification: the
    * producer of a later one may not have notified a node yet */
   uint64_t known_tail;
@@ -621,7 +638,7 @@ uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, sb_queu
 uint32_t sb_housekeeper_new_timers(sb_queue *const *queues, sb_queue_memory *memories, uint32_t count);
 uint64_t sb_housekeeper_changes(sb_connection *c);
 /* Writes the positions of messages with a timer, at most `room`, and returns their number. If it is `room`, the caller
- * calls again; else it calls again when `new_timers` is set. */
+ * calls again at once; else after sb_housekeeper_new_timers has set `new_timers` again. */
 int64_t sb_housekeeper_timers(sb_queue *q, sb_queue_memory *memory, uint64_t *positions, uint32_t room);
 uint64_t sb_housekeeper_look_at(sb_queue *q, uint64_t position);
 void sb_housekeeper_trim(sb_queue *q);

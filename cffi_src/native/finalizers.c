@@ -4,15 +4,17 @@
  * Python runs signal handlers as a Python function begins. If a handler raises in a function that Python itself calls,
  * such as `__del__`, Python prints the exception and drops it: a Ctrl-C is lost. So no class of the package has a
  * `__del__`. A class with a finalizer is derived from `Finalized`, and its finalizer is the method `_finalize`. This
- * file calls `_finalize` until it returns, so each call of `_finalize` must do only what is left to do. If a call
- * raises, and a later one returns, a signal handler must have raised the exception. This file then has Python raise the
- * first such exception in the main thread, soon after the finalizer. */
+ * file calls `_finalize` until it returns, at most MOST_CALLS times, so each call of `_finalize` must do only what is
+ * left to do. If a call in the main thread raises, and a later one returns, a signal handler must have raised the
+ * exception. This file then has Python raise the first such exception in the main thread, soon after the finalizer. It
+ * prints any other exception. */
 #include "native_message.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { MOST_CALLS = 100 }; /* of one finalizer: only a program that interrupts on purpose makes more calls raise */
+/* Calls of one finalizer. If all of them raise, the finalizer has a fault, or the program interrupts on purpose. */
+enum { MOST_CALLS = 100 };
 
 /* Signal handlers run only in the main thread of Python. That is the first thread of the process, unless a program
  * that embeds Python starts it in another thread. */

@@ -179,7 +179,8 @@ static bool take_over_view(Batch *self, PyObject *connection, uint32_t at) {
 }
 
 /* Takes over the views of all long bodies: the batch keeps a memoryview of each body, and each view ends with the last
- * memoryview of its body. False: an exception is set, and all views have ended. */
+ * memoryview of its body. False: an exception is set. The views that the batch took over end when the caller frees it;
+ * all others have ended. */
 static bool take_over_views(Batch *self) {
   PyObject *connection = sb_connection_of(self->source);
   uint32_t at = 0;

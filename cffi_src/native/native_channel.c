@@ -114,7 +114,8 @@ static PyObject *call_back(PyObject *message, PyObject *consumer, PyObject *no_p
   return result;
 }
 
-/* Delivers the next message. Returns 1: delivered; 0: there is none, and `status` has the reason; -1: an exception. */
+/* Delivers the next message. Returns 1: delivered, or Python dealt with the error of a message that could not be handed
+ * over; 0: there is none, and `status` has the reason; -1: an exception. */
 static int deliver(Receiver *self, PyObject *channel, PyObject *subscriptions, PyObject *no_properties) {
   int64_t length = sb_channel_next(self->handle, self->buffer);
   if (length < 0) {

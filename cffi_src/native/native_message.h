@@ -9,8 +9,9 @@
  * it knows. `View` is a body that is read in place. `Finalized` is the base of classes with a finalizer. Code that does
  * not run for every message is Python (shmbroker/message.py). docs/adr/0010 has the reasons against cffi here.
  *
- * A record or a batch is FRESH until it has reached the caller. With auto_ack it is SETTLED from the start; a record
- * that `Messages` takes is OPEN from the start. If an interrupt raises an exception before a FRESH object has reached
+ * A record or a batch is FRESH until it has reached the caller. With auto_ack it is SETTLED from the start, unless a
+ * channel gave it as SB_GIVEN_UNREAD (shmbroker.cdef.h): then it is FRESH until its body was read. A record that
+ * `Messages` takes is OPEN from the start. If an interrupt raises an exception before a FRESH object has reached
  * the caller, the object is freed, and gives its messages back. A message that a get took returns to its position in
  * its queue. A message of a consumer that still exists becomes the next one that the consumer or the channel gives. So
  * no FRESH message is lost between taking and handing over.
@@ -33,7 +34,7 @@ enum { NAMES = 0, CALLBACK = 1 }; /* fields of a Subscription, see shmbroker/cha
 typedef struct {
   PyObject_HEAD PyObject *source; /* the queue, consumer or channel; it keeps `handle` valid */
   PyObject *data;                 /* the record of the core, as `bytes` */
-  PyObject *view;                 /* memoryview of a body that is read in place, from the first access to the body on */
+  PyObject *view;                 /* memoryview of a long body: from its first use on; with auto_ack from the start */
   PyObject *header;               /* the decoded header, which the Python part caches here */
   PyObject *consumer;             /* `names` of the Subscription to which a channel delivered the message; else NULL */
   PyObject *weak_references;
@@ -47,7 +48,9 @@ typedef struct {
   PyTypeObject *type;         /* of the messages */
   PyTypeObject *batches;
   allocfunc allocate;
-  char *buffer;                 /* shared by all Receivers: its content is valid only until the GIL may be dropped */
+  /* Shared by all Receivers: its content is valid only until other Python code may run, in another thread or in a
+   * finalizer. */
+  char *buffer;
   char *many;                   /* like `buffer`, but for batches of this Receiver; NULL before the first batch */
   int status;                   /* why the last take found no message */
   unsigned long long polled_ns; /* when `status` last became SB_TICK, see receiver_take */
@@ -94,9 +97,9 @@ int64_t sb_wait_for(Receiver *self, Room *room, int auto_ack, uint64_t until);
 /* Creates a Python message of the record in the buffer, in `state`, or SETTLED if auto_ack. NULL: an exception is set;
  * unless auto_ack, the delivery was undone as by sb_give_back. */
 PyObject *sb_hand_over(Receiver *self, PyObject *source, const char *buffer, int64_t length, int auto_ack, char state);
-/* The tag that sb_view_begin takes for the message of a record, see shmbroker.cdef.h. For a message with a long body
- * that was settled when it was taken: the view of that body. No object ends this view before a memoryview has it. So a
- * function that fails to create the memoryview ends the view itself (sb_give_back). */
+/* Only for a record that does not contain its body. Returns the tag that sb_view_begin takes (shmbroker.cdef.h); if the
+ * message was settled when it was taken, returns the view of its body. Until a memoryview owns this view, no object
+ * ends it: a caller that fails before that ends it by sb_give_back. */
 uint64_t sb_tag_of(int kind, const char *record, Py_ssize_t length);
 /* A copy of the body. */
 PyObject *sb_record_bytes(PyObject *record, PyObject *unused);
@@ -108,17 +111,18 @@ PyObject *sb_record_body(PyObject *record, bool may_copy);
  * that of a copy, too, if the core has no view left, or no memory for one. */
 PyObject *sb_view_of(PyObject *connection, const sb_record *header, uint64_t tag, bool may_copy);
 /* Calls a finalizer, a callable without arguments, from a place where no exception can be raised. Calls it again if it
- * raised, until it returns. An exception of a signal handler is raised in the main thread afterwards; any other one is
- * printed. Keeps the exception that was set before. */
+ * raised, until it returns, at most 100 times. If an exception of a signal handler came in the main thread, Python
+ * raises it there afterwards; any other exception is printed. Keeps the exception that was set before. */
 void sb_finalize(PyObject *finalizer);
 /* Called once, before an object of the type Finalized is made. False: an exception is set. */
 bool sb_finalizer_name(void);
 /* The function run_finalizer(finalizer, pointer) of Python, for the finalizers of cffi, which get a pointer. */
 PyObject *sb_run_finalizer(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
-/* The core's part of the connection through which `source` takes messages. */
+/* A new reference to the object of Python (`_core_connection`) that has the handle of the connection through which
+ * `source` takes messages. NULL: an exception is set. */
 PyObject *sb_connection_of(PyObject *source);
-/* Ends a view of the core that has no memoryview. Keeps the exception that is set, and needs no memory, unless the
- * connection was closed meanwhile. */
+/* Ends a view of the core that has no memoryview. Keeps the exception that is set. Needs no memory, unless the
+ * connection was closed meanwhile: Python may then release it. */
 void sb_end_view_of(PyObject *source, uint64_t token);
 /* Called once, before all other functions of views. False: an exception is set. */
 bool sb_view_names(void);
@@ -129,8 +133,8 @@ PyObject *sb_view_memory(PyObject *connection, uint64_t token, uint64_t address,
  * slot, or the number of a status. The caller need not hold the message: the memoryview keeps the slot. */
 PyObject *sb_read_in_place(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *sb_take_many(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count);
-/* Gets of a channel: get(source, queue, auto_ack), get_wait(source, queue, auto_ack, until). Both return a message or a
- * status. */
+/* Gets of a channel: get(source, queue, auto_ack), get_wait(source, queue, auto_ack, until). `queue` is the address of
+ * the queue's handle. Both return a message or a status. */
 PyObject *sb_channel_receiver_get(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count);
 PyObject *sb_channel_receiver_get_wait(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count);
 PyObject *sb_channel_receiver_deliver(PyObject *receiver, PyObject *const *arguments, Py_ssize_t count);

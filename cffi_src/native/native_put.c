@@ -55,8 +55,8 @@ static PyObject *sender_put_with(PyObject *object, PyObject *const *arguments, P
       sb_queue_put_with(((Sender *)object)->handle, PyBytes_AsString(body), (uint64_t)PyBytes_Size(body), &options));
 }
 
-/* Writes `count` bodies of the tuple, from `first` on, into `pieces`; *total: the sum of their lengths. False: a
- * body is not bytes. */
+/* Describes `count` bodies of the tuple, from `first` on, in `pieces`: their addresses and lengths. Copies no body.
+ * *total: the sum of the lengths. False: a body is not bytes. */
 static bool describe(PyObject *bodies, Py_ssize_t first, Py_ssize_t count, sb_piece *pieces, uint64_t *total) {
   *total = 0;
   for (Py_ssize_t i = 0; i < count; i++) {
@@ -78,9 +78,9 @@ static bool all_bytes(PyObject *bodies) {
 }
 
 /* put_many(bodies, first, options, drop): puts the bodies of a tuple from `first` on. `options` is the address of
- * sb_put_options. `drop` allows the call to drop the GIL; the caller must have registered its call with the connection
- * before. Returns the number of bodies put | the last status << 32. -1: none was put, since a body is not bytes, or
- * since the bodies are too long to keep the GIL. */
+ * sb_put_options. `drop` allows the call to drop the GIL. The caller must then call inside `with connection.call()`
+ * (shmbroker/_core/calls.py), so that the connection is not released meanwhile. Returns the number of bodies put | the
+ * last status << 32. -1: none was put, since a body is not bytes, or since the bodies are too long to keep the GIL. */
 static PyObject *sender_put_many(PyObject *object, PyObject *const *arguments, Py_ssize_t given) {
   if (!sb_expect(given, 4)) {
     return NULL;

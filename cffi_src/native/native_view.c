@@ -38,7 +38,8 @@ static sb_connection *handle_of(PyObject *connection) {
   return handle;
 }
 
-/* Called after a view of a closed connection ended. If it was the last one, Python frees the connection's handle. */
+/* Called after a view of a closed connection ended. If it was the last one, and no call uses the connection any more,
+ * Python releases the connection (sb_connection_release). */
 static void view_ended(PyObject *connection) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
@@ -130,7 +131,7 @@ PyObject *sb_view_of(PyObject *connection, const sb_record *header, uint64_t tag
   sb_status status = sb_view_begin(handle, tag, header->sequence, header->body_address, &token);
   if (status != SB_OK) {
     bool copies = may_copy && (status == SB_LIMIT || status == SB_NO_MEMORY);
-    /* begin_view adds a segment, or raises */
+    /* begin_view adds a segment if it has to, and returns the token of the view, or raises; copy_body returns a copy */
     PyObject *taken =
         PyObject_CallMethod(connection, copies ? "copy_body" : "begin_view", "KKK", (unsigned long long)tag,
                             (unsigned long long)header->sequence, (unsigned long long)header->body_address);

@@ -163,7 +163,7 @@ def _shown(binding: shmbroker.BindingInfo) -> str:
 
 
 def _given_as(value: Any) -> str:  # noqa: ANN401 (whatever AMQP has)
-    """Return the VALUE that `--argument` reads as this value.
+    """Return the VALUE that `--argument` reads as this value. A value that JSON does not have is shown as text.
 
     Text stays as it is, unless `--argument` would read it as something else, or a terminal cannot show it.
     """

@@ -35,7 +35,10 @@ Handler = Callable[[shmbroker.Message], Any]
 
 
 def _one_by_one(queue: shmbroker.Queue, timeout: float | None) -> Iterator[shmbroker.Message]:
-    """Yield messages, each acknowledged as it is taken. Taken in advance, one would be lost when the command ends."""
+    """Yield messages, each acknowledged as it is taken.
+
+    Takes none in advance: a message that is acknowledged but not printed would be lost when the command ends.
+    """
     while True:
         try:
             yield queue.get(timeout=timeout, auto_ack=True)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* API: the functions of shmbroker.cdef.h, shared helpers.
  *
- * What: each public call checks the handle (fork, close), takes the connection's lock, composes functions of the core,
- * and returns a status. Process-local memory (handles, the consumers' rows of pulled messages) is allocated in this
- * layer; below it only channels allocate (sb_round_robin.c, sb_deliveries.c).
+ * What: most public calls check the handle (fork, close), take the connection's lock, compose functions of the core,
+ * and return a status. Calls about a whole broker, and calls that only read hints or the directory, take no lock.
+ * Process-local memory (handles, the consumers' rows of pulled messages) is allocated in this layer; below it only
+ * channels allocate (sb_round_robin.c, sb_deliveries.c).
  *
  * Layout, Invariants, Ordering pairs, Death: none here; the layers below declare all that is shared.
  *
@@ -25,7 +26,7 @@
 #include "sb_view.h"
 #include "sb_wait.h"
 
-#define SB_UNLOCKED_COPY 16384u /* bytes; longer bodies are copied without holding the connection's lock */
+#define SB_UNLOCKED_COPY 16384u /* bytes; a put or a commit drops the connection's lock to copy a longer body */
 #define SB_TAG_ACK_SLOT 40
 #define SB_TAG_TOKEN ((UINT64_C(1) << SB_TAG_ACK_SLOT) - 1)
 
@@ -51,7 +52,8 @@ static inline uint64_t sb_api_prefix_bytes(const sb_put_options *o) {
 static inline uint64_t sb_api_body_offset(uint64_t length, const sb_put_options *o, uint64_t more) {
   return (sb_api_prefix_bytes(o) + more + 63) / 64 * 64 + (length > SB_INLINE_BODY ? SB_VIEWERS_BYTES : 0);
 }
-/* Claims an ALLOC slot of at least `need` bytes, and a holding for it; stores both in *r. */
+/* Allocates a slot of at least `need` bytes, which becomes ALLOC (sb_slab.h), and a holding that lists the slot
+ * (sb_holdings.h); stores both in *r. */
 sb_status sb_api_claim_slot(sb_connection *c, uint64_t need, sb_reservation *r);
 /* Called after sb_api_claim_slot failed with `status`. If that is SB_NO_MEMORY, claims a free slot of the same class or
  * of a larger one, or else a head and parts for a scattered message (sb_parts.h); stores the slot or the head in *r.
@@ -66,8 +68,9 @@ static inline uint64_t sb_api_names(const sb_message_shm *m) {
 }
 /* Frees the slot of a reservation, and its holding. */
 void sb_api_give_slot(sb_connection *c, const sb_reservation *r);
-/* Writes everything that precedes the body: message header, exchange, key, properties. Stores in r->body the address to
- * write the body to; NULL: the body goes into parts. `ttl_ns` replaces o->ttl_ns. `more`: as in sb_api_body_offset. */
+/* Writes the prefix: message header, exchange, key, properties. Leaves room for the block (`more` bytes, see
+ * sb_api_body_offset), but does not write it. Stores in r->body the address to write the body to; NULL: the body goes
+ * into parts. `ttl_ns` replaces o->ttl_ns. */
 void sb_api_fill(sb_connection *c, sb_reservation *r, uint64_t length, const sb_put_options *o, uint64_t ttl_ns,
                  uint64_t more);
 /* Notifies the housekeeper if a timer of the message is due before the next timer that the housekeeper knows. */
@@ -84,12 +87,13 @@ bool sb_api_plausible(sb_broker *b, const sb_taken *t);
  * read the message. If it returned to its queue, the next take would find it again. */
 sb_status sb_api_drop_corrupt(sb_queue *q, uint64_t token);
 /* Called after a message was released. Enforces the limits of the queue; if they removed messages, wakes a producer
- * that waits for room. Notifies the browsers and one node that waits for messages. */
+ * that waits for room. Notifies the nodes of consumers with no_local, and one node that waits for messages. */
 void sb_api_returned(sb_queue *q);
 /* Lock held, but dropped while a killed process is reaped. Evicts the messages beyond the bound of a queue that
  * evicts. */
 void sb_api_keep_bound(sb_queue *q);
-/* As sb_api_keep_bound, for calls that put nothing: first corrects a tail that a killed producer did not advance. Does
+/* As sb_api_keep_bound, for a get without waiting, a browse, a count, and the end of a commit: first corrects a tail
+ * that a killed producer did not advance. Does
  * nothing to a queue that does not evict. False: the connection is closed, since another thread may have closed it
  * while the lock was dropped. */
 bool sb_api_look_at_bound(sb_queue *q);

@@ -61,7 +61,8 @@ void sb_broker_grow_again(sb_broker *b, uint64_t not_before_ns) {
   SB_STORE(&b->grow_again_ns, not_before_ns, SB_RELAXED);
 }
 
-/* Rings every node: each thread of any process that sleeps in this broker wakes, and checks what it waits for. */
+/* Rings every node (sb_nodes.h): each thread that sleeps on a node wakes, and checks what it waits for. The IO threads
+ * then wake the threads of their processes that wait for a message of a consumer or channel. */
 static void ring_all(sb_broker *b) {
   for (uint32_t chunk = 0; chunk < SB_LOAD(&b->mapped_chunks, SB_ACQUIRE); chunk++) {
     uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);

@@ -74,7 +74,7 @@ static void check_entry(sb_checkup *k, uint32_t index, uint64_t entry, uint32_t 
   bool closed = sb_dir_state(entry) == SB_DIR_CLOSED, queue = sb_check_is_queue(k, slot);
   *live += !closed;
   if (!queue && closed) {
-    return; /* a sweep freed the queue, but did not clear the entry; the next sweep does */
+    return; /* sb_directory_sweep freed the queue, and did not make the entry DEAD yet; the next sweep does */
   }
   if (!queue || (k->seen[slot] & 1u) != 0) {
     bad_entry(k, index, slot, queue ? TWICE : NO_QUEUE, sb_check_kind(k, slot), SB_KIND_QUEUE);
@@ -84,9 +84,10 @@ static void check_entry(sb_checkup *k, uint32_t index, uint64_t entry, uint32_t 
   uint64_t word = SB_LOAD(&q->state, SB_ACQUIRE);
   unsigned state = sb_queue_state(word);
   if (closed && !sb_queue_is_deleted(word)) {
-    return; /* a sweep freed the queue, but did not clear the entry, and a new queue has the slot */
+    return; /* the same, and a new queue has the slot */
   }
-  bool ended = state == SB_QUEUE_CLOSED && sb_lifetime_limited(q); /* the next sweep removes its name (I44) */
+  /* I44 of sb_lifetime.h: the queue ended by itself, and the next sweep removes its name */
+  bool ended = state == SB_QUEUE_CLOSED && sb_lifetime_limited(q);
   if (!closed && state != SB_QUEUE_OPEN && !ended) {
     bad_entry(k, index, slot, CLOSED_QUEUE, state, SB_QUEUE_OPEN);
   } else if (!closed && !ended) {

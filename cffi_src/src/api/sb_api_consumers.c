@@ -123,7 +123,8 @@ void sb_consumer_cancel(sb_consumer *k, bool return_everything) {
   }
 }
 
-/* Cancels a consumer that the application dropped without closing it. Works while the broker is being purged, too: the
+/* Called when a consumer is freed. Cancels the consumer, unless the application did, and returns the messages that the
+ * application still holds. Works while the broker is being purged, too: the
  * connection must not refer to a freed consumer. Does nothing for a closed connection, which refers to no consumers,
  * and in a forked child, where the lock may be taken for ever and no thread uses the connection. */
 static void forget(sb_consumer *k) {

@@ -155,7 +155,7 @@ uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns) {
     left = sb_directory_sweep(c);
     sb_housekeeping_scrub_waiting(c);
     sb_unlock(c);
-    /* not `changed`: lookups passed over the closed queues before the sweep removed them, so all routes stay valid */
+    /* false: nothing changed for lookups, which passed over the closed queues before; so all routes stay valid */
     sb_topology_unlock(c->b, false);
   }
   return left;
@@ -181,8 +181,9 @@ bool sb_housekeeper_reclaim(sb_connection *c) {
  * another call may still use goes back to its class. */
 void sb_connection_reclaim(sb_connection *c) {
   if (sb_api_enter(c) == SB_OK) {
-    /* Step 1 notes unused chunks. Step 2 begins to drain those that are still unused, and asks each connection whether
-     * one of its calls may still use their slots. Step 3 asks again. */
+    /* Step 1 notes unused chunks, and drains those that an earlier call noted. Step 2 begins to drain those that are
+     * still unused, and asks each other connection whether one of its calls may still use their slots. Step 3 asks
+     * again. */
     for (unsigned looks = 0; looks < 3 && may_drain(c); looks++) (void)sb_grace_step(c);
     sb_grace_give_up(c);
     sb_api_leave(c);

@@ -26,7 +26,7 @@ static uint64_t time_to_live(const sb_queue *q, const sb_put_options *o) {
   return o->ttl_ns != 0 && o->ttl_ns < most ? o->ttl_ns : most;
 }
 
-/* Takes room under the queue's limits and an ALLOC slot, and writes what precedes the body. The caller has set c->use,
+/* Takes room under the queue's limits, allocates a slot, and writes what precedes the body. The caller has set c->use,
  * the use of allocations (sb_reserve.h). On failure, nothing is taken, and c->use is SB_USE_DRAIN again.
  * SB_DONE: the queue is full, and its overflow is "drop". */
 SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {

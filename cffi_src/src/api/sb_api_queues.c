@@ -63,7 +63,8 @@ void sb_topology_end(sb_connection *c) {
   if (!sb_forked(c->b)) sb_topology_unlock(c->b, true);
 }
 
-/* Called by the holder that has deleted a queue, after it has removed the bindings to the queue. */
+/* Called by the holder of the topology lock that has deleted a queue, after it has removed the bindings to the queue:
+ * nothing is left to do for the next holder (SB_CHANGE_UNBIND of sb_topology.h). */
 void sb_topology_unbound(sb_connection *c) {
   if (!sb_forked(c->b)) SB_STORE(&c->b->header->topology_intent, 0, SB_RELEASE);
 }
@@ -91,8 +92,8 @@ void sb_queue_touch(sb_connection *c, uint32_t slot) {
   }
 }
 
-/* Ends a queue whose owner is gone (I73), and detaches `q`. Returns SB_DELETED; or SB_GROW or SB_NO_MEMORY if there is
- * no memory for the CLOSING cell, so that the queue stays open. */
+/* Ends a queue whose owner is gone (I73 of sb_lifetime.h), and detaches `q`. Returns SB_DELETED. If there is no memory
+ * for the CLOSING cell (sb_closing.h), the queue stays open: returns SB_GROW or SB_NO_MEMORY. */
 static sb_status end_orphan(sb_queue *q) {
   bool stays = !sb_lifetime_end(q, 0) && sb_queue_is_open(q);
   sb_queue_detach(q);
@@ -292,7 +293,8 @@ int64_t sb_queue_length(sb_queue *q) {
     sb_api_leave(q->c);
   }
   int64_t ready = sb_queue_ready(q->c->b, q->shm);
-  return sb_queue_is_open(q) ? ready : -(int64_t)SB_DELETED; /* I60: else `ready` may be of a new queue in the slot */
+  /* I60 of sb_handles.h: if the handle was detached meanwhile, `ready` may be of a new queue in the slot */
+  return sb_queue_is_open(q) ? ready : -(int64_t)SB_DELETED;
 }
 
 sb_status sb_queue_purge(sb_queue *q, uint64_t *removed) {
@@ -314,8 +316,8 @@ sb_status sb_queue_purge(sb_queue *q, uint64_t *removed) {
     sb_notify_work_arrived(q); /* the search may have hidden requeued messages from other consumers (I41) */
     sb_api_leave(q->c);
   } while (status == SB_OK);
-  return status == SB_EMPTY || status == SB_DELETED ? SB_OK
-                                                    : status; /* SB_DELETED: met the CLOSED cell, the last one */
+  /* SB_DELETED: the queue was closed meanwhile, and the search came to its last cell, which is CLOSED (sb_closing.h) */
+  return status == SB_EMPTY || status == SB_DELETED ? SB_OK : status;
 }
 
 int64_t sb_queue_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, sb_status *status) {

@@ -213,8 +213,8 @@ static void fill_block(request *r, const sb_publication *p, uint32_t slot) {
   }
 }
 
-/* The use (sb_reserve.h) with which a body is allocated, in a commit with the use `use`. STAGE replaces a use that may
- * take what is kept for notes (BOOKS), if a target is no queue of notes. */
+/* The use (sb_reserve.h) with which a body is allocated, in a commit with the use `use`. If `use` is DRAIN or BOOKS,
+ * and a target is no queue of notes, it is STAGE: such a body must leave the memory that is kept for notes. */
 static unsigned body_use(const sb_publication *p, unsigned use) {
   for (uint32_t t = 0; t < p->target_count; t++) {
     if (use < SB_USE_STAGE && p->targets[t]->use > SB_USE_BOOKS) use = SB_USE_STAGE;
@@ -351,7 +351,7 @@ static unsigned use_of(const request *r) {
   return use;
 }
 
-/* Lock held. */
+/* Lock held, but dropped while a long body is copied, and while a killed process is reaped. */
 static sb_status commit(request *r) {
   sb_status status = check_all(r);
   if (status != SB_OK) {

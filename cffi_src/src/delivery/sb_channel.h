@@ -4,15 +4,14 @@
  * What: a channel is a target (sb_target.h) whose consumers, its *members*, each have a node at one queue. A message
  * that is pulled for a member waits in the channel's row, whose order is the order of the delivery tags. Pulling stops
  * when the row has SB_ROW_MAX messages. The application may hold any number of unsettled messages (sb_deliveries.h),
- * unless a prefetch limits it. Messages of a queue are dealt in turn among the members that a connection has there
- * (sb_round_robin.h). Any thread that holds the connection's lock may pull, as for a consumer without a channel
- * (sb_consumer.h).
+ * unless the prefetch of a member, or the limit of the channel or of the connection, stops the pulling. Messages of a
+ * queue are dealt in turn among the members that a connection has there (sb_round_robin.h). Any thread that holds the
+ * connection's lock may pull, as for a consumer without a channel (sb_consumer.h).
  *
- * Layout: a member is
- *   standing by -> willing            it became the single active consumer (sb_exclusive.h)
- *   willing <-> starved               its prefetch is used up, until enough of it is free (I51)
- *   willing <-> unwilling             a limit of its channel or connection is reached, until enough is free (I51)
- *   any -> ended                      cancelled, its queue deleted, its channel closed; the struct stays while the
+ * Layout: a member is standing by -> willing            it became the single active consumer (sb_exclusive.h) willing
+ *   <-> starved               its prefetch is used up, until enough of it is free (I51) willing <-> unwilling
+ *   a limit of its channel or connection is reached, until enough is free (I51) any -> ended
+ *   cancelled, its queue deleted, its channel closed; the struct stays while the
  *                                     member has unacked messages, or its end must still be reported
  * The application *arms* a channel to be told of its next message, or of its next *report*: that the broker cancelled a
  * member. An armed channel that gets a message or a report becomes *ready*: the IO thread hands the channel over to the
@@ -21,8 +20,9 @@
  * Invariants:
  *  I50 a member is willing only while its own prefetch, the channel's limit, the connection's limit and the length of
  *      the row all allow one more message. The node of a member is INTERESTED or NOTIFIED (with no_local:
- *      NON_ACQUIRING) only while the member is willing, so I30 holds for the node. A member that uses up a limit makes
- *      all members under that limit unwilling; each of them passes the baton (I31 of sb_notify.h).
+ *      NON_ACQUIRING) only while the member is willing. So I30 of sb_subscription.h holds for the node, with its
+ *      exception for missing memory. A member that uses up a limit makes all members under that limit unwilling. Each
+ *      of them passes the baton (I31 of sb_notify.h), except a member with no_local, which never has the baton.
  *  I51 members that a limit made unwilling become willing again when half of the limit is free. One free place is
  *      enough in two cases: the limit of a channel or of the connection stops a channel whose row is empty; or the
  *      prefetch of a member stops the member, and the row has no message of that member.
@@ -37,8 +37,8 @@
  *  application looks at the row and arms the channel in one step, so a later push finds the channel armed. Hence no
  *  hand-over is lost.
  *
- * Death (killed after -> what is left -> who repairs it):
- *  any step -> the nodes of the members, and the messages of the channel in the holdings -> the reaper of the
+ * Death (killed after -> what is left -> who repairs it): any step -> the nodes of the members, and the messages of the
+ *  channel in the holdings -> the reaper of the
  *   connection removes the nodes, and puts the messages back into their queues.
  * Rows, tags, limits and hand-overs are process-local: nothing of them is left.
  *
@@ -89,17 +89,18 @@ void sb_channel_start(sb_member *m);
 void sb_channel_end_member(sb_member *m);
 
 /* ---- pulling ---- */
-/* One turn: pulls at most one message for each member whose node was notified, or whose last pull may have left
- * messages in its queue (`busy`). True: the channel needs another turn. */
+/* One turn: for each member whose node was notified, or whose last pull may have left messages in its queue (`busy`),
+ * pulls at most one message from the queue of that member. The message goes to the member whose turn it is at that
+ * queue (sb_round_robin.h). True: the channel needs another turn. */
 bool sb_channel_turn(sb_channel *ch);
 /* Pulls for all members, notified or not. Returns SB_OK, or the status that tells which memory is missing: SB_GROW,
  * SB_NO_MEMORY, or SB_SYSTEM for memory of this process. */
 sb_status sb_channel_pull(sb_channel *ch);
 /* True if a member needs a turn; sets `busy` of each such member. Looks at the words of the nodes and at the queues;
  * ignores the nodes' flags, since a flag may be missing. On the way, makes each member willing that nothing prevents.
- * If the node of a willing member is NOT_INTERESTED, for example because it was parked (I61), makes the node INTERESTED
- * (with no_local: NON_ACQUIRING). If the first message of the row was stuck, hands the channel over
- * (I52). */
+ * If the node of a willing member is NOT_INTERESTED, for example because another process parked it (I61 of
+ * sb_stopped.h), makes the node INTERESTED (with no_local: NON_ACQUIRING). If the first message of the row was stuck,
+ * hands the channel over (I52). */
 bool sb_channel_wants_work(sb_channel *ch);
 /* Finds the node of a member that should be flagged, but is not: `overlooked` of sb_target_kind (sb_target.h). */
 uint64_t sb_channel_overlooked(const sb_channel *ch, const sb_queue **q);
@@ -108,7 +109,7 @@ uint64_t sb_channel_overlooked(const sb_channel *ch, const sb_queue **q);
 /* Gives the first message of the row to the application, and returns its delivery tag. The row must not be empty. A
  * message of an auto-ack member is removed from the deliveries, so the caller settles it. */
 uint64_t sb_channel_give(sb_channel *ch);
-/* As sb_channel_give, but a message of an auto-ack member becomes a delivery, too: it is settled by its tag. */
+/* As sb_channel_give, but a message of an auto-ack member stays in the deliveries, too: it is settled by its tag. */
 uint64_t sb_channel_give_unsettled(sb_channel *ch);
 /* Undoes sb_channel_give_unsettled for a message that the application never saw: the message becomes the first of the
  * row again. Do not call it for a message that a get took, or whose member has ended. */

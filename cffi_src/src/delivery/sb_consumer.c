@@ -82,8 +82,8 @@ bool sb_consumer_wants_work(sb_consumer *k) {
   for (uint32_t i = 0; i < k->subscription_count; i++) {
     sb_node_shm *n = sb_slot_at(k->c->b, k->subscriptions[i].node);
     unsigned state = sb_node_state(SB_LOAD(&n->word, SB_SEQ_CST));
-    if (state == SB_NODE_NOT_INTERESTED && !k->starved &&
-        sb_consumer_credit(k) > 0) { /* the node stands by (I54), was parked (I61), or its list entry got no memory */
+    if (state == SB_NODE_NOT_INTERESTED && !k->starved && sb_consumer_credit(k) > 0) {
+      /* the node stands by (I54 of sb_exclusive.h), was parked (I61 of sb_stopped.h), or its entry got no memory */
       sb_subscription_set_interested(&k->subscriptions[i], true);
     }
     if (state == SB_NODE_NOTIFIED || (state == SB_NODE_INTERESTED && sb_notify_looks_ready(k->subscriptions[i].q))) {
@@ -121,8 +121,9 @@ bool sb_consumer_turn(sb_consumer *k) {
     if (status == SB_OK) {
       more = true;
     } else if (status == SB_EMPTY && !k->starved && sb_consumer_credit(k) > 0 && sb_subscription_want(s)) {
-      /* The node was parked while this process was stopped (I61), its list entry got no memory before, or the node
-       * became active just now (I54). It is INTERESTED again, so the consumer looks at the queue once more (P3). */
+      /* The node was parked while this process was stopped (I61 of sb_stopped.h), there was no memory for its list
+       * entry before, or the node became active just now (I54 of sb_exclusive.h). It is INTERESTED again, so the
+       * consumer looks at the queue once more (P3). */
       more = true;
     } else if ((status == SB_DELETED || status == SB_NO_CREDIT) && sb_consumer_orphaned(k)) {
       /* The application waits for a message, and must see that all queues are deleted. A consumer without credit does

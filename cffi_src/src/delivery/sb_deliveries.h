@@ -9,7 +9,8 @@
  *
  * Layout: slots in one array, each linked into one of three lists: the row, the given messages, the free slots; and a
  * hash table from tag to slot. Both grow when no slot is free. They shrink when the application settles deliveries:
- * then they have 52 to 416 bytes for each delivery that is left. They have no memory before the first delivery.
+ * then they have 52 to 416 bytes for each delivery that is left, and 416 bytes if none is left. They have no memory
+ * before the channel first tries to take a message.
  *
  * Invariants: each slot is in exactly one of the three lists. A link (`first`, `next`, `chain` ...) is the number of a
  * slot plus one; 0 = none.

@@ -15,9 +15,9 @@
  *   not in force -> active                  by any process that sees that no consumer is active
  *
  * Invariants:
- *  I55 an exclusive claim is confirmed only if no ordinary consumer was registered while the claim was tentative. An
- *      ordinary consumer that registers later sees the claim, and gives up. Of two claimants, the one that wrote its
- *      claim first continues; the other gives up.
+ *  I55 an exclusive claim is confirmed only if no ordinary consumer of a living process was registered while the claim
+ *      was tentative. An ordinary consumer that registers later sees the claim, and gives up. Of two claimants, the one
+ *      that wrote its claim first continues; the other gives up.
  *  I54 a node that stands by is NOT_INTERESTED. The process that makes a node active also notifies the node; the owner
  *      of the node then reads the claim to learn that its node is active.
  *

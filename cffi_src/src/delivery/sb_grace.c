@@ -4,7 +4,7 @@
 #include "sb_wait.h"
 
 #define LOOKS 2000u /* the most reads of a gate in search of a gap between two calls: they take 0.1 ms in all */
-#define TENANTS 8u  /* how often an id is asked again if its connection changed meanwhile */
+#define TENANTS 8u  /* the most attempts to ask an id whose connection changes each time */
 
 static void wait_for_a_gap(const sb_gate_shm *gate) {
   for (unsigned n = 0; n < LOOKS && SB_LOAD(&gate->inside, SB_RELAXED) != 0; n++) sb_pause(); /* relaxed: a hint */

@@ -19,9 +19,9 @@
  *  I70 only a call that is inside the core (`inside` of its connection is 1) writes a structure, or relies on what it
  *      reads in one. A call outside may do so with a node, and with what its connection keeps from being freed: its
  *      record, its holdings, the queues that it has open. A call that reads another structure outside checks afterwards
- *      that nothing changed (I43). A call inside reached the structure in one of three ways: through a word that is
- *      cleared before the slot of the structure is freed; through sb_slab_object, after the call entered; or through an
- *      object that the call's connection owns.
+ *      that nothing changed (I43 of sb_peek.h). A call inside reached the structure in one of three ways: through a
+ *      word that is cleared before the slot of the structure is freed; through sb_slab_object, after the call entered;
+ *      or through an object that the call's connection owns.
  *  I71 a drained chunk becomes FREE only after the drainer asked each other connection (raised its `asked`), and then
  *      saw that connection outside (read 0 in its `inside`).
  *
@@ -35,8 +35,8 @@
  *   the drainer writes the id's word back unchanged (CAS), so a process that opens a connection with this id later sees
  *   DRAINING. tests/models/gate.pml models this pair, except ids without a connection.
  *
- * Death (killed after -> what is left -> who repairs it):
- *  draining a chunk -> slots that the drainer took, and perhaps a chunk that is DRAINING or CLAIMED -> the reaper
+ * Death (killed after -> what is left -> who repairs it): draining a chunk -> slots that the drainer took, and perhaps
+ *  a chunk that is DRAINING or CLAIMED -> the reaper
  *   returns the chunk to its class, or makes it FREE (sb_drained.h).
  *  storing 1 in `inside` of a connection, at any point of a call -> that 1, so the drainer goes on waiting for this
  *   connection -> the reaper of the connection frees the connection's id, which ends the wait. While the reaper works,

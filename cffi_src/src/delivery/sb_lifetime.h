@@ -3,7 +3,8 @@
  *
  * What: an exclusive queue ends with the connection that declared it, an auto-delete queue with its last consumer. A
  * queue with `expires` ends when it was unused for that time: without a consumer, a declaration, a get, a get that
- * waits, or an armed watch for messages. In each of these cases the *time* of the queue *has come*.
+ * waits, or an armed watch for messages. The *time* of a queue *has come* when its connection ended (exclusive), when
+ * its last consumer left (auto-delete), or when it was unused for so long (`expires`).
  *
  * Layout: `owner_connection` and `owner_epoch` (low bits of the connection's epoch), `had_consumer`, `used_ns` and the
  * setting SB_SETTING_EXPIRES_MS of sb_queue_shm. The flags of the queue say which of them are valid.

@@ -352,8 +352,8 @@ static uint32_t next_live(sb_broker *b, const sb_ring *list, unsigned state, uin
 static uint64_t mixed(uint64_t seen, uint64_t value) { return (seen ^ value) * UINT64_C(0x9e3779b97f4a7c15); }
 
 /* Corrects `hint` if it differs from `counted`, the number that the lists show. If the error can only cost an extra
- * wake, only SB_RECOUNT_ALL corrects it, since a process may be between raising the hint and moving the node. An error
- * that could suppress a wake is also corrected by SB_RECOUNT_HARMFUL. */
+ * wake, only SB_RECOUNT_ALL corrects it, since a process that runs may have changed the hint, and may be about to move
+ * the node (I29). An error that could suppress a wake is also corrected by SB_RECOUNT_HARMFUL. */
 static void correct(_Atomic int32_t *hint, int32_t counted, bool high_is_harmless, sb_recount how, sb_recounted *n) {
   int32_t is = SB_LOAD(hint, SB_SEQ_CST);
   n->seen = mixed(mixed(n->seen, (uint32_t)is), (uint32_t)counted);
@@ -396,7 +396,7 @@ sb_recounted sb_nodes_recount(sb_broker *b, uint32_t queue, sb_recount how) {
   sb_level_cursor at = sb_levels_of(q);
   sb_consumer_level_shm *level;
   /* Corrects the counts of the levels, too: while `notified_count` of a level is too high, no producer notifies a node
-   * of a lower priority (I32). */
+   * of a lower priority (I32 of sb_notify.h). */
   while ((level = sb_level_next(b, &at)) != NULL) {
     sb_census there = sb_nodes_census(b, &all, SB_STATE_ALL, at.slot);
     correct(&level->interested_count, there.all[SB_NODE_INTERESTED], true, how, &found);

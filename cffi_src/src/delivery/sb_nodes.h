@@ -5,7 +5,7 @@
  * and NotInterested, and for each priority Interested and Notified. A list is a ring of entries (node, epoch); the
  * node's word is authoritative. Appending and leaving are O(1): a node leaves a list when its epoch rises, which makes
  * its entry dead. An iteration drops the dead entries that it meets. Calls that wait for room are nodes of separate
- * lists.
+ * lists. Each IO thread has a node for its wake word, too. This node has no queue, and is in no list.
  *
  * Invariants:
  *  I27 a process that moves a node appends the entry (node, e+1) to the list of the new state, then changes the node's

@@ -180,11 +180,12 @@ void sb_notify_wake_all(sb_connection *c, uint32_t queue) {
 
 bool sb_notify_looks_ready(sb_queue *q) { return !paused(q->shm) && sb_queue_is_open(q) && sb_queue_looks_ready(q); }
 
-void sb_notify_pass_baton(sb_queue *q) { /* I31: the caller has moved its own node already */
+/* I31: the caller has moved its own node; or it had no memory to do so, and takes nothing. */
+void sb_notify_pass_baton(sb_queue *q) {
   if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0) {
     if (sb_notify_looks_ready(q)) (void)sb_notify_one(q->c, q->slot, false);
   } else if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {
-    sb_notify_browsers(q->c, q->slot); /* browsers may have given way to the caller's node */
+    sb_notify_browsers(q->c, q->slot); /* consumers with no_local may have given way to the caller's node */
   }
 }
 

@@ -45,15 +45,17 @@ bool sb_notify_higher_wants(sb_broker *b, const sb_queue_shm *q, int32_t priorit
 bool sb_notify_one(sb_connection *c, uint32_t queue, bool rescue);
 /* Like sb_notify_one, but only for nodes whose priority is higher than `above`. */
 bool sb_notify_above(sb_connection *c, uint32_t queue, int64_t above, bool rescue);
+/* Notifies all NON_ACQUIRING nodes: those of consumers with no_local, which look for messages by themselves. */
 void sb_notify_browsers(sb_connection *c, uint32_t queue);
-/* Called after a message became ready. Notifies the browsers. Unless the queue is paused, also notifies an interested
- * node if no node is NOTIFIED, or if there are more ready messages than NOTIFIED nodes. */
+/* Called after a message became ready. Notifies the NON_ACQUIRING nodes. Unless the queue is paused, also notifies an
+ * interested node if no node is NOTIFIED, or if there are more ready messages than NOTIFIED nodes. */
 void sb_notify_work_arrived(sb_queue *q);
-/* Called after many messages became ready. Notifies the browsers. Unless the queue is paused, also notifies interested
- * nodes, until as many are NOTIFIED as messages are ready. */
+/* Called after many messages became ready. Notifies the NON_ACQUIRING nodes. Unless the queue is paused, also notifies
+ * interested nodes, until as many are NOTIFIED as messages are ready. */
 void sb_notify_backlog_arrived(sb_queue *q);
 /* True if the queue has room for what a node of its room list waits for: for one message, or for all messages of a
- * batch. Two processes that were notified although the room is too small would wake each other for ever. */
+ * batch. A node is notified only if so: a producer that finds the room too small passes the baton when it waits again,
+ * so two such producers would wake each other for ever. */
 bool sb_notify_has_room_for(const sb_queue_shm *q, const sb_node_shm *n);
 /* Called after room was made. Wakes a producer that waits for room in the queue `q` in `slot`, and one that waits for
  * memory. If `q` is NULL, wakes only the one that waits for memory. */

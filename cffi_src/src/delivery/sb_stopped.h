@@ -16,15 +16,15 @@
  *
  * Ordering pairs: P3 and P9 of sb_notify.h.
  *
- * Death (killed after -> what is left -> who repairs it):
- *  making a node NOT_INTERESTED, before ringing its owner -> an owner that has credit, and gets no notifications -> the
+ * Death (killed after -> what is left -> who repairs it): making a node NOT_INTERESTED, before ringing its owner -> an
+ *  owner that has credit, and gets no notifications -> the
  *   owner reads the words of its nodes when its bounded sleep ends.
  *  parking nodes, before notifying another node -> a message is ready, and running consumers sleep -> the housekeeper
  *   notifies one of them when a whole tick has passed (I37 of sb_housekeeping.h).
  *
- * Concurrency: any process, at any step of the owner: the epoch of the node's word decides who moves the node (I27). A
- *  walk over a list ends at the position where the list ended when the walk began: running consumers would extend the
- *  list for ever.
+ * Concurrency: any process, at any step of the owner: the epoch of the node's word decides who moves the node (I27 of
+ *  sb_nodes.h). A walk over a list ends at the position where the list ended when the walk began: running consumers
+ *  would extend the list for ever.
  */
 #ifndef SB_STOPPED_H
 #define SB_STOPPED_H

@@ -27,7 +27,7 @@ static void end_interest(sb_subscription *s) {
   sb_connection *c = s->q->c;
   bool moved = sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_NOT_INTERESTED);
   if (!moved && !is_interested(s)) {
-    return; /* it had no interest; or another process parked it (I61), and notifies another node */
+    return; /* it had no interest; or another process parked it (I61 of sb_stopped.h), and notifies another node */
   }
   if (!moved && sb_chunk_may_grow(c->b)) {
     c->must_grow = true;

@@ -45,7 +45,7 @@ bool sb_subscription_want(sb_subscription *s);
 void sb_subscription_set_interested(sb_subscription *s, bool desired);
 /* Takes a message for the owner of the node. The owner must have credit. SB_EMPTY: there is no message for this node.
  * The call has then made a NOTIFIED node INTERESTED, unless there is no memory for its list entry. A node that stands
- * by or was parked (I61) stays NOT_INTERESTED. */
+ * by (I54), or that another process parked (I61 of sb_stopped.h), stays NOT_INTERESTED. */
 sb_status sb_subscription_take(sb_subscription *s, sb_taken *t);
 /* Like sb_subscription_take, for a NON_ACQUIRING node. Takes no message that its own connection published. *cursor: the
  * position from which the node's owner searches, which the call advances (sb_no_local.h). */
@@ -62,9 +62,10 @@ uint64_t sb_subscription_overlooked(const sb_subscription *s);
 /* ---- on the path of every message ---- */
 
 /* Called if the counts say that a node of a higher priority wants messages. Makes a NOTIFIED node of the subscription
- * INTERESTED, then checks the lists. True: the node must take no message (I32). If a message is ready, and the lists
- * have such a node of a higher priority, the function has notified one, unless one was NOTIFIED already. False: the
- * node is NOTIFIED again. */
+ * INTERESTED, then checks the lists. False: the lists have no such node of a higher priority, and this node is NOTIFIED
+ * again. True: the node must take no message now (I32). That is so if no message looks ready, if the node could not be
+ * made NOTIFIED again, or if the lists have such a node of a higher priority. In the last case the function has called
+ * sb_notify_above, so that one of those nodes is NOTIFIED. */
 bool sb_subscription_gives_way(sb_subscription *s);
 /* Called if the node's `flags` say that the node is rescued or stands by. False: the node stands by, and is not
  * active. Sets *rescued if the node is rescued: it may then take a message although a higher priority wants

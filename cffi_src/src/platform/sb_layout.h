@@ -230,7 +230,7 @@ _Static_assert(sizeof(sb_leaf_shm) <= SB_LEAF_UNITS * SB_UNIT, "leaf");
 /* A leaf of a queue with SB_QUEUE_KEEPS. Messages that were moved there keep their earlier sequence numbers. */
 typedef struct {
   sb_leaf_shm leaf;
-  sb_word origins[SB_PAGE_CELLS]; /* the sequence number that the message got when it was put */
+  sb_word origins[SB_PAGE_CELLS]; /* the sequence number that the message had in the queue it was moved from */
 } sb_long_leaf_shm;
 #define SB_LONG_LEAF_UNITS 7u
 _Static_assert(sizeof(sb_long_leaf_shm) <= SB_LONG_LEAF_UNITS * SB_UNIT, "long leaf");

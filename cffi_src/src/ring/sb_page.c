@@ -63,7 +63,7 @@ static sb_status new_page(sb_connection *c, const sb_ring *r, unsigned height, u
   } else {
     uint64_t base = SB_LOAD(r->base, SB_RELAXED), span = UINT64_C(1) << (6 * height), done = 0;
     for (unsigned i = 0; i < SB_PAGE_CELLS; i++) {
-      bool before = first + (i + 1) * span <= base; /* below the base there are no cells (I4) */
+      bool before = first + (i + 1) * span <= base; /* the ring has no cells before its base (I4 of sb_layout.h) */
       done |= (uint64_t)before << i;
       SB_STORE(&sb_page_children(p)[i], before ? SB_LINK_DONE : sb_link_empty(p->gen), SB_RELAXED);
     }
@@ -254,9 +254,10 @@ void sb_page_settle(sb_connection *c, const sb_ring *r, uint32_t slot, uint64_t 
   }
 }
 
-/* Retires the finished pages of the subtree that `link` leads to, children first: pages below an unfinished page may be
- * finished. `position`: one that the subtree covers. `below`: the root of the subtree must be lower than this height;
- * else the link is broken, and the function does nothing. */
+/* Retires the finished pages of the subtree that `link` leads to. Looks below unfinished pages as well, since finished
+ * pages may lie there. Handles the children of a page before the page. `position`: one that the subtree covers.
+ * `below`: the root of the subtree must be lower than this height; else the link is broken, and the function does
+ * nothing. */
 static void sweep(sb_connection *c, const sb_ring *r, uint64_t link, uint64_t position, unsigned below) {
   sb_page_ref p;
   if (!sb_page_of(c->b, link, position, &p) || p.height >= below) { /* a broken link may lead upwards */

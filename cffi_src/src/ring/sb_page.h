@@ -52,8 +52,9 @@ static inline bool sb_page_is_current(sb_broker *b, const sb_page_ref *p) {
   return sb_slot_gen(SB_LOAD(sb_slot_header(b, p->slot), SB_ACQUIRE)) == p->gen;
 }
 
-/* The SB_KIND_... of the pages of `height` in a ring. In a queue with SB_QUEUE_KEEPS a leaf has the kind LONG_LEAF,
- * with one more word for each cell: the sequence number that its message got in another queue, and keeps. */
+/* The SB_KIND_... of the pages of `height` in a ring. In a queue with SB_QUEUE_KEEPS the leaves of the ring of messages
+ * have the kind LONG_LEAF, with one more word for each cell: the origin (sb_ring.h). All other leaves have the kind
+ * LEAF. */
 unsigned sb_page_kind(sb_broker *b, const sb_ring *r, unsigned height);
 /* Finds the page that a link leads to. `position`: one that the page covers. False: the link leads to no page, or the
  * page was retired or reused. */
@@ -71,8 +72,8 @@ void sb_page_sweep(sb_connection *c, const sb_ring *r);
 /* True if the page is linked in the ring, at the height and the first position that its own fields name. */
 bool sb_page_links(sb_broker *b, const sb_ring *r, uint32_t slot, uint64_t gen);
 /* Finishes the retirement of a page that a dead connection began, or was about to begin. A page that is still linked is
- * retired if it is finished. A page that is not linked any more is freed, and its parent is retired if that is
- * finished. */
+ * retired if it is finished and has all `done` bits; if bits are missing, the next sb_page_sweep retires it. A page
+ * that is not linked any more is freed, and its parent is retired if that is finished. */
 void sb_page_settle(sb_connection *c, const sb_ring *r, uint32_t slot, uint64_t gen);
 
 #endif

@@ -92,7 +92,7 @@ static void clear_bit(sb_broker *b, const sb_page_ref *p, unsigned index) {
   uint64_t bit = UINT64_C(1) << index;
   uint64_t before = SB_AND(&p->page->requeued, ~bit, SB_SEQ_CST); /* P5: cleared before the second look */
   sb_ring other;
-  if ((before & bit) != 0 && !sb_page_is_current(b, p)) { /* cleared a bit of a reused page: set it again (I41) */
+  if ((before & bit) != 0 && !sb_page_is_current(b, p)) { /* reused: the bit may be of another ring; set it again */
     uint32_t ring = SB_LOAD(&p->page->ring, SB_RELAXED);
     (void)SB_OR(&p->page->requeued, bit, SB_SEQ_CST);
     if (sb_ring_open(b, SB_LOAD(&p->page->object, SB_RELAXED), ring & 0xffu, &other) && other.requeued != NULL) {
@@ -146,7 +146,8 @@ static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_
     }
     if (!exists || (first >= from && SB_LOAD(&child.page->requeued, SB_SEQ_CST) == 0)) {
       clear_bit(b, p, i);
-      bool now = exists || SB_LOAD(&sb_page_children(p)[i], SB_ACQUIRE) != link; /* the child was created meanwhile */
+      /* a link that changed may lead to a child that was created meanwhile */
+      bool now = exists || SB_LOAD(&sb_page_children(p)[i], SB_ACQUIRE) != link;
       if (now && (!exists || SB_LOAD(&child.page->requeued, SB_SEQ_CST) != 0)) {
         mark_from(b, r, first, p->height);
         *again = true;

@@ -7,10 +7,11 @@
  *
  * Invariants:
  *  I18 before a process makes an old cell (one before cursors) AVAILABLE, it sets the bits that lead to the cell, from
- *      the leaf to the root. A searcher clears the bit of a cell only while no connection owns the cell, and looks at
- *      the cell again afterwards. A searcher that clears the bit of a child looks at the child again afterwards. The
- *      connection that took a cell clears the cell's bit right afterwards, and need not look again: the cell is not
- *      AVAILABLE until that connection itself sets the bit again.
+ *      the leaf to the root. A searcher clears the bit of a cell only after it saw that no connection owns the cell and
+ *      that the cell is not SCHEDULED. Since another connection may take and return the cell meanwhile, the searcher
+ *      looks at the cell again afterwards (P5). A searcher that clears the bit of a child looks at the child again
+ *      afterwards. The connection that took a cell clears the cell's bit right afterwards, and need not look again: the
+ *      cell is not AVAILABLE until that connection itself sets the bit again.
  *  I41 a searcher that cleared the bit of a child, and then finds that a bit of the child is set, has hidden the
  *      messages below the child for a moment. The searcher sets the cleared bit again, with all bits above it, up to
  *      `requeued`, since other searchers may have cleared these; then it searches once more.
@@ -20,9 +21,10 @@
  *     after it. A searcher clears a bit, then looks at the cell.
  *
  * A connection that makes many cells of one leaf AVAILABLE, or takes them, keeps the *way* to the leaf (the pages from
- * the root down to it) in its lane. A leaf that exists pins every page above it; only the root may get a parent. The
- * owner of a cell knows that its leaf exists, and checks for a new root when it looks at the bits again; a searcher
- * checks the leaf's generation after all bits. Reading a bit as set (seq_cst) is as good as setting it again.
+ * the root down to it) in the lane of its handle (sb_lane.h). A leaf that exists pins every page above it; only the
+ * root may get a parent. The owner of a cell knows that its leaf exists, and checks for a new root when it looks at the
+ * bits again. A searcher that follows a way reads the bits of its pages, then checks the leaf's generation. Reading a
+ * bit as set (seq_cst) is as good as setting it again.
  *
  * A message that was moved to a queue is AVAILABLE with its bits set, but usually a search finds it by a cursor, not by
  * the bits. The connection that takes it clears the leaf's bit: otherwise each search would visit the cell until the
@@ -37,7 +39,8 @@
  *  a cell was taken, its bit cleared or not -> a cell that the dead connection owns -> the reaper sets the bits, then
  *   makes the cell AVAILABLE.
  *
- * Concurrency: any process, at any time, without waiting.
+ * Concurrency: any process, at any time, without waiting. A function that takes a lane needs the lock of the lane's
+ *  connection.
  */
 #ifndef SB_REQUEUED_H
 #define SB_REQUEUED_H
@@ -58,8 +61,8 @@ bool sb_requeued_stays_marked(sb_broker *b, const sb_lane *lane, uint64_t positi
 /* Finds the lowest position >= `from` with a bit, and its leaf. False: there is none. */
 bool sb_requeued_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position);
 /* As sb_requeued_next, but first looks in the leaf to which the lane's way leads. If the lowest bit of the ring is in
- * that leaf, the function needs no search. Otherwise it searches from the root, and makes the way lead to the leaf that
- * it found. */
+ * that leaf, and `from` is not after the leaf's first position, the function needs no search. Otherwise it searches
+ * from the root, and makes the way lead to the leaf that it found. */
 bool sb_requeued_next_near(sb_broker *b, sb_lane *lane, uint64_t from, sb_leaf_ref *ref, uint64_t *position);
 
 #endif

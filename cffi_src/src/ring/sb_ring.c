@@ -122,11 +122,11 @@ sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache,
     uint64_t found = SB_LOAD(&cell->word, SB_ACQUIRE);
     if (found == sb_cell_bare(SB_CELL_FREE, cache->gen)) {
       if (announce != NULL) {
-        SB_STORE(announce, at, SB_RELEASE); /* P11 release */
+        SB_STORE(announce, at, SB_RELEASE); /* P11 of sb_ledger.h: release */
       }
       SB_CRASHPOINT("ring.append.announced");
       if (SB_CAS(&cell->word, &found, complete(word, how.form, cache->gen),
-                 SB_SEQ_CST)) { /* P2, P3: the linearisation point */
+                 SB_SEQ_CST)) { /* P2, and P3 of sb_notify.h: the linearisation point */
         SB_CRASHPOINT("ring.append.done");
         *position = at;
         if (at + 1 - shared >= how.lag) sb_ring_advance(r->tail, shared, at + 1);
@@ -218,7 +218,7 @@ static void destroy(sb_connection *c, uint64_t link, uint64_t position, unsigned
 
 void sb_ring_destroy(sb_connection *c, const sb_ring *r) {
   uint64_t tail = sb_ring_exact_tail(c->b, r), root = SB_LOAD(r->root, SB_ACQUIRE);
-  uint64_t base = (tail / SB_PAGE_CELLS + 1) * SB_PAGE_CELLS; /* I4: positions continue after all that were ever used */
+  uint64_t base = (tail / SB_PAGE_CELLS + 1) * SB_PAGE_CELLS; /* I4 of sb_layout.h: after all used positions */
   destroy(c, root, 0, 11);
   SB_STORE(r->base, base, SB_RELAXED);
   SB_STORE(r->tail, base, SB_RELAXED);

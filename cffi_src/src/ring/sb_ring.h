@@ -6,16 +6,18 @@
  * keep their messages in a ring, consumer lists their nodes, and the schedule its positions.
  *
  * Layout: `root` links the top page. A page links its children: EMPTY (not created yet), PAGE (slot and generation),
- * DONE (everything below is finished and freed). A cell of a leaf is a word and a side record. The leaves of a queue
- * with SB_QUEUE_KEEPS are long: after the cells they have the *origin* of each message, the sequence number that the
- * message got in its first queue.
+ * DONE (everything below is finished and freed). A cell of a leaf is a word and a side record. In a queue with
+ * SB_QUEUE_KEEPS the leaves of the ring of messages are long: after the cells they have one word more for each cell,
+ * the *origin*. If the message was moved here from another queue, its origin is the sequence number that it had there.
+ * A message that was put into this queue has none (SB_NO_ORIGIN).
  *
  * Invariants:
  *  I15 an append is one CAS of the first FREE cell, and the tail passes only filled cells. So a ring has no holes.
  *  I16 a link in a page changes from EMPTY to PAGE, and from PAGE to DONE, each by a CAS, and never back. The link
- *      `root` changes by a CAS from EMPTY to PAGE, and later to each new top page; it is never DONE. Only
- *      sb_ring_destroy stores links without a CAS. The word of a FREE cell has the full generation of its page, so
- *      that no append succeeds in a page that was reused.
+ *      `root` changes by a CAS from EMPTY to PAGE, and later to each new top page; it is never DONE. Links are stored
+ *      without a CAS only in a page that is not linked yet, by sb_ring_destroy, and in `root` before the queue or level
+ *      is used. The word of a FREE cell has the full generation of its page, so that no append succeeds in a page that
+ *      was reused.
  *  I17 a page is retired only after each of its cells was read as TOMBSTONE, or each of its children as DONE. The
  *      `done` bits, and the `finished` marks of a leaf, only tell when to try to retire the page: a lost or a stray one
  *      does no harm.
@@ -71,13 +73,14 @@ typedef struct {
   sb_word_form form;
   uint32_t lag; /* SB_TAIL_... */
 } sb_append;
-#define SB_APPEND_ENTRY ((sb_append){SB_WORD_WHOLE, SB_TAIL_EXACT})  /* an entry of a list */
-#define SB_APPEND_CLOSING ((sb_append){SB_WORD_BARE, SB_TAIL_STAYS}) /* stays: no append passes an undecided cell */
+#define SB_APPEND_ENTRY ((sb_append){SB_WORD_WHOLE, SB_TAIL_EXACT}) /* an entry of a list */
+/* The tail stays at the CLOSING cell: an append begins at the tail, and so meets the cell until it is decided. */
+#define SB_APPEND_CLOSING ((sb_append){SB_WORD_BARE, SB_TAIL_STAYS})
 /* Appends `word`, and adds the page's generation to it. Before each attempt the function stores the position in
- * *announce, unless `announce` is NULL. *position: on entry a position, or 0; the function first tries this position or
- * the shared tail, whichever is later. On return *position is the position of the cell. *cache: on entry a leaf that
- * may be the right one, or SB_NO_LEAF; on return the leaf of the cell. SB_CLOSED_CELL: the cell at *position is CLOSING
- * or CLOSED, so nothing was appended. */
+ * *announce, unless `announce` is NULL. *position: on entry 0, or a position before which each cell is filled; the
+ * function first tries this position or the shared tail, whichever is later. On return *position is the position of the
+ * cell. *cache: on entry a leaf that may be the right one, or SB_NO_LEAF; on return the leaf of the cell.
+ * SB_CLOSED_CELL: the cell at *position is CLOSING or CLOSED, so nothing was appended. */
 sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache, uint64_t word, sb_append how,
                          sb_word *announce, uint64_t *position);
 /* Finishes a cell: makes its word TOMBSTONE, marks it in `finished` of the leaf, and retires finished pages. */

@@ -36,7 +36,7 @@ class Counts:
         classes: Class definitions.
         imports: Import statements.
         nesting: Deepest nesting of compound statements in any file.
-        unparsed: Files that are not valid Python; only their lines count.
+        unparsed: Files that Python's parser refused: no valid Python, or nested too deeply. Only their lines count.
     """
 
     lines: int = 0
