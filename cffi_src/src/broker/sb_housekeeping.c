@@ -151,9 +151,9 @@ static void look_for_room(sb_connection *by, sb_queue_shm *q, uint32_t slot, uin
 }
 
 /* Recounts the lists, and corrects wrong counts. True if the counts were right. If no node moved during the recount,
- * corrects at once each wrong count that could suppress a wake. If a node moved, a count may only look wrong; and some
- * wrong counts cost only an extra wake. These counts are corrected only after the counts looked wrong for
- * PATIENCE_TICKS ticks. */
+ * corrects at once each wrong count that could suppress a wake. All other wrong counts are corrected only after counts
+ * looked wrong for PATIENCE_TICKS ticks: a count may look wrong because a node moved, or its error costs only an extra
+ * wake. */
 static bool recount(sb_connection *by, const sb_queue_shm *q, uint32_t slot, sb_queue_memory *memory) {
   sb_recounted found = sb_nodes_recount(by->b, slot, SB_RECOUNT_LOOK);
   bool steady = false, explained = false, patient = memory->wrong_ticks >= PATIENCE_TICKS;
@@ -188,7 +188,7 @@ static bool reconcile(sb_connection *by, sb_queue_shm *q, uint32_t slot, uint64_
   if (found == SB_HINTS_SET_RIGHT || found == SB_HINTS_PARTLY) {
     bool explained = SB_LOAD(&q->tracking, SB_SEQ_CST) == unsure || sb_repairs_deaths(by->b) != deaths_before;
     sb_repairs_count(by->b, SB_REPAIR_ACCOUNT, explained); /* I72: no second look, since no connection was `hinting` */
-    sb_recover_queue(by, slot);                            /* a process may have relied on the wrong hints (I42) */
+    sb_recover_queue(by, slot);                            /* a process may have relied on the wrong hints */
   }
   bool right = found == SB_HINTS_RIGHT || found == SB_HINTS_SET_RIGHT;
   if (right && all_know) (void)SB_CAS(&q->tracking, &unsure, SB_TRACKING_SURE, SB_SEQ_CST);
@@ -354,8 +354,8 @@ uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positi
   if (all) {
     cursors[1] = more ? at + 1 : 0;
   } else {
-    /* At the end of the list, the cursor jumps to the tail. It may pass entries whose pages are missing: these are
-     * finished, since all entries before the tail were filled (I15). */
+    /* At the end of the list, the cursor jumps to the tail that was read before the walk. Each entry before that tail
+     * was filled (I15 of sb_ring.h), so a page that is missing there was freed, and all its entries are finished. */
     cursors[0] = more || at > tail ? at : tail;
   }
   return n;

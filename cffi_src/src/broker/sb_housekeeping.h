@@ -2,8 +2,9 @@
 /* Housekeeping: what the housekeeper does for each queue at each tick.
  *
  * What: ends queues whose time has come (sb_lifetime.h), checks for missed notifications, corrects hints when a queue
- * has no traffic, and finds messages with a timer. Corrections are counted (I72 of sb_repairs.h). The housekeeper holds
- * a lock on a byte of the lock file while it serves; a client that finds the byte unlocked starts another housekeeper.
+ * has no traffic, and finds messages with a timer. Corrections are counted (I72 of sb_repairs.h), except those of
+ * counts of nodes while nodes move, and of the count of nodes that wait for memory. The housekeeper holds a lock on a
+ * byte of the lock file while it serves; a client that finds the byte unlocked starts another housekeeper.
  *
  * Invariants: I37 the housekeeper notifies one more node of a queue if during a whole tick a message was ready, the
  *  same consumer slept, and no message was acquired. It does so even if the count `notified` says that nodes are

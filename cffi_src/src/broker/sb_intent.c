@@ -182,9 +182,9 @@ static void resolve_move(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   }
   bool freed;
   if (!there) {
-    /* If the source cell is still REMOVING, the move did not link its target cell, and only the new reference has to be
-     * dropped. If the source is gone as well, the move had linked the target, and an earlier reaper has released it
-     * (I34), but was perhaps killed before the last steps of that release. */
+    /* If the source cell is still REMOVING, the move did not append its target cell, and only the new reference has to
+     * be dropped. If the source is gone as well, the move had appended the target cell, and an earlier reaper has
+     * released that cell (I34), but was perhaps killed before the last steps of that release. */
     if (source_there) {
       (void)sb_slab_drop(w->b, i->slot, i->gen, i->target_ref, &freed);
     } else {

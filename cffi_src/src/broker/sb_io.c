@@ -146,8 +146,9 @@ static void send_old_acks(sb_connection *c) {
   }
 }
 
-/* Visits the next queues of the directory, from *index on: if a message is ready in one, parks the consumers of stopped
- * processes there, and notifies another node. False: the directory ended, or the connection is closed. */
+/* Visits the next queues of the directory, from *index on. At a queue with a ready message it parks the consumers of
+ * stopped processes; if it parked any, it notifies another node. False: the directory ended, or the connection is
+ * closed. */
 static bool visit_some(sb_connection *c, uint32_t *index) {
   uint32_t end = *index + ENTRIES_PER_LOCK < SB_DIRECTORY_SIZE ? *index + ENTRIES_PER_LOCK : SB_DIRECTORY_SIZE, slot;
   sb_lock(c);
@@ -186,7 +187,7 @@ static uint32_t beat_of(uint64_t now) { return (uint32_t)(now >> BEAT_SHIFT); }
 
 /* True if the lowest process stored its beat within the last second: it ran then, and watched the housekeeper. So the
  * other processes need no system calls to find the lowest process. A hint: if the lowest process died or was stopped
- * since, the caller learns that only when the beat is older than a second, perhaps two looks later. */
+ * since, the caller learns that only at its first look after the beat is older than a second. */
 static bool is_watched(const sb_broker *b, uint64_t now) {
   return beat_of(now) - SB_LOAD(&b->header->watched, SB_RELAXED) < FRESH_BEATS;
 }

@@ -15,13 +15,14 @@
  * the beat is older than a second, the other processes determine the lowest process again, since it may be stopped or
  * dead.
  *
- * Invariants: the IO thread keeps the order of P9 (sb_notify.h), so that it loses no notification. It clears the work
- *  bits in the connection's record, then those of a target (sb_target.h: a consumer, a channel, a watch), then the flag
- *  of the target's node. Only then it looks for a message in the queue; for a watch it writes the event descriptor. The
- *  bits are cleared here, the flags in sb_consumer_turn, in has_turn of sb_channel.c, and in sb_watch_tell.
+ * Invariants: the IO thread keeps the order of P9 of sb_notify.h, so that it loses no notification. It clears `work` of
+ *  the connection's record, then the bits of the targets in `work_targets` of the same record (a target is a consumer,
+ *  a channel or a watch, see sb_target.h), then the flag of the target's node. Only then it looks for a message in the
+ *  queue; for a watch it writes the event descriptor. The bits are cleared here, the flags in sb_consumer_turn, in
+ *  has_turn of sb_channel.c, and in sb_watch_tell.
  *
- * Ordering pairs: P6 and P9. After the thread armed its wake word, and before it sleeps, it reads `work`, `closed` and
- *  `ready`.
+ * Ordering pairs: P6 of sb_wait.h, P9 of sb_notify.h. After the thread armed its wake word, and before it sleeps, it
+ *  reads `work`, `closed` and `ready`.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  any step -> the work bits in the connection's record, and the node of the thread -> the reaper of the connection

@@ -156,8 +156,9 @@ static void visit_views(sb_reap_context *w, uint64_t what, uint64_t where) {
 }
 
 /* Marks a ledger of the dead connection as changing hints. Until visit_ledgers clears this mark, no process corrects
- * the queue's hints beyond what I74 allows. The dead connection may have been killed between two changes of hints that
- * belong together. The reaper makes such changes, too, when it releases cells. */
+ * the queue's hints, except for the room that dead connections had reserved (I74 of sb_hints.h). The dead connection
+ * may have been killed between two changes of hints that belong together. The reaper makes such changes, too, when it
+ * releases cells. */
 static void mark_ledgers(sb_reap_context *w, uint64_t what, uint64_t where) {
   sb_ledger_shm *l = sb_intent_ledger(w, what, where);
   if (l != NULL) sb_ledger_hinting(l, 1);
@@ -169,10 +170,11 @@ static void visit_cells(sb_reap_context *w, uint64_t what, uint64_t where) {
   }
 }
 
-/* Corrects the hints and the node counts of a queue, and notifies its waiting nodes. `dead`: a connection that is
- * ending, and counts as gone; 0 = none. `removes`: the handle has its own ledger, so the function may close the queue
- * and remove messages. Without `removes`, the function does only what needs no memory: the housekeeper then closes a
- * queue whose time has come, the sweep of the directory empties a closed queue, and the next put evicts. */
+/* Corrects the hints of a queue, and those counts of its nodes whose error could suppress a wake. Notifies its waiting
+ * nodes. `dead`: a connection that is ending, and counts as gone; 0 = none. `removes`: the handle has its own ledger,
+ * so the function may close the queue and remove messages. Without `removes`, the function does only what needs no
+ * memory: the housekeeper then closes a queue whose time has come, the sweep of the directory empties a closed queue,
+ * and the next put evicts. */
 static void recover(sb_queue *q, unsigned dead, bool removes) {
   sb_connection *by = q->c;
   /* decides a CLOSING cell that a killed process may have left at the tail */
@@ -193,7 +195,7 @@ static void recover(sb_queue *q, unsigned dead, bool removes) {
 }
 
 /* Recovers the queue of a ledger, for a reaper that has no memory for a holding of its own. The dead connection stays
- * the owner of the ledger, and so keeps the queue object from being freed (I20). */
+ * the owner of the ledger, and so keeps the queue object from being freed (I20 of sb_ledger.h). */
 static void recover_in_its_name(sb_reap_context *w, sb_ledger_shm *l) {
   sb_queue q;
   if (sb_queue_stand_in(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l) == SB_OK) recover(&q, w->id, false);

@@ -21,7 +21,8 @@
  *  I35 the reaper makes the id of a connection FREE after it recovered all else that the connection owned. It makes the
  *      process slot FREE after the last connection of the process.
  *
- * Ordering pairs: P8: the kernel's lock orders the stores of the dead process before the loads of the reaper.
+ * Ordering pairs: P8 of sb_connection.h: the reaper reads the holdings after it has the byte lock of the dead process.
+ *  The kernel's lock orders the stores of the dead process before these loads.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  any step of the reaper -> some holdings recovered -> the next process that gets the byte lock of the dead process
@@ -38,8 +39,9 @@
  * for each of them. */
 uint32_t sb_recover_all(sb_connection *by);
 bool sb_recover_process(sb_connection *by, uint32_t process);
-/* Ends a connection of this process that closes: frees its holdings and its record. Frees nothing and returns false
- * while a view of one of its messages, or one of its reservations, lives. */
+/* Ends a connection of this process that closes: frees the blocks of its holdings, and its record. The caller has
+ * released what the holdings list. Frees nothing and returns false while a view of one of its messages, or one of its
+ * reservations, lives. */
 bool sb_recover_close(sb_connection *c);
 /* Corrects the hints of a queue, as a reaper does for each queue of a dead connection. Also ends the queue if its time
  * has come, evicts the messages that exceed its limits, and notifies nodes that missed a notification. If the queue is

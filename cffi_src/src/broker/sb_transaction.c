@@ -14,7 +14,7 @@
 static void list(sb_connection *c, const sb_transaction_body *body) {
   sb_holding_shm *h = sb_holding_at(c->b, body->token);
   uint64_t what = sb_holding_what(SB_HOLD_PUBLICATION, body->slot, body->gen);
-  SB_STORE(&h->what, what, SB_RELEASE); /* P8 release; a SLOT holding becomes a PUBLICATION, with the same `where` */
+  SB_STORE(&h->what, what, SB_RELEASE); /* P8 of sb_connection.h; `where` stays as it is */
   SB_CRASHPOINT("commit.body.listed");
 }
 
@@ -42,8 +42,9 @@ static void give_room_back(sb_transaction_cell *cell) {
   cell->admitted = false;
 }
 
-/* Notes the reference of the cell: in the reference block of the body's slot, or as a bit of `references`, which
- * sb_transaction_decide stores in the slot's header. No other process uses the slot yet: only STAGED cells name it. */
+/* Notes the reference of the cell as a bit of `references`, which sb_transaction_decide stores in the slot's header.
+ * For SB_REF_BLOCK, sets the bit of the queue in the reference block, and bit 0 of `references`, which stands for the
+ * block. No other process uses the slot yet: only STAGED cells name it. */
 static void add_reference(sb_broker *b, sb_transaction_cell *cell) {
   sb_block k;
   uint32_t index;
@@ -63,7 +64,7 @@ static sb_status stage(sb_connection *c, sb_transaction_cell *cell) {
   }
   count_staged(cell);
   if (SB_LOAD(&cell->q->shm->staged, SB_RELAXED) == 0)
-    SB_STORE(&cell->q->shm->staged, 1, SB_RELEASE); /* first: a process that sees the cell STAGED sees the 1 (I53) */
+    SB_STORE(&cell->q->shm->staged, 1, SB_RELEASE); /* I53 of sb_take.h: who sees the cell STAGED sees the 1 */
   status = append(c, cell);
   if (status == SB_OK) {
     sb_lane *lane = sb_queue_lane(cell->q, cell->position);

@@ -11,15 +11,15 @@
  * SB_KNOWN_... bits are above these. `seen` is process-local memory.
  *
  * Invariants:
- *  I40 the check writes no shared word, and trusts no number before that number is bounds-checked: it uses a slot
- *      number only after sb_check_kind() found what begins at that slot. No walk is longer than the memory that it
- *      walks.
+ *  I40 the check writes no shared word, except that its call sets the gate of its own connection (sb_grace.h). It
+ *      trusts no number before that number is bounds-checked: it uses a slot number only after sb_check_kind() found
+ *      what begins at that slot. No walk is longer than the memory that it walks.
  *
  * Ordering pairs: P21 of sb_grace.h: a check is one call, which is inside the core from its first read to its last. So
  *  a chunk in which it saw structures does not hold bodies before the check ends, even if the chunk is drained
  *  meanwhile.
  *
- * Death: nothing is left, since the check writes nothing shared.
+ * Death: nothing is left but the gate of the dead connection, which its reaper frees with the record.
  * Concurrency: beside traffic a check may report operations in progress. sb_broker_check() first maps all segments;
  *  they are complete (I5 of sb_segment.h), so no read raises SIGBUS.
  */
@@ -33,7 +33,7 @@ typedef struct {
   sb_broker *b;
   sb_finding *findings;
   uint32_t count, room;
-  uint32_t chunks; /* number of chunks that were mapped when the check began; later chunks are not read */
+  uint32_t chunks; /* number of chunks mapped when the check began; of later ones only the words are read: all FREE */
   uint32_t *seen;
   uint16_t *blocks; /* for each slot: how many references of its block were found in use (sb_reference.h) */
   /* By connection id. owned: number of cells that name the connection as their owner; named: number of these cells that

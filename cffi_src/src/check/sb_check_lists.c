@@ -28,10 +28,11 @@ static void bad_entry(sb_checkup *k, const list *l, uint32_t slot, unsigned what
   sb_check_found(k, (sb_finding){SB_BAD_ENTRY, l->queue, slot, what, l->ring, where, found, expected});
 }
 
-/* Checks an entry (I28). The entry is live if its epoch and the state of its list match the node's word, pending if its
- * epoch is one ahead, else dead. In the All list an entry is live if its epoch is that of the node's registration, and
- * the node is not REMOVED. Racing moves may leave two entries of a node in a list, or an entry in a list that the node
- * never reached: neither is a fault. */
+/* Checks an entry (I28 of sb_nodes.h). The entry is live if its epoch and the state of its list match the node's word,
+ * pending if its epoch is one ahead, dead if its epoch is older or the state differs. An epoch that is further ahead is
+ * a fault. In the All list an entry is live if its epoch is that of the node's registration, and the node is not
+ * REMOVED. Racing moves may leave two entries of a node in a list, or an entry in a list that the node never reached:
+ * neither is a fault. */
 static void visit_entry(sb_checkup *k, void *context, const sb_check_cell *cell) {
   list *l = context;
   uint32_t slot = sb_cell_slot(cell->word), epoch = (uint32_t)(cell->word >> 32);

@@ -57,7 +57,7 @@ static void check_node(sb_checkup *k, uint32_t slot, uint64_t header) {
 /* ---- references ---- */
 
 /* Compares the number of references in the block with the number of cells and views that use one. If the first number
- * is higher, no user has one of the references; if the second is higher, two users share a reference. */
+ * is higher, a reference has no user; if the second is higher, two users share a reference. */
 static void check_block(sb_checkup *k, uint32_t slot, unsigned kind) {
   sb_block block;
   uint32_t is = sb_block_of(k->b, slot, &block) ? sb_block_count(&block) : 0;

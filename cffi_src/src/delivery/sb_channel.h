@@ -8,10 +8,11 @@
  * queue are dealt in turn among the members that a connection has there (sb_round_robin.h). Any thread that holds the
  * connection's lock may pull, as for a consumer without a channel (sb_consumer.h).
  *
- * Layout: a member is standing by -> willing            it became the single active consumer (sb_exclusive.h) willing
- *   <-> starved               its prefetch is used up, until enough of it is free (I51) willing <-> unwilling
- *   a limit of its channel or connection is reached, until enough is free (I51) any -> ended
- *   cancelled, its queue deleted, its channel closed; the struct stays while the
+ * Layout: a member is
+ *   standing by -> willing            it became the single active consumer (sb_exclusive.h)
+ *   willing <-> starved               its prefetch is used up, until enough of it is free (I51)
+ *   willing <-> unwilling             a limit of its channel or connection is reached, until enough is free (I51)
+ *   any -> ended                      cancelled, its queue deleted, its channel closed; the struct stays while the
  *                                     member has unacked messages, or its end must still be reported
  * The application *arms* a channel to be told of its next message, or of its next *report*: that the broker cancelled a
  * member. An armed channel that gets a message or a report becomes *ready*: the IO thread hands the channel over to the
@@ -31,14 +32,14 @@
  *      channel ready only at the next look of the IO thread (sb_channel_wants_work). If it did so at once, the
  *      application would ask for the message again and again without a pause.
  *
- * Ordering pairs: P3 and P9 of sb_notify.h: a member that becomes willing is INTERESTED first, then pulls. P6: `ready`
- *  of the connection is stored (seq_cst) before its IO thread is rung. The IO thread arms its wake word, then reads
- *  `work` and `ready`. The rest of a hand-over needs no ordering, since it happens under the connection's lock: the
- *  application looks at the row and arms the channel in one step, so a later push finds the channel armed. Hence no
- *  hand-over is lost.
+ * Ordering pairs: P3 and P9 of sb_notify.h: a member that becomes willing is INTERESTED first, then pulls. P6 of
+ *  sb_wait.h: `ready` of the connection is stored (seq_cst) before its IO thread is rung. The IO thread arms its wake
+ *  word, then reads `work` and `ready`. The rest of a hand-over needs no ordering, since it happens under the
+ *  connection's lock: the application looks at the row and arms the channel in one step, so a later push finds the
+ *  channel armed. Hence no hand-over is lost.
  *
- * Death (killed after -> what is left -> who repairs it): any step -> the nodes of the members, and the messages of the
- *  channel in the holdings -> the reaper of the
+ * Death (killed after -> what is left -> who repairs it):
+ *  any step -> the nodes of the members, and the messages of the channel in the holdings -> the reaper of the
  *   connection removes the nodes, and puts the messages back into their queues.
  * Rows, tags, limits and hand-overs are process-local: nothing of them is left.
  *

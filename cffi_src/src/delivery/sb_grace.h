@@ -35,8 +35,8 @@
  *   the drainer writes the id's word back unchanged (CAS), so a process that opens a connection with this id later sees
  *   DRAINING. tests/models/gate.pml models this pair, except ids without a connection.
  *
- * Death (killed after -> what is left -> who repairs it): draining a chunk -> slots that the drainer took, and perhaps
- *  a chunk that is DRAINING or CLAIMED -> the reaper
+ * Death (killed after -> what is left -> who repairs it):
+ *  draining a chunk -> slots that the drainer took, and perhaps a chunk that is DRAINING or CLAIMED -> the reaper
  *   returns the chunk to its class, or makes it FREE (sb_drained.h).
  *  storing 1 in `inside` of a connection, at any point of a call -> that 1, so the drainer goes on waiting for this
  *   connection -> the reaper of the connection frees the connection's id, which ends the wait. While the reaper works,

@@ -20,8 +20,8 @@
  * Ordering pairs: P17 a queue is CLOSED before `queues_closed` is raised (release); a connection reads the counter
  *  (acquire), then the states of its queues.
  *
- * Death (killed after -> what is left -> who repairs it): making a queue CLOSED, before raising `queues_closed` ->
- *  handles of the queue that stay attached -> the process that
+ * Death (killed after -> what is left -> who repairs it):
+ *  making a queue CLOSED, before raising `queues_closed` -> handles of the queue that stay attached -> the process that
  *   removes the queue's name raises `queues_closed`.
  *  leaving a ledger, before freeing the ledger's holding -> a holding that names a ledger of no owner -> nothing to
  *   repair: the reaper sees that the dead connection does not own the ledger.

@@ -16,8 +16,8 @@
  *
  * Ordering pairs: P3 and P9 of sb_notify.h.
  *
- * Death (killed after -> what is left -> who repairs it): making a node NOT_INTERESTED, before ringing its owner -> an
- *  owner that has credit, and gets no notifications -> the
+ * Death (killed after -> what is left -> who repairs it):
+ *  making a node NOT_INTERESTED, before ringing its owner -> an owner that has credit, and gets no notifications -> the
  *   owner reads the words of its nodes when its bounded sleep ends.
  *  parking nodes, before notifying another node -> a message is ready, and running consumers sleep -> the housekeeper
  *   notifies one of them when a whole tick has passed (I37 of sb_housekeeping.h).

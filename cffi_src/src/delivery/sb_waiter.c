@@ -18,7 +18,7 @@
 #define SLEEP_MAX_NS UINT64_C(5000000000)
 
 /* Gets a node for a waiting call: one that an earlier call left, or a new one. While the call has the node, `busy`
- * keeps the handle from being detached, so that the queue's object stays (I20). */
+ * keeps the handle from being detached (sb_handles.h), so that the queue's object stays (I20 of sb_ledger.h). */
 static sb_status borrow(sb_queue *q, uint32_t flags, uint32_t bytes, uint32_t *node, uint64_t *token) {
   sb_status status = sb_queue_is_open(q) ? SB_OK : SB_DELETED;
   if (status == SB_OK && (flags & SB_NODE_ROOM) == 0 && q->waiter_count > 0) {
@@ -26,7 +26,7 @@ static sb_status borrow(sb_queue *q, uint32_t flags, uint32_t bytes, uint32_t *n
     *node = q->waiters[q->waiter_count].node;
     *token = q->waiters[q->waiter_count].token;
   } else if (status == SB_OK) {
-    if ((flags & SB_NODE_ROOM) != 0) q->c->use = SB_USE_BOOKS; /* not SB_USE_DRAIN, since a put makes no room */
+    if ((flags & SB_NODE_ROOM) != 0) q->c->use = SB_USE_BOOKS; /* not DRAIN, the use of calls that make room */
     status = sb_node_create(q->c, q->slot, 0, SB_NODE_DIRECT | flags, 0, bytes, node, token);
     q->c->use = SB_USE_DRAIN;
   }
@@ -99,7 +99,7 @@ static bool others_wait(const sb_queue *q) { return SB_LOAD(&q->shm->interested,
 
 static uint32_t spin_ns(const sb_queue *q) { return SB_LOAD(&q->spin_ns, SB_RELAXED); }
 static void spin_next(sb_queue *q, uint32_t ns) { SB_STORE(&q->spin_ns, ns, SB_RELAXED); }
-/* Each call that does not spin adds a little, so that a later call spins again. */
+/* A waiting call that does not spin, though it might, adds a little, so that a later call spins again. */
 static void spin_longer_next(sb_queue *q) {
   uint32_t ns = spin_ns(q) + 32;
   spin_next(q, ns < SPIN_MAX_NS ? ns : SPIN_MAX_NS);

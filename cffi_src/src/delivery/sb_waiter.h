@@ -3,17 +3,19 @@
  *
  * What: a waiting get is a consumer of credit one that is INTERESTED only while it waits; a waiting put is a node of
  * the queue's room list, or of the broker's memory list. Each has its own wake word and acts in its own thread: spin
- * for a short time, become INTERESTED, look once more, sleep. A put that waits for memory does not spin or look: it
- * becomes INTERESTED, and sleeps for at most 50 ms. Then its caller tries again.
+ * for a short time, become INTERESTED, look once more, sleep. A put of a batch does not spin. A put that waits for
+ * memory does not spin or look: it becomes INTERESTED, and sleeps for at most 50 ms. Then its caller tries again.
  *
- * Invariants: I30 and I31 hold for the nodes of waiting calls, too: a call whose node was NOTIFIED passes the baton
- * when it ends its wait.
+ * Invariants: I30 of sb_subscription.h and I31 of sb_notify.h hold for the nodes of waiting calls, too: a call whose
+ * node was NOTIFIED passes the baton when it ends its wait, by notifying another node.
  *
- * Ordering pairs: P3 (become INTERESTED, then look) and P6 (arm, then look), both seq_cst.
+ * Ordering pairs: P3 of sb_notify.h (become INTERESTED, then look) and P6 of sb_wait.h (arm, then look), both seq_cst.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  any step of a wait -> the node of the call, in the holdings -> the reaper of the connection removes the node, and
  *   notifies another one.
+ *  spinning -> `spinners` of the header is one too high -> nobody: after as many such deaths as there are cores,
+ *   waiting calls sleep without spinning first.
  *
  * Concurrency: a thread holds the connection's lock for single steps, never while it spins or sleeps.
  */
@@ -31,11 +33,12 @@
  * queue. */
 sb_status sb_waiter_get(sb_queue *q, sb_wait *w, const sb_half *ended, sb_taken *t);
 /* Spins for a message for at most `limit_ns`, and takes it. SB_EMPTY: no message came, or the call did not spin. It
- * does not spin if the last spin at this queue found no message, if nodes wait in the queue's list, or on one core. */
+ * does not spin on one core, if nodes wait in the queue's list, or if waiting calls of this handle spun in vain lately
+ * (`spin_ns`, which this call itself does not change). */
 sb_status sb_waiter_soon(sb_queue *q, uint64_t limit_ns, sb_taken *t);
-/* Lock held. Makes the node of a call that no longer waits NOT_INTERESTED, and passes the baton to another node (I31).
- * `flags`: what the node waits for: SB_NODE_ROOM, with SB_NODE_MEMORY or without; 0 = a message. With SB_NODE_MEMORY
- * the caller passes the baton itself. */
+/* Lock held. Makes the node of a call that no longer waits, or of a watch that is disarmed, NOT_INTERESTED, and passes
+ * the baton to another node (I31). `flags`: what the node waits for: SB_NODE_ROOM, with SB_NODE_MEMORY or without; 0 =
+ * a message. With SB_NODE_MEMORY the caller passes the baton itself. */
 void sb_waiter_leave(sb_queue *q, uint32_t node, uint32_t flags);
 /* Lock held. Ends the wait. If the wait has a node, the node leaves its list and is given back; else nothing
  * happens. */
@@ -47,8 +50,8 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
 /* Like sb_waiter_room, for room in the queue for `count` messages, `bytes` bytes in total. Does not spin. */
 sb_status sb_waiter_batch(sb_queue *q, uint32_t count, uint64_t bytes, uint64_t deadline_ns);
 void sb_waiter_close(sb_queue *q);
-/* Waits for a message in the row of a consumer. SB_OK: there is one, or all queues of the consumer are deleted. Any
- * other status tells why the wait ended. */
+/* Waits for a message in the row of a consumer: the messages that were pulled for it (sb_consumer.h). SB_OK: there is
+ * one, or all queues of the consumer are deleted. Any other status tells why the wait ended. */
 sb_status sb_waiter_row(sb_consumer *k, uint64_t deadline_ns);
 
 #endif

@@ -21,7 +21,7 @@ sb_status sb_watch_begin(sb_watch *w) {
     return status;
   }
   if (w->room) SB_STORE(&q->shm->room_watched, 1u, SB_RELAXED); /* relaxed: only explains a repair (sb_repairs.h) */
-  q->busy++;                                                    /* the handle is not detached meanwhile */
+  q->busy++;                                                    /* keeps the handle until sb_watch_end */
   return SB_OK;
 }
 

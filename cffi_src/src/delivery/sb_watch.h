@@ -13,8 +13,8 @@
  *      tries again, or disarms the watch, since other nodes may get no notification while this node is NOTIFIED.
  *      Disarming passes the baton (I31 of sb_notify.h); if the watch waits for room, disarming wakes the next producer.
  *
- * Ordering pairs: P3 of sb_notify.h: the application arms the watch, then tries. P9: the IO thread clears the flag of
- * the node, then writes the descriptor.
+ * Ordering pairs: P3 of sb_notify.h: the application arms the watch, then tries. P9 of sb_notify.h: the IO thread
+ * clears the flag of the node, then writes the descriptor.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  any step -> the node of the watch -> the reaper of the connection removes the node, and passes the baton.
@@ -43,7 +43,8 @@ sb_status sb_watch_begin(sb_watch *w);
 sb_status sb_watch_want(sb_watch *w, uint64_t bytes);
 void sb_watch_leave(sb_watch *w);
 void sb_watch_end(sb_watch *w);
-/* Called by the IO thread when the node was flagged: clears the flag, and writes the descriptor. */
+/* Clears the node's flag, and writes the descriptor. The IO thread calls this in each turn of the watch, and when the
+ * broker is being purged; the flag may be clear then. */
 void sb_watch_tell(sb_watch *w);
 bool sb_watch_was_told(const sb_watch *w);
 

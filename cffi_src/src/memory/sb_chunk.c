@@ -191,7 +191,8 @@ static void chunk_fill(sb_broker *b, unsigned cls, uint32_t chunk) {
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
   bool structures = cls > SB_MESSAGE_CLASSES;
   sb_chunk_prepare(b, chunk, structures);
-  /* A new structure continues from numbers in its slot, for example the incarnation: they begin at the floors. */
+  /* A new structure continues from numbers in its slot, for example its incarnation. In a chunk that is opened again,
+   * these numbers begin at the chunk's floors (sb_floors.h). */
   if (structures) sb_floors_apply(b, chunk, cls - SB_MESSAGE_CLASSES, sb_class_units(cls));
   unsigned units = sb_class_units(cls), slots = SB_CHUNK_UNITS / units;
   for (unsigned i = 0; i < slots; i++) {
@@ -267,7 +268,7 @@ bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
 
 void sb_chunk_scrub(sb_broker *b, uint32_t chunk, uint32_t slots_units) {
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
-  for (uint32_t u = 0; u < SB_CHUNK_UNITS; u += slots_units) { /* ALLOC with owner 0 means: no slot begins at u */
+  for (uint32_t u = 0; u < SB_CHUNK_UNITS; u += slots_units) { /* ALLOC without owner and flags: no slot begins at u */
     uint64_t h = SB_LOAD(&meta->headers[u], SB_RELAXED);
     SB_STORE(&meta->headers[u], sb_slot_word(SB_SLOT_ALLOC, 0, sb_slot_gen(h)), SB_RELAXED);
   }

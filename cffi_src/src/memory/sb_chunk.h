@@ -63,9 +63,10 @@ bool sb_chunk_may_grow(sb_broker *b);
  * have any value. Populates the page tables of the chunk, unless it is opened for structures and was never opened
  * before: these use few of its pages at first. */
 void sb_chunk_prepare(sb_broker *b, uint32_t chunk, bool structures);
-/* Resets a chunk that is about to become FREE. The header of each of its slots becomes ALLOC with owner 0, which means
- * that no slot begins there; the chunk's hints are cleared. slots_units: the units of each slot. Before the call, the
- * caller has taken all these slots, or it reaps the connection that had taken them. */
+/* Resets a chunk that is about to become FREE. The header of each of its slots becomes ALLOC without owner and flags,
+ * which means that no slot begins there (a part has no owner either, but the flag SB_SLOT_PART). Clears the chunk's
+ * hints and `parts`. slots_units: the units of each slot. Before the call, the caller has taken all these slots; or it
+ * reaps the connection that had taken them, or that had claimed the chunk. */
 void sb_chunk_scrub(sb_broker *b, uint32_t chunk, uint32_t slots_units);
 /* Sets the hint of a slot that was freed. */
 void sb_chunk_freed(sb_broker *b, uint32_t slot);
@@ -80,9 +81,10 @@ bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token);
 bool sb_chunk_drain(sb_connection *c, uint64_t token, uint32_t chunk);
 bool sb_chunk_drain_any(sb_connection *c, uint64_t token);
 /* Repairs a chunk that the dead connection `owner` was claiming or draining: a claimed chunk and a draining run become
- * FREE, a chunk of bodies returns to its class. Before the call, the reaper has carried out or undone a commit of
- * `owner`, so no ALLOC slot of `owner` has a message. sb_drained_recover returns a chunk of structures to its class.
- * sb_chunk_drain also calls this function, to end its own draining of a run. */
+ * FREE, a chunk of bodies returns to its class. Also frees the first slot of the chunk if `owner` has it as ALLOC. That
+ * loses no message: before the call, the reaper has carried out or undone a commit of `owner`. sb_drained_recover
+ * returns a chunk of structures to its class. sb_chunk_drain also calls this function, to end its own draining of a
+ * run. */
 void sb_chunk_recover(sb_broker *b, unsigned owner, uint32_t chunk);
 
 #endif

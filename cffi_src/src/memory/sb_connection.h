@@ -9,13 +9,16 @@
  * by 16. Free entries are linked through their second word, which only the living owner reads.
  *
  * Invariants:
- *  I10 every object that names a connection as its owner is listed in the holdings of that connection. The holdings may
- *      also list objects that the connection does not own yet, or does not own any more.
+ *  I10 every object that names a connection as its owner is listed in the holdings of that connection. Exceptions: the
+ *      connection's record and the blocks of its holdings, to which the connection table leads; and slots taken in
+ *      order to drain their chunk, which is listed. The holdings may also list objects that the connection does not own
+ *      yet, or does not own any more.
  *  I11 while a connection lives, blocks of its holdings are only added.
  *
  * Ordering pairs:
  *  P8 the connection stores an entry (release) before the CAS that takes the object; the reaper reads the entry
  *   after the death of the connection.
+ *  P21 of sb_grace.h, for the gate.
  *
  * Death (killed after -> what is left -> what the reaper of the connection does):
  *  the entry was written, before the CAS -> the entry names an object that the connection does not own -> the reaper
@@ -51,9 +54,11 @@ struct sb_grace;
 
 /* What the IO thread of a connection remembers of the housekeeper, between calls of sb_io_run. */
 typedef struct {
-  bool lowest;              /* at the last check, this process was the lowest process (sb_io.h): it looks often */
-  uint64_t looked, present; /* time (ns) of the last look for a housekeeper (0 = never); of the last that found one */
-  uint64_t turns;           /* `housekeeper_ticks` of the header, as this thread last read it */
+  bool lowest; /* at the last check, this process was the lowest process (sb_io.h): it looks often */
+  /* time (ns) of the last look for a housekeeper, and of the last one that found one. 0 = sb_io_run has not begun; it
+   * sets both when it begins */
+  uint64_t looked, present;
+  uint64_t turns; /* `housekeeper_ticks` of the header, as this thread last read it */
 } sb_lookout;
 
 struct sb_connection {
@@ -69,14 +74,14 @@ struct sb_connection {
   uint64_t memory_miscounted; /* checksum of a wrong `memory_waiting`, see sb_nodes_recount_memory; 0 = none */
   uint64_t looked_deaths;     /* number of reaped processes when the IO thread last looked for missed notifications */
   uint32_t stands_for;        /* slot of the node of the stopped housekeeper that this connection stands in for */
-  bool handles_stay;          /* the program of the housekeeper, or of its stand-in, detaches handles, not the core */
+  bool handles_stay;          /* true for the housekeeper and its stand-in: only their program detaches the handles */
   struct sb_target **targets; /* SB_MAX_TARGETS chains, see sb_target.h */
   uint32_t target_bits;       /* 1 + the highest index of a chain that ever had a target */
   uint32_t target_count, next_target;
   uint64_t pending[SB_MAX_TARGETS / 64]; /* targets that are due a turn */
   uint64_t io_token;
   uint32_t io_node, io_rotation;
-  uint64_t acks_tick_ns; /* the IO thread sends batches of acknowledgements at this interval, 0 = never */
+  uint64_t acks_tick_ns; /* how often the IO thread looks for batches of acknowledgements that are due, 0 = never */
   uint32_t acks_idle;
   /* of the channels, see sb_channel.h */
   struct sb_round_robin *round_robins[SB_ROUND_ROBINS]; /* queues that channels consume, by hash */
@@ -94,12 +99,12 @@ struct sb_connection {
   uint32_t id, record;
   bool forgotten;    /* the connection has released everything shared, so the broker may be unmapped already */
   sb_half closed;    /* 1: no new call begins. Process-local, set under the lock, see sb_closed */
-  sb_half handles;   /* number of objects that use this struct (its own, queues ...); freeing the last frees it */
+  sb_half handles;   /* number of uses: by the application's connection, queues, channels ...; the last one frees it */
   sb_half lock;      /* see sb_lock */
   sb_gate_shm *gate; /* gate of the record; `own_gate` before the record exists and after it is gone */
   sb_gate_shm own_gate;
   uint64_t answered;                      /* the value of the gate's `asked` that this connection last saw */
-  void (*renew)(struct sb_connection *c); /* makes all handles forget their pages; NULL: there are no handles */
+  void (*renew)(struct sb_connection *c); /* makes all handles forget their pages; NULL while c is being opened */
   /* of a connection that drains chunks of structures (sb_grace.h); NULL until its first look for such chunks */
   struct sb_grace *grace;
   uint64_t free_holding; /* token of the first free entry, 0 = none */
@@ -154,8 +159,8 @@ static inline void sb_unlock(sb_connection *c) {
   SB_STORE(&c->lock, 0u, SB_RELEASE);
 }
 
-/* True if the connection is closed. Callers without the lock: a waiter that armed its wake word (P6, seq_cst), and a
- * caller that checks again with the lock. */
+/* True if the connection is closed. Callers without the lock: a waiter that armed its wake word (P6 of sb_wait.h,
+ * seq_cst), and a caller that checks again with the lock. */
 static inline bool sb_closed(const sb_connection *c) { return SB_LOAD(&c->closed, SB_SEQ_CST) != 0; }
 
 /* Token of `boot` in the process slot: the entry for a connection that is being opened and has no holdings yet. */

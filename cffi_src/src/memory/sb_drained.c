@@ -3,8 +3,9 @@
 
 #include "sb_floors.h"
 
-/* True if the chunk's class is one of structures, but not of nodes. Chunks of nodes never become FREE: list entries
- * name a node for ever, and a process may ring a node while no call of that process is inside the core (I3, I28). */
+/* True if the chunk's class is one of structures, but not of nodes. Chunks of nodes never become FREE: a list entry may
+ * name a node long after the node was freed (I28 of sb_nodes.h), and a process may ring a node while no call of that
+ * process is inside the core (I3 of sb_layout.h). */
 static bool is_of_structures(uint64_t word) {
   unsigned cls = sb_chunk_class(word);
   return cls > SB_MESSAGE_CLASSES && cls < SB_MESSAGE_CLASSES + SB_KIND_COUNT &&

@@ -39,7 +39,8 @@
 
 #include "sb_chunk.h"
 
-/* True if all slots of a chunk of structures are free. *used: a checksum that changes when one of them is used. */
+/* True if the chunk can be drained: it is one of structures, but not of nodes and not chunk 0, and all its slots are
+ * free. *used: a checksum that changes when one of them is used. */
 bool sb_drained_may_begin(sb_broker *b, uint32_t chunk, uint64_t *used);
 /* The first step. The entry `token` of the holdings lists the chunk. True: the chunk is DRAINING, and a call that
  * enters the core from now on finds no structure there. False: the chunk stays as it was, for example because a slot is

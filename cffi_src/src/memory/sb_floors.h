@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Floors: incarnations and positions that must not repeat, kept while their chunk serves another purpose.
  *
- * What: a handle names a queue by its incarnation, and positions never repeat (I4). Both numbers live in the slots, and
- * continue when a slot is reused. Before slots of queues and levels become memory for bodies, the highest incarnation
- * and the highest position in the chunk are stored in the chunk's metadata, as its *floors*. The connection that opens
- * the chunk for structures again starts from there.
+ * What: a handle names a queue by its incarnation, and positions never repeat (I4 of sb_layout.h). Both numbers live in
+ * the slots, and continue when a slot is reused. Before slots of queues and consumer levels become memory for bodies,
+ * the highest incarnation and the highest position in the chunk are stored in the chunk's metadata, as its *floors*.
+ * The connection that opens the chunk for structures again starts from there.
  *
  * Layout: `floors` of sb_chunk_meta_shm has two words: the floor of the incarnations, and the floor of the positions.
  * Each is 0 until it is stored.

@@ -167,7 +167,7 @@ void sb_parts_free(sb_broker *b, uint32_t head, uint64_t gen, uint32_t first) {
   if (at != 0) sb_parts_sweep(b);
 }
 
-/* True if the head was freed. The result is final, since a generation that ended does not return (I62). False if the
+/* True if the head was freed; this stays true, since a generation never repeats (I3 of sb_layout.h). False also if the
  * head may lie in a segment that this process cannot map. */
 static bool is_gone(sb_broker *b, uint32_t head, uint64_t gen) {
   if (!sb_segments_ready(b)) {

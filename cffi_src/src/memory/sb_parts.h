@@ -8,8 +8,8 @@
  *
  * Layout: the last bytes of the head name its first part (sb_parts_shm). Each part begins with the head's slot and
  * generation and the next part (sb_part_shm). The header of a head has the reference SB_PARTS_REF, also while the head
- * is still ALLOC. The header of a part is ALLOC without an owner, with SB_SLOT_PART. A head is never READ (I58):
- * readers copy its body.
+ * is still ALLOC. The header of a part is ALLOC without an owner, with SB_SLOT_PART. A head is never READ
+ * (sb_reader.h): readers copy its body.
  *
  * Invariants:
  *  I62 a part belongs to the head that it names while the head has the generation that the part names. Afterwards any

@@ -17,7 +17,7 @@
  *      a queue's cell sets bits of that queue. A process that cleared a bit of the block reads all words of the block,
  *      and drops bit 0 of the header if no bit is left. The process may be killed between clearing and dropping. A
  *      process that finds its reference already gone therefore reads all words again.
- *  I49 each header bit that is not the bit of a cell may be added by one connection only. With up to SB_PLAIN_TARGETS
+ *  I49 at any time, one connection only may add a header bit that is not the bit of a cell. With up to SB_PLAIN_TARGETS
  *      queues the bits are divided among the cells: of n queues, the holder of the cell with reference r may add the
  *      bits whose numbers leave the same remainder as r when divided by n. With a block, a connection first claims a
  *      bit, for the life of the message.

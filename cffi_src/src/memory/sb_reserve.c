@@ -78,7 +78,7 @@ bool sb_reserve_allows(sb_connection *c, uint32_t chunk, uint32_t slots) {
   if (c->use < SB_USE_STAGE) {
     return true;
   }
-  if (sb_chunk_spare(b) > sb_reserve_chunks(b)) { /* the reserve is complete without this chunk: removes the mark */
+  if (sb_chunk_spare(b) > sb_reserve_chunks(b)) { /* more are FREE than the reserve has: removes the mark */
     uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
     return sb_chunk_state(word) != SB_CHUNK_CLASS ||
            SB_CAS(&b->chunks[chunk], &word, word & ~SB_CHUNK_OF_RESERVE, SB_ACQ_REL);

@@ -9,7 +9,8 @@
  * first, then staging, then the books; the calls that drain the broker have the whole reserve.
  *
  *  DRAIN  connecting, consuming, leasing, moving, deleting, recovery, housekeeping: may take the last chunk. While the
- *  broker has no chunk for consumer levels, inner pages leave the last chunk to the first consumer
+ *  broker has no chunk for consumer levels, a call that needs one for inner pages (sb_page.h) leaves the last chunk, so
+ *  that the first consumer can have a level
  *  BOOKS  new queues, nodes of waiting producers, messages of the broker's internal queues
  *  STAGE  bodies put into a stage (a queue with SB_QUEUE_STAGE), or published from it; bodies of a commit that ends at
  *  least as many messages, and at least as many bytes, as it adds
@@ -37,7 +38,7 @@
  *   of the word that opens the chunk.
  *
  * Concurrency: under the connection's lock, as the slab. A call with the use STAGE or PLAIN that wants a slot of a
- *  marked chunk, and finds the reserve complete without that chunk, removes the mark by CAS.
+ *  marked chunk, and finds more chunks FREE than the reserve has, removes the mark by CAS.
  */
 #ifndef SB_RESERVE_H
 #define SB_RESERVE_H
@@ -62,7 +63,7 @@ uint32_t sb_reserve_leave(sb_broker *b, unsigned use, unsigned cls);
  * the index of the highest chunk that it claimed. *left: how many chunks were FREE at the call's last count. */
 bool sb_reserve_is_left(sb_broker *b, uint32_t claimed, uint32_t leave, uint32_t *left);
 /* True if the current use of the connection may take a slot of a chunk OF_RESERVE. With the uses STAGE and PLAIN, first
- * removes the mark if the reserve does not need the chunk. `slots`: the number of slots in the chunk. */
+ * removes the mark if more chunks are FREE than the reserve has. `slots`: the number of slots in the chunk. */
 bool sb_reserve_allows(sb_connection *c, uint32_t chunk, uint32_t slots);
 
 #endif

@@ -259,7 +259,7 @@ void sb_slab_drop_last(sb_connection *c, uint32_t slot, uint64_t header) {
   if (hinted) {
     c->freed.mask |= UINT64_C(1) << (index % 64);
     if (sb_class_units(cls) >= SB_SINGLE_CLAIM_UNITS || c->freed.mask == ~UINT64_C(0)) {
-      sb_slab_flush_freed(c); /* at once: long slots are scarce, so another connection may wait for this one */
+      sb_slab_flush_freed(c); /* long slots are scarce: another connection may wait for one. A full mask has no room */
     }
   }
 }

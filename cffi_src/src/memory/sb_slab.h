@@ -15,10 +15,12 @@
  *  I13 a hint may be wrong in both directions: its slot may be in use, and a free slot may have no hint. An allocation
  *      trusts only the header; a sweep of the headers finds free slots that have no hint.
  *  I14 a chunk changes its class only when the connection that drains the chunk has taken all slots of the chunk. The
- *      slots of a chunk that was filled in, and made FREE again at once (sb_chunk.h), have FREE headers. A connection
- *      that takes such a slot through an old hint checks the chunk's word, then the slot's header again, and finds that
- *      it lost the slot. A connection that drains a run reads the chunk's word, takes the slot, then changes that word
- *      by a CAS. The word names a generation of the slot, so the CAS fails for a later run in the same chunks.
+ *      slots of a chunk that was filled in, and made FREE again at once (sb_chunk.h), have FREE headers, so an old hint
+ *      may lead a connection to one of them. After its CAS, this connection reads the chunk's word. If the chunk does
+ *      not have the class, the connection frees the slot again. If it has the class, the connection reads the slot's
+ *      header again: another connection that opened the chunk after the CAS has reset it, and the slot is lost. A
+ *      connection that drains a run reads the chunk's word, takes the slot, then changes that word by a CAS. The word
+ *      names a generation of the slot, so the CAS fails for a later run in the same chunks.
  *
  * Ordering pairs:
  *  P1 the producer writes the body before it stores PUBLISHED (release); a reader acquires the cell that names the slot
@@ -32,8 +34,9 @@
  *   that `claims[0]` names; if the slot belongs to another word, the next sweep of the headers finds the slot.
  *  a chunk became DRAINING or CLAIMED -> the chunk is listed in the holdings -> see sb_chunk.h.
  *
- * Concurrency: a connection allocates under its lock. Any process may drop a reference or free a slot. To do so twice
- *  is harmless, since the second attempt finds the bit clear or another generation.
+ * Concurrency: a connection allocates under its lock. Any process may call sb_slab_drop, sb_slab_free and
+ *  sb_slab_free_gen. A second call is harmless, since it finds the bit clear or another generation. sb_slab_drop_last
+ *  and sb_slab_free_now check no generation: only those whom their comments name may call them, once.
  */
 #ifndef SB_SLAB_H
 #define SB_SLAB_H
@@ -55,9 +58,11 @@ void sb_slab_drop_last(sb_connection *c, uint32_t slot, uint64_t header);
 /* Sets reference bit `ref` of the slot. The caller holds a cell that names the slot. False: the slot is READ, and the
  * header of a READ slot has no such bit, since `ref` is not below SB_READ_REFS. */
 bool sb_slab_add(sb_broker *b, uint32_t slot, unsigned ref);
-/* Sets the hints of the freed slots that the connection has collected. */
+/* Sets the hints of the slots that sb_slab_drop_last freed. The connection collects these hints (`freed`) for one hint
+ * word at a time. */
 void sb_slab_flush_freed(sb_connection *c);
-/* Frees a slot, and its parts if it is a head, if its header still equals `expected`. False: the header has changed. */
+/* Frees a slot if its header still equals `expected`. If the slot is a head, frees its parts, too (sb_parts.h). False:
+ * the header has changed. */
 bool sb_slab_free(sb_broker *b, uint32_t slot, uint64_t expected);
 /* Frees a slot of generation `gen` in any state, even if it has references. False: it is FREE, or has another
  * generation, or its header changed during the call. */
@@ -65,7 +70,8 @@ bool sb_slab_free_gen(sb_broker *b, uint32_t slot, uint64_t gen);
 /* Frees a slot whatever its state and generation are. Only the owner of the slot, or the reaper of the owner, may call
  * this. */
 void sb_slab_free_now(sb_broker *b, uint32_t slot);
-/* The structure of `kind` in a slot whose number was read from shared memory. NULL: no slot of that kind is there. */
+/* The memory for a structure of `kind` in a slot whose number was read from shared memory; the slot may be FREE. NULL:
+ * no slot of that kind begins there, or its chunk is being drained (sb_drained.h) or cannot be mapped. */
 void *sb_slab_object(sb_broker *b, uint32_t slot, unsigned kind);
 /* The queue in a slot whose number was read from shared memory. NULL: the slot there is of neither kind, SB_KIND_QUEUE
  * or SB_KIND_LONG_QUEUE. */
@@ -78,10 +84,11 @@ void sb_slab_restore_claims(sb_broker *b, sb_connection_shm *dead);
 /* The number of bytes in use. In a chunk of state CLASS only the slots that are not FREE count. A chunk of any other
  * state counts as a whole, unless it is FREE or belongs to a run whose slot is FREE. */
 uint64_t sb_slab_used(sb_broker *b);
-/* *structures: bytes of the chunks for structures and of the FREE chunks in the reserve. *bodies: bytes of all other
- * chunks that are not FREE. */
+/* *structures: bytes of the chunks for structures and of the FREE chunks in the reserve (sb_reserve.h). *bodies: bytes
+ * of all other chunks that are not FREE. */
 void sb_slab_kept(sb_broker *b, uint64_t *structures, uint64_t *bodies);
-/* Length of the slot in bytes; 0 if no slot begins there. If the slot is a run of chunks, maps all of them. */
+/* Length of the slot in bytes. If the slot is a run of chunks, maps all of them. 0: no slot begins there, or the run
+ * cannot be mapped. */
 uint64_t sb_slab_slot_bytes(sb_broker *b, uint32_t slot);
 
 /* Detects a cycle in a chain whose links are slot numbers in shared memory (Brent's algorithm). The caller passes the

@@ -44,7 +44,8 @@
 #define SB_BROKER_NAME_MAX 64u
 #define SB_PAGE_CELLS 64u
 #define SB_MAX_TARGETS 4096u
-#define SB_MAX_LEVELS 4096u /* a walk of a queue's levels stops after so many: broken links may form a loop */
+/* A walk of a queue's consumer levels (sb_consumer_level_shm) stops after so many: broken links may form a loop. */
+#define SB_MAX_LEVELS 4096u
 #define SB_MAX_CLASSES 64u
 #define SB_MESSAGE_CLASSES 42u /* messages have the classes 1 to 42; structures of the kind k have class 42 + k */
 #define SB_REPAIRS 6u          /* kinds of repairs, see sb_repairs.h */
@@ -58,9 +59,10 @@
 #define SB_LOCK_PROCESS 64
 
 /* An entry of the holdings of a connection: names one object that the connection takes, owns or releases, for the
- * reaper of the connection. The numbers are widths in bits, from the lowest bit up. `what`: 4 kind | 28 slot | 32
- * generation; for a cell: 4 kind | 28 slot of the queue | 32 slot of the leaf; for a LEDGER: 4 kind | 28 slot of the
- * queue. `where`: a position or a chunk; for a LEDGER the slot of the ledger; for a VIEW see sb_view.h. */
+ * reaper of the connection. The numbers are widths in bits, from the lowest bit up. `what`: 4 kind | 28 slot | 32 low
+ * bits of the generation; for a cell: 4 kind | 28 slot of the queue | 32 slot of the leaf; for a LEDGER: 4 kind | 28
+ * slot of the queue; for a CHUNK only the kind. `where`: for a cell its position; for a PAGE its first position; for a
+ * CHUNK the chunk; for a LEDGER the slot of the ledger; for a VIEW see sb_view.h; else not used. */
 enum {
   SB_HOLD_NONE = 0,
   SB_HOLD_CELL = 1,
@@ -204,10 +206,10 @@ typedef struct {
 _Static_assert(sizeof(sb_part_shm) == 16, "part");
 
 typedef struct {
-  sb_half object;   /* slot of the queue or level that the ring belongs to; 0: the ring is SB_RING_MEMORY */
+  sb_half object;   /* slot of the queue or consumer level that has the ring; 0: the ring is SB_RING_MEMORY */
   sb_half ring;     /* number of the ring | height << 8 */
   sb_word first;    /* first position covered */
-  sb_word done;     /* hint: bit i set: child or cell i is finished; all set: a call tries to retire the page (I17) */
+  sb_word done;     /* hint: bit i set: child or cell i is finished; all set: a call tries to retire the page */
   sb_word requeued; /* bit i set: cell i, or a cell below child i, may have become AVAILABLE again */
   sb_word reserved[4];
 } sb_page_shm;
@@ -246,7 +248,7 @@ typedef struct {
   sb_word root;
   sb_word tail; /* hint: the first position that may be FREE */
   sb_word head; /* hint: in lists of nodes, all entries before this position are dead; the schedule does not use it */
-  sb_word base; /* first position of this use of the object (queue or level), a multiple of 64 */
+  sb_word base; /* first position of this use of the object (queue or consumer level), a multiple of 64 */
 } sb_ring_shm;
 
 typedef struct {
@@ -282,8 +284,8 @@ typedef struct {
   sb_word exclusive;
   /* written by consumers */
   alignas(64) sb_word head;
-  /* hint: number of positions below the tail that are not AVAILABLE. If the queue evicts, a take raises it before its
-   * CAS, else afterwards (I23) */
+  /* hint, maintained while `tracking` is not 0: number of positions below the tail that are not AVAILABLE. If the queue
+   * evicts, a take raises it before its CAS, else afterwards (I23 of sb_queue.h) */
   sb_word taken;
   sb_word bytes_out;
   sb_word requeued;  /* 1: some page may have a `requeued` bit */
@@ -292,7 +294,9 @@ typedef struct {
   sb_word reserved1[2];
   alignas(64) sb_ring_shm all;
   sb_ring_shm non_acquiring_list, not_interested_list, room, schedule;
-  sb_word used_ns; /* CLOCK_MONOTONIC: the last declare, get, wait or watch, or the last end of a consumer */
+  /* CLOCK_MONOTONIC. With SB_QUEUE_EXPIRES: the last declare, get, wait or watch, or the last end of a consumer. Else
+   * only the creation of the queue, or the last end of a consumer */
+  sb_word used_ns;
   sb_half had_consumer;
   /* 1: a watch for room began here. Its program may react late, which explains an SB_REPAIR_ROOM (sb_repairs.h) */
   sb_half room_watched;
@@ -394,7 +398,7 @@ enum {
 typedef struct {
   alignas(64) sb_word owner; /* 12 connection | 52 epoch; 0 connection = free */
   sb_half queue, next;
-  sb_word holding; /* 32 number of cells that the owner holds | 32 low half of its epoch */
+  sb_word holding; /* 32 number of cells that the owner holds | 32 low half of the epoch in `owner` */
   /* of the intent: kind | counter << 8 | sequence << 16. Stored after the rest of the intent, except the position of an
    * append (P11 of sb_ledger.h) */
   sb_word kind;
@@ -409,8 +413,8 @@ typedef struct {
        * SCHEDULED, and in target_position the counter SB_COUNT_SCHEDULED before the operation */
       target_position;
   sb_word target_ledger, target_before, target_before_bytes;
-  /* low 32 bits: depth, above 0 while the owner makes two changes of hints that belong together (I23); high 32 bits:
-   * how often the owner raised the depth */
+  /* low 32 bits: depth, above 0 while the owner makes two changes of hints that belong together (I23 of sb_queue.h);
+   * high 32 bits: how often all owners of the ledger have raised the depth */
   sb_word hinting;
   sb_word counters[SB_COUNTERS];
   /* the messages that the owner has reserved room for, and not published yet (sb_limits.h): low 40 bits: their bytes;
@@ -431,8 +435,8 @@ _Static_assert(sizeof(sb_holdings_shm) == 16 * SB_UNIT, "holdings");
 /* The gate of a connection: whether one of the connection's calls is inside the core, see sb_grace.h. */
 typedef struct {
   sb_word inside; /* 1: a call is inside the core, or is about to take the lock of the connection */
-  /* incremented by each connection that drains a chunk. A call of this connection that sees a new value drops the pages
-   * that the connection's handles remember */
+  /* incremented by each connection that drains chunks of structures. A call of this connection that sees a new value
+   * drops the pages that the connection's handles remember */
   sb_word asked;
 } sb_gate_shm;
 

@@ -37,7 +37,7 @@ extern pthread_mutex_t sb_topology_mutex, sb_connect_mutex;
 
 sb_status sb_liveness_attach(sb_broker *b);
 /* Ends the attachment of this process: frees its process slot, unless this process is a forked child, and closes the
- * lock files. The caller has already released everything that this process owned in the broker. */
+ * descriptors of the lock file. The caller has already released everything that this process owned in the broker. */
 void sb_liveness_detach(sb_broker *b);
 bool sb_liveness_is_dead(sb_broker *b, uint32_t process);
 /* True if /proc shows that the process is stopped, by a signal or by a tracer. A hint: the process may continue. False

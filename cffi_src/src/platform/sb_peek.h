@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Peek: copies a message that another process may be overwriting.
  *
- * What: a reader that does not hold a message (a browser, the doctor, the housekeeper, the byte accounts) copies it
- * here. The message's slot may be freed and reused during the copy. The reader therefore validates the copy with a
- * second look at the word that led to the slot.
+ * What: a reader that does not hold a message (a browser, the doctor, the housekeeper, a count of a queue's bytes)
+ * copies it here. The message's slot may be freed and reused during the copy. The reader therefore validates the copy
+ * with a second look at the word that led to the slot.
  *
  * Layout: sb_message_shm of sb_layout.h.
  *
@@ -14,8 +14,8 @@
  *      guess. No reader uses a guess as an address, nor as a length that it did not check against the slot.
  *
  * Ordering pairs: the copy is loaded with acquire, so it comes before the second look. A producer fills a slot only
- *  after the old message left the cell and the header (P1, P2), so a reader that copied new bytes sees the change at
- *  its second look.
+ *  after the old message left the cell and the header (P1 of sb_slab.h, P2 of sb_ring.h), so a reader that copied new
+ *  bytes sees the change at its second look.
  *
  * Death: a reader writes nothing shared, so a killed reader leaves nothing.
  *

@@ -2,10 +2,11 @@
 /* Segments: maps the files of a broker into the address space of a process.
  *
  * What: `sb_broker` is the process-local view of a broker. Segment 0 is mapped whole. The arena is one reserved address
- * range as long as the broker's memory limit, rounded up to whole segments. Its segments are mapped into it in order,
- * as they are created. So a slot id is an offset in this range, the same in every process, and a body may cross
- * segments. The caller of the core creates each file, allocates all of it with posix_fallocate, then links it into
- * place. The core only opens, checks and maps the files.
+ * range as long as the broker's memory limit, rounded up to whole segments; `meta` is a second range, for the metadata
+ * of its chunks. As segments are created, each is mapped in order: its metadata into `meta`, its contents into the
+ * arena. So a slot id is an offset in the arena, the same in every process, and a body may cross segments. The caller
+ * of the core creates each file, allocates all of it with posix_fallocate, then links it into place. The core only
+ * opens, checks and maps the files.
  *
  * Layout: see sb_layout.h.
  *
@@ -47,7 +48,7 @@ struct sb_broker {
   sb_word *directory;
   sb_half mapped_chunks;
   sb_word grow_again_ns;   /* growing failed: no further attempt before this time (CLOCK_MONOTONIC) */
-  sb_half mapped_segments; /* written under map_lock; the doctor reads it without the lock */
+  sb_half mapped_segments; /* written under map_lock; sb_segments_ready and the doctor read it without the lock */
   uint32_t chunk_limit;
   uint32_t chunks_per_segment;
   uint64_t arena_bytes, meta_bytes;

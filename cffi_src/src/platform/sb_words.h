@@ -2,8 +2,8 @@
 /* Words: the fields that are packed into one word, so that one CAS changes them together. A word has 64 bits, the wake
  * word 32.
  *
- * What: for each kind of word this header has the states, a function that packs the word, and functions that read its
- * fields. sb_layout.h declares the structs that contain the words.
+ * What: the states of a kind of word, a function that packs it, and functions that read its fields, as far as a kind
+ * needs them. sb_layout.h declares the structs that contain the words, and has the fields of some simple ones.
  *
  * Layout: given beside each kind, from the lowest bit up. In most kinds the highest bits are a generation or an epoch,
  * so that a CAS that expects an outdated word fails.
@@ -156,8 +156,8 @@ static inline unsigned sb_link_height(uint64_t l) { return (unsigned)SB_BITS(l, 
 static inline uint32_t sb_link_slot(uint64_t l) { return (uint32_t)SB_BITS(l, 6, SB_SLOT_BITS); }
 static inline uint64_t sb_link_gen(uint64_t l) { return l >> 34; }
 
-/* ---- consumer node: 3 state (SB_NODE_..., see shmbroker.cdef.h) | 12 connection | 17 spare | 32 epoch (incremented by
- *      every change, never reset) ---- */
+/* ---- consumer node: 3 state (SB_NODE_..., see shmbroker.cdef.h) | 12 connection | 17 spare | 32 epoch (raised by
+ *      every move of the node, never reset) ---- */
 static inline unsigned sb_node_state(uint64_t n) { return (unsigned)SB_BITS(n, 0, 3); }
 static inline unsigned sb_node_conn(uint64_t n) { return (unsigned)SB_BITS(n, 3, 12); }
 static inline uint32_t sb_node_epoch(uint64_t n) { return (uint32_t)(n >> 32); }
@@ -183,8 +183,8 @@ static inline uint64_t sb_conn_word(unsigned state, unsigned process, uint32_t s
 }
 
 /* ---- chunk: 3 state | 12 owner (while draining or claiming) | 6 class | 16 run length (of a TAIL: its distance to the
- *      head) | 1 opened out of the reserve | 1 taken over while draining | 25 of a RUN: the generation that its slot
- *      had when the run was made ---- */
+ *      head) | 1 opened out of the reserve | 1 taken over while draining | 25 low bits of a generation: in a RUN, of
+ *      the one that its slot had when the run was made ---- */
 enum {
   SB_CHUNK_FREE = 0,
   SB_CHUNK_CLASS = 1,
@@ -197,7 +197,7 @@ static inline unsigned sb_chunk_state(uint64_t w) { return (unsigned)SB_BITS(w, 
 static inline unsigned sb_chunk_owner(uint64_t w) { return (unsigned)SB_BITS(w, 3, 12); }
 static inline unsigned sb_chunk_class(uint64_t w) { return (unsigned)SB_BITS(w, 15, 6); }
 static inline unsigned sb_chunk_run(uint64_t w) { return (unsigned)SB_BITS(w, 21, 16); }
-#define SB_CHUNK_OF_RESERVE (UINT64_C(1) << 37) /* opened out of the reserve: plain puts take no slot of this chunk */
+#define SB_CHUNK_OF_RESERVE (UINT64_C(1) << 37) /* plain puts take no slot of this chunk (sb_reserve.h) */
 #define SB_CHUNK_TAKEN_OVER (UINT64_C(1) << 38) /* the owner took the chunk over from its drainer (sb_drained.h) */
 /* True if the chunk has slots of a class. A chunk that is being drained still has them: draining may fail. */
 static inline bool sb_chunk_has_slots(uint64_t w) {

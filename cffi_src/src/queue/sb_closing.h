@@ -13,8 +13,10 @@
  *      AVAILABLE, SCHEDULED or STAGED. No cell is appended after a CLOSING cell that is not decided, or after a CLOSED
  *      cell.
  *
- * Ordering pairs: a process that makes a cell AVAILABLE reads the queue's state afterwards (seq_cst); a process that
- *  closes the queue stores the state first, then removes the messages. At least one of the two removes the message.
+ * Ordering pairs: a process that makes an older cell AVAILABLE (release, commit) reads the queue's state afterwards
+ *  (seq_cst). A process that closes the queue stores the state first, then removes the messages. At least one of the
+ *  two removes the message. A put needs no such look: it appends before the CLOSED cell, so the closing process meets
+ *  its message.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  the CLOSING cell was appended -> a CLOSING cell that is not decided -> the next process that meets the cell, or the

@@ -7,7 +7,7 @@
  * Layout: the queue's `state`: OPEN -> CLOSED -> FREEING -> NONE. From FREEING it goes back to CLOSED if a connection
  * opened the queue meanwhile.
  *
- * Invariants: I25 of sb_closing.h, I20 of sb_ledger.h.
+ * Invariants: I25 of sb_closing.h, I20 of sb_ledger.h, I23 and I42 of sb_queue.h.
  *
  * Ordering pairs: none here; sb_closing.h has those of the end of a queue.
  *

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Hints: sets the `requeued` bits that ready messages lack, and corrects hints that are wrong.
+/* Hints: sets the `requeued` bits of ready messages that no search finds (*hidden* cells, see below), and corrects
+ * hints that are wrong.
  *
  * What: cells and ledgers are authoritative; bits and hints only follow them. These functions compare the cells with
  * the `requeued` bits. In a queue that tracks (sb_queue_tracks) they also compare cells and ledgers with the hints:
@@ -8,15 +9,17 @@
  * Layout: nothing here; sb_layout.h declares the hints and the bits.
  *
  * Invariants: I23 of sb_queue.h, I18 of sb_requeued.h, I72 of sb_repairs.h.
- *  I74 in a queue that does not evict, `admitted` is at most base + `taken` + the number of AVAILABLE cells + the sum
- *      of all depths of `hinting`, except for the room that dead processes had reserved. Each put, take, release, move
- *      and commit keeps that: it raises the depth first, changes one word or cell at a time by one message, and lowers
- *      the depth last. So a process may lower `admitted` to that sum even while others are in the middle of their
- *      changes, for example stopped. The queue may take fewer messages until these changes end. In the same way,
- *      `bytes_in` is at most `bytes_out` + the bytes of the AVAILABLE messages + the bytes in `admitting` of all
- *      ledgers, but only while every change that is half made is a reservation of room. Two processes may correct hints
- *      at the same moment: the second one may then act on values that it read before the first one changed them. In
- *      this case the queue may take more messages than its limit, until the hints are corrected again.
+ *  I74 `hinting` of a ledger counts the changes of hints that its owner has begun and not ended (its *depth*);
+ *      `admitting` has the bytes that the owner has reserved (sb_ledger.h). In a queue that does not evict, `admitted`
+ *      is at most base + `taken` + the number of AVAILABLE cells + the sum of all depths of `hinting`, except for the
+ *      room that dead processes had reserved. Each put, take, release, move and commit keeps that: it raises the depth
+ *      first, changes one word or cell at a time by one message, and lowers the depth last. So a process may lower
+ *      `admitted` to that sum even while others are in the middle of their changes, for example stopped. The queue may
+ *      take fewer messages until these changes end. In the same way, `bytes_in` is at most `bytes_out` + the bytes of
+ *      the AVAILABLE messages + the bytes in `admitting` of all ledgers, but only while every change that is half made
+ *      is a reservation of room. Two processes may correct hints at the same moment: the second one may then act on
+ *      values that it read before the first one changed them. In this case the queue may take more messages than its
+ *      limit, until the hints are corrected again.
  *
  * Ordering pairs: P21 of sb_grace.h, with `tracking` in the place of a chunk: sb_hints_start_tracking stores UNSURE
  *  (seq_cst), then reads `inside` of each other connection that has the queue open. A call enters before it reads
@@ -43,8 +46,9 @@ bool sb_hints_hide_ready(sb_broker *b, const sb_ring *r);
 /* True if a message before `end` is ready. Reads the cells, since the hints may be wrong while a process is stopped. If
  * the queue's `requeued` flag is 0, the search begins at the head, so it finds no hidden cell. */
 bool sb_hints_has_ready(sb_broker *b, const sb_ring *r, uint64_t end);
-/* Calls sb_hints_resurface for a waiting call that found no message although sb_queue_ready counts one. Returns the
- * number of cells that it found; 0 without a search if the last search by this handle was less than 250 ms ago. */
+/* Calls sb_hints_resurface for a waiting get, or a consumer, that found no message although the queue seems to have
+ * one. Returns the number of cells that it found; 0 without a search if the last search by this handle was less than
+ * 250 ms ago. */
 uint64_t sb_hints_rescan(sb_queue *q);
 /* Corrects `taken`, `admitted` and `bytes_in`, if two readings of hints, ledgers and cells by this call are equal.
  * SB_HINTS_RIGHT: no hint was wrong, or the queue does not track. SB_HINTS_SET_RIGHT: a hint was wrong, and was

@@ -36,7 +36,7 @@ sb_status sb_ledger_inherit(sb_connection *c, uint32_t queue, sb_ledger_shm *l, 
     sb_holding_give(c, *token);
     status = SB_SETTLED;
   }
-  if (status == SB_OK) sb_ledger_start(l); /* a ledger with an owner, even a dead one, keeps its queue (I20) */
+  if (status == SB_OK) sb_ledger_start(l); /* I20: the ledger had an owner all along, so the queue was not freed */
   return status;
 }
 
@@ -170,7 +170,8 @@ unsigned sb_ledger_stuck(sb_broker *b, const sb_queue_shm *q, unsigned but,
   }
   return 0;
 }
-#define LOOKS 2000u /* the most reads of a gate in search of a gap between two calls: they take 0.1 ms in all */
+/* The most reads of a connection's gate (sb_grace.h) in search of a moment between two of its calls: about 0.1 ms. */
+#define LOOKS 2000u
 static bool was_outside(sb_broker *b, unsigned connection) {
   sb_connection_shm *shm = sb_connection_record(b, connection);
   if (shm == NULL) { /* a LIVE connection is being opened or closed, so it may be inside; any other makes no call */

@@ -10,7 +10,8 @@
  * Invariants:
  *  I19 a counter only rises. Except for the counters of deliveries and refusals, it rises only under an intent that
  *      recorded the counter's value before the operation. If the operation took effect, a reaper counts it by a CAS
- *      from that value to the next one. So the operation counts once, however often and however late reapers do that.
+ *      from that value to that value plus 1 (of bytes: plus the body's length). So the operation counts once, however
+ *      often and however late reapers do that.
  *  I20 a queue object is freed only when no ledger of it has an owner, that is, no connection has the queue open. The
  *      process that frees it makes it FREEING, then looks for owners. A connection adopts a ledger, then checks that
  *      the queue's state did not change. So either the process finds the connection, or the connection finds that the
@@ -18,7 +19,8 @@
  *      cannot link another ledger, which no process would free.
  *
  * Ordering pairs: P11 an intent is complete before its kind is stored (release), and its kind is stored before the CAS
- *  that it announces. Only the position of an append is stored later: before each attempt (release, sb_ring_append).
+ *  (or, for the last reference of a short body, the store) that it announces. Only the position of an append is stored
+ *  later: before each attempt (release, sb_ring_append).
  *
  * Death (killed under an intent -> how the reaper sees that the operation took effect -> what the reaper does):
  *  ENQUEUE -> the slot's reference is gone, or the cell at `position` names the slot -> the reaper counts the message.
@@ -113,8 +115,8 @@ static inline void sb_ledger_count(sb_ledger_shm *l, unsigned counter, uint64_t 
 #define SB_HINTING_DEPTH UINT64_C(0xffffffff) /* the lower half of `hinting`; the upper half counts the raises */
 static inline void sb_ledger_hinting(sb_ledger_shm *l, int by) {
   uint64_t step = by > 0 ? (UINT64_C(1) << 32) + 1 : UINT64_MAX;
-  /* by > 0: this store comes before the first change of a hint, which is seq_cst, or relaxed in a queue that refuses no
-   * message (sb_limits.h). by < 0: it comes after the last */
+  /* by > 0: this store comes before the first change of a hint, which is seq_cst, or a release operation in a queue
+   * that refuses no message (sb_limits.h). by < 0: this store comes after the last change */
   SB_STORE(&l->hinting, SB_LOAD(&l->hinting, SB_RELAXED) + step, SB_RELEASE);
 }
 /* Notes that a reservation of room for a message of `bytes` bytes begins (`count` is 1), or that it ends (`count` is

@@ -20,9 +20,9 @@ typedef struct {
   int64_t length, bytes; /* max_length and max_bytes; -1 = none */
 } limits;
 
-/* P22 of sb_settings.h: reads the limits of a queue together with the overflow that they belong to. While another
- * process changes the settings, the call may read a limit of the settings before or after the change, but none that is
- * lower than the limit of those settings that have this overflow. */
+/* P22 of sb_settings.h: reads the limits of a queue together with its overflow. While another process changes the
+ * settings, each limit may be the old or the new one. If the call reads the old overflow, it reads no limit below the
+ * old one; if it reads the new overflow, no limit below the new one. */
 static limits limits_of(const sb_queue_shm *q) {
   limits l = {.overflow = SB_LOAD(&q->settings[SB_SETTING_OVERFLOW], SB_ACQUIRE)};
   int64_t before;
@@ -215,15 +215,15 @@ static bool enforce_bytes(sb_queue *q, uint64_t *removed) {
   return outcome != NONE_FOUND;
 }
 
-/* No cell below this position is AVAILABLE, except cells with `requeued` bits. */
+/* No cell below this position is AVAILABLE, except cells with `requeued` bits, and hidden cells (sb_hints.h). */
 SB_HOT uint64_t lowest(const sb_queue *q) {
   uint64_t head = SB_LOAD(&q->shm->head, SB_ACQUIRE);
   return head > q->lanes[0].cursor ? head : q->lanes[0].cursor;
 }
 
-/* True if surely at most `limit` cells before the tail are AVAILABLE: no cell has `requeued` bits, and at most `limit`
- * positions lie between lowest() and the tail. A producer that was killed before it advanced the tail leaves a message
- * after the tail, which the function does not count. */
+/* True if at most `limit` cells before the tail are AVAILABLE: no cell has `requeued` bits, and at most `limit`
+ * positions lie between lowest() and the tail. Does not count what a killed process left: hidden cells (sb_hints.h),
+ * and a message after a tail that a producer did not advance. */
 SB_HOT bool fits(const sb_queue *q, int64_t limit) {
   return SB_LOAD(&q->shm->requeued, SB_SEQ_CST) == 0 &&
          (int64_t)(SB_LOAD(&q->shm->tail, SB_SEQ_CST) - lowest(q)) <= limit;

@@ -6,6 +6,9 @@
  * sb_limits_admit counts the messages from `admitted` and `taken`, sb_limits_enforce from `tail` and `taken`. Both
  * count the bytes from `bytes_in` and `bytes_out`.
  *
+ * The *bound* of a queue that evicts is the number of messages that may be ready: ring_size, or `bound` of the queue if
+ * that is higher, or max_length if that is lower and the overflow is drop-head.
+ *
  * Invariants: I23 of sb_queue.h, I24 of sb_take.h. If ring_size was lowered without trimming the queue, the queue's
  *  `bound` is first the number of messages that were ready then. `bound` falls with the number of ready messages,
  *  never below ring_size.
@@ -17,7 +20,7 @@
  * Death (killed after -> what is left -> who repairs it):
  *  room was reserved, before the message was published -> `admitted` is too high, and the queue takes fewer messages ->
  *   the reaper, or the housekeeper, corrects the hints (sb_hints_reconcile), even while another process is stopped
- *   between its own reservation and the publication (I74).
+ *   between its own reservation and the publication (I74 of sb_hints.h).
  *  `taken` was raised for a victim, before the victim was taken -> `taken` is one too high, and the queue may hold one
  *   ready message more than the bound -> the next put, get without waiting, browse, count or commit finds that the
  *   counts may be wrong (sb_limits_in_doubt), finds the dead connection by its ledger, and reaps its process
@@ -33,8 +36,9 @@
 
 #include "sb_dispose.h"
 
-/* Reserves room for a message of `bytes` bytes. SB_FULL: there is not enough room now. SB_DONE: neither, and the
- * overflow is "drop", so the caller drops the message. SB_TOO_LARGE: the limits never allow so much. */
+/* Reserves room for a message of `bytes` bytes. SB_DONE: there is not enough room now, and the overflow is "drop", so
+ * the caller drops the message. SB_FULL: there is not enough room now, and the overflow is another one. SB_TOO_LARGE:
+ * the limits never allow so much. */
 sb_status sb_limits_admit(sb_queue *q, uint64_t bytes);
 /* Ends what sb_limits_admit began, after the caller put the message into the queue: from now on other processes may
  * correct the hints again (`hinting`, I23). */

@@ -13,9 +13,10 @@
  * Death (killed after -> what is left -> what the reaper of the connection does, in resolve_move of sb_intent.c):
  *  the intent MOVE was written -> the slot perhaps has the second reference, and no target cell names it -> the reaper
  *   drops the second reference, and releases the source cell.
- *  the target cell was appended -> the target cell is REMOVING(dead), perhaps without side record and origin -> the
- *   reaper writes the side record and the origin, both from the source cell, settles the source cell, then releases the
- *   target cell. The message keeps its delivery count, and is marked redelivered only if it was before.
+ *  the target cell was appended -> the target cell is REMOVING(dead), perhaps without side record and origin
+ *   (sb_ring.h) -> the reaper writes the side record and the origin, both from the source cell, settles the source
+ *   cell, then releases the target cell. The message keeps its delivery count, and is marked redelivered only if it was
+ *   before.
  *  the source cell was settled -> the target cell is REMOVING(dead) -> the reaper releases the target cell.
  *
  * Concurrency: any process, with its connection's lock.

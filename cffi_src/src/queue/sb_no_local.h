@@ -11,7 +11,7 @@
  * Layout: nothing shared.
  *
  * Invariants: each ready message before the consumer's cursor was published by the consumer's connection, or has its
- *  `requeued` bits set (I18, I53).
+ *  `requeued` bits set (I18 of sb_requeued.h, I53 of sb_take.h).
  *
  * Ordering pairs: P1, P2, P3, P5, P8 as in sb_take.h.
  *
@@ -24,7 +24,8 @@
 
 #include "sb_take.h"
 
-/* Takes the oldest ready message that connection `q->c` did not publish. *cursor: the consumer's cursor, which the call
+/* Takes the oldest ready message that has not expired and that connection `q->c` did not publish; removes the expired
+ * ones before it. *cursor: the consumer's cursor, which the call
  * advances. `token`: a free holding, which then lists the message. SB_EMPTY: there is no such message, or the queue is
  * paused. SB_DELETED: the queue is closed. */
 sb_status sb_no_local_take(sb_queue *q, uint64_t *cursor, uint64_t token, sb_taken *t);

@@ -166,7 +166,8 @@ void sb_queue_lower_bound(sb_queue *q) {
   }
 }
 
-/* I26: adds the schedule entry of a message with a timer. Without memory for it, the housekeeper scans all cells. */
+/* I26 of sb_schedule.h: adds the schedule entry of a message with a timer. Without memory for it, raises `timers_lost`,
+ * so that the housekeeper scans all cells. */
 void sb_queue_schedule(sb_queue *q, uint64_t position) {
   sb_ring r;
   sb_leaf_ref cache = SB_NO_LEAF;

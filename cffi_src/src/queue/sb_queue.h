@@ -12,18 +12,18 @@
  * STAGED(me) -> AVAILABLE | SCHEDULED | TOMBSTONE. The end (sb_closing.h): FREE -> CLOSING -> CLOSED | TOMBSTONE.
  *
  * Invariants:
- *  I23 in a queue that tracks (sb_queue_tracks), `taken` counts the positions below the tail that are not AVAILABLE.
- *      In queues that evict, a connection raises `taken` before the CAS that takes a message, so that no process evicts
+ *  I23 in a queue that tracks (sb_queue_tracks), `taken` counts the positions below the tail that are not AVAILABLE. In
+ *      queues that evict, a connection raises `taken` before the CAS that takes a message, so that no process evicts
  *      too much; in all others after that CAS, so that no process admits too much. `admitted` is raised before an
  *      append. Queues that evict count a STAGED position as taken, since they must not evict for it; all others count
  *      it as ready, since its room is reserved. One that will become SCHEDULED counts as taken in any queue. While no
  *      connection is between two changes of hints that belong together (`hinting` of sb_ledger_shm), a process may
  *      count the cells, and correct the errors that a death left. In a queue that does not evict, it may lower
  *      `admitted` and `bytes_in` even while connections are between two such changes (I74 of sb_hints.h).
- *  I42 a process that lowers `taken` or `bytes_out` again leaves no message above the limits. Meanwhile a put may have
- *      relied on the higher value: it saw room that did not exist, appended its message, and evicted none. So the
- *      process tries to take a message again, which brings the number of ready messages back to what the put saw, or
- *      it enforces the limits.
+ *  I42 a process that raised `taken` or `bytes_out`, and lowers it again, leaves no message above the limits. Between
+ *      the two changes a put may have relied on the higher value: it saw room that did not exist, appended its message,
+ *      and evicted none. So the process tries to take a message again, which brings the number of ready messages back
+ *      to what the put saw, or it enforces the limits.
  *
  * Ordering pairs: P1 of sb_slab.h, P2 of sb_ring.h. P3: a producer appends (seq_cst), then reads `interested`
  * (sb_notify.h).
@@ -33,8 +33,8 @@
  *   the reaper frees the slot.
  *  the cell was appended -> the message is in the queue, and perhaps not counted -> the reaper counts it, and notifies
  *   consumers.
- *  the cell was appended, before the eviction -> more messages are ready than the bound -> the reaper, or the next
- *   put, evicts.
+ *  the cell was appended, before the eviction -> more messages are ready than the limits allow -> the reaper, or the
+ *   next put, get without waiting, browse, count or commit, evicts (sb_limits.h).
  *
  * Concurrency: any number of processes; the threads of one connection under its lock.
  */
@@ -71,18 +71,20 @@ struct sb_queue {
   uint32_t waiter_count;
   sb_half spin_ns;                         /* how long a waiting thread spins; all threads adapt it, without the lock */
   uint64_t rescanned_ns, rescanned_deaths; /* time of the last sb_hints_rescan; number of deaths then */
-  uint64_t reap_again_ns;                  /* until this time no call reaps, or waits for a thread that reaps */
+  uint64_t reap_again_ns;                  /* until this time no call with this handle reaps (sb_api_bound.c) */
 };
 
-/* Opens a handle of the queue in `slot`, and takes a ledger, which keeps the queue object from being freed (I20).
+/* Opens a handle of the queue in `slot`, and takes a ledger, which keeps the queue object from being freed (I20 of
+ * sb_ledger.h).
  * SB_DELETED: the queue is gone or closed. With `even_closed` a closed queue is opened, too, so that its messages can
  * be removed. */
 sb_status sb_queue_attach(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed);
 /* Opens a handle of a queue, open or closed, and takes over `ledger` from the dead connection `dead`. SB_SETTLED:
  * `dead` does not own the ledger any more. */
 sb_status sb_queue_inherit(sb_connection *c, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger, unsigned dead);
-/* Opens a handle for a reaper that continues the operation of a dead connection. The dead connection stays the owner of
- * the ledger. `ledger` may be NULL if the caller knows that the queue object is not freed, and takes no message. */
+/* Opens a handle of a queue, open or closed, without taking a ledger. `ledger`: that of a dead connection, which stays
+ * its owner; the caller continues an operation of this connection. NULL: the caller knows that the queue object is not
+ * freed, and takes no message. */
 sb_status sb_queue_stand_in(sb_connection *by, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger);
 void sb_queue_detach(sb_queue *q);
 /* The lane that a position is in. */
@@ -104,7 +106,7 @@ sb_status sb_queue_pass_closing(sb_queue *q, const sb_lane *lane, uint64_t posit
  * and must enforce the queue's limits if `scheduled` is set: the call raised `taken`, and lowered it again (I42). */
 sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool scheduled,
                            uint64_t *position);
-/* Adds an entry to the schedule list for a message with a timer (I26). */
+/* Adds an entry to the schedule list for a message with a timer (I26 of sb_schedule.h). */
 void sb_queue_schedule(sb_queue *q, uint64_t position);
 
 SB_HOT sb_status sb_queue_append(sb_queue *q, sb_lane *lane, uint64_t word, sb_append how, sb_word *announce,
@@ -119,13 +121,15 @@ SB_HOT sb_status sb_queue_append(sb_queue *q, sb_lane *lane, uint64_t word, sb_a
   return status;
 }
 
-/* Values of `tracking`; 0: the queue has no hints. UNSURE: the hints may be wrong, because sb_hints_start_tracking is
- * at work, its caller was killed, or traffic kept it from correcting them; then the housekeeper does it. */
+/* Values of `tracking`; 0: the queue has no hints. UNSURE: the hints may be wrong. sb_hints_start_tracking is at work;
+ * or its caller was killed, traffic kept it from correcting them, or a connection stayed in a call that may not know
+ * that the queue tracks. In the last three cases the housekeeper corrects them. */
 #define SB_TRACKING_SURE 1
 #define SB_TRACKING_UNSURE 2
 /* True if the queue maintains `taken`, `admitted` and the byte hints: it has limits or a ring size, or it once had. */
 static inline bool sb_queue_tracks(const sb_queue_shm *q) { return SB_LOAD(&q->tracking, SB_RELAXED) != 0; }
-/* True if the queue evicts messages beyond its limit; else it refuses them. */
+/* True if the queue evicts messages: beyond ring_size, or with the overflow drop-head beyond max_length and max_bytes.
+ * With any other overflow it refuses messages beyond max_length and max_bytes, even if it has a ring_size. */
 static inline bool sb_queue_evicts(const sb_queue_shm *q) {
   return sb_setting(q, SB_SETTING_RING_SIZE) >= 0 || sb_setting(q, SB_SETTING_OVERFLOW) == SB_OVERFLOW_DROP_HEAD;
 }

@@ -12,14 +12,17 @@
  * Invariants:
  *  I72 a repair counts as a defect only if no process that has the queue open can have been between two steps. Upkeep
  *      sees the inconsistency, finds each of these processes asleep, and sees the same inconsistency again: a process
- *      that runs may be about to make its next step. Values that `hinting` guards (I23) need no second look.
+ *      that runs may be about to make its next step. Hints that `hinting` of a ledger guards (I23 of sb_queue.h) need
+ *      no second look.
  *
  * Ordering pairs: none here; they are those of the modules whose words upkeep reads and corrects.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  the repair was made but not counted, or counted but not made -> a count that is wrong by one -> no process: the
  *   count stays wrong.
- * A death explains the repairs of a queue until a tick of the housekeeper finds the whole queue consistent.
+ * A death explains the housekeeper's repairs of a queue until a tick finds the whole queue consistent. It explains
+ * those of an IO thread until the thread's next look at its targets, and those of a search (sb_hints_rescan) until the
+ * next such search by the same handle.
  *
  * Memory: in a broker that has only its reserve left, a notified process may find no memory for its next step. That
  *  explains all repairs there except SB_REPAIR_ACCOUNT: only a death, or SB_TRACKING_UNSURE, explains a wrong account.
@@ -38,7 +41,7 @@ enum {
   SB_REPAIR_ROOM,    /* a producer slept although the queue had room for its message */
   SB_REPAIR_COUNT,   /* a wrong count of nodes in the queue's lists: interested, room_waiting ... */
   SB_REPAIR_ACCOUNT, /* `taken`, `admitted`, or the byte hints */
-  SB_REPAIR_MARK,    /* a ready message without its `requeued` bits */
+  SB_REPAIR_MARK,    /* a hidden cell (sb_hints.h): a ready message that no search finds */
   SB_REPAIR_END,     /* an open queue that should have ended by itself (sb_lifetime.h) */
 };
 _Static_assert(SB_REPAIR_END + 1 == SB_REPAIRS, "kinds of repairs");

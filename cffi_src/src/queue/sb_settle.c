@@ -39,7 +39,7 @@ bool sb_settle_find(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *
 
 static void finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *leaf, const sb_taken *t) {
   uint64_t h = SB_LOAD(sb_slot_header(c->b, t->slot), SB_ACQUIRE);
-  bool alone = t->message->body_length <= SB_INLINE_BODY && /* the slot of a longer body may become READ (I58) */
+  bool alone = t->message->body_length <= SB_INLINE_BODY && /* a longer body may be read in place (sb_reader.h) */
                t->ref < SB_MAX_REFS && h == sb_slot_word(SB_SLOT_PUBLISHED, UINT64_C(1) << t->ref, t->gen);
   if (alone) { /* in both branches the drop is the linearisation point of the ack */
     sb_slab_drop_last(c, t->slot, h);

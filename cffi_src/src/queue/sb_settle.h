@@ -34,8 +34,8 @@ typedef struct {
   bool bytes_paid; /* the bytes of the message were added to `bytes_out` before the take */
 } sb_taken;
 
-/* Finds the message that holding `token` of connection `c` lists: fills *t, and *leaf with the leaf of its cell. False:
- * `c` holds no such message; `token` may be any number. */
+/* Finds the message that holding `token` of connection `c` lists: fills *t, except `bytes_paid`, and *leaf with the
+ * leaf of its cell. False: `c` holds no such message; `token` may be any number. */
 bool sb_settle_find(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *leaf);
 /* Ends the message of holding `token`, and raises the counter `counter` of the ledger. Only sb_dispose calls this
  * function: it knows which counter belongs to the reason of the end (sb_dispose.h). SB_SETTLED: the connection does not

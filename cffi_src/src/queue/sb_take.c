@@ -103,8 +103,9 @@ static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *
 }
 
 /* The state of the cell at `position`. SB_CELL_FREE stands for a cell that take_returned cannot take: the page of the
- * cell was retired or reused, or this process cannot read the slot that the cell names. If two such cells behind a
- * STAGED one counted as AVAILABLE, take_returned would go back for ever, for the one and for the other in turn. */
+ * cell was retired or reused, or this process cannot read the slot that the cell names. take_returned begins again at 0
+ * once for each AVAILABLE cell behind a STAGED one, and remembers only the last such cell. Two cells that it can never
+ * take would make it begin again for ever. */
 static unsigned look_at(sb_broker *b, const sb_leaf_ref *leaf, uint64_t position) {
   uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
   bool takeable = sb_cell_state(word) != SB_CELL_AVAILABLE || sb_slot_ready(b, sb_cell_slot(word));
