@@ -94,7 +94,7 @@ void sb_api_returned(sb_queue *q) {
 sb_status sb_api_end(sb_queue *q, uint64_t token, sb_disposition disposition) {
   sb_status status;
   if (q->ledger == NULL) {
-    return SB_SETTLED; /* I60: the handle is detached, so the connection holds no message of the queue */
+    return SB_SETTLED; /* I60 of sb_handles.h: since the handle is detached, the connection holds no message */
   }
   if (disposition == SB_REQUEUE || disposition == SB_UNDELIVER) {
     status = sb_release_message(q, token, disposition);

@@ -48,7 +48,7 @@ SB_COLD void look_for_dead(sb_queue *q) {
     if (dead == 0) {
       return;
     }
-    q->busy++; /* I60 */
+    q->busy++; /* I60 of sb_handles.h */
     sb_api_leave(c);
     alone = reap(c, sb_conn_process(SB_LOAD(&c->b->connections[dead], SB_ACQUIRE)), now + BESIDE_ANOTHER_NS);
     sb_lock(c);

@@ -7,7 +7,7 @@
 /* The position of a browser, and what it saw there. A browser holds the connection's lock only in `begin` and `finish`.
  * Without the lock no gate (sb_grace.h) protects its reads: pages may be retired meanwhile, and their memory may hold
  * bodies. What was seen is true if afterwards the cell and the generation in the slot's header are unchanged, and the
- * cell's page was not freed (I43). */
+ * cell's page was not freed (I43 of sb_peek.h). */
 typedef struct {
   sb_queue *queue;
   sb_leaf_ref leaf;
@@ -28,7 +28,7 @@ static sb_status begin(sight *s, sb_queue *q, uint64_t position) {
     *s = (sight){.queue = q, .at = position + q->base};
     s->keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0;
     if (position == 0 && !sb_api_look_at_bound(q)) status = SB_CLOSED;
-    q->busy += status == SB_OK; /* I60: keeps the handle attached, since the browser reads without the lock */
+    q->busy += status == SB_OK; /* I60 of sb_handles.h: the handle stays attached while the browser has no lock */
   } else {
     status = SB_DELETED;
   }

@@ -80,7 +80,7 @@ sb_status sb_connection_close(sb_connection *c) {
     for (sb_target *t; (t = sb_target_after(c, NULL)) != NULL;) {
       t->kind->end(t);
     }
-    SB_STORE(&c->closed, 1u, SB_SEQ_CST); /* P6: before ring_own wakes the threads */
+    SB_STORE(&c->closed, 1u, SB_SEQ_CST); /* P6 of sb_wait.h: before ring_own wakes the threads */
     return_all(c);
     for (sb_queue *q = c->queues; q != NULL; q = q->next) {
       if (q->ledger != NULL) (void)sb_lifetime_end(q, c->id);
@@ -189,7 +189,7 @@ static void describe(sb_broker *b, uint32_t id, sb_connection_shm *shm, sb_conne
 /* Describes a connection. The caller need not have a connection itself, so no gate (sb_grace.h) protects its reads: the
  * record may be freed during the read, and the memory of the record may then hold a body. What was read is valid only
  * if the record is still that of the same connection afterwards, and the header of the record's slot is unchanged
- * (I43). */
+ * (I43 of sb_peek.h). */
 sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts *f) {
   memset(f, 0, sizeof *f);
   sb_connection_shm *shm = sb_connection_record(b, id);

@@ -65,7 +65,7 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
   sb_status status = sb_queue_enqueue(q, r->slot, r->gen, r->size, timer != 0 && m->due_ns != 0, &position);
   q->c->use = SB_USE_DRAIN;
   if (status != SB_OK) {
-    if (sb_limits_enforce(q) > 0) sb_notify_room_made(q->c, q->shm, q->slot); /* I42 */
+    if (sb_limits_enforce(q) > 0) sb_notify_room_made(q->c, q->shm, q->slot); /* I42 of sb_queue.h */
     return status;
   }
   sb_holding_give(q->c, r->token);

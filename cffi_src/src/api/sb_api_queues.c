@@ -212,7 +212,7 @@ static uint32_t texts_of(sb_broker *b, uint32_t slot, const char **texts) {
   return length <= SB_TEXTS_MAX ? length : 0;
 }
 
-/* Describes a queue. Lock held, so that the slot stays a queue during the read (I70). */
+/* Describes a queue. Lock held, so that the slot stays a queue during the read (I70 of sb_grace.h). */
 static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
   sb_broker *b = c->b;
   sb_queue_shm *q = sb_slab_queue(b, slot);
@@ -313,7 +313,7 @@ sb_status sb_queue_purge(sb_queue *q, uint64_t *removed) {
     uint64_t before = *removed;
     status = sb_limits_remove(q, SB_REASON_PURGED, end, 1024, removed);
     if (*removed != before) sb_notify_room_made(q->c, q->shm, q->slot);
-    sb_notify_work_arrived(q); /* the search may have hidden requeued messages from other consumers (I41) */
+    sb_notify_work_arrived(q); /* I41 of sb_requeued.h: the search may have hidden messages from other consumers */
     sb_api_leave(q->c);
   } while (status == SB_OK);
   /* SB_DELETED: the queue was closed meanwhile, and the search came to its last cell, which is CLOSED (sb_closing.h) */
@@ -338,7 +338,7 @@ int64_t sb_queue_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *b
       *bytes -= size < *bytes ? size : *bytes;
       (void)sb_limits_enforce(target);
       sb_notify_work_arrived(target);
-      if (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0) sb_notify_work_arrived(q); /* I41 */
+      if (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0) sb_notify_work_arrived(q); /* I41 of sb_requeued.h */
       sb_notify_room_made(q->c, q->shm, q->slot);
     }
     sb_api_leave(q->c);

@@ -325,7 +325,7 @@ static void happened_not(request *r) {
   for (uint32_t i = 0; i < r->plan.cell_count; i++) {
     sb_queue *q = r->plan.cells[i].q;
     if (sb_queue_is_open(q)) {
-      (void)sb_limits_enforce(q); /* I42 */
+      (void)sb_limits_enforce(q); /* I42 of sb_queue.h */
       sb_notify_room_in(r->plan.c, q->shm, q->slot);
     }
   }

@@ -45,7 +45,7 @@ static void start_texts(sb_long_queue_shm *q, const sb_settings *settings) {
 }
 
 static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t length, const sb_settings *settings) {
-  uint64_t base = SB_LOAD(&q->base, SB_RELAXED); /* I4: positions continue after those of the slot's previous queue */
+  uint64_t base = SB_LOAD(&q->base, SB_RELAXED); /* I4 of sb_layout.h: after the positions of the previous queue */
   sb_settings_apply(q, settings);
   sb_lifetime_own(q, c);
   SB_STORE(&q->tracking, sb_settings_limit(settings), SB_RELAXED);
@@ -137,9 +137,10 @@ bool sb_directory_links(sb_broker *b, uint32_t slot) { return entry_of(b, slot, 
 
 void sb_directory_remove(sb_broker *b, uint32_t slot) {
   sb_word *word = entry_of(b, slot, SB_DIR_LIVE);
-  (void)SB_ADD(&b->header->queues_closed, 1u,
-               SB_RELEASE); /* P17 release. After a kill here, another process removes the name, and adds 1 again */
-  if (word != NULL) {       /* lookups skip a CLOSED entry; the sweep finds the queue object through it */
+  (void)SB_ADD(
+      &b->header->queues_closed, 1u,
+      SB_RELEASE);    /* P17 of sb_handles.h. After a kill here, another process removes the name, and adds 1 again */
+  if (word != NULL) { /* lookups skip a CLOSED entry; the sweep finds the queue object through it */
     uint64_t entry = SB_LOAD(word, SB_RELAXED);
     SB_STORE(word, sb_dir_word(SB_DIR_CLOSED, sb_dir_slot(entry), sb_dir_hash(entry)), SB_RELEASE);
     uint32_t count = SB_LOAD(&b->header->queue_count, SB_RELAXED);

@@ -56,7 +56,7 @@ void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t positio
   if (sb_cell_state(word) == SB_CELL_ACQUIRED) {
     SB_STORE(&cell->side, side | SB_SIDE_REDELIVERED, SB_RELEASE);
   }
-  sb_requeued_mark(w->b, &r, position); /* P5 */
+  sb_requeued_mark(w->b, &r, position); /* P5 of sb_requeued.h */
   uint64_t open = sb_cell_open(SB_CELL_AVAILABLE, slot, sb_cell_ref(word), leaf.gen);
   if (SB_CAS(&cell->word, &word, open, SB_SEQ_CST)) {
     SB_CRASHPOINT("recover.cell.released");

@@ -95,7 +95,7 @@ static void judge(sb_connection *c, sb_target *t) {
   if (entry != 0) {
     bool explained = sb_repairs_explained(c->b, q->shm, c->looked_deaths);
     if (t->kind->overlooked(t, &same) == entry && same == q && SB_LOAD(&c->shm->work, SB_SEQ_CST) == 0)
-      sb_repairs_count(c->b, SB_REPAIR_NOTIFICATION, explained); /* I72 */
+      sb_repairs_count(c->b, SB_REPAIR_NOTIFICATION, explained); /* I72 of sb_repairs.h */
   }
 }
 

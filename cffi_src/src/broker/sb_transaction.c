@@ -18,8 +18,8 @@ static void list(sb_connection *c, const sb_transaction_body *body) {
   SB_CRASHPOINT("commit.body.listed");
 }
 
-/* I23: counts the cell as taken if its queue evicts: no message may be evicted to make room for a cell that is only
- * STAGED. A cell that will become SCHEDULED counts as taken in any queue. */
+/* I23 of sb_queue.h: counts the cell as taken if its queue evicts: no message may be evicted to make room for a cell
+ * that is only STAGED. A cell that will become SCHEDULED counts as taken in any queue. */
 static void count_staged(sb_transaction_cell *cell) {
   cell->tracked = sb_queue_tracks(cell->q->shm);
   cell->counted = cell->body->scheduled || sb_queue_evicts(cell->q->shm);
@@ -30,7 +30,7 @@ static sb_status append(sb_connection *c, sb_transaction_cell *cell) {
   sb_queue *q = cell->q;
   uint64_t word =
       (uint64_t)SB_CELL_STAGED | SB_FIELD(cell->body->slot, 4) | SB_FIELD(cell->ref, 32) | SB_FIELD(c->id, 37);
-  /* P8: the append stores each position here before it tries that position. */
+  /* P8 of sb_connection.h: the append stores each position here before it tries that position. */
   sb_word *announce = &sb_holding_at(c->b, cell->token)->where;
   sb_append how = {SB_WORD_OWNED, cell->tracked ? SB_TAIL_EXACT : SB_TAIL_LAZY};
   sb_holding_set(c->b, cell->token, sb_holding_what(SB_HOLD_STAGED, q->slot, 0), NOWHERE);
@@ -150,7 +150,7 @@ void sb_transaction_decide(sb_transaction_plan *p) {
       /* relaxed: the connection owns the slot */
       uint64_t parts = SB_LOAD(header, SB_RELAXED) & SB_FIELD(1u, 2 + SB_PARTS_REF);
       SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, body->references, body->gen) | parts,
-               SB_RELEASE); /* P1 release, and P12 */
+               SB_RELEASE); /* P1 of sb_slab.h: release, and P12 */
     }
   }
   SB_CRASHPOINT("commit.published");
@@ -180,7 +180,7 @@ static void flip(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64
                          sb_slot_gen(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE)), bytes);
   SB_CRASHPOINT("commit.flip.announced");
   uint64_t open = sb_cell_open(scheduled ? SB_CELL_SCHEDULED : SB_CELL_AVAILABLE, slot, sb_cell_ref(word), leaf->gen);
-  (void)SB_CAS(&sb_leaf_cell(leaf, position)->word, &word, open, SB_SEQ_CST); /* P3 */
+  (void)SB_CAS(&sb_leaf_cell(leaf, position)->word, &word, open, SB_SEQ_CST); /* P3 of sb_notify.h */
   SB_CRASHPOINT("commit.flip.done");
   if (counted && !scheduled) sb_hints_untaken(q->shm, 1, bytes);
   if (timer) sb_queue_schedule(q, position);

@@ -39,7 +39,7 @@
  *  sb_transaction_undo, so the holdings never list bodies of two commits as PUBLICATION. Before that, the caller drops
  *  the lock to copy a long body, and other commits of the connection may run meanwhile. So a body is listed as SLOT
  *  until the staging begins, and the reaper frees it whatever the commit word says. The searches of other connections
- *  pass STAGED cells (I53). While the owner is stopped, its cells stay STAGED, and take room of a limit.
+ *  pass STAGED cells (I53 of sb_take.h). While the owner is stopped, its cells stay STAGED, and take room of a limit.
  */
 #ifndef SB_TRANSACTION_H
 #define SB_TRANSACTION_H
@@ -99,8 +99,8 @@ void sb_transaction_decide(sb_transaction_plan *p);
  * (whose `token` is not SB_TRANSACTION_NO_TOKEN): it enforces the limits and notifies the consumers, or empties the
  * queue if that was closed meanwhile. */
 void sb_transaction_carry_out(sb_transaction_plan *p);
-/* Undoes all preparations. The caller then enforces the limits of the queues (I42). The caller also wakes producers
- * that wait for room or for memory: the undone cells and bodies gave both back. */
+/* Undoes all preparations. The caller then enforces the limits of the queues (I42 of sb_queue.h). The caller also wakes
+ * producers that wait for room or for memory: the undone cells and bodies gave both back. */
 void sb_transaction_undo(sb_transaction_plan *p);
 
 /* The reaper's part. If the commit of the dead connection is decided, the reaper calls sb_transaction_roll_forward for

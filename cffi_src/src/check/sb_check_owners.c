@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The doctor's check of connections, and of the objects that their holdings list (I10). */
+/* The doctor's check of connections, and of the objects that their holdings list (I10 of sb_connection.h). */
 #include "sb_check.h"
 
 #include "sb_liveness.h"

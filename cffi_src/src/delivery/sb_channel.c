@@ -41,7 +41,7 @@ static void hand_over(sb_channel *ch) {
   ch->previous_ready = c->ready_last;
   *(c->ready_last != NULL ? &c->ready_last->next_ready : &c->ready_first) = ch;
   c->ready_last = ch;
-  SB_STORE(&c->ready, 1u, SB_SEQ_CST); /* P6: before the ring */
+  SB_STORE(&c->ready, 1u, SB_SEQ_CST); /* P6 of sb_wait.h: before the ring */
   if (!c->taking_turns) sb_target_ring_io(c);
 }
 
@@ -258,7 +258,8 @@ bool sb_channel_turn(sb_channel *ch) {
     }
     if (!m->willing) end_interest(m); /* an earlier attempt may have lacked memory (I30) */
     m->busy = status == SB_OK || status == SB_GROW;
-    if (status == SB_EMPTY && m->willing && be_interested(m)) m->busy = true; /* a parked node (I61) looks once more */
+    /* the node was parked (I61 of sb_stopped.h): the member looks at the queue once more */
+    if (status == SB_EMPTY && m->willing && be_interested(m)) m->busy = true;
     more = more || m->busy;
     if (status == SB_GROW) connection_of(ch)->must_grow = true;
   }
@@ -283,7 +284,7 @@ bool sb_channel_wants_work(sb_channel *ch) {
       /* a process may have made m active, and died before it notified m */
       if (!want(m)) end_interest(m); /* an earlier attempt may have lacked memory (I30) */
     } else if (state == SB_NODE_NOT_INTERESTED) {
-      (void)be_interested(m); /* its node was parked (I61), or there was no memory for its list entry */
+      (void)be_interested(m); /* its node was parked (I61 of sb_stopped.h), or there was no memory for its list entry */
     }
     if (!sb_queue_is_open(m->s.q) || state == SB_NODE_NOTIFIED || (m->willing && sb_notify_looks_ready(m->s.q))) {
       m->busy = wants = true;
@@ -539,7 +540,7 @@ void sb_channel_close_all(sb_channel *ch) {
   if (SB_LOAD(&ch->closed, SB_RELAXED) != 0) {
     return;
   }
-  SB_STORE(&ch->closed, 1u, SB_SEQ_CST); /* P6: before the rings below */
+  SB_STORE(&ch->closed, 1u, SB_SEQ_CST); /* P6 of sb_wait.h: before the rings below */
   block_channel(ch);
   /* The given messages are older than those in the row, except those that a get took. So the given messages go back
    * first: a consumer that takes messages meanwhile gets them in order. */

@@ -33,9 +33,9 @@
  *      application would ask for the message again and again without a pause.
  *
  * Ordering pairs: P3 and P9 of sb_notify.h: a member that becomes willing is INTERESTED first, then pulls. P6 of
- *  sb_wait.h: `ready` of the connection is stored (seq_cst) before its IO thread is rung. The IO thread arms its wake
- *  word, then reads `work` and `ready`. The rest of a hand-over needs no ordering, since it happens under the
- *  connection's lock: the application looks at the row and arms the channel in one step, so a later push finds the
+ *  sb_wait.h: `ready` of the connection is stored (seq_cst) before its IO thread is rung. The IO thread
+ *  arms its wake word, then reads `work` and `ready`. The rest of a hand-over needs no ordering, since it happens under
+ *  the connection's lock: the application looks at the row and arms the channel in one step, so a later push finds the
  *  channel armed. Hence no hand-over is lost.
  *
  * Death (killed after -> what is left -> who repairs it):

@@ -79,7 +79,7 @@ bool sb_lifetime_end(sb_queue *q, unsigned dead) {
     return false; /* another process closed it; or a consumer came, or no memory: the housekeeper tries again later */
   }
   (void)SB_ADD(&q->c->b->header->queues_ended, 1u, SB_ACQ_REL);
-  (void)SB_ADD(&q->c->b->header->queues_closed, 1u, SB_RELEASE); /* P17 release */
+  (void)SB_ADD(&q->c->b->header->queues_closed, 1u, SB_RELEASE); /* P17 of sb_handles.h: release */
   (void)SB_ADD(&q->c->b->header->topology_epoch, 1, SB_ACQ_REL); /* no route leads there any more */
   sb_notify_housekeeper(q->c->b);                                /* it sweeps the name */
   sb_notify_wake_all(q->c, q->slot);

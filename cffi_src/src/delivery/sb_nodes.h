@@ -19,7 +19,7 @@
  *      the CAS, and raised after it. So during a move `interested` may be too high and `notified` too low, which can
  *      only cost an extra wake.
  *
- * Ordering pairs: P3, see sb_notify.h: the word's CAS is seq_cst.
+ * Ordering pairs: P3 of sb_notify.h: the word's CAS is seq_cst.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  appending an entry, before the CAS of the node's word -> a pending entry -> the next move of the node, by any

@@ -23,8 +23,8 @@
  *   notifies one of them when a whole tick has passed (I37 of sb_housekeeping.h).
  *
  * Concurrency: any process, at any step of the owner: the epoch of the node's word decides who moves the node (I27 of
- *  sb_nodes.h). A walk over a list ends at the position where the list ended when the walk began: running consumers
- *  would extend the list for ever.
+ *  sb_nodes.h). A walk over a list ends at the position where the list ended when the walk began: running
+ *  consumers would extend the list for ever.
  */
 #ifndef SB_STOPPED_H
 #define SB_STOPPED_H

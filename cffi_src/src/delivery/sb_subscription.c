@@ -101,7 +101,8 @@ sb_status sb_subscription_take_no_local(sb_subscription *s, uint64_t *cursor, sb
   status = sb_no_local_take(q, cursor, token, t);
   if (status != SB_OK) {
     sb_holding_give(q->c, token);
-    if (status == SB_EMPTY && sb_limits_enforce(q) > 0) sb_notify_room_made(q->c, q->shm, q->slot); /* I42 */
+    /* I42 of sb_queue.h */
+    if (status == SB_EMPTY && sb_limits_enforce(q) > 0) sb_notify_room_made(q->c, q->shm, q->slot);
     return status;
   }
   sb_subscription_took(q->c, q, t);

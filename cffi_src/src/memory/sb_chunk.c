@@ -277,7 +277,7 @@ void sb_chunk_scrub(sb_broker *b, uint32_t chunk, uint32_t slots_units) {
   }
   SB_STORE(&meta->summary[0], 0, SB_RELAXED);
   SB_STORE(&meta->summary[1], 0, SB_RELAXED);
-  SB_STORE(&meta->parts, 0, SB_RELAXED); /* I64: the caller owns all slots, so none is a part */
+  SB_STORE(&meta->parts, 0, SB_RELAXED); /* I64 of sb_parts.h: the caller owns all slots, so none is a part */
 }
 
 static bool all_free(sb_broker *b, uint32_t chunk, unsigned units) {

@@ -15,8 +15,8 @@
  *      DRAINING, these slots are freed only by a connection that has taken over the chunk. Only one connection can take
  *      over the chunk, since the CAS that does so expects a word without SB_CHUNK_TAKEN_OVER.
  *  I69 the drainer first raises the floors of the chunk (the numbers from which later queues in it continue, I67 of
- *      sb_floors.h). Then it makes the chunk CLAIMED, by a CAS that fails if a connection has taken over the chunk. A
- *      CLAIMED chunk belongs to the drainer alone.
+ *      sb_floors.h). Then it makes the chunk CLAIMED, by a CAS that fails if a connection has taken over
+ *      the chunk. A CLAIMED chunk belongs to the drainer alone.
  *
  * Ordering pairs: P21 of sb_grace.h.
  *

@@ -38,7 +38,7 @@ static bool look(sb_broker *b, uint32_t slot, part *p) {
   p->bytes = (uint8_t *)sb_slot_at(b, slot) + sizeof p->names;
   p->room = bytes - sizeof p->names;
   sb_peek_bytes((char *)&p->names, p->bytes - sizeof p->names, sizeof p->names);
-  return SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE) == p->header; /* P18: the second look (I43) */
+  return SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE) == p->header; /* P18: the second look (I43 of sb_peek.h) */
 }
 
 static bool is_part_of(sb_broker *b, uint32_t slot, uint32_t head, uint64_t gen, part *p) {
@@ -51,7 +51,7 @@ static sb_parts_shm *parts_of(sb_broker *b, uint32_t head, uint64_t bytes) {
 
 bool sb_parts_is_head(sb_broker *b, uint32_t slot, uint64_t header) {
   return sb_slot_in_parts(header) && (sb_slot_state(header) == SB_SLOT_ALLOC ||
-                                      (sb_peek_message(b, slot).flags & SB_MESSAGE_IN_PARTS) != 0); /* a hint (I43) */
+                                      (sb_peek_message(b, slot).flags & SB_MESSAGE_IN_PARTS) != 0); /* a hint */
 }
 
 /* ---- creating ---- */

@@ -16,8 +16,8 @@
  *  I59 each READ slot is listed, with its generation, in the holdings of its reader.
  *
  * Ordering pairs: P1 of sb_slab.h: the reader acquires a PUBLISHED header before it reads the body. P8 of
- *  sb_connection.h: the reader stores the holding before the CAS. sb_reader_copy looks at the header a second time
- *  after it copied (I43 of sb_peek.h).
+ *  sb_connection.h: the reader stores the holding before the CAS. sb_reader_copy looks at the header
+ *  a second time after it copied (I43 of sb_peek.h).
  *
  * Death (killed after -> what is left -> what the reaper of the reader does, by sb_reader_end):
  *  the holding was written -> the slot is not READ, or READ by another reader -> the reaper leaves the slot alone.

@@ -109,7 +109,8 @@ static bool in_block(sb_broker *b, const sb_reference *r, sb_block *k, uint32_t 
   *ref = r->ref == SB_REF_BLOCK ? 0 : r->ref - SB_REF_VIEW;
   bool found = r->ref == SB_REF_BLOCK ? sb_block_index(k, r->queue, index) : r->queue < k->count;
   bool set = found && sb_block_has(k, *index, *ref);
-  return set && sb_slot_gen(SB_LOAD(sb_slot_header(b, r->slot), SB_SEQ_CST)) == r->gen; /* I43: a second look */
+  /* I43 of sb_peek.h: the second look */
+  return set && sb_slot_gen(SB_LOAD(sb_slot_header(b, r->slot), SB_SEQ_CST)) == r->gen;
 }
 
 bool sb_reference_drop(sb_broker *b, const sb_reference *r) {
@@ -163,7 +164,8 @@ unsigned sb_reference_clear(sb_broker *b, uint32_t slot, unsigned cell_ref, unsi
     return claim(b, slot, connection);
   }
   uint64_t refs = sb_slot_refs(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE));
-  for (unsigned ref = cell_ref % n + (n == 1); ref < SB_MAX_REFS; ref += n) { /* I38: never bit 0 if n is 1 */
+  /* I38 of sb_view.h: never bit 0 if n is 1 */
+  for (unsigned ref = cell_ref % n + (n == 1); ref < SB_MAX_REFS; ref += n) {
     if ((refs >> ref & 1) == 0) {
       return ref;
     }

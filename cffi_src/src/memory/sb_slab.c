@@ -28,7 +28,8 @@ static bool take(sb_connection *c, uint32_t slot, unsigned cls, unsigned run, ui
   uint64_t chunk = SB_LOAD(&c->b->chunks[slot / SB_CHUNK_UNITS], SB_SEQ_CST);
   unsigned state = sb_chunk_state(chunk);
   /* in a chunk of structures that is DRAINING, no slot may be taken */
-  bool with_slots = state == SB_CHUNK_CLASS || (state == SB_CHUNK_DRAINING && cls <= SB_MESSAGE_CLASSES); /* I68 */
+  /* I68 of sb_drained.h */
+  bool with_slots = state == SB_CHUNK_CLASS || (state == SB_CHUNK_DRAINING && cls <= SB_MESSAGE_CLASSES);
   bool right =
       cls != 0 ? with_slots && sb_chunk_class(chunk) == cls : state == SB_CHUNK_RUN && sb_chunk_run(chunk) == run;
   if (!right) {
@@ -222,7 +223,8 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
 
 bool sb_slab_free(sb_broker *b, uint32_t slot, uint64_t expected) {
   bool in_parts = sb_parts_is_head(b, slot, expected);
-  uint32_t part = in_parts ? sb_parts_first(b, slot) : 0; /* a guess until the CAS finds the header unchanged (I43) */
+  /* I43 of sb_peek.h: a guess until the CAS finds the header unchanged */
+  uint32_t part = in_parts ? sb_parts_first(b, slot) : 0;
   if (!SB_CAS(sb_slot_header(b, slot), &expected, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(expected) + 1),
               SB_ACQ_REL)) {
     return false;
@@ -280,7 +282,7 @@ bool sb_slab_drop(sb_broker *b, uint32_t slot, uint64_t gen, unsigned ref, bool 
   uint64_t h = SB_LOAD(header, SB_ACQUIRE), bit = UINT64_C(1) << ref;
   *freed = false;
   while (sb_slot_gen(h) == (gen & SB_GEN_MASK) && sb_slot_is_published(h) && (sb_slot_refs(h) & bit) != 0) {
-    uint64_t others = sb_slot_refs(h) & ~bit; /* a guess until the CAS finds the header unchanged (I43) */
+    uint64_t others = sb_slot_refs(h) & ~bit; /* a guess until the CAS finds the header unchanged (I43 of sb_peek.h) */
     if (others == UINT64_C(1) << SB_PARTS_REF && sb_parts_is_head(b, slot, h)) others = 0;
     if (others == 0 && sb_slot_state(h) == SB_SLOT_PUBLISHED) {
       if (sb_slab_free(b, slot, h)) {

@@ -8,7 +8,7 @@
  * Layout: given beside each kind, from the lowest bit up. In most kinds the highest bits are a generation or an epoch,
  * so that a CAS that expects an outdated word fails.
  *
- * Invariants: those of sb_layout.h, I1 to I3. The numbers of the states are part of the layout, since other processes
+ * Invariants: I1, I2 and I3 of sb_layout.h. The numbers of the states are part of the layout, since other processes
  * read them.
  *
  * Ordering pairs: none; the code that loads and stores a word names its pair.

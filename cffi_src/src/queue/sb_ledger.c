@@ -178,7 +178,7 @@ static bool was_outside(sb_broker *b, unsigned connection) {
     return sb_conn_state(SB_LOAD(&b->connections[connection], SB_ACQUIRE)) != SB_CONN_LIVE;
   }
   for (unsigned n = 0; n < LOOKS && SB_LOAD(&shm->gate.inside, SB_RELAXED) != 0; n++) sb_pause(); /* relaxed: a hint */
-  return SB_OR(&shm->gate.inside, 0, SB_SEQ_CST) == 0;                                            /* P21 */
+  return SB_OR(&shm->gate.inside, 0, SB_SEQ_CST) == 0; /* P21 of sb_grace.h */
 }
 bool sb_ledger_others_know(sb_broker *b, const sb_queue_shm *q, unsigned but) {
   sb_chain chain = {0};

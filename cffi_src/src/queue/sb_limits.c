@@ -195,7 +195,7 @@ static bool enforce_length(sb_queue *q, uint64_t *removed) {
   if (outcome == NONE_FOUND || outcome == STAYED) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
   sb_ledger_hinting(q->ledger, -1);
   *removed += outcome == EVICTED;
-  return outcome != NONE_FOUND || SB_LOAD(&q->shm->tail, SB_SEQ_CST) != tail; /* I42 */
+  return outcome != NONE_FOUND || SB_LOAD(&q->shm->tail, SB_SEQ_CST) != tail; /* I42 of sb_queue.h */
 }
 
 /* Does for the byte limit what enforce_length does for the bound. First adds an estimate of the victim's size to
@@ -309,7 +309,7 @@ sb_status sb_limits_remove(sb_queue *q, sb_reason reason, uint64_t end, uint64_t
     status = sb_take_oldest(q, SB_CELL_REMOVING, end, token, &t);
     if (status != SB_OK) {
       sb_holding_give(q->c, token);
-      (void)sb_limits_enforce(q); /* I42 */
+      (void)sb_limits_enforce(q); /* I42 of sb_queue.h */
       return status;
     }
     (void)sb_dispose(q, token, reason);

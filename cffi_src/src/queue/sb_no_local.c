@@ -36,7 +36,8 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, uint64_t *cursor, uint64_
   unsigned retries = 0;
   while (sb_ring_next_leaf(q->c->b, &lane->ring, at, &leaf, &at)) {
     while (sb_leaf_covers(&leaf, at)) {
-      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST); /* P1, P2 acquire; P3: the consumer's look */
+      uint64_t word =
+          SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST); /* P1, P2: acquire; P3: the consumer's look */
       unsigned state = sb_cell_state(word);
       *cursor = at;
       if (!sb_cell_of(word, leaf.gen)) { /* the page was reused: find the leaf again */

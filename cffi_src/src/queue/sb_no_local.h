@@ -13,7 +13,8 @@
  * Invariants: each ready message before the consumer's cursor was published by the consumer's connection, or has its
  *  `requeued` bits set (I18 of sb_requeued.h, I53 of sb_take.h).
  *
- * Ordering pairs: P1, P2, P3, P5, P8 as in sb_take.h.
+ * Ordering pairs: as in sb_take.h: P1 of sb_slab.h, P2 of sb_ring.h, P3 of sb_notify.h, P5 of sb_requeued.h, P8 of
+ *  sb_connection.h.
  *
  * Death: as in sb_take.h.
  *

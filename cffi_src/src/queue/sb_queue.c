@@ -38,7 +38,8 @@ sb_status sb_queue_stand_in(sb_connection *by, uint32_t slot, sb_queue *q, sb_le
 sb_status sb_queue_attach(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed) {
   sb_status status = look_up(c, slot, q, even_closed);
   if (status == SB_OK) status = sb_ledger_adopt(c, slot, &q->ledger, &q->ledger_token);
-  if (status == SB_OK && !sb_queue_is_open(q)) { /* look again: only from here on the ledger keeps the object (I20) */
+  /* Look again: only from here on the ledger keeps the object (I20 of sb_ledger.h). */
+  if (status == SB_OK && !sb_queue_is_open(q)) {
     sb_ledger_renounce(c, q->ledger, q->ledger_token);
     q->ledger = NULL;
     status = SB_DELETED;

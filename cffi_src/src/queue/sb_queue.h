@@ -25,8 +25,8 @@
  *      and evicted none. So the process tries to take a message again, which brings the number of ready messages back
  *      to what the put saw, or it enforces the limits.
  *
- * Ordering pairs: P1 of sb_slab.h, P2 of sb_ring.h. P3: a producer appends (seq_cst), then reads `interested`
- * (sb_notify.h).
+ * Ordering pairs: P1 of sb_slab.h, P2 of sb_ring.h. P3 of sb_notify.h: a producer appends (seq_cst), then reads
+ * `interested`.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  the intent ENQUEUE was written, before the append -> the slot is ALLOC(dead) or PUBLISHED, and no cell names it ->
@@ -75,9 +75,8 @@ struct sb_queue {
 };
 
 /* Opens a handle of the queue in `slot`, and takes a ledger, which keeps the queue object from being freed (I20 of
- * sb_ledger.h).
- * SB_DELETED: the queue is gone or closed. With `even_closed` a closed queue is opened, too, so that its messages can
- * be removed. */
+ * sb_ledger.h). SB_DELETED: the queue is gone or closed. With `even_closed` a closed queue is opened,
+ * too, so that its messages can be removed. */
 sb_status sb_queue_attach(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed);
 /* Opens a handle of a queue, open or closed, and takes over `ledger` from the dead connection `dead`. SB_SETTLED:
  * `dead` does not own the ledger any more. */

@@ -66,7 +66,7 @@ uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bo
   }
   if (!sb_schedule_take(q, position, sb_cell_state(word), token, &t)) {
     sb_holding_give(q->c, token);
-    (void)sb_limits_enforce(q); /* I42 */
+    (void)sb_limits_enforce(q); /* I42 of sb_queue.h */
     return now_ns;
   }
   if (expired) {

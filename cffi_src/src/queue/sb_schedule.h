@@ -36,7 +36,7 @@
  * the cell has changed, and nothing was taken. */
 bool sb_schedule_take(sb_queue *q, uint64_t position, unsigned state, uint64_t token, sb_taken *t);
 /* Makes the message of holding `token`, which the caller took, AVAILABLE. Then evicts the oldest messages if the queue
- * is too full (I42). */
+ * is too full (I42 of sb_queue.h). */
 void sb_schedule_make_ready(sb_queue *q, uint64_t token);
 /* Makes the message at `position` AVAILABLE if it is due (*made_ready: true), or removes it if it has expired. Returns
  * the time of the next look at the message, 0 = never. */

@@ -40,8 +40,8 @@ _Atomic uint16_t *sb_view_word(sb_broker *b, const sb_reference *r) {
              : NULL;
 }
 
-/* Chooses for a view a clear reference to the slot of message `t`, one that no other connection is allowed to add (I38,
- * I49). `queue`: the slot of the message's queue. False: there is no such reference. */
+/* Chooses for a view a clear reference to the slot of message `t`, one that no other connection is allowed to add (I38;
+ * I49 of sb_reference.h). `queue`: the slot of the message's queue. False: there is no such reference. */
 static bool choose(sb_connection *c, const sb_taken *t, uint32_t queue, sb_reference *r) {
   sb_block k;
   *r = (sb_reference){.slot = t->slot, .gen = t->gen};

@@ -15,7 +15,7 @@
  *      message went to one queue, the holder never adds reference 0: from a clear reference 0 the reaper of a dead
  *      producer concludes that the put took effect (intent ENQUEUE). Other intents need no such rule: a reaper judges
  *      commits and moves by their cells; after an ack no living connection owns the cell, so none adds its reference.
- *      Holders of different cells never add the same reference (I49).
+ *      Holders of different cells never add the same reference (I49 of sb_reference.h).
  *  I39 the word of a reference is written before the reference is added: the viewer's id, or 0 if a cell gets the
  *      reference. A set reference whose word names a connection is that connection's view. This is the proof that a
  *      reaper needs, since a reference that the dead connection dropped may be the view of another connection by then.

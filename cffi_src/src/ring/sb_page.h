@@ -5,7 +5,7 @@
  * and freed) when everything below it is finished. A leaf covers 64 positions, an inner page 64 pages. The tree grows
  * at the root.
  *
- * Layout, Invariants, Ordering pairs, Death: see sb_ring.h (I16, I17, P4).
+ * Layout, Invariants, Ordering pairs, Death: see I16, I17 and P4 of sb_ring.h.
  *
  * Concurrency: any process walks; creating and retiring pages needs the lock of the caller's connection.
  */

@@ -126,7 +126,7 @@ sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache,
       }
       SB_CRASHPOINT("ring.append.announced");
       if (SB_CAS(&cell->word, &found, complete(word, how.form, cache->gen),
-                 SB_SEQ_CST)) { /* P2, and P3 of sb_notify.h: the linearisation point */
+                 SB_SEQ_CST)) { /* P2; P3 of sb_notify.h: the linearisation point */
         SB_CRASHPOINT("ring.append.done");
         *position = at;
         if (at + 1 - shared >= how.lag) sb_ring_advance(r->tail, shared, at + 1);
