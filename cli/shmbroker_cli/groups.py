@@ -48,7 +48,8 @@ def release(
 ) -> None:
     """Return the leased messages of a group to the end of its queue, and end the group.
 
-    Whoever uses it gets an error at the next use. What it had read and not acknowledged will be read again.
+    A process that uses the group gets an error at its next use. Messages that it had read and not acknowledged will be
+    read again.
     """
     with connected(broker) as connection:
         found = next((one for one in shmbroker.groups(connection) if one.name == group), None)

@@ -120,7 +120,7 @@ def look_at(processes: Iterable[ProcessId]) -> dict[ProcessId, ProcessFacts]:
 def _own_pid_namespace() -> int:
     try:
         return PID_NAMESPACE.stat().st_ino
-    except OSError:  # there is no /proc, so the broker could not record a namespace, either
+    except OSError:  # there is no /proc: this process cannot tell in which namespace it is
         return 0
 
 

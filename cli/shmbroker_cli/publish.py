@@ -69,7 +69,7 @@ class _ToQueue:
         self.queue.put(body, timeout=self.timeout, properties=self.properties)
 
     def put_some(self, bodies: list[bytes]) -> int:
-        """Publish messages, and return how many of them there was room for."""
+        """Publish messages, and return for how many of them there was room: one at least, else it raises `Full`."""
         return self.queue.put_many(bodies, timeout=self.timeout, properties=self.properties)
 
 

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 
 class Stopper:
-    """Lets SIGINT and SIGTERM end a block, but only after the block has finished with its current message."""
+    """Handles SIGINT and SIGTERM during a block of `until_told_to_stop`.
+
+    The first signal waits for the end of a block of `finishing`; in a block of `noting` it only sets `told`. Any other
+    signal raises KeyboardInterrupt at once.
+    """
 
     def __init__(self) -> None:
         """Begin: no signal has come yet."""

@@ -19,7 +19,8 @@ def list_stages(context: typer.Context, *, broker: BrokerOption = "", as_json: J
     """List the staged attempts, by publication, batch and partition, with their messages and bytes.
 
     An attempt is what one writer has staged of one partition of a batch. A publication is a series of batches: those of
-    one streaming query of Spark, of all jobs that write to one queue, or of one application (`txnAppId`).
+    one streaming query of Spark, of all jobs that write to one queue, or of one application, which Spark's write option
+    `txnAppId` names.
     """
     if context.invoked_subcommand is not None:
         return
@@ -52,7 +53,8 @@ def drop(
 ) -> None:
     """Drop the staged messages of a publication for good; published messages stay.
 
-    A batch that is published in part is not dropped: its publisher was killed, and the next one needs the rest.
+    A batch that is published in part is not dropped. Its publisher was killed, or stopped with an error, and the next
+    publisher of this batch needs the rest. A writer's attempt that begins during the command stays, too.
     """
     with connected(broker) as connection:
         found = _staged(stages(connection, publication), batch)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several processes that call one function: `shmbroker consume --call F --workers N`.
 
-The workers are a `shmbroker.WorkerPool`: one that dies is replaced, and its message
-goes to another. Before each message a worker asks this process, over a Unix socket,
-whether to handle it, and reports the outcome afterwards. So `--count` is exact, and the
-first failure ends all workers.
+The workers are a `shmbroker.WorkerPool`: one that dies is replaced, and its message goes to another. After five failed
+deliveries the pool moves a message to the queue `<queue>.set-aside`, and `--count` does not count it. Before each
+message a worker asks this process, over a Unix socket, whether to handle it, and reports the outcome afterwards. So
+`--count` is exact, and the first failure ends all workers.
 
 | the worker sends | it means | and gets |
 |---|---|---|

@@ -2,11 +2,14 @@
 """AMQP tables, such as the arguments of a binding: one encoding for one content.
 
 :func:`encode` gives the same bytes for tables with the same names and values, whatever the order of the names. So two
-tables can be compared by their encoded forms. The encoding is pamqp's with three exceptions. Floats take eight bytes:
-pamqp writes four, which changes the number. ``bytes`` values are encoded, which pamqp refuses, and decoded as
-``bytes``, not as ``bytearray``. Times after 2106 are decoded as seconds: pamqp takes them for milliseconds.
-:func:`encode` refuses a value that would be decoded as a different value, and encodes an empty table as no bytes.
-:func:`encode_as_given` does neither, and keeps the order of the names.
+tables can be compared by their encoded forms. Each value has pamqp's form, with these exceptions. Floats take eight
+bytes: pamqp writes four, which changes the number. ``bytes`` values are encoded, which pamqp refuses, and decoded as
+``bytes``, not as ``bytearray``. Times after 2106 are decoded as seconds: pamqp takes them for milliseconds. The
+encoding of a time has whole seconds.
+
+:func:`encode` sorts the names by their length, then by their bytes. It encodes an empty table as no bytes, and refuses
+a value whose decoded form has another encoding. :func:`encode_as_given` keeps the order of the names, encodes an empty
+table as four bytes, encodes tuples as lists, and checks no decoded form.
 """
 
 from __future__ import annotations
@@ -48,7 +51,8 @@ def encode(table: Mapping[str, Any] | None, what: str = "arguments") -> bytes:
         what: the name of the table in error texts.
 
     Raises:
-        TypeError: the table is no dict, a name is no string, or a value has no AMQP form of the same meaning.
+        TypeError: the table is no dict, a name is no string, or a value has no AMQP form, or only one that is decoded
+            as another value. (The fraction of a second of a time is dropped without an error.)
         ValueError: the table takes more than 60,000 bytes, is nested more than 32 deep, or a name takes more than 128
             bytes.
     """

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of queues that the broker reserves.
 
-Clients cannot make a queue whose name begins with ``amq.``: only this package makes such queues. Those whose names
+Clients cannot make a queue whose name begins with ``amq.``: only shmbroker itself makes such queues. Those whose names
 begin with ``amq.gen-`` belong to users. Those whose names begin with one of :data:`PREFIXES` are the broker's own:
-lists omit them unless the caller asks for them. The doctor checks all queues, and a purge of the broker removes all.
+lists omit them unless the caller asks for them. ``Connection.doctor`` checks all queues, and
+``Broker.stop(purge=True)`` removes all.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Attachment(native.Finalized):
         returns NO_MEMORY.
 
         Threads whose calls return GROW at the same time add only one segment: each thread counts the segments before it
-        waits for ``_grow_lock``. A thread that waited finds the file that another thread made, and maps it.
+        waits for ``_grow_lock``. A thread that waited finds that another thread has made and mapped the segment.
 
         Raises:
             ConnectionClosedByBroker: the broker was removed.
@@ -183,7 +183,8 @@ class Attachment(native.Finalized):
         """The core's description of the broker.
 
         Args:
-            in_full: include memory, and whether the housekeeper's process is stopped, which take time to determine.
+            in_full: also determine the use of memory, and whether the housekeeper's process is stopped, which takes
+                time. Otherwise these fields are 0, except `memory_limit`.
         """
         return facts_of_broker(self._described(in_full=in_full))
 
@@ -219,7 +220,7 @@ class Attachment(native.Finalized):
         return found
 
     def closing(self) -> bool:
-        """Whether the broker is being purged."""
+        """Whether a process has begun to purge the broker. It stays true after the purge."""
         return bool(slow.sb_broker_is_closing(self.handle))
 
     def set_closing(self) -> None:
@@ -235,7 +236,10 @@ class Attachment(native.Finalized):
         return bool(slow.sb_housekeeper_missing(self.handle))
 
     def housekeeper_stopped(self) -> bool:
-        """Whether there is a housekeeper whose process is stopped, for example by SIGSTOP."""
+        """Whether /proc shows that the housekeeper's process is stopped, for example by SIGSTOP.
+
+        False if the housekeeper is in another pid namespace.
+        """
         return bool(slow.sb_housekeeper_stopped(self.handle))
 
     @property
@@ -294,9 +298,9 @@ def release(attachment: Attachment, user: User | None = None) -> None:
             return
         one, path, detach = attachment, attachment.path, native.fast.sb_broker_detach
         last = 0, None, False, None if one.handle is None else native.cast_fast(one.handle, "sb_broker *")
-        # No call from here to `detach`. So a signal handler runs before this line, and still sees this user counted; or
-        # it runs after the detach, and sees no handle if this user was the last one. Each step is one line, for the
-        # tests that run a handler before any line.
+        # There is no call from here to `detach`, so Python runs no signal handler in between. A handler runs before
+        # this line, and still sees this user counted; or after the detach, and sees no handle if this user was the last
+        # one. Tests run a handler before each line, too. Therefore each step is one line.
         one.users, one.handle, user.attached, gone = (one.users - 1, one.handle, False, None) if one.users > 1 else last
         if gone is not None:
             if path in _attached and _attached[path] is one: del _attached[path]  # noqa: E701  # fmt: skip

@@ -77,9 +77,10 @@ class Bodies(Growing):
     def body_at(self, place: Place) -> memoryview | None:
         """Reads the body of a message that this connection does not hold; ``None``: the message is gone.
 
-        The body is read in place, and stays as long as the memoryview, whatever happens to the message. A body of up to
-        4 KiB, in several pieces, in more than four queues, or already being read in place this way is copied. So is any
-        body if the broker has no memory to record the reader.
+        The body is read in place, and stays as long as the memoryview, whatever happens to the message. The method
+        copies the body instead if one of these is true: it has at most 4 KiB; it lies in several pieces; it was
+        published to more than four queues; it has about a dozen views already; another caller reads it in place this
+        way; or the broker has no memory to record the reader.
         """
         while True:
             found = native.read_in_place(self, *place)

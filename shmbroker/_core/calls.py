@@ -48,8 +48,8 @@ class Calls(attachment.User):
     """What every call of a connection needs: the handle, and the number of calls in flight.
 
     Attributes:
-        handle: the handle of the core; ``None`` until there is one.
-        closed: whether :meth:`close` was called; every later call is refused.
+        handle: the core's handle of the connection; ``None`` until there is one.
+        closed: whether the connection was closed. Later calls are refused, except those that end an object.
         calls: the number of calls in flight. A line that changes it makes no call, so no signal handler splits it.
     """
 

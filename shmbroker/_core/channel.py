@@ -50,8 +50,8 @@ class SubscriptionPlace:
 class CoreChannel(native.Finalized):
     """A channel in the core. A ``Receiver``, made with the channel's ``address``, delivers the messages.
 
-    Opening, closing and the methods with ``in_flight`` drop the GIL; the other methods keep it. A method returns a
-    status of the core only if its docstring says so.
+    Opening, closing and the methods with ``in_flight`` drop the GIL; the other methods keep it. ``settle_tag`` is the
+    core's function, bound to the handle: it returns a status. A method returns one only if its docstring says so.
     """
 
     def __init__(self, connection: CoreConnection, channel_number: int) -> None:
@@ -59,7 +59,8 @@ class CoreChannel(native.Finalized):
 
         Args:
             connection: the connection of the channel.
-            channel_number: the connection calls its ``on_ready`` with this number when the channel has work; not 0.
+            channel_number: not 0. The connection calls its ``on_ready`` with this number when the channel, which was
+                armed, gets a message or has to report the end of a consumer.
         """
         self.connection = connection
         self.queues: dict[int, CoreQueue] = {}  # by subscription number; keeps their handles alive

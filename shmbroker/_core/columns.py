@@ -87,7 +87,8 @@ class Columns:
         """Puts the messages of ``count`` rows from ``row`` on: bodies, and keys and properties if they are set.
 
         Returns:
-            The number of messages that were put, at least 1 unless ``count`` is 0; the others had no room in time.
+            The number of messages that were put, at least 1 unless ``count`` is 0. The next one had no room in time, or
+            can never fit: a call that begins with its row raises the reason.
 
         Raises:
             queue.Full: there was no room in time for any message. It is a NeverFits if the first one can never fit.

@@ -43,7 +43,8 @@ class CoreConnection(IoThread, native.Finalized):
         self.handle = self._place[0]
         self.address = int(ffi.cast("uintptr_t", self.handle))
         self.id = int(slow.sb_connection_id(self.handle))
-        near = native.cast_fast(self.handle, "sb_connection *")  # `count_channels` stores the number of open channels
+        near = native.cast_fast(self.handle, "sb_connection *")
+        # `count_channels` stores the number of open channels in shared memory, where other processes read it.
         self.count_channels: Callable[[int], None] = functools.partial(fast.sb_connection_set_channels, near)
 
     def _open(self, name: str) -> None:

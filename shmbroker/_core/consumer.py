@@ -80,7 +80,7 @@ class CoreConsumer(native.Finalized):
 
     @in_flight
     def event(self, descriptor: int) -> None:
-        """Sets the eventfd that the core writes when messages arrive, or none will come, after :meth:`arm`."""
+        """Sets the eventfd. The core writes it once after each :meth:`arm`: when a message comes, or none ever will."""
         slow.sb_consumer_set_event(self.handle, descriptor)
 
     @in_flight

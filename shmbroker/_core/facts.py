@@ -127,7 +127,11 @@ def statistics_of_queue(found: Any) -> QueueStatistics:  # noqa: ANN401 - cffi h
 
 
 def consumers_in(queue: str, found: Any) -> list[ConsumerInfo]:  # noqa: ANN401 - cffi has no types
-    """Copies the consumers of a queue, and the threads that wait for its messages, out of the list of its nodes."""
+    """Copies the facts of a queue's consumers, and of the threads that wait in a get for its messages.
+
+    ``found`` has an entry for each node of the queue (``sb_nodes.h``): consumers, waiting calls, and watches, which are
+    left out.
+    """
     return [
         ConsumerInfo(
             queue=queue,

@@ -41,7 +41,7 @@ class Growing(Inspection):
             return False
         self._let_go_at = now + _LET_GO_SECONDS
         slow.sb_housekeeper_sweep(self.handle, 0)
-        slow.sb_connection_reclaim(self.handle)  # frees chunks of structures that hold no used slot, for any use
+        slow.sb_connection_reclaim(self.handle)  # chunks that were kept for structures, and are unused, can hold bodies
         return True
 
     def no_memory(self) -> None:
@@ -110,7 +110,7 @@ class Growing(Inspection):
         return handles[-1], int(status[0])
 
     def end_made(self, call: Callable[[Any], object], made: list[Any]) -> None:
-        """Ends the handles that :meth:`opening` made, as :meth:`end` does. Safe to call again."""
+        """Ends the handles in the list ``made``, as :meth:`end` does. Safe to call again."""
         self.calls += 1
         try:
             # One call of C takes out and ends all handles. A signal handler that raises runs before it or after it.

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The housekeeper's functions of the core, and what the core remembers of each queue for the housekeeper."""
+"""The housekeeper's functions of the core, and what the core remembers of each queue for the housekeeper.
+
+An automatic housekeeper is one that a client started. It ends when another process waits to take its place.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,10 @@ class CoreHousekeeper:
         slow.sb_housekeeper_end(self._handle)
 
     def stand_in(self) -> bool:
-        """Stands in for a stopped housekeeper. False: no housekeeper is stopped, or another process stands in."""
+        """Stands in for a housekeeper whose process is stopped, for example by SIGSTOP.
+
+        False: there is no such housekeeper, or another process stands in.
+        """
         return bool(slow.sb_housekeeper_stand_in(self._handle) == native.OK)
 
     def is_relieved(self) -> bool:
@@ -194,7 +200,7 @@ def awaiting_place(path: str) -> Iterator[None]:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _lock(fcntl.F_RDLCK, _SUCCESSOR))
             yield
         finally:
-            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _lock(fcntl.F_UNLCK, _SUCCESSOR))  # even if a fork duplicated it
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _lock(fcntl.F_UNLCK, _SUCCESSOR))  # also of a fork's descriptor
 
 
 def is_awaited(path: str) -> bool:
@@ -229,7 +235,8 @@ def starting(path: str) -> Iterator[int | None]:
 
 def started(descriptor: int) -> None:
     """Releases the lock of :func:`starting` in the housekeeper that inherited its descriptor, and closes it."""
-    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _lock(fcntl.F_UNLCK, _STARTING))  # even if a fork duplicated it
+    # Closing would release the lock only after a fork has closed its copy of the descriptor, too.
+    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _lock(fcntl.F_UNLCK, _STARTING))
     os.close(descriptor)
 
 

@@ -49,7 +49,10 @@ class Inspection(Calls):
 
     @in_flight
     def queues_ended(self) -> int:
-        """The number of queues that have ended so far without a call that deleted them, such as expired ones."""
+        """A number that rises when a queue has ended whose bindings may be left; it may rise twice for one queue.
+
+        Such a queue expired, or ended by itself, or the caller that deleted it did not remove its bindings.
+        """
         return int(slow.sb_topology_queues_ended(self.handle))
 
     @in_flight

@@ -50,7 +50,7 @@ class IoThread(Bodies):
     def polled(self) -> None:
         """Notes that a call found no message and does not wait for one.
 
-        A client that polls for half a second gets an IO thread, as a waiting client does. The thread notices a
+        A call more than half a second after the first one starts the IO thread, as a wait does. The thread notices a
         housekeeper that died or is stopped. Once there is a thread, this call is unnecessary.
         """
         if self.has_io:
@@ -89,7 +89,8 @@ class IoThread(Bodies):
 
         Work may fail for want of a descriptor, a thread or memory of this process. The thread must not end for that: no
         other thread would serve the consumers of the connection. So it logs the error, and goes on after a moment. The
-        core asks again for a segment or a housekeeper as long as it needs one.
+        core asks again for a segment or a housekeeper as long as it needs one. It does not repeat the number of a
+        channel whose ``on_ready`` raised.
 
         Args:
             said: the error of each kind of work that failed last time, by status. It is logged once.

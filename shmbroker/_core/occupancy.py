@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ffi, slow = native.ffi, native.slow
-_LOOKS = 32_768  # how many cells and parts of messages the core may read in all queues; it reads a few of each anyway
+# How many cells and parts of messages the core may read in all queues together. It reads a few of each queue even
+# beyond this number.
+_LOOKS = 32_768
 _GROUPS = 3
 _STRUCTURES: dict[int, str] = {
     slow.SB_KIND_LEAF: "pages of queues",
@@ -28,9 +30,10 @@ _STRUCTURES: dict[int, str] = {
 
 
 def in_words(handle: Any, name_of: Callable[[int], str | None]) -> str:  # noqa: ANN401 - cffi has no types
-    """Describes what occupies most chunks: the three classes of slots that have the most chunks.
+    """Describes what occupies most chunks: of the classes with slots in use, the three that have the most chunks.
 
-    Of slots for bodies, it says their size, how many are in use, and which queue has most of them. Of slots for
+    Of each it says the number of chunks. Of slots for bodies, it says their size, how many are in use, and which queue
+    has most of them. Bodies that have whole chunks to themselves count as one class, without a size. Of slots for
     structures, it says only what they hold. All slots of a chunk have one size, which can change only when none of them
     is in use.
 
@@ -39,7 +42,7 @@ def in_words(handle: Any, name_of: Callable[[int], str | None]) -> str:  # noqa:
         name_of: returns the name of the queue in a slot, ``None`` when the queue is gone.
 
     Returns:
-        The end of a sentence, empty if no chunk is occupied.
+        The end of a sentence; empty if no slot is in use, or the core cannot describe the chunks.
     """
     facts = ffi.new("sb_chunk_facts[]", slow.SB_CHUNK_FACTS)
     if slow.sb_broker_describe_chunks(handle, _LOOKS, facts) != native.OK:

@@ -121,7 +121,8 @@ class CoreQueue(native.Finalized):
     """An open queue of a connection.
 
     ``settle`` is the core's function, bound to the handle: it returns a status and raises nothing.
-    :mod:`shmbroker._native_message` puts and takes messages; it knows the queue by its ``address``.
+    :mod:`shmbroker._native_message` takes messages, and makes the first attempt of a put; it knows the queue by its
+    ``address``. Calls that wait for room put by :meth:`put_with`.
 
     Args:
         connection: the connection.
@@ -258,9 +259,9 @@ class CoreQueue(native.Finalized):
 
     @in_flight
     def browse(self, position: int) -> tuple[bytes, int] | None:
-        """Returns a private copy of the next ready message at or after a position, and the position after the message.
+        """Returns the record of the next ready message at or after a position, and the position after the message.
 
-        ``None``: there is none.
+        The record is a private copy, with the body. ``None``: there is no such message.
         """
         at, size = ffi.new("uint64_t *", position), native.RECORD_BYTES
         while True:
@@ -276,7 +277,7 @@ class CoreQueue(native.Finalized):
 
     @in_flight
     def browse_place(self, position: int) -> tuple[bytes, int, Place] | None:
-        """Browses as :meth:`browse` does, but omits the body: returns the rest, the position, and the body's place."""
+        """Browses as :meth:`browse` does: returns the record without the body, the position, and the body's place."""
         at, size, place = ffi.new("uint64_t *", position), native.RECORD_BYTES, ffi.new("sb_place *")
         memory = ffi.new("char[]", size)
         length = slow.sb_queue_browse_place(self.handle, at, memory, size, place)

@@ -48,5 +48,5 @@ def header(record: bytes) -> Header:
 
 
 def is_inline(record: bytes) -> bool:
-    """Whether the body follows in the record."""
+    """Whether the record contains the body. Not for a record of `browse_place`, which has no body and the address 0."""
     return record[_ADDRESS] == _NOWHERE

@@ -30,7 +30,8 @@ class _Written:
     def __init__(self, connection: CoreConnection, pointer: Any) -> None:  # noqa: ANN401
         self._connection, self._pointer = connection, pointer
         self._unviewed = self._done = False
-        self._counted = 1  # 1 until this object uncounts the connection's call, which the reservation passes to it
+        # The call in flight that `Reservation.begin` counted: 1 until this object ends it.
+        self._counted = 1
 
     def unviewed(self) -> None:
         """Handles the end of the last view."""
@@ -49,8 +50,9 @@ class _Written:
         if self._pointer.kept:
             handle = native.cast_fast(connection.handle, "sb_connection *")
             pointer = native.cast_fast(self._pointer, "sb_reservation *")
-            # Two threads may run this at the same time. Neither drops the GIL between the check and the end of the
-            # call. So no thread uses the connection after the other one has uncounted the call.
+            # Two threads may run this at the same time. Neither drops the GIL between the check of `_counted` and the
+            # return of the C function. So no thread uses the connection after the other one has ended the call in
+            # flight.
             if self._counted:
                 fast.sb_reservation_end_view(handle, pointer)
         # One line without a call: a signal handler sees both changes or none.
@@ -60,9 +62,10 @@ class _Written:
 
 
 def _references_of_one_variable() -> int:
-    """The count that the expression of :meth:`Reservation._is_viewed` gives for an object that only its variable holds.
+    """What ``sys.getrefcount(exporter)`` returns if only the variable ``exporter`` refers to the object.
 
-    Measured, since interpreters differ: up to CPython 3.13 the argument of ``getrefcount`` is a counted reference.
+    :meth:`Reservation._is_viewed` compares with this number. It is measured, since interpreters differ: up to CPython
+    3.13 the argument of ``getrefcount`` is a counted reference.
     """
     exporter = object()
     return sys.getrefcount(exporter)
@@ -82,7 +85,7 @@ class Reservation(native.Finalized):
     """
 
     _entered = False  # whether `end` has something to do
-    _counted = 0  # 1 while this object must uncount the connection's call, until it passes that to `_Written`
+    _counted = 0  # 1 while this object must end the call in flight that `begin` counted; then `_Written` must end it
 
     def __init__(self, queue: CoreQueue, size: int, until: int) -> None:
         self._queue, self._size, self._until = queue, size, until
@@ -92,13 +95,13 @@ class Reservation(native.Finalized):
         self._memory: memoryview | None = None
 
     def begin(self, options: PutOptions) -> memoryview:
-        """Reserves the slot and returns its memory, to write the body into.
+        """Reserves the slot and returns memory to write the body into: of the slot, or private if it will lie in parts.
 
         Raises:
             queue.Full: the queue has no room in time.
             OutOfMemory: the broker has no memory in time.
             NeverFits: the body can never fit the queue, or the broker.
-            ValueError: key and properties take more than 64 KiB.
+            ValueError: header (64 bytes), exchange, key and properties take more than 64 KiB.
         """
         queue = self._queue
         queue.connection.enter()  # a reservation counts as a call: after a close, the last call that ends frees memory
@@ -119,7 +122,7 @@ class Reservation(native.Finalized):
         """Publishes the message.
 
         Raises:
-            OutOfMemory: there is no memory for the copy; or the queue needs memory for its cell, and gets none in time.
+            OutOfMemory: there is no memory for the copy, or in time none for the message's place in the queue.
         """
         reservation = self._pointer
         if self._is_viewed():

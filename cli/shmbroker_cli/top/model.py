@@ -25,8 +25,8 @@ class Sample:
         broker: About the broker as a whole.
         queues: About each queue, by name.
         exchanges: About each exchange.
-        channels: About each channel with consumers; one entry for each connection is about all its channels without
-            consumers.
+        channels: About each channel with consumers. A connection that has channels without consumers has one more
+            entry, about all of these.
         connections: About each connection.
         processes: What the operating system says of the processes that have the connections; a process that it does not
             show is missing.
