@@ -42,7 +42,7 @@ def check_size(size: object) -> int:
     """Checks the length of a body that the application writes in place, and returns it.
 
     Raises:
-        ValueError: the length is no integer, or exceeds the limit of a body.
+        ValueError: the length is no integer, is negative, or exceeds the limit of a body.
     """
     if not is_integer(size) or not 0 <= size <= native.MAX_BODY:
         msg = f"size={size!r}: 0 to {native.MAX_BODY} bytes are allowed"

@@ -48,9 +48,11 @@ def parse_size(value: object, name: str = "memory") -> int:
 
 
 class Kind(abc.ABC):
-    """A kind of values. Its methods that are not abstract are for numbers that the core stores unchanged.
+    """A kind of values.
 
-    A kind with other values overrides those methods that do not suit its values.
+    The methods that are not abstract are for numbers that the core stores unchanged; other kinds override those that
+    they need. `to_core` and `from_core` serve only the kinds that the core stores as numbers:
+    :mod:`shmbroker._core.settings` itself encodes flags (`Switch`) and strings (`Name`).
     """
 
     __slots__ = ()
@@ -152,7 +154,10 @@ class Seconds(Kind):
         return f"{self._least / 1000:g} to {_MAX_MILLISECONDS // 1000:,} seconds"
 
     def check(self, name: str, value: object) -> float | None:
-        """Accepts `None`, and numbers within the bounds. Returns what the core stores, so that both compare equal."""
+        """Accepts `None`, and numbers within the bounds.
+
+        Rounds to milliseconds, as the core stores them. So the value equals the one that is read back later.
+        """
         if value is None:
             return None
         if is_number(value) and self._least / 1000 <= value <= _MAX_MILLISECONDS / 1000:

@@ -73,7 +73,7 @@ def file_of(path: str, number: int | str) -> pathlib.Path:
 
 
 def names() -> list[str]:
-    """Lists the existing brokers that this process may use, sorted: this user's, and those shared with its groups."""
+    """Lists the existing brokers, sorted: those named after this user, and other users' that this process may use."""
     paths = {f"/{file.name[:-2]}": file for file in DIRECTORY.glob("shmbroker-*.*.0")}
     return sorted(
         name_of(path)
@@ -270,7 +270,7 @@ def _make_noted(path: str, suffix: int | str, size: int, mode: int, made: list[i
     if not file_of(path, suffix).exists():
         made.append(suffix)
         if not _make(path, suffix, size, mode):
-            made.remove(suffix)  # the file that is there is another process's
+            made.remove(suffix)  # another process made the file first, or removes the broker
 
 
 def _missing(path: str, suffixes: Iterable[int | str]) -> list[int | str]:
@@ -279,15 +279,18 @@ def _missing(path: str, suffixes: Iterable[int | str]) -> list[int | str]:
 
 
 def _make_all(path: str, name: str, memory: int, mode: int, made: list[int | str]) -> bool:
-    """Makes the files that a broker does not have yet, segment 0 last; False: another process linked or removed that.
+    """Makes the files that a broker does not have yet, segment 0 last.
+
+    False: this process did not make segment 0: another process made it first, or removed the file before it had its
+    name.
 
     Another process may make the same broker at the same time, with the lock or without it. So this function does not
     make files that the other process has made, and makes files again that the other process takes back.
     """
     chunks, per_segment = plan(memory)
     size, least = int(native.slow.sb_broker_segment_bytes(1, per_segment)), -(-MINIMUM_CHUNKS // per_segment)
-    # `least` segments have the MINIMUM_CHUNKS chunks of the smallest broker. In far fewer chunks, the broker's
-    # structures would fit, but no message.
+    # `least` segments have as many chunks as the smallest broker, at least. This function requires room for them even
+    # if it makes only segment 0: in far fewer chunks, the broker's structures would fit, but no message.
     needed = int(native.slow.sb_broker_segment_bytes(0, 0)) + size * len(_missing(path, range(1, least + 1)))
     _expect_room(path, f"0 to {least}", needed)
     count = -(-chunks // per_segment) if mode & _GROUP else 0
@@ -366,8 +369,9 @@ class _Turn(NamedTuple):
 
 @contextlib.contextmanager
 def _one_at_a_time(path: str) -> Iterator[bool]:
-    """Prevents two processes from making the same segment: with room for only one, both would fail.
+    """Keeps two processes from making the same segment at a time, unless one has waited for a second (:func:`_turn`).
 
+    With room for only one segment, both would fail.
     It also excludes a removal of all files while another process makes one. Waits as :func:`_turn` does, and yields
     its ``there``.
     """

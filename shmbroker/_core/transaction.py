@@ -49,7 +49,8 @@ class Settlement(NamedTuple):
 
     Attributes:
         queue: The queue that the message was taken from.
-        token: The ``tag`` in the message's record. Its high bits, an index in the consumer's table, are ignored here.
+        token: The ``tag`` of the message's record (`_core/record.py`). For a message of a consumer, the bits from 40 on
+            are its index in the consumer's table of unacked messages; a commit ignores them.
         disposition: How it ends: ACK, REQUEUE or REJECT.
         delivery_tag: The delivery tag of the message on its channel; a commit does not use it.
     """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TICK_SECONDS = 0.25
-REST_SECONDS = 1.0  # between two checks of all queues (ticks) while no queue changes
+REST_SECONDS = 1.0  # between two checks of all queues (ticks) while all queues are quiet, and none can expire
 RECLAIM_SECONDS = 1.0  # the interval between searches for unused memory that can be freed
 REAP_SECONDS = 4.0  # between checks whether a process called exec, which its pidfd does not report
 LINGER_SECONDS = 10.0
@@ -40,7 +40,7 @@ _WATCH_TURNS = 8  # every 8 turns, the housekeeper looks for clients, and for ne
 
 
 class EndFlag:
-    """A flag that is set once, also by a signal handler. It needs no lock.
+    """A flag that stays set once it was set. A signal handler may set it: it needs no lock.
 
     The lock of a ``threading.Event`` would deadlock if a second signal interrupts the handler while it holds the lock.
     """
@@ -93,9 +93,10 @@ class Housekeeper:
             self._core.step_down()
 
     def _is_relieved(self) -> bool:
-        """Whether this stand-in must end, because there is another housekeeper that works.
+        """Whether this stand-in must end. False if this process is no stand-in.
 
-        If the stopped housekeeper has died, this process tries to become the housekeeper.
+        When the stopped housekeeper continues, or has died, this process steps down, and tries for a second to become
+        the housekeeper. That succeeds only if the other one has died. If it fails, this process must end.
         """
         if not self._stands_in or not self._core.is_relieved():
             return False
@@ -211,13 +212,13 @@ class Housekeeper:
             self._reclaim_due = time.monotonic() + (TICK_SECONDS if more else RECLAIM_SECONDS)
 
     def _watch(self) -> None:
-        """Opens new queues, leaves deleted ones, and frees the memory of deleted queues."""
+        """Opens new queues, leaves deleted ones, frees their memory, and removes the bindings to them."""
         if not self._has_changed() and not self._unfreed and self._turns % _WATCH_TURNS:
             return
         self._leave_deleted()
         self._unfreed = self._core.sweep()
-        # If the pruning fails, a later turn tries again. A damaged journal is not reported here: the doctor and the
-        # clients that declare report it.
+        # `prune` removes bindings to queues that have ended. If it fails, a later turn tries again. A damaged journal
+        # is not reported here: the doctor reports it, and so do clients that declare exchanges or bindings.
         with contextlib.suppress(exceptions.Timeout, exceptions.OutOfMemory, exceptions.CorruptSegment):
             exchanges_of(self._connection).prune(self._connection, 0)
         # The number of changes is read after the pruning, because the pruning can change it, and before the slots are
@@ -293,15 +294,18 @@ class Housekeeper:
 
         Args:
             watched: the pids of the watched processes, by descriptor.
-            zombies: the pids whose end was reported. They are not watched while they stay attached: the descriptor of a
-                zombie is always readable. Such a pid stays attached if the reap of the client has failed, or if the
-                client lives in another pid namespace and only a process with the same pid in this one has ended.
+            zombies: the pids whose end was reported. While they stay attached, they are not watched until a poll has
+                reported nothing for REAP_SECONDS: the descriptor of a zombie is always readable. Such a pid stays
+                attached if the reap of the client has failed, or if the client lives in another pid namespace and only
+                a process with the same pid in this one has ended.
             poll: polls the descriptors.
         """
         pids = self._core.pids()
         zombies &= pids
         for pid in pids - zombies - {*watched.values(), os.getpid()}:
-            with contextlib.suppress(OSError):  # the process has ended: the next reap clears up after it
+            # An error usually means that the process has ended: the next reap clears up after it. The process may also
+            # live in another pid namespace, or this process may have no descriptor left.
+            with contextlib.suppress(OSError):
                 descriptor = os.pidfd_open(pid)
                 watched[descriptor] = pid
                 poll.register(descriptor, select.POLLIN)
@@ -311,8 +315,9 @@ def main(arguments: list[str], on_ready: Callable[[], None] = lambda: None) -> i
     """``python -m shmbroker._housekeeper.housekeeper NAME [--automatic]``: the program of a housekeeper.
 
     It runs until it is told to end, or until no client is left for ten seconds. With ``--automatic``, a client started
-    it, not a user. With ``--starting=N``, the process has inherited the descriptor N, which holds a lock. It releases
-    the lock as soon as it serves, or knows that it cannot.
+    it, not a user. With ``--starting=N``, the process has inherited the descriptor N, which holds the lock of
+    `_core.housekeeper.starting`: until it is released, other clients start no housekeeper. The process releases the
+    lock as soon as it serves, or knows that it cannot.
 
     Args:
         arguments: the arguments without the program's name.

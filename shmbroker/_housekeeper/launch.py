@@ -103,7 +103,8 @@ def start_housekeeper(name: str, *, detached: bool, inherits: int | None = None)
     Args:
         name: the broker.
         detached: whether the process leads a session of its own, and counts as automatic, not as started by a user.
-        inherits: the descriptor of `_core.housekeeper.starting`; ``None``: it has none.
+        inherits: the descriptor that `_core.housekeeper.starting` gave, for the new process; ``None``: it inherits
+            none.
 
     Raises:
         CannotStartError: the housekeeper cannot be started; the text gives the reason.
@@ -126,7 +127,8 @@ def start_housekeeper(name: str, *, detached: bool, inherits: int | None = None)
     except OSError as error:
         msg = f"{line[0]}: {error.strerror}"
         raise CannotStartError(msg) from error
-    # This thread waits for the end of the housekeeper, which would otherwise stay a zombie of this process.
+    # The thread `follower` logs the housekeeper's errors, and waits for its end. Otherwise the housekeeper would stay a
+    # zombie of this process.
     follower = threading.Thread(target=_follow, args=(name, child), name="shmbroker-reap-housekeeper", daemon=True)
     try:
         follower.start()
@@ -168,7 +170,9 @@ def ensure_housekeeper(name: str) -> None:
             if not _needs_one(found):
                 _starting_since.pop(name, None)
             else:
-                _check_place()  # first: a program with MARK set may hold the lock itself, and would wait for itself
+                # First: a program with MARK set may itself hold the lock of `starting`. It would take its own lock for
+                # that of another process that starts a housekeeper.
+                _check_place()
                 with starting(found.path) as descriptor:
                     if _needs_one(found) if descriptor is not None else _is_overdue(name):
                         start_housekeeper(name, detached=True, inherits=descriptor)

@@ -20,14 +20,17 @@ _log = logging.getLogger("shmbroker")
 
 
 class ProcessConnection(Protocol):
-    """The process-wide interface of a connection."""
+    """The methods of a connection that the handlers for forks and for the program's end call."""
 
     def handed_out(self) -> Iterator[Any]:
         """Iterates over the handles of queues that the connection has open."""
         ...
 
     def stop_callbacks(self) -> None:
-        """Prevents new callbacks, and requeues the messages whose callback has not begun."""
+        """Prevents new callbacks, and requeues the messages whose callback has not begun.
+
+        A thread that is delivering a message at that moment still calls its callback.
+        """
         ...
 
 

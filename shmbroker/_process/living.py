@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _Thing = TypeVar("_Thing")
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
-_FEW = 32  # how many more dead entries than live ones may remain before dead ones are removed
+_FEW = 32  # dead entries are removed when there are more than 2 n + _FEW entries; n: those that the last removal left
 
 
 class Living(Generic[_Thing]):

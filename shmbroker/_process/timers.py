@@ -20,7 +20,8 @@ class Timers:
     """Positions of messages by the time at which each is due, in nanoseconds of the monotonic clock.
 
     Acknowledging a message does not remove its timer. So the housekeeper checks whether the stored timers are still
-    needed: all of them, in steps, when their number has doubled since the last check.
+    needed: all of them, in steps, when there are more than LEAST_TO_FORGET, and more than twice as many as the last
+    check found to be needed.
     """
 
     def __init__(self, look: Callable[[int, int], int]) -> None:

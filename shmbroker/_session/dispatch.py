@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Callbacks: the connection's executor runs the callbacks of each channel one at a time, in order.
 
-A channel is *dormant*, *ready* (one runnable of it is in the executor) or *in progress*. A thread that brings work (the
-IO thread, or a publish whose message is returned) makes a dormant channel ready. The runnable processes a batch, and
-resubmits itself if there is more, so that no channel starves another. Source: RabbitMQ's Java client.
+A channel is *dormant*, *ready* (one runnable of it is in the executor) or *in progress*. A thread that brings work
+(such as the IO thread, or a publish whose message is returned) makes a dormant channel ready. The runnable processes a
+batch. If the batch was full, it resubmits itself, so that no channel starves another. Source: RabbitMQ's Java client.
 """
 
 from __future__ import annotations
@@ -40,7 +40,11 @@ class Work(Protocol):
         ...
 
     def _rest(self) -> bool:
-        """Requests a wake-up when work comes, and returns ``True``; ``False``: there is work already, so no wake-up."""
+        """Whether the dispatcher may rest; ``False``: there is work already.
+
+        If it may, the channel wakes it when work comes, or after a pause if an error keeps the channel from its work.
+        A channel that has ended never wakes it.
+        """
         ...
 
 
@@ -76,7 +80,7 @@ class Executor:
                     raise interrupt from None
                 process_ends = executor is self._own and _SHUT_DOWN in str(error)
                 if not self._closed and not process_ends:
-                    self.failed(error)  # delivered messages stay unacked
+                    self.failed(error)  # nobody gets the messages that the channel holds: the application must know
 
     def _pool(self) -> concurrent.futures.Executor | None:
         with self._lock:
@@ -126,7 +130,8 @@ def _interrupt_behind(error: BaseException, handled: BaseException | None) -> Ba
 
     The caller was handling the exception ``handled``. That one, and what it replaced, does not count.
 
-    A pool waits for a `threading.Condition`. An interrupt in there surfaces as ``RuntimeError: release unlocked lock``.
+    An interrupt is an exception that is no `Exception`, such as KeyboardInterrupt. A pool that starts a thread waits
+    for a `threading.Condition`. An interrupt in there surfaces as ``RuntimeError: release unlocked lock``.
     """
     behind = error.__context__
     while isinstance(behind, Exception) and behind is not handled:

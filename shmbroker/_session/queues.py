@@ -46,8 +46,9 @@ class OpenQueues:
 
     A queue that a channel has used stays open in the core until it is deleted or the connection is closed. When the
     application closes its handle of any other queue, the queue stays open in the core only if the connection holds
-    messages of it or still uses it there, or if it is exclusive to the connection. Such a queue is not closed when that
-    reason ends. It is closed when it is deleted, or when the application opens and closes it again.
+    messages of it, if a consumer or a call of the connection still uses it, or if it is exclusive to the connection.
+    Such a queue is not closed when that reason ends. It is closed when it is deleted, or when the application opens and
+    closes it again.
 
     Args:
         connection: the connection in the core.
@@ -74,7 +75,7 @@ class OpenQueues:
             make: makes a handle.
 
         Raises:
-            NotFound: ``passive``, and there is no such queue; or the queue was deleted during the call.
+            NotFound: with ``passive``: there is no such queue, or it was deleted during the call.
             PreconditionFailed: the queue exists with other settings.
             AccessRefused: the queue does not exist, and its name begins with ``amq.``.
             ResourceLocked: the queue is exclusive to another connection.
@@ -200,7 +201,7 @@ class OpenQueues:
         core_of(handle).leave()
 
     def _forget_deleted(self) -> None:
-        """Forgets the handles of deleted queues; held messages keep their queue alive.
+        """Forgets the handles of deleted queues. A message that the application has keeps its handle alive.
 
         The next search runs when there are twice as many handles as remain now, at least 64.
         """

@@ -76,7 +76,7 @@ class Session(native.Finalized):
 
     Attributes:
         core: the connection in the core.
-        lock: held to change which queues, consumers and channels are open.
+        lock: held to change which queues and channels are open; `consumers` needs no lock.
         callbacks: the executor of the channels' callbacks.
         make_dispatcher: makes the dispatcher of a channel; a front end may set another one.
         queues: the open queues.
@@ -128,7 +128,7 @@ class Session(native.Finalized):
         self.core.start_io()
 
     def limit(self, prefetch: int) -> None:
-        """Limits the unacked messages of the consumers of all channels; 0: no limit."""
+        """Limits how many unacked messages the consumers of all channels may have together; 0: no limit."""
         self.core.limit(prefetch)
 
     # ---- open, failed ----
@@ -216,7 +216,10 @@ class Session(native.Finalized):
     # ---- closing ----
 
     def add_close_callback(self, callback: Callable[[], None]) -> None:
-        """Registers a callable that is called once, when the session is closed or the broker is purged."""
+        """Registers a callable that is called once: when the session is closed, or the broker is purged.
+
+        The IO thread notices a purge; without one the callable is called when the session is closed.
+        """
         self._close_callbacks.append(callback)
 
     def _ended(self) -> None:

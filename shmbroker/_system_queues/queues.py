@@ -22,8 +22,8 @@ def ensure(session: Session, name: str, *, no_expiry: bool = False, ring_size: i
         session: the session that opens the queue.
         name: a name that begins with one of :data:`shmbroker._amqp.names.PREFIXES`.
         no_expiry: ``True``: the queue is for messages moved there from another queue. They do not expire in it, and
-            keep their sequence numbers. ``False``: the queue is for the broker's own notes, and a put into it may use
-            the reserve of memory.
+            keep their sequence numbers. ``False``: the queue is for the broker's own notes. A put into it may use
+            memory that plain puts leave free (the reserve, see sb_reserve.h).
         ring_size: the most messages that the queue keeps, as in the settings of any queue.
 
     Raises:
@@ -43,7 +43,7 @@ def delete(session: Session, name: str, *, if_empty: bool = False) -> None:
     """Deletes a queue of the broker's own, if it exists.
 
     Raises:
-        PreconditionFailed: the queue has ready messages (``if_empty``).
+        PreconditionFailed: the queue has ready or scheduled messages (``if_empty``).
         Timeout: the topology lock was not free in ``operation_timeout``.
     """
     try:

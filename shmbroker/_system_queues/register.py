@@ -2,27 +2,27 @@
 """Registers: a small value that processes share, that outlives them, and that changes by compare and replace.
 
 Form: a queue whose messages are versions of a value. The number of a version is its position in the queue. Each
-version names the version that it replaces, by number. When a version arrives, it *counts* if it names the latest of the
-versions that count. So if two versions name the same one, the earlier of the two counts, and every reader sees that. No
-process ever takes a message out of the queue: a process that is stopped, at any instruction, holds nothing that another
-process needs.
+version names the version that it replaces, by number: one that its writer has read, and that counted. When a version
+arrives, it *counts* if it names the latest of the versions that count. So if two versions name the same one, only the
+earlier of the two can count, and every reader sees that. No process ever takes a message out of the queue: a process
+that is stopped, at any instruction, holds nothing that another process needs.
 
 To find the latest version that counts, a reader does not need the whole history. It takes the versions that name the
-highest number: the one of these that arrived first is the latest that counts. The reason: a process names only a
-version that it has read, and that counted. So a version that does not count names a lower number than the latest
-version does, or names the same number and arrived later. Therefore the queue is a ring that keeps only the newest
-:data:`KEPT` messages. The ring could drop the latest version only if that many processes put versions after it that do
-not count.
+highest number: the one of these that arrived first is the latest that counts. The reason: a version that does not count
+names a lower number than the latest version does, or names the same number and arrived later. Therefore the queue is a
+ring that keeps only the newest :data:`KEPT` messages. The ring could drop the latest version only if that many
+processes (`_NEEDED`, while the ring is lowered) put versions after it that do not count.
 
 Memory: if a writer finds no memory for another version, it lowers the size of the ring to `_NEEDED`, which drops the
 oldest messages, and uses their slots. After its put it restores the size. All bodies are padded to multiples of one
-size, so that these slots fit. The writer of the first version finds messages to drop, too, if it has called
-:meth:`Register.set_aside`, which fills the empty queue with messages that are no versions.
+size, so that the slots of versions of about the same length fit. The writer of the first version finds messages to
+drop, too, if it has called :meth:`Register.set_aside`, which fills the empty queue with messages that are no versions.
 
-Death (after -> state):
- before the put -> the value is what it was.    the put -> the version counts, or does not; nothing is in between.
- lowering the size of the ring -> the ring keeps `_NEEDED` messages, until a later writer that finds no memory restores
-  the size.
+Death (a writer is killed -> the state of the register):
+ before the put -> the value is what it was.
+ after the put -> the version counts, or does not; nothing is in between.
+ after lowering the size of the ring -> the ring keeps `_NEEDED` messages, until a later writer that finds no memory
+  restores the size.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NEEDED = 16  # the ring size while there is no memory
 _SPARE = 24
 _NONE, _NO_VERSION = -1, -2
 _HEAD = b'{"replaces":'
-_SIZE = 512  # bytes; each body is padded to a multiple of this, so that it fits the slot of a dropped message
+_SIZE = 512  # bytes; bodies are padded to multiples of this, so that those of about the same length fit the same slots
 
 
 class Version(NamedTuple):
@@ -76,7 +76,9 @@ class _Entry(NamedTuple):
 
 
 class Register:
-    """A register for one user: it remembers the version that this user saw last. Not safe for several threads.
+    """One user's handle of a register: it remembers the version that this user saw last.
+
+    A user is any object that holds such a handle; a process may have several. Not safe for several threads.
 
     Args:
         queue: The queue of the register.

@@ -6,8 +6,10 @@ The schema is the value of a :mod:`register <shmbroker._system_queues.register>`
 declared again under the same name has no schema. When a queue is gone, its register is left over. The next process that
 registers a schema for any queue deletes such registers.
 
-Death (after -> state): register made -> no schema.  version written -> the schema.
- some registers deleted -> the next process that registers a schema deletes the others.
+Death (a process is killed after -> the state):
+ making the register -> the queue has no schema.
+ writing the version -> the queue has the schema.
+ deleting some registers -> the next process that registers a schema deletes the others.
 """
 
 from __future__ import annotations

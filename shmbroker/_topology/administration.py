@@ -296,7 +296,7 @@ class Administration:
         ]
 
     def prune(self) -> None:
-        """Removes the bindings to queues that the broker deleted itself, such as expired or auto-delete queues."""
+        """Removes the bindings that were left when their queues ended, see `Exchanges.prune`."""
         self.exchanges.prune(self._core, self._deadline())
 
 

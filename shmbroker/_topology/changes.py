@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes of the topology: each is checked against the current table, then becomes a record.
 
-A function that makes a change only checks it and returns its record: empty bytes if the change is in effect already.
-The caller holds the topology lock, and has replayed the journal to its end. The caller appends the record and replays
-it; only then does the table change. Errors are RabbitMQ's.
+A function that is named after a change checks it and returns its record: empty bytes if the change is in effect
+already. It does not change the table. `Exchanges.change` (shared.py) holds the topology lock and has replayed the
+journal when it calls such a function; it appends the record, and a replay then changes the table. A caller that wants
+only the checks discards the record, and needs no lock. Errors are RabbitMQ's.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def declare(
         topology: the current topology.
         name: 1 to 255 bytes of UTF-8 without NUL.
         kind: "direct", "fanout", "topic" or "headers".
-        durable: whether it should outlive the broker's memory.
+        durable: declarations compare it, and nothing else: every exchange lives as long as the broker's memory.
         auto_delete: whether it ends with the last binding from it.
         internal: whether publishing to it is refused.
         arguments: only "alternate-exchange" has a meaning.

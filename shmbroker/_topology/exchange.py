@@ -180,7 +180,7 @@ def check_deletion(name: str) -> None:
     """Checks that an exchange of this name may be deleted.
 
     Raises:
-        AccessRefused: the exchange is one of the broker's own.
+        AccessRefused: the name is that of the default exchange, or is reserved.
     """
     check_not_default(name)
     if name.startswith(RESERVED):
@@ -211,8 +211,8 @@ def check_binding(kind: str, routing_key: str, arguments: dict[str, Any]) -> Non
     """Checks that an exchange of type ``kind`` can have a binding with this routing key and these arguments.
 
     Raises:
-        PreconditionFailed: the ``x-match`` argument is unknown (headers), or the pattern has so many ``#`` words that
-            matching would be too expensive (topic).
+        PreconditionFailed: the value of ``x-match`` is not allowed (headers), or the pattern has more than two ``#``
+            words (topic), which is RabbitMQ's limit.
     """
     if kind == "topic":
         many = routing_key.split(".").count("#")

@@ -107,7 +107,7 @@ class _Node:
         return new
 
 
-_NO_WORDS: dict[str, _Node] = {}  # always empty; shared by all nodes that no node follows
+_NO_WORDS: dict[str, _Node] = {}  # always empty; the words of each node that no node has followed yet
 
 
 class Topic:
@@ -214,9 +214,9 @@ _Pair = tuple[str, bytes | None]
 class Headers:
     """Matches tables of names and values against a message's headers: all pairs must match, or any.
 
-    Equal tables are examined once. A table that any pair satisfies is indexed under each of its pairs. A table that
-    needs all pairs is indexed under one, the pair that indexes the fewest other tables. So the cost depends on the
-    headers of the message and on the tables that share a pair with it, not on the number of tables.
+    Bindings with equal tables share one entry. A table that any pair satisfies is indexed under each of its pairs. A
+    table that needs all pairs is indexed under one, the pair that indexes the fewest other tables. So the cost depends
+    on the headers of the message and on the tables that share a pair with it, not on the number of tables.
     """
 
     def __init__(self) -> None:

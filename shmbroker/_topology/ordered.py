@@ -2,8 +2,8 @@
 """Collections of objects in the order of arrival: most of them hold one object, some hold very many.
 
 Each object has a number, which grows with the order of arrival. A dictionary for each routing key and each queue would
-take most of the memory for bindings in a process. So a collection of one object is a pair of number and object. A
-larger one is a dictionary from numbers to objects, and an empty one is None.
+take most of the memory for bindings in a process. So a collection that never held more than one object is a pair of
+number and object. One that has held more is a dictionary from numbers to objects. An empty one is None.
 """
 
 from __future__ import annotations

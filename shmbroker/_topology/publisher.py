@@ -49,8 +49,8 @@ class Content:
     """The properties of a message to publish, checked and encoded.
 
     Raises:
-        PreconditionFailed: a property has a value that RabbitMQ refuses, too; or the header CC or BCC is no array of
-            strings.
+        PreconditionFailed: user_id, expiration, delivery_mode or priority has a value that is not allowed; or the
+            header CC or BCC is no array of strings.
         TypeError: a property cannot be encoded, see :func:`shmbroker.properties.encode`.
         ValueError: a property cannot be encoded, see there.
     """
@@ -187,7 +187,7 @@ class Publishing:
             return found
 
     def forget_routes(self) -> None:
-        """Discards the routes, so that each is looked up again."""
+        """Makes the next call of `targets` discard all routes, so that each is looked up again."""
         with self._lock:
             self._version = 0
 
@@ -261,8 +261,8 @@ class Publishing:
     ) -> int:
         """Publishes a message; returns the number of queues that it was routed to.
 
-        The number includes a full queue with overflow="drop", and a queue of several that was deleted meanwhile: such
-        queues do not get the message.
+        The number includes queues that do not get the message: full queues with overflow="drop"; and, of several
+        queues, those that were deleted meanwhile.
 
         Raises:
             queue.Full: a queue with overflow="block" has no room in time.

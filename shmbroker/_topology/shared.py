@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exchanges and bindings of a broker as this process sees them, and their changes.
 
-All connections of a process to a broker share one table. Before a use, the process replays into the table what other
-processes have appended to the journal.
+All connections of a process to a broker share one table. Before a use, the process replays into the table what was
+appended to the journal since the last replay, by other processes and by itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class _Table:
         topology: The exchanges and bindings.
         router: Finds routes in the topology.
         is_whole: Whether table and position agree. False during a replay, and after a replay that an interrupt or a
-            damaged record has cut short. Such a table is of no use, as a record that is replayed twice can do harm.
+            damaged record has cut short. Such a table is of no use: its position is behind records that were not
+            replayed, and an earlier position would replay others twice, which can do harm.
         users: The number of code blocks of one thread that use the table now. A signal handler that runs inside such a
             block must not change the table.
         not_shortened: The length of the journal at the last attempt to compact it, if that attempt failed; 0: no
@@ -71,7 +72,7 @@ class Exchanges:
         self._table = _Table(path)
 
     def refresh(self, connection: CoreConnection) -> Topology:
-        """Replays the changes of other processes and returns the table, which the caller must not change.
+        """Replays new records and returns the topology, which the caller must not change.
 
         Raises:
             CorruptSegment: the journal is damaged. The next call reads it anew.
@@ -83,7 +84,7 @@ class Exchanges:
 
     @contextlib.contextmanager
     def _refreshed(self, connection: CoreConnection) -> Iterator[_Table]:
-        """Replays the changes of other processes and yields the table. In the block, the table does not change."""
+        """Replays new records and yields the table. In the block, the table does not change."""
         with self._lock:
             table = self._taken(connection)
             try:
@@ -92,7 +93,7 @@ class Exchanges:
                 table.users -= 1
 
     def _taken(self, connection: CoreConnection) -> _Table:
-        """Replays the changes of other processes and returns the table, with one more user. The caller has the lock.
+        """Replays new records and returns the table, with one more user. The caller has the lock.
 
         A signal handler may call this while its thread replays into the table, or uses it. If that replay has not
         ended, or the handler needs a replay, this method begins a new table, which the process uses from then on. Code
@@ -145,13 +146,13 @@ class Exchanges:
             return table.topology.looks_at_headers()
 
     def all(self, connection: CoreConnection) -> tuple[list[Exchange], list[Binding]]:
-        """Returns all exchanges by name, and all bindings by the name of their source, the oldest of a source first."""
+        """Returns all exchanges, sorted by name, and all bindings, sorted by the name of their source, then by age."""
         with self._refreshed(connection) as table:
             exchanges = sorted(table.topology.exchanges.values(), key=lambda one: one.name)
             return exchanges, [binding for one in exchanges for binding in table.topology.bindings_from(one.name)]
 
     def problems(self, connection: CoreConnection) -> list[str]:
-        """Describes each fault of the journal; empty: no fault. Reads the whole journal anew, not the cached table."""
+        """Describes the first fault of the journal; empty: no fault. Reads the whole journal, not the cached table."""
         try:
             Exchanges(connection.attachment.path).refresh(connection)
         except CorruptSegment as error:
@@ -189,8 +190,8 @@ class Exchanges:
     def _compact(self, connection: CoreConnection) -> None:
         """Shortens the journal if that is worth it. The caller holds the topology lock.
 
-        After a failed attempt, the next one is made when the journal has grown by as many bytes as make a whole journal
-        worth compacting.
+        After a failed attempt, only the bytes count that were appended since then: the next attempt is made when a
+        journal of just these bytes would be worth compacting.
         """
         with self._refreshed(connection) as table:
             length = table.journal.length(connection)
@@ -199,9 +200,10 @@ class Exchanges:
                 table.journal.replace(connection, table.topology.snapshot())
 
     def prune(self, connection: CoreConnection, until: int) -> None:
-        """Removes the bindings to queues that the broker deleted itself, such as expired or auto-delete queues.
+        """Removes the bindings that were left when their queues ended.
 
-        Does nothing if the broker has deleted no queue itself since the last call.
+        These are the bindings to expired, auto-delete and exclusive queues, and to queues whose deleter was killed
+        before it removed them. Does nothing if no such queue has ended since the last call.
         """
         ended = connection.queues_ended()
         if ended == self._ended:

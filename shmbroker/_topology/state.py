@@ -183,7 +183,7 @@ class Topology:
         return reachable and binding.source != DEFAULT
 
     def _unbind(self, bindings: Iterable[Binding]) -> None:
-        """Removes bindings. If an auto-delete exchange so loses its last one, removes it and all bindings to it."""
+        """Removes bindings. Also removes each auto-delete exchange that has no binding left, and all bindings to it."""
         pending = list(bindings)
         while pending:
             binding = pending.pop()

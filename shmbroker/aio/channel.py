@@ -276,7 +276,7 @@ class Channel:
         self._sync.add_on_return_callback(self._called(lambda _channel, *returned: callback(self, *returned)))
 
     def add_on_cancel_callback(self, callback: Callable[[str], object]) -> None:
-        """Registers ``callback(consumer_tag)`` for a consumer whose queue was deleted."""
+        """Registers ``callback(consumer_tag)``, which is called for each consumer whose queue is deleted."""
         self._sync.add_on_cancel_callback(self._called(callable_of(callback, "callback")))
 
     def _called(self, callback: Callable[..., object]) -> Callable[..., None]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shmbroker.message import Message
     from shmbroker.statistics import ConsumerStatistics
 
-_TURNS = 64  # after this number of messages, the task sleeps once, so that other tasks run
+_TURNS = 64  # at each call of this number, the task sleeps once before it takes a message, so that other tasks run
 
 
 class Consumer:

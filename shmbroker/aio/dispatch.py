@@ -33,12 +33,12 @@ class LoopDispatcher:
             self._loop.call_soon_threadsafe(self._start)
 
     def wake_later(self, seconds: float) -> bool:
-        """Has :meth:`wake` called after a while. Called in the loop; returns ``True``."""
+        """Starts the task after ``seconds``, unless it runs then. Only the loop's thread may call this; ``True``."""
         self._loop.call_later(seconds, self._start)
         return True
 
     def is_inside(self) -> bool:
-        """Whether the caller is a callback of the channel, or a task that a callback made."""
+        """Whether the caller is a callback of the channel, or, while callbacks run, a task that a callback made."""
         return self._task is not None and _calling.get() is self
 
     def _start(self) -> None:
