@@ -35,9 +35,9 @@ def of_queue(queue: Queue) -> Iterator[tuple[Message, Place]]:
 def body_at(connection: Connection, place: Place) -> memoryview | None:
     """Reads the body of a message in place, without taking the message.
 
-    The memoryview keeps the slot of the body, whatever happens to the message. A body is copied instead if it is short,
-    in several parts, in more than four queues, or already being read in place this way, or if there is no memory to
-    record the reader.
+    The memoryview keeps the slot of the body, whatever happens to the message. A body is copied instead if it has at
+    most 4 KiB, is stored in several parts, was published to more than four queues, or is already being read in place
+    this way. It is also copied if the broker has no memory to record the reader.
 
     Returns:
         The body; ``None``: the message is gone.

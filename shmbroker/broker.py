@@ -40,7 +40,10 @@ _MODES = frozenset({0o600, 0o660})
 
 
 class _Default(str):
-    """A default that ``is`` tells from an equal string of a caller: CPython has only one object for equal literals."""
+    """The type of a default value that the operator ``is`` distinguishes from an equal string of a caller.
+
+    A plain string would not do: CPython has only one object for equal literals.
+    """
 
     __slots__ = ()
 
@@ -141,8 +144,9 @@ class Broker:
         with self._attached() as attached:
             attached.set_stopped(stopped=False)
             if attached.housekeeper_missing():
-                # An earlier child may still be starting. This call does not wait until that child ends: it may become
-                # the housekeeper, and serve as long as there are clients. Then the child started here ends.
+                # A child that an earlier call started may still be starting. This call does not wait for its end: the
+                # earlier child may become the housekeeper, and then serves as long as there are clients. In that case
+                # the child started here ends.
                 child = _started(self.name)
                 self._process, self._child = os.getpid(), child
                 _await_housekeeper(attached, child)
@@ -310,7 +314,7 @@ def connect(
     channel_max: int = 65535,
     client_name: str | None = None,
     timeout: float | None = None,
-    operation_timeout: float = 10.0,
+    operation_timeout: float | None = 10.0,
     on_callback_error: Any = None,  # noqa: ANN401
 ) -> Connection:
     """Opens a connection to a broker of this machine.
@@ -324,7 +328,7 @@ def connect(
         timeout: seconds to wait for another process to create the broker, with ``create=False`` or if the broker
             belongs to another user; ``None`` = not at all. In addition, the call waits up to 30 seconds for the end of
             a purge; 0 = wait for neither.
-        operation_timeout: seconds that a topology change may wait for the topology lock.
+        operation_timeout: seconds that a topology change may wait for the topology lock; ``None`` = for ever.
         on_callback_error: called with an exception that a callback raised, or that kept callbacks from running;
             ``None`` = the exception is logged.
 
@@ -336,7 +340,7 @@ def connect(
         ValueError: the value of an option is not allowed.
     """
     name = check_name(name)
-    _check_options(
+    check_options(
         executor=executor, channel_max=channel_max, client_name=client_name, operation_timeout=operation_timeout,
         on_callback_error=on_callback_error,
     )  # fmt: skip
@@ -386,7 +390,12 @@ def being_purged(name: str, seconds: float) -> exceptions.Timeout:
     return exceptions.Timeout(text)
 
 
-def _check_options(**given: Any) -> None:  # noqa: ANN401
+def check_options(**given: Any) -> None:  # noqa: ANN401
+    """Checks options of :func:`connect`.
+
+    Raises:
+        ValueError: a value is not allowed.
+    """
     for option, value in given.items():
         good, allowed = _OPTIONS[option]
         if not good(value):

@@ -68,7 +68,7 @@ class Session(native.Finalized):
         name: the name that ``shmbroker connections`` shows.
         executor: runs the callbacks of channels; ``None``: a pool of this session.
         channel_max: the most channels that can be open.
-        operation_timeout: seconds that a topology change may wait for the topology lock.
+        operation_timeout: seconds that a topology change may wait for the topology lock; ``None`` = for ever.
         on_callback_error: called with an exception that a callback raised, or that kept callbacks from running;
             ``None``: the exception is logged.
         on_housekeeper_missing: called in the IO thread when a housekeeper, or a stand-in for a stopped one, must be
@@ -92,7 +92,7 @@ class Session(native.Finalized):
         name: str,
         executor: concurrent.futures.Executor | None = None,
         channel_max: int = 65535,
-        operation_timeout: float = 10.0,
+        operation_timeout: float | None = 10.0,
         on_callback_error: Callable[[BaseException], None] | None = None,
         on_housekeeper_missing: Callable[[], None] | None = None,
     ) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels for asyncio. Arguments and errors are those of :class:`shmbroker.Channel`."""
+"""Channels for asyncio. Arguments and errors are those of :class:`shmbroker.Channel`, except in `consume`."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Channel:
             self._loop.call_soon_threadsafe(call)
 
     def _end_waits(self) -> None:
-        # Not with the reason itself: asking the sync channel for it marks it as raised. The waiting task asks for it,
-        # and raises it.
+        # Ends the waits with a ChannelClosed, not with the error that closed the channel: the sync channel gives that
+        # error only once. The woken task looks at the sync channel again, which then raises that error.
         for turn in self._getting:
             turn.end(exceptions.ChannelClosed())
 
@@ -94,7 +94,7 @@ class Channel:
         return self._sync.queue_purge(queue)
 
     async def queue_delete(self, queue: str, *arguments: Any, **options: Any) -> int:  # noqa: ANN401
-        """Deletes a queue, if it exists; returns the number of messages deleted with it."""
+        """Deletes a queue, if it exists; returns the number of ready and scheduled messages deleted with it."""
         removed: int = await self._change(self._sync.queue_delete, queue, *arguments, **options)
         return removed
 
@@ -168,8 +168,8 @@ class Channel:
             found = self._sync.basic_get(queue, auto_ack)
             if found is not None or timeout == 0:
                 return found
-            name = self._sync._named(queue)  # noqa: SLF001 - now: while the task waits, another queue may be declared
-            source = self._session.shared.queues.routed(name)  # None: deleted meanwhile, as the next get reports
+            name = self._sync._named(queue)  # noqa: SLF001 - "" means the queue declared last: that of now
+            source = self._session.shared.queues.routed(name)  # None: deleted; the next round raises NotFound
 
         def attempt() -> Delivery:
             got = self._sync.basic_get(name, auto_ack)
@@ -213,7 +213,10 @@ class Channel:
         exclusive: bool = False,  # noqa: FBT001, FBT002
         **options: Any,  # noqa: ANN401
     ) -> AsyncIterator[tuple[Delivery, BasicProperties, bytes]]:
-        """Iterates over the messages of a queue: ``(method, properties, body)``."""
+        """Iterates over the messages of a queue: ``(method, properties, body)``.
+
+        Takes the options ``arguments``, ``consumer_tag`` and ``no_local``. There is no ``inactivity_timeout``.
+        """
         waiting, came = Waiting(), asyncio.Event()
         tag = options["consumer_tag"] = options.get("consumer_tag") or generated_name("ctag")
 

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import broker, exceptions
+from shmbroker._core import native
 from shmbroker._session.session import session_of
 from shmbroker.aio.channel import Channel
 from shmbroker.aio.consumer import Consumer
@@ -26,7 +27,7 @@ _LOOK_SECONDS = 0.02
 class Connection:
     """A connection to a broker of this machine, for one event loop. Made by :func:`connect`."""
 
-    def __init__(self, sync: SyncConnection, operation_timeout: float) -> None:
+    def __init__(self, sync: SyncConnection, operation_timeout: float | None) -> None:
         self._sync = sync
         self._session = LoopSession(session_of(sync), operation_timeout)
 
@@ -80,11 +81,15 @@ class _Connecting:
 
     _opened: Connection
 
-    def __init__(self, name: str, timeout: float | None, operation_timeout: float, options: dict[str, Any]) -> None:
+    def __init__(
+        self, name: str, timeout: float | None, operation_timeout: float | None, options: dict[str, Any]
+    ) -> None:
         self._name, self._timeout, self._options = name, timeout, options
         self._operation_timeout = operation_timeout
 
     async def _connect(self) -> Connection:
+        broker.check_options(operation_timeout=self._operation_timeout)
+        native.deadline(self._timeout)  # raises if it is no timeout
         begun = time.monotonic()
         purge_seconds = broker.patience_with_purge(self._timeout)
         while True:
@@ -116,7 +121,7 @@ def connect(
     name: str = "default",
     *,
     timeout: float | None = None,
-    operation_timeout: float = 10.0,
+    operation_timeout: float | None = 10.0,
     **options: Any,  # noqa: ANN401
 ) -> _Connecting:
     """Opens a connection; the caller awaits it, or uses it in ``async with``.

@@ -82,7 +82,7 @@ class Consumer:
                 return await self.get(self._timeout)
             if self._must_let_others_run():
                 await asyncio.sleep(0)
-            return await self._next()  # not `get`: its timer would cost time for each message
+            return await self._next()  # not `get`: its `asyncio.timeout` would cost time for each message
         except (standard_queue.Empty, exceptions.ConnectionClosed):
             raise StopAsyncIteration from None
 

@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 
 
 class Queue:
-    """A queue of a connection. Arguments and errors are those of :class:`shmbroker.Queue`."""
+    """A queue of a connection. Arguments and errors are those of :class:`shmbroker.Queue`.
+
+    Exception: the ``timeout`` of :meth:`put_many` applies to each message.
+    """
 
     def __init__(self, session: LoopSession, sync: SyncQueue) -> None:
         self._session, self._sync = session, sync
         self.name = sync.name
         self._turns: set[Turn] = set()
-        """The turns of the tasks that wait in methods of this handle."""
+        """For each task that waits in a method of this handle: what ends its wait when the handle is closed."""
 
     # ---- putting ----
 
@@ -175,10 +178,10 @@ class Queue:
         """Ends :meth:`pause`."""
         await self._session.change(self._sync.resume)
 
-    def move(self, to: Queue | str, *, limit: int | None = None) -> int:
+    def move(self, to: Queue | str, *, limit: int | None = None, max_bytes: int | None = None) -> int:
         """Moves ready messages to another queue."""
         target = to._sync if isinstance(to, Queue) else to  # noqa: SLF001
-        return self._sync.move(target, limit=limit)
+        return self._sync.move(target, limit=limit, max_bytes=max_bytes)
 
     def statistics(self) -> QueueStatistics:
         """A snapshot of the queue."""

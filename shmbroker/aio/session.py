@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -35,7 +36,7 @@ class LoopSession:
     Args:
         shared: the session of the sync API, which does the work. It does not wait for the topology lock: its
             ``operation_timeout`` is 0.
-        operation_timeout: seconds that a topology change may wait for the topology lock.
+        operation_timeout: seconds that a topology change may wait for the topology lock; ``None`` = for ever.
 
     Attributes:
         shared: the session of the sync API.
@@ -45,7 +46,7 @@ class LoopSession:
         waits: the waits at queues, of handles and of channels.
     """
 
-    def __init__(self, shared: Session, operation_timeout: float) -> None:
+    def __init__(self, shared: Session, operation_timeout: float | None) -> None:
         self.shared = shared
         self.loop = loop = asyncio.get_running_loop()
         self._operation_timeout = operation_timeout
@@ -60,7 +61,7 @@ class LoopSession:
         Raises:
             Timeout: the lock was not free in ``operation_timeout``.
         """
-        until = time.monotonic() + self._operation_timeout
+        until = time.monotonic() + (math.inf if self._operation_timeout is None else self._operation_timeout)
         pause = 0.001
         while True:
             try:
@@ -75,7 +76,7 @@ class LoopSession:
             pause = min(2 * pause, _LOOK_SECONDS)
 
     def close(self) -> None:
-        """Ends the consumers, and the waits for queues."""
+        """Closes the consumers and the handles of queues, and ends every wait of a task at a queue."""
         for one in (*self.consumers, *self.queues):
             one.close()
         self.waits.close(exceptions.ConnectionClosed(text="the connection is closed"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks that wait for queues, at each queue in the order of arrival."""
+"""Serves the tasks that wait for a message of a queue, or for room in it, in the order of their arrival."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Waiters:
     """Serves waiting tasks in the order of arrival.
 
     Each task has an attempt: a function that tries once to get or put. Only the task that arrived first calls its
-    attempt: when it arrives, and when the queue changes. When its wait ends, the next task becomes the first one, so
-    no task overtakes another.
+    attempt: as soon as it is the first, after it armed the watch, when the queue changes, and every 20 ms while the
+    broker has no memory. When its wait ends, the next task becomes the first one, so no task overtakes another.
 
     A task makes its attempt itself, and returns the result without another wait. So a cancellation or a timeout comes
     before the attempt, which then is not made, or after the caller has the result.
@@ -172,9 +172,9 @@ class Waits:
     """The waits of a connection's tasks at its queues.
 
     All tasks that wait for messages of a queue share one :class:`Waiters` with its watch. All tasks that wait for room
-    in that queue share another. Of the watches for which no task waits, only the 16 that were used last stay. A watch
-    needs a descriptor, and keeps the memory of a deleted queue. The application may have no handle of that queue left
-    whose close would end the watch.
+    in that queue share another. Of the watches for which no task waits, only the 16 that were used last stay, since a
+    watch needs a descriptor, and keeps the memory of its queue if the queue is deleted. Closing the handle of a queue
+    ends its watches, too; but the application may have dropped that handle.
 
     Args:
         start_io: starts the thread that writes to the descriptors.

@@ -200,9 +200,9 @@ class ChannelState:
         """Ends the channel.
 
         Args:
-            error: the error that ends the channel; ``None``: no error. The next method of the channel raises it once.
-                It raises a new ChannelClosed instead if `_reported` is set (see :meth:`_fail`), or if ``error`` is
-                itself ChannelClosed.
+            error: the error that ends the channel; ``None``: no error. The next method that AMQP answers raises it,
+                once; until then methods without an answer do nothing. If `_reported` is set (see :meth:`_fail`), or
+                ``error`` is itself a ChannelClosed, each method raises a new ChannelClosed instead.
         """
         if self._core_connection.attachment.forked:
             return
@@ -210,10 +210,11 @@ class ChannelState:
             if self._ended:
                 return
             if self._open:
-                self._error, self._open = error, False
-                self._reported = self._reported or isinstance(error, exceptions.ChannelClosed)
+                reported = self._reported or isinstance(error, exceptions.ChannelClosed)
                 self._publish_known = self._publish_described = self._settle_known = never_known
-        # A signal handler may raise from here on. A second close then does all of the rest, which may be done twice.
+                # One line without a call: a signal handler that raises sees the channel open, or has a second close do
+                # all of the rest, which may be done twice.
+                self._error, self._reported, self._open = error, reported, False
         if self._core is not None:
             self._core.close()
             for consumer in list(self._subscriptions.values()):
@@ -230,16 +231,17 @@ class ChannelState:
             self._on_end()
         self._ended = True
 
-    # ---- the work of a channel, see dispatch.py ----
+    # ---- the work of a channel, see _session/dispatch.py ----
 
     def _work(self, most: int = 1) -> int:
         """Does the channel's next work: one event, up to ``most`` deliveries, one error, or one cancelled consumer.
 
-        An event tells the application of a returned message. Returns how many of these it did; 0: there is no work.
+        An event tells the application of a returned message. Returns how many of these it did; 0: there is no work, or
+        an error keeps the channel from its next message.
 
-        An error that keeps the channel from its next message recurs at every attempt, because the message stays the
-        next one. So such an error is raised or reported only if its type differs from that of the last one, or if the
-        channel has delivered since. After it the channel does not look for messages until :meth:`_rest` was called.
+        Such an error recurs at every attempt, because the message stays the next one. So it is raised or reported only
+        if its type differs from that of the last such error, or if a whole call of this method has met none since.
+        After it the channel does not look for messages until :meth:`_rest` was called.
         """
         if self._events:
             self._taker.delivered = 1
@@ -264,10 +266,10 @@ class ChannelState:
         return known is not self._hindrance
 
     def _look_on(self) -> bool:
-        """Finds out why there is no message to deliver, and handles other work: an error, or a cancelled consumer.
+        """Handles the reason why no message was delivered: makes room, or reports an error or a cancelled consumer.
 
         Returns:
-            Whether there was other work.
+            Whether the caller should look again: the reason is gone, or a cancelled consumer was reported.
         """
         status = self._taker.status
         if status != native.EMPTY and self._may_try_again(status):
@@ -299,12 +301,12 @@ class ChannelState:
         return self._taker.delivered
 
     def _not_handed_over(self, error: Exception) -> None:
-        """Handles an error that reading a body raised, so that the callback did not get its message.
+        """Handles an error because of which a callback did not get its message: making, reading or settling it failed.
 
-        Ignores the error if the message was settled meanwhile, or if the connection has ended: another thread can cause
-        that at any time, for example by closing the channel. Raises any other error.
+        Ignores the error if the message was settled meanwhile, or if the channel or the connection has ended: another
+        thread can cause that at any time. Raises any other error.
         """
-        if not isinstance(error, exceptions.MessageSettled) and not _is_end(error):
+        if not isinstance(error, (exceptions.MessageSettled, exceptions.ChannelClosed)) and not _is_end(error):
             self._hindered = True  # the message stays the next one
             raise error
 
@@ -316,8 +318,9 @@ class ChannelState:
         with self._registry:
             consumer = self._subscriptions.get(delivery._subscription)  # noqa: SLF001 - as below
             if consumer is None:
-                # Does nothing, unless signal handlers interrupted the start of the consumer twice: then the core has a
-                # consumer that is never registered, and would deliver the message to it again and again.
+                # If the application has cancelled the consumer, this cancel does nothing. If two signal handlers have
+                # interrupted the start of the consumer, the core has a consumer that is never registered: without this
+                # cancel it would deliver the message to it again and again.
                 with contextlib.suppress(*_OVER):
                     self._core_channel.cancel(delivery._subscription)  # noqa: SLF001
         if consumer is None:
@@ -398,7 +401,8 @@ class ChannelState:
 
 def _is_end(error: Exception) -> bool:
     """Whether an error says that the connection has ended, or that this process must not use it."""
-    return isinstance(error, _OVER) and not isinstance(error, exceptions.NotAllowed)  # NotAllowed: a limit
+    # NotAllowed is a ConnectionClosedByBroker, but here it reports a limit.
+    return isinstance(error, _OVER) and not isinstance(error, exceptions.NotAllowed)
 
 
 def never_known(*_: object) -> int:

@@ -44,6 +44,7 @@ class Confirms:
     def known(self, future: concurrent.futures.Future[int] | None, error: BaseException | None) -> int:
         """Counts a message whose outcome is known, as :meth:`begin` and :meth:`end` do; returns its number.
 
+        ``error`` is no NackError: :meth:`wait` would not learn of it.
         The message is never pending, so a signal handler that raises cannot leave it unconfirmed.
         """
         number = self.at_once()
@@ -51,9 +52,10 @@ class Confirms:
         return number
 
     def end(self, number: int, error: BaseException | None = None) -> None:
-        """Reports the outcome of a message that :meth:`begin` counted.
+        """Reports the outcome of a message that :meth:`begin` counted. It is unconfirmed no more.
 
-        Without an error, the message is confirmed. With an error, it was not published.
+        With an error, no queue got the message: it was returned (UnroutableError), or refused (NackError). The future
+        gets the error.
         """
         with self._changed:
             future = self._pending.pop(number, None)
@@ -80,7 +82,7 @@ class Confirms:
             if self._closed is not None:
                 raise self._closed
             if not done:
-                text = f"{len(self._pending)} messages were not confirmed in {timeout} seconds"
+                text = f"{len(self._pending)} messages were not confirmed in time"
                 raise exceptions.Timeout(text)
             nacked, self._nacked = self._nacked, False
             return not nacked

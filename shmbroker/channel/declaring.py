@@ -100,13 +100,13 @@ class Declaring(ChannelState):
         """Makes a queue, unless an equivalent one exists.
 
         Args:
-            queue: the name of the queue; empty: the broker generates a name. In the other methods of this channel, an
-                empty name means the queue that was declared last.
+            queue: the name of the queue; empty: the broker generates a name (not with ``passive``). In the other
+                methods of this channel, an empty name means the queue that was declared last.
             passive: only check that it exists.
             durable: stored as an attribute that declarations compare.
             exclusive: only this connection uses the queue, which ends with it; other connections may publish to it.
             auto_delete: the queue ends with its last consumer.
-            arguments: ``x-`` arguments; see the settings of queues.
+            arguments: ``x-`` arguments, which set the fields of :class:`shmbroker.QueueSettings`.
 
         Raises:
             NotFound: ``passive``, and the queue does not exist.
@@ -153,7 +153,7 @@ class Declaring(ChannelState):
         if_unused: bool = False,  # noqa: FBT001, FBT002
         if_empty: bool = False,  # noqa: FBT001, FBT002
     ) -> int:
-        """Deletes a queue, if it exists; returns the number of messages deleted with it.
+        """Deletes a queue, if it exists; returns the number of ready and scheduled messages deleted with it.
 
         Raises:
             PreconditionFailed: the queue has consumers (``if_unused``), or ready or scheduled messages (``if_empty``).

@@ -47,7 +47,7 @@ class Delivery(Message):
     _consumer: Names | None
     _got_from: str
     message_count: int
-    """The number of ready messages in the queue when basic_get took this one."""
+    """The number of ready messages left in the queue after basic_get took this one. Only such a message has it."""
 
     if TYPE_CHECKING:
 
@@ -68,7 +68,7 @@ class Delivery(Message):
 
     def _failed(self, status: int) -> NoReturn:
         if status == native.CLOSED:
-            self._state = OPEN  # nothing happened
+            self._state = OPEN  # the core settled nothing: the channel or the connection is closed
             source = cast("ChannelSource", self._source)
             source._check_open()  # noqa: SLF001 - if the channel is closed, this raises the reason
         super()._failed(status)

@@ -59,6 +59,29 @@ def test_a_change_has_a_time_limit(broker: shmbroker.Broker, monkeypatch: pytest
     asyncio.run(main())
 
 
+def test_a_change_without_a_time_limit_waits_for_its_turn(broker: shmbroker.Broker) -> None:
+    """With an operation timeout of None no number of refusals is the answer."""
+
+    async def main() -> None:
+        async with aio.connect(broker.name, create=False, operation_timeout=None) as connection:
+            noted_pauses()
+            assert await connection._session.change(after(1000)) == "done"  # noqa: SLF001
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("option", [{"operation_timeout": -1}, {"operation_timeout": "soon"}, {"timeout": -1}])
+def test_a_timeout_that_is_none_is_refused(broker: shmbroker.Broker, option: dict[str, Any]) -> None:
+    """As by the sync connect: a ValueError names the option and the value, before anything is opened."""
+
+    async def main() -> None:
+        ((name, value),) = option.items()
+        with pytest.raises(ValueError, match=f"^{name}={value!r}: "):
+            await aio.connect(broker.name, **option)
+
+    asyncio.run(main())
+
+
 def test_an_error_of_a_change_is_no_reason_to_wait(broker: shmbroker.Broker) -> None:
     """Anything but a timeout is raised at once."""
 

@@ -247,7 +247,7 @@ def test_a_queue_is_paused_configured_moved_and_deleted(broker: shmbroker.Broker
         await jobs.resume()
         assert bytes(jobs.get_nowait(auto_ack=True)) == b"A"
         assert jobs.move(other, limit=1) == 1
-        assert jobs.move("other", limit=1) == 1
+        assert jobs.move("other", max_bytes=1) == 1
         assert (bodies(other.browse()), bodies(jobs.browse())) == ([b"B", b"C"], [b"D"])
         await other.put_many([b"E", b"F"])
         await other.configure(ring_size=2, trim=True)

@@ -321,6 +321,39 @@ def test_an_iteration_ends_with_a_close_that_was_interrupted(broker_name: str) -
     assert wrong == []
 
 
+# Interrupts the closing of a channel that has published, wherever a signal's handler may raise. Then the program closes
+# the channel again, and publishes.
+CLOSE_BEFORE_A_PUBLISH = f"""{SIGNALLED_AT}
+    gc.disable()  # finalizers are not interrupted
+    connection = shmbroker.connect(sys.argv[1], create=False)
+    queue, number, more, wrong = connection.queue("q"), 0, True, []
+    while more:
+        channel = connection.channel()
+        channel.basic_publish("", "q", b"")
+        queue.purge()
+        more = signalled_at(number, channel.close)
+        channel.close()
+        try:
+            channel.basic_publish("", "q", b"")
+            wrong.append((number, "published"))
+        except shmbroker.ChannelClosed:
+            if len(queue):
+                wrong.append((number, "put"))
+        number += 1
+    print(json.dumps([number, wrong]))
+"""
+
+
+def test_a_channel_whose_close_was_interrupted_publishes_no_more(broker_name: str) -> None:
+    """Wherever a signal's handler raises: after a second close, the fast path of the publishes is off, too."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(CLOSE_BEFORE_A_PUBLISH, broker.name)
+    assert done.returncode == 0, done.stderr
+    number, wrong = json.loads(done.stdout)
+    assert number > 5
+    assert wrong == []
+
+
 def test_a_consumer_that_begins_beside_a_close_is_refused(
     channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
