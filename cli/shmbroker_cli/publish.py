@@ -118,10 +118,10 @@ def _lines_as_they_come(stream: BinaryIO) -> Iterator[list[bytes]]:
         begun.append(first)
         if more:
             *whole, last = (b"".join(begun), *more)
-            yield [line.rstrip(b"\r") for line in whole]
+            yield [line.removesuffix(b"\r") for line in whole]
             begun = [last]
     if rest := b"".join(begun):
-        yield [rest.rstrip(b"\r")]
+        yield [rest.removesuffix(b"\r")]
 
 
 def _put_lines(target: _ToQueue | _ToExchange, name: str) -> int:

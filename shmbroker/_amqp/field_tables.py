@@ -56,11 +56,11 @@ def encode(table: Mapping[str, Any] | None, what: str = "arguments") -> bytes:
         ValueError: the table takes more than 60,000 bytes, is nested more than 32 deep, or a name takes more than 128
             bytes.
     """
-    if not table:
-        return b""
-    if not isinstance(table, dict):
+    if table is not None and not isinstance(table, dict):
         msg = f"{what}={table!r}: a dict is needed"
         raise TypeError(msg)
+    if not table:
+        return b""
     encoded = _table(table, 0)
     if len(encoded) > MAX_ENCODED:
         msg = f"{what} take {len(encoded)} bytes encoded: at most {MAX_ENCODED} are allowed"

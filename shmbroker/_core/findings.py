@@ -156,6 +156,7 @@ _SENTENCES: dict[int, tuple[str, ...]] = {
     ),
     slow.SB_SHARED_REFERENCE: (
         "{queue}, position {where}: refers to slot {slot} by reference {found}, as another position does",
+        "slot {slot}: {found} positions and views use references of its block, which has {expected}",
     ),
     slow.SB_BAD_MESSAGE: (
         "{queue}, position {where}: the message in slot {slot} says {found} bytes, there is room for {expected}",

@@ -210,8 +210,8 @@ class CoreQueue(native.Finalized):
 
     def _wait_for_room(self, *, memory: bool, size: int, until: int) -> None:
         self.connection.start_io()
-        if memory:
-            self.connection.let_go()
+        if memory and self.connection.let_go():
+            return  # the caller tries again, even if there is no time left to wait
         self._wait(functools.partial(slow.sb_queue_wait_for_room, self.handle, memory), size, until, memory=memory)
 
     def _wait_for_batch(self, count: int, size: int, until: int) -> None:

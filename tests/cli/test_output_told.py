@@ -189,6 +189,7 @@ class Slow:
         ((b"a", b"b", b"c\nd", b"e\n"), [[b"abc"], [b"de"]]),
         ((b"a\n", b"\rb\r"), [[b"a"], [b"\rb"]]),
         ((b"\ra\r", b"\n"), [[b"\ra"]]),
+        ((b"a\r\r\n", b"b\r\r"), [[b"a\r"], [b"b\r"]]),
     ],
 )
 def test_lines_as_they_come(pieces: tuple[bytes, ...], batches: list[list[bytes]]) -> None:

@@ -7,6 +7,7 @@
 
 /* Values of `which` of SB_BAD_CHUNK. */
 enum { STATE, CLASS, RUN, TAIL, BEYOND };
+#define SHARED_BLOCK 1u /* value of `which` of SB_SHARED_REFERENCE: a block. 0: two positions (sb_check_queue.c) */
 
 /* ---- classes ---- */
 
@@ -64,7 +65,7 @@ static void check_block(sb_checkup *k, uint32_t slot, unsigned kind) {
   if (is > k->blocks[slot]) {
     sb_check_found(k, (sb_finding){SB_LEAKED_SLOT, 0, slot, 0, kind, 0, is, k->blocks[slot]});
   } else if (is < k->blocks[slot]) {
-    sb_check_found(k, (sb_finding){SB_SHARED_REFERENCE, 0, slot, 0, 0, 0, k->blocks[slot], is});
+    sb_check_found(k, (sb_finding){SB_SHARED_REFERENCE, 0, slot, SHARED_BLOCK, 0, 0, k->blocks[slot], is});
   }
 }
 

@@ -306,9 +306,9 @@ static void references_of_a_block(void) {
   checkup.blocks[SLOT] = 1;
   expect_slot(SB_LEAKED_SLOT, 0, SB_KIND_MESSAGE, 2, 1, "a block with a reference of nobody");
   checkup.blocks[SLOT] = 3;
-  expect_slot(SB_SHARED_REFERENCE, 0, 0, 3, 2, "a block with a reference of two");
+  expect_slot(SB_SHARED_REFERENCE, 1, 0, 3, 2, "a block with a reference of two");
   ((sb_message_shm *)sb_slot_at(t.b, SLOT))->targets = 2;
-  expect_slot(SB_SHARED_REFERENCE, 0, 0, 3, 0, "a block that is none");
+  expect_slot(SB_SHARED_REFERENCE, 1, 0, 3, 0, "a block that is none");
   checkup.blocks[SLOT] = 0;
   expect_clean("a message without a block");
 }

@@ -167,6 +167,8 @@ def test_what_is_no_dict_is_named() -> None:
         field_tables.encode(["a"])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="filter='a': a dict is needed"):
         field_tables.encode("a", "filter")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"arguments=\[\]: a dict is needed"):
+        field_tables.encode([])  # type: ignore[arg-type]
 
 
 def test_a_table_takes_at_most_60000_bytes() -> None:

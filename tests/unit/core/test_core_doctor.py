@@ -81,6 +81,13 @@ def test_what_is_found_once_was_under_way(core: CoreConnection, patched: pytest.
     assert checks == []
 
 
+def test_findings_that_were_under_way_count_as_none(core: CoreConnection, patched: pytest.MonkeyPatch) -> None:
+    """If the second check finds few, the many of the first one that did not fit are not told of."""
+    checks = [(FINDINGS + 7, [FINDING] * FINDINGS), (1, [FINDING])]
+    patched.setattr(examination, "_check", lambda *_: checks.pop(0))
+    assert [line for line in core.doctor() if "more" in line] == []
+
+
 @pytest.mark.parametrize(("count", "more"), [(FINDINGS - 1, []), (FINDINGS, []), (FINDINGS + 1, ["... and 1 more"])])
 def test_more_findings_than_fit(core: CoreConnection, patched: pytest.MonkeyPatch, count: int, more: list[str]) -> None:
     """How many more there are is told."""

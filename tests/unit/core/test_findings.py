@@ -59,6 +59,9 @@ TOLD = {
         "list of no_local consumers of {}, from position 22: the page should be in slot 21, which is a queue, "
         "not a consumer node"
     ),
+    (slow.SB_SHARED_REFERENCE, 0, 3, 4): (
+        "{}, position 22: refers to slot 21 by reference 3, as another position does"
+    ),
     (slow.SB_LOST_NODE, 1, 3, 4): (
         "{}, slot 21: a node of connection 22 is notified, but no list has it: nobody would tell it"
     ),

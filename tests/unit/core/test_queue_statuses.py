@@ -179,6 +179,7 @@ def test_a_put_grows_the_broker(core: CoreQueue, monkeypatch: pytest.MonkeyPatch
 def test_a_put_waits_for_room(core: CoreQueue, monkeypatch: pytest.MonkeyPatch, watched: Watched) -> None:
     """In the queue, or in memory, as the core says what is short; with the thread that notices a dead housekeeper."""
     until = time.monotonic_ns() + 10**15
+    watched.looks = False
     calls = scripted(monkeypatch, "sb_queue_wait_for_room", *[status(native.OK)] * 2)
     core.put_failed(native.FULL, 5, until)
     assert watched.seen == ["start_io"]
@@ -187,12 +188,23 @@ def test_a_put_waits_for_room(core: CoreQueue, monkeypatch: pytest.MonkeyPatch, 
     assert calls.calls == [(core.handle, False, 5, until), (core.handle, True, 6, until)]
 
 
+@pytest.mark.parametrize("until", [PAST, FOR_EVER])
+def test_a_put_that_freed_memory_is_tried_again(
+    core: CoreQueue, monkeypatch: pytest.MonkeyPatch, watched: Watched, until: int
+) -> None:
+    """At once, even if there is no time to wait: the memory of deleted queues may be enough."""
+    calls = scripted(monkeypatch, "sb_queue_wait_for_room")
+    core.put_failed(native.NO_MEMORY, 6, until)
+    assert (watched.seen, calls.calls) == (["start_io", "let_go"], [])
+
+
 @pytest.mark.parametrize(("number", "seen"), [(native.GROW, ["grow"]), (native.INTERRUPTED, []), (native.OK, [])])
 @pytest.mark.parametrize("short", [native.FULL, native.NO_MEMORY])
 def test_a_wait_for_room_that_ends_without_an_error(
     core: CoreQueue, monkeypatch: pytest.MonkeyPatch, watched: Watched, *, short: int, number: int, seen: list[object]
 ) -> None:
     """The put is to be tried again: there is room, or a segment more, or a signal was handled."""
+    watched.looks = False
     scripted(monkeypatch, "sb_queue_wait_for_room", status(number))
     core.put_failed(short, 5, FOR_EVER)
     before: list[object] = ["start_io", *(["let_go"] if short == native.NO_MEMORY else [])]
@@ -215,6 +227,7 @@ def test_a_wait_for_room_that_fails(
 ) -> None:
     """What was short is what is told; a full queue is no lack of memory."""
     core.put_with(b"A", 1, NO_OPTIONS, PAST)
+    core.connection.let_go()  # just now: no second time
     scripted(monkeypatch, "sb_queue_wait_for_room", status(number))
     with pytest.raises(error, match=text) as failed:
         core.put_failed(short, 5, FOR_EVER)
@@ -226,6 +239,7 @@ def test_a_put_without_time_does_not_wait(
     core: CoreQueue, monkeypatch: pytest.MonkeyPatch, short: int, error: type[Exception]
 ) -> None:
     """The core is not asked for room when the time is over."""
+    core.connection.let_go()  # just now: no second time
     calls = scripted(monkeypatch, "sb_queue_wait_for_room")
     with pytest.raises(error) as failed:
         core.put_failed(short, 5, time.monotonic_ns())
