@@ -338,8 +338,8 @@ uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positi
   while (more && n < room && (more = sb_ring_next_leaf(q->c->b, &r, at, &leaf, &at))) {
     for (; more && n < room && sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
-      if (!sb_cell_of(word, leaf.gen)) { /* the page was reused: find the leaf again */
-        more = ++retries < SB_MAX_RETRIES;
+      if (!sb_leaf_is_current(q->c->b, &leaf) || !sb_cell_of(word, leaf.gen)) {
+        more = ++retries < SB_MAX_RETRIES; /* the page was reused, perhaps by a list of nodes: find the leaf again */
         break;
       }
       if (sb_cell_state(word) == SB_CELL_FREE) {

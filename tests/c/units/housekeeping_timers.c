@@ -247,6 +247,16 @@ static void a_page_that_a_list_reuses(void) {
   expect_is(*entry, sb_entry_word(7, 1), "the entry of a consumer");
 }
 
+/* As a_page_that_a_list_reuses, while the timers are listed: the housekeeper was stopped, and its stand-in trimmed. */
+static void a_page_that_a_list_reuses_meanwhile(void) {
+  uint64_t positions[4] = {0}, cursors[3] = {0};
+  begin();
+  add_entry(1000);
+  meanwhile(entry_at(0), BEFORE_LOAD, 1, a_list_reuses_the_page);
+  expect_is(sb_housekeeping_timers(q, cursors, positions, 4), 0, "timers in a page of consumers");
+  (void)has_acted();
+}
+
 static const test_case CASES[] = {
     {"timers: some", "a queue has timers behind its cursors, or when one was lost", whether_there_are_timers},
     {"timers: schedule", "entries come in their order, as many as there is room for", timers_of_the_schedule},
@@ -258,6 +268,7 @@ static const test_case CASES[] = {
     {"timers: no queue", "a slot that is no queue has no timers", a_slot_that_is_no_queue},
     {"timers: trimmed", "entries of what needs no timer are dropped", entries_are_dropped},
     {"timers: trimmed up to", "trimming ends at the end of the entries", trimming_ends},
+    {"timers: reused", "no timer is found in a page that a list reuses", a_page_that_a_list_reuses_meanwhile},
     {"timers: trimmed, reused", "trimming drops nothing of a page that a list reuses", a_page_that_a_list_reuses},
 };
 SUBJECT(CASES)
