@@ -81,6 +81,7 @@ sb_status sb_connection_close(sb_connection *c) {
       t->kind->end(t);
     }
     SB_STORE(&c->closed, 1u, SB_SEQ_CST); /* P6 of sb_wait.h: before ring_own wakes the threads */
+    sb_io_set_watching(c, false);
     return_all(c);
     for (sb_queue *q = c->queues; q != NULL; q = q->next) {
       if (q->ledger != NULL) (void)sb_lifetime_end(q, c->id);

@@ -192,6 +192,23 @@ static bool is_watched(const sb_broker *b, uint64_t now) {
   return beat_of(now) - SB_LOAD(&b->header->watched, SB_RELAXED) < FRESH_BEATS;
 }
 
+void sb_io_set_watching(sb_connection *c, bool watching) {
+  sb_broker *b = c->b;
+  if (c->watches == watching) {
+    return;
+  }
+  c->watches = watching;
+  pthread_mutex_lock(&b->map_lock);
+  b->watchers += watching ? 1u : UINT32_MAX;
+  if (b->watchers != 0) {
+    (void)SB_OR(&b->processes[b->process].flags, SB_PROC_WATCHES,
+                SB_RELAXED); /* relaxed: the beat of sb_io.h decides */
+  } else {
+    (void)SB_AND(&b->processes[b->process].flags, ~SB_PROC_WATCHES, SB_RELAXED);
+  }
+  pthread_mutex_unlock(&b->map_lock);
+}
+
 static void begin_watch(sb_connection *c) {
   sb_lookout *w = &c->lookout;
   w->lowest = is_lowest(c->b);
@@ -237,8 +254,10 @@ sb_status sb_io_run(sb_connection *c) {
   sigfillset(&all);
   (void)pthread_sigmask(SIG_BLOCK, &all, NULL); /* signals belong to the application's threads */
   sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, c->io_node))->wake;
-  (void)SB_OR(&c->b->processes[c->b->process].flags, SB_PROC_WATCHES, SB_RELAXED);
   if (c->lookout.looked == 0) {
+    sb_lock(c);
+    if (!sb_closed(c)) sb_io_set_watching(c, true);
+    sb_unlock(c);
     c->lookout.looked = c->lookout.present = sb_now_ns();
     (void)takes_turns(c->b, &c->lookout);
     begin_watch(c);

@@ -44,6 +44,10 @@ sb_status sb_io_prepare(sb_connection *c);
  * broker stops (SB_STOPPING), a housekeeper or a stand-in must be started (SB_NO_HOUSEKEEPER), a channel is ready for
  * its hand-over (SB_READY), or a consumer or a channel needs another segment (SB_GROW). */
 sb_status sb_io_run(sb_connection *c);
+/* Lock held. Notes that the connection has an IO thread, from the thread's first run until the connection closes. While
+ * a connection of the process has one, the process counts among those of which the lowest looks after the housekeeper
+ * (SB_PROC_WATCHES). */
+void sb_io_set_watching(sb_connection *c, bool watching);
 /* In each queue with a ready message, parks the consumers of stopped processes, and notifies another node if it parked
  * any. Takes the connection's lock for a few queues at a time. */
 void sb_io_visit_stopped(sb_connection *c);

@@ -92,6 +92,7 @@ struct sb_connection {
   bool orphaned;      /* a channel cancelled its consumer of a deleted queue, and the freed credit is not used yet */
   bool taking_turns;  /* the IO thread is giving turns: no need to ring it, since it then looks for ready channels */
   bool must_grow;     /* a pull, or a node, needs more memory: the IO thread asks for a segment */
+  bool watches;       /* the connection counts in `watchers` of its broker */
   sb_lookout lookout; /* of the IO thread alone */
   unsigned use;       /* SB_USE_...: the purpose of allocations, see sb_reserve.h */
   uint32_t tables;    /* number of blocks of holdings */

@@ -82,7 +82,7 @@ typedef struct {
   sb_word where;
 } sb_holding_shm;
 
-#define SB_PROC_WATCHES 1u /* the process has started an IO thread: such threads watch the housekeeper (sb_io.h) */
+#define SB_PROC_WATCHES 1u /* the process has an IO thread: such threads watch the housekeeper (sb_io.h) */
 typedef struct {
   alignas(64) sb_word word;
   _Atomic int32_t pid;

@@ -48,6 +48,7 @@ struct sb_broker {
   sb_word *directory;
   sb_half mapped_chunks;
   sb_word grow_again_ns;   /* growing failed: no further attempt before this time (CLOCK_MONOTONIC) */
+  uint32_t watchers;       /* connections of this process with an IO thread, see sb_io_set_watching; under map_lock */
   sb_half mapped_segments; /* written under map_lock; sb_segments_ready and the doctor read it without the lock */
   uint32_t chunk_limit;
   uint32_t chunks_per_segment;

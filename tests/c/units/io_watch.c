@@ -98,6 +98,33 @@ static void no_process_that_watches(void) {
   close(lock);
 }
 
+static void close_open(sb_connection *one) {
+  SB_STORE(&one->closed, 0u, SB_RELAXED); /* run() closed it */
+  expect_is(sb_connection_close(one), SB_OK, "closing");
+}
+static bool says_that_it_watches(void) {
+  return (SB_LOAD(&t.b->processes[t.b->process].flags, SB_RELAXED) & SB_PROC_WATCHES) != 0;
+}
+/* Two connections of the process had an IO thread, a third one has none. */
+static void watching_ends_with_the_last_thread(void) {
+  begin_lowest();
+  sb_connection *first = t.c, *last = connect_to(&t), *idle = connect_to(&t);
+  expect(!says_that_it_watches(), "it watches without a thread");
+  expect_is(run(1, NULL), SB_CLOSED, "the status");
+  c = last;
+  expect_is(run(1, NULL), SB_CLOSED, "the status");
+  expect_is(run(1, NULL), SB_CLOSED, "the status of another run");
+  close_open(first);
+  expect(says_that_it_watches(), "it does not watch, though one has a thread");
+  close_open(idle);
+  expect(says_that_it_watches(), "it does not watch since one without a thread closed");
+  close_open(last);
+  expect(!says_that_it_watches(), "it watches, though no thread is left");
+  c->lookout = (sb_lookout){.looked = 0}; /* the thread begins only now */
+  expect_is(sb_io_run(c), SB_CLOSED, "the status of a closed connection");
+  expect(!says_that_it_watches(), "it watches after the close");
+}
+
 /* ---- a housekeeper that is missing ---- */
 
 static void the_lowest_asks_for_a_housekeeper(void) {
@@ -327,6 +354,8 @@ static void visits_park_who_is_stopped(void) {
 static const test_case CASES[] = {
     {"io_watch: lowest", "the lowest process that runs looks often", the_lowest_that_runs},
     {"io_watch: none", "where no process watches, each looks often", no_process_that_watches},
+    {"io_watch: ended", "a process watches until its last connection with an IO thread closes",
+     watching_ends_with_the_last_thread},
     {"io_watch: missing", "the lowest reaps the dead and asks for a housekeeper", the_lowest_asks_for_a_housekeeper},
     {"io_watch: others", "the others ask for a housekeeper when nobody did for a while", the_others_wait_a_while},
     {"io_watch: since", "the others count from the last look that found one", the_others_wait_since_it_was_there},
