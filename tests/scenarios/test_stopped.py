@@ -45,6 +45,17 @@ print("ready", flush=True)
 for message in iter(lambda: queue.get(auto_ack=True), None):
     print(bytes(message.body).decode(), flush=True)
 """
+IDLE = """
+import sys, shmbroker
+ended, stays = (shmbroker.connect(sys.argv[1], create=False) for _ in range(2))
+print("ready", flush=True)
+with ended.queue("q").consume() as consumer, next(consumer) as message:
+    print(bytes(message).decode(), flush=True)
+ended.close()
+print("closed", flush=True)
+sys.stdin.read()
+"""
+"""It stays attached, and had an IO thread."""
 HOUSEKEEPER = """
 import sys
 from shmbroker._housekeeper import housekeeper
@@ -203,6 +214,16 @@ def test_the_process_that_looks_after_the_housekeeper_is_gone(
         lowest.stop() if how == "stop" else lowest.kill()
         queues[other.pid].put(b"late", delay=0.05)
         assert other.do("receive", count=1, timeout=None, settle="ack")
+
+
+def test_a_process_whose_io_thread_ended_holds_no_look_up(broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:
+    """It may be the lowest process that is attached, and leaves it to others to look after the housekeeper."""
+    with running(IDLE, broker.name) as idle:
+        queue.put(b"A")
+        assert (line_of(idle), line_of(idle)) == ("A", "closed")
+        with running(WAITING, broker.name) as waits, stopped_housekeeper(broker):
+            queue.put(b"late", delay=0.05)
+            assert line_of(waits) == "late"
 
 
 def polls_of(connection: shmbroker.Connection) -> dict[str, Callable[[], object]]:
