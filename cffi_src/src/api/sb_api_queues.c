@@ -110,16 +110,16 @@ sb_queue *sb_queue_open(sb_connection *c, uint32_t slot, sb_status *status) {
     *status = sb_queue_attach(c, slot, q, false);
     if (*status == SB_OK && sb_lifetime_orphaned(c->b, q->shm, 0)) *status = end_orphan(q);
     sb_slab_return_cache(c); /* cached slots would lie idle: a connection opens few queues, each once */
+    if (*status == SB_OK) {
+      sb_handle_add(q);
+      (void)SB_ADD(&c->handles, 1u, SB_RELAXED);
+    }
     sb_api_leave(c);
   }
   if (*status != SB_OK) {
     free(q);
-    return NULL;
+    q = NULL;
   }
-  sb_lock(c);
-  sb_handle_add(q);
-  (void)SB_ADD(&c->handles, 1u, SB_RELAXED);
-  sb_unlock(c);
   return q;
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "calls.h"
+#include "meanwhile.h"
 #include "queues.h"
 #include "sb_api.h"
 #include "sb_topology.h"
@@ -216,6 +217,22 @@ static void a_queue_is_opened(void) {
     expect_untouched(t.c, "a refused handle");
   }
   expect_is(t.c->handle_count, 3, "how many queues are open");
+}
+/* Another process deletes the queue as the call that opens it leaves, and the next call looks at its handles. */
+static sb_queue *seen_before;
+static void deleted_as_it_is_opened(void) {
+  close_by_hand(seen_before);
+  (void)SB_ADD(&t.b->header->queues_closed, 1u, SB_SEQ_CST);
+  sb_handles_look_at_all(t.c);
+}
+static void a_new_handle_is_looked_at(void) {
+  sb_status status = SB_SYSTEM;
+  seen_before = open_new("a", UNLIMITED);
+  meanwhile(&t.c->lock, BEFORE_STORE, 1, deleted_as_it_is_opened);
+  sb_queue *q = sb_queue_open(t.c, seen_before->slot, &status);
+  if (!has_acted()) return;
+  expect(status == SB_OK && q != NULL, "it was not opened");
+  expect(q->ledger == NULL || sb_handles_stir(t.c), "the next call does not look at the new handle");
 }
 static uint32_t wanted_slot;
 static void open_without_memory(void) {
@@ -452,6 +469,8 @@ static const test_case CASES[] = {
     {"api_queues: version", "the version moves on with the epoch and the journal", what_moves_on},
     {"api_queues: touch", "a declared queue counts as used", a_queue_is_used},
     {"api_queues: open", "the connection knows each handle, and keeps no slots for it", a_queue_is_opened},
+    {"api_queues: opened meanwhile", "each look at the handles sees a handle that a call has opened",
+     a_new_handle_is_looked_at},
     {"api_queues: no open", "a queue that is gone has no handle, and a failed call keeps no memory",
      a_queue_that_is_gone_is_not_opened},
     {"api_queues: leave", "a handle is left when nothing of it is held", a_handle_is_left},
