@@ -24,11 +24,10 @@ bool sb_closing_resolve(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const
   if (sb_cell_state(word) == SB_CELL_CLOSING && sb_cell_of(word, leaf.gen)) {
     bool refuse = ((word & SB_CLOSING_IF_UNUSED) != 0 && SB_LOAD(&shm->consumers, SB_SEQ_CST) > 0) ||
                   ((word & SB_CLOSING_IF_EMPTY) != 0 && sb_closing_finds_message(b, r, position));
-    if (refuse) {
-      (void)sb_ring_drop(c, r, &leaf, position, word);
+    if (refuse && sb_ring_drop(c, r, &leaf, position, word)) {
       return true;
     }
-    (void)SB_CAS(&cell->word, &word, closed, SB_SEQ_CST);
+    if (!refuse) (void)SB_CAS(&cell->word, &word, closed, SB_SEQ_CST);
   }
   if (SB_LOAD(&cell->word, SB_SEQ_CST) == closed) { /* the generation matches: the page was not reused */
     uint64_t state = SB_LOAD(&shm->state, SB_ACQUIRE);

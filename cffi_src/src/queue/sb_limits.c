@@ -201,7 +201,7 @@ static bool enforce_length(sb_queue *q, uint64_t *removed) {
 /* Does for the byte limit what enforce_length does for the bound. First adds an estimate of the victim's size to
  * `bytes_out` (pay_bytes). The take itself adds the real size, so the estimate is subtracted afterwards. */
 static bool enforce_bytes(sb_queue *q, uint64_t *removed) {
-  uint64_t paid;
+  uint64_t paid, tail = SB_LOAD(&q->shm->tail, SB_SEQ_CST);
   if (!pay_bytes(q, &paid)) {
     return false;
   }
@@ -212,7 +212,7 @@ static bool enforce_bytes(sb_queue *q, uint64_t *removed) {
   sb_ledger_hinting(q->ledger, -1);
   if (outcome == EVICTED) sb_queue_lower_bound(q);
   *removed += outcome == EVICTED;
-  return outcome != NONE_FOUND;
+  return outcome != NONE_FOUND || SB_LOAD(&q->shm->tail, SB_SEQ_CST) != tail; /* I42 of sb_queue.h */
 }
 
 /* No cell below this position is AVAILABLE, except cells with `requeued` bits, and hidden cells (sb_hints.h). */

@@ -4,6 +4,7 @@
 
 #include "calls.h"
 #include "cells.h"
+#include "meanwhile.h"
 
 #define CLOSING 2u
 #define BEHIND (64 * SB_PAGE_CELLS) /* a position whose page was never made */
@@ -85,10 +86,25 @@ static void the_queue_follows_its_cell(void) {
   expect_is(q->shm->state, q->state - SB_QUEUE_OPEN, "the state of a queue that is gone");
 }
 
+/* A consumer left since this process saw it, and another process closes the cell. */
+static void another_closes_it(void) { set_cell(CLOSING, SB_CELL_CLOSED, 0); }
+static void a_refusal_that_comes_too_late(void) {
+  begin();
+  SB_STORE(&q->shm->consumers, 1, SB_RELAXED);
+  set_word(CLOSING, cell_word(CLOSING, SB_CELL_CLOSING, 0) | SB_CLOSING_IF_UNUSED);
+  meanwhile(sb_leaf_cell(&(sb_leaf_ref){leaf_of(0).leaf, at(0), 0, 0}, at(CLOSING)), BEFORE_CAS, 1, another_closes_it);
+  expect(resolve(CLOSING), "there is no cell");
+  if (!has_acted()) return;
+  expect(word_of(CLOSING) == cell_word(CLOSING, SB_CELL_CLOSED, 0), "the cell is not closed any more");
+  expect_is(q->shm->state, q->state + SB_QUEUE_CLOSED - SB_QUEUE_OPEN, "the state of the queue");
+}
+
 static const test_case CASES[] = {
     {"closing: always", "a deletion without conditions closes the queue", a_deletion_without_conditions},
     {"closing: unused", "a deletion of an unused queue is refused beside a consumer", a_deletion_if_unused},
     {"closing: empty", "a deletion of an empty queue is refused behind a message", a_deletion_if_empty},
+    {"closing: too late", "who wanted to refuse a deletion that another carried out closes the queue, too",
+     a_refusal_that_comes_too_late},
     {"closing: others", "cells that are not closing stay as they are", cells_that_are_not_closing},
     {"closing: follows", "the queue is closed once its cell is", the_queue_follows_its_cell},
 };

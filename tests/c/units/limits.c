@@ -175,6 +175,14 @@ static void no_victim_beside_a_put(void) {
   (void)keep();
   if (has_acted()) expect_is(removed, 1, "how many were removed: what was put is too many");
 }
+static void no_victim_of_bytes_beside_a_put(void) {
+  begin(DROPPING(-1, 1000), 3);
+  hold(0, 3);
+  limit_bytes(2 * BYTES);
+  meanwhile(&q->shm->bytes_out, BEFORE_CHANGE, 1, more_is_put);
+  (void)keep();
+  if (has_acted()) expect_is(removed, 1, "how many were removed: what was put is too much");
+}
 /* Another process pays at the same moment, or takes. */
 static void another_pays(void) { (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); }
 static void two_that_pay(void) {
@@ -509,6 +517,8 @@ static const test_case CASES[] = {
     {"limits: came back", "what came back before the cursor is evicted, too", what_came_back_is_evicted},
     {"limits: no victim", "a payment without a victim is taken back", no_victim},
     {"limits: put", "after a payment without a victim the eviction looks at what was put", no_victim_beside_a_put},
+    {"limits: no victim, bytes", "what is put while nobody finds a victim is not too many bytes afterwards",
+     no_victim_of_bytes_beside_a_put},
     {"limits: pay", "of two that pay at one time one pays again", two_that_pay},
     {"limits: stays", "a victim stays while the excess is gone", a_victim_that_stays},
     {"limits: passed over", "a victim stays if an older one came back", a_victim_that_is_passed_over},
