@@ -54,7 +54,7 @@ class AccessRefused(ChannelClosedByBroker):
 
 
 class ResourceLocked(ChannelClosedByBroker):
-    """Another connection has exclusive use of the queue, or the queue exists and is not exclusive."""
+    """Another connection has exclusive use of the queue, or a channel declares it with another ``exclusive``."""
 
     default_code = 405
 
@@ -141,13 +141,16 @@ class NackError(BrokerError):
 
 
 class UnroutableError(BrokerError):
-    """No queue got a mandatory message."""
+    """A mandatory message was routed to no queue."""
 
     default_code = 312
 
 
 class NotStaged(BrokerError):
-    """Messages of a staged attempt are gone (dropped, published or expired), or are still not ready after a while."""
+    """Messages of a staged attempt (:mod:`shmbroker.staging`) are gone: dropped, published or expired.
+
+    Or they are still not ready after a while.
+    """
 
     default_code = 404
 
@@ -178,8 +181,9 @@ class NeverFitsMemory(NeverFits, OutOfMemory):
 class Timeout(TimeoutError):
     """The operation did not complete in time.
 
-    A topology change that did not get its lock has changed nothing. Other operations may have had effects: a purge that
-    waits for the housekeeper has removed the memory, and unconfirmed messages may still be confirmed.
+    A topology change that did not get its lock has changed nothing. Other operations may have had effects:
+    ``Broker.stop(purge=True)`` that waited for the housekeeper has removed the memory, and unconfirmed messages may
+    still be confirmed.
     """
 
 

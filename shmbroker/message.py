@@ -70,9 +70,10 @@ class Message(native.Record):
         return self._state == SETTLED
 
     def give_back(self) -> None:
-        """Returns the message to its place; :attr:`delivery_count` does not count the delivery.
+        """Undoes the delivery: :attr:`delivery_count` does not count it.
 
-        Ignored if the message is settled, or was browsed.
+        If a consumer took the message, and has not ended, it gives the message again, as its next one. Otherwise the
+        message returns to its place. Ignored if the message is settled, or was browsed.
         """
         if self._state in {OPEN, FRESH}:
             self._settle(UNDELIVER)

@@ -76,7 +76,7 @@ class Receiving(Sending):
             if found == native.TIMEOUT:
                 found = native.EMPTY
         if not auto_ack:
-            found._state = OPEN  # noqa: SLF001 - the application has it now; an interrupt before this requeued it
+            found._state = OPEN  # noqa: SLF001 - the application has it; after an earlier interrupt, it is requeued
         found.message_count, found._got_from = max(0, source.length()), source.name  # noqa: SLF001
         return cast("Delivery", found)
 
@@ -97,7 +97,7 @@ class Receiving(Sending):
         ``on_message_callback(channel, method, properties, body)`` runs in the connection's executor, one at a time for
         a channel, in order. ``method`` has ``consumer_tag``, ``delivery_tag``, ``redelivered``, ``exchange`` and
         ``routing_key``; ``body`` is ``bytes``. If the callback raises, the connection's ``on_callback_error`` gets the
-        exception, and the message stays unacked.
+        exception. The message then stays unacked, unless ``auto_ack`` or the callback has settled it.
 
         Args:
             queue: the name of the queue; empty: the queue that was declared last.
@@ -145,7 +145,9 @@ class Receiving(Sending):
             try:
                 subscription = core.consume(source, self._prefetch, priority, flags, place)
                 self._subscriptions[subscription] = consumer
-                self._check_open()  # a close that began before has perhaps told all consumers of the end but this one
+                # A close that began before the line above may have told all other consumers of the end, but not this
+                # one.
+                self._check_open()
                 self._dispatcher.wake()
             except exceptions.AccessRefused:
                 text = f"ACCESS_REFUSED - queue '{name}' in vhost '/' in exclusive use"
@@ -180,9 +182,13 @@ class Receiving(Sending):
     def start_consuming(self) -> None:
         """Waits until no consumer is left, :meth:`stop_consuming` is called, or the channel closes.
 
+        Returns without an error if the application closes the channel or the connection during the wait.
+
         Raises:
-            ChannelClosed: an error closed the channel, and a method has raised that error already.
-            BrokerError: that error itself, if no method has raised it yet; or the error of the closed connection.
+            ChannelClosed: the channel was closed before this call; or an error closed it, and a method has raised that
+                error already.
+            BrokerError: the error that closed the channel, if no method has raised it yet; or the connection was closed
+                before this call.
         """
         self._check_open()
         _ = self._core_channel
@@ -203,8 +209,8 @@ class Receiving(Sending):
     def _cancel_consumers(self) -> None:
         """Cancels each consumer of the channel, even while a method in another thread waits, perhaps for ever.
 
-        Such a method holds ``_turn`` while it waits. Cancelling does not need ``_turn``: the lock ``_registry``, which
-        no thread holds while it waits, guards what it changes.
+        Such a method holds ``_turn`` while it waits. Cancelling does not need ``_turn``. It changes only what the lock
+        ``_registry`` guards, and no thread waits while it holds ``_registry``.
         """
         for tag in self.consumer_tags:
             self._check_open()
@@ -228,8 +234,8 @@ class Receiving(Sending):
         """Iterates over the messages of a queue: ``(method, properties, body)``.
 
         With ``inactivity_timeout``, the iterator yields ``(None, None, None)`` whenever no message came for that many
-        seconds, as pika does. The iterator ends when its consumer ends, when the channel ends, or when the application
-        closes it. Then messages that it has received, but not yielded, are requeued.
+        seconds, as pika does. When the consumer or the channel ends, the iterator first yields the messages that it has
+        received, then ends. When the application closes the iterator, these messages are requeued.
         """
         waiting, tag = Waiting(), generated_name("ctag")
         deadline(inactivity_timeout)
@@ -289,7 +295,8 @@ class Receiving(Sending):
         Raises:
             PreconditionFailed: the tag has no unacked delivery.
         """
-        settle_known = self._settle_known  # in two steps: `self._settle_known(...)` would first look for a method
+        # In two steps: a call of the form `self._settle_known(...)` would first look for a method in each class.
+        settle_known = self._settle_known
         status = settle_known(delivery_tag, multiple, ACK)
         if status:
             self._settle(delivery_tag, ACK, status, multiple=multiple)
@@ -414,10 +421,10 @@ class Receiving(Sending):
 
     @synchronous
     def flow(self, active: bool) -> bool:  # noqa: FBT001
-        """Accepts that deliveries flow; stopping them is not supported.
+        """Does nothing if ``active`` is True, and returns True. :meth:`basic_qos` limits deliveries.
 
         Raises:
-            NotImplementedByBroker: ``active`` is False: use :meth:`basic_qos`; closes the connection.
+            NotImplementedByBroker: ``active`` is False; closes the connection.
         """
         if not active:
             raise exceptions.NotImplementedByBroker(540, "NOT_IMPLEMENTED - active=false")
@@ -428,7 +435,8 @@ class Waiting:
     """Messages on the way from a consumer to the loop of :meth:`Channel.consume`: delivered, but not yielded yet.
 
     Attributes:
-        taken: what :meth:`next` took last. The loop empties it just before it yields that.
+        taken: the message that :meth:`next` took last, or empty. The loop empties this list just before it yields the
+            message.
     """
 
     def __init__(self) -> None:
@@ -457,15 +465,15 @@ class Waiting:
         """
         self.taken = []
         try:
-            # One call of C takes the message and stores it: a signal handler that raises runs before this call, or
-            # after it.
+            # One call of C waits, takes the message and stores it. A signal handler that raises ends the wait before a
+            # message was taken, or runs after the message was stored.
             self.taken.extend(itertools.starmap(self._queue.get, [(True, pause)]))
         except standard_queue.Empty:
             return (None, None, None)
         return self.taken[0]
 
     def give_back(self) -> None:
-        """Ends the loop: requeues the messages that it has not yielded, and has :meth:`put` requeue all later ones."""
+        """Requeues the messages that the loop, which has ended, did not yield. Later :meth:`put` requeues every one."""
         self._over = True
         for delivery in self.taken:
             if delivery is not None:

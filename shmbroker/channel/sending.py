@@ -206,10 +206,10 @@ class Sending(Declaring):
             self._happened(tell)
             will_tell = self._open
         finally:
-            # `tell` does not always run. If another thread closes the channel, the close removes the events, and a
-            # closed executor ignores them; the close may also have failed the pending futures before this one was
-            # pending. If this call raises (memory is missing, or a signal handler raised), the dispatcher may not know
-            # of `tell`.
+            # `_happened` adds `tell` to the events of the channel, but `tell` does not always run. If another thread
+            # closes the channel, the close discards the events. It may also have failed the pending futures before
+            # `begin` made this one pending. If `_happened` raises (memory is missing, or a signal handler raised), the
+            # dispatcher may not know of `tell`.
             if not will_tell:
                 confirm()
         return number

@@ -69,7 +69,8 @@ class _Pending:
 
     def settled(self) -> set[int]:
         """Returns the tokens of all messages that the operations settle."""
-        # Takes the tokens from `settles`, so that even after an interrupt a commit settles every token in this set.
+        # The set is made from `settles`. If the method that adds to `settles` also added to the set, an interrupt in
+        # between could leave a token in the set that no commit settles.
         while self._counted < len(self.settles):
             self._tokens.update(one.token for one in self.settles[self._counted].settlements)
             self._counted += 1
@@ -79,9 +80,9 @@ class _Pending:
 class Transaction:
     """The operations of one channel that wait for its commit. The core applies all of them in one step, or none.
 
-    A signal handler may raise anywhere. So one call of the core commits and also stores its status, and one assignment
-    begins a rollback. From then on the operations no longer wait. :meth:`_current` does the rest: immediately, or if it
-    is interrupted, in the next call of a method.
+    A signal handler may raise anywhere. So one call of C commits and also stores the status of the commit, and one
+    assignment begins a rollback. From then on the operations no longer wait. :meth:`_current` does the rest:
+    immediately, or if it is interrupted, in the next call of a method.
 
     Attributes:
         returned: The mandatory messages that commits routed to no queue; the channel removes and returns them.
@@ -93,7 +94,7 @@ class Transaction:
         self.returned: collections.deque[Publish] = collections.deque()
 
     def _current(self) -> _Pending:
-        """Returns the operations that wait; first finishes an end of the transaction that was interrupted."""
+        """Returns the operations that wait. After a commit or a rollback, first does the rest of it."""
         ended = self._pending
         if native.OK in ended.statuses:
             if ended.core is not None:

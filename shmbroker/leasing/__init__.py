@@ -33,12 +33,16 @@ Kills, the state after each, and which user continues:
 - release: version written -> there are no leases, all messages are in strays: a user that attaches starts at 0, and
   leases them first. Some messages moved back -> the others are still in strays. All moved back -> empty queues, and a
   register that says "released": the next release finishes it, or a user that attaches continues with it.
-- The register is deleted under the topology lock, under which users attach, so that no user attaches in between.
+- The register is deleted under the topology lock, under which users attach. So no user attaches between the last look
+at
+  the register and its deletion.
 
-A user stopped for ever has the same effect as a killed user, with one exception. Queues are made and deleted under the
-broker's topology lock. A user stopped while it holds the lock keeps others from attaching and from leasing
-(:exc:`Timeout`) until it is killed. Acknowledging and releasing raise :exc:`Timeout`, too, since they cannot delete
-queues; an acknowledgement may take effect nevertheless, see :meth:`Group.ack`.
+A user stopped for ever has the same effect as a killed user, with three exceptions, which last until it is killed. Its
+strays, and the register of a group that was released, are not deleted. A message that it was just moving stays out of
+reach. And a user that was stopped while it held the broker's topology lock, under which queues are made and deleted,
+keeps others from attaching and from leasing (:exc:`Timeout`). Acknowledging and releasing raise :exc:`Timeout`, too,
+since they cannot delete queues. Both may take effect nevertheless: an acknowledgement as :meth:`Group.ack` says; after
+a release the group may have ended and its messages may be back, and only strays and the register are left.
 """
 
 from shmbroker.leasing.group import Group

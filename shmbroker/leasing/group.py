@@ -258,7 +258,7 @@ class Group(Membership):
             with contextlib.suppress(exceptions.OutOfMemory):
                 self._change(changed, timeout=0)
                 return
-        self._change(changed)  # waits for memory, which other users may need the lock to free
+        self._change(changed)  # waits for memory without the lock, which others may need in order to free memory
 
     # ---- reading ----
 
@@ -302,7 +302,8 @@ class Group(Membership):
     def places(self, number: int, start: int = 0, stop: int | None = None) -> Iterator[tuple[Message, Place]]:
         """Yields pairs: a message without its body, and the place of the body in the broker's memory.
 
-        A place is valid until the lease is acknowledged. Arguments and errors are those of :meth:`messages`.
+        A place is valid until the lease is acknowledged; after a release of the group, until the message is settled.
+        Arguments and errors are those of :meth:`messages`.
         """
         state, lease = self._find(number)
         span = range(*slice(start, stop).indices(lease.length))
@@ -333,6 +334,8 @@ class Group(Membership):
             GroupInUse: another user has the group, or no user has attached it.
             queue.Full: the queue has no room for all messages. The rest waits for the next user that attaches the
                 group, and leases or releases it.
+            Timeout: the topology lock was not free in time. The release may have taken effect nevertheless, so that
+                only strays and the register are left.
         """
         with self._lock:
             state = self._attached_state()
@@ -346,7 +349,9 @@ class Group(Membership):
             self._change(left)
             self._state = None
             assert self._from is not None  # noqa: S101
-            alone = not any(self._is_there(one) for one in state.past)  # before: an earlier user may fill a queue again
+            # Asked before the messages move back: an earlier user that still runs may fill a stray again that this call
+            # has emptied, and may end before a later question.
+            alone = not any(self._is_there(one) for one in state.past)
             count = _give_back(self._session, self._from, mine)
             if alone:
                 self._remove(left)

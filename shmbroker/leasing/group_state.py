@@ -119,7 +119,10 @@ def look(session: Session, name: str) -> GroupState | None:
 
 
 def process_of(session: Session, token: str) -> int:
-    """Returns the id of the process of a user; 0: the user's connection was closed, or its dead process was reaped."""
+    """Returns the id of the process of a user.
+
+    0: the user has closed its connection, or it died, and the broker has cleaned up after it.
+    """
     match = _TOKEN.match(token)
     if match is None:
         return 0
@@ -134,7 +137,8 @@ def new_token(session: Session) -> str:
 def groups(connection: Connection) -> list[GroupInfo]:
     """Lists the consumer groups of a broker, by name.
 
-    A group whose ``pid`` is 0 has lost its user. If that user does not come back, call :meth:`Group.attach` and
+    A group whose ``pid`` is 0 has no user: its user has ended, or has released the group and left messages behind, for
+    which the queue had no room. If no user comes back, call :meth:`Group.attach` and
     :meth:`Group.release`, or use ``shmbroker groups release``.
     """
     names = [name for name in connection.queue_names(all=True) if name.startswith(GROUP)]

@@ -22,8 +22,9 @@ def scarce_bytes(connection: shmbroker.Connection) -> int | None:
         connection: The connection to the broker.
 
     Returns:
-        A third of the free memory, but at least 1 MiB, or 1/128 of the memory if that is less: results of
-        that size fit the reserve of memory. ``None``: the memory can still grow, so there is no limit.
+        A third of the free memory, but at least 1 MiB, or 1/128 of the memory if that is less. Results of this least
+        size fit the memory that plain puts leave free (sb_reserve.h). ``None``: the memory can still grow, so there is
+        no limit.
     """
     attachment = session_of(connection).core.attachment
     facts = attachment.facts()
