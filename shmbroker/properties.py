@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The message properties of AMQP 0-9-1, and their encoding.
 
-Shared memory holds them as the payload of an AMQP content header (property flags, then the values), so a socket front
-end can forward them unchanged. pamqp decodes them, except bytes and times. This module encodes them itself, because
-pamqp writes floats in four bytes.
+Shared memory holds them as the last part of an AMQP content header: the property flags, then the values. So a socket
+front end can forward them unchanged. pamqp decodes them, except bytes and times. This module encodes them itself,
+because pamqp writes floats in four bytes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ NO_PROPERTIES = BasicProperties()
 
 
 def encode(properties: BasicProperties) -> bytes:
-    """Encodes properties as the payload of an AMQP content header.
+    """Encodes properties as the last part of an AMQP content header.
 
     Raises:
         TypeError: a value has no AMQP form, or a header's name is no string.
@@ -78,8 +78,8 @@ def seconds_of(expiration: object) -> float:
     """Returns the time to live that ``expiration`` states, in seconds. It is above 0, because 0 would mean for ever.
 
     Raises:
-        PreconditionFailed: the expiration is no number of milliseconds, or more than ten years. The texts are
-            RabbitMQ's.
+        PreconditionFailed: the expiration is no number of milliseconds, or more than ten years. The texts have the form
+            of RabbitMQ's, with the reason ``no_integer`` for each text that is no number.
     """
     if not isinstance(expiration, str) or not expiration.isascii() or not expiration.isdigit():
         raise PreconditionFailed(406, f"PRECONDITION_FAILED - invalid expiration '{expiration}': no_integer")
@@ -145,7 +145,7 @@ _values = operator.attrgetter(*NAMES)
 
 
 def decode(payload: bytes) -> BasicProperties:
-    """Decodes the payload of a content header."""
+    """Decodes what :func:`encode` returned."""
     if not payload:
         return NO_PROPERTIES
     found = wire.commands().Basic.Properties()

@@ -40,7 +40,8 @@ class Row(NamedTuple):
         kind: the values that the setting can have.
         help: the effect of the setting, in one clause, for the command line and the reference.
         core: the name of the C constant of the setting: the index of the number, or the flag, that the core stores.
-            `None` = the core stores a string (kind `Name`), and has no constant for it.
+            `None` = the core stores a string (kind `Name` of `_setting_kinds`), and has no constant for it; no setting
+            is such a string yet.
         argument: the ``x-`` argument of ``queue_declare``; `None` = ``queue_declare`` has a parameter named like it.
         fixed: whether the value cannot change after the declaration. True for every setting that the core stores as a
             string.
@@ -174,7 +175,7 @@ def validate(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_arguments(queue: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings that ``x-`` arguments request, checked. It ignores unknown arguments, as AMQP does.
+    """Returns the settings that ``x-`` arguments request, checked. It ignores unknown arguments, as RabbitMQ does.
 
     Raises:
         PreconditionFailed: a value is not allowed, or the argument is of a feature that does not exist yet.

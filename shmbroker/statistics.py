@@ -20,7 +20,8 @@ class QueueStatistics:
     of their bodies. ``killed`` counts the messages that purge and delete ended. ``replaced`` counts the messages that
     were evicted from a ring. ``dropped`` counts messages that overflow or reject ended, and unreadable messages.
     ``interested``, ``notified`` and ``not_interested`` are the lengths of the queue's lists of consumers; the first two
-    include calls of get() that wait. ``non_acquiring`` counts consumers with ``no_local``. ``rescues`` counts
+    include calls of get() that wait. ``non_acquiring`` counts the consumers with ``no_local`` that wait for a message;
+    the others are in ``not_interested``. ``rescues`` counts
     notifications that only the housekeeper's check caused, or the same check by another process while the housekeeper
     was stopped.
     """
@@ -52,11 +53,11 @@ class QueueStatistics:
 class Repairs:
     """The number of inconsistencies that checks by the housekeeper and by clients corrected, by kind.
 
-    ``notifications``: a consumer, or a call that waits, slept although a message was ready. It had been notified, or no
-    consumer or call had been. ``room``: a producer slept although there was room. ``counts``: a count of a queue's
-    lists of consumers and of waiting producers was wrong. ``accounts``: a queue's account of the messages and bytes
-    that it holds was wrong. ``marks``: a returned message had no mark, so no consumer would have found it. ``ends``: a
-    queue that should have ended still existed.
+    ``notifications``: a consumer, or a call that waits, slept although a message was ready: its notification did not
+    wake it, or nobody had been notified. ``room``: a producer slept although there was room. ``counts``: a count of a
+    queue's lists of consumers and of waiting producers was wrong. ``accounts``: a queue's account of the messages and
+    bytes that it holds was wrong. ``marks``: a returned message had no mark, so no consumer would have found it.
+    ``ends``: a queue that should have ended still existed.
     """
 
     notifications: int = 0
@@ -189,7 +190,7 @@ class ChannelInfo:
 
 
 def channel_infos(connections: Iterable[ConnectionInfo], consumers: Iterable[ConsumerInfo]) -> list[ChannelInfo]:
-    """Lists the channels of connections, by connection and number.
+    """Lists the channels of each connection: those with consumers, by number, then an entry with number 0 for the rest.
 
     Args:
         connections: the connections of one broker.

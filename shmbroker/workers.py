@@ -50,17 +50,18 @@ _LEAST_TTL = 1e-9
 class WorkerPool:
     """Runs ``function(message)`` in worker processes, each of which has its own connection.
 
-    The worker acknowledges a message when the function returns. When the function raises, the worker returns the
-    message to its place, writes one line to its logger ``shmbroker.workers`` (and the traceback at level DEBUG), and
-    ends. The pool replaces a worker that ends or dies. On SIGTERM a worker finishes the message in hand and returns the
-    prefetched messages. :meth:`stop` sends SIGTERM; the end of the program calls :meth:`stop` if the program did not. A
-    worker ignores SIGINT, so Ctrl-C ends the pool through the process that runs the pool.
+    The worker acknowledges a message when the function returns. When the function raises an ``Exception``, the worker
+    returns the message to its place, writes one line to its logger ``shmbroker.workers`` (and the traceback at level
+    DEBUG), and ends. The pool replaces a worker that ends or dies. On SIGTERM a worker finishes the message in hand and
+    returns the prefetched messages. :meth:`stop` sends SIGTERM; the end of the program calls :meth:`stop` if the
+    program did not. A worker ignores SIGINT, so Ctrl-C ends the pool through the process that runs the pool.
 
     After ``attempts`` deliveries that ended with an error, a nack or a worker's death, the function does not get the
     message again: a worker puts the message into the queue ``set_aside``, with the headers ``x-shmbroker-queue`` and
     ``x-shmbroker-attempts`` unless the message's own headers leave no room for them, logs that, and continues with the
-    next message. From the second delivery of a message on, a worker holds no prefetched messages while it handles the
-    message: the worker's death counts as a delivery of that message only.
+    next message. If that queue has no room for it within half a second, the worker returns the message to its place,
+    logs that, and ends. From the second delivery of a message on, a worker holds no prefetched messages while it
+    handles the message: the worker's death counts as a delivery of that message only.
 
     Args:
         function: called with each :class:`Message`; must be picklable. A plain function is pickled as its name, by
@@ -141,7 +142,8 @@ class WorkerPool:
             with tell:
                 worker = self._context.Process(target=_work, args=(function, self._options, tell))
                 self._workers[index : index + 1] = [worker]  # listed first: after an error `start` ends those listed
-                multiprocessing.resource_tracker.ensure_running()  # else start() starts it, which unblocks the signal
+                # Else `worker.start` would start the tracker, which unblocks SIGINT: the mask set below would be lost.
+                multiprocessing.resource_tracker.ensure_running()
                 before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the worker inherits this mask
                 try:
                     worker.start()
@@ -345,7 +347,10 @@ def _set_aside_first(queue: Queue, options: _Options) -> None:
 
 
 def _set_aside(queue: Queue, message: Message, options: _Options) -> None:
-    """Moves a message to ``set_aside`` in one commit, which may use the reserve of memory when the broker is full."""
+    """Moves a message to ``set_aside`` in one commit.
+
+    In a full broker the commit may use the reserve (sb_reserve.h), since it ends as much as it adds.
+    """
     attempts = message.delivery_count - 1
     session = session_of_queue(queue)
     aside = core_of(open_queue(session, options.set_aside))
@@ -378,7 +383,8 @@ def _put_aside(message: Message, options: _Options, limit: float | None) -> PutO
     except ValueError:  # the two headers do not fit
         fields = fields_of({**given, "properties": own})
     _, delay, priority, key, encoded = fields
-    # The limit may be 0, or more than a put may say. The core takes 0 for no limit.
+    # `PutOptions` directly, not the keyword ``ttl``: the limit of a queue may be 0, or more than ``ttl`` allows. 0
+    # becomes the shortest time to live, since the core takes 0 for no limit.
     return PutOptions(0 if limit is None else max(limit, _LEAST_TTL), delay, priority, key, encoded)
 
 

@@ -34,8 +34,7 @@ Kills, the state after each, and which user continues:
   leases them first. Some messages moved back -> the others are still in strays. All moved back -> empty queues, and a
   register that says "released": the next release finishes it, or a user that attaches continues with it.
 - The register is deleted under the topology lock, under which users attach. So no user attaches between the last look
-at
-  the register and its deletion.
+  at the register and its deletion.
 
 A user stopped for ever has the same effect as a killed user, with three exceptions, which last until it is killed. Its
 strays, and the register of a group that was released, are not deleted. A message that it was just moving stays out of

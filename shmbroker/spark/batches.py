@@ -2,8 +2,9 @@
 """Arrow record batches as the body of a message: an IPC stream of one schema, without a mark of its end.
 
 A stream begins with its schema, which is the same for thousands of messages. The encoder caches the encoded schema for
-its short bodies. The decoder caches the schemas that it has parsed. A long body is written once, into its slot; a short
-one, or one with a dictionary type, is encoded in private memory first. A body is read in place, if it is aligned.
+its short bodies. The decoder caches the schemas that it has parsed. A long body is written once, directly into shared
+memory; a short one, or one with a dictionary type, is encoded in private memory first. A body is read in place, if it
+is aligned.
 """
 
 from __future__ import annotations

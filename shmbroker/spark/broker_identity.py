@@ -36,7 +36,7 @@ class BrokerIdentity:
 
     @property
     def identity(self) -> str:
-        """The identity as text, for offsets."""
+        """The identity as text, as the offsets of a stream contain it (`shmbroker.spark.stream`)."""
         return f"{self.broker}@{self.boot[:8]}-{self.created_at:.6f}"
 
     @classmethod

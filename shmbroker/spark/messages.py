@@ -118,7 +118,7 @@ def _of_messages(rows: Sequence[types.Row]) -> pa.RecordBatch:
 
 
 def _typed(array: pa.Array) -> pa.Array:
-    """Gives the type of a column to an array for which Arrow found none, because all values are null."""
+    """Casts an array to binary if Arrow found no type for it, because all values are null."""
     return array.cast(pa.binary()) if pa.types.is_null(array.type) else array
 
 

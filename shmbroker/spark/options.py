@@ -37,7 +37,8 @@ class ReadOptions:
             :func:`shmbroker.spark.attachment.broker_name`.
         payload: the form of messages.
         columns: the requested columns, in this order.
-        max_rows: the most rows of a batch read, or of each micro-batch of a stream; ``None`` = no limit.
+        max_rows: the most rows of a batch read; of a stream, the most messages of each lease (with payload "arrow", one
+            message may have many rows). ``None`` = no limit.
     """
 
     queue: str
@@ -52,13 +53,14 @@ class StreamOptions(ReadOptions):
     """The further options of a streaming read.
 
     Attributes:
-        group: the consumer group that leases the messages; ``None``: a generated one, whose name is in the checkpoint.
+        group: the consumer group that leases the messages (:mod:`shmbroker.leasing`); ``None``: a generated one, whose
+            name is in the checkpoint.
         max_bytes: a micro-batch ends with the message that brings its bodies to this many bytes or more; ``None`` = no
             such limit.
         min_parts: a lease is divided into at least this many Spark partitions, or, if it has fewer messages than that,
             into one for each message.
-        fail_on_data_loss: whether the query ends when messages to read are gone; if not, it skips them, with a warning
-            in the log.
+        fail_on_data_loss: whether the query ends when the planner finds leases gone; if not, the planner skips them,
+            with a warning in the log. A task that finds a message gone raises an error in any case.
     """
 
     group: str | None
@@ -76,10 +78,11 @@ class WriteOptions:
         broker: the broker; ``None``: the process that plans the write takes the name from its environment, or, if rows
             are put immediately, each task from its own.
         payload: "bytes": a row is a message; "arrow": a record batch is a message.
-        exactly_once: rows are staged, and published when the batch is done; else they are put immediately.
-        timeout: seconds that a task waits for memory or for room in the queue. The driver waits as long for memory and
-            room when it publishes a numbered batch. ``None``: a task waits a minute for memory for its staged rows, and
-            no other wait has a limit.
+        exactly_once: rows are staged where no consumer sees them (:mod:`shmbroker.staging`), and published when the
+            batch is done; else they are put immediately.
+        timeout: seconds that a task waits for memory or for room in the queue. The driver waits as long when it
+            publishes a batch that has a number, of a stream or of an ``app``; it publishes any other batch without a
+            limit. ``None``: a task waits a minute for memory for its staged rows, and no other wait has a limit.
         app: the application that numbers the batches it writes: a batch that it writes again is not published again.
             ``None``: no application numbers them.
         version: the number of the application's batch; it only increases.

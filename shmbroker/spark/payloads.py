@@ -31,7 +31,7 @@ BYTES, ARROW, HANDLE = PAYLOADS = ("bytes", "arrow", "handle")
 
 
 class Leased(NamedTuple):
-    """A range of messages of a lease.
+    """A range of messages of a lease: of messages that a consumer group holds for a reader (:mod:`shmbroker.leasing`).
 
     Attributes:
         queue: the queue that they were leased from.

@@ -2,7 +2,8 @@
 """Queues of record batches: a queue has a registered Arrow schema, and each message contains batches of it.
 
 The schema is stored in the broker, so that every process finds it; it does not change as long as the queue lives.
-Neither side needs Spark. A message is an IPC stream, see :mod:`shmbroker.spark.batches`.
+Neither the process that puts batches nor the one that reads them needs Spark. A message is an IPC stream, see
+:mod:`shmbroker.spark.batches`.
 """
 
 from __future__ import annotations

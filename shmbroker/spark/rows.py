@@ -2,7 +2,8 @@
 """Messages as rows: the available columns, and record batches of them for Spark.
 
 The core fills columns in Arrow's memory, many messages in one call. Python handles a single message only to decode its
-headers, or to make its handle.
+headers, or to make its handle (:mod:`shmbroker.spark.handles`): the value that stands for a message whose body stays in
+shared memory.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _PAIRS = pa.map_(pa.string(), pa.string())
 class Column(NamedTuple):
     """A column: its type in Spark, the same type in Arrow, and its name in the core (``None``: not in the core).
 
-    Spark accepts a batch only if it has exactly this Arrow type.
+    Spark accepts a batch only if its column has exactly this Arrow type.
     """
 
     spark: types.DataType

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The expected columns of an answer: Spark's schema as an Arrow schema, and the first difference as text."""
+"""Comparison of Arrow schemas: Spark's schema as an Arrow schema, and the first difference of two as text.
+
+The answers of servers (:mod:`shmbroker.spark.handover`) have an expected schema, and so have the messages of a queue
+with a registered schema.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ def arrow_schema(schema: StructType | str) -> pa.Schema:
 
 
 class Promised:
-    """The expected columns of a server's answers.
+    """The columns that the servers of :mod:`shmbroker.spark.handover` must give in their answers.
 
     Args:
         schema: the expected schema; ``None``: no expectation.
@@ -102,6 +106,7 @@ def may_be_null(fields: Iterable[pa.Field]) -> list[bool]:
 def _alike(one: pa.DataType, two: pa.DataType) -> bool:
     """Whether types are equal, apart from what depends on Spark's settings, and from whether inner fields may be null.
 
+    The length of fixed-size lists, and whether a map's keys are sorted, make no difference either.
     The settings decide the offset size of strings and binaries, and the time zone of timestamps that have one.
     """
     if one == two:

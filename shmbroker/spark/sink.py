@@ -45,13 +45,15 @@ if TYPE_CHECKING:
     from shmbroker.columns import Columns
     from shmbroker.spark.options import WriteOptions
 
-_PATIENCE_SECONDS = 60  # a task's wait for memory if no timeout is given: staged rows hold memory until published
+# A task waits so long for memory if no timeout is given. A longer wait could be for ever: the rows that the query
+# itself has staged hold memory until they are published.
+_PATIENCE_SECONDS = 60
 # The most messages and bytes that one transaction publishes, by copying. A larger batch is moved, which takes a tenth
 # of the time.
 _AT_ONCE, _BYTES_AT_ONCE = 1000, 1 << 20
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _DIGITS = 16
-# The bytes of the longest queue name that a publication's name contains whole; the characters it has of a longer one.
+# A publication's name contains the whole name of a queue of up to so many bytes; of a longer name, so many characters.
 _MOST_BYTES_OF_NAME, _START_OF_NAME = 95, 32
 _DROP_SECONDS = 10.0  # the most time for a drop: Spark waits for the drop before it reports why the job failed
 
@@ -94,8 +96,8 @@ def check_batches(schema: types.StructType, options: WriteOptions) -> None:
 class _Writing:
     """The common part of batch and stream writers; travels from the planner to the tasks and to the committer.
 
-    A batch published as a whole belongs to the planner's broker: a task on another host raises before it stages. Rows
-    that are put immediately go to the broker of the task's host.
+    With ``delivery`` = ``exactly-once``, a batch belongs to the planner's broker: a task on another host raises before
+    it stages. Rows that are put immediately go to the broker of the task's host.
     """
 
     def __init__(self, options: WriteOptions) -> None:
@@ -146,7 +148,8 @@ class _Writing:
             numbered = self._options.app is not None
             limits = {"at_once": _AT_ONCE, "bytes_at_once": _BYTES_AT_ONCE}
             stage = Stage(self._connection(), publication, **limits, per_target=numbered)
-            # No later job knows the UUID of this batch, so none could finish its publishing: the wait has no limit.
+            # A batch with a UUID that has not begun can only be published by this call: no later job knows the UUID. So
+            # the wait has no limit.
             timeout = None if isinstance(batch, uuid.UUID) else self._options.timeout
             stage.publish(batch, receipts, self._options.queue, timeout=timeout)
 
@@ -170,7 +173,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
             self._publication = f"jobs.{options.queue[:_START_OF_NAME]}.{digest}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """Stages rows in a task."""
+        """Stages the rows of a task; with ``delivery`` = ``at-least-once``, puts them into the queue."""
         return self._stage(iterator, self._publication, self._batch)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -181,9 +184,10 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
         self._publish(messages, self._batch)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - all attempts are dropped
-        """Drops the staged rows of the job, in the driver, when a task failed for good.
+        """Drops the staged rows of the job, in the driver, after a task failed for good or :meth:`commit` raised.
 
-        Other tasks may still run, and ``messages`` has nothing of them: so all attempts of the job are dropped.
+        Other tasks may still run, and ``messages`` has nothing of them: so this drops all attempts of the job. It drops
+        nothing of a batch that has begun to move: the next publish finishes it.
         """
         if self._options.exactly_once:
             Stage(self._connection(), self._publication).drop(self._batch, timeout=_DROP_SECONDS)
@@ -202,7 +206,7 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
         self._schema = schema if options.payload == ARROW else None  # None: the rows are messages
 
     def write(self, iterator: Iterator[pa.RecordBatch | types.Row]) -> Staged:
-        """Stages rows in a task."""
+        """Stages the rows of a task; with ``delivery`` = ``at-least-once``, puts them into the queue."""
         context = TaskContext.get()
         query, batch = (None, None) if context is None else map(context.getLocalProperty, (_QUERY, _BATCH))
         if query is None or batch is None:
@@ -218,12 +222,13 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
         self._publish(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Drops the staged rows of the batch, in the driver, when a task failed for good.
+        """Drops the staged rows of the batch, in the driver, after a task failed for good or :meth:`commit` raised.
 
-        If the tasks put their rows immediately, there are none, and a drop would make the queue of the publication.
+        If the tasks put their rows immediately, there are none, and a drop would only make the marker's queue.
 
-        The driver learns the query's name only from the messages of tasks: without any, it drops nothing. If the user
-        restarts the query, the batch is staged and published again, and its publishing drops the remaining attempts.
+        The driver learns the publication's name, which contains the query's id, only from the messages of tasks:
+        without any, it drops nothing. If the user restarts the query, Spark runs the batch again, and its publishing
+        drops the attempts that are left.
         """
         staged = [message for message in messages if isinstance(message, Staged) and message.receipt is not None]
         for publication in {message.publication for message in staged}:

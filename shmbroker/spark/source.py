@@ -2,8 +2,8 @@
 """`.format("shmbroker")`: Spark's entry points for reading queues and writing to them.
 
 Spark evaluates a DataFrame any number of times, in several processes, and never says that it is done with one. So a
-batch read browses: messages stay, and each evaluation shows the current messages. Source: Spark's Python data source
-API.
+batch read browses: messages stay, and each evaluation shows the current messages. This module implements Spark's Python
+data source API.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 class ShmBrokerDataSource(DataSource):
     """Queues of shared memory, for Spark.
 
-    Options: ``queue`` (or the path given to ``load``), ``broker``, ``payload``, ``columns``; of a batch read
-    ``maxRows``; of a streaming read ``group``, ``maxRowsPerTrigger``, ``maxBytesPerTrigger``, ``minPartitions``,
-    ``failOnDataLoss``; of a write ``queue``, ``broker``, ``payload``, ``delivery`` and ``timeout``; of a batch write
-    ``txnAppId`` and ``txnVersion``.
+    Options of a read: ``queue`` (or the path given to ``load``), ``broker``, ``payload``, ``columns``; of a batch read
+    also ``maxRows``; of a streaming read also ``group``, ``maxRowsPerTrigger``, ``maxBytesPerTrigger``,
+    ``minPartitions`` and ``failOnDataLoss``. Options of a write: ``queue`` (or the path given to ``save``), ``broker``,
+    ``payload``, ``delivery``, ``timeout``; of a batch write also ``txnAppId`` and ``txnVersion``.
     """
 
     @classmethod

@@ -99,12 +99,12 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._group: shmbroker.Group | None = None
         self._broker_identity: BrokerIdentity | None = None
         self._untold = False  # True: Spark did not pass the offset of a restarted query
-        self._left: int | None = None  # messages that trigger availableNow may still lease; None: another trigger
+        self._left: int | None = None  # with the trigger availableNow: how many messages the query may still lease
 
     # ---- in the process that plans micro-batches ----
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
-        """Returns the offset where a new query begins: the last acknowledged lease of a named group, else no lease."""
+        """Returns the offset where a new query begins: the last acknowledged lease of a named group, else NOT_NOTED."""
         if self._first is None:
             name, lease = self._options.group, NOT_NOTED
             if name is None:
@@ -149,7 +149,8 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         rows, size = self._options.max_rows, self._options.max_bytes
         if self._left is not None:
-            rows = max(1, min(self._left, rows or self._left))  # none left: the lease exists, and no limit applies
+            # If none is left, `latestOffset` asks only for a lease that exists: then this limit has no effect.
+            rows = max(1, min(self._left, rows or self._left))
         scarce = scarce_bytes(self._connection())
         if scarce is not None:
             most = max(1, scarce // BYTES_A_MESSAGE)

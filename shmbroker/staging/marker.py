@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The marker of a publication: the only message of a queue. It says what was published; its holder may publish.
+"""The marker of a publication (:mod:`shmbroker.staging`): the only message of a queue.
+
+It says what was published; its holder may publish.
 
 A transaction that publishes a whole batch also settles the marker and puts the next one, so that both happen or neither
 does. If the holder is killed, the marker or its successor is in the queue once the reaper has carried out or undone the
@@ -60,12 +62,12 @@ class Held:
         *,
         memory_until: int | None = None,
     ) -> PublicationState:
-        """Replaces the marker by the next one, in one transaction with the given publications.
+        """Replaces the marker by the next one, in one transaction that also puts the given bodies.
 
         Args:
             state: The state of the next marker.
             until: The deadline of the wait for room in queues.
-            publications: The publications of the transaction.
+            publications: The bodies that the transaction puts, each with its queues (`_core.transaction.Publication`).
             messages: The FRESH messages that the transaction acknowledges.
             memory_until: The deadline of the wait for memory; None: ``until``.
 
@@ -170,7 +172,7 @@ class Marker:
 
         An exclusive queue serves as the lock. Its owner is a connection that only this call uses. The lock ends with
         that connection: this call closes it, whatever error or interrupt ends the call, and the reaper ends it if the
-        process dies. A close does not need the topology lock, unlike a delete.
+        process dies. So no end of the lock waits: deleting the queue would need the broker's topology lock.
         """
         name, session = names.founding_name(self._publication), session_of(self._connection)
         path, seconds = session.core.attachment.path, session.operation_timeout
@@ -181,7 +183,9 @@ class Marker:
                     text = f"publication {self._publication!r}: another client is making its marker"
                     raise exceptions.Timeout(text)
                 with contextlib.suppress(exceptions.NotFound, exceptions.ResourceLocked, exceptions.OutOfMemory):
-                    own.queue(name, passive=True)  # has the core end the queue if its owner ended before opening it
+                    # If the owner was killed before it opened the queue, this has the core end the queue (I73 of
+                    # sb_lifetime.h).
+                    own.queue(name, passive=True)
                 time.sleep(_LOOK)
             own.queue(name, passive=True)
             queue = queues.ensure(session_of(own), self._name)

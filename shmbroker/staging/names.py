@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queues of a publication: one for its marker, one for each attempt. Each name ends with the publication's name.
+"""The queues of a publication: one for its marker, one for each attempt; see :mod:`shmbroker.staging` for these terms.
 
+Each name ends with the publication's name.
 While a process makes the marker, the publication has one more queue, which serves as a lock.
 """
 

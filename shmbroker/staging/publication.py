@@ -33,7 +33,9 @@ class Receipt:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Begun:
-    """A batch that is being moved to its target. Its remaining messages are in the queues of its winners.
+    """A batch to publish, its target and its winners.
+
+    In a marker it is the batch that has begun to move: its remaining messages are in the queues of its winners.
 
     Attributes:
         batch: the batch.

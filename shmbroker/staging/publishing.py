@@ -114,7 +114,8 @@ class Publisher:
             NotFound: the target is gone.
             queue.Full: the target has no room in time. The messages moved so far stay there.
         """
-        if target is None:  # a given target is the queue that `begun.to` names: `held.state` is for this target only
+        # A given target is the queue that `begun.to` names: `Stage._target` has emptied a state for another target.
+        if target is None:
             target = self._connection.queue(begun.to, passive=True)
         count = sum(self._empty(source, target) for source in self._sources(begun))
         return held.replace(held.state.published(begun.batch), self._until), count
@@ -122,8 +123,8 @@ class Publisher:
     def _empty(self, source: StagedAttempt, target: Queue) -> int:
         """Moves the remaining messages of an attempt to the target; returns their number.
 
-        If their time to live or delay must be set, or if the target drops new messages when it is full, it publishes
-        copies instead of moving them.
+        If their time to live or delay must be set, or if the target drops new messages when it is full, this method
+        publishes copies instead of moving the messages.
         """
         settings = target.settings
         anew = source.receipt.timed or settings.message_ttl is not None or settings.overflow == "drop"

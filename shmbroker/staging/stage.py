@@ -98,7 +98,7 @@ class Stage:
         Args:
             batch: the number of the batch, or the id of a job.
             partition: the partition of the batch, from 0.
-            attempt: any number; two attempts with the same number do not conflict.
+            attempt: an integer from 0; two attempts with the same number do not conflict.
         """
         made = names.new_attempt(self.publication, batch, partition, attempt)
         return Writer(self._connection, made, self._expires, self._marker)
@@ -108,10 +108,10 @@ class Stage:
     def publish(self, batch: Batch, winners: Iterable[Receipt], to: str, *, timeout: float | None = None) -> int:
         """Publishes a batch, once, in the order of its partitions; then drops all attempts at it and at earlier ones.
 
-        If the call raises an error listed below, nothing of the batch was published, and everything is still staged.
-        There is one exception: if one step cannot publish the batch, some of its messages may have been published. The
-        next call publishes the others. An interrupt may come after the batch was published: then the next call returns
-        0.
+        If the call raises an error listed below, it published nothing, and what was staged is still staged. There is
+        one exception: of a batch that is too large for one step, it may have published some messages. The next call
+        publishes the others. An interrupt may come after the batch was published: then the next call returns 0. After
+        a Timeout, another process may have published the batch.
 
         Args:
             batch: the number of the batch, published only if it is above that of the last one; or the id of a job.
@@ -177,8 +177,8 @@ class Stage:
         """Drops the attempts at a batch that is not needed; returns their number.
 
         A batch that may be published in part is not dropped, as the rest of it is needed: the call returns 0. A dropped
-        job is over: a writer that still stages for it gets an error at the end of its block. A dropped batch with a
-        number is not over: new attempts at it can be published.
+        job is over: a writer that still stages for it gets NotStaged, at its next put or the end of its block. A
+        dropped batch with a number is not over: new attempts at it can be published.
 
         Raises:
             OutOfMemory: there was no memory in time to record that the job is over; its attempts are dropped already.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A staged attempt, whose messages lie in a queue of its own until they are published.
 
-Only the process that holds the publication's marker (:mod:`shmbroker.staging.marker`) takes from that queue or writes
-to it.
+Once the attempt is complete, only the process that holds the publication's marker (:mod:`shmbroker.staging.marker`)
+takes messages from that queue or changes its settings. Any process may delete it.
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ class PartTransaction:
 
     Attributes:
         publications: for each message, what puts it into the target.
-        messages: the messages, FRESH until a transaction settles them. Nothing else refers to them.
+        messages: the messages, in the state FRESH (:mod:`shmbroker.staging.fresh`) until a transaction settles them.
+            Nothing else refers to them: when this list drops one that is FRESH, the core requeues it.
     """
 
     def __init__(self, target: Queue, limits: Limits) -> None:
@@ -104,4 +105,4 @@ class PartTransaction:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.publications.clear()  # ends the views of bodies
-        self.messages.clear()  # requeues those that are FRESH
+        self.messages.clear()  # Python frees the messages; the core requeues those that are FRESH

@@ -166,7 +166,7 @@ class Writer:
 
         Raises:
             OutOfMemory: there is no memory for all of them in time, or a body can never fit.
-            NotStaged: the attempt is no longer needed.
+            NotStaged: the attempt is no longer needed, or has expired.
         """
         wanted = tuple(bodies)
         sizes = [body_of(body)[1] for body in wanted]
@@ -187,7 +187,7 @@ class Writer:
 
         Raises:
             OutOfMemory: there is no memory for all of them in time, or a body can never fit.
-            NotStaged: the attempt is no longer needed.
+            NotStaged: the attempt is no longer needed, or has expired.
         """
         done, until, queue = 0, native.deadline(timeout), self._open()
         with self._there():
@@ -217,7 +217,7 @@ class Writer:
 
         Raises:
             OutOfMemory: there is no memory in time, or the body can never fit.
-            NotStaged: the attempt is no longer needed.
+            NotStaged: the attempt is no longer needed, or has expired.
         """
         options = self._kept(options_of(**given))
         queue = self._open()

@@ -65,7 +65,7 @@ def hand_over(batches: Iterator[pa.RecordBatch], handover: Handover) -> Iterator
 
 
 class Client:
-    """The connection of one partition to the servers."""
+    """The client of one partition: sends its batches to the servers, and collects the answers."""
 
     def __init__(self, handover: Handover) -> None:
         self._handover = handover
@@ -85,7 +85,7 @@ class Client:
     # ---- sending ----
 
     def send(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Sends a batch, in pieces if it is larger than ``most_in_one`` of the share; yields answers in between."""
+        """Sends a batch, in pieces if it is larger than `MemoryShare.most_in_one`; yields answers in between."""
         encoded = self._encoder.encoded([batch])
         count = min(max(1, batch.num_rows), -(-encoded.size // self._session.share.most_in_one))
         if count == 1:

@@ -8,8 +8,9 @@ be waiting for the memory that the suspended hand-over holds. Therefore:
 - A client has a *share*: the limit of the broker's memory divided by 4 * (connections + 1). It has several requests in
   flight only while they, their answers and the two batches that Spark may still read fit the share. The client checks
   this again before it yields, because an answer may have been larger than all earlier ones. If the share is too small
-  now, the client copies the answers of everything in flight to private memory. The n-th client saw at least n
-  connections, so n shares are at most 1/4 * (1/2 + 1/3 + ... 1/(n + 1)) of the memory: half of it for ten clients.
+  now, the client copies the answers of everything in flight to private memory. If each client has its own connection,
+  the n-th client saw at least n connections, so n shares are at most 1/4 * (1/2 + 1/3 + ... + 1/(n + 1)) of the memory:
+  half of it for ten clients, two thirds for twenty.
 - A request that does not fit a share goes *alone*: its client waits for the *turn*, which only one client of the whole
   broker has at a time. The client copies the answer, frees the slot of the answer and ends the turn before it yields
   anything. While it waits for the turn, and for memory during the turn, it has nothing in flight, and holds at most its
@@ -17,10 +18,10 @@ be waiting for the memory that the suspended hand-over holds. Therefore:
 - A server waits only briefly for room for an answer. Then it answers with a short text that there was no room. The
   slot of the request is freed. The client, which kept the batch, sends the batch again, alone.
 
-So a wait for memory ends: the shares of the other clients leave half of the memory, and the one request that is alone
-waits only for a server. The guaranteed minimum is therefore that half: a request and its answer that fit it together
-succeed. Other contents of the broker may take that half away. Then the client raises an error after `PATIENCE_SECONDS`,
-and does not wait for ever.
+So a wait for memory ends: with up to ten clients, the shares of the other clients leave half of the memory, and the one
+request that is alone waits only for a server. The guaranteed minimum is therefore that half: a request and its answer
+that fit it together succeed. More clients, or other contents of the broker, may take that half away. Then the client
+raises an error after `PATIENCE_SECONDS`, and does not wait for ever.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _FRESH_SECONDS = 0.5
 _PARTS = 4
 _PIECES = 8
 _SLOTS = tuple(size << 10 for size in (80, 96, 112, 128, 160, 192, 224, 256, 340, 408, 512, 682, 1024, 2048))
-_PREFIX = 512  # bytes: the part of a slot before the body has at most this size
+_PREFIX = 512  # bytes: the part of a slot before the body has at most this size, if the message has no properties
 _SEEN_BY_SPARK = 2  # answers: the one just yielded, and the one before it, to which Spark's loop still refers
 
 
@@ -63,8 +64,8 @@ def taken(size: int) -> int:
 class MemoryShare:
     """The share of the broker's memory that requests and answers of one client may use at the same time.
 
-    The share keeps clients from filling the memory together, so that all of them would wait for room. It shrinks as the
-    broker gets more connections.
+    Without shares, clients could fill the memory together, and all of them would wait for room. The share shrinks as
+    the broker gets more connections.
 
     Args:
         broker: the broker's name.
@@ -115,8 +116,9 @@ _late: list[threading.Thread] = []
 def exclusive_turn(connection: shmbroker.Connection, look: Callable[[], None]) -> Iterator[None]:
     """Waits for the turn to send alone, and holds it during the block: one client of the broker has it at a time.
 
-    If the process that has the turn dies, the turn ends. If another process keeps the topology lock, so that the turn
-    cannot be ended with the block, a thread ends it when the lock is free.
+    The turn is an exclusive queue: making it takes the turn, deleting it ends the turn. If the process that has the
+    turn dies, the turn ends. A deletion needs the broker's topology lock. If another process has that lock at the end
+    of the block, a thread ends the turn when the lock is free.
 
     Args:
         connection: the connection of this process.

@@ -34,11 +34,11 @@ def exchange(
         df: a DataFrame, also a streaming one.
         request_queue: the queue that the process serves.
         reply_queue: the prefix of the names of the queues for answers; each task has one, which ends with the task.
-        schema: the schema of the answers; a ``StructType``, or its text.
+        schema: the schema of the answers; a ``StructType``, or its DDL text, such as "id long, score double".
         inflight: how many requests a task may have in flight; it has fewer where they would take more than its share of
             the broker's memory.
-        timeout: seconds to wait for each answer, from when the task begins to wait for it; ``None`` = as long as a
-            process serves the queue.
+        timeout: the most seconds of each wait of a task: for an answer, for the turn to send a large request alone, for
+            room for that request; ``None`` = as long as a process serves the queue.
         broker: the name of the broker; else ``SHMBROKER_BROKER`` in the executor's environment, else "default".
 
     Raises:

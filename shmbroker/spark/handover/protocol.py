@@ -27,7 +27,9 @@ _ERRORS: dict[str, type[shmbroker.ExchangeError]] = {
     REFUSED: shmbroker.RequestRefused,
 }
 _MOST_INFLIGHT = 1024
-_MOST_PREFIX = 200  # bytes: a queue's name may have 255; a suffix, which makes the name unique, needs the rest
+# bytes. A request's key has at most 255: the mark, the number, and the queue's name. That is this prefix, and a suffix
+# of some 21 bytes, which makes the name unique.
+_MOST_PREFIX = 200
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,7 +41,8 @@ class Handover:
         reply_queue: the prefix of the names of the queues for answers.
         schema: the schema of the answers; ``None`` = any.
         inflight: the most requests in flight.
-        timeout: seconds to wait for an answer; ``None`` = as long as a process serves the queue of requests.
+        timeout: the most seconds of each wait, for an answer, the turn or room; ``None`` = as long as a process serves
+            the queue of requests.
         broker: the name of the broker; ``None`` = as the task's environment says.
     """
 

@@ -45,8 +45,9 @@ def serve(
 
     It handles SIGTERM only in the main thread. Several processes may serve one queue: each request goes to one of them,
     and to another one if that dies. After three such deaths the task that sent the request gets an error instead. If
-    the function raises, the task raises an error with the function's text; the server continues. A message that is no
-    request stays unchanged: it is moved to the queue "unserved." followed by the queue's name, and a warning is logged.
+    the function raises, the task raises an error with the text of that exception; the server continues. A message that
+    is no request stays unchanged: it is moved to the queue "unserved." followed by the queue's name, and a warning is
+    logged.
 
     Args:
         queue: the name of the queue of requests; made if it does not exist.

@@ -50,7 +50,7 @@ class ServerWatch:
         """Checks whether there is a server now; the first check without one only notes the time.
 
         Raises:
-            NoServer: the checks of more than a second found no server.
+            NoServer: all checks for more than a second found no server.
         """
         now = time.monotonic()
         if self.is_served():
