@@ -45,15 +45,15 @@ def commit(
     The messages stay FRESH unless the transaction happened, whatever error or interrupt ends this function.
     """
     statuses: list[int] = []
+    restored = map(setattr, messages, itertools.repeat("_state"), itertools.repeat(FRESH))
     try:
         settlements = [Settlement(core_of(cast("Queue", one._source)), tag_of(one)) for one in messages]  # noqa: SLF001
         # Not FRESH from here on: the end of a FRESH object returns a message by its tag, and after the commit another
         # message may have that tag.
         list(map(setattr, messages, itertools.repeat("_state"), itertools.repeat(OPEN)))
-        restored = map(setattr, messages, itertools.repeat("_state"), itertools.repeat(FRESH))
         commit_waiting(connection, publications, settlements, until, memory_until, statuses)
     finally:
         if native.OK not in statuses:
             # Nothing but this one call of C: Python runs no signal handler between the error and the end of the call.
             list(restored)
-        del messages  # a traceback keeps the variables of this function
+        del messages, restored  # a traceback keeps the variables of this function
