@@ -27,8 +27,7 @@ static bool take(sb_connection *c, uint32_t slot, unsigned cls, unsigned run, ui
   }
   uint64_t chunk = SB_LOAD(&c->b->chunks[slot / SB_CHUNK_UNITS], SB_SEQ_CST);
   unsigned state = sb_chunk_state(chunk);
-  /* in a chunk of structures that is DRAINING, no slot may be taken */
-  /* I68 of sb_drained.h */
+  /* I68 of sb_drained.h: in a chunk of structures that is DRAINING, no slot may be taken */
   bool with_slots = state == SB_CHUNK_CLASS || (state == SB_CHUNK_DRAINING && cls <= SB_MESSAGE_CLASSES);
   bool right =
       cls != 0 ? with_slots && sb_chunk_class(chunk) == cls : state == SB_CHUNK_RUN && sb_chunk_run(chunk) == run;
