@@ -93,8 +93,8 @@ enum {
 };
 
 /* Facts of one class of slots: its chunks (of 2 MiB), and the use of its slots. sb_broker_describe_chunks fills in an
- * array of these structs. Its element 0 (slot_bytes 0) is about bodies that are too long for any class: each has whole
- * chunks to itself. */
+ * array of these structs. Its element 0 (slot_bytes 0) is about bodies that have whole chunks to themselves: those that
+ * are too long for any class, unless they lie in parts. */
 enum { SB_CHUNK_FACTS = 64 };
 typedef struct {
   uint64_t slot_bytes;

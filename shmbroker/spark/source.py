@@ -125,7 +125,7 @@ class BrowseReader(DataSourceReader):
 
 
 def check_schema(given: StructType, wanted: StructType) -> None:
-    """Checks that a schema given to ``.schema(...)`` is the schema of the columns.
+    """Checks that a schema given to ``.schema(...)`` is ``wanted``, that of the columns which the options request.
 
     Raises:
         SchemaMismatch: the schemas differ; the text names the first column that differs.

@@ -84,7 +84,7 @@ static void check_entry(sb_checkup *k, uint32_t index, uint64_t entry, uint32_t 
   uint64_t word = SB_LOAD(&q->state, SB_ACQUIRE);
   unsigned state = sb_queue_state(word);
   if (closed && !sb_queue_is_deleted(word)) {
-    return; /* the same, and a new queue has the slot */
+    return; /* a sweep freed the queue, did not make the entry DEAD yet, and a new queue has the slot */
   }
   /* I44 of sb_lifetime.h: the queue ended by itself, and the next sweep removes its name */
   bool ended = state == SB_QUEUE_CLOSED && sb_lifetime_limited(q);

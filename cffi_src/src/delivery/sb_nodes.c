@@ -233,7 +233,8 @@ sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uin
 }
 
 /* True if the node keeps an expiring queue in use (sb_lifetime.h): it is that of a consumer, or of a get that waits or
- * an armed watch. A get or a watch that ends makes its node NOT_INTERESTED first, unless its process is killed. */
+ * an armed watch. A get or a watch that ends makes its node NOT_INTERESTED before the node is destroyed, so at that
+ * time only the node of one whose process was killed still keeps the queue in use. */
 static bool keeps_queue(const sb_node_shm *n) {
   uint32_t flags = SB_LOAD(&n->flags, SB_RELAXED);
   unsigned state = sb_node_state(SB_LOAD(&n->word, SB_SEQ_CST));

@@ -26,7 +26,8 @@ static sb_status borrow(sb_queue *q, uint32_t flags, uint32_t bytes, uint32_t *n
     *node = q->waiters[q->waiter_count].node;
     *token = q->waiters[q->waiter_count].token;
   } else if (status == SB_OK) {
-    if ((flags & SB_NODE_ROOM) != 0) q->c->use = SB_USE_BOOKS; /* not DRAIN, the use of calls that make room */
+    /* a node of a waiting put may take only as much of the reserve as other books (sb_reserve.h) */
+    if ((flags & SB_NODE_ROOM) != 0) q->c->use = SB_USE_BOOKS;
     status = sb_node_create(q->c, q->slot, 0, SB_NODE_DIRECT | flags, 0, bytes, node, token);
     q->c->use = SB_USE_DRAIN;
   }

@@ -30,7 +30,7 @@ sb_status sb_watch_want(sb_watch *w, uint64_t bytes) {
     return w->node == 0 ? SB_CLOSED : SB_DELETED;
   }
   sb_node_shm *node = sb_slot_at(w->q->c->b, w->node);
-  if (w->room) SB_STORE(&node->prefetch, (uint32_t)bytes, SB_RELAXED); /* relaxed: the CAS below publishes it */
+  if (w->room) SB_STORE(&node->prefetch, (uint32_t)bytes, SB_RELAXED); /* published by the CAS of the move below */
   unsigned state = sb_node_state(SB_LOAD(&node->word, SB_SEQ_CST));
   if (!w->room && state != SB_NODE_INTERESTED) sb_lifetime_used(w->q->shm); /* before the node moves (sb_lifetime.h) */
   if (state != SB_NODE_INTERESTED &&

@@ -37,9 +37,10 @@ struct sb_watch {
 };
 
 sb_status sb_watch_begin(sb_watch *w);
-/* Arms the watch: makes its node INTERESTED. `bytes`: if the watch waits for room, the length of the body that needs
- * the room; else not used. SB_CLOSED: the watch has ended. SB_DELETED: the queue is not open. SB_GROW, SB_NO_MEMORY:
- * there is no memory to list the node, so the watch is not armed. */
+/* Arms the watch: makes its node INTERESTED. To arm a watch for another number of bytes, the caller disarms it first:
+ * an armed watch would not publish the new number. `bytes`: if the watch waits for room, the length of the body that
+ * needs the room; else not used. SB_CLOSED: the watch has ended. SB_DELETED: the queue is not open. SB_GROW,
+ * SB_NO_MEMORY: there is no memory to list the node, so the watch is not armed. */
 sb_status sb_watch_want(sb_watch *w, uint64_t bytes);
 void sb_watch_leave(sb_watch *w);
 void sb_watch_end(sb_watch *w);

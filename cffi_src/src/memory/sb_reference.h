@@ -20,9 +20,9 @@
  *  I49 at any time, one connection only may add a header bit that is not the bit of a cell. With up to SB_PLAIN_TARGETS
  *      queues the bits are divided among the cells: of n queues, the holder of the cell with reference r may add the
  *      bits whose numbers leave the same remainder as r when divided by n. With a block, a connection first claims a
- *      bit, for the life of the message: even after the bit was cleared, no connection adds it again. A reaper concludes
- *      from a set bit that a SETTLE or a move of the dead connection did not take effect. The bit that the connection
- *      cleared must not be set for another cell by then.
+ *      bit, for the life of the message: even after the bit was cleared, no connection adds it again. A reaper
+ *      concludes from a set bit that a SETTLE or a move of the dead connection did not take effect. The bit that the
+ *      connection cleared must not be set for another cell by then.
  *
  * Ordering pairs:
  *  P14 a process clears its bit of the block (seq_cst), then reads all words of the block: of two processes that clear

@@ -155,10 +155,11 @@ sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q) {
 
 #define TRACKING_TRIES 1000u
 
-/* Calls sb_hints_reconcile until one call finds no hint wrong. If continuous traffic prevents that, the housekeeper
- * corrects the hints later. While a change is half made, sb_hints_reconcile could not find the hints right, and would
- * read all cells in vain. So the function does not call it then. Until the hints are right, `tracking` is
- * SB_TRACKING_UNSURE: if the caller is killed, the process that repeats the configuration begins again.
+/* For a call that gives a queue limits: calls sb_hints_reconcile until one call finds no hint wrong. If continuous
+ * traffic prevents that, the housekeeper corrects the hints later. While a change is half made, sb_hints_reconcile
+ * could not find the hints right, and would read all cells in vain. So the function does not call it then. Until the
+ * hints are right, `tracking` is SB_TRACKING_UNSURE: if the caller is killed, the process that makes its change of the
+ * settings again begins again.
  *
  * A call of another connection that read `tracking` before may take or return a message later, and change no hint. So
  * the hints are right only after each such call has ended (P21). If one does not end in time, `tracking` stays

@@ -12,8 +12,9 @@
  * STAGED(me) -> AVAILABLE | SCHEDULED | TOMBSTONE. The end (sb_closing.h): FREE -> CLOSING -> CLOSED | TOMBSTONE.
  *
  * Invariants:
- *  I23 in a queue that tracks (sb_queue_tracks), `taken` counts the positions below the tail that are not AVAILABLE. In
- *      queues that evict, a connection raises `taken` before the CAS that takes a message, so that no process evicts
+ *  I23 a queue that tracks (sb_queue_tracks) has four *hints*. `taken` counts the positions below the tail that are not
+ *      AVAILABLE, `admitted` the positions that are used or reserved; `bytes_in` and `bytes_out` are the same in bytes.
+ *      In queues that evict, a connection raises `taken` before the CAS that takes a message, so that no process evicts
  *      too much; in all others after that CAS, so that no process admits too much. `admitted` is raised before an
  *      append. Queues that evict count a STAGED position as taken, since they must not evict for it; all others count
  *      it as ready, since its room is reserved. One that will become SCHEDULED counts as taken in any queue. While no
