@@ -85,7 +85,8 @@ class Reservation(native.Finalized):
     """
 
     _entered = False  # whether `end` has something to do
-    _counted = 0  # 1 while this object must end the call in flight that `begin` counted; then `_Written` must end it
+    # `begin` counts the reservation as a call in flight. 1: this object has to end that call; 0: `_Written` has to.
+    _counted = 0
 
     def __init__(self, queue: CoreQueue, size: int, until: int) -> None:
         self._queue, self._size, self._until = queue, size, until

@@ -194,7 +194,10 @@ class OpenQueues:
                     self._kept[handle.name] = core
 
     def forget(self, handle: Handle) -> None:
-        """Forgets the handle of a deleted queue; the core frees it when the connection holds none of its messages."""
+        """Forgets the application's handle of a deleted queue.
+
+        The core frees its own handle when the connection holds none of the queue's messages.
+        """
         with self._lock:
             if self._handles.get(handle.name) is handle:
                 del self._handles[handle.name]

@@ -240,7 +240,7 @@ static sb_status wait_unlisted(sb_status status, uint64_t deadline_ns) {
   return status;
 }
 
-/* Waits in the list of producers, without spinning. */
+/* Waits in the queue's room list or, if `memory`, in the broker's memory list, without spinning. */
 static sb_status wait_listed(sb_queue *q, bool memory, uint32_t count, uint64_t bytes, uint64_t deadline_ns) {
   sb_connection *c = q->c;
   uint32_t node, flags = SB_NODE_ROOM | (memory ? SB_NODE_MEMORY : 0);

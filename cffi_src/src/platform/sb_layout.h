@@ -424,7 +424,9 @@ typedef struct {
 _Static_assert(sizeof(sb_ledger_shm) <= SB_UNIT, "ledger");
 
 #define SB_HOLDINGS_PER_CHUNK 255u
-#define SB_HOLDINGS_FIRST 1u /* first entry for holdings; entry 0 of a block announces the next block */
+/* The first entry for holdings. Entry 0 of a block is for the next block: it names that block before `next` links it,
+ * so that a reaper finds the block in between. */
+#define SB_HOLDINGS_FIRST 1u
 typedef struct {
   sb_half next, used; /* next: the next block; used: number of entries that were ever used */
   sb_word reserved;

@@ -46,7 +46,8 @@ static sb_status close_once(sb_queue *q, uint64_t flags) {
   SB_CRASHPOINT("queue.close.closing");
   bool decided = sb_closing_resolve(q->c->b, q->c, q->shm, r, position);
   bool stays = sb_queue_is_open(q);
-  /* advances the tail past the TOMBSTONE, which `taken` counts: the hints must agree before `hinting` is lowered */
+  /* The queue stays, so the CLOSING cell is a TOMBSTONE by now. append_closing raised `taken` for it. The tail must
+   * pass it, too, before `hinting` is lowered: then `tail` and `taken` agree again. */
   if (stays) (void)sb_ring_exact_tail(q->c->b, r);
   sb_ledger_hinting(q->ledger, -1);
   if (!stays) {
