@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Public calls: channels. A member is a consumer of a channel. The row of a channel has the messages that were pulled
- * for its members, and not given to the application yet. */
+/* Public calls: channels (sb_channel.h). A member is a consumer of a channel. The row of a channel has the messages
+ * that were pulled for its members, and not given to the application yet. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -40,7 +40,7 @@ sb_status sb_connection_open_at(sb_broker *b, const char *name, uint32_t length,
 }
 
 /* Wakes the IO thread, and each thread that sleeps on the wake word of a node of this connection. Threads that wait for
- * a message in the row of a consumer sleep on another word: the end of the consumer has woken them. */
+ * a message in the row of a consumer (sb_consumer.h) sleep on another word: the end of the consumer has woken them. */
 static void ring_own(sb_connection *c) {
   sb_target_ring_io(c);
   sb_entries_walk all = sb_entries_of(c->b, c->shm, c->id, SB_HOLDINGS_FIRST);

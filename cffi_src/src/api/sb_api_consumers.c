@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Public calls: consumers. */
+/* Public calls: consumers (sb_consumer.h). The row of a consumer has the messages that were pulled for it, and not
+ * given to the application yet. */
 #include <stdlib.h>
 #include <string.h>
 

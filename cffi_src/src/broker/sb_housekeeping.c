@@ -187,7 +187,7 @@ static bool reconcile(sb_connection *by, sb_queue_shm *q, uint32_t slot, uint64_
   sb_hints found = sb_hints_reconcile(by->b, q);
   if (found == SB_HINTS_SET_RIGHT || found == SB_HINTS_PARTLY) {
     bool explained = SB_LOAD(&q->tracking, SB_SEQ_CST) == unsure || sb_repairs_deaths(by->b) != deaths_before;
-    sb_repairs_count(by->b, SB_REPAIR_ACCOUNT, explained); /* I72: no second look, since no connection was `hinting` */
+    sb_repairs_count(by->b, SB_REPAIR_ACCOUNT, explained); /* I72: unlike other repairs, this needs no second look */
     sb_recover_queue(by, slot);                            /* a process may have relied on the wrong hints */
   }
   bool right = found == SB_HINTS_RIGHT || found == SB_HINTS_SET_RIGHT;

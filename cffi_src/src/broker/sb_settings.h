@@ -2,7 +2,7 @@
 /* Settings: applies the settings of a queue, at its declaration and later.
  *
  * What: a new queue gets its settings before any other process can find it. The settings of an open queue change under
- * the topology lock, by steps that can be repeated; then its consumers and waiters are woken.
+ * the topology lock (sb_topology.h), by steps that can be repeated; then its consumers and waiters are woken.
  *
  * Layout: `new_settings`, `new_flags` and `new_trim` of the header have the new settings while `topology_intent` says
  * CONFIGURE.

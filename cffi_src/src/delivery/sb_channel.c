@@ -28,8 +28,8 @@ void sb_channel_unready(sb_channel *ch) {
   if (c->ready_first == NULL) SB_STORE(&c->ready, 0u, SB_RELAXED);
 }
 
-/* Makes an armed channel ready (I52), and rings the IO thread. While the IO thread gives turns, it needs no ring: it
- * looks for ready channels after the turns. */
+/* Makes an armed channel ready (I52), and rings the IO thread. While the IO thread gives turns to targets
+ * (sb_target.h), it needs no ring: it looks for ready channels after the turns. */
 static void hand_over(sb_channel *ch) {
   sb_connection *c = connection_of(ch);
   if (!ch->armed) {

@@ -50,7 +50,7 @@ typedef struct sb_member {
   bool auto_ack, no_local;
   bool starved, willing, ended;
   bool unreported; /* the broker cancelled the member, and the application does not know yet */
-  bool busy;       /* needs another turn: for example, its last turn got a message, or needs a segment (SB_GROW) */
+  bool busy;       /* needs another turn (sb_target.h): its last turn got a message, or needs a segment (SB_GROW) */
 } sb_member;
 
 /* Adds a member, which is not willing yet, to the rank of its priority at its queue. False: this process has no

@@ -12,7 +12,7 @@
  *  I61 a process that parks a node flags the node and rings its owner after the CAS that makes it NOT_INTERESTED. So an
  *      owner that runs, or continues, finds that it has credit although the node is NOT_INTERESTED. It makes the node
  *      INTERESTED, and looks at the queue (P3). Whether a process is stopped is a hint: parking a node of a running
- *      process costs that process a turn.
+ *      process costs that process a turn (sb_target.h).
  *
  * Ordering pairs: P3 and P9 of sb_notify.h.
  *

@@ -2,8 +2,9 @@
 /* Subscriptions: one node of a consumer or a channel at one queue (Qpid Broker-J: setNotifyWorkDesired,
  * deliverSingleMessage).
  *
- * What: the node's part in notifying and pulling, which is the same for consumers and channels. The owner of the node
- * decides whether there is credit, and where a pulled message goes.
+ * What: the node's part in notifying and pulling, which is the same for consumers and channels. The owner of the node,
+ * a target (sb_target.h), gets turns from the IO thread. It decides whether there is credit, and where a pulled message
+ * goes.
  *
  * Invariants:
  *  I30 a node that is INTERESTED or NOTIFIED has credit; a node without credit is NOT_INTERESTED. Without memory for

@@ -70,7 +70,7 @@ struct sb_connection {
   uint32_t handles_due;       /* number of handles that are still to be checked for a deleted queue */
   uint64_t handles_calm;      /* while `queues_closed` has this value, no handle needs a check */
   uint64_t handles_again_ns;  /* time of the next check, if a handle of a deleted queue is still used; 0 = none */
-  uint64_t stand_in_asked_ns; /* when the IO thread last asked for a stand-in of a stopped housekeeper */
+  uint64_t stand_in_asked_ns; /* when the IO thread last asked for a stand-in (sb_io.h) */
   uint64_t memory_miscounted; /* checksum of a wrong `memory_waiting`, see sb_nodes_recount_memory; 0 = none */
   uint64_t looked_deaths;     /* number of reaped processes when the IO thread last looked for missed notifications */
   uint32_t stands_for;        /* slot of the node of the stopped housekeeper that this connection stands in for */
@@ -78,7 +78,7 @@ struct sb_connection {
   struct sb_target **targets; /* SB_MAX_TARGETS chains, see sb_target.h */
   uint32_t target_bits;       /* 1 + the highest index of a chain that ever had a target */
   uint32_t target_count, next_target;
-  uint64_t pending[SB_MAX_TARGETS / 64]; /* targets that are due a turn */
+  uint64_t pending[SB_MAX_TARGETS / 64]; /* targets that are due a turn (sb_target.h) */
   uint64_t io_token;
   uint32_t io_node, io_rotation;
   uint64_t acks_tick_ns; /* how often the IO thread looks for batches of acknowledgements that are due, 0 = never */

@@ -18,8 +18,9 @@ static bool is_there(sb_broker *b, uint32_t slot, uint64_t gen, uint64_t *header
   return sb_slot_is_published(*header) && sb_slot_gen(*header) == gen;
 }
 
-/* True if the body may be read in place (I58). A slot whose body lies in parts has the reference SB_PARTS_REF, which
- * READ has no room for: false. The answer is only a hint, until the caller's CAS finds the header unchanged (I43). */
+/* True if the body may be read in place (I58). A slot whose body lies in parts (sb_parts.h) has the reference
+ * SB_PARTS_REF, which READ has no room for: false. The answer is only a hint, until the caller's CAS finds the header
+ * unchanged (I43). */
 static bool may_be_read(sb_broker *b, uint32_t slot, uint64_t h) {
   sb_message_shm m = sb_peek_message(b, slot);
   return sb_slot_state(h) == SB_SLOT_PUBLISHED && sb_slot_refs(h) >> SB_READ_REFS == 0 &&

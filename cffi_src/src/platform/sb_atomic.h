@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Atomic operations and crash points, one macro for each.
  *
- * What: the C core accesses shared words through these macros only, always with an explicit memory order.
- * In a test build (SB_TEST_HOOKS) each macro is a function call. The scheduler of the tests can then interleave threads
- * at every shared access, kill one there, and delay its stores. A crash point (SB_CRASHPOINT) is a named place between
- * accesses where it can switch or kill threads, too. In every other build the macros are the C11 operations, and crash
- * points do nothing. sb_skip_without searches a table of words, and tests eight of them at a time.
+ * What: the C core accesses shared words through these macros only, always with an explicit memory order. (sb_peek.h is
+ * the exception: it loads bodies and headers that others may overwrite.) In a test build (SB_TEST_HOOKS) each macro is
+ * a function call. The scheduler of the tests can then interleave threads at every shared access, kill one there, and
+ * delay its stores. A crash point (SB_CRASHPOINT) is a named place between accesses where it can switch or kill
+ * threads, too. In every other build the macros are the C11 operations, and crash points do nothing. sb_skip_without
+ * searches a table of words, and tests eight of them at a time.
  */
 #ifndef SB_ATOMIC_H
 #define SB_ATOMIC_H

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Layout: every struct in shared memory. This header and sb_words.h declare all that other processes can see.
+/* Layout: the structs in shared memory. This header and sb_words.h declare what other processes can see, except the
+ * block of references (sb_reference.h) and the viewers' words (sb_view.h).
  *
  * What: shared structs (`_shm`) and their asserted sizes. Shared memory holds no pointers. A *slot id* is an offset in
  * the arena in units of 256 bytes: 28 bits, hence 64 GiB. sb_words.h declares the fields inside a word.

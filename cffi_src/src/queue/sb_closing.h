@@ -9,9 +9,9 @@
  *
  * Invariants:
  *  I25 a queue closes by one cell at its tail, which becomes CLOSED if the conditions of the deletion hold. With
- *      SB_CLOSING_IF_UNUSED no consumer may be registered; with SB_CLOSING_IF_EMPTY no cell before it may be
- *      AVAILABLE, SCHEDULED or STAGED. No cell is appended after a CLOSING cell that is not decided, or after a CLOSED
- *      cell.
+ *      SB_CLOSING_IF_UNUSED no consumer may be registered; with SB_CLOSING_IF_EMPTY no cell before it may be AVAILABLE,
+ *      SCHEDULED or STAGED (sb_queue.h). No cell is appended after a CLOSING cell that is not decided, or after a
+ *      CLOSED cell.
  *
  * Ordering pairs: a process that makes an older cell AVAILABLE (release, commit) reads the queue's state afterwards
  *  (seq_cst). A process that closes the queue stores the state first, then removes the messages. At least one of the

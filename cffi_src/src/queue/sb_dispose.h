@@ -7,7 +7,7 @@
  * source cell.
  *
  * Dead-lettering does not exist yet. It belongs here: before a message ends because it was rejected, expired or was
- * evicted, sb_dispose will move it to a queue in which it is parked. Two other functions end messages that a dead
+ * evicted, sb_dispose will move it to a queue that keeps it. Two other functions end messages that a dead
  * connection held: settle_for (sb_transaction.c) and resolve_settle (sb_intent.c). They know only the counter, not the
  * reason: settle_for reads the counter from the holding of a message that a commit marked, resolve_settle from the
  * intent. So they cannot dead-letter a message: a connection must do that before it writes such a mark or intent.

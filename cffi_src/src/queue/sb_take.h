@@ -12,16 +12,16 @@
  *  I22 only the owner of an ACQUIRED or REMOVING cell changes the cell; after the death of the owner, only its reapers.
  *  I23, I42 of sb_queue.h.
  *  I24 an eviction is paid in advance. (One by bytes adds an estimate of the victim's size to `bytes_out`; the rest is
- *      the same.) The evicting process raises `taken` by a CAS, and only while more messages are ready than the bound.
- *      Just before it takes the *victim* (the oldest ready message), it counts the ready messages again. It spares the
- *      victim if too few are ready: then a consumer has raised `taken` for itself, and has taken an older message, or
- *      is about to take the oldest one. A consumer that raises `taken` after this count takes a newer message, so the
- *      victim is not spared for it. The evicting process counts before the take, and not after it: if it took the
- *      victim and then put it back, consumers would pass the victim meanwhile, and get it after newer messages. It puts
- *      a victim back in one case only: an older message returned meanwhile.
- *  I53 a process that passes a STAGED cell sets its `requeued` bits first, so that the cell is found after its commit.
- *      A process that found a message to take looks again at the cells that it passed before, so that the messages of a
- *      producer stay in order.
+ *      the same.) The evicting process raises `taken` by a CAS, and only while more messages are ready than the bound
+ *      (sb_limits.h). Just before it takes the *victim* (the oldest ready message), it counts the ready messages again.
+ *      It spares the victim if too few are ready: then a consumer has raised `taken` for itself, and has taken an older
+ *      message, or is about to take the oldest one. A consumer that raises `taken` after this count takes a newer
+ *      message, so the victim is not spared for it. The evicting process counts before the take, and not after it: if
+ *      it took the victim and then put it back, consumers would pass the victim meanwhile, and get it after newer
+ *      messages. It puts a victim back in one case only: an older message returned meanwhile.
+ *  I53 a process that passes a STAGED cell (sb_transaction.h) sets its `requeued` bits first, so that the cell is found
+ *      after its commit. A process that found a message to take looks again at the cells that it passed before, so that
+ *      the messages of a producer stay in order.
  *
  * Ordering pairs: P1 of sb_slab.h, P2 of sb_ring.h, P3 of sb_notify.h, P5 of sb_requeued.h, P8 of sb_connection.h: a
  *  process writes the holding before the CAS (P8), reads the cell before its message (P1, P2), and looks at a cell a

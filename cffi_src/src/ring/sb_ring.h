@@ -31,8 +31,8 @@
  *  a page was allocated, before it was linked -> ALLOC(dead), listed in the holdings -> the reaper frees the page.
  *  the page was linked -> a linked page that is ALLOC(dead) -> the reaper makes the page PUBLISHED.
  *  a cell became TOMBSTONE, before it was marked finished -> the page stays -> the reaper of the cell's holder marks
- *   the cell, and tries to retire the page. An entry of a list and a CLOSING cell have no holder: the next
- *   sb_page_sweep retires the page.
+ *   the cell, and tries to retire the page. An entry of a list and a CLOSING cell (sb_closing.h) have no holder: the
+ *   next sb_page_sweep retires the page.
  *  a link became DONE, before its page was freed -> the page is listed as SB_HOLD_PAGE -> the reaper frees the page if
  *   its generation is unchanged.
  *  a new root was linked, before the finished old root was retired -> the old root stays -> the next sb_page_sweep

@@ -41,8 +41,8 @@ class Handover:
         reply_queue: the prefix of the names of the queues for answers.
         schema: the schema of the answers; ``None`` = any.
         inflight: the most requests in flight.
-        timeout: the most seconds of each wait, for an answer, the turn or room; ``None`` = as long as a process serves
-            the queue of requests.
+        timeout: the most seconds of each wait: for an answer, for the turn to send a large request alone, for room for
+            it. ``None`` = as long as a process serves the queue of requests.
         broker: the name of the broker; ``None`` = as the task's environment says.
     """
 
