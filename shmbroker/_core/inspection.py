@@ -18,7 +18,7 @@ _SLOT_BITS: int = slow.SB_SLOT_BITS
 
 
 class Inspection(Calls):
-    """Facts of the broker at one moment."""
+    """Looks into a broker. Each method asks the core anew, so two results may belong to different moments."""
 
     @in_flight
     def queue_slot(self, name: str) -> int:

@@ -242,7 +242,8 @@ class Sending(Declaring):
     def wait_for_confirms(self, timeout: float | None = None) -> bool:
         """Waits until all published messages are confirmed; ``True``: no queue refused any since the last call.
 
-        In a callback of this channel, it does not wait: a returned message is confirmed only after its callback ended.
+        In a callback of this channel, it returns without a wait even if messages are unconfirmed: a returned message is
+        confirmed only after its callback ended.
 
         Raises:
             Timeout: some messages were not confirmed in time.

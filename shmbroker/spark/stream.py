@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`readStream.format("shmbroker")`: each micro-batch is leases of a consumer group, so a replay gives the same rows.
 
-An offset is a broker, a group and the number of a lease. Offsets are in Spark's checkpoint, and leases in the broker,
-even if processes die. When Spark asks for the next offset, it has finished the batches before that. So
-``latestOffset(start)`` acknowledges the leases up to ``start``. A later ``commit`` acknowledges only leases that
-``latestOffset`` has not acknowledged. If a query stops before either call, the leases of its last batch stay leased
-until the query is restarted.
+An offset is a broker, a group, the number of a lease, and a count of losses (see `Offset`). Offsets are in Spark's
+checkpoint, and leases in the broker, even if processes die. When Spark asks for the next offset, it has finished the
+batches before that. So ``latestOffset(start)`` acknowledges the leases up to ``start``. A later ``commit`` acknowledges
+only leases that ``latestOffset`` has not acknowledged. If a query stops before either call, the leases of its last
+batch stay leased until the query is restarted.
 
 Spark makes readers in several processes. The reader whose ``latestOffset`` is called attaches the group; all others
 only read its state.

@@ -62,8 +62,8 @@ class Stage:
             memory.
         per_target: whether the record of published batches is kept only as long as the target exists. If the target is
             deleted and declared again, batches are published to it from the first one on. A publish to another target
-            discards the record, too. The first batch of any publication with this option deletes the records whose
-            targets are gone.
+            discards the record, too. While a publication with this option has no record, as before its first batch with
+            a number, each publish deletes the records whose targets are gone.
 
     Attributes:
         publication: the name of the publication.

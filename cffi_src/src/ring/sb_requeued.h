@@ -27,7 +27,7 @@
  * bit as set (seq_cst) is as good as setting it again.
  *
  * A message that was moved to a queue is AVAILABLE with its bits set, but usually a search finds it by a cursor, not by
- * the bits. The connection that takes it clears the leaf's bit: otherwise each search would visit the cell until the
+ * the bits. The connection that takes it clears the cell's bit: otherwise each search would visit the cell until the
  * message is settled.
  *
  * Death (killed after -> what is left -> who repairs it):
