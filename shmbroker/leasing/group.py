@@ -69,6 +69,7 @@ class Group(Membership):
             LeaseNotFound: the group has no lease ``after``: the group was released, or the lease is of another broker.
             NotFound: the queue was deleted.
             OutOfMemory: the broker has no memory for the call; messages already moved are in the next lease.
+            Timeout: the topology lock was not free in time; messages already moved are in the next lease.
         """
         for option, given in (("max_messages", max_messages), ("max_bytes", max_bytes)):
             if given is not None:

@@ -114,7 +114,8 @@ class Publisher:
             NotFound: the target is gone.
             queue.Full: the target has no room in time. The messages moved so far stay there.
         """
-        # A given target is the queue that `begun.to` names: `Stage._target` has emptied a state for another target.
+        # A given target is the queue that `begun.to` names. `Stage._target` checks that: if the marker's state is for
+        # another target, it replaces the state by an empty one, and an empty state has no begun batch.
         if target is None:
             target = self._connection.queue(begun.to, passive=True)
         count = sum(self._empty(source, target) for source in self._sources(begun))

@@ -4,7 +4,8 @@
 #include "sb_chunk.h"
 #include "sb_no_local.h"
 
-/* I54: if the node stands by, reads the claim. A node that has become active stands by no longer. */
+/* I54: if the node stands by, reads the claim of the queue (sb_exclusive.h). A node that has become active stands by no
+ * longer. */
 bool sb_subscription_may_want(const sb_subscription *s) {
   return (SB_LOAD(&sb_subscription_node(s)->flags, SB_RELAXED) & SB_NODE_STANDBY) == 0 ||
          sb_exclusive_activate(s->q->c->b, s->node);
