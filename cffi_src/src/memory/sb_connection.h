@@ -81,8 +81,7 @@ struct sb_connection {
   uint64_t pending[SB_MAX_TARGETS / 64]; /* targets that are due a turn (sb_target.h) */
   uint64_t io_token;
   uint32_t io_node, io_rotation;
-  uint64_t
-      acks_tick_ns; /* the longest time between two looks of the IO thread for batches of acks that are due, 0 = never */
+  uint64_t acks_tick_ns; /* the IO thread looks at least so often for batches of acks that are due; 0 = never */
   uint32_t acks_idle;
   /* of the channels, see sb_channel.h */
   struct sb_round_robin *round_robins[SB_ROUND_ROBINS]; /* queues that channels consume, by hash */
