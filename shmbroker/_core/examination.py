@@ -36,7 +36,8 @@ def of(attachment: Attachment, handle: Any, name_of: Callable[[int], str | None]
     count, found = _check(handle, attachment.name)
     if found:  # a second check drops findings that were only changes in progress
         second, again = _check(handle, attachment.name)
-        found = [finding for finding in found if finding in set(again)]
+        confirmed = set(again)
+        found = [finding for finding in found if finding in confirmed]
         count = min(count, second)
     words = [finding.message(name_of(finding.queue)) for finding in found]
     return words + ([f"... and {count - _FINDINGS} more"] if count > _FINDINGS else [])

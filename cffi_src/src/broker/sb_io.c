@@ -201,8 +201,7 @@ void sb_io_set_watching(sb_connection *c, bool watching) {
   pthread_mutex_lock(&b->map_lock);
   b->watchers += watching ? 1u : UINT32_MAX;
   if (b->watchers != 0) {
-    (void)SB_OR(&b->processes[b->process].flags, SB_PROC_WATCHES,
-                SB_RELAXED); /* relaxed: the beat of sb_io.h decides */
+    (void)SB_OR(&b->processes[b->process].flags, SB_PROC_WATCHES, SB_RELAXED); /* relaxed: so is the load */
   } else {
     (void)SB_AND(&b->processes[b->process].flags, ~SB_PROC_WATCHES, SB_RELAXED);
   }
