@@ -108,6 +108,10 @@ class SecondMaker:
         assert self.first_has_ended.wait(WATCHDOG_SECONDS)
 
     def _locks(self, descriptor: int, operation: int) -> None:
+        if self.is_current() and self.there.is_set():
+            # It has met the first one. It must not get the lock after the first one let go of it, and before that one
+            # takes its files back: each would wait for the other.
+            assert self.first_has_ended.wait(WATCHDOG_SECONDS)
         try:
             self._flock(descriptor, operation)
         except BlockingIOError:
