@@ -82,7 +82,10 @@ class Consumer:
                 return await self.get(self._timeout)
             if self._must_let_others_run():
                 await asyncio.sleep(0)
-            return await self._next()  # not `get`: its `asyncio.timeout` would cost time for each message
+            try:
+                return self._sync.get(timeout=0)  # mostly there is a message: a coroutine for it would cost time
+            except standard_queue.Empty:
+                return await self._next()  # not `get`: its `asyncio.timeout` would cost time for each message
         except (standard_queue.Empty, exceptions.ConnectionClosed):
             raise StopAsyncIteration from None
 
