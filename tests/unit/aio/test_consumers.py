@@ -17,24 +17,31 @@ from scenario_support.turns import noted_options, waits
 from shmbroker import aio, exceptions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import TypeAlias
+
     import shmbroker
 
+    Take: TypeAlias = Callable[[aio.Consumer], Coroutine[object, object, shmbroker.Message]]
 
-def test_every_64th_message_lets_other_tasks_run(broker: shmbroker.Broker) -> None:
-    """The other messages come without a wait; a get that is cancelled while others run has taken nothing."""
+
+@pytest.mark.parametrize("take", [aio.Consumer.get, anext], ids=["get", "iteration"])
+def test_every_64th_message_lets_other_tasks_run(broker: shmbroker.Broker, take: Take) -> None:
+    """The other messages come without a wait; what is cancelled while others run has taken nothing."""
 
     async def main(connection: aio.Connection) -> None:
         jobs = await connection.queue("jobs")
         await jobs.put_many([b""] * 200)
         consumer = jobs.consume(prefetch=1000)
-        waited = [waits(consumer.get()) for _ in range(130)]
+        waited = [waits(take(consumer)) for _ in range(130)]
         assert waited == [n in {64, 128} for n in range(1, 131)]
         assert consumer.statistics().delivered == 128
 
     run(main, broker)
 
 
-def test_the_64th_message_comes_after_one_turn_of_the_others(broker: shmbroker.Broker) -> None:
+@pytest.mark.parametrize("take", [aio.Consumer.get, anext], ids=["get", "iteration"])
+def test_the_64th_message_comes_after_one_turn_of_the_others(broker: shmbroker.Broker, take: Take) -> None:
     """Each other task runs once, however many messages wait."""
 
     async def main(connection: aio.Connection) -> None:
@@ -51,7 +58,7 @@ def test_the_64th_message_comes_after_one_turn_of_the_others(broker: shmbroker.B
 
         task = asyncio.create_task(other())
         for _ in range(64):
-            await consumer.get()
+            await take(consumer)
         assert turns == 1
         task.cancel()
 
