@@ -141,10 +141,10 @@ static const scenario SCENARIOS[] = {
      {{"open", take_half, 1, "took"}, {"take", take_half, 0, "took"}}, each_has_its_own, KEEPS_ALL, .deep = true},
     {"two enter, drain", "a drained chunk is a body when no call is inside that knows it", FREELY, first_remembers,
      {{"one", come_and_go, 0, "knew"}, {"another", come_and_go, 0, "knew"}, {"drain", drain_it, 1, "drained"}}, NULL,
-     KEEPS_ALL, .deep = true},
+     KEEPS_ALL, .preemptions = 2},
     {"two enter twice, drain", "the same of threads that come again", FREELY, first_remembers,
      {{"one", come_twice, 0, "knew knew"}, {"another", come_and_go, 0, "knew"}, {"drain", drain_it, 1, "drained"}}, NULL,
-     KEEPS_ALL},
+     KEEPS_ALL, .preemptions = 2},
 };
 /* clang-format on */
 const subject MEMORY_SCENARIOS = {SCENARIOS, sizeof SCENARIOS / sizeof SCENARIOS[0]};

@@ -111,6 +111,7 @@ static int try_it(const scenario *s, const way *w) {
   set_up(s);
   bounds b = actors_of(s) > 2 || s->reaped ? w->three : w->two;
   b.deep = s->deep;
+  if (b.preemptions > 0 && b.kills == 0 && b.preemptions < s->preemptions) b.preemptions = s->preemptions;
   double begin = seconds();
   if (w->runs > 0) {
     scheduler_try_random(&b, seed, w->runs);

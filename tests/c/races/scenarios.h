@@ -23,6 +23,7 @@ typedef struct {
   bool idle;              /* an actor may sleep beside ready messages */
   bool reaped;            /* a process died before, and one of the roles is its reaper */
   bool deep;              /* as many preemptions where very many words are shared */
+  unsigned preemptions;   /* at least so many in a search of orders without deaths, also in a quick run */
 } scenario;
 
 #define KEEPS_ALL .bound = -1
