@@ -182,8 +182,13 @@ static void expect_bound(test_broker *t, const operation *o) {
   if (o->next == NEXT_PUTS) (void)put(t, here, OTHERS);
   int64_t length = sb_queue_length(here);
   while (sb_queue_browse(here, &position, buffer, BUFFER) > 0) count++;
-  if (length > (int64_t)capacity(&o->settings) || count > capacity(&o->settings))
-    complain("the next operation finds %lld messages, and browses %llu", (long long)length, (unsigned long long)count);
+  sb_queue_facts f = {0};
+  uint32_t slot = 0;
+  if (sb_queue_find(t->c, "q", 1, &slot) != SB_OK || sb_queue_describe(t->c, slot, &f) != SB_OK)
+    complain("the queue has no statistics");
+  if (length > (int64_t)capacity(&o->settings) || count > capacity(&o->settings) || f.ready > capacity(&o->settings))
+    complain("the next operation finds %lld messages, browses %llu, and counts %llu", (long long)length,
+             (unsigned long long)count, (unsigned long long)f.ready);
   (void)sb_queue_close(here);
 }
 

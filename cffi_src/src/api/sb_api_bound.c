@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The bound of a queue that evicts (sb_limits.h). A process that is killed during a put or a get may leave more
  * messages in the queue than the bound allows: the next put, get without waiting, browse, count or commit reaps the
- * process and evicts the excess. */
+ * process and evicts the excess. If its ledger does not count the victim of an eviction, the next call that
+ * reads the queue's statistics reaps it. */
 #include <time.h>
 
 #include "sb_api.h"
 
-#define DEAD_AT_ONCE 16u
 /* How long a call waits while another thread of this process reaps. The wait is short, since the caller may hold the
  * GIL. For AFTER_IN_VAIN_NS after a wait in vain, calls with the same queue handle neither reap nor wait. */
 #define BESIDE_ANOTHER_NS UINT64_C(1000000)
@@ -17,9 +17,10 @@ static bool was_killed(sb_broker *b, unsigned connection) {
   return sb_conn_state(word) == SB_CONN_LIVE && sb_liveness_is_dead(b, sb_conn_process(word));
 }
 
-/* Lock not held. Reaps a process, or waits while another thread of this process reaps. False: at `until` the process
- * was not reaped yet. True, without a wait, if another process is reaping it. */
-static bool reap(sb_connection *c, uint32_t process, uint64_t until) {
+/* Lock not held. Reaps the process of a dead connection, or waits while another thread of this process reaps. False: at
+ * `until` the process was not reaped yet. True, without a wait, if another process is reaping it. */
+static bool reap(sb_connection *c, unsigned dead, uint64_t until) {
+  uint32_t process = sb_conn_process(SB_LOAD(&c->b->connections[dead], SB_ACQUIRE));
   while (sb_liveness_is_dead(c->b, process) && !sb_recover_process(c, process)) {
     if (sb_now_ns() >= until) {
       return false;
@@ -42,7 +43,7 @@ SB_COLD void look_for_dead(sb_queue *q) {
   sb_connection *c = q->c;
   uint64_t now = sb_now_ns();
   bool alone = now >= q->reap_again_ns;
-  for (unsigned n = 0; alone && n < DEAD_AT_ONCE && !sb_closed(c) && sb_queue_is_open(q) && sb_limits_in_doubt(q);
+  for (unsigned n = 0; alone && n < SB_DEAD_AT_ONCE && !sb_closed(c) && sb_queue_is_open(q) && sb_limits_in_doubt(q);
        n++) {
     unsigned dead = sb_ledger_stuck(c->b, q->shm, c->id, was_killed);
     if (dead == 0) {
@@ -50,7 +51,7 @@ SB_COLD void look_for_dead(sb_queue *q) {
     }
     q->busy++; /* I60 of sb_handles.h */
     sb_api_leave(c);
-    alone = reap(c, sb_conn_process(SB_LOAD(&c->b->connections[dead], SB_ACQUIRE)), now + BESIDE_ANOTHER_NS);
+    alone = reap(c, dead, now + BESIDE_ANOTHER_NS);
     sb_lock(c);
     q->busy--;
     if (!alone) q->reap_again_ns = sb_now_ns() + AFTER_IN_VAIN_NS;
@@ -61,6 +62,12 @@ SB_COLD void look_for_dead(sb_queue *q) {
 void sb_api_keep_bound(sb_queue *q) {
   if (!enforce(q)) look_for_dead(q);
 }
+
+unsigned sb_api_killed_at(sb_broker *b, const sb_queue_shm *q, uint64_t ready) {
+  return sb_limits_exceeded(q, ready) ? sb_ledger_any_owner(b, q, was_killed) : 0;
+}
+
+bool sb_api_reap(sb_connection *c, unsigned dead) { return reap(c, dead, 0); }
 
 bool sb_api_look_at_bound(sb_queue *q) {
   if (sb_queue_tracks(q->shm) && sb_queue_evicts(q->shm) && sb_queue_is_open(q)) {

@@ -212,8 +212,9 @@ static uint32_t texts_of(sb_broker *b, uint32_t slot, const char **texts) {
   return length <= SB_TEXTS_MAX ? length : 0;
 }
 
-/* Describes a queue. Lock held, so that the slot stays a queue during the read (I70 of sb_grace.h). */
-static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
+/* Describes a queue. Lock held, so that the slot stays a queue during the read (I70 of sb_grace.h). *dead: a connection
+ * whose process is to be reaped before the counts are right (sb_api_killed_at), or 0. */
+static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f, unsigned *dead) {
   sb_broker *b = c->b;
   sb_queue_shm *q = sb_slab_queue(b, slot);
   if (q == NULL) {
@@ -248,6 +249,7 @@ static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
     }
   }
   f->ready = sb_queue_count_ready(b, q);
+  *dead = sb_api_killed_at(b, q, f->ready);
   f->redelivered = sb_ledger_sum(b, q, SB_COUNT_REDELIVERED);
   f->delivered = sb_ledger_sum(b, q, SB_COUNT_DELIVERED);
   f->rescues = SB_LOAD(&q->rescues, SB_RELAXED);
@@ -263,13 +265,19 @@ static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
 }
 
 sb_status sb_queue_describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
-  memset(f, 0, sizeof *f);
-  sb_status status = sb_api_enter(c);
-  if (status == SB_OK) {
-    status = describe(c, slot, f);
+  for (unsigned n = 0;; n++) {
+    unsigned dead = 0;
+    memset(f, 0, sizeof *f);
+    sb_status status = sb_api_enter(c);
+    if (status != SB_OK) {
+      return status;
+    }
+    status = describe(c, slot, f, &dead);
     sb_api_leave(c);
+    if (dead == 0 || n == SB_DEAD_AT_ONCE || !sb_api_reap(c, dead)) {
+      return status;
+    }
   }
-  return status;
 }
 
 uint32_t sb_texts(sb_connection *c, uint32_t slot, char *texts) {

@@ -137,15 +137,15 @@ sb_changes sb_ledger_changes(sb_broker *b, const sb_queue_shm *q) {
   }
   return sum;
 }
-bool sb_ledger_any_owner(sb_broker *b, const sb_queue_shm *q, bool (*is)(sb_broker *b, unsigned connection)) {
+unsigned sb_ledger_any_owner(sb_broker *b, const sb_queue_shm *q, bool (*is)(sb_broker *b, unsigned connection)) {
   sb_chain chain = {0};
   for (sb_ledger_shm *l = first_ledger(b, q); l != NULL; l = next_ledger(b, l, &chain)) {
     unsigned owner = (unsigned)SB_BITS(SB_LOAD(&l->owner, SB_SEQ_CST), 0, 12); /* I20 */
     if (owner != 0 && is(b, owner)) {
-      return true;
+      return owner;
     }
   }
-  return false;
+  return 0;
 }
 /* The number of times that `stays` reads a ledger again. A process that runs usually ends its changes of hints
  * meanwhile. One that was killed or stopped does not. */
@@ -200,4 +200,4 @@ static bool anybody(sb_broker *b, unsigned connection) {
   (void)b;
   return connection != 0;
 }
-bool sb_ledger_owned(sb_broker *b, const sb_queue_shm *q) { return sb_ledger_any_owner(b, q, anybody); }
+bool sb_ledger_owned(sb_broker *b, const sb_queue_shm *q) { return sb_ledger_any_owner(b, q, anybody) != 0; }

@@ -63,7 +63,8 @@ void sb_ledger_leave(sb_connection *c, sb_ledger_shm *ledger, uint64_t token);
 uint64_t sb_ledger_sum(sb_broker *b, const sb_queue_shm *q, unsigned counter);
 uint64_t sb_ledger_holding(sb_broker *b, const sb_queue_shm *q);
 bool sb_ledger_owned(sb_broker *b, const sb_queue_shm *q);
-bool sb_ledger_any_owner(sb_broker *b, const sb_queue_shm *q, bool (*is)(sb_broker *b, unsigned connection));
+/* Returns a connection that owns a ledger of the queue and satisfies `is`. 0: there is none. */
+unsigned sb_ledger_any_owner(sb_broker *b, const sb_queue_shm *q, bool (*is)(sb_broker *b, unsigned connection));
 /* Returns a connection other than `but` that satisfies `is`, and that stays between two changes of hints while the
  * function looks at its ledger several times. 0: there is none. */
 unsigned sb_ledger_stuck(sb_broker *b, const sb_queue_shm *q, unsigned but,

@@ -99,12 +99,12 @@ void sb_limits_unadmit(sb_queue *q, uint64_t bytes) {
 }
 
 /* The most messages that may be ready. *reason: why a message beyond them ends. */
-static int64_t bound(const sb_queue *q, sb_reason *reason) {
-  int64_t ring = sb_setting(q->shm, SB_SETTING_RING_SIZE), limit = UNBOUNDED;
-  limits l = limits_of(q->shm);
+static int64_t bound(const sb_queue_shm *q, sb_reason *reason) {
+  int64_t ring = sb_setting(q, SB_SETTING_RING_SIZE), limit = UNBOUNDED;
+  limits l = limits_of(q);
   *reason = SB_REASON_REPLACED;
   if (ring >= 0) {
-    int64_t lazy = (int64_t)SB_LOAD(&q->shm->bound, SB_RELAXED);
+    int64_t lazy = (int64_t)SB_LOAD(&q->bound, SB_RELAXED);
     limit = lazy > ring ? lazy : ring;
   }
   if (!refuses(&l) && l.length >= 0 && l.length < limit) {
@@ -178,7 +178,7 @@ static bool pay_bytes(sb_queue *q, uint64_t *paid) {
 /* Evicts one message if more are ready than the bound, and adds 1 to *removed. True: there may be more to evict. */
 static bool enforce_length(sb_queue *q, uint64_t *removed) {
   sb_reason reason;
-  int64_t limit = bound(q, &reason);
+  int64_t limit = bound(q->shm, &reason);
   uint64_t tail = SB_LOAD(&q->shm->tail, SB_SEQ_CST);
   uint64_t before = SB_LOAD(&q->shm->taken, SB_SEQ_CST);
   if (limit == UNBOUNDED || ready_before(q->shm, tail, before) <= limit) {
@@ -286,12 +286,17 @@ static void pass_taken(sb_queue *q) {
 
 bool sb_limits_in_doubt(sb_queue *q) {
   sb_reason reason;
-  int64_t limit = sb_queue_tracks(q->shm) ? bound(q, &reason) : UNBOUNDED;
+  int64_t limit = sb_queue_tracks(q->shm) ? bound(q->shm, &reason) : UNBOUNDED;
   if (limit == UNBOUNDED || fits(q, limit)) {
     return false;
   }
   pass_taken(q);
   return !fits(q, limit);
+}
+
+bool sb_limits_exceeded(const sb_queue_shm *q, uint64_t ready) {
+  sb_reason reason;
+  return sb_queue_tracks(q) && (int64_t)ready > bound(q, &reason);
 }
 
 void sb_limits_set_bound(sb_queue *q, bool trim) {

@@ -28,6 +28,8 @@
  *  a message was published, before the limits were enforced -> more messages are ready than the bound -> the reaper,
  *   or the next of the same calls, evicts. Before that a consumer or a waiting get may take a message that should have
  *   been evicted; this message counts as taken, not as evicted.
+ *  a victim was taken, before the ledger counted that -> the ledgers count one ready message more than the queue has ->
+ *   the reaper, or the next call that reads the queue's statistics and finds more than the bound (sb_queue_describe).
  *
  * Concurrency: any process, with its connection's lock. sb_limits_room needs no lock, since it only reads hints.
  */
@@ -57,6 +59,8 @@ bool sb_limits_keep(sb_queue *q, uint64_t *removed);
  * between two changes of the counts. Judges by cells and cursors, not by counts. Costs a few loads, unless another
  * process puts or takes at this moment. */
 bool sb_limits_in_doubt(sb_queue *q);
+/* True if the queue evicts, and `ready` messages are more than its bound. */
+bool sb_limits_exceeded(const sb_queue_shm *q, uint64_t ready);
 /* Sets `bound` after ring_size was changed. If `trim` is true, `bound` becomes 0, so ring_size applies at once.
  * Otherwise it becomes the number of ready messages, and falls as messages are taken. */
 void sb_limits_set_bound(sb_queue *q, bool trim);

@@ -10,7 +10,9 @@ static bool is_halted(sb_broker *b, unsigned connection) {
          (sb_liveness_is_stopped(b, process) || sb_liveness_is_awake(b, process) || sb_liveness_is_dead(b, process));
 }
 
-bool sb_repairs_somebody_halted(sb_broker *b, const sb_queue_shm *q) { return sb_ledger_any_owner(b, q, is_halted); }
+bool sb_repairs_somebody_halted(sb_broker *b, const sb_queue_shm *q) {
+  return sb_ledger_any_owner(b, q, is_halted) != 0;
+}
 
 uint64_t sb_repairs_deaths(const sb_broker *b) { return SB_LOAD(&b->header->reaped, SB_ACQUIRE); }
 

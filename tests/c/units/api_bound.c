@@ -243,6 +243,69 @@ static void queues_that_are_not_looked_at(void) {
   expect_is(evicted(), 0, "how many were evicted of a deleted queue");
 }
 
+/* ---- statistics ---- */
+
+/* As a process does that is killed after it took a victim, and before its ledger counts that. */
+static void take_and_die(test_broker *own) {
+  sb_queue *q = open_queue(own, "ring");
+  uint64_t token;
+  sb_taken victim;
+  if (q == NULL || sb_holding_take(own->c, &token) != SB_OK ||
+      sb_take_oldest(q, SB_CELL_REMOVING, SB_ANY_POSITION, token, &victim) != SB_OK)
+    die("take", 0);
+  sb_ledger_hold(q->ledger, -1);
+}
+static uint64_t ready(void) {
+  sb_queue_facts f;
+  expect_is(sb_queue_describe(t.c, ring->slot, &f), SB_OK, "the status");
+  expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
+  return f.ready;
+}
+static void a_victim_that_was_not_counted(void) {
+  make_ring();
+  (void)die_attached(take_and_die);
+  expect_is(ready(), SIZE, "how many are ready");
+  expect_is(reaped(), 1, "how many were reaped");
+}
+static void more_victims_than_a_call_reaps(void) {
+  ring = open_new("ring", OF_RING(99));
+  for (unsigned i = 0; i < SIZE + MANY; i++) put(&t, ring, i);
+  SB_STORE(&ring->shm->settings[SB_SETTING_RING_SIZE], (int64_t)SIZE, SB_SEQ_CST);
+  for (unsigned i = 0; i < MANY; i++) (void)die_attached(take_and_die);
+  expect_is(ready(), SIZE + 1, "how many are ready");
+  expect_is(reaped(), MANY - 1, "how many were reaped by one call");
+  expect_is(ready(), SIZE, "how many are ready the next time");
+}
+static void statistics_wait_for_none_that_lives(void) {
+  make_ring();
+  sb_connection *own = t.c;
+  t.c = connect_to(&t);
+  take_and_die(&t);
+  t.c = own;
+  expect_is(ready(), SIZE + 1, "how many are ready");
+}
+static void statistics_wait_for_no_thread(void) {
+  make_ring();
+  (void)die_attached(take_and_die);
+  pthread_mutex_lock(&t.b->reap_lock);
+  expect_is(ready(), SIZE + 1, "how many are ready while another thread reaps");
+  pthread_mutex_unlock(&t.b->reap_lock);
+  expect_is(ready(), SIZE, "how many are ready afterwards");
+}
+static void statistics_within_the_bound(void) {
+  make_ring();
+  SB_STORE(&ring->shm->settings[SB_SETTING_RING_SIZE], (int64_t)SIZE + 1, SB_SEQ_CST);
+  (void)die_attached(take_and_die);
+  expect_is(ready(), SIZE + 1, "how many are ready in a ring of as many");
+  SB_STORE(&ring->shm->settings[SB_SETTING_RING_SIZE], (int64_t)-1, SB_SEQ_CST);
+  expect_is(ready(), SIZE + 1, "how many are ready without a bound");
+  SB_STORE(&ring->shm->settings[SB_SETTING_MAX_LENGTH], (int64_t)SIZE, SB_SEQ_CST);
+  expect_is(ready(), SIZE + 1, "how many are ready where a limit refuses");
+  expect_is(reaped(), 0, "how many were reaped");
+  SB_STORE(&ring->shm->settings[SB_SETTING_OVERFLOW], (uint32_t)SB_OVERFLOW_DROP_HEAD, SB_SEQ_CST);
+  expect_is(ready(), SIZE, "how many are ready where a limit evicts");
+}
+
 static const test_case CASES[] = {
     {"api_bound: evict", "what is too many goes", what_is_too_many_goes},
     {"api_bound: room", "room is told of where something was evicted", room_is_told_of_when_there_is_some},
@@ -262,5 +325,11 @@ static const test_case CASES[] = {
     {"api_bound: quicker", "another connection may be quicker", another_was_quicker},
     {"api_bound: tail", "a tail that lags behind hides nothing", a_tail_that_lags_behind},
     {"api_bound: others", "queues that do not evict are left alone", queues_that_are_not_looked_at},
+    {"api_bound: not counted", "statistics reap a process that did not count its victim",
+     a_victim_that_was_not_counted},
+    {"api_bound: sixteen", "statistics reap sixteen", more_victims_than_a_call_reaps},
+    {"api_bound: evicting", "statistics reap no process that lives", statistics_wait_for_none_that_lives},
+    {"api_bound: beside", "statistics do not wait for a thread that reaps", statistics_wait_for_no_thread},
+    {"api_bound: within", "within the bound, statistics reap none", statistics_within_the_bound},
 };
 SUBJECT(CASES)
