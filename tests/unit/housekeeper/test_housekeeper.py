@@ -280,6 +280,27 @@ def test_it_is_told_of_a_queue_that_ends_by_itself(
     broker.start()
 
 
+TAKES_AND_DIES = """
+    import os, signal, sys, shmbroker
+    taken = shmbroker.connect(sys.argv[1], create=False).queue("jobs").get()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_it_reaps_who_is_killed_while_it_serves(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:
+    """No other process is attached that could: what the killed process held is ready again."""
+    broker.stop()
+
+    def lose_one() -> None:
+        jobs = connection.queue("jobs")
+        jobs.put(b"job")
+        assert run_python(TAKES_AND_DIES, broker.name).returncode == -signal.SIGKILL
+        becomes(lambda: jobs.statistics().ready, 1)
+
+    serve_while(broker, lose_one)
+    broker.start()
+
+
 @pytest.mark.damaged
 def test_a_purge_in_the_middle_of_a_turn_is_its_end(broker: shmbroker.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """It returns as when it is told to end, also while it looks for the bindings of queues that are gone."""
