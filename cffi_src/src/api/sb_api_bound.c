@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The bound of a queue that evicts (sb_limits.h). A process that is killed during a put or a get may leave more
  * messages in the queue than the bound allows: the next put, get without waiting, browse, count or commit reaps the
- * process and evicts the excess. If its ledger does not count the victim of an eviction, the next call that
- * reads the queue's statistics reaps it. */
+ * process and evicts the excess. If its ledger does not count the victim of an eviction, the next call that reads the
+ * queue's statistics reaps it. */
 #include <time.h>
 
 #include "sb_api.h"
