@@ -212,6 +212,36 @@ static uint32_t texts_of(sb_broker *b, uint32_t slot, const char **texts) {
   return length <= SB_TEXTS_MAX ? length : 0;
 }
 
+/* Reads the counts of a queue's messages: first those that left, then `delivering`, then those that came. `ready` is
+ * what the counts leave. So a message that others put, take or end meanwhile may be counted twice, and is counted at
+ * least once in `ready`, `delivering` and `scheduled` as long as it is in the queue. */
+static void count_messages(sb_broker *b, const sb_queue_shm *q, sb_queue_facts *f) {
+  for (unsigned tries = 0; tries < 8; tries++) { /* counters change one by one: read again if the sum `mark` changed */
+    uint64_t mark = sb_ledger_sum(b, q, SB_COUNT_ADDED) + sb_ledger_sum(b, q, SB_COUNT_ACKED) + sb_ledger_holding(b, q);
+    uint64_t refused = sb_ledger_sum(b, q, SB_COUNT_REFUSED);
+    f->acked = sb_ledger_sum(b, q, SB_COUNT_ACKED);
+    f->expired = sb_ledger_sum(b, q, SB_COUNT_EXPIRED);
+    f->killed = sb_ledger_sum(b, q, SB_COUNT_KILLED);
+    f->replaced = sb_ledger_sum(b, q, SB_COUNT_REPLACED);
+    f->dropped = sb_ledger_sum(b, q, SB_COUNT_DROPPED) + refused;
+    f->dead_lettered = sb_ledger_sum(b, q, SB_COUNT_DEAD_LETTERED);
+    f->moved = sb_ledger_sum(b, q, SB_COUNT_MOVED);
+    uint64_t removed_bytes = sb_ledger_sum(b, q, SB_COUNT_REMOVED_BYTES);
+    uint64_t scheduled = sb_ledger_sum(b, q, SB_COUNT_SCHEDULED);
+    f->delivering = sb_ledger_holding(b, q);
+    uint64_t due = sb_ledger_sum(b, q, SB_COUNT_UNSCHEDULED);
+    f->added = sb_ledger_sum(b, q, SB_COUNT_ADDED) + refused;
+    f->bytes = sb_ledger_sum(b, q, SB_COUNT_ADDED_BYTES) - removed_bytes;
+    f->scheduled = scheduled > due ? scheduled - due : 0;
+    uint64_t left = f->acked + f->expired + f->killed + f->replaced + f->dropped + f->dead_lettered + f->moved;
+    uint64_t ready = f->added + due - left - scheduled - f->delivering;
+    f->ready = (int64_t)ready < 0 ? 0 : ready;
+    if (mark == sb_ledger_sum(b, q, SB_COUNT_ADDED) + sb_ledger_sum(b, q, SB_COUNT_ACKED) + sb_ledger_holding(b, q)) {
+      break;
+    }
+  }
+}
+
 /* Describes a queue. Lock held, so that the slot stays a queue during the read (I70 of sb_grace.h). *dead: a connection
  * whose process is to be reaped before the counts are right (sb_api_killed_at), or 0. */
 static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f, unsigned *dead) {
@@ -229,26 +259,7 @@ static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f, un
   f->settings.texts_length = texts_of(b, slot, NULL);
   f->owner = (f->settings.flags & SB_QUEUE_EXCLUSIVE) != 0 ? SB_LOAD(&q->owner_connection, SB_RELAXED) : 0;
   f->locked = sb_lifetime_locked(b, q, c->id);
-  for (unsigned tries = 0; tries < 8; tries++) { /* counters change one by one: read again if the sum `mark` changed */
-    uint64_t mark = sb_ledger_sum(b, q, SB_COUNT_ADDED) + sb_ledger_sum(b, q, SB_COUNT_ACKED) + sb_ledger_holding(b, q);
-    uint64_t refused = sb_ledger_sum(b, q, SB_COUNT_REFUSED);
-    f->added = sb_ledger_sum(b, q, SB_COUNT_ADDED) + refused;
-    f->acked = sb_ledger_sum(b, q, SB_COUNT_ACKED);
-    f->expired = sb_ledger_sum(b, q, SB_COUNT_EXPIRED);
-    f->killed = sb_ledger_sum(b, q, SB_COUNT_KILLED);
-    f->replaced = sb_ledger_sum(b, q, SB_COUNT_REPLACED);
-    f->dropped = sb_ledger_sum(b, q, SB_COUNT_DROPPED) + refused;
-    f->dead_lettered = sb_ledger_sum(b, q, SB_COUNT_DEAD_LETTERED);
-    f->moved = sb_ledger_sum(b, q, SB_COUNT_MOVED);
-    f->delivering = sb_ledger_holding(b, q);
-    uint64_t scheduled = sb_ledger_sum(b, q, SB_COUNT_SCHEDULED), due = sb_ledger_sum(b, q, SB_COUNT_UNSCHEDULED);
-    f->scheduled = scheduled > due ? scheduled - due : 0;
-    f->bytes = sb_ledger_sum(b, q, SB_COUNT_ADDED_BYTES) - sb_ledger_sum(b, q, SB_COUNT_REMOVED_BYTES);
-    if (mark == sb_ledger_sum(b, q, SB_COUNT_ADDED) + sb_ledger_sum(b, q, SB_COUNT_ACKED) + sb_ledger_holding(b, q)) {
-      break;
-    }
-  }
-  f->ready = sb_queue_count_ready(b, q);
+  count_messages(b, q, f);
   *dead = sb_api_killed_at(b, q, f->ready);
   f->redelivered = sb_ledger_sum(b, q, SB_COUNT_REDELIVERED);
   f->delivered = sb_ledger_sum(b, q, SB_COUNT_DELIVERED);

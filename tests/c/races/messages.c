@@ -221,6 +221,12 @@ static void reserve_then_commit(void) {
     }
   }
 }
+static void count_the_one(void) {
+  sb_queue_facts f;
+  if (sb_queue_describe(me()->t.c, me()->q->slot, &f) != SB_OK) die("sb_queue_describe", 0);
+  scheduler_note(f.ready != 0 ? "ready" : "delivering");
+  if (f.ready + f.delivering != 1) complain("one message is counted twice, or not at all");
+}
 
 /* ---- afterwards ---- */
 
@@ -339,6 +345,8 @@ static const scenario SCENARIOS[] = {
      {{"a", take_long, 0, "took"}, {"b", take_long_twice, 1, "took nothing"}}, KEEPS_ALL},
     {"browse, take", "reading disturbs nobody", FREELY, two_ready,
      {{"browse", browse, 0, "saw saw"}, {"take", take_then_ack, 1, "got acked"}}, KEEPS_ALL},
+    {"take, nack, count", "a message that changes hands is counted once", FREELY, one_ready,
+     {{"count", count_the_one, 0, "ready"}, {"take", take_then_nack, 1, "got returned"}}, KEEPS_ALL},
     {"batch, take", "a batch is put in order", FREELY, nothing,
      {{"put", put_1_2_3_at_once, 0, "put put put"}, {"take", take_twice, 1, "got acked got acked"}}, KEEPS_ALL},
     {"reserve, take", "what is committed is whole", FREELY, nothing,
