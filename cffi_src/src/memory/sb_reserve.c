@@ -27,24 +27,28 @@ uint32_t sb_reserve_chunks(const sb_broker *b) {
   return chunks < SB_RESERVE_MOST ? chunks : SB_RESERVE_MOST;
 }
 
-/* True if the broker has a chunk for consumer levels. If it has one, the search is short: structures begin at the first
- * chunk. */
-static bool has_consumer_levels(sb_broker *b) {
+/* True if the broker has a chunk for structures of the class whose word has none of the flags. If it has one, the search
+ * is short: structures begin at the first chunk. */
+static bool has_chunk(sb_broker *b, unsigned cls, uint64_t without) {
   uint32_t n = sb_chunk_count(b), chunk = 0;
   bool found = false;
   for (; chunk < n && !found; chunk++) {
     uint64_t word = SB_LOAD(&b->chunks[chunk], SB_RELAXED);
-    found = sb_chunk_has_slots(word) && sb_chunk_class(word) == CLASS_OF(SB_KIND_CONSUMER_LEVEL);
+    found = sb_chunk_has_slots(word) && sb_chunk_class(word) == cls && (word & without) == 0;
   }
   return found;
+}
+/* True if plain puts have no chunk for these structures: there is none, or the reserve has all of them. */
+static bool plain_puts_have_none(sb_broker *b, unsigned cls) {
+  return cls > SB_MESSAGE_CLASSES && !has_chunk(b, cls, SB_CHUNK_OF_RESERVE);
 }
 
 uint32_t sb_reserve_leave(sb_broker *b, unsigned use, unsigned cls) {
   switch (use) {
-    case SB_USE_PLAIN: return sb_reserve_chunks(b);
+    case SB_USE_PLAIN: return plain_puts_have_none(b, cls) ? 1 : sb_reserve_chunks(b);
     case SB_USE_STAGE:
     case SB_USE_BOOKS: return 1;
-    default: return cls == CLASS_OF(SB_KIND_INNER) && !has_consumer_levels(b) ? 1 : 0;
+    default: return cls == CLASS_OF(SB_KIND_INNER) && !has_chunk(b, CLASS_OF(SB_KIND_CONSUMER_LEVEL), 0) ? 1 : 0;
   }
 }
 
@@ -78,10 +82,11 @@ bool sb_reserve_allows(sb_connection *c, uint32_t chunk, uint32_t slots) {
   if (c->use < SB_USE_STAGE) {
     return true;
   }
-  if (sb_chunk_spare(b) > sb_reserve_chunks(b)) { /* more are FREE than the reserve has: removes the mark */
-    uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
-    return sb_chunk_state(word) != SB_CHUNK_CLASS ||
-           SB_CAS(&b->chunks[chunk], &word, word & ~SB_CHUNK_OF_RESERVE, SB_ACQ_REL);
+  uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE), unmarked = word & ~SB_CHUNK_OF_RESERVE;
+  if (sb_chunk_spare(b) > sb_reserve_chunks(b) || plain_puts_have_none(b, sb_chunk_class(word))) {
+    /* if the CAS fails, another connection may have removed the mark */
+    return sb_chunk_state(word) != SB_CHUNK_CLASS || SB_CAS(&b->chunks[chunk], &word, unmarked, SB_ACQ_REL) ||
+           word == unmarked;
   }
   /* staging leaves the last eighth of the slots to messages of the broker's internal queues */
   return c->use == SB_USE_STAGE && hinted(b, chunk) > slots / 8;

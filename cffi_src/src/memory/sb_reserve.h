@@ -16,14 +16,22 @@
  *  least as many messages, and at least as many bytes, as it adds
  *  PLAIN  all other puts, with the pages, schedule entries and holdings that these need
  *
+ * Of each structure plain puts have one chunk. If there is no chunk for the structure, a plain put may open one as long
+ * as one chunk stays FREE. If there are chunks, and each is OF_RESERVE, a call with the use STAGE or PLAIN that wants a
+ * slot removes the mark of one. Otherwise the first queue with more than 64 messages could not have an inner page, even
+ * if half of the memory were free as slots for bodies: the calls that drain need that chunk as well.
+ *
  * Layout: the mark OF_RESERVE is bit 37 of a chunk's word; `no_room` is a hint. The reserve has three chunks. If the
  * memory limit is above 64 chunks, it has one more for each 64 chunks (or part of 64) after these, up to 16 in all.
  *
  * Invariants:
  *  I65 plain puts open chunks for bodies, as chunks of a class or as runs, only while the reserve stays FREE, however
  *      many plain puts race. The same holds for chunks of the structures that they need, once the exception for
- *      structures (above) has ended.
+ *      structures (above) has ended, except for the first chunk of a structure. If two race for that one, each may open
+ *      a chunk: plain puts then remove the mark of one, and the other stays OF_RESERVE.
  *  I66 a plain put takes no slot of a chunk OF_RESERVE, except through a hint that it read before the chunk was opened.
+ *      It removes the mark only while more chunks are FREE than the reserve has, or if no other chunk for the structure
+ *      is without the mark.
  *
  * Ordering pairs:
  *  P20 each claimant claims a chunk (seq_cst), then counts the FREE chunks (seq_cst): the last claimant sees the claims
@@ -37,8 +45,9 @@
  *  a chunk was opened -> a chunk of a class, with or without the mark OF_RESERVE -> nothing to repair: the mark is part
  *   of the word that opens the chunk.
  *
- * Concurrency: under the connection's lock, as the slab. A call with the use STAGE or PLAIN that wants a slot of a
- *  marked chunk, and finds more chunks FREE than the reserve has, removes the mark by CAS.
+ * Concurrency: under the connection's lock, as the slab. A call with the use STAGE or PLAIN removes a mark by CAS. Two
+ *  calls that search at the same time try the same chunk, the lowest, so that one of the CAS fails, and finds the mark
+ *  removed.
  */
 #ifndef SB_RESERVE_H
 #define SB_RESERVE_H
@@ -63,7 +72,8 @@ uint32_t sb_reserve_leave(sb_broker *b, unsigned use, unsigned cls);
  * the index of the highest chunk that it claimed. *left: how many chunks were FREE at the call's last count. */
 bool sb_reserve_is_left(sb_broker *b, uint32_t claimed, uint32_t leave, uint32_t *left);
 /* True if the current use of the connection may take a slot of a chunk OF_RESERVE. With the uses STAGE and PLAIN, first
- * removes the mark if more chunks are FREE than the reserve has. `slots`: the number of slots in the chunk. */
+ * removes the mark if more chunks are FREE than the reserve has, or if plain puts have no chunk for this structure.
+ * `slots`: the number of slots in the chunk. */
 bool sb_reserve_allows(sb_connection *c, uint32_t chunk, uint32_t slots);
 
 #endif

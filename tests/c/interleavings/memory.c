@@ -68,21 +68,20 @@ static void last_but_the_reserve(void) {
 }
 
 /* What is opened for objects never goes back: none of them is left to the broker by mistake. */
+static void stage_the_last_too(void) { came_to[1] = take_chunk(&two, SB_USE_STAGE, HALF + HALF / 2, &slots[1]); }
 static void gives_way(void) {
   uint64_t gen;
-  uint32_t reserve = sb_reserve_chunks(t.b);
   unsigned level = sb_class_of_kind(t.b, SB_KIND_CONSUMER_LEVEL);
-  fill_up_to(reserve + 1);
+  fill_up_to(2); /* staging leaves one */
   expect(SB_LOAD(&t.b->classes[level].chunks, SB_SEQ_CST) == 0, "there is a chunk for levels already");
-  meanwhile("slab.chunk.counted", take_the_last_too);
-  one.c->use = SB_USE_PLAIN;
+  meanwhile("slab.chunk.counted", stage_the_last_too);
+  one.c->use = SB_USE_STAGE;
   came_to[0] = sb_slab_alloc(one.c, level, SB_TOKEN_BOOT, &slots[0], &gen);
   one.c->use = SB_USE_DRAIN;
   afterwards();
   expect(came_to[1] == SB_OK, "the first one has nothing: status %d", (int)came_to[1]);
   expect(came_to[0] == SB_NO_MEMORY, "the second one came to %d", (int)came_to[0]);
-  expect(sb_chunk_spare(t.b) == reserve, "%d chunks are left of a reserve of %d", (int)sb_chunk_spare(t.b),
-         (int)reserve);
+  expect(sb_chunk_spare(t.b) == 1, "%u chunks are left, not the last one", sb_chunk_spare(t.b));
   empty();
 }
 
@@ -99,6 +98,58 @@ static void drained_meanwhile(void) {
   expect(came_to[0] == SB_OK, "another use has no slot of the reserve: status %d", (int)came_to[0]);
   empty();
 }
+
+/* Of records with text settings a chunk has the fewest, so that it is filled in fast. A run without such queues has no
+ * chunk for them. */
+static unsigned records_class(void) { return sb_class_of_kind(t.b, SB_KIND_LONG_QUEUE); }
+static sb_status take_record(const actor *a, unsigned use, uint32_t *slot) {
+  uint64_t gen;
+  a->c->use = use;
+  sb_status status = sb_slab_alloc(a->c, records_class(), SB_TOKEN_BOOT, slot, &gen);
+  a->c->use = SB_USE_DRAIN;
+  return status;
+}
+static unsigned other_use;
+static void take_record_too(void) { came_to[1] = take_record(&two, other_use, &slots[1]); }
+/* The number of chunks for these records, or of those that are not OF_RESERVE. Makes all of them FREE afterwards. */
+static unsigned chunks_for_records(bool unmarked, bool give_back) {
+  unsigned n = 0, units = sb_class_units(records_class());
+  for (uint32_t chunk = 0; chunk < sb_chunk_count(t.b); chunk++) {
+    uint64_t word = SB_LOAD(&t.b->chunks[chunk], SB_SEQ_CST);
+    if (sb_chunk_state(word) != SB_CHUNK_CLASS || sb_chunk_class(word) != records_class()) continue;
+    n += !unmarked || (word & SB_CHUNK_OF_RESERVE) == 0;
+    if (give_back) {
+      sb_chunk_scrub(t.b, chunk, units);
+      (void)SB_SUB(&t.b->classes[records_class()].chunks, 1, SB_SEQ_CST);
+      SB_STORE(&t.b->chunks[chunk], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_SEQ_CST);
+    }
+  }
+  return n;
+}
+static void first_of_a_kind(unsigned second_use) {
+  uint32_t reserve = sb_reserve_chunks(t.b), third;
+  fill_up_to(reserve);
+  expect(chunks_for_records(false, false) == 0, "there is a chunk for these records already");
+  came_to[0] = came_to[1] = SB_NO_MEMORY;
+  other_use = second_use;
+  meanwhile(ANYWHERE, take_record_too);
+  came_to[0] = take_record(&one, SB_USE_PLAIN, &slots[0]);
+  afterwards();
+  expect(came_to[0] == SB_OK && came_to[1] == SB_OK, "one came to %d, the other to %d", (int)came_to[0],
+         (int)came_to[1]);
+  expect(slots[0] != slots[1], "both got slot %u", slots[0]);
+  expect(chunks_for_records(true, false) == 1, "plain puts took more than one chunk of the reserve");
+  expect(sb_chunk_spare(t.b) + 2 >= reserve, "%u chunks are left", sb_chunk_spare(t.b));
+  expect(take_record(&one, SB_USE_PLAIN, &third) == SB_OK, "a plain put has no second record");
+  sb_slab_free_now(t.b, third);
+  for (int i = 0; i < 2; i++) {
+    if (came_to[i] == SB_OK) sb_slab_free_now(t.b, slots[i]);
+  }
+  (void)chunks_for_records(false, true);
+  empty_again();
+}
+static void first_of_a_kind_for_two_puts(void) { first_of_a_kind(SB_USE_PLAIN); }
+static void first_of_a_kind_for_a_put(void) { first_of_a_kind(SB_USE_DRAIN); }
 
 /* ---- a connection for which there is no memory ---- */
 
@@ -309,13 +360,21 @@ static const test_case CASES[] = {
      {{-1, -1, -1, 0, -1, -1}, 0},
      last_but_the_reserve},
     {"gives way",
-     "the one of two that claims later, and would leave less than the reserve, opens no chunk",
+     "the one of two that claims later, and would leave less than its use must, opens no chunk",
      {{-1, -1, -1, 0, -1, -1}, 0},
      gives_way},
     {"out of the reserve",
      "what drains takes of the reserve, and a plain put no slot of that",
      {{-1, -1, -1, 0, -1, -1}, 0},
      drained_meanwhile},
+    {"first of a kind, two puts",
+     "plain puts open one chunk of the reserve for a structure that has none, and both have a slot of it",
+     {{-1, -1, -1, 0, -1, -1}, 0},
+     first_of_a_kind_for_two_puts},
+    {"first of a kind, put",
+     "a plain put shares the chunk that a call which drains opened first, or at the same time",
+     {{-1, -1, -1, 0, -1, -1}, 0},
+     first_of_a_kind_for_a_put},
     {"no record",
      "a connection that has no memory gives back what it took, and nothing else",
      {{-1, -1, -1, 0, -1, -1}, 0},

@@ -57,7 +57,7 @@ static void set_class(uint32_t chunk, unsigned state, unsigned cls) {
 }
 static void expect_leaves(unsigned drains) {
   for (unsigned cls = 0; cls <= LEVELS; cls += LEVELS) {
-    expect_is(sb_reserve_leave(t.b, SB_USE_PLAIN, cls), 3, "what a plain put leaves");
+    expect_is(sb_reserve_leave(t.b, SB_USE_PLAIN, cls), cls == 0 || drains == 0 ? 3 : 1, "what a plain put leaves");
     expect_is(sb_reserve_leave(t.b, SB_USE_STAGE, cls), 1, "what a stage leaves");
     expect_is(sb_reserve_leave(t.b, SB_USE_BOOKS, cls), 1, "what the books leave");
   }
@@ -83,6 +83,26 @@ static void what_each_use_leaves(void) {
   expect_leaves(0); /* with a chunk for consumers */
   set_class(BROKER_CHUNKS - 1, SB_CHUNK_DRAINING, LEVELS);
   expect_leaves(0); /* while such a chunk is drained */
+}
+static void expect_plain_leaves(unsigned cls, unsigned should, const char *what) {
+  expect_is(sb_reserve_leave(t.b, SB_USE_PLAIN, cls), should, what);
+}
+/* A plain put opens one chunk for structures out of the reserve, if plain puts have none. */
+static void what_plain_puts_leave(void) {
+  all_taken();
+  expect_plain_leaves(0, 3, "a run");
+  for (unsigned cls = 1; cls <= SB_MESSAGE_CLASSES; cls++) expect_plain_leaves(cls, 3, "bodies");
+  for (unsigned kind = 1; kind < SB_KIND_COUNT; kind++) {
+    unsigned cls = SB_MESSAGE_CLASSES + kind;
+    expect_plain_leaves(cls, 1, "a kind without a chunk");
+    set_class(CHUNK, SB_CHUNK_CLASS, cls);
+    expect_plain_leaves(cls, 3, "a kind with a chunk");
+    SB_STORE(&t.b->chunks[CHUNK], sb_chunk_word(SB_CHUNK_CLASS, 0, cls, 0) | SB_CHUNK_OF_RESERVE, SB_RELAXED);
+    expect_plain_leaves(cls, 1, "a kind whose chunk is of the reserve");
+    set_class(BROKER_CHUNKS - 1, SB_CHUNK_DRAINING, cls);
+    expect_plain_leaves(cls, 3, "a kind with another chunk, which is drained");
+    set_class(BROKER_CHUNKS - 1, SB_CHUNK_TAIL, 0);
+  }
 }
 static void expect_left(uint32_t claimed, uint32_t leave, bool should, uint32_t count, const char *what) {
   uint32_t left = 99;
@@ -153,6 +173,25 @@ static void a_chunk_beside_the_reserve(void) {
   expect_is(word_of(CHUNK), drained, "the word of what is drained");
 }
 
+/* Of each structure plain puts have one chunk, also if the calls that make room opened all of them. */
+static void the_only_chunk_of_a_kind(void) {
+  const unsigned uses[] = {SB_USE_STAGE, SB_USE_PLAIN};
+  all_taken();
+  free_chunks(30, sb_reserve_chunks(t.b));
+  for (unsigned i = 0; i < 2; i++) {
+    open(0);
+    uint64_t unmarked = sb_chunk_word(SB_CHUNK_CLASS, 0, LEVELS, 0);
+    SB_STORE(&t.b->chunks[CHUNK], unmarked | SB_CHUNK_OF_RESERVE, SB_RELAXED);
+    set_class(CHUNK + 1, SB_CHUNK_CLASS, LEVELS);
+    expect_allowed(SB_USE_DRAIN, true, "one who makes room");
+    expect_allowed(uses[i], false, "a put, beside another chunk of the kind");
+    expect(marked(), "the mark went, though there is another chunk");
+    set_class(CHUNK + 1, SB_CHUNK_CLASS, LEVELS + 1);
+    expect_allowed(uses[i], true, "a put, in the only chunk of the kind");
+    expect_is(word_of(CHUNK), unmarked, "the word of the chunk");
+  }
+}
+
 /* ---- what other connections do meanwhile ---- */
 
 static void give_it_back(void) {
@@ -189,16 +228,29 @@ static void a_chunk_that_changes(void) {
   bool allowed = sb_reserve_allows(t.c, CHUNK, 64);
   expect(!has_acted() || !allowed, "slots of a chunk that is drained meanwhile are allowed");
 }
+static void remove_the_mark(void) { SB_STORE(&t.b->chunks[CHUNK], word_of(CHUNK) & ~SB_CHUNK_OF_RESERVE, SB_RELAXED); }
+static void a_mark_that_goes(void) {
+  all_taken();
+  free_chunks(30, sb_reserve_chunks(t.b) + 1);
+  open(0);
+  t.c->use = SB_USE_PLAIN;
+  meanwhile(&t.b->chunks[CHUNK], BEFORE_CAS, 1, remove_the_mark);
+  expect(sb_reserve_allows(t.c, CHUNK, 64), "no slot is allowed, since another connection removed the mark");
+  expect(!marked(), "the mark is back");
+}
 
 static const test_case CASES[] = {
     {"reserve: chunks", "there are as many chunks as segments have, up to the limit", how_many_chunks_there_are},
     {"reserve: spare", "those that are FREE are counted", how_many_are_free},
     {"reserve: size", "the reserve grows with the limit, from three to sixteen", how_many_the_reserve_has},
     {"reserve: leave", "the last chunk is for consumers until they have one", what_each_use_leaves},
+    {"reserve: plain", "of each structure plain puts may open one chunk", what_plain_puts_leave},
     {"reserve: left", "after a claim enough must be left, also if others give way", what_is_left},
     {"reserve: allowed", "who makes room takes of the reserve, who fills does not", who_may_take_of_it},
     {"reserve: whole", "a chunk that the reserve does not need is one like others", a_chunk_beside_the_reserve},
+    {"reserve: only one", "the only chunk of a structure is for plain puts, too", the_only_chunk_of_a_kind},
     {"reserve: undecided", "a claim of a higher chunk is waited for, if it can help", claims_that_are_undecided},
     {"reserve: changed", "a chunk that changes meanwhile is not taken of", a_chunk_that_changes},
+    {"reserve: mark", "a chunk whose mark another one removes may be taken of", a_mark_that_goes},
 };
 SUBJECT(CASES)
