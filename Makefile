@@ -32,7 +32,7 @@ test: $(PACKAGE) $(STAMPS)/test $(STAMPS)/wheel $(SPARK)
 
 build: $(PACKAGE) $(STAMPS)/test $(STAMPS)/lint
 
-# For every commit, four minutes on two processors: the linters, and the tests that need no Spark and build no C program.
+# For every commit, two minutes on two processors: the linters, and the tests that need no Spark and build no C program.
 check: lint
 	$(BIN)/python -m pytest tests/architecture tests/unit -m "not exhaustive" --numprocesses=$(PROCESSES) --dist=loadfile $(ARGS)
 
