@@ -490,7 +490,7 @@ static const test_case CASES[] = {
     {"chunk: which end", "structures are opened at one end, bodies at the other", at_which_end},
     {"chunk: growing", "while segments may be added, all are opened at the first chunk", at_which_end_while_growing},
     {"chunk: reserve", "plain puts leave the reserve, and what is opened of it is marked", chunks_of_the_reserve},
-    {"chunk: first", "plain puts may open the first chunk of a structure, but not the last one",
+    {"chunk: first kind", "plain puts may open the first chunk of a structure, but not the last one",
      the_first_chunk_for_leaves},
     {"chunk: claimed", "a chunk that is free is claimed, once", a_chunk_is_claimed},
     {"chunk: two", "who finds a slot meanwhile gives the chunk back", two_do_not_open_two},
