@@ -132,7 +132,8 @@ static void counts_of_a_queue(void) {
   SB_STORE(&q->ledger->counters[SB_COUNT_SCHEDULED], 4, SB_RELAXED); /* read before the other one was raised */
   expect_is(sb_queue_describe(t.c, q->slot, &f), SB_OK, "the status with fewer scheduled than due");
   expect_is(f.scheduled, 0, "scheduled, with more due");
-  SB_STORE(&q->ledger->counters[SB_COUNT_ADDED], 0, SB_RELAXED); /* of a consumer that has counted the end, and still the hold */
+  SB_STORE(&q->ledger->counters[SB_COUNT_ADDED], 0,
+           SB_RELAXED); /* of a consumer that has counted the end, and still the hold */
   expect_is(sb_queue_describe(t.c, q->slot, &f), SB_OK, "the status with more that left than came");
   expect_is(f.ready, 0, "ready, with more that left than came");
 }
