@@ -3,8 +3,8 @@
 # ARGS is handed on: make test ARGS="-k queue -x"; PROCESSES=0 runs the tests in one process.
 
 PYTHON ?= python3
-# One more than there are processors: the tests with Spark, which share one process, often wait for it.
-PROCESSES ?= $(shell expr $$(nproc) + 1)
+# Two more than there are processors: the tests with Spark, which share one process, often wait for it; others wait for time.
+PROCESSES ?= $(shell expr $$(nproc) + 2)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
