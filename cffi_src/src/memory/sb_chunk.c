@@ -229,11 +229,15 @@ bool sb_chunk_claim(sb_connection *c, uint32_t chunk, unsigned cls, unsigned run
 }
 
 bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
+  return sb_chunk_claim_leaving(c, cls, sb_reserve_leave(c->b, c->use, cls), token);
+}
+
+bool sb_chunk_claim_leaving(sb_connection *c, unsigned cls, uint32_t leave, uint64_t token) {
   sb_broker *b = c->b;
   uint32_t n = sb_chunk_count(b);
   bool growing = sb_chunk_may_grow(b), objects = cls > SB_MESSAGE_CLASSES;
   bool will_grow = growing && SB_LOAD(&b->header->no_room, SB_RELAXED) == 0;
-  uint32_t leave = will_grow && objects ? 0 : sb_reserve_leave(b, c->use, cls);
+  if (will_grow && objects) leave = 0;
   if (sb_chunk_spare(b) <= leave) {
     return false; /* the chunks that are FREE now are left to calls with another use (sb_reserve.h) */
   }

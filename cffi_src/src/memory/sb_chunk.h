@@ -76,6 +76,8 @@ bool sb_chunk_claim(sb_connection *c, uint32_t chunk, unsigned cls, unsigned run
 /* Opens a chunk for the class. The entry `token` of the holdings lists the chunk. True: a slot may be free now, in that
  * chunk or in the connection's cache. False: there is no chunk that the connection's use may open. */
 bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token);
+/* The same, for a caller that leaves this number of chunks FREE, whatever the connection's use is. */
+bool sb_chunk_claim_leaving(sb_connection *c, unsigned cls, uint32_t leave, uint64_t token);
 /* Makes a chunk of bodies FREE if all its slots are free. Of a run whose slot is free, makes all chunks FREE. False:
  * nothing became FREE. sb_chunk_drain_any tries the chunks in order, until it has made one FREE. */
 bool sb_chunk_drain(sb_connection *c, uint64_t token, uint32_t chunk);

@@ -38,14 +38,13 @@ static bool has_chunk(sb_broker *b, unsigned cls, uint64_t without) {
   }
   return found;
 }
-/* True if plain puts have no chunk for these structures: there is none, or the reserve has all of them. */
-static bool plain_puts_have_none(sb_broker *b, unsigned cls) {
+bool sb_reserve_lends(sb_broker *b, unsigned cls) {
   return cls > SB_MESSAGE_CLASSES && !has_chunk(b, cls, SB_CHUNK_OF_RESERVE);
 }
 
 uint32_t sb_reserve_leave(sb_broker *b, unsigned use, unsigned cls) {
   switch (use) {
-    case SB_USE_PLAIN: return plain_puts_have_none(b, cls) ? 1 : sb_reserve_chunks(b);
+    case SB_USE_PLAIN: return sb_reserve_chunks(b);
     case SB_USE_STAGE:
     case SB_USE_BOOKS: return 1;
     default: return cls == CLASS_OF(SB_KIND_INNER) && !has_chunk(b, CLASS_OF(SB_KIND_CONSUMER_LEVEL), 0) ? 1 : 0;
@@ -83,7 +82,7 @@ bool sb_reserve_allows(sb_connection *c, uint32_t chunk, uint32_t slots) {
     return true;
   }
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE), unmarked = word & ~SB_CHUNK_OF_RESERVE;
-  if (sb_chunk_spare(b) > sb_reserve_chunks(b) || plain_puts_have_none(b, sb_chunk_class(word))) {
+  if (sb_chunk_spare(b) > sb_reserve_chunks(b) || sb_reserve_lends(b, sb_chunk_class(word))) {
     /* if the CAS fails, another connection may have removed the mark */
     return sb_chunk_state(word) != SB_CHUNK_CLASS || SB_CAS(&b->chunks[chunk], &word, unmarked, SB_ACQ_REL) ||
            word == unmarked;

@@ -16,10 +16,10 @@
  *  least as many messages, and at least as many bytes, as it adds
  *  PLAIN  all other puts, with the pages, schedule entries and holdings that these need
  *
- * Of each structure plain puts have one chunk. If there is no chunk for the structure, a plain put may open one as long
- * as one chunk stays FREE. If there are chunks, and each is OF_RESERVE, a call with the use STAGE or PLAIN that wants a
- * slot removes the mark of one. Otherwise the first queue with more than 64 messages could not have an inner page, even
- * if half of the memory were free as slots for bodies: the calls that drain need that chunk as well.
+ * Of each structure plain puts have one chunk. If there is none, or each is OF_RESERVE and has no free slot, a plain put
+ * that finds no memory elsewhere may open one as BOOKS do. If each chunk is OF_RESERVE, a call with the use STAGE or
+ * PLAIN that wants a slot removes the mark of one. Otherwise the first queue with more than 64 messages could not have
+ * an inner page, even if half of the memory were free as slots for bodies: the calls that drain need that chunk as well.
  *
  * Layout: the mark OF_RESERVE is bit 37 of a chunk's word; `no_room` is a hint. The reserve has three chunks. If the
  * memory limit is above 64 chunks, it has one more for each 64 chunks (or part of 64) after these, up to 16 in all.
@@ -68,6 +68,8 @@ uint32_t sb_chunk_spare(sb_broker *b);
 uint32_t sb_reserve_chunks(const sb_broker *b);
 /* The number of chunks that must stay FREE after one was opened for `use` and the class, or after a run (class 0). */
 uint32_t sb_reserve_leave(sb_broker *b, unsigned use, unsigned cls);
+/* True if plain puts have no chunk for structures of the class: there is none, or the reserve has all of them. */
+bool sb_reserve_lends(sb_broker *b, unsigned cls);
 /* For a caller that has claimed chunks and did not open them yet: true if at least `leave` chunks are FREE. `claimed`:
  * the index of the highest chunk that it claimed. *left: how many chunks were FREE at the call's last count. */
 bool sb_reserve_is_left(sb_broker *b, uint32_t claimed, uint32_t leave, uint32_t *left);

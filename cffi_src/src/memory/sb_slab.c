@@ -102,6 +102,17 @@ static bool sweep(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot
   return found;
 }
 
+/* The last resort of a plain put that needs a structure (I65 of sb_reserve.h): opens the first chunk of its class out of
+ * the reserve. True: as sb_chunk_claim_class. */
+static bool claim_first(sb_connection *c, unsigned cls, uint64_t token) {
+  if (c->use != SB_USE_PLAIN || cls <= SB_MESSAGE_CLASSES) {
+    return false;
+  }
+  bool lends = sb_reserve_lends(c->b, cls);
+  return sb_chunk_hint_search(c, cls) || /* another connection may have opened one since this one searched */
+         (lends && sb_chunk_claim_leaving(c, cls, sb_reserve_leave(c->b, SB_USE_BOOKS, cls), token));
+}
+
 sb_status sb_slab_alloc(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen) {
   sb_broker *b = c->b;
   for (;;) {
@@ -121,7 +132,7 @@ sb_status sb_slab_alloc(sb_connection *c, unsigned cls, uint64_t token, uint32_t
     if (sweep(c, cls, token, slot, gen)) {
       return SB_OK;
     }
-    if (!sb_drained_take_over(c, cls, token)) {
+    if (!claim_first(c, cls, token) && !sb_drained_take_over(c, cls, token)) {
       return SB_NO_MEMORY;
     }
   }

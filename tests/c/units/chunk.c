@@ -404,7 +404,6 @@ static void at_which_end_while_growing(void) {
   expect_claimed(SB_MESSAGE_CLASSES + SB_KIND_CONSUMER_LEVEL, 5, 0,
                  "a level of a plain put, while segments may be added");
   free_chunks(5, 2);
-  set_chunk(7, SB_CHUNK_CLASS, SB_MESSAGE_CLASSES + SB_KIND_CONSUMER_LEVEL, 0); /* plain puts have this one */
   SB_STORE(&t.b->header->no_room, 1u, SB_RELAXED);
   expect(!sb_chunk_claim_class(t.c, SB_MESSAGE_CLASSES + SB_KIND_CONSUMER_LEVEL, token),
          "a level of a plain put took a chunk of the reserve though /dev/shm is full");
@@ -420,21 +419,11 @@ static void chunks_of_the_reserve(void) {
   t.c->use = SB_USE_PLAIN;
   expect_claimed(FOUR, 20 + reserve, 0, "the chunk beside the reserve");
   expect(!sb_chunk_claim_class(t.c, FOUR, token), "a plain put took a body's chunk of the reserve");
-  set_chunk(CHUNK - 1, SB_CHUNK_CLASS, LEAVES, 0);
-  expect(!sb_chunk_claim_class(t.c, LEAVES, token), "a plain put took a second leaf's chunk of the reserve");
+  expect(!sb_chunk_claim_class(t.c, LEAVES, token), "a plain put took a leaf's chunk of the reserve");
   expect_is(sb_chunk_spare(t.b), reserve, "how many are free");
   t.c->use = SB_USE_DRAIN;
   for (uint32_t i = reserve; i > 0; i--) expect_claimed(FOUR, 19 + i, SB_CHUNK_OF_RESERVE, "a chunk of the reserve");
   expect(!sb_chunk_claim_class(t.c, FOUR, token), "there is a chunk");
-}
-/* But they open a chunk for leaves if they have none, and leave the last chunk. */
-static void the_first_chunk_for_leaves(void) {
-  all_taken();
-  free_chunks(20, 2);
-  t.c->use = SB_USE_PLAIN;
-  expect_claimed(LEAVES, 20, SB_CHUNK_OF_RESERVE, "the first chunk for leaves");
-  set_chunk(20, SB_CHUNK_TAIL, 0, 0);
-  expect(!sb_chunk_claim_class(t.c, LEAVES, token), "a plain put took the last chunk");
 }
 static void a_chunk_is_claimed(void) {
   all_taken();
@@ -490,8 +479,6 @@ static const test_case CASES[] = {
     {"chunk: which end", "structures are opened at one end, bodies at the other", at_which_end},
     {"chunk: growing", "while segments may be added, all are opened at the first chunk", at_which_end_while_growing},
     {"chunk: reserve", "plain puts leave the reserve, and what is opened of it is marked", chunks_of_the_reserve},
-    {"chunk: first kind", "plain puts may open the first chunk of a structure, but not the last one",
-     the_first_chunk_for_leaves},
     {"chunk: claimed", "a chunk that is free is claimed, once", a_chunk_is_claimed},
     {"chunk: two", "who finds a slot meanwhile gives the chunk back", two_do_not_open_two},
     {"chunk: last", "the class knows where a slot was freed last", where_one_was_freed_last},

@@ -57,7 +57,7 @@ static void set_class(uint32_t chunk, unsigned state, unsigned cls) {
 }
 static void expect_leaves(unsigned drains) {
   for (unsigned cls = 0; cls <= LEVELS; cls += LEVELS) {
-    expect_is(sb_reserve_leave(t.b, SB_USE_PLAIN, cls), cls == 0 || drains == 0 ? 3 : 1, "what a plain put leaves");
+    expect_is(sb_reserve_leave(t.b, SB_USE_PLAIN, cls), 3, "what a plain put leaves");
     expect_is(sb_reserve_leave(t.b, SB_USE_STAGE, cls), 1, "what a stage leaves");
     expect_is(sb_reserve_leave(t.b, SB_USE_BOOKS, cls), 1, "what the books leave");
   }
@@ -84,23 +84,23 @@ static void what_each_use_leaves(void) {
   set_class(BROKER_CHUNKS - 1, SB_CHUNK_DRAINING, LEVELS);
   expect_leaves(0); /* while such a chunk is drained */
 }
-static void expect_plain_leaves(unsigned cls, unsigned should, const char *what) {
-  expect_is(sb_reserve_leave(t.b, SB_USE_PLAIN, cls), should, what);
+static void expect_lent(unsigned cls, bool should, const char *what) {
+  expect(sb_reserve_lends(t.b, cls) == should, "%s is%s lent", what, should ? " not" : "");
 }
-/* A plain put opens one chunk for structures out of the reserve, if plain puts have none. */
-static void what_plain_puts_leave(void) {
+/* Of each structure plain puts have one chunk. */
+static void what_is_lent_to_plain_puts(void) {
   all_taken();
-  expect_plain_leaves(0, 3, "a run");
-  for (unsigned cls = 1; cls <= SB_MESSAGE_CLASSES; cls++) expect_plain_leaves(cls, 3, "bodies");
+  expect_lent(0, false, "a run");
+  for (unsigned cls = 1; cls <= SB_MESSAGE_CLASSES; cls++) expect_lent(cls, false, "bodies");
   for (unsigned kind = 1; kind < SB_KIND_COUNT; kind++) {
     unsigned cls = SB_MESSAGE_CLASSES + kind;
-    expect_plain_leaves(cls, 1, "a kind without a chunk");
+    expect_lent(cls, true, "a kind without a chunk");
     set_class(CHUNK, SB_CHUNK_CLASS, cls);
-    expect_plain_leaves(cls, 3, "a kind with a chunk");
+    expect_lent(cls, false, "a kind with a chunk");
     SB_STORE(&t.b->chunks[CHUNK], sb_chunk_word(SB_CHUNK_CLASS, 0, cls, 0) | SB_CHUNK_OF_RESERVE, SB_RELAXED);
-    expect_plain_leaves(cls, 1, "a kind whose chunk is of the reserve");
+    expect_lent(cls, true, "a kind whose chunk is of the reserve");
     set_class(BROKER_CHUNKS - 1, SB_CHUNK_DRAINING, cls);
-    expect_plain_leaves(cls, 3, "a kind with another chunk, which is drained");
+    expect_lent(cls, false, "a kind with another chunk, which is drained");
     set_class(BROKER_CHUNKS - 1, SB_CHUNK_TAIL, 0);
   }
 }
@@ -244,7 +244,7 @@ static const test_case CASES[] = {
     {"reserve: spare", "those that are FREE are counted", how_many_are_free},
     {"reserve: size", "the reserve grows with the limit, from three to sixteen", how_many_the_reserve_has},
     {"reserve: leave", "the last chunk is for consumers until they have one", what_each_use_leaves},
-    {"reserve: plain", "of each structure plain puts may open one chunk", what_plain_puts_leave},
+    {"reserve: lent", "of each structure plain puts may open one chunk", what_is_lent_to_plain_puts},
     {"reserve: left", "after a claim enough must be left, also if others give way", what_is_left},
     {"reserve: allowed", "who makes room takes of the reserve, who fills does not", who_may_take_of_it},
     {"reserve: whole", "a chunk that the reserve does not need is one like others", a_chunk_beside_the_reserve},
