@@ -256,6 +256,41 @@ static void the_last_slot_of_all(void) {
   expect_is(alloc(), SB_NO_MEMORY, "the status when nothing is left");
 }
 
+static void begin_with_the_reserve(void) {
+  begin();
+  set_chunks(30, 30 + sb_reserve_chunks(t.b), SB_CHUNK_FREE, 0);
+  t.c->use = SB_USE_PLAIN;
+}
+static sb_status alloc_node(void) { return sb_slab_alloc(t.c, NODES, token, &slot, &gen); }
+/* A plain put opens a chunk of the reserve for the first structure of a kind, and for no second one. */
+static void the_first_structure_of_a_kind(void) {
+  begin_with_the_reserve();
+  expect_is(alloc(), SB_NO_MEMORY, "the status of a body");
+  expect_is(alloc_node(), SB_OK, "the status of the first structure");
+  expect_is(slot, 30 * SB_CHUNK_UNITS, "its slot");
+  expect_is(chunk_word(30), sb_chunk_word(SB_CHUNK_CLASS, 0, NODES, 0), "its chunk, without the mark");
+  expect_is(alloc_node(), SB_OK, "the status of the second structure");
+  expect_is(slot / SB_CHUNK_UNITS, 30, "the chunk of the second structure");
+  fill_chunk(30, SB_SLOT_ALLOC, ANOTHER);
+  t.c->cache[NODES].mask = 0;
+  expect_is(alloc_node(), SB_NO_MEMORY, "the status when that chunk is full");
+  expect_is(sb_chunk_spare(t.b), sb_reserve_chunks(t.b) - 1, "how many chunks are FREE");
+}
+/* As long as another chunk can be drained, the reserve stays whole. */
+static void a_chunk_is_drained_before_the_reserve(void) {
+  begin_with_the_reserve();
+  open_chunk(FOUR);
+  expect_is(alloc_node(), SB_OK, "the status");
+  expect_is(sb_chunk_spare(t.b), sb_reserve_chunks(t.b), "how many chunks are FREE");
+}
+static void the_last_chunk_is_not_lent(void) {
+  begin_with_the_reserve();
+  set_chunks(31, BROKER_CHUNKS, SB_CHUNK_TAIL, 0);
+  expect_is(alloc_node(), SB_NO_MEMORY, "the status with one chunk left");
+  set_chunk(31, SB_CHUNK_FREE, 0, 0);
+  expect_is(alloc_node(), SB_OK, "the status with two chunks left");
+}
+
 /* A chain that leads into a circle, immediately or after some slots. */
 static void chains_that_bite(void) {
   for (uint32_t before = 0; before < 5; before++) {
@@ -289,5 +324,8 @@ static const test_case CASES[] = {
     {"slab: grow", "a broker grows before it is searched", a_broker_that_may_grow},
     {"slab: drained", "a free chunk of another class is used", a_chunk_is_drained},
     {"slab: last", "in a full broker the headers are searched", the_last_slot_of_all},
+    {"slab: first kind", "a plain put has one chunk of the reserve for each structure", the_first_structure_of_a_kind},
+    {"slab: drained first", "a chunk that is empty is drained before that", a_chunk_is_drained_before_the_reserve},
+    {"slab: last chunk", "the last chunk is not lent", the_last_chunk_is_not_lent},
 };
 SUBJECT(CASES)
