@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from shmbroker._core.connection import CoreConnection
-    from shmbroker._core.queue import CoreQueue
+    from shmbroker._core.queue import CoreQueue, PutFields
     from shmbroker.statistics import QueueStatistics
 
 _MAX_BATCH = native.MOST_MESSAGES
 
 
-class Queue:
+class Queue(native.QueueCalls):
     """A connection's handle of a queue. Safe to use from several threads.
 
     A connection has one open handle of each queue. The handle closes with the connection, with :meth:`close`, or at the
@@ -47,8 +47,8 @@ class Queue:
 
     # Slots instead of a dict: one cache miss fewer when an application cycles through thousands of queues.
     __slots__ = (
-        "__weakref__", "_again", "_core", "_core_connection", "_left", "_length", "_put", "_put_many", "_put_with",
-        "_session", "_settle_record", "_tags", "_take", "_take_many", "_taker", "name",
+        "__weakref__", "_again", "_core", "_core_connection", "_left", "_length", "_put_at_once_with", "_put_many",
+        "_session", "_settle_record", "_tags", "_take_many", "name",
     )  # fmt: skip
 
     def __init__(self, session: Session, core: CoreQueue) -> None:
@@ -58,60 +58,37 @@ class Queue:
         self._again: Queue | None = None  # opened by a forked child, see `_process.inherited`
         self.name = core.name
         self._core_connection: CoreConnection = core.connection
-        self._taker = native.Receiver(core.address, native.OF_QUEUE, Message, MessageBatch)
-        self._take, self._take_many = self._taker.take, self._taker.take_many
+        taker = native.Receiver(core.address, native.OF_QUEUE, Message, MessageBatch)
+        super().__init__(core.address, taker)
+        self._take_many = taker.take_many
         sender = native.Sender(core.address)
-        self._put, self._put_with, self._put_many = sender.put, sender.put_with, sender.put_many
+        self._put_at_once_with, self._put_many = sender.put_with, sender.put_many
         self._length = core.length
         self._settle_record = core.settle
         self._tags = itertools.count(1)
 
     # ---- putting ----
 
-    def put(
+    # `put` without options, `get` and `get_nowait` are compiled (`native.QueueCalls`). They call the next methods.
+
+    def _put_with(
         self,
         body: Any,  # noqa: ANN401 - anything bytes-like
         *,
         timeout: float | None = None,
-        # `**`: with six named parameters, Python would set six defaults, which takes a sixth of the time of a put
         **options: Unpack[PutKeywords],
     ) -> None:
-        """Puts a message at the end of the queue, and waits for room.
+        """Puts a message with options; also reports wrong arguments, as the method ``put``."""
+        fields = fields_of(options)
+        put = self._put_at_once_with
+        status = put(body, fields, timeout)
+        if status is not None:
+            self._put_slowly(body, timeout, status, fields)
 
-        Args:
-            body: bytes-like, up to 1 GiB.
-            timeout: seconds to wait for room in the queue and in memory; ``None`` = for ever, 0 = not at all.
-            options: These keywords:
+    _put_with.__qualname__ = "Queue.put"
 
-                - ``priority``: 0 to 255; kept with the message.
-                - ``ttl``: seconds after which the message expires.
-                - ``delay``: seconds before the message may be delivered.
-                - ``key``: up to 255 bytes of UTF-8, kept with the message.
-                - ``headers``: AMQP headers; they replace those of ``properties``.
-                - ``properties``: AMQP properties; the keywords above take precedence.
-
-        Raises:
-            queue.Full: no room in time (overflow="block").
-            OutOfMemory: no memory in time.
-            NeverFits: the message can never fit. If the memory is what is too small, it is also an ``OutOfMemory``.
-            NotFound: the queue was deleted.
-            TypeError: the body is a ``str`` or not bytes-like, or a keyword is not one of the above, or has a wrong
-                type.
-            ValueError: the value of a keyword is out of range, or too long.
-            PreconditionFailed: the expiration in ``properties`` is not allowed.
-        """
-        if not options:
-            put = self._put  # in two steps: a call of the form `self._put(...)` first looks for a method in the class
-            status = put(body, timeout)
-            if status is None:
-                return
-            fields = None
-        else:
-            fields = fields_of(options)
-            put_with = self._put_with
-            status = put_with(body, fields, timeout)
-            if status is None:
-                return
+    def _put_slowly(self, body: Any, timeout: float | None, status: int, fields: PutFields | None = None) -> None:  # noqa: ANN401
+        """Puts a message that the compiled code did not put, for the reason ``status``; waits for room."""
         data, size = body_of(body)
         until = native.deadline(timeout)
         if size > native.MAX_BODY:
@@ -187,29 +164,15 @@ class Queue:
 
     # ---- getting ----
 
-    def get(self, *, timeout: float | None = None, auto_ack: bool = False) -> Message:
-        """Takes the oldest ready message.
-
-        Args:
-            timeout: seconds to wait for a message; ``None`` = for ever, 0 = not at all.
-            auto_ack: settle the message when it is taken.
-
-        Raises:
-            queue.Empty: no message came in time.
-            NotFound: the queue was deleted.
-        """
-        take = self._take  # in two steps, see `put`
-        message = take(self, auto_ack, timeout)
-        if message is None:
-            message = self._get_slowly(self._taker.status, timeout, auto_ack=auto_ack)
-        if not auto_ack:
-            message._state = OPEN  # noqa: SLF001 - an interrupt before this line returns it to its place
-        return message
-
-    def _get_slowly(self, status: int, timeout: float | None, *, auto_ack: bool) -> Message:
-        if status != native.EMPTY:
-            self._core.get_failed(status)
+    def _get_slowly(self, status: int, auto_ack: bool, timeout: float | None) -> Message:  # noqa: FBT001 (called by C)
+        """Waits for a message; the compiled code did not take one, for the reason ``status``."""
         until = native.deadline(timeout)
+        while status != native.EMPTY:
+            self._core.get_failed(status)
+            message = self._taker.take(self, auto_ack, None)
+            if message is not None:
+                return message
+            status = self._taker.status
         if until <= time.monotonic_ns():
             if not self._core_connection.has_io:
                 self._core_connection.polled()
@@ -228,20 +191,13 @@ class Queue:
                     connection.forget()
         return found
 
-    def get_nowait(self, *, auto_ack: bool = False) -> Message:
-        """Takes the oldest ready message as :meth:`get` does, without waiting."""
-        take = self._take
-        message = take(self, auto_ack)
-        if message is None:
-            status = self._taker.status
-            if status == native.TICK:
-                self._core_connection.polled()
-            elif status != native.EMPTY:
-                return self.get(timeout=0, auto_ack=auto_ack)
-            raise standard_queue.Empty
-        if not auto_ack:
-            message._state = OPEN  # noqa: SLF001 - see `get`
-        return message
+    def _get_nowait_slowly(self, status: int, auto_ack: bool) -> Message:  # noqa: FBT001 (called by C)
+        """Takes a message; the compiled code did not take one, for the reason ``status``."""
+        if status not in {native.EMPTY, native.TICK}:
+            return self._get_slowly(status, auto_ack, 0)
+        if status == native.TICK:
+            self._core_connection.polled()
+        raise standard_queue.Empty
 
     def get_many(self, max_messages: int, *, timeout: float | None = None, auto_ack: bool = False) -> MessageBatch:
         """Waits for one message, then takes the ready messages, up to ``max_messages`` (1 to 65,536).
@@ -433,11 +389,9 @@ class Queue:
             if self._left is None:
                 self._left = self._core  # a waiting thread may still use it
                 self._core = cast("CoreQueue", ClosedQueue(self._core.what))
-                self._put = lambda *_: native.CLOSED
-                self._put_with = lambda *_: native.CLOSED
+                self._calls_closed = True
+                self._put_at_once_with = lambda *_: native.CLOSED
                 self._put_many = lambda *_: native.CLOSED << 32
-                self._take = lambda *_: None
-                self._taker.status = native.CLOSED
                 self._take_many = lambda *_: native.CLOSED
                 self._length = lambda: -native.CLOSED
                 self._session.queues.closed(self, self._left)

@@ -41,13 +41,14 @@ static bool add_numbers(PyObject *module) {
 }
 
 static int execute(PyObject *module) {
-  PyTypeObject *messages_type, *sender_type, *publisher_type, *route_type, *finalized_type;
-  bool good = sb_view_names() && sb_finalizer_name() && add(module, "Record", &sb_record_spec, &sb_record_type) &&
+  PyTypeObject *messages_type, *sender_type, *queue_calls_type, *publisher_type, *route_type, *finalized_type;
+  bool good = sb_view_names() && sb_finalizer_name() && sb_queue_names() && add(module, "Record", &sb_record_spec, &sb_record_type) &&
               add(module, "Batch", &sb_batch_spec, &sb_batch_type) &&
               add(module, "View", &sb_view_spec, &sb_view_type) &&
               add(module, "Receiver", &sb_receiver_spec, &sb_receiver_type) &&
               add(module, "Messages", &sb_messages_spec, &messages_type) &&
               add(module, "Sender", &sb_sender_spec, &sender_type) &&
+              add(module, "QueueCalls", &sb_queue_calls_spec, &queue_calls_type) &&
               add(module, "Publisher", &sb_publisher_spec, &publisher_type) &&
               add(module, "Route", &sb_route_spec, &route_type) &&
               add(module, "Finalized", &sb_finalized_spec, &finalized_type) && add_numbers(module);

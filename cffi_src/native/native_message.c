@@ -27,7 +27,8 @@ static void record_dealloc(PyObject *object) {
   Record *self = (Record *)object;
   PyTypeObject *type = Py_TYPE(object);
   if (self->weak_references != NULL) PyObject_ClearWeakRefs(object);
-  if (self->state == FRESH) (void)settle(self, SB_UNDELIVER);
+  bool lost = self->state == OPEN && self->unseen && PyErr_Occurred() != NULL;
+  if (self->state == FRESH || lost) (void)settle(self, SB_UNDELIVER);
   Py_XDECREF(self->view);
   Py_XDECREF(self->header);
   Py_XDECREF(self->consumer);
@@ -87,10 +88,19 @@ static PyObject *begin_view(Record *self, PyObject *connection, bool may_copy) {
   return view;
 }
 
+void sb_record_hand_out(PyObject *object) {
+  Record *self = (Record *)object;
+  if (self->state == FRESH || lost) {
+    self->state = OPEN;
+    self->unseen = true;
+  }
+}
+
 /* A short body is in the record, after key and properties; a long body is read in place. */
 PyObject *sb_record_body(PyObject *object, bool may_copy) {
   Record *self = (Record *)object;
   const sb_record *header = header_of(self);
+  self->unseen = false;
   if (is_inside(self)) {
     Py_ssize_t end = PyBytes_Size(self->data);
     PyObject *whole = PyMemoryView_FromObject(self->data);
@@ -116,9 +126,10 @@ static PyObject *record_body(PyObject *object, void *unused) {
 }
 
 PyObject *sb_record_bytes(PyObject *object, PyObject *unused) {
-  const Record *self = (const Record *)object;
+  Record *self = (Record *)object;
   const sb_record *header = header_of(self);
   (void)unused;
+  self->unseen = false;
   if (is_inside(self)) {
     const char *end = (const char *)header + PyBytes_Size(self->data);
     return PyBytes_FromStringAndSize(end - header->body_length, (Py_ssize_t)header->body_length);
@@ -235,8 +246,7 @@ PyObject *sb_hand_over(Receiver *self, PyObject *source, const char *buffer, int
   return message;
 }
 
-/* Takes a message without waiting. None: there is none, and `status` has the reason. */
-static PyObject *take(Receiver *self, PyObject *source, int auto_ack, char state) {
+PyObject *sb_take_message(Receiver *self, PyObject *source, int auto_ack, char state) {
   int64_t length = self->kind == OF_CONSUMER  ? sb_consumer_next(self->handle, self->buffer, auto_ack)
                    : self->kind == OF_CHANNEL ? sb_channel_next(self->handle, self->buffer)
                                               : sb_queue_get(self->handle, self->buffer, auto_ack);
@@ -263,17 +273,21 @@ static bool tells_of_polling(Receiver *self) {
   return true;
 }
 
+PyObject *sb_poll_message(Receiver *self, PyObject *source, int auto_ack) {
+  PyObject *got = sb_take_message(self, source, auto_ack, FRESH);
+  bool polls = got == Py_None && self->kind == OF_QUEUE && self->status == SB_EMPTY;
+  if (polls && tells_of_polling(self)) self->status = SB_TICK;
+  return got;
+}
+
 /* The method take(source, auto_ack[, timeout]) of Python: returns a message, without waiting for one. If it returns
- * None, the attribute `status` says why there is no message. SB_TICK means that the queue is empty, and that the caller
- * must tell the connection that the application polls. Only a call without `timeout` sets SB_TICK: at the first poll,
- * and then at most once in POLLED_NS. */
+ * None, the attribute `status` says why there is no message. Without `timeout` it polls (sb_poll_message). */
 static PyObject *receiver_take(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Receiver *self = (Receiver *)object;
   int auto_ack = sb_expect_timeout(arguments, count, 2) ? PyObject_IsTrue(arguments[1]) : -1;
-  PyObject *got = auto_ack < 0 ? NULL : take(self, arguments[0], auto_ack, FRESH);
-  bool polls = got == Py_None && count == 2 && self->kind == OF_QUEUE && self->status == SB_EMPTY;
-  if (polls && tells_of_polling(self)) self->status = SB_TICK;
-  return got;
+  return auto_ack < 0 ? NULL
+         : count == 2 ? sb_poll_message(self, arguments[0], auto_ack)
+                      : sb_take_message(self, arguments[0], auto_ack, FRESH);
 }
 
 /* A wait looks for signals from time to time. It looks for the first time soon, since a signal that came just before
@@ -462,7 +476,7 @@ static void messages_dealloc(PyObject *object) {
 /* The next message without waiting. If there is none, the Python consumer waits, or ends the iteration. */
 static PyObject *messages_next(PyObject *object) {
   Messages *self = (Messages *)object;
-  PyObject *message = take((Receiver *)self->receiver, self->consumer, self->auto_ack, OPEN);
+  PyObject *message = sb_take_message((Receiver *)self->receiver, self->consumer, self->auto_ack, OPEN);
   if (message != Py_None) {
     return message;
   }

@@ -41,6 +41,7 @@ typedef struct {
   void *handle;
   unsigned long long tag;
   char state, kind;
+  bool unseen; /* a get handed the message out, and its body was not read yet */
 } Record;
 
 typedef struct {
@@ -53,7 +54,7 @@ typedef struct {
   char *buffer;
   char *many;                   /* like `buffer`, but for batches of this Receiver; NULL before the first batch */
   int status;                   /* why the last take found no message */
-  unsigned long long polled_ns; /* when `status` last became SB_TICK, see receiver_take */
+  unsigned long long polled_ns; /* when `status` last became SB_TICK, see sb_poll_message */
   Py_ssize_t delivered;
   char kind;
 } Receiver;
@@ -68,8 +69,8 @@ typedef struct {
 } Room;
 
 extern PyTypeObject *sb_batch_type, *sb_record_type, *sb_receiver_type, *sb_view_type;
-extern PyType_Spec sb_batch_spec, sb_finalized_spec, sb_messages_spec, sb_publisher_spec, sb_sender_spec,
-    sb_record_spec, sb_route_spec, sb_receiver_spec, sb_view_spec;
+extern PyType_Spec sb_batch_spec, sb_finalized_spec, sb_messages_spec, sb_publisher_spec, sb_queue_calls_spec,
+    sb_sender_spec, sb_record_spec, sb_route_spec, sb_receiver_spec, sb_view_spec;
 
 void sb_know_routes(PyTypeObject *type);
 
@@ -78,12 +79,13 @@ int sb_expect(Py_ssize_t count, Py_ssize_t wanted);
 /* True if the object is a timeout: None, or seconds >= 0; else raises ValueError. */
 int sb_is_timeout(PyObject *timeout);
 extern PyObject *sb_good_timeout; /* the timeout that was accepted last; most callers pass the same object again */
+static inline bool sb_is_good_timeout(PyObject *timeout) {
+  return timeout == Py_None || timeout == sb_good_timeout || sb_is_timeout(timeout);
+}
 /* True if there are `wanted` arguments, or one more that is a timeout; else raises. The C function that takes this
  * timeout does not wait. It only checks the timeout for its Python caller, which may wait afterwards. */
 static inline int sb_expect_timeout(PyObject *const *arguments, Py_ssize_t count, Py_ssize_t wanted) {
-  return count == wanted + 1
-             ? arguments[wanted] == Py_None || arguments[wanted] == sb_good_timeout || sb_is_timeout(arguments[wanted])
-             : sb_expect(count, wanted);
+  return count == wanted + 1 ? sb_is_good_timeout(arguments[wanted]) : sb_expect(count, wanted);
 }
 /* Undoes the delivery of the message of a record that cannot be handed over. A message that a get took returns to its
  * position in its queue. So does a message whose consumer has ended. Any other one becomes the next message that its
@@ -97,6 +99,17 @@ int64_t sb_wait_for(Receiver *self, Room *room, int auto_ack, uint64_t until);
 /* Creates a Python message of the record in the buffer, in `state`, or SETTLED if auto_ack. NULL: an exception is set;
  * unless auto_ack, the delivery was undone as by sb_give_back. */
 PyObject *sb_hand_over(Receiver *self, PyObject *source, const char *buffer, int64_t length, int auto_ack, char state);
+/* Takes a message without waiting. None: there is none, and `status` has the reason. */
+PyObject *sb_take_message(Receiver *self, PyObject *source, int auto_ack, char state);
+/* Like sb_take_message, for an application that polls. The status SB_TICK means that the queue is empty, and that the
+ * caller must tell the connection that the application polls: at the first poll, and then at most every 100 ms. */
+PyObject *sb_poll_message(Receiver *self, PyObject *source, int auto_ack);
+/* Makes a FRESH message OPEN, and marks it as `unseen`. */
+void sb_record_hand_out(PyObject *message);
+/* Puts a short body of type `bytes`. Returns a status. -1: the body is longer, or not `bytes`. */
+int sb_put_at_once(void *handle, PyObject *body);
+/* Called once, before a queue's put or get. False: an exception is set. */
+bool sb_queue_names(void);
 /* Only for a record that does not contain its body. Returns the tag that sb_view_begin takes (shmbroker.cdef.h); if the
  * message was settled when it was taken, returns the view of its body. Until a memoryview owns this view, no object
  * ends it: a caller that fails before that ends it by sb_give_back. */

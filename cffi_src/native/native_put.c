@@ -14,23 +14,17 @@ static PyObject *outcome(sb_status status) {
   return status == SB_OK ? Py_NewRef(Py_None) : PyLong_FromLong((long)status);
 }
 
-/* put(body[, timeout]): puts without waiting. Returns None, or the status; -1: Python must put, since the body is not
- * bytes, or is too long. */
-static PyObject *sender_put(PyObject *object, PyObject *const *arguments, Py_ssize_t given) {
-  if (!sb_expect_timeout(arguments, given, 1)) {
-    return NULL;
-  }
+int sb_put_at_once(void *handle, PyObject *body) {
   char *bytes;
   Py_ssize_t length;
-  if (!PyBytes_CheckExact(arguments[0]) || PyBytes_AsStringAndSize(arguments[0], &bytes, &length) < 0 ||
-      length > SHORT_BODY) {
-    return PyLong_FromLong(-1);
+  if (!PyBytes_CheckExact(body) || PyBytes_AsStringAndSize(body, &bytes, &length) < 0 || length > SHORT_BODY) {
+    return -1;
   }
-  return outcome(sb_queue_put(((Sender *)object)->handle, bytes, (uint64_t)length));
+  return (int)sb_queue_put(handle, bytes, (uint64_t)length);
 }
 
-/* put_with(body, (ttl, delay, priority, key, properties)[, timeout]): as put, with options. Times are in seconds, 0 =
- * none. */
+/* put_with(body, (ttl, delay, priority, key, properties)[, timeout]): puts without waiting. Returns None, or the status;
+ * -1: Python must put, since the body is not bytes, or is too long. Times are in seconds, 0 = none. */
 static PyObject *sender_put_with(PyObject *object, PyObject *const *arguments, Py_ssize_t given) {
   if (!sb_expect_timeout(arguments, given, 2)) {
     return NULL;
@@ -134,7 +128,6 @@ static void sender_dealloc(PyObject *object) {
 }
 
 static PyMethodDef sender_methods[] = {
-    {"put", (PyCFunction)(void (*)(void))sender_put, METH_FASTCALL, "put(body, timeout=None, /)\n--\n\n"},
     {"put_with", (PyCFunction)(void (*)(void))sender_put_with, METH_FASTCALL,
      "put_with(body, options, timeout=None, /)\n--\n\n"},
     {"put_many", (PyCFunction)(void (*)(void))sender_put_many, METH_FASTCALL,

@@ -33,6 +33,7 @@ from shmbroker._native_message import Batch as Batch  # noqa: PLC0414 - for the 
 from shmbroker._native_message import Finalized as Finalized  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Messages as Messages  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Publisher as Publisher  # noqa: PLC0414 - for the layers above
+from shmbroker._native_message import QueueCalls as QueueCalls  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Receiver as Receiver  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Record as Record  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Route as Route  # noqa: PLC0414 - for the layers above

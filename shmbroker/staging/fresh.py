@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 def taken(queue: Queue, timeout: float | None) -> Message:
     """Takes the oldest ready message as :meth:`Queue.get` does, but leaves it FRESH."""
-    message = queue._take(queue, False, timeout)  # noqa: FBT003, SLF001
+    taker, closed = queue._taker, queue._calls_closed  # noqa: SLF001
+    message = None if closed else taker.take(queue, False, timeout)  # noqa: FBT003
     if message is None:
-        message = queue._get_slowly(queue._taker.status, timeout, auto_ack=False)  # noqa: SLF001
+        message = queue._get_slowly(native.CLOSED if closed else taker.status, False, timeout)  # noqa: FBT003, SLF001
     return message
 
 

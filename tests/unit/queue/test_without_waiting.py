@@ -86,39 +86,23 @@ def test_a_get_that_waited_keeps_nothing_of_its_connection(broker: shmbroker.Bro
     becomes(lambda: broker.statistics().connection_count, before)
 
 
-def grow_at_first(queue: Any) -> None:  # noqa: ANN401 - its parts
-    """Have the next call of take find a segment that this process has not mapped."""
-    take = queue._take  # noqa: SLF001 - its own parts
-
-    def grow(*_: object) -> None:
-        queue._take = take  # noqa: SLF001 - its own parts
-        queue._taker.status = native.GROW  # noqa: SLF001
-
-    queue._take = grow  # noqa: SLF001 - its own parts
-
-
-def test_get_nowait_where_memory_has_to_be_mapped_first(queue: shmbroker.Queue, started: list[str]) -> None:
+def test_get_nowait_where_memory_has_to_be_mapped_first(queue: Any, started: list[str]) -> None:  # noqa: ANN401 - its parts
     """It takes the message then, with the same option; or finds nothing, and does not wait."""
     put_each(queue, "AB")
-    for auto_ack in (True, False):
-        grow_at_first(queue)
-        message = queue.get_nowait(auto_ack=auto_ack)
-        assert message.settled == auto_ack
+    got = [queue._get_nowait_slowly(native.GROW, auto_ack) for auto_ack in (True, False)]  # noqa: SLF001
+    assert [message.settled for message in got] == [True, False]
     assert_counts(queue, acked=1, delivering=1, ready=0)
-    message.ack()
-    with pytest.raises(Empty), pytest.MonkeyPatch.context() as clock:  # noqa: PT012 - its block raises
-        clock.setattr(time, "monotonic_ns", lambda now=time.monotonic_ns(): now)  # noqa: B008 - the time is one for all calls
-        grow_at_first(queue)
-        queue.get_nowait()
+    with pytest.raises(Empty):
+        queue._get_nowait_slowly(native.GROW, False)  # noqa: FBT003, SLF001
     assert started == []
 
 
-def test_get_where_memory_has_to_be_mapped_first(queue: shmbroker.Queue) -> None:
+@pytest.mark.parametrize("timeout", [0, 60])
+def test_get_where_memory_has_to_be_mapped_first(queue: Any, timeout: float) -> None:  # noqa: ANN401 - its parts
     """It takes the message then, with the same option."""
     put_each(queue, "AB")
-    for auto_ack in (True, False):
-        grow_at_first(queue)
-        assert queue.get(timeout=60, auto_ack=auto_ack).settled == auto_ack
+    got = [queue._get_slowly(native.GROW, auto_ack, timeout) for auto_ack in (True, False)]  # noqa: SLF001
+    assert [message.settled for message in got] == [True, False]
     assert_counts(queue, acked=1, delivering=1, ready=0)
 
 
