@@ -5,16 +5,18 @@
  * What: `Record` is the base of `shmbroker.Message`: a record of the core, its source, and whether it is settled.
  * `Batch` is the base of `shmbroker.MessageBatch`. `Receiver` takes messages from a queue, a consumer or a channel, and
  * creates a `Record` of each; only the Receiver of a queue also creates a `Batch`. `Messages` iterates over a consumer.
- * `Sender` puts bodies that are `bytes` into a queue, with or without options. `Publisher` publishes by the routes that
- * it knows. `View` is a body that is read in place. `Finalized` is the base of classes with a finalizer. Code that does
- * not run for every message is Python (shmbroker/message.py). docs/adr/0010 has the reasons against cffi here.
+ * `QueueCalls` is the base of `shmbroker.Queue`: put, get and get_nowait. `Sender` puts bodies that are `bytes` into a
+ * queue, with options, or many in one call. `Publisher` publishes by the routes that it knows. `View` is a body that is
+ * read in place. `Finalized` is the base of classes with a finalizer. Code that does not run for every message is
+ * Python (shmbroker/message.py). docs/adr/0010 has the reasons against cffi here.
  *
  * A record or a batch is FRESH until it has reached the caller. With auto_ack it is SETTLED from the start, unless a
  * channel gave it as SB_GIVEN_UNREAD (shmbroker.cdef.h): then it is FRESH until its body was read. A record that
- * `Messages` takes is OPEN from the start. If an interrupt raises an exception before a FRESH object has reached
- * the caller, the object is freed, and gives its messages back. A message that a get took returns to its position in
- * its queue. A message of a consumer that still exists becomes the next one that the consumer or the channel gives. So
- * no FRESH message is lost between taking and handing over.
+ * `Messages` takes is OPEN from the start. One that `QueueCalls` returns is OPEN and `unseen`, until its body is read:
+ * if Python frees it while an exception is set, that is treated as FRESH (docs/adr/0025). If an interrupt raises an
+ * exception before a FRESH object has reached the caller, the object is freed, and gives its messages back. A message
+ * that a get took returns to its position in its queue. A message of a consumer that still exists becomes the next one
+ * that the consumer or the channel gives. So no FRESH message is lost between taking and handing over.
  */
 #ifndef NATIVE_MESSAGE_H
 #define NATIVE_MESSAGE_H

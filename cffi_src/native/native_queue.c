@@ -110,8 +110,7 @@ static PyObject *queue_get(PyObject *object, PyObject *const *arguments, Py_ssiz
   if (!read_keywords(&given, "get", arguments, count, names)) {
     return NULL;
   }
-  PyObject *message =
-      self->closed ? Py_NewRef(Py_None) : sb_take_message(self->taker, object, given.auto_ack, FRESH);
+  PyObject *message = self->closed ? Py_NewRef(Py_None) : sb_take_message(self->taker, object, given.auto_ack, FRESH);
   return hand_out(object, message, "_get_slowly", &given);
 }
 
