@@ -90,7 +90,7 @@ static PyObject *begin_view(Record *self, PyObject *connection, bool may_copy) {
 
 void sb_record_hand_out(PyObject *object) {
   Record *self = (Record *)object;
-  if (self->state == FRESH || lost) {
+  if (self->state == FRESH) {
     self->state = OPEN;
     self->unseen = true;
   }
