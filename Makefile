@@ -3,7 +3,8 @@
 # ARGS is handed on: make test ARGS="-k queue -x"; PROCESSES=0 runs the tests in one process.
 
 PYTHON ?= python3
-# Two more than there are processors: the tests with Spark, which share one process, often wait for it; others wait for time.
+# Two more than there are processors: the tests with Spark, which share one process, often wait for it, and others for
+# a time to pass.
 PROCESSES ?= $(shell expr $$(nproc) + 2)
 VENV := .venv
 BIN := $(VENV)/bin
