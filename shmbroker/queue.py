@@ -69,23 +69,15 @@ class Queue(native.QueueCalls):
 
     # ---- putting ----
 
-    # `put` without options, `get` and `get_nowait` are compiled (`native.QueueCalls`). They call the next methods.
+    # `put`, `get` and `get_nowait` are compiled (`native.QueueCalls`). They call the next methods.
 
-    def _put_with(
-        self,
-        body: Any,  # noqa: ANN401 - anything bytes-like
-        *,
-        timeout: float | None = None,
-        **options: Unpack[PutKeywords],
-    ) -> None:
-        """Puts a message with options; also reports wrong arguments, as the method ``put``."""
+    def _put_with(self, body: Any, timeout: float | None, options: PutKeywords) -> None:  # noqa: ANN401
+        """Puts a message with options that the compiled code cannot read, or that it could not put; may wait."""
         fields = fields_of(options)
         put = self._put_at_once_with
         status = put(body, fields, timeout)
         if status is not None:
             self._put_slowly(body, timeout, status, fields)
-
-    _put_with.__qualname__ = "Queue.put"
 
     def _put_slowly(self, body: Any, timeout: float | None, status: int, fields: PutFields | None = None) -> None:  # noqa: ANN401
         """Puts a message that the compiled code did not put, for the reason ``status``; waits for room."""
@@ -193,10 +185,9 @@ class Queue(native.QueueCalls):
 
     def _get_nowait_slowly(self, status: int, auto_ack: bool) -> Message:  # noqa: FBT001 (called by C)
         """Takes a message; the compiled code did not take one, for the reason ``status``."""
-        if status not in {native.EMPTY, native.TICK}:
+        if status != native.TICK:
             return self._get_slowly(status, auto_ack, 0)
-        if status == native.TICK:
-            self._core_connection.polled()
+        self._core_connection.polled()
         raise standard_queue.Empty
 
     def get_many(self, max_messages: int, *, timeout: float | None = None, auto_ack: bool = False) -> MessageBatch:

@@ -108,8 +108,9 @@ PyObject *sb_take_message(Receiver *self, PyObject *source, int auto_ack, char s
 PyObject *sb_poll_message(Receiver *self, PyObject *source, int auto_ack);
 /* Makes a FRESH message OPEN, and marks it as `unseen`. */
 void sb_record_hand_out(PyObject *message);
-/* Puts a short body of type `bytes`. Returns a status. -1: the body is longer, or not `bytes`. */
-int sb_put_at_once(void *handle, PyObject *body);
+/* Puts a short body of type `bytes`; `options` NULL: without any. Returns a status. -1: the body is longer, or not
+ * `bytes`. */
+int sb_put_at_once(void *handle, PyObject *body, const sb_put_options *options);
 /* Called once, before a queue's put or get. False: an exception is set. */
 bool sb_queue_names(void);
 /* Only for a record that does not contain its body. Returns the tag that sb_view_begin takes (shmbroker.cdef.h); if the

@@ -14,13 +14,14 @@ static PyObject *outcome(sb_status status) {
   return status == SB_OK ? Py_NewRef(Py_None) : PyLong_FromLong((long)status);
 }
 
-int sb_put_at_once(void *handle, PyObject *body) {
+int sb_put_at_once(void *handle, PyObject *body, const sb_put_options *options) {
   char *bytes;
   Py_ssize_t length;
   if (!PyBytes_CheckExact(body) || PyBytes_AsStringAndSize(body, &bytes, &length) < 0 || length > SHORT_BODY) {
     return -1;
   }
-  return (int)sb_queue_put(handle, bytes, (uint64_t)length);
+  return (int)(options == NULL ? sb_queue_put(handle, bytes, (uint64_t)length)
+                               : sb_queue_put_with(handle, bytes, (uint64_t)length, options));
 }
 
 /* put_with(body, (ttl, delay, priority, key, properties)[, timeout]): puts without waiting. Returns None, or the status;

@@ -10,54 +10,139 @@ typedef struct {
   char closed;  /* set by Python: the application has closed the handle */
 } QueueCalls;
 
-static PyObject *timeout_name, *auto_ack_name;
+/* The names of keywords and methods that these calls use. */
+enum { TIMEOUT, AUTO_ACK, BODY, KEY, PRIORITY, PUT_WITH, PUT_SLOWLY, GET_SLOWLY, GET_NOWAIT_SLOWLY, NAME_COUNT };
+static const char *const TEXTS[NAME_COUNT] = {
+    "timeout", "auto_ack", "body", "key", "priority", "_put_with", "_put_slowly", "_get_slowly", "_get_nowait_slowly"};
+static PyObject *known[NAME_COUNT], *empty_error; /* interned strings; queue.Empty */
 
 bool sb_queue_names(void) {
-  timeout_name = PyUnicode_InternFromString("timeout");
-  auto_ack_name = PyUnicode_InternFromString("auto_ack");
-  return timeout_name != NULL && auto_ack_name != NULL;
+  PyObject *module = PyImport_ImportModule("queue");
+  empty_error = module != NULL ? PyObject_GetAttrString(module, "Empty") : NULL;
+  Py_XDECREF(module);
+  bool good = empty_error != NULL;
+  for (int i = 0; good && i < NAME_COUNT; i++) {
+    known[i] = PyUnicode_InternFromString(TEXTS[i]);
+    good = known[i] != NULL;
+  }
+  return good;
 }
 
-static bool is_name(PyObject *given, PyObject *name) { return given == name || PyUnicode_Compare(given, name) == 0; }
+static bool is_name(PyObject *given, int name) {
+  return given == known[name] || PyUnicode_Compare(given, known[name]) == 0;
+}
 
 /* ---- putting ---- */
 
-/* Calls the method `_put_with` of Python with the same arguments. */
-static PyObject *put_in_python(PyObject *object, PyObject *const *arguments, Py_ssize_t count, PyObject *names) {
-  PyObject *function = PyObject_GetAttrString(object, "_put_with"), *positional = PyTuple_New(count),
-           *named = PyDict_New(), *result = NULL;
-  bool good = function != NULL && positional != NULL && named != NULL;
-  for (Py_ssize_t i = 0; good && i < count; i++) {
-    good = PyTuple_SetItem(positional, i, Py_NewRef(arguments[i])) == 0;
+typedef struct {
+  PyObject *body, *timeout, *key, *priority; /* body NULL: it is not given; the others are None if they are not given */
+  bool more;                                 /* there are further options */
+} PutArguments;
+
+static Py_ssize_t count_names(PyObject *names) { return names != NULL ? PyTuple_Size(names) : 0; }
+
+/* False: an exception is set. */
+static bool read_put(PutArguments *to, PyObject *const *arguments, Py_ssize_t count, PyObject *names) {
+  *to = (PutArguments){count > 0 ? arguments[0] : NULL, Py_None, Py_None, Py_None, false};
+  if (count > 1) {
+    PyErr_Format(PyExc_TypeError, "Queue.put() takes 2 positional arguments but %zd were given", count + 1);
+    return false;
   }
-  for (Py_ssize_t i = 0; good && names != NULL && i < PyTuple_Size(names); i++) {
-    good = PyDict_SetItem(named, PyTuple_GetItem(names, i), arguments[count + i]) == 0;
+  for (Py_ssize_t i = 0; i < count_names(names); i++) {
+    PyObject *name = PyTuple_GetItem(names, i), *value = arguments[count + i];
+    if (is_name(name, KEY)) {
+      to->key = value;
+    } else if (is_name(name, TIMEOUT)) {
+      to->timeout = value;
+    } else if (is_name(name, PRIORITY)) {
+      to->priority = value;
+    } else if (!is_name(name, BODY)) {
+      to->more = true;
+    } else if (to->body == NULL) {
+      to->body = value;
+    } else {
+      PyErr_SetString(PyExc_TypeError, "Queue.put() got multiple values for argument 'body'");
+      return false;
+    }
   }
-  if (good) result = PyObject_Call(function, positional, named);
-  Py_XDECREF(function);
-  Py_XDECREF(positional);
-  Py_XDECREF(named);
+  if (to->body == NULL) PyErr_SetString(PyExc_TypeError, "Queue.put() missing 1 required positional argument: 'body'");
+  return to->body != NULL;
+}
+
+/* The options, if the key is a `str` and the priority an `int` that are allowed. False: Python must read them. */
+static bool read_options(sb_put_options *to, const PutArguments *given) {
+  if (given->key != Py_None) {
+    Py_ssize_t length = 0;
+    to->key = PyUnicode_CheckExact(given->key) ? PyUnicode_AsUTF8AndSize(given->key, &length) : NULL;
+    to->key_length = (uint32_t)length;
+    if (to->key == NULL || length > UINT8_MAX) {
+      PyErr_Clear();
+      return false;
+    }
+  }
+  if (given->priority != Py_None) {
+    int beyond = 0;
+    long priority = PyLong_CheckExact(given->priority) ? PyLong_AsLongAndOverflow(given->priority, &beyond) : -1;
+    if (priority < 0 || priority > UINT8_MAX) {
+      return false;
+    }
+    to->priority = (uint8_t)priority;
+  }
+  return true;
+}
+
+/* Calls `_put_with` of Python: it reports options that are wrong, and waits for room. */
+static PyObject *put_in_python(PyObject *object, const PutArguments *given, PyObject *const *values, PyObject *names) {
+  PyObject *options = PyDict_New(), *result = NULL;
+  bool good = options != NULL;
+  for (Py_ssize_t i = 0; good && i < count_names(names); i++) {
+    PyObject *name = PyTuple_GetItem(names, i);
+    if (!is_name(name, TIMEOUT) && !is_name(name, BODY)) good = PyDict_SetItem(options, name, values[i]) == 0;
+  }
+  if (good) {
+    result = PyObject_CallMethodObjArgs(object, known[PUT_WITH], given->body, given->timeout, options, NULL);
+  }
+  Py_XDECREF(options);
+  return result;
+}
+
+static PyObject *put_plain(PyObject *object, PyObject *body, PyObject *timeout) {
+  const QueueCalls *self = (const QueueCalls *)object;
+  if (!sb_is_good_timeout(timeout)) {
+    return NULL;
+  }
+  int status = self->closed ? SB_CLOSED : sb_put_at_once(self->handle, body, NULL);
+  if (status == SB_OK) {
+    Py_RETURN_NONE;
+  }
+  PyObject *number = PyLong_FromLong(status), *result = NULL;
+  if (number != NULL) result = PyObject_CallMethodObjArgs(object, known[PUT_SLOWLY], body, timeout, number, NULL);
+  Py_XDECREF(number);
   return result;
 }
 
 static PyObject *queue_put(PyObject *object, PyObject *const *arguments, Py_ssize_t count, PyObject *names) {
   const QueueCalls *self = (const QueueCalls *)object;
-  PyObject *timeout = Py_None;
-  if (names != NULL && PyTuple_Size(names) == 1 && is_name(PyTuple_GetItem(names, 0), timeout_name)) {
-    timeout = arguments[count];
-    names = NULL;
+  if (count == 1 && names == NULL) {
+    return put_plain(object, arguments[0], Py_None);
   }
-  if (count != 1 || (names != NULL && PyTuple_Size(names) > 0)) {
-    return put_in_python(object, arguments, count, names);
-  }
-  if (!sb_is_good_timeout(timeout)) {
+  PutArguments given;
+  if (!read_put(&given, arguments, count, names)) {
     return NULL;
   }
-  int status = self->closed ? SB_CLOSED : sb_put_at_once(self->handle, arguments[0]);
-  if (status == SB_OK) {
-    Py_RETURN_NONE;
+  sb_put_options options = {0};
+  if (!given.more && given.key == Py_None && given.priority == Py_None) {
+    return put_plain(object, given.body, given.timeout);
   }
-  return PyObject_CallMethod(object, "_put_slowly", "OOi", arguments[0], timeout, status);
+  if (!given.more && !self->closed && read_options(&options, &given)) {
+    if (!sb_is_good_timeout(given.timeout)) {
+      return NULL;
+    }
+    if (sb_put_at_once(self->handle, given.body, &options) == SB_OK) {
+      Py_RETURN_NONE;
+    }
+  }
+  return put_in_python(object, &given, arguments + count, names);
 }
 
 /* ---- getting ---- */
@@ -74,11 +159,11 @@ static bool read_keywords(GetKeywords *to, const char *what, PyObject *const *va
     PyErr_Format(PyExc_TypeError, "Queue.%s() takes 1 positional argument but %zd were given", what, count + 1);
     return false;
   }
-  for (Py_ssize_t i = 0; names != NULL && i < PyTuple_Size(names); i++) {
+  for (Py_ssize_t i = 0; i < count_names(names); i++) {
     PyObject *name = PyTuple_GetItem(names, i);
-    if (is_name(name, auto_ack_name)) {
+    if (is_name(name, AUTO_ACK)) {
       to->auto_ack = PyObject_IsTrue(values[i]);
-    } else if (to->timeout != NULL && is_name(name, timeout_name)) {
+    } else if (to->timeout != NULL && is_name(name, TIMEOUT)) {
       to->timeout = values[i];
     } else {
       PyErr_Format(PyExc_TypeError, "Queue.%s() got an unexpected keyword argument '%U'", what, name);
@@ -88,17 +173,30 @@ static bool read_keywords(GetKeywords *to, const char *what, PyObject *const *va
   return to->auto_ack >= 0 && (to->timeout == NULL || sb_is_good_timeout(to->timeout));
 }
 
-/* The message that a get returns. If `message` is not a message, calls the method `slowly` of Python, which waits for one
- * or raises. An interrupt may raise an exception just after the message was returned: then Python drops the message
- * while the exception is set, and record_dealloc gives it back. */
-static PyObject *hand_out(PyObject *object, PyObject *message, const char *slowly, const GetKeywords *given) {
+/* Calls the method `name` of Python, which waits for a message or raises, with the status of the attempt. */
+static PyObject *get_slowly(PyObject *object, int name, int status, const GetKeywords *given) {
+  PyObject *auto_ack = given->auto_ack ? Py_True : Py_False, *number = PyLong_FromLong(status), *message = NULL;
+  if (number != NULL) {
+    message = PyObject_CallMethodObjArgs(object, known[name], number, auto_ack, given->timeout, NULL);
+  }
+  Py_XDECREF(number);
+  return message;
+}
+
+/* The message that a get returns; `message` is what the first attempt found. An interrupt may raise an exception just
+ * after the message was returned: then Python drops the message while the exception is set, and record_dealloc gives it
+ * back. */
+static PyObject *hand_out(PyObject *object, PyObject *message, int slowly, const GetKeywords *given) {
   const QueueCalls *self = (const QueueCalls *)object;
   if (message == Py_None) {
     int status = self->closed ? SB_CLOSED : self->taker->status;
-    PyObject *auto_ack = given->auto_ack ? Py_True : Py_False, *timeout = given->timeout;
     Py_DECREF(message);
-    message = timeout != NULL ? PyObject_CallMethod(object, slowly, "iOO", status, auto_ack, timeout)
-                              : PyObject_CallMethod(object, slowly, "iO", status, auto_ack);
+    message = NULL;
+    if (status == SB_EMPTY && given->timeout == NULL) {
+      PyErr_SetNone(empty_error);
+    } else {
+      message = get_slowly(object, slowly, status, given);
+    }
   }
   if (message != NULL) sb_record_hand_out(message);
   return message;
@@ -111,7 +209,7 @@ static PyObject *queue_get(PyObject *object, PyObject *const *arguments, Py_ssiz
     return NULL;
   }
   PyObject *message = self->closed ? Py_NewRef(Py_None) : sb_take_message(self->taker, object, given.auto_ack, FRESH);
-  return hand_out(object, message, "_get_slowly", &given);
+  return hand_out(object, message, GET_SLOWLY, &given);
 }
 
 static PyObject *queue_get_nowait(PyObject *object, PyObject *const *arguments, Py_ssize_t count, PyObject *names) {
@@ -121,7 +219,7 @@ static PyObject *queue_get_nowait(PyObject *object, PyObject *const *arguments, 
     return NULL;
   }
   PyObject *message = self->closed ? Py_NewRef(Py_None) : sb_poll_message(self->taker, object, given.auto_ack);
-  return hand_out(object, message, "_get_nowait_slowly", &given);
+  return hand_out(object, message, GET_NOWAIT_SLOWLY, &given);
 }
 
 /* ---- the type ---- */
