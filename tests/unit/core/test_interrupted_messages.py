@@ -27,7 +27,7 @@ PUT_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
             kept.append(memory[:1])
 
     def put():
-        queue.put(body, key="k", timeout=0)
+        queue.put(body, key="k", headers=dict(a=1), timeout=0)
 
     def put_many():
         queue.put_many([body], key="k", timeout=0)
