@@ -5,6 +5,7 @@ from typing import Any, Unpack
 
 from shmbroker._put_options import PutKeywords
 from shmbroker.message import Message, MessageBatch
+from shmbroker.properties import BasicProperties
 
 OPEN: int
 SETTLED: int
@@ -18,6 +19,7 @@ MOST_QUEUES: int
 NAMES: int
 CALLBACK: int
 RECORD_BYTES: int
+LONGEST_EXPIRATION_MS: int
 
 def check_timeout(timeout: object, /) -> None: ...
 def read_in_place(connection: object, slot: int, generation: int, length: int, /) -> memoryview | int: ...
@@ -88,6 +90,39 @@ class Sender:
     ) -> int | None: ...
     def put_many(self, bodies: tuple[Any, ...], first: int, options: int, drop: bool, /) -> int: ...
 
+class ChannelCalls:
+    _publisher: Publisher | None
+    _number: Callable[[], int] | None
+    def basic_publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: object,
+        properties: BasicProperties | None = None,
+        mandatory: bool = False,
+        *,
+        timeout: float | None = None,
+    ) -> int | None: ...
+
+class Properties:
+    def __init__(
+        self,
+        content_type: str | None = None,
+        content_encoding: str | None = None,
+        headers: dict[str, Any] | None = None,
+        delivery_mode: int | None = None,
+        priority: int | None = None,
+        correlation_id: str | None = None,
+        reply_to: str | None = None,
+        expiration: str | None = None,
+        message_id: str | None = None,
+        timestamp: object = None,
+        type: str | None = None,  # noqa: A002 - AMQP's name
+        user_id: str | None = None,
+        app_id: str | None = None,
+        cluster_id: str | None = None,
+    ) -> None: ...
+
 class Route:
     def __init__(self, queues: tuple[int, ...], options: int, owner: object, /) -> None: ...
 
@@ -95,7 +130,6 @@ class Publisher:
     def __init__(self, connection: int, owner: object, /) -> None: ...
     @property
     def routes(self) -> dict[str, dict[str, Route]]: ...
-    def publish(self, exchange: str, routing_key: str, body: object, /) -> int: ...
     def publish_with(
         self,
         exchange: str,

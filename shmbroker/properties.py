@@ -13,6 +13,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from shmbroker._amqp import field_tables, wire
+from shmbroker._core import native
 from shmbroker.exceptions import PreconditionFailed
 
 if TYPE_CHECKING:
@@ -20,17 +21,18 @@ if TYPE_CHECKING:
 
 _MAX_ENCODED = 60_000
 _MAX_SHORT = 255
-_MAX_EXPIRATION = 315_360_000_000  # milliseconds: ten years
-_MAX_DIGITS = len(str(_MAX_EXPIRATION))
+_MAX_DIGITS = len(str(native.LONGEST_EXPIRATION_MS))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class BasicProperties:
+@dataclasses.dataclass(frozen=True, slots=True, init=False)
+class BasicProperties(native.Properties):
     """The fourteen properties of AMQP 0-9-1's basic class; ``None`` = not set.
 
     The publisher gives ``timestamp`` as a ``datetime`` (in UTC if it has no zone), a ``time.struct_time`` in UTC, or
     POSIX seconds as an ``int``. The consumer gets a ``datetime`` in UTC, in whole seconds.
     """
+
+    # The base class keeps the values, and its constructor takes them: that of a dataclass takes longer than ten puts.
 
     content_type: str | None = None
     content_encoding: str | None = None
@@ -83,7 +85,7 @@ def seconds_of(expiration: object) -> float:
     """
     if not isinstance(expiration, str) or not expiration.isascii() or not expiration.isdigit():
         raise PreconditionFailed(406, f"PRECONDITION_FAILED - invalid expiration '{expiration}': no_integer")
-    if len(expiration) > _MAX_DIGITS or int(expiration) > _MAX_EXPIRATION:
+    if len(expiration) > _MAX_DIGITS or int(expiration) > native.LONGEST_EXPIRATION_MS:
         shown = expiration if len(expiration) <= _MAX_DIGITS else f"{expiration[:_MAX_DIGITS]}..."
         text = f"PRECONDITION_FAILED - invalid expiration '{shown}': {{value_too_big,{shown}}}"
         raise PreconditionFailed(406, text)

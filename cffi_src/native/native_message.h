@@ -6,7 +6,8 @@
  * `Batch` is the base of `shmbroker.MessageBatch`. `Receiver` takes messages from a queue, a consumer or a channel, and
  * creates a `Record` of each; only the Receiver of a queue also creates a `Batch`. `Messages` iterates over a consumer.
  * `QueueCalls` is the base of `shmbroker.Queue`: put, get and get_nowait. `Sender` puts bodies that are `bytes` into a
- * queue, with options, or many in one call. `Publisher` publishes by the routes that it knows. `View` is a body that is
+ * queue, with options, or many in one call. `ChannelCalls` is the base of `shmbroker.Channel`: basic_publish.
+ * `Publisher` publishes by the routes that it knows. `Properties` is the base of `shmbroker.BasicProperties`. `View` is a body that is
  * read in place. `Finalized` is the base of classes with a finalizer. Code that does not run for every message is
  * Python (shmbroker/message.py). docs/adr/0010 has the reasons against cffi here.
  *
@@ -29,9 +30,11 @@
 enum { OPEN = 0, SETTLED = 1, BROWSED = 2, FRESH = 3 };
 enum { OF_QUEUE = 0, OF_CONSUMER = 1, OF_CHANNEL = 2 }; /* the kind of a handle */
 #define RECORD_BYTES (sizeof(sb_record) + SB_MAX_PREFIX + SB_INLINE_BODY)
-#define MOST_MESSAGES 65536       /* of a batch */
-#define MOST_QUEUES 128           /* of a route: C keeps the GIL for a publish, and more queues would take too long */
-enum { NAMES = 0, CALLBACK = 1 }; /* fields of a Subscription, see shmbroker/channel/deliveries.py */
+#define MOST_MESSAGES 65536 /* of a batch */
+#define MOST_QUEUES 128     /* of a route: C keeps the GIL for a publish, and more queues would take too long */
+#define LONGEST_EXPIRATION_MS 315360000000L /* ten years */
+#define PROPERTIES_BYTES 4096               /* room for properties that sb_properties_encode encodes */
+enum { NAMES = 0, CALLBACK = 1 };           /* fields of a Subscription, see shmbroker/channel/deliveries.py */
 
 typedef struct {
   PyObject_HEAD PyObject *source; /* the queue, consumer or channel; it keeps `handle` valid */
@@ -70,9 +73,11 @@ typedef struct {
   uint32_t count;
 } Room;
 
-extern PyTypeObject *sb_batch_type, *sb_record_type, *sb_receiver_type, *sb_view_type;
-extern PyType_Spec sb_batch_spec, sb_finalized_spec, sb_messages_spec, sb_publisher_spec, sb_queue_calls_spec,
-    sb_sender_spec, sb_record_spec, sb_route_spec, sb_receiver_spec, sb_view_spec;
+extern PyTypeObject *sb_batch_type, *sb_properties_type, *sb_publisher_type, *sb_record_type, *sb_receiver_type,
+    *sb_view_type;
+extern PyType_Spec sb_batch_spec, sb_channel_calls_spec, sb_finalized_spec, sb_messages_spec, sb_properties_spec,
+    sb_publisher_spec, sb_queue_calls_spec, sb_sender_spec, sb_record_spec, sb_route_spec, sb_receiver_spec,
+    sb_view_spec;
 
 void sb_know_routes(PyTypeObject *type);
 
@@ -113,6 +118,15 @@ void sb_record_hand_out(PyObject *message);
 int sb_put_at_once(void *handle, PyObject *body, const sb_put_options *options);
 /* Called once, before a queue's put or get. False: an exception is set. */
 bool sb_queue_names(void);
+/* Publishes without waiting, by a route that the Publisher knows. Returns a status. -1: Python must publish. */
+int sb_publish(PyObject *publisher, PyObject *exchange, PyObject *key, PyObject *body, PyObject *properties);
+/* Called once, before a channel's basic_publish. False: an exception is set. */
+bool sb_channel_names(void);
+/* Encodes properties into the buffer, of PROPERTIES_BYTES, and stores in the options where they are, the priority
+ * and the time to live. False: Python must encode them, and the options are of no use. */
+bool sb_properties_encode(PyObject *properties, char *buffer, sb_put_options *options);
+/* Called once, after sb_properties_type was set. False: an exception is set. */
+bool sb_properties_names(void);
 /* Only for a record that does not contain its body. Returns the tag that sb_view_begin takes (shmbroker.cdef.h); if the
  * message was settled when it was taken, returns the view of its body. Until a memoryview owns this view, no object
  * ends it: a caller that fails before that ends it by sb_give_back. */

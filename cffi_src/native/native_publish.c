@@ -23,6 +23,7 @@ typedef struct {
 } Route;
 
 static PyTypeObject *route_type;
+PyTypeObject *sb_publisher_type;
 
 static bool take_queues(Route *self, PyObject *addresses) {
   Py_ssize_t count = PyTuple_Size(addresses);
@@ -133,12 +134,12 @@ typedef struct {
 } body_bytes;
 
 /* Finds the route of a publish, and stores the body in *body. NULL: Python must publish. */
-static const Route *route_of(Publisher *self, PyObject *const *arguments, body_bytes *body) {
-  if (!PyBytes_CheckExact(arguments[2]) || PyBytes_AsStringAndSize(arguments[2], &body->data, &body->length) != 0 ||
+static const Route *route_of(Publisher *self, PyObject *exchange, PyObject *key, PyObject *given, body_bytes *body) {
+  if (!PyBytes_CheckExact(given) || PyBytes_AsStringAndSize(given, &body->data, &body->length) != 0 ||
       body->length > SHORT_BODY || sb_topology_version(self->connection) != self->version) {
     return NULL;
   }
-  const Route *route = find(self, arguments[0], arguments[1]);
+  const Route *route = find(self, exchange, key);
   return route != NULL && (route->count == 1 || body->length <= SHORT_COMMIT) ? route : NULL;
 }
 
@@ -155,19 +156,23 @@ static sb_status send(const Publisher *self, const Route *route, body_bytes body
   return sb_transaction_commit(self->connection, &publication, 1, NULL, 0, &failed_publication, &failed_target);
 }
 
-/* publish(exchange, routing_key, body): returns the status; -1: Python must publish. */
-static PyObject *publisher_publish(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
-  Publisher *self = (Publisher *)object;
+int sb_publish(PyObject *publisher, PyObject *exchange, PyObject *key, PyObject *given, PyObject *properties) {
+  Publisher *self = (Publisher *)publisher;
   body_bytes body;
-  if (!sb_expect(count, 3)) {
-    return NULL;
+  char buffer[PROPERTIES_BYTES];
+  const Route *route = route_of(self, exchange, key, given, &body);
+  if (route == NULL) {
+    return -1;
   }
-  const Route *route = route_of(self, arguments, &body);
-  return PyLong_FromLong(route != NULL ? (long)send(self, route, body, route->options) : -1);
+  if (properties == Py_None) {
+    return (int)send(self, route, body, route->options);
+  }
+  sb_put_options options = *route->options;
+  return sb_properties_encode(properties, buffer, &options) ? (int)send(self, route, body, &options) : -1;
 }
 
-/* publish_with(exchange, routing_key, body, properties, ttl_ns, priority, has_headers): as publish, with
- * encoded properties. Keeps the GIL from the read of `headers_count` to that of the version: else another thread could
+/* publish_with(exchange, routing_key, body, properties, ttl_ns, priority, has_headers): as sb_publish, with
+ * encoded properties; returns the status, -1: Python must publish. Keeps the GIL from the read of `headers_count` to that of the version: else another thread could
  * renew the routes in between. */
 static PyObject *publisher_publish_with(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Publisher *self = (Publisher *)object;
@@ -182,7 +187,9 @@ static PyObject *publisher_publish_with(PyObject *object, PyObject *const *argum
       PyErr_SetString(PyExc_TypeError, "publish_with(str, str, bytes, bytes, int, 0 to 255, bool)");
     return NULL;
   }
-  const Route *route = arguments[6] == Py_True && self->headers_count ? NULL : route_of(self, arguments, &body);
+  const Route *route = arguments[6] == Py_True && self->headers_count
+                           ? NULL
+                           : route_of(self, arguments[0], arguments[1], arguments[2], &body);
   if (route == NULL) {
     return PyLong_FromLong(-1);
   }
@@ -257,8 +264,6 @@ static void publisher_dealloc(PyObject *object) {
 }
 
 static PyMethodDef publisher_methods[] = {
-    {"publish", (PyCFunction)(void (*)(void))publisher_publish, METH_FASTCALL,
-     "publish(exchange, routing_key, body, /)\n--\n\n"},
     {"publish_with", (PyCFunction)(void (*)(void))publisher_publish_with, METH_FASTCALL,
      "publish_with(exchange, routing_key, body, properties, ttl_ns, priority, has_headers, /)\n--\n\n"},
     {"renew", (PyCFunction)(void (*)(void))publisher_renew, METH_FASTCALL, "renew(version, headers_count, /)\n--\n\n"},

@@ -11,9 +11,22 @@ typedef struct {
 } QueueCalls;
 
 /* The names of keywords and methods that these calls use. */
-enum { TIMEOUT, AUTO_ACK, BODY, KEY, PRIORITY, PUT_WITH, PUT_SLOWLY, GET_SLOWLY, GET_NOWAIT_SLOWLY, NAME_COUNT };
-static const char *const TEXTS[NAME_COUNT] = {
-    "timeout", "auto_ack", "body", "key", "priority", "_put_with", "_put_slowly", "_get_slowly", "_get_nowait_slowly"};
+enum {
+  TIMEOUT,
+  AUTO_ACK,
+  BODY,
+  KEY,
+  PRIORITY,
+  PROPERTIES,
+  PUT_WITH,
+  PUT_SLOWLY,
+  GET_SLOWLY,
+  GET_NOWAIT_SLOWLY,
+  NAME_COUNT
+};
+static const char *const TEXTS[NAME_COUNT] = {"timeout",     "auto_ack",          "body",      "key",
+                                              "priority",    "properties",        "_put_with", "_put_slowly",
+                                              "_get_slowly", "_get_nowait_slowly"};
 static PyObject *known[NAME_COUNT], *empty_error; /* interned strings; queue.Empty */
 
 bool sb_queue_names(void) {
@@ -35,15 +48,16 @@ static bool is_name(PyObject *given, int name) {
 /* ---- putting ---- */
 
 typedef struct {
-  PyObject *body, *timeout, *key, *priority; /* body NULL: it is not given; the others are None if they are not given */
-  bool more;                                 /* there are further options */
+  PyObject *body;                                  /* NULL: it is not given */
+  PyObject *timeout, *key, *priority, *properties; /* None: not given */
+  bool more;                                       /* there are further options */
 } PutArguments;
 
 static Py_ssize_t count_names(PyObject *names) { return names != NULL ? PyTuple_Size(names) : 0; }
 
 /* False: an exception is set. */
 static bool read_put(PutArguments *to, PyObject *const *arguments, Py_ssize_t count, PyObject *names) {
-  *to = (PutArguments){count > 0 ? arguments[0] : NULL, Py_None, Py_None, Py_None, false};
+  *to = (PutArguments){count > 0 ? arguments[0] : NULL, Py_None, Py_None, Py_None, Py_None, false};
   if (count > 1) {
     PyErr_Format(PyExc_TypeError, "Queue.put() takes 2 positional arguments but %zd were given", count + 1);
     return false;
@@ -56,6 +70,8 @@ static bool read_put(PutArguments *to, PyObject *const *arguments, Py_ssize_t co
       to->timeout = value;
     } else if (is_name(name, PRIORITY)) {
       to->priority = value;
+    } else if (is_name(name, PROPERTIES)) {
+      to->properties = value;
     } else if (!is_name(name, BODY)) {
       to->more = true;
     } else if (to->body == NULL) {
@@ -69,8 +85,9 @@ static bool read_put(PutArguments *to, PyObject *const *arguments, Py_ssize_t co
   return to->body != NULL;
 }
 
-/* The options, if the key is a `str` and the priority an `int` that are allowed. False: Python must read them. */
-static bool read_options(sb_put_options *to, const PutArguments *given) {
+/* Reads the options; the buffer, of PROPERTIES_BYTES, is for the properties. False: Python must read them, since one
+ * is not of its usual type, or is wrong. */
+static bool read_options(sb_put_options *to, char *buffer, const PutArguments *given) {
   if (given->key != Py_None) {
     Py_ssize_t length = 0;
     to->key = PyUnicode_CheckExact(given->key) ? PyUnicode_AsUTF8AndSize(given->key, &length) : NULL;
@@ -88,7 +105,8 @@ static bool read_options(sb_put_options *to, const PutArguments *given) {
     }
     to->priority = (uint8_t)priority;
   }
-  return true;
+  return given->properties == Py_None ||
+         (given->priority == Py_None && sb_properties_encode(given->properties, buffer, to));
 }
 
 /* Calls `_put_with` of Python: it reports options that are wrong, and waits for room. */
@@ -131,10 +149,11 @@ static PyObject *queue_put(PyObject *object, PyObject *const *arguments, Py_ssiz
     return NULL;
   }
   sb_put_options options = {0};
-  if (!given.more && given.key == Py_None && given.priority == Py_None) {
+  char buffer[PROPERTIES_BYTES];
+  if (!given.more && given.key == Py_None && given.priority == Py_None && given.properties == Py_None) {
     return put_plain(object, given.body, given.timeout);
   }
-  if (!given.more && !self->closed && read_options(&options, &given)) {
+  if (!given.more && !self->closed && read_options(&options, buffer, &given)) {
     if (!sb_is_good_timeout(given.timeout)) {
       return NULL;
     }

@@ -77,9 +77,18 @@ class CoreChannel(native.Finalized):
         self._near = near = native.cast_fast(handle, "sb_channel *")
         self.settle_tag: Callable[[int, bool, int], int] = functools.partial(fast.sb_channel_settle, near)
         self.arm: Callable[[], bool] = functools.partial(fast.sb_channel_arm, near)
-        self.waiting: Callable[[], int] = functools.partial(fast.sb_channel_waiting, near)
-        self.unacked: Callable[[], int] = functools.partial(fast.sb_channel_unacked, near)
-        self.delivered: Callable[[], int] = functools.partial(fast.sb_channel_delivered, near)
+
+    def waiting(self) -> int:
+        """The number of messages taken from the queues and not yet given to the application."""
+        return int(fast.sb_channel_waiting(self._near))
+
+    def unacked(self) -> int:
+        """The number of messages given to the application and not settled."""
+        return int(fast.sb_channel_unacked(self._near))
+
+    def delivered(self) -> int:
+        """The number of messages given to the application so far."""
+        return int(fast.sb_channel_delivered(self._near))
 
     @in_flight
     def settle_multiple(self, tag: int, disposition: int) -> int:

@@ -30,8 +30,10 @@ except ImportError as error:
     )
     raise ImportError(msg) from error
 from shmbroker._native_message import Batch as Batch  # noqa: PLC0414 - for the layers above
+from shmbroker._native_message import ChannelCalls as ChannelCalls  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Finalized as Finalized  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Messages as Messages  # noqa: PLC0414 - for the layers above
+from shmbroker._native_message import Properties as Properties  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Publisher as Publisher  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import QueueCalls as QueueCalls  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Receiver as Receiver  # noqa: PLC0414 - for the layers above
@@ -98,6 +100,7 @@ STATES: tuple[int, int, int, int] = (
 )  # fmt: skip
 MOST_MESSAGES: int = _native_message.MOST_MESSAGES
 MOST_QUEUES: int = _native_message.MOST_QUEUES
+LONGEST_EXPIRATION_MS: int = _native_message.LONGEST_EXPIRATION_MS
 RECORD_BYTES: int = _native_message.RECORD_BYTES
 
 

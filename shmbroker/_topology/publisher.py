@@ -130,11 +130,9 @@ class Publishing:
     def __init__(self, core: CoreConnection, open_queue: Callable[[str], CoreQueue | None]) -> None:
         self.core, self._open = core, open_queue
         self._exchanges = exchanges_of(core)
-        compiled = native.Publisher(core.address, core)
-        self.publish_known: Callable[[str, str, Any], int] = compiled.publish
-        self._publish_with = compiled.publish_with
+        self.compiled = native.Publisher(core.address, core)
+        self._publish_with = self.compiled.publish_with
         self._last: tuple[object, Content] = (None, PLAIN)  # consecutive messages often have the same properties
-        self._compiled = compiled
         self._lock = locks.lock()
         self._targets: dict[tuple[str, str], tuple[CoreQueue, ...]] = {}
         self._version = 0
@@ -143,10 +141,10 @@ class Publishing:
     def _renew(self) -> None:
         version = journal.version(self.core)
         if version != self._version or len(self._targets) > _MAX_ROUTES:
-            self._compiled.renew(0, self._headers_count)
+            self.compiled.renew(0, self._headers_count)
             self._targets = {}
             self._headers_count = self._exchanges.looks_at_headers(self.core)
-            self._compiled.renew(version, self._headers_count)
+            self.compiled.renew(version, self._headers_count)
             self._version = version
 
     def check(self, exchange: str) -> None:
@@ -174,7 +172,7 @@ class Publishing:
                 check_publish(table.exchange(self.core, exchange))
                 # A signal handler that changes the topology and publishes renews the routes. Then this route is
                 # outdated. It is stored in the dictionaries from before, which nothing uses any more.
-                targets, known = self._targets, self._compiled.routes.setdefault(exchange, {})
+                targets, known = self._targets, self.compiled.routes.setdefault(exchange, {})
                 queues = table.route(self.core, exchange, routing_key, content.headers, content.keys)
                 opened = (self._reach(queue.name, queue.incarnation) for queue in queues)
                 found = tuple(queue for queue in opened if queue is not None)

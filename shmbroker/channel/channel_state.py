@@ -60,7 +60,7 @@ def synchronous(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[
     return call
 
 
-class ChannelState:
+class ChannelState(native.ChannelCalls):
     """The state of a channel, and its pending work."""
 
     __slots__ = (
@@ -79,8 +79,6 @@ class ChannelState:
         "_on_end",
         "_open",
         "_over",
-        "_publish_described",
-        "_publish_known",
         "_registry",
         "_reported",
         "_session",
@@ -102,14 +100,12 @@ class ChannelState:
         self._core: CoreChannel | None = None
         self._error: exceptions.BrokerError | None = None
         self._reported = False
-        self._publish_known: Callable[[str, str, Any], int] = session.publishing.publish_known
-        self._publish_described: Callable[[str, str, Any, Any], int] = session.publishing.publish_described
+        self._publisher = session.publishing.compiled
         self._settle_known: Callable[[int, bool, int], int] = never_known
         self._confirms: Confirms | None = None
         self._transaction: Transaction | None = None
         self._subscriptions: dict[int, Subscription] = {}
         self._cancel_callbacks: list[Callable[..., object]] = []
-        self._events: collections.deque[Callable[[], None]] = collections.deque()
         self._on_end: Callable[[], None] | None = None
         """Called when the channel is closed, from any thread."""
 
@@ -121,6 +117,7 @@ class ChannelState:
         if self._core is None:
             with self._turn:
                 if self._core is None:
+                    self._events: collections.deque[Callable[[], None]] = collections.deque()
                     self._registry = locks.unnoted()
                     self._consumers_changed = locks.condition(locks.unnoted())
                     self._stopping = self._over = self._hindered = False
@@ -211,7 +208,7 @@ class ChannelState:
                 return
             if self._open:
                 reported = self._reported or isinstance(error, exceptions.ChannelClosed)
-                self._publish_known = self._publish_described = self._settle_known = never_known
+                self._publisher, self._settle_known = None, never_known
                 # One line without a call: a signal handler that raises sees the channel open, or has a second close do
                 # all of the rest, which may be done twice.
                 self._error, self._reported, self._open = error, reported, False
@@ -222,10 +219,10 @@ class ChannelState:
             with self._consumers_changed:
                 self._subscriptions = {}
                 self._consumers_changed.notify_all()
+            self._events.clear()
         if self._confirms is not None:
             closed = exceptions.ChannelClosed(504, f"CHANNEL_ERROR - channel {self.number} is closed")
             self._confirms.close(error or closed)
-        self._events.clear()
         self._session.channel_closed(self.number, self)
         if self._on_end is not None:
             self._on_end()

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shmbroker import exceptions
+from shmbroker._core import native
 from shmbroker._put_options import body_of
 from shmbroker._topology.administration import clean_name
 from shmbroker._topology.publisher import PLAIN, Content
@@ -32,57 +33,31 @@ _LOOK_NS = 200_000_000  # the longest time until a waiting publish notices that 
 class Sending(Declaring):
     """The publishing side of a channel."""
 
-    __slots__ = ("_number", "_return_callbacks")
+    __slots__ = ("_return_callbacks",)
 
     def __init__(self, session: Session, number: int) -> None:
         super().__init__(session, number)
-        # In confirm mode: returns the number of the message that was just published, and counts it as confirmed.
-        self._number: Callable[[], int] | None = None
         self._return_callbacks: list[Callable[..., object]] = []
 
     # ---- publishing ----
 
-    def basic_publish(
+    # `basic_publish` is compiled (`native.ChannelCalls`). It calls the next method.
+
+    def _publish_slowly(  # noqa: PLR0917 (called by C)
         self,
         exchange: str,
         routing_key: str,
         body: Any,  # noqa: ANN401 - anything bytes-like
-        properties: BasicProperties | None = None,
-        mandatory: bool = False,  # noqa: FBT001, FBT002
-        *,
-        timeout: float | None = None,
+        properties: BasicProperties | None,
+        mandatory: bool,  # noqa: FBT001
+        timeout: float | None,
     ) -> int | None:
-        """Publishes a message.
-
-        The broker does not answer a publish: a missing exchange closes the channel, and the next answered method raises
-        the error.
-
-        Args:
-            exchange: the exchange; empty: directly to the queue that the routing key names.
-            routing_key: up to 255 bytes of UTF-8.
-            body: bytes-like, up to 1 GiB.
-            properties: AMQP properties.
-            mandatory: return the message if it is routed to no queue (:meth:`add_on_return_callback`).
-            timeout: seconds to wait for room in a queue that blocks, and for memory; ``None`` = for ever.
-
-        Returns:
-            The number of the message in confirm mode, otherwise ``None``.
-
-        Raises:
-            TypeError: the body is not bytes-like, or a name is no string.
-            queue.Full: there is no room in time; nothing was published.
-        """
-        # First read the attribute, then call it: `self._publish_known(...)` would at every call first look for a method
-        # of that name in each class.
-        if properties is None:
-            publish_known = self._publish_known
-            status = publish_known(exchange, routing_key, body)
-        else:
-            publish_described = self._publish_described
-            status = publish_described(exchange, routing_key, body, properties)
-        if not status:
-            number = self._number
-            return None if number is None else number()
+        """Publishes a message that the compiled code did not publish; returns its number in confirm mode."""
+        if properties is not None and self._publisher is not None:
+            publishing = self._session.publishing
+            if publishing.publish_described(exchange, routing_key, body, properties) == native.OK:
+                number = self._number
+                return None if number is None else number()
         return self._publish(exchange, routing_key, body, properties, mandatory=mandatory, timeout=timeout)
 
     def publish_confirmed(
@@ -237,7 +212,7 @@ class Sending(Declaring):
             raise refused(text)
         if self._confirms is None:
             self._confirms = Confirms()
-            self._number = self._confirms.at_once
+            self._number = self._confirms.at_once  # counts a message that was just published as confirmed
 
     def wait_for_confirms(self, timeout: float | None = None) -> bool:
         """Waits until all published messages are confirmed; ``True``: no queue refused any since the last call.
@@ -274,7 +249,7 @@ class Sending(Declaring):
             raise refused(text)
         if self._transaction is None:
             self._transaction = Transaction()
-            self._publish_known = self._publish_described = self._settle_known = never_known
+            self._publisher, self._settle_known = None, never_known
             if self._core is not None:
                 self._taker = self._receiver_of(self._core)
 
