@@ -125,6 +125,8 @@ bool sb_channel_names(void);
 /* Encodes properties into the buffer, of PROPERTIES_BYTES, and stores in the options where they are, the priority
  * and the time to live. False: Python must encode them, and the options are of no use. */
 bool sb_properties_encode(PyObject *properties, char *buffer, sb_put_options *options);
+/* True if properties that sb_properties_encode has encoded have headers. */
+bool sb_properties_have_headers(PyObject *properties);
 /* Called once, after sb_properties_type was set. False: an exception is set. */
 bool sb_properties_names(void);
 /* Only for a record that does not contain its body. Returns the tag that sb_view_begin takes (shmbroker.cdef.h); if the

@@ -26,7 +26,6 @@ enum {
 static const char *const TEXTS[COUNT] = {
     "content_type", "content_encoding", "headers",   "delivery_mode", "priority", "correlation_id", "reply_to",
     "expiration",   "message_id",       "timestamp", "type",          "user_id",  "app_id",         "cluster_id"};
-_Static_assert(COUNT * (1 + UINT8_MAX) + 2 <= PROPERTIES_BYTES, "room for the longest values");
 
 typedef struct {
   PyObject_HEAD PyObject *values[COUNT]; /* NULL or None: not set */
@@ -126,9 +125,34 @@ static void properties_dealloc(PyObject *object) {
 /* ---- encoding ---- */
 
 typedef struct {
-  char *at;
+  char *at, *end;
   sb_put_options *options;
 } Encoder;
+
+static bool append(Encoder *to, const void *bytes, size_t length) {
+  bool fits = length <= (size_t)(to->end - to->at);
+  if (fits) {
+    memcpy(to->at, bytes, length);
+    to->at += length;
+  }
+  return fits;
+}
+
+/* Appends the low `bytes` bytes of the number, the highest first. */
+static bool append_number(Encoder *to, uint64_t number, unsigned bytes) {
+  char encoded[8];
+  for (unsigned i = 0; i < bytes; i++) {
+    encoded[i] = (char)(unsigned char)(number >> 8 * (bytes - 1 - i));
+  }
+  return append(to, encoded, bytes);
+}
+
+/* The text in UTF-8. NULL: Python must encode it, since it is of a subclass, cannot be encoded, or there is no memory. */
+static const char *utf8_of(PyObject *text, Py_ssize_t *length) {
+  const char *found = PyUnicode_CheckExact(text) ? PyUnicode_AsUTF8AndSize(text, length) : NULL;
+  PyErr_Clear();
+  return found;
+}
 
 static bool encode_octet(Encoder *to, int index, PyObject *value) {
   int beyond = 0;
@@ -137,8 +161,7 @@ static bool encode_octet(Encoder *to, int index, PyObject *value) {
     return false;
   }
   if (index == PRIORITY) to->options->priority = (uint8_t)number;
-  *to->at++ = (char)(unsigned char)number;
-  return true;
+  return append_number(to, (uint64_t)number, 1);
 }
 
 #define MOST_DIGITS 12 /* of an expiration; Python says what is wrong with more */
@@ -162,18 +185,86 @@ static bool take_expiration(sb_put_options *options, const char *text, Py_ssize_
 
 static bool encode_text(Encoder *to, int index, PyObject *value) {
   Py_ssize_t length = 0;
-  const char *text = PyUnicode_CheckExact(value) ? PyUnicode_AsUTF8AndSize(value, &length) : NULL;
-  if (text == NULL || length > UINT8_MAX) {
-    PyErr_Clear(); /* it cannot be written in UTF-8, or there is no memory */
+  const char *text = utf8_of(value, &length);
+  if (text == NULL || length > UINT8_MAX || (index == EXPIRATION && !take_expiration(to->options, text, length))) {
     return false;
   }
-  if (index == EXPIRATION && !take_expiration(to->options, text, length)) {
+  return append_number(to, (uint64_t)length, 1) && append(to, text, (size_t)length);
+}
+
+/* ---- headers: a table of names and values of the usual kinds (shmbroker/_amqp/field_tables.py) ---- */
+
+#define MOST_NAME 128
+
+static bool encode_name(Encoder *to, PyObject *name) {
+  Py_ssize_t length = 0;
+  const char *text = utf8_of(name, &length);
+  if (text == NULL || length > MOST_NAME || strcmp(text, "CC") == 0 || strcmp(text, "BCC") == 0) {
+    return false; /* CC and BCC name further queues: Python routes the message */
+  }
+  return append_number(to, (uint64_t)length, 1) && append(to, text, (size_t)length);
+}
+
+static bool encode_counted(Encoder *to, char kind, const char *bytes, Py_ssize_t length) {
+  return bytes != NULL && append(to, &kind, 1) && append_number(to, (uint64_t)length, 4) &&
+         append(to, bytes, (size_t)length);
+}
+
+/* In the shortest signed form. Python encodes numbers for which there is a shorter unsigned one. */
+static bool encode_integer(Encoder *to, PyObject *value) {
+  int beyond = 0;
+  long long number = PyLong_AsLongLongAndOverflow(value, &beyond);
+  char kind = number >= INT8_MIN && number <= INT8_MAX     ? 'b'
+              : number >= INT16_MIN && number <= INT16_MAX ? 's'
+              : number >= INT32_MIN && number <= INT32_MAX ? 'I'
+                                                           : 'l';
+  bool is_unsigned = (number > INT16_MAX && number <= UINT16_MAX) || (number > INT32_MAX && number <= UINT32_MAX);
+  return beyond == 0 && !is_unsigned && append(to, &kind, 1) &&
+         append_number(to, (uint64_t)number,
+                       kind == 'b'   ? 1
+                       : kind == 's' ? 2
+                       : kind == 'I' ? 4
+                                     : 8);
+}
+
+static bool encode_double(Encoder *to, PyObject *value) {
+  double number = PyFloat_AsDouble(value);
+  uint64_t bits;
+  memcpy(&bits, &number, sizeof bits);
+  return append(to, "d", 1) && append_number(to, bits, 8);
+}
+
+static bool encode_value(Encoder *to, PyObject *value) {
+  Py_ssize_t length = 0;
+  if (PyUnicode_CheckExact(value)) {
+    const char *text = utf8_of(value, &length);
+    return encode_counted(to, 'S', text, length);
+  }
+  if (PyBool_Check(value)) {
+    return append(to, value == Py_True ? "t\1" : "t\0", 2);
+  }
+  if (PyBytes_CheckExact(value)) {
+    return encode_counted(to, 'x', PyBytes_AsString(value), PyBytes_Size(value));
+  }
+  return value == Py_None            ? append(to, "V", 1)
+         : PyLong_CheckExact(value)  ? encode_integer(to, value)
+         : PyFloat_CheckExact(value) ? encode_double(to, value)
+                                     : false;
+}
+
+static bool encode_headers(Encoder *to, PyObject *headers) {
+  Encoder length = *to;
+  Py_ssize_t position = 0;
+  PyObject *name, *value;
+  if (!PyDict_CheckExact(headers) || !append_number(to, 0, 4)) {
     return false;
   }
-  *to->at++ = (char)(unsigned char)length;
-  memcpy(to->at, text, (size_t)length);
-  to->at += length;
-  return true;
+  while (PyDict_Next(headers, &position, &name, &value)) {
+    if (!encode_name(to, name) || !encode_value(to, value)) {
+      return false;
+    }
+  }
+  return append_number(&length, (uint64_t)(to->at - length.at - 4), 4);
 }
 
 bool sb_properties_encode(PyObject *object, char *buffer, sb_put_options *options) {
@@ -182,24 +273,28 @@ bool sb_properties_encode(PyObject *object, char *buffer, sb_put_options *option
     return false;
   }
   const Properties *self = (const Properties *)object;
-  Encoder to = {buffer + 2, options};
+  Encoder to = {buffer + 2, buffer + PROPERTIES_BYTES, options}, flags_at = {buffer, buffer + 2, options};
   uint16_t flags = 0;
   for (int i = 0; i < COUNT; i++) {
     PyObject *value = self->values[i];
     if (value == NULL || value == Py_None) continue;
-    bool good = i == HEADERS || i == TIMESTAMP || i == USER_ID ? false
-                : i == DELIVERY_MODE || i == PRIORITY          ? encode_octet(&to, i, value)
-                                                               : encode_text(&to, i, value);
+    bool good = i == TIMESTAMP || i == USER_ID        ? false
+                : i == HEADERS                        ? encode_headers(&to, value)
+                : i == DELIVERY_MODE || i == PRIORITY ? encode_octet(&to, i, value)
+                                                      : encode_text(&to, i, value);
     if (!good) {
       return false;
     }
     flags |= (uint16_t)(1u << (15 - i));
   }
-  buffer[0] = (char)(unsigned char)(flags >> 8);
-  buffer[1] = (char)(unsigned char)(flags & 0xff);
   options->properties = buffer;
   options->properties_length = (uint32_t)(to.at - buffer);
-  return true;
+  return append_number(&flags_at, flags, 2);
+}
+
+bool sb_properties_have_headers(PyObject *object) {
+  const PyObject *headers = ((const Properties *)object)->values[HEADERS];
+  return headers != NULL && headers != Py_None;
 }
 
 /* ---- the type ---- */

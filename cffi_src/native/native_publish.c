@@ -168,7 +168,9 @@ int sb_publish(PyObject *publisher, PyObject *exchange, PyObject *key, PyObject 
     return (int)send(self, route, body, route->options);
   }
   sb_put_options options = *route->options;
-  return sb_properties_encode(properties, buffer, &options) ? (int)send(self, route, body, &options) : -1;
+  bool good = sb_properties_encode(properties, buffer, &options) &&
+              !(self->headers_count && sb_properties_have_headers(properties));
+  return good ? (int)send(self, route, body, &options) : -1;
 }
 
 /* publish_with(exchange, routing_key, body, properties, ttl_ns, priority, has_headers): as sb_publish, with

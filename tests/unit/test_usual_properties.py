@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import enum
 import gc
 import inspect
 import pickle
@@ -24,12 +25,17 @@ if TYPE_CHECKING:
 
     import shmbroker
 
+NAME = st.text(max_size=128).filter(lambda text: len(text.encode(errors="replace")) <= 128 and text.isprintable())
+VALUE = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.integers(-70_000, 70_000), st.floats(),
+    st.binary(max_size=300), st.text(max_size=300).filter(str.isprintable), st.lists(st.integers(0, 9), max_size=2),
+)  # fmt: skip
 TEXT = st.text(max_size=255).filter(lambda text: len(text.encode(errors="replace")) <= 255 and text.isprintable())
 ANY = st.builds(
     BasicProperties,
     content_type=st.none() | TEXT,
     content_encoding=st.none() | TEXT,
-    headers=st.none() | st.just({"a": 1}),
+    headers=st.none() | st.dictionaries(NAME, VALUE, max_size=4),
     delivery_mode=st.none() | st.sampled_from((1, 2)),
     priority=st.none() | st.integers(0, 255),
     correlation_id=st.none() | TEXT,
@@ -70,6 +76,13 @@ def known(channel: shmbroker.Channel) -> shmbroker.Channel:
     return channel
 
 
+def encoded(message: shmbroker.Message) -> bytes:
+    """The properties of a message as shared memory holds them."""
+    header = message._fields
+    start = header.key_start + header.key_length
+    return message._record[start : start + header.properties_length]  # noqa: SLF001
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(given=ANY)
 @pytest.mark.usefixtures("broker")
@@ -81,11 +94,10 @@ def test_each_way_keeps_the_same(
     for way in WAYS:
         way(known, queue, given)
     first, *others = [queue.get(timeout=0) for _ in WAYS]
-    assert first.properties == dataclasses.replace(given, timestamp=first.properties.timestamp)
-    assert first.priority == (given.priority or 0)
+    for message in (first, *others):
+        assert encoded(message) == properties.encode(given)
+        assert message.priority == (given.priority or 0)
     for other in others:
-        assert other.properties == first.properties
-        assert other.priority == first.priority
         assert (other.expires_at is None) == (first.expires_at is None) == (given.expiration is None)
         if given.expiration is not None:
             assert other.expires_at == pytest.approx(first.expires_at, abs=600)
@@ -122,11 +134,23 @@ class Text(str):
     __slots__ = ()
 
 
+class Truth(enum.IntEnum):
+    """A number of the application."""
+
+    YES = 1
+
+
+MANY = {f"header {number}": "x" * 1000 for number in range(20)}
 STRANGE: dict[str, tuple[BasicProperties, dict[str, Any]]] = {
     "a subclass": (Computed(app_id="given"), {"app_id": "computed"}),
     "a string of a subclass": (BasicProperties(app_id=Text("a")), {"app_id": "a"}),
     "headers": (BasicProperties(headers={"a": [1]}, type="t"), {"headers": {"a": [1]}, "type": "t"}),
     "nothing": (BasicProperties(), {}),
+    "no headers": (BasicProperties(headers={}), {"headers": {}}),
+    "many headers": (BasicProperties(headers=MANY), {"headers": MANY}),
+    "a header of a subclass": (BasicProperties(headers={Text("a"): Text("b")}), {"headers": {"a": "b"}}),
+    "a truth that is a number": (BasicProperties(headers={"a": Truth.YES}), {"headers": {"a": 1}}),
+    "further queues": (BasicProperties(headers={"CC": []}), {"headers": {"CC": []}}),
     "the longest": (BasicProperties(*["é" * 127 + "e"] * 2), dict.fromkeys(properties.NAMES[:2], "é" * 127 + "e")),
 }
 
@@ -160,6 +184,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a minus": ({"expiration": "-1"}, "invalid expiration '-1': no_integer"),
     "too long a life": ({"expiration": "315360000001"}, "value_too_big,315360000001"),
     "too many digits": ({"expiration": "0000000000001"}, "value_too_big"),
+    "a header's name": ({"headers": {1: "a"}}, "name 1 in a table: a string is needed"),
+    "a header's long name": ({"headers": {"é" * 65: "a"}}, "at most 128 bytes"),
+    "half a letter in a header": ({"headers": {"a": "\udc80"}}, r"header '\\udc80'"),
+    "half a letter in a name": ({"headers": {"\udc80": "a"}}, r"header '\\udc80'"),
+    "a large number in a header": ({"headers": {"a": 2**63}}, "9223372036854775808"),
+    "headers that are none": ({"headers": ["a"]}, r"headers=\['a'\]: a dict is needed"),
+    "a strange header": ({"headers": {"a": object}}, "object"),
     "another user": ({"user_id": "nobody at all"}, "user_id property set to 'nobody at all'"),
 }
 
