@@ -142,8 +142,7 @@ def test_spark_knows_the_sizes_of_slots() -> None:
     """The sizes in Spark's hand-over are those of the core, from the shortest that it lists on."""
     memory = pytest.importorskip("shmbroker.spark.handover.memory_share")
     source = (SOURCES / "src" / "memory" / "sb_chunk.c").read_text(encoding="utf-8")
-    units = re.search(r"MESSAGE_UNITS\[\] = \{([^}]*)\}", source)
-    assert units is not None
-    sizes = [int(number) * defined("SB_UNIT") for number in units[1].split(",")]
+    units = re.findall(r"CLASS\((\d+)\)", source.partition("CLASS(SB_LEAF_UNITS)")[0])
+    sizes = [int(number) * defined("SB_UNIT") for number in units]
     known = memory._SLOTS  # noqa: SLF001
     assert list(known) == sizes[sizes.index(known[0]) :]

@@ -71,8 +71,11 @@ sb_status sb_consumer_deliver_one(sb_consumer *k, sb_subscription *s) {
   sb_status status = sb_subscription_take_now(k->c, s, &t);
   if (status == SB_OK) {
     push(k, s, t.token);
-    /* NOTIFIED while the consumer is at work, so that producers do not wake it */
-    (void)sb_node_move(k->c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
+    /* NOTIFIED while the consumer is at work, so that producers do not wake it; most of the time it is already */
+    const sb_node_shm *n = sb_slot_at(k->c->b, s->node);
+    if (sb_node_state(SB_LOAD(&n->word, SB_RELAXED)) == SB_NODE_INTERESTED) {
+      (void)sb_node_move(k->c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
+    }
     if (k->unacked >= k->prefetch) starve(k);
   }
   return status;
@@ -116,7 +119,7 @@ bool sb_consumer_turn(sb_consumer *k) {
   for (uint32_t i = 0; i < k->subscription_count; i++) {
     sb_subscription *s = &k->subscriptions[(k->rotation + i) % k->subscription_count];
     sb_node_shm *n = sb_slot_at(k->c->b, s->node);
-    (void)SB_SWAP(&n->flagged, 0, SB_SEQ_CST); /* P9: clear the flag, then look */
+    if (SB_LOAD(&n->flagged, SB_SEQ_CST) != 0) (void)SB_SWAP(&n->flagged, 0, SB_SEQ_CST); /* P9: clear it, then look */
     sb_status status = sb_consumer_deliver_one(k, s);
     if (status == SB_OK) {
       more = true;

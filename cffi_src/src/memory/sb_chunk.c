@@ -11,27 +11,34 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* Lengths of the slots of the message classes, in units. From 4 to 1024 units a doubling has four classes, so that a
- * body leaves at most a fifth of its slot unused. The longest classes divide a chunk into 6, 5, 4, 3, 2 slots or 1. */
-static const uint16_t MESSAGE_UNITS[] = {1,   2,   3,   4,   5,   6,   7,   8,    10,   12,   14,   16,   20,   24,
-                                         28,  32,  40,  48,  56,  64,  80,  96,   112,  128,  160,  192,  224,  256,
-                                         320, 384, 448, 512, 640, 768, 896, 1024, 1360, 1632, 2048, 2728, 4096, 8192};
-_Static_assert(SB_MESSAGE_CLASSES == sizeof MESSAGE_UNITS / sizeof MESSAGE_UNITS[0], "classes");
-static const uint16_t KIND_UNITS[SB_KIND_COUNT] = {
-    0, SB_LEAF_UNITS, 3, 3, 1, 1, 1, 6, 16, SB_LONG_LEAF_UNITS, SB_LONG_QUEUE_UNITS};
-_Static_assert(SB_MESSAGE_CLASSES + SB_KIND_COUNT <= SB_MAX_CLASSES, "classes");
+/* The lengths of the slots in units, and their reciprocals times 2^32, rounded up. There is no class 0. First come the
+ * message classes: from 4 to 1024 units a doubling has four classes, so that a body leaves at most a fifth of its slot
+ * unused; the longest classes divide a chunk into 6, 5, 4, 3, 2 slots or 1. Then come the kinds of structures. */
+#define CLASS(units) {units, (UINT64_C(1) << 32) / (units) + 1}
+static const struct {
+  uint64_t units, reciprocal;
+} CLASSES[] = {
+    // clang-format off
+    {0, 0},
+    CLASS(1), CLASS(2), CLASS(3), CLASS(4), CLASS(5), CLASS(6), CLASS(7), CLASS(8), CLASS(10), CLASS(12), CLASS(14),
+    CLASS(16), CLASS(20), CLASS(24), CLASS(28), CLASS(32), CLASS(40), CLASS(48), CLASS(56), CLASS(64), CLASS(80),
+    CLASS(96), CLASS(112), CLASS(128), CLASS(160), CLASS(192), CLASS(224), CLASS(256), CLASS(320), CLASS(384),
+    CLASS(448), CLASS(512), CLASS(640), CLASS(768), CLASS(896), CLASS(1024), CLASS(1360), CLASS(1632), CLASS(2048),
+    CLASS(2728), CLASS(4096), CLASS(8192),
+    CLASS(SB_LEAF_UNITS), CLASS(3), CLASS(3), CLASS(1), CLASS(1), CLASS(1), CLASS(6), CLASS(16),
+    CLASS(SB_LONG_LEAF_UNITS), CLASS(SB_LONG_QUEUE_UNITS),
+    // clang-format on
+};
+#define CLASS_COUNT (sizeof CLASSES / sizeof CLASSES[0])
+_Static_assert(SB_MESSAGE_CLASSES + SB_KIND_COUNT == CLASS_COUNT, "classes");
+_Static_assert(CLASS_COUNT <= SB_MAX_CLASSES, "classes");
 
 void sb_class_format(sb_class_shm *classes) {
-  for (unsigned i = 0; i < SB_MESSAGE_CLASSES; i++) {
-    SB_STORE(&classes[1 + i].units, MESSAGE_UNITS[i], SB_RELAXED);
-    SB_STORE(&classes[1 + i].kind, (uint32_t)SB_KIND_MESSAGE, SB_RELAXED);
-    SB_STORE(&classes[1 + i].slots_per_chunk, SB_CHUNK_UNITS / MESSAGE_UNITS[i], SB_RELAXED);
-  }
-  for (unsigned k = 1; k < SB_KIND_COUNT; k++) {
-    sb_class_shm *cls = &classes[SB_MESSAGE_CLASSES + k];
-    SB_STORE(&cls->units, KIND_UNITS[k], SB_RELAXED);
-    SB_STORE(&cls->kind, k, SB_RELAXED);
-    SB_STORE(&cls->slots_per_chunk, SB_CHUNK_UNITS / KIND_UNITS[k], SB_RELAXED);
+  for (unsigned cls = 1; cls < CLASS_COUNT; cls++) {
+    unsigned kind = cls <= SB_MESSAGE_CLASSES ? (unsigned)SB_KIND_MESSAGE : cls - (unsigned)SB_MESSAGE_CLASSES;
+    SB_STORE(&classes[cls].units, (uint32_t)CLASSES[cls].units, SB_RELAXED);
+    SB_STORE(&classes[cls].kind, kind, SB_RELAXED);
+    SB_STORE(&classes[cls].slots_per_chunk, (uint32_t)(SB_CHUNK_UNITS / CLASSES[cls].units), SB_RELAXED);
   }
 }
 
@@ -44,7 +51,7 @@ unsigned sb_class_for(const sb_broker *b, uint64_t bytes) {
   unsigned low = 0, high = SB_MESSAGE_CLASSES;
   while (low < high) {
     unsigned middle = (low + high) / 2;
-    if (MESSAGE_UNITS[middle] < units) {
+    if (CLASSES[middle + 1].units < units) {
       low = middle + 1;
     } else {
       high = middle;
@@ -56,8 +63,15 @@ unsigned sb_class_of_kind(const sb_broker *b, unsigned kind) {
   (void)b;
   return (unsigned)SB_MESSAGE_CLASSES + kind;
 }
-unsigned sb_class_units(unsigned cls) {
-  return cls <= SB_MESSAGE_CLASSES ? MESSAGE_UNITS[cls - 1] : KIND_UNITS[cls - SB_MESSAGE_CLASSES];
+unsigned sb_class_units(unsigned cls) { return (unsigned)CLASSES[cls].units; }
+/* A multiplication, since each message needs this three times, and a division takes up to 20 cycles. It is exact: the
+ * reciprocal is at most 1 too large, and in_chunk * units is far below 2^32. */
+uint32_t sb_class_index(unsigned cls, uint32_t in_chunk) {
+  return (uint32_t)(in_chunk * CLASSES[cls].reciprocal >> 32);
+}
+bool sb_class_begins(unsigned cls, uint32_t in_chunk) {
+  uint32_t units = sb_class_units(cls);
+  return sb_class_index(cls, in_chunk) * units == in_chunk && in_chunk + units <= SB_CHUNK_UNITS;
 }
 
 /* ---- hints ---- */
@@ -83,7 +97,7 @@ void sb_chunk_freed(sb_broker *b, uint32_t slot) {
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_RELAXED);
   unsigned cls = sb_chunk_class(word);
   if (sb_chunk_state(word) == SB_CHUNK_CLASS && cls >= 1 && cls < SB_MESSAGE_CLASSES + SB_KIND_COUNT) {
-    uint32_t index = slot % SB_CHUNK_UNITS / sb_class_units(cls);
+    uint32_t index = sb_class_index(cls, slot % SB_CHUNK_UNITS);
     sb_chunk_hint_set(b, cls, chunk, index / 64, UINT64_C(1) << (index % 64));
   }
 }

@@ -48,6 +48,10 @@
 
 void sb_class_format(sb_class_shm *classes);
 unsigned sb_class_units(unsigned cls);
+/* The number of the slot of the class that lies at the unit `in_chunk` of its chunk (below SB_CHUNK_UNITS). */
+uint32_t sb_class_index(unsigned cls, uint32_t in_chunk);
+/* True if a slot of the class begins at the unit `in_chunk`, and ends within the chunk. */
+bool sb_class_begins(unsigned cls, uint32_t in_chunk);
 /* The smallest class that holds `bytes` bytes; 0 = none, they need a run of chunks. */
 unsigned sb_class_for(const sb_broker *b, uint64_t bytes);
 unsigned sb_class_of_kind(const sb_broker *b, unsigned kind);

@@ -17,12 +17,11 @@ static uint64_t slot_bytes(sb_broker *b, uint32_t slot) {
     return 0;
   }
   uint64_t word = SB_LOAD(&b->chunks[slot / SB_CHUNK_UNITS], SB_ACQUIRE);
-  unsigned cls = sb_chunk_class(word), in_chunk = slot % SB_CHUNK_UNITS;
+  unsigned cls = sb_chunk_class(word);
   if (!sb_chunk_has_slots(word) || cls < 1 || cls > SB_MESSAGE_CLASSES) {
     return 0;
   }
-  unsigned units = sb_class_units(cls);
-  return in_chunk % units == 0 && in_chunk + units <= SB_CHUNK_UNITS ? (uint64_t)units * SB_UNIT : 0;
+  return sb_class_begins(cls, slot % SB_CHUNK_UNITS) ? (uint64_t)sb_class_units(cls) * SB_UNIT : 0;
 }
 
 /* Reads a part. False: the slot is no part. */

@@ -46,7 +46,7 @@ SB_HOT bool take_cached(sb_connection *c, unsigned cls, uint64_t token, uint32_t
   while (cache->mask != 0) {
     uint32_t index = cache->word * 64 + (uint32_t)__builtin_ctzll(cache->mask);
     cache->mask &= cache->mask - 1;
-    if (index >= SB_CHUNK_UNITS / units) {
+    if ((index + 1) * units > SB_CHUNK_UNITS) {
       continue;
     }
     *slot = cache->chunk * SB_CHUNK_UNITS + index * units;
@@ -258,7 +258,7 @@ void sb_slab_drop_last(sb_connection *c, uint32_t slot, uint64_t header) {
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_RELAXED);
   unsigned cls = sb_chunk_class(word);
   bool hinted = sb_chunk_state(word) == SB_CHUNK_CLASS && cls >= 1 && cls <= SB_MESSAGE_CLASSES;
-  uint32_t index = hinted ? slot % SB_CHUNK_UNITS / sb_class_units(cls) : 0;
+  uint32_t index = hinted ? sb_class_index(cls, slot % SB_CHUNK_UNITS) : 0;
   if (hinted && (c->freed.mask == 0 || c->freed.chunk != chunk || c->freed.word != index / 64)) {
     sb_slab_flush_freed(c);
     c->freed = (sb_slab_cache){0, chunk, index / 64};
@@ -358,9 +358,9 @@ void *sb_slab_object(sb_broker *b, uint32_t slot, unsigned kind) {
     return NULL;
   }
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
-  unsigned units = sb_class_units((unsigned)SB_MESSAGE_CLASSES + kind), in_chunk = slot % SB_CHUNK_UNITS;
-  bool fits = sb_chunk_state(word) == SB_CHUNK_CLASS && sb_chunk_class(word) == SB_MESSAGE_CLASSES + kind &&
-              in_chunk % units == 0 && in_chunk + units <= SB_CHUNK_UNITS;
+  unsigned cls = (unsigned)SB_MESSAGE_CLASSES + kind;
+  bool fits = sb_chunk_state(word) == SB_CHUNK_CLASS && sb_chunk_class(word) == cls &&
+              sb_class_begins(cls, slot % SB_CHUNK_UNITS);
   return fits ? sb_slot_at(b, slot) : NULL;
 }
 
@@ -430,7 +430,5 @@ uint64_t sb_slab_slot_bytes(sb_broker *b, uint32_t slot) {
   if (!sb_chunk_has_slots(word) || cls < 1 || cls >= SB_MESSAGE_CLASSES + SB_KIND_COUNT) {
     return 0;
   }
-  unsigned units = sb_class_units(cls);
-  uint32_t in_chunk = slot % SB_CHUNK_UNITS;
-  return in_chunk % units == 0 && in_chunk + units <= SB_CHUNK_UNITS ? (uint64_t)units * SB_UNIT : 0;
+  return sb_class_begins(cls, slot % SB_CHUNK_UNITS) ? (uint64_t)sb_class_units(cls) * SB_UNIT : 0;
 }

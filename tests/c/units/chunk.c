@@ -456,8 +456,20 @@ static void where_one_was_freed_last(void) {
   expect_is(t.b->classes[4].hint_chunk, 21, "the chunk, plus one");
 }
 
+static void slots_that_begin(void) {
+  for (unsigned cls = 1; cls < SB_MESSAGE_CLASSES + SB_KIND_COUNT; cls++) {
+    uint32_t units = sb_class_units(cls);
+    for (uint32_t at = 0; at < SB_CHUNK_UNITS; at++) {
+      if (sb_class_index(cls, at) != at / units) expect_is(sb_class_index(cls, at), at / units, "the slot of a unit");
+      bool begins = at % units == 0 && at + units <= SB_CHUNK_UNITS;
+      if (sb_class_begins(cls, at) != begins) expect_is(sb_class_begins(cls, at), begins, "a slot begins");
+    }
+  }
+}
+
 static const test_case CASES[] = {
     {"chunk: classes", "each class has its units, its kind and its slots", classes_of_slots},
+    {"chunk: begins", "of each class, the slot of every unit of a chunk is known", slots_that_begin},
     {"chunk: class for", "the class for so many bytes is the shortest that is long enough",
      the_class_for_so_many_bytes},
     {"chunk: hint", "a hint is set in word, summary and group", a_hint_is_set},
