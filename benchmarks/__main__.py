@@ -171,8 +171,11 @@ def _run(settings: Settings, only: Sequence[str], path: Path, now: datetime, out
         "measurements": [as_json(result) for result in results],
     }
     report.write_json(path, document)
-    tables = "\n\n".join(report.text(result) for result in results)
+    goals = report.goals(results)
+    tables = "\n\n".join([*(report.text(result) for result in results), *([goals] if goals else [])])
     path.with_suffix(".txt").write_text(tables + "\n", "utf-8")
+    if goals:
+        print(f"\n{goals}", file=out)
     print(f"\nresults: {path.name}", file=out)
     print(report.plot(path.with_suffix(".png"), results), file=out)
     return results, complete

@@ -208,6 +208,15 @@ class Result:
         known = [ratio for ratio in ratios if ratio is not None]
         return min(known) if known else None
 
+    def worst_against_best(self, outcome: Outcome, others: Iterable[Outcome]) -> float | None:
+        """Return how many times better the worst run of one is than the best run of some others."""
+        metric, own = self.measurement.metric, outcome.summary
+        found = [one.summary for one in others if one is not outcome and one.median is not None]
+        runs = [
+            metric.ratio(metric.worst(own), metric.best(one)) for one in found if own is not None and one is not None
+        ]
+        return min(runs) if runs and outcome.median is not None else None
+
     @property
     def verified(self) -> bool:
         """Whether everything that ran did so without fault, and something ran."""

@@ -66,7 +66,6 @@ def targets(result: Result) -> list[str]:
     Args:
         result: A finished measurement.
     """
-    words = {True: "met", False: "MISSED", None: "not measured"}
     lines = []
     ran = [one for one in result.outcomes if one.status is not Status.NOT_RUN]
     for outcome in ran:
@@ -76,8 +75,32 @@ def targets(result: Result) -> list[str]:
                 lines.append(f"{outcome.name}: {verdict.text}: {verdict.value:,.3g}")
                 continue
             value = "" if verdict.value is None else f"{verdict.value:,.3g}: "
-            lines.append(f"{outcome.name}: {verdict.text}: {value}{words[verdict.met]}")
+            if verdict.worst is not None:
+                value = f"{verdict.value:,.3g}, the worst run {verdict.worst:,.3g}: "
+            lines.append(f"{outcome.name}: {verdict.text}: {value}{_word(verdict.met)}")
     return lines
+
+
+def goals(results: Sequence[Result]) -> str:
+    """Return a table of everything that was to be reached, with the verdict of each; empty if nothing was.
+
+    Args:
+        results: Finished measurements.
+    """
+    rows = []
+    for result in results:
+        for outcome in result.outcomes:
+            for target in outcome.contender.targets if outcome.status is not Status.NOT_RUN else ():
+                verdict = target.judge(result, outcome)
+                if verdict.met is None:
+                    continue
+                row = f"{result.measurement.name}: {outcome.name}"
+                rows.append([row, verdict.text, f"{verdict.value:,.3g}", _ratio(verdict.worst), _word(verdict.met)])
+    return table(["row", "goal", "median", "worst run", "verdict"], rows) if rows else ""
+
+
+def _word(met: bool | None) -> str:  # noqa: FBT001 (what a verdict says)
+    return {True: "met", False: "MISSED", None: "not measured"}[met]
 
 
 def main_table(result: Result) -> str:

@@ -44,6 +44,14 @@ class Metric:
             return value / other
         return other / value
 
+    def best(self, summary: Summary) -> float:
+        """Return the value of the best run."""
+        return summary.max if self.higher_is_better else summary.min
+
+    def worst(self, summary: Summary) -> float:
+        """Return the value of the worst run."""
+        return summary.min if self.higher_is_better else summary.max
+
     def show(self, value: float) -> str:
         """Return a value as people read it, in few characters.
 

@@ -19,11 +19,14 @@ class Verdict:
         text: The target.
         value: What was measured; None if it was not.
         met: Whether the target is met; None if it was not measured.
+        worst: The same of the worst run, against the best run of the others; None
+            if the target compares with nothing.
     """
 
     text: str
     value: float | None
     met: bool | None
+    worst: float | None = None
 
 
 class Target(Protocol):
@@ -46,17 +49,21 @@ class AtLeast:
         than: Names of the contenders to beat; all peers if empty.
         without: Names of the contenders that do not count.
         called: What these are called.
+        worst: The smallest ratio that will do for the worst run against their best
+            run; None: any.
     """
 
     ratio: float
     than: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     called: str = "the best peer"
+    worst: float | None = None
 
     @property
     def text(self) -> str:
         """The target, in a few words."""
-        return f">= {self.ratio:g} x {self.called}"
+        also = "" if self.worst is None else f", the worst run >= {self.worst:g} x its best"
+        return f">= {self.ratio:g} x {self.called}{also}"
 
     def judge(self, result: Result, outcome: Outcome) -> Verdict:
         """Return whether the outcome reached it."""
@@ -65,8 +72,10 @@ class AtLeast:
             chosen = [one for one in found if one is not None]
         else:
             chosen = [one for one in result.others() if one.name not in self.without]
-        value = result.against_best(outcome, chosen)
-        return Verdict(self.text, value, None if value is None else value >= self.ratio)
+        value, worst = result.against_best(outcome, chosen), result.worst_against_best(outcome, chosen)
+        if value is None or worst is None:
+            return Verdict(self.text, None, None)
+        return Verdict(self.text, value, value >= self.ratio and worst >= (self.worst or 0), worst)
 
 
 @dataclass(frozen=True)
@@ -75,14 +84,17 @@ class Flat:
 
     Attributes:
         factor: The largest factor that will do.
+        last: The largest one that will do for the last contender; None: as for the others.
     """
 
     factor: float
+    last: float | None = None
 
     @property
     def text(self) -> str:
         """The target, in a few words."""
-        return f"<= {self.factor:g} x the first"
+        also = "" if self.last is None else f", the last <= {self.last:g} x"
+        return f"<= {self.factor:g} x the first{also}"
 
     def judge(self, result: Result, outcome: Outcome) -> Verdict:
         """Return whether the outcome reached it."""
@@ -90,7 +102,8 @@ class Flat:
         if not first or outcome.median is None:
             return Verdict(self.text, None, None)
         value = outcome.median / first
-        return Verdict(self.text, value, value <= self.factor)
+        allowed = self.factor if self.last is None or outcome is not result.outcomes[-1] else self.last
+        return Verdict(self.text, value, value <= allowed)
 
 
 @dataclass(frozen=True)
