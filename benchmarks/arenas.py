@@ -72,16 +72,18 @@ ARENAS = (
         "three producers, one consumer, 64 B",
         RATE,
         Stream(64, 0, producers=3),
-        peers=False,
-        baseline="first",
     ),
     Arena(
         "one-to-three",
         "one producer, three competing consumers, 64 B",
         RATE,
         Stream(64, 0, consumers=3),
-        peers=False,
-        baseline="first",
+    ),
+    Arena(
+        "three-to-three",
+        "three producers, three competing consumers, 64 B",
+        RATE,
+        Stream(64, 0, producers=3, consumers=3),
     ),
     Arena("ping-pong", "round trips, 64 B, back to back", LATENCY),
     Arena(

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
+DRY_SECONDS = 0.5
+
 
 @dataclass(frozen=True)
 class Outlet:
@@ -73,6 +75,31 @@ def outlet(send: Callable[[bytes], object]) -> Outlet:
             send(body)
 
     return Outlet(send, send_many)
+
+
+def sharing_inlet(receive: Callable[[], Any], receive_soon: Callable[[float], Any], nothing: type[Exception]) -> Inlet:
+    """Return an inlet of one of several consumers, which takes what is there.
+
+    It waits only with empty hands, and returns them at the end. So the time after each
+    window is the time of its last message, also at the end of the stream, which a
+    competing consumer cannot foresee.
+
+    Args:
+        receive: Waits for one body and returns it.
+        receive_soon: Waits so many seconds at most, 0 = not at all.
+        nothing: What it raises if there is none.
+    """
+
+    def receive_many(limit: int) -> list[Any]:
+        window: list[Any] = []
+        try:
+            for _ in range(limit):
+                window.append(receive_soon(0 if window else DRY_SECONDS))
+        except nothing:
+            pass
+        return window
+
+    return Inlet(receive, receive_many, lambda limit: [touch(body) for body in receive_many(limit)])
 
 
 def window_inlet(take: Callable[[int], Sequence[Body]]) -> Inlet:

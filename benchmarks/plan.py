@@ -78,7 +78,8 @@ def plan(settings: Settings, only: Sequence[str] = ()) -> list[Measurement]:
         contenders: list[Contender] = []
         if arena.peers and ours:
             chosen = peers or (PEERS if settings.peers else ())
-            contenders += [_peer(peer, arena, settings) for peer in chosen]
+            shared = arena.processes > 2  # noqa: PLR2004 (one at each end)
+            contenders += [_peer(peer, arena, settings) for peer in chosen if peer.shares or not shared]
         if not (peers and everything):
             for one in ours:
                 contenders += one.contenders(arena, settings)

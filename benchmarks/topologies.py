@@ -280,8 +280,9 @@ _TABLE = (
         {
             "one-to-one-64B": _peers(1.5, 1.5, worst=1.2),
             "one-to-one-1KiB": _peers(1.0, 1.5),
-            "three-to-one": (),
-            "one-to-three": (),
+            "three-to-one": _best(1.5),
+            "one-to-three": _best(1.5),
+            "three-to-three": _best(1.5),
         },
         lambda arena, settings: _stream("put-get-ack", "share" if arena.stream.consumers > 1 else "get")(
             arena, settings
@@ -301,7 +302,7 @@ _TABLE = (
         {
             "one-to-one-64B": _best(2.5),
             "one-to-one-1KiB": _best(1.5),
-            "three-to-one": (),
+            "three-to-one": _best(1.5),
         },
         _stream("consume", "consume"),
     ),
@@ -309,7 +310,7 @@ _TABLE = (
         "batch",
         "put_many(256), get_many(256), batch.bodies(), batch.ack()",
         _RATE,
-        {"one-to-one-64B": _best(6.0), "one-to-one-1KiB": (), "three-to-one": ()},
+        {"one-to-one-64B": _best(6.0), "one-to-one-1KiB": (), "three-to-one": _best(1.5)},
         _stream("batch", "batch"),
     ),
     Topology(

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from queue import Empty
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.compare.protocol import Peer, module
-from benchmarks.links import Inlet, Link, Outlet, inlet, outlet
+from benchmarks.links import Inlet, Link, Outlet, inlet, outlet, sharing_inlet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,9 +20,10 @@ MESSAGES = 32
 
 @dataclass(frozen=True)
 class FasterFifoLink:
-    """A queue, inherited by both workers."""
+    """A queue, inherited by all workers."""
 
     queue: Any
+    consumers: int
 
     @contextmanager
     def sending(self) -> Iterator[Outlet]:
@@ -31,7 +33,8 @@ class FasterFifoLink:
     @contextmanager
     def receiving(self) -> Iterator[Inlet]:
         """Get from the queue."""
-        yield inlet(self.queue.get)
+        get = self.queue.get
+        yield inlet(get) if self.consumers == 1 else sharing_inlet(get, lambda seconds: get(timeout=seconds), Empty)
 
     def close(self) -> None:
         """Close the parent's end; the memory goes with the last reference."""
@@ -45,8 +48,9 @@ class FasterFifo(Peer):
     short = "fasterfifo"
     distribution = "faster-fifo"
     module_name = "faster_fifo"
+    shares = True
 
-    def link(self, size: int) -> Link:
+    def link(self, size: int, consumers: int = 1) -> Link:
         """Make a queue of the default size, or larger for large bodies."""
         capacity = max(DEFAULT_BYTES, MESSAGES * size)
-        return FasterFifoLink(module("faster_fifo").Queue(capacity))
+        return FasterFifoLink(module("faster_fifo").Queue(capacity), consumers)

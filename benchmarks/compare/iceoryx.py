@@ -141,7 +141,7 @@ class Iceoryx2(Peer):
             return "not installed (version 0.10 or newer is needed)"
         return reason
 
-    def link(self, size: int) -> Link:
+    def link(self, size: int, consumers: int = 1) -> Link:  # noqa: ARG002 (one interface)
         """Choose a prefix."""
         directory = tempfile.mkdtemp(prefix="benchmark-iceoryx2-")
         return IceoryxLink(directory, f"bench{uuid.uuid4().hex[:12]}_", size)

@@ -65,7 +65,7 @@ class PosixMessageQueue(Peer):
     module_name = "posix_ipc"
     largest = LARGEST_BYTES
 
-    def link(self, size: int) -> Link:
+    def link(self, size: int, consumers: int = 1) -> Link:  # noqa: ARG002 (one interface)
         """Make a queue as deep as an ordinary user may."""
         posix_ipc = module("posix_ipc")
         name = f"/benchmark-{uuid.uuid4().hex}"

@@ -43,6 +43,7 @@ class Peer(ABC):
         module_name: The module that must be importable.
         largest: Largest body in bytes, or None.
         waiting: Whether a waiting receiver sleeps in the kernel or spins.
+        shares: Whether several producers, or consumers that compete, may use a link.
     """
 
     name: ClassVar[str]
@@ -51,6 +52,7 @@ class Peer(ABC):
     module_name: ClassVar[str] = "multiprocessing"
     largest: ClassVar[int | None] = None
     waiting: ClassVar[Literal["sleeping", "spinning"]] = "sleeping"
+    shares: ClassVar[bool] = False
 
     def version(self) -> str:
         """Return the installed version, or an empty string."""
@@ -70,16 +72,21 @@ class Peer(ABC):
         return None
 
     @abstractmethod
-    def link(self, size: int) -> Link:
-        """Make a link for bodies of at most `size` bytes."""
+    def link(self, size: int, consumers: int = 1) -> Link:
+        """Make a link for bodies of at most `size` bytes.
+
+        Args:
+            size: In bytes.
+            consumers: How many processes receive; only a peer that shares has several.
+        """
 
     def stream(self, stream: Stream) -> Sample:
         """Run a stream once, over a link of its own.
 
         Args:
-            stream: From one producer process to one consumer process.
+            stream: Its shape; several producers or consumers only if the peer shares.
         """
-        with contextlib.closing(self.link(stream.size)) as link:
+        with contextlib.closing(self.link(stream.size, stream.consumers)) as link:
             return run_stream(link, stream)
 
     def ping_pong(

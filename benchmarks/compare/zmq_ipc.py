@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.compare.protocol import Peer, module
-from benchmarks.links import Inlet, Link, Outlet, inlet, outlet
+from benchmarks.links import Inlet, Link, Outlet, inlet, outlet, sharing_inlet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,15 +25,21 @@ CONNECT_MS = 10_000
 
 @dataclass(frozen=True)
 class ZeroMQLink:
-    """An address in a directory of its own."""
+    """A directory of its own, in which each consumer binds a socket; every producer connects to all of them."""
 
     directory: str
     size: int
+    consumers: int
 
-    @property
-    def address(self) -> str:
-        """Where both ends meet."""
-        return f"ipc://{Path(self.directory) / 'socket'}"
+    def _bound(self) -> list[Path]:
+        """Wait until every consumer has bound its socket."""
+        until = time.monotonic() + CONNECT_MS / 1000
+        while len(found := sorted(Path(self.directory).iterdir())) < self.consumers:
+            if time.monotonic() > until:
+                message = "the PULL sockets did not appear"
+                raise TimeoutError(message)
+            time.sleep(0.001)
+        return found
 
     @contextmanager
     def _socket(self, kind: str) -> Iterator[Any]:
@@ -42,14 +50,16 @@ class ZeroMQLink:
 
     @contextmanager
     def sending(self) -> Iterator[Outlet]:
-        """Push, once the other end is there; large bodies without a copy."""
+        """Push, once the other ends are there, to each in turn; large bodies without a copy."""
         zmq = module("zmq")
         with self._socket("PUSH") as socket:
             events = socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
-            socket.connect(self.address)
-            if not events.poll(CONNECT_MS):
-                message = "the PULL socket did not appear"
-                raise TimeoutError(message)
+            for path in self._bound():
+                socket.connect(f"ipc://{path}")
+                if not events.poll(CONNECT_MS):
+                    message = "a PULL socket did not answer"
+                    raise TimeoutError(message)
+                events.recv_multipart()
             socket.disable_monitor()
             if self.size < UNCOPIED_BYTES:
                 yield outlet(socket.send)
@@ -59,9 +69,20 @@ class ZeroMQLink:
     @contextmanager
     def receiving(self) -> Iterator[Inlet]:
         """Pull; a body that is only touched stays in the frame."""
+        zmq = module("zmq")
         with self._socket("PULL") as socket:
-            socket.bind(self.address)
-            yield inlet(socket.recv, lambda: socket.recv(copy=False).buffer)
+            socket.bind(f"ipc://{Path(self.directory) / str(os.getpid())}")
+            if self.consumers == 1:
+                yield inlet(socket.recv, lambda: socket.recv(copy=False).buffer)
+                return
+
+            def receive_soon(seconds: float) -> bytes:
+                if seconds and not socket.poll(seconds * 1000):
+                    raise zmq.Again
+                body: bytes = socket.recv(zmq.NOBLOCK)
+                return body
+
+            yield sharing_inlet(socket.recv, receive_soon, zmq.Again)
 
     def close(self) -> None:
         """Remove the socket's directory."""
@@ -75,12 +96,13 @@ class ZeroMQ(Peer):
     short = "pyzmq"
     distribution = "pyzmq"
     module_name = "zmq"
+    shares = True
 
     def version(self) -> str:
         """Return the versions of pyzmq and of the library below it."""
         version = super().version()
         return f"{version} (libzmq {module('zmq').zmq_version()})" if version else ""
 
-    def link(self, size: int) -> Link:
-        """Choose an address."""
-        return ZeroMQLink(tempfile.mkdtemp(prefix="benchmark-zmq-"), size)
+    def link(self, size: int, consumers: int = 1) -> Link:
+        """Choose a directory."""
+        return ZeroMQLink(tempfile.mkdtemp(prefix="benchmark-zmq-"), size, consumers)
