@@ -82,14 +82,11 @@ static PyObject *channel_publish(PyObject *object, PyObject *const *arguments, P
     return NULL;
   }
   PyObject *publisher = self->publisher;
-  if (publisher != NULL && Py_IS_TYPE(publisher, sb_publisher_type)) {
-    if (!sb_is_good_timeout(given[TIMEOUT])) {
-      return NULL;
-    }
-    if (sb_publish(publisher, given[EXCHANGE], given[ROUTING_KEY], given[BODY], given[PROPERTIES]) == SB_OK) {
-      return number_of(self);
-    }
+  bool fast = publisher != NULL && Py_IS_TYPE(publisher, sb_publisher_type) && sb_is_good_timeout(given[TIMEOUT]);
+  if (fast && sb_publish(publisher, given[EXCHANGE], given[ROUTING_KEY], given[BODY], given[PROPERTIES]) == SB_OK) {
+    return number_of(self);
   }
+  PyErr_Clear(); /* that of a bad timeout: Python checks it again, and raises */
   return PyObject_CallMethodObjArgs(object, publish_slowly, given[EXCHANGE], given[ROUTING_KEY], given[BODY],
                                     given[PROPERTIES], given[MANDATORY], given[TIMEOUT], NULL);
 }

@@ -63,6 +63,10 @@ static bool take_keywords(PyObject **given, PyObject *keywords) {
   Py_ssize_t position = 0;
   PyObject *name, *value;
   while (PyDict_Next(keywords, &position, &name, &value)) {
+    if (!PyUnicode_Check(name)) { /* a caller in C may pass any dict */
+      PyErr_SetString(PyExc_TypeError, "keywords must be strings");
+      return false;
+    }
     int index = index_of(name);
     if (index < 0) {
       PyErr_Format(PyExc_TypeError, "BasicProperties() got an unexpected keyword argument '%U'", name);

@@ -10,6 +10,9 @@ typedef struct {
   char closed;  /* set by Python: the application has closed the handle */
 } QueueCalls;
 
+/* Also true for an object whose constructor did not run: then the method of Python says what is missing. */
+static bool is_closed(const QueueCalls *self) { return self->closed || self->taker == NULL; }
+
 /* The names of keywords and methods that these calls use. */
 enum {
   TIMEOUT,
@@ -129,7 +132,7 @@ static PyObject *put_plain(PyObject *object, PyObject *body, PyObject *timeout) 
   if (!sb_is_good_timeout(timeout)) {
     return NULL;
   }
-  int status = self->closed ? SB_CLOSED : sb_put_at_once(self->handle, body, NULL);
+  int status = is_closed(self) ? SB_CLOSED : sb_put_at_once(self->handle, body, NULL);
   if (status == SB_OK) {
     Py_RETURN_NONE;
   }
@@ -153,7 +156,7 @@ static PyObject *queue_put(PyObject *object, PyObject *const *arguments, Py_ssiz
   if (!given.more && given.key == Py_None && given.priority == Py_None && given.properties == Py_None) {
     return put_plain(object, given.body, given.timeout);
   }
-  if (!given.more && !self->closed && read_options(&options, buffer, &given)) {
+  if (!given.more && !is_closed(self) && read_options(&options, buffer, &given)) {
     if (!sb_is_good_timeout(given.timeout)) {
       return NULL;
     }
@@ -182,6 +185,7 @@ static bool read_keywords(GetKeywords *to, const char *what, PyObject *const *va
     PyObject *name = PyTuple_GetItem(names, i);
     if (is_name(name, AUTO_ACK)) {
       to->auto_ack = PyObject_IsTrue(values[i]);
+      if (to->auto_ack < 0) return false;
     } else if (to->timeout != NULL && is_name(name, TIMEOUT)) {
       to->timeout = values[i];
     } else {
@@ -189,7 +193,7 @@ static bool read_keywords(GetKeywords *to, const char *what, PyObject *const *va
       return false;
     }
   }
-  return to->auto_ack >= 0 && (to->timeout == NULL || sb_is_good_timeout(to->timeout));
+  return to->timeout == NULL || sb_is_good_timeout(to->timeout);
 }
 
 /* Calls the method `name` of Python, which waits for a message or raises, with the status of the attempt. */
@@ -208,7 +212,7 @@ static PyObject *get_slowly(PyObject *object, int name, int status, const GetKey
 static PyObject *hand_out(PyObject *object, PyObject *message, int slowly, const GetKeywords *given) {
   const QueueCalls *self = (const QueueCalls *)object;
   if (message == Py_None) {
-    int status = self->closed ? SB_CLOSED : self->taker->status;
+    int status = is_closed(self) ? SB_CLOSED : self->taker->status;
     Py_DECREF(message);
     message = NULL;
     if (status == SB_EMPTY && given->timeout == NULL) {
@@ -217,7 +221,7 @@ static PyObject *hand_out(PyObject *object, PyObject *message, int slowly, const
       message = get_slowly(object, slowly, status, given);
     }
   }
-  if (message != NULL) sb_record_hand_out(message);
+  if (message != NULL && PyObject_TypeCheck(message, sb_record_type)) sb_record_hand_out(message);
   return message;
 }
 
@@ -227,7 +231,8 @@ static PyObject *queue_get(PyObject *object, PyObject *const *arguments, Py_ssiz
   if (!read_keywords(&given, "get", arguments, count, names)) {
     return NULL;
   }
-  PyObject *message = self->closed ? Py_NewRef(Py_None) : sb_take_message(self->taker, object, given.auto_ack, FRESH);
+  PyObject *message =
+      is_closed(self) ? Py_NewRef(Py_None) : sb_take_message(self->taker, object, given.auto_ack, FRESH);
   return hand_out(object, message, GET_SLOWLY, &given);
 }
 
@@ -237,7 +242,7 @@ static PyObject *queue_get_nowait(PyObject *object, PyObject *const *arguments, 
   if (!read_keywords(&given, "get_nowait", arguments, count, names)) {
     return NULL;
   }
-  PyObject *message = self->closed ? Py_NewRef(Py_None) : sb_poll_message(self->taker, object, given.auto_ack);
+  PyObject *message = is_closed(self) ? Py_NewRef(Py_None) : sb_poll_message(self->taker, object, given.auto_ack);
   return hand_out(object, message, GET_NOWAIT_SLOWLY, &given);
 }
 

@@ -53,6 +53,7 @@ class Sending(Declaring):
         timeout: float | None,
     ) -> int | None:
         """Publishes a message that the compiled code did not publish; returns its number in confirm mode."""
+        deadline(timeout)
         if properties is not None and self._publisher is not None:
             publishing = self._session.publishing
             if publishing.publish_described(exchange, routing_key, body, properties) == native.OK:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import enum
+import functools
 import gc
 import inspect
 import pickle
@@ -250,6 +251,14 @@ def test_wrong_arguments(positional: tuple[Any, ...], named: dict[str, Any], tex
     """The error names them."""
     with pytest.raises(TypeError, match=text):
         BasicProperties(*positional, **named)
+
+
+def test_keywords_of_a_caller_in_c() -> None:
+    """A name that is no string is refused; C may pass it, while Python's own calls do not."""
+    call = functools.partial(BasicProperties)
+    call.__setstate__((BasicProperties, (), {b"app_id": "a"}, {}))  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="keywords must be strings"):
+        call()
 
 
 def test_names_that_are_made_are_names() -> None:

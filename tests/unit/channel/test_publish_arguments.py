@@ -44,10 +44,14 @@ WRONG: dict[str, tuple[type[Exception], str, tuple[Any, ...], dict[str, Any]]] =
     "an unknown one": (TypeError, "unexpected keyword argument 'key'", ("", "q", b"A"), {"key": "q"}),
     "one twice": (TypeError, "multiple values for argument 'body'", ("", "q", b"A"), {"body": b"B"}),
     "a bad timeout": (ValueError, "timeout=-1", ("", "q", b"A"), {"timeout": -1}),
+    "a timeout that is no number": (TypeError, "timeout='x': seconds", ("", "q", b"A"), {"timeout": "x"}),
+    "the same with properties": (
+        TypeError, "timeout=True: seconds", ("", "q", b"A", BasicProperties(timestamp=7)), {"timeout": True},
+    ),
     "text": (TypeError, "bytes-like, not str: encode it", ("", "q", "A"), {}),
     "a number as a key": (TypeError, "1", ("", 1, b"A"), {}),
     "no properties": (TypeError, "properties='p': BasicProperties are needed", ("", "q", b"A", "p"), {}),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("warm", [False, True])

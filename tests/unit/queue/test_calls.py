@@ -211,3 +211,25 @@ def test_a_reservation_that_was_refused_keeps_no_memory(broker_name: str) -> Non
         eventually(lambda: broker.statistics().memory_used <= before + 64 * 1024)
         assert str(refusal.value)
         assert_counts(queue, added=0)
+
+
+@pytest.mark.parametrize("call", ["put", "put with a key", "get", "get_nowait"])
+def test_a_handle_without_its_constructor(call: str) -> None:
+    """A subclass that forgot it gets an exception, whatever it calls."""
+    handle = shmbroker.Queue.__new__(shmbroker.Queue)
+    calls: dict[str, Callable[[], object]] = {
+        "put": lambda: handle.put(b"A"),
+        "put with a key": lambda: handle.put(b"A", key="k"),
+        "get": handle.get,
+        "get_nowait": handle.get_nowait,
+    }
+    with pytest.raises(AttributeError):
+        calls[call]()
+
+
+def test_what_a_replaced_method_returns(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of applications may replace the slow part of a get; what it returns comes back as it is."""
+    text = "a" * 32 + "\x03" + "b" * 7
+    monkeypatch.setattr(shmbroker.Queue, "_get_slowly", lambda *_: text)
+    found = str(queue.get(timeout=0))
+    assert [found.count(letter) for letter in "a\x03b"] == [32, 1, 7]
