@@ -243,8 +243,9 @@ static void count_messages(sb_broker *b, const sb_queue_shm *q, sb_queue_facts *
 }
 
 /* Describes a queue. Lock held, so that the slot stays a queue during the read (I70 of sb_grace.h). *dead: a connection
- * whose process is to be reaped before the counts are right (sb_api_killed_at), or 0. */
-static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f, unsigned *dead) {
+ * whose process is to be reaped before the counts are right (sb_api_killed_at), or 0. *exceeded: a queue that evicts
+ * counts more ready messages than its bound. */
+static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f, unsigned *dead, bool *exceeded) {
   sb_broker *b = c->b;
   sb_queue_shm *q = sb_slab_queue(b, slot);
   if (q == NULL) {
@@ -261,6 +262,7 @@ static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f, un
   f->locked = sb_lifetime_locked(b, q, c->id);
   count_messages(b, q, f);
   *dead = sb_api_killed_at(b, q, f->ready);
+  *exceeded = sb_limits_exceeded(q, f->ready);
   f->redelivered = sb_ledger_sum(b, q, SB_COUNT_REDELIVERED);
   f->delivered = sb_ledger_sum(b, q, SB_COUNT_DELIVERED);
   f->rescues = SB_LOAD(&q->rescues, SB_RELAXED);
@@ -276,16 +278,20 @@ static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f, un
 }
 
 sb_status sb_queue_describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
+  bool again = false;
   for (unsigned n = 0;; n++) {
     unsigned dead = 0;
+    bool exceeded = false;
     memset(f, 0, sizeof *f);
     sb_status status = sb_api_enter(c);
     if (status != SB_OK) {
       return status;
     }
-    status = describe(c, slot, f, &dead);
+    status = describe(c, slot, f, &dead, &exceeded);
     sb_api_leave(c);
-    if (dead == 0 || n == SB_DEAD_AT_ONCE || !sb_api_reap(c, dead)) {
+    if (dead == 0 && exceeded && !again) {
+      again = true; /* another reaper may have counted between our loads: then the second reading is right */
+    } else if (dead == 0 || n == SB_DEAD_AT_ONCE || !sb_api_reap(c, dead)) {
       return status;
     }
   }

@@ -171,6 +171,18 @@ static void held_by_the_dead(void) {
   expect(keeper.q->shm->bytes_out == 128, "%d bytes are out", (int)keeper.q->shm->bytes_out);
 }
 
+/* A ring of one message: the second put removed the first one, and was killed before it counted that. */
+static void reap_only(void) { (void)sb_housekeeper_reap(keeper.c); }
+static void ring_counted(void) {
+  put_by(&one, 1);
+  killed_at("limits.evict.paid", puts_one);
+  sb_queue_facts f;
+  meanwhile("sb_ledger.c", reap_only);
+  (void)sb_queue_describe(one.c, one.q->slot, &f);
+  afterwards();
+  expect(f.ready <= 1, "%d are ready in a ring of one", (int)f.ready);
+}
+
 static const test_case CASES[] = {
     {"judged, taken", "a consumer finds a cell as soon as the reaper has made it ready", FREELY, taken_at_once},
     {"judged, cleared", "the reaper marks a cell again whose bit was cleared meanwhile", FREELY, marked_again},
@@ -180,6 +192,7 @@ static const test_case CASES[] = {
     {"judged twice, put", "two reapers count a put once, although its message is consumed meanwhile", FREELY, put_done},
     {"judged twice, not settled", "two reapers leave a message that is settled by another consumer", FREELY,
      settlement_not_begun},
+    {"judged, counted", "the statistics of a ring hold its bound while a reaper counts", RING(1), ring_counted},
     {"judged twice, settled", "two reapers count a settlement once", FREELY, settlement_done},
 };
 const subject JUDGE_CASES = {CASES, sizeof CASES / sizeof CASES[0]};
