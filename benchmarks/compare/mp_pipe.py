@@ -47,6 +47,6 @@ class MultiprocessingPipe(Peer):
     name = "multiprocessing.Pipe"
     short = "mp.Pipe"
 
-    def link(self, size: int, consumers: int = 1) -> Link:  # noqa: ARG002 (one interface)  # noqa: ARG002 (one pipe for all sizes)
+    def link(self, size: int, consumers: int = 1) -> Link:  # noqa: ARG002 (one pipe for all sizes)
         """Make a one-way pipe."""
         return PipeLink(*multiprocessing.get_context("spawn").Pipe(duplex=False))

@@ -44,6 +44,6 @@ class MultiprocessingQueue(Peer):
     name = "multiprocessing.Queue"
     short = "mp.Queue"
 
-    def link(self, size: int, consumers: int = 1) -> Link:  # noqa: ARG002 (one interface)  # noqa: ARG002 (one queue for all sizes)
+    def link(self, size: int, consumers: int = 1) -> Link:  # noqa: ARG002 (one queue for all sizes)
         """Make a queue without a limit, which is the default."""
         return QueueLink(multiprocessing.get_context("spawn").Queue())

@@ -43,6 +43,6 @@ class MultiprocessingSimpleQueue(Peer):
     name = "multiprocessing.SimpleQueue"
     short = "SimpleQueue"
 
-    def link(self, size: int, consumers: int = 1) -> Link:  # noqa: ARG002 (one interface)  # noqa: ARG002 (one queue for all sizes)
+    def link(self, size: int, consumers: int = 1) -> Link:  # noqa: ARG002 (one queue for all sizes)
         """Make a queue."""
         return SimpleQueueLink(multiprocessing.get_context("spawn").SimpleQueue())

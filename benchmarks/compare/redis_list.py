@@ -111,6 +111,6 @@ class RedisList(Peer):
             return "not installed (no redis-server)"
         return super().available()
 
-    def link(self, size: int, consumers: int = 1) -> Link:  # noqa: ARG002 (one interface)  # noqa: ARG002 (one list for all sizes)
+    def link(self, size: int, consumers: int = 1) -> Link:  # noqa: ARG002 (one list for all sizes)
         """Start a server."""
         return RedisLink()

@@ -107,6 +107,32 @@ def test_each_way_keeps_the_same(
         message.ack()
 
 
+EDGES = [sign * 2**power + beside for power in (7, 8, 15, 16, 31, 32, 63) for sign in (1, -1) for beside in (-1, 0, 1)]
+
+
+@pytest.mark.parametrize("number", [number for number in EDGES if -(2**63) <= number < 2**63])
+def test_integers_at_the_edges_of_their_types(
+    known: shmbroker.Channel, connection: shmbroker.Connection, number: int
+) -> None:
+    """A header that is an integer has the shortest type that holds it, whichever code encoded it."""
+    given = BasicProperties(headers={"n": number, "last": "x"})
+    for way in WAYS:
+        way(known, connection.queue("q"), given)
+        message = connection.queue("q").get(timeout=0)
+        assert encoded(message) == properties.encode(given)
+        message.ack()
+
+
+def test_a_keyword_takes_precedence(known: shmbroker.Channel, connection: shmbroker.Connection) -> None:
+    """A priority beside properties that have another one."""
+    queue = connection.queue("q")
+    known.basic_publish("", "q", b"")
+    queue.get(timeout=0).ack()
+    queue.put(b"A", properties=BasicProperties(priority=3, app_id="a"), priority=5)
+    message = queue.get(timeout=0)
+    assert (message.priority, message.properties) == (5, BasicProperties(priority=5, app_id="a"))
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_no_time_is_the_shortest_time(
     known: shmbroker.Channel, connection: shmbroker.Connection, way: Callable[..., None]
@@ -186,7 +212,9 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "too long a life": ({"expiration": "315360000001"}, "value_too_big,315360000001"),
     "too many digits": ({"expiration": "0000000000001"}, "value_too_big"),
     "a header's name": ({"headers": {1: "a"}}, "name 1 in a table: a string is needed"),
-    "a header's long name": ({"headers": {"é" * 65: "a"}}, "at most 128 bytes"),
+    "a header's long name": ({"headers": {"x" * 129: "a"}}, "at most 128 bytes"),
+    "a copy to no array": ({"headers": {"CC": "q"}}, "unacceptable_type_in_CC_header"),
+    "a blind copy to no array": ({"headers": {"BCC": "q"}}, "unacceptable_type_in_BCC_header"),
     "half a letter in a header": ({"headers": {"a": "\udc80"}}, r"header '\\udc80'"),
     "half a letter in a name": ({"headers": {"\udc80": "a"}}, r"header '\\udc80'"),
     "a large number in a header": ({"headers": {"a": 2**63}}, "9223372036854775808"),

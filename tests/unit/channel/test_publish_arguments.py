@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -73,6 +74,7 @@ def test_a_closed_channel_is_freed(connection: shmbroker.Connection) -> None:
     channel.confirm_delivery()
     channel.queue_declare("q")
     assert [channel.basic_publish("", "q", b"A") for _ in range(2)] == [1, 2]
+    channel._number = functools.partial(id, channel)  # type: ignore[assignment]  # noqa: SLF001 - leads back to it
     channel.close()
     gone = weakref.ref(channel)
     del channel
