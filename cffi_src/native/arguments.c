@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Checks of the number of arguments, and of timeouts, for all types. See native_message.h. */
+/* Checks of the number of arguments and of timeouts, and the names of keywords, for all types. See native_message.h. */
 #include "native_message.h"
 
 int sb_expect(Py_ssize_t count, Py_ssize_t wanted) {
@@ -25,4 +25,22 @@ int sb_is_timeout(PyObject *timeout) {
     Py_XDECREF(before);
   }
   return good;
+}
+
+bool sb_intern(const char *const *texts, PyObject **names, int count) {
+  for (int i = 0; i < count; i++) {
+    names[i] = PyUnicode_InternFromString(texts[i]);
+    if (names[i] == NULL) return false;
+  }
+  return true;
+}
+
+int sb_index_of(PyObject *name, PyObject *const *names, int count) {
+  for (int i = 0; i < count; i++) { /* most callers pass the very object */
+    if (name == names[i]) return i;
+  }
+  for (int i = 0; i < count; i++) {
+    if (PyUnicode_Compare(name, names[i]) == 0) return i;
+  }
+  return -1;
 }

@@ -17,19 +17,7 @@ static PyObject *known[COUNT], *publish_slowly; /* interned strings */
 
 bool sb_channel_names(void) {
   publish_slowly = PyUnicode_InternFromString("_publish_slowly");
-  bool good = publish_slowly != NULL;
-  for (int i = 0; good && i < COUNT; i++) {
-    known[i] = PyUnicode_InternFromString(TEXTS[i]);
-    good = known[i] != NULL;
-  }
-  return good;
-}
-
-static int index_of(PyObject *name) {
-  for (int i = 0; i < COUNT; i++) {
-    if (name == known[i] || PyUnicode_Compare(name, known[i]) == 0) return i;
-  }
-  return -1;
+  return publish_slowly != NULL && sb_intern(TEXTS, known, COUNT);
 }
 
 /* False: an exception is set. */
@@ -44,7 +32,7 @@ static bool read_arguments(PyObject **to, PyObject *const *arguments, Py_ssize_t
   }
   for (Py_ssize_t i = 0; names != NULL && i < PyTuple_Size(names); i++) {
     PyObject *name = PyTuple_GetItem(names, i);
-    int index = index_of(name);
+    int index = sb_index_of(name, known, COUNT);
     if (index < 0 || to[index] != NULL) {
       PyErr_Format(PyExc_TypeError,
                    index < 0 ? "Channel.basic_publish() got an unexpected keyword argument '%U'"

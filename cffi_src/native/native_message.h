@@ -94,6 +94,10 @@ static inline bool sb_is_good_timeout(PyObject *timeout) {
 static inline int sb_expect_timeout(PyObject *const *arguments, Py_ssize_t count, Py_ssize_t wanted) {
   return count == wanted + 1 ? sb_is_good_timeout(arguments[wanted]) : sb_expect(count, wanted);
 }
+/* Makes an interned string of each text. False: an exception is set. */
+bool sb_intern(const char *const *texts, PyObject **names, int count);
+/* The index of the name, a string, among the names; -1: it is none of them. */
+int sb_index_of(PyObject *name, PyObject *const *names, int count);
 /* Undoes the delivery of the message of a record that cannot be handed over. A message that a get took returns to its
  * position in its queue. So does a message whose consumer has ended. Any other one becomes the next message that its
  * consumer or channel gives. With auto_ack the message stays settled, and only the view that keeps its long body

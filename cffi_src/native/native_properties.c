@@ -35,11 +35,10 @@ PyTypeObject *sb_properties_type;
 static PyObject *known[COUNT]; /* the names, interned */
 
 bool sb_properties_names(void) {
-  PyObject *slots = PyTuple_New(COUNT);
+  PyObject *slots = sb_intern(TEXTS, known, COUNT) ? PyTuple_New(COUNT) : NULL;
   bool good = slots != NULL;
   for (Py_ssize_t i = 0; good && i < COUNT; i++) {
-    known[i] = PyUnicode_InternFromString(TEXTS[i]);
-    good = known[i] != NULL && PyTuple_SetItem(slots, i, Py_NewRef(known[i])) == 0;
+    good = PyTuple_SetItem(slots, i, Py_NewRef(known[i])) == 0;
   }
   /* A dataclass makes no slots for fields that a base class has slots for. */
   good = good && PyObject_SetAttrString((PyObject *)sb_properties_type, "__slots__", slots) == 0;
@@ -49,16 +48,6 @@ bool sb_properties_names(void) {
 
 /* ---- construction ---- */
 
-static int index_of(PyObject *name) {
-  for (int i = 0; i < COUNT; i++) {
-    if (name == known[i]) return i;
-  }
-  for (int i = 0; i < COUNT; i++) {
-    if (PyUnicode_Compare(name, known[i]) == 0) return i;
-  }
-  return -1;
-}
-
 static bool take_keywords(PyObject **given, PyObject *keywords) {
   Py_ssize_t position = 0;
   PyObject *name, *value;
@@ -67,7 +56,7 @@ static bool take_keywords(PyObject **given, PyObject *keywords) {
       PyErr_SetString(PyExc_TypeError, "keywords must be strings");
       return false;
     }
-    int index = index_of(name);
+    int index = sb_index_of(name, known, COUNT);
     if (index < 0) {
       PyErr_Format(PyExc_TypeError, "BasicProperties() got an unexpected keyword argument '%U'", name);
       return false;

@@ -36,12 +36,7 @@ bool sb_queue_names(void) {
   PyObject *module = PyImport_ImportModule("queue");
   empty_error = module != NULL ? PyObject_GetAttrString(module, "Empty") : NULL;
   Py_XDECREF(module);
-  bool good = empty_error != NULL;
-  for (int i = 0; good && i < NAME_COUNT; i++) {
-    known[i] = PyUnicode_InternFromString(TEXTS[i]);
-    good = known[i] != NULL;
-  }
-  return good;
+  return empty_error != NULL && sb_intern(TEXTS, known, NAME_COUNT);
 }
 
 static bool is_name(PyObject *given, int name) {
