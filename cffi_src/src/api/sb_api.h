@@ -93,17 +93,22 @@ void sb_api_returned(sb_queue *q);
  * evicts. */
 void sb_api_keep_bound(sb_queue *q);
 /* As sb_api_keep_bound, for a get without waiting, a browse, a count, and the end of a commit: first corrects a tail
- * that a killed producer did not advance. Does
- * nothing to a queue that does not evict. False: the connection is closed, since another thread may have closed it
- * while the lock was dropped. */
+ * that a killed producer did not advance. Does nothing to a queue that does not evict. False: the connection is closed,
+ * since another thread may have closed it while the lock was dropped. */
 bool sb_api_look_at_bound(sb_queue *q);
 /* The most dead processes that one call reaps. */
 #define SB_DEAD_AT_ONCE 16u
 /* Lock held. If the counts of a queue that evicts show `ready` messages, more than its bound: a connection that has the
  * queue open and whose process was killed, perhaps before its ledger counted a victim. 0: there is none. */
 unsigned sb_api_killed_at(sb_broker *b, const sb_queue_shm *q, uint64_t ready);
-/* Lock not held. Reaps the process of a dead connection. False: another thread of this process is reaping. */
-bool sb_api_reap(sb_connection *c, unsigned dead);
+/* For a call that counts more ready messages than the bound: another process may be counting an eviction at this moment.
+ * Lock not held. Reaps the process of the connection `dead`; if `dead` is 0, waits a moment. True: the caller counts
+ * again. False: the patience of this call is at its end. `p` begins as zero. */
+typedef struct {
+  unsigned reaped;
+  uint64_t until;
+} sb_patience;
+bool sb_api_look_again(sb_connection *c, unsigned dead, sb_patience *p);
 /* Lock held. Ends a consumer. Puts the messages of its row (pulled, but not given to the application) back into their
  * queues; with `return_everything` also the messages that the application holds. */
 void sb_api_cancel(sb_consumer *k, bool return_everything);

@@ -2,32 +2,40 @@
 /* The bound of a queue that evicts (sb_limits.h). A process that is killed during a put or a get may leave more
  * messages in the queue than the bound allows: the next put, get without waiting, browse, count or commit reaps the
  * process and evicts the excess. If its ledger does not count the victim of an eviction, the next call that reads the
- * queue's statistics reaps it. */
+ * queue's statistics reaps it. If another thread or process is reaping already, these calls wait for it. */
 #include <time.h>
 
 #include "sb_api.h"
 
-/* How long a call waits while another thread of this process reaps. The wait is short, since the caller may hold the
- * GIL. For AFTER_IN_VAIN_NS after a wait in vain, calls with the same queue handle neither reap nor wait. */
+/* How long a call waits while another thread or process reaps. The wait is short, since the caller may hold the GIL, and
+ * the other one may be stopped. For AFTER_IN_VAIN_NS after a wait in vain, calls with the same queue handle neither reap nor wait. */
 #define BESIDE_ANOTHER_NS UINT64_C(1000000)
 #define AFTER_IN_VAIN_NS UINT64_C(50000000)
 
 static bool was_killed(sb_broker *b, unsigned connection) {
   uint64_t word = SB_LOAD(&b->connections[connection], SB_ACQUIRE);
-  return sb_conn_state(word) == SB_CONN_LIVE && sb_liveness_is_dead(b, sb_conn_process(word));
+  return sb_conn_state(word) == SB_CONN_LIVE && sb_liveness_is_gone(b, sb_conn_process(word));
 }
 
-/* Lock not held. Reaps the process of a dead connection, or waits while another thread of this process reaps. False: at
- * `until` the process was not reaped yet. True, without a wait, if another process is reaping it. */
+/* Lock not held. Waits a moment. False, without a wait: it is `until` already. */
+static bool wait_beside(uint64_t until) {
+  struct timespec pause = {0, 100000};
+  if (sb_now_ns() >= until) {
+    return false;
+  }
+  SB_CRASHPOINT("bound.beside");
+  nanosleep(&pause, NULL);
+  return true;
+}
+
+/* Lock not held. Reaps the process of a dead connection, or waits while another thread or process reaps it. False: at
+ * `until` the process was not reaped yet. */
 static bool reap(sb_connection *c, unsigned dead, uint64_t until) {
   uint32_t process = sb_conn_process(SB_LOAD(&c->b->connections[dead], SB_ACQUIRE));
-  while (sb_liveness_is_dead(c->b, process) && !sb_recover_process(c, process)) {
-    if (sb_now_ns() >= until) {
+  while (sb_liveness_is_gone(c->b, process) && !sb_recover_process(c, process)) {
+    if (!wait_beside(until)) {
       return false;
     }
-    SB_CRASHPOINT("bound.beside");
-    struct timespec pause = {0, 100000};
-    nanosleep(&pause, NULL);
   }
   return true;
 }
@@ -67,7 +75,15 @@ unsigned sb_api_killed_at(sb_broker *b, const sb_queue_shm *q, uint64_t ready) {
   return sb_limits_exceeded(q, ready) ? sb_ledger_any_owner(b, q, was_killed) : 0;
 }
 
-bool sb_api_reap(sb_connection *c, unsigned dead) { return reap(c, dead, 0); }
+bool sb_api_look_again(sb_connection *c, unsigned dead, sb_patience *p) {
+  if (p->until == 0) p->until = sb_now_ns() + BESIDE_ANOTHER_NS;
+  if (dead == 0) {
+    return wait_beside(p->until);
+  }
+  bool reaped = p->reaped++ < SB_DEAD_AT_ONCE && reap(c, dead, p->until);
+  p->until = 0;
+  return reaped;
+}
 
 bool sb_api_look_at_bound(sb_queue *q) {
   if (sb_queue_tracks(q->shm) && sb_queue_evicts(q->shm) && sb_queue_is_open(q)) {

@@ -278,23 +278,21 @@ static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f, un
 }
 
 sb_status sb_queue_describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
-  bool again = false;
-  for (unsigned n = 0;; n++) {
-    unsigned dead = 0;
-    bool exceeded = false;
+  sb_patience patience = {0};
+  unsigned dead;
+  bool exceeded;
+  sb_status status;
+  do {
+    dead = 0;
+    exceeded = false;
     memset(f, 0, sizeof *f);
-    sb_status status = sb_api_enter(c);
-    if (status != SB_OK) {
-      return status;
+    status = sb_api_enter(c);
+    if (status == SB_OK) {
+      status = describe(c, slot, f, &dead, &exceeded);
+      sb_api_leave(c);
     }
-    status = describe(c, slot, f, &dead, &exceeded);
-    sb_api_leave(c);
-    if (dead == 0 && exceeded && !again) {
-      again = true; /* another reaper may have counted between our loads: then the second reading is right */
-    } else if (dead == 0 || n == SB_DEAD_AT_ONCE || !sb_api_reap(c, dead)) {
-      return status;
-    }
-  }
+  } while (status == SB_OK && exceeded && sb_api_look_again(c, dead, &patience));
+  return status;
 }
 
 uint32_t sb_texts(sb_connection *c, uint32_t slot, char *texts) {

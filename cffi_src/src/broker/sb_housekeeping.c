@@ -184,7 +184,7 @@ static bool reconcile(sb_connection *by, sb_queue_shm *q, uint32_t slot, uint64_
   /* Comes before the hints are corrected. If `all_know`, each later call of another connection knows that the queue
    * tracks, so none changes a cell without the hints (sb_hints_start_tracking). */
   bool all_know = SB_LOAD(&q->tracking, SB_SEQ_CST) == unsure && sb_ledger_others_know(by->b, q, by->id);
-  sb_hints found = sb_hints_reconcile(by->b, q);
+  sb_hints found = sb_hints_reconcile(by->b, q, NULL);
   if (found == SB_HINTS_SET_RIGHT || found == SB_HINTS_PARTLY) {
     bool explained = SB_LOAD(&q->tracking, SB_SEQ_CST) == unsure || sb_repairs_deaths(by->b) != deaths_before;
     sb_repairs_count(by->b, SB_REPAIR_ACCOUNT, explained); /* I72: unlike other repairs, this needs no second look */

@@ -170,16 +170,22 @@ static void visit_cells(sb_reap_context *w, uint64_t what, uint64_t where) {
   }
 }
 
-/* Corrects the hints of a queue, and those counts of its nodes whose error could suppress a wake. Notifies its waiting
- * nodes. `dead`: a connection that is ending, and counts as gone; 0 = none. `removes`: the handle has its own ledger,
- * so the function may close the queue and remove messages. Without `removes`, the function does only what needs no
- * memory: the housekeeper then closes a queue whose time has come, the sweep of the directory empties a closed queue,
- * and the next put evicts. */
+/* Corrects the hints of a queue; `but` as for sb_hints_reconcile. First decides a CLOSING cell that a killed process may
+ * have left at the tail. False: the hints may still be wrong, since others are changing them. */
+static bool correct_hints(sb_queue *q, const sb_ledger_shm *but) {
+  sb_broker *b = q->c->b;
+  (void)sb_closing_resolve(b, q->c, q->shm, &q->lanes[0].ring, sb_ring_exact_tail(b, &q->lanes[0].ring));
+  sb_hints found = sb_hints_reconcile(b, q->shm, but);
+  return found == SB_HINTS_RIGHT || found == SB_HINTS_SET_RIGHT;
+}
+
+/* Corrects those counts of a queue's nodes whose error could suppress a wake. Notifies its waiting nodes. The caller
+ * has corrected the hints. `dead`: a connection that is ending, and counts as gone; 0 = none. `removes`: the handle has
+ * its own ledger, so the function may close the queue and remove messages. Without `removes`, the function does only
+ * what needs no memory: the housekeeper then closes a queue whose time has come, the sweep of the directory empties a
+ * closed queue, and the next put evicts. */
 static void recover(sb_queue *q, unsigned dead, bool removes) {
   sb_connection *by = q->c;
-  /* decides a CLOSING cell that a killed process may have left at the tail */
-  (void)sb_closing_resolve(by->b, by, q->shm, &q->lanes[0].ring, sb_ring_exact_tail(by->b, &q->lanes[0].ring));
-  (void)sb_hints_reconcile(by->b, q->shm);
   (void)sb_nodes_recount(by->b, q->slot, SB_RECOUNT_HARMFUL);
   if (removes && sb_queue_state(q->state) == SB_QUEUE_OPEN) (void)sb_lifetime_end(q, dead);
   if (sb_queue_is_open(q) && sb_queue_state(q->state) == SB_QUEUE_OPEN) {
@@ -201,6 +207,19 @@ static void recover_in_its_name(sb_reap_context *w, sb_ledger_shm *l) {
   if (sb_queue_stand_in(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l) == SB_OK) recover(&q, w->id, false);
 }
 
+/* Corrects the hints of the ledger's queue, and ends the changes of hints that the ledger marks. In this order: until
+ * the hints are right, the ledger is marked and has a dead owner, so that a call that doubts the counts finds it
+ * (sb_ledger_stuck), even if this reaper is killed. Two reapers that correct one queue wait for each other in this way:
+ * then each of them tries again after its mark is gone, and the last one succeeds. */
+static void end_hinting(sb_reap_context *w, sb_ledger_shm *l) {
+  sb_queue q;
+  bool there = sb_queue_stand_in(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l) == SB_OK;
+  bool right = there && correct_hints(&q, l);
+  SB_CRASHPOINT("recover.hints.corrected");
+  sb_ledger_hinting_ended(l);
+  if (there && !right) (void)correct_hints(&q, NULL);
+}
+
 static void visit_ledgers(sb_reap_context *w, uint64_t what, uint64_t where) {
   sb_ledger_shm *l = sb_intent_ledger(w, what, where);
   if (l == NULL) {
@@ -208,7 +227,7 @@ static void visit_ledgers(sb_reap_context *w, uint64_t what, uint64_t where) {
   }
   uint64_t holding = SB_LOAD(&l->holding, SB_ACQUIRE); /* visit_cells released the cells: their number becomes 0 */
   (void)SB_CAS(&l->holding, &holding, holding >> 32 << 32, SB_ACQ_REL);
-  sb_ledger_hinting_ended(l);
+  end_hinting(w, l);
   sb_queue q; /* inherits the ledger: if this process is killed, too, its reaper continues */
   sb_status status = sb_queue_inherit(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l, w->id);
   if (status == SB_OK) {
@@ -228,6 +247,7 @@ void sb_recover_queue(sb_connection *by, uint32_t slot) {
   bool attached = status == SB_OK;
   if (!attached && status != SB_DELETED) status = sb_queue_stand_in(by, slot, &q, NULL);
   if (status == SB_OK) {
+    (void)correct_hints(&q, NULL);
     recover(&q, 0, attached);
     sb_queue_detach(&q);
   }

@@ -4,9 +4,9 @@
  * What: the *reaper* is the process that holds the byte lock of a dead process (sb_liveness.h). It walks the holdings
  * of each connection of the dead process. First it rolls the intents forward or back, then a commit. Then it publishes
  * or frees the slots and pages, recovers the chunks, and removes nodes from their queues. Then it drops views, and
- * makes the cells AVAILABLE, each at its old position. Last it takes over each ledger, corrects the hints of the
- * ledger's queue, notifies the nodes of that queue, and leaves the ledger to the next connection that opens the queue.
- * Without memory to take over a ledger it corrects and notifies all the same. A reaper may itself be killed at any
+ * makes the cells AVAILABLE, each at its old position. Last it corrects the hints of the queue of each ledger,
+ * takes over the ledger, notifies the nodes of that queue, and leaves the ledger to the next connection that opens the
+ * queue. Without memory to take over a ledger it corrects and notifies all the same. A reaper may itself be killed at any
  * step; the next reaper starts over.
  *
  * Invariants:
@@ -26,7 +26,9 @@
  *
  * Death (killed after -> what is left -> who repairs it):
  *  any step of the reaper -> some holdings recovered -> the next process that gets the byte lock of the dead process
- *   repeats the walk.
+ *   repeats the walk. Until the hints of a queue are right, `hinting` of the ledger is raised, and the ledger has a dead
+ *   owner. So a call that doubts the counts of a queue that evicts (sb_api_bound.c) finds the ledger meanwhile, and waits
+ *   for the reaper. If the reaper was killed, the call reaps.
  *
  * Concurrency: beside any traffic. The byte lock of the dead process excludes two walks over one connection at a time.
  */

@@ -241,12 +241,22 @@ static bool proc_shows(const sb_broker *b, const sb_process_shm *p) {
          now.state != 'X' && !another_program;
 }
 
+static bool is_another(const sb_broker *b, uint32_t process) {
+  return process != b->process && sb_proc_state(SB_LOAD(&b->processes[process].word, SB_ACQUIRE)) == SB_PROC_LIVE;
+}
+
+static bool is_unlocked(const sb_broker *b, uint32_t process) {
+  return sb_byte_holder(b->lock_fd, SB_LOCK_PROCESS + (long)process) == 0;
+}
+
 bool sb_liveness_is_dead(sb_broker *b, uint32_t process) {
-  sb_process_shm *p = &b->processes[process];
-  if (process == b->process || sb_proc_state(SB_LOAD(&p->word, SB_ACQUIRE)) != SB_PROC_LIVE) {
-    return false;
-  }
-  return sb_byte_holder(b->lock_fd, SB_LOCK_PROCESS + (long)process) == 0 && !proc_shows(b, p);
+  return is_another(b, process) && is_unlocked(b, process) && !proc_shows(b, &b->processes[process]);
+}
+
+bool sb_liveness_is_gone(sb_broker *b, uint32_t process) {
+  const sb_process_shm *p = &b->processes[process];
+  bool ours = SB_LOAD(&p->pid_namespace, SB_RELAXED) == b->pid_namespace; /* else only the lock decides */
+  return is_another(b, process) && (ours || is_unlocked(b, process)) && !proc_shows(b, p);
 }
 
 /* The state of another process (R, S, T ...) by /proc. 0: unknown, since the process is the caller's, is not attached,

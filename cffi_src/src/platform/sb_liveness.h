@@ -40,6 +40,9 @@ sb_status sb_liveness_attach(sb_broker *b);
  * descriptors of the lock file. The caller has already released everything that this process owned in the broker. */
 void sb_liveness_detach(sb_broker *b);
 bool sb_liveness_is_dead(sb_broker *b, uint32_t process);
+/* True if the process is dead, or if /proc does not show it, although its byte lock is held: another process or thread
+ * is reaping it, or the kernel is ending it. */
+bool sb_liveness_is_gone(sb_broker *b, uint32_t process);
 /* True if /proc shows that the process is stopped, by a signal or by a tracer. A hint: the process may continue. False
  * for the caller's own process, and for a process of another pid namespace, which our /proc does not show. */
 bool sb_liveness_is_stopped(sb_broker *b, uint32_t process);

@@ -128,18 +128,18 @@ static void free_room(sb_queue_shm *q, const reading *is, const sb_changes *half
     (void)put_right(&q->bytes_in, is->bytes_in, most_in, SB_HINTS_RIGHT);
 }
 
-sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q) {
+sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q, const sb_ledger_shm *but) {
   sb_ring r;
   uint32_t slot = sb_slot_of(b, q);
   if (!sb_queue_tracks(q) || !sb_ring_open(b, slot, SB_RING_CELLS, &r)) {
     return SB_HINTS_RIGHT;
   }
-  sb_changes before = sb_ledger_changes(b, q);
+  sb_changes before = sb_ledger_changes(b, q, but);
   if (before.depth != 0 && sb_queue_evicts(q)) {
     return SB_HINTS_BUSY;
   }
   reading one = read_queue(b, q, &r), two = read_queue(b, q, &r);
-  sb_changes after = sb_ledger_changes(b, q);
+  sb_changes after = sb_ledger_changes(b, q, but);
   if (!sb_changes_same(&before, &after) || !same(&one, &two)) {
     return SB_HINTS_BUSY; /* traffic: the next call tries again */
   }
@@ -172,7 +172,7 @@ void sb_hints_start_tracking(sb_queue *q) {
   SB_STORE(&q->shm->tracking, SB_TRACKING_UNSURE, SB_SEQ_CST); /* P21: before the gates are read */
   bool all_know = sb_ledger_others_know(b, q->shm, q->c->id);
   for (unsigned tries = 0; tries < TRACKING_TRIES; tries++) {
-    if (sb_ledger_changes(b, q->shm).depth == 0 && sb_hints_reconcile(b, q->shm) == SB_HINTS_RIGHT) {
+    if (sb_ledger_changes(b, q->shm, NULL).depth == 0 && sb_hints_reconcile(b, q->shm, NULL) == SB_HINTS_RIGHT) {
       if (all_know) SB_STORE(&q->shm->tracking, SB_TRACKING_SURE, SB_SEQ_CST);
       return;
     }

@@ -55,9 +55,10 @@ uint64_t sb_hints_rescan(sb_queue *q);
  * corrected. SB_HINTS_PARTLY: a hint was corrected, then another one changed during the correction, so it may be wrong
  * still. SB_HINTS_BUSY: the readings differ, or a connection is changing hints, or the first wrong hint changed during
  * the correction. While a connection is changing hints, the call only gives back room that dead connections reserved
- * (I74). In a queue that evicts, it then changes no hint. */
+ * (I74). In a queue that evicts, it then changes no hint. `but`: the ledger of a dead connection whose cells the caller
+ * has released, or NULL; the changes that this ledger marks count as ended. */
 typedef enum { SB_HINTS_RIGHT, SB_HINTS_SET_RIGHT, SB_HINTS_PARTLY, SB_HINTS_BUSY } sb_hints;
-sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q);
+sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q, const sb_ledger_shm *but);
 /* Gives the hints of a queue that is about to get limits their first right values. Does nothing if `tracking` is
  * SB_TRACKING_SURE. If traffic prevents it, or a connection stays in a call that may not know that the queue tracks,
  * leaves SB_TRACKING_UNSURE: the housekeeper then corrects the hints. */

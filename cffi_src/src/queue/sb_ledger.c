@@ -124,10 +124,11 @@ uint64_t sb_ledger_holding(sb_broker *b, const sb_queue_shm *q) {
   }
   return sum;
 }
-sb_changes sb_ledger_changes(sb_broker *b, const sb_queue_shm *q) {
+sb_changes sb_ledger_changes(sb_broker *b, const sb_queue_shm *q, const sb_ledger_shm *but) {
   sb_chain chain = {0};
   sb_changes sum = {0};
   for (sb_ledger_shm *l = first_ledger(b, q); l != NULL; l = next_ledger(b, l, &chain)) {
+    if (l == but) continue;
     uint64_t hinting = SB_LOAD(&l->hinting, SB_SEQ_CST), reserved = SB_LOAD(&l->admitting, SB_SEQ_CST);
     uint64_t depth = hinting & SB_HINTING_DEPTH;
     sum.depth += depth;

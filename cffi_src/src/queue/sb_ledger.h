@@ -73,7 +73,7 @@ unsigned sb_ledger_stuck(sb_broker *b, const sb_queue_shm *q, unsigned but,
  * call: all their later calls see what the caller stored before (P21 of sb_grace.h). Waits a moment for a call that is
  * inside. False: one stayed inside; its process may be stopped or dead. */
 bool sb_ledger_others_know(sb_broker *b, const sb_queue_shm *q, unsigned but);
-/* Sums over the ledgers of a queue. `depth`: how many changes of hints have begun and not ended; 0: the hints rest.
+/* Sums over the ledgers of a queue, except for the ledger `but` (NULL: over all of them). `depth`: how many changes of hints have begun and not ended; 0: the hints rest.
  * `raised`: how often connections began such changes until now. If two calls return equal sums, no connection began or
  * ended such changes between them. */
 typedef struct {
@@ -81,7 +81,7 @@ typedef struct {
   uint64_t unknown_bytes; /* how many of these changes are no reservations of room: no ledger has their bytes */
   uint64_t reserved_bytes;
 } sb_changes;
-sb_changes sb_ledger_changes(sb_broker *b, const sb_queue_shm *q);
+sb_changes sb_ledger_changes(sb_broker *b, const sb_queue_shm *q, const sb_ledger_shm *but);
 static inline bool sb_changes_same(const sb_changes *one, const sb_changes *two) {
   return one->depth == two->depth && one->raised == two->raised && one->unknown_bytes == two->unknown_bytes &&
          one->reserved_bytes == two->reserved_bytes;

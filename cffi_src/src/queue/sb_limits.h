@@ -30,6 +30,7 @@
  *   been evicted; this message counts as taken, not as evicted.
  *  a victim was taken, before the ledger counted that -> the ledgers count one ready message more than the queue has ->
  *   the reaper, or the next call that reads the queue's statistics and finds more than the bound (sb_queue_describe).
+ *   While another process reaps, this call waits for it for a moment.
  *
  * Concurrency: any process, with its connection's lock. sb_limits_room needs no lock, since it only reads hints.
  */

@@ -30,7 +30,7 @@ static void expect_accounts(int64_t messages, int64_t bytes) {
   expect(admitted == messages, "%d messages were let in, not %d", (int)admitted, (int)messages);
   expect(is == bytes, "%d bytes are ready, not %d", (int)is, (int)bytes);
   expect((one.q->ledger->hinting & SB_HINTING_DEPTH) == 0, "a hint is being changed, and nobody is there");
-  expect(sb_hints_reconcile(t.b, keeper.q->shm) != SB_HINTS_SET_RIGHT, "there was something to set right");
+  expect(sb_hints_reconcile(t.b, keeper.q->shm, NULL) != SB_HINTS_SET_RIGHT, "there was something to set right");
 }
 static void expect_counted(uint64_t acked, uint64_t replaced, uint64_t dropped, uint64_t expired, uint64_t killed) {
   sb_queue_facts f;

@@ -183,6 +183,75 @@ static void ring_counted(void) {
   expect(f.ready <= 1, "%d are ready in a ring of one", (int)f.ready);
 }
 
+/* How many messages are ready, by the cells. */
+static unsigned ready_cells(void) {
+  const sb_ring *r = &one.q->lanes[0].ring;
+  uint64_t at = SB_LOAD(r->base, SB_RELAXED);
+  unsigned n = 0;
+  sb_leaf_ref leaf;
+  while (sb_ring_next_leaf(t.b, r, at, &leaf, &at)) {
+    for (; sb_leaf_covers(&leaf, at); at++) {
+      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
+      n += sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE;
+    }
+  }
+  return n;
+}
+/* A ring of two: the producer of a third message paid for the eviction of the first one, and was killed. */
+static void hide_a_third(void) {
+  put_by(&one, 1);
+  put_by(&one, 2);
+  killed_at("limits.evict.paid", puts_one);
+}
+/* True if the keeper has begun to evict with a ledger that it inherited. */
+static bool keeper_evicts(void) {
+  for (uint32_t at = one.q->shm->ledgers; at != 0; at = sb_ledger_at(t.b, at)->next) {
+    sb_ledger_shm *l = sb_ledger_at(t.b, at);
+    if (SB_BITS(l->owner, 0, 12) == keeper.c->id && (l->hinting & SB_HINTING_DEPTH) != 0) return true;
+  }
+  return false;
+}
+static void put_one_more(void) {
+  one.q->reap_again_ns = 0;
+  put_by(&one, 3);
+  expect(one.q->reap_again_ns != 0 || keeper_evicts() || ready_cells() <= 2, "a put that did not wait left %d",
+         (int)ready_cells());
+}
+static void ring_put_beside(void) {
+  hide_a_third();
+  meanwhile("sb_hints.c", put_one_more);
+  reap_only();
+  afterwards();
+  expect(ready_cells() <= 2, "%d are ready in a ring of two", (int)ready_cells());
+}
+/* A process that reaps is killed at any step of its correction of the hints. */
+static bool killed_while_it_reaps(void) {
+  pid_t pid = fork();
+  if (pid == 0) {
+    actor other = {0};
+    attach(&t);
+    join(&other);
+    plan.depth = 0;
+    meanwhile("sb_hints.c", die_here);
+    (void)sb_housekeeper_reap(other.c);
+    _exit(1);
+  }
+  int status;
+  (void)waitpid(pid, &status, 0);
+  expect(WIFEXITED(status) && WEXITSTATUS(status) <= 1, "the reaper ended with %d", status);
+  return WEXITSTATUS(status) == 0;
+}
+static void ring_reaper_killed(void) {
+  hide_a_third();
+  plan.depth = 1;
+  plan.anywhere[0] = true;
+  plan.sites[0] = "the reaper's end";
+  plan.reached[0] = killed_while_it_reaps();
+  put_by(&one, 3);
+  expect(ready_cells() <= 2, "%d are ready in a ring of two", (int)ready_cells());
+  reap_only();
+}
+
 static const test_case CASES[] = {
     {"judged, taken", "a consumer finds a cell as soon as the reaper has made it ready", FREELY, taken_at_once},
     {"judged, cleared", "the reaper marks a cell again whose bit was cleared meanwhile", FREELY, marked_again},
@@ -193,6 +262,10 @@ static const test_case CASES[] = {
     {"judged twice, not settled", "two reapers leave a message that is settled by another consumer", FREELY,
      settlement_not_begun},
     {"judged, counted", "the statistics of a ring hold its bound while a reaper counts", RING(1), ring_counted},
+    {"judged, ring", "a put beside a reaper that corrects hints keeps the bound of a ring, or waited for the reaper",
+     RING(2), ring_put_beside},
+    {"judged, killed", "a put after a reaper was killed that corrected hints keeps the bound of a ring", RING(2),
+     ring_reaper_killed},
     {"judged twice, settled", "two reapers count a settlement once", FREELY, settlement_done},
 };
 const subject JUDGE_CASES = {CASES, sizeof CASES / sizeof CASES[0]};

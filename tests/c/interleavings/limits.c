@@ -12,7 +12,7 @@
 
 #define BODY 64
 
-static void reconcile(void) { (void)sb_hints_reconcile(t.b, keeper.q->shm); }
+static void reconcile(void) { (void)sb_hints_reconcile(t.b, keeper.q->shm, NULL); }
 static void put_4_5(void) {
   put_by(&three, 4);
   put_by(&three, 5);
@@ -306,7 +306,7 @@ static void kill_then_put(void) {
 }
 static void at_rest(void) {
   (void)left();
-  expect(sb_hints_reconcile(t.b, keeper.q->shm) != SB_HINTS_BUSY, "somebody changes hints");
+  expect(sb_hints_reconcile(t.b, keeper.q->shm, NULL) != SB_HINTS_BUSY, "somebody changes hints");
 }
 /* The message of `one` counts once, or twice while `one` is between its append and the end of its reservation: in a queue
  * of three there is room for another one, whatever the dead reserved. */

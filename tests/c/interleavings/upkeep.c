@@ -58,7 +58,7 @@ static void expect_result(int64_t read, int64_t read_again, sb_hints both, sb_hi
   meanwhile("sb_hints.c", what);
   int64_t step = (int64_t)plan.choice[0];
   sb_hints should = step <= read ? both : step <= read_again ? SB_HINTS_BUSY : none;
-  sb_hints is = sb_hints_reconcile(t.b, keeper.q->shm);
+  sb_hints is = sb_hints_reconcile(t.b, keeper.q->shm, NULL);
   expect(is == should, "the hints are %s, not %s", name_of(is), name_of(should));
   afterwards();
 }
@@ -66,7 +66,7 @@ static void two_messages(void) {
   for (uint64_t id = 1; id <= MESSAGES; id++) put_by(&one, id);
 }
 static void set_all_right(void) {
-  while (sb_hints_reconcile(t.b, keeper.q->shm) == SB_HINTS_SET_RIGHT) {
+  while (sb_hints_reconcile(t.b, keeper.q->shm, NULL) == SB_HINTS_SET_RIGHT) {
   }
 }
 static void changes(sb_word *word, int64_t read, sb_hints both, void (*what)(void)) {
@@ -130,7 +130,7 @@ static void changed_before_it_is_set(void) {
 /* At no step of a deletion that is refused do the hints seem wrong to another process: the closing cell counts as taken
  * before the tail has passed it. */
 static void finds_none_wrong(void) {
-  expect(sb_hints_reconcile(t.b, keeper.q->shm) != SB_HINTS_SET_RIGHT, "a hint seemed wrong");
+  expect(sb_hints_reconcile(t.b, keeper.q->shm, NULL) != SB_HINTS_SET_RIGHT, "a hint seemed wrong");
 }
 static void refused_deletion(void) {
   uint64_t removed;

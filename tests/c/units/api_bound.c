@@ -284,13 +284,68 @@ static void statistics_wait_for_none_that_lives(void) {
   t.c = own;
   expect_is(ready(), SIZE + 1, "how many are ready");
 }
-static void statistics_wait_for_no_thread(void) {
+static void statistics_wait_in_vain(void) {
   make_ring();
   (void)die_attached(take_and_die);
   pthread_mutex_lock(&t.b->reap_lock);
+  times_beside = 0;
+  at_step = beside_another;
   expect_is(ready(), SIZE + 1, "how many are ready while another thread reaps");
+  at_step = NULL;
   pthread_mutex_unlock(&t.b->reap_lock);
+  if (has_steps()) expect(times_beside > 0, "it did not wait at all");
   expect_is(ready(), SIZE, "how many are ready afterwards");
+}
+
+/* ---- beside another process that reaps ---- */
+
+static test_broker elsewhere; /* attached as another process is */
+static uint32_t in_hand;
+static void begin_elsewhere(uint32_t process) {
+  elsewhere = t;
+  attach(&elsewhere);
+  in_hand = process;
+  expect(sb_liveness_begin_reaping(elsewhere.b, process), "it is reaped already");
+}
+static void end_elsewhere(void) {
+  sb_liveness_end_reaping(elsewhere.b, in_hand, false);
+  (void)sb_housekeeper_reap_one(connect_to(&elsewhere), in_hand);
+}
+static void a_put_waits_for_another_process(void) {
+  if (!has_steps()) return;
+  begin_elsewhere(hide_one());
+  meanwhile = end_elsewhere;
+  times_beside = 0;
+  at_step = beside_another;
+  expect(keep(), "the lock was kept");
+  at_step = NULL;
+  expect_is(times_beside, 1, "how often it waited");
+  expect_is(reaped(), 1, "how many were reaped");
+  expect_is(evicted(), 1, "how many were evicted");
+  expect_is(ring->reap_again_ns, 0, "until when none is reaped");
+}
+static void statistics_wait_for_another_process(void) {
+  if (!has_steps()) return;
+  make_ring();
+  begin_elsewhere(die_attached(take_and_die));
+  meanwhile = end_elsewhere;
+  at_step = beside_another;
+  expect_is(ready(), SIZE, "how many are ready");
+  at_step = NULL;
+  expect_is(reaped(), 1, "how many were reaped");
+}
+/* The ledger of the dead has another owner already, and the eviction is not counted yet. */
+static void count_it(void) {
+  sb_ledger_shm *l = sb_ledger_at(t.b, ring->shm->ledgers);
+  sb_ledger_count(l, SB_COUNT_REPLACED, 1);
+}
+static void statistics_wait_for_one_that_counts(void) {
+  if (!has_steps()) return;
+  statistics_wait_for_none_that_lives();
+  meanwhile = count_it;
+  at_step = beside_another;
+  expect_is(ready(), SIZE, "how many are ready after the eviction was counted");
+  at_step = NULL;
 }
 static void statistics_within_the_bound(void) {
   make_ring();
@@ -329,7 +384,11 @@ static const test_case CASES[] = {
      a_victim_that_was_not_counted},
     {"api_bound: sixteen", "statistics reap sixteen", more_victims_than_a_call_reaps},
     {"api_bound: evicting", "statistics reap no process that lives", statistics_wait_for_none_that_lives},
-    {"api_bound: beside", "statistics do not wait for a thread that reaps", statistics_wait_for_no_thread},
+    {"api_bound: beside", "statistics wait for a thread that reaps, and in vain once", statistics_wait_in_vain},
+    {"api_bound: elsewhere", "a call waits for another process that reaps", a_put_waits_for_another_process},
+    {"api_bound: statistics elsewhere", "statistics wait for another process that reaps",
+     statistics_wait_for_another_process},
+    {"api_bound: counting", "statistics wait for a process that counts", statistics_wait_for_one_that_counts},
     {"api_bound: within", "within the bound, statistics reap none", statistics_within_the_bound},
 };
 SUBJECT(CASES)

@@ -134,22 +134,25 @@ static void two_pages(void) {
 static void hints_are_set_right(void) {
   two_pages();
   uint64_t taken = SB_PAGE_CELLS - 1, admitted = SB_PAGE_CELLS + 3, in = admitted * BODY;
-  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_RIGHT, "what was found right");
+  expect_is(sb_hints_reconcile(t.b, q->shm, NULL), SB_HINTS_RIGHT, "what was found right");
   sb_word *hints[] = {&q->shm->taken, &q->shm->admitted, &q->shm->bytes_in};
   for (unsigned i = 0; i < 3; i++) {
     (void)SB_ADD(hints[i], 3, SB_RELAXED);
-    expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_SET_RIGHT, "what was found wrong");
+    expect_is(sb_hints_reconcile(t.b, q->shm, NULL), SB_HINTS_SET_RIGHT, "what was found wrong");
     expect_account(taken, admitted, in);
   }
   (void)SB_ADD(&q->shm->bytes_out, 3, SB_RELAXED);
-  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_SET_RIGHT, "what was found beside other bytes that left");
+  expect_is(sb_hints_reconcile(t.b, q->shm, NULL), SB_HINTS_SET_RIGHT, "what was found beside other bytes that left");
   expect_account(taken, admitted, in + 3);
 }
 static void hints_of_one_who_changes_them(void) {
   two_pages();
   (void)SB_ADD(&q->shm->taken, 1, SB_RELAXED);
   sb_ledger_hinting(q->ledger, 1);
-  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found while they are being changed");
+  expect_is(sb_hints_reconcile(t.b, q->shm, NULL), SB_HINTS_BUSY, "what was found while they are being changed");
+  expect_is(sb_hints_reconcile(t.b, q->shm, q->ledger), SB_HINTS_SET_RIGHT, "what was found beside a dead connection");
+  expect_is(q->shm->taken, SB_PAGE_CELLS - 1, "what is taken beside a dead connection");
+  (void)SB_ADD(&q->shm->taken, 1, SB_RELAXED);
   sb_hints_start_tracking(q);
   expect_is(q->shm->tracking, SB_TRACKING_SURE, "whether they are sure where they count already");
   SB_STORE(&q->shm->tracking, 0, SB_RELAXED);
@@ -164,7 +167,7 @@ static void hints_of_one_who_changes_them(void) {
   expect_is(q->shm->taken, SB_PAGE_CELLS - 1, "what is taken");
   SB_STORE(&q->shm->tracking, 0, SB_RELAXED);
   (void)SB_ADD(&q->shm->taken, 1, SB_RELAXED);
-  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_RIGHT, "what was found where they do not count");
+  expect_is(sb_hints_reconcile(t.b, q->shm, NULL), SB_HINTS_RIGHT, "what was found where they do not count");
   expect_is(q->shm->taken, SB_PAGE_CELLS, "what is taken there");
 }
 #define OF_THREE {{-1, 3, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0}
@@ -184,24 +187,24 @@ static void room_that_the_dead_reserved(void) {
   begin_one_taken((sb_settings)OF_THREE);
   uint64_t right = q->shm->admitted, in = q->shm->bytes_in;
   leave_room(1, SB_FIELD(1, 40) | 5);
-  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found beside a reservation");
+  expect_is(sb_hints_reconcile(t.b, q->shm, NULL), SB_HINTS_BUSY, "what was found beside a reservation");
   expect_account(1, right + 1, in + 5);
   (void)SB_SUB(&q->shm->admitted, 1, SB_RELAXED); /* it is about to reserve, and others have published */
   (void)SB_SUB(&q->shm->bytes_in, 5, SB_RELAXED);
-  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found beside a reservation");
+  expect_is(sb_hints_reconcile(t.b, q->shm, NULL), SB_HINTS_BUSY, "what was found beside a reservation");
   expect_account(1, right, in);
   leave_room(2, SB_FIELD(1, 40) | 5);
-  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found beside a take");
+  expect_is(sb_hints_reconcile(t.b, q->shm, NULL), SB_HINTS_BUSY, "what was found beside a take");
   expect_account(1, right + 2, in + 100);
   leave_room(0, SB_FIELD(1, 40) | 5);
-  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_SET_RIGHT, "what was found beside one that only begins");
+  expect_is(sb_hints_reconcile(t.b, q->shm, NULL), SB_HINTS_SET_RIGHT, "what was found beside one that only begins");
   expect_account(1, right, in);
 }
 static void room_in_a_ring(void) {
   begin_one_taken(RING_OF(10));
   uint64_t right = q->shm->admitted, in = q->shm->bytes_in;
   leave_room(1, SB_FIELD(1, 40) | 5);
-  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found in a queue that evicts");
+  expect_is(sb_hints_reconcile(t.b, q->shm, NULL), SB_HINTS_BUSY, "what was found in a queue that evicts");
   expect_account(1, right + 4, in + 100);
 }
 /* Another one publishes its message between the readings, and a last one begins a change: both are traffic. */
@@ -211,7 +214,7 @@ static void room_beside_traffic(void) {
   uint64_t right = q->shm->admitted, in = q->shm->bytes_in;
   leave_room(SB_FIELD(1, 32) | 1, SB_FIELD(1, 40) | 5);
   meanwhile(&q->shm->admitted, BEFORE_LOAD, 2, publish_meanwhile);
-  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found beside traffic");
+  expect_is(sb_hints_reconcile(t.b, q->shm, NULL), SB_HINTS_BUSY, "what was found beside traffic");
   if (has_acted()) expect_account(1, right + 4, in + 100);
   meanwhile(NULL, BEFORE_LOAD, 0, NULL);
 }
@@ -222,7 +225,7 @@ static void a_hint_that_changes_meanwhile(void) {
   uint64_t right = q->shm->admitted, in = q->shm->bytes_in;
   leave_room(0, 0);
   meanwhile(&q->shm->admitted, BEFORE_CAS, 1, admit_another);
-  sb_hints found = sb_hints_reconcile(t.b, q->shm);
+  sb_hints found = sb_hints_reconcile(t.b, q->shm, NULL);
   expect_is(found, has_acted() ? SB_HINTS_BUSY : SB_HINTS_SET_RIGHT, "what was found");
   if (has_acted()) expect_account(1, right + 5, in + 100);
 }
@@ -233,7 +236,7 @@ static void some_hints_that_are_set_right(void) {
   (void)SB_ADD(&q->shm->taken, 1, SB_RELAXED);
   (void)SB_ADD(&q->shm->admitted, 1, SB_RELAXED);
   meanwhile(&q->shm->admitted, BEFORE_CAS, 1, admit_another);
-  sb_hints found = sb_hints_reconcile(t.b, q->shm);
+  sb_hints found = sb_hints_reconcile(t.b, q->shm, NULL);
   if (!has_acted()) return;
   expect(found != SB_HINTS_BUSY && found != SB_HINTS_RIGHT, "nothing was corrected, it says (%d)", (int)found);
   expect_account(1, right + 2, in);
@@ -291,7 +294,7 @@ static void hints_of_one_whose_count_went_round(void) {
   (void)SB_ADD(&q->shm->taken, 1, SB_RELAXED);
   SB_STORE(&q->ledger->hinting, 1, SB_RELAXED);
   meanwhile(&q->shm->admitted, BEFORE_LOAD, 1, end_hinting);
-  expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found while they are being changed");
+  expect_is(sb_hints_reconcile(t.b, q->shm, NULL), SB_HINTS_BUSY, "what was found while they are being changed");
   meanwhile(NULL, BEFORE_LOAD, 0, NULL);
   expect_is(q->shm->taken, SB_PAGE_CELLS, "what is taken");
 }
@@ -325,15 +328,15 @@ static void cells_that_do_not_count(void) {
   for (unsigned i = 0; i < 2; i++) {
     set_cell_word(q, 1, open_word(q, 1, SB_CELL_AVAILABLE, slots[i]));
     set_word(&q->shm->taken, 77);
-    expect_is(sb_hints_reconcile(t.b, q->shm), SB_HINTS_SET_RIGHT, "what was found wrong");
+    expect_is(sb_hints_reconcile(t.b, q->shm, NULL), SB_HINTS_SET_RIGHT, "what was found wrong");
     expect_is(q->shm->taken, 1, "what is taken beside a slot that does not exist, or is not mapped");
   }
   set_cell_word(q, 0, foreign_word_at(q, 0)); /* the tail is known */
-  (void)sb_hints_reconcile(t.b, q->shm);
+  (void)sb_hints_reconcile(t.b, q->shm, NULL);
   expect_is(q->shm->taken, 2, "what is taken beside a cell of another page");
   set_cell_word(q, 2, sb_cell_bare(SB_CELL_CLOSED, gen));
   set_word(&q->shm->tail, q->base + 1);
-  (void)sb_hints_reconcile(t.b, q->shm);
+  (void)sb_hints_reconcile(t.b, q->shm, NULL);
   expect_is(q->shm->taken, 2, "what is taken before the end");
   expect_is(q->shm->admitted, q->base + 2, "what is admitted before the end");
 }

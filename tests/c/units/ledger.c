@@ -126,7 +126,7 @@ static void damaged_ledgers(void) {
   SB_STORE(&own->counters[SB_COUNT_ACKED], 4, SB_RELAXED);
   expect(sb_ledger_sum(t.b, q->shm, SB_COUNT_ACKED) >= 4, "the sum of a ring is too small");
   expect_is(sb_ledger_holding(t.b, q->shm), 0, "what a ring holds");
-  expect_is(sb_ledger_changes(t.b, q->shm).depth, 0, "the depth of a ring");
+  expect_is(sb_ledger_changes(t.b, q->shm, NULL).depth, 0, "the depth of a ring");
   expect(sb_ledger_of(t.b, q->shm, ANOTHER) == NULL, "a ring has another one's ledger");
   SB_STORE(&own->next, q->slot, SB_RELAXED); /* that is no ledger */
   expect_is(sb_ledger_adopt(t.c, q->slot, &l, &token), SB_CORRUPT, "the status of what is no ledger");
@@ -195,19 +195,19 @@ static void sums(void) {
 static void hints_that_rest(void) {
   make_three();
   for (unsigned i = 0; i < 3; i++) set_hinting(three[i], 10 + i, 0);
-  sb_changes before = sb_ledger_changes(t.b, q->shm);
+  sb_changes before = sb_ledger_changes(t.b, q->shm, NULL);
   expect_is(before.depth, 0, "the depth of hints that rest");
   expect_is(before.raised, 33, "how often they were raised");
   for (unsigned i = 0; i < 3; i++) {
     set_hinting(three[i], 10 + i, 1);
-    sb_changes now = sb_ledger_changes(t.b, q->shm);
+    sb_changes now = sb_ledger_changes(t.b, q->shm, NULL);
     expect_is(now.depth, 1, "the depth while one ledger changes them");
     expect(!sb_changes_same(&before, &now), "nothing seems to have changed");
     set_hinting(three[i], 10 + i, 0);
-    now = sb_ledger_changes(t.b, q->shm);
+    now = sb_ledger_changes(t.b, q->shm, NULL);
     expect(sb_changes_same(&before, &now), "something seems to have changed");
     set_hinting(three[i], 11 + i, 0);
-    now = sb_ledger_changes(t.b, q->shm);
+    now = sb_ledger_changes(t.b, q->shm, NULL);
     expect(!sb_changes_same(&before, &now), "a change that has ended is not seen");
     set_hinting(three[i], 10 + i, 0);
   }
@@ -217,22 +217,27 @@ static void changes_that_are_half_made(void) {
   make_three();
   for (unsigned i = 0; i < 2; i++) sb_ledger_reserve(three[0], 1, 5 + i);
   set_hinting(three[0], 7, 2);
-  sb_changes before = sb_ledger_changes(t.b, q->shm);
+  sb_changes before = sb_ledger_changes(t.b, q->shm, NULL);
   expect_is(before.depth, 2, "the depth of two reservations");
   expect_is(before.unknown_bytes, 0, "how many bytes are unknown beside reservations");
   expect_is(before.reserved_bytes, 11, "the bytes of two reservations");
   set_hinting(three[1], 7, 1);
-  sb_changes now = sb_ledger_changes(t.b, q->shm);
+  sb_changes now = sb_ledger_changes(t.b, q->shm, NULL);
   expect_is(now.unknown_bytes, 1, "how many bytes are unknown beside a take");
   expect(!sb_changes_same(&before, &now), "a take is not seen");
   set_hinting(three[1], 7, 0);
   sb_ledger_reserve(three[1], 1, 3); /* it has begun to reserve, and changes no hint yet */
   set_hinting(three[2], 7, 1);
-  expect_is(sb_ledger_changes(t.b, q->shm).unknown_bytes, 1, "a reservation of another one hides a take");
+  expect_is(sb_ledger_changes(t.b, q->shm, NULL).unknown_bytes, 1, "a reservation of another one hides a take");
   set_hinting(three[2], 7, 3);
   sb_ledger_reserve(three[2], 1, 1);
-  expect_is(sb_ledger_changes(t.b, q->shm).unknown_bytes, 2, "a reservation of its own hides a take");
-  expect_is(sb_ledger_changes(t.b, q->shm).reserved_bytes, 15, "all bytes");
+  expect_is(sb_ledger_changes(t.b, q->shm, NULL).unknown_bytes, 2, "a reservation of its own hides a take");
+  expect_is(sb_ledger_changes(t.b, q->shm, NULL).reserved_bytes, 15, "all bytes");
+  now = sb_ledger_changes(t.b, q->shm, three[2]);
+  expect_is(now.depth, 2, "the depth without the last ledger");
+  expect_is(now.raised, 14, "how often the others were raised");
+  expect_is(now.unknown_bytes, 0, "how many bytes are unknown without the last ledger");
+  expect_is(now.reserved_bytes, 14, "the bytes without the last ledger");
   sb_ledger_reserve(three[0], -1, 5);
   sb_ledger_reserve(three[0], -1, 6);
   expect_is(three[0]->admitting, 0, "what is reserved in the end");

@@ -256,6 +256,25 @@ static void processes_that_are_dead(void) {
   expect(!sb_liveness_is_dead(t.b, t.b->process), "this process is dead");
 }
 
+static bool gone(void) { return sb_liveness_is_gone(t.b, PEER); }
+static void processes_that_are_gone(void) {
+  begin_peer(1);
+  proc_says_state('S');
+  expect(!gone(), "a process that /proc shows is gone");
+  proc_says(1, "7", NULL);
+  expect(gone(), "a dead process is not gone");
+  int fd = hold_byte(SB_LOCK_PROCESS + PEER);
+  expect(gone(), "a process is not gone while it is reaped");
+  SB_STORE(&peer()->pid_namespace, t.b->pid_namespace + 1, SB_RELAXED);
+  expect(!gone(), "a process of another namespace that has its lock is gone");
+  (void)close(fd);
+  expect(gone(), "a process of another namespace without its lock is not gone");
+  SB_STORE(&peer()->word, SB_PROC_FREE | SB_FIELD(5, 2), SB_RELAXED);
+  expect(!gone(), "a process that is not attached is gone");
+  SB_STORE(&t.b->processes[t.b->process].start_ticks, START + 1, SB_RELAXED);
+  expect(!sb_liveness_is_gone(t.b, t.b->process), "this process is gone");
+}
+
 static bool is_locked(void) {
   int fd = hold_byte(50); /* another description */
   bool locked = sb_byte_holder(fd, SB_LOCK_PROCESS + PEER) != 0;
@@ -302,6 +321,7 @@ static const test_case CASES[] = {
     {"liveness: threads", "each thread but the one that asks is looked at", threads_that_are_awake},
     {"liveness: stopped", "another attached process is stopped if /proc says so", processes_that_are_stopped},
     {"liveness: dead", "a process is dead if neither its lock nor /proc shows it", processes_that_are_dead},
+    {"liveness: gone", "a process is gone also while it is reaped", processes_that_are_gone},
     {"liveness: reaper", "a dead process has one reaper, which is no process that lives", one_reaper},
 };
 SUBJECT(CASES)

@@ -149,6 +149,27 @@ static void an_account_is_disowned(void) {
   expect_is((uint32_t)l->holding, 0, "how many cells the account holds");
   expect_is(l->owner, SB_FIELD(epoch, 12), "its owner");
 }
+/* Another reaper of the queue has its mark: the hints are corrected after it is gone. */
+static sb_ledger_shm *others;
+static void end_other(const char *site) {
+  if (strcmp(site, "recover.hints.corrected") != 0) return;
+  at_step = NULL;
+  expect_is(q->shm->taken, 2, "what is taken beside another reaper");
+  sb_ledger_hinting(others, -1);
+}
+static void two_reapers_correct_a_queue(void) {
+  if (!has_steps()) return;
+  begin_queue_of_two(((sb_settings){{10, -1, -1, 0, -1, -1}, 0}));
+  sb_queue *mine = open_queue(&t, "q");
+  others = mine->ledger;
+  sb_ledger_hinting(others, 1);
+  sb_ledger_hinting(q->ledger, 1);
+  (void)SB_ADD(&q->shm->taken, 2, SB_SEQ_CST);
+  at_step = end_other;
+  recover_dead();
+  expect(at_step == NULL, "the hints were not looked at while the ledger was marked");
+  expect_is(q->shm->taken, 0, "what is taken after the other reaper ended");
+}
 /* ... and looks after the queue all the same: none of this needs memory. */
 static uint32_t consumes(sb_connection *c) {
   uint32_t node;
@@ -243,6 +264,7 @@ static const test_case CASES[] = {
     {"recover: owner", "the reaper ends a queue that was the dead connection's own", a_queue_ends_with_its_owner},
     {"recover: account", "the reaper takes an account over and leaves it", an_account_is_left},
     {"recover: no account", "the reaper without memory leaves the account to others", an_account_is_disowned},
+    {"recover: two reapers", "the later of two reapers of a queue corrects its hints", two_reapers_correct_a_queue},
     {"recover: no memory", "the reaper without memory tells all who wait", nobody_waits_for_memory_of_the_reaper},
     {"recover: closed, no memory", "the reaper without memory tells of the end of a queue",
      a_closed_queue_tells_without_memory},
