@@ -7,7 +7,7 @@
  *   sb_release_message; sb_view.c sb_view_drop; sb_limits.c sb_limits_enforce, evict, sb_limits_remove (purge);
  *   sb_hints.c sb_hints_reconcile; sb_ledger.h sb_ledger_hinting; sb_ledger.c sb_ledger_changes, sb_ledger_inherit;
  *   sb_intent.c resolve_enqueue, resolve_settle, sb_intent_release_cell; sb_recover.c settle_slot, visit_slots,
- *   visit_cells, visit_ledgers, recover.
+ *   visit_cells, correct_hints, end_hinting, visit_ledgers, recover.
  * Abstracted: pages and hints (any AVAILABLE cell may be found, see pages.pml), notification (notify.pml), bytes,
  *   the further references of a moved message. With EVICT=n a ring of n; with KEEPER somebody reconciles beside all others.
  *
@@ -15,7 +15,7 @@
  *   slot published and its payload unchanged; a message whose put returned is there, ended, or in the hands of somebody
  *   stopped; after reaping no slot and no cell is owned by the dead, and added = ended + there, exactly. With EVICT=n: never
  *   is anything evicted when less than n remain, and at rest no more than n are pending; `taken` is never too low, and
- *   exact at rest, if nobody was killed. A consumer passes no message over that comes back from an eviction afterwards,
+ *   exact at rest, if nobody was killed. While it is too high because of somebody dead, his ledger is marked, or others are. A consumer passes no message over that comes back from an eviction afterwards,
  *   unless somebody returned an older one.
  *
  * quick: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=1 -DSTOPS=1 -DVIEWS
@@ -49,6 +49,7 @@
  * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DFAULT_TAKE_THEN_SPARE
  * full fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER -DFAULT_IGNORE_MARKS
  * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKILLS=2 -DFAULT_GIVE_UP_FIRST
+ * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKILLS=1 -DFAULT_UNMARK_FIRST
  * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER -DFAULT_MARKS_AFTER
  * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER -DFAULT_PAY_UNMARKED
  * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=1 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKILLS=1 -DKEEPER -DFAULT_REAP_UNMARKED
@@ -130,6 +131,8 @@ byte hinting[ACTORS];
 bool quiet[2 * ACTORS];
 #define MARK(a) atomic { FATE; hinting[a]++; quiet[a] = false; quiet[ACTORS + a] = false }
 #define UNMARK(a) atomic { FATE; hinting[a]-- }
+#define MARKED(a) ((a) < ACTORS && hinting[(a) % ACTORS] != 0)
+#define MARKED_OR_RIGHT assert(!r_right || MARKED(0) || MARKED(1) || MARKED(2) || MARKED(3) || TAIL - taken == READY)
 #endif
 #endif
 #ifndef HINTS
@@ -604,12 +607,13 @@ inline read_queue() {
   od;
   r_at = 0
 }
-inline reconcile(k) {
+inline reconcile(k, but) { /* the marks of `but`, who is dead and holds no cell any more, say nothing */
   r_ok = true;
 #if !defined(FAULT_MARKS_AFTER) && !defined(FAULT_IGNORE_MARKS)
   r_at = 0;
   do
-  :: r_ok && r_at < ACTORS -> atomic { FATE; r_ok = hinting[r_at] == 0; quiet[(k) * ACTORS + r_at] = r_ok; r_at++ }
+  :: r_ok && r_at < ACTORS ->
+     atomic { FATE; r_ok = hinting[r_at] == 0 || r_at == but; quiet[(k) * ACTORS + r_at] = r_ok; r_at++ }
   :: else -> break
   od;
 #endif
@@ -634,26 +638,26 @@ inline reconcile(k) {
 #endif
      if
      :: r_ok && r_taken != r_tail - r_ready ->
-        atomic { FATE; if :: taken == r_taken -> taken = r_tail - r_ready; NEVER_TOO_LOW :: else fi }
+        atomic { FATE; if :: taken == r_taken -> taken = r_tail - r_ready; NEVER_TOO_LOW :: else -> r_ok = false fi }
      :: else
      fi
   :: else
   fi;
   atomic {
-    r_ok = false; r_at = 0; r_tail = 0; r_taken = 0; r_ready = 0; r_was = 0; r_any = 0;
+    r_right = r_ok; r_ok = false; r_at = 0; r_tail = 0; r_taken = 0; r_ready = 0; r_was = 0; r_any = 0;
     do
     :: r_any < ACTORS -> quiet[(k) * ACTORS + r_any] = false; r_any++
     :: else -> r_any = 0; break
     od
   }
 }
-#define RECONCILES byte r_at, r_any; short r_tail, r_taken, r_ready, r_was; bool r_ok
+#define RECONCILES byte r_at, r_any; short r_tail, r_taken, r_ready, r_was; bool r_ok, r_right
 #endif
 
 #ifdef KEEPER
 proctype Keeper() { /* a tick of the housekeeper, at any time */
   RECONCILES;
-  reconcile(KEEPING);
+  reconcile(KEEPING, NOWHERE);
   goto out;
 dead:
 halted:
@@ -844,11 +848,25 @@ continue_:
 #ifdef EVICT
   /* visit_ledgers: the ledger is the reaper's from here on; killed, it leaves it to its own reaper, who begins anew (so d is he) */
   me = d; p = 0; s = 0; g = 0; hs = 0; hg = 0; happened = false; found = false; there = false;
-  atomic { FATE; hinting[d] = 0 }
+  /* A put that doubts `taken` looks for a mark of the dead: there is one until the hint is right, or others are changing it */
+#ifdef FAULT_UNMARK_FIRST
+  r_right = true;
+#else
+  reconcile(REAPING, d);
+#endif
+  atomic {
+    FATE;
+    hinting[d] = 0;
+    MARKED_OR_RIGHT
+  }
 #ifdef FAULT_GIVE_UP_FIRST /* killed here, nobody goes on */
   atomic { reaped[d] = true; FATE; reaped[d] = false }
 #endif
-  reconcile(REAPING);
+  if
+  :: r_right
+  :: else -> reconcile(REAPING, NOWHERE)
+  fi;
+  r_right = false;
   enforce();
 #endif
   atomic { FATE; reaped[d] = true }
