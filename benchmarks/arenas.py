@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from benchmarks.payload import total, touch
 from benchmarks.routing import KINDS
 from benchmarks.samples import BYTES, CALLS, COST, LATENCY, MILLISECONDS, PERCENT, RATE
 from benchmarks.streams import Stream
@@ -53,13 +54,27 @@ ARENAS = (
         "in-place-64KiB",
         "one producer, one consumer, 64 KiB, every 4,096th byte read",
         RATE,
-        Stream(64 * KIB, 0, touched=True),
+        Stream(64 * KIB, 0, mark=touch),
     ),
     Arena(
         "in-place-1MiB",
         "one producer, one consumer, 1 MiB, every 4,096th byte read",
         RATE,
-        Stream(MIB, 0, touched=True),
+        Stream(MIB, 0, mark=touch),
+    ),
+    Arena(
+        "written-64KiB",
+        "one producer, one consumer, 64 KiB, each byte written and read in place",
+        RATE,
+        Stream(64 * KIB, 0, mark=total),
+        peers=False,
+    ),
+    Arena(
+        "written-1MiB",
+        "one producer, one consumer, 1 MiB, each byte written and read in place",
+        RATE,
+        Stream(MIB, 0, mark=total),
+        peers=False,
     ),
     Arena(
         "busy-thread",

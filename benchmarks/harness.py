@@ -64,6 +64,7 @@ class Kind(StrEnum):
 
     PEER = "peer"
     OURS = "shmbroker"
+    BOUND = "bound"  # what the machine allows: nobody's way to pass messages
 
 
 class Status(StrEnum):

@@ -41,13 +41,13 @@ class Inlet:
         receive: Waits for one body and returns it, settled.
         receive_many: Returns between one and `limit` bodies; nothing at all only
             on a link with several consumers, when the stream has dried up.
-        touch_many: Like `receive_many`, but returns the touch of each body, read
-            where it lies if the link can do that.
+        mark_many: Like `receive_many`, but returns the mark of each body (a touch, unless the link says otherwise),
+            read where it lies if the link can do that.
     """
 
     receive: Callable[[], Body]
     receive_many: Callable[[int], Sequence[Any]]
-    touch_many: Callable[[int], Sequence[int]]
+    mark_many: Callable[[int], Sequence[int]]
 
 
 class Link(Protocol):
@@ -109,10 +109,10 @@ def window_inlet(take: Callable[[int], Sequence[Body]]) -> Inlet:
         take: Waits for so many bodies and returns them.
     """
 
-    def touch_many(limit: int) -> list[int]:
+    def mark_many(limit: int) -> list[int]:
         return [touch(body) for body in take(limit)]
 
-    return Inlet(lambda: take(1)[0], take, touch_many)
+    return Inlet(lambda: take(1)[0], take, mark_many)
 
 
 def inlet(receive: Callable[[], Any], receive_in_place: Callable[[], Any] | None = None) -> Inlet:
@@ -127,7 +127,7 @@ def inlet(receive: Callable[[], Any], receive_in_place: Callable[[], Any] | None
     def receive_many(limit: int) -> list[Any]:
         return [receive() for _ in range(limit)]
 
-    def touch_many(limit: int) -> list[int]:
+    def mark_many(limit: int) -> list[int]:
         return [touch(look()) for _ in range(limit)]
 
-    return Inlet(receive, receive_many, touch_many)
+    return Inlet(receive, receive_many, mark_many)

@@ -16,6 +16,7 @@ import itertools
 import random
 import zlib
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Body: TypeAlias = bytes | bytearray | memoryview
+Mark: TypeAlias = Callable[[Body], int]
 
 MAX_PERIOD = 256
 POOL_BYTES = 1 << 20
@@ -46,13 +48,30 @@ def touch(body: Body) -> int:
     return sum(memoryview(body)[::STRIDE])
 
 
+def total(body: Body) -> int:
+    """Read each byte of `body` once where it lies, as fast as memory allows.
+
+    Args:
+        body: Any contiguous buffer of a multiple of 8 bytes.
+
+    Returns:
+        The sum of its 64-bit words, modulo 2**64.
+
+    >>> total(bytes([7]) + bytes(8191))
+    7
+    """
+    import numpy as np  # noqa: PLC0415 (takes a tenth of a second, and most workers do without)
+
+    return int(np.frombuffer(body, np.uint64).sum())
+
+
 @dataclass(frozen=True)
 class Receipt:
     """What arrived: the same for two streams that carried the same messages.
 
     Attributes:
         count: Number of messages.
-        checksum: Sum of the messages' CRC-32 (or of their touches), modulo 2**64.
+        checksum: Sum of the messages' CRC-32 (or of other marks), modulo 2**64.
         in_order: Whether they came in the order in which they were sent; always
             true where the topology promises no order.
     """
@@ -99,23 +118,23 @@ class Pool:
         """Number of distinct bodies: also the largest window."""
         return len(self.bodies)
 
-    def marks(self, *, touched: bool) -> list[int]:
+    def marks(self, mark: Mark = zlib.crc32) -> list[int]:
         """Return each body's contribution to the checksum.
 
         Args:
-            touched: Whether the receiver only touches the bodies.
+            mark: What the receiver computes of each body.
         """
-        return [touch(body) if touched else zlib.crc32(body) for body in self.bodies]
+        return [mark(body) for body in self.bodies]
 
-    def receipt(self, count: int, *, touched: bool = False) -> Receipt:
+    def receipt(self, count: int, mark: Mark = zlib.crc32) -> Receipt:
         """Return the receipt that `count` messages of this pool must give.
 
         Args:
             count: Number of messages sent.
-            touched: Whether the receiver only touches the bodies.
+            mark: What the receiver computes of each body.
         """
         rounds, rest = divmod(count, self.period)
-        marks = self.marks(touched=touched)
+        marks = self.marks(mark)
         total = rounds * sum(marks) + sum(marks[:rest])
         return Receipt(count, total & CHECKSUM_MASK)
 
@@ -138,7 +157,7 @@ class OrderedTally:
         self._size = pool.size
         self._period = pool.period
         self._expected = b"".join(pool.bodies) * 2
-        marks = pool.marks(touched=False)
+        marks = pool.marks()
         self._sums = list(itertools.accumulate(marks + marks, initial=0))
         self._count = 0
         self._checksum = 0
@@ -161,13 +180,13 @@ class OrderedTally:
         return Receipt(self._count, self._checksum & CHECKSUM_MASK, self._in_order)
 
 
-class TouchedTally:
-    """For bodies read in place: a window holds the touches, not the bodies."""
+class MarkedTally:
+    """For bodies read in place: a window holds the marks of the bodies, not the bodies."""
 
-    def __init__(self, pool: Pool) -> None:
-        """Prepare the touches of `pool`, twice over, so that windows wrap."""
+    def __init__(self, pool: Pool, mark: Mark) -> None:
+        """Prepare the marks of `pool`, twice over, so that windows wrap."""
         self._period = pool.period
-        self._expected = pool.marks(touched=True) * 2
+        self._expected = pool.marks(mark) * 2
         self._count = 0
         self._checksum = 0
         self._in_order = True

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from benchmarks.payload import (
     CountedTally,
+    MarkedTally,
     OrderedTally,
     Pool,
     Receipt,
     Tally,
-    TouchedTally,
 )
 from benchmarks.processes import Control, Job, run_together
 from benchmarks.samples import Sample, percentiles
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.links import Link
+    from benchmarks.payload import Mark
 
 WARM_UP_TRIPS = 100
 SPAWN_SECONDS = 30.0
@@ -43,8 +44,7 @@ class Stream:
         count: Messages of each producer.
         producers: Number of producer processes.
         consumers: Number of consumer processes, which compete for the messages.
-        touched: Whether the consumer touches the bodies where they lie rather than
-            taking them as `bytes`.
+        mark: What the consumer computes of each body where it lies, and sends on; None: it takes the bodies as `bytes`.
         busy: Whether a thread of pure Python runs beside the consumer.
         timeout: Seconds after which a run is given up.
     """
@@ -53,7 +53,7 @@ class Stream:
     count: int
     producers: int = 1
     consumers: int = 1
-    touched: bool = False
+    mark: Mark | None = None
     busy: bool = False
     timeout: float = 60.0
 
@@ -67,14 +67,14 @@ class Stream:
         if self.producers > 1 or self.consumers > 1:
             return CountedTally()
         pool = Pool(self.size)
-        return TouchedTally(pool) if self.touched else OrderedTally(pool)
+        return MarkedTally(pool, self.mark) if self.mark else OrderedTally(pool)
 
     def expected(self) -> Receipt:
         """Return what must arrive, at all consumers together."""
         total = Receipt(0, 0)
+        marks = (self.mark,) if self.mark else ()
         for number in range(self.producers):
-            receipt = Pool(self.size, number).receipt(self.count, touched=self.touched)
-            total += receipt
+            total += Pool(self.size, number).receipt(self.count, *marks)
         return total
 
 
@@ -135,7 +135,7 @@ def consume(control: Control, link: Link, stream: Stream) -> None:
     tally = stream.tally()
     add = tally.add
     with link.receiving() as inlet, busy_thread(busy=stream.busy):
-        take = inlet.touch_many if stream.touched else inlet.receive_many
+        take = inlet.mark_many if stream.mark else inlet.receive_many
         start_ns = control.ready()
         first_ns = last_ns = 0
         while remaining:

@@ -79,6 +79,32 @@ class AtLeast:
 
 
 @dataclass(frozen=True)
+class Either:
+    """One of two targets is enough. The verdict has the figures of the one that is met, or of the first.
+
+    Attributes:
+        one: A target.
+        other: Another one.
+    """
+
+    one: Target
+    other: Target
+
+    @property
+    def text(self) -> str:
+        """The target, in a few words."""
+        return f"{self.one.text}, or {self.other.text}"
+
+    def judge(self, result: Result, outcome: Outcome) -> Verdict:
+        """Return whether the outcome reached one of them."""
+        verdicts = [target.judge(result, outcome) for target in (self.one, self.other)]
+        best = next(
+            (one for one in verdicts if one.met), next((one for one in verdicts if one.met is not None), verdicts[0])
+        )
+        return Verdict(self.text, best.value, best.met, best.worst)
+
+
+@dataclass(frozen=True)
 class Flat:
     """At most so many times the cost of the first contender of the measurement.
 

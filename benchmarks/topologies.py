@@ -11,14 +11,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from benchmarks.mapping import BareMapping
 from benchmarks.routing import KINDS, SIZES, Routes
 from benchmarks.shm import channels, footprint, scaling
 from benchmarks.shm.channels import OF_GET, RSS_MB
 from benchmarks.shm.contenders import QueuePingPong, QueueStream, Steps
 from benchmarks.shm.core import CPrograms
 from benchmarks.shm.idle import IdleConsumers
+from benchmarks.shm.link import DEPTH
 from benchmarks.shm.publishing import TIMES_PUT, Route, publish
-from benchmarks.targets import AtLeast, Detail, Flat, Limit, Target
+from benchmarks.targets import AtLeast, Detail, Either, Flat, Limit, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,6 +41,10 @@ BURSTS = 50
 CHANNELS = 10_000
 BUSY = " beside a busy thread"
 SHARED_MEMORY_PEERS = ("iceoryx2",)
+FEW_SLOTS = 4  # of a bare mapping whose bodies stay in the cache
+BARE = "bare mapping"
+OF_BARE = AtLeast(0.9, than=(BARE,), called=f"a {BARE}")
+COPIED_IN = Either(AtLeast(1.5, than=SHARED_MEMORY_PEERS, called="iceoryx2"), OF_BARE)
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,11 @@ def _stream(name: str, way: Way, *, busy: bool = False) -> Maker:
         return [QueueStream(name, way, stream, settings, STREAM_MEMORY)]
 
     return make
+
+
+def _bare_mapping(arena: Arena, settings: Settings) -> list[Contender]:
+    slots = DEPTH if arena.name.startswith("in-place") else FEW_SLOTS
+    return [BareMapping(arena.stream, slots, settings)]
 
 
 def _ping_pong(name: str, way: Way) -> Maker:
@@ -338,11 +349,22 @@ _TABLE = (
         "zero-copy",
         "put into a queue of at most 256; get, one byte of each page read in place, ack",
         _RATE,
-        {
-            "in-place-64KiB": _best(3.0, SHARED_MEMORY_PEERS),
-            "in-place-1MiB": _best(3.0, SHARED_MEMORY_PEERS),
-        },
+        {"in-place-64KiB": (COPIED_IN,), "in-place-1MiB": (COPIED_IN,)},
         _stream("zero-copy", "in-place"),
+    ),
+    Topology(
+        "written",
+        "reserve, the body copied into it; get, the sum of all its 64-bit words, ack",
+        _RATE,
+        {"written-64KiB": (OF_BARE,), "written-1MiB": (OF_BARE,)},
+        _stream("reserve, body", "reserve"),
+    ),
+    Topology(
+        "bare-mapping",
+        "the same with a shared mapping and a flag for each of its slots, for which each side spins",
+        _RATE,
+        {"written-64KiB": (), "written-1MiB": (), "in-place-64KiB": (), "in-place-1MiB": ()},
+        _bare_mapping,
     ),
     Topology(
         "ping-pong",

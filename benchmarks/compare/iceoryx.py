@@ -103,7 +103,7 @@ class IceoryxLink:
         def receive_many(limit: int) -> list[bytes]:
             return [receive() for _ in range(limit)]
 
-        def touch_many(limit: int) -> list[int]:
+        def mark_many(limit: int) -> list[int]:
             touches = []
             for _ in range(limit):
                 while (sample := poll()) is None:
@@ -113,7 +113,7 @@ class IceoryxLink:
             return touches
 
         try:
-            yield Inlet(receive, receive_many, touch_many)
+            yield Inlet(receive, receive_many, mark_many)
         finally:
             subscriber.delete()
             del subscriber, service, node

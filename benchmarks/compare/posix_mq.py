@@ -47,7 +47,7 @@ class MessageQueueLink:
                 return [receive()[0] for _ in range(limit)]
 
             one = inlet(lambda: receive()[0])
-            yield Inlet(one.receive, receive_many, one.touch_many)
+            yield Inlet(one.receive, receive_many, one.mark_many)
 
     def close(self) -> None:
         """Remove the queue."""

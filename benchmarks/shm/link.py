@@ -15,7 +15,7 @@ from queue import Empty
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from benchmarks.links import DRY_SECONDS, Inlet, Outlet, inlet, outlet
-from benchmarks.payload import touch
+from benchmarks.payload import total, touch
 from benchmarks.shm.broker import opened
 from benchmarks.shm.callbacks import awaited, called_back
 
@@ -23,10 +23,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import shmbroker
+    from benchmarks.payload import Mark
     from shmbroker.channel import Channel
 
 Way: TypeAlias = Literal[
-    "get", "auto-ack", "consume", "batch", "in-place", "spin", "share", "channel", "channel-auto-ack", "asyncio"
+    "get",
+    "auto-ack",
+    "consume",
+    "batch",
+    "in-place",
+    "reserve",
+    "spin",
+    "share",
+    "channel",
+    "channel-auto-ack",
+    "asyncio",
 ]
 
 ACK_BATCH = 64
@@ -44,9 +55,11 @@ class QueueLink:
             time, acknowledged by the get; `consume`: an iterated consumer that
             acknowledges in batches; `batch`: `put_many` and `get_many`; `in-place`:
             like `get`, of a queue as long as the peers' at most, so that bodies stay
-            in the cache; `spin`: like `get`, but never sleeping; `share`: like `get`, for competing consumers;
-            `channel`: `basic_publish`, and a callback that acknowledges; `channel-auto-ack`: one that
-            need not; `asyncio`: `async for`.
+            in the cache; `reserve`: bodies are written where they will lie, and each
+            byte is read there; `spin`: like `get`, but never sleeping; `share`: like
+            `get`, for competing consumers; `channel`: `basic_publish`, and a callback
+            that acknowledges; `channel-auto-ack`: one that need not; `asyncio`:
+            `async for`.
         queue: Name of the queue.
     """
 
@@ -56,7 +69,7 @@ class QueueLink:
 
     @property
     def _settings(self) -> dict[str, int]:
-        return {"max_length": DEPTH} if self.way == "in-place" else {}
+        return {"max_length": DEPTH} if self.way in {"in-place", "reserve"} else {}
 
     @contextmanager
     def sending(self) -> Iterator[Outlet]:
@@ -64,6 +77,8 @@ class QueueLink:
         with opened(self.broker, self.queue, **self._settings) as (connection, queue):
             if self.way in {"channel", "channel-auto-ack"}:
                 yield _publishing(connection.channel(), self.queue)
+            elif self.way == "reserve":
+                yield outlet(_writer(queue))
             else:
                 yield (Outlet(queue.put, _putter(queue)) if self.way == "batch" else outlet(queue.put))
 
@@ -86,6 +101,7 @@ class QueueLink:
                 make = {
                     "get": _getting,
                     "in-place": _getting,
+                    "reserve": _reading,
                     "auto-ack": _auto_acking,
                     "batch": _batching,
                     "spin": _spinning,
@@ -118,7 +134,21 @@ def _putter(queue: shmbroker.Queue) -> Callable[[Sequence[bytes]], object]:
     return send_many
 
 
-def _getting(queue: shmbroker.Queue) -> Inlet:
+def _writer(queue: shmbroker.Queue) -> Callable[[bytes], object]:
+    reserve = queue.reserve
+
+    def send(body: bytes) -> None:
+        with reserve(len(body)) as view:
+            view[:] = body
+
+    return send
+
+
+def _reading(queue: shmbroker.Queue) -> Inlet:
+    return _getting(queue, total)
+
+
+def _getting(queue: shmbroker.Queue, mark: Mark = touch) -> Inlet:
     get = queue.get
 
     def receive() -> bytes:
@@ -135,15 +165,15 @@ def _getting(queue: shmbroker.Queue) -> Inlet:
             message.ack()
         return window
 
-    def touch_many(limit: int) -> list[int]:
+    def mark_many(limit: int) -> list[int]:
         window = []
         for _ in range(limit):
             message = get()
-            window.append(touch(message.body))
+            window.append(mark(message.body))
             message.ack()
         return window
 
-    return Inlet(receive, receive_many, touch_many)
+    return Inlet(receive, receive_many, mark_many)
 
 
 def _auto_acking(queue: shmbroker.Queue) -> Inlet:
@@ -155,10 +185,10 @@ def _auto_acking(queue: shmbroker.Queue) -> Inlet:
     def receive_many(limit: int) -> list[bytes]:
         return [bytes(get(auto_ack=True)) for _ in range(limit)]
 
-    def touch_many(limit: int) -> list[int]:
+    def mark_many(limit: int) -> list[int]:
         return [touch(get(auto_ack=True).body) for _ in range(limit)]
 
-    return Inlet(receive, receive_many, touch_many)
+    return Inlet(receive, receive_many, mark_many)
 
 
 def _consuming(consumer: shmbroker.Consumer) -> Inlet:
@@ -171,14 +201,14 @@ def _consuming(consumer: shmbroker.Consumer) -> Inlet:
             message.ack()
         return window
 
-    def touch_many(limit: int) -> list[int]:
+    def mark_many(limit: int) -> list[int]:
         window = []
         for message in itertools.islice(messages, limit):
             window.append(touch(message.body))
             message.ack()
         return window
 
-    return Inlet(lambda: receive_many(1)[0], receive_many, touch_many)
+    return Inlet(lambda: receive_many(1)[0], receive_many, mark_many)
 
 
 def _batching(queue: shmbroker.Queue) -> Inlet:
@@ -190,13 +220,13 @@ def _batching(queue: shmbroker.Queue) -> Inlet:
         batch.ack()
         return bodies
 
-    def touch_many(limit: int) -> list[int]:
+    def mark_many(limit: int) -> list[int]:
         batch = get_many(min(limit, BATCH))
         touches = [touch(message.body) for message in batch]
         batch.ack()
         return touches
 
-    return Inlet(lambda: receive_many(1)[0], receive_many, touch_many)
+    return Inlet(lambda: receive_many(1)[0], receive_many, mark_many)
 
 
 def _spinning(queue: shmbroker.Queue) -> Inlet:
@@ -231,4 +261,4 @@ def _sharing(queue: shmbroker.Queue) -> Inlet:
         return window
 
     one = _getting(queue)
-    return Inlet(one.receive, receive_many, one.touch_many)
+    return Inlet(one.receive, receive_many, one.mark_many)
