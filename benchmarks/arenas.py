@@ -107,6 +107,9 @@ ARENAS = (
         LATENCY,
         pause=ASLEEP_SECONDS,
     ),
+    Arena(
+        "ping-pong-bulk", "round trips, 64 B, beside a bulk transfer of others", LATENCY, peers=False, baseline="first"
+    ),
     Arena("depth", "put + get + ack at a depth", COST, peers=False, baseline="first"),
     Arena(
         "consumers",
@@ -139,6 +142,7 @@ ARENAS = (
         Arena(f"routing-{kind}", f"finding one queue, {kind} exchange, no broker", COST, peers=False, baseline="first")
         for kind in KINDS
     ),
+    Arena("start", "the start of a program", MILLISECONDS, peers=False),
     Arena(
         "connect",
         "connect() to a running broker",

@@ -12,7 +12,7 @@ import contextlib
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from benchmarks.payload import (
     CountedTally,
@@ -202,8 +202,18 @@ def pong(control: Control, there: Link, back: Link, trips: int) -> None:
         control.finish()
 
 
+class Line(Protocol):
+    """The part of a worker's control that `ping` needs."""
+
+    def ready(self) -> int:
+        """Wait for the agreed start."""
+
+    def finish(self, result: object = None) -> None:
+        """Hand in the result."""
+
+
 def ping(  # noqa: PLR0917 (a worker's arguments)
-    control: Control, there: Link, back: Link, size: int, trips: int, pause: float
+    control: Line, there: Link, back: Link, size: int, trips: int, pause: float
 ) -> None:
     """Worker: send, wait for the answer, and report each round trip in ns."""
     now, sleep = time.perf_counter_ns, time.sleep

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 from benchmarks.mapping import BareMapping
 from benchmarks.routing import KINDS, SIZES, Routes
 from benchmarks.shm import channels, footprint, scaling
+from benchmarks.shm.bulk import TAIL, PingPongBesideBulk
 from benchmarks.shm.channels import OF_GET, RSS_MB
 from benchmarks.shm.contenders import QueuePingPong, QueueStream, Steps
 from benchmarks.shm.core import CPrograms
 from benchmarks.shm.idle import IdleConsumers
 from benchmarks.shm.link import DEPTH
 from benchmarks.shm.publishing import TIMES_PUT, Route, publish
+from benchmarks.shm.start import CONNECT, IMPORT, Start
 from benchmarks.targets import AtLeast, Detail, Either, Flat, Limit, Target
 
 if TYPE_CHECKING:
@@ -115,6 +117,10 @@ def _ping_pong(name: str, way: Way) -> Maker:
         return [QueuePingPong(name, way, size, arena.pause, settings)]
 
     return make
+
+
+def _beside_bulk(bytes_per_second: float) -> Maker:
+    return lambda arena, settings: [PingPongBesideBulk(arena.stream.size, bytes_per_second, settings)]
 
 
 def _rounds(settings: Settings) -> int:
@@ -255,6 +261,10 @@ def _connect(_: Arena, settings: Settings) -> list[Contender]:
     ]
 
 
+def _start(name: str, program: str) -> Maker:
+    return lambda _, settings: [Start(name, program, settings.timeout)]
+
+
 def _memory(_: Arena, settings: Settings) -> list[Contender]:
     number = 1000 if settings.quick else 10_000
     return [
@@ -380,6 +390,16 @@ _TABLE = (
         {"ping-pong": _best(3.0, SHARED_MEMORY_PEERS), "ping-pong-asleep": ()},
         _ping_pong("spinning", "spin"),
     ),
+    *(
+        Topology(
+            f"ping-pong-bulk-{rate:g}",
+            f"as ping-pong; two other processes send bodies of 1 MiB through the same broker, {rate:g} GB/s",
+            _TRIP,
+            {"ping-pong-bulk": (Detail(TAIL, 10.0 if rate else None, "x the median at the 99.9th percentile"),)},
+            _beside_bulk(rate * 1e9),
+        )
+        for rate in (0, 1)
+    ),
     Topology(
         "depth",
         "a queue with 10^3 to 10^7 messages, and with 10 or 10^6 held unacked",
@@ -485,6 +505,20 @@ _TABLE = (
             _routing(kind),
         )
         for kind in KINDS
+    ),
+    Topology(
+        "import",
+        "import shmbroker in a new interpreter",
+        "time of the import",
+        {"start": (Limit(60.0, "ms"),)},
+        _start("import shmbroker", IMPORT),
+    ),
+    Topology(
+        "first-connect",
+        "connect() in a new interpreter, to a broker that it has to make",
+        "time of the call; the connection must then carry a message",
+        {"start": (Limit(10.0, "ms"),)},
+        _start("connect(), which makes the broker", CONNECT),
     ),
     Topology(
         "connect",
