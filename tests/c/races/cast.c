@@ -8,6 +8,7 @@
 
 #include "sb_housekeeping.h"
 #include "sb_liveness.h"
+#include "sb_topology.h"
 #include "world.h"
 
 #define RECORD_BYTES 8192u
@@ -137,6 +138,14 @@ void cast_begin(void) {
       dead[i] = false;
     }
   }
+}
+
+/* A thread remembers that it holds the lock of the topology, and all actors are of one thread: it would remember this of a
+ * dead actor in the next run, too. It forgets when another player takes the lock. */
+void cast_end(void) {
+  int32_t holder;
+  sb_broker *b = players[KEEPER].t.b;
+  if (scheduler_somebody_died() && sb_topology_lock(b, 0, &holder) == SB_OK) sb_topology_unlock(b, false);
 }
 
 /* ---- messages ---- */

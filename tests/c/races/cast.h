@@ -45,6 +45,8 @@ void player_dies(unsigned which);
 bool player_is_dead(unsigned which);
 /* Forgets the run before, and gives the dead their locks back. */
 void cast_begin(void);
+/* After a run, before the memory goes back to what it was. */
+void cast_end(void);
 
 /* ---- what actors do; each is noted ---- */
 

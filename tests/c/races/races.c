@@ -75,6 +75,7 @@ static void one_run(void) {
   if (complaint[0] == 0 && is_new(verdict | 1)) {
     cast_settle(now->verify, now->bound, now->idle);
   }
+  cast_end();
   world_go_back();
 }
 
