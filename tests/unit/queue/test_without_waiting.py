@@ -26,9 +26,10 @@ NOT_WAITING: Get = {
     "get_nowait": lambda queue: queue.get_nowait(),
     "get_many": lambda queue: queue.get_many(5, timeout=0),
 }
+# Long enough that the time is not over before the call waits, also where the process does not run for a while.
 WAITING: Get = {
-    "get": lambda queue: queue.get(timeout=0.001),
-    "get_many": lambda queue: queue.get_many(5, timeout=0.001),
+    "get": lambda queue: queue.get(timeout=0.5),
+    "get_many": lambda queue: queue.get_many(5, timeout=0.5),
 }
 
 
