@@ -8,7 +8,8 @@
 #include "sb_api.h"
 
 /* How long a call waits while another thread or process reaps. The wait is short, since the caller may hold the GIL, and
- * the other one may be stopped. For AFTER_IN_VAIN_NS after a wait in vain, calls with the same queue handle neither reap nor wait. */
+ * the other one may be stopped. For AFTER_IN_VAIN_NS after a wait in vain, calls with the same queue handle neither reap
+ * nor wait. */
 #define BESIDE_ANOTHER_NS UINT64_C(1000000)
 #define AFTER_IN_VAIN_NS UINT64_C(50000000)
 
