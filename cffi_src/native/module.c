@@ -67,6 +67,7 @@ static PyMethodDef functions[] = {
      "read_in_place(connection, slot, generation, length, /)\n--\n\n"},
     {"run_finalizer", (PyCFunction)(void (*)(void))sb_run_finalizer, METH_FASTCALL,
      "run_finalizer(finalizer, pointer, /)\n--\n\n"},
+    {"untracked_type", sb_untracked_type, METH_O, "untracked_type(name, /)\n--\n\n"},
     {NULL, NULL, 0, NULL},
 };
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)execute}, {0, NULL}};

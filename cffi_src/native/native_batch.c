@@ -158,8 +158,8 @@ PyType_Spec sb_batch_spec = {"shmbroker._native_message.Batch", sizeof(Batch), 0
 static void give_back(Receiver *self, PyObject *source, const char *records, const uint32_t *index, int64_t count,
                       int auto_ack) {
   for (int64_t i = 0; i < count; i++) {
-    Py_ssize_t length = (Py_ssize_t)(index[3 * i + 2] - index[3 * i]);
-    sb_give_back(self, source, records + index[3 * i], length, auto_ack);
+    const sb_record *record = (const sb_record *)(const void *)(records + index[3 * i]);
+    sb_give_back(self, source, record, record->tag, auto_ack);
   }
 }
 

@@ -10,17 +10,16 @@
 
 PyTypeObject *sb_record_type;
 
-static sb_status settle_record(int kind, void *handle, const char *record, sb_disposition disposition) {
+static sb_status settle_record(int kind, void *handle, const sb_record *record, sb_disposition disposition) {
   switch (kind) {
-    case OF_CONSUMER: return sb_consumer_settle(handle, record, disposition);
-    case OF_CHANNEL:
-      return sb_channel_settle(handle, ((const sb_record *)(const void *)record)->tag, false, disposition);
-    default: return sb_queue_settle(handle, record, disposition);
+    case OF_CONSUMER: return sb_consumer_settle(handle, (const char *)record, disposition);
+    case OF_CHANNEL: return sb_channel_settle(handle, record->tag, false, disposition);
+    default: return sb_queue_settle(handle, (const char *)record, disposition);
   }
 }
 
 static sb_status settle(Record *self, sb_disposition disposition) {
-  return settle_record(self->kind, self->handle, PyBytes_AsString(self->data), disposition);
+  return settle_record(self->kind, self->handle, &self->fixed, disposition);
 }
 
 static void record_dealloc(PyObject *object) {
@@ -32,7 +31,8 @@ static void record_dealloc(PyObject *object) {
   Py_XDECREF(self->view);
   Py_XDECREF(self->header);
   Py_XDECREF(self->consumer);
-  Py_XDECREF(self->data);
+  Py_XDECREF(self->rest);
+  Py_XDECREF(self->body);
   Py_XDECREF(self->source);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
@@ -53,33 +53,35 @@ static PyObject *record_ack(PyObject *object, PyObject *unused) {
   Py_RETURN_NONE;
 }
 
-static const sb_record *header_of(const Record *self) {
-  return (const sb_record *)(const void *)PyBytes_AsString(self->data);
-}
+static const sb_record *header_of(const char *record) { return (const sb_record *)(const void *)record; }
 
 /* True if the record contains the body. A record from sb_queue_browse_place has neither a body nor a body's address:
  * exchange, key and properties are then the whole rest of the record. */
-static bool is_inside(const Record *self) {
-  const sb_record *header = header_of(self);
+static bool is_inside(const sb_record *header, uint64_t length) {
   uint64_t before = (uint64_t)header->exchange_length + header->key_length + header->properties_length;
-  uint64_t rest = (uint64_t)PyBytes_Size(self->data) - sizeof *header;
+  uint64_t rest = length - sizeof *header;
   return header->body_address == 0 && before <= rest && header->body_length <= rest - before;
 }
 
 uint64_t sb_tag_of(int kind, const char *record, Py_ssize_t length) {
-  uint64_t tag = ((const sb_record *)(const void *)record)->tag;
+  uint64_t tag = header_of(record)->tag;
   if (kind == OF_CHANNEL) memcpy(&tag, record + length - sizeof tag, sizeof tag);
   return tag;
 }
 
+/* As sb_tag_of, of a message whose body is not in its record. */
 static uint64_t tag_of(const Record *self) {
-  return sb_tag_of(self->kind, PyBytes_AsString(self->data), PyBytes_Size(self->data));
+  uint64_t tag = self->fixed.tag;
+  if (self->kind == OF_CHANNEL) {
+    memcpy(&tag, PyBytes_AsString(self->rest) + PyBytes_Size(self->rest) - sizeof tag, sizeof tag);
+  }
+  return tag;
 }
 
 /* Begins a view of the body, and keeps it for the next access. Another thread may have run meanwhile, since the GIL may
  * have been dropped: if it settled the message, only the caller keeps the view. */
 static PyObject *begin_view(Record *self, PyObject *connection, bool may_copy) {
-  PyObject *view = sb_view_of(connection, header_of(self), tag_of(self), may_copy);
+  PyObject *view = sb_view_of(connection, &self->fixed, tag_of(self), may_copy);
   if (view != NULL && self->state != SETTLED) {
     PyObject *before = self->view;
     self->view = Py_NewRef(view);
@@ -96,17 +98,12 @@ void sb_record_hand_out(PyObject *object) {
   }
 }
 
-/* A short body is in the record, after key and properties; a long body is read in place. */
+/* A long body is read in place. */
 PyObject *sb_record_body(PyObject *object, bool may_copy) {
   Record *self = (Record *)object;
-  const sb_record *header = header_of(self);
   self->unseen = false;
-  if (is_inside(self)) {
-    Py_ssize_t end = PyBytes_Size(self->data);
-    PyObject *whole = PyMemoryView_FromObject(self->data);
-    PyObject *body = whole != NULL ? PySequence_GetSlice(whole, end - (Py_ssize_t)header->body_length, end) : NULL;
-    Py_XDECREF(whole);
-    return body;
+  if (self->body != NULL) {
+    return PyMemoryView_FromObject(self->body);
   }
   if (self->view != NULL && self->view != Py_None) {
     return Py_NewRef(self->view);
@@ -127,42 +124,49 @@ static PyObject *record_body(PyObject *object, void *unused) {
 
 PyObject *sb_record_bytes(PyObject *object, PyObject *unused) {
   Record *self = (Record *)object;
-  const sb_record *header = header_of(self);
   (void)unused;
   self->unseen = false;
-  if (is_inside(self)) {
-    const char *end = (const char *)header + PyBytes_Size(self->data);
-    return PyBytes_FromStringAndSize(end - header->body_length, (Py_ssize_t)header->body_length);
+  if (self->body != NULL) {
+    return PyBytes_FromObject(self->body);
   }
   PyObject *body = sb_record_body(object, true), *bytes = body != NULL ? PyBytes_FromObject(body) : NULL;
   Py_XDECREF(body);
   return bytes;
 }
 
+/* The record as the core wrote it. */
+static PyObject *record_record(PyObject *object, void *unused) {
+  const Record *self = (const Record *)object;
+  PyObject *whole = PyBytes_FromStringAndSize((const char *)&self->fixed, sizeof self->fixed);
+  (void)unused;
+  if (whole != NULL && self->rest != NULL) PyBytes_Concat(&whole, self->rest);
+  if (whole != NULL && self->body != NULL) PyBytes_Concat(&whole, self->body);
+  return whole;
+}
+
 /* For a message with a long body that was settled when it was taken: takes over the view that the record names. The
  * body then exists as long as the message, or a memoryview of it, exists. False: an exception is set, and the view has
  * ended. */
 static bool take_over_view(Record *self) {
-  const sb_record *header = header_of(self);
   PyObject *connection = sb_connection_of(self->source);
   if (connection != NULL) {
-    self->view = sb_view_memory(connection, tag_of(self), header->body_address, header->body_length);
+    self->view = sb_view_memory(connection, tag_of(self), self->fixed.body_address, self->fixed.body_length);
     Py_DECREF(connection);
   }
   return self->view != NULL;
 }
 
-static Py_ssize_t record_length(PyObject *object) { return (Py_ssize_t)header_of((const Record *)object)->body_length; }
+static Py_ssize_t record_length(PyObject *object) { return (Py_ssize_t)((const Record *)object)->fixed.body_length; }
 
 /* Python reads this field of a message that came before its consumer was registered, or after it was cancelled
  * (`_deliver_late`). For all other deliveries `deliver` (native_channel.c) reads it. */
 static PyObject *record_subscription(PyObject *object, void *unused) {
   (void)unused;
-  return PyLong_FromLong(header_of((const Record *)object)->subscription);
+  return PyLong_FromLong(((const Record *)object)->fixed.subscription);
 }
 
 static PyMethodDef record_methods[] = {
-    {"__bytes__", sb_record_bytes, METH_NOARGS, "The body, copied."},
+    {"__bytes__", sb_record_bytes, METH_NOARGS, "The body, as bytes."},
     {"ack", record_ack, METH_NOARGS,
      "ack()\n--\n\nAcknowledges: the message is done with.\n\nRaises:\n    MessageSettled: it was settled already."},
     {NULL, NULL, 0, NULL},
@@ -172,12 +176,12 @@ static PyGetSetDef record_properties[] = {
      "The body, read-only.\n\nRaises:\n    MessageSettled: it was longer than 4 KiB, is settled, and no view of it was "
      "kept.",
      NULL},
+    {"_record", record_record, NULL, "The record as the core wrote it.", NULL},
     {"_subscription", record_subscription, NULL, "Which consumer of its source it came through.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyMemberDef record_members[] = {
     {"_source", T_OBJECT, offsetof(Record, source), READONLY, NULL},
-    {"_record", T_OBJECT, offsetof(Record, data), READONLY, NULL},
     {"_view", T_OBJECT, offsetof(Record, view), 0, NULL},
     {"_record_header", T_OBJECT, offsetof(Record, header), 0, NULL},
     {"_consumer", T_OBJECT, offsetof(Record, consumer), 0, NULL},
@@ -201,48 +205,70 @@ PyType_Spec sb_record_spec = {"shmbroker._native_message.Record", sizeof(Record)
                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                               record_slots};
 
+/* untracked_type(name): a new subclass of Record whose objects the garbage collector does not track; `name` is that of
+ * the module and of the class. Python's own class statement makes only types that are tracked. */
+PyObject *sb_untracked_type(PyObject *module, PyObject *name) {
+  PyType_Slot inherited[] = {{Py_tp_dealloc, (void *)record_dealloc}, {0, NULL}};
+  PyType_Spec spec = {PyUnicode_AsUTF8AndSize(name, NULL), sizeof(Record), 0, sb_record_spec.flags, inherited};
+  return spec.name != NULL ? PyType_FromModuleAndSpec(module, &spec, (PyObject *)sb_record_type) : NULL;
+}
+
 /* ---- Receiver ---- */
 
 static _Alignas(64) char one_record[RECORD_BYTES]; /* shared, since 65,535 Receivers would need 4 GiB */
 
-static PyObject *new_record(Receiver *self, PyObject *source, PyObject *data, char state) {
-  Record *record = (Record *)self->allocate(self->type, 0);
+/* Creates a message; `body` and `rest` pass over to it. NULL: an exception is set, and both are released. A message that
+ * the garbage collector tracks may start it, and with it finalizers. */
+static PyObject *new_record(Receiver *self, PyObject *source, const sb_record *fixed, PyObject *body, PyObject *rest,
+                            char state) {
+  Record *record =
+      (Record *)(self->allocate != NULL ? self->allocate(self->type, 0) : (PyObject *)PyObject_New(Record, self->type));
   if (record == NULL) {
+    Py_XDECREF(body);
+    Py_XDECREF(rest);
     return NULL;
   }
   record->source = Py_NewRef(source);
-  record->data = Py_NewRef(data);
+  record->body = body;
+  record->rest = rest;
+  record->view = record->header = record->consumer = record->weak_references = NULL;
   record->handle = self->handle;
-  record->kind = self->kind;
+  record->tag = self->kind == OF_CHANNEL ? fixed->tag : 0;
   record->state = state;
-  if (self->kind == OF_CHANNEL) record->tag = header_of(record)->tag;
+  record->kind = self->kind;
+  record->unseen = false;
+  record->fixed = *fixed;
   return (PyObject *)record;
 }
 
-static bool is_long(const char *record) { return ((const sb_record *)(const void *)record)->body_address != 0; }
+static bool is_long(const sb_record *record) { return record->body_address != 0; }
 
-void sb_give_back(Receiver *self, PyObject *source, const char *record, Py_ssize_t length, int auto_ack) {
+void sb_give_back(Receiver *self, PyObject *source, const sb_record *record, uint64_t view, int auto_ack) {
   if (!auto_ack) {
     (void)settle_record(self->kind, self->handle, record, SB_UNDELIVER);
   } else if (is_long(record)) {
-    sb_end_view_of(source, sb_tag_of(self->kind, record, length));
+    sb_end_view_of(source, view);
   }
 }
 
 PyObject *sb_hand_over(Receiver *self, PyObject *source, const char *buffer, int64_t length, int auto_ack, char state) {
-  PyObject *data = PyBytes_FromStringAndSize(buffer, (Py_ssize_t)length);
-  if (data == NULL) {
-    sb_give_back(self, source, buffer, (Py_ssize_t)length, auto_ack);
-    return NULL;
+  sb_record fixed = *header_of(buffer); /* finalizers may run below, and overwrite the buffer */
+  uint64_t view = is_long(&fixed) ? sb_tag_of(self->kind, buffer, (Py_ssize_t)length) : 0;
+  size_t inside = is_long(&fixed) ? 0 : (size_t)fixed.body_length, rest = (size_t)length - sizeof fixed - inside;
+  PyObject *message = NULL, *names = NULL, *body = NULL;
+  bool copied =
+      (rest == 0 || (names = PyBytes_FromStringAndSize(buffer + sizeof fixed, (Py_ssize_t)rest)) != NULL) &&
+      (is_long(&fixed) || (body = PyBytes_FromStringAndSize(buffer + length - inside, (Py_ssize_t)inside)) != NULL);
+  if (copied) {
+    message = new_record(self, source, &fixed, body, names, auto_ack ? SETTLED : state);
+  } else {
+    Py_XDECREF(names);
   }
-  const char *record = PyBytes_AsString(data); /* from here on finalizers may run, and overwrite the buffer */
-  PyObject *message = new_record(self, source, data, auto_ack ? SETTLED : state);
   if (message == NULL) {
-    sb_give_back(self, source, record, (Py_ssize_t)length, auto_ack);
-  } else if (auto_ack && is_long(record) && !take_over_view((Record *)message)) {
+    sb_give_back(self, source, &fixed, view, auto_ack);
+  } else if (auto_ack && is_long(&fixed) && !take_over_view((Record *)message)) {
     Py_CLEAR(message);
   }
-  Py_DECREF(data);
   return message;
 }
 
@@ -350,16 +376,41 @@ static PyObject *receiver_wait(PyObject *object, PyObject *const *arguments, Py_
   return result;
 }
 
+/* The body in a record of a browse. A copy of a long one would take as much memory again. */
+static PyObject *body_in(PyObject *data, uint64_t length) {
+  Py_ssize_t end = PyBytes_Size(data), begin = end - (Py_ssize_t)length;
+  if (length <= SB_INLINE_BODY) {
+    return PyBytes_FromStringAndSize(PyBytes_AsString(data) + begin, (Py_ssize_t)length);
+  }
+  PyObject *whole = PyMemoryView_FromObject(data),
+           *body = whole != NULL ? PySequence_GetSlice(whole, begin, end) : NULL;
+  Py_XDECREF(whole);
+  return body;
+}
+
 static PyObject *receiver_message(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   long state = sb_expect(count, 3) ? PyLong_AsLong(arguments[2]) : -1;
   if (state == -1 && PyErr_Occurred() != NULL) {
     return NULL;
   }
-  if (!PyBytes_Check(arguments[1]) || PyBytes_Size(arguments[1]) < (Py_ssize_t)sizeof(sb_record)) {
+  PyObject *data = arguments[1];
+  if (!PyBytes_Check(data) || PyBytes_Size(data) < (Py_ssize_t)sizeof(sb_record)) {
     PyErr_Format(PyExc_TypeError, "a record is bytes, at least %d of them", (int)sizeof(sb_record));
     return NULL;
   }
-  return new_record((Receiver *)object, arguments[0], arguments[1], (char)state);
+  const sb_record *header = header_of(PyBytes_AsString(data));
+  bool inside = is_inside(header, (uint64_t)PyBytes_Size(data));
+  Py_ssize_t rest = PyBytes_Size(data) - (Py_ssize_t)sizeof *header - (inside ? (Py_ssize_t)header->body_length : 0);
+  PyObject *body = inside ? body_in(data, header->body_length) : NULL;
+  if (inside && body == NULL) {
+    return NULL;
+  }
+  PyObject *names = PyBytes_FromStringAndSize((const char *)(header + 1), rest);
+  if (names == NULL) {
+    Py_XDECREF(body);
+    return NULL;
+  }
+  return new_record((Receiver *)object, arguments[0], header, body, names, (char)state);
 }
 
 static PyObject *receiver_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
@@ -386,7 +437,8 @@ static PyObject *receiver_new(PyTypeObject *type, PyObject *arguments, PyObject 
   self->handle = (void *)(uintptr_t)address;
   self->kind = (char)kind;
   self->type = (PyTypeObject *)Py_NewRef((PyObject *)messages);
-  self->allocate = (allocfunc)PyType_GetSlot(messages, Py_tp_alloc);
+  bool tracked = (PyType_GetFlags(messages) & Py_TPFLAGS_HAVE_GC) != 0;
+  self->allocate = tracked ? (allocfunc)PyType_GetSlot(messages, Py_tp_alloc) : NULL;
   self->batches = (PyTypeObject *)Py_NewRef((PyObject *)batches);
   return (PyObject *)self;
 }

@@ -38,7 +38,8 @@ enum { NAMES = 0, CALLBACK = 1 };           /* fields of a Subscription, see shm
 
 typedef struct {
   PyObject_HEAD PyObject *source; /* the queue, consumer or channel; it keeps `handle` valid */
-  PyObject *data;                 /* the record of the core, as `bytes` */
+  PyObject *body;                 /* `bytes`, or a memoryview of a browsed body; NULL: the body is not in the record */
+  PyObject *rest;                 /* what else the record has behind its header, as `bytes`; NULL: nothing */
   PyObject *view;                 /* memoryview of a long body: from its first use on; with auto_ack from the start */
   PyObject *header;               /* the decoded header, which the Python part caches here */
   PyObject *consumer;             /* `names` of the Subscription to which a channel delivered the message; else NULL */
@@ -46,14 +47,15 @@ typedef struct {
   void *handle;
   unsigned long long tag;
   char state, kind;
-  bool unseen; /* a get handed the message out, and its body was not read yet */
+  bool unseen;     /* a get handed the message out, and its body was not read yet */
+  sb_record fixed; /* the header of the record of the core */
 } Record;
 
 typedef struct {
   PyObject_HEAD void *handle; /* the owner of the Receiver keeps it valid */
   PyTypeObject *type;         /* of the messages */
   PyTypeObject *batches;
-  allocfunc allocate;
+  allocfunc allocate; /* NULL: the garbage collector does not track messages of this type */
   /* Shared by all Receivers: its content is valid only until other Python code may run, in another thread or in a
    * finalizer. */
   char *buffer;
@@ -80,6 +82,8 @@ extern PyType_Spec sb_batch_spec, sb_channel_calls_spec, sb_finalized_spec, sb_m
     sb_view_spec;
 
 void sb_know_routes(PyTypeObject *type);
+/* The function untracked_type(name) of Python. */
+PyObject *sb_untracked_type(PyObject *module, PyObject *name);
 
 /* True if the number of arguments is right; else raises TypeError. */
 int sb_expect(Py_ssize_t count, Py_ssize_t wanted);
@@ -101,8 +105,8 @@ int sb_index_of(PyObject *name, PyObject *const *names, int count);
 /* Undoes the delivery of the message of a record that cannot be handed over. A message that a get took returns to its
  * position in its queue. So does a message whose consumer has ended. Any other one becomes the next message that its
  * consumer or channel gives. With auto_ack the message stays settled, and only the view that keeps its long body
- * ends. */
-void sb_give_back(Receiver *self, PyObject *source, const char *record, Py_ssize_t length, int auto_ack);
+ * ends: `view`, as sb_tag_of returns it. */
+void sb_give_back(Receiver *self, PyObject *source, const sb_record *record, uint64_t view, int auto_ack);
 /* Waits for messages without the GIL, until the time `until`. Signal handlers run from time to time, and an exception
  * of theirs ends the wait. Returns the length of the record, or with an `index` the number of records; minus a status;
  * 0: an exception is set. */
@@ -137,7 +141,7 @@ bool sb_properties_names(void);
  * message was settled when it was taken, returns the view of its body. Until a memoryview owns this view, no object
  * ends it: a caller that fails before that ends it by sb_give_back. */
 uint64_t sb_tag_of(int kind, const char *record, Py_ssize_t length);
-/* A copy of the body. */
+/* The body as `bytes`: of a short body, the copy that the message has. */
 PyObject *sb_record_bytes(PyObject *record, PyObject *unused);
 /* The body; the message keeps it for the next access. It is read in place, or with `may_copy` copied if the core has no
  * view left, or no memory for one. */

@@ -43,6 +43,7 @@ from shmbroker._native_message import Sender as Sender  # noqa: PLC0414 - for th
 from shmbroker._native_message import check_timeout as check_timeout  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import read_in_place as read_in_place  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import run_finalizer as run_finalizer  # noqa: PLC0414 - for the layers above
+from shmbroker._native_message import untracked_type as untracked_type  # noqa: PLC0414 - for the layers above
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
