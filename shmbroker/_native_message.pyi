@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Unpack
 
+from shmbroker._core.connection import CoreConnection
 from shmbroker._put_options import PutKeywords
 from shmbroker.message import Message, MessageBatch
 from shmbroker.properties import BasicProperties
@@ -27,6 +28,11 @@ def run_finalizer(finalizer: Callable[[], object], pointer: object, /) -> None: 
 def untracked_type(name: str, /) -> type[Message]: ...
 
 class Finalized: ...
+
+class InFlight:
+    calls: int
+    closed: bool
+    has_io: bool
 
 class Record:
     _source: object
@@ -62,7 +68,6 @@ class Receiver:
     status: int
     delivered: int
     def take(self, source: object, auto_ack: bool, timeout: float | None = None, /) -> Message | None: ...
-    def soon(self, source: object, auto_ack: bool, /) -> Message | int: ...
     def wait(self, source: object, auto_ack: bool, until: int, /) -> Message | int: ...
     def message(self, source: object, record: bytes, state: int, /) -> Message: ...
     def take_many(
@@ -79,7 +84,8 @@ class Receiver:
 class QueueCalls:
     _taker: Receiver
     _calls_closed: bool
-    def __init__(self, address: int, taker: Receiver, /) -> None: ...
+    _core_connection: CoreConnection
+    def __init__(self, address: int, taker: Receiver, connection: InFlight, /) -> None: ...
     def put(self, body: object, *, timeout: float | None = None, **options: Unpack[PutKeywords]) -> None: ...
     def get(self, *, timeout: float | None = None, auto_ack: bool = False) -> Message: ...
     def get_nowait(self, *, auto_ack: bool = False) -> Message: ...

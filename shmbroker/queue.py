@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
-    from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue, PutFields
     from shmbroker.statistics import QueueStatistics
 
@@ -47,7 +46,7 @@ class Queue(native.QueueCalls):
 
     # Slots instead of a dict: one cache miss fewer when an application cycles through thousands of queues.
     __slots__ = (
-        "__weakref__", "_again", "_core", "_core_connection", "_left", "_length", "_put_at_once_with", "_put_many",
+        "__weakref__", "_again", "_core", "_left", "_length", "_put_at_once_with", "_put_many",
         "_session", "_settle_record", "_tags", "_take_many", "name",
     )  # fmt: skip
 
@@ -57,9 +56,8 @@ class Queue(native.QueueCalls):
         self._left: CoreQueue | None = None
         self._again: Queue | None = None  # opened by a forked child, see `_process.inherited`
         self.name = core.name
-        self._core_connection: CoreConnection = core.connection
         taker = native.Receiver(core.address, native.OF_QUEUE, Message, MessageBatch)
-        super().__init__(core.address, taker)
+        super().__init__(core.address, taker, core.connection)
         self._take_many = taker.take_many
         sender = native.Sender(core.address)
         self._put_at_once_with, self._put_many = sender.put_with, sender.put_many
@@ -165,22 +163,20 @@ class Queue(native.QueueCalls):
             if message is not None:
                 return message
             status = self._taker.status
-        if until <= time.monotonic_ns():
-            if not self._core_connection.has_io:
-                self._core_connection.polled()
+        connection = self._core_connection
+        if timeout is not None and until <= time.monotonic_ns():
+            connection.polled()
             raise standard_queue.Empty
-        found = self._taker.soon(self, auto_ack)
-        if isinstance(found, int):
-            connection = self._core.connection
+        if not connection.has_io:
             connection.start_io()  # the IO thread notices if the housekeeper died, which makes delayed messages ready
-            connection.enter()
-            try:
-                while isinstance(found := self._taker.wait(self, auto_ack, until), int):
-                    self._core.get_failed(found)
-            finally:
-                connection.calls -= 1  # no call of `leave`: a signal handler may raise as that begins
-                if connection.closed and not connection.calls:
-                    connection.forget()
+        connection.enter()
+        try:
+            while isinstance(found := self._taker.wait(self, auto_ack, until), int):
+                self._core.get_failed(found)
+        finally:
+            connection.calls -= 1  # no call of `leave`: a signal handler may raise as that begins
+            if connection.closed and not connection.calls:
+                connection.forget()
         return found
 
     def _get_nowait_slowly(self, status: int, auto_ack: bool) -> Message:  # noqa: FBT001 (called by C)

@@ -44,6 +44,7 @@ static bool add_numbers(PyObject *module) {
 static int execute(PyObject *module) {
   PyTypeObject *messages_type, *sender_type, *queue_calls_type, *channel_calls_type, *route_type, *finalized_type;
   bool good = sb_view_names() && sb_finalizer_name() && sb_queue_names() && sb_channel_names() &&
+              add(module, "InFlight", &sb_in_flight_spec, &sb_in_flight_type) &&
               add(module, "Record", &sb_record_spec, &sb_record_type) &&
               add(module, "Batch", &sb_batch_spec, &sb_batch_type) &&
               add(module, "View", &sb_view_spec, &sb_view_type) &&

@@ -346,17 +346,13 @@ int64_t sb_wait_for(Receiver *self, Room *room, int auto_ack, uint64_t until) {
   }
 }
 
-/* Tries to take a message for SOON_NS, and keeps the GIL meanwhile. To drop the GIL and take it again would cost
- * more, and much more if another thread is busy. Returns the message or the status. */
-static PyObject *receiver_soon(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
-  Receiver *self = (Receiver *)object;
-  int auto_ack = sb_expect(count, 2) ? PyObject_IsTrue(arguments[1]) : -1;
-  if (auto_ack < 0) {
-    return NULL;
-  }
+PyObject *sb_await_message(Receiver *self, PyObject *source, int auto_ack) {
   int64_t length = sb_queue_get_spin(self->handle, SOON_NS, self->buffer, auto_ack);
-  return length < 0 ? PyLong_FromLongLong(-length)
-                    : sb_hand_over(self, arguments[0], self->buffer, length, auto_ack, FRESH);
+  if (length < 0) {
+    self->status = (int)-length;
+    return Py_NewRef(Py_None);
+  }
+  return sb_hand_over(self, source, self->buffer, length, auto_ack, FRESH);
 }
 
 static PyObject *receiver_wait(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
@@ -456,7 +452,6 @@ static void receiver_dealloc(PyObject *object) {
 static PyMethodDef receiver_methods[] = {
     {"take", (PyCFunction)(void (*)(void))receiver_take, METH_FASTCALL,
      "take(source, auto_ack, timeout=None, /)\n--\n\n"},
-    {"soon", (PyCFunction)(void (*)(void))receiver_soon, METH_FASTCALL, "soon(source, auto_ack, /)\n--\n\n"},
     {"wait", (PyCFunction)(void (*)(void))receiver_wait, METH_FASTCALL, "wait(source, auto_ack, until, /)\n--\n\n"},
     {"message", (PyCFunction)(void (*)(void))receiver_message, METH_FASTCALL,
      "message(source, record, state, /)\n--\n\n"},

@@ -66,6 +66,13 @@ typedef struct {
   char kind;
 } Receiver;
 
+/* What a connection of Python (shmbroker/_core/calls.py) and the compiled calls that drop the GIL share. */
+typedef struct {
+  PyObject_HEAD int calls; /* the number of calls in flight: while there are any, the connection is not released */
+  char closed;             /* the connection was closed */
+  char has_io;             /* an IO thread was ever started; every poll and every wait checks this */
+} InFlight;
+
 /* The memory for taken messages. index NULL: `buffer` has room for one record; else for up to `count` records. */
 typedef struct {
   sb_queue *queue; /* the queue that a channel gets from; NULL: the handle is itself a queue */
@@ -75,13 +82,18 @@ typedef struct {
   uint32_t count;
 } Room;
 
-extern PyTypeObject *sb_batch_type, *sb_properties_type, *sb_publisher_type, *sb_record_type, *sb_receiver_type,
-    *sb_view_type;
-extern PyType_Spec sb_batch_spec, sb_channel_calls_spec, sb_finalized_spec, sb_messages_spec, sb_properties_spec,
-    sb_publisher_spec, sb_queue_calls_spec, sb_sender_spec, sb_record_spec, sb_route_spec, sb_receiver_spec,
-    sb_view_spec;
+extern PyTypeObject *sb_batch_type, *sb_in_flight_type, *sb_properties_type, *sb_publisher_type, *sb_record_type,
+    *sb_receiver_type, *sb_view_type;
+extern PyType_Spec sb_batch_spec, sb_channel_calls_spec, sb_finalized_spec, sb_in_flight_spec, sb_messages_spec,
+    sb_properties_spec, sb_publisher_spec, sb_queue_calls_spec, sb_sender_spec, sb_record_spec, sb_route_spec,
+    sb_receiver_spec, sb_view_spec;
 
 void sb_know_routes(PyTypeObject *type);
+/* Counts a call that will drop the GIL. The caller ends it with sb_in_flight_end. */
+void sb_in_flight_begin(PyObject *connection);
+/* Ends a counted call, and returns its result; the last call after a close releases the connection. NULL, with an
+ * exception: the release failed, or `result` is NULL. */
+PyObject *sb_in_flight_end(PyObject *connection, PyObject *result);
 /* The function untracked_type(name) of Python. */
 PyObject *sb_untracked_type(PyObject *module, PyObject *name);
 
@@ -116,6 +128,9 @@ int64_t sb_wait_for(Receiver *self, Room *room, int auto_ack, uint64_t until);
 PyObject *sb_hand_over(Receiver *self, PyObject *source, const char *buffer, int64_t length, int auto_ack, char state);
 /* Takes a message without waiting. None: there is none, and `status` has the reason. */
 PyObject *sb_take_message(Receiver *self, PyObject *source, int auto_ack, char state);
+/* Tries for a moment to take a message, of a queue, and keeps the GIL meanwhile: to drop the GIL and take it again would
+ * cost more, and much more if another thread is busy. Returns what sb_take_message returns. */
+PyObject *sb_await_message(Receiver *self, PyObject *source, int auto_ack);
 /* Like sb_take_message, for an application that polls. The status SB_TICK means that the queue is empty, and that the
  * caller must tell the connection that the application polls: at the first poll, and then at most every 100 ms. */
 PyObject *sb_poll_message(Receiver *self, PyObject *source, int auto_ack);

@@ -3,11 +3,13 @@
 #include "native_message.h"
 
 #include <structmember.h>
+#include <time.h>
 
 typedef struct {
   PyObject_HEAD Receiver *taker;
-  void *handle; /* the subclass in Python keeps it valid */
-  char closed;  /* set by Python: the application has closed the handle */
+  PyObject *connection; /* an InFlight */
+  void *handle;         /* the subclass in Python keeps it valid */
+  char closed;          /* set by Python: the application has closed the handle */
 } QueueCalls;
 
 /* Also true for an object whose constructor did not run: then the method of Python says what is missing. */
@@ -220,6 +222,66 @@ static PyObject *hand_out(PyObject *object, PyObject *message, int slowly, const
   return message;
 }
 
+#define NANOSECONDS UINT64_C(1000000000)
+
+static uint64_t now_ns(void) {
+  struct timespec clock;
+  clock_gettime(CLOCK_MONOTONIC, &clock);
+  return (uint64_t)clock.tv_sec * NANOSECONDS + (uint64_t)clock.tv_nsec;
+}
+
+/* Converts a timeout to a time of the clock above; UINT64_MAX: never. -1 with an exception is no time. */
+static uint64_t deadline_of(PyObject *timeout) {
+  double seconds = timeout == Py_None ? 1e9 : PyFloat_AsDouble(timeout);
+  return seconds < 1e9 ? now_ns() + (uint64_t)(seconds * 1e9) : UINT64_MAX;
+}
+
+/* Continues a wait in Python until `until`: for instance memory must be added first. */
+static PyObject *wait_in_python(PyObject *object, int status, uint64_t until, const GetKeywords *given) {
+  uint64_t now = now_ns();
+  double left = until > now ? (double)(until - now) / 1e9 : 0;
+  PyObject *timeout = until == UINT64_MAX ? Py_NewRef(Py_None) : PyFloat_FromDouble(left), *message = NULL;
+  GetKeywords rest = {timeout, given->auto_ack};
+  if (timeout != NULL) message = get_slowly(object, GET_SLOWLY, status, &rest);
+  Py_XDECREF(timeout);
+  return message;
+}
+
+/* Waits for a message, for a moment with the GIL, then without. */
+static PyObject *wait_for_message(PyObject *object, const GetKeywords *given) {
+  QueueCalls *self = (QueueCalls *)object;
+  uint64_t until = deadline_of(given->timeout);
+  PyObject *message = PyErr_Occurred() == NULL ? sb_await_message(self->taker, object, given->auto_ack) : NULL;
+  if (message != Py_None) {
+    return message;
+  }
+  Py_DECREF(message);
+  int status = self->taker->status;
+  const InFlight *connection = (const InFlight *)self->connection;
+  if (status != SB_EMPTY || connection->closed || !connection->has_io) {
+    return wait_in_python(object, status, until, given);
+  }
+  Room room = {.buffer = PyMem_Malloc(RECORD_BYTES)};
+  if (room.buffer == NULL) {
+    return PyErr_NoMemory();
+  }
+  PyObject *counted = Py_NewRef(self->connection);
+  sb_in_flight_begin(counted);
+  int64_t length = sb_wait_for(self->taker, &room, given->auto_ack, until);
+  message = length > 0 ? sb_hand_over(self->taker, object, room.buffer, length, given->auto_ack, FRESH) : NULL;
+  PyMem_Free(room.buffer);
+  message = sb_in_flight_end(counted, message);
+  Py_DECREF(counted);
+  if (length >= 0 || PyErr_Occurred() != NULL) {
+    return message;
+  }
+  if (length == -(int64_t)SB_TIMEOUT) {
+    PyErr_SetNone(empty_error);
+    return NULL;
+  }
+  return wait_in_python(object, (int)-length, until, given);
+}
+
 static PyObject *queue_get(PyObject *object, PyObject *const *arguments, Py_ssize_t count, PyObject *names) {
   const QueueCalls *self = (const QueueCalls *)object;
   GetKeywords given = {.timeout = Py_None};
@@ -228,6 +290,11 @@ static PyObject *queue_get(PyObject *object, PyObject *const *arguments, Py_ssiz
   }
   PyObject *message =
       is_closed(self) ? Py_NewRef(Py_None) : sb_take_message(self->taker, object, given.auto_ack, FRESH);
+  bool waits = given.timeout == Py_None || PyObject_IsTrue(given.timeout) != 0;
+  if (message == Py_None && waits && !is_closed(self) && self->taker->status == SB_EMPTY) {
+    Py_DECREF(message);
+    message = wait_for_message(object, &given);
+  }
   return hand_out(object, message, GET_SLOWLY, &given);
 }
 
@@ -246,22 +313,40 @@ static PyObject *queue_get_nowait(PyObject *object, PyObject *const *arguments, 
 static int queue_init(PyObject *object, PyObject *arguments, PyObject *keywords) {
   QueueCalls *self = (QueueCalls *)object;
   unsigned long long address;
-  PyObject *taker;
+  PyObject *taker, *connection;
   (void)keywords;
-  if (!PyArg_ParseTuple(arguments, "KO!", &address, sb_receiver_type, &taker)) {
+  if (!PyArg_ParseTuple(arguments, "KO!O!", &address, sb_receiver_type, &taker, sb_in_flight_type, &connection)) {
     return -1;
   }
-  Receiver *before = self->taker;
+  PyObject *before[2] = {(PyObject *)self->taker, self->connection};
   self->taker = (Receiver *)Py_NewRef(taker);
+  self->connection = Py_NewRef(connection);
   self->handle = (void *)(uintptr_t)address;
-  Py_XDECREF((PyObject *)before);
+  Py_XDECREF(before[0]);
+  Py_XDECREF(before[1]);
+  return 0;
+}
+
+/* A connection may refer to its queues, so the garbage collector must see what a queue refers to. */
+static int queue_traverse(PyObject *object, visitproc visit, void *arg) {
+  QueueCalls *self = (QueueCalls *)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT((PyObject *)self->taker);
+  Py_VISIT(self->connection);
+  return 0;
+}
+
+static int queue_clear(PyObject *object) {
+  QueueCalls *self = (QueueCalls *)object;
+  Py_CLEAR(self->taker); /* so the handle counts as closed */
+  Py_CLEAR(self->connection);
   return 0;
 }
 
 static void queue_dealloc(PyObject *object) {
-  QueueCalls *self = (QueueCalls *)object;
   PyTypeObject *type = Py_TYPE(object);
-  Py_XDECREF((PyObject *)self->taker);
+  PyObject_GC_UnTrack(object);
+  (void)queue_clear(object);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
 }
@@ -306,11 +391,14 @@ static PyMethodDef queue_methods[] = {
 };
 static PyMemberDef queue_members[] = {
     {"_taker", T_OBJECT, offsetof(QueueCalls, taker), READONLY, NULL},
+    {"_core_connection", T_OBJECT, offsetof(QueueCalls, connection), READONLY, NULL},
     {"_calls_closed", T_BOOL, offsetof(QueueCalls, closed), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 static PyType_Slot queue_slots[] = {
     {Py_tp_init, (void *)queue_init},
+    {Py_tp_traverse, (void *)queue_traverse},
+    {Py_tp_clear, (void *)queue_clear},
     {Py_tp_dealloc, (void *)queue_dealloc},
     {Py_tp_methods, queue_methods},
     {Py_tp_members, queue_members},
@@ -318,4 +406,4 @@ static PyType_Slot queue_slots[] = {
     {0, NULL},
 };
 PyType_Spec sb_queue_calls_spec = {"shmbroker._native_message.QueueCalls", sizeof(QueueCalls), 0,
-                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, queue_slots};
+                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, queue_slots};

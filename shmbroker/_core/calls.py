@@ -44,18 +44,17 @@ def in_flight(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
     return call
 
 
-class Calls(attachment.User):
+class Calls(native.InFlight, attachment.User):
     """What every call of a connection needs: the handle, and the number of calls in flight.
 
     Attributes:
         handle: the core's handle of the connection; ``None`` until there is one.
         closed: whether the connection was closed. Later calls are refused, except those that end an object.
-        calls: the number of calls in flight. A line that changes it makes no call, so no signal handler splits it.
+        calls: the number of calls in flight. A line that changes it makes no call, so no signal handler splits it. The
+            compiled calls count here, too.
     """
 
     handle: Any = None
-    closed = False
-    calls = 0
 
     if TYPE_CHECKING:
 

@@ -33,7 +33,6 @@ class IoThread(Bodies):
 
     Attributes:
         id: the number of the connection.
-        has_io: whether an IO thread was ever started; every poll checks this.
     """
 
     id: int
@@ -41,7 +40,6 @@ class IoThread(Bodies):
     def __init__(self) -> None:
         self._calls_lock = locks.lock()  # reentrant: the end of a view takes it, perhaps in the thread that holds it
         self._io: threading.Thread | None = None
-        self.has_io = False
         self._polled_at = 0.0
         self.on_stopping: Callable[[], None] = lambda: None
         self.on_housekeeper_missing: Callable[[], None] = lambda: None

@@ -32,6 +32,7 @@ except ImportError as error:
 from shmbroker._native_message import Batch as Batch  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import ChannelCalls as ChannelCalls  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Finalized as Finalized  # noqa: PLC0414 - for the layers above
+from shmbroker._native_message import InFlight as InFlight  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Messages as Messages  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Properties as Properties  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Publisher as Publisher  # noqa: PLC0414 - for the layers above

@@ -15,6 +15,8 @@
 #define SPIN_MAX_NS 50000u
 #define SPIN_MIN_NS 500u
 #define SPIN_FOR_ROOM_NS 20000u
+#define WOKE_JUST_NOW_NS 20000u
+#define AT_REST_NS 100000u
 #define SLEEP_MAX_NS UINT64_C(5000000000)
 
 /* Gets a node for a waiting call: one that an earlier call left, or a new one. While the call has the node, `busy`
@@ -106,11 +108,24 @@ static void spin_longer_next(sb_queue *q) {
   spin_next(q, ns < SPIN_MAX_NS ? ns : SPIN_MAX_NS);
 }
 
+/* True if this thread has just woken another one, after a rest: it was idle, and what it waits for is the answer. The
+ * kernel often places a thread that was woken on the core of the waker, which must sleep then, and not spin, for the
+ * other one to run. Without a rest the two are at work together: a spin keeps both awake, and the kernel moves one of
+ * them to another core. */
+static bool woke_after_rest(const sb_queue *q) {
+  uint64_t woke = sb_wake_woke_ns(), waited = SB_LOAD(&q->waited_ns, SB_RELAXED); /* relaxed: a time */
+  return woke > waited + AT_REST_NS && sb_now_ns() - woke < WOKE_JUST_NOW_NS;
+}
+static void wait_ended(sb_queue *q) { SB_STORE(&q->waited_ns, sb_now_ns(), SB_RELAXED); }
+
 /* Spins for a message; true: a message seems to be there. A spin that finds none halves the time of the next spin, so
  * that calls spin only rarely at a queue where it does not help. */
 static bool spin_for_message(sb_queue *q, uint64_t deadline_ns) {
   uint32_t ns = spin_ns(q);
   uint64_t end = sb_now_ns() + ns;
+  if (woke_after_rest(q)) {
+    return false; /* this says nothing about the next spin */
+  }
   if (ns < SPIN_MIN_NS || cores() < 2 || end > deadline_ns) {
     spin_longer_next(q);
     return false;
@@ -161,13 +176,14 @@ void sb_waiter_end(sb_queue *q, sb_wait *w) {
 }
 
 sb_status sb_waiter_soon(sb_queue *q, uint64_t limit_ns, sb_taken *t) {
-  if (spin_ns(q) < SPIN_MAX_NS || cores() < 2 || others_wait(q) ||
+  if (spin_ns(q) < SPIN_MAX_NS || cores() < 2 || others_wait(q) || woke_after_rest(q) ||
       !look_until(q, message_there, 0, sb_now_ns() + limit_ns)) { /* spins too briefly to be counted in `spinners` */
     return SB_EMPTY;
   }
   sb_lock(q->c);
   sb_status status = try_take(q, NULL, t);
   sb_unlock(q->c);
+  if (status == SB_OK) wait_ended(q);
   return status;
 }
 
@@ -178,6 +194,7 @@ sb_status sb_waiter_get(sb_queue *q, sb_wait *w, const sb_half *ended, sb_taken 
     sb_status status = try_take(q, ended, t);
     sb_unlock(c);
     if (status != SB_EMPTY) {
+      wait_ended(q);
       return status;
     }
   }
@@ -216,6 +233,7 @@ sb_status sb_waiter_get(sb_queue *q, sb_wait *w, const sb_half *ended, sb_taken 
     sb_lock(c);
   }
   sb_wake_disarm(wake);
+  if (status == SB_OK) wait_ended(q);
   if (status != SB_TICK) sb_waiter_end(q, w);
   sb_unlock(c);
   return status;
@@ -305,7 +323,7 @@ sb_status sb_waiter_batch(sb_queue *q, uint32_t count, uint64_t bytes, uint64_t 
  * came. Spins only if no other consumer waits, since several consumers must share the messages. */
 static void spin_for_row(sb_consumer *k, uint64_t deadline_ns) {
   sb_connection *c = k->c;
-  if (k->subscription_count != 1) {
+  if (k->subscription_count != 1 || woke_after_rest(k->subscriptions[0].q)) {
     return;
   }
   sb_subscription *s = &k->subscriptions[0];
@@ -335,6 +353,7 @@ sb_status sb_waiter_row(sb_consumer *k, uint64_t deadline_ns) {
     bool stopping = SB_LOAD(&k->c->b->header->closing, SB_ACQUIRE) != 0;
     sb_unlock(k->c);
     if (ready || closed || stopping) {
+      if (k->subscription_count == 1) wait_ended(k->subscriptions[0].q);
       return ready ? SB_OK : closed ? SB_CLOSED : SB_STOPPING;
     }
     uint64_t now = sb_now_ns(), until = sleep_until(deadline_ns);

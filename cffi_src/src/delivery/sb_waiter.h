@@ -33,8 +33,8 @@
  * queue. */
 sb_status sb_waiter_get(sb_queue *q, sb_wait *w, const sb_half *ended, sb_taken *t);
 /* Spins for a message for at most `limit_ns`, and takes it. SB_EMPTY: no message came, or the call did not spin. It
- * does not spin on one core, if nodes wait in the queue's list, or if waiting calls of this handle spun in vain lately
- * (`spin_ns`, which this call itself does not change). */
+ * does not spin on one core, if nodes wait in the queue's list, if this thread has just woken another one after a rest,
+ * or if waiting calls of this handle spun in vain lately (`spin_ns`, which this call itself does not change). */
 sb_status sb_waiter_soon(sb_queue *q, uint64_t limit_ns, sb_taken *t);
 /* Lock held. Makes the node of a call that no longer waits, or of a watch that is disarmed, NOT_INTERESTED, and passes
  * the baton to another node (I31). `flags`: what the node waits for: SB_NODE_ROOM, with SB_NODE_MEMORY or without; 0 =

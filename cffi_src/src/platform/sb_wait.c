@@ -9,6 +9,10 @@
 
 #define STATE(w) ((w) & 3u)
 
+static _Thread_local uint64_t woke_ns;
+
+uint64_t sb_wake_woke_ns(void) { return woke_ns; }
+
 uint64_t sb_now_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -65,7 +69,7 @@ bool sb_wake_ring(sb_half *w) {
     uint32_t pending = (found & ~3u) | SB_WAKE_PENDING;
     if (found == pending || SB_CAS(w, &found, pending, SB_SEQ_CST)) {
       SB_CRASHPOINT("wait.ring.pending");
-      (void)syscall(SYS_futex, w, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+      if (syscall(SYS_futex, w, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0) > 0) woke_ns = sb_now_ns();
       /* NOTIFIED tells later notifiers that they need no system call; nothing else depends on this CAS */
       (void)SB_CAS(w, &pending, (pending & ~3u) | SB_WAKE_NOTIFIED, SB_ACQ_REL);
       return true;

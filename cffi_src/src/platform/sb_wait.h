@@ -40,6 +40,8 @@ void sb_wake_disarm(sb_half *w);
 bool sb_wake_sleep(sb_half *w, uint32_t armed, uint64_t deadline_ns, bool *interrupted);
 /* Wakes the waiter. True if the waiter slept, or was about to sleep; also if another notifier has just woken it. */
 bool sb_wake_ring(sb_half *w);
+/* When sb_wake_ring, called by this thread, last woke a thread that slept; 0: never. */
+uint64_t sb_wake_woke_ns(void);
 void sb_pause(void);
 
 #endif

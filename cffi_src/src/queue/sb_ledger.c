@@ -116,6 +116,24 @@ uint64_t sb_ledger_sum(sb_broker *b, const sb_queue_shm *q, unsigned counter) {
   }
   return sum;
 }
+/* The sum of some counters, in one walk over the ledgers. */
+static inline uint64_t sum_of(sb_broker *b, const sb_queue_shm *q, const unsigned *counters, unsigned count) {
+  uint64_t sum = 0;
+  sb_chain chain = {0};
+  for (sb_ledger_shm *l = first_ledger(b, q); l != NULL; l = next_ledger(b, l, &chain)) {
+    for (unsigned i = 0; i < count; i++) sum += SB_LOAD(&l->counters[counters[i]], SB_ACQUIRE);
+  }
+  return sum;
+}
+uint64_t sb_ledger_came(sb_broker *b, const sb_queue_shm *q) {
+  static const unsigned in[] = {SB_COUNT_UNSCHEDULED, SB_COUNT_ADDED};
+  return sum_of(b, q, in, sizeof in / sizeof in[0]);
+}
+uint64_t sb_ledger_left(sb_broker *b, const sb_queue_shm *q) {
+  static const unsigned out[] = {SB_COUNT_ACKED,   SB_COUNT_EXPIRED,       SB_COUNT_KILLED, SB_COUNT_REPLACED,
+                                 SB_COUNT_DROPPED, SB_COUNT_DEAD_LETTERED, SB_COUNT_MOVED,  SB_COUNT_SCHEDULED};
+  return sum_of(b, q, out, sizeof out / sizeof out[0]);
+}
 uint64_t sb_ledger_holding(sb_broker *b, const sb_queue_shm *q) {
   uint64_t sum = 0;
   sb_chain chain = {0};

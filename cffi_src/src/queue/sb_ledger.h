@@ -61,6 +61,10 @@ void sb_ledger_renounce(sb_connection *c, sb_ledger_shm *ledger, uint64_t token)
 sb_status sb_ledger_inherit(sb_connection *c, uint32_t queue, sb_ledger_shm *l, unsigned dead, uint64_t *token);
 void sb_ledger_leave(sb_connection *c, sb_ledger_shm *ledger, uint64_t token);
 uint64_t sb_ledger_sum(sb_broker *b, const sb_queue_shm *q, unsigned counter);
+/* How many messages came into the queue and became ready, or left it, in the life of the queue. A message that is
+ * scheduled counts as left; when it is due, it comes once more. */
+uint64_t sb_ledger_came(sb_broker *b, const sb_queue_shm *q);
+uint64_t sb_ledger_left(sb_broker *b, const sb_queue_shm *q);
 uint64_t sb_ledger_holding(sb_broker *b, const sb_queue_shm *q);
 bool sb_ledger_owned(sb_broker *b, const sb_queue_shm *q);
 /* Returns a connection that owns a ledger of the queue and satisfies `is`. 0: there is none. */

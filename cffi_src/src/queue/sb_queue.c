@@ -56,17 +56,9 @@ void sb_queue_detach(sb_queue *q) {
 }
 
 uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q) {
-  static const unsigned out[] = {SB_COUNT_ACKED,   SB_COUNT_EXPIRED,       SB_COUNT_KILLED, SB_COUNT_REPLACED,
-                                 SB_COUNT_DROPPED, SB_COUNT_DEAD_LETTERED, SB_COUNT_MOVED,  SB_COUNT_SCHEDULED};
-  /* First subtracts all messages that left, then adds all that came. If messages come or leave meanwhile, or a process
-   * is stopped between an operation and its count, n may be wrong. */
-  uint64_t n = 0;
-  for (unsigned i = 0; i < sizeof out / sizeof out[0]; i++) {
-    n -= sb_ledger_sum(b, q, out[i]);
-  }
-  n -= sb_ledger_holding(b, q);
-  n += sb_ledger_sum(b, q, SB_COUNT_UNSCHEDULED);
-  n += sb_ledger_sum(b, q, SB_COUNT_ADDED);
+  /* First all messages that left, then all that are held, last all that came. If messages come or leave meanwhile, or a
+   * process is stopped between an operation and its count, n may be wrong. */
+  uint64_t left = sb_ledger_left(b, q), held = sb_ledger_holding(b, q), n = sb_ledger_came(b, q) - left - held;
   return (int64_t)n < 0 ? 0 : n;
 }
 

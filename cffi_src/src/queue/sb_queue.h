@@ -70,7 +70,8 @@ struct sb_queue {
     uint32_t node;
   } waiters[SB_WAITERS_KEPT];
   uint32_t waiter_count;
-  sb_half spin_ns;                         /* how long a waiting thread spins; all threads adapt it, without the lock */
+  sb_half spin_ns;   /* how long a waiting thread spins; all threads adapt it, without the lock */
+  sb_word waited_ns; /* when a wait for a message last ended, so far as it is known; as `spin_ns` */
   uint64_t rescanned_ns, rescanned_deaths; /* time of the last sb_hints_rescan; number of deaths then */
   uint64_t reap_again_ns;                  /* until this time no call with this handle reaps (sb_api_bound.c) */
 };

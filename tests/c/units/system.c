@@ -83,8 +83,9 @@ long __wrap_syscall(long number, ...) {
   va_start(list, number);
   for (unsigned i = 0; i < 6; i++) a[i] = va_arg(list, long);
   va_end(list);
-  bool sleeps = number == SYS_futex && (a[1] & ~FUTEX_PRIVATE_FLAG) == FUTEX_WAIT_BITSET;
-  if (answers && sleeps) return sleep_of((const struct timespec *)(uintptr_t)a[3]);
+  long futex = number == SYS_futex ? a[1] & ~FUTEX_PRIVATE_FLAG : -1;
+  if (answers && futex == FUTEX_WAIT_BITSET) return sleep_of((const struct timespec *)(uintptr_t)a[3]);
+  if (answers && futex == FUTEX_WAKE) return says.woken;
   return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 

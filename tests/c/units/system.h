@@ -11,6 +11,7 @@ typedef struct {
   uint64_t now_ns, step_ns; /* CLOCK_MONOTONIC, and how much later it is after each look at it */
   long cores;
   int error;                                    /* the errno that ends a sleep; 0: the sleeper was rung */
+  long woken;                                   /* how many sleepers a ring wakes */
   uint64_t until_ns;                            /* the deadline of the last sleep */
   uint64_t nap_ns;                              /* the length of the last pause that no other thread ends */
   unsigned looks, pauses, sleeps, naps, counts; /* how often: the time, sb_pause, futex, nanosleep, the processors */

@@ -131,7 +131,24 @@ static void rings_beside_the_owner(void) {
   expect_word((SEQUENCE + 4) | SB_WAKE_ARMED, "the word of the next sleep: it was not rung");
 }
 
+/* A ring that wakes nobody, since the owner of the word had not gone to sleep yet, does not count. */
+static void when_it_woke_somebody(void) {
+  answer_for_the_system();
+  set(SEQUENCE | SB_WAKE_ARMED);
+  says.woken = 1;
+  (void)sb_wake_ring(&word);
+  expect_is(sb_wake_woke_ns(), says.now_ns, "when it woke somebody");
+  says.now_ns += A_SECOND;
+  (void)sb_wake_ring(&word);
+  expect_is(sb_wake_woke_ns(), says.now_ns - A_SECOND, "when it woke somebody, after a ring without a system call");
+  set(SEQUENCE | SB_WAKE_ARMED);
+  says.woken = 0;
+  (void)sb_wake_ring(&word);
+  expect_is(sb_wake_woke_ns(), says.now_ns - A_SECOND, "when it woke somebody, after a ring that woke nobody");
+}
+
 static const test_case CASES[] = {
+    {"wait: woke", "a thread knows when it last woke another one", when_it_woke_somebody},
     {"wait: clocks", "the monotonic clock and the wall clock are read", clocks},
     {"wait: armed", "a word is armed with the next sequence", an_armed_word},
     {"wait: sleep", "a sleep ends when it is rung, interrupted, or its time is up", sleeps},

@@ -144,6 +144,63 @@ static void no_spin_on_one_processor(void) {
   expect_is(sb_waiter_soon(q, 1000, &taken), SB_EMPTY, "the status of a short look");
 }
 
+/* ---- waiting for an answer ---- */
+
+#define AT_REST 100000u
+#define JUST_NOW 20000u
+
+/* This thread wakes another one, `ago` before now, and `rest` after its last wait had ended. */
+static void wakes_another(uint64_t rest, uint64_t ago) {
+  sb_half word = SB_WAKE_ARMED;
+  says.woken = 1;
+  q->waited_ns = says.now_ns - ago - rest;
+  says.now_ns -= ago;
+  (void)sb_wake_ring(&word);
+  says.now_ns += ago;
+  q->spin_ns = SPIN_MOST;
+}
+static void expect_look(uint64_t rest, uint64_t ago, sb_status should, const char *what) {
+  wakes_another(rest, ago);
+  expect_is(sb_waiter_soon(q, 1000, &taken), should, what);
+}
+static void after_it_woke_another(void) {
+  begin();
+  for (uint64_t i = 1; i <= 2; i++) (void)put(&t, q, i);
+  expect_look(AT_REST + 1, 0, SB_EMPTY, "a short look just after a wake that follows a rest");
+  expect_look(AT_REST + 1, JUST_NOW - 1, SB_EMPTY, "a short look soon after such a wake");
+  expect_look(AT_REST + 1, JUST_NOW, SB_OK, "a short look long after such a wake");
+  expect_look(AT_REST, 0, SB_OK, "a short look after a wake that follows no rest");
+  wakes_another(AT_REST + 1, 0);
+  expect_is(pauses_of_a_wait(), 0, "the pauses of a wait for an answer");
+  expect_is(q->spin_ns, SPIN_MOST, "how long the next one spins, as before");
+  expect_is(says.sleeps, 1, "how often it slept");
+  wakes_another(AT_REST, 0);
+  says.step_ns = SPIN_MOST;
+  expect_is(pauses_of_a_wait(), 16, "the pauses of a wait between two that are at work");
+}
+/* Only a wait that brought a message ends a rest. */
+static void when_its_last_wait_ended(void) {
+  begin();
+  at_pause = 5;
+  says.paused = put_at_that_pause;
+  (void)wait_for_message();
+  expect_is(q->waited_ns, says.now_ns, "the end of a spin");
+  says.now_ns += 1000;
+  (void)put(&t, q, 1);
+  (void)sb_waiter_soon(q, 300, &taken);
+  expect_is(q->waited_ns, says.now_ns, "the end of a short look");
+  says.now_ns += 1000;
+  q->spin_ns = 0;
+  (void)put(&t, q, 1);
+  (void)wait_for_message();
+  expect_is(q->waited_ns, says.now_ns, "the end of a wait");
+  uint64_t before = q->waited_ns;
+  w.deadline_ns = says.now_ns + 1000;
+  (void)wait_for_message();
+  (void)sb_waiter_soon(q, 0, &taken);
+  expect_is(q->waited_ns, before, "the end of the last wait that brought a message");
+}
+
 /* ---- a short look ---- */
 
 static void a_short_look(void) {
@@ -378,6 +435,8 @@ static const test_case CASES[] = {
      when_a_spin_is_worth_it},
     {"waiter: no time", "a spin does not pass the deadline", no_spin_past_the_deadline},
     {"waiter: alone", "on one processor a waiter does not spin", no_spin_on_one_processor},
+    {"waiter: answer", "a waiter that woke another one after a rest sleeps at once", after_it_woke_another},
+    {"waiter: rest", "a wait that brought a message ends a rest", when_its_last_wait_ended},
     {"waiter: soon", "a short look takes a message where spinning helped", a_short_look},
     {"waiter: sleep", "a waiter sleeps until its deadline, and its node is kept", a_wait_that_times_out},
     {"waiter: bounded", "a sleep lasts five seconds at most", it_sleeps_five_seconds_at_most},

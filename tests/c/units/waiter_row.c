@@ -137,6 +137,22 @@ static void when_a_spin_is_worth_it(void) {
   (void)sb_node_move(t.c, its_node(), SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED);
   expect_is(pauses_of_a_wait(), 16, "the pauses after all");
 }
+/* The other one may sit on the core of this thread, and answers when it sleeps. */
+static void after_it_woke_another(void) {
+  begin();
+  sb_half word = SB_WAKE_ARMED;
+  says.step_ns = 0;
+  says.woken = 1;
+  q->waited_ns = says.now_ns - 100001;
+  (void)sb_wake_ring(&word);
+  expect_is(pauses_of_a_wait(), 0, "the pauses of a wait for an answer");
+  expect_is(q->waited_ns, says.now_ns - FIVE_SECONDS - 100001, "the end of the last wait, after one in vain");
+  deadline = says.now_ns + FIVE_SECONDS;
+  says.pauses = 0;
+  says.paused = put_at_a_pause;
+  expect_is(wait_for_row(), SB_OK, "the status beside a message");
+  expect_is(q->waited_ns, says.now_ns, "the end of the last wait");
+}
 static void one_of_a_higher_priority_wants(void) {
   sb_status status;
   begin();
@@ -235,6 +251,7 @@ static void what_ends_a_wait(void) {
 }
 
 static const test_case CASES[] = {
+    {"waiter_row: answer", "a consumer that woke another thread after a rest sleeps at once", after_it_woke_another},
     {"waiter_row: found", "a consumer that spins pulls what comes", a_message_comes_while_it_spins},
     {"waiter_row: in vain", "a consumer that spun in vain is interested again", a_spin_in_vain},
     {"waiter_row: closed", "a consumer that is closed pulls nothing", a_consumer_that_is_closed_while_it_spins},
