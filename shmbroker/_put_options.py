@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from shmbroker import properties as basic
@@ -11,6 +10,7 @@ from shmbroker._amqp.utf8 import SHORT_STRING
 from shmbroker._checks import integer, is_integer, seconds
 from shmbroker._core import native
 from shmbroker._core.queue import NO_OPTIONS, PutOptions
+from shmbroker._dataclasses import replace
 
 if TYPE_CHECKING:
     from shmbroker._core.queue import PutFields
@@ -110,8 +110,8 @@ def fields_of(given: PutKeywords) -> PutFields:
 def _merged(given: BasicProperties, headers: dict[str, Any] | None, priority: int | None) -> BasicProperties:
     """Merges the keywords into the properties; a keyword takes precedence."""
     if headers is not None:
-        given = dataclasses.replace(given, headers=headers)
-    return given if priority is None else dataclasses.replace(given, priority=priority)
+        given = replace(given, headers=headers)
+    return given if priority is None else replace(given, priority=priority)
 
 
 def _key(key: object) -> bytes:

@@ -8,12 +8,12 @@ because pamqp writes floats in four bytes.
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from typing import TYPE_CHECKING, Any
 
 from shmbroker._amqp import field_tables, wire
 from shmbroker._core import native
+from shmbroker._dataclasses import dataclass
 from shmbroker.exceptions import PreconditionFailed
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _MAX_SHORT = 255
 _MAX_DIGITS = len(str(native.LONGEST_EXPIRATION_MS))
 
 
-@dataclasses.dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False)
 class BasicProperties(native.Properties):
     """The fourteen properties of AMQP 0-9-1's basic class; ``None`` = not set.
 
@@ -51,7 +51,7 @@ class BasicProperties(native.Properties):
 
 
 _OCTETS = tuple(bytes((value,)) for value in range(256))
-NAMES = tuple(field.name for field in dataclasses.fields(BasicProperties))
+NAMES = BasicProperties.__match_args__
 NO_PROPERTIES = BasicProperties()
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import itertools
 import os
@@ -17,6 +16,7 @@ from shmbroker._core import native, segments
 from shmbroker._core.journal import topology_lock
 from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions
 from shmbroker._core.reservation import Reservation
+from shmbroker._dataclasses import replace
 from shmbroker._process import connections
 from shmbroker._put_many import put_rest
 from shmbroker._put_options import PutKeywords, body_of, check_size, fields_of, options_of
@@ -277,7 +277,7 @@ class Queue(native.QueueCalls):
             fixed = f"{name} of queue {self.name!r} cannot change; delete the queue and declare it anew"
             msg = f"{name}={checked[name]!r}: {fixed}"
             raise ValueError(msg)
-        self._change(lambda current, flags: (dataclasses.replace(current, **checked), flags), trim=trim)
+        self._change(lambda current, flags: (replace(current, **checked), flags), trim=trim)
 
     def pause(self) -> None:
         """Stops deliveries until :meth:`resume`; producers can still put."""

@@ -7,12 +7,12 @@ memory, and its text in the reference.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from shmbroker import exceptions
 from shmbroker._amqp import arguments as amqp
 from shmbroker._amqp.errors import amqp_error
+from shmbroker._dataclasses import dataclass
 from shmbroker._setting_kinds import UNBOUNDED, Choice, Count, Kind, Seconds, Size, Switch, parse_size
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ __all__ = (
 )
 
 _Value = TypeVar("_Value")
-_ROW = "row"
+_rows: list[Row] = []
 
 
 class Row(NamedTuple):
@@ -67,11 +67,12 @@ class Row(NamedTuple):
 
 
 def _setting(default: _Value, kind: Kind, help: str, core: str | None = None, **more: Any) -> _Value:  # noqa: A002, ANN401
-    value: _Value = dataclasses.field(default=default, metadata={_ROW: Row(kind, help, core, **more)})
-    return value
+    """Notes the row of the next field of `QueueSettings`, and returns its default."""
+    _rows.append(Row(kind, help, core, **more))
+    return default
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class QueueSettings:
     """The settings of a queue, as :attr:`Queue.settings` returns them. The reference has a table of their meanings."""
 
@@ -146,7 +147,7 @@ class QueueSettings:
     )
 
 
-ROWS: Mapping[str, Row] = {field.name: field.metadata[_ROW] for field in dataclasses.fields(QueueSettings)}
+ROWS: Mapping[str, Row] = dict(zip(QueueSettings.__match_args__, _rows, strict=True))
 """The rows of the settings by their names."""
 
 _SETTING_OF = {row.argument: name for name, row in ROWS.items() if row.argument is not None}

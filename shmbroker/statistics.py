@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
+
+from shmbroker._dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class QueueStatistics:
     """A queue at one moment.
 
@@ -49,7 +50,7 @@ class QueueStatistics:
     rescues: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Repairs:
     """The number of inconsistencies that checks by the housekeeper and by clients corrected, by kind.
 
@@ -70,15 +71,18 @@ class Repairs:
     @property
     def total(self) -> int:
         """The number of repairs of all kinds."""
-        return sum(dataclasses.astuple(self))
+        return sum(number for _, number in self._numbers())
 
     def __str__(self) -> str:
         """Returns the kinds whose number is not 0, with their numbers; "none" if there are none."""
-        found = (f"{number} {kind}" for kind, number in dataclasses.asdict(self).items() if number)
+        found = (f"{number} {kind}" for kind, number in self._numbers() if number)
         return ", ".join(found) or "none"
 
+    def _numbers(self) -> list[tuple[str, int]]:
+        return [(kind, getattr(self, kind)) for kind in self.__match_args__]
 
-@dataclasses.dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True)
 class BrokerStatistics:
     """A broker at one moment.
 
@@ -108,7 +112,7 @@ class BrokerStatistics:
     explained_repairs: Repairs
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ConnectionInfo:
     """A connection: its name and process, and how many channels, consumers and unsettled messages it has now.
 
@@ -128,7 +132,7 @@ class ConnectionInfo:
     pid_namespace: int = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class GroupInfo:
     """A consumer group: its queue, the last lease it acknowledged, and the number of leases after that one.
 
@@ -148,7 +152,7 @@ class GroupInfo:
     pid: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ConsumerInfo:
     """A consumer of a queue, or a call of get() that waits.
 
@@ -169,7 +173,7 @@ class ConsumerInfo:
     waiting: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ChannelInfo:
     """A channel that has consumers; or, with ``number`` 0, all channels of a connection that have none.
 
@@ -224,7 +228,7 @@ def _channel(connection: ConnectionInfo, number: int, consumers: list[ConsumerIn
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ExchangeInfo:
     """An exchange.
 
@@ -244,7 +248,7 @@ class ExchangeInfo:
     bindings_out: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class BindingInfo:
     """A binding from an exchange; ``destination_type`` is "queue" or "exchange"."""
 
@@ -255,7 +259,7 @@ class BindingInfo:
     arguments: dict[str, Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ConsumerStatistics:
     """A consumer as its own process sees it.
 

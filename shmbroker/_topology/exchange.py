@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NoReturn
 
 from shmbroker._amqp import field_tables
 from shmbroker._amqp.errors import amqp_error
 from shmbroker._amqp.names import RESERVED
 from shmbroker._amqp.utf8 import SHORT_STRING, size_in_utf8
+from shmbroker._dataclasses import dataclass, field
 from shmbroker.exceptions import AccessRefused, NotFound, PreconditionFailed
 
 TYPES = ("direct", "fanout", "topic", "headers")
@@ -40,7 +40,7 @@ _FIELD_TYPES = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """An exchange. Its attributes never change: to get other attributes, it must be deleted and declared again.
 
@@ -58,7 +58,7 @@ class Exchange:
     durable: bool = False
     auto_delete: bool = False
     internal: bool = False
-    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
+    arguments: dict[str, Any] = field(default_factory=dict)
 
     @property
     def alternate(self) -> str | None:

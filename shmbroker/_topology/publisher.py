@@ -12,7 +12,6 @@ step.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import getpass
 import os
@@ -24,6 +23,7 @@ from shmbroker._amqp.errors import amqp_error
 from shmbroker._core import journal, native
 from shmbroker._core.queue import PutOptions
 from shmbroker._core.transaction import Publication, commit_waiting
+from shmbroker._dataclasses import replace
 from shmbroker._process import locks
 from shmbroker._topology.exchange import check_publish
 from shmbroker._topology.shared import exchanges_of
@@ -86,7 +86,7 @@ class Content:
             self.headers = headers
             if "BCC" in headers:
                 shown = {name: value for name, value in headers.items() if name != "BCC"}
-                self.properties = basic.encode(dataclasses.replace(given, headers=shown))
+                self.properties = basic.encode(replace(given, headers=shown))
 
     def put_options(self, exchange: str, routing_key: str, at_most: float | None = None) -> PutOptions:
         """Builds the options of a put. The queue limits a message's life to ``at_most`` seconds; ``None``: no limit."""

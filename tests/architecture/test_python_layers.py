@@ -17,7 +17,7 @@ COMPILED = {"shmbroker._native", "shmbroker._native_fast", "shmbroker._native_me
 VOCABULARY = {
     f"shmbroker.{name}"
     for name in (
-        *("_checks", "exceptions", "settings", "_setting_kinds", "statistics"),
+        *("_checks", "_dataclasses", "exceptions", "settings", "_setting_kinds", "statistics"),
         *("_amqp", "_amqp.arguments", "_amqp.errors", "_amqp.field_tables", "_amqp.names", "_amqp.utf8", "_amqp.wire"),
         *("_process.living", "_process.locks"),
     )

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dataclasses of the package: frozen, with slots. They are made without the standard library's `dataclasses`.
+
+That module imports `inspect`, and compiles five functions for each class. Together this took a quarter of the import of
+the package. This module compiles one function for each class, the constructor. The other methods of all classes are the
+same functions.
+
+The classes are dataclasses nevertheless: `dataclasses.fields`, `replace`, `asdict` and `is_dataclass` accept them, and
+another dataclass can be derived from them. Type checkers see the decorator of the standard library. (A test compares
+the classes with those that the standard library makes.)
+"""
+
+from __future__ import annotations
+
+import operator
+import reprlib
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from dataclasses import dataclass as dataclass  # noqa: PLC0414 - for the modules of the package
+    from dataclasses import field as field  # noqa: PLC0414 - for the modules of the package
+    from dataclasses import replace as replace  # noqa: PLC0414 - for the modules of the package
+
+
+class _Factory:
+    """What a signature shows as the default of a field with a factory, as in the standard library."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+class _Field:
+    """What :func:`field` returns in the body of a class; it has the arguments of `dataclasses.field`."""
+
+    __slots__ = ("given",)
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.given = given
+
+
+_FACTORY = _Factory()
+_set = object.__setattr__
+
+
+class _Described:
+    """An attribute that `dataclasses` looks up in a dataclass: its fields, or the arguments of the decorator.
+
+    It is made when it is first read. Its readers are the functions of `dataclasses`, so that module is imported by
+    then.
+    """
+
+    def __init__(self, body: dict[str, Any], *, init: bool) -> None:
+        self._body, self._init = body, init
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._owner, self._name = owner, name
+
+    def __get__(self, _: object, __: type) -> Any:  # noqa: ANN401 - private to `dataclasses`
+        import dataclasses  # noqa: PLC0415 - see above
+
+        body = {
+            name: dataclasses.field(**value.given) if isinstance(value, _Field) else value
+            for name, value in self._body.items()
+        }
+        made: type[Any] = type(self._owner.__name__, (), body)
+        twin = dataclasses.dataclass(frozen=True, init=self._init, slots=True)(made)
+        found = getattr(twin, self._name)
+        setattr(self._owner, self._name, found)
+        return found
+
+
+if not TYPE_CHECKING:
+
+    def replace(given: Any, /, **changes: Any) -> Any:  # noqa: ANN401 - as in the standard library
+        """Returns a copy with other values of some fields."""
+        return given.__replace__(**changes)
+
+    def field(**given: Any) -> Any:  # noqa: ANN401 - as in the standard library
+        """Describes a field by ``default`` or ``default_factory``, and ``metadata``."""
+        return _Field(given)
+
+    def dataclass(*, frozen: bool, slots: bool, init: bool = True) -> Callable[[type], type]:
+        """Makes a class with annotations a dataclass, as `dataclasses.dataclass` does.
+
+        Args:
+            frozen: must be True.
+            slots: must be True.
+            init: False: a base class has the constructor.
+        """
+        assert frozen  # noqa: S101
+        assert slots  # noqa: S101
+        return lambda described: _made(described, init=init)
+
+
+def _made(described: type, *, init: bool) -> type:
+    names = tuple(described.__annotations__)
+    body = dict(described.__dict__)
+    for name in ("__dict__", "__weakref__"):
+        body.pop(name, None)
+    given = {name: body.pop(name) for name in names if name in body}
+    inherited = {slot for base in described.__mro__[1:-1] for slot in base.__dict__.get("__slots__", ())}
+    body["__slots__"] = tuple(name for name in names if name not in inherited)
+    body["__match_args__"] = names
+    like = {"__annotations__": described.__annotations__, "__doc__": described.__doc__, **given}
+    for name in ("__dataclass_fields__", "__dataclass_params__"):
+        body[name] = _Described(like, init=init)
+    body.update(_methods(names))
+    if init:
+        body["__init__"] = _constructor(described, given)
+    made = type(described)(described.__name__, described.__bases__, body)
+    made.__qualname__ = described.__qualname__
+    return made
+
+
+def _constructor(described: type, given: dict[str, Any]) -> Any:  # noqa: ANN401
+    """Compiles the constructor, so that it has the names and defaults of the fields as its parameters."""
+    parameters, lines, known = [], [], {"_set": _set, "_FACTORY": _FACTORY}
+    for name in described.__annotations__:
+        value = name
+        if name in given:
+            options = given[name].given if isinstance(given[name], _Field) else {"default": given[name]}
+            known[f"_{name}"] = options.get("default_factory") or options["default"]
+            parameters.append(f"{name}=_FACTORY" if "default_factory" in options else f"{name}=_{name}")
+            value = f"_{name}() if {name} is _FACTORY else {name}" if "default_factory" in options else name
+        else:
+            parameters.append(name)
+        lines.append(f" _set(self, {name!r}, {value})\n")
+    found: dict[str, Any] = {}
+    exec(f"def __init__(self, {', '.join(parameters)}):\n{''.join(lines)}", known, found)  # noqa: S102
+    made = found["__init__"]
+    made.__qualname__ = f"{described.__qualname__}.__init__"
+    made.__module__ = described.__module__
+    made.__annotations__ = {**described.__annotations__, "return": None}
+    return made
+
+
+def _methods(names: tuple[str, ...]) -> dict[str, Any]:
+    """Returns the methods that a frozen dataclass with slots has besides its constructor."""
+    values = operator.attrgetter(*names)
+
+    @reprlib.recursive_repr()
+    def shown(self: object) -> str:
+        listed = (f"{name}={value!r}" for name, value in zip(names, values(self), strict=True))
+        return f"{type(self).__qualname__}({', '.join(listed)})"
+
+    def equals(self: object, other: object) -> bool:
+        return bool(values(self) == values(other)) if other.__class__ is self.__class__ else NotImplemented
+
+    def hashed(self: object) -> int:
+        return hash(values(self))
+
+    def state(self: object) -> list[Any]:
+        return list(values(self))
+
+    def restore(self: object, state: list[Any]) -> None:
+        for name, value in zip(names, state, strict=True):
+            _set(self, name, value)
+
+    return {
+        "__repr__": shown,
+        "__eq__": equals,
+        "__hash__": hashed,
+        "__getstate__": state,
+        "__setstate__": restore,
+        "__setattr__": _refuse_to_set,
+        "__delattr__": _refuse_to_delete,
+        "__replace__": _replaced,
+    }
+
+
+def _replaced(self: Any, /, **changes: Any) -> Any:  # noqa: ANN401
+    """Returns a copy with other values of some fields; `copy.replace` calls it."""
+    return type(self)(**{name: getattr(self, name) for name in self.__match_args__} | changes)
+
+
+def _refuse_to_set(_: object, name: str, __: object) -> NoReturn:
+    _refuse(f"cannot assign to field {name!r}")
+
+
+def _refuse_to_delete(_: object, name: str) -> NoReturn:
+    _refuse(f"cannot delete field {name!r}")
+
+
+def _refuse(text: str) -> NoReturn:
+    import dataclasses  # noqa: PLC0415 - only a mistake of the application comes here
+
+    raise dataclasses.FrozenInstanceError(text)
