@@ -14,7 +14,6 @@ table as four bytes, encodes tuples as lists, and checks no decoded form.
 
 from __future__ import annotations
 
-import calendar
 import datetime as dt
 import math
 import struct
@@ -31,6 +30,7 @@ MAX_DEPTH = 32
 MAX_NAME = 128
 """The most bytes of a name: pamqp's encoder would truncate longer names."""
 
+_EPOCH = dt.date(1970, 1, 1).toordinal()
 _MAX_SECONDS = 253_402_300_799  # the end of the year 9999
 _DOUBLE = struct.Struct(">cd")
 # The size of the values of each type, by its type letter. Values of the types in _COUNTED begin with their size.
@@ -191,7 +191,7 @@ def encode_time(value: object) -> bytes:
         aware = value if value.utcoffset() is not None else value.replace(tzinfo=dt.UTC)
         seconds = math.floor(aware.timestamp())
     elif isinstance(value, time.struct_time):
-        seconds = calendar.timegm(value)
+        seconds = _seconds_of(value)
     elif isinstance(value, int) and not isinstance(value, bool):
         seconds = value
     else:
@@ -201,6 +201,12 @@ def encode_time(value: object) -> bytes:
         msg = f"{value!r}: a time from 1970 to 9999 is allowed"
         raise TypeError(msg)  # as for every value without an AMQP form
     return seconds.to_bytes(8, "big")
+
+
+def _seconds_of(value: time.struct_time) -> int:
+    """Converts a time in UTC to POSIX seconds, as `calendar.timegm` does. That module is slow to import."""
+    days = dt.date(value.tm_year, value.tm_mon, 1).toordinal() - _EPOCH + value.tm_mday - 1
+    return ((days * 24 + value.tm_hour) * 60 + value.tm_min) * 60 + value.tm_sec
 
 
 def time_of(encoded: bytes) -> dt.datetime:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -45,7 +45,9 @@ class DeclareOk(NamedTuple):
 
 def generated_name(kind: str) -> str:
     """Generates a random name: ``amq.<kind>-`` and 22 random characters. Does not check whether it is in use."""
-    return f"{RESERVED}{kind}-{base64.urlsafe_b64encode(os.urandom(16)).rstrip(b'=').decode()}"
+    # As base64.urlsafe_b64encode, whose module takes twenty times as long to import as this one.
+    drawn = binascii.b2a_base64(os.urandom(16), newline=False).rstrip(b"=").decode()
+    return f"{RESERVED}{kind}-{drawn.replace('+', '-').replace('/', '_')}"
 
 
 def clean_name(name: object, what: str) -> str:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import getpass
 import os
+import pwd
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
@@ -42,7 +42,9 @@ _MODES = (1, 2)
 
 @functools.cache
 def _user(_pid: int) -> str:
-    return getpass.getuser()
+    """Returns what `getpass.getuser` does; that module is slow to import."""
+    named = (os.environ.get(name) for name in ("LOGNAME", "USER", "LNAME", "USERNAME"))
+    return next(filter(None, named), None) or pwd.getpwuid(os.getuid()).pw_name
 
 
 class Content:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import calendar
 import datetime as dt
 import math
 import struct
@@ -311,6 +312,14 @@ def test_a_time_before_1970_or_after_9999(value: object) -> None:
     """It has no form."""
     with pytest.raises(TypeError, match="a time from 1970 to 9999 is allowed"):
         field_tables.encode_time(value)
+
+
+def test_a_struct_time_means_the_seconds_that_the_standard_library_says() -> None:
+    """In every month of leap years and of other years, and with a leap second."""
+    for seconds in range(0, 5 * 10**9, 12_345_678):
+        assert field_tables.encode_time(time.gmtime(seconds)) == seconds.to_bytes(8, "big")
+    leap = time.struct_time((2016, 12, 31, 23, 59, 60, 5, 366, 0))
+    assert field_tables.encode_time(leap) == calendar.timegm(leap).to_bytes(8, "big")
 
 
 def test_a_struct_time_in_a_table_is_a_time() -> None:

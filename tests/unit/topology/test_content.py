@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,7 @@ from scenario_support.core_calls import Noted
 
 from shmbroker import properties as basic
 from shmbroker._core import native
+from shmbroker._topology import publisher
 from shmbroker._topology.publisher import PLAIN, Content
 from shmbroker.exceptions import PreconditionFailed
 from shmbroker.properties import BasicProperties
@@ -44,6 +46,17 @@ def test_no_properties() -> None:
     plain = {"ttl_ns": 0, "delay_ns": 0, "priority": 0}
     assert fields(PLAIN.put_options("", "")) == plain
     assert fields(PLAIN.put_options("x", "k")) == plain | {"key": b"k", "exchange": b"x"}
+
+
+@pytest.mark.parametrize("name", ["LOGNAME", "USER", "LNAME", "USERNAME", None])
+def test_the_user_is_that_of_the_standard_library(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of four variables that is set and not empty names it; without one, the user of the process does."""
+    for other in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(other, "")
+    if name is not None:
+        monkeypatch.setenv(name, "somebody")
+        monkeypatch.setenv("USERNAME", "somebody")
+    assert publisher._user.__wrapped__(os.getpid()) == getpass.getuser()  # noqa: SLF001
 
 
 def test_properties_that_mean_nothing_to_the_broker() -> None:
