@@ -10,7 +10,6 @@ returned before ``fast`` gets it.
 from __future__ import annotations
 
 import os
-import pathlib
 import queue
 import resource
 import time
@@ -22,7 +21,7 @@ from shmbroker._amqp.errors import amqp_error, not_found
 try:
     from shmbroker import _native, _native_fast, _native_message
 except ImportError as error:
-    folder = pathlib.Path(exceptions.__file__).parent
+    folder = os.path.dirname(exceptions.__file__)  # noqa: PTH120 - pathlib is slow to import
     msg = (
         f"shmbroker was found in {folder}, which has no compiled modules: it may be a checkout, beside an installed "
         "package. Start Python in another folder, or with -P, or install the checkout in place, with "
@@ -137,7 +136,8 @@ def _address_space() -> str:
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
         return ""
-    used = int(pathlib.Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
+    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - see above
+        used = int(file.read().split()[0]) * resource.getpagesize()
     return (
         f": the address space of this process is limited to {limit} bytes (ulimit -v), {used} are used, and the whole "
         "limit of a broker is reserved in it"

@@ -10,8 +10,8 @@ import contextlib
 import errno
 import fcntl
 import mmap
+import operator
 import os
-import pathlib
 import re
 import stat
 import time
@@ -26,7 +26,7 @@ from shmbroker._core import native
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-DIRECTORY = pathlib.Path("/dev/shm")  # noqa: S108 - where shm_open puts its objects
+DIRECTORY = "/dev/shm"  # noqa: S108 - where shm_open puts its objects
 CHUNK: int = native.slow.SB_CHUNK_BYTES
 MINIMUM_CHUNKS = 16
 MAXIMUM_CHUNKS: int = native.slow.SB_MAX_CHUNKS
@@ -67,24 +67,42 @@ def name_of(path: str) -> str:
     return path.partition(".")[2] if uid_of(path) == os.getuid() else full_name_of(path)
 
 
-def file_of(path: str, number: int | str) -> pathlib.Path:
+def file_of(path: str, number: int | str) -> str:
     """The path of a broker's file: of segment ``number``, of the lock file (``"lock"``), or of a journal."""
-    return DIRECTORY / f"{path[1:]}.{number}"
+    return f"{DIRECTORY}{path}.{number}"
 
 
 def names() -> list[str]:
     """Lists the existing brokers, sorted: those named after this user, and other users' that this process may use."""
-    paths = {f"/{file.name[:-2]}": file for file in DIRECTORY.glob("shmbroker-*.*.0")}
+    paths = [path for path, _, suffix in (f"/{name}".rpartition(".") for name in _listed()) if suffix == "0"]
     return sorted(
-        name_of(path)
-        for path, file in paths.items()
-        if _PATH.match(path) and (uid_of(path) == os.getuid() or _is_usable(path, file))
+        name_of(path) for path in paths if _PATH.match(path) and (uid_of(path) == os.getuid() or _is_usable(path))
     )
 
 
-def _is_usable(path: str, file: pathlib.Path) -> bool:
+def _listed() -> list[str]:
+    """The names of the files in /dev/shm, sorted; none if there is no such folder, or this process cannot list it."""
     try:
-        return not distrust(path, 0, file.lstat()) and os.access(file, os.R_OK | os.W_OK)
+        return sorted(os.listdir(DIRECTORY))
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []
+
+
+def _files_of(path: str, start: str = "") -> list[str]:
+    """The suffixes of a broker's files that begin with ``start``, sorted: see :func:`file_of`."""
+    prefix = f"{path[1:]}."
+    return [name[len(prefix) :] for name in filter(operator.methodcaller("startswith", prefix + start), _listed())]
+
+
+def _unlink(file: str) -> None:
+    """Removes a file, unless another process has done it."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(file)
+
+
+def _is_usable(path: str) -> bool:
+    try:
+        return not distrust(path, 0, os.lstat(file_of(path, 0))) and os.access(file_of(path, 0), os.R_OK | os.W_OK)
     except FileNotFoundError:
         return False
 
@@ -92,7 +110,7 @@ def _is_usable(path: str, file: pathlib.Path) -> bool:
 def identity(path: str) -> tuple[int, int] | None:
     """Identifies a broker among successive brokers of the same path; ``None`` when there is none."""
     try:
-        found = file_of(path, 0).stat()
+        found = os.stat(file_of(path, 0))
     except FileNotFoundError:
         return None
     return found.st_dev, found.st_ino
@@ -100,7 +118,7 @@ def identity(path: str) -> tuple[int, int] | None:
 
 def exists(path: str) -> bool:
     """Whether a broker of that path exists."""
-    return file_of(path, 0).exists()
+    return os.path.exists(file_of(path, 0))
 
 
 def _random() -> int:
@@ -169,9 +187,9 @@ def refused(path: str) -> exceptions.AccessRefused:
     The text names the first file that is not trusted, if there is one.
     """
     why = ""
-    for file in sorted(DIRECTORY.glob(f"{path[1:]}.*")):
+    for suffix in _files_of(path):
         with contextlib.suppress(OSError):
-            why = why or distrust(path, file.name[len(path) :], file.lstat())
+            why = why or distrust(path, suffix, os.lstat(file_of(path, suffix)))
     why = why or "this process cannot open its files"
     return amqp_error(exceptions.AccessRefused, f"broker {name_of(path)!r} cannot be used: {why}")
 
@@ -205,7 +223,6 @@ def open_file(path: str, suffix: int | str, flags: int) -> Iterator[int]:
 
 def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None = None) -> bool:
     """Completes one file and links it into place; False if another process was first, or removes the broker."""
-    target = file_of(path, suffix)
     temporary = f"{path}.tmp-{_random():x}"
     memories = list[posix_ipc.SharedMemory]()
     making = map(posix_ipc.SharedMemory, [temporary], [posix_ipc.O_CREX], [mode & 0o777])
@@ -217,13 +234,13 @@ def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None
             _allocate(path, suffix, memory.fd, size)
         if fill is not None:
             os.pwrite(memory.fd, fill, 0)
-        os.link(DIRECTORY / temporary[1:], target)
+        os.link(DIRECTORY + temporary, file_of(path, suffix))
     except (FileExistsError, FileNotFoundError):
         return False
     finally:
         for memory in memories:
             memory.close_fd()
-        (DIRECTORY / temporary[1:]).unlink(missing_ok=True)
+        _unlink(DIRECTORY + temporary)
     return True
 
 
@@ -267,7 +284,7 @@ def create(path: str, name: str, memory: int, mode: int) -> bool:
 
 def _make_noted(path: str, suffix: int | str, size: int, mode: int, made: list[int | str]) -> None:
     """Makes one file unless it exists. Adds its suffix to ``made`` first, in case an interrupt follows the making."""
-    if not file_of(path, suffix).exists():
+    if not os.path.exists(file_of(path, suffix)):
         made.append(suffix)
         if not _make(path, suffix, size, mode):
             made.remove(suffix)  # another process made the file first, or removes the broker
@@ -313,17 +330,16 @@ def _remove_unfit(path: str, memory: int, mode: int) -> None:
     Only the holder of the lock calls this: without the lock, it could remove files that the holder needs.
     """
     size = int(native.slow.sb_broker_segment_bytes(1, plan(memory)[1]))
-    for file in DIRECTORY.glob(f"{path[1:]}.*"):
+    for suffix in _files_of(path):
         with contextlib.suppress(FileNotFoundError):
-            found = file.lstat()
+            found = os.lstat(file_of(path, suffix))
             fits = found.st_size == size and stat.S_IMODE(found.st_mode) == mode
-            if _is_segment(path, file) and found.st_uid == os.geteuid() and not fits and not exists(path):
-                file.unlink()
+            if _is_segment(suffix) and found.st_uid == os.geteuid() and not fits and not exists(path):
+                _unlink(file_of(path, suffix))
 
 
-def _is_segment(path: str, file: pathlib.Path) -> bool:
-    """Whether ``file`` is that of a segment other than segment 0."""
-    suffix = file.name[len(path) :]
+def _is_segment(suffix: str) -> bool:
+    """Whether a file with this suffix is that of a segment other than segment 0."""
     return suffix.isdigit() and suffix != "0"
 
 
@@ -336,11 +352,11 @@ def _take_back(path: str, made: list[int | str]) -> None:
     """
     with _turn(path, making=False) as turn:
         alone = turn.there and turn.held
-        for file in DIRECTORY.glob(f"{path[1:]}.tmp-*") if alone else ():
-            file.unlink(missing_ok=True)
+        for suffix in _files_of(path, "tmp-") if alone else ():
+            _unlink(file_of(path, suffix))
         if alone and not exists(path):
-            for suffix in sorted(made, key=lambda suffix: suffix == "lock"):
-                file_of(path, suffix).unlink(missing_ok=True)
+            for each in sorted(made, key=lambda suffix: suffix == "lock"):
+                _unlink(file_of(path, each))
 
 
 def _make_first(path: str, name: str, chunks: int, per_segment: int, mode: int) -> bool:
@@ -348,8 +364,7 @@ def _make_first(path: str, name: str, chunks: int, per_segment: int, mode: int) 
     _expect_room(path, 0, size)
     head = mmap.mmap(-1, size)
     view = native.ffi.from_buffer(head)
-    seed = _random() | 1
-    status = native.slow.sb_broker_format(view, size, name.encode(), chunks * CHUNK, per_segment, mode, seed)
+    status = native.slow.sb_broker_format(view, size, name.encode(), chunks * CHUNK, per_segment, mode, _random() | 1)
     if status != native.OK:
         native.raise_for(status, f"broker {name!r}")
     return _make(path, 0, size, mode, head[:])
@@ -371,9 +386,8 @@ class _Turn(NamedTuple):
 def _one_at_a_time(path: str) -> Iterator[bool]:
     """Keeps two processes from making the same segment at a time, unless one has waited for a second (:func:`_turn`).
 
-    With room for only one segment, both would fail.
-    It also excludes a removal of all files while another process makes one. Waits as :func:`_turn` does, and yields
-    its ``there``.
+    With room for only one segment, both would fail. It also excludes a removal of all files while another process makes
+    one. Waits as :func:`_turn` does, and yields its ``there``.
     """
     with _turn(path, making=False) as turn:
         yield turn.there
@@ -422,10 +436,10 @@ def _lock_in_time(descriptor: int, progress: Callable[[], dict[str, int]]) -> bo
 def _being_made(path: str) -> dict[str, int]:
     """The allocated blocks of each segment, and of each file that is not linked into place yet."""
     found = {}
-    for file in DIRECTORY.glob(f"{path[1:]}.*"):
-        if _is_segment(path, file) or file.name[len(path) :].startswith("tmp-"):
+    for suffix in _files_of(path):
+        if _is_segment(suffix) or suffix.startswith("tmp-"):
             with contextlib.suppress(FileNotFoundError):
-                found[file.name] = file.lstat().st_blocks
+                found[suffix] = os.lstat(file_of(path, suffix)).st_blocks
     return found
 
 
@@ -435,19 +449,19 @@ def grow(path: str, number: int, chunks_per_segment: int, mode: int, removed: Ca
     Raises:
         OutOfMemory: /dev/shm has no room for the segment.
     """
-    if not file_of(path, number).exists():
+    if not os.path.exists(file_of(path, number)):
         with _one_at_a_time(path):
-            if file_of(path, number).exists() or removed():
+            if os.path.exists(file_of(path, number)) or removed():
                 return
             size = native.slow.sb_broker_segment_bytes(number, chunks_per_segment)
             if _make(path, number, size, mode) and removed():  # by a process that continued without the lock
-                file_of(path, number).unlink(missing_ok=True)
+                _unlink(file_of(path, number))
 
 
 def foreign(path: str, number: int) -> str:
     """Returns the reason why the file in the place of segment ``number`` is not the broker's; empty: it is."""
     try:
-        return distrust(path, number, file_of(path, number).lstat())
+        return distrust(path, number, os.lstat(file_of(path, number)))
     except FileNotFoundError:
         return f"{file_of(path, number)} was removed meanwhile"
 
@@ -458,7 +472,7 @@ def damaged(path: str, count: int, chunks_per_segment: int) -> list[str]:
     for number in range(count + 1):
         file, whole = file_of(path, number), int(native.slow.sb_broker_segment_bytes(number, chunks_per_segment))
         try:
-            size = file.stat().st_size
+            size = os.stat(file).st_size
         except OSError as error:
             found.append(f"segment {number}: {file} cannot be read: {error.strerror}")
             continue
@@ -480,8 +494,7 @@ def remove(path: str, what: tuple[int, int] | None) -> None:
     with _one_at_a_time(path):
         if identity(path) != what:
             return
-        for file in DIRECTORY.glob(f"{path[1:]}.*"):
-            suffix = file.name[len(path) :]
-            if suffix in {"lock", *JOURNALS} or _is_segment(path, file) or suffix.startswith("tmp-"):
-                file.unlink(missing_ok=True)
-        file_of(path, 0).unlink(missing_ok=True)
+        for suffix in _files_of(path):
+            if suffix in {"lock", *JOURNALS} or _is_segment(suffix) or suffix.startswith("tmp-"):
+                _unlink(file_of(path, suffix))
+        _unlink(file_of(path, 0))

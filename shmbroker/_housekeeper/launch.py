@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 from shmbroker import exceptions
 from shmbroker._core import attachment, segments
@@ -54,7 +53,8 @@ def interpreter() -> str:
     name = f"python{sys.version_info.major}.{sys.version_info.minor}"
     beside = [f"{prefix}/bin/{name}" for prefix in (sys.exec_prefix, sys.base_exec_prefix)]
     for path in [sys.executable or "", *beside, os.path.realpath("/proc/self/exe")]:
-        if _PYTHON.fullmatch(Path(path).name) and os.access(path, os.X_OK):
+        # No pathlib: it is slow to import.
+        if _PYTHON.fullmatch(os.path.basename(path)) and os.access(path, os.X_OK):  # noqa: PTH119
             return path
     msg = f"no Python interpreter was found, sys.executable is {sys.executable!r}"
     raise CannotStartError(msg)

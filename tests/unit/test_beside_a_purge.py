@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +21,6 @@ from shmbroker.exceptions import ConnectionClosedByBroker, CorruptSegment, Timeo
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
 
 @pytest.mark.damaged
@@ -71,7 +71,7 @@ def test_an_acknowledgement_comes_too_late(
 
 def purge_files(name: str, but: Path | None) -> None:
     """Removes the files of a broker, as another process does that purges it; all but one that comes later."""
-    for file in map(segments.DIRECTORY.joinpath, files(name)):
+    for file in map(Path(segments.DIRECTORY).joinpath, files(name)):
         if file != but:
             file.unlink()
 
@@ -81,10 +81,10 @@ def test_what_is_being_made_goes(broker_name: str, monkeypatch: pytest.MonkeyPat
     """A purge removes files that are not linked into place yet: `connect` goes on, and makes the broker."""
     link, purged = os.link, []
 
-    def purged_before(source: Path, target: Path) -> None:
+    def purged_before(source: str, target: str) -> None:
         if target == segments.file_of(segments.path_of(broker_name), suffix) and not purged:
             purged.append(target)
-            source.unlink()
+            os.unlink(source)  # noqa: PTH108 - the package gives a string
         link(source, target)
 
     monkeypatch.setattr(os, "link", purged_before)
@@ -101,8 +101,8 @@ def test_a_segment_that_is_being_made_goes(broker_name: str, monkeypatch: pytest
     attached = attachment.acquire(segments.path_of(broker_name))
     link = os.link
 
-    def purged_before(source: Path, target: Path) -> None:
-        purge_files(broker_name, source if later else None)
+    def purged_before(source: str, target: str) -> None:
+        purge_files(broker_name, Path(source) if later else None)
         link(source, target)
 
     monkeypatch.setattr(os, "link", purged_before)
@@ -120,7 +120,7 @@ def test_a_file_goes_before_it_is_looked_at(broker_name: str, monkeypatch: pytes
     def purged_before(path: str, wanted: int | str, flags: int) -> AbstractContextManager[int]:
         if wanted == suffix and not looks:
             looks.append(wanted)
-            segments.file_of(path, wanted).unlink()
+            Path(segments.file_of(path, wanted)).unlink()
         return open_file(path, wanted, flags)
 
     monkeypatch.setattr(segments, "open_file", purged_before)
@@ -131,7 +131,7 @@ def test_a_file_goes_before_it_is_looked_at(broker_name: str, monkeypatch: pytes
 def test_a_purge_without_a_lock_file(broker_name: str) -> None:
     """Another purge has removed it, and was killed: this one removes the rest."""
     broker = shmbroker.Broker(broker_name, memory="32M").create()
-    segments.file_of(segments.path_of(broker_name), "lock").unlink()
+    Path(segments.file_of(segments.path_of(broker_name), "lock")).unlink()
     broker.stop(purge=True)
     assert files(broker_name) == []
 
@@ -139,7 +139,7 @@ def test_a_purge_without_a_lock_file(broker_name: str) -> None:
 def test_a_broker_of_others_goes_while_brokers_are_listed(broker_name: str) -> None:
     """It is none that can be used."""
     path = f"/shmbroker-{os.getuid() + 1}.{broker_name}"
-    assert not segments._is_usable(path, segments.file_of(path, 0))  # noqa: SLF001
+    assert not segments._is_usable(path)  # noqa: SLF001
 
 
 HOLDS = """

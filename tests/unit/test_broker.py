@@ -575,10 +575,8 @@ def test_a_purge_waits_for_who_makes_a_segment(broker_name: str, monkeypatch: py
 
 def test_a_purge_removes_the_first_segment_last(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as it is there, nobody makes another broker that would find files of this one."""
-    removed, unlink = [], Path.unlink
-    monkeypatch.setattr(
-        Path, "unlink", lambda file, missing_ok=False: (removed.append(file.name), unlink(file, missing_ok=missing_ok))
-    )
+    removed, unlink = [], os.unlink
+    monkeypatch.setattr(os, "unlink", lambda file: (removed.append(Path(file).name), unlink(file)))
     shmbroker.Broker(broker_name, memory="32M", mode=0o660).create().stop(purge=True)
     assert len(removed) >= 4
     assert removed[-1] == segment(broker_name, 0).name

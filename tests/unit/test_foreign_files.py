@@ -124,7 +124,7 @@ def test_what_was_opened_is_looked_at(broker_name: str, monkeypatch: pytest.Monk
     meanwhile.touch()
     meanwhile.chmod(0o666)
     with monkeypatch.context() as renamed:
-        renamed.setattr(os, "open", lambda name, *how: opened(meanwhile if name == path else name, *how))
+        renamed.setattr(os, "open", lambda name, *how: opened(meanwhile if name == str(path) else name, *how))
         with pytest.raises(AccessRefused), segments.open_file(segments.path_of(broker_name), suffix, os.O_RDWR):
             pass
     meanwhile.unlink()

@@ -75,7 +75,7 @@ def opened(path: str) -> int:
 
 def arena(path: str) -> list[str]:
     """The segments of a broker, its first apart."""
-    files = segments.DIRECTORY.glob(f"{path[1:]}.*")
+    files = Path(segments.DIRECTORY).glob(f"{path[1:]}.*")
     return sorted(file.suffix[1:] for file in files if file.suffix[1:].isdigit() and file.suffix != ".0")
 
 

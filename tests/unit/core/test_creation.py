@@ -25,6 +25,8 @@ WHOLE = {"0", "lock", "journal-0", "journal-1"}
 
 # Makes a broker, interrupted before some instruction of the package, and prints what is there afterwards.
 CREATED_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
+    from pathlib import Path
+
     from shmbroker._core import segments
 
     name, (mode, memory, step) = sys.argv[1], map(int, sys.argv[2:])
@@ -35,10 +37,10 @@ CREATED_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
 
     number, found = 0, set()
     while interrupted_at(number, create):
-        files = [file.name[len(path):] for file in segments.DIRECTORY.glob(path[1:] + ".*")]
+        files = [file.name[len(path):] for file in Path(segments.DIRECTORY).glob(path[1:] + ".*")]
         found.add(" ".join(sorted(files)))
         segments.remove(path, segments.identity(path))
-        for file in segments.DIRECTORY.glob(path[1:] + ".*"):
+        for file in Path(segments.DIRECTORY).glob(path[1:] + ".*"):
             file.unlink()
         number += step
     segments.remove(path, segments.identity(path))

@@ -42,8 +42,8 @@ def test_the_front_of_the_names_of_files() -> None:
     assert [segments.uid_of(path) for path in (ours, other)] == [UID, UID + 1]
     assert [segments.name_of(path) for path in (ours, other)] == ["orders", f"{UID + 1}/orders"]
     assert [segments.full_name_of(path) for path in (ours, other)] == [f"{UID}/orders", f"{UID + 1}/orders"]
-    assert segments.file_of(ours, 3) == Path(f"{SHARED}/shmbroker-{UID}.orders.3")
-    assert segments.file_of(ours, "lock") == Path(f"{SHARED}/shmbroker-{UID}.orders.lock")
+    assert segments.file_of(ours, 3) == f"{SHARED}/shmbroker-{UID}.orders.3"
+    assert segments.file_of(ours, "lock") == f"{SHARED}/shmbroker-{UID}.orders.lock"
 
 
 def test_a_name_with_dashes(broker_name: str) -> None:
@@ -56,7 +56,7 @@ def test_a_name_with_dashes(broker_name: str) -> None:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give a folder in the place of /dev/shm."""
-    monkeypatch.setattr(segments, "DIRECTORY", tmp_path)
+    monkeypatch.setattr(segments, "DIRECTORY", str(tmp_path))
     return tmp_path
 
 
@@ -87,8 +87,8 @@ def test_brokers_of_others_are_listed_when_they_share_them(folder: Path, monkeyp
     assert segments.names() == [f"{STRANGER}/shared", "ours"]
     asked: list[tuple[str, int]] = []
 
-    def refuses(file: Path, how: int) -> bool:
-        asked.append((file.name, how))
+    def refuses(file: str, how: int) -> bool:
+        asked.append((Path(file).name, how))
         return False
 
     monkeypatch.setattr(os, "access", refuses)
@@ -96,11 +96,23 @@ def test_brokers_of_others_are_listed_when_they_share_them(folder: Path, monkeyp
     assert asked == [(f"shmbroker-{STRANGER}.shared.0", os.R_OK | os.W_OK)]
 
 
-def test_a_broker_of_another_user_that_goes_while_it_is_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("folder")
+def test_a_broker_of_another_user_that_goes_while_it_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is left out."""
-    gone = tmp_path / f"shmbroker-{UID + 1}.gone.0"
-    monkeypatch.setattr(segments, "DIRECTORY", SimpleNamespace(glob=lambda _: iter([gone])))
+    monkeypatch.setattr(os, "listdir", lambda _: [f"shmbroker-{UID + 1}.gone.0"])
     assert segments.names() == []
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError, NotADirectoryError, PermissionError])
+def test_no_folder_for_shared_memory(monkeypatch: pytest.MonkeyPatch, error: type[OSError]) -> None:
+    """A machine without one, or one that this process cannot list, shows no brokers, and no files of one."""
+
+    def fails(_: str) -> list[str]:
+        raise error
+
+    monkeypatch.setattr(os, "listdir", fails)
+    assert segments.names() == []
+    assert "this process cannot open its files" in str(segments.refused(segments.path_of("b")))
 
 
 def test_what_tells_a_broker_from_a_later_one(folder: Path) -> None:
@@ -166,14 +178,14 @@ def test_the_error_names_the_first_file_that_is_not_trusted(folder: Path, monkey
         file.chmod(mode)
     text = f"403 ACCESS_REFUSED - broker 'b' cannot be used: {folder}/shmbroker-{UID}.b.{{}} has mode 060{{}}: "
     assert str(segments.refused(path)).startswith(text.format(1, 4))
-    seen = Path.lstat
+    seen = os.lstat
 
-    def gone(file: Path) -> os.stat_result:
-        if file.name.endswith(".1"):
+    def gone(file: str) -> os.stat_result:
+        if file.endswith(".1"):
             raise FileNotFoundError
         return seen(file)
 
-    monkeypatch.setattr(Path, "lstat", gone)
+    monkeypatch.setattr(os, "lstat", gone)
     assert str(segments.refused(path)).startswith(text.format(2, 2))
 
 
@@ -183,14 +195,14 @@ def test_how_a_file_is_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     file.touch(0o600)
     asked, opened = [], os.open
 
-    def noted(name: Path, flags: int) -> int:
+    def noted(name: str, flags: int) -> int:
         asked.append((name, flags))
         return opened(name, flags)
 
     monkeypatch.setattr(os, "open", noted)
     with segments.open_file(segments.path_of("b"), "lock", os.O_RDWR):
         pass
-    assert asked == [(file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)]
+    assert asked == [(str(file), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)]
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.ELOOP])
@@ -245,7 +257,7 @@ def test_files_that_are_missing_or_cut_short(folder: Path) -> None:
     whole = [int(native.slow.sb_broker_segment_bytes(number, 4)) for number in range(4)]
     for number, size in enumerate((whole[0], whole[1] - 1, None, whole[3] + 1)):
         if size is not None:
-            with segments.file_of(path, number).open("wb") as file:
+            with Path(segments.file_of(path, number)).open("wb") as file:
                 file.truncate(size)
     first, second = (folder / f"shmbroker-{UID}.b.{number}" for number in (1, 2))
     expected = [
@@ -266,13 +278,13 @@ def made(broker_name: str) -> Iterator[str]:
     """Make a broker, and give the front of the names of its files."""
     shmbroker.Broker(broker_name, memory=MEMORY, mode=0o660).create()
     yield segments.path_of(broker_name)
-    for file in segments.DIRECTORY.glob(f"*{broker_name}*"):
+    for file in Path(segments.DIRECTORY).glob(f"*{broker_name}*"):
         file.unlink()
 
 
 def suffixes(path: str) -> set[str]:
     """What is there of a broker."""
-    return {file.name[len(path) :] for file in segments.DIRECTORY.glob(f"{path[1:]}.*")}
+    return {file.name[len(path) :] for file in Path(segments.DIRECTORY).glob(f"{path[1:]}.*")}
 
 
 WHOLE = {"0", "1", "2", "3", "4", "lock", "journal-0", "journal-1"}
@@ -283,7 +295,7 @@ def test_a_purge_removes_what_is_the_brokers(made: str) -> None:
     assert suffixes(made) == WHOLE
     others = {"0-kept", "x1", "journal-2", "locks", "1.5", "not-tmp-1"}
     for suffix in {"tmp-0123456789abcdef", *others}:
-        segments.file_of(made, suffix).touch()
+        Path(segments.file_of(made, suffix)).touch()
     before = open_files()
     segments.remove(made, segments.identity(made))
     assert suffixes(made) == others
@@ -302,17 +314,17 @@ def test_a_purge_of_a_broker_that_is_another_one_by_now(made: str) -> None:
 def test_a_purge_of_what_another_purge_left(made: str) -> None:
     """Files without a first segment, or a lock, go."""
     for suffix in ("0", "lock"):
-        segments.file_of(made, suffix).unlink()
+        Path(segments.file_of(made, suffix)).unlink()
     segments.remove(made, None)
     assert suffixes(made) == set()
 
 
 def test_files_that_go_while_they_are_removed(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process that purges the broker may be faster."""
-    found = sorted(segments.DIRECTORY.glob(f"{made[1:]}.*"))
+    found = sorted(Path(segments.DIRECTORY).glob(f"{made[1:]}.*"))
     what = segments.identity(made)
     with monkeypatch.context() as late:
-        late.setattr(Path, "glob", lambda *_: iter(found))
+        late.setattr(os, "listdir", lambda _: [file.name for file in found])
         for file in found[1:]:
             file.unlink()
         segments.remove(made, what)

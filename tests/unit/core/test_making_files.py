@@ -8,6 +8,7 @@ import fcntl
 import os
 import stat
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +33,13 @@ PAIR = {"lock", "journal-0", "journal-1"}
 def path(broker_name: str) -> Iterator[str]:
     """Give the front of the names of a broker's files; remove what is left of it."""
     yield segments.path_of(broker_name)
-    for file in segments.DIRECTORY.glob(f"*{broker_name}*"):
+    for file in Path(segments.DIRECTORY).glob(f"*{broker_name}*"):
         file.unlink()
 
 
 def suffixes(path: str) -> set[str]:
     """What is there of a broker."""
-    return {file.name[len(path) :] for file in segments.DIRECTORY.glob(f"{path[1:]}.*")}
+    return {file.name[len(path) :] for file in Path(segments.DIRECTORY).glob(f"{path[1:]}.*")}
 
 
 def open_files() -> int:
@@ -207,7 +208,7 @@ def test_files_are_made_whole(path: str, monkeypatch: pytest.MonkeyPatch, mode: 
     assert suffixes(path) == {"0", "1", "lock"}
     assert allocated == [(path, 1, 8192), (path, 0, 4096), (path, 0, 8192)]
     for suffix, content in (("lock", b""), ("1", bytes(8192)), ("0", b"content".ljust(4096, b"\0"))):
-        file = segments.file_of(path, suffix)
+        file = Path(segments.file_of(path, suffix))
         assert file.read_bytes() == content
         assert stat.S_IMODE(file.stat().st_mode) == mode
 
@@ -253,9 +254,9 @@ def test_a_memory_object_that_cannot_be_made(path: str, monkeypatch: pytest.Monk
 def test_a_broker_is_made_once(path: str, broker_name: str) -> None:
     """The second time nothing happens."""
     assert segments.create(path, broker_name, MEMORY, 0o600)
-    before = {suffix: segments.file_of(path, suffix).stat().st_ino for suffix in suffixes(path)}
+    before = {suffix: Path(segments.file_of(path, suffix)).stat().st_ino for suffix in suffixes(path)}
     assert not segments.create(path, broker_name, MEMORY * 2, 0o660)
-    assert {suffix: segments.file_of(path, suffix).stat().st_ino for suffix in suffixes(path)} == before
+    assert {suffix: Path(segments.file_of(path, suffix)).stat().st_ino for suffix in suffixes(path)} == before
     assert before.keys() == PAIR | {"0"}
 
 
@@ -289,7 +290,7 @@ def test_a_first_segment_that_cannot_be_formatted(path: str, monkeypatch: pytest
 def test_who_fails_takes_back_what_it_made(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was there before stays; what others have not linked into place yet goes: they find that out."""
     segments._make(path, "journal-0", 0, 0o600)
-    segments.file_of(path, "tmp-1").touch()
+    Path(segments.file_of(path, "tmp-1")).touch()
     monkeypatch.setattr(segments, "_make_first", raising(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         segments.create(path, "b", MEMORY, 0o600)
@@ -299,15 +300,14 @@ def test_who_fails_takes_back_what_it_made(path: str, monkeypatch: pytest.Monkey
 def test_the_lock_goes_last(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what is taken back: who makes the broker beside us waits for it."""
     gone: list[str] = []
-    unlink = type(segments.DIRECTORY).unlink
+    unlink = os.unlink
 
-    def noted(file: Any, missing_ok: bool = False) -> None:  # noqa: ANN401, FBT001, FBT002 - as that of a path
-        if file.exists():
-            gone.append(file.name[len(path) :])
-        unlink(file, missing_ok=missing_ok)
+    def noted(file: str) -> None:
+        unlink(file)
+        gone.append(Path(file).name[len(path) :])
 
     monkeypatch.setattr(segments, "_make_first", raising(KeyboardInterrupt()))
-    monkeypatch.setattr(type(segments.DIRECTORY), "unlink", noted)
+    monkeypatch.setattr(os, "unlink", noted)
     with pytest.raises(KeyboardInterrupt):
         segments.create(path, "b", MEMORY, 0o660)
     taken = [suffix for suffix in gone if not suffix.startswith("tmp-")]
@@ -337,7 +337,7 @@ def test_a_broker_that_was_made_in_vain(path: str, monkeypatch: pytest.MonkeyPat
         if suffix == "lock":
             made.append(suffix)
             if len(made) < 3:
-                segments.file_of(path, suffix).unlink()
+                Path(segments.file_of(path, suffix)).unlink()
 
     monkeypatch.setattr(segments, "_make_noted", purged)
     assert segments.create(path, "b", MEMORY, 0o600)
@@ -351,7 +351,7 @@ def test_a_broker_that_another_one_makes_while_we_wait(path: str, monkeypatch: p
 
     def made_meanwhile(path: str, suffix: int | str, *how: Any) -> None:  # noqa: ANN401
         make(path, suffix, *how)
-        segments.file_of(path, 0).touch(0o600)
+        Path(segments.file_of(path, 0)).touch(0o600)
 
     monkeypatch.setattr(segments, "_make_noted", made_meanwhile)
     assert not segments.create(path, "b", MEMORY, 0o600)
@@ -435,7 +435,7 @@ def test_what_another_one_takes_back_is_made_again(
         made = make(path, suffix, *how)
         if suffix in left:
             left.remove(suffix)
-            segments.file_of(path, suffix).unlink()
+            Path(segments.file_of(path, suffix)).unlink()
         return made
 
     monkeypatch.setattr(segments, "_make", taken_back)
@@ -459,7 +459,7 @@ def test_a_first_segment_that_another_one_removes_is_made_again(path: str, monke
 def test_who_makes_files_is_waited_for(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as its files grow or become more, by the second; then it may be stopped, and we go on."""
     segments._make(path, "lock", 0, 0o660)
-    now, temporary = [100.0], segments.file_of(path, "tmp-1")
+    now, temporary = [100.0], Path(segments.file_of(path, "tmp-1"))
     steps: dict[float, Callable[[], object]] = {
         100.5: temporary.touch,
         101.5: lambda: temporary.write_bytes(bytes(8192)),
@@ -489,7 +489,7 @@ def test_what_a_killed_maker_left_is_replaced(path: str, broker_name: str, mode:
     assert segments.create(path, broker_name, MEMORY, mode)
     with shmbroker.Broker(broker_name).connect() as connection:
         connection.queue("q").put_many([bytes(1 << 20)] * 10, timeout=0)  # in two segments at least
-    found = [file.stat() for file in segments.DIRECTORY.glob(f"{path[1:]}.*")]
+    found = [file.stat() for file in Path(segments.DIRECTORY).glob(f"{path[1:]}.*")]
     assert {stat.S_IMODE(one.st_mode) for one in found} == {mode}
     assert {one.st_size for one in found} <= {0, FIRST, SEGMENT}
 
@@ -498,6 +498,6 @@ def test_what_a_killed_maker_left_is_replaced(path: str, broker_name: str, mode:
 @pytest.mark.parametrize("suffix", [0, 1])
 def test_a_link_that_leads_nowhere_is_a_file(path: str, suffix: int) -> None:
     """Nothing can be linked into its place: it is neither waited for, nor made again and again."""
-    segments.file_of(path, suffix).symlink_to("nowhere")
+    Path(segments.file_of(path, suffix)).symlink_to("nowhere")
     assert segments.create(path, "b", MEMORY, 0o660) == (suffix != 0)
-    assert segments.file_of(path, suffix).is_symlink()
+    assert Path(segments.file_of(path, suffix)).is_symlink()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import queue
@@ -171,9 +172,9 @@ def test_a_broker_that_cannot_be_mapped(monkeypatch: pytest.MonkeyPatch, limit: 
         getrlimit=lambda what: (limit, 0) if what == resource.RLIMIT_AS else (0, 0),
         getpagesize=lambda: 4096,
     )
-    files = {"/proc/self/statm": SimpleNamespace(read_text=lambda _: "100 50 20 1 0 30 0\n")}
     monkeypatch.setattr(native, "resource", limits)
-    monkeypatch.setattr(native, "pathlib", SimpleNamespace(Path=files.__getitem__))
+    opened = {"/proc/self/statm": io.StringIO("100 50 20 1 0 30 0\n")}
+    monkeypatch.setattr(native, "open", lambda name, encoding: opened[name] if encoding else None, raising=False)
     with pytest.raises(exceptions.OutOfMemory) as raised:
         raise_for(SLOW.SB_ADDRESS_SPACE, "it")
     assert str(raised.value) == f"it: its memory cannot be mapped{more}"

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import os
 import stat
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -26,13 +27,13 @@ PAIR = {"lock", "journal-0", "journal-1"}
 def path(broker_name: str) -> Iterator[str]:
     """Give the front of the names of a broker's files; remove what is left of it."""
     yield segments.path_of(broker_name)
-    for file in segments.DIRECTORY.glob(f"*{broker_name}*"):
+    for file in Path(segments.DIRECTORY).glob(f"*{broker_name}*"):
         file.unlink()
 
 
 def suffixes(path: str) -> set[str]:
     """What is there of a broker."""
-    return {file.name[len(path) :] for file in segments.DIRECTORY.glob(f"{path[1:]}.*")}
+    return {file.name[len(path) :] for file in Path(segments.DIRECTORY).glob(f"{path[1:]}.*")}
 
 
 def open_files() -> int:
@@ -93,8 +94,8 @@ def test_without_a_lock_file(path: str) -> None:
     """Nobody is kept out, and that is told; a lock that is not ours is an error."""
     with segments._one_at_a_time(path) as alone:  # noqa: SLF001
         assert alone is False
-    segments.file_of(path, "lock").touch()
-    segments.file_of(path, "lock").chmod(0o666)
+    Path(segments.file_of(path, "lock")).touch()
+    Path(segments.file_of(path, "lock")).chmod(0o666)
     with pytest.raises(AccessRefused), segments._one_at_a_time(path):  # noqa: SLF001
         pass
 
@@ -107,7 +108,7 @@ def test_a_lock_that_was_removed_meanwhile(path: str) -> None:
     @contextlib.contextmanager
     def removed(path: str, suffix: int | str, flags: int) -> Iterator[int]:
         with opened(path, suffix, flags) as descriptor:
-            segments.file_of(path, suffix).unlink()
+            Path(segments.file_of(path, suffix)).unlink()
             yield descriptor
 
     with pytest.MonkeyPatch.context() as patched:
@@ -150,7 +151,7 @@ def test_a_segment_is_made_unless_it_is_there(path: str, broker_name: str) -> No
 
     for _ in range(2):
         segments.grow(path, 2, 4, 0o600, removed)
-    found = segments.file_of(path, 2).stat()
+    found = Path(segments.file_of(path, 2)).stat()
     assert (found.st_size, stat.S_IMODE(found.st_mode)) == (int(native.slow.sb_broker_segment_bytes(2, 4)), 0o600)
     assert len(asked) == 2
     assert suffixes(path) == PAIR | {"0", "2"}
@@ -171,15 +172,15 @@ def test_a_segment_that_another_one_makes(path: str, broker_name: str, monkeypat
     flock = fcntl.flock
 
     def made_meanwhile(descriptor: int, operation: int) -> None:
-        segments.file_of(path, 1).touch()
+        Path(segments.file_of(path, 1)).touch()
         flock(descriptor, operation)
 
     with monkeypatch.context() as patched:
         patched.setattr(segments, "fcntl", SimpleNamespace(**vars(fcntl) | {"flock": made_meanwhile}))
         segments.grow(path, 1, 4, 0o600, lambda: pytest.fail("there is nothing to make"))
-    assert segments.file_of(path, 1).stat().st_size == 0
+    assert Path(segments.file_of(path, 1)).stat().st_size == 0
     with monkeypatch.context() as patched:
-        patched.setattr(segments, "_make", lambda *_: segments.file_of(path, 2).touch())
+        patched.setattr(segments, "_make", lambda *_: Path(segments.file_of(path, 2)).touch())
         answers = [False, True]
         segments.grow(path, 2, 4, 0o600, lambda: answers.pop(0))
     assert answers == [True]
