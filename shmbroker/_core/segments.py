@@ -221,7 +221,7 @@ def open_file(path: str, suffix: int | str, flags: int) -> Iterator[int]:
             os.close(descriptor)
 
 
-def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None = None) -> bool:
+def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | mmap.mmap | None = None) -> bool:
     """Completes one file and links it into place; False if another process was first, or removes the broker."""
     temporary = f"{path}.tmp-{_random():x}"
     memories = list[posix_ipc.SharedMemory]()
@@ -367,7 +367,7 @@ def _make_first(path: str, name: str, chunks: int, per_segment: int, mode: int) 
     status = native.slow.sb_broker_format(view, size, name.encode(), chunks * CHUNK, per_segment, mode, _random() | 1)
     if status != native.OK:
         native.raise_for(status, f"broker {name!r}")
-    return _make(path, 0, size, mode, head[:])
+    return _make(path, 0, size, mode, head)
 
 
 class _Turn(NamedTuple):
@@ -420,17 +420,17 @@ def _turn(path: str, *, making: bool) -> Iterator[_Turn]:
 
 def _lock_in_time(descriptor: int, progress: Callable[[], dict[str, int]]) -> bool:
     """Takes the lock; False: another process held it for a second, in which ``progress()`` did not change."""
-    before = None
-    while before != (now := progress()):
-        before, until = now, time.monotonic() + _PATIENCE_SECONDS
-        while time.monotonic() < until:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # independent of that file's byte locks
-            except BlockingIOError:
-                time.sleep(0.001)
-            else:
-                return True
-    return False
+    before: dict[str, int] | None = None
+    until = 0.0
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # independent of that file's byte locks
+            return True
+        if time.monotonic() >= until:
+            if before == (now := progress()):
+                return False
+            before, until = now, time.monotonic() + _PATIENCE_SECONDS
+        time.sleep(0.001)
 
 
 def _being_made(path: str) -> dict[str, int]:
