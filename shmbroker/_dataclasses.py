@@ -2,8 +2,8 @@
 """The dataclasses of the package: frozen, with slots. They are made without the standard library's `dataclasses`.
 
 That module imports `inspect`, and compiles five functions for each class. Together this took a quarter of the import of
-the package. This module compiles one function for each class, the constructor. The other methods of all classes are the
-same functions.
+the package. This module compiles one function for each class, the constructor, and only when a program first uses it.
+The other methods of all classes are the same functions.
 
 The classes are dataclasses nevertheless: `dataclasses.fields`, `replace`, `asdict` and `is_dataclass` accept them, and
 another dataclass can be derived from them. Type checkers see the decorator of the standard library. (A test compares
@@ -109,10 +109,24 @@ def _made(described: type, *, init: bool) -> type:
         body[name] = _Described(like, init=init)
     body.update(_methods(names))
     if init:
-        body["__init__"] = _constructor(described, given)
+        body["__init__"] = _Constructor(described, given)
     made = type(described)(described.__name__, described.__bases__, body)
     made.__qualname__ = described.__qualname__
     return made
+
+
+class _Constructor:
+    """The constructor of a class before its first use, which compiles it, and puts it in the place of this object."""
+
+    def __init__(self, described: type, given: dict[str, Any]) -> None:
+        self._described, self._given = described, given
+
+    def __set_name__(self, owner: type, _: str) -> None:
+        self._owner = owner
+
+    def __get__(self, made: object, kind: type | None = None) -> Any:  # noqa: ANN401 - a function, or a bound one
+        compiled = self._owner.__init__ = _constructor(self._described, self._given)  # type: ignore[misc]
+        return compiled.__get__(made, kind)
 
 
 def _constructor(described: type, given: dict[str, Any]) -> Any:  # noqa: ANN401

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publishing to several queues, and transactions: either all of it takes effect or none of it."""
+"""Publishing to several queues, and transactions: either all of it takes effect or none of it.
 
-from __future__ import annotations
+This module has no ``from __future__ import annotations``: see :mod:`shmbroker._core.facts`.
+"""
 
 import itertools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from shmbroker._core import native
 from shmbroker._core.queue import NO_OPTIONS, CoreQueue, PutOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from shmbroker._core.connection import CoreConnection
 
 LONG = 16_384
@@ -112,7 +112,7 @@ def _is_long(publications: Sequence[Publication], settlements: Sequence[Settleme
 
 
 def commit(
-    connection: CoreConnection,
+    connection: "CoreConnection",
     publications: Sequence[Publication],
     settlements: Sequence[Settlement] = (),
     statuses: list[int] | None = None,
@@ -154,7 +154,7 @@ def commit(
 
 
 def commit_waiting(  # noqa: PLR0917 - as for a commit
-    connection: CoreConnection,
+    connection: "CoreConnection",
     publications: Sequence[Publication],
     settlements: Sequence[Settlement],
     until: int,

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bindings: from an exchange to a queue or to another exchange."""
+"""Bindings: from an exchange to a queue or to another exchange.
 
-from __future__ import annotations
+This module has no ``from __future__ import annotations``: see :mod:`shmbroker._core.facts`.
+"""
 
 from typing import Any, NamedTuple
 

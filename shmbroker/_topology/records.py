@@ -11,21 +11,19 @@ A record is a head of fixed size, little endian, then three short strings, then 
     3 bound       1 to a queue (else to an exchange)       source, destination, routing key  incarnation  arguments
     4 unbound     as bound
     5 queue gone                                           name                              incarnation
-"""
 
-from __future__ import annotations
+This module has no ``from __future__ import annotations``: see :mod:`shmbroker._core.facts`.
+"""
 
 import struct
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from shmbroker._amqp import field_tables
 from shmbroker._topology.binding import Binding, ToExchange, ToQueue
 from shmbroker._topology.exchange import TYPES, Exchange
 from shmbroker.exceptions import CorruptSegment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 VERSION = 1
 _HEAD = struct.Struct("<IBBBBBBQ")

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The objects that a channel hands out: deliveries, fetched messages, and returned messages."""
+"""The objects that a channel hands out: deliveries, fetched messages, and returned messages.
 
-from __future__ import annotations
+This module has no ``from __future__ import annotations``: see :mod:`shmbroker._core.facts`.
+"""
 
 import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, cast
 
 from shmbroker import exceptions
 from shmbroker._core import native
 from shmbroker.message import ACK, OPEN, UNDELIVER, Message, Source
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NO_ROUTE = 312
 
@@ -34,7 +33,7 @@ class ChannelSource(Source, Protocol):
 class TransactionalSource(ChannelSource, Protocol):
     """The interface of a channel with transactions."""
 
-    def _settle_at_commit(self, delivery: TransactionalDelivery, disposition: int) -> None: ...
+    def _settle_at_commit(self, delivery: "TransactionalDelivery", disposition: int) -> None: ...
 
 
 class Delivery(Message):
