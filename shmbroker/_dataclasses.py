@@ -107,7 +107,10 @@ def _made(described: type, *, init: bool) -> type:
     like = {"__annotations__": described.__annotations__, "__doc__": described.__doc__, **given}
     for name in ("__dataclass_fields__", "__dataclass_params__"):
         body[name] = _Described(like, init=init)
-    body.update(_methods(names))
+    for name, method in _methods(names).items():
+        method.__name__, method.__qualname__ = name, f"{described.__qualname__}.{name}"
+        method.__module__ = described.__module__
+        body[name] = method
     if init:
         body["__init__"] = _Constructor(described, given)
     made = type(described)(described.__name__, described.__bases__, body)
@@ -152,26 +155,38 @@ def _constructor(described: type, given: dict[str, Any]) -> Any:  # noqa: ANN401
 
 
 def _methods(names: tuple[str, ...]) -> dict[str, Any]:
-    """Returns the methods that a frozen dataclass with slots has besides its constructor."""
+    """Returns the methods that a frozen dataclass with slots has besides its constructor.
+
+    They have no annotations, since `help` shows those of the standard library without any.
+    """
     values = operator.attrgetter(*names)
 
     @reprlib.recursive_repr()
-    def shown(self: object) -> str:
+    def shown(self):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
         listed = (f"{name}={value!r}" for name, value in zip(names, values(self), strict=True))
         return f"{type(self).__qualname__}({', '.join(listed)})"
 
-    def equals(self: object, other: object) -> bool:
-        return bool(values(self) == values(other)) if other.__class__ is self.__class__ else NotImplemented
+    def equals(self, other):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+        return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
 
-    def hashed(self: object) -> int:
+    def hashed(self):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
         return hash(values(self))
 
-    def state(self: object) -> list[Any]:
+    def state(self):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
         return list(values(self))
 
-    def restore(self: object, state: list[Any]) -> None:
+    def restore(self, state):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
         for name, value in zip(names, state, strict=True):
             _set(self, name, value)
+
+    def refuse_to_set(self, name, value):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202, ARG001
+        _refuse(f"cannot assign to field {name!r}")
+
+    def refuse_to_delete(self, name):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202, ARG001
+        _refuse(f"cannot delete field {name!r}")
+
+    def replaced(self, /, **changes):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN003, ANN202
+        return type(self)(**{name: getattr(self, name) for name in names} | changes)
 
     return {
         "__repr__": shown,
@@ -179,23 +194,10 @@ def _methods(names: tuple[str, ...]) -> dict[str, Any]:
         "__hash__": hashed,
         "__getstate__": state,
         "__setstate__": restore,
-        "__setattr__": _refuse_to_set,
-        "__delattr__": _refuse_to_delete,
-        "__replace__": _replaced,
+        "__setattr__": refuse_to_set,
+        "__delattr__": refuse_to_delete,
+        "__replace__": replaced,  # `copy.replace` calls it
     }
-
-
-def _replaced(self: Any, /, **changes: Any) -> Any:  # noqa: ANN401
-    """Returns a copy with other values of some fields; `copy.replace` calls it."""
-    return type(self)(**{name: getattr(self, name) for name in self.__match_args__} | changes)
-
-
-def _refuse_to_set(_: object, name: str, __: object) -> NoReturn:
-    _refuse(f"cannot assign to field {name!r}")
-
-
-def _refuse_to_delete(_: object, name: str) -> NoReturn:
-    _refuse(f"cannot delete field {name!r}")
 
 
 def _refuse(text: str) -> NoReturn:

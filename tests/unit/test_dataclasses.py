@@ -22,6 +22,7 @@ PUBLIC = [
     BasicProperties,
     QueueSettings,
 ]
+SHOWN = ("__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__")
 MAKERS = [_dataclasses, dataclasses]
 
 
@@ -73,6 +74,7 @@ def seen(function: Any, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401
         lambda kind: kind.__init__.__annotations__,
         lambda kind: (kind.__name__, kind.__qualname__, kind.__module__, kind.__doc__, kind.__slots__),
         lambda kind: (kind.__init__.__module__, kind.__match_args__),
+        lambda kind: [(inspect.signature(method), method.__qualname__) for method in map(kind.__dict__.get, SHOWN)],
         dataclasses.is_dataclass,
         lambda kind: [(one.name, one.type, one.default) for one in dataclasses.fields(kind)],
         lambda kind: str(kind.__dataclass_params__),
