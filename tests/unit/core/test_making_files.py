@@ -456,6 +456,13 @@ def test_a_first_segment_that_another_one_removes_is_made_again(path: str, monke
     assert tries == [False, True]
 
 
+def test_a_free_lock_is_taken_without_a_look_at_the_files(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether another process makes progress matters only to one that waits: many files may lie in the folder."""
+    monkeypatch.setattr(segments, "_being_made", raising(AssertionError("listed")))
+    assert segments.create(path, "b", MEMORY, 0o600)
+    assert suffixes(path) == PAIR | {"0"}
+
+
 def test_who_makes_files_is_waited_for(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as its files grow or become more, by the second; then it may be stopped, and we go on."""
     segments._make(path, "lock", 0, 0o660)
