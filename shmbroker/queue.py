@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import os
@@ -15,7 +14,7 @@ from shmbroker import exceptions, settings
 from shmbroker._core import native, segments
 from shmbroker._core.journal import topology_lock
 from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions
-from shmbroker._core.reservation import Reservation
+from shmbroker._core.reservation import Reserved
 from shmbroker._dataclasses import replace
 from shmbroker._process import connections
 from shmbroker._put_many import put_rest
@@ -26,6 +25,7 @@ from shmbroker.consumer import Consumer
 from shmbroker.message import OPEN, Message, MessageBatch, browsed
 
 if TYPE_CHECKING:
+    import contextlib
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
@@ -117,15 +117,14 @@ class Queue(native.QueueCalls):
             len(wanted) if done == len(wanted) else put_rest(self._core, self._put_many, wanted, done, options, until)
         )
 
-    @contextlib.contextmanager
     def reserve(
         self,
         size: int,
         *,
         timeout: float | None = None,
         **given: Unpack[PutKeywords],
-    ) -> Iterator[memoryview]:
-        """Reserves memory for a body of ``size`` bytes, and yields a writable memoryview to write the body into.
+    ) -> contextlib.AbstractContextManager[memoryview]:
+        """Reserves memory for a body of ``size`` bytes; ``with`` gives a writable memoryview to write the body into.
 
         The memoryview is of shared memory. If the body must lie in several parts, it is of private memory, and the end
         of the block copies the body into the parts.
@@ -142,15 +141,7 @@ class Queue(native.QueueCalls):
                 the queue.
             NeverFits: the body can never fit. If the memory is what is too small, it is also an ``OutOfMemory``.
         """
-        check_size(size)
-        until = native.deadline(timeout)
-        options = options_of(**given)
-        reservation = Reservation(self._core, size, until)
-        try:
-            yield reservation.begin(options)
-            reservation.commit()
-        finally:
-            reservation.end()
+        return Reserved(self._core, check_size(size), native.deadline(timeout), options_of(**given))
 
     # ---- getting ----
 

@@ -86,7 +86,7 @@ extern PyTypeObject *sb_batch_type, *sb_in_flight_type, *sb_properties_type, *sb
     *sb_receiver_type, *sb_view_type;
 extern PyType_Spec sb_batch_spec, sb_channel_calls_spec, sb_finalized_spec, sb_in_flight_spec, sb_messages_spec,
     sb_properties_spec, sb_publisher_spec, sb_queue_calls_spec, sb_sender_spec, sb_record_spec, sb_route_spec,
-    sb_receiver_spec, sb_view_spec;
+    sb_receiver_spec, sb_view_spec, sb_writable_spec;
 
 void sb_know_routes(PyTypeObject *type);
 /* Counts a call that will drop the GIL. The caller ends it with sb_in_flight_end. */

@@ -40,6 +40,7 @@ from shmbroker._native_message import Receiver as Receiver  # noqa: PLC0414 - fo
 from shmbroker._native_message import Record as Record  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Route as Route  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Sender as Sender  # noqa: PLC0414 - for the layers above
+from shmbroker._native_message import Writable as Writable  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import check_timeout as check_timeout  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import read_in_place as read_in_place  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import run_finalizer as run_finalizer  # noqa: PLC0414 - for the layers above

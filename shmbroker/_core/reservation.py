@@ -4,15 +4,12 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import sys
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from shmbroker._core import native
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from types import TracebackType
 
     from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue, PutOptions
@@ -61,19 +58,6 @@ class _Written:
             connection.forget()
 
 
-def _references_of_one_variable() -> int:
-    """What ``sys.getrefcount(exporter)`` returns if only the variable ``exporter`` refers to the object.
-
-    :meth:`Reservation._is_viewed` compares with this number. It is measured, since interpreters differ: up to CPython
-    3.13 the argument of ``getrefcount`` is a counted reference.
-    """
-    exporter = object()
-    return sys.getrefcount(exporter)
-
-
-_ONLY_HERE = _references_of_one_variable()
-
-
 class Reservation(native.Finalized):
     """A slot being written: the caller calls :meth:`begin`, then perhaps :meth:`commit`, and always :meth:`end`.
 
@@ -92,7 +76,7 @@ class Reservation(native.Finalized):
         self._queue, self._size, self._until = queue, size, until
         self._pointer, self._copy = ffi.new("sb_reservation *"), ffi.new("sb_reservation *")
         self._written: _Written | None = None
-        self._exporter: Callable[[], object] = lambda: None
+        self._writable: native.Writable | None = None
         self._memory: memoryview | None = None
 
     def begin(self, options: PutOptions) -> memoryview:
@@ -113,11 +97,9 @@ class Reservation(native.Finalized):
             queue.put_failed(status, self._size, self._until)
         written = _Written(queue.connection, self._pointer)
         self._written, self._counted = written, 0
-        unviewed = functools.partial(native.run_finalizer, written.unviewed)
-        exporter = ffi.gc(ffi.cast("char *", self._pointer.body), unviewed, self._size)
-        self._exporter = weakref.ref(exporter)
-        self._memory = memoryview(ffi.buffer(exporter, self._size)).cast("B")
-        return self._memory
+        self._writable = writable = native.Writable(int(ffi.cast("uintptr_t", self._pointer.body)), self._size)
+        self._memory = memory = memoryview(writable)
+        return memory
 
     def commit(self) -> None:
         """Publishes the message.
@@ -143,6 +125,9 @@ class Reservation(native.Finalized):
         if self._pointer.admitted or (self._pointer.kept and not viewed):
             self._abandon(self._pointer, viewed=viewed)
         if self._written is not None:
+            if viewed and self._writable is not None:
+                self._writable.unviewed = self._written.unviewed
+                viewed = self._writable.views > 0  # another thread may have let go of the last view just before
             self._written.done(viewed=viewed)
         else:
             # One line without a call: a signal handler sees both changes or none.
@@ -165,13 +150,32 @@ class Reservation(native.Finalized):
 
     def _is_viewed(self) -> bool:
         """Releases this object's view. True: other views remain, through which the application may still write."""
-        exporter = self._exporter()
         memory, self._memory = self._memory, None
         if memory is not None:
             with contextlib.suppress(BufferError):  # an object made from the view, such as an array, still uses it
                 memory.release()
-        del memory
-        if exporter is None or sys.getrefcount(exporter) > _ONLY_HERE:
-            return exporter is not None
-        ffi.gc(exporter, None)  # no view is left, so `_Written.unviewed` need not be called
-        return False
+        return self._writable is not None and self._writable.views > 0
+
+
+class Reserved(Reservation):
+    """A reservation as a context manager: the end of the block publishes it, or drops it if the block raises."""
+
+    def __init__(self, queue: CoreQueue, size: int, until: int, options: PutOptions) -> None:
+        super().__init__(queue, size, until)
+        self._options = options
+
+    def __enter__(self) -> memoryview:
+        try:
+            return self.begin(self._options)
+        except BaseException:
+            self.end()  # Python does not call `__exit__`
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.commit()
+        finally:
+            self.end()

@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import gc
-import json
 import queue as standard_queue
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.inside import connection_of, core_of
 from scenario_support.observing import listing
-from scenario_support.processes import run_python
 from scenario_support.scripted import Scripted, status
 
 from shmbroker import exceptions
@@ -109,38 +107,6 @@ def test_a_view_that_is_kept_is_a_call_until_it_goes(queue: shmbroker.Queue) -> 
         gc.collect()
         assert connection.calls == 0
     assert len(queue) == 2
-
-
-# Asks whether a slot is viewed, in an interpreter that counts the references of an object otherwise.
-COUNTED_OTHERWISE = """
-    import json, sys
-
-    counted, others = sys.getrefcount, int(sys.argv[2])
-    sys.getrefcount = lambda one: counted(one) + others  # the variable of this function is one more
-    import shmbroker
-    from shmbroker._core.queue import NO_OPTIONS
-    from shmbroker._core.reservation import Reservation
-
-    with shmbroker.connect(sys.argv[1], create=False) as connection:
-        queue, found = connection.queue("q"), []
-        for kept in (True, False):
-            one = Reservation(queue._core, 3, 0)
-            memory = one.begin(NO_OPTIONS)
-            view = memory[:] if kept else None
-            del memory
-            found.append(one._is_viewed())
-            del view
-            one.end()
-    print(json.dumps(found))
-"""
-
-
-@pytest.mark.parametrize("others", [-2, -1, 0])
-def test_a_kept_view_is_noticed_however_references_are_counted(broker: shmbroker.Broker, others: int) -> None:
-    """CPython 3.14 counts one less than 3.13 for an argument, as the first of these interpreters does."""
-    done = run_python(COUNTED_OTHERWISE, broker.name, str(others))
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [True, False]
 
 
 def test_a_view_that_goes_before_the_end_is_no_call(queue: shmbroker.Queue) -> None:
