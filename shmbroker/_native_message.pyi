@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Made from cffi_src/native/native_message.c, which is the documentation too.
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Unpack
 
 from shmbroker._core.connection import CoreConnection
@@ -93,6 +94,9 @@ class QueueCalls:
     _core_connection: CoreConnection
     def __init__(self, address: int, taker: Receiver, connection: InFlight, /) -> None: ...
     def put(self, body: object, *, timeout: float | None = None, **options: Unpack[PutKeywords]) -> None: ...
+    def reserve(
+        self, size: int, *, timeout: float | None = None, **options: Unpack[PutKeywords]
+    ) -> AbstractContextManager[memoryview]: ...
     def get(self, *, timeout: float | None = None, auto_ack: bool = False) -> Message: ...
     def get_nowait(self, *, auto_ack: bool = False) -> Message: ...
 

@@ -25,7 +25,6 @@ from shmbroker.consumer import Consumer
 from shmbroker.message import OPEN, Message, MessageBatch, browsed
 
 if TYPE_CHECKING:
-    import contextlib
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
@@ -117,31 +116,18 @@ class Queue(native.QueueCalls):
             len(wanted) if done == len(wanted) else put_rest(self._core, self._put_many, wanted, done, options, until)
         )
 
-    def reserve(
-        self,
-        size: int,
-        *,
-        timeout: float | None = None,
-        **given: Unpack[PutKeywords],
-    ) -> contextlib.AbstractContextManager[memoryview]:
-        """Reserves memory for a body of ``size`` bytes; ``with`` gives a writable memoryview to write the body into.
-
-        The memoryview is of shared memory. If the body must lie in several parts, it is of private memory, and the end
-        of the block copies the body into the parts.
-
-        The message is published when the block ends, and dropped when the block raises. If a slice of the memoryview,
-        or an array made from it, still exists when the block ends, a copy is published: the application could still
-        write into the original. Delete such objects before the block ends to avoid the copy.
-
-        A signal handler may raise after the block has ended. If the message was published before, it stays published.
-
-        Raises:
-            queue.Full: no room in time (overflow="block" or "drop").
-            OutOfMemory: no memory in time; at the end of the block: none for the copy, or none in time for the place in
-                the queue.
-            NeverFits: the body can never fit. If the memory is what is too small, it is also an ``OutOfMemory``.
-        """
+    def _reserve_with(self, size: Any, timeout: float | None, given: PutKeywords) -> Reserved:  # noqa: ANN401
+        """Makes a reservation that the compiled code does not make, for its size or its options; called by C."""
         return Reserved(self._core, check_size(size), native.deadline(timeout), options_of(**given))
+
+    def _reserve_slowly(self, size: int, until: int, *options: Any) -> Reserved:  # noqa: ANN401
+        """Makes a reservation that the compiled code could not begin at once; called by C."""
+        key, priority, properties = options
+        return Reserved(self._core, size, until, options_of(key=key, priority=priority, properties=properties))
+
+    def _take_over(self, record: bytes, until: int, writable: native.Writable | None) -> Reserved:
+        """Makes a reservation of one that the compiled code has begun; called by C."""
+        return Reserved.of(self._core, until, record, writable)
 
     # ---- getting ----
 

@@ -2,6 +2,8 @@
 /* Checks of the number of arguments and of timeouts, and the names of keywords, for all types. See native_message.h. */
 #include "native_message.h"
 
+#include <time.h>
+
 int sb_expect(Py_ssize_t count, Py_ssize_t wanted) {
   if (count != wanted) PyErr_Format(PyExc_TypeError, "%zd arguments are needed, %zd were given", wanted, count);
   return count == wanted;
@@ -25,6 +27,17 @@ int sb_is_timeout(PyObject *timeout) {
     Py_XDECREF(before);
   }
   return good;
+}
+
+uint64_t sb_clock_ns(void) {
+  struct timespec clock;
+  clock_gettime(CLOCK_MONOTONIC, &clock);
+  return (uint64_t)clock.tv_sec * UINT64_C(1000000000) + (uint64_t)clock.tv_nsec;
+}
+
+uint64_t sb_deadline_of(PyObject *timeout) {
+  double seconds = timeout == Py_None ? 1e9 : PyFloat_AsDouble(timeout);
+  return seconds < 1e9 ? sb_clock_ns() + (uint64_t)(seconds * 1e9) : UINT64_MAX;
 }
 
 bool sb_intern(const char *const *texts, PyObject **names, int count) {

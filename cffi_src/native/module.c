@@ -42,10 +42,9 @@ static bool add_numbers(PyObject *module) {
 }
 
 static int execute(PyObject *module) {
-  PyTypeObject *messages_type, *sender_type, *queue_calls_type, *channel_calls_type, *route_type, *finalized_type,
-      *writable_type;
-  bool good = sb_view_names() && sb_finalizer_name() && sb_queue_names() && sb_channel_names() &&
-              add(module, "InFlight", &sb_in_flight_spec, &sb_in_flight_type) &&
+  PyTypeObject *messages_type, *sender_type, *queue_calls_type, *channel_calls_type, *route_type, *finalized_type;
+  bool good = sb_view_names() && sb_finalizer_name() && sb_queue_names() && sb_put_names() && sb_reserve_names() &&
+              sb_channel_names() && add(module, "InFlight", &sb_in_flight_spec, &sb_in_flight_type) &&
               add(module, "Record", &sb_record_spec, &sb_record_type) &&
               add(module, "Batch", &sb_batch_spec, &sb_batch_type) &&
               add(module, "View", &sb_view_spec, &sb_view_type) &&
@@ -58,7 +57,8 @@ static int execute(PyObject *module) {
               add(module, "Publisher", &sb_publisher_spec, &sb_publisher_type) &&
               add(module, "Route", &sb_route_spec, &route_type) &&
               add(module, "Finalized", &sb_finalized_spec, &finalized_type) &&
-              add(module, "Writable", &sb_writable_spec, &writable_type) && add_numbers(module);
+              add(module, "Writable", &sb_writable_spec, &sb_writable_type) &&
+              add(module, "Reserving", &sb_reserving_spec, &sb_reserving_type) && add_numbers(module);
   if (good) sb_know_routes(route_type);
   return good ? 0 : -1;
 }

@@ -5,7 +5,8 @@
  * What: `Record` is the base of `shmbroker.Message`: a record of the core, its source, and whether it is settled.
  * `Batch` is the base of `shmbroker.MessageBatch`. `Receiver` takes messages from a queue, a consumer or a channel, and
  * creates a `Record` of each; only the Receiver of a queue also creates a `Batch`. `Messages` iterates over a consumer.
- * `QueueCalls` is the base of `shmbroker.Queue`: put, get and get_nowait. `Sender` puts bodies that are `bytes` into a
+ * `QueueCalls` is the base of `shmbroker.Queue`: put, reserve, get and get_nowait. `Reserving`
+ * is what reserve returns. `Sender` puts bodies that are `bytes` into a
  * queue, with options, or many in one call. `ChannelCalls` is the base of `shmbroker.Channel`: basic_publish.
  * `Publisher` publishes by the routes that it knows. `Properties` is the base of `shmbroker.BasicProperties`. `View` is a body that is
  * read in place. `Finalized` is the base of classes with a finalizer. Code that does not run for every message is
@@ -83,10 +84,10 @@ typedef struct {
 } Room;
 
 extern PyTypeObject *sb_batch_type, *sb_in_flight_type, *sb_properties_type, *sb_publisher_type, *sb_record_type,
-    *sb_receiver_type, *sb_view_type;
+    *sb_receiver_type, *sb_reserving_type, *sb_view_type, *sb_writable_type;
 extern PyType_Spec sb_batch_spec, sb_channel_calls_spec, sb_finalized_spec, sb_in_flight_spec, sb_messages_spec,
     sb_properties_spec, sb_publisher_spec, sb_queue_calls_spec, sb_sender_spec, sb_record_spec, sb_route_spec,
-    sb_receiver_spec, sb_view_spec, sb_writable_spec;
+    sb_receiver_spec, sb_view_spec, sb_reserving_spec, sb_writable_spec;
 
 void sb_know_routes(PyTypeObject *type);
 /* Counts a call that will drop the GIL. The caller ends it with sb_in_flight_end. */
@@ -97,6 +98,34 @@ PyObject *sb_in_flight_end(PyObject *connection, PyObject *result);
 /* The function untracked_type(name) of Python. */
 PyObject *sb_untracked_type(PyObject *module, PyObject *name);
 
+/* The arguments of a put or a reserve. */
+typedef struct {
+  PyObject *first;                                 /* the body, or the size; NULL: it is not given */
+  PyObject *timeout, *key, *priority, *properties; /* None: not given */
+  bool more;                                       /* there are further options */
+} PutArguments;
+
+/* Called once, before sb_read_put. False: an exception is set. */
+bool sb_put_names(void);
+/* The number of names of keywords in the tuple `names`, NULL = 0. */
+Py_ssize_t sb_count_names(PyObject *names);
+/* Reads the arguments of `Queue.<call>`, whose first parameter is called `first`. False: an exception is set. */
+bool sb_read_put(PutArguments *to, const char *call, const char *first, PyObject *const *arguments, Py_ssize_t count,
+                 PyObject *names);
+/* Reads the options; the buffer, of PROPERTIES_BYTES, is for the properties. False: Python must read them, since one
+ * is not of its usual type, or is wrong. */
+bool sb_read_options(sb_put_options *to, char *buffer, const PutArguments *given);
+/* A dict of the options in `names`, for a method of Python. NULL: an exception is set. */
+PyObject *sb_given_options(const char *first, PyObject *const *values, PyObject *names);
+/* Called once, before sb_reserving. False: an exception is set. */
+bool sb_reserve_names(void);
+/* True if the size is a plain int, and small enough to reserve it with the GIL. */
+bool sb_reserves_at_once(PyObject *size, uint64_t *bytes);
+/* The context manager of a reservation that has not begun yet. */
+PyObject *sb_reserving(PyObject *queue, PyObject *connection, void *handle, uint64_t size, const PutArguments *given);
+/* Memory that the application writes into, and the number of its views. */
+PyObject *sb_writable(void *address, Py_ssize_t length);
+Py_ssize_t sb_writable_views(PyObject *writable);
 /* True if the number of arguments is right; else raises TypeError. */
 int sb_expect(Py_ssize_t count, Py_ssize_t wanted);
 /* True if the object is a timeout: None, or seconds >= 0; else raises ValueError. */
@@ -110,6 +139,10 @@ static inline bool sb_is_good_timeout(PyObject *timeout) {
 static inline int sb_expect_timeout(PyObject *const *arguments, Py_ssize_t count, Py_ssize_t wanted) {
   return count == wanted + 1 ? sb_is_good_timeout(arguments[wanted]) : sb_expect(count, wanted);
 }
+/* CLOCK_MONOTONIC. */
+uint64_t sb_clock_ns(void);
+/* Converts a good timeout to a time of that clock; UINT64_MAX: never. If an exception is set, it is no time. */
+uint64_t sb_deadline_of(PyObject *timeout);
 /* Makes an interned string of each text. False: an exception is set. */
 bool sb_intern(const char *const *texts, PyObject **names, int count);
 /* The index of the name, a string, among the names; -1: it is none of them. */

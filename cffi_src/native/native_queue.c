@@ -3,7 +3,6 @@
 #include "native_message.h"
 
 #include <structmember.h>
-#include <time.h>
 
 typedef struct {
   PyObject_HEAD Receiver *taker;
@@ -16,22 +15,9 @@ typedef struct {
 static bool is_closed(const QueueCalls *self) { return self->closed || self->taker == NULL; }
 
 /* The names of keywords and methods that these calls use. */
-enum {
-  TIMEOUT,
-  AUTO_ACK,
-  BODY,
-  KEY,
-  PRIORITY,
-  PROPERTIES,
-  PUT_WITH,
-  PUT_SLOWLY,
-  GET_SLOWLY,
-  GET_NOWAIT_SLOWLY,
-  NAME_COUNT
-};
-static const char *const TEXTS[NAME_COUNT] = {"timeout",     "auto_ack",          "body",      "key",
-                                              "priority",    "properties",        "_put_with", "_put_slowly",
-                                              "_get_slowly", "_get_nowait_slowly"};
+enum { TIMEOUT, AUTO_ACK, PUT_WITH, PUT_SLOWLY, GET_SLOWLY, GET_NOWAIT_SLOWLY, RESERVE_WITH, NAME_COUNT };
+static const char *const TEXTS[NAME_COUNT] = {"timeout",     "auto_ack",           "_put_with",    "_put_slowly",
+                                              "_get_slowly", "_get_nowait_slowly", "_reserve_with"};
 static PyObject *known[NAME_COUNT], *empty_error; /* interned strings; queue.Empty */
 
 bool sb_queue_names(void) {
@@ -47,78 +33,12 @@ static bool is_name(PyObject *given, int name) {
 
 /* ---- putting ---- */
 
-typedef struct {
-  PyObject *body;                                  /* NULL: it is not given */
-  PyObject *timeout, *key, *priority, *properties; /* None: not given */
-  bool more;                                       /* there are further options */
-} PutArguments;
-
-static Py_ssize_t count_names(PyObject *names) { return names != NULL ? PyTuple_Size(names) : 0; }
-
-/* False: an exception is set. */
-static bool read_put(PutArguments *to, PyObject *const *arguments, Py_ssize_t count, PyObject *names) {
-  *to = (PutArguments){count > 0 ? arguments[0] : NULL, Py_None, Py_None, Py_None, Py_None, false};
-  if (count > 1) {
-    PyErr_Format(PyExc_TypeError, "Queue.put() takes 2 positional arguments but %zd were given", count + 1);
-    return false;
-  }
-  for (Py_ssize_t i = 0; i < count_names(names); i++) {
-    PyObject *name = PyTuple_GetItem(names, i), *value = arguments[count + i];
-    if (is_name(name, KEY)) {
-      to->key = value;
-    } else if (is_name(name, TIMEOUT)) {
-      to->timeout = value;
-    } else if (is_name(name, PRIORITY)) {
-      to->priority = value;
-    } else if (is_name(name, PROPERTIES)) {
-      to->properties = value;
-    } else if (!is_name(name, BODY)) {
-      to->more = true;
-    } else if (to->body == NULL) {
-      to->body = value;
-    } else {
-      PyErr_SetString(PyExc_TypeError, "Queue.put() got multiple values for argument 'body'");
-      return false;
-    }
-  }
-  if (to->body == NULL) PyErr_SetString(PyExc_TypeError, "Queue.put() missing 1 required positional argument: 'body'");
-  return to->body != NULL;
-}
-
-/* Reads the options; the buffer, of PROPERTIES_BYTES, is for the properties. False: Python must read them, since one
- * is not of its usual type, or is wrong. */
-static bool read_options(sb_put_options *to, char *buffer, const PutArguments *given) {
-  if (given->key != Py_None) {
-    Py_ssize_t length = 0;
-    to->key = PyUnicode_CheckExact(given->key) ? PyUnicode_AsUTF8AndSize(given->key, &length) : NULL;
-    to->key_length = (uint32_t)length;
-    if (to->key == NULL || length > UINT8_MAX) {
-      PyErr_Clear();
-      return false;
-    }
-  }
-  if (given->priority != Py_None) {
-    int beyond = 0;
-    long priority = PyLong_CheckExact(given->priority) ? PyLong_AsLongAndOverflow(given->priority, &beyond) : -1;
-    if (priority < 0 || priority > UINT8_MAX) {
-      return false;
-    }
-    to->priority = (uint8_t)priority;
-  }
-  return given->properties == Py_None ||
-         (given->priority == Py_None && sb_properties_encode(given->properties, buffer, to));
-}
-
-/* Calls `_put_with` of Python: it reports options that are wrong, and waits for room. */
-static PyObject *put_in_python(PyObject *object, const PutArguments *given, PyObject *const *values, PyObject *names) {
-  PyObject *options = PyDict_New(), *result = NULL;
-  bool good = options != NULL;
-  for (Py_ssize_t i = 0; good && i < count_names(names); i++) {
-    PyObject *name = PyTuple_GetItem(names, i);
-    if (!is_name(name, TIMEOUT) && !is_name(name, BODY)) good = PyDict_SetItem(options, name, values[i]) == 0;
-  }
-  if (good) {
-    result = PyObject_CallMethodObjArgs(object, known[PUT_WITH], given->body, given->timeout, options, NULL);
+/* Calls a method of Python: it reports options that are wrong, and waits for room. */
+static PyObject *put_in_python(PyObject *object, int method, const char *first, const PutArguments *given,
+                               PyObject *const *values, PyObject *names) {
+  PyObject *options = sb_given_options(first, values, names), *result = NULL;
+  if (options != NULL) {
+    result = PyObject_CallMethodObjArgs(object, known[method], given->first, given->timeout, options, NULL);
   }
   Py_XDECREF(options);
   return result;
@@ -145,23 +65,36 @@ static PyObject *queue_put(PyObject *object, PyObject *const *arguments, Py_ssiz
     return put_plain(object, arguments[0], Py_None);
   }
   PutArguments given;
-  if (!read_put(&given, arguments, count, names)) {
+  if (!sb_read_put(&given, "put", "body", arguments, count, names)) {
     return NULL;
   }
-  sb_put_options options = {0};
+  sb_put_options options;
   char buffer[PROPERTIES_BYTES];
   if (!given.more && given.key == Py_None && given.priority == Py_None && given.properties == Py_None) {
-    return put_plain(object, given.body, given.timeout);
+    return put_plain(object, given.first, given.timeout);
   }
-  if (!given.more && !is_closed(self) && read_options(&options, buffer, &given)) {
+  if (!given.more && !is_closed(self) && sb_read_options(&options, buffer, &given)) {
     if (!sb_is_good_timeout(given.timeout)) {
       return NULL;
     }
-    if (sb_put_at_once(self->handle, given.body, &options) == SB_OK) {
+    if (sb_put_at_once(self->handle, given.first, &options) == SB_OK) {
       Py_RETURN_NONE;
     }
   }
-  return put_in_python(object, &given, arguments + count, names);
+  return put_in_python(object, PUT_WITH, "body", &given, arguments + count, names);
+}
+
+static PyObject *queue_reserve(PyObject *object, PyObject *const *arguments, Py_ssize_t count, PyObject *names) {
+  const QueueCalls *self = (const QueueCalls *)object;
+  PutArguments given;
+  uint64_t size;
+  if (!sb_read_put(&given, "reserve", "size", arguments, count, names)) {
+    return NULL;
+  }
+  if (given.more || is_closed(self) || !sb_reserves_at_once(given.first, &size)) {
+    return put_in_python(object, RESERVE_WITH, "size", &given, arguments + count, names);
+  }
+  return sb_is_good_timeout(given.timeout) ? sb_reserving(object, self->connection, self->handle, size, &given) : NULL;
 }
 
 /* ---- getting ---- */
@@ -178,7 +111,7 @@ static bool read_keywords(GetKeywords *to, const char *what, PyObject *const *va
     PyErr_Format(PyExc_TypeError, "Queue.%s() takes 1 positional argument but %zd were given", what, count + 1);
     return false;
   }
-  for (Py_ssize_t i = 0; i < count_names(names); i++) {
+  for (Py_ssize_t i = 0; i < sb_count_names(names); i++) {
     PyObject *name = PyTuple_GetItem(names, i);
     if (is_name(name, AUTO_ACK)) {
       to->auto_ack = PyObject_IsTrue(values[i]);
@@ -222,23 +155,9 @@ static PyObject *hand_out(PyObject *object, PyObject *message, int slowly, const
   return message;
 }
 
-#define NANOSECONDS UINT64_C(1000000000)
-
-static uint64_t now_ns(void) {
-  struct timespec clock;
-  clock_gettime(CLOCK_MONOTONIC, &clock);
-  return (uint64_t)clock.tv_sec * NANOSECONDS + (uint64_t)clock.tv_nsec;
-}
-
-/* Converts a timeout to a time of the clock above; UINT64_MAX: never. -1 with an exception is no time. */
-static uint64_t deadline_of(PyObject *timeout) {
-  double seconds = timeout == Py_None ? 1e9 : PyFloat_AsDouble(timeout);
-  return seconds < 1e9 ? now_ns() + (uint64_t)(seconds * 1e9) : UINT64_MAX;
-}
-
 /* Continues a wait in Python until `until`: for instance memory must be added first. */
 static PyObject *wait_in_python(PyObject *object, int status, uint64_t until, const GetKeywords *given) {
-  uint64_t now = now_ns();
+  uint64_t now = sb_clock_ns();
   double left = until > now ? (double)(until - now) / 1e9 : 0;
   PyObject *timeout = until == UINT64_MAX ? Py_NewRef(Py_None) : PyFloat_FromDouble(left), *message = NULL;
   GetKeywords rest = {timeout, given->auto_ack};
@@ -250,7 +169,7 @@ static PyObject *wait_in_python(PyObject *object, int status, uint64_t until, co
 /* Waits for a message, for a moment with the GIL, then without. */
 static PyObject *wait_for_message(PyObject *object, const GetKeywords *given) {
   QueueCalls *self = (QueueCalls *)object;
-  uint64_t until = deadline_of(given->timeout);
+  uint64_t until = sb_deadline_of(given->timeout);
   PyObject *message = PyErr_Occurred() == NULL ? sb_await_message(self->taker, object, given->auto_ack) : NULL;
   if (message != Py_None) {
     return message;
@@ -375,6 +294,26 @@ static PyMethodDef queue_methods[] = {
      "        type.\n"
      "    ValueError: the value of a keyword is out of range, or too long.\n"
      "    PreconditionFailed: the expiration in ``properties`` is not allowed."},
+    {"reserve", CALL(queue_reserve),
+     "reserve($self, size, *, timeout=None, **options)\n--\n\n"
+     "Reserves memory for a body of ``size`` bytes; ``with`` gives a writable memoryview to write the body into.\n\n"
+     "The memoryview is of shared memory. If the body must lie in several parts, it is of private memory, and the end\n"
+     "of the block copies the body into the parts.\n\n"
+     "The message is published when the block ends, and dropped when the block raises. If a slice of the memoryview,\n"
+     "or an array made from it, still exists when the block ends, a copy is published: the application could still\n"
+     "write into the original. Delete such objects before the block ends to avoid the copy.\n\n"
+     "A signal handler may raise after the block has ended. If the message was published before, it stays "
+     "published.\n\n"
+     "Args:\n"
+     "    size: 0 to 1 GiB.\n"
+     "    timeout: as for :meth:`put`.\n"
+     "    options: as for :meth:`put`.\n\n"
+     "Raises:\n"
+     "    queue.Full: no room in time (overflow=\"block\" or \"drop\").\n"
+     "    OutOfMemory: no memory in time; at the end of the block: none for the copy, or none in time for the place "
+     "in\n"
+     "        the queue.\n"
+     "    NeverFits: the body can never fit. If the memory is what is too small, it is also an ``OutOfMemory``."},
     {"get", CALL(queue_get),
      "get($self, *, timeout=None, auto_ack=False)\n--\n\n"
      "Takes the oldest ready message.\n\n"

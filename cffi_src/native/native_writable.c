@@ -13,6 +13,19 @@ typedef struct {
   PyObject *unviewed; /* called when the last view has ended; None: nothing is called */
 } Writable;
 
+static PyObject *made(PyTypeObject *type, void *address, Py_ssize_t length) {
+  Writable *self = (Writable *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+  if (self != NULL) {
+    self->address = address;
+    self->length = length;
+    self->unviewed = Py_NewRef(Py_None);
+  }
+  return (PyObject *)self;
+}
+
+PyObject *sb_writable(void *address, Py_ssize_t length) { return made(sb_writable_type, address, length); }
+Py_ssize_t sb_writable_views(PyObject *writable) { return ((Writable *)writable)->views; }
+
 static PyObject *writable_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
   unsigned long long address;
   Py_ssize_t length;
@@ -20,13 +33,7 @@ static PyObject *writable_new(PyTypeObject *type, PyObject *arguments, PyObject 
   if (!PyArg_ParseTuple(arguments, "Kn", &address, &length)) {
     return NULL;
   }
-  Writable *self = (Writable *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
-  if (self != NULL) {
-    self->address = (char *)(uintptr_t)address;
-    self->length = length;
-    self->unviewed = Py_NewRef(Py_None);
-  }
-  return (PyObject *)self;
+  return made(type, (void *)(uintptr_t)address, length);
 }
 
 static void writable_dealloc(PyObject *object) {

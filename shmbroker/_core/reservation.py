@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker._core import native
+from shmbroker._core.queue import NO_OPTIONS
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -163,6 +164,24 @@ class Reserved(Reservation):
     def __init__(self, queue: CoreQueue, size: int, until: int, options: PutOptions) -> None:
         super().__init__(queue, size, until)
         self._options = options
+
+    @classmethod
+    def of(cls, queue: CoreQueue, until: int, record: bytes, writable: native.Writable | None) -> Self:
+        """Takes over a reservation that compiled code has begun, and has counted as a call in flight.
+
+        Args:
+            queue: the queue.
+            until: the deadline.
+            record: the `sb_reservation` of the core, as bytes.
+            writable: its memory; ``None``: it has none yet.
+        """
+        one = cls(queue, 0, until, NO_OPTIONS)
+        ffi.memmove(one._pointer, record, len(record))
+        one._size = one._pointer.size
+        one._writable = writable
+        one._written = _Written(queue.connection, one._pointer)
+        one._entered = True
+        return one
 
     def __enter__(self) -> memoryview:
         try:

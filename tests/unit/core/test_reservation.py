@@ -18,7 +18,7 @@ from shmbroker._core import queue as core_queue
 from shmbroker._core import reservation as core_reservation
 from shmbroker._core.native import slow
 from shmbroker._core.queue import NO_OPTIONS, PutOptions
-from shmbroker._core.reservation import Reservation
+from shmbroker._core.reservation import Reservation, Reserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,7 +162,7 @@ def test_a_reservation_grows_the_broker(queue: shmbroker.Queue, monkeypatch: pyt
     grown: list[None] = []
     monkeypatch.setattr(attachment.Attachment, "grow", lambda _: grown.append(None))
     calls = scripted(monkeypatch, name, status(native.GROW), status(native.GROW))
-    with queue.reserve(3, timeout=0) as view:
+    with Reserved(core_of(queue), 3, PAST, NO_OPTIONS) as view:
         view[:] = b"abc"
         kept = view[:] if name == "sb_reservation_copy" else None
     del kept
@@ -188,7 +188,7 @@ def test_a_reservation_that_fails(
     connection.let_go()  # just now: no second time
     scripted(monkeypatch, name, status(number))
     views: list[memoryview] = []
-    with pytest.raises(error) as failed, queue.reserve(100_000, timeout=0) as view:
+    with pytest.raises(error) as failed, Reserved(core_of(queue), 100_000, PAST, NO_OPTIONS) as view:
         views += [view[:]] if name == "sb_reservation_copy" else []
     assert type(failed.value) is error
     failed.value.__traceback__ = None
