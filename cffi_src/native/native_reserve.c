@@ -24,16 +24,13 @@ typedef struct {
 } Reserving;
 
 PyTypeObject *sb_reserving_type, *sb_writable_type;
-static PyObject *reserve_slowly, *take_over, *enter_name, *exit_name, *release_name; /* interned names */
 
-bool sb_reserve_names(void) {
-  reserve_slowly = PyUnicode_InternFromString("_reserve_slowly");
-  take_over = PyUnicode_InternFromString("_take_over");
-  enter_name = PyUnicode_InternFromString("__enter__");
-  exit_name = PyUnicode_InternFromString("__exit__");
-  release_name = PyUnicode_InternFromString("release");
-  return reserve_slowly != NULL && take_over != NULL && enter_name != NULL && exit_name != NULL && release_name != NULL;
-}
+enum { RESERVE_SLOWLY, TAKE_OVER, ENTER, EXIT, RELEASE, ENTERED, NAME_COUNT };
+static const char *const TEXTS[NAME_COUNT] = {"_reserve_slowly", "_take_over", "__enter__",
+                                              "__exit__",        "release",    "_entered"};
+static PyObject *known[NAME_COUNT]; /* interned strings */
+
+bool sb_reserve_names(void) { return sb_intern(TEXTS, known, NAME_COUNT); }
 
 PyObject *sb_reserving(PyObject *queue, PyObject *connection, void *handle, uint64_t size, const PutArguments *given) {
   Reserving *self = (Reserving *)((allocfunc)PyType_GetSlot(sb_reserving_type, Py_tp_alloc))(sb_reserving_type, 0);
@@ -89,17 +86,17 @@ static PyObject *reserving_enter(PyObject *object, PyObject *unused) {
   }
   PyObject *size = PyLong_FromUnsignedLongLong(self->size), *until = PyLong_FromUnsignedLongLong(self->until);
   if (size != NULL && until != NULL) {
-    self->slow = PyObject_CallMethodObjArgs(self->queue, reserve_slowly, size, until, self->key, self->priority,
+    self->slow = PyObject_CallMethodObjArgs(self->queue, known[RESERVE_SLOWLY], size, until, self->key, self->priority,
                                             self->properties, NULL);
   }
   Py_XDECREF(size);
   Py_XDECREF(until);
-  return self->slow != NULL ? PyObject_CallMethodObjArgs(self->slow, enter_name, NULL) : NULL;
+  return self->slow != NULL ? PyObject_CallMethodObjArgs(self->slow, known[ENTER], NULL) : NULL;
 }
 
 /* Ends this object's view. False: other views remain, or an exception is set. */
 static bool release(Reserving *self) {
-  PyObject *released = PyObject_CallMethodObjArgs(self->memory, release_name, NULL);
+  PyObject *released = PyObject_CallMethodObjArgs(self->memory, known[RELEASE], NULL);
   if (released == NULL && PyErr_ExceptionMatches(PyExc_BufferError)) PyErr_Clear();
   Py_XDECREF(released);
   return released != NULL && sb_writable_views(self->writable) == 0;
@@ -110,12 +107,14 @@ static PyObject *taken_over(Reserving *self) {
   PyObject *record = PyBytes_FromStringAndSize((const char *)&self->r, sizeof self->r), *slow = NULL;
   PyObject *until = PyLong_FromUnsignedLongLong(self->until);
   if (record != NULL && until != NULL) {
-    slow = PyObject_CallMethodObjArgs(self->queue, take_over, record, until,
+    slow = PyObject_CallMethodObjArgs(self->queue, known[TAKE_OVER], record, until,
                                       self->writable != NULL ? self->writable : Py_None, NULL);
   }
   Py_XDECREF(record);
   Py_XDECREF(until);
-  if (slow != NULL) self->begun = false; /* from here on it counts the call in flight */
+  /* No signal's handler can run between these two: it ends the reservation, or this object does. */
+  if (slow != NULL && PyObject_SetAttr(slow, known[ENTERED], Py_True) < 0) Py_CLEAR(slow);
+  if (slow != NULL) self->begun = false;
   return slow;
 }
 
@@ -143,7 +142,7 @@ static PyObject *reserving_exit(PyObject *object, PyObject *const *arguments, Py
   }
   PyObject *slow = self->slow;
   self->slow = NULL;
-  PyObject *result = PyObject_CallMethodObjArgs(slow, exit_name, arguments[0], arguments[1], arguments[2], NULL);
+  PyObject *result = PyObject_CallMethodObjArgs(slow, known[EXIT], arguments[0], arguments[1], arguments[2], NULL);
   Py_DECREF(slow);
   return result;
 }

@@ -167,7 +167,10 @@ class Reserved(Reservation):
 
     @classmethod
     def of(cls, queue: CoreQueue, until: int, record: bytes, writable: native.Writable | None) -> Self:
-        """Takes over a reservation that compiled code has begun, and has counted as a call in flight.
+        """Makes an object for a reservation that compiled code has begun, and has counted as a call in flight.
+
+        The object takes over when the compiled code sets `_entered`. A signal handler may raise before that, and then
+        the compiled code still has the reservation.
 
         Args:
             queue: the queue.
@@ -180,7 +183,6 @@ class Reserved(Reservation):
         one._size = one._pointer.size
         one._writable = writable
         one._written = _Written(queue.connection, one._pointer)
-        one._entered = True
         return one
 
     def __enter__(self) -> memoryview:
