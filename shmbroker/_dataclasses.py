@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import operator
 import reprlib
+import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class _Field:
 
 _FACTORY = _Factory()
 _set = object.__setattr__
+_made_here: set[type] = set()
 
 
 class _Described:
@@ -115,6 +117,7 @@ def _made(described: type, *, init: bool) -> type:
         body["__init__"] = _Constructor(described, given)
     made = type(described)(described.__name__, described.__bases__, body)
     made.__qualname__ = described.__qualname__
+    _made_here.add(made)
     return made
 
 
@@ -146,12 +149,24 @@ def _constructor(described: type, given: dict[str, Any]) -> Any:  # noqa: ANN401
             parameters.append(name)
         lines.append(f" _set(self, {name!r}, {value})\n")
     found: dict[str, Any] = {}
-    exec(f"def __init__(self, {', '.join(parameters)}):\n{''.join(lines)}", known, found)  # noqa: S102
-    made = found["__init__"]
+    # As in the standard library: a function in the module of the class, whose annotations can be looked up there.
+    body = f"def made({', '.join(known)}):\n def __init__(self, {', '.join(parameters)}):\n"
+    body += "".join(f" {line}" for line in lines) + " return __init__\n"
+    exec(body, vars(sys.modules[described.__module__]), found)  # noqa: S102
+    made = found["made"](**known)
     made.__qualname__ = f"{described.__qualname__}.__init__"
     made.__module__ = described.__module__
     made.__annotations__ = {**described.__annotations__, "return": None}
     return made
+
+
+def _names_of(one: Any, names: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ANN401
+    """Returns ``names``, the fields of the class that has the method, or those of a class derived from it."""
+    if type(one) in _made_here:
+        return names
+    import dataclasses  # noqa: PLC0415 - only for such classes, and most of them were made by this module
+
+    return tuple(field.name for field in dataclasses.fields(one))
 
 
 def _methods(names: tuple[str, ...]) -> dict[str, Any]:
@@ -173,10 +188,10 @@ def _methods(names: tuple[str, ...]) -> dict[str, Any]:
         return hash(values(self))
 
     def state(self):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-        return list(values(self))
+        return [getattr(self, name) for name in _names_of(self, names)]
 
     def restore(self, state):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-        for name, value in zip(names, state, strict=True):
+        for name, value in zip(_names_of(self, names), state, strict=False):
             _set(self, name, value)
 
     def refuse_to_set(self, name, value):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202, ARG001
@@ -186,7 +201,7 @@ def _methods(names: tuple[str, ...]) -> dict[str, Any]:
         _refuse(f"cannot delete field {name!r}")
 
     def replaced(self, /, **changes):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN003, ANN202
-        return type(self)(**{name: getattr(self, name) for name in names} | changes)
+        return type(self)(**{name: getattr(self, name) for name in _names_of(self, names)} | changes)
 
     return {
         "__repr__": shown,

@@ -4,6 +4,8 @@
 
 #include <time.h>
 
+#define FOR_EVER 1000000000 /* seconds; a wait of so many or more has no deadline */
+
 int sb_expect(Py_ssize_t count, Py_ssize_t wanted) {
   if (count != wanted) PyErr_Format(PyExc_TypeError, "%zd arguments are needed, %zd were given", wanted, count);
   return count == wanted;
@@ -35,9 +37,22 @@ uint64_t sb_clock_ns(void) {
   return (uint64_t)clock.tv_sec * UINT64_C(1000000000) + (uint64_t)clock.tv_nsec;
 }
 
+/* The seconds of a good timeout; None and an int that is too large are as many as any wait can last. A subclass of int
+ * or float has its own methods, which are not asked. */
+static double seconds_of(PyObject *timeout) {
+  if (PyFloat_Check(timeout)) {
+    return PyFloat_AsDouble(timeout);
+  }
+  int beyond = 0;
+  long long seconds = timeout != Py_None ? PyLong_AsLongLongAndOverflow(timeout, &beyond) : 0;
+  return timeout == Py_None || beyond != 0 ? (double)FOR_EVER : (double)seconds;
+}
+
+bool sb_is_zero(PyObject *timeout) { return seconds_of(timeout) <= 0; }
+
 uint64_t sb_deadline_of(PyObject *timeout) {
-  double seconds = timeout == Py_None ? 1e9 : PyFloat_AsDouble(timeout);
-  return seconds < 1e9 ? sb_clock_ns() + (uint64_t)(seconds * 1e9) : UINT64_MAX;
+  double seconds = seconds_of(timeout);
+  return seconds < (double)FOR_EVER ? sb_clock_ns() + (uint64_t)(seconds * 1e9) : UINT64_MAX;
 }
 
 bool sb_intern(const char *const *texts, PyObject **names, int count) {

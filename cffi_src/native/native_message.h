@@ -141,7 +141,9 @@ static inline int sb_expect_timeout(PyObject *const *arguments, Py_ssize_t count
 }
 /* CLOCK_MONOTONIC. */
 uint64_t sb_clock_ns(void);
-/* Converts a good timeout to a time of that clock; UINT64_MAX: never. If an exception is set, it is no time. */
+/* True if a good timeout means: do not wait. */
+bool sb_is_zero(PyObject *timeout);
+/* Converts a good timeout to a time of that clock; UINT64_MAX: never. */
 uint64_t sb_deadline_of(PyObject *timeout);
 /* Makes an interned string of each text. False: an exception is set. */
 bool sb_intern(const char *const *texts, PyObject **names, int count);

@@ -170,7 +170,7 @@ static PyObject *wait_in_python(PyObject *object, int status, uint64_t until, co
 static PyObject *wait_for_message(PyObject *object, const GetKeywords *given) {
   QueueCalls *self = (QueueCalls *)object;
   uint64_t until = sb_deadline_of(given->timeout);
-  PyObject *message = PyErr_Occurred() == NULL ? sb_await_message(self->taker, object, given->auto_ack) : NULL;
+  PyObject *message = sb_await_message(self->taker, object, given->auto_ack);
   if (message != Py_None) {
     return message;
   }
@@ -209,8 +209,8 @@ static PyObject *queue_get(PyObject *object, PyObject *const *arguments, Py_ssiz
   }
   PyObject *message =
       is_closed(self) ? Py_NewRef(Py_None) : sb_take_message(self->taker, object, given.auto_ack, FRESH);
-  bool waits = given.timeout == Py_None || PyObject_IsTrue(given.timeout) != 0;
-  if (message == Py_None && waits && !is_closed(self) && self->taker->status == SB_EMPTY) {
+  bool empty = message == Py_None && !is_closed(self) && self->taker->status == SB_EMPTY;
+  if (empty && !sb_is_zero(given.timeout)) {
     Py_DECREF(message);
     message = wait_for_message(object, &given);
   }

@@ -129,3 +129,42 @@ def test_they_are_made_without_the_standard_library() -> None:
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert (found[0], found[2], found[3]) == ("True", "BasicProperties", "False")
+
+
+@dataclasses.dataclass(frozen=True)
+class Tenant(QueueSettings):
+    """A class that an application derives, with a field of its own."""
+
+    tenant: str = "nobody"
+
+
+@dataclasses.dataclass(frozen=True)
+class Marked(BasicProperties):
+    """Another one, whose field has no place in the constructor of the base."""
+
+    mark: int = 0
+
+
+@pytest.mark.parametrize("one", [Tenant(max_length=3, tenant="a"), Marked(app_id="b", mark=5)])
+def test_a_derived_class_keeps_its_own_fields(one: Any) -> None:  # noqa: ANN401
+    """A copy, a pickle and a replacement have them."""
+    copies = [copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one)), dataclasses.replace(one)]  # noqa: S301
+    assert copies == [one] * 4
+    assert [vars(each) for each in copies] == [vars(one)] * 4
+    assert _dataclasses.replace(one) == one
+
+
+def test_a_state_of_another_length_is_taken_as_far_as_it_goes() -> None:
+    """A pickle of another version, which had a field more or less, as in the standard library."""
+    for maker in MAKERS:
+        one = made_with(maker)("a", 2)
+        one.__setstate__(["b"])
+        assert (one.name, one.count) == ("b", 2)
+        one.__setstate__(["c", 3, {}, "more"])
+        assert (one.name, one.count) == ("c", 3)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in PUBLIC if kind is not BasicProperties])  # its constructor is C
+def test_the_annotations_of_constructors_can_be_looked_up(kind: type) -> None:
+    """In the module of the class, as those of the class."""
+    assert kind.__init__.__globals__ is vars(sys.modules[kind.__module__])  # type: ignore[misc]

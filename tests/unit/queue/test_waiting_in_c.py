@@ -18,6 +18,15 @@ from shmbroker.exceptions import ConnectionClosed
 TIMEOUT = 0.05  # s
 
 
+class _Odd(float):
+    """A number whose own methods raise; a timeout is its value."""
+
+    def __bool__(self) -> bool:
+        raise ZeroDivisionError
+
+    __float__ = __bool__  # type: ignore[assignment]
+
+
 @pytest.fixture
 def waiting(queue: shmbroker.Queue) -> shmbroker.Queue:
     """Returns a queue whose connection has its IO thread, so that a get waits in C."""
@@ -37,7 +46,7 @@ def test_a_wait_ends_at_its_timeout(waiting: shmbroker.Queue, timeout: float) ->
     assert waiting._core_connection.calls == 1  # noqa: SLF001 - that of the IO thread
 
 
-@pytest.mark.parametrize("timeout", [None, 30, 1e300, 10**30])
+@pytest.mark.parametrize("timeout", [None, 30, 1e300, 10**30, 10**400, float("inf"), _Odd(30)])
 @pytest.mark.parametrize("auto_ack", [False, True])
 def test_a_waiting_get_takes_what_comes(waiting: shmbroker.Queue, timeout: float | None, *, auto_ack: bool) -> None:
     """The message is handed out as any other, and no call stays counted."""
@@ -88,3 +97,10 @@ def test_a_handle_that_nobody_has_is_freed(broker: shmbroker.Broker) -> None:
     del queue, connection
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize("timeout", [None, 0, 0.0, 1, 10**400, _Odd(0), _Odd(1)])
+def test_no_timeout_keeps_a_message_that_is_there(queue: shmbroker.Queue, timeout: float | None) -> None:
+    """It is taken and handed out."""
+    queue.put(b"A")
+    assert bytes(queue.get(timeout=timeout, auto_ack=True)) == b"A"
