@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows as messages: one column has the bodies, and optional columns have the keys and the headers.
 
-The core puts the rows of a record batch directly from Arrow's memory. Python handles a single row only to encode its
-headers, or if Spark passes rows instead of batches.
+The core puts the rows of a record batch directly from Arrow's memory. Python handles a single row only to find the
+encoded form of its headers, or if Spark passes rows instead of batches.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _OF_READS = ("sequence", "queue", "timestamp", "redelivered")
 _TEXT_OR_BYTES = (types.StringType, types.BinaryType)
 _PAIRS = tuple(types.MapType(types.StringType(), types.StringType(), nulls) for nulls in (True, False))
 _MAX_KEY = 255
+_PAIR_BYTES = 8
 ROWS_AT_ONCE = 1000
 
 
@@ -68,7 +69,9 @@ def columns_of(batch: pa.RecordBatch) -> Columns:
         _check_keys(keys)
         _set(columns, KEY, keys.fill_null(b"") if keys.null_count else keys)
     if _HEADERS in batch.schema.names:
-        _set(columns, PROPERTIES, pa.array(_encoded(batch.column(_HEADERS).to_pylist()), pa.binary()))
+        properties = _properties(batch.column(_HEADERS))
+        if properties is not None:
+            _set(columns, PROPERTIES, properties)
     return columns
 
 
@@ -138,16 +141,30 @@ def _check_keys(keys: pa.Array) -> None:
         refuse(f"column '{_KEY}' has a key that is no text in UTF-8")
 
 
-def _encoded(rows: Iterable[list[tuple[str, str | None]] | None]) -> list[bytes]:
-    """Encodes headers; rows often share them, so each distinct set is encoded once."""
-    known: dict[tuple[tuple[str, str | None], ...], bytes] = {(): b""}
-    found = []
-    for row in rows:
-        pairs = tuple(row or ())
-        if pairs not in known:
-            known[pairs] = basic.encode(basic.BasicProperties(headers=dict(pairs)))
-        found.append(known[pairs])
-    return found
+def _properties(headers: pa.MapArray) -> pa.Array | None:
+    """Encodes headers as properties of messages; ``None``: no row has headers.
+
+    Rows often share them, so each distinct set is encoded once. Arrow numbers the distinct pairs of a name and a text.
+    The numbers of its pairs identify the set of a row, so Python makes no object for a pair.
+    """
+    if headers.null_count == len(headers):
+        return None
+    starts, ends = headers.offsets[:-1], headers.offsets[1:]
+    ends = pc.if_else(headers.is_valid(), ends, starts)  # Arrow may keep pairs in a null row
+    if ends.equals(starts):
+        return None
+    names, texts = headers.keys.dictionary_encode(), headers.items.dictionary_encode("encode")  # a null is a text, too
+    name_of, text_of = names.dictionary.to_pylist(), texts.dictionary.to_pylist()
+    pairs = pc.add(pc.multiply(names.indices.cast(pa.int64()), len(text_of)), texts.indices).buffers()[1].to_pybytes()
+    known, found = {b"": b""}, []
+    for start, end in zip(starts.to_pylist(), ends.to_pylist(), strict=True):
+        row = pairs[_PAIR_BYTES * start : _PAIR_BYTES * end]
+        if row not in known:
+            numbers = (divmod(pair, len(text_of)) for pair in memoryview(row).cast("q"))
+            given = {name_of[name]: text_of[text] for name, text in numbers}
+            known[row] = basic.encode(basic.BasicProperties(headers=given))
+        found.append(known[row])
+    return pa.array(found, pa.binary())
 
 
 def refuse(what: str) -> NoReturn:

@@ -16,6 +16,7 @@ from pyspark.sql import Row, types
 
 import shmbroker
 from shmbroker import columns
+from shmbroker import properties as basic
 from shmbroker.spark import messages
 from shmbroker.spark.messages import check_columns, columns_of, record_batches
 
@@ -121,6 +122,49 @@ def test_headers_of_neighbours(queue: shmbroker.Queue) -> None:
     assert [found for _, _, found in put(queue, batch)] == [
         {"a": "1"}, {"a": "1"}, {"a": "2", "b": None}, {}, {}, {"a": "1"},
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [pa.string(), pa.large_string()], ids=str)
+def test_headers_of_a_part_of_a_batch(queue: shmbroker.Queue, text: pa.DataType) -> None:
+    """Each row has its own there, too: also one without a text, and one that swaps name and text with its neighbour."""
+    headers = [[("a", "b"), ("b", "a")], None, [("b", "a"), ("a", "b")], [("a", None)], [], [("a", ""), ("ä", "a")]]
+    batch = pa.record_batch({"value": list("123456"), "headers": pa.array(headers, pa.map_(text, text))})
+    for start in range(7):
+        for count in range(7 - start):
+            found = put(queue, batch.slice(start, count))
+            assert [list(given.items()) for _, _, given in found] == [row or [] for row in headers[start:][:count]]
+            queue.purge()
+
+
+def test_headers_that_are_null_and_have_pairs(queue: shmbroker.Queue) -> None:
+    """Arrow may keep some there; they are no headers."""
+    pairs = pa.array([[("a", "1")], [("b", "2")]], PAIRS)
+    for valid, expected in ((b"\x02", [{}, {"b": "2"}]), (b"\x01", [{"a": "1"}, {}])):
+        headers = pa.Array.from_buffers(PAIRS, 2, [pa.py_buffer(valid), pairs.buffers()[1]], children=[pairs.values])
+        batch = pa.record_batch({"value": ["x", "y"], "headers": headers})
+        assert [found for _, _, found in put(queue, batch)] == expected
+        queue.purge()
+
+
+def test_no_headers_at_all() -> None:
+    """The core gets no column of properties for rows of which none has headers."""
+    for headers in ([], [None, None], [[], None, []]):
+        batch = pa.record_batch({"value": ["x"] * len(headers), "headers": pa.array(headers, PAIRS)})
+        assert messages._properties(batch.column("headers")) is None  # noqa: SLF001 - what the core is not given
+
+
+def test_a_set_of_headers_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many rows of a batch have it."""
+    encode, seen = basic.encode, []
+
+    def noted(properties: basic.BasicProperties) -> bytes:
+        seen.append(properties.headers)
+        return encode(properties)
+
+    monkeypatch.setattr(basic, "encode", noted)
+    headers = [[("a", "1")], [], [("a", "2")], [("a", "1")], None, [("a", "2")], [("a", "1")]]
+    columns_of(pa.record_batch({"value": list("1234567"), "headers": pa.array(headers, PAIRS)}))
+    assert seen == [{"a": "1"}, {"a": "2"}]
 
 
 def test_rows_that_are_no_messages() -> None:
