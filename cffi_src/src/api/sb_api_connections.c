@@ -57,6 +57,24 @@ static sb_queue *handle_of(sb_connection *c, uint32_t slot) {
   return q;
 }
 
+/* Ends the waits that no thread will go on with. Python ends a daemon thread, as the program ends, between two calls of
+ * one wait (SB_TICK): the node of the wait is still in the lists. */
+static void end_waits(sb_connection *c) {
+  for (sb_queue *q = c->queues; q != NULL; q = q->next) sb_waiter_close(q); /* nodes that are kept for later waits */
+  sb_entries_walk all = sb_entries_of(c->b, c->shm, c->id, SB_HOLDINGS_FIRST);
+  for (sb_holding_shm *h; (h = sb_entries_next(&all)) != NULL;) {
+    uint64_t what = SB_LOAD(&h->what, SB_RELAXED);
+    uint32_t slot = sb_holding_slot(what);
+    sb_node_shm *node = sb_holding_kind(what) == SB_HOLD_SLOT && slot != c->io_node ? sb_node_at(c->b, slot) : NULL;
+    if (node != NULL) {
+      sb_queue *q = handle_of(c, SB_LOAD(&node->queue, SB_RELAXED));
+      uint64_t token = (uint64_t)((uint8_t *)h - c->b->arena) / sizeof(sb_holding_shm);
+      if (q != NULL) sb_waiter_leave(q, slot, SB_LOAD(&node->flags, SB_RELAXED)); /* passes the baton */
+      sb_node_destroy(c, slot, token);
+    }
+  }
+}
+
 /* Returns every message that the application still holds to its position in its queue. */
 static void return_all(sb_connection *c) {
   sb_entries_walk all = sb_entries_of(c->b, c->shm, c->id, SB_HOLDINGS_FIRST);
@@ -104,6 +122,7 @@ bool sb_connection_release(sb_connection *c) {
   if (!sb_closed(c)) (void)sb_connection_close(c);
   sb_lock(c);
   SB_STORE(&c->shm->waiter, 0u, SB_RELEASE);
+  end_waits(c);
   while (c->queues != NULL) sb_handle_leave(c->queues);
   if (c->io_node != 0) {
     sb_node_destroy(c, c->io_node, c->io_token);

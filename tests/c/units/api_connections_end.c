@@ -316,7 +316,31 @@ static void a_handle_of_a_closed_connection(void) {
   expect(t.c->queues == NULL, "the handle is still there");
 }
 
+/* Python ends a daemon thread between two calls of one wait. Another waiter gets the notification that its node had. */
+static void a_wait_that_nobody_goes_on_with(void) {
+  sb_queue *q = open_new("left", UNLIMITED);
+  other = connect_to(&t);
+  sb_queue *others = open_by(other, "left");
+  char buffer[sizeof(sb_record) + SB_MAX_PREFIX + SB_INLINE_BODY];
+  sb_wait w = {.deadline_ns = UINT64_MAX, .look_ns = 1};
+  expect_is((uint64_t)-sb_queue_get_wait(q, buffer, false, &w), SB_TICK,
+            "the status of a wait that is to be continued");
+  uint32_t next = armed_node(other, others);
+  (void)sb_node_move(other, next, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);
+  (void)put(&t, others, 1);
+  sb_node_shm *node = sb_node_at(t.b, w.node);
+  expect_is(sb_node_state(SB_LOAD(&node->word, SB_SEQ_CST)), SB_NODE_NOTIFIED, "the state of its node");
+  expect_is(sb_connection_close(t.c), SB_OK, "the status of the close");
+  expect(sb_connection_release(t.c), "the connection stays");
+  expect_is(sb_node_state(SB_LOAD(&node->word, SB_SEQ_CST)), SB_NODE_REMOVED, "the state of its node afterwards");
+  expect_is(sb_slot_state(SB_LOAD(sb_slot_header(t.b, w.node), SB_SEQ_CST)), SB_SLOT_FREE, "the slot of its node");
+  uint64_t word = SB_LOAD(&sb_node_at(t.b, next)->word, SB_SEQ_CST);
+  expect_is(sb_node_state(word), SB_NODE_NOTIFIED, "the state of the next waiter's node");
+  expect_is(SB_LOAD(&others->shm->notified, SB_SEQ_CST), 1, "how many are notified");
+}
+
 static const test_case CASES[] = {
+    {"api: left", "a wait that its thread left ends with the connection", a_wait_that_nobody_goes_on_with},
     {"api: disconnect", "a connection that closes wakes its own threads", a_connection_that_closes_wakes_its_threads},
     {"api: returned", "messages of a connection that closes go back, and others are told",
      what_a_connection_holds_goes_back},
