@@ -253,7 +253,7 @@ def test_a_stopped_consumer_holds_nobody_up(broker_name: str, tmp_path: Path) ->
         process = team.start("take", "consume")
         while jobs.statistics().consumers == 0:
             time.sleep(0.01)
-        process.send_signal(signal.SIGSTOP)
+        assert stopped_with(process, jobs) == 0  # until it has stopped, it would take some of what comes next
         for number in range(1000):
             jobs.put(f"9:{number}".encode())
         taken = [bytes(jobs.get(auto_ack=True)) for _ in range(1000)]
