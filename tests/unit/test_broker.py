@@ -290,6 +290,7 @@ def test_a_housekeeper_that_does_not_end(broker_name: str, monkeypatch: pytest.M
     monkeypatch.setattr("shmbroker.broker._START_SECONDS", 0.2)
     pid = broker.statistics().housekeeper_pid
     os.kill(pid, signal.SIGSTOP)
+    eventually(lambda: broker.statistics().housekeeper_stopped, "it is stopped")
     try:
         for purge in (False, True):
             with pytest.raises(shmbroker.Timeout, match=f"{broker_name}.*{pid}"):
