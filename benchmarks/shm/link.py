@@ -43,6 +43,7 @@ Way: TypeAlias = Literal[
 ACK_BATCH = 64
 BATCH = 256
 DEPTH = 256  # that of iceoryx2's queue
+FEW = 8  # bodies that stay in the cache together; the bare mapping beside `reserve` has as many slots
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,10 @@ class QueueLink:
             acknowledges in batches; `batch`: `put_many` and `get_many`; `in-place`:
             like `get`, of a queue as long as the peers' at most, so that bodies stay
             in the cache; `reserve`: bodies are written where they will lie, and each
-            byte is read there; `spin`: like `get`, but never sleeping; `share`: like
-            `get`, for competing consumers; `channel`: `basic_publish`, and a callback
-            that acknowledges; `channel-auto-ack`: one that need not; `asyncio`:
-            `async for`.
+            byte is read there, in a queue as long as the mapping beside it; `spin`: like
+            `get`, but never sleeping; `share`: like `get`, for competing consumers;
+            `channel`: `basic_publish`, and a callback that acknowledges;
+            `channel-auto-ack`: one that need not; `asyncio`: `async for`.
         queue: Name of the queue.
     """
 
@@ -69,7 +70,8 @@ class QueueLink:
 
     @property
     def _settings(self) -> dict[str, int]:
-        return {"max_length": DEPTH} if self.way in {"in-place", "reserve"} else {}
+        depths: dict[Way, int] = {"in-place": DEPTH, "reserve": FEW}
+        return {"max_length": depths[self.way]} if self.way in depths else {}
 
     @contextmanager
     def sending(self) -> Iterator[Outlet]:

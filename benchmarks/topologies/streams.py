@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.mapping import BareMapping
 from benchmarks.shm.contenders import QueueStream
-from benchmarks.shm.link import DEPTH
+from benchmarks.shm.link import DEPTH, FEW
 from benchmarks.targets import AtLeast, Either
 from benchmarks.topologies.against_peers import SHARED_MEMORY_PEERS, best, one_at_a_time
 from benchmarks.topologies.topology import STREAM_MEMORY, Topology
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 RATE = "arrived messages / seconds from the agreed start to the last arrival"
 BUSY = " beside a busy thread"
-FEW_SLOTS = 4  # of a bare mapping whose bodies stay in the cache
 BARE = "bare mapping"
 OF_BARE = AtLeast(0.9, than=(BARE,), called=f"a {BARE}")
 COPIED_IN = Either(AtLeast(1.5, than=SHARED_MEMORY_PEERS, called="iceoryx2"), OF_BARE)
@@ -44,7 +43,7 @@ def stream(name: str, way: Way, *, busy: bool = False) -> Maker:
 
 
 def _bare_mapping(arena: Arena, settings: Settings) -> list[Contender]:
-    slots = DEPTH if arena.name.startswith("in-place") else FEW_SLOTS
+    slots = DEPTH if arena.name.startswith("in-place") else FEW
     return [BareMapping(arena.stream, slots, settings)]
 
 
