@@ -270,7 +270,7 @@ static void flip_for(sb_reap_context *w, uint32_t queue, uint64_t position) {
   }
 }
 
-/* Settles, by the steps of sb_settle_as, the message of a cell that is ACQUIRED by the dead connection. */
+/* Settles, by the steps of sb_settle_message, the message of a cell that is ACQUIRED by the dead connection. */
 static void settle_for(sb_reap_context *w, uint32_t queue, uint64_t position, unsigned counter) {
   sb_ring r;
   sb_leaf_ref leaf;

@@ -32,17 +32,7 @@ static sb_status add_chunk(sb_connection *c) {
   return SB_OK;
 }
 
-sb_status sb_holding_take(sb_connection *c, uint64_t *token) {
-  sb_broker *b = c->b;
-  if (c->free_holding != 0) {
-    *token = c->free_holding;
-    if (*token * sizeof(sb_holding_shm) >= b->arena_bytes ||
-        !sb_chunk_ready(b, (uint32_t)(*token / 16 / SB_CHUNK_UNITS))) {
-      return SB_CORRUPT;
-    }
-    c->free_holding = SB_LOAD(&sb_holding_at(c->b, *token)->where, SB_RELAXED);
-    return SB_OK;
-  }
+sb_status sb_holding_take_unused(sb_connection *c, uint64_t *token) {
   uint32_t used = SB_LOAD(&c->last->used, SB_RELAXED);
   if (used >= SB_HOLDINGS_PER_CHUNK) {
     sb_status status = add_chunk(c);
@@ -56,13 +46,6 @@ sb_status sb_holding_take(sb_connection *c, uint64_t *token) {
   SB_STORE(&c->last->used, used + 1, SB_RELEASE);
   *token = token_of(c->b, h);
   return SB_OK;
-}
-
-void sb_holding_give(sb_connection *c, uint64_t token) {
-  sb_holding_shm *h = sb_holding_at(c->b, token);
-  SB_STORE(&h->what, SB_HOLD_NONE, SB_RELEASE);
-  SB_STORE(&h->where, c->free_holding, SB_RELAXED);
-  c->free_holding = token;
 }
 
 static sb_status take_id(sb_connection *c) {

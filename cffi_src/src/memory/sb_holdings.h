@@ -59,11 +59,28 @@ static inline sb_holding_shm *sb_entries_next(sb_entries_walk *w) {
   }
   return w->block != NULL ? &w->block->entries[w->next++] : NULL;
 }
+/* Takes an entry that was never used, as the next call does if no entry is free. */
+sb_status sb_holding_take_unused(sb_connection *c, uint64_t *token);
 /* Takes a free entry, and stores its token in *token. If all entries are used, adds a block. SB_GROW: the block needs
  * another segment, which the caller may add before it tries again. SB_NO_MEMORY: there is no memory for the block.
  * SB_CORRUPT: the list of free entries is damaged. */
-sb_status sb_holding_take(sb_connection *c, uint64_t *token);
-void sb_holding_give(sb_connection *c, uint64_t token);
+SB_HOT sb_status sb_holding_take(sb_connection *c, uint64_t *token) {
+  if (c->free_holding == 0) {
+    return sb_holding_take_unused(c, token);
+  }
+  *token = c->free_holding;
+  if (*token * sizeof(sb_holding_shm) >= c->b->arena_bytes || !sb_slot_ready(c->b, (uint32_t)(*token / 16))) {
+    return SB_CORRUPT;
+  }
+  c->free_holding = SB_LOAD(&sb_holding_at(c->b, *token)->where, SB_RELAXED);
+  return SB_OK;
+}
+SB_HOT void sb_holding_give(sb_connection *c, uint64_t token) {
+  sb_holding_shm *h = sb_holding_at(c->b, token);
+  SB_STORE(&h->what, SB_HOLD_NONE, SB_RELEASE);
+  SB_STORE(&h->where, c->free_holding, SB_RELAXED);
+  c->free_holding = token;
+}
 /* Allocates a structure of `kind`, and lists it in a new entry of the holdings. Stores the structure's slot and
  * generation in *slot and *gen, and the entry's token in *token. A call that fails leaves no entry. */
 sb_status sb_holding_object(sb_connection *c, unsigned kind, uint64_t *token, uint32_t *slot, uint64_t *gen);

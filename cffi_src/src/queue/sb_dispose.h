@@ -3,7 +3,7 @@
  *
  * What: a message that a connection took ends for one of the reasons below. Each caller that ends a message calls
  * sb_dispose with the reason. The reason selects the counter of the ledger, here and nowhere else; sb_settle.h then
- * ends the message. A move does not end a message: it calls sb_settle_as, under its own intent, to settle only the
+ * ends the message. A move does not end a message: it calls sb_settle_moved, under its own intent, to settle only the
  * source cell.
  *
  * Dead-lettering does not exist yet. It belongs here: before a message ends because it was rejected, expired or was

@@ -91,7 +91,7 @@ sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *siz
   sb_ledger_count(to, SB_COUNT_ADDED, 1);
   sb_ledger_hold(to, 1);
   sb_limits_published(target, bytes);
-  (void)sb_settle_as(q, token, SB_INTENT_MOVE, SB_COUNT_MOVED);
+  (void)sb_settle_moved(q, token);
   SB_CRASHPOINT("queue.move.settled");
   (void)sb_release_unmarked(target, target_token);
   *size = bytes;

@@ -3,7 +3,7 @@
 
 #include "sb_reference.h"
 
-bool sb_settle_find(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *leaf) {
+SB_HOT bool find(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *leaf) {
   sb_broker *b = c->b;
   if (token == 0 || token * sizeof(sb_holding_shm) >= b->arena_bytes || !sb_slot_ready(b, (uint32_t)(token / 16))) {
     return false;
@@ -24,8 +24,7 @@ bool sb_settle_find(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *
   t->position = SB_LOAD(&h->where, SB_RELAXED);
   leaf->first = t->position / SB_PAGE_CELLS * SB_PAGE_CELLS;
   uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, t->position)->word, SB_ACQUIRE);
-  if (!sb_cell_is_owned(word) || sb_cell_owner(word) != c->id || !sb_slot_in_range(b, sb_cell_slot(word)) ||
-      !sb_slot_ready(b, sb_cell_slot(word))) {
+  if (!sb_cell_is_owned(word) || sb_cell_owner(word) != c->id || !sb_slot_ready(b, sb_cell_slot(word))) {
     return false;
   }
   t->token = token;
@@ -37,7 +36,11 @@ bool sb_settle_find(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *
   return true;
 }
 
-static void finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *leaf, const sb_taken *t) {
+bool sb_settle_find(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *leaf) {
+  return find(c, token, t, leaf);
+}
+
+SB_HOT void finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *leaf, const sb_taken *t) {
   uint64_t h = SB_LOAD(sb_slot_header(c->b, t->slot), SB_ACQUIRE);
   bool alone = t->message->body_length <= SB_INLINE_BODY && /* a longer body may be read in place (sb_reader.h) */
                t->ref < SB_MAX_REFS && h == sb_slot_word(SB_SLOT_PUBLISHED, UINT64_C(1) << t->ref, t->gen);
@@ -51,21 +54,18 @@ static void finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *leaf, 
   sb_ring_finish(c, r, leaf, t->position);
 }
 
-sb_status sb_settle_message(sb_queue *q, uint64_t token, unsigned counter) {
-  return sb_settle_as(q, token, SB_INTENT_SETTLE, counter);
-}
-
-sb_status sb_settle_as(sb_queue *q, uint64_t token, unsigned intent, unsigned counter) {
+/* `moved`: the caller has begun the intent; else this function begins it. */
+SB_HOT sb_status settle(sb_queue *q, uint64_t token, bool moved, unsigned counter) {
   sb_connection *c = q->c;
   sb_leaf_ref leaf;
   sb_taken t;
-  if (!sb_settle_find(c, token, &t, &leaf)) {
+  if (!find(c, token, &t, &leaf)) {
     return SB_SETTLED;
   }
   uint64_t bytes = t.message->body_length;
-  if (intent == SB_INTENT_SETTLE)
-    sb_ledger_begin_intent(q->ledger, intent, counter, t.position, (uint64_t)t.slot | SB_FIELD(t.ref, 32), t.gen,
-                           bytes);
+  if (!moved)
+    sb_ledger_begin_intent(q->ledger, SB_INTENT_SETTLE, counter, t.position, (uint64_t)t.slot | SB_FIELD(t.ref, 32),
+                           t.gen, bytes);
   SB_CRASHPOINT("queue.settle.announced");
   finish(c, &sb_queue_lane(q, t.position)->ring, &leaf, &t);
   sb_ledger_count(q->ledger, SB_COUNT_REMOVED_BYTES, bytes);
@@ -75,3 +75,7 @@ sb_status sb_settle_as(sb_queue *q, uint64_t token, unsigned intent, unsigned co
   sb_holding_give(c, token);
   return SB_OK;
 }
+
+sb_status sb_settle_message(sb_queue *q, uint64_t token, unsigned counter) { return settle(q, token, false, counter); }
+
+sb_status sb_settle_moved(sb_queue *q, uint64_t token) { return settle(q, token, true, SB_COUNT_MOVED); }

@@ -41,9 +41,8 @@ bool sb_settle_find(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *
  * function: it knows which counter belongs to the reason of the end (sb_dispose.h). SB_SETTLED: the connection does not
  * hold the message. */
 sb_status sb_settle_message(sb_queue *q, uint64_t token, unsigned counter);
-/* As sb_settle_message, but under `intent`: SB_INTENT_SETTLE, which the function begins itself, or SB_INTENT_MOVE,
- * which the caller has begun. The function ends the intent in both cases. But if it returns SB_SETTLED, it neither
- * begins nor ends an intent. */
-sb_status sb_settle_as(sb_queue *q, uint64_t token, unsigned intent, unsigned counter);
+/* As sb_settle_message, for a message that was moved to another queue: counts it as MOVED, under the intent MOVE that
+ * the caller has begun, and ends that intent. But if it returns SB_SETTLED, it does not end the intent. */
+sb_status sb_settle_moved(sb_queue *q, uint64_t token);
 
 #endif

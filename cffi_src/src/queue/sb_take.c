@@ -6,7 +6,7 @@
 
 /* In the functions below, t->token is the holding that will list the taken message. */
 
-static void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, sb_taken *t) {
+SB_HOT void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, sb_taken *t) {
   sb_broker *b = q->c->b;
   sb_cell_shm *cell = sb_leaf_cell(leaf, position);
   t->position = position;
@@ -31,16 +31,13 @@ static bool is_excess(const sb_queue_shm *q, const sb_excess *excess) {
   return ready >= excess->least_ready && (int64_t)(in - SB_LOAD(&q->bytes_out, SB_SEQ_CST)) >= excess->least_bytes;
 }
 
-/* Takes a cell by a CAS that expects `word`. Writes the holding before the CAS, so that a reaper finds the cell.
- * SB_EMPTY: another process changed the cell, or this process cannot read its slot. SB_DONE: the excess is gone, so the
- * function did not take the cell. */
+/* Takes a cell by a CAS that expects `word`. The caller has mapped the slot that `word` names. Writes the holding before
+ * the CAS, so that a reaper finds the cell. SB_EMPTY: another process changed the cell. SB_DONE: the excess is gone, so
+ * the function did not take the cell. */
 SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess, const sb_leaf_ref *leaf,
                            uint64_t position, uint64_t word, sb_taken *t) {
   sb_broker *b = q->c->b;
   uint32_t slot = sb_cell_slot(word);
-  if (!sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) { /* maps the body before the CAS takes the cell */
-    return SB_EMPTY;
-  }
   sb_holding_set(b, t->token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf->slot), position);
   SB_CRASHPOINT("queue.take.announced");
   uint64_t mine = sb_cell_owned(state, slot, sb_cell_ref(word), q->c->id, leaf->gen);
@@ -91,7 +88,7 @@ static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *
   SB_CRASHPOINT("queue.take.cleared");
   word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST); /* P5: look a second time after clearing */
   if (sb_cell_of(word, leaf->gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
-    if (take_cell(q, state, NULL, leaf, position, word, t) == SB_OK) {
+    if (sb_slot_ready(b, sb_cell_slot(word)) && take_cell(q, state, NULL, leaf, position, word, t) == SB_OK) {
       return SB_OK;
     }
     word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
@@ -187,7 +184,7 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_
       *leaf = SB_NO_LEAF;
       if (++retries > SB_MAX_RETRIES) return SB_CORRUPT;
     } else if (found == SB_CELL_AVAILABLE) {
-      if (!sb_slot_in_range(b, sb_cell_slot(word)) || !sb_slot_ready(b, sb_cell_slot(word))) {
+      if (!sb_slot_ready(b, sb_cell_slot(word))) {
         return SB_CORRUPT;
       }
       if (sb_take_passed_some(q)) { /* I53 */
@@ -294,7 +291,7 @@ sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t) {
     return SB_EMPTY;
   }
   for (;;) {
-    sb_status status = sb_take_oldest(q, SB_CELL_ACQUIRED, SB_ANY_POSITION, token, t);
+    sb_status status = take_oldest(q, SB_CELL_ACQUIRED, NULL, SB_ANY_POSITION, token, t);
     if (status != SB_OK || t->message->expires_ns == 0 || t->message->expires_ns > sb_now_ns()) {
       return status;
     }
@@ -309,7 +306,7 @@ sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t) {
 static bool take_in_state(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, unsigned from, unsigned state,
                           sb_taken *t) {
   uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_ACQUIRE);
-  return sb_cell_of(word, leaf->gen) && sb_cell_state(word) == from &&
+  return sb_cell_of(word, leaf->gen) && sb_cell_state(word) == from && sb_slot_ready(q->c->b, sb_cell_slot(word)) &&
          take_cell(q, state, NULL, leaf, position, word, t) == SB_OK;
 }
 

@@ -114,7 +114,7 @@ static void settled_by_a_move(void) {
   begin(1);
   sb_ledger_shm *l = q->ledger;
   sb_ledger_begin_intent(l, SB_INTENT_MOVE, SB_COUNT_MOVED, 777, 1, 2, 3);
-  expect_is(sb_settle_as(q, token, SB_INTENT_MOVE, SB_COUNT_MOVED), SB_OK, "the status");
+  expect_is(sb_settle_moved(q, token), SB_OK, "the status");
   expect_is(l->position, 777, "the position of the intent");
   expect_is(SB_BITS(l->kind, 0, 16), SB_INTENT_NONE, "the intent: it is over");
   expect_is(l->counters[SB_COUNT_MOVED], 1, "what was moved");
