@@ -86,6 +86,7 @@ static int properties_init(PyObject *object, PyObject *arguments, PyObject *keyw
   }
   for (int i = 0; i < COUNT; i++) {
     PyObject *before = self->values[i];
+    if (given[i] == before) continue; /* most properties are not set, before and after */
     self->values[i] = Py_XNewRef(given[i]);
     Py_XDECREF(before);
   }
@@ -143,7 +144,7 @@ static bool append_number(Encoder *to, uint64_t number, unsigned bytes) {
 /* The text in UTF-8. NULL: Python must encode it, since it is of a subclass, cannot be encoded, or there is no memory. */
 static const char *utf8_of(PyObject *text, Py_ssize_t *length) {
   const char *found = PyUnicode_CheckExact(text) ? PyUnicode_AsUTF8AndSize(text, length) : NULL;
-  PyErr_Clear();
+  if (found == NULL) PyErr_Clear();
   return found;
 }
 

@@ -209,6 +209,10 @@ static PyObject *queue_get(PyObject *object, PyObject *const *arguments, Py_ssiz
   }
   PyObject *message =
       is_closed(self) ? Py_NewRef(Py_None) : sb_take_message(self->taker, object, given.auto_ack, FRESH);
+  if (message != NULL && message != Py_None) {
+    sb_record_hand_out(message);
+    return message;
+  }
   bool empty = message == Py_None && !is_closed(self) && self->taker->status == SB_EMPTY;
   if (empty && !sb_is_zero(given.timeout)) {
     Py_DECREF(message);
