@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import shmbroker
 
 SHORT = pa.record_batch({"id": [1, 2, 3]})
+MIDDLE = pa.record_batch({"id": range(5_000)})
 LONG = pa.record_batch({"id": range(100_000)})
 CODES = pa.array(["x", "y", "x"]).dictionary_encode()
 NESTED = [
@@ -36,14 +37,14 @@ def body(encoded: Encoded) -> bytes:
     return bytes(memory)
 
 
-@pytest.mark.parametrize("batch", [SHORT, LONG, *NESTED])
+@pytest.mark.parametrize("batch", [SHORT, MIDDLE, LONG, *NESTED])
 def test_the_size_is_that_of_the_message(batch: pa.RecordBatch) -> None:
-    """Exactly; a short message is encoded at once, and a long one is written where it is to lie."""
+    """Exactly; a short message is encoded at once, and a longer one is written where it is to lie."""
     encoder = Encoder()
     for _ in range(2):
         encoded = encoder.encoded([batch, batch])
         assert encoded.size == len(body(encoded))
-        assert (encoded.write is None) == (batch is not LONG)
+        assert (encoded.write is None) == (batch is not MIDDLE and batch is not LONG)
         assert Decoder().batches(body(encoded)) == [batch, batch]
 
 
