@@ -5,12 +5,12 @@
  * What: `Record` is the base of `shmbroker.Message`: a record of the core, its source, and whether it is settled.
  * `Batch` is the base of `shmbroker.MessageBatch`. `Receiver` takes messages from a queue, a consumer or a channel, and
  * creates a `Record` of each; only the Receiver of a queue also creates a `Batch`. `Messages` iterates over a consumer.
- * `QueueCalls` is the base of `shmbroker.Queue`: put, reserve, get and get_nowait. `Reserving`
- * is what reserve returns. `Sender` puts bodies that are `bytes` into a
- * queue, with options, or many in one call. `ChannelCalls` is the base of `shmbroker.Channel`: basic_publish.
- * `Publisher` publishes by the routes that it knows. `Properties` is the base of `shmbroker.BasicProperties`. `View` is a body that is
- * read in place. `Finalized` is the base of classes with a finalizer. Code that does not run for every message is
- * Python (shmbroker/message.py). docs/adr/0010 has the reasons against cffi here.
+ * `QueueCalls` is the base of `shmbroker.Queue`: put, reserve, get and get_nowait. `Reserving` is what reserve returns.
+ * `Sender` puts bodies that are `bytes` into a queue, with options, or many in one call. `ChannelCalls` is the base of
+ * `shmbroker.Channel`: basic_publish. `Publisher` publishes by the routes that it knows. `Properties` is the base of
+ * `shmbroker.BasicProperties`. `View` is a body that is read in place. `Finalized` is the base of classes with a
+ * finalizer. Code that does not run for every message is Python (shmbroker/message.py). docs/adr/0010 has the reasons
+ * against cffi here.
  *
  * A record or a batch is FRESH until it has reached the caller. With auto_ack it is SETTLED from the start, unless a
  * channel gave it as SB_GIVEN_UNREAD (shmbroker.cdef.h): then it is FRESH until its body was read. A record that
@@ -171,6 +171,13 @@ PyObject *sb_await_message(Receiver *self, PyObject *source, int auto_ack);
 PyObject *sb_poll_message(Receiver *self, PyObject *source, int auto_ack);
 /* Makes a FRESH message OPEN, and marks it as `unseen`. */
 void sb_record_hand_out(PyObject *message);
+/* For a message with a long body that was settled when it was taken: takes over the view that its record names. The body
+ * then exists as long as the message, or a memoryview of it, exists. False: an exception is set, and the view has
+ * ended. */
+bool sb_record_take_over_view(PyObject *message);
+/* Settles, or returns, the message of a record that a handle of that kind gave. */
+sb_status sb_settle_record(int kind, void *handle, const sb_record *record, sb_disposition disposition);
+static inline const sb_record *sb_header_of(const char *record) { return (const sb_record *)(const void *)record; }
 /* Puts a short body of type `bytes`; `options` NULL: without any. Returns a status. -1: the body is longer, or not
  * `bytes`. */
 int sb_put_at_once(void *handle, PyObject *body, const sb_put_options *options);

@@ -173,9 +173,9 @@ int sb_publish(PyObject *publisher, PyObject *exchange, PyObject *key, PyObject 
   return good ? (int)send(self, route, body, &options) : -1;
 }
 
-/* publish_with(exchange, routing_key, body, properties, ttl_ns, priority, has_headers): as sb_publish, with
- * encoded properties; returns the status, -1: Python must publish. Keeps the GIL from the read of `headers_count` to that of the version: else another thread could
- * renew the routes in between. */
+/* publish_with(exchange, routing_key, body, properties, ttl_ns, priority, has_headers): as sb_publish, with encoded
+ * properties; returns the status, -1: Python must publish. Keeps the GIL from the read of `headers_count` to that of the
+ * version: else another thread could renew the routes in between. */
 static PyObject *publisher_publish_with(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Publisher *self = (Publisher *)object;
   body_bytes body;
