@@ -77,9 +77,9 @@ unsigned sb_ledger_stuck(sb_broker *b, const sb_queue_shm *q, unsigned but,
  * call: all their later calls see what the caller stored before (P21 of sb_grace.h). Waits a moment for a call that is
  * inside. False: one stayed inside; its process may be stopped or dead. */
 bool sb_ledger_others_know(sb_broker *b, const sb_queue_shm *q, unsigned but);
-/* Sums over the ledgers of a queue, except for the ledger `but` (NULL: over all of them). `depth`: how many changes of hints have begun and not ended; 0: the hints rest.
- * `raised`: how often connections began such changes until now. If two calls return equal sums, no connection began or
- * ended such changes between them. */
+/* Sums over the ledgers of a queue, except for the ledger `but` (NULL: over all of them). `depth`: how many changes of
+ * hints have begun and not ended; 0: the hints rest. `raised`: how often connections began such changes until now. If
+ * two calls return equal sums, no connection began or ended such changes between them. */
 typedef struct {
   uint64_t depth, raised;
   uint64_t unknown_bytes; /* how many of these changes are no reservations of room: no ledger has their bytes */
