@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "sb_floors.h"
+#include "sb_peek.h"
 #include "sb_wait.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -102,6 +103,26 @@ void sb_chunk_freed(sb_broker *b, uint32_t slot) {
   }
 }
 
+/* Linux maps so many bytes around a page that a process reads for the first time (fault-around). For a page that a
+ * process writes first, it maps only this one: 2 microseconds a page, in place of a quarter. */
+#define MAPPED_AROUND UINT64_C(65536)
+
+/* Maps the pages of these bytes of the arena. Some process has prepared their chunk, so the pages exist. */
+static void map_by_reading(const sb_broker *b, uint64_t begin, uint64_t end) {
+  for (uint64_t at = begin; at < end; at = (at | (MAPPED_AROUND - 1)) + 1) {
+    (void)sb_peek_word((const uint64_t *)(const void *)(b->arena + at));
+  }
+}
+
+/* Maps the slots of some hint bits. Bits of damaged hints, behind the last slot, map nothing. */
+static void map_slots(const sb_broker *b, unsigned cls, uint32_t chunk, uint32_t word, uint64_t bits) {
+  uint64_t bytes = (uint64_t)sb_class_units(cls) * SB_UNIT, from = chunk * SB_CHUNK_BYTES;
+  uint64_t first = word * 64 + (uint32_t)__builtin_ctzll(bits),
+           behind = word * 64 + 64 - (uint32_t)__builtin_clzll(bits);
+  uint64_t end = behind * bytes < SB_CHUNK_BYTES ? behind * bytes : SB_CHUNK_BYTES;
+  map_by_reading(b, from + first * bytes, from + end);
+}
+
 /* Moves hint bits of one word of the chunk into the connection's cache: one bit if the slots are long or the chunk is
  * OF_RESERVE, else all bits. False: the chunk has no hint for the class, or none that the connection may take. */
 static bool hint_take(sb_connection *c, unsigned cls, uint32_t chunk) {
@@ -141,6 +162,7 @@ static bool hint_take(sb_connection *c, unsigned cls, uint32_t chunk) {
       }
       if (bits != 0) {
         c->cache[cls] = (sb_slab_cache){bits, chunk, at};
+        map_slots(b, cls, chunk, at, bits);
         return true;
       }
     }
@@ -185,11 +207,17 @@ bool sb_chunk_may_grow(sb_broker *b) {
   return sb_chunk_count(b) < b->chunk_limit && (again == 0 || sb_now_ns() >= again);
 }
 
-/* Populates the page tables for a chunk with one system call, instead of a fault for each page. */
-static void populate(sb_broker *b, uint32_t chunk) {
-  uint64_t bit = UINT64_C(1) << (chunk % 64); /* relaxed: process-local, and a second call does no harm */
-  if ((SB_OR(&b->populated[chunk / 64], bit, SB_RELAXED) & bit) == 0) {
-    (void)madvise(b->arena + chunk * SB_CHUNK_BYTES, SB_CHUNK_BYTES, MADV_POPULATE_WRITE);
+/* Maps all pages of a chunk in a fraction of the time that faults would take. `written`: the pages exist. */
+static void populate(sb_broker *b, uint32_t chunk, bool written) {
+  uint64_t bit = UINT64_C(1) << (chunk % 64), begin = chunk * SB_CHUNK_BYTES;
+  /* relaxed: process-local, and a second call does no harm */
+  if ((SB_OR(&b->populated[chunk / 64], bit, SB_RELAXED) & bit) != 0) {
+    return;
+  }
+  if (written) {
+    map_by_reading(b, begin, begin + SB_CHUNK_BYTES);
+  } else {
+    (void)madvise(b->arena + begin, SB_CHUNK_BYTES, MADV_POPULATE_WRITE);
   }
 }
 
@@ -197,7 +225,7 @@ void sb_chunk_prepare(sb_broker *b, uint32_t chunk, bool structures) {
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
   bool written = SB_LOAD(&meta->written, SB_RELAXED) != 0;
   SB_STORE(&meta->written, 1, SB_RELAXED); /* before anything else is written there, see sb_chunk.h */
-  if (!structures || written) populate(b, chunk);
+  if (!structures || written) populate(b, chunk, written);
   if (structures && written) memset(b->arena + chunk * SB_CHUNK_BYTES, 0, SB_CHUNK_BYTES);
 }
 
