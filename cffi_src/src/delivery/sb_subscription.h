@@ -105,7 +105,9 @@ SB_HOT sb_status sb_subscription_take_now(sb_connection *c, sb_subscription *s, 
     if ((flags & (SB_NODE_RESCUED | SB_NODE_STANDBY)) != 0 && !sb_subscription_may_try(s, flags, &rescued)) {
       return SB_EMPTY;
     }
-    if (!rescued && sb_notify_higher_wants(c->b, s->q->shm, s->priority) && sb_subscription_gives_way(s)) {
+    /* the list of levels begins with the highest priority: most of the time it is the node's own */
+    bool highest = SB_LOAD(&s->q->shm->consumer_levels, SB_ACQUIRE) == SB_LOAD(&node->level, SB_RELAXED);
+    if (!rescued && !highest && sb_notify_higher_wants(c->b, s->q->shm, s->priority) && sb_subscription_gives_way(s)) {
       return SB_EMPTY;
     }
     sb_status status = sb_subscription_acquire(c, s->q, t);
