@@ -3,7 +3,7 @@
  * Messages of one queue: slab slot and ring cell together.
  *
  * Mirrors: sb_slab.c take, sb_slab_free, sb_slab_drop, sb_slab_drop_last; sb_queue.c sb_queue_enqueue; sb_take.c
- *   take_cell, is_excess, took, sb_take_oldest, sb_take_victim; sb_settle.c finish, sb_settle_as; sb_release.c
+ *   take_cell, is_excess, took, sb_take_oldest, sb_take_victim; sb_settle.c finish, settle; sb_release.c
  *   sb_release_message; sb_view.c sb_view_drop; sb_limits.c sb_limits_enforce, evict, sb_limits_remove (purge);
  *   sb_hints.c sb_hints_reconcile; sb_ledger.h sb_ledger_hinting; sb_ledger.c sb_ledger_changes, sb_ledger_inherit;
  *   sb_intent.c resolve_enqueue, resolve_settle, sb_intent_release_cell; sb_recover.c settle_slot, visit_slots,

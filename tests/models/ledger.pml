@@ -4,9 +4,9 @@
  * readers of the statistics.
  *
  * Mirrors: sb_ledger.h sb_ledger_begin_intent, sb_ledger_end_intent, sb_ledger_count, sb_ledger_hold; sb_ledger.c
- *   sb_ledger_adopt, sb_ledger_leave, sb_ledger_left, sb_ledger_came, sb_ledger_holding; sb_queue.c sb_queue_enqueue; sb_take.c took;
- *   sb_settle.c sb_settle_as; sb_release.c sb_release_message (what they write to the ledger, and when); sb_queue.c
- *   sb_queue_count_ready; sb_intent.c raise_to, resolve, resolve_enqueue, resolve_settle; sb_recover.c visit_ledgers;
+ *   sb_ledger_adopt, sb_ledger_leave, sb_ledger_left, sb_ledger_came, sb_ledger_holding; sb_queue.c sb_queue_enqueue;
+ *   sb_take.c took; sb_settle.c settle; sb_release.c sb_release_message (what they write to the ledger, and when);
+ *   sb_queue.c sb_queue_count_ready; sb_intent.c raise_to, resolve, resolve_enqueue, resolve_settle; sb_recover.c visit_ledgers;
  *   sb_api_put.c put_one.
  * Abstracted: slot and cell are one evidence for each message (it happened, or not), which is what cell.pml proves of them;
  *   one counter for all ways out; one message at a time in a ledger's hands; bytes of every message are 2.
@@ -125,7 +125,7 @@ working:
   }
   hold(1);
   if
-  :: /* sb_settle_as */
+  :: /* settle */
      begin(SETTLE, ended[l], ended_bytes[l]);
      atomic { FATE; assert(message[m] == ACQUIRED + me); message[m] = GONE }
      count(ended_bytes[l], BYTES);
