@@ -251,18 +251,20 @@ def test_a_stopped_consumer_holds_nobody_up(broker_name: str, tmp_path: Path) ->
         jobs = connection.queue("jobs")
         team = Team(broker_name, tmp_path, random.Random(1))
         process = team.start("take", "consume")
-        while jobs.statistics().consumers == 0:
-            time.sleep(0.01)
-        assert stopped_with(process, jobs) == 0  # until it has stopped, it would take some of what comes next
-        for number in range(1000):
-            jobs.put(f"9:{number}".encode())
-        taken = [bytes(jobs.get(auto_ack=True)) for _ in range(1000)]
-        assert taken == [f"9:{number}".encode() for number in range(1000)]
-        process.send_signal(signal.SIGCONT)
-        jobs.put(b"9:last")
-        while jobs.statistics().acked < 1001:
-            time.sleep(0.01)
-        end(process)
+        try:
+            while jobs.statistics().consumers == 0:
+                time.sleep(0.01)
+            assert stopped_with(process, jobs) == 0  # until it has stopped, it would take some of what comes next
+            for number in range(1000):
+                jobs.put(f"9:{number}".encode())
+            taken = [bytes(jobs.get(auto_ack=True)) for _ in range(1000)]
+            assert taken == [f"9:{number}".encode() for number in range(1000)]
+            process.send_signal(signal.SIGCONT)
+            jobs.put(b"9:last")
+            while jobs.statistics().acked < 1001:
+                time.sleep(0.01)
+        finally:
+            end(process)
         await_housekeeper(broker)
         assert_healthy(connection)
 
