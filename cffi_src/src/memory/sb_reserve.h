@@ -13,7 +13,9 @@
  *  that the first consumer can have a level
  *  BOOKS  new queues, nodes of waiting producers, messages of the broker's internal queues
  *  STAGE  bodies put into a stage (a queue with SB_QUEUE_STAGE), or published from it; bodies of a commit that ends at
- *  least as many messages, and at least as many bytes, as it adds
+ *  least as many messages, and at least as many bytes, as it adds. A call with this use first looks for memory that a
+ *  plain put may take, and so makes empty chunks of other classes FREE before it opens one of the reserve. Otherwise a
+ *  broker whose bodies become longer or shorter would mark chunk after chunk, and give their slots out one by one
  *  PLAIN  all other puts, with the pages, schedule entries and holdings that these need
  *
  * Of each structure plain puts have one chunk. If there is none, or each is OF_RESERVE and has no free slot, a plain put

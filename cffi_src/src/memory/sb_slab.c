@@ -66,12 +66,15 @@ SB_HOT bool take_cached(sb_connection *c, unsigned cls, uint64_t token, uint32_t
   return false;
 }
 
+/* True if the connection has swept the chunks of the class in vain, less than SWEEP_INTERVAL_NS ago. */
+static bool swept_lately(const sb_connection *c, unsigned cls) {
+  return sb_now_ns() - c->swept_ns[cls] < SWEEP_INTERVAL_NS;
+}
+
 /* Searches without hints: reads the headers of all chunks of the class, takes a FREE slot, and sets the hints of the
- * other FREE slots. False: no slot was taken. After a search in vain, a search of this connection for the same class
- * returns false at once, until SWEEP_INTERVAL_NS have passed. */
+ * other FREE slots. False: no slot was taken. */
 static bool sweep(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen) {
-  uint64_t now = sb_now_ns();
-  if (now - c->swept_ns[cls] < SWEEP_INTERVAL_NS) {
+  if (swept_lately(c, cls)) {
     return false;
   }
   sb_broker *b = c->b;
@@ -97,7 +100,7 @@ static bool sweep(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot
     }
   }
   if (!found) {
-    c->swept_ns[cls] = now;
+    c->swept_ns[cls] = sb_now_ns();
   }
   return found;
 }
@@ -113,7 +116,7 @@ static bool claim_first(sb_connection *c, unsigned cls, uint64_t token) {
          (lends && sb_chunk_claim_leaving(c, cls, sb_reserve_leave(c->b, SB_USE_BOOKS, cls), token));
 }
 
-sb_status sb_slab_alloc(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen) {
+static sb_status alloc(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen) {
   sb_broker *b = c->b;
   for (;;) {
     if (take_cached(c, cls, token, slot, gen)) {
@@ -136,6 +139,16 @@ sb_status sb_slab_alloc(sb_connection *c, unsigned cls, uint64_t token, uint32_t
       return SB_NO_MEMORY;
     }
   }
+}
+
+sb_status sb_slab_alloc(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen) {
+  sb_status status = SB_NO_MEMORY;
+  if (c->use == SB_USE_STAGE && c->cache[cls].mask == 0 && !swept_lately(c, cls)) {
+    c->use = SB_USE_PLAIN; /* memory that needs no reserve comes first (sb_reserve.h) */
+    status = alloc(c, cls, token, slot, gen);
+    c->use = SB_USE_STAGE;
+  }
+  return status == SB_NO_MEMORY ? alloc(c, cls, token, slot, gen) : status;
 }
 
 bool sb_slab_alloc_spare(sb_connection *c, unsigned cls, bool thoroughly, uint64_t token, uint32_t *slot,

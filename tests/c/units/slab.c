@@ -291,6 +291,61 @@ static void the_last_chunk_is_not_lent(void) {
   expect_is(alloc_node(), SB_OK, "the status with two chunks left");
 }
 
+/* Staging opens a chunk of the reserve only if no memory is left that a plain put may take. */
+static void begin_to_stage(void) {
+  begin_with_the_reserve();
+  t.c->use = SB_USE_STAGE;
+  t.c->swept_ns[FOUR] = 0;
+}
+static void open_empty_chunk(uint32_t chunk) {
+  set_chunk(chunk, SB_CHUNK_CLASS, FOUR + 1, 0);
+  fill_chunk(chunk, SB_SLOT_FREE, 0);
+}
+static void expect_spare(uint32_t wanted) {
+  expect_is(sb_chunk_spare(t.b), wanted, "how many chunks are FREE");
+  expect_is(t.c->use, SB_USE_STAGE, "the use");
+}
+static void staging_drains_before_the_reserve(void) {
+  begin_to_stage();
+  open_empty_chunk(40);
+  expect_is(alloc(), SB_OK, "the status");
+  expect_is(chunk_word(slot / SB_CHUNK_UNITS), sb_chunk_word(SB_CHUNK_CLASS, 0, FOUR, 0), "its chunk, unmarked");
+  expect_spare(sb_reserve_chunks(t.b));
+}
+static void staging_opens_the_reserve_last(void) {
+  for (unsigned lately = 0; lately < 2; lately++) {
+    begin_to_stage();
+    if (lately != 0) { /* what was searched in vain is not searched again for 50 ms */
+      open_empty_chunk(40);
+      t.c->swept_ns[FOUR] = says.now_ns;
+    }
+    expect_is(alloc(), SB_OK, "the status");
+    expect_is(chunk_word(slot / SB_CHUNK_UNITS), sb_chunk_word(SB_CHUNK_CLASS, 0, FOUR, 0) | SB_CHUNK_OF_RESERVE,
+              "its chunk, marked");
+    expect_spare(sb_reserve_chunks(t.b) - 1);
+  }
+}
+/* The mark of a chunk goes when empty chunks make the reserve whole again. */
+static void staging_removes_a_mark(void) {
+  begin_to_stage();
+  open_chunk(FOUR);
+  fill_chunk(CHUNK, SB_SLOT_ALLOC, ANOTHER);
+  fill_but(70);
+  SB_STORE(&t.b->chunks[CHUNK], chunk_word(CHUNK) | SB_CHUNK_OF_RESERVE, SB_RELAXED);
+  sb_chunk_freed(t.b, SLOT);
+  open_empty_chunk(40);
+  expect_is(alloc(), SB_OK, "the status");
+  expect_taken(SLOT, "the slot");
+  expect_is(chunk_word(CHUNK), sb_chunk_word(SB_CHUNK_CLASS, 0, FOUR, 0), "its chunk, without the mark");
+  expect_spare(sb_reserve_chunks(t.b) + 1);
+}
+static void staging_where_segments_can_be_added(void) {
+  begin_to_stage();
+  SB_STORE(&t.b->header->segments, 3u, SB_RELAXED);
+  expect_is(alloc(), SB_GROW, "the status");
+  expect_spare(sb_reserve_chunks(t.b));
+}
+
 /* A chain that leads into a circle, immediately or after some slots. */
 static void chains_that_bite(void) {
   for (uint32_t before = 0; before < 5; before++) {
@@ -327,5 +382,10 @@ static const test_case CASES[] = {
     {"slab: first kind", "a plain put has one chunk of the reserve for each structure", the_first_structure_of_a_kind},
     {"slab: drained first", "a chunk that is empty is drained before that", a_chunk_is_drained_before_the_reserve},
     {"slab: last chunk", "the last chunk is not lent", the_last_chunk_is_not_lent},
+    {"slab: stage drains", "staging drains empty chunks before it opens the reserve",
+     staging_drains_before_the_reserve},
+    {"slab: stage last", "staging opens the reserve last", staging_opens_the_reserve_last},
+    {"slab: stage unmarks", "staging removes the mark when the reserve is whole again", staging_removes_a_mark},
+    {"slab: stage grows", "a broker grows before staging opens the reserve", staging_where_segments_can_be_added},
 };
 SUBJECT(CASES)
