@@ -84,7 +84,7 @@ class ClaimCounter:
 
         Args:
             idle: Seconds without a message after which the workers count as idle; None: never.
-            more: Returns whether the queue has ready messages. If it has, the workers
+            more: Returns whether the queue has ready messages, or a worker holds one. If so, the workers
                 count as still starting, not as idle.
         """
         with self._changed:

@@ -25,7 +25,7 @@ from shmbroker_cli.options import (
     QueueArgument,
 )
 from shmbroker_cli.output import print_json
-from shmbroker_cli.session import opened
+from shmbroker_cli.session import connected, opened
 from shmbroker_cli.signals import Stopper, until_told_to_stop
 from shmbroker_cli.worker_processes import run_workers
 
@@ -127,11 +127,13 @@ def consume(
     if workers is not None and auto_ack:
         message = "--workers and --auto-ack exclude each other"
         raise typer.BadParameter(message)
-    with until_told_to_stop() as stopper, opened(broker, queue) as source:
-        if call is not None and workers is not None:
+    if call is not None and workers is not None:
+        with until_told_to_stop(), connected(broker) as connection:
+            connection.queue(queue, passive=True)  # a queue that is missing is told first
             find_function(call)
-            run_workers(call, source, broker, workers, count=count, idle=timeout)
-            return
+            run_workers(call, connection, queue, workers, count=count, idle=timeout)
+        return
+    with until_told_to_stop() as stopper, opened(broker, queue) as source:
         handler = _calling(call) if call is not None else _print_facts if as_json else _print
         run = _consume_auto_acked if auto_ack else _consume
         run(source, handler, _Limits(count, timeout, stopper))

@@ -150,8 +150,8 @@ def _claim_server(claims: ClaimCounter) -> Iterator[str]:
 
 def run_workers(
     target: str,
-    queue: shmbroker.Queue,
-    broker: str,
+    connection: shmbroker.Connection,
+    name: str,
     workers: int,
     *,
     count: int | None,
@@ -161,22 +161,31 @@ def run_workers(
 
     Args:
         target: The function, as `module:function`.
-        queue: The queue.
-        broker: Name of its broker.
+        connection: A connection to the broker.
+        name: Name of the queue, which exists.
         workers: Number of processes.
         count: Messages after which to stop; None: any number.
         idle: Seconds without a message after which to stop; None: never stop for that reason.
 
     Raises:
+        NotFound: If there is no such queue.
         Refused: If the function raised; its message is back in the queue, unless the function settled it.
     """
-    claims = ClaimCounter(count)
+    queue, claims = connection.queue(name, passive=True), ClaimCounter(count)
     with _claim_server(claims) as address:
-        pool = shmbroker.WorkerPool(ReportedCall(target, address), queue.name, broker=broker, processes=workers)
+        pool = shmbroker.WorkerPool(
+            ReportedCall(target, address), name, broker=connection.broker_name, processes=workers
+        )
+
+        def has_more() -> bool:
+            # A worker that has taken its first message may still be importing the function, before it asks.
+            ready = len(queue) > 0 and not queue.paused
+            return ready or any(held.unacked for held in connection.consumers(name) if held.pid in pool.pids)
+
         with pool:
             pool.start()
             try:
-                claims.wait(idle, lambda: len(queue) > 0 and not queue.paused)
+                claims.wait(idle, has_more)
             finally:
                 # Ends the waits in `claim`. Workers wait for its answer, and the end of `pool` waits for the workers.
                 claims.close()

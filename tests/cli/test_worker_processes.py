@@ -214,6 +214,7 @@ class Pool:
     """Stands in for a pool of processes: all messages are dealt with at the start, in this process."""
 
     made: tuple[object, ...] = ()
+    pids = (os.getpid(),)
     left: tuple[bytes, ...] = ()
 
     def __init__(self, call: Callable[[shmbroker.Message], None], name: str, *, broker: str, processes: int) -> None:
@@ -256,7 +257,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> type[Pool]:
 def test_a_crew_works_on_the_queue_until_it_has_done_enough(jobs: shmbroker.Queue, pool: type[Pool]) -> None:
     """In as many processes as were asked for."""
     jobs.put_many([b"1", b"2"])
-    run_workers(HANDLE, jobs, connection_of(jobs).broker_name, 3, count=2, idle=None)
+    run_workers(HANDLE, connection_of(jobs), "jobs", 3, count=2, idle=None)
     assert pool.made == ("jobs", connection_of(jobs).broker_name, 3)
     assert called == [b"1", b"2"]
 
@@ -267,7 +268,7 @@ def test_a_crew_that_has_ended_takes_no_more(
     """A worker that asks while the pool ends is not wanted; what it holds goes back."""
     monkeypatch.setattr(pool, "left", (b"2", b"3"))
     jobs.put(b"1")
-    run_workers(HANDLE, jobs, connection_of(jobs).broker_name, 1, count=None, idle=0.0)
+    run_workers(HANDLE, connection_of(jobs), "jobs", 1, count=None, idle=0.0)
     assert called == [b"1"]
     assert [bytes(message) for message in jobs.browse()] == [b"2", b"3"]
 
@@ -277,7 +278,7 @@ def test_a_crew_whose_function_raises_is_refused(jobs: shmbroker.Queue) -> None:
     """With what it raised."""
     jobs.put(b"bad")
     with pytest.raises(Refused, match=r"handle raised ValueError: bad luck"):
-        run_workers(HANDLE, jobs, connection_of(jobs).broker_name, 1, count=None, idle=None)
+        run_workers(HANDLE, connection_of(jobs), "jobs", 1, count=None, idle=None)
 
 
 @pytest.mark.usefixtures("pool")
@@ -295,5 +296,26 @@ def test_a_crew_is_not_idle_while_messages_can_be_taken(jobs: shmbroker.Queue, m
         jobs.resume()
 
     monkeypatch.setattr(ClaimCounter, "wait", wait)
-    run_workers(HANDLE, jobs, connection_of(jobs).broker_name, 1, count=None, idle=5.0)
+    run_workers(HANDLE, connection_of(jobs), "jobs", 1, count=None, idle=5.0)
     assert seen == [False, True, False]
+
+
+@pytest.mark.usefixtures("pool")
+def test_a_crew_is_not_idle_while_a_worker_holds_a_message(
+    jobs: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may not have asked yet whether it may handle the message. What other processes hold does not count."""
+    seen: list[bool] = []
+
+    def wait(_tally: ClaimCounter, _idle: float | None, more: Callable[[], bool]) -> None:
+        jobs.put(b"1")
+        with jobs.consume(prefetch=1) as consumer:
+            message = consumer.get(timeout=0)
+            seen.append(more())
+            monkeypatch.setattr(Pool, "pids", ())
+            seen.append(more())
+            message.ack()
+
+    monkeypatch.setattr(ClaimCounter, "wait", wait)
+    run_workers(HANDLE, connection_of(jobs), "jobs", 1, count=None, idle=5.0)
+    assert seen == [True, False]

@@ -22,6 +22,8 @@
  * quick: -DPOSITIONS=4 -DCELLS=1 -DFINISHERS=1
  * quick: -DPOSITIONS=3 -DFINISHERS=1 -DKILLS=1 -DSTOPS=1
  * quick: -DPOSITIONS=3 -DFINISHERS=1 -DSWEEPER
+ * quick: -DBASE=2 -DPOSITIONS=5 -DFINISHERS=1
+ * quick: -DBASE=1 -DCELLS=1 -DPOSITIONS=4 -DFINISHERS=1
  * quick: -DRETURNED -DRETAKES=2
  * quick: -DRETURNED -DKILLS=1 -DSTOPS=1
  * full: -DPOSITIONS=3 -DAPPENDERS=2 -DFINISHERS=1
@@ -30,7 +32,10 @@
  * full: -DRETURNED -DRELEASERS=2 -DNEIGHBOUR=1 -DKILLS=1
  * bitstate: -DPOSITIONS=3 -DCELLS=1 -DAPPENDERS=2 -DFINISHERS=1 -w32 -Q2
  * bitstate: -DPOSITIONS=3 -DAPPENDERS=2 -DFINISHERS=1 -DKILLS=1 -DSTOPS=1 -w32 -Q2
+ * full: -DBASE=2 -DPOSITIONS=5 -DAPPENDERS=2 -DFINISHERS=1
+ * full: -DBASE=1 -DCELLS=1 -DPOSITIONS=4 -DFINISHERS=1 -DKILLS=1
  * fault: -DPOSITIONS=3 -DFINISHERS=1 -DFAULT_FORGET_OLD_ROOT
+ * fault: -DBASE=2 -DPOSITIONS=5 -DFINISHERS=1 -DFAULT_OLD_ROOT_FIRST
  * fault: -DRETURNED -DFAULT_NO_SECOND_MARK
  * full fault: -DPOSITIONS=3 -DCELLS=1 -DAPPENDERS=2 -DFINISHERS=1 -DFAULT_BARE_FREE
  * fault: -DRETURNED -DFAULT_MARK_LEAF_ONLY
@@ -47,6 +52,9 @@
 #endif
 #ifndef POSITIONS
 #define POSITIONS 3
+#endif
+#ifndef BASE /* where the ring begins */
+#define BASE 0
 #endif
 #ifndef FINISHERS
 #define FINISHERS 2
@@ -80,19 +88,20 @@
 byte h_state[SLOTS], h_owner[SLOTS], h_gen[SLOTS];
 byte height[SLOTS], first[SLOTS], child[2 * SLOTS], cell[2 * SLOTS];
 bool finished[2 * SLOTS], bit0[SLOTS], bit1[SLOTS]; /* bytes of the leaf; `done` of the page */
-byte root, tail;
+byte root, tail = BASE;
 
 byte hold_slot[ACTORS] = NOWHERE, hold_slot_gen[ACTORS]; /* a page that is being made */
 byte hold_page[ACTORS + 1] = NOWHERE, hold_page_gen[ACTORS + 1]; /* page_token: one that is being retired */
 byte hold_cell[ACTORS] = NOWHERE;
 bool dead_[ACTORS], reaped[ACTORS];
 bool reaper_halted;
-byte made;
+byte made = BASE;
 bool filled[POSITIONS], over[POSITIONS];
 
 #define SPAN(h) (CELLS << (h))
 #define INDEX(h, p) ((h) == 0 -> (p) % CELLS : (p) / SPAN((h) - 1) % 2)
 #define FIRST(h, p) ((p) / SPAN(h) * SPAN(h))
+#define COVERS(h, p, q) (FIRST(h, p) == FIRST(h, q))
 
 /* ---- walking: finds (s, g) of that height for position p; found tells: EMPTY, DONE, LINKED ---- */
 
@@ -106,7 +115,7 @@ inline descend(p, level) {
        :: root == EMPTY -> found = EMPTY
        :: else ->
           s = SLOT_OF(root); g = GEN_OF(root); level_ = height[s];
-          found = (p >= SPAN(level_) || level_ < level -> EMPTY : LINKED)
+          found = (!COVERS(level_, first[s], p) || level_ < level -> EMPTY : LINKED)
        fi
      }
   :: found == LINKED && level_ != level ->
@@ -156,8 +165,8 @@ inline new_page(level, at) {
        if
        :: h_state[n] == FREE && h_gen[n] == hold_slot_gen[me] ->
           h_state[n] = ALLOC; h_owner[n] = me; height[n] = level; first[n] = at;
-          child[2 * n] = EMPTY; child[2 * n + 1] = EMPTY; cell[2 * n] = VACANT; cell[2 * n + 1] = VACANT;
-          finished[2 * n] = false; finished[2 * n + 1] = CELLS == 1; bit0[n] = false; bit1[n] = level == 0 && CELLS == 1;
+          child[2 * n] = (level > 0 && at + SPAN(level - 1) <= BASE -> DONE : EMPTY); child[2 * n + 1] = EMPTY; cell[2 * n] = VACANT; cell[2 * n + 1] = VACANT;
+          finished[2 * n] = false; finished[2 * n + 1] = CELLS == 1; bit0[n] = child[2 * n] == DONE; bit1[n] = level == 0 && CELLS == 1;
           break
        :: else
        fi
@@ -266,7 +275,8 @@ next:
      if
      :: found == DONE -> at++
      :: found == EMPTY && root == EMPTY ->
-        new_page((at < SPAN(0) -> 0 : (at < SPAN(1) -> 1 : 2)), 0);
+        k = (COVERS(0, BASE, at) -> 0 : (COVERS(1, BASE, at) -> 1 : 2));
+        new_page(k, FIRST(k, BASE));
         if
         :: n == NOWHERE -> goto no_room
         :: else
@@ -276,16 +286,21 @@ next:
         :: ok -> linked()
         :: else -> take_back()
         fi
-     :: found == EMPTY && root != EMPTY && level_ == height[SLOT_OF(root)] && at >= SPAN(level_) ->
+     :: found == EMPTY && root != EMPTY && level_ == height[SLOT_OF(root)] && !COVERS(level_, first[s], at) ->
         /* grow: over the root (s, g) */
-        new_page(level_ + 1, 0);
+        p = first[s];
+        new_page(level_ + 1, FIRST(level_ + 1, p));
         if
         :: n == NOWHERE -> goto no_room
         :: else
         fi;
         atomic {
           FATE;
+#ifdef FAULT_OLD_ROOT_FIRST
           child[2 * n] = LINK(s, g);
+#else
+          child[2 * n + INDEX(level_ + 1, p)] = LINK(s, g);
+#endif
           if
           :: root == LINK(s, g) -> root = LINK(n, h_gen[n]); ok = true
           :: else -> ok = false
@@ -304,7 +319,7 @@ next:
            fi
         :: else -> take_back()
         fi
-     :: found == EMPTY && level_ > 0 && at < SPAN(height[SLOT_OF(root)]) ->
+     :: found == EMPTY && level_ > 0 && COVERS(height[SLOT_OF(root)], first[SLOT_OF(root)], at) ->
         k = s; m = g; p = level_;
         new_page(p - 1, FIRST(p - 1, at));
         if

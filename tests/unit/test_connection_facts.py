@@ -140,6 +140,28 @@ def test_a_queue_that_goes_while_they_are_listed_is_left_out(
         assert [one.queue for one in connection.consumers()] == ["q"]
 
 
+def test_what_a_consumer_holds_of_each_queue_is_listed(
+    connection: shmbroker.Connection, other: shmbroker.Connection
+) -> None:
+    """For each queue of the consumer by itself; what it acknowledges is gone from the list at once."""
+    one, two = other.queue("one"), other.queue("two")
+
+    def held() -> list[int]:
+        return [connection.consumers(name)[0].unacked for name in ("one", "two")]
+
+    with other.consumer([one, two], prefetch=4) as consumer:
+        one.put_many([b"1", b"2"])
+        two.put(b"3")
+        messages = [consumer.get() for _ in range(3)]
+        assert held() == [2, 1]
+        left = [[2, 1]]
+        for message in messages:
+            message.ack()
+            left.append(held())
+        assert sorted(left, reverse=True) == left
+        assert left[-1] == [0, 0]
+
+
 def test_consumers_of_a_queue_and_of_all(connection: shmbroker.Connection, other: shmbroker.Connection) -> None:
     """Anybody sees them, with the connection that they belong to."""
     one, two = other.queue("one"), other.queue("two")

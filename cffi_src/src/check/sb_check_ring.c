@@ -127,7 +127,8 @@ bool sb_check_ring(sb_checkup *k, uint32_t object, uint32_t id, uint32_t queue, 
   if (w.end % SB_PAGE_CELLS != 0 || w.end >> 60 != 0) {
     broken(&w, SB_BAD_TAIL, BASE, 0, 0, w.end, 0);
   } else if (sb_link_state(root) == SB_LINK_PAGE && sb_link_height(root) <= HIGHEST) {
-    walk_page(&w, root, sb_link_height(root), 0, marked);
+    unsigned height = sb_link_height(root);
+    walk_page(&w, root, height, sb_page_first(height, w.end), marked); /* the root covers the base */
   } else if (sb_link_state(root) != SB_LINK_EMPTY) {
     broken(&w, SB_BAD_PAGE, LINK, 0, 0, root, 0);
   }

@@ -33,6 +33,11 @@ static void wake_application(sb_consumer *k) {
   write_event(k);
 }
 
+/* What the node of a subscription shows to those who list consumers: how many messages of its queue the consumer holds. */
+static sb_half *shown_unacked(const sb_consumer *k, const sb_subscription *s) {
+  return &((sb_node_shm *)sb_slot_at(k->c->b, s->node))->unacked;
+}
+
 static void push(sb_consumer *k, sb_subscription *s, uint64_t token) {
   uint32_t ack_slot = k->free_ack_slot - 1;
   k->free_ack_slot = k->ack_slots[ack_slot].next_free;
@@ -41,7 +46,8 @@ static void push(sb_consumer *k, sb_subscription *s, uint64_t token) {
   bool was_empty = k->row_first == k->row_end;
   k->row_end++;
   k->unacked++;
-  SB_STORE(&((sb_node_shm *)sb_slot_at(k->c->b, s->node))->unacked, k->unacked, SB_RELAXED);
+  sb_half *shown = shown_unacked(k, s);
+  SB_STORE(shown, SB_LOAD(shown, SB_RELAXED) + 1, SB_RELAXED);
   if (was_empty) wake_application(k);
 }
 
@@ -164,6 +170,11 @@ void sb_consumer_resume(sb_consumer *k) {
 }
 
 static void free_ack_slot(sb_consumer *k, uint32_t ack_slot) {
+  if (!k->closed) { /* else the node is gone */
+    sb_half *shown = shown_unacked(k, &k->subscriptions[k->ack_slots[ack_slot].subscription]);
+    uint32_t unacked = SB_LOAD(shown, SB_RELAXED);
+    SB_STORE(shown, unacked - (unacked > 0), SB_RELAXED);
+  }
   k->ack_slots[ack_slot] = (sb_delivery){0, 0, k->free_ack_slot};
   k->free_ack_slot = ack_slot + 1;
   k->unacked -= k->unacked > 0;

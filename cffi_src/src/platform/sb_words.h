@@ -149,6 +149,7 @@ static inline unsigned sb_position_lane(uint64_t p) {
 enum { SB_LINK_EMPTY = 0, SB_LINK_DONE = 1, SB_LINK_PAGE = 2 };
 static inline unsigned sb_link_state(uint64_t l) { return (unsigned)SB_BITS(l, 0, 2); }
 static inline uint64_t sb_link_empty(uint64_t gen) { return SB_FIELD(gen, 2); }
+static inline uint64_t sb_link_base(uint64_t root) { return root >> 2; } /* of an EMPTY root: the base, divided by 64 */
 static inline uint64_t sb_link_word(unsigned height, uint32_t slot, uint64_t gen) {
   return UINT64_C(2) | SB_FIELD(height, 2) | SB_FIELD(slot, 6) | SB_FIELD(gen & 0x3fffffffu, 34);
 }

@@ -33,6 +33,15 @@ bool sb_page_of(sb_broker *b, uint64_t link, uint64_t position, sb_page_ref *p) 
   return sb_slot_state(h) != SB_SLOT_FREE && (p->gen & 0x3fffffffu) == sb_link_gen(link);
 }
 
+bool sb_page_root(sb_broker *b, uint64_t link, sb_page_ref *p) {
+  if (!sb_page_of(b, link, 0, p)) {
+    return false;
+  }
+  /* where the word is damaged, too, this is the first position of a page of that height */
+  p->first = sb_page_first(p->height, SB_LOAD(&p->page->first, SB_ACQUIRE));
+  return sb_page_is_current(b, p); /* P4: then `first` is of this page */
+}
+
 /* ---- creating pages ---- */
 
 static sb_status new_page(sb_connection *c, const sb_ring *r, unsigned height, uint64_t first, uint64_t *token,
@@ -96,19 +105,21 @@ static sb_status grow(sb_connection *c, const sb_ring *r, uint64_t root, const s
   uint64_t token;
   sb_page_ref fresh;
   if (sb_link_state(root) == SB_LINK_EMPTY) {
+    uint64_t base = sb_link_base(root) * SB_PAGE_CELLS;
     unsigned height = 0;
-    while (!sb_page_covers(height, position)) height++;
-    sb_status status = new_page(c, r, height, 0, &token, &fresh);
+    while (!sb_page_covers(height, base, position)) height++;
+    sb_status status = new_page(c, r, height, sb_page_first(height, base), &token, &fresh);
     if (status == SB_OK) (void)link_page(c, r->root, root, token, &fresh);
     return status;
   }
-  sb_status status = new_page(c, r, old->height + 1, 0, &token, &fresh);
+  unsigned height = old->height + 1, index = sb_page_index(height, old->first);
+  sb_status status = new_page(c, r, height, sb_page_first(height, old->first), &token, &fresh);
   if (status != SB_OK) {
     return status;
   }
-  SB_STORE(&sb_page_children(&fresh)[0], root, SB_RELAXED);
-  SB_STORE(&fresh.page->done, SB_LOAD(&fresh.page->done, SB_RELAXED) & ~UINT64_C(1), SB_RELAXED);
-  SB_STORE(&fresh.page->requeued, 1, SB_RELAXED); /* searches must look below the old root, which may have bits */
+  SB_STORE(&sb_page_children(&fresh)[index], root, SB_RELAXED);
+  /* searches must look below the old root, which may have bits */
+  SB_STORE(&fresh.page->requeued, UINT64_C(1) << index, SB_RELAXED);
   if (link_page(c, r->root, root, token, &fresh) && SB_LOAD(&old->page->done, SB_SEQ_CST) == ~UINT64_C(0)) {
     sb_page_retire(c, r, *old); /* the old root could not be retired while it had no parent */
   }
@@ -125,13 +136,17 @@ sb_status sb_page_descend(sb_broker *b, sb_connection *c, const sb_ring *r, uint
   for (unsigned tries = 0; tries < 1000; tries++) {
     uint64_t root = SB_LOAD(r->root, SB_SEQ_CST);
     bool empty = sb_link_state(root) == SB_LINK_EMPTY;
-    if (!empty && !sb_page_of(b, root, 0, p)) {
+    if (!empty && !sb_page_root(b, root, p)) {
       if (SB_LOAD(r->root, SB_SEQ_CST) == root) {
         return SB_CORRUPT;
       }
       continue;
     }
-    if (empty || !sb_page_covers(p->height, position)) {
+    if (!empty && position < p->first) { /* before the base of the ring, as if pages above the root had DONE links */
+      for (*skip = p->height + 1; !sb_page_covers(*skip, p->first, position);) ++*skip;
+      return SB_DONE;
+    }
+    if (empty || !sb_page_covers(p->height, p->first, position)) {
       if (c == NULL) {
         return SB_EMPTY;
       }
@@ -273,5 +288,7 @@ static void sweep(sb_connection *c, const sb_ring *r, uint64_t link, uint64_t po
 }
 
 void sb_page_sweep(sb_connection *c, const sb_ring *r) {
-  sweep(c, r, SB_LOAD(r->root, SB_SEQ_CST), 0, SB_MAX_HEIGHT + 1);
+  uint64_t link = SB_LOAD(r->root, SB_SEQ_CST);
+  sb_page_ref root;
+  if (sb_page_root(c->b, link, &root)) sweep(c, r, link, root.first, SB_MAX_HEIGHT + 1);
 }

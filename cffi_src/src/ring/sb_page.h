@@ -3,7 +3,8 @@
  *
  * What: an append creates the pages that it needs, and a walk from the root finds a page. A page is *retired* (unlinked
  * and freed) when everything below it is finished. A leaf covers 64 positions, an inner page 64 pages. The tree grows
- * at the root.
+ * at the root. The first root covers the base of the ring, and is as low as the first position allows: a ring that has
+ * used few positions since its base has one leaf, however high the base is.
  *
  * Layout, Invariants, Ordering pairs, Death: see I16, I17 and P4 of sb_ring.h.
  *
@@ -32,14 +33,15 @@ typedef struct {
   unsigned height;
 } sb_page_ref;
 
-static inline bool sb_page_covers(unsigned height, uint64_t position) {
-  return height >= SB_MAX_HEIGHT || position >> (6 * (height + 1)) == 0;
-}
 static inline unsigned sb_page_index(unsigned height, uint64_t position) {
   return (unsigned)(position >> (6 * height)) & 63u;
 }
 static inline uint64_t sb_page_first(unsigned height, uint64_t position) {
   return height >= SB_MAX_HEIGHT ? 0 : position >> (6 * (height + 1)) << (6 * (height + 1));
+}
+/* True if the page of `height` that covers `position` covers `other` as well. */
+static inline bool sb_page_covers(unsigned height, uint64_t position, uint64_t other) {
+  return sb_page_first(height, position) == sb_page_first(height, other);
 }
 /* One child of a page of `height` covers `position`. Returns the first position that comes after this child. */
 static inline uint64_t sb_page_behind(unsigned height, uint64_t position) {
@@ -59,6 +61,8 @@ unsigned sb_page_kind(sb_broker *b, const sb_ring *r, unsigned height);
 /* Finds the page that a link leads to. `position`: one that the page covers. False: the link leads to no page, or the
  * page was retired or reused. */
 bool sb_page_of(sb_broker *b, uint64_t link, uint64_t position, sb_page_ref *p);
+/* The same for a link of a ring's root. */
+bool sb_page_root(sb_broker *b, uint64_t link, sb_page_ref *p);
 /* Walks to the page of `height` that covers `position`; with a connection `c` it creates missing pages. SB_EMPTY: the
  * page is not created yet. SB_DONE: the page is finished and freed; *skip is then the height of the page with the DONE
  * link. */

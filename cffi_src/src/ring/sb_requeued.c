@@ -182,7 +182,7 @@ bool sb_requeued_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref
   for (bool again = true; again && SB_LOAD(r->requeued, SB_SEQ_CST) != 0;) {
     sb_page_ref root;
     uint64_t link = SB_LOAD(r->root, SB_SEQ_CST);
-    if (!sb_page_of(b, link, 0, &root)) {
+    if (!sb_page_root(b, link, &root)) {
       return false;
     }
     again = false;

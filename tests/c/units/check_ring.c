@@ -204,6 +204,26 @@ static void a_root_without_the_first_page(void) {
   expect_sound(0, "a root without the first page");
   expect_is(end, base, "the end of a ring without a cell");
 }
+/* The root of a ring with a high base is a leaf there (sb_page.h). */
+static void a_root_at_the_base(void) {
+  const uint64_t base = (SB_PAGE_CELLS + 2) * SB_PAGE_CELLS;
+  begin(0);
+  SB_STORE(&q->shm->root, sb_link_empty(base / SB_PAGE_CELLS), SB_RELAXED);
+  SB_STORE(&q->shm->base, base, SB_RELAXED);
+  SB_STORE(&q->shm->tail, base, SB_RELAXED);
+  SB_STORE(&q->shm->head, base, SB_RELAXED);
+  q = open_queue(&t, "q");
+  const sb_put_options none = {0};
+  for (uint32_t i = 0; i < MESSAGES; i++) {
+    if (put_sized(&t, q, i + 1, 8, &none) != SB_OK) die("sb_queue_put", 0);
+    if (i == 1) expect_sound(2, "a root that is a leaf");
+  }
+  expect_sound(MESSAGES, "a root above leaves");
+  expect_is(end, base + MESSAGES, "the end");
+  SB_STORE(&inner()->page.first, 0, SB_RELAXED);
+  expect_page(PLACE, sb_link_slot(root()), SB_PAGE_CELLS * SB_PAGE_CELLS, 0, SB_PAGE_CELLS * SB_PAGE_CELLS,
+              "a root in another place");
+}
 static void damaged_places(void) {
   begin(MESSAGES);
   SB_STORE(&q->shm->tail, MESSAGES + 1, SB_RELAXED);
@@ -230,6 +250,7 @@ static const test_case CASES[] = {
     {"check_ring: pages", "a page is in its place, and in one", damaged_pages},
     {"check_ring: roots", "a root is a page, or nothing", damaged_roots},
     {"check_ring: middle", "a ring ends where it begins, or behind", a_root_without_the_first_page},
+    {"check_ring: base", "the first root is a leaf at the base", a_root_at_the_base},
     {"check_ring: places", "base, head and tail are within the ring", damaged_places},
 };
 SUBJECT(CASES)

@@ -359,10 +359,14 @@ static void a_place_is_used_again(void) {
   expect_is(in_row(k), 2, "the messages in the row, with one more");
   expect_is(place_in_row(k, 1), place, "the place of the next one");
   expect_is(k->unacked, 2, "what is unacked");
-  k->unacked = 0;
+  expect_is(consumer_node(k, 0)->unacked, 2, "what the node shows as unacked");
+  sb_consumer_free_ack_slot(k, hand_out(k));
+  expect_is(consumer_node(k, 0)->unacked, 1, "what the node shows when a message was settled");
+  k->unacked = consumer_node(k, 0)->unacked = 0;
   k->starved = false;
   sb_consumer_free_ack_slot(k, place);
   expect_is(k->unacked, 0, "what is unacked, when nothing was");
+  expect_is(consumer_node(k, 0)->unacked, 0, "what the node shows, when nothing was");
   expect_is(k->free_ack_slot, place + 1, "the free place");
   expect_is(k->ack_slots[place].token, 0, "what is in the free place");
 }

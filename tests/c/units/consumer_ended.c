@@ -37,9 +37,11 @@ static void acknowledgements_wait_for_their_batch(void) {
   expect(k->ack_slots[1].token != 0, "another place is free");
   sb_consumer_flush(k);
   expect_is(acked(), 3, "what is settled when nothing waits");
-  k->closed = true;
+  expect_is(consumer_node(k, 0)->unacked, 1, "what the node shows as unacked");
+  k->closed = true; /* from then on the slot of the node may be in another use */
   sb_consumer_ack(k, 1);
   expect_is(acked(), 4, "what a closed consumer settles");
+  expect_is(consumer_node(k, 0)->unacked, 1, "what the node of a closed consumer shows");
 }
 static void a_batch_that_is_settled_resumes_and_makes_room(void) {
   sb_consumer *k = handed_out(2, 2, 2);

@@ -56,6 +56,11 @@ static sb_status make(uint64_t position, unsigned height) {
 }
 static uint64_t root(void) { return SB_LOAD(q->lanes[0].ring.root, SB_RELAXED); }
 static void set_root(uint64_t link) { SB_STORE(q->lanes[0].ring.root, link, SB_RELAXED); }
+/* The empty ring begins at that position, a multiple of 64. */
+static void begin_at(uint64_t base) {
+  SB_STORE(q->lanes[0].ring.base, base, SB_RELAXED);
+  set_root(sb_link_empty(base / SB_PAGE_CELLS));
+}
 static uint64_t child(const sb_page_ref *of, unsigned i) { return SB_LOAD(&sb_page_children(of)[i], SB_RELAXED); }
 static void set_child(const sb_page_ref *of, unsigned i, uint64_t link) {
   SB_STORE(&sb_page_children(of)[i], link, SB_RELAXED);
@@ -80,9 +85,10 @@ static void kinds_of_pages(void) {
 }
 static void what_pages_cover(void) {
   volatile unsigned top = SB_MAX_HEIGHT; /* no shift of that many bits is tried */
-  expect(sb_page_covers(0, 63) && !sb_page_covers(0, 64), "a leaf covers something else");
-  expect(sb_page_covers(1, 4095) && !sb_page_covers(1, 4096), "a page of leaves covers something else");
-  expect(sb_page_covers(top, UINT64_MAX), "the highest page does not cover all");
+  expect(sb_page_covers(0, 0, 63) && !sb_page_covers(0, 0, 64), "a leaf covers something else");
+  expect(sb_page_covers(0, 127, 64) && !sb_page_covers(0, 127, 63), "the second leaf covers something else");
+  expect(sb_page_covers(1, 0, 4095) && !sb_page_covers(1, 0, 4096), "a page of leaves covers something else");
+  expect(sb_page_covers(top, 0, UINT64_MAX), "the highest page does not cover all");
   expect_is(sb_page_first(0, 130), 128, "the first position of a leaf");
   expect_is(sb_page_first(1, 5000), 4096, "the first position of a page of leaves");
   expect_is(sb_page_first(top, UINT64_MAX), 0, "the first position of the highest page");
@@ -147,8 +153,8 @@ static void a_long_leaf_is_made(void) {
 /* In an inner page all that lies before the ring's base is done. */
 static void inner_pages_are_made(void) {
   begin(FREE_SETTINGS);
-  SB_STORE(q->lanes[0].ring.base, 3 * 64, SB_RELAXED);
-  expect_is(make(200, 1), SB_OK, "the status");
+  begin_at(3 * 64);
+  expect_is(make(256, 1), SB_OK, "the status");
   expect_header(1, 0, "the header of an inner page");
   expect_is(p.page->done, 7, "what is done");
   for (unsigned i = 0; i < SB_PAGE_CELLS; i++)
@@ -159,6 +165,41 @@ static void inner_pages_are_made(void) {
   expect_is(make(200, 0), SB_OK, "the status of a leaf below it");
   expect_leaf(192);
   expect_is(child(&inner, 3), sb_link_word(0, p.slot, p.gen), "the link to the leaf");
+}
+/* The first root is a leaf at the base, however high that is. Later roots have the old one in its place, and nothing but DONE
+ * links before it; a walk to a position before the base ends as if such pages existed above the root as well. */
+static void a_root_at_the_base(void) {
+  begin(FREE_SETTINGS);
+  begin_at(4992);
+  expect_is(make(4993, 0), SB_OK, "the status of the first leaf");
+  expect_leaf(4992);
+  expect_is(root(), sb_link_word(0, p.slot, p.gen), "the first root");
+  uint64_t old = root();
+  const uint64_t before[] = {4991, 4096, 4095, 0};
+  const unsigned heights[] = {1, 1, 2, 2};
+  for (unsigned i = 0; i < 4; i++) {
+    expect_is(walk(before[i], 0), SB_DONE, "the status of a walk before the base");
+    expect_is(skip, heights[i], "the height of the page that would have the link");
+  }
+  expect_is(make(5, 0), SB_DONE, "the status of a leaf before the base");
+  expect_is(walk(5056, 0), SB_EMPTY, "the status of a walk behind the root");
+  expect_is(root(), old, "the root after these");
+  expect_is(make(5060, 0), SB_OK, "the status of a second leaf");
+  expect_leaf(5056);
+  expect_is(walk(5060, 1), SB_OK, "the status of the root");
+  expect_is(root(), sb_link_word(1, p.slot, p.gen), "the second root");
+  expect_is(p.first, 4096, "its first position");
+  expect_is(p.page->first, 4096, "its first position, as stored");
+  expect_is(p.page->requeued, 1 << 14, "its returned bits");
+  expect_is(p.page->done, (1 << 14) - 1, "what is done in it");
+  for (unsigned i = 0; i < 14; i++) expect_is(child(&p, i), SB_LINK_DONE, "a link before the base");
+  expect_is(child(&p, 14), old, "the link to the first root");
+  for (unsigned i = 0; i < 4; i++) {
+    expect_is(walk(before[i], 0), SB_DONE, "the status of a walk before the base, then");
+    expect_is(skip, heights[i], "the height of the page, then");
+  }
+  expect_is(walk(4993, 0), SB_OK, "the status of the first leaf, then");
+  expect_is(p.first, 4992, "its first position");
 }
 /* The root grows: the old one is its first child, whose bits may say that something came back. */
 static void the_root_grows(void) {
@@ -288,6 +329,16 @@ static void broken_links(void) {
   set_child(&top, 1, sb_link_word(1, sb_link_slot(is), sb_link_gen(is) + 1));
   expect_is(walk(5000, 0), SB_CORRUPT, "the status of a page of another generation");
 }
+/* A root of the greatest height covers all positions, whatever its header says. */
+static void a_broken_first_position(void) {
+  begin(FREE_SETTINGS);
+  expect_is(make(5000, 0), SB_OK, "the status of a leaf");
+  expect_is(walk(5000, 2), SB_OK, "the status of the root");
+  SB_STORE(&p.page->first, 9000, SB_RELAXED);
+  set_root(sb_link_word(SB_MAX_HEIGHT, p.slot, p.gen));
+  expect_is(walk(5000, SB_MAX_HEIGHT), SB_OK, "the status of the highest root");
+  expect_is(p.first, 0, "its first position");
+}
 
 static const test_case CASES[] = {
     {"page: kinds", "leaves of messages that keep their sequence are long", kinds_of_pages},
@@ -296,6 +347,7 @@ static const test_case CASES[] = {
     {"page: leaf", "a new leaf has free cells of its generation, and nothing of its slot's last life", a_leaf_is_made},
     {"page: long leaf", "a new long leaf has no origins", a_long_leaf_is_made},
     {"page: inner", "a new inner page has links that are empty, or done before the base", inner_pages_are_made},
+    {"page: base", "the first root is a leaf, however high the base of the ring is", a_root_at_the_base},
     {"page: growth", "a root that grows has the old one as its first child", the_root_grows},
     {"page: old root", "an old root that is finished is retired when it gets a parent", a_finished_root_is_retired},
     {"page: two roots", "of two roots that are made at one time one is used", a_root_that_grows_meanwhile},
@@ -303,5 +355,6 @@ static const test_case CASES[] = {
     {"page: no root", "without memory for a root nothing changes", no_memory_for_the_root},
     {"page: walk", "a walk says where it ends", where_a_walk_ends},
     {"page: broken", "a walk does not follow broken links", broken_links},
+    {"page: first", "the highest root covers all positions", a_broken_first_position},
 };
 SUBJECT(CASES)

@@ -221,6 +221,22 @@ static void a_sweep_does_not_go_upwards(void) {
   expect_retired(&far, &outer, 0, "a leaf beside links that lead upwards");
 }
 
+/* The root of a ring with a high base begins there, not at position 0. */
+static void pages_far_from_the_first_position(void) {
+  q = begin_queue("q", FREE_SETTINGS, 0);
+  SB_STORE(q->lanes[0].ring.base, 4160, SB_RELAXED);
+  SB_STORE(q->lanes[0].ring.root, sb_link_empty(4160 / SB_PAGE_CELLS), SB_RELAXED);
+  leaf = page(4160, 0);
+  finish_cells(&leaf);
+  set_done(&leaf, FULL);
+  other = page(4224, 0);
+  root = page(4224, 1);
+  expect_is(root.page->first, 4096, "the first position of the root");
+  expect_retired(&leaf, &root, 1, "the old root, which was finished");
+  finish_cells(&other);
+  sb_page_sweep(t.c, &q->lanes[0].ring);
+  expect_retired(&other, &root, 2, "a leaf that a sweep finds");
+}
 /* A root of the greatest height, which no position needs, but a broken word may claim. */
 static void the_highest_root(void) {
   begin();
@@ -269,6 +285,7 @@ static const test_case CASES[] = {
     {"retired: sweep", "a sweep retires all finished pages", a_sweep_retires_what_was_overlooked},
     {"retired: sweep above", "a sweep retires inner pages whose links are done", a_sweep_looks_at_inner_pages},
     {"retired: upwards", "a sweep follows no link upwards", a_sweep_does_not_go_upwards},
+    {"retired: base", "pages of a ring with a high base are retired", pages_far_from_the_first_position},
     {"retired: highest", "a root of the greatest height is walked from, marked and swept", the_highest_root},
     {"retired: generation", "a page of another generation is not unlinked", a_page_of_another_generation},
 };

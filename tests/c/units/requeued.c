@@ -292,6 +292,21 @@ static void the_lowest_is_found(void) {
   set_flag(0);
   expect(!next(0, NULL), "one is found without the flag");
 }
+/* The root of a ring with a high base begins there, not at position 0. */
+static void a_root_at_the_base(void) {
+  q = begin_queue("q", FREE_SETTINGS, 0);
+  SB_STORE(q->lanes[0].ring.base, 4992, SB_RELAXED);
+  SB_STORE(q->lanes[0].ring.root, sb_link_empty(4992 / SB_PAGE_CELLS), SB_RELAXED);
+  (void)make_leaf(FAR);
+  for (unsigned height = 0; height <= 1; height++) {
+    expect_is(sb_link_height(SB_LOAD(q->lanes[0].ring.root, SB_RELAXED)), height, "the height of the root");
+    mark(FAR);
+    expect_next(0, NULL, FAR, "the next one");
+    expect_next(FAR, NULL, FAR, "the one at the position");
+    expect(!next(FAR + 1, NULL), "one is found behind it");
+    (void)make_leaf(FAR + 64);
+  }
+}
 /* Bits below which nothing is are cleared, and in the end the flag. */
 static void bits_that_lead_nowhere(void) {
   begin();
@@ -458,6 +473,7 @@ static const test_case CASES[] = {
     {"requeued: stays", "a position stays marked while the bits of its way and of a new root are set",
      what_stays_marked},
     {"requeued: lowest", "the search finds the lowest position with a bit", the_lowest_is_found},
+    {"requeued: base", "the search begins at the root's first position", a_root_at_the_base},
     {"requeued: no more", "the search clears bits that lead nowhere, and the flag", bits_that_lead_nowhere},
     {"requeued: no page", "a bit without a page below it is cleared", bits_without_a_page},
     {"requeued: followed", "the search follows a way if nothing lies before its leaf", a_search_follows_the_way},
