@@ -85,6 +85,8 @@ sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache,
                          sb_word *announce, uint64_t *position);
 /* Finishes a cell: makes its word TOMBSTONE, marks it in `finished` of the leaf, and retires finished pages. */
 void sb_ring_finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position);
+/* Finishes `count` cells of one leaf, from `position` on. */
+void sb_ring_finish_row(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position, unsigned count);
 /* Repeats the end of sb_ring_finish, for a TOMBSTONE whose holder may have been killed before it marked the cell
  * finished. */
 void sb_ring_redo(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position);
