@@ -12,7 +12,9 @@
  * A message that was put into this queue has none (SB_NO_ORIGIN).
  *
  * Invariants:
- *  I15 an append is one CAS of the first FREE cell, and the tail passes only filled cells. So a ring has no holes.
+ *  I15 an append is one CAS of the first FREE cell, and the tail passes only filled cells. So a ring has no holes. A
+ *      leaf whose cells are all filled may also be linked as a whole, at a tail before which all cells are filled
+ *      (sb_move_page.h).
  *  I16 a link in a page changes from EMPTY to PAGE, and from PAGE to DONE, each by a CAS, and never back. The link
  *      `root` changes by a CAS from EMPTY to PAGE, and later to each new top page; it is never DONE. Links are stored
  *      without a CAS only in a page that is not linked yet, by sb_ring_destroy, and in `root` before the queue or level
