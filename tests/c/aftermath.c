@@ -64,6 +64,9 @@ static void expect_messages(test_broker *t, const operation *o, bool done, sb_qu
     complain("too many: left are %llx, may be %llx", (unsigned long long)seen, (unsigned long long)may);
   if (o->exactly != 0 && in_q != o->exactly)
     complain("%llu messages are left, not %llu", (unsigned long long)in_q, (unsigned long long)o->exactly);
+  if (o->total != 0 && in_q + in_other != o->total)
+    complain("%llu and %llu messages are left, not %llu together", (unsigned long long)in_q,
+             (unsigned long long)in_other, (unsigned long long)o->total);
 }
 
 static uint64_t capacity(const sb_settings *s) {

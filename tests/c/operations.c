@@ -9,6 +9,7 @@
 #include "commit_operations.h"
 #include "grace_operations.h"
 #include "lease_operations.h"
+#include "page_operations.h"
 #include "parts_operations.h"
 #include "put_operations.h"
 
@@ -318,6 +319,21 @@ const operation OPERATIONS[] = {
     {"purge", FREELY, SETUP, nothing, purge, LEAVES(0)},
     {"move", FREELY, SETUP, nothing, move, UNCHANGED},
     {"move, limited", LENGTH(6, 0), SETUP, nothing, move, UNCHANGED},
+    {"move a page", FREELY, PAGE_AND_SIX, have_room_for_a_page, move_page, UNDER_WAY(ALL | REST, ALL | REST),
+     AFTER(ALL | REST, ALL | REST), .total = PAGE_AND_SIX},
+    {"move a page of two", FREELY, PAGE_AND_SIX, have_room_and_take_three, move_page,
+     UNDER_WAY(BUT_3 | REST, BUT_3 | REST), AFTER(BUT_3 | REST, BUT_3 | REST), .total = PAGE_AND_SIX - 3},
+    {"reap a page, announced", FREELY, PAGE_AND_SIX, nothing, reap, UNDER_WAY(ALL | REST, ALL | REST),
+     AFTER(ALL | REST, ALL | REST), .total = PAGE_AND_SIX, .reaps = true, .dies_at = "queue.move.page.announced",
+     .dies_in = have_room_and_move_page},
+    {"reap a page, linked", FREELY, PAGE_AND_SIX, nothing, reap, UNDER_WAY(ALL | REST, ALL | REST),
+     AFTER(ALL | REST, ALL | REST), .total = PAGE_AND_SIX, .reaps = true, .dies_at = "ring.leaf.linked",
+     .dies_in = have_room_and_move_page},
+    {"reap a page, finished", FREELY, PAGE_AND_SIX, nothing, reap, UNDER_WAY(ALL | REST, ALL | REST),
+     AFTER(ALL | REST, ALL | REST), .total = PAGE_AND_SIX, .reaps = true, .dies_at = "queue.move.page.finished",
+     .dies_in = have_room_and_move_page},
+    {"use a page, reap", FREELY, PAGE_AND_SIX, nothing, use_the_page_then_reap, UNDER_WAY(REST, ALL | REST),
+     AFTER(REST, REST), .exactly = 6, .reaps = true, .dies_at = "ring.leaf.linked", .dies_in = have_room_and_move_page},
     {"lease", FREELY, SETUP, nothing, move, UNCHANGED, .leases = true},
     {"lease what was leased", KEEPING, SETUP, move, move_back, UNCHANGED, .leases = true},
     {"give back a lease", FREELY, SETUP, move, move_back, UNCHANGED, .leases = true},

@@ -31,6 +31,7 @@ typedef struct {
   uint64_t must, may, must_done, may_done;
   uint64_t must_beside;  /* must_done, where others had the messages in their hands meanwhile; 0: the same */
   uint64_t exactly;      /* number of messages that must be left in "q", 0: the sets say enough */
+  uint64_t total;        /* number of messages that must be left in both queues together, 0: the sets say enough */
   uint64_t both;         /* ids that are left in both queues or in none */
   uint64_t instead;      /* ids that are left exactly if those are not */
   uint32_t many;         /* number of further queues, "t0" and so on, that have what is in both */

@@ -3,6 +3,7 @@
 #include "sb_api.h"
 #include "sb_disposal.h"
 #include "sb_move.h"
+#include "sb_move_page.h"
 #include "sb_settings.h"
 #include "sb_topology.h"
 
@@ -343,6 +344,17 @@ sb_status sb_queue_purge(sb_queue *q, uint64_t *removed) {
   return status == SB_EMPTY || status == SB_DELETED ? SB_OK : status;
 }
 
+/* Moves a page of messages, or one message. *count: how many messages; *size: the length of their bodies. */
+static sb_status move_some(sb_queue *q, sb_queue *target, uint64_t end, uint64_t limit, uint64_t bytes, uint64_t *count,
+                           uint64_t *size) {
+  *count = SB_PAGE_CELLS;
+  if (limit >= SB_PAGE_CELLS && sb_move_page(q, target, end, bytes, size) == SB_OK) {
+    return SB_OK;
+  }
+  *count = 1;
+  return sb_move_one(q, target, end, size);
+}
+
 int64_t sb_queue_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, sb_status *status) {
   uint64_t moved = 0, size = 0, end = 0;
   *status = SB_OK;
@@ -353,14 +365,15 @@ int64_t sb_queue_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *b
     }
     *status = !sb_queue_is_open(q) || !sb_queue_is_open(target) ? SB_DELETED : SB_OK;
     if (*status == SB_OK && end == 0) end = sb_ring_exact_tail(q->c->b, &q->lanes[0].ring);
-    if (*status == SB_OK) *status = sb_move_one(q, target, end, &size);
+    uint64_t count = 0;
+    if (*status == SB_OK) *status = move_some(q, target, end, limit - moved, *bytes, &count, &size);
     if (*status != SB_OK && sb_queue_is_open(q)) sb_notify_work_arrived(q);
     if (*status != SB_OK && sb_queue_is_open(target)) sb_notify_room_in(q->c, target->shm, target->slot);
     if (*status == SB_OK) {
-      moved++;
+      moved += count;
       *bytes -= size < *bytes ? size : *bytes;
       (void)sb_limits_enforce(target);
-      sb_notify_work_arrived(target);
+      count > 1 ? sb_notify_backlog_arrived(target) : sb_notify_work_arrived(target);
       if (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0) sb_notify_work_arrived(q); /* I41 of sb_requeued.h */
       sb_notify_room_made(q->c, q->shm, q->slot);
     }

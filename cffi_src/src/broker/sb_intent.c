@@ -123,9 +123,17 @@ static void resolve_enqueue(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
 
 static sb_reference reference_of(const intent *i) { return (sb_reference){i->slot, i->ref, i->gen, i->queue}; }
 
-static void count_removed(sb_ledger_shm *l, const intent *i) {
+static void count_removed(sb_ledger_shm *l, const intent *i, uint64_t messages) {
   raise_to(&l->counters[SB_COUNT_REMOVED_BYTES], i->before_bytes, i->bytes);
-  raise_to(&l->counters[i->counter], i->before, 1);
+  raise_to(&l->counters[i->counter], i->before, messages);
+}
+/* For a move: counts the messages that the target queue got. */
+static void count_moved_in(sb_reap_context *w, sb_ledger_shm *l, const intent *i, uint64_t messages) {
+  sb_ledger_shm *to = sb_ledger_at(w->b, (uint32_t)SB_LOAD(&l->target_ledger, SB_RELAXED));
+  if (to != NULL) {
+    raise_to(&to->counters[SB_COUNT_ADDED_BYTES], SB_LOAD(&l->target_before_bytes, SB_RELAXED), i->bytes);
+    raise_to(&to->counters[SB_COUNT_ADDED], SB_LOAD(&l->target_before, SB_RELAXED), messages);
+  }
 }
 
 static void resolve_settle(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
@@ -136,7 +144,7 @@ static void resolve_settle(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   bool gone = sb_reference_gone(w->b, &reference),
        found = sb_intent_find_cell(w, i->queue, i->position, &r, &leaf, &word);
   if (gone && still_stands(l, i)) {
-    count_removed(l, i);
+    count_removed(l, i, 1);
     if (found && (held_by(w, word, SB_CELL_ACQUIRED) || held_by(w, word, SB_CELL_REMOVING))) {
       (void)sb_ring_drop(w->by, &r, &leaf, i->position, word);
     }
@@ -193,11 +201,7 @@ static void resolve_move(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
     clear(l, i);
     return;
   }
-  sb_ledger_shm *to = sb_ledger_at(w->b, (uint32_t)SB_LOAD(&l->target_ledger, SB_RELAXED));
-  if (to != NULL) {
-    raise_to(&to->counters[SB_COUNT_ADDED_BYTES], SB_LOAD(&l->target_before_bytes, SB_RELAXED), i->bytes);
-    raise_to(&to->counters[SB_COUNT_ADDED], SB_LOAD(&l->target_before, SB_RELAXED), 1);
-  }
+  count_moved_in(w, l, i, 1);
   /* The dead connection may not have added the schedule entry of the message, so the housekeeper must scan all cells.
    * The queue exists: sb_intent_find_cell found it. For a message that has expired, the release below asks for the
    * scan. */
@@ -214,13 +218,56 @@ static void resolve_move(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   SB_CRASHPOINT("recover.move.described");
   sb_reference reference = reference_of(i);
   (void)sb_reference_drop(w->b, &reference);
-  count_removed(l, i);
+  count_removed(l, i, 1);
   if (source_there) {
     (void)sb_ring_drop(w->by, &source, &source_leaf, i->position, source_word);
   }
   sb_intent_release_cell(w, i->target_queue,
                          i->target_position); /* before clear(): perhaps only the intent names the target (I34) */
   SB_CRASHPOINT("recover.move.released");
+  clear(l, i);
+}
+
+/* True if the leaf of the intent MOVE_PAGE was linked (I75 of sb_move_page.h). The header is read first and last: if the
+ * leaf is freed in between, all its cells may be another page's. */
+static bool page_was_linked(sb_reap_context *w, const intent *i) {
+  uint64_t h = SB_LOAD(sb_slot_header(w->b, i->slot), SB_ACQUIRE);
+  if (h != sb_slot_word(SB_SLOT_ALLOC, w->id, i->gen)) {
+    return true;
+  }
+  sb_ring r;
+  sb_leaf_ref leaf;
+  if (sb_ring_open(w->b, i->target_queue, SB_RING_CELLS, &r) &&
+      sb_ring_locate(w->b, NULL, &r, i->target_position, &leaf) == SB_OK && leaf.slot == i->slot) {
+    return true;
+  }
+  const sb_leaf_shm *fresh = sb_slot_at(w->b, i->slot);
+  uint64_t word = SB_LOAD(&fresh->cells[0].word, SB_ACQUIRE);
+  return sb_cell_state(word) == SB_CELL_TOMBSTONE || SB_LOAD(sb_slot_header(w->b, i->slot), SB_ACQUIRE) != h;
+}
+
+static void resolve_move_page(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
+  bool linked = page_was_linked(w, i);
+  if (!still_stands(l, i)) {
+    return;
+  }
+  if (linked) {
+    count_moved_in(w, l, i, SB_PAGE_CELLS);
+    SB_CRASHPOINT("recover.move.page.counted");
+    for (uint64_t at = i->position; at < i->position + SB_PAGE_CELLS; at++) {
+      sb_ring r;
+      sb_leaf_ref leaf;
+      uint64_t word;
+      if (!sb_intent_find_cell(w, i->queue, at, &r, &leaf, &word)) continue;
+      if (held_by(w, word, SB_CELL_REMOVING)) {
+        (void)sb_ring_drop(w->by, &r, &leaf, at, word);
+      } else if (sb_cell_state(word) == SB_CELL_TOMBSTONE) {
+        sb_ring_redo(w->by, &r, &leaf, at);
+      }
+    }
+    SB_CRASHPOINT("recover.move.page.finished");
+    count_removed(l, i, SB_PAGE_CELLS);
+  }
   clear(l, i);
 }
 
@@ -270,6 +317,7 @@ static void resolve(sb_reap_context *w, sb_ledger_shm *l) {
     case SB_INTENT_DUE: resolve_due(w, l, &i); break;
     case SB_INTENT_MOVE: resolve_move(w, l, &i); break;
     case SB_INTENT_COMMIT: resolve_commit(w, l, &i); break;
+    case SB_INTENT_MOVE_PAGE: resolve_move_page(w, l, &i); break;
     default: clear(l, &i); break;
   }
 }

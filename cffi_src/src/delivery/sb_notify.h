@@ -14,7 +14,7 @@
  *      waited.
  *
  * Ordering pairs:
- *  P3 producer: append (seq_cst), then load `interested`. Consumer: CAS to INTERESTED (seq_cst), then look at the
+ *  P3 producer: append (seq_cst), or link of a filled leaf (seq_cst), then load `interested`. Consumer: CAS to INTERESTED (seq_cst), then look at the
  *     queue. At least one of them sees the other.
  *  P9 notifier: sets the node's flag, then the target's bit, then the connection's bit, then rings, each of them
  *     unconditionally. IO thread: clears the connection's bits, then the target's, then the node's flag, then looks.

@@ -390,7 +390,8 @@ enum {
   SB_INTENT_SETTLE = 2,
   SB_INTENT_DUE = 3,
   SB_INTENT_MOVE = 4,
-  SB_INTENT_COMMIT = 5
+  SB_INTENT_COMMIT = 5,
+  SB_INTENT_MOVE_PAGE = 6
 };
 
 /* The counters of one connection at one queue, and the intent of its operation in progress. Only the owner writes the

@@ -33,6 +33,8 @@
  *   continues the commit (sb_transaction.h).
  *  MOVE -> the target cell is REMOVING(dead), and names the slot -> the reaper settles the source, then releases the
  *   target. If not, the reaper drops the reference for the target.
+ *  MOVE_PAGE -> the leaf was linked (I75 of sb_move_page.h) -> the reaper counts its messages in both queues, and makes
+ *   the source cells TOMBSTONE. If not, the move took no effect.
  * The code is in sb_intent.c.
  *
  * Concurrency: the owner of a ledger writes it, under its connection's lock; after the death of the owner its reapers

@@ -8,7 +8,8 @@
  *
  * Invariants:
  *  I21 a cell that names a slot has a reference to that slot until the holder of the message drops the reference. Then
- *      the holder makes the cell TOMBSTONE.
+ *      the holder makes the cell TOMBSTONE. A cell of a row whose leaf was linked has none any more (I76 of
+ *      sb_move_page.h).
  *
  * Ordering pairs: P11 of sb_ledger.h.
  *

@@ -310,6 +310,23 @@ static bool take_in_state(sb_queue *q, const sb_leaf_ref *leaf, uint64_t positio
          take_cell(q, state, NULL, leaf, position, word, t) == SB_OK;
 }
 
+unsigned sb_take_row(sb_queue *q, uint64_t first, const uint64_t *tokens, sb_taken *row) {
+  sb_lane *lane = &q->lanes[0];
+  sb_leaf_ref *leaf = &lane->head_leaf;
+  uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE);
+  unsigned n = 0;
+  for (bool took_it = true; took_it && n < SB_PAGE_CELLS;) {
+    uint64_t at = first + n;
+    row[n].token = tokens[n];
+    took_it = (sb_leaf_covers(leaf, at) || sb_ring_locate(q->c->b, NULL, &lane->ring, at, leaf) == SB_OK) &&
+              take_in_state(q, leaf, at, SB_CELL_AVAILABLE, SB_CELL_REMOVING, &row[n]);
+    n += took_it;
+  }
+  lane->cursor = first + n;
+  sb_ring_advance(&q->shm->head, hint, first + n);
+  return n;
+}
+
 /* Takes the message at `position`: its cell changes from state `from` to `state`. `requeued`: the message returned to
  * the queue, so the function first clears the leaf's bit of the cell. SB_EMPTY: the cell is not in state `from`, or
  * another process was faster. */

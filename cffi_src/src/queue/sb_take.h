@@ -57,6 +57,11 @@ typedef struct {
 } sb_excess;
 /* Takes the oldest AVAILABLE message to evict it. SB_EMPTY: there is none. SB_DONE: the excess is gone (I24). */
 sb_status sb_take_victim(sb_queue *q, const sb_excess *excess, uint64_t token, sb_taken *t);
+/* Takes up to SB_PAGE_CELLS messages that are ready and lie one behind the other, from `first` on, to remove them: row
+ * i is listed by the holding tokens[i]. `first`: not before the handle's cursor and the shared head. Returns the number
+ * of messages that it took; it stops at the first cell that is not AVAILABLE, or that another process takes. The queue
+ * must not track (sb_queue_tracks). */
+unsigned sb_take_row(sb_queue *q, uint64_t first, const uint64_t *tokens, sb_taken *row);
 /* Takes the message at `position`, to remove it or to make a SCHEDULED one ready: its cell changes from state `from` to
  * REMOVING. SB_EMPTY: the cell is not in state `from`, or another process was faster. */
 sb_status sb_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t);

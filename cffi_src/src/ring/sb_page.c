@@ -162,7 +162,8 @@ sb_status sb_page_descend(sb_broker *b, sb_connection *c, const sb_ring *r, uint
     bool again = false;
     while (p->height > height && !again) {
       sb_word *link = &sb_page_children(p)[sb_page_index(p->height, position)];
-      uint64_t word = SB_LOAD(link, SB_ACQUIRE); /* P4 acquire */
+      /* P4 acquire; seq_cst for P3 of sb_notify.h, since a link may bring messages (sb_move_page.h) */
+      uint64_t word = SB_LOAD(link, SB_SEQ_CST);
       if (!sb_page_is_current(b, p)) {
         again = true;
       } else if (sb_link_state(word) == SB_LINK_DONE) {
@@ -195,6 +196,39 @@ sb_status sb_page_descend(sb_broker *b, sb_connection *c, const sb_ring *r, uint
     }
   }
   return SB_CORRUPT; /* a ring that is not damaged does not change so often during one walk */
+}
+
+/* ---- leaves that are filled before they are linked ---- */
+
+sb_status sb_page_prepare_leaf(sb_connection *c, const sb_ring *r, uint64_t first, sb_page_fresh *f) {
+  sb_page_ref parent;
+  unsigned skip = 0;
+  if (sb_page_kind(c->b, r, 0) != SB_KIND_LEAF) {
+    return SB_EMPTY;
+  }
+  sb_status status = sb_page_descend(c->b, c, r, first, 1, &parent, &skip);
+  if (status != SB_OK) {
+    return status == SB_DONE ? SB_EMPTY : status;
+  }
+  f->link = &sb_page_children(&parent)[sb_page_index(1, first)];
+  f->expected = sb_link_empty(parent.gen); /* with the generation: the parent may be freed and used again meanwhile */
+  return SB_LOAD(f->link, SB_ACQUIRE) == f->expected ? new_page(c, r, 0, first, &f->token, &f->leaf) : SB_EMPTY;
+}
+
+void sb_page_drop_leaf(sb_connection *c, const sb_page_fresh *f) {
+  (void)sb_slab_free_gen(c->b, f->leaf.slot, f->leaf.gen);
+  sb_holding_give(c, f->token);
+}
+
+bool sb_page_link_leaf(sb_connection *c, const sb_page_fresh *f) {
+  uint64_t expected = f->expected;
+  if (!SB_CAS(f->link, &expected, sb_link_word(0, f->leaf.slot, f->leaf.gen), SB_SEQ_CST)) { /* P4 release, P3 */
+    sb_page_drop_leaf(c, f);
+    return false;
+  }
+  SB_CRASHPOINT("ring.leaf.linked");
+  link_done(c, f->token, &f->leaf);
+  return true;
 }
 
 /* ---- retiring ---- */

@@ -68,6 +68,21 @@ bool sb_page_root(sb_broker *b, uint64_t link, sb_page_ref *p);
  * link. */
 sb_status sb_page_descend(sb_broker *b, sb_connection *c, const sb_ring *r, uint64_t position, unsigned height,
                           sb_page_ref *p, unsigned *skip);
+/* A leaf that a connection prepares, and fills, before it links the leaf: the ring gets all cells of the leaf by one
+ * CAS. `token`: the holding that lists the leaf. */
+typedef struct {
+  sb_page_ref leaf;
+  sb_word *link;
+  uint64_t expected, token;
+} sb_page_fresh;
+/* Prepares a leaf for the positions from `first` on, a multiple of SB_PAGE_CELLS; all positions before it are filled.
+ * Creates the pages above the leaf. SB_EMPTY: the ring has a leaf there, or the leaf would be its root, or the ring is
+ * one with long leaves. After SB_OK the caller calls sb_page_link_leaf, or sb_page_drop_leaf. */
+sb_status sb_page_prepare_leaf(sb_connection *c, const sb_ring *r, uint64_t first, sb_page_fresh *f);
+/* Links the leaf, whose cells the caller has filled. False: the ring got another leaf there, so the function freed this
+ * one. */
+bool sb_page_link_leaf(sb_connection *c, const sb_page_fresh *f);
+void sb_page_drop_leaf(sb_connection *c, const sb_page_fresh *f);
 /* Retires a page if everything in it is finished, then its parent, and so on. */
 void sb_page_retire(sb_connection *c, const sb_ring *r, sb_page_ref p);
 /* Retires all finished pages that are left in the ring: because a process was killed, or because many calls finished

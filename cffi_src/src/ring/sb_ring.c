@@ -190,6 +190,16 @@ void sb_ring_finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, 
   sb_ring_redo(c, r, ref, position);
 }
 
+void sb_ring_finish_row(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position, unsigned count) {
+  _Atomic uint8_t *finished = (_Atomic uint8_t *)(void *)ref->leaf->finished + position % SB_PAGE_CELLS;
+  for (unsigned i = 0; i < count; i++) {
+    SB_STORE(&sb_leaf_cell(ref, position + i)->word, sb_cell_bare(SB_CELL_TOMBSTONE, ref->gen), SB_RELEASE);
+    SB_CRASHPOINT("ring.tombstone");
+    SB_STORE(&finished[i], 1, SB_RELEASE);
+  }
+  sb_ring_redo(c, r, ref, position + count - 1); /* looks at the marks of all cells, and retires the page */
+}
+
 bool sb_ring_drop(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position, uint64_t word) {
   if (!SB_CAS(&sb_leaf_cell(ref, position)->word, &word, sb_cell_bare(SB_CELL_TOMBSTONE, ref->gen), SB_ACQ_REL)) {
     return false;

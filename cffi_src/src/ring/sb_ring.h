@@ -12,7 +12,9 @@
  * A message that was put into this queue has none (SB_NO_ORIGIN).
  *
  * Invariants:
- *  I15 an append is one CAS of the first FREE cell, and the tail passes only filled cells. So a ring has no holes.
+ *  I15 an append is one CAS of the first FREE cell, and the tail passes only filled cells. So a ring has no holes. A
+ *      leaf whose cells are all filled may also be linked as a whole, at a tail before which all cells are filled
+ *      (sb_move_page.h).
  *  I16 a link in a page changes from EMPTY to PAGE, and from PAGE to DONE, each by a CAS, and never back. The link
  *      `root` changes by a CAS from EMPTY to PAGE, and later to each new top page; it is never DONE. Links are stored
  *      without a CAS only in a page that is not linked yet, by sb_ring_destroy, and in `root` before the queue or level
@@ -85,6 +87,8 @@ sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache,
                          sb_word *announce, uint64_t *position);
 /* Finishes a cell: makes its word TOMBSTONE, marks it in `finished` of the leaf, and retires finished pages. */
 void sb_ring_finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position);
+/* Finishes `count` cells of one leaf, from `position` on. */
+void sb_ring_finish_row(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position, unsigned count);
 /* Repeats the end of sb_ring_finish, for a TOMBSTONE whose holder may have been killed before it marked the cell
  * finished. */
 void sb_ring_redo(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position);

@@ -77,10 +77,10 @@ static bool guarded(test_case k) {
 }
 
 int main(int count, char **arguments) {
-  const subject *const subjects[] = {&ACCOUNT_CASES, &BATON_CASES,  &GRACE_CASES,  &JUDGE_CASES,
-                                     &LEASE_CASES,   &LIMIT_CASES,  &MEMORY_CASES, &OUTSIDE_CASES,
-                                     &PAGE_CASES,    &PARKED_CASES, &REPAIR_CASES, &RETURNED_CASES,
-                                     &TAKE_CASES,    &TOLD_CASES,   &UPKEEP_CASES, &WAKE_CASES};
+  const subject *const subjects[] = {&ACCOUNT_CASES, &BATON_CASES,    &GRACE_CASES,   &JUDGE_CASES, &LEASE_CASES,
+                                     &LIMIT_CASES,   &MEMORY_CASES,   &OUTSIDE_CASES, &PAGE_CASES,  &PARKED_CASES,
+                                     &REPAIR_CASES,  &RETURNED_CASES, &ROW_CASES,     &TAKE_CASES,  &TOLD_CASES,
+                                     &UPKEEP_CASES,  &WAKE_CASES};
   unsigned passed = 0, failed = 0;
   count--;
   arguments++;

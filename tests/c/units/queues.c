@@ -3,6 +3,7 @@
 
 #include "sb_slab.h"
 
+#define MOST_HOLDINGS 80u
 #define SECOND UINT64_C(1000000000)
 
 sb_queue *queue_named(const char *name, sb_settings settings) {
@@ -85,8 +86,8 @@ void use_all_chunks(void) {
   }
 }
 void leave_holdings(unsigned count) {
-  uint64_t tokens[8], token;
-  if (count > 8) die("holdings", (int)count);
+  uint64_t tokens[MOST_HOLDINGS], token;
+  if (count > MOST_HOLDINGS) die("holdings", (int)count);
   for (unsigned i = 0; i < count; i++) {
     if (sb_holding_take(t.c, &tokens[i]) != SB_OK) die("sb_holding_take", 0);
   }
