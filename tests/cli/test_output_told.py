@@ -274,13 +274,13 @@ def test_what_a_crew_is_asked_for(
     """A function that is there, of so many processes; without a number of them there is no crew."""
     seen: list[tuple[object, ...]] = []
 
-    def run(call: str, queue: shmbroker.Queue, broker: str, workers: int, **options: object) -> None:
-        seen.append((call, queue.name, broker, workers, options))
+    def run(call: str, connection: shmbroker.Connection, name: str, workers: int, **options: object) -> None:
+        seen.append((call, connection.broker_name, name, workers, options))
 
     monkeypatch.setattr(module, "run_workers", run)
     name = connection_of(jobs).broker_name
     assert cli("consume", "jobs", "--call", "json:dumps", "--workers", "3", "--count", "5", "--timeout", "7").code == 0
-    assert seen == [("json:dumps", "jobs", name, 3, {"count": 5, "idle": 7.0})]
+    assert seen == [("json:dumps", name, "jobs", 3, {"count": 5, "idle": 7.0})]
     assert cli("consume", "jobs", "--call", "json:no", "--workers", "3").is_refused("json:no")
     assert cli("consume", "jobs", "--call", "json:dumps", "--timeout", "0").code == 0
     assert len(seen) == 1

@@ -222,7 +222,8 @@ void sb_page_drop_leaf(sb_connection *c, const sb_page_fresh *f) {
 
 bool sb_page_link_leaf(sb_connection *c, const sb_page_fresh *f) {
   uint64_t expected = f->expected;
-  if (!SB_CAS(f->link, &expected, sb_link_word(0, f->leaf.slot, f->leaf.gen), SB_SEQ_CST)) { /* P4 release, P3 */
+  if (!SB_CAS(f->link, &expected, sb_link_word(0, f->leaf.slot, f->leaf.gen),
+              SB_SEQ_CST)) { /* P4 release; P3 of sb_notify.h */
     sb_page_drop_leaf(c, f);
     return false;
   }
