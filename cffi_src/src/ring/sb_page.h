@@ -64,8 +64,8 @@ bool sb_page_of(sb_broker *b, uint64_t link, uint64_t position, sb_page_ref *p);
 /* The same for a link of a ring's root. */
 bool sb_page_root(sb_broker *b, uint64_t link, sb_page_ref *p);
 /* Walks to the page of `height` that covers `position`; with a connection `c` it creates missing pages. SB_EMPTY: the
- * page is not created yet. SB_DONE: the page is finished and freed; *skip is then the height of the page with the DONE
- * link. */
+ * page is not created yet. SB_DONE: the page is finished and freed, or lies before the base of the ring; *skip is then
+ * the height of the page with the DONE link, or of the page that would have it. */
 sb_status sb_page_descend(sb_broker *b, sb_connection *c, const sb_ring *r, uint64_t position, unsigned height,
                           sb_page_ref *p, unsigned *skip);
 /* A leaf that a connection prepares, and fills, before it links the leaf: the ring gets all cells of the leaf by one
