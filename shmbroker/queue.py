@@ -292,7 +292,8 @@ class Queue(native.QueueCalls):
     def move(self, to: Queue | str, *, limit: int | None = None, max_bytes: int | None = None) -> int:
         """Moves ready messages to another queue of this broker, the oldest first; returns how many it moved.
 
-        Stops early, without an error, when the other queue is full.
+        Stops early, without an error, when the other queue is full. A message keeps the time at which it expires: the
+        other queue's ``message_ttl`` is for messages that are put.
 
         Args:
             to: the other queue, or its name.
@@ -300,7 +301,9 @@ class Queue(native.QueueCalls):
             max_bytes: the last message moved is the one with which the bodies reach this size; ``None`` = no limit.
 
         Raises:
+            NotFound: this queue, or the other one, was deleted.
             NeverFits: a body can never fit the other queue; the messages before it are moved.
+            NotAllowed: a message that was published to more than eight queues was moved 23 times, in all of them.
             OutOfMemory: the broker has no memory to move a message; the messages before it are moved.
         """
         target = open_queue(self._session, to, passive=True) if isinstance(to, str) else to

@@ -374,7 +374,7 @@ class CoreQueue(native.Finalized):
             elif status[0] == native.NO_MEMORY:
                 self.connection.no_memory()
             elif status[0] != native.OK:
-                native.raise_for(int(status[0]), self.what)
+                native.raise_for(int(status[0]), (target if target.is_deleted() else self).what)
             else:
                 break
         return moved

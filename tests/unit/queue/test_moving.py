@@ -16,7 +16,7 @@ from scenario_support.observing import (
 )
 
 import shmbroker
-from shmbroker.exceptions import NotFound
+from shmbroker.exceptions import NotAllowed, NotFound
 
 
 def test_move_keeps_order_and_counts(connection: shmbroker.Connection) -> None:
@@ -88,6 +88,55 @@ def test_move_to_nowhere(queue: shmbroker.Queue) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 (any text will do)
         queue.move("q", limit=-1)
     assert listing(queue) == ["A"]
+
+
+@pytest.mark.parametrize("count", [1, 200])
+def test_move_between_queues_of_which_one_was_deleted(
+    connection: shmbroker.Connection, other: shmbroker.Connection, count: int
+) -> None:
+    """NotFound names the queue that is gone, and nothing is moved."""
+    here, gone = connection.queue("here"), connection.queue("gone")
+    here.put_many([b"A"] * count)
+    other.queue("gone").delete()
+    with pytest.raises(NotFound, match="'gone'"):
+        here.move(gone)
+    assert len(here) == count
+    with pytest.raises(NotFound, match="'gone'"):
+        gone.move(here)
+
+
+@pytest.mark.parametrize(("count", "moves"), [(8, 100), (9, 23)])
+def test_a_message_of_many_queues_is_moved_a_number_of_times(
+    connection: shmbroker.Connection, count: int, moves: int
+) -> None:
+    """If it was published to more than eight queues, 23 times in all of them; it then stays where it is."""
+    channel = connection.channel()
+    channel.exchange_declare("many", "fanout")
+    queues = [connection.queue(f"q{number}") for number in range(count)]
+    for queue in queues:
+        channel.queue_bind(queue.name, "many")
+    channel.basic_publish("many", "", b"A")
+    here, there = queues[0], connection.queue("other")
+    for _ in range(moves):
+        assert here.move(there) == 1
+        here, there = there, here
+    if count > 8:
+        for queue in (here, queues[1]):
+            with pytest.raises(NotAllowed):
+                queue.move(there)
+            assert listing(queue) == ["A"]
+
+
+@pytest.mark.parametrize("count", [1, 64])
+def test_a_message_that_is_moved_keeps_the_time_at_which_it_expires(
+    connection: shmbroker.Connection, count: int
+) -> None:
+    """Whatever the other queue's message_ttl, which counts from a put."""
+    here, there = connection.queue("here"), connection.queue("there", message_ttl=0.001)
+    here.put_many([b"A"] * count)
+    there.put_many([b"B"] * 64)
+    assert here.move(there) == count
+    assert {message.expires_at for message in there.browse() if bytes(message) == b"A"} == {None}
 
 
 @pytest.mark.parametrize(("most", "moved"), [(0, ""), (1, "A"), (4, "ABBB"), (5, "ABBBC"), (100, "ABBBCD")])
