@@ -287,6 +287,25 @@ static void no_memory_for_the_root(void) {
   expect_is(root(), is, "the root");
 }
 
+/* A leaf that would be filled before it is linked: without a page above it there is none. */
+static void no_leaf_is_prepared(void) {
+  sb_page_fresh fresh = {0};
+  begin(FREE_SETTINGS);
+  begin_at(64);
+  expect_is(make(64, 0), SB_OK, "the status of a leaf");
+  expect_is(make(128, 0), SB_OK, "the status of another leaf");
+  uint64_t token = next_holding();
+  expect_is(sb_page_prepare_leaf(t.c, &q->lanes[0].ring, 128, &fresh), SB_EMPTY, "the status where a leaf is");
+  expect_is(sb_page_prepare_leaf(t.c, &q->lanes[0].ring, 0, &fresh), SB_EMPTY, "the status of what is done");
+  expect_is(next_holding(), token, "the holding where a leaf is, or was");
+  q = begin_queue("q2", FREE_SETTINGS, 0);
+  expect_is(make(5, 0), SB_OK, "the status of a leaf that is the root");
+  use_up(SB_KIND_INNER);
+  token = next_holding();
+  expect_is(sb_page_prepare_leaf(t.c, &q->lanes[0].ring, 64, &fresh), SB_NO_MEMORY, "the status without memory");
+  expect_is(next_holding(), token, "the holding without memory");
+}
+
 /* ---- walking ---- */
 
 static void where_a_walk_ends(void) {
@@ -353,6 +372,7 @@ static const test_case CASES[] = {
     {"page: two roots", "of two roots that are made at one time one is used", a_root_that_grows_meanwhile},
     {"page: no leaf", "without memory for a leaf nothing changes", no_memory_for_pages},
     {"page: no root", "without memory for a root nothing changes", no_memory_for_the_root},
+    {"page: not prepared", "no leaf is prepared where one is, or was, or without memory", no_leaf_is_prepared},
     {"page: walk", "a walk says where it ends", where_a_walk_ends},
     {"page: broken", "a walk does not follow broken links", broken_links},
     {"page: first", "the highest root covers all positions", a_broken_first_position},
