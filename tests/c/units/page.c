@@ -291,12 +291,13 @@ static void no_memory_for_the_root(void) {
 static void no_leaf_is_prepared(void) {
   sb_page_fresh fresh = {0};
   begin(FREE_SETTINGS);
-  begin_at(64);
-  expect_is(make(64, 0), SB_OK, "the status of a leaf");
-  expect_is(make(128, 0), SB_OK, "the status of another leaf");
+  begin_at(4160);
+  expect_is(make(4160, 0), SB_OK, "the status of a leaf");
+  expect_is(make(4224, 0), SB_OK, "the status of another leaf");
   uint64_t token = next_holding();
-  expect_is(sb_page_prepare_leaf(t.c, &q->lanes[0].ring, 128, &fresh), SB_EMPTY, "the status where a leaf is");
-  expect_is(sb_page_prepare_leaf(t.c, &q->lanes[0].ring, 0, &fresh), SB_EMPTY, "the status of what is done");
+  expect_is(sb_page_prepare_leaf(t.c, &q->lanes[0].ring, 4224, &fresh), SB_EMPTY, "the status where a leaf is");
+  expect_is(sb_page_prepare_leaf(t.c, &q->lanes[0].ring, 4096, &fresh), SB_EMPTY, "the status of what is done");
+  expect_is(sb_page_prepare_leaf(t.c, &q->lanes[0].ring, 0, &fresh), SB_EMPTY, "the status of what is before the root");
   expect_is(next_holding(), token, "the holding where a leaf is, or was");
   q = begin_queue("q2", FREE_SETTINGS, 0);
   expect_is(make(5, 0), SB_OK, "the status of a leaf that is the root");
