@@ -27,12 +27,17 @@ class _Odd(float):
     __float__ = __bool__  # type: ignore[assignment]
 
 
+def has_io_after_a_wait(queue: shmbroker.Queue) -> bool:
+    """Waits for a message in vain. A get whose time is up before it can wait starts no IO thread."""
+    with pytest.raises(standard_queue.Empty):
+        queue.get(timeout=0.001)
+    return queue._core_connection.has_io  # noqa: SLF001
+
+
 @pytest.fixture
 def waiting(queue: shmbroker.Queue) -> shmbroker.Queue:
     """Returns a queue whose connection has its IO thread, so that a get waits in C."""
-    with pytest.raises(standard_queue.Empty):
-        queue.get(timeout=0.001)
-    eventually(lambda: queue._core_connection.has_io)  # noqa: SLF001
+    eventually(lambda: has_io_after_a_wait(queue), "an IO thread")
     return queue
 
 
@@ -67,9 +72,7 @@ def test_a_close_ends_a_wait(broker: shmbroker.Broker) -> None:
     """The waiting call raises, and releases the connection, since it is the last one in flight."""
     connection = shmbroker.connect(broker.name)
     waiting = connection.queue("q")
-    with pytest.raises(standard_queue.Empty):
-        waiting.get(timeout=0.001)
-    eventually(lambda: waiting._core_connection.has_io)  # noqa: SLF001
+    eventually(lambda: has_io_after_a_wait(waiting), "an IO thread")
     errors: list[BaseException] = []
 
     def wait() -> None:
