@@ -7,7 +7,7 @@
  * creates a `Record` of each; only the Receiver of a queue also creates a `Batch`. `Messages` iterates over a consumer.
  * `QueueCalls` is the base of `shmbroker.Queue`: put, reserve, get and get_nowait. `Reserving` is what reserve returns.
  * `Sender` puts bodies that are `bytes` into a queue, with options, or many in one call. `ChannelCalls` is the base of
- * `shmbroker.Channel`: basic_publish. `Publisher` publishes by the routes that it knows. `Properties` is the base of
+ * `shmbroker.Channel`: basic_publish; `ConsumerCalls` is that of `shmbroker.Consumer`: get. `Publisher` publishes by the routes that it knows. `Properties` is the base of
  * `shmbroker.BasicProperties`. `View` is a body that is read in place. `Finalized` is the base of classes with a
  * finalizer. Code that does not run for every message is Python (shmbroker/message.py). docs/adr/0010 has the reasons
  * against cffi here.
@@ -85,9 +85,9 @@ typedef struct {
 
 extern PyTypeObject *sb_batch_type, *sb_in_flight_type, *sb_properties_type, *sb_publisher_type, *sb_record_type,
     *sb_receiver_type, *sb_reserving_type, *sb_view_type, *sb_writable_type;
-extern PyType_Spec sb_batch_spec, sb_channel_calls_spec, sb_finalized_spec, sb_in_flight_spec, sb_messages_spec,
-    sb_properties_spec, sb_publisher_spec, sb_queue_calls_spec, sb_sender_spec, sb_record_spec, sb_route_spec,
-    sb_receiver_spec, sb_view_spec, sb_reserving_spec, sb_writable_spec;
+extern PyType_Spec sb_batch_spec, sb_channel_calls_spec, sb_consumer_calls_spec, sb_finalized_spec, sb_in_flight_spec,
+    sb_messages_spec, sb_properties_spec, sb_publisher_spec, sb_queue_calls_spec, sb_sender_spec, sb_record_spec,
+    sb_route_spec, sb_receiver_spec, sb_view_spec, sb_reserving_spec, sb_writable_spec;
 
 void sb_know_routes(PyTypeObject *type);
 /* Counts a call that will drop the GIL. The caller ends it with sb_in_flight_end. */
@@ -181,8 +181,10 @@ static inline const sb_record *sb_header_of(const char *record) { return (const 
 /* Puts a short body of type `bytes`; `options` NULL: without any. Returns a status. -1: the body is longer, or not
  * `bytes`. */
 int sb_put_at_once(void *handle, PyObject *body, const sb_put_options *options);
-/* Called once, before a queue's put or get. False: an exception is set. */
+extern PyObject *sb_empty_error; /* queue.Empty */
+/* Called once, before a queue's put or get, or a consumer's get. False: an exception is set. */
 bool sb_queue_names(void);
+bool sb_consumer_names(void);
 /* Publishes without waiting, by a route that the Publisher knows. Returns a status. -1: Python must publish. */
 int sb_publish(PyObject *publisher, PyObject *exchange, PyObject *key, PyObject *body, PyObject *properties);
 /* Called once, before a channel's basic_publish. False: an exception is set. */

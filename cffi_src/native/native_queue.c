@@ -18,13 +18,14 @@ static bool is_closed(const QueueCalls *self) { return self->closed || self->tak
 enum { TIMEOUT, AUTO_ACK, PUT_WITH, PUT_SLOWLY, GET_SLOWLY, GET_NOWAIT_SLOWLY, RESERVE_WITH, NAME_COUNT };
 static const char *const TEXTS[NAME_COUNT] = {"timeout",     "auto_ack",           "_put_with",    "_put_slowly",
                                               "_get_slowly", "_get_nowait_slowly", "_reserve_with"};
-static PyObject *known[NAME_COUNT], *empty_error; /* interned strings; queue.Empty */
+static PyObject *known[NAME_COUNT]; /* interned strings */
+PyObject *sb_empty_error;
 
 bool sb_queue_names(void) {
   PyObject *module = PyImport_ImportModule("queue");
-  empty_error = module != NULL ? PyObject_GetAttrString(module, "Empty") : NULL;
+  sb_empty_error = module != NULL ? PyObject_GetAttrString(module, "Empty") : NULL;
   Py_XDECREF(module);
-  return empty_error != NULL && sb_intern(TEXTS, known, NAME_COUNT);
+  return sb_empty_error != NULL && sb_intern(TEXTS, known, NAME_COUNT);
 }
 
 static bool is_name(PyObject *given, int name) {
@@ -146,7 +147,7 @@ static PyObject *hand_out(PyObject *object, PyObject *message, int slowly, const
     Py_DECREF(message);
     message = NULL;
     if (status == SB_EMPTY && given->timeout == NULL) {
-      PyErr_SetNone(empty_error);
+      PyErr_SetNone(sb_empty_error);
     } else {
       message = get_slowly(object, slowly, status, given);
     }
@@ -195,7 +196,7 @@ static PyObject *wait_for_message(PyObject *object, const GetKeywords *given) {
     return message;
   }
   if (length == -(int64_t)SB_TIMEOUT) {
-    PyErr_SetNone(empty_error);
+    PyErr_SetNone(sb_empty_error);
     return NULL;
   }
   return wait_in_python(object, (int)-length, until, given);
