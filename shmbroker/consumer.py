@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from shmbroker._core import native
 from shmbroker._core.consumer import CoreConsumer
 from shmbroker.exceptions import ConnectionClosed
-from shmbroker.message import OPEN, Message, MessageBatch
+from shmbroker.message import Message, MessageBatch
 from shmbroker.statistics import ConsumerStatistics
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _check(name: str, value: object, low: int, high: int) -> int:
     raise ValueError(msg)
 
 
-class Consumer:
+class Consumer(native.ConsumerCalls):
     """Takes messages from one or more queues, in fair rotation.
 
     Iteration yields messages one by one. It stops when the consumer is closed, or when no message came for ``timeout``
@@ -70,8 +70,7 @@ class Consumer:
             raise ValueError(msg)
         self._session = session
         self._core_connection: CoreConnection = session.core
-        self._prefetch, self._auto_ack = prefetch, auto_ack
-        self._timeout, self._acks_at_once = timeout, ack_batch == 1
+        self._prefetch, self._timeout, self._auto_ack = prefetch, timeout, auto_ack
         self._closed = self._cancelled = self._ended = False
         self._descriptor, self._core_notifies = -1, False
         self._core = CoreConsumer(
@@ -83,6 +82,7 @@ class Consumer:
             ack_interval=ack_interval,
         )
         self._taker = native.Receiver(self._core.address, native.OF_CONSUMER, Message, MessageBatch)
+        super().__init__(self._taker, auto_ack, ack_batch == 1)
         self._settle_record = self._core.settle
         self._tags = itertools.count(1)
         session.consumers.add(self)
@@ -90,29 +90,11 @@ class Consumer:
 
     # ---- taking ----
 
-    def get(self, timeout: float | None = None) -> Message:
-        """Takes the next message, and waits for it if none is ready.
+    # `get` is compiled (`native.ConsumerCalls`). It calls the next method.
 
-        Args:
-            timeout: seconds to wait for a message; ``None`` = for ever, 0 = not at all.
-
-        Raises:
-            queue.Empty: no message came in time.
-            NotFound: all queues of the consumer were deleted.
-            OutOfMemory: a message is ready, but the broker has no memory to record that this connection holds it.
-            ConnectionClosed: the consumer or its connection is closed.
-        """
-        message = self._taker.take(self, self._auto_ack, timeout)
-        if message is None:
-            until = native.deadline(timeout)
-            if timeout == 0 and self._acks_at_once and self._taker.status == native.EMPTY:
-                raise standard_queue.Empty  # no second pull: `take` has just pulled, and the queues had nothing
-            message = self._get_slowly(until)
-        if not self._auto_ack:
-            message._state = OPEN  # noqa: SLF001 - an interrupt before this line gives it back
-        return message
-
-    def _get_slowly(self, until: int) -> Message:
+    def _get_slowly(self, timeout: float | None) -> Message:
+        """Waits for a message; the compiled code did not find one."""
+        until = native.deadline(timeout)
         waited, intervals = native.OK, native.signal_check_intervals()
         while True:
             status = self._taker.status

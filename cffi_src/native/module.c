@@ -42,23 +42,25 @@ static bool add_numbers(PyObject *module) {
 }
 
 static int execute(PyObject *module) {
-  PyTypeObject *messages_type, *sender_type, *queue_calls_type, *channel_calls_type, *route_type, *finalized_type;
-  bool good = sb_view_names() && sb_finalizer_name() && sb_queue_names() && sb_put_names() && sb_reserve_names() &&
-              sb_channel_names() && add(module, "InFlight", &sb_in_flight_spec, &sb_in_flight_type) &&
-              add(module, "Record", &sb_record_spec, &sb_record_type) &&
-              add(module, "Batch", &sb_batch_spec, &sb_batch_type) &&
-              add(module, "View", &sb_view_spec, &sb_view_type) &&
-              add(module, "Receiver", &sb_receiver_spec, &sb_receiver_type) &&
-              add(module, "Messages", &sb_messages_spec, &messages_type) &&
-              add(module, "Sender", &sb_sender_spec, &sender_type) &&
-              add(module, "QueueCalls", &sb_queue_calls_spec, &queue_calls_type) &&
-              add(module, "ChannelCalls", &sb_channel_calls_spec, &channel_calls_type) &&
-              add(module, "Properties", &sb_properties_spec, &sb_properties_type) && sb_properties_names() &&
-              add(module, "Publisher", &sb_publisher_spec, &sb_publisher_type) &&
-              add(module, "Route", &sb_route_spec, &route_type) &&
-              add(module, "Finalized", &sb_finalized_spec, &finalized_type) &&
-              add(module, "Writable", &sb_writable_spec, &sb_writable_type) &&
-              add(module, "Reserving", &sb_reserving_spec, &sb_reserving_type) && add_numbers(module);
+  PyTypeObject *messages_type, *sender_type, *queue_calls_type, *channel_calls_type, *consumer_calls_type, *route_type,
+      *finalized_type;
+  bool good =
+      sb_view_names() && sb_finalizer_name() && sb_queue_names() && sb_put_names() && sb_reserve_names() &&
+      sb_channel_names() && sb_consumer_names() && add(module, "InFlight", &sb_in_flight_spec, &sb_in_flight_type) &&
+      add(module, "Record", &sb_record_spec, &sb_record_type) && add(module, "Batch", &sb_batch_spec, &sb_batch_type) &&
+      add(module, "View", &sb_view_spec, &sb_view_type) &&
+      add(module, "Receiver", &sb_receiver_spec, &sb_receiver_type) &&
+      add(module, "Messages", &sb_messages_spec, &messages_type) &&
+      add(module, "Sender", &sb_sender_spec, &sender_type) &&
+      add(module, "QueueCalls", &sb_queue_calls_spec, &queue_calls_type) &&
+      add(module, "ChannelCalls", &sb_channel_calls_spec, &channel_calls_type) &&
+      add(module, "ConsumerCalls", &sb_consumer_calls_spec, &consumer_calls_type) &&
+      add(module, "Properties", &sb_properties_spec, &sb_properties_type) && sb_properties_names() &&
+      add(module, "Publisher", &sb_publisher_spec, &sb_publisher_type) &&
+      add(module, "Route", &sb_route_spec, &route_type) &&
+      add(module, "Finalized", &sb_finalized_spec, &finalized_type) &&
+      add(module, "Writable", &sb_writable_spec, &sb_writable_type) &&
+      add(module, "Reserving", &sb_reserving_spec, &sb_reserving_type) && add_numbers(module);
   if (good) sb_know_routes(route_type);
   return good ? 0 : -1;
 }

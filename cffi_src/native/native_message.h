@@ -7,18 +7,18 @@
  * creates a `Record` of each; only the Receiver of a queue also creates a `Batch`. `Messages` iterates over a consumer.
  * `QueueCalls` is the base of `shmbroker.Queue`: put, reserve, get and get_nowait. `Reserving` is what reserve returns.
  * `Sender` puts bodies that are `bytes` into a queue, with options, or many in one call. `ChannelCalls` is the base of
- * `shmbroker.Channel`: basic_publish. `Publisher` publishes by the routes that it knows. `Properties` is the base of
- * `shmbroker.BasicProperties`. `View` is a body that is read in place. `Finalized` is the base of classes with a
- * finalizer. Code that does not run for every message is Python (shmbroker/message.py). docs/adr/0010 has the reasons
- * against cffi here.
+ * `shmbroker.Channel`: basic_publish; `ConsumerCalls` is that of `shmbroker.Consumer`: get. `Publisher` publishes by the
+ * routes that it knows. `Properties` is the base of `shmbroker.BasicProperties`. `View` is a body that is read in place.
+ * `Finalized` is the base of classes with a finalizer. Code that does not run for every message is Python
+ * (shmbroker/message.py). docs/adr/0010 has the reasons against cffi here.
  *
  * A record or a batch is FRESH until it has reached the caller. With auto_ack it is SETTLED from the start, unless a
  * channel gave it as SB_GIVEN_UNREAD (shmbroker.cdef.h): then it is FRESH until its body was read. A record that
- * `Messages` takes is OPEN from the start. One that `QueueCalls` returns is OPEN and `unseen`, until its body is read:
- * if Python frees it while an exception is set, that is treated as FRESH (docs/adr/0025). If an interrupt raises an
- * exception before a FRESH object has reached the caller, the object is freed, and gives its messages back. A message
- * that a get took returns to its position in its queue. A message of a consumer that still exists becomes the next one
- * that the consumer or the channel gives. So no FRESH message is lost between taking and handing over.
+ * `Messages` takes is OPEN from the start. One that `QueueCalls` or `ConsumerCalls` returns is OPEN and `unseen`, until
+ * its body is read: if Python frees it while an exception is set, that is treated as FRESH (docs/adr/0025). If an
+ * interrupt raises an exception before a FRESH object has reached the caller, the object is freed, and gives its messages
+ * back. A message that a get took returns to its position in its queue. A message of a consumer that still exists becomes
+ * the next one that the consumer or the channel gives. So no FRESH message is lost between taking and handing over.
  */
 #ifndef NATIVE_MESSAGE_H
 #define NATIVE_MESSAGE_H
@@ -62,7 +62,7 @@ typedef struct {
   char *buffer;
   char *many;                   /* like `buffer`, but for batches of this Receiver; NULL before the first batch */
   int status;                   /* why the last take found no message */
-  unsigned long long polled_ns; /* when `status` last became SB_TICK, see sb_poll_message */
+  unsigned long long polled_ns; /* when `status` last became SB_TICK, see sb_note_poll */
   Py_ssize_t delivered;
   char kind;
 } Receiver;
@@ -85,9 +85,9 @@ typedef struct {
 
 extern PyTypeObject *sb_batch_type, *sb_in_flight_type, *sb_properties_type, *sb_publisher_type, *sb_record_type,
     *sb_receiver_type, *sb_reserving_type, *sb_view_type, *sb_writable_type;
-extern PyType_Spec sb_batch_spec, sb_channel_calls_spec, sb_finalized_spec, sb_in_flight_spec, sb_messages_spec,
-    sb_properties_spec, sb_publisher_spec, sb_queue_calls_spec, sb_sender_spec, sb_record_spec, sb_route_spec,
-    sb_receiver_spec, sb_view_spec, sb_reserving_spec, sb_writable_spec;
+extern PyType_Spec sb_batch_spec, sb_channel_calls_spec, sb_consumer_calls_spec, sb_finalized_spec, sb_in_flight_spec,
+    sb_messages_spec, sb_properties_spec, sb_publisher_spec, sb_queue_calls_spec, sb_sender_spec, sb_record_spec,
+    sb_route_spec, sb_receiver_spec, sb_view_spec, sb_reserving_spec, sb_writable_spec;
 
 void sb_know_routes(PyTypeObject *type);
 /* Counts a call that will drop the GIL. The caller ends it with sb_in_flight_end. */
@@ -166,8 +166,10 @@ PyObject *sb_take_message(Receiver *self, PyObject *source, int auto_ack, char s
 /* Tries for a moment to take a message, of a queue, and keeps the GIL meanwhile: to drop the GIL and take it again would
  * cost more, and much more if another thread is busy. Returns what sb_take_message returns. */
 PyObject *sb_await_message(Receiver *self, PyObject *source, int auto_ack);
-/* Like sb_take_message, for an application that polls. The status SB_TICK means that the queue is empty, and that the
- * caller must tell the connection that the application polls: at the first poll, and then at most every 100 ms. */
+/* Called when the application has looked, and does not wait. If the queue was empty, makes the status SB_TICK at the first
+ * poll, and then at most every 100 ms: the caller must then tell the connection that the application polls. */
+void sb_note_poll(Receiver *self);
+/* Like sb_take_message, for an application that polls (sb_note_poll). */
 PyObject *sb_poll_message(Receiver *self, PyObject *source, int auto_ack);
 /* Makes a FRESH message OPEN, and marks it as `unseen`. */
 void sb_record_hand_out(PyObject *message);
@@ -181,8 +183,10 @@ static inline const sb_record *sb_header_of(const char *record) { return (const 
 /* Puts a short body of type `bytes`; `options` NULL: without any. Returns a status. -1: the body is longer, or not
  * `bytes`. */
 int sb_put_at_once(void *handle, PyObject *body, const sb_put_options *options);
-/* Called once, before a queue's put or get. False: an exception is set. */
+extern PyObject *sb_empty_error; /* queue.Empty */
+/* Called once, before a queue's put or get, or a consumer's get. False: an exception is set. */
 bool sb_queue_names(void);
+bool sb_consumer_names(void);
 /* Publishes without waiting, by a route that the Publisher knows. Returns a status. -1: Python must publish. */
 int sb_publish(PyObject *publisher, PyObject *exchange, PyObject *key, PyObject *body, PyObject *properties);
 /* Called once, before a channel's basic_publish. False: an exception is set. */

@@ -18,13 +18,14 @@ static bool is_closed(const QueueCalls *self) { return self->closed || self->tak
 enum { TIMEOUT, AUTO_ACK, PUT_WITH, PUT_SLOWLY, GET_SLOWLY, GET_NOWAIT_SLOWLY, RESERVE_WITH, NAME_COUNT };
 static const char *const TEXTS[NAME_COUNT] = {"timeout",     "auto_ack",           "_put_with",    "_put_slowly",
                                               "_get_slowly", "_get_nowait_slowly", "_reserve_with"};
-static PyObject *known[NAME_COUNT], *empty_error; /* interned strings; queue.Empty */
+static PyObject *known[NAME_COUNT]; /* interned strings */
+PyObject *sb_empty_error;
 
 bool sb_queue_names(void) {
   PyObject *module = PyImport_ImportModule("queue");
-  empty_error = module != NULL ? PyObject_GetAttrString(module, "Empty") : NULL;
+  sb_empty_error = module != NULL ? PyObject_GetAttrString(module, "Empty") : NULL;
   Py_XDECREF(module);
-  return empty_error != NULL && sb_intern(TEXTS, known, NAME_COUNT);
+  return sb_empty_error != NULL && sb_intern(TEXTS, known, NAME_COUNT);
 }
 
 static bool is_name(PyObject *given, int name) {
@@ -146,7 +147,7 @@ static PyObject *hand_out(PyObject *object, PyObject *message, int slowly, const
     Py_DECREF(message);
     message = NULL;
     if (status == SB_EMPTY && given->timeout == NULL) {
-      PyErr_SetNone(empty_error);
+      PyErr_SetNone(sb_empty_error);
     } else {
       message = get_slowly(object, slowly, status, given);
     }
@@ -195,7 +196,7 @@ static PyObject *wait_for_message(PyObject *object, const GetKeywords *given) {
     return message;
   }
   if (length == -(int64_t)SB_TIMEOUT) {
-    PyErr_SetNone(empty_error);
+    PyErr_SetNone(sb_empty_error);
     return NULL;
   }
   return wait_in_python(object, (int)-length, until, given);
@@ -213,12 +214,16 @@ static PyObject *queue_get(PyObject *object, PyObject *const *arguments, Py_ssiz
     sb_record_hand_out(message);
     return message;
   }
-  bool empty = message == Py_None && !is_closed(self) && self->taker->status == SB_EMPTY;
-  if (empty && !sb_is_zero(given.timeout)) {
-    Py_DECREF(message);
-    message = wait_for_message(object, &given);
+  if (message == NULL || is_closed(self) || self->taker->status != SB_EMPTY) {
+    return hand_out(object, message, GET_SLOWLY, &given);
   }
-  return hand_out(object, message, GET_SLOWLY, &given);
+  if (sb_is_zero(given.timeout)) { /* as get_nowait, from here on */
+    given.timeout = NULL;
+    sb_note_poll(self->taker);
+    return hand_out(object, message, GET_NOWAIT_SLOWLY, &given);
+  }
+  Py_DECREF(message);
+  return hand_out(object, wait_for_message(object, &given), GET_SLOWLY, &given);
 }
 
 static PyObject *queue_get_nowait(PyObject *object, PyObject *const *arguments, Py_ssize_t count, PyObject *names) {

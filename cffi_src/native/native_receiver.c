@@ -91,10 +91,13 @@ static bool tells_of_polling(Receiver *self) {
   return true;
 }
 
+void sb_note_poll(Receiver *self) {
+  if (self->kind == OF_QUEUE && self->status == SB_EMPTY && tells_of_polling(self)) self->status = SB_TICK;
+}
+
 PyObject *sb_poll_message(Receiver *self, PyObject *source, int auto_ack) {
   PyObject *got = sb_take_message(self, source, auto_ack, FRESH);
-  bool polls = got == Py_None && self->kind == OF_QUEUE && self->status == SB_EMPTY;
-  if (polls && tells_of_polling(self)) self->status = SB_TICK;
+  if (got == Py_None) sb_note_poll(self);
   return got;
 }
 

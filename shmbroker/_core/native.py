@@ -30,6 +30,7 @@ except ImportError as error:
     raise ImportError(msg) from error
 from shmbroker._native_message import Batch as Batch  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import ChannelCalls as ChannelCalls  # noqa: PLC0414 - for the layers above
+from shmbroker._native_message import ConsumerCalls as ConsumerCalls  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Finalized as Finalized  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import InFlight as InFlight  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Messages as Messages  # noqa: PLC0414 - for the layers above

@@ -4,7 +4,9 @@
 # ruff: noqa: SLF001 - its own parts
 from __future__ import annotations
 
+import gc
 import os
+import re
 import sys
 from queue import Empty
 from types import SimpleNamespace
@@ -14,6 +16,7 @@ import pytest
 from scenario_support.core_calls import Replaced
 from scenario_support.inside import core_of, session_of
 from scenario_support.observing import assert_counts, await_counts, put_each, text
+from scenario_support.waiting import WATCHDOG_SECONDS
 
 from shmbroker import consumer as module
 from shmbroker._core import native
@@ -32,15 +35,17 @@ FIRST, NEXT = 10**7, 10**9  # nanoseconds to the first look, and to each look af
 class Script:
     """In the place of a consumer's receiver and of the core's wait: statuses of a list each.
 
+    The first take is that of the compiled code, which has a receiver of its own: here, only its status counts.
+
     Attributes:
         until: The times that the consumer waited for.
         status: What the last take found, as of a receiver.
     """
 
     def __init__(self, consumer: Any, takes: list[Any], waits: list[int]) -> None:  # noqa: ANN401
-        self._takes, self._waits = takes, waits
+        self.status, *self._takes = takes
+        self._waits = waits
         self.until: list[int] = []
-        self.status = native.EMPTY
         consumer._taker = self
         consumer._core.wait = self.wait
 
@@ -104,13 +109,65 @@ def test_messages_wait_for_their_settlement_unless_that_was_given(queue: shmbrok
     assert_counts(queue, acked=6, message_count=0)
 
 
+def test_a_message_that_was_waited_for_is_the_applications(queue: shmbroker.Queue) -> None:
+    """Like one that was there: dropped without a settlement, it stays unacked, and does not come back to the row."""
+    with queue.consume() as consumer:
+        core: Any = consumer._core
+        wait = core.wait
+        core.wait = lambda time: [queue.put(b"A"), wait(time)][1]
+        assert text(consumer.get(timeout=WATCHDOG_SECONDS)) == "A"
+        gc.collect()
+        assert consumer.statistics() == ConsumerStatistics(prefetch=64, delivered=1, unacked=1, waiting=0)
+
+
+def test_a_message_that_an_exception_drops(queue: shmbroker.Queue) -> None:
+    """In the expression that got it, before a variable has it: it becomes the next one again."""
+    put_each(queue, "AB")
+    with queue.consume() as consumer:
+        with pytest.raises(ZeroDivisionError):
+            [consumer.get(), 1 / 0]  # drops the list
+        assert [text(consumer.get()) for _ in range(2)] == ["A", "B"]
+        assert consumer.statistics().delivered == 2
+
+
+@pytest.mark.parametrize(
+    ("positional", "named", "said"),
+    [
+        ((1, 2), {}, r"get\(\) takes at most 2 positional arguments but 3 were given"),
+        ((), {"wait": 1}, r"get\(\) got an unexpected keyword argument 'wait'"),
+        ((1,), {"wait": 1}, r"get\(\) got an unexpected keyword argument 'wait'"),
+        ((1,), {"timeout": 1}, r"get\(\) got multiple values for argument 'timeout'"),
+        ((), {"timeout": 1, "wait": 1}, r"get\(\) got an unexpected keyword argument 'wait'"),
+    ],
+)
+def test_arguments_that_a_get_does_not_have(
+    consumer: Any,  # noqa: ANN401
+    positional: tuple[int, ...],
+    named: dict[str, int],
+    said: str,
+) -> None:
+    """As of a function in Python; no message is taken."""
+    with pytest.raises(TypeError, match=said):
+        consumer.get(*positional, **named)
+
+
+@pytest.mark.parametrize("timeout", ["1", -1, float("nan"), True])
+def test_a_timeout_that_is_none(queue: shmbroker.Queue, timeout: Any) -> None:  # noqa: ANN401
+    """An error names it, before a message is taken."""
+    put_each(queue, "A")
+    with queue.consume() as consumer:
+        for named in ({}, {"timeout": timeout}):
+            with pytest.raises((TypeError, ValueError), match=re.escape(f"timeout={timeout!r}")):
+                consumer.get(*(() if named else (timeout,)), **named)
+        assert consumer.statistics().delivered == 0
+
+
 def test_the_sleeps_between_two_looks(consumer: Any, clock: SimpleNamespace) -> None:  # noqa: ANN401
     """The first is short, for the sake of signals; none is longer than the caller waits; a message ends them."""
-    message = SimpleNamespace(_state=None)
+    message = object()
     waits = [native.TIMEOUT, native.INTERRUPTED, native.OK]
     script = Script(consumer, [native.EMPTY] * 3 + [message], list(waits))
     assert consumer.get() is message
-    assert message._state == module.OPEN
     assert script.until == [NOW + FIRST, NOW + NEXT, NOW + NEXT]
     clock.until = NOW + FIRST + 5
     script = Script(consumer, [native.EMPTY] * 3 + [message], list(waits))
@@ -147,9 +204,9 @@ def test_memory_has_to_be_mapped_first(
     seen: list[int] = []
     monkeypatch.setattr(core_of(queue), "get_failed", seen.append)
     clock.until = NOW
-    message = SimpleNamespace(_state=None)
+    message = object()
     script = Script(consumer, [native.GROW, message], [])
-    assert consumer.get(timeout=0) is message
+    assert consumer._get_slowly(0) is message
     assert (seen, script.until) == ([native.GROW], [])
 
 

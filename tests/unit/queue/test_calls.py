@@ -231,5 +231,5 @@ def test_what_a_replaced_method_returns(queue: shmbroker.Queue, monkeypatch: pyt
     """Tests of applications may replace the slow part of a get; what it returns comes back as it is."""
     text = "a" * 32 + "\x03" + "b" * 7
     monkeypatch.setattr(shmbroker.Queue, "_get_slowly", lambda *_: text)
-    found = str(queue.get(timeout=0))
+    found = str(queue.get(timeout=0.001))
     assert [found.count(letter) for letter in "a\x03b"] == [32, 1, 7]
