@@ -307,6 +307,32 @@ static void no_leaf_is_prepared(void) {
   expect_is(next_holding(), token, "the holding without memory");
 }
 
+static void prepare(sb_page_fresh *fresh) {
+  expect_is(sb_page_prepare_leaf(t.c, &q->lanes[0].ring, 64, fresh), SB_OK, "the status of a leaf that is prepared");
+}
+static void expect_dropped(const sb_page_fresh *fresh, uint64_t token, const char *what) {
+  uint64_t header = SB_LOAD(sb_slot_header(t.b, fresh->leaf.slot), SB_RELAXED);
+  expect(sb_slot_state(header) == SB_SLOT_FREE, "%s is not freed", what);
+  expect_is(next_holding(), token, what);
+}
+/* The leaf was prepared, and is not needed: its slot and its holding are free again. */
+static void a_prepared_leaf_is_dropped(void) {
+  sb_page_fresh fresh = {0};
+  begin(FREE_SETTINGS);
+  expect_is(make(0, 0), SB_OK, "the status of a first leaf");
+  uint64_t token = next_holding();
+  prepare(&fresh);
+  expect_is(walk(64, 0), SB_EMPTY, "the status of its place");
+  sb_page_drop_leaf(t.c, &fresh);
+  expect_dropped(&fresh, token, "a leaf that is dropped");
+  prepare(&fresh);
+  expect_is(make(64, 0), SB_OK, "the status of another leaf in its place");
+  expect(!sb_page_link_leaf(t.c, &fresh), "the leaf is linked in the place of another one");
+  expect_dropped(&fresh, token, "a leaf in whose place another one is");
+  expect_is(walk(64, 0), SB_OK, "the status of that other one");
+  expect(p.slot != fresh.leaf.slot, "the dropped leaf is linked");
+}
+
 /* ---- walking ---- */
 
 static void where_a_walk_ends(void) {
@@ -374,6 +400,7 @@ static const test_case CASES[] = {
     {"page: no leaf", "without memory for a leaf nothing changes", no_memory_for_pages},
     {"page: no root", "without memory for a root nothing changes", no_memory_for_the_root},
     {"page: not prepared", "no leaf is prepared where one is, or was, or without memory", no_leaf_is_prepared},
+    {"page: dropped", "a prepared leaf that is not linked is freed", a_prepared_leaf_is_dropped},
     {"page: walk", "a walk says where it ends", where_a_walk_ends},
     {"page: broken", "a walk does not follow broken links", broken_links},
     {"page: first", "the highest root covers all positions", a_broken_first_position},

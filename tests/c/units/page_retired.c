@@ -220,6 +220,20 @@ static void a_sweep_does_not_go_upwards(void) {
   sb_page_sweep(t.c, &q->lanes[0].ring);
   expect_retired(&far, &outer, 0, "a leaf beside links that lead upwards");
 }
+/* In the rest of the slot may be what a body left there, here a link to a finished leaf of another ring. */
+static void a_sweep_does_not_go_behind_the_links(void) {
+  begin();
+  sb_queue *mine = q;
+  q = begin_queue("q2", FREE_SETTINGS, 0);
+  sb_page_ref foreign = page(0, 0);
+  finish_cells(&foreign);
+  q = mine;
+  set_child(&inner, SB_PAGE_CELLS, sb_link_word(0, foreign.slot, foreign.gen));
+  uint64_t held = held_by(t.c->page_token);
+  sb_page_sweep(t.c, &q->lanes[0].ring);
+  expect_is(held_by(t.c->page_token), held, "the page that was about to be retired");
+  expect(is_there(&foreign), "the leaf of another ring is gone");
+}
 
 /* The root of a ring with a high base begins there, not at position 0. */
 static void pages_far_from_the_first_position(void) {
@@ -285,6 +299,7 @@ static const test_case CASES[] = {
     {"retired: sweep", "a sweep retires all finished pages", a_sweep_retires_what_was_overlooked},
     {"retired: sweep above", "a sweep retires inner pages whose links are done", a_sweep_looks_at_inner_pages},
     {"retired: upwards", "a sweep follows no link upwards", a_sweep_does_not_go_upwards},
+    {"retired: behind", "a sweep follows no link behind those of a page", a_sweep_does_not_go_behind_the_links},
     {"retired: base", "pages of a ring with a high base are retired", pages_far_from_the_first_position},
     {"retired: highest", "a root of the greatest height is walked from, marked and swept", the_highest_root},
     {"retired: generation", "a page of another generation is not unlinked", a_page_of_another_generation},
