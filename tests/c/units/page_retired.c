@@ -145,7 +145,15 @@ static void what_is_linked(void) {
   SB_STORE(&other.page->ring, SB_RING_CELLS | (SB_MAX_HEIGHT + 1) << 8, SB_RELAXED);
   expect_links(other.slot, other.gen, false, "a page that is too high");
 }
-static void settle(const sb_page_ref *p) { sb_page_settle(t.c, &q->lanes[0].ring, p->slot, p->gen); }
+/* What the call does not set itself leads nowhere: the stack has no page of an earlier call. */
+__attribute__((noinline)) static void use_stack(void) {
+  volatile unsigned char used[8192];
+  for (unsigned i = 0; i < sizeof used; i++) used[i] = 0xee;
+}
+static void settle(const sb_page_ref *p) {
+  use_stack();
+  sb_page_settle(t.c, &q->lanes[0].ring, p->slot, p->gen);
+}
 static void what_a_reaper_retires(void) {
   begin();
   finish_cells(&leaf);
@@ -219,6 +227,16 @@ static void a_sweep_does_not_go_upwards(void) {
   set_child(&outer, 10, sb_link_word(2, root.slot, root.gen));
   sb_page_sweep(t.c, &q->lanes[0].ring);
   expect_retired(&far, &outer, 0, "a leaf beside links that lead upwards");
+}
+static void a_sweep_passes_broken_links(void) {
+  begin();
+  finish_cells(&far);
+  finish_cells(&other);
+  set_child(&outer, 0, sb_link_word(0, far.slot, far.gen + 1));
+  sb_page_sweep(t.c, &q->lanes[0].ring);
+  expect(is_there(&far), "the leaf behind a link of another generation is gone");
+  expect_is(child(&outer, 0), sb_link_word(0, far.slot, far.gen + 1), "its link");
+  expect_retired(&other, &inner, 1, "a leaf beside it");
 }
 /* In the rest of the slot may be what a body left there, here a link to a finished leaf of another ring. */
 static void a_sweep_does_not_go_behind_the_links(void) {
@@ -299,6 +317,7 @@ static const test_case CASES[] = {
     {"retired: sweep", "a sweep retires all finished pages", a_sweep_retires_what_was_overlooked},
     {"retired: sweep above", "a sweep retires inner pages whose links are done", a_sweep_looks_at_inner_pages},
     {"retired: upwards", "a sweep follows no link upwards", a_sweep_does_not_go_upwards},
+    {"retired: broken", "a sweep passes links that are broken", a_sweep_passes_broken_links},
     {"retired: behind", "a sweep follows no link behind those of a page", a_sweep_does_not_go_behind_the_links},
     {"retired: base", "pages of a ring with a high base are retired", pages_far_from_the_first_position},
     {"retired: highest", "a root of the greatest height is walked from, marked and swept", the_highest_root},
