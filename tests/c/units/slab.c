@@ -2,6 +2,7 @@
 /* sb_slab: slots that are taken: by hints that the connection has, by hints that it finds, and by a sweep. All chunks
  * are in use except those that a case creates. Runs of chunks: slab_runs.c. */
 #include <string.h>
+#include <sys/mman.h>
 
 #include "calls.h"
 #include "meanwhile.h"
@@ -73,6 +74,20 @@ static void hints_behind_the_last_slot(void) {
   cache(few, 35);
   expect(take(few), "the last slot was not taken");
   expect_taken(FIRST + 35 * 224, "the last slot");
+}
+/* Nor are their pages read: those behind the chunk may not be mapped. */
+static void the_pages_of_damaged_hints(void) {
+  unsigned five = sb_class_for(t.b, 5 * SB_UNIT); /* 1638 slots */
+  uint32_t last = SB_CHUNK_UNITS / 5 - 1;
+  begin();
+  open_chunk(five);
+  sb_chunk_hint_set(t.b, five, CHUNK, last / 64, ~UINT64_C(0) << (last % 64));
+  uint8_t *behind = t.b->arena + (CHUNK + 1) * SB_CHUNK_BYTES;
+  if (mprotect(behind, SB_CHUNK_BYTES, PROT_NONE) != 0) die("mprotect", 0);
+  expect(take(five), "the last slot was not taken");
+  expect_taken(FIRST + 5 * last, "the last slot");
+  expect(!take(five), "a slot was taken behind the last");
+  if (mprotect(behind, SB_CHUNK_BYTES, PROT_READ | PROT_WRITE) != 0) die("mprotect", 0);
 }
 static void another_one_takes_it(void) { set_header(SLOT, SB_SLOT_ALLOC, ANOTHER); }
 static void another_one_is_faster(void) {
@@ -365,6 +380,7 @@ static const test_case CASES[] = {
     {"slab: hinted", "slots are taken that the connection has hints of", hinted_slots_are_taken},
     {"slab: wrong", "the header decides, not the hint", a_hint_that_is_wrong},
     {"slab: behind", "no slot is taken behind the last one of a chunk", hints_behind_the_last_slot},
+    {"slab: pages", "hints behind the last slot lead to no page", the_pages_of_damaged_hints},
     {"slab: faster", "a slot is taken by one connection", another_one_is_faster},
     {"slab: filled", "a slot whose header was stored over is not taken", a_chunk_that_is_filled_in},
     {"slab: other chunk", "a slot of another class is freed again", hints_of_another_chunk},
