@@ -152,6 +152,11 @@ static void no_memory_to_hold_a_message(void) {
   sb_consumer_suspend(k, true);
   expect_status(SB_EMPTY, "the status of a suspended consumer");
 }
+static void what_an_earlier_turn_lacked(void) {
+  k = consume(1, 4, 0, ALONE);
+  k->lacks = SB_NO_MEMORY;
+  expect_status(SB_EMPTY, "the status of a turn that lacks nothing");
+}
 static void a_suspended_consumer(void) {
   k = consume(1, 4, 0, BATCH);
   put_some(0, 1, 2);
@@ -463,6 +468,8 @@ static const test_case CASES[] = {
     {"api_consumers_calls: row", "nothing is pulled as long as the row is not empty", a_row_that_is_not_empty},
     {"api_consumers_calls: memory", "a consumer that cannot hold a message says which memory is missing",
      no_memory_to_hold_a_message},
+    {"api_consumers_calls: lacked", "memory that was missing in an earlier turn is not asked for again",
+     what_an_earlier_turn_lacked},
     {"api_consumers_calls: suspended", "a suspended consumer gives what is in its row", a_suspended_consumer},
     {"api_consumers_calls: batch", "without credit a batch is settled at once", credit_that_waits_for_its_batch},
     {"api_consumers_calls: credit", "with credit a batch waits", credit_that_is_left},
