@@ -72,7 +72,7 @@ class Consumer(native.ConsumerCalls):
         self._core_connection: CoreConnection = session.core
         self._prefetch, self._timeout, self._auto_ack = prefetch, timeout, auto_ack
         self._closed = self._cancelled = self._ended = False
-        self._descriptor, self._core_notifies = -1, False
+        self._core_notifies = False
         self._core = CoreConsumer(
             session.core,
             queues,
@@ -156,18 +156,18 @@ class Consumer(native.ConsumerCalls):
             native.raise_for(native.CLOSED, "the consumer")
         if not self._core_notifies:
             self._make_descriptor()
-            self._core.event(self._descriptor)
+            self._core.event(self._core.descriptor)
             self._session.start_io()
             self.clear()
             self._core_notifies = True  # last: if a signal handler raises before, the next call repeats these steps
-        return self._descriptor
+        return self._core.descriptor
 
     def _make_descriptor(self) -> None:
-        if self._descriptor < 0:
+        if self._core.descriptor < 0:
             made = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             # No call from here to the store: no other thread stores its descriptor in between.
-            if self._descriptor < 0:
-                self._descriptor = made
+            if self._core.descriptor < 0:
+                self._core.descriptor = made
             else:
                 os.close(made)
 
@@ -178,12 +178,12 @@ class Consumer(native.ConsumerCalls):
         """
         try:
             with contextlib.suppress(BlockingIOError):
-                os.eventfd_read(self._descriptor)
+                os.eventfd_read(self._core.descriptor)
             if self._core.arm():
-                os.eventfd_write(self._descriptor, 1)
+                os.eventfd_write(self._core.descriptor, 1)
         except BaseException:  # a signal handler raised, perhaps before the arming: let the application look anyway
-            if self._descriptor >= 0:
-                os.eventfd_write(self._descriptor, 1)
+            if self._core.descriptor >= 0:
+                os.eventfd_write(self._core.descriptor, 1)
             raise
 
     def cancel(self) -> None:
@@ -206,16 +206,16 @@ class Consumer(native.ConsumerCalls):
         self._ended = True
         if not self._core_connection.closed and not self._core_connection.attachment.forked:
             self._core.cancel(return_everything=return_everything)
-        if self._descriptor >= 0:
+        if self._core.descriptor >= 0:
             self._close_descriptor()
 
     def _close_descriptor(self) -> None:
         if not self._core_connection.closed:
             self._core.event(-1)
-        close, descriptor = os.close, self._descriptor
+        close, descriptor = os.close, self._core.descriptor
         if descriptor >= 0:  # no other thread has closed it during the call above
             # No call from here to `close`: neither a signal handler nor another thread can run in between.
-            self._descriptor = -1
+            self._core.descriptor = -1
             close(descriptor)
 
     def statistics(self) -> ConsumerStatistics:

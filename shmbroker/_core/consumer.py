@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
@@ -26,7 +27,12 @@ def in_exclusive_use(what: str) -> exceptions.AccessRefused:
 
 
 class CoreConsumer(native.Finalized):
-    """A consumer in the core. ``settle`` takes a record and a disposition, and returns a status of the core."""
+    """A consumer in the core. ``settle`` takes a record and a disposition, and returns a status of the core.
+
+    Attributes:
+        descriptor: the eventfd that :meth:`event` was told; -1: none. The finalizer closes it when the core has freed
+            the consumer, and so writes to it no more.
+    """
 
     def __init__(
         self,
@@ -40,6 +46,7 @@ class CoreConsumer(native.Finalized):
     ) -> None:
         self.connection = connection
         self._made: list[Any] = []
+        self.descriptor = -1
         self.queues = list(queues)
         self.what = " and ".join(queue.what for queue in queues)
         handles = ffi.new("sb_queue *[]", [queue.handle for queue in queues])
@@ -95,5 +102,8 @@ class CoreConsumer(native.Finalized):
 
     def _finalize(self) -> None:
         made = getattr(self, "_made", None)
-        if made is not None:
-            self.connection.end_made(slow.sb_consumer_free, made)
+        if made is None:
+            return
+        self.connection.end_made(slow.sb_consumer_free, made)
+        if self.descriptor >= 0:
+            os.close(self.descriptor)

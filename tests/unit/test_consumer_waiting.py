@@ -321,7 +321,7 @@ def test_the_core_is_asked_once_to_end_a_consumer(queue: shmbroker.Queue) -> Non
     for _ in range(2):
         consumer.close()
     assert calls[2:] == [{"return_everything": True}]
-    assert consumer._descriptor == -1
+    assert consumer._core.descriptor == -1
 
 
 def test_a_consumer_has_one_descriptor(consumer: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
@@ -356,6 +356,17 @@ def test_a_descriptor_that_is_asked_for_has_a_thread_that_pulls(
         assert not os.get_blocking(descriptor)
         with pytest.raises(BlockingIOError):
             os.eventfd_read(descriptor)
+
+
+def test_the_descriptor_of_a_dropped_consumer(queue: shmbroker.Queue) -> None:
+    """It is closed with the consumer, which nobody has closed."""
+    consumer = queue.consume()
+    descriptor = consumer.fileno()
+    os.fstat(descriptor)
+    del consumer
+    gc.collect()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
 
 
 def test_statistics_tell_what_waits(queue: shmbroker.Queue) -> None:
