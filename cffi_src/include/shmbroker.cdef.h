@@ -611,6 +611,8 @@ sb_status sb_housekeeper_stand_in(sb_connection *c);
 bool sb_housekeeper_is_relieved(sb_connection *c);
 void sb_housekeeper_step_down(sb_connection *c);
 bool sb_housekeeper_stopped(sb_broker *b);
+/* True if another process waits for the place of the housekeeper: it holds a lock on the byte SB_LOCK_SUCCESSOR. */
+bool sb_housekeeper_is_awaited(sb_broker *b);
 /* Arms the housekeeper's wake word: work that comes from now on wakes it. After this call the caller looks for work
  * that came earlier, then passes the returned word to sb_housekeeper_wait. */
 uint32_t sb_housekeeper_arm(sb_connection *c);

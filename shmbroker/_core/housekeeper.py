@@ -41,7 +41,6 @@ class CoreHousekeeper:
         self._handle = connection.handle
         self._number = connection.id
         self._broker = connection.attachment.handle
-        self._path = connection.attachment.path
         self._makes_way = False  # whether this is a housekeeper that ends when a process waits for its place
         self._handles: Any = ffi.new("sb_queue *[]", 1)
         self._memories: Any = ffi.new("sb_queue_memory[]", 1)
@@ -100,7 +99,7 @@ class CoreHousekeeper:
         for its place. That process takes the lock of :func:`awaiting_place` before it wakes the housekeeper, so one
         look before the sleep is enough.
         """
-        if self._makes_way and is_awaited(self._path):
+        if self._makes_way and slow.sb_housekeeper_is_awaited(self._broker):
             return native.STOPPING
         return int(slow.sb_housekeeper_wait(self._handle, armed, until))
 
@@ -201,17 +200,6 @@ def awaiting_place(path: str) -> Iterator[None]:
             yield
         finally:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _lock(fcntl.F_UNLCK, _SUCCESSOR))  # also of a fork's descriptor
-
-
-def is_awaited(path: str) -> bool:
-    """Whether a process waits for the place of an automatic housekeeper. False if the lock file cannot be opened."""
-    with contextlib.ExitStack() as opened:
-        try:
-            descriptor = opened.enter_context(segments.open_file(path, "lock", os.O_RDWR))
-        except (OSError, exceptions.AccessRefused):
-            return False
-        found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _lock(fcntl.F_WRLCK, _SUCCESSOR))
-        return bool(_FLOCK.unpack(found)[0] != fcntl.F_UNLCK)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from scenario_support.waiting import eventually
 
 import shmbroker
 from shmbroker._core import attachment, segments
-from shmbroker._core.housekeeper import is_awaited
+from shmbroker._core.native import slow
 
 if TYPE_CHECKING:
     import subprocess
@@ -265,7 +265,10 @@ def test_a_serve_that_is_killed_while_it_waits_leaves_the_broker_a_housekeeper(
         try:
             process = start("serve", broker_name)
             attached = attachment.acquire(segments.path_of(broker_name))
-            eventually(lambda: is_awaited(attached.path) or process.poll() is not None, "a process to wait")
+            eventually(
+                lambda: slow.sb_housekeeper_is_awaited(attached.handle) or process.poll() is not None,
+                "a process to wait",
+            )
             process.kill()
             assert process.wait() == -signal.SIGKILL
             if ends:

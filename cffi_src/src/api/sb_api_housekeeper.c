@@ -48,6 +48,8 @@ sb_status sb_housekeeper_stand_in(sb_connection *c) {
 /* True if no stand-in is needed any more: the stopped housekeeper continues, or is gone. */
 bool sb_housekeeper_is_relieved(sb_connection *c) { return !sb_liveness_housekeeper_stopped(c->b); }
 
+bool sb_housekeeper_is_awaited(sb_broker *b) { return sb_byte_holder(b->lock_fd, SB_LOCK_SUCCESSOR) != 0; }
+
 void sb_housekeeper_step_down(sb_connection *c) {
   uint32_t mine = c->io_node;
   /* fails if the housekeeper stored its node again */

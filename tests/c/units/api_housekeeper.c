@@ -57,6 +57,13 @@ static void a_housekeeper_beside_another_process(void) {
   close(fd);
   expect_is(sb_housekeeper_begin(t.c), SB_OK, "the status after the other one ended");
 }
+static void a_housekeeper_whose_place_is_awaited(void) {
+  expect(!sb_housekeeper_is_awaited(t.b), "a process waits");
+  int fd = hold_byte(SB_LOCK_SUCCESSOR);
+  expect(sb_housekeeper_is_awaited(t.b), "no process waits");
+  close(fd);
+  expect(!sb_housekeeper_is_awaited(t.b), "a process waits that has ended");
+}
 static void a_housekeeper_that_is_stopped(void) {
   SB_STORE(&header()->housekeeper_waiter, 4711u, SB_RELAXED);
   expect_is(sb_housekeeper_stand_in(t.c), SB_EXISTS, "the status while nothing is stopped");
@@ -387,6 +394,8 @@ static void the_dead_are_reaped(void) {
 static const test_case CASES[] = {
     {"api_housekeeper: begin", "a process keeps house once, and gives all back", a_housekeeper_begins_and_ends},
     {"api_housekeeper: other", "beside another process none begins", a_housekeeper_beside_another_process},
+    {"api_housekeeper: awaited", "a process that waits for the place is seen as long as it waits",
+     a_housekeeper_whose_place_is_awaited},
     {"api_housekeeper: stand in", "one stands in for a housekeeper that is stopped", a_housekeeper_that_is_stopped},
     {"api_housekeeper: arm", "a housekeeper is woken again after another one stood in", a_housekeeper_arms},
     {"api_housekeeper: wait", "a housekeeper waits until it is rung, or its deadline", a_housekeeper_waits},

@@ -360,7 +360,7 @@ def test_an_interrupted_end_detaches_at_the_next_close(broker_name: str, way: st
 
 # Interrupts what opens files of the broker wherever a signal's handler may raise.
 FILES_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
-    from shmbroker._core import housekeeper, journal, segments
+    from shmbroker._core import housekeeper, journal, native, segments
 
     name, what = sys.argv[1:]
     path, number, more, wrong = segments.path_of(name), 0, True, []
@@ -375,9 +375,6 @@ FILES_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
         with housekeeper.awaiting_place(path):
             pass
 
-    def awaited():
-        housekeeper.is_awaited(path)
-
     def written_to():
         with journal.topology_lock(core, 0, "a test"):
             written.read_new(core)
@@ -387,7 +384,7 @@ FILES_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
     while more:
         opened = len(os.listdir("/proc/self/fd"))
         more = signalled_at(number, globals()[what])
-        found = len(os.listdir("/proc/self/fd")) - opened, housekeeper.is_awaited(path)
+        found = len(os.listdir("/proc/self/fd")) - opened, native.slow.sb_housekeeper_is_awaited(core.attachment.handle)
         if found != (0, False):
             wrong.append([number, *found])
         number += 1
@@ -395,7 +392,7 @@ FILES_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
 """
 
 
-@pytest.mark.parametrize("what", ["alone", "awaiting", "awaited", "written_to"])
+@pytest.mark.parametrize("what", ["alone", "awaiting", "written_to"])
 def test_an_interrupted_use_of_a_file_closes_it(broker_name: str, what: str) -> None:
     """Its descriptor does not stay open, nor its locks held: a housekeeper would end for nobody."""
     with shmbroker.testing.broker(broker_name, memory="32M") as broker:

@@ -22,7 +22,7 @@ import shmbroker
 from shmbroker import exceptions
 from shmbroker._core import housekeeper as core_housekeeper
 from shmbroker._core import native, segments
-from shmbroker._core.housekeeper import awaiting_place, is_awaited
+from shmbroker._core.housekeeper import awaiting_place
 from shmbroker._housekeeper import housekeeper
 from shmbroker._housekeeper.housekeeper import EndFlag, Housekeeper
 from shmbroker._topology.shared import exchanges_of
@@ -509,7 +509,8 @@ def test_who_makes_way(
     try:
         for _ in range(2):
             assert one._core.wait(one._core.arm(), 0) != native.STOPPING
-            with awaiting_place(one._core._path), awaiting_place(one._core._path):
+            path = one._connection.attachment.path
+            with awaiting_place(path), awaiting_place(path):
                 assert (one._core.wait(one._core.arm(), 0) == native.STOPPING) is makes_way
     finally:
         one.close()
@@ -523,24 +524,23 @@ def test_one_that_could_not_begin_does_not_look_for_others(
     assert connection.is_open
     one: Keeper = Housekeeper(broker.name, segments.AUTOMATIC)
     assert not one.begin()
-    with awaiting_place(one._core._path):
+    with awaiting_place(one._connection.attachment.path):
         assert one._core.wait(one._core.arm(), 0) != native.STOPPING
     one.close()
 
 
 def test_who_waits_for_the_place_in_a_broker_that_is_gone(broker_name: str) -> None:
-    """Nobody does, and nobody can begin to."""
+    """Nobody can begin to."""
     path = segments.path_of(broker_name)
-    assert not is_awaited(path)
     with pytest.raises(exceptions.BrokerNotFound, match=f"no broker '{broker_name}'"), awaiting_place(path):
         pytest.fail("it waits")
 
 
-def test_a_process_that_forked_waits_no_longer_than_it_says(broker: shmbroker.Broker) -> None:
+def test_a_process_that_forked_waits_no_longer_than_it_says(connection: shmbroker.Connection) -> None:
     """A child has the descriptor as well; the end of the wait does not depend on the end of the child."""
-    path = segments.path_of(broker.name)
-    with awaiting_place(path):
-        assert is_awaited(path)
+    attachment = core_of(connection).attachment
+    with awaiting_place(attachment.path):
+        assert native.slow.sb_housekeeper_is_awaited(attachment.handle)
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
@@ -549,7 +549,7 @@ def test_a_process_that_forked_waits_no_longer_than_it_says(broker: shmbroker.Br
             os._exit(0)
     os.close(reader)
     try:
-        assert not is_awaited(path)
+        assert not native.slow.sb_housekeeper_is_awaited(attachment.handle)
     finally:
         os.close(writer)
         os.waitpid(child, 0)
