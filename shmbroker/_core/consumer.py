@@ -45,8 +45,8 @@ class CoreConsumer(native.Finalized):
         ack_interval: float,
     ) -> None:
         self.connection = connection
-        self._made: list[Any] = []
         self.descriptor = -1
+        self._made: list[Any] = []
         self.queues = list(queues)
         self.what = " and ".join(queue.what for queue in queues)
         handles = ffi.new("sb_queue *[]", [queue.handle for queue in queues])

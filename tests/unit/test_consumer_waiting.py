@@ -152,7 +152,7 @@ def test_arguments_that_a_get_does_not_have(
 
 
 @pytest.mark.parametrize("timeout", ["1", -1, float("nan"), True])
-def test_a_timeout_that_is_none(queue: shmbroker.Queue, timeout: Any) -> None:  # noqa: ANN401
+def test_a_timeout_that_is_not_allowed(queue: shmbroker.Queue, timeout: Any) -> None:  # noqa: ANN401
     """An error names it, before a message is taken."""
     put_each(queue, "A")
     with queue.consume() as consumer:
