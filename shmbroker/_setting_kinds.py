@@ -26,6 +26,7 @@ _SIZE = re.compile(r"\s*(\d+)\s*([kKmMgG]?)(?:i?[bB])?\s*\Z")
 _FACTOR = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _MAX_COUNT = 1 << 56
 _MAX_NAME = 255
+_MAX_PRIORITY = 255
 _MAX_MILLISECONDS = 315_360_000_000
 
 
@@ -118,6 +119,34 @@ class Count(Kind):
     def described(self, value: int) -> str:
         """Returns "none" for no limit."""
         return "none" if value == UNBOUNDED else f"'{value}'"
+
+
+class Level(Kind):
+    """The number of a priority."""
+
+    __slots__ = ()
+    option: type[int | float | str] = int
+    metavar = "N"
+    allowed = f"0 to {_MAX_PRIORITY}"
+
+    def check(self, name: str, value: object) -> int:
+        """Accepts the numbers of priorities."""
+        if is_integer(value) and 0 <= value <= _MAX_PRIORITY:
+            return value
+        msg = f"{name}={value!r}: an integer from 0 to {_MAX_PRIORITY} is allowed"
+        raise ValueError(msg)
+
+    def from_argument(self, queue: str, argument: str, value: object) -> int:
+        """Accepts the numbers of priorities."""
+        return arguments.integer(queue, argument, value, 0, _MAX_PRIORITY)
+
+    def from_core(self, number: int) -> int:
+        """Returns 0 for a negative number, which means "none" in the core."""
+        return max(number, 0)
+
+    def described(self, value: int) -> str:
+        """Returns "none" for no priorities."""
+        return "none" if value == 0 else f"'{value}'"
 
 
 class Size(Count):

@@ -13,7 +13,7 @@ from shmbroker import exceptions
 from shmbroker._amqp import arguments as amqp
 from shmbroker._amqp.errors import amqp_error
 from shmbroker._dataclasses import dataclass
-from shmbroker._setting_kinds import UNBOUNDED, Choice, Count, Kind, Seconds, Size, Switch, parse_size
+from shmbroker._setting_kinds import UNBOUNDED, Choice, Count, Kind, Level, Seconds, Size, Switch, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,6 +114,14 @@ class QueueSettings:
         "SB_SETTING_EXPIRES_MS",
         argument="x-expires",
     )
+    max_priority: int = _setting(
+        0,
+        Level(),
+        "the highest priority of a message; 0: the queue has no priorities, and delivers its messages in their order",
+        "SB_SETTING_MAX_PRIORITY",
+        argument="x-max-priority",
+        fixed=True,
+    )
     durable: bool = _setting(
         default=False,
         kind=Switch(),
@@ -152,7 +160,7 @@ ROWS: Mapping[str, Row] = dict(zip(QueueSettings.__match_args__, _rows, strict=T
 
 _SETTING_OF = {row.argument: name for name, row in ROWS.items() if row.argument is not None}
 _LATER = frozenset({
-    "x-max-priority", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-delivery-limit", "x-redelivery-delay",
+    "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-delivery-limit", "x-redelivery-delay",
     "x-redelivery-multiplier", "x-max-redelivery-delay", "x-last-value-key", "x-non-destructive", "x-message-groups",
     "x-group-buckets", "x-max-consumers", "x-consumers-before-dispatch", "x-delay-before-dispatch",
 })  # fmt: skip

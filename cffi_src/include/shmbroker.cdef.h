@@ -42,7 +42,7 @@ typedef enum {
 } sb_status;
 
 /* The version of the layout of shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 12 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 13 };
 
 /* Offsets of two bytes of the lock file. A process locks SUCCESSOR while it waits to replace an automatic housekeeper,
  * one that a client started. A client locks STARTING before it starts one. The housekeeper inherits this lock, and
@@ -87,6 +87,7 @@ enum {
   SB_KIND_HOLDINGS,
   SB_KIND_LONG_LEAF,
   SB_KIND_LONG_QUEUE,
+  SB_KIND_LANE,
   /* The number of kinds. A slot id is an offset. If no slot begins there, the doctor reports this number as the
    * kind. */
   SB_KIND_COUNT
@@ -143,6 +144,7 @@ enum {
   SB_SETTING_OVERFLOW, /* SB_OVERFLOW_... */
   SB_SETTING_MESSAGE_TTL_MS,
   SB_SETTING_EXPIRES_MS,
+  SB_SETTING_MAX_PRIORITY, /* the highest priority of a message; 0 = the queue has no priorities */
   SB_SETTINGS
 };
 enum { SB_TEXTS_MAX = 1020 }; /* the most bytes that all text settings of a queue have together */
@@ -156,7 +158,7 @@ typedef struct {
      texts_length (sb_texts returns the bytes). */
   const char *texts;
 } sb_settings;
-/* Flags of a queue. The core derives TTL and EXPIRES from the settings. */
+/* Flags of a queue. The core derives TTL, EXPIRES and LANES from the settings. */
 enum {
   SB_QUEUE_PAUSED = 1,
   SB_QUEUE_DURABLE = 2,
@@ -167,7 +169,8 @@ enum {
   SB_QUEUE_EXPIRES = 64,
   SB_QUEUE_KEEPS = 128, /* ready messages do not expire in it; a message moved into it keeps its sequence number */
   SB_QUEUE_NOTES = 256, /* holds messages of the broker itself, so puts may use the reserve (sb_reserve.h) */
-  SB_QUEUE_STAGE = 512  /* holds messages until a commit publishes them: puts may use most of the reserve */
+  SB_QUEUE_STAGE = 512, /* holds messages until a commit publishes them: puts may use most of the reserve */
+  SB_QUEUE_LANES = 1024 /* its messages have priorities (sb_lanes.h) */
 };
 
 typedef struct {
@@ -343,8 +346,8 @@ typedef enum {
   SB_UNREAPED          /* a dead process that is not reaped: may explain other findings */
 } sb_trouble;
 
-/* The rings. A level (the consumers of one priority) has INTERESTED and NOTIFIED, the broker has MEMORY, a queue has
- * all others. */
+/* The rings. A level (the consumers of one priority) has INTERESTED and NOTIFIED, the broker has MEMORY, a lane (the
+ * messages of one priority) has LANE, a queue has all others. */
 enum {
   SB_RING_CELLS = 0,
   SB_RING_ALL,
@@ -354,7 +357,8 @@ enum {
   SB_RING_SCHEDULE,
   SB_RING_INTERESTED,
   SB_RING_NOTIFIED,
-  SB_RING_MEMORY
+  SB_RING_MEMORY,
+  SB_RING_LANE
 };
 
 typedef struct {
@@ -621,10 +625,10 @@ void sb_housekeeper_next_due(sb_connection *c, uint64_t due_ns);
 /* What the housekeeper remembers of a queue from tick to tick. The caller keeps the struct, and sets it to zero before
  * the first tick. */
 typedef struct {
-  uint64_t last_take, tail, quiet_ticks, wrong_ticks;
+  uint64_t last_take, came, quiet_ticks, wrong_ticks;
   uint64_t cursors[3]; /* where the next sb_housekeeper_timers continues, see sb_housekeeping_timers */
   uint64_t new_timers; /* 1: when sb_housekeeper_new_timers last looked, there were timers for sb_housekeeper_timers */
-  /* tail at the last tick that looked for a sleeper. Only messages before it prove a missed notification: the
+  /* tail, at the last tick that looked for a sleeper, of the first lane that had a ready message. Only messages before it prove a missed notification: the
    * producer of a later one may not have notified a node yet */
   uint64_t known_tail;
   uint64_t sleeper; /* list entry of a node that slept at that tick although a message was ready; 0 = none */

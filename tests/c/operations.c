@@ -214,6 +214,7 @@ static void wait_in_consumer(void) { (void)sb_consumer_wait(consumer, 1); }
 
 static void sweep(void) { (void)sb_housekeeper_sweep(kid.c, FOREVER); }
 static void due(void) { (void)sb_housekeeper_look_at(q, SETUP); }
+static void due_in_lane(void) { (void)sb_housekeeper_look_at(q, 2); } /* behind ids 2 and 5 */
 static uint32_t slot_of_q;
 static void find_q(void) { (void)sb_queue_find(kid.c, "q", 1, &slot_of_q); }
 static void tick(void) {
@@ -254,6 +255,9 @@ static void fill_with_runs(void) { fill_and_drain_with(3u << 20); }
 #define SINGLE {{-1, -1, -1, 0, -1, -1}, SB_QUEUE_SINGLE_ACTIVE}
 #define KEEPING {{-1, -1, -1, 0, -1, -1}, SB_QUEUE_KEEPS}
 #define RING(n) {{(n), -1, -1, 0, -1, -1}, 0}
+/* With priorities: the message of id i has priority i % 3. So a get takes id 2 first, and an eviction id 3. */
+#define RANKED(ring) {{(ring), -1, -1, 0, -1, -1, 2}, 0}
+#define BUT(i) (ALL & ~ID(i))
 #define LENGTH(n, overflow) {{-1, (n), -1, (overflow), -1, -1}, 0}
 #define BYTES(n, overflow) {{-1, -1, (n), (overflow), -1, -1}, 0}
 #define UNDER_WAY(must, may) (must), (may)
@@ -445,6 +449,40 @@ const operation OPERATIONS[] = {
     {"reap a commit, ring of 6", RING(6), SETUP, nothing, reap, HAPPENED, .dies_at = "commit.decided"},
     {"reap a commit, prepared, limit", LENGTH(7, 0), SETUP, nothing, reap, UNCHANGED, .reaps = true,
      .dies_at = "commit.published"},
+
+    {"put, priorities", RANKED(-1), SETUP, nothing, put_one, PUTS(NEW)},
+    {"put, first of its priority", RANKED(-1), 0, nothing, put_another, UNDER_WAY(0, REST), AFTER(REST, REST)},
+    {"put, priorities, ring of 6", RANKED(6), SETUP, nothing, put_one, UNDER_WAY(BUT(3), ALL | NEW),
+     AFTER(BUT(3) | NEW, ALL | NEW), .exactly = 6},
+    {"put, priorities, looked at", RANKED(6), SETUP, nothing, put_one, UNDER_WAY(BUT(3), ALL | NEW),
+     AFTER(BUT(3) | NEW, ALL | NEW), .exactly = 6, .next = NEXT_LOOKS},
+    {"get, priorities", RANKED(-1), SETUP, nothing, get_one, UNCHANGED},
+    {"get with ack, priorities", RANKED(-1), SETUP, nothing, get_acked, LEAVES(BUT(2))},
+    {"get, priorities, ring of 6", RANKED(6), SETUP, nothing, get_one, UNCHANGED, .exactly = 6},
+    {"get the last, priorities", RANKED(-1), SETUP, get_five, get_one, UNCHANGED},
+    {"nack, priorities", RANKED(-1), SETUP, get_one, nack, UNCHANGED},
+    {"purge, priorities", RANKED(-1), SETUP, nothing, purge, LEAVES(0)},
+    {"move, priorities", RANKED(-1), SETUP, nothing, move, UNCHANGED},
+    {"move back, priorities", RANKED(6), SETUP, move, move_back, UNCHANGED},
+    {"delete, priorities", RANKED(-1), SETUP, get_one, delete_queue, LEAVES(0), .deletes = true},
+    {"delete if empty, priorities", RANKED(-1), SETUP, nothing, delete_if_empty, UNCHANGED, .deletes_beside = true},
+    {"delete, empty, priorities", RANKED(-1), 0, nothing, delete_if_empty, EMPTY, .deletes = true},
+    {"sweep, priorities", RANKED(-1), SETUP, delete_and_leave, sweep, EMPTY, .deletes = true, .slow = true},
+    {"consumer's turn, priorities", RANKED(-1), SETUP, consume, consume_turn, LEAVES(BUT(2))},
+    {"cancel, priorities", RANKED(-1), SETUP, nothing, consume_and_cancel, UNCHANGED, .slow = true},
+    {"channel, next foreign, priorities", RANKED(-1), SETUP, channel_consumes_foreign, channel_next, UNCHANGED},
+    {"commit, priorities", RANKED(-1), SETUP, nothing, commit_one, PUTS(NEW), .both = NEW},
+    {"transaction, priorities, ring of 6", RANKED(6), SETUP, take_two, transact,
+     UNDER_WAY(BUT(2) & BUT(5), ALL | NEW), AFTER((BUT(2) & BUT(5)) | NEW, (BUT(2) & BUT(5)) | NEW), .both = NEW,
+     .instead = ID(2) | ID(5)},
+    {"become due, priorities", RANKED(-1), SETUP, put_due, due_in_lane, PUTS(NEW)},
+    {"tick, priorities", RANKED(6), SETUP, find_q, tick, UNCHANGED, .exactly = 6},
+    {"reap, priorities", RANKED(-1), SETUP, nothing, reap, UNDER_WAY(ALL | REST, ALL | REST),
+     AFTER(ALL | REST, ALL | REST), .reaps = true},
+    {"reap the maker of a lane", RANKED(-1), 0, nothing, reap, EMPTY, .reaps = true, .dies_at = "lanes.linked",
+     .dies_in = put_another},
+    {"reap a put, priorities", RANKED(-1), 0, nothing, reap, UNDER_WAY(REST, REST), AFTER(REST, REST), .reaps = true,
+     .dies_at = "ring.append.done", .dies_in = put_another},
 
     {"tick", RING(6), SETUP, find_q, tick, UNCHANGED, .exactly = 6},
     {"become due", FREELY, SETUP, put_due, due, PUTS(NEW)},

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "sb_api.h"
+#include "sb_closing.h"
+#include "sb_disposal.h"
 
 static const sb_put_options NO_OPTIONS;
 
@@ -80,6 +82,16 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
   return SB_OK;
 }
 
+/* Called after a put into a queue with priorities. SB_DELETED: a deletion was decided before the put looked (I79 of
+ * sb_closing.h), so the message is gone. */
+static sb_status look_after(sb_queue *q) {
+  if (sb_closed(q->c) || !sb_closing_ends(q->c->b, q->slot)) {
+    return SB_OK;
+  }
+  (void)sb_disposal_empty(q);
+  return SB_DELETED;
+}
+
 SB_HOT sb_status write(const sb_queue *q, const sb_reservation *r, const char *body, uint64_t length) {
   if (r->scattered) {
     return sb_api_write_parts(q->c, r, body) ? SB_OK : SB_CORRUPT;
@@ -118,7 +130,7 @@ SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const s
     c->use = SB_USE_DRAIN;
     take_back(q, &r);
   }
-  return status;
+  return status == SB_OK && sb_queue_has_lanes(q) ? look_after(q) : status;
 }
 
 sb_status sb_queue_put_with(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o) {
@@ -215,6 +227,7 @@ sb_status sb_reservation_publish(sb_queue *q, sb_reservation *r) {
       give_back(r);
       r->admitted = r->kept = false;
       q->busy--;
+      if (sb_queue_has_lanes(q)) status = look_after(q);
     }
     sb_api_leave(q->c);
   }

@@ -9,7 +9,7 @@
 
 bool sb_intent_find_cell(sb_reap_context *w, uint32_t queue, uint64_t position, sb_ring *r, sb_leaf_ref *leaf,
                          uint64_t *word) {
-  if (!sb_ring_open(w->b, queue, SB_RING_CELLS, r) || sb_ring_locate(w->b, NULL, r, position, leaf) != SB_OK) {
+  if (!sb_lanes_ring(w->b, queue, position, r) || sb_ring_locate(w->b, NULL, r, position, leaf) != SB_OK) {
     return false;
   }
   *word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
@@ -98,6 +98,7 @@ static void resolve_enqueue(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
       uint64_t word;
       bool there = i->position != UINT64_MAX && sb_intent_find_cell(w, i->queue, i->position, &r, &leaf, &word) &&
                    sb_cell_has_message(word) && sb_cell_slot(word) == i->slot && sb_cell_ref(word) == i->ref;
+      if (there) sb_lanes_mark(&r); /* the dead connection may not have looked at the ready bit again */
       if (!there) {
         if (SB_LOAD(header, SB_SEQ_CST) != h) continue; /* the message ended or moved meanwhile: look again */
         /* The enqueue took no effect. Makes the slot ALLOC again: sb_recover.c then frees it with the other ALLOC
@@ -237,7 +238,7 @@ static bool page_was_linked(sb_reap_context *w, const intent *i) {
   }
   sb_ring r;
   sb_leaf_ref leaf;
-  if (sb_ring_open(w->b, i->target_queue, SB_RING_CELLS, &r) &&
+  if (sb_lanes_ring(w->b, i->target_queue, i->target_position, &r) &&
       sb_ring_locate(w->b, NULL, &r, i->target_position, &leaf) == SB_OK && leaf.slot == i->slot) {
     return true;
   }
@@ -281,6 +282,7 @@ static void resolve_commit(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   if (!(found && held_by(w, word, SB_CELL_STAGED)) && still_stands(l, i)) {
     if (found && sb_cell_has_message(word)) {
       sb_message_shm m = sb_peek_message(w->b, i->slot);
+      sb_lanes_mark(&r);
       if (m.due_ns != 0 || m.expires_ns != 0) {
         (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(w->b, i->queue))->timers_lost, 1, SB_RELEASE);
       }

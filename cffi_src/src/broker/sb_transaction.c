@@ -28,13 +28,18 @@ static void count_staged(sb_transaction_cell *cell) {
 
 static sb_status append(sb_connection *c, sb_transaction_cell *cell) {
   sb_queue *q = cell->q;
+  sb_lane *lane;
+  sb_status status = sb_queue_lane_for(q, ((sb_message_shm *)sb_slot_at(c->b, cell->body->slot))->priority, &lane);
+  if (status != SB_OK) {
+    return status;
+  }
   uint64_t word =
       (uint64_t)SB_CELL_STAGED | SB_FIELD(cell->body->slot, 4) | SB_FIELD(cell->ref, 32) | SB_FIELD(c->id, 37);
   /* P8 of sb_connection.h: the append stores each position here before it tries that position. */
   sb_word *announce = &sb_holding_at(c->b, cell->token)->where;
   sb_append how = {SB_WORD_OWNED, cell->tracked ? SB_TAIL_EXACT : SB_TAIL_LAZY};
   sb_holding_set(c->b, cell->token, sb_holding_what(SB_HOLD_STAGED, q->slot, 0), NOWHERE);
-  return sb_queue_append(q, &q->lanes[0], word, how, announce, &cell->position);
+  return sb_queue_append(q, lane, word, how, announce, &cell->position);
 }
 
 static void give_room_back(sb_transaction_cell *cell) {
@@ -180,7 +185,10 @@ static void flip(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64
                          sb_slot_gen(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE)), bytes);
   SB_CRASHPOINT("commit.flip.announced");
   uint64_t open = sb_cell_open(scheduled ? SB_CELL_SCHEDULED : SB_CELL_AVAILABLE, slot, sb_cell_ref(word), leaf->gen);
+  sb_ring r = sb_queue_lane(q, position)->ring;
+  sb_lanes_mark(&r); /* P23 of sb_lanes.h: a search that passed the STAGED cell may have cleared the bit */
   (void)SB_CAS(&sb_leaf_cell(leaf, position)->word, &word, open, SB_SEQ_CST); /* P3 of sb_notify.h */
+  sb_lanes_mark(&r);
   SB_CRASHPOINT("commit.flip.done");
   if (counted && !scheduled) sb_hints_untaken(q->shm, 1, bytes);
   if (timer) sb_queue_schedule(q, position);
@@ -266,6 +274,7 @@ static void flip_for(sb_reap_context *w, uint32_t queue, uint64_t position) {
   sb_ledger_shm *l = sb_ledger_of(w->b, sb_slot_at(w->b, queue), w->id);
   if (l != NULL && sb_slot_ready(w->b, sb_cell_slot(word)) && sb_queue_stand_in(w->by, queue, &q, l) == SB_OK) {
     flip(&q, &leaf, position, word, counts_as_taken(q.shm, false));
+    sb_queue_stand_down(&q);
     SB_CRASHPOINT("recover.commit.flipped");
   }
 }

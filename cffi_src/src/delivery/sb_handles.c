@@ -26,7 +26,8 @@ void sb_handle_add(sb_queue *q) {
 static sb_queue_shm no_queue;
 
 static void forget_pages(sb_queue *q) {
-  for (unsigned i = 0; i < SB_LANES; i++) sb_lane_forget_pages(&q->lanes[i]);
+  sb_lane_forget_pages(&q->lanes[0]);
+  for (uint32_t i = 0; i < q->more_count; i++) sb_lane_forget_pages(&q->more[i]);
 }
 
 void sb_handles_forget_pages(sb_connection *c) {

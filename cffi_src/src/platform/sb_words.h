@@ -134,13 +134,26 @@ static inline uint64_t sb_side_word(uint64_t gen, unsigned count, uint64_t flags
   return (gen & SB_GEN_MASK) | SB_FIELD(count > 0xffffu ? 0xffffu : count, 38) | flags;
 }
 
-/* ---- position of a message: 60 bits, as many as an entry of the schedule has room for; the highest SB_LANE_BITS of
- * them are the number of a lane (sb_lane.h) ---- */
+/* ---- position of a message: 60 bits, as many as an entry of the schedule has room for: 52 place in its lane | 8 number
+ *      of the lane (sb_lanes.h). A queue without priorities has only lane 0 ---- */
 #define SB_POSITION_BITS 60u
-#define SB_LANE_BITS 0u /* a queue has one lane */
+#define SB_LANE_BITS 8u
 #define SB_LANES (1u << SB_LANE_BITS)
-static inline unsigned sb_position_lane(uint64_t p) {
-  return (unsigned)SB_BITS(p, SB_POSITION_BITS - SB_LANE_BITS, SB_LANE_BITS);
+#define SB_PLACE_BITS (SB_POSITION_BITS - SB_LANE_BITS)
+static inline unsigned sb_position_lane(uint64_t p) { return (unsigned)SB_BITS(p, SB_PLACE_BITS, SB_LANE_BITS); }
+static inline uint64_t sb_position_place(uint64_t p) { return SB_BITS(p, 0, SB_PLACE_BITS); }
+static inline uint64_t sb_position_in(unsigned lane, uint64_t place) {
+  return SB_BITS(place, 0, SB_PLACE_BITS) | SB_FIELD(lane, SB_PLACE_BITS);
+}
+
+/* ---- closing word of a queue with several lanes (sb_closing.h): 2 state | 2 conditions | 60 number of the last deletion
+ *      that was asked for ---- */
+enum { SB_ASKED_NOT = 0, SB_ASKED = 1, SB_ASKED_CLOSED = 2 };
+static inline unsigned sb_closing_state(uint64_t w) { return (unsigned)SB_BITS(w, 0, 2); }
+static inline unsigned sb_closing_conditions(uint64_t w) { return (unsigned)SB_BITS(w, 2, 2); }
+static inline uint64_t sb_closing_number(uint64_t w) { return w >> 4; }
+static inline uint64_t sb_closing_word(unsigned state, unsigned conditions, uint64_t number) {
+  return (uint64_t)state | SB_FIELD(conditions, 2) | SB_FIELD(number, 4);
 }
 
 /* ---- page link (root and children), by state. EMPTY: 2 state | 62 generation of the page that contains the link; in a

@@ -2,6 +2,11 @@
 #include "sb_queue.h"
 
 #include "sb_closing.h"
+#include "sb_slab.h"
+
+#include <stdlib.h>
+
+/* ---- handles ---- */
 
 static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed) {
   sb_broker *b = c->b;
@@ -19,13 +24,24 @@ static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even
   q->base = SB_LOAD(&q->shm->base, SB_RELAXED);
   uint32_t flags = SB_LOAD(&q->shm->flags, SB_RELAXED);
   q->use = (flags & SB_QUEUE_NOTES) != 0 ? SB_USE_BOOKS : (flags & SB_QUEUE_STAGE) != 0 ? SB_USE_STAGE : SB_USE_PLAIN;
-  return SB_OK;
+  if ((flags & SB_QUEUE_LANES) != 0) {
+    q->more_count = sb_lanes_number(q->shm, 0);
+    q->more = calloc(q->more_count + 1, sizeof *q->more);
+  }
+  return (flags & SB_QUEUE_LANES) == 0 || q->more != NULL ? SB_OK : SB_SYSTEM;
+}
+
+void sb_queue_stand_down(sb_queue *q) {
+  free(q->more);
+  q->more = NULL;
+  q->more_count = 0;
 }
 
 sb_status sb_queue_inherit(sb_connection *c, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger, unsigned dead) {
   sb_status status = look_up(c, slot, q, true);
   if (status == SB_OK) status = sb_ledger_inherit(c, slot, ledger, dead, &q->ledger_token);
   if (status == SB_OK) q->ledger = ledger;
+  if (status != SB_OK) sb_queue_stand_down(q);
   return status;
 }
 
@@ -45,6 +61,7 @@ sb_status sb_queue_attach(sb_connection *c, uint32_t slot, sb_queue *q, bool eve
     status = SB_DELETED;
   }
   if (status == SB_OK) sb_ledger_start(q->ledger);
+  if (status != SB_OK) sb_queue_stand_down(q);
   return status;
 }
 
@@ -53,7 +70,58 @@ void sb_queue_detach(sb_queue *q) {
     sb_ledger_leave(q->c, q->ledger, q->ledger_token);
     q->ledger = NULL;
   }
+  sb_queue_stand_down(q);
 }
+
+/* ---- lanes ---- */
+
+static void open_lane(sb_queue *q, uint32_t slot, sb_lane *lane) {
+  sb_ring r;
+  if (slot != 0 && sb_ring_open(q->c->b, slot, SB_RING_LANE, &r)) {
+    *lane = (sb_lane){.ring = r};
+    sb_lane_forget_pages(lane);
+  }
+}
+
+static sb_lane *known_lane(sb_queue *q, unsigned number) {
+  return number <= q->more_count && q->more != NULL ? &q->more[number - 1] : NULL;
+}
+
+sb_lane *sb_queue_other_lane(sb_queue *q, unsigned number) {
+  sb_lane *lane = known_lane(q, number);
+  if (lane != NULL && lane->ring.root == NULL) open_lane(q, sb_lanes_find(q->c->b, q->shm, number), lane);
+  return lane != NULL && lane->ring.root != NULL ? lane : &q->lanes[0];
+}
+
+sb_status sb_queue_lane_for(sb_queue *q, unsigned priority, sb_lane **lane) {
+  unsigned number = sb_queue_has_lanes(q) ? sb_lanes_number(q->shm, priority) : 0;
+  uint32_t slot;
+  *lane = sb_queue_lane_of(q, number);
+  if (number == 0 || *lane != &q->lanes[0]) {
+    return SB_OK;
+  }
+  sb_status status = known_lane(q, number) != NULL ? sb_lanes_make(q->c, q->slot, number, &slot) : SB_CORRUPT;
+  if (status == SB_OK) {
+    open_lane(q, slot, known_lane(q, number));
+    *lane = sb_queue_other_lane(q, number);
+    if (*lane == &q->lanes[0]) status = SB_CORRUPT;
+  }
+  return status;
+}
+
+uint64_t sb_queue_end_of(sb_queue *q, uint64_t position) {
+  return sb_ring_exact_tail(q->c->b, &sb_queue_lane(q, position)->ring);
+}
+
+uint64_t sb_queue_next_end(sb_queue *q, uint64_t position) {
+  for (unsigned number = sb_position_lane(position) + 1; number <= q->more_count; number++) {
+    const sb_lane *lane = sb_queue_other_lane(q, number);
+    if (lane != &q->lanes[0]) return sb_ring_exact_tail(q->c->b, &lane->ring);
+  }
+  return 0;
+}
+
+/* ---- counts ---- */
 
 uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q) {
   /* First all messages that left, then all that are held, last all that came. If messages come or leave meanwhile, or a
@@ -66,7 +134,7 @@ int64_t sb_queue_ready(sb_broker *b, const sb_queue_shm *q) {
   if (!sb_queue_tracks(q)) {
     return (int64_t)sb_queue_count_ready(b, q);
   }
-  int64_t n = (int64_t)(SB_LOAD(&q->tail, SB_SEQ_CST) - SB_LOAD(&q->base, SB_RELAXED) - SB_LOAD(&q->taken, SB_SEQ_CST));
+  int64_t n = (int64_t)(sb_lanes_came(q) - SB_LOAD(&q->base, SB_RELAXED) - SB_LOAD(&q->taken, SB_SEQ_CST));
   return n < 0 ? 0 : n;
 }
 
@@ -96,6 +164,9 @@ static bool ready_from(sb_queue *q, const sb_lane *lane, uint64_t at, sb_leaf_re
 }
 
 bool sb_queue_looks_ready(sb_queue *q) {
+  if (sb_queue_has_lanes(q)) {
+    return sb_lanes_next_ready(q->shm, 0, false) != SB_LANES;
+  }
   const sb_lane *lane = &q->lanes[0];
   uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE);
   sb_leaf_ref leaf = lane->head_leaf;
@@ -103,15 +174,19 @@ bool sb_queue_looks_ready(sb_queue *q) {
 }
 
 bool sb_queue_seems_ready(sb_queue *q, sb_leaf_ref *leaf) {
+  if (sb_queue_has_lanes(q)) {
+    return sb_lanes_next_ready(q->shm, 0, false) != SB_LANES;
+  }
   return ready_from(q, &q->lanes[0], SB_LOAD(&q->shm->head, SB_ACQUIRE), leaf);
 }
 
 uint64_t sb_queue_oldest_bytes(sb_queue *q) {
   sb_broker *b = q->c->b;
-  const sb_ring *r = &q->lanes[0].ring;
-  uint64_t at = SB_LOAD(&q->shm->head, SB_ACQUIRE), requeued;
+  unsigned number = sb_queue_has_lanes(q) ? sb_lanes_next_ready(q->shm, SB_LANES - 1, true) : 0;
+  const sb_ring *r = &sb_queue_lane_of(q, number)->ring;
+  uint64_t at = SB_LOAD(r->head, SB_ACQUIRE), requeued;
   sb_leaf_ref leaf;
-  if (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0 && sb_requeued_next(b, r, 0, &leaf, &requeued) && requeued < at) {
+  if (SB_LOAD(r->requeued, SB_SEQ_CST) != 0 && sb_requeued_next(b, r, 0, &leaf, &requeued) && requeued < at) {
     at = requeued;
   }
   while (sb_ring_next_leaf(b, r, at, &leaf, &at)) {
@@ -134,8 +209,8 @@ uint64_t sb_queue_oldest_bytes(sb_queue *q) {
 bool sb_queue_older_ready(sb_queue *q, uint64_t position) {
   uint64_t at, from = 0;
   sb_leaf_ref leaf;
-  while (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0 &&
-         sb_requeued_next(q->c->b, &q->lanes[0].ring, from, &leaf, &at) && at < position) {
+  const sb_ring *r = &sb_queue_lane(q, position)->ring;
+  while (SB_LOAD(r->requeued, SB_SEQ_CST) != 0 && sb_requeued_next(q->c->b, r, from, &leaf, &at) && at < position) {
     uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
     /* a message whose chunk cannot be mapped is never taken: if it counted here, no newer message would be evicted */
     bool takeable = sb_slot_ready(q->c->b, sb_cell_slot(word));
@@ -182,12 +257,36 @@ sb_status sb_queue_pass_closing(sb_queue *q, const sb_lane *lane, uint64_t posit
   return resolved && !open ? SB_DELETED : SB_CORRUPT;
 }
 
+sb_status sb_queue_append_in_lane(sb_queue *q, sb_lane *lane, uint64_t word, sb_append how, sb_word *announce,
+                                  uint64_t *position) {
+  sb_lanes_mark(&lane->ring); /* P23: first the bit, then the cell */
+  SB_CRASHPOINT("queue.append.marked");
+  *position = lane->tail_cursor;
+  sb_status status = sb_ring_append(q->c, &lane->ring, &lane->tail_leaf, word, how, announce, position);
+  if (status != SB_OK) {
+    return status;
+  }
+  (void)SB_ADD(&q->shm->came, 1, SB_SEQ_CST);
+  SB_CRASHPOINT("queue.append.counted");
+  sb_lanes_mark(&lane->ring);
+  if (how.form == SB_WORD_OWNED && sb_closing_ends(q->c->b, q->slot)) { /* I79 of sb_closing.h: after the append */
+    uint64_t mine = SB_LOAD(&sb_leaf_cell(&lane->tail_leaf, *position)->word, SB_RELAXED); /* nobody else changes it */
+    (void)sb_ring_drop(q->c, &lane->ring, &lane->tail_leaf, *position, mine);
+    return SB_DELETED;
+  }
+  return SB_OK;
+}
+
 sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool scheduled,
                            uint64_t *position) {
   sb_connection *c = q->c;
   sb_lane *lane = &q->lanes[0];
   sb_ledger_shm *l = q->ledger;
   sb_word *header = sb_slot_header(c->b, slot);
+  if (sb_queue_has_lanes(q)) {
+    sb_status made = sb_queue_lane_for(q, ((sb_message_shm *)sb_slot_at(c->b, slot))->priority, &lane);
+    if (made != SB_OK) return made;
+  }
   bool tracked = sb_queue_tracks(q->shm);
   /* read before the append: afterwards another process may own the message */
   bool timer = scheduled || ((sb_message_shm *)sb_slot_at(c->b, slot))->expires_ns != 0;

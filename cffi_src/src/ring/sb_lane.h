@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Lane: what a handle of a queue remembers about a ring of messages.
  *
- * What: the process-local view of the ring, and where the handle last appended, took and released. A queue has one lane
- * today. A queue with message priorities will have one for each priority: the functions that search, take and append
- * get the lane, and sb_queue_lane finds the lane of a position.
+ * What: the process-local view of the ring, and where the handle last appended, took and released. A queue has one lane,
+ * or one for each priority of messages (sb_lanes.h). The functions that search, take and append get the lane, and
+ * sb_queue_lane finds the lane of a position.
  *
- * Layout: nothing shared; the ring of a lane is in the queue object (sb_layout.h).
+ * Layout: nothing shared.
  *
  * Invariants: I15 of sb_ring.h for `tail_cursor`, I18 of sb_requeued.h for `cursor`.
  *

@@ -22,9 +22,9 @@ static sb_message_shm *message_in(uint64_t number) { return sb_slot_at(t.b, slot
 
 /* ---- two readings of a queue ---- */
 
-/* A reading loads what is taken, admitted, came and went, the base, and each cell: this many steps. */
+/* A reading loads what is taken, admitted, came and went, the tail, the base, and each cell: this many steps. */
 #define MESSAGES 2u
-#define READING (5u + MESSAGES)
+#define READING (6u + MESSAGES)
 
 static sb_word *changed;
 static uint64_t was;
@@ -90,7 +90,7 @@ static void ready_changes(void) {
   message_in(1)->body_length = 0;
   set_all_right();
   changed = cell_of(1);
-  expect_result(6, 6 + READING, SB_HINTS_SET_RIGHT, SB_HINTS_RIGHT, another_has_it);
+  expect_result(7, 7 + READING, SB_HINTS_SET_RIGHT, SB_HINTS_RIGHT, another_has_it);
   SB_STORE(changed, was, SB_SEQ_CST);
   message_in(1)->body_length = bytes;
   set_all_right();
@@ -98,7 +98,7 @@ static void ready_changes(void) {
 static void longer(void) { message_in(1)->body_length += 8; }
 static void ready_bytes_change(void) {
   two_messages();
-  expect_result(6, 6 + READING, SB_HINTS_SET_RIGHT, SB_HINTS_RIGHT, longer);
+  expect_result(7, 7 + READING, SB_HINTS_SET_RIGHT, SB_HINTS_RIGHT, longer);
   message_in(1)->body_length -= 8;
   set_all_right();
 }
