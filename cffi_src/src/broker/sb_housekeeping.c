@@ -264,8 +264,7 @@ static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, 
 
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory) {
   sb_queue_shm *q = sb_slab_queue(by->b, slot);
-  if (q == NULL ||
-      sb_queue_state(SB_LOAD(&q->state, SB_ACQUIRE)) != SB_QUEUE_OPEN) {
+  if (q == NULL || sb_queue_state(SB_LOAD(&q->state, SB_ACQUIRE)) != SB_QUEUE_OPEN) {
     return;
   }
   uint64_t deaths = sb_repairs_deaths(by->b);
@@ -295,7 +294,8 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
     right = recount(by, q, slot, memory) && right;
   }
   notify_forgotten(by, q, slot, memory, idle);
-  if (right && !sb_hints_any_hides_ready(by->b, slot)) memory->deaths = deaths; /* earlier deaths explain no later repair */
+  if (right && !sb_hints_any_hides_ready(by->b, slot))
+    memory->deaths = deaths; /* earlier deaths explain no later repair */
 }
 
 static bool has_timer(sb_broker *b, uint64_t word) {
@@ -337,8 +337,8 @@ static uint32_t find_timers(sb_queue *q, uint64_t *cursors, uint64_t *positions,
     cursors[2] = lost;
   }
   bool all = cursors[1] != 0, more = true;
-  bool there = all ? sb_lanes_ring(q->c->b, q->slot, cursors[1] - 1, &r)
-                   : sb_ring_open(q->c->b, q->slot, SB_RING_SCHEDULE, &r);
+  bool there =
+      all ? sb_lanes_ring(q->c->b, q->slot, cursors[1] - 1, &r) : sb_ring_open(q->c->b, q->slot, SB_RING_SCHEDULE, &r);
   if (!there) {
     return 0;
   }

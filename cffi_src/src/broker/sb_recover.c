@@ -196,7 +196,7 @@ static void recover(sb_queue *q, unsigned dead, bool removes) {
   if (removes && sb_queue_state(q->state) == SB_QUEUE_OPEN) (void)sb_lifetime_end(q, dead);
   if (sb_queue_is_open(q) && sb_queue_state(q->state) == SB_QUEUE_OPEN) {
     if (removes) (void)sb_limits_enforce(q); /* a producer may have been killed between its append and the eviction */
-    (void)sb_lanes_count(by->b, q->slot); /* advances the tails */
+    (void)sb_lanes_count(by->b, q->slot);    /* advances the tails */
     sb_exclusive_succeed(by, q->slot);
     sb_notify_backlog_arrived(q);
   } else {
@@ -210,10 +210,7 @@ static void recover(sb_queue *q, unsigned dead, bool removes) {
  * the owner of the ledger, and so keeps the queue object from being freed (I20 of sb_ledger.h). */
 static void recover_in_its_name(sb_reap_context *w, sb_ledger_shm *l) {
   sb_queue q;
-  if (sb_queue_stand_in(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l) == SB_OK) {
-    recover(&q, w->id, false);
-    sb_queue_stand_down(&q);
-  }
+  if (sb_queue_stand_in(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l) == SB_OK) recover(&q, w->id, false);
 }
 
 /* Corrects the hints of the ledger's queue, and ends the changes of hints that the ledger marks. In this order: until
@@ -227,7 +224,6 @@ static void end_hinting(sb_reap_context *w, sb_ledger_shm *l) {
   SB_CRASHPOINT("recover.hints.corrected");
   sb_ledger_hinting_ended(l);
   if (there && !right) (void)correct_hints(&q, NULL);
-  if (there) sb_queue_stand_down(&q);
 }
 
 static void visit_ledgers(sb_reap_context *w, uint64_t what, uint64_t where) {

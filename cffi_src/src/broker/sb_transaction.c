@@ -274,7 +274,6 @@ static void flip_for(sb_reap_context *w, uint32_t queue, uint64_t position) {
   sb_ledger_shm *l = sb_ledger_of(w->b, sb_slot_at(w->b, queue), w->id);
   if (l != NULL && sb_slot_ready(w->b, sb_cell_slot(word)) && sb_queue_stand_in(w->by, queue, &q, l) == SB_OK) {
     flip(&q, &leaf, position, word, counts_as_taken(q.shm, false));
-    sb_queue_stand_down(&q);
     SB_CRASHPOINT("recover.commit.flipped");
   }
 }

@@ -27,7 +27,7 @@ static sb_queue_shm no_queue;
 
 static void forget_pages(sb_queue *q) {
   sb_lane_forget_pages(&q->lanes[0]);
-  for (uint32_t i = 0; i < q->more_count; i++) sb_lane_forget_pages(&q->more[i]);
+  sb_lane_forget_pages(&q->lanes[1]);
 }
 
 void sb_handles_forget_pages(sb_connection *c) {

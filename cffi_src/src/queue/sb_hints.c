@@ -160,9 +160,9 @@ static reading read_queue(sb_broker *b, sb_queue_shm *q, uint32_t slot) {
 }
 
 static bool same(const reading *one, const reading *two) {
-  return one->tail == two->tail && one->came == two->came && one->taken == two->taken && one->admitted == two->admitted &&
-         one->bytes_in == two->bytes_in && one->bytes_out == two->bytes_out && one->added == two->added &&
-         one->ready == two->ready && one->ready_bytes == two->ready_bytes;
+  return one->tail == two->tail && one->came == two->came && one->taken == two->taken &&
+         one->admitted == two->admitted && one->bytes_in == two->bytes_in && one->bytes_out == two->bytes_out &&
+         one->added == two->added && one->ready == two->ready && one->ready_bytes == two->ready_bytes;
 }
 
 /* Changes one hint from `is` to `should`, and returns the result of sb_hints_reconcile up to this hint. `found`: the

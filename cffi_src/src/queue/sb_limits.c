@@ -225,15 +225,14 @@ SB_HOT uint64_t lowest(const sb_lane *lane) {
  * UNBOUNDED: a cell has `requeued` bits. Does not count what a killed process left: hidden cells (sb_hints.h), and a
  * message after a tail that a producer did not advance. */
 SB_HOT int64_t most_in(const sb_lane *lane) {
-  return SB_LOAD(lane->ring.requeued, SB_SEQ_CST) == 0
-             ? (int64_t)(SB_LOAD(lane->ring.tail, SB_SEQ_CST) - lowest(lane))
-             : UNBOUNDED;
+  return SB_LOAD(lane->ring.requeued, SB_SEQ_CST) == 0 ? (int64_t)(SB_LOAD(lane->ring.tail, SB_SEQ_CST) - lowest(lane))
+                                                       : UNBOUNDED;
 }
 
 /* The same for all lanes of a queue with priorities. */
 static int64_t most_in_lanes(sb_queue *q) {
   int64_t sum = 0;
-  for (unsigned number = 0; number <= q->more_count && sum != UNBOUNDED; number++) {
+  for (unsigned number = 0; number <= q->last_lane && sum != UNBOUNDED; number++) {
     const sb_lane *lane = sb_queue_lane_of(q, number);
     int64_t most = number == 0 || lane != &q->lanes[0] ? most_in(lane) : 0;
     sum = most == UNBOUNDED ? UNBOUNDED : sum + most;
@@ -309,7 +308,7 @@ bool sb_limits_in_doubt(sb_queue *q) {
     return false;
   }
   pass_taken(q, &q->lanes[0]);
-  for (unsigned number = 1; number <= q->more_count; number++) {
+  for (unsigned number = 1; number <= q->last_lane; number++) {
     sb_lane *lane = sb_queue_other_lane(q, number);
     if (lane != &q->lanes[0]) pass_taken(q, lane);
   }

@@ -20,8 +20,8 @@ static bool foreign_at(const sb_queue *q, const sb_leaf_ref *leaf, uint64_t posi
 static bool take_returned(sb_queue *q, sb_lane *lane, uint64_t before, uint64_t token, sb_taken *t) {
   uint64_t from = 0, position;
   sb_leaf_ref leaf;
-  while (SB_LOAD(lane->ring.requeued, SB_SEQ_CST) != 0 && sb_requeued_next_near(q->c->b, lane, from, &leaf, &position) &&
-         position < before) {
+  while (SB_LOAD(lane->ring.requeued, SB_SEQ_CST) != 0 &&
+         sb_requeued_next_near(q->c->b, lane, from, &leaf, &position) && position < before) {
     if (foreign_at(q, &leaf, position) && sb_take_for_consumer_at(q, position, true, token, t) == SB_OK) {
       return true;
     }
@@ -89,7 +89,7 @@ static sb_status take_in_lane(sb_queue *q, sb_lane *lane, uint64_t *cursor, uint
 static sb_status take_in_lanes(sb_queue *q, uint64_t *cursor, uint64_t token, sb_taken *t) {
   sb_status status = SB_EMPTY;
   unsigned number = 0;
-  while (status == SB_EMPTY && (number = sb_lanes_next_ready(q->shm, number, false)) <= q->more_count) {
+  while (status == SB_EMPTY && (number = sb_lanes_next_ready(q->shm, number, false)) <= q->last_lane) {
     status = take_in_lane(q, sb_queue_lane_of(q, number++), cursor, token, t);
   }
   return status;
@@ -103,8 +103,8 @@ sb_status sb_no_local_take(sb_queue *q, uint64_t *cursor, uint64_t token, sb_tak
     if ((SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_PAUSED) != 0) {
       return SB_EMPTY;
     }
-    sb_status status = sb_queue_has_lanes(q) ? take_in_lanes(q, cursor, token, t)
-                                             : take_in_lane(q, &q->lanes[0], cursor, token, t);
+    sb_status status =
+        sb_queue_has_lanes(q) ? take_in_lanes(q, cursor, token, t) : take_in_lane(q, &q->lanes[0], cursor, token, t);
     if (status != SB_OK || t->message->expires_ns == 0 || t->message->expires_ns > sb_now_ns()) {
       return status;
     }

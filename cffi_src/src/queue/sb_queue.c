@@ -4,8 +4,6 @@
 #include "sb_closing.h"
 #include "sb_slab.h"
 
-#include <stdlib.h>
-
 /* ---- handles ---- */
 
 static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed) {
@@ -24,24 +22,14 @@ static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even
   q->base = SB_LOAD(&q->shm->base, SB_RELAXED);
   uint32_t flags = SB_LOAD(&q->shm->flags, SB_RELAXED);
   q->use = (flags & SB_QUEUE_NOTES) != 0 ? SB_USE_BOOKS : (flags & SB_QUEUE_STAGE) != 0 ? SB_USE_STAGE : SB_USE_PLAIN;
-  if ((flags & SB_QUEUE_LANES) != 0) {
-    q->more_count = sb_lanes_number(q->shm, 0);
-    q->more = calloc(q->more_count + 1, sizeof *q->more);
-  }
-  return (flags & SB_QUEUE_LANES) == 0 || q->more != NULL ? SB_OK : SB_SYSTEM;
-}
-
-void sb_queue_stand_down(sb_queue *q) {
-  free(q->more);
-  q->more = NULL;
-  q->more_count = 0;
+  if ((flags & SB_QUEUE_LANES) != 0) q->last_lane = sb_lanes_number(q->shm, 0);
+  return SB_OK;
 }
 
 sb_status sb_queue_inherit(sb_connection *c, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger, unsigned dead) {
   sb_status status = look_up(c, slot, q, true);
   if (status == SB_OK) status = sb_ledger_inherit(c, slot, ledger, dead, &q->ledger_token);
   if (status == SB_OK) q->ledger = ledger;
-  if (status != SB_OK) sb_queue_stand_down(q);
   return status;
 }
 
@@ -61,7 +49,6 @@ sb_status sb_queue_attach(sb_connection *c, uint32_t slot, sb_queue *q, bool eve
     status = SB_DELETED;
   }
   if (status == SB_OK) sb_ledger_start(q->ledger);
-  if (status != SB_OK) sb_queue_stand_down(q);
   return status;
 }
 
@@ -70,27 +57,24 @@ void sb_queue_detach(sb_queue *q) {
     sb_ledger_leave(q->c, q->ledger, q->ledger_token);
     q->ledger = NULL;
   }
-  sb_queue_stand_down(q);
 }
 
 /* ---- lanes ---- */
 
-static void open_lane(sb_queue *q, uint32_t slot, sb_lane *lane) {
+static sb_lane *remember(sb_queue *q, unsigned number, uint32_t slot) {
+  sb_lane *lane = &q->lanes[1];
   sb_ring r;
-  if (slot != 0 && sb_ring_open(q->c->b, slot, SB_RING_LANE, &r)) {
-    *lane = (sb_lane){.ring = r};
-    sb_lane_forget_pages(lane);
+  if (slot == 0 || !sb_ring_open(q->c->b, slot, SB_RING_LANE, &r)) {
+    return &q->lanes[0];
   }
-}
-
-static sb_lane *known_lane(sb_queue *q, unsigned number) {
-  return number <= q->more_count && q->more != NULL ? &q->more[number - 1] : NULL;
+  *lane = (sb_lane){.ring = r};
+  sb_lane_forget_pages(lane);
+  q->other_lane = number;
+  return lane;
 }
 
 sb_lane *sb_queue_other_lane(sb_queue *q, unsigned number) {
-  sb_lane *lane = known_lane(q, number);
-  if (lane != NULL && lane->ring.root == NULL) open_lane(q, sb_lanes_find(q->c->b, q->shm, number), lane);
-  return lane != NULL && lane->ring.root != NULL ? lane : &q->lanes[0];
+  return number == q->other_lane ? &q->lanes[1] : remember(q, number, sb_lanes_find(q->c->b, q->shm, number));
 }
 
 sb_status sb_queue_lane_for(sb_queue *q, unsigned priority, sb_lane **lane) {
@@ -100,13 +84,9 @@ sb_status sb_queue_lane_for(sb_queue *q, unsigned priority, sb_lane **lane) {
   if (number == 0 || *lane != &q->lanes[0]) {
     return SB_OK;
   }
-  sb_status status = known_lane(q, number) != NULL ? sb_lanes_make(q->c, q->slot, number, &slot) : SB_CORRUPT;
-  if (status == SB_OK) {
-    open_lane(q, slot, known_lane(q, number));
-    *lane = sb_queue_other_lane(q, number);
-    if (*lane == &q->lanes[0]) status = SB_CORRUPT;
-  }
-  return status;
+  sb_status status = sb_lanes_make(q->c, q->slot, number, &slot);
+  if (status == SB_OK) *lane = remember(q, number, slot);
+  return status == SB_OK && *lane == &q->lanes[0] ? SB_CORRUPT : status;
 }
 
 uint64_t sb_queue_end_of(sb_queue *q, uint64_t position) {
@@ -114,7 +94,7 @@ uint64_t sb_queue_end_of(sb_queue *q, uint64_t position) {
 }
 
 uint64_t sb_queue_next_end(sb_queue *q, uint64_t position) {
-  for (unsigned number = sb_position_lane(position) + 1; number <= q->more_count; number++) {
+  for (unsigned number = sb_position_lane(position) + 1; number <= q->last_lane; number++) {
     const sb_lane *lane = sb_queue_other_lane(q, number);
     if (lane != &q->lanes[0]) return sb_ring_exact_tail(q->c->b, &lane->ring);
   }

@@ -61,9 +61,9 @@ struct sb_queue {
   uint64_t ledger_token;
   uint64_t state; /* of the queue when the handle was opened: OPEN or CLOSED, and incarnation; UINT64_MAX: detached */
   uint64_t base;
-  sb_lane lanes[1]; /* lane 0 */
-  sb_lane *more;    /* the other lanes, by number minus 1; NULL: the queue has one lane. `ring.root` is NULL: not opened */
-  uint32_t more_count;
+  sb_lane lanes[2];    /* lane 0, and the other lane that was used last */
+  unsigned other_lane; /* the number of that one; 0: none was used */
+  unsigned last_lane;  /* the highest number of a lane; 0: the queue has one lane */
   uint32_t slot;
   unsigned use; /* SB_USE_...: the purpose for which puts into this queue allocate memory */
   /* nodes that no thread uses now, kept for the next waiting threads of the connection (sb_waiter.c) */
@@ -90,12 +90,10 @@ sb_status sb_queue_inherit(sb_connection *c, uint32_t slot, sb_queue *q, sb_ledg
  * freed, and takes no message. */
 sb_status sb_queue_stand_in(sb_connection *by, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger);
 void sb_queue_detach(sb_queue *q);
-/* Ends what sb_queue_stand_in began with the ledger of a dead connection. */
-void sb_queue_stand_down(sb_queue *q);
 /* True if the messages of the queue have priorities. */
-static inline bool sb_queue_has_lanes(const sb_queue *q) { return q->more != NULL; }
+static inline bool sb_queue_has_lanes(const sb_queue *q) { return q->last_lane != 0; }
 /* The lane of a number other than 0. If the queue has no such lane, returns lane 0, where no position of that number
- * is. */
+ * is. A handle remembers one such lane: the call ends the use of an earlier one. */
 sb_lane *sb_queue_other_lane(sb_queue *q, unsigned number);
 static inline sb_lane *sb_queue_lane_of(sb_queue *q, unsigned number) {
   return number == 0 ? &q->lanes[0] : sb_queue_other_lane(q, number);

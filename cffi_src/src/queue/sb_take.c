@@ -256,7 +256,7 @@ static sb_status find_or_unmark(sb_queue *q, unsigned number, unsigned state, co
  * `before` is a position, searches only the lane of this position. */
 static sb_status find_in_lanes(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before, sb_taken *t) {
   bool downwards = excess != NULL;
-  unsigned most = q->more_count, number = downwards ? most : 0;
+  unsigned most = q->last_lane, number = downwards ? most : 0;
   sb_status status = SB_EMPTY;
   if (before != SB_ANY_POSITION) {
     return find_in_lane(q, sb_queue_lane(q, before), state, excess, before, t);

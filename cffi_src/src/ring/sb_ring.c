@@ -244,7 +244,7 @@ static sb_ring view(sb_ring_shm *r, uint32_t object, uint32_t id) {
 
 static sb_ring cells_of(sb_queue_shm *q, uint32_t object) {
   bool lanes = (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_LANES) != 0;
-  return (sb_ring){&q->root, &q->tail, &q->head,      &q->base, &q->requeued, lanes ? &q->ready[0] : NULL,
+  return (sb_ring){&q->root, &q->tail, &q->head,     &q->base, &q->requeued, lanes ? &q->ready[0] : NULL,
                    1,        object,   SB_RING_CELLS};
 }
 
@@ -255,15 +255,9 @@ static bool open_lane(sb_broker *b, uint32_t object, sb_ring *r) {
     return false;
   }
   unsigned number = SB_LOAD(&l->number, SB_RELAXED) % SB_LANES;
-  *r = (sb_ring){&l->root,
-                 &l->tail,
-                 &l->head,
-                 &l->base,
-                 &l->requeued,
-                 &q->ready[number / 64],
-                 UINT64_C(1) << number % 64,
-                 object,
-                 SB_RING_LANE};
+  *r = (sb_ring){
+      &l->root, &l->tail,    &l->head, &l->base, &l->requeued, &q->ready[number / 64], UINT64_C(1) << number % 64,
+      object,   SB_RING_LANE};
   return true;
 }
 
