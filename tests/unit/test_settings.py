@@ -302,7 +302,9 @@ def test_the_arguments_of_a_declaration() -> None:
         ("x-max-length", 1 << 56, "{value_too_large,72057594037927936}"),
         ("x-message-ttl", 315_360_000_001, "{value_too_large,315360000001}"),
         ("x-expires", 315_360_000_001, "{value_too_large,315360000001}"),
-        ("x-max-priority", 5, "{not_supported_yet}"),
+        ("x-max-priority", 256, "{value_too_large,256}"),
+        ("x-max-priority", -1, "{value_negative,-1}"),
+        ("x-delivery-limit", 5, "{not_supported_yet}"),
     ],
 )
 def test_an_argument_that_is_not_allowed(argument: str, value: object, why: str) -> None:

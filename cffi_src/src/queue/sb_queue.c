@@ -239,7 +239,7 @@ sb_status sb_queue_pass_closing(sb_queue *q, const sb_lane *lane, uint64_t posit
 
 sb_status sb_queue_append_in_lane(sb_queue *q, sb_lane *lane, uint64_t word, sb_append how, sb_word *announce,
                                   uint64_t *position) {
-  sb_lanes_mark(&lane->ring); /* P23: first the bit, then the cell */
+  sb_lanes_mark(&lane->ring); /* P23 of sb_lanes.h: first the bit, then the cell */
   SB_CRASHPOINT("queue.append.marked");
   *position = lane->tail_cursor;
   sb_status status = sb_ring_append(q->c, &lane->ring, &lane->tail_leaf, word, how, announce, position);

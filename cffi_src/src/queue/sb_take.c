@@ -245,7 +245,7 @@ static sb_status find_or_unmark(sb_queue *q, unsigned number, unsigned state, co
   if (status != SB_EMPTY) {
     return status;
   }
-  sb_lanes_unmark(&lane->ring); /* P23 */
+  sb_lanes_unmark(&lane->ring); /* P23 of sb_lanes.h */
   SB_CRASHPOINT("queue.take.unmarked_lane");
   status = find_in_lane(q, lane, state, excess, SB_ANY_POSITION, t);
   if (status != SB_EMPTY) sb_lanes_mark(&lane->ring);
