@@ -105,10 +105,13 @@ static sb_status end_orphan(sb_queue *q) {
 }
 
 sb_queue *sb_queue_open(sb_connection *c, uint32_t slot, sb_status *status) {
-  sb_queue *q = calloc(1, sizeof *q);
+  /* a hint: the queue may end now, and its slot may get another use */
+  unsigned others = sb_usable(c) == SB_OK ? sb_queue_others(c->b, slot) : 1;
+  sb_queue *q = calloc(1, sizeof *q + (others - 1) * sizeof(sb_lane));
   *status = q == NULL ? SB_SYSTEM : sb_api_enter(c);
   if (*status == SB_OK) {
     *status = sb_queue_attach(c, slot, q, false);
+    q->others = others;
     if (*status == SB_OK && sb_lifetime_orphaned(c->b, q->shm, 0)) *status = end_orphan(q);
     sb_slab_return_cache(c); /* cached slots would lie idle: a connection opens few queues, each once */
     if (*status == SB_OK) {

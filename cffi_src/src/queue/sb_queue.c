@@ -23,7 +23,14 @@ static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even
   uint32_t flags = SB_LOAD(&q->shm->flags, SB_RELAXED);
   q->use = (flags & SB_QUEUE_NOTES) != 0 ? SB_USE_BOOKS : (flags & SB_QUEUE_STAGE) != 0 ? SB_USE_STAGE : SB_USE_PLAIN;
   if ((flags & SB_QUEUE_LANES) != 0) q->last_lane = sb_lanes_number(q->shm, 0);
+  q->others = 1;
   return SB_OK;
+}
+
+unsigned sb_queue_others(sb_broker *b, uint32_t slot) {
+  const sb_queue_shm *q = sb_slab_queue(b, slot);
+  unsigned lanes = q != NULL && sb_lanes_several(q) ? sb_lanes_number(q, 0) : 1;
+  return lanes < SB_OTHERS_MOST ? lanes : SB_OTHERS_MOST;
 }
 
 sb_status sb_queue_inherit(sb_connection *c, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger, unsigned dead) {
@@ -61,20 +68,22 @@ void sb_queue_detach(sb_queue *q) {
 
 /* ---- lanes ---- */
 
+static sb_lane *place_of(sb_queue *q, unsigned number) { return q->lanes + 1 + (number - 1) % q->others; }
+
 static sb_lane *remember(sb_queue *q, unsigned number, uint32_t slot) {
-  sb_lane *lane = &q->lanes[1];
+  sb_lane *lane = place_of(q, number);
   sb_ring r;
   if (slot == 0 || !sb_ring_open(q->c->b, slot, SB_RING_LANE, &r)) {
     return &q->lanes[0];
   }
-  *lane = (sb_lane){.ring = r};
+  *lane = (sb_lane){.ring = r, .number = number};
   sb_lane_forget_pages(lane);
-  q->other_lane = number;
   return lane;
 }
 
 sb_lane *sb_queue_other_lane(sb_queue *q, unsigned number) {
-  return number == q->other_lane ? &q->lanes[1] : remember(q, number, sb_lanes_find(q->c->b, q->shm, number));
+  sb_lane *lane = place_of(q, number);
+  return lane->number == number ? lane : remember(q, number, sb_lanes_find(q->c->b, q->shm, number));
 }
 
 sb_status sb_queue_lane_for(sb_queue *q, unsigned priority, sb_lane **lane) {

@@ -61,9 +61,8 @@ struct sb_queue {
   uint64_t ledger_token;
   uint64_t state; /* of the queue when the handle was opened: OPEN or CLOSED, and incarnation; UINT64_MAX: detached */
   uint64_t base;
-  sb_lane lanes[2];    /* lane 0, and the other lane that was used last */
-  unsigned other_lane; /* the number of that one; 0: none was used */
-  unsigned last_lane;  /* the highest number of a lane; 0: the queue has one lane */
+  unsigned last_lane; /* the highest number of a lane; 0: the queue has one lane */
+  unsigned others;    /* how many other lanes the handle can remember */
   uint32_t slot;
   unsigned use; /* SB_USE_...: the purpose for which puts into this queue allocate memory */
   /* nodes that no thread uses now, kept for the next waiting threads of the connection (sb_waiter.c) */
@@ -76,7 +75,14 @@ struct sb_queue {
   sb_word waited_ns; /* when a wait for a message last ended, so far as it is known; as `spin_ns` */
   uint64_t rescanned_ns, rescanned_deaths; /* time of the last sb_hints_rescan; number of deaths then */
   uint64_t reap_again_ns;                  /* until this time no call with this handle reaps (sb_api_bound.c) */
+  /* lane 0, then `others` that were used last: the lane of a number is the one at (number - 1) modulo `others`, behind
+   * lane 0. Last: a handle of an application has memory for more than one behind the struct (sb_queue_others) */
+  sb_lane lanes[2];
 };
+
+#define SB_OTHERS_MOST 16u
+/* How many other lanes a handle of the queue in `slot` should remember. */
+unsigned sb_queue_others(sb_broker *b, uint32_t slot);
 
 /* Opens a handle of the queue in `slot`, and takes a ledger, which keeps the queue object from being freed (I20 of
  * sb_ledger.h). SB_DELETED: the queue is gone or closed. With `even_closed` a closed queue is opened,
@@ -93,7 +99,7 @@ void sb_queue_detach(sb_queue *q);
 /* True if the messages of the queue have priorities. */
 static inline bool sb_queue_has_lanes(const sb_queue *q) { return q->last_lane != 0; }
 /* The lane of a number other than 0. If the queue has no such lane, returns lane 0, where no position of that number
- * is. A handle remembers one such lane: the call ends the use of an earlier one. */
+ * is. A handle remembers some such lanes: the call may end the use of an earlier one. */
 sb_lane *sb_queue_other_lane(sb_queue *q, unsigned number);
 static inline sb_lane *sb_queue_lane_of(sb_queue *q, unsigned number) {
   return number == 0 ? &q->lanes[0] : sb_queue_other_lane(q, number);

@@ -33,6 +33,7 @@ typedef struct {
   uint64_t cursor;      /* each AVAILABLE cell before this position has `requeued` bits */
   sb_ring ring;
   sb_leaf_ref tail_leaf, head_leaf;
+  unsigned number;     /* of the lane; 0 also: the handle remembers no lane here */
   sb_requeued_way way; /* leads to the leaf of the last message that was released, or found by its `requeued` bits */
 } sb_lane;
 
