@@ -145,6 +145,10 @@ enum {
   SB_SETTING_MESSAGE_TTL_MS,
   SB_SETTING_EXPIRES_MS,
   SB_SETTING_MAX_PRIORITY, /* the highest priority of a message; 0 = the queue has no priorities */
+  SB_SETTING_MAX_DELIVERY_ATTEMPTS,
+  SB_SETTING_REDELIVERY_DELAY_MS,   /* 0 = none */
+  SB_SETTING_REDELIVERY_MULTIPLIER, /* in thousandths */
+  SB_SETTING_MAX_REDELIVERY_DELAY_MS,
   SB_SETTINGS
 };
 enum { SB_TEXTS_MAX = 1020 }; /* the most bytes that all text settings of a queue have together */
@@ -170,7 +174,8 @@ enum {
   SB_QUEUE_KEEPS = 128, /* ready messages do not expire in it; a message moved into it keeps its sequence number */
   SB_QUEUE_NOTES = 256, /* holds messages of the broker itself, so puts may use the reserve (sb_reserve.h) */
   SB_QUEUE_STAGE = 512, /* holds messages until a commit publishes them: puts may use most of the reserve */
-  SB_QUEUE_LANES = 1024 /* its messages have priorities (sb_lanes.h) */
+  SB_QUEUE_LANES = 1024, /* its messages have priorities (sb_lanes.h) */
+  SB_QUEUE_DEAD_LETTERS = 2048 /* dead messages wait to go to its dead-letter exchange (sb_park.h) */
 };
 
 typedef struct {
@@ -230,9 +235,13 @@ typedef enum {
   SB_ACK = 0,      /* it is done with, and removed */
   SB_REQUEUE = 1,  /* it returns to its position, marked redelivered */
   SB_REJECT = 2,   /* it is removed, and counts as dropped */
-  SB_UNDELIVER = 3 /* the application never saw it: its open consumer or channel gives it again as the next message. If
+  SB_UNDELIVER = 3, /* the application never saw it: its open consumer or channel gives it again as the next message. If
                     * a get took it, if the consumer ended, or in a commit: as SB_REQUEUE, but the delivery does not
                     * count */
+  /* Only in a commit, of a message that sb_dead_take returned. CARRIED_OUT: the commit publishes it to the queues of the
+   * dead-letter exchange. GIVEN_UP: there is none; it counts as dropped. */
+  SB_CARRIED_OUT = 4,
+  SB_GIVEN_UP = 5
 } sb_disposition;
 
 /* How to settle a message that the connection holds. token: `tag` of the record that a queue or a consumer returned
@@ -646,7 +655,13 @@ uint64_t sb_housekeeper_changes(sb_connection *c);
 /* Writes the positions of messages with a timer, at most `room`, and returns their number. If it is `room`, the caller
  * calls again at once; else after sb_housekeeper_new_timers has set `new_timers` again. */
 int64_t sb_housekeeper_timers(sb_queue *q, sb_queue_memory *memory, uint64_t *positions, uint32_t room);
+/* The time of the next look at the message, 0 = never. UINT64_MAX: the message is dead, and the caller carries it out. */
 uint64_t sb_housekeeper_look_at(sb_queue *q, uint64_t position);
+/* Takes the dead message at `position`: writes its record to `buffer`, and to *why the number of the reason: 1 rejected,
+ * 2 expired, 3 the queue was full, 4 delivered too often. The caller commits its end (SB_CARRIED_OUT, SB_GIVEN_UP), or
+ * calls sb_dead_return. Returns the length of the record, or minus a status; SB_EMPTY: there is no dead message. */
+int64_t sb_dead_take(sb_queue *q, uint64_t position, char *buffer, uint32_t *why);
+void sb_dead_return(sb_queue *q, const char *record, uint32_t why);
 void sb_housekeeper_trim(sb_queue *q);
 uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns);
 bool sb_housekeeper_reclaim(sb_connection *c);

@@ -300,6 +300,9 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
 
 static bool has_timer(sb_broker *b, uint64_t word) {
   uint32_t slot = sb_cell_slot(word);
+  if (sb_cell_state(word) == SB_CELL_SCHEDULED) {
+    return true; /* also one that is parked, whose message has no time of its own */
+  }
   if (!sb_cell_has_message(word) || !sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) {
     return false;
   }

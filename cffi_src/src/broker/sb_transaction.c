@@ -106,6 +106,13 @@ sb_status sb_transaction_stage(sb_transaction_plan *p, uint32_t *failed) {
   return SB_OK;
 }
 
+/* The counter that the mark of a message names. DEAD_LETTERED for one that is rejected in a queue with dead letters: if
+ * the connection dies, its reaper parks the message (settle_for). */
+static unsigned counter_of(const sb_transaction_end *e) {
+  bool dead = sb_reason_why(e->reason) != SB_WHY_ALIVE && sb_queue_has_dead_letters(e->q->shm);
+  return dead ? (unsigned)SB_COUNT_DEAD_LETTERED : sb_reason_counter(e->reason);
+}
+
 sb_status sb_transaction_mark(sb_transaction_plan *p) {
   sb_broker *b = p->c->b;
   for (p->marked = 0; p->marked < p->end_count; p->marked++) {
@@ -119,7 +126,7 @@ sb_status sb_transaction_mark(sb_transaction_plan *p) {
       return SB_SETTLED;
     }
     uint64_t marked =
-        sb_holding_what(SB_HOLD_SETTLING, e->q->slot, (uint64_t)leaf.slot | SB_FIELD(sb_reason_counter(e->reason), 28));
+        sb_holding_what(SB_HOLD_SETTLING, e->q->slot, (uint64_t)leaf.slot | SB_FIELD(counter_of(e), 28));
     SB_STORE(&sb_holding_at(b, e->token)->what, marked, SB_RELEASE); /* P12: before the commit word */
   }
   SB_CRASHPOINT("commit.marked");
@@ -284,7 +291,10 @@ static void settle_for(sb_reap_context *w, uint32_t queue, uint64_t position, un
   sb_leaf_ref leaf;
   uint64_t word;
   bool found = sb_intent_find_cell(w, queue, position, &r, &leaf, &word);
-  if (!found || sb_cell_state(word) != SB_CELL_ACQUIRED || sb_cell_owner(word) != w->id) {
+  uint64_t side = found ? SB_LOAD(&sb_leaf_cell(&leaf, position)->side, SB_ACQUIRE) : 0, gen = sb_side_gen(side);
+  /* a dead message that is carried out is REMOVING (sb_park.h) */
+  unsigned held = (side & SB_SIDE_WHY) != 0 ? SB_CELL_REMOVING : SB_CELL_ACQUIRED;
+  if (!found || sb_cell_state(word) != held || sb_cell_owner(word) != w->id) {
     if (found) sb_intent_release_cell(w, queue, position); /* if the cell is a TOMBSTONE, its page may need retiring */
     return;
   }
@@ -293,7 +303,11 @@ static void settle_for(sb_reap_context *w, uint32_t queue, uint64_t position, un
   if (l == NULL || !sb_slot_in_range(w->b, slot) || !sb_slot_ready(w->b, slot)) {
     return;
   }
-  uint64_t gen = sb_side_gen(SB_LOAD(&sb_leaf_cell(&leaf, position)->side, SB_ACQUIRE));
+  if (counter == SB_COUNT_DEAD_LETTERED && (side & SB_SIDE_WHY) == 0) { /* rejected, and not carried out yet */
+    SB_STORE(&sb_leaf_cell(&leaf, position)->side, side | sb_side_why(SB_WHY_REJECTED), SB_RELEASE);
+    sb_intent_release_cell(w, queue, position); /* parks it */
+    return;
+  }
   uint64_t bytes = sb_peek_length(w->b, slot);
   sb_reference reference = {slot, sb_cell_ref(word), gen, queue};
   sb_ledger_begin_intent(l, SB_INTENT_SETTLE, counter, position, (uint64_t)slot | SB_FIELD(sb_cell_ref(word), 32), gen,

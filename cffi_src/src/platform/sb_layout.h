@@ -408,7 +408,8 @@ enum {
   SB_INTENT_DUE = 3,
   SB_INTENT_MOVE = 4,
   SB_INTENT_COMMIT = 5,
-  SB_INTENT_MOVE_PAGE = 6
+  SB_INTENT_MOVE_PAGE = 6,
+  SB_INTENT_PARK = 7
 };
 
 /* The counters of one connection at one queue, and the intent of its operation in progress. Only the owner writes the

@@ -128,6 +128,14 @@ static inline uint64_t sb_entry_word(uint32_t node, uint32_t epoch) {
 /* ---- cell side record: 38 slot generation | 16 delivery count | flags; written only while the cell is ACQUIRED or
  *      REMOVING ---- */
 #define SB_SIDE_REDELIVERED (UINT64_C(1) << 54)
+/* Of a parked message (sb_park.h). DELAYED: the low 38 bits are the end of its delay, in units of SB_DELAY_NS of
+ * CLOCK_MONOTONIC. Bits 56 to 59: why it is dead. */
+#define SB_SIDE_DELAYED (UINT64_C(1) << 55)
+#define SB_DELAY_NS UINT64_C(1000000)
+typedef enum { SB_WHY_ALIVE, SB_WHY_REJECTED, SB_WHY_EXPIRED, SB_WHY_MAX_LENGTH, SB_WHY_DELIVERY_LIMIT } sb_why;
+#define SB_SIDE_WHY (UINT64_C(15) << 56)
+static inline uint64_t sb_side_why(sb_why why) { return SB_FIELD((unsigned)why, 56); }
+static inline sb_why sb_side_why_of(uint64_t s) { return (sb_why)SB_BITS(s, 56, 4); }
 static inline uint64_t sb_side_gen(uint64_t s) { return s & SB_GEN_MASK; }
 static inline unsigned sb_side_count(uint64_t s) { return (unsigned)SB_BITS(s, 38, 16); }
 static inline uint64_t sb_side_word(uint64_t gen, unsigned count, uint64_t flags) {

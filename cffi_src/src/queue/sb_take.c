@@ -6,7 +6,7 @@
 
 /* In the functions below, t->token is the holding that will list the taken message. */
 
-SB_HOT void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, sb_taken *t) {
+SB_HOT void took(sb_queue *q, unsigned from, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, sb_taken *t) {
   sb_broker *b = q->c->b;
   sb_cell_shm *cell = sb_leaf_cell(leaf, position);
   t->position = position;
@@ -14,9 +14,10 @@ SB_HOT void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t 
   t->ref = sb_cell_ref(word);
   t->message = sb_slot_at(b, t->slot);
   t->gen = sb_slot_gen(SB_LOAD(sb_slot_header(b, t->slot), SB_ACQUIRE));
-  uint64_t side = SB_LOAD(&cell->side, SB_RELAXED);
+  uint64_t side = SB_LOAD(&cell->side, SB_RELAXED), kept = SB_SIDE_REDELIVERED;
   unsigned count = sb_side_count(side) + (state == SB_CELL_ACQUIRED ? 1u : 0u);
-  t->side = sb_side_word(t->gen, count, side & SB_SIDE_REDELIVERED);
+  if (from == SB_CELL_SCHEDULED) kept |= SB_SIDE_WHY; /* I80 of sb_park.h */
+  t->side = sb_side_word(t->gen, count, side & kept);
   SB_STORE(&cell->side, t->side, SB_RELEASE);
   sb_ledger_hold(q->ledger, 1);
   /* the housekeeper reads from `last_take` whether consumers take messages, so a removal does not change it */
@@ -60,7 +61,7 @@ SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess,
     return SB_EMPTY;
   }
   SB_CRASHPOINT("queue.take.done");
-  took(q, state, leaf, position, mine, t);
+  took(q, sb_cell_state(word), state, leaf, position, mine, t);
   if (SB_LOAD(&q->shm->requeued, SB_RELAXED) != 0 || sb_queue_has_lanes(q)) sb_requeued_took(leaf, position);
   return SB_OK;
 }
