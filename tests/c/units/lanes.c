@@ -54,7 +54,7 @@ static unsigned upwards(unsigned from) { return sb_lanes_next_ready(q->shm, from
 static unsigned downwards(unsigned from) { return sb_lanes_next_ready(q->shm, from, true); }
 static void one_lane_is_ready(void) {
   begin();
-  SB_STORE(&q->shm->interested, -1, SB_RELAXED); /* the word behind the last bits */
+  SB_STORE(&q->shm->interested, 2, SB_RELAXED); /* the word behind the last bits */
   expect_is(upwards(0), SB_LANES, "the first of none");
   expect_is(downwards(SB_LANES - 1), SB_LANES, "the last of none");
   for (unsigned n = 0; n < SB_LANES; n++) {
@@ -178,7 +178,10 @@ static void a_lane_that_there_is_no_room_for(void) {
   uint64_t holding = next_holding();
   use_up_chunks();
   use_up_slots(sb_class_of_kind(t.b, SB_KIND_LANE));
+  char before[SB_UNIT]; /* no slot that was got has number 0 */
+  memcpy(before, sb_slot_at(t.b, 0), SB_UNIT);
   expect_is(sb_lanes_make(t.c, q->slot, 5, &slot), SB_NO_MEMORY, "the status without memory");
+  expect(memcmp(before, sb_slot_at(t.b, 0), SB_UNIT) == 0, "slot 0 was written");
   expect_is(SB_LOAD(&q->shm->lanes, SB_RELAXED), first, "the first lane");
   expect_is(lane_of(q, 1)->next, 0, "the lane behind it");
   expect_is(make(1), first, "a lane that is there already");
@@ -353,6 +356,8 @@ static void what_is_counted(void) {
   SB_STORE(&lane_of(q, 9)->tail, base_of(q, 9), SB_RELAXED);
   expect_is(sb_lanes_count(t.b, q->slot), before + SB_PAGE_CELLS + 6, "the cells behind a tail that lags");
   expect_is(lane_of(q, 9)->tail, base_of(q, 9) + SB_PAGE_CELLS + 1, "the tail of the last lane");
+  SB_STORE(&q->shm->base, 2, SB_RELAXED);
+  expect_is(sb_lanes_count(t.b, q->slot), before + SB_PAGE_CELLS + 6, "the cells, and the base of the queue");
 }
 /* A queue and lanes of an earlier life begin at higher positions. */
 static void what_is_counted_above_a_base(void) {
@@ -384,6 +389,35 @@ static void rings_of_positions(void) {
   expect_is(sb_lanes_sequence(t.b, lane_slot(q, 5), 70), UINT64_MAX, "the number in what is no queue");
   SB_STORE(&lane_of(q, 5)->queue, lane_slot(q, 5), SB_RELAXED);
   expect(!sb_lanes_ring(t.b, q->slot, base + 70, &r), "a lane of no queue has a ring");
+}
+static void numbers_without_an_origin(void) {
+  begin();
+  dirty(make(1), 5 * SB_PAGE_CELLS);
+  put_several(q, 9, 2);
+  put_several(q, 4, 2);
+  const unsigned numbers[] = {0, 5};
+  for (unsigned i = 0; i < 2; i++) {
+    sb_ring r = ring_of(q, numbers[i]);
+    sb_leaf_ref leaf = ranked_leaf(q, numbers[i], 0);
+    expect_is(sb_ring_sequence(t.b, &r, &leaf, base_of(q, numbers[i]) + 1), sb_position_in(numbers[i], 1),
+              "the sequence number of a message that was not moved");
+  }
+}
+/* Leaves of all lanes of a queue that keeps numbers have room for them. */
+static void kinds_of_leaves(void) {
+  begin();
+  make(5);
+  sb_ring first = ring_of(q, 0), lane = ring_of(q, 5), list;
+  if (!sb_ring_open(t.b, q->slot, SB_RING_SCHEDULE, &list)) die("sb_ring_open", 0);
+  const sb_ring *rings[] = {&first, &lane, &list};
+  for (unsigned i = 0; i < 3; i++) expect_is(sb_page_kind(t.b, rings[i], 0), SB_KIND_LEAF, "the kind of a leaf");
+  SB_STORE(&q->shm->flags, SB_QUEUE_LANES | SB_QUEUE_KEEPS, SB_RELAXED);
+  for (unsigned i = 0; i < 3; i++) {
+    expect_is(sb_page_kind(t.b, rings[i], 0), i < 2 ? SB_KIND_LONG_LEAF : SB_KIND_LEAF, "the kind of a longer leaf");
+    expect_is(sb_page_kind(t.b, rings[i], 1), SB_KIND_INNER, "the kind of an inner page");
+  }
+  SB_STORE(&lane_of(q, 5)->queue, lane_slot(q, 5), SB_RELAXED);
+  expect_is(sb_page_kind(t.b, &lane, 0), SB_KIND_LEAF, "the kind of a leaf in a lane of no queue");
 }
 static void which_lanes_are_linked(void) {
   begin();
@@ -425,6 +459,8 @@ static const test_case CASES[] = {
     {"lanes: count", "the cells of all lanes are counted", what_is_counted},
     {"lanes: count above", "what lies before a base is not counted", what_is_counted_above_a_base},
     {"lanes: positions", "a position leads to its ring, and has a number in its lane", rings_of_positions},
+    {"lanes: origin", "a message that was not moved has the number of its position", numbers_without_an_origin},
+    {"lanes: leaves", "all lanes of a queue that keeps numbers have long leaves", kinds_of_leaves},
     {"lanes: linked", "a lane is linked if its queue's chain leads to it", which_lanes_are_linked},
 };
 SUBJECT(CASES)
