@@ -342,7 +342,8 @@ static uint32_t find_timers(sb_queue *q, uint64_t *cursors, uint64_t *positions,
   bool all = cursors[1] != 0, more = true;
   bool there =
       all ? sb_lanes_ring(q->c->b, q->slot, cursors[1] - 1, &r) : sb_ring_open(q->c->b, q->slot, SB_RING_SCHEDULE, &r);
-  if (!there) {
+  if (!there) { /* the queue is gone, or its chain of lanes is damaged */
+    cursors[1] = 0;
     return 0;
   }
   uint64_t at = all ? cursors[1] - 1 : cursors[0], tail = SB_LOAD(&q->shm->schedule.tail, SB_ACQUIRE);

@@ -304,5 +304,6 @@ sb_word *sb_ring_origin(sb_broker *b, const sb_leaf_ref *ref, uint64_t position)
 uint64_t sb_ring_sequence(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position) {
   sb_word *origin = sb_ring_origin(b, ref, position);
   uint64_t sequence = origin != NULL ? SB_LOAD(origin, SB_ACQUIRE) : SB_NO_ORIGIN;
-  return sequence != SB_NO_ORIGIN ? sequence : position - SB_LOAD(r->base, SB_RELAXED);
+  uint64_t base = SB_LOAD(r->base, SB_RELAXED);
+  return sequence != SB_NO_ORIGIN ? sequence : sb_position_in(sb_position_lane(base), position - base);
 }
