@@ -89,6 +89,9 @@ sb_lane *sb_queue_other_lane(sb_queue *q, unsigned number) {
 sb_status sb_queue_lane_for(sb_queue *q, unsigned priority, sb_lane **lane) {
   unsigned number = sb_queue_has_lanes(q) ? sb_lanes_number(q->shm, priority) : 0;
   uint32_t slot;
+  if (number > q->last_lane) {
+    return SB_CORRUPT; /* max_priority never changes */
+  }
   *lane = sb_queue_lane_of(q, number);
   if (number == 0 || *lane != &q->lanes[0]) {
     return SB_OK;

@@ -394,14 +394,15 @@ static void the_lanes_of_a_handle(void) {
   begin(RANKED(9));
   sb_lane *lane = NULL;
   expect(sb_queue_has_lanes(q), "it has one lane");
-  expect_is(q->more_count, 9, "how many other lanes there are");
+  expect_is(q->last_lane, 9, "the number of the last lane");
+  expect_is(q->others, 9, "how many other lanes it remembers");
   expect(sb_queue_other_lane(q, 4) == &q->lanes[0], "there is a lane that nobody made");
   expect(sb_queue_other_lane(q, 10) == &q->lanes[0], "there is a lane behind the last");
   expect_is(sb_queue_lane_for(q, 200, &lane), SB_OK, "the status of the highest priority");
   expect(lane == &q->lanes[0], "the highest priority has another lane");
   expect_is(q->shm->lanes, 0, "the first lane");
   expect_is(sb_queue_lane_for(q, MIDDLE, &lane), SB_OK, "the status of a new lane");
-  expect(lane == &q->more[3] && lane->ring.object == lane_slot(q, 4), "it is another lane");
+  expect(lane == &q->lanes[4] && lane->ring.object == lane_slot(q, 4), "it is another lane");
   expect(lane->tail_leaf.leaf == NULL && lane->head_leaf.leaf == NULL, "it knows a page");
   expect_is(lane->tail_leaf.first, UINT64_MAX, "the first position of its leaf");
   lane->cursor = 77;
@@ -409,9 +410,9 @@ static void the_lanes_of_a_handle(void) {
   expect_is(lane->cursor, 77, "its cursor");
   expect(sb_queue_lane(q, base_of(q, 4) + 3) == lane, "its position is in another lane");
   open_theirs();
-  expect(sb_queue_lane_of(theirs, 4) == &theirs->more[3], "another handle does not find it");
+  expect(sb_queue_lane_of(theirs, 4) == &theirs->lanes[4], "another handle does not find it");
   expect_is(sb_queue_lane_for(theirs, LAST, &lane), SB_OK, "the status of a lane that another handle makes");
-  expect(sb_queue_lane_of(q, 9) == &q->more[8], "the lane that another handle made is not found");
+  expect(sb_queue_lane_of(q, 9) == &q->lanes[9], "the lane that another handle made is not found");
 }
 static void lanes_that_cannot_be(void) {
   begin(RANKED(9));
@@ -462,41 +463,31 @@ static void numbers_of_a_handle(void) {
   expect_is(sb_queue_sequence(q, base_of(q, 9) + 5), sb_position_in(9, 5), "the number of a position of lane 9");
   expect_is(sb_queue_sequence(q, sb_position_in(2, 5)), UINT64_MAX, "the number in a lane that nobody made");
 }
-static sb_queue probe;
-static void attach_probe(void) {
-  if (sb_queue_attach(t.c, q->slot, &probe, false) != SB_OK) die("sb_queue_attach", 0);
-  sb_queue_detach(&probe);
+/* Lanes 1 and 17 have one place in the handle. */
+static void some_lanes_are_remembered(void) {
+  begin(RANKED(255));
+  sb_lane *first = NULL, *other = NULL;
+  expect_is(q->others, SB_OTHERS_MOST, "how many lanes it remembers");
+  expect_is(sb_queue_lane_for(q, 254, &first), SB_OK, "the status of lane 1");
+  first->cursor = 77;
+  expect_is(sb_queue_lane_for(q, 238, &other), SB_OK, "the status of lane 17");
+  expect(other == first && other->number == 17, "it has another place");
+  expect_is(other->cursor, 0, "its cursor");
+  expect(sb_queue_lane_of(q, 1)->ring.object == lane_slot(q, 1), "lane 1 is not found again");
+  expect_is(sb_queue_others(t.b, q->slot), SB_OTHERS_MOST, "how many lanes of it a handle remembers");
+  expect_is(sb_queue_others(t.b, queue_named("plain", UNLIMITED)->slot), 1, "how many of a queue with one lane");
+  expect_is(sb_queue_others(t.b, 0), 1, "how many of no queue");
 }
-static void refuse_probe(void) { expect_is(sb_queue_attach(t.c, q->slot, &probe, false), SB_NO_MEMORY, "the status"); }
-static void inherit_nothing(void) {
-  expect_is(sb_queue_inherit(t.c, q->slot, &probe, q->ledger, OTHER), SB_SETTLED, "the status");
-}
-static void stand_in_and_down(void) {
-  expect_is(sb_queue_stand_in(t.c, q->slot, &probe, q->ledger), SB_OK, "the status");
-  expect_is(probe.more_count, 255, "how many other lanes there are");
-  expect(probe.ledger == q->ledger, "it has another ledger");
-  sb_queue_stand_down(&probe);
-  expect(probe.more == NULL && probe.more_count == 0, "it still has lanes");
-}
-static void what_handles_keep(void) {
-  begin(RANKED(255)); /* its lanes are a large block, which the heap gives back at once */
-  expect_is(heap_kept_by(attach_probe), 0, "what a handle keeps when it is detached");
-  expect_is(heap_kept_by(stand_in_and_down), 0, "what a handle keeps that stood in");
-  expect_is(heap_kept_by(inherit_nothing), 0, "what a handle keeps that inherited nothing");
-  leave_holdings(0);
-  expect_is(heap_kept_by(refuse_probe), 0, "what a handle keeps that was refused");
-}
-static void no_memory_for_lanes(void) {
+static void one_lane_on_the_stack(void) {
   begin(RANKED(9));
-  sb_queue none;
-  fail_allocation(1);
-  expect_is(sb_queue_attach(t.c, q->slot, &none, false), SB_SYSTEM, "the status without memory for the lanes");
-  sb_queue *plain = queue_named("plain", UNLIMITED);
-  fail_allocation(1);
-  expect_is(sb_queue_attach(t.c, plain->slot, &none, false), SB_OK, "the status of a queue that needs none");
-  expect(none.more == NULL, "it has lanes");
-  fail_allocation(0);
-  sb_queue_detach(&none);
+  sb_queue probe;
+  sb_lane *lane = NULL;
+  expect_is(sb_queue_stand_in(t.c, q->slot, &probe, q->ledger), SB_OK, "the status");
+  expect_is(probe.others, 1, "how many other lanes it remembers");
+  expect_is(sb_queue_lane_for(&probe, MIDDLE, &lane), SB_OK, "the status of a lane");
+  expect(lane == &probe.lanes[1], "it has another place");
+  expect_is(sb_queue_lane_for(&probe, LAST, &lane), SB_OK, "the status of another lane");
+  expect(lane == &probe.lanes[1] && lane->ring.object == lane_slot(q, 9), "it is another lane");
 }
 static void pages_are_forgotten(void) {
   begin(RANKED(9));
@@ -599,8 +590,8 @@ static const test_case CASES[] = {
     {"lanes_taken: no ring", "a lane of no queue is damage", a_lane_that_has_no_ring},
     {"lanes_taken: ends", "the ends of all lanes come one after the other", ends_of_lanes},
     {"lanes_taken: numbers", "a position has a number in its lane", numbers_of_a_handle},
-    {"lanes_taken: keeps", "a handle keeps no memory of its lanes", what_handles_keep},
-    {"lanes_taken: no heap", "a handle needs memory for its lanes", no_memory_for_lanes},
+    {"lanes_taken: some", "a handle remembers some lanes, and finds the others again", some_lanes_are_remembered},
+    {"lanes_taken: stack", "a handle on the stack remembers one lane", one_lane_on_the_stack},
     {"lanes_taken: forgets", "a handle forgets the pages of all lanes", pages_are_forgotten},
     {"lanes_taken: no_local", "foreign messages come by priority", foreign_messages_by_priority},
     {"lanes_taken: no_local returned", "a foreign message that returned is next", a_foreign_message_that_returned},
