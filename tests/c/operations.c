@@ -240,6 +240,49 @@ static void fill_and_drain_for_long(void) {
 }
 static void fill_with_runs(void) { fill_and_drain_with(3u << 20); }
 
+/* ---- dead and delayed messages ---- */
+
+static void reject_one(void) {
+  get_one();
+  reject();
+}
+static int64_t take_dead(uint32_t *why) { return sb_dead_take(q, 0, buffer, why); } /* id 1 */
+/* Publishes the dead message to the other queue. */
+static void carry_out(void) {
+  uint32_t why, failed[2];
+  int64_t length = take_dead(&why);
+  sb_record r;
+  memcpy(&r, buffer, sizeof r);
+  if (length < 0) return;
+  sb_publication p = {.body = body_of(buffer, length), .length = r.body_length, .targets = &other, .target_count = 1};
+  sb_settlement end = {.queue = q, .token = r.tag, .disposition = SB_CARRIED_OUT};
+  while (again(sb_transaction_commit(kid.c, &p, 1, &end, 1, &failed[0], &failed[1]))) {
+  }
+}
+static void give_up(void) {
+  uint32_t why, failed[2];
+  sb_record r;
+  if (take_dead(&why) < 0) return;
+  memcpy(&r, buffer, sizeof r);
+  sb_settlement end = {.queue = q, .token = r.tag, .disposition = SB_GIVEN_UP};
+  (void)sb_transaction_commit(kid.c, NULL, 0, &end, 1, &failed[0], &failed[1]);
+}
+static void give_back(void) {
+  uint32_t why;
+  if (take_dead(&why) >= 0) sb_dead_return(q, buffer, why);
+}
+static void reject_in_a_commit(void) {
+  uint32_t failed[2];
+  sb_record r;
+  memcpy(&r, buffer, sizeof r);
+  sb_settlement end = {.queue = q, .token = r.tag, .disposition = SB_REJECT};
+  (void)sb_transaction_commit(kid.c, NULL, 0, &end, 1, &failed[0], &failed[1]);
+}
+static void die_with_a_dead_one(void) {
+  reject_one();
+  carry_out();
+}
+
 /* ---- the table ---- */
 
 #define ALL (ID(1) | ID(2) | ID(3) | ID(4) | ID(5) | ID(6))
@@ -258,6 +301,7 @@ static void fill_with_runs(void) { fill_and_drain_with(3u << 20); }
 /* With priorities: the message of id i has priority i % 3. So a get takes id 2 first, and an eviction id 3. */
 #define RANKED(ring) {{(ring), -1, -1, 0, -1, -1, 2}, 0}
 #define BUT(i) (ALL & ~ID(i))
+#define DEADLY {{-1, -1, -1, 0, -1, -1}, SB_QUEUE_DEAD_LETTERS}
 #define LENGTH(n, overflow) {{-1, (n), -1, (overflow), -1, -1}, 0}
 #define BYTES(n, overflow) {{-1, -1, (n), (overflow), -1, -1}, 0}
 #define UNDER_WAY(must, may) (must), (may)
@@ -482,6 +526,32 @@ const operation OPERATIONS[] = {
      .dies_in = put_another},
     {"reap a put, priorities", RANKED(-1), 0, nothing, reap, UNDER_WAY(REST, REST), AFTER(REST, REST), .reaps = true,
      .dies_at = "ring.append.done", .dies_in = put_another},
+
+    {"reject, dead letters", DEADLY, SETUP, get_one, reject, LEAVES(BUT_1)},
+    {"reject in a commit, dead letters", DEADLY, SETUP, get_one, reject_in_a_commit, LEAVES(BUT_1)},
+    {"carry out", DEADLY, SETUP, reject_one, carry_out, UNDER_WAY(BUT_1, ALL), AFTER(ALL, ALL)},
+    {"carry out 5 kB", DEADLY, SETUP, reject_one, carry_out, UNDER_WAY(BUT_1, ALL), AFTER(ALL, ALL), .bytes = LONG},
+    {"give up", DEADLY, SETUP, reject_one, give_up, UNDER_WAY(BUT_1, BUT_1), AFTER(BUT_1, BUT_1)},
+    {"give back", DEADLY, SETUP, reject_one, give_back, UNDER_WAY(BUT_1, BUT_1), AFTER(BUT_1, BUT_1)},
+    {"get expired, dead letters", DEADLY, 0, put_expired, get_one, EMPTY},
+    {"put, dead letters of a full queue", {{-1, 6, -1, 2, -1, -1}, SB_QUEUE_DEAD_LETTERS}, SETUP, nothing, put_one,
+     REPLACES},
+    {"nack, last delivery", {{-1, -1, -1, 0, -1, -1, 0, 1}, SB_QUEUE_DEAD_LETTERS}, SETUP, get_one, nack,
+     LEAVES(BUT_1)},
+    {"nack, last delivery, no dead letters", {{-1, -1, -1, 0, -1, -1, 0, 1}, 0}, SETUP, get_one, nack,
+     LEAVES(BUT_1)},
+    {"nack, delayed", {{-1, -1, -1, 0, -1, -1, 0, -1, 3600000, 1000, -1}, 0}, SETUP, get_one, nack, LEAVES(BUT_1)},
+    {"delete, dead letters", DEADLY, SETUP, reject_one, delete_queue, UNDER_WAY(0, BUT_1), AFTER(0, 0), .deletes = true},
+    {"reap who carries out, taken", DEADLY, SETUP, nothing, reap, UNDER_WAY(BUT_1, BUT_1), AFTER(BUT_1, BUT_1),
+     .reaps = true, .dies_at = "commit.marked", .dies_in = die_with_a_dead_one},
+    {"reap who carries out, decided", DEADLY, SETUP, nothing, reap, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL),
+     .reaps = true, .dies_at = "commit.decided", .dies_in = die_with_a_dead_one},
+    {"reap who rejects, described", DEADLY, SETUP, nothing, reap, UNDER_WAY(BUT_1, BUT_1), AFTER(BUT_1, BUT_1),
+     .reaps = true, .dies_at = "queue.park.described", .dies_in = reject_one},
+    {"reap who rejects, flipped", DEADLY, SETUP, nothing, reap, UNDER_WAY(BUT_1, BUT_1), AFTER(BUT_1, BUT_1),
+     .reaps = true, .dies_at = "queue.park.flipped", .dies_in = reject_one},
+    {"reap the last consumer", {{-1, -1, -1, 0, -1, -1, 0, 1}, SB_QUEUE_DEAD_LETTERS}, SETUP, nothing, reap,
+     UNDER_WAY(BUT_1, BUT_1), AFTER(BUT_1, BUT_1), .reaps = true, .dies_at = "no such point", .dies_in = get_one},
 
     {"tick", RING(6), SETUP, find_q, tick, UNCHANGED, .exactly = 6},
     {"become due", FREELY, SETUP, put_due, due, PUTS(NEW)},

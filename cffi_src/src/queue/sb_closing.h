@@ -33,7 +33,7 @@
  *   the cell, or the reaper, makes the queue CLOSED.
  *  `closing` became ASKED -> a deletion that is not decided -> the next process that puts or deletes, or the reaper,
  *   decides it.
- *  `closing` became CLOSED -> the queue's `state` is still OPEN -> the same process makes the queue CLOSED.
+ *  `closing` became CLOSED -> the queue's `state` is still OPEN -> the next such process makes the queue CLOSED.
  *
  * Concurrency: any number of processes decide at the same time; sb_disposal_close (sb_disposal.h) appends.
  */

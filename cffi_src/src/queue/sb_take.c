@@ -160,10 +160,11 @@ bool sb_take_passed_some(const sb_queue *q, const sb_lane *lane) {
          SB_LOAD(&q->shm->staged, SB_RELAXED) != 0; /* relaxed: a process that saw a STAGED cell sees `staged`, too */
 }
 
+/* Takes the first message from the handle's cursor or the shared head on. `hint`: the head. */
 static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_excess *excess, uint64_t before,
-                           sb_taken *t) {
+                           uint64_t hint, sb_taken *t) {
   sb_broker *b = q->c->b;
-  uint64_t hint = SB_LOAD(lane->ring.head, SB_ACQUIRE), at = hint > lane->cursor ? hint : lane->cursor;
+  uint64_t at = hint > lane->cursor ? hint : lane->cursor;
   sb_leaf_ref *leaf = &lane->head_leaf;
   sb_status status = SB_EMPTY;
   unsigned retries = 0;
@@ -232,11 +233,12 @@ SB_HOT void count_taken(sb_queue *q, bool counted, const sb_taken *t) {
 SB_HOT sb_status find_in_lane(sb_queue *q, sb_lane *lane, unsigned state, const sb_excess *excess, uint64_t before,
                               sb_taken *t) {
   sb_status status = SB_EMPTY;
+  /* loaded once: if another process advanced it between the two searches, neither would look at the cells it passed */
+  uint64_t hint = SB_LOAD(lane->ring.head, SB_ACQUIRE), end = hint > lane->cursor ? hint : lane->cursor;
   if (SB_LOAD(lane->ring.requeued, SB_SEQ_CST) != 0) {
-    uint64_t hint = SB_LOAD(lane->ring.head, SB_ACQUIRE), end = hint > lane->cursor ? hint : lane->cursor;
     status = take_returned(q, lane, state, excess, end < before ? end : before, t);
   }
-  return status != SB_EMPTY ? status : take_next(q, lane, state, excess, before, t);
+  return status != SB_EMPTY ? status : take_next(q, lane, state, excess, before, hint, t);
 }
 
 /* Searches one lane. If it has no message, clears its ready bit, and searches again (I77 of sb_lanes.h). */

@@ -195,6 +195,7 @@ bool sb_requeued_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref
       SB_STORE(r->requeued, 0, SB_SEQ_CST);
       if (SB_LOAD(r->root, SB_SEQ_CST) != link || SB_LOAD(&root.page->requeued, SB_SEQ_CST) != 0) {
         SB_STORE(r->requeued, 1, SB_SEQ_CST);
+        sb_lanes_mark(r); /* while the flag was 0, another searcher may have found nothing, and cleared the ready bit */
         again = true;
       }
     }
