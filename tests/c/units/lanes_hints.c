@@ -94,6 +94,9 @@ static void what_is_ready_in_any_lane(void) {
   set_ranked(q, 0, 0, SB_CELL_ACQUIRED, 99);
   expect(sb_hints_any_has_ready(t.b, q->slot, SB_ANY_END), "none is ready");
   expect_is(sb_hints_end_of_ready(t.b, q->slot), base_of(q, 4) + 2, "the end of lane 4");
+  set_ranked(q, 9, 0, SB_CELL_ACQUIRED, 99);
+  expect(sb_hints_any_has_ready(t.b, q->slot, SB_ANY_END), "none is ready before the last lane");
+  set_ranked(q, 9, 0, SB_CELL_AVAILABLE, 0);
   for (unsigned i = 0; i < 2; i++) set_ranked(q, 4, i, SB_CELL_ACQUIRED, 99);
   SB_STORE(&lane_of(q, 9)->tail, base_of(q, 9), SB_RELAXED);
   expect(sb_hints_any_has_ready(t.b, q->slot, SB_ANY_END), "none is ready behind a tail that lags");
