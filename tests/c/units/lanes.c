@@ -43,6 +43,7 @@ static void queues_with_priorities(void) {
   expect_is(sb_lanes_came(q->shm), 7, "what came into all lanes");
   sb_queue *plain = queue_named("plain", RANKED(0));
   expect(!sb_lanes_several(plain->shm), "a queue without priorities has several lanes");
+  expect(ring_of(plain, 0).ready == NULL, "a queue without priorities has a ready bit");
   SB_STORE(&plain->shm->came, 7, SB_RELAXED);
   SB_STORE(&plain->shm->tail, 5, SB_RELAXED);
   expect_is(sb_lanes_came(plain->shm), 5, "what came into the one lane");

@@ -3,12 +3,14 @@
  * that are wrong, timers that were lost, and what a dead connection left. */
 #include "sb_hints.h"
 
+#include <setjmp.h>
 #include <string.h>
 
 #include "calls.h"
 #include "dead.h"
 #include "meanwhile.h"
 #include "ranked.h"
+#include "sb_move.h"
 #include "sb_wait.h"
 #include "ticks.h"
 
@@ -94,6 +96,9 @@ static void what_is_ready_in_any_lane(void) {
   set_ranked(q, 0, 0, SB_CELL_ACQUIRED, 99);
   expect(sb_hints_any_has_ready(t.b, q->slot, SB_ANY_END), "none is ready");
   expect_is(sb_hints_end_of_ready(t.b, q->slot), base_of(q, 4) + 2, "the end of lane 4");
+  set_ranked(q, 9, 0, SB_CELL_ACQUIRED, 99);
+  expect(sb_hints_any_has_ready(t.b, q->slot, SB_ANY_END), "none is ready before the last lane");
+  set_ranked(q, 9, 0, SB_CELL_AVAILABLE, 0);
   for (unsigned i = 0; i < 2; i++) set_ranked(q, 4, i, SB_CELL_ACQUIRED, 99);
   SB_STORE(&lane_of(q, 9)->tail, base_of(q, 9), SB_RELAXED);
   expect(sb_hints_any_has_ready(t.b, q->slot, SB_ANY_END), "none is ready behind a tail that lags");
@@ -325,6 +330,33 @@ static void where_a_cell_is(void) {
   expect(!sb_intent_find_cell(&w, q->slot, sb_position_in(3, 0), &r, &leaf, &word),
          "a lane that nobody made has cells");
 }
+/* It was killed after the append of its move: the reaper writes the number that the message had. */
+static jmp_buf killed;
+static void be_killed(const char *site) {
+  if (strcmp(site, "queue.append.counted") == 0) longjmp(killed, 1);
+}
+static void a_move_that_happened(void) {
+  if (!has_steps()) return;
+  begin_intents();
+  sb_settings keeping = RANKED(9);
+  keeping.flags = SB_QUEUE_KEEPS;
+  sb_queue *to = queue_of_dead("to", keeping);
+  uint64_t size;
+  if (setjmp(killed) == 0) {
+    at_step = be_killed;
+    (void)sb_move_one(q, to, base_of(q, 9) + 1, &size);
+    die("sb_move_one", 0);
+  }
+  at_step = NULL;
+  sb_intent_resolve(&w, sb_holding_what(SB_HOLD_LEDGER, q->slot, 0), sb_slot_of(t.b, q->ledger));
+  sb_leaf_ref leaf = ranked_leaf(to, 9, 0);
+  const sb_word *origin = sb_ring_origin(t.b, &leaf, base_of(to, 9));
+  expect(origin != NULL, "there is no room for its number");
+  if (origin != NULL) expect_is(*origin, sb_position_in(9, 0), "the number that it had");
+  expect_is(ranked_state(q, 9, 0), SB_CELL_TOMBSTONE, "the state of the cell that it left");
+  expect_is(ranked_state(to, 9, 0), SB_CELL_AVAILABLE, "the state of its new cell");
+  expect(is_ready(to, 9), "its lane is hidden");
+}
 /* A cell that the dead connection held goes back, and its lane is found. */
 static void a_held_cell_is_returned(void) {
   begin_intents();
@@ -358,6 +390,7 @@ static const test_case CASES[] = {
     {"lanes_hints: no put", "a put that did not happen leads nobody", a_put_that_did_not_happen},
     {"lanes_hints: dead commit", "the lane of a commit by a dead connection is found", a_commit_that_happened},
     {"lanes_hints: no commit", "a commit that did not happen leads nobody", a_commit_that_did_not_happen},
+    {"lanes_hints: dead move", "a move by a dead connection keeps the number in a lane", a_move_that_happened},
     {"lanes_hints: where", "a position leads the reaper to its lane", where_a_cell_is},
     {"lanes_hints: returned", "the lane of what the reaper returns is found", a_held_cell_is_returned},
 };

@@ -178,6 +178,19 @@ static void a_message_that_returns_meanwhile(void) {
   expect_is(sb_release_message(q, taken.token, SB_REQUEUE), SB_OK, "the status of a release");
   if (has_acted()) expect_ready(BIT(9), "the bit");
 }
+/* The bit is set before the message is ready: a process that is killed behind it hides nothing. */
+static void look_before_the_release(const char *site) {
+  if (strcmp(site, "queue.release.marked") == 0) expect_ready(BIT(9), "the bit before the release");
+}
+static void a_bit_before_a_release(void) {
+  begin(RANKED(9));
+  put_each((unsigned[]){LAST}, 1);
+  expect_id(take(), 1, "the first one");
+  set_ready(q, 9, false);
+  at_step = look_before_the_release;
+  expect_is(sb_release_message(q, taken.token, SB_REQUEUE), SB_OK, "the status of a release");
+  at_step = NULL;
+}
 static void a_mark_needs_the_bit(void) {
   begin(RANKED(9));
   put_each((unsigned[]){LAST}, 1);
@@ -430,6 +443,7 @@ static void lanes_that_cannot_be(void) {
   expect_is(sb_queue_lane_for(q, 0, &lane), SB_CORRUPT, "the status in a damaged chain");
   sb_queue *plain = queue_named("plain", UNLIMITED);
   expect(!sb_queue_has_lanes(plain), "a queue without priorities has lanes");
+  SB_STORE(&plain->shm->settings[SB_SETTING_MAX_PRIORITY], 9, SB_RELAXED);
   expect_is(sb_queue_lane_for(plain, 7, &lane), SB_OK, "the status without priorities");
   expect(lane == &plain->lanes[0], "a queue without priorities has another lane");
 }
@@ -536,6 +550,14 @@ static void a_foreign_message_that_returned(void) {
   expect_id(take_foreign(), 3, "the next one");
   expect_is(take_foreign(), SB_EMPTY, "the status when only an own one is left");
 }
+static void a_search_begins_at_the_cursor(void) {
+  begin(RANKED(9));
+  put_each((unsigned[]){LAST, LAST}, 2);
+  foreign(9, 0);
+  foreign(9, 1);
+  cursor = base_of(q, 9) + 1;
+  expect_id(take_foreign(), 2, "the one at the cursor");
+}
 /* The head of a lane is passed by all: the search begins there. */
 static void a_search_begins_at_the_head_of_a_lane(void) {
   begin(RANKED(9));
@@ -570,6 +592,7 @@ static const test_case CASES[] = {
     {"lanes_taken: no page", "a put without a page counts nothing", an_append_without_memory},
     {"lanes_taken: returned", "a message that returns is the first of its lane", a_message_that_returns},
     {"lanes_taken: returns", "a release sets the bit once more after it", a_message_that_returns_meanwhile},
+    {"lanes_taken: before release", "a release sets the bit before its message is ready", a_bit_before_a_release},
     {"lanes_taken: mark", "a message is marked only if its lane is", a_mark_needs_the_bit},
     {"lanes_taken: took", "the mark of a message goes when it is taken", a_mark_of_what_is_taken},
     {"lanes_taken: staged", "a commit leads searches to its message", a_staged_message},
@@ -595,6 +618,7 @@ static const test_case CASES[] = {
     {"lanes_taken: forgets", "a handle forgets the pages of all lanes", pages_are_forgotten},
     {"lanes_taken: no_local", "foreign messages come by priority", foreign_messages_by_priority},
     {"lanes_taken: no_local returned", "a foreign message that returned is next", a_foreign_message_that_returned},
+    {"lanes_taken: no_local cursor", "a search in the lane of the cursor begins there", a_search_begins_at_the_cursor},
     {"lanes_taken: no_local head", "a search begins at the head of a lane", a_search_begins_at_the_head_of_a_lane},
     {"lanes_taken: no_local bits", "bits of lanes that are not there are passed", foreign_messages_of_few_lanes},
 };
