@@ -7,7 +7,7 @@
  *   take_returned_at, take_next, take_cell; sb_requeued.c sb_requeued_next, mark_from, sb_requeued_mark_owned,
  *   sb_requeued_stays_marked, sb_requeued_is_marked, sb_requeued_took; sb_release.c release; sb_intent.c resolve_enqueue,
  *   sb_intent_release_cell; sb_hints.c hides_lane, next_hidden, sb_hints_resurface. With CLOSING: sb_closing.c sb_closing_ask,
- *   sb_closing_ends, any_lane_has, close_queue; sb_disposal.c close_lanes_once, empty_lane; sb_api_put.c look_after;
+ *   sb_closing_ends, any_lane_has, close_queue; sb_disposal.c close_lanes_once, empty_lane; sb_api_put.c publish;
  *   sb_recover.c correct_hints, recover.
  * Abstracted: two lanes, whose objects exist; each lane has one leaf, which is the root (pages.pml has the bits of inner
  *   pages); slots and generations (cell.pml); commits, evictions and schedules; `came` and the other hints of counts;
@@ -39,6 +39,7 @@
  * quick: -DCLOSING -DPRODUCERS=1 -DCONSUMERS=1 -DCLOSERS=1 -DKILLS=1 -DANY_CONDITION
  * full: -DPRODUCERS=2 -DCONSUMERS=1 -DKILLS=1
  * full: -DPRODUCERS=1 -DCONSUMERS=2 -DTAKES=1 -DKILLS=1 -DSTOPS=1
+ * full: -DPRODUCERS=1 -DCONSUMERS=3 -DTAKES=1 -DONE_LANE
  * full: -DCLOSING -DPRODUCERS=2 -DCONSUMERS=0 -DCLOSERS=2
  * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DFAULT_MARK_BEFORE
  * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DSTOPS=1 -DFAULT_MARK_AFTER
@@ -52,9 +53,9 @@
  * fault: -DCLOSING -DPRODUCERS=1 -DCONSUMERS=1 -DCLOSERS=1 -DANY_CONDITION -DFAULT_RELEASE_BLINDLY
  * fault: -DCLOSING -DPRODUCERS=1 -DCONSUMERS=1 -DCLOSERS=1 -DANY_CONDITION -DFAULT_STATE_LAST
  * fault: -DCLOSING -DPRODUCERS=1 -DCONSUMERS=0 -DCLOSERS=1 -DKILLS=1 -DFAULT_REAPER_UNDECIDED
- * defect: -DPRODUCERS=0 -DCONSUMERS=2 -DHELDS=2 -DRELEASES=2 -DTAKES=1 -DDEFECT_NO_MARK
- * defect: -DPRODUCERS=1 -DCONSUMERS=3 -DTAKES=1 -DONE_LANE -DDEFECT_HEAD_TWICE
- * defect: -DCLOSING -DPRODUCERS=1 -DCONSUMERS=0 -DCLOSERS=1 -DDEFECT_CLOSED_MEANWHILE
+ * fault: -DPRODUCERS=0 -DCONSUMERS=2 -DHELDS=2 -DRELEASES=2 -DTAKES=1 -DFAULT_RESET_UNMARKED
+ * fault: -DPRODUCERS=1 -DCONSUMERS=3 -DTAKES=1 -DONE_LANE -DFAULT_HEAD_TWICE
+ * fault: -DCLOSING -DPRODUCERS=1 -DCONSUMERS=0 -DCLOSERS=1 -DFAULT_CLOSED_MEANWHILE
  */
 #include "common.h"
 
@@ -217,7 +218,7 @@ inline requeued_next(l) {
      if
      :: ok ->
         atomic { FATE; requeued[l] = true }
-#ifndef DEFECT_NO_MARK
+#ifndef FAULT_RESET_UNMARKED
         mark(l);
 #endif
         zeroes[me] = zeroes[me] & ~(1 << l)
@@ -288,13 +289,13 @@ inline find_in_lane(l) {
   :: !got -> /* take_next */
      n = end;
      if
-#ifdef DEFECT_HEAD_TWICE
+#ifdef FAULT_HEAD_TWICE
      :: true ->
 #else
      :: n == NOWHERE ->
 #endif
         atomic { FATE; n = (head[l] > CURSOR(l) -> head[l] : CURSOR(l)) }
-#ifndef DEFECT_HEAD_TWICE
+#ifndef FAULT_HEAD_TWICE
      :: else
 #endif
      fi;
@@ -849,10 +850,10 @@ proctype Producer(byte me) {
     cell[mine] = AVAILABLE; touched[mine] = false; by[mine] = me
   }
 #ifndef FAULT_LOOK_FIRST
-#ifdef DEFECT_CLOSED_MEANWHILE
+#ifdef FAULT_CLOSED_MEANWHILE
   if
   :: true
-  :: goto well /* another thread has closed the connection: look_after does not look */
+  :: goto well /* another thread has closed the connection: the put does not look */
   fi;
 #endif
   closing_ends();
