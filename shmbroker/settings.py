@@ -13,7 +13,19 @@ from shmbroker import exceptions
 from shmbroker._amqp import arguments as amqp
 from shmbroker._amqp.errors import amqp_error
 from shmbroker._dataclasses import dataclass
-from shmbroker._setting_kinds import UNBOUNDED, Choice, Count, Factor, Kind, Level, Name, Seconds, Size, Switch, parse_size
+from shmbroker._setting_kinds import (
+    UNBOUNDED,
+    Choice,
+    Count,
+    Factor,
+    Kind,
+    Level,
+    Name,
+    Seconds,
+    Size,
+    Switch,
+    parse_size,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -125,8 +137,8 @@ class QueueSettings:
     dead_letter_exchange: str | None = _setting(
         None,
         Name(empty=True),
-        "the exchange that gets each message that the queue rejects, lets expire, evicts or delivers too often; it need "
-        "not exist",
+        "the exchange that gets each message that the queue rejects, lets expire, evicts or delivers too often; "
+        "it need not exist",
         argument="x-dead-letter-exchange",
         fixed=True,
     )

@@ -42,7 +42,7 @@ typedef enum {
 } sb_status;
 
 /* The version of the layout of shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 13 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 14 };
 
 /* Offsets of two bytes of the lock file. A process locks SUCCESSOR while it waits to replace an automatic housekeeper,
  * one that a client started. A client locks STARTING before it starts one. The housekeeper inherits this lock, and
@@ -171,9 +171,9 @@ enum {
   SB_QUEUE_SINGLE_ACTIVE = 16,
   SB_QUEUE_TTL = 32,
   SB_QUEUE_EXPIRES = 64,
-  SB_QUEUE_KEEPS = 128, /* ready messages do not expire in it; a message moved into it keeps its sequence number */
-  SB_QUEUE_NOTES = 256, /* holds messages of the broker itself, so puts may use the reserve (sb_reserve.h) */
-  SB_QUEUE_STAGE = 512, /* holds messages until a commit publishes them: puts may use most of the reserve */
+  SB_QUEUE_KEEPS = 128,  /* ready messages do not expire in it; a message moved into it keeps its sequence number */
+  SB_QUEUE_NOTES = 256,  /* holds messages of the broker itself, so puts may use the reserve (sb_reserve.h) */
+  SB_QUEUE_STAGE = 512,  /* holds messages until a commit publishes them: puts may use most of the reserve */
   SB_QUEUE_LANES = 1024, /* its messages have priorities (sb_lanes.h) */
   SB_QUEUE_DEAD_LETTERS = 2048 /* dead messages wait to go to its dead-letter exchange (sb_park.h) */
 };
@@ -232,9 +232,9 @@ typedef struct {
 
 /* What becomes of a message that was delivered. */
 typedef enum {
-  SB_ACK = 0,      /* it is done with, and removed */
-  SB_REQUEUE = 1,  /* it returns to its position, marked redelivered */
-  SB_REJECT = 2,   /* it is removed, and counts as dropped */
+  SB_ACK = 0,       /* it is done with, and removed */
+  SB_REQUEUE = 1,   /* it returns to its position, marked redelivered */
+  SB_REJECT = 2,    /* it is removed, and counts as dropped */
   SB_UNDELIVER = 3, /* the application never saw it: its open consumer or channel gives it again as the next message. If
                     * a get took it, if the consumer ended, or in a commit: as SB_REQUEUE, but the delivery does not
                     * count */

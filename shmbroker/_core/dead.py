@@ -28,7 +28,7 @@ class DeadMessage(NamedTuple):
         exchange: the exchange that the message was published to.
         routing_key: its routing key.
         properties: its encoded properties.
-        body: its body; of a long one, a view that is valid as long as the message is held.
+        inline: its body, if the record has it.
     """
 
     record: Any
@@ -37,7 +37,7 @@ class DeadMessage(NamedTuple):
     exchange: str
     routing_key: str
     properties: bytes
-    body: Any
+    inline: bytes
 
 
 class Dead:
@@ -63,12 +63,14 @@ class Dead:
             taken[record.SIZE : key].decode(),
             taken[key:properties].decode(),
             taken[properties:end],
-            self._body(header, taken[end:]),
+            taken[end:],
         )
 
-    def _body(self, header: record.Header, inline: bytes) -> Any:  # noqa: ANN401 - bytes-like
+    def body(self, message: DeadMessage) -> Any:  # noqa: ANN401 - bytes-like
+        """Returns the body of a message; a view that is valid as long as the message is held, or a copy."""
+        header = message.header
         if header.body_address == 0:
-            return inline
+            return message.inline
         if header.body_address == _IN_PARTS:
             return self._connection.copy_body(header.tag, header.sequence, header.body_address)
         return ffi.buffer(ffi.cast("char *", header.body_address), header.body_length)

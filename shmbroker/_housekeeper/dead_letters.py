@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker import properties as basic
@@ -66,14 +66,16 @@ class DeadLetters:
 
     def _carry_out(self, queue: CoreQueue, message: DeadMessage) -> bool:
         exchange, key = self._exchange_of(queue)
-        properties = _properties_of(message)
-        dead, keys = _died(queue.name, message, properties, keeps_keys=key is None)
-        routing_key = message.routing_key if key is None else key
+        own_key = message.routing_key
+        if not message.exchange and not own_key:  # it was put into the queue itself
+            own_key = queue.name
+        dead, keys = _died(queue.name, own_key, message, keeps_keys=key is None)
+        routing_key = own_key if key is None else key
         targets = self._route(exchange, routing_key, dead, keys)
         if not targets and exchange is not None:
             self._tell(queue, exchange, routing_key)
         end = Settlement(queue, message.header.tag, CARRIED_OUT if targets else GIVEN_UP)
-        publications = _publications(message, exchange or "", routing_key, dead, targets)
+        publications = _publications(message, self._dead.body(message), (exchange or "", routing_key), dead, targets)
         return commit(self._connection, publications, [end]).status in {native.OK, native.SETTLED}
 
     def _exchange_of(self, queue: CoreQueue) -> tuple[str | None, str | None]:
@@ -119,9 +121,10 @@ def _properties_of(message: DeadMessage) -> BasicProperties:
 
 
 def _died(
-    queue: str, message: DeadMessage, given: BasicProperties, *, keeps_keys: bool
+    queue: str, routing_key: str, message: DeadMessage, *, keeps_keys: bool
 ) -> tuple[BasicProperties, tuple[str, ...]]:
     """Returns the properties of the copy, and the further routing keys of the message, from its header CC."""
+    given = _properties_of(message)
     headers = dict(given.headers or {})
     copies = headers.get("CC")
     keys = tuple(key for key in copies if isinstance(key, str)) if isinstance(copies, list) else ()
@@ -131,7 +134,7 @@ def _died(
         queue,
         _REASONS[message.why] if message.why < len(_REASONS) else deaths.REJECTED,
         message.exchange,
-        (message.routing_key, *keys),
+        (routing_key, *keys),
         dt.datetime.now(dt.UTC).replace(microsecond=0),
         given.expiration,
     )
@@ -140,12 +143,16 @@ def _died(
 
 
 def _publications(
-    message: DeadMessage, exchange: str, routing_key: str, properties: BasicProperties, targets: list[CoreQueue]
+    message: DeadMessage,
+    body: Any,  # noqa: ANN401 - bytes-like
+    to: tuple[str, str],
+    properties: BasicProperties,
+    targets: list[CoreQueue],
 ) -> list[Publication]:
     """Makes the publications of the copy. A queue that limits the life of its messages gets one of its own."""
     if not targets:
         return []
-    encoded = basic.encode(properties)
+    encoded, (exchange, routing_key) = basic.encode(properties), to
 
     def options(ttl: float | None) -> PutOptions:
         life = 0.0 if ttl is None else max(1e-9, ttl)
@@ -153,5 +160,5 @@ def _publications(
 
     limits = [(queue, queue.message_ttl()) for queue in targets]
     free = tuple(queue for queue, ttl in limits if ttl is None)
-    found = [Publication(message.body, free, options(None))] if free else []
-    return found + [Publication(message.body, (queue,), options(ttl)) for queue, ttl in limits if ttl is not None]
+    found = [Publication(body, free, options(None))] if free else []
+    return found + [Publication(body, (queue,), options(ttl)) for queue, ttl in limits if ttl is not None]

@@ -72,7 +72,7 @@ def test_q78_a_consumer_that_raises_a_priority_keeps_receiving(connection: shmbr
 
 
 def test_a_message_that_returns_goes_back_to_its_place(connection: shmbroker.Connection) -> None:
-    """A returned message is the first of its priority again, after what has a higher one, and before what came later."""
+    """A returned message is the first of its priority again, behind higher ones, and before what came later."""
     queue = connection.queue("ranked", max_priority=HIGH)
     put_ranked(queue, ("m1", MIDDLE), ("m2", MIDDLE))
     held = queue.get(timeout=0)

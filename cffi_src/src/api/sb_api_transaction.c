@@ -79,9 +79,7 @@ static bool is_held(sb_connection *c, const sb_settlement *s, uint64_t *bytes) {
 
 /* True if the disposition ends the message. The commit marks such messages (sb_transaction.h); the others return to
  * their positions after the commit. */
-static bool is_marked(sb_disposition disposition) {
-  return disposition != SB_REQUEUE && disposition != SB_UNDELIVER;
-}
+static bool is_marked(sb_disposition disposition) { return disposition != SB_REQUEUE && disposition != SB_UNDELIVER; }
 
 static sb_reason reason_of(sb_disposition disposition) {
   switch (disposition) {

@@ -125,8 +125,7 @@ sb_status sb_transaction_mark(sb_transaction_plan *p) {
         sb_holding_slot(what) != e->q->slot) { /* the connection does not hold it, or it is marked (planned twice) */
       return SB_SETTLED;
     }
-    uint64_t marked =
-        sb_holding_what(SB_HOLD_SETTLING, e->q->slot, (uint64_t)leaf.slot | SB_FIELD(counter_of(e), 28));
+    uint64_t marked = sb_holding_what(SB_HOLD_SETTLING, e->q->slot, (uint64_t)leaf.slot | SB_FIELD(counter_of(e), 28));
     SB_STORE(&sb_holding_at(b, e->token)->what, marked, SB_RELEASE); /* P12: before the commit word */
   }
   SB_CRASHPOINT("commit.marked");

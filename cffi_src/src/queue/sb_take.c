@@ -6,7 +6,8 @@
 
 /* In the functions below, t->token is the holding that will list the taken message. */
 
-SB_HOT void took(sb_queue *q, unsigned from, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, sb_taken *t) {
+SB_HOT void took(sb_queue *q, unsigned from, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word,
+                 sb_taken *t) {
   sb_broker *b = q->c->b;
   sb_cell_shm *cell = sb_leaf_cell(leaf, position);
   t->position = position;
