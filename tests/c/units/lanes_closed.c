@@ -299,7 +299,11 @@ static void a_reservation_that_is_too_late(void) {
 static void a_put_without_priorities(void) {
   q = queue_named("q", UNLIMITED);
   set_closing(SB_ASKED, 0);
-  expect_is(put_ranked(q, 5, 1), SB_OK, "the status");
+  sb_reservation r;
+  const sb_put_options o = {.priority = MIDDLE};
+  expect_is(put_ranked(q, MIDDLE, 1), SB_OK, "the status");
+  expect_is(sb_reservation_begin(q, BYTES, &o, &r), SB_OK, "the status of a reservation");
+  expect_is(sb_reservation_publish(q, &r), SB_OK, "the status of its end");
   expect_is(sb_closing_state(word()), SB_ASKED, "the state of the word");
 }
 static void a_commit_that_is_too_late(void) {
