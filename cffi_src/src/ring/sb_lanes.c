@@ -60,7 +60,11 @@ static sb_status make(sb_connection *c, uint32_t queue, unsigned number, uint64_
                       uint64_t *gen) {
   sb_status status = sb_holding_object(c, SB_KIND_LANE, token, slot, gen);
   sb_slab_return_class(c, sb_class_of_kind(c->b, SB_KIND_LANE)); /* cached slots would lie idle: lanes are made once */
-  if (status == SB_OK) start(sb_slot_at(c->b, *slot), queue, number);
+  if (status == SB_OK) {
+    start(sb_slot_at(c->b, *slot), queue, number);
+  } else {
+    *slot = 0; /* a failed allocation may leave the number of a slot that another process took */
+  }
   return status;
 }
 

@@ -188,6 +188,22 @@ static void a_lane_that_there_is_no_room_for(void) {
   expect_is(make(1), first, "a lane that is there already");
   expect_is(next_holding(), holding, "the next holding: none was kept");
 }
+/* A hint leads to a slot that is in use: the allocation looks at the slot, then finds no other one. */
+static void an_old_hint_and_no_memory(void) {
+  begin();
+  uint32_t first = make(1), slot = 7;
+  unsigned cls = sb_class_of_kind(t.b, SB_KIND_LANE);
+  use_up_chunks();
+  use_up_slots(cls);
+  uint32_t index = first % SB_CHUNK_UNITS;
+  t.c->cache[cls] = (sb_slab_cache){UINT64_C(1) << index % 64, first / SB_CHUNK_UNITS, index / 64};
+  sb_lane_shm before = *lane_of(q, 1);
+  expect_is(sb_lanes_make(t.c, q->slot, 5, &slot), SB_NO_MEMORY, "the status");
+  expect(memcmp(&before, lane_of(q, 1), sizeof before) == 0, "the lane that is there was written");
+  uint64_t one, two;
+  if (sb_holding_take(t.c, &one) != SB_OK || sb_holding_take(t.c, &two) != SB_OK) die("sb_holding_take", 0);
+  expect(one != two, "a holding was given back twice");
+}
 static void no_holding_for_a_lane(void) {
   begin();
   uint32_t slot = 7;
@@ -446,6 +462,7 @@ static const test_case CASES[] = {
     {"lanes: new", "a new lane has nothing of an earlier life but the place of its positions", a_new_lane},
     {"lanes: ring", "the ring of a lane is in its object, its bit in the queue", a_ring_of_a_lane},
     {"lanes: no memory", "a lane is refused without memory", a_lane_that_there_is_no_room_for},
+    {"lanes: old hint", "without memory an old hint does no harm", an_old_hint_and_no_memory},
     {"lanes: no holding", "a lane is refused without a holding", no_holding_for_a_lane},
     {"lanes: beside", "a lane is linked behind one that came meanwhile", a_lane_beside_another},
     {"lanes: before", "a lane is linked before one that came meanwhile", a_lane_before_another},

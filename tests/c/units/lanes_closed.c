@@ -158,6 +158,17 @@ static void two_that_ask(void) {
   expect(sb_closing_ask(t.b, q->slot, SB_CLOSING_IF_EMPTY), "the queue is closed");
   if (has_acted()) expect_is(word(), sb_closing_word(SB_ASKED, IF_EMPTY, before + 1), "the word");
 }
+/* It asks before this one looks at the word: its deletion closes the queue. */
+static void another_asks_for_all(void) { set_closing(SB_ASKED, 0); }
+static void another_asks_first(void) {
+  begin();
+  uint64_t before = number();
+  meanwhile(&q->shm->closing, BEFORE_LOAD, 2, another_asks_for_all);
+  bool asked = sb_closing_ask(t.b, q->slot, SB_CLOSING_IF_EMPTY);
+  if (!has_acted()) return;
+  expect(!asked, "the queue is open");
+  expect_is(word(), sb_closing_word(SB_ASKED_CLOSED, 0, before), "the word");
+}
 
 /* ---- deletions ---- */
 
@@ -299,7 +310,11 @@ static void a_reservation_that_is_too_late(void) {
 static void a_put_without_priorities(void) {
   q = queue_named("q", UNLIMITED);
   set_closing(SB_ASKED, 0);
-  expect_is(put_ranked(q, 5, 1), SB_OK, "the status");
+  sb_reservation r;
+  const sb_put_options o = {.priority = MIDDLE};
+  expect_is(put_ranked(q, MIDDLE, 1), SB_OK, "the status");
+  expect_is(sb_reservation_begin(q, BYTES, &o, &r), SB_OK, "the status of a reservation");
+  expect_is(sb_reservation_publish(q, &r), SB_OK, "the status of its end");
   expect_is(sb_closing_state(word()), SB_ASKED, "the state of the word");
 }
 static void a_commit_that_is_too_late(void) {
@@ -463,6 +478,7 @@ static const test_case CASES[] = {
     {"lanes_closed: earlier", "an earlier deletion is decided first", an_earlier_deletion_is_decided_first},
     {"lanes_closed: later", "what was judged does not decide a later deletion", a_later_deletion_is_judged_anew},
     {"lanes_closed: two", "of two that ask, one decides for the other", two_that_ask},
+    {"lanes_closed: first", "a deletion that another asks for first is decided first", another_asks_first},
     {"lanes_closed: closed", "a deletion removes the messages of all lanes", a_queue_is_closed},
     {"lanes_closed: refused", "a deletion is refused for its conditions", closing_is_refused},
     {"lanes_closed: left", "one condition that failed has failed", closing_is_refused_for_one_that_leaves},

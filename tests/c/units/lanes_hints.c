@@ -156,6 +156,21 @@ static void a_hint_that_changes_meanwhile(void) {
   expect_is(found, SB_HINTS_BUSY, "what was found where the hint changed");
   expect_account(9, 0, 4, 4 * BYTES, "the account");
 }
+/* Only the second reading sees the other value. */
+static void it_goes_again(void) { (void)SB_SUB(&q->shm->came, 1, SB_SEQ_CST); }
+static void another_comes_and_goes(void) {
+  another_comes();
+  meanwhile(&q->shm->came, AFTER_LOAD, 1, it_goes_again);
+}
+static void readings_that_differ(void) {
+  begin(RANKED_RING(100, 9));
+  (void)SB_ADD(&q->shm->came, 3, SB_RELAXED);
+  meanwhile(&q->shm->came, BEFORE_LOAD, 2, another_comes_and_goes);
+  sb_hints found = reconcile();
+  if (!has_acted()) return;
+  expect_is(found, SB_HINTS_BUSY, "what was found where the readings differ");
+  expect_account(7, 0, 4, 4 * BYTES, "the account");
+}
 /* The hint of a queue without priorities says nothing. */
 static void what_came_without_priorities(void) {
   q = queue_named("q", OF_RING(100));
@@ -377,6 +392,7 @@ static const test_case CASES[] = {
     {"lanes_hints: right", "each hint is set right by the cells of all lanes", hints_are_set_right},
     {"lanes_hints: tail", "a cell behind a tail that lags is counted", a_tail_that_lags},
     {"lanes_hints: changes", "a hint that changes meanwhile is left", a_hint_that_changes_meanwhile},
+    {"lanes_hints: differ", "hints of two readings that differ are left", readings_that_differ},
     {"lanes_hints: one lane", "a queue without priorities has one hint less", what_came_without_priorities},
     {"lanes_hints: quiet", "a put into any lane is traffic", what_is_quiet},
     {"lanes_hints: tick", "a tick finds a hidden lane, and tells a consumer", a_hidden_lane_comes_up},
