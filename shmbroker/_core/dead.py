@@ -25,19 +25,34 @@ class DeadMessage(NamedTuple):
         record: its record, which :meth:`Dead.give_back` needs.
         header: the header of the record.
         why: the number of the reason, from 1.
-        exchange: the exchange that the message was published to.
-        routing_key: its routing key.
-        properties: its encoded properties.
-        inline: its body, if the record has it.
     """
 
-    record: Any
+    record: bytes
     header: record.Header
     why: int
-    exchange: str
-    routing_key: str
-    properties: bytes
-    inline: bytes
+
+    @property
+    def head(self) -> bytes:
+        """The exchange that it was published to, its routing key and its encoded properties, one after the other."""
+        header = self.header
+        return self.record[record.SIZE : header.key_start + header.key_length + header.properties_length]
+
+    @property
+    def exchange(self) -> str:
+        """The exchange that it was published to."""
+        return self.record[record.SIZE : self.header.key_start].decode()
+
+    @property
+    def routing_key(self) -> str:
+        """Its routing key."""
+        start = self.header.key_start
+        return self.record[start : start + self.header.key_length].decode()
+
+    @property
+    def properties(self) -> bytes:
+        """Its encoded properties."""
+        start = self.header.key_start + self.header.key_length
+        return self.record[start : start + self.header.properties_length]
 
 
 class Dead:
@@ -48,29 +63,27 @@ class Dead:
         self._buffer, self._why = ffi.new("char[]", _ROOM), ffi.new("uint32_t *")
 
     def take(self, queue: CoreQueue, position: int) -> DeadMessage | None:
-        """Takes the dead message at a position; ``None``: there is none, or no memory to hold it."""
+        """Takes the dead message at a position; ``None``: there is none.
+
+        Raises:
+            OutOfMemory: there is no memory to hold it.
+        """
         length = slow.sb_dead_take(queue.handle, position, self._buffer, self._why)
+        while length == -native.GROW:
+            self._connection.attachment.grow()
+            length = slow.sb_dead_take(queue.handle, position, self._buffer, self._why)
+        if length == -native.NO_MEMORY:
+            native.raise_for(native.NO_MEMORY, f"queue {queue.name!r}")
         if length < 0:
             return None
         taken = bytes(ffi.buffer(self._buffer, length))
-        header = record.header(taken)
-        key, properties = header.key_start, header.key_start + header.key_length
-        end = properties + header.properties_length
-        return DeadMessage(
-            self._buffer,
-            header,
-            int(self._why[0]),
-            taken[record.SIZE : key].decode(),
-            taken[key:properties].decode(),
-            taken[properties:end],
-            taken[end:],
-        )
+        return DeadMessage(taken, record.header(taken), int(self._why[0]))
 
     def body(self, message: DeadMessage) -> Any:  # noqa: ANN401 - bytes-like
         """Returns the body of a message; a view that is valid as long as the message is held, or a copy."""
         header = message.header
         if header.body_address == 0:
-            return message.inline
+            return message.record[len(message.record) - header.body_length :]
         if header.body_address == _IN_PARTS:
             return self._connection.copy_body(header.tag, header.sequence, header.body_address)
         return ffi.buffer(ffi.cast("char *", header.body_address), header.body_length)

@@ -1,39 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
 """Carries dead messages out: each goes to the queues that the dead-letter exchange of its queue routes it to.
 
-One commit publishes the copy to all these queues, and ends the message in its own. So the message is in its queue or in
-the others, whenever this process is killed.
+One commit publishes the copies to all these queues, and ends the messages in their own. So a message is in its queue or
+in the others, whenever this process is killed.
 """
 
 from __future__ import annotations
 
-import datetime as dt
+import contextlib
+import itertools
 import logging
 import time
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
-from shmbroker import properties as basic
 from shmbroker._amqp import deaths
 from shmbroker._core import native
 from shmbroker._core.dead import CARRIED_OUT, GIVEN_UP, Dead, DeadMessage
-from shmbroker._core.queue import PutOptions
 from shmbroker._core.transaction import Publication, Settlement, commit
-from shmbroker._dataclasses import replace
+from shmbroker._housekeeper.copies import Plan, Plans
 from shmbroker._topology.shared import exchanges_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
     from shmbroker._topology.binding import ToQueue
-    from shmbroker.properties import BasicProperties
 
 _logger = logging.getLogger("shmbroker")
-_REASONS = ("", deaths.REJECTED, deaths.EXPIRED, deaths.MAX_LENGTH, deaths.DELIVERY_LIMIT)
-_AGAIN_SECONDS = 0.1  # before a message that found no room or memory is tried again
-_MOST_KNOWN = 10_000
+_AT_ONCE = 64  # messages of one commit
+_TURN_SECONDS = 0.01  # of work before other work gets its turn
+_AGAIN_SECONDS = 0.1  # before the messages of a queue are tried again, after a target had no room or memory
+_MOST_TOLD = 10_000
+
+
+class _Waiting:
+    """The dead messages of one queue that wait.
+
+    Attributes:
+        positions: of the messages, in the order of their deaths.
+        due: the time of the next attempt, in nanoseconds of the monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self.positions: OrderedDict[int, None] = OrderedDict()
+        self.due = 0
 
 
 class DeadLetters:
@@ -41,65 +54,112 @@ class DeadLetters:
 
     Args:
         connection: the housekeeper's connection.
-        open_queue: takes the name of a queue and returns its handle; ``None``: there is no such queue.
+        handle_of: takes the slot of a queue and returns its handle; ``None``: there is no such queue.
+        open_queue: the same by the name of the queue.
     """
 
-    def __init__(self, connection: CoreConnection, open_queue: Callable[[str], CoreQueue | None]) -> None:
-        self._connection, self._open = connection, open_queue
+    def __init__(
+        self,
+        connection: CoreConnection,
+        handle_of: Callable[[int], CoreQueue | None],
+        open_queue: Callable[[str], CoreQueue | None],
+    ) -> None:
+        self._connection, self._handle_of, self._open = connection, handle_of, open_queue
         self._dead = Dead(connection)
-        self._targets: dict[tuple[int, int], tuple[str | None, str | None]] = {}
+        self._waiting: dict[int, _Waiting] = {}
         self._told: set[tuple[int, int]] = set()
 
-    def carry_out(self, queue: CoreQueue, position: int) -> int:
-        """Carries out the dead message at a position; returns when to try again, 0: never."""
-        message = self._dead.take(queue, position)
-        if message is None:
-            return 0
+    @property
+    def due(self) -> int:
+        """The time at which :meth:`run` is needed next."""
+        return min((waiting.due for waiting in self._waiting.values()), default=native.FOR_EVER)
+
+    def add(self, slot: int, position: int) -> None:
+        """Adds a dead message to those that wait. One that waits already keeps its place."""
+        waiting = self._waiting.get(slot)
+        if waiting is None:
+            waiting = self._waiting[slot] = _Waiting()
+        waiting.positions[position] = None
+
+    def run(self, now: int) -> None:
+        """Carries messages out for a limited time; :attr:`due` then says whether more are due."""
+        until = now + int(_TURN_SECONDS * native.NANOSECONDS)
+        ready = deque(slot for slot, waiting in self._waiting.items() if waiting.due <= now)
+        while ready and time.monotonic_ns() <= until:
+            slot = ready.popleft()
+            waiting = self._waiting[slot]
+            self._batch(slot, waiting)
+            del self._waiting[slot]
+            if waiting.positions:
+                self._waiting[slot] = waiting  # behind the others, which have their turn first next time
+                if waiting.due <= now:
+                    ready.append(slot)
+
+    def _batch(self, slot: int, waiting: _Waiting) -> None:
+        """Carries out the first messages of a queue. If some have to wait, so does the queue."""
+        queue = self._handle_of(slot)
+        if queue is None or queue.length() < 0:  # it is gone, and its messages are
+            waiting.positions.clear()
+            return
+        held: dict[int, DeadMessage] = {}
         try:
-            done = self._carry_out(queue, message)
+            for position in tuple(itertools.islice(waiting.positions, _AT_ONCE)):
+                message = self._dead.take(queue, position)
+                if message is None:
+                    del waiting.positions[position]
+                else:
+                    held[position] = message
+            done = self._carry_out(queue, held) if held else ()
         except (exceptions.BrokerError, exceptions.OutOfMemory, MemoryError):
-            done = False
-        if done:
-            return 0
-        self._dead.give_back(queue, message)
-        return time.monotonic_ns() + int(_AGAIN_SECONDS * native.NANOSECONDS)
+            done = ()
+        for position in done:
+            del held[position], waiting.positions[position]
+        for message in held.values():
+            self._dead.give_back(queue, message)
+        if held:
+            waiting.due = time.monotonic_ns() + int(_AGAIN_SECONDS * native.NANOSECONDS)
 
-    def _carry_out(self, queue: CoreQueue, message: DeadMessage) -> bool:
-        exchange, key = self._exchange_of(queue)
-        own_key = message.routing_key
-        if not message.exchange and not own_key:  # it was put into the queue itself
-            own_key = queue.name
-        dead, keys = _died(queue.name, own_key, message, keeps_keys=key is None)
-        routing_key = own_key if key is None else key
-        targets = self._route(exchange, routing_key, dead, keys)
-        if not targets and exchange is not None:
-            self._tell(queue, exchange, routing_key)
-        end = Settlement(queue, message.header.tag, CARRIED_OUT if targets else GIVEN_UP)
-        publications = _publications(message, self._dead.body(message), (exchange or "", routing_key), dead, targets)
-        return commit(self._connection, publications, [end]).status in {native.OK, native.SETTLED}
+    def _carry_out(self, queue: CoreQueue, held: dict[int, DeadMessage]) -> Sequence[int]:
+        """Carries out messages that the connection holds, and returns the positions of those that are done.
 
-    def _exchange_of(self, queue: CoreQueue) -> tuple[str | None, str | None]:
-        """Returns the dead-letter exchange of a queue, and its routing key; ``None``: there is none."""
-        of = queue.slot, queue.incarnation
-        if of not in self._targets:
-            if len(self._targets) >= _MOST_KNOWN:
-                self._targets.clear()
-            found, _ = queue.settings()
-            self._targets[of] = found.dead_letter_exchange, found.dead_letter_routing_key
-        return self._targets[of]
+        First all in one commit. If that fails, each alone, but for those that go where another one found no room.
+        """
+        found, _ = queue.settings()
+        plans = Plans(queue, (found.dead_letter_exchange, found.dead_letter_routing_key), self._route)
+        each = {position: (plans.plan(message), message) for position, message in held.items()}
+        if self._commit(queue, list(each.values())) == native.OK:
+            return tuple(held)
+        done: list[int] = []
+        full: list[Plan] = []
+        for position, one in each.items():
+            if one[0] in full:
+                continue
+            if self._commit(queue, [one]) in {native.OK, native.SETTLED}:
+                done.append(position)
+            else:
+                full.append(one[0])
+        return done
+
+    def _commit(self, queue: CoreQueue, messages: Sequence[tuple[Plan, DeadMessage]]) -> int:
+        publications, ends = [], []
+        for plan, message in messages:
+            body = self._dead.body(message) if plan else b""
+            publications += [Publication(body, targets, options) for targets, options in plan]
+            ends.append(Settlement(queue, message.header.tag, CARRIED_OUT if plan else GIVEN_UP))
+        return commit(self._connection, publications, ends).status
 
     def _route(
-        self, exchange: str | None, routing_key: str, properties: BasicProperties, keys: tuple[str, ...]
+        self, queue: CoreQueue, exchange: str, routing_key: str, headers: dict[str, Any], keys: tuple[str, ...]
     ) -> list[CoreQueue]:
-        if exchange is None:
-            return []
-        headers = properties.headers or {}
-        try:
+        """Returns the queues that the exchange leads to, without those that the message was dead in before."""
+        routed: Sequence[ToQueue] = ()
+        with contextlib.suppress(exceptions.NotFound):  # the exchange need not exist
             routed = exchanges_of(self._connection).route(self._connection, exchange, routing_key, headers, keys)
-        except exceptions.NotFound:  # the exchange need not exist
-            return []
-        opened = (self._reach(to) for to in routed if not deaths.closes_circle(headers, to.name))
-        return [queue for queue in opened if queue is not None]
+        opened = [self._reach(to) for to in routed if not deaths.closes_circle(headers, to.name)]
+        targets = [target for target in opened if target is not None]
+        if not targets:
+            self._tell(queue, exchange, routing_key)
+        return targets
 
     def _reach(self, to: ToQueue) -> CoreQueue | None:
         queue = self._open(to.name)
@@ -107,58 +167,7 @@ class DeadLetters:
 
     def _tell(self, queue: CoreQueue, exchange: str, routing_key: str) -> None:
         of = queue.slot, queue.incarnation
-        if of not in self._told:
+        if of not in self._told and len(self._told) < _MOST_TOLD:
             self._told.add(of)
             text = "queue %r: a dead message was dropped: exchange %r leads it, with key %r, to no queue (said once)"
             _logger.warning(text, queue.name, exchange, routing_key)
-
-
-def _properties_of(message: DeadMessage) -> BasicProperties:
-    try:
-        return basic.decode(message.properties) if message.properties else basic.NO_PROPERTIES
-    except ValueError:  # damaged: the body still arrives
-        return basic.NO_PROPERTIES
-
-
-def _died(
-    queue: str, routing_key: str, message: DeadMessage, *, keeps_keys: bool
-) -> tuple[BasicProperties, tuple[str, ...]]:
-    """Returns the properties of the copy, and the further routing keys of the message, from its header CC."""
-    given = _properties_of(message)
-    headers = dict(given.headers or {})
-    copies = headers.get("CC")
-    keys = tuple(key for key in copies if isinstance(key, str)) if isinstance(copies, list) else ()
-    if not keeps_keys:
-        headers.pop("CC", None)
-    death = deaths.Death(
-        queue,
-        _REASONS[message.why] if message.why < len(_REASONS) else deaths.REJECTED,
-        message.exchange,
-        (routing_key, *keys),
-        dt.datetime.now(dt.UTC).replace(microsecond=0),
-        given.expiration,
-    )
-    changed = replace(given, headers=deaths.with_death(headers, death), expiration=None)
-    return changed, keys if keeps_keys else ()
-
-
-def _publications(
-    message: DeadMessage,
-    body: Any,  # noqa: ANN401 - bytes-like
-    to: tuple[str, str],
-    properties: BasicProperties,
-    targets: list[CoreQueue],
-) -> list[Publication]:
-    """Makes the publications of the copy. A queue that limits the life of its messages gets one of its own."""
-    if not targets:
-        return []
-    encoded, (exchange, routing_key) = basic.encode(properties), to
-
-    def options(ttl: float | None) -> PutOptions:
-        life = 0.0 if ttl is None else max(1e-9, ttl)
-        return PutOptions(life, 0, message.header.priority, routing_key.encode(), encoded, exchange.encode())
-
-    limits = [(queue, queue.message_ttl()) for queue in targets]
-    free = tuple(queue for queue, ttl in limits if ttl is None)
-    found = [Publication(body, free, options(None))] if free else []
-    return found + [Publication(body, (queue,), options(ttl)) for queue, ttl in limits if ttl is not None]
