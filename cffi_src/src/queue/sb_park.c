@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_park.h"
 
+#include "sb_schedule.h"
 #include "sb_target.h"
 
 /* Makes the cell SCHEDULED, under an intent in the ledger of its owner. */
@@ -21,6 +22,20 @@ static void flip(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64
   sb_ledger_end_intent(l);
 }
 
+/* The queue was closed meanwhile: its disposal may have missed the message that is parked at `position`. */
+static void end_parked(sb_queue *q, uint64_t position) {
+  uint64_t token;
+  sb_taken t;
+  if (sb_holding_take(q->c, &token) != SB_OK) {
+    return; /* the sweep of the directory ends the message */
+  }
+  if (sb_schedule_take(q, position, SB_CELL_SCHEDULED, token, &t)) {
+    (void)sb_settle_message(q, token, SB_COUNT_KILLED);
+  } else {
+    sb_holding_give(q->c, token);
+  }
+}
+
 static sb_status park(sb_queue *q, uint64_t token, uint64_t side, bool keeps_count) {
   sb_connection *c = q->c;
   sb_leaf_ref leaf;
@@ -34,15 +49,21 @@ static sb_status park(sb_queue *q, uint64_t token, uint64_t side, bool keeps_cou
   sb_ledger_hold(q->ledger, -1);
   sb_holding_give(c, token);
   sb_target_ring_housekeeper(c->b);
+  if (!sb_queue_is_open(q)) end_parked(q, t.position);
   return SB_OK;
 }
 
 sb_status sb_park_dead(sb_queue *q, uint64_t token, sb_why why) { return park(q, token, sb_side_why(why), true); }
 
+/* The end of a delay as the side record counts it. Rounds up, so that no delay ends too early; the latest end is
+ * SB_GEN_MASK. */
+static uint64_t end_of_delay(uint64_t due_ns) {
+  uint64_t end = (due_ns + SB_DELAY_NS - 1) / SB_DELAY_NS;
+  return end < SB_GEN_MASK ? end : SB_GEN_MASK;
+}
+
 sb_status sb_park_delayed(sb_queue *q, uint64_t token, unsigned count, uint64_t due_ns) {
-  uint64_t due = due_ns / SB_DELAY_NS;
-  if (due > SB_GEN_MASK) due = SB_GEN_MASK; /* 8.7 years after the start of the machine */
-  return park(q, token, sb_side_word(due, count, SB_SIDE_REDELIVERED | SB_SIDE_DELAYED), false);
+  return park(q, token, sb_side_word(end_of_delay(due_ns), count, SB_SIDE_REDELIVERED | SB_SIDE_DELAYED), false);
 }
 
 void sb_park_for(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, uint64_t side) {

@@ -46,6 +46,9 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
   if (!sb_queue_is_open(q)) {
     return sb_dispose(q, token, SB_REASON_KILLED);
   }
+  if (sb_side_why_of(t.side) != SB_WHY_ALIVE) { /* the connection was about to carry it out, and closes */
+    return sb_park_dead(q, token, sb_side_why_of(t.side));
+  }
   uint64_t bytes = t.message->body_length;
   if (t.message->expires_ns != 0 && t.message->expires_ns <= sb_now_ns()) {
     return sb_dispose(q, token, SB_REASON_EXPIRED);

@@ -73,6 +73,10 @@ uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bo
     (void)sb_limits_enforce(q); /* I42 of sb_queue.h */
     return now_ns;
   }
+  if (sb_side_why_of(t.side) != SB_WHY_ALIVE) { /* beside another housekeeper it became ready, and died, meanwhile */
+    (void)sb_park_dead(q, token, sb_side_why_of(t.side));
+    return SB_SCHEDULE_DEAD;
+  }
   if (expired) {
     (void)sb_dispose(q, token, SB_REASON_EXPIRED);
     return sb_queue_has_dead_letters(q->shm) ? now_ns : 0; /* if it was parked: look at it again */
