@@ -9,8 +9,8 @@ static void flip(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64
   sb_ledger_shm *l = q->ledger;
   sb_cell_shm *cell = sb_leaf_cell(leaf, position);
   uint32_t slot = sb_cell_slot(word);
-  sb_ledger_begin_intent(l, SB_INTENT_PARK, SB_COUNT_SCHEDULED, position, (uint64_t)slot | SB_FIELD(sb_cell_ref(word), 32),
-                         0, 0);
+  sb_ledger_begin_intent(l, SB_INTENT_PARK, SB_COUNT_SCHEDULED, position,
+                         (uint64_t)slot | SB_FIELD(sb_cell_ref(word), 32), 0, 0);
   SB_STORE(&cell->side, side, SB_RELEASE); /* I80 */
   SB_CRASHPOINT("queue.park.described");
   uint64_t open = sb_cell_open(SB_CELL_SCHEDULED, slot, sb_cell_ref(word), leaf->gen);
@@ -38,9 +38,13 @@ static sb_status park(sb_queue *q, uint64_t token, uint64_t side, bool keeps_cou
   return SB_OK;
 }
 
-sb_status sb_park_dead(sb_queue *q, uint64_t token, sb_why why) { return park(q, token, sb_side_why(why), true, false); }
+sb_status sb_park_dead(sb_queue *q, uint64_t token, sb_why why) {
+  return park(q, token, sb_side_why(why), true, false);
+}
 
-sb_status sb_park_again(sb_queue *q, uint64_t token, sb_why why) { return park(q, token, sb_side_why(why), true, true); }
+sb_status sb_park_again(sb_queue *q, uint64_t token, sb_why why) {
+  return park(q, token, sb_side_why(why), true, true);
+}
 
 sb_status sb_park_delayed(sb_queue *q, uint64_t token, unsigned count, uint64_t due_ns) {
   return park(q, token, sb_side_word(due_ns / SB_DELAY_NS, count, SB_SIDE_REDELIVERED | SB_SIDE_DELAYED), false, false);
