@@ -47,7 +47,9 @@ sb_status sb_park_again(sb_queue *q, uint64_t token, sb_why why) {
 }
 
 sb_status sb_park_delayed(sb_queue *q, uint64_t token, unsigned count, uint64_t due_ns) {
-  return park(q, token, sb_side_word(due_ns / SB_DELAY_NS, count, SB_SIDE_REDELIVERED | SB_SIDE_DELAYED), false, false);
+  return park(q, token,
+              sb_side_word((due_ns + SB_DELAY_NS - 1) / SB_DELAY_NS, count, SB_SIDE_REDELIVERED | SB_SIDE_DELAYED),
+              false, false);
 }
 
 void sb_park_for(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, uint64_t side) {
