@@ -7,6 +7,7 @@ the others, whenever this process is killed.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import logging
 import time
@@ -34,6 +35,7 @@ _logger = logging.getLogger("shmbroker")
 _REASONS = ("", deaths.REJECTED, deaths.EXPIRED, deaths.MAX_LENGTH, deaths.DELIVERY_LIMIT)
 _AGAIN_SECONDS = 0.1  # before a message that found no room or memory is tried again
 _MOST_KNOWN = 10_000
+_MOST_ENCODED = 64_000  # more than a publisher may encode, so there is room for a death; SB_MAX_PREFIX, less the names
 
 
 class DeadLetters:
@@ -65,6 +67,8 @@ class DeadLetters:
         return time.monotonic_ns() + int(_AGAIN_SECONDS * native.NANOSECONDS)
 
     def _carry_out(self, queue: CoreQueue, message: DeadMessage) -> bool:
+        if not message.exchange and not message.routing_key:  # put without a key
+            message = message._replace(routing_key=queue.name)
         exchange, key = self._exchange_of(queue)
         properties = _properties_of(message)
         dead, keys = _died(queue.name, message, properties, keeps_keys=key is None)
@@ -139,13 +143,22 @@ def _died(
     return changed, keys if keeps_keys else ()
 
 
+def _encode(properties: BasicProperties) -> bytes:
+    """Encodes the properties of a copy, with as much of its deaths as there is room for."""
+    shorter = (replace(properties, headers=headers) for headers in deaths.ever_shorter(properties.headers or {}))
+    for one in shorter:
+        with contextlib.suppress(TypeError, ValueError):
+            return basic.encode(one, _MOST_ENCODED)
+    return b"\0\0"  # no properties
+
+
 def _publications(
     message: DeadMessage, exchange: str, routing_key: str, properties: BasicProperties, targets: list[CoreQueue]
 ) -> list[Publication]:
     """Makes the publications of the copy. A queue that limits the life of its messages gets one of its own."""
     if not targets:
         return []
-    encoded = basic.encode(properties)
+    encoded = _encode(properties)
 
     def options(ttl: float | None) -> PutOptions:
         life = 0.0 if ttl is None else max(1e-9, ttl)
