@@ -13,7 +13,19 @@ from shmbroker import exceptions
 from shmbroker._amqp import arguments as amqp
 from shmbroker._amqp.errors import amqp_error
 from shmbroker._dataclasses import dataclass
-from shmbroker._setting_kinds import UNBOUNDED, Choice, Count, Factor, Kind, Level, Name, Seconds, Size, Switch, parse_size
+from shmbroker._setting_kinds import (
+    UNBOUNDED,
+    Choice,
+    Count,
+    Factor,
+    Kind,
+    Level,
+    Name,
+    Seconds,
+    Size,
+    Switch,
+    parse_size,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

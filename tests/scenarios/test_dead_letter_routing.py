@@ -213,7 +213,7 @@ def test_the_header_cc_gives_further_keys(
 
 
 def test_b69_a_key_needs_an_exchange(connection: shmbroker.Connection) -> None:
-    """x-dead-letter-routing-key without x-dead-letter-exchange is refused with 406, and as a keyword with ValueError."""
+    """x-dead-letter-routing-key without x-dead-letter-exchange: 406; as a keyword: ValueError."""
     with connection.channel() as channel, refused(PreconditionFailed):
         channel.queue_declare("q", arguments={"x-dead-letter-routing-key": "k"})
     with pytest.raises(ValueError, match="dead_letter_routing_key='k'"):

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
-import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -30,8 +28,7 @@ from scenario_support.observing import (
     take,
     text,
 )
-from scenario_support.processes import Actor
-from scenario_support.waiting import eventually, until_clock
+from scenario_support.waiting import until_clock
 
 from shmbroker import BasicProperties
 
@@ -55,7 +52,7 @@ def dead(connection: shmbroker.Connection) -> shmbroker.Queue:
 def test_b64_a_rejected_message_names_its_death(
     connection: shmbroker.Connection, channel: shmbroker.Channel, dead: shmbroker.Queue
 ) -> None:
-    """reject(requeue=False): x-death[0] has queue, reason rejected, count 1, exchange and routing keys; then count 2."""
+    """reject(requeue=False): x-death[0] has queue, reason, count 1, exchange and routing keys; then count 2."""
     channel.exchange_declare("work", "direct")
     channel.queue_declare("q", arguments={"x-dead-letter-exchange": EXCHANGE})
     channel.queue_bind("q", "work", "k")
@@ -106,7 +103,7 @@ def test_b65_the_copy_of_an_expired_message_does_not_expire(
 def test_b57_the_shorter_time_to_live_counts(
     connection: shmbroker.Connection, channel: shmbroker.Channel, dead: shmbroker.Queue
 ) -> None:
-    """Queue TTL 100 and a longer expiration of the message: it dies by that of the queue, and keeps its own in x-death."""
+    """Queue TTL 100 and a longer expiration: the message dies by that of the queue, and x-death has its own."""
     channel.queue_declare("q", arguments={"x-message-ttl": 100, "x-dead-letter-exchange": EXCHANGE})
     own = str(int(OWN_TTL * 1000))
     published = time.time()
@@ -353,99 +350,3 @@ def test_acks_purges_and_moves_make_no_dead_letters(connection: shmbroker.Connec
     assert listing(other) == ["B"]
     assert nothing_to_get(dead)
     assert_counts(dead, added=0)
-
-
-# ---- kills ----
-
-
-def deaths_in_queue(connection: shmbroker.Connection, reason: str, bodies: list[str]) -> shmbroker.Queue:
-    """Have every body die in a queue for the reason."""
-    settings = {"maxlen": {"max_length": 1, "overflow": "drop-head"}, "expired": {"message_ttl": 0.02}}.get(reason, {})
-    queue = connection.queue("q", dead_letter_exchange=EXCHANGE, **settings)
-    put_each(queue, bodies)
-    if reason == "maxlen":
-        put_each(queue, ["stays"])
-    elif reason == "rejected":
-        for _ in bodies:
-            reject_next(queue)
-    return queue
-
-
-@pytest.mark.parametrize("reason", ["rejected", "expired", "maxlen"])
-def test_a_killed_housekeeper_loses_and_doubles_no_dead_letter(
-    broker: shmbroker.Broker, connection: shmbroker.Connection, reason: str
-) -> None:
-    """The housekeeper is killed again and again while it carries out hundreds: each arrives once in each queue."""
-    targets = [dead_letter_queue(connection, name) for name in ("dead", "dead too")]
-    bodies = [f"{body}{'x' * 5000}" for body in numbered(400)]
-    with connection.channel() as channel:  # its connection notices that the housekeeper is gone
-        channel.basic_consume(channel.queue_declare("").queue, lambda *_: None)
-        before = eventually(lambda: broker.statistics().housekeeper_pid)
-        os.kill(before, signal.SIGSTOP)
-        try:
-            queue = deaths_in_queue(connection, reason, bodies)
-        finally:
-            os.kill(before, signal.SIGCONT)
-        kills = 0
-        for done in range(20, len(bodies), 60):
-            eventually(lambda done=done: targets[0].statistics().added >= done)
-            keeper = eventually(lambda: broker.statistics().housekeeper_pid)
-            kills += targets[0].statistics().added < len(bodies)
-            os.kill(keeper, signal.SIGKILL)
-            eventually(lambda keeper=keeper: broker.statistics().housekeeper_pid not in {0, keeper})
-    for target in targets:
-        await_counts(target, ready=len(bodies), added=len(bodies))
-        assert sorted(take(target, len(bodies))) == bodies
-        assert_counts(target, message_count=0, added=len(bodies))
-    stays = int(reason == "maxlen")
-    await_counts(queue, message_count=stays, dead_lettered=len(bodies), dropped=0, expired=0)
-    assert_balanced(queue)
-    assert kills > 0
-    assert connection.doctor() == []
-
-
-def test_a_killed_housekeeper_leaves_what_waits_for_room(
-    broker: shmbroker.Broker, connection: shmbroker.Connection
-) -> None:
-    """Killed while dead messages wait for room in the target: the next one carries them out, each once."""
-    dead = dead_letter_queue(connection, max_length=5)
-    bodies = numbered(30)
-    received = []
-    queue = deaths_in_queue(connection, "rejected", bodies)
-    with connection.channel() as channel:  # its connection notices that the housekeeper is gone
-        channel.basic_consume(channel.queue_declare("").queue, lambda *_: None)
-        for done in range(5, len(bodies) + 1, 5):
-            await_counts(dead, ready=5)
-            await_counts(queue, dead_lettered=done, message_count=len(bodies) - done)
-            keeper = eventually(lambda: broker.statistics().housekeeper_pid)
-            os.kill(keeper, signal.SIGKILL)
-            received += take(dead, 5)
-    assert sorted(received) == bodies
-    await_counts(queue, message_count=0, dead_lettered=len(bodies))
-    assert nothing_to_get(dead)
-    assert_balanced(queue)
-
-
-@pytest.mark.parametrize("settle", ["reject", "transaction"])
-def test_a_process_that_is_killed_after_it_rejected(
-    broker: shmbroker.Broker, connection: shmbroker.Connection, dead: shmbroker.Queue, settle: str
-) -> None:
-    """What it rejected is dead; what it held returns; what it rejected in an open transaction returns, too."""
-    queue = connection.queue("q", dead_letter_exchange=EXCHANGE)
-    bodies = numbered(20)
-    put_each(queue, bodies)
-    with Actor(broker.name) as victim:
-        if settle == "reject":
-            victim.do("get", queue="q", count=10, settle="reject")
-        else:
-            victim.do("on_channel", method="tx_select")
-            victim.do("on_channel", method="basic_get", queue="q")
-            victim.do("on_channel", method="basic_reject", delivery_tag=1, requeue=False)
-        victim.do("get", queue="q", count=5)
-        victim.kill()
-    rejected = bodies[:10] if settle == "reject" else []
-    assert [text(next_dead(dead)) for _ in rejected] == rejected
-    await_counts(queue, ready=len(bodies) - len(rejected), delivering=0, scheduled=0, dead_lettered=len(rejected))
-    assert take(queue, len(bodies) - len(rejected)) == bodies[len(rejected) :]
-    assert nothing_to_get(dead)
-    assert_balanced(queue)

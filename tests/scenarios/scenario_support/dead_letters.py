@@ -43,8 +43,9 @@ def reasons(message: shmbroker.Message) -> list[tuple[str, str, int]]:
 def reject_next(queue: shmbroker.Queue) -> str:
     """Wait for the next message and reject it; return its body."""
     message = queue.get(timeout=60)
+    body = text(message)
     message.reject()
-    return text(message)
+    return body
 
 
 def next_dead(queue: shmbroker.Queue) -> shmbroker.Message:
