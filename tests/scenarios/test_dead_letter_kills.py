@@ -55,7 +55,7 @@ def test_a_killed_housekeeper_loses_and_doubles_no_dead_letter(
         finally:
             os.kill(before, signal.SIGCONT)
         kills = 0
-        for done in range(20, len(bodies), 60):
+        for done in range(20, len(bodies), 120):
             eventually(lambda done=done: targets[0].statistics().added >= done)
             keeper = eventually(lambda: broker.statistics().housekeeper_pid)
             kills += targets[0].statistics().added < len(bodies)
@@ -77,7 +77,7 @@ def test_a_killed_housekeeper_leaves_what_waits_for_room(
 ) -> None:
     """Killed while dead messages wait for room in the target: the next one carries them out, each once."""
     dead = dead_letter_queue(connection, max_length=5)
-    bodies = numbered(30)
+    bodies = numbered(20)
     received = []
     queue = deaths_in_queue(connection, "rejected", bodies)
     with connection.channel() as channel:  # its connection notices that the housekeeper is gone
