@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 DEATHS = "x-death"
+_MOST_COUNTED = 2**63 - 1  # the greatest integer of a field table
 REJECTED, EXPIRED, MAX_LENGTH, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"
 
 
@@ -66,13 +67,27 @@ def with_death(headers: Mapping[str, Any] | None, death: Death) -> dict[str, Any
             entry["original-expiration"] = death.expiration
     else:
         count = same.get("count")
-        entry = {**same, "count": count + 1 if isinstance(count, int) else 1}
+        entry = {**same, "count": min(count, _MOST_COUNTED - 1) + 1 if isinstance(count, int) else 1}
     changed[DEATHS] = [entry, *others]
     for when in ("first", "last") if "x-first-death-queue" not in changed else ("last",):
         changed[f"x-{when}-death-reason"] = death.reason
         changed[f"x-{when}-death-queue"] = death.queue
         changed[f"x-{when}-death-exchange"] = death.exchange
     return changed
+
+
+def ever_shorter(headers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields the headers that `with_death` returned, then shorter ones, for a message that has no room for all of them.
+
+    The shorter ones keep the latest death, then no more of it than :func:`closes_circle` needs. The last ones have no
+    other headers, as those of the application may have a form that cannot be encoded.
+    """
+    yield dict(headers)
+    latest, *_ = deaths_of(headers)
+    yield {**headers, DEATHS: [latest]}
+    bare = {name: latest[name] for name in ("count", "reason", "queue")}
+    yield {**headers, DEATHS: [bare]}
+    yield {DEATHS: [bare]}
 
 
 def closes_circle(headers: Mapping[str, Any], queue: str) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,7 +13,7 @@ from shmbroker._core.queue import CoreQueue, PutOptions
 from shmbroker._dataclasses import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from shmbroker._core.dead import DeadMessage
     from shmbroker.properties import BasicProperties
@@ -21,7 +22,7 @@ Plan: TypeAlias = "tuple[tuple[Sequence[CoreQueue], PutOptions], ...]"
 """The puts of a message: target queues and options of each. Without any, the message goes nowhere."""
 
 _REASONS = ("", deaths.REJECTED, deaths.EXPIRED, deaths.MAX_LENGTH, deaths.DELIVERY_LIMIT)
-_MOST_BYTES = 65_000  # of properties, exchange and key together, of the 65,536 that the core allows with its header
+_MOST_ENCODED = 64_000  # more than a publisher may encode, so there is room for a death; SB_MAX_PREFIX, less the names
 
 
 class Plans:
@@ -64,7 +65,7 @@ class Plans:
         properties, keys = self._died(message, own_key)
         targets = self._route(self._queue, self._exchange, routing_key, dict(properties.headers or {}), keys)
         names = routing_key.encode(), self._exchange.encode()
-        encoded = _encoded(properties, _MOST_BYTES - sum(map(len, names)))
+        encoded = _encoded(properties)
 
         def options(ttl: float | None) -> PutOptions:
             life = 0.0 if ttl is None else max(1e-9, ttl)
@@ -97,12 +98,9 @@ def _properties_of(message: DeadMessage) -> BasicProperties:
         return basic.NO_PROPERTIES
 
 
-def _encoded(properties: BasicProperties, most: int) -> bytes:
-    """Encodes properties. If they take too much room, the oldest deaths are left out, then all of them."""
-    encoded = basic.encode(properties)
-    headers: Mapping[str, Any] = properties.headers or {}
-    told = deaths.deaths_of(headers)
-    while len(encoded) > most and told:
-        told = told[: len(told) // 2]
-        encoded = basic.encode(replace(properties, headers={**headers, deaths.DEATHS: told}))
-    return encoded
+def _encoded(properties: BasicProperties) -> bytes:
+    """Encodes the properties of a copy, with as much of its deaths as there is room for."""
+    for headers in deaths.ever_shorter(properties.headers or {}):
+        with contextlib.suppress(TypeError, ValueError):
+            return basic.encode(replace(properties, headers=headers), _MOST_ENCODED)
+    return b"\0\0"  # no properties

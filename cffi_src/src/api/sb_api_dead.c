@@ -40,7 +40,7 @@ void sb_dead_return(sb_queue *q, const char *record, uint32_t why) {
   sb_record r;
   memcpy(&r, record, sizeof r);
   if (sb_api_enter(q->c) == SB_OK) {
-    if (q->ledger != NULL) (void)sb_park_dead(q, r.tag & SB_TAG_TOKEN, (sb_why)(why % 16));
+    if (q->ledger != NULL) (void)sb_park_again(q, r.tag & SB_TAG_TOKEN, (sb_why)(why % 16));
     sb_api_leave(q->c);
   }
 }

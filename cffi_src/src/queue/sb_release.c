@@ -3,7 +3,8 @@
 
 #include "sb_wait.h"
 
-#define MOST_DELAY_MS INT64_C(315360000000)
+/* About four years: the end of a delay must fit the side record (SB_SIDE_DELAYED of sb_words.h). */
+#define MOST_DELAY_MS (INT64_C(1) << 37)
 
 /* The delay before delivery number `count` + 1 of a message; 0: none. The delay after the first delivery is
  * redelivery_delay; each later one is longer by the multiplier, up to max_redelivery_delay. */
@@ -13,7 +14,7 @@ static uint64_t delay_of(const sb_queue_shm *q, unsigned count) {
   if (delay_ms <= 0) {
     return 0;
   }
-  if (most < 0) most = MOST_DELAY_MS;
+  if (most < 0 || most > MOST_DELAY_MS) most = MOST_DELAY_MS;
   double ms = (double)delay_ms, times = (double)sb_setting(q, SB_SETTING_REDELIVERY_MULTIPLIER) / 1000;
   for (unsigned n = 1; n < count && times > 1 && ms < (double)most; n++) ms *= times;
   return (uint64_t)(ms < (double)most ? ms : (double)most) * UINT64_C(1000000);

@@ -280,11 +280,25 @@ def test_a_target_with_a_ttl(keeper: Keeper, connection: shmbroker.Connection) -
     assert {slot for _, slot, _ in keeper._timers._kept} == {core_of(short).slot}
 
 
-def test_deaths_that_take_too_much_room_are_left_out() -> None:
-    """Half of them, the oldest, until there is room; other headers stay."""
-    told = [{"queue": f"q{number}"} for number in range(1000)]
-    properties = BasicProperties(headers={"colour": "red", "x-death": told})
-    whole = len(_encoded(properties, 1 << 30))
-    decoded = shmbroker.properties.decode(_encoded(properties, whole - 1))
-    assert decoded.headers == {"colour": "red", "x-death": told[:500]}
-    assert shmbroker.properties.decode(_encoded(properties, 30)).headers == {"colour": "red", "x-death": []}
+@pytest.mark.parametrize(
+    ("others", "queues", "kept"),
+    [
+        (0, 3, 3),
+        (0, 2000, 1),
+        (59_800, 2, 1),
+    ],
+)
+def test_deaths_that_take_too_much_room_are_left_out(others: int, queues: int, kept: int) -> None:
+    """All but the latest, and then details of that; the other headers stay."""
+    told = [{"queue": f"q{number}", "reason": "expired", "count": 1, "exchange": "e" * 20} for number in range(queues)]
+    properties = BasicProperties(headers={"x": "y" * others, "x-death": told})
+    headers = shmbroker.properties.decode(_encoded(properties)).headers
+    assert headers == {"x": "y" * others, "x-death": told[:kept]}
+
+
+def test_headers_without_any_room() -> None:
+    """What cannot be encoded at all is left out, but for the latest death."""
+    told = [{"queue": "q", "reason": "expired", "count": 1, "exchange": "e"}]
+    properties = BasicProperties(headers={"x": "y" * 70_000, "x-death": told})
+    bare = {"queue": "q", "reason": "expired", "count": 1}
+    assert shmbroker.properties.decode(_encoded(properties)).headers == {"x-death": [bare]}
