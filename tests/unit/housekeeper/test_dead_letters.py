@@ -285,7 +285,7 @@ def test_a_target_with_a_ttl(keeper: Keeper, connection: shmbroker.Connection) -
     [
         (0, 3, 3),
         (0, 2000, 1),
-        (59_800, 2, 1),
+        (63_840, 2, 1),
     ],
 )
 def test_deaths_that_take_too_much_room_are_left_out(others: int, queues: int, kept: int) -> None:
