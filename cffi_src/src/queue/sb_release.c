@@ -8,7 +8,8 @@
 /* The delay before delivery number `count` + 1 of a message; 0: none. The delay after the first delivery is
  * redelivery_delay; each later one is longer by the multiplier, up to max_redelivery_delay. */
 static uint64_t delay_of(const sb_queue_shm *q, unsigned count) {
-  int64_t delay_ms = sb_setting(q, SB_SETTING_REDELIVERY_DELAY_MS), most = sb_setting(q, SB_SETTING_MAX_REDELIVERY_DELAY_MS);
+  int64_t delay_ms = sb_setting(q, SB_SETTING_REDELIVERY_DELAY_MS),
+          most = sb_setting(q, SB_SETTING_MAX_REDELIVERY_DELAY_MS);
   if (delay_ms <= 0) {
     return 0;
   }
