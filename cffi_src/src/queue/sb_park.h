@@ -17,8 +17,9 @@
  *      is SCHEDULED, or REMOVING by the process that carries the message out. In any other cell, these bits of the side
  *      record mean nothing.
  *
- * Ordering pairs: P11 of sb_ledger.h. The flip (seq_cst) comes before the last read of the queue's state (sb_closing.h). The side record is stored before the flip (seq_cst); who loads the cell as
- *  SCHEDULED (acquire) then reads the side record of this rest.
+ * Ordering pairs: P11 of sb_ledger.h. The side record is stored before the flip (seq_cst); who loads the cell as
+ *  SCHEDULED (acquire) then reads the side record of this rest. The flip comes before the last read of the queue's state
+ *  (sb_closing.h): if the queue was closed meanwhile, its disposal may have missed the message, so the holder ends it.
  *
  * Death (killed after -> what is left -> what the reaper of the connection does):
  *  the intent PARK was written -> the dead connection owns the cell -> if the side record says why, the reaper parks the
