@@ -40,7 +40,12 @@ void sb_dead_return(sb_queue *q, const char *record, uint32_t why) {
   sb_record r;
   memcpy(&r, record, sizeof r);
   if (sb_api_enter(q->c) == SB_OK) {
-    if (q->ledger != NULL) (void)sb_park_again(q, r.tag & SB_TAG_TOKEN, (sb_why)(why % 16));
+    uint64_t token = r.tag & SB_TAG_TOKEN;
+    if (q->ledger != NULL && sb_queue_is_open(q)) {
+      (void)sb_park_again(q, token, (sb_why)(why % 16));
+    } else if (q->ledger != NULL) {
+      (void)sb_dispose(q, token, SB_REASON_KILLED);
+    }
     sb_api_leave(q->c);
   }
 }

@@ -138,8 +138,9 @@ static inline uint64_t sb_side_why(sb_why why) { return SB_FIELD((unsigned)why, 
 static inline sb_why sb_side_why_of(uint64_t s) { return (sb_why)SB_BITS(s, 56, 4); }
 static inline uint64_t sb_side_gen(uint64_t s) { return s & SB_GEN_MASK; }
 static inline unsigned sb_side_count(uint64_t s) { return (unsigned)SB_BITS(s, 38, 16); }
+#define SB_SIDE_MOST_COUNTED 0xffffu
 static inline uint64_t sb_side_word(uint64_t gen, unsigned count, uint64_t flags) {
-  return (gen & SB_GEN_MASK) | SB_FIELD(count > 0xffffu ? 0xffffu : count, 38) | flags;
+  return (gen & SB_GEN_MASK) | SB_FIELD(count > SB_SIDE_MOST_COUNTED ? SB_SIDE_MOST_COUNTED : count, 38) | flags;
 }
 
 /* ---- position of a message: 60 bits, as many as an entry of the schedule has room for: 52 place in its lane | 8 number

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_park.h"
 
-#include "sb_schedule.h"
 #include "sb_target.h"
 
 /* Makes the cell SCHEDULED, under an intent in the ledger of its owner. `known`: the housekeeper knows the position
@@ -23,20 +22,6 @@ static void flip(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64
   sb_ledger_end_intent(l);
 }
 
-/* The queue was closed meanwhile: its disposal may have missed the message that is parked at `position`. */
-static void end_parked(sb_queue *q, uint64_t position) {
-  uint64_t token;
-  sb_taken t;
-  if (sb_holding_take(q->c, &token) != SB_OK) {
-    return; /* the sweep of the directory ends the message */
-  }
-  if (sb_schedule_take(q, position, SB_CELL_SCHEDULED, token, &t)) {
-    (void)sb_settle_message(q, token, SB_COUNT_KILLED);
-  } else {
-    sb_holding_give(q->c, token);
-  }
-}
-
 static sb_status park(sb_queue *q, uint64_t token, uint64_t side, bool keeps_count, bool known) {
   sb_connection *c = q->c;
   sb_leaf_ref leaf;
@@ -50,7 +35,6 @@ static sb_status park(sb_queue *q, uint64_t token, uint64_t side, bool keeps_cou
   sb_ledger_hold(q->ledger, -1);
   sb_holding_give(c, token);
   if (!known) sb_target_ring_housekeeper(c->b);
-  if (!sb_queue_is_open(q)) end_parked(q, t.position);
   return SB_OK;
 }
 

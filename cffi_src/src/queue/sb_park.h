@@ -18,14 +18,15 @@
  *      record mean nothing.
  *
  * Ordering pairs: P11 of sb_ledger.h. The side record is stored before the flip (seq_cst); who loads the cell as
- *  SCHEDULED (acquire) then reads the side record of this rest. The flip comes before the last read of the queue's state
- *  (sb_closing.h): if the queue was closed meanwhile, its disposal may have missed the message, so the holder ends it.
+ *  SCHEDULED (acquire) then reads the side record of this rest.
  *
  * Death (killed after -> what is left -> what the reaper of the connection does):
  *  the intent PARK was written -> the dead connection owns the cell -> if the side record says why, the reaper parks the
  *   message, else it releases it.
  *  the cell became SCHEDULED -> a message that is not counted as scheduled, perhaps without a schedule entry -> the
  *   reaper counts it, and raises `timers_lost`: the housekeeper scans all cells.
+ *  nobody was killed, but the queue was closed before the flip, and its disposal missed the message -> a scheduled
+ *   message in a closed queue -> the next sweep of the directory removes it.
  *  a message was taken to be carried out -> REMOVING(dead), whose side record says why -> the reaper parks it again.
  *
  * Concurrency: the connection that holds the message calls, under its lock, beside any other operation.

@@ -3,8 +3,7 @@
 
 #include "sb_wait.h"
 
-/* About four years: the end of a delay must fit the side record (SB_SIDE_DELAYED of sb_words.h). */
-#define MOST_DELAY_MS (INT64_C(1) << 37)
+#define MOST_DELAY_MS INT64_C(315360000000)
 
 /* The delay before delivery number `count` + 1 of a message; 0: none. The delay after the first delivery is
  * redelivery_delay; each later one is longer by the multiplier, up to max_redelivery_delay. */
@@ -14,7 +13,7 @@ static uint64_t delay_of(const sb_queue_shm *q, unsigned count) {
   if (delay_ms <= 0) {
     return 0;
   }
-  if (most < 0 || most > MOST_DELAY_MS) most = MOST_DELAY_MS;
+  if (most < 0) most = MOST_DELAY_MS;
   double ms = (double)delay_ms, times = (double)sb_setting(q, SB_SETTING_REDELIVERY_MULTIPLIER) / 1000;
   for (unsigned n = 1; n < count && times > 1 && ms < (double)most; n++) ms *= times;
   return (uint64_t)(ms < (double)most ? ms : (double)most) * UINT64_C(1000000);
@@ -29,7 +28,7 @@ static bool ring_has_room(const sb_queue *q) {
 
 bool sb_release_exhausts(const sb_queue_shm *q, unsigned count) {
   int64_t most = sb_setting(q, SB_SETTING_MAX_DELIVERY_ATTEMPTS);
-  return most > 0 && (int64_t)count >= most;
+  return most > 0 && ((int64_t)count >= most || count >= SB_SIDE_MOST_COUNTED);
 }
 
 /* Makes the message of holding `token` AVAILABLE again. `delivered`: a consumer got the message. The function then

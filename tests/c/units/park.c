@@ -136,40 +136,6 @@ static void reasons_that_end_there(sb_settings settings, bool closed) {
 static void without_dead_letters(void) { reasons_that_end_there(WITHOUT, false); }
 static void in_a_closed_queue(void) { reasons_that_end_there(DEADLY, true); }
 
-/* It is deleted between the last look at its state and the flip. */
-static void close_now(void) { mark_closed(q); }
-static void closed_meanwhile(bool delayed) {
-  if (!has_steps()) return;
-  begin(DEADLY, 2);
-  take();
-  meanwhile(&cell(0)->word, BEFORE_CAS, 1, close_now);
-  expect_is(delayed ? sb_park_delayed(q, token, 1, MS) : sb_dispose(q, token, SB_REASON_REJECTED), SB_OK, "the status");
-  expect(has_acted(), "the cell was not flipped");
-  expect_is(word_of(0), cell_word(0, SB_CELL_TOMBSTONE, 0), "the cell");
-  expect_is(count_of(SB_COUNT_KILLED), 1, "what was killed");
-  expect_is(count_of(SB_COUNT_UNSCHEDULED), 1, "what is scheduled no more");
-  SB_STORE(&q->shm->state, q->state, SB_RELAXED);
-  expect_counts(1, 0, 0, "after the deletion");
-  expect_rest("a deletion meanwhile");
-}
-static void closed_before_it_dies(void) { closed_meanwhile(false); }
-static void closed_before_it_waits(void) { closed_meanwhile(true); }
-/* The disposal finds the message before its holder does. */
-static void end_it(void) {
-  mark_closed(q);
-  set_cell(0, SB_CELL_TOMBSTONE, 0);
-}
-static void ended_by_the_disposal(void) {
-  if (!has_steps()) return;
-  begin(DEADLY, 1);
-  take();
-  meanwhile(&q->ledger->counters[SB_COUNT_SCHEDULED], BEFORE_STORE, 1, end_it);
-  expect_is(sb_dispose(q, token, SB_REASON_REJECTED), SB_OK, "the status");
-  expect(has_acted(), "nothing is scheduled");
-  expect_is(count_of(SB_COUNT_KILLED) + count_of(SB_COUNT_UNSCHEDULED), 0, "what its holder counts");
-  expect_calm("a deletion meanwhile");
-}
-
 static void look_before_the_flip(void) {
   const sb_ledger_shm *l = q->ledger;
   expect_is(word_of(0), cell_word(0, SB_CELL_ACQUIRED, t.c->id), "the cell before the flip");
@@ -492,9 +458,6 @@ static const test_case CASES[] = {
     {"park: reasons that end", "for other reasons a message ends there, too", reasons_that_end_anyway},
     {"park: no dead letters", "without dead letters, a message that dies ends", without_dead_letters},
     {"park: closed queue", "in a queue that was deleted, a message that dies ends", in_a_closed_queue},
-    {"park: closed meanwhile", "a message that dies in a queue that is deleted meanwhile ends", closed_before_it_dies},
-    {"park: closed meanwhile, delayed", "so does one that is to wait", closed_before_it_waits},
-    {"park: closed, disposed", "it ends once, also if the deletion finds it", ended_by_the_disposal},
     {"park: intent", "intent and side record are there before the cell changes", the_intent_comes_first},
     {"park: count", "the message is counted after its cell has changed, under the intent", the_count_comes_after},
     {"park: another reaper", "a cell that another reaper has changed is not counted again", beside_another_reaper},
