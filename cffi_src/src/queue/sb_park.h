@@ -39,8 +39,9 @@
 /* Parks the message of holding `token` as dead: it waits to be carried out. SB_SETTLED: the connection does not hold the
  * message. */
 sb_status sb_park_dead(sb_queue *q, uint64_t token, sb_why why);
-/* For the housekeeper: parks a message again that it took to carry it out, but could not. It has noted itself when to try
- * again, so this adds no schedule entry, and does not wake it: it would try again immediately, and without end. */
+/* For the housekeeper: parks a message again that it took to carry it out, but could not. The housekeeper has noted
+ * itself when to try again, so this adds no schedule entry, and does not wake it: it would try again immediately, and
+ * without end. If the housekeeper dies, the next one looks at all cells. */
 sb_status sb_park_again(sb_queue *q, uint64_t token, sb_why why);
 /* Parks the message of holding `token` until `due_ns`. `count`: its number of deliveries from now on. */
 sb_status sb_park_delayed(sb_queue *q, uint64_t token, unsigned count, uint64_t due_ns);
