@@ -102,6 +102,8 @@ class DeadLetters:
             waiting.positions.clear()
             return
         held: dict[int, DeadMessage] = {}
+        done: list[int] = []
+        waits = False
         try:
             for position in tuple(itertools.islice(waiting.positions, _AT_ONCE)):
                 message = self._dead.take(queue, position)
@@ -109,18 +111,19 @@ class DeadLetters:
                     del waiting.positions[position]
                 else:
                     held[position] = message
-            done = self._carry_out(queue, held) if held else ()
+            if held:
+                self._carry_out(queue, held, done)
         except (exceptions.BrokerError, exceptions.OutOfMemory, MemoryError):
-            done = ()
+            waits = True
         for position in done:
             del held[position], waiting.positions[position]
         for message in held.values():
             self._dead.give_back(queue, message)
-        if held:
+        if held or waits:
             waiting.due = time.monotonic_ns() + int(_AGAIN_SECONDS * native.NANOSECONDS)
 
-    def _carry_out(self, queue: CoreQueue, held: dict[int, DeadMessage]) -> Sequence[int]:
-        """Carries out messages that the connection holds, and returns the positions of those that are done.
+    def _carry_out(self, queue: CoreQueue, held: dict[int, DeadMessage], done: list[int]) -> None:
+        """Carries out messages that the connection holds. Adds the positions of those that are done to a list.
 
         First all in one commit. If that fails, each alone, but for those that go where another one found no room.
         """
@@ -128,8 +131,8 @@ class DeadLetters:
         plans = Plans(queue, (found.dead_letter_exchange, found.dead_letter_routing_key), self._route)
         each = {position: (plans.plan(message), message) for position, message in held.items()}
         if self._commit(queue, list(each.values())) == native.OK:
-            return tuple(held)
-        done: list[int] = []
+            done += held
+            return
         full: list[Plan] = []
         for position, one in each.items():
             if one[0] in full:
@@ -138,7 +141,6 @@ class DeadLetters:
                 done.append(position)
             else:
                 full.append(one[0])
-        return done
 
     def _commit(self, queue: CoreQueue, messages: Sequence[tuple[Plan, DeadMessage]]) -> int:
         publications, ends = [], []

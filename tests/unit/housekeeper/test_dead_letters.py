@@ -178,6 +178,11 @@ def test_without_memory_they_wait(
     reject(jobs, 3)
     letters = found(keeper)
     take, taken = letters._dead.take, []
+    with pytest.MonkeyPatch.context() as context:
+        context.setattr(letters._dead, "take", no_memory)
+        letters.run(clock.now)
+    assert letters.due == clock.now + SECOND // 10
+    clock.now = letters.due
 
     def lacks(queue: Any, position: int) -> Any:  # noqa: ANN401
         if taken:
@@ -191,7 +196,6 @@ def test_without_memory_they_wait(
     assert_counts(jobs, scheduled=3, delivering=0)
     monkeypatch.undo()
     monkeypatch.setattr(dead_letters, "time", clock)
-    monkeypatch.setattr(letters._dead, "body", lambda _: bytes(1 << 62))
     clock.now = letters.due
     with pytest.MonkeyPatch.context() as context:
         context.setattr(letters._dead, "body", missing_memory)
@@ -202,6 +206,11 @@ def test_without_memory_they_wait(
     clock.now = letters.due
     letters.run(clock.now)
     assert listing(dead) == ["0", "1", "2"]
+
+
+def no_memory(_queue: object, _position: int) -> None:
+    """Have no memory to hold a message."""
+    raise exceptions.OutOfMemory(506, "full")
 
 
 def missing_memory(_message: object) -> bytes:
