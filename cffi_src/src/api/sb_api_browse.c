@@ -22,8 +22,8 @@ typedef struct {
 } sight;
 
 /* Finds the lane of a sequence number, and the position of the number. If there is no such lane, the browser has come to
- * the end. */
-static void go_to(sight *s, uint64_t sequence) {
+ * the end. False: the queue has no lane at all, so its memory is damaged. */
+static bool go_to(sight *s, uint64_t sequence) {
   unsigned number = sb_position_lane(sequence);
   uint64_t base = 0;
   bool found = false;
@@ -31,11 +31,15 @@ static void go_to(sight *s, uint64_t sequence) {
     base = SB_LOAD(s->ring.base, SB_RELAXED);
     found = sb_position_lane(base) >= number;
   }
+  if (s->ring.base == NULL) {
+    return false;
+  }
   if (!found) {
     s->at = sb_ring_exact_tail(s->queue->c->b, &s->ring);
   } else {
     s->at = sb_position_lane(base) == number ? base + sb_position_place(sequence) : base;
   }
+  return true;
 }
 
 static uint64_t sequence_at(const sight *s) {
@@ -50,9 +54,9 @@ static sb_status begin(sight *s, sb_queue *q, uint64_t position) {
   }
   if (sb_queue_is_open(q)) {
     *s = (sight){.queue = q, .lanes = sb_lanes_of(q->c->b, q->slot)};
-    go_to(s, position);
+    if (!go_to(s, position)) status = SB_CORRUPT;
     s->keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0;
-    if (position == 0 && !sb_api_look_at_bound(q)) status = SB_CLOSED;
+    if (status == SB_OK && position == 0 && !sb_api_look_at_bound(q)) status = SB_CLOSED;
     q->busy += status == SB_OK; /* I60 of sb_handles.h: the handle stays attached while the browser has no lock */
   } else {
     status = SB_DELETED;
