@@ -26,6 +26,8 @@ _SIZE = re.compile(r"\s*(\d+)\s*([kKmMgG]?)(?:i?[bB])?\s*\Z")
 _FACTOR = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _MAX_COUNT = 1 << 56
 _MAX_NAME = 255
+_MAX_PRIORITY = 255
+_MAX_FACTOR = 1000
 _MAX_MILLISECONDS = 315_360_000_000
 
 
@@ -118,6 +120,34 @@ class Count(Kind):
     def described(self, value: int) -> str:
         """Returns "none" for no limit."""
         return "none" if value == UNBOUNDED else f"'{value}'"
+
+
+class Level(Kind):
+    """The number of a priority."""
+
+    __slots__ = ()
+    option: type[int | float | str] = int
+    metavar = "N"
+    allowed = f"0 to {_MAX_PRIORITY}"
+
+    def check(self, name: str, value: object) -> int:
+        """Accepts the numbers of priorities."""
+        if is_integer(value) and 0 <= value <= _MAX_PRIORITY:
+            return value
+        msg = f"{name}={value!r}: an integer from 0 to {_MAX_PRIORITY} is allowed"
+        raise ValueError(msg)
+
+    def from_argument(self, queue: str, argument: str, value: object) -> int:
+        """Accepts the numbers of priorities."""
+        return arguments.integer(queue, argument, value, 0, _MAX_PRIORITY)
+
+    def from_core(self, number: int) -> int:
+        """Returns 0 for a negative number, which means "none" in the core."""
+        return max(number, 0)
+
+    def described(self, value: int) -> str:
+        """Returns "none" for no priorities."""
+        return "none" if value == 0 else f"'{value}'"
 
 
 class Size(Count):
@@ -228,18 +258,60 @@ class Choice(Kind):
         return self.words[number if 0 <= number < len(self.words) else 0]
 
 
+class Factor(Kind):
+    """A factor, from 1 to 1,000. The core stores it in thousandths."""
+
+    __slots__ = ()
+    option = float
+    metavar = "X"
+    allowed = "1 to 1,000"
+
+    def check(self, name: str, value: object) -> float:
+        """Accepts numbers within the bounds, and rounds them to thousandths, as the core stores them."""
+        if is_number(value) and 1 <= value <= _MAX_FACTOR:
+            return self.from_core(self.to_core(float(value)))
+        msg = f"{name}={value!r}: a number from 1 to {_MAX_FACTOR} is allowed"
+        raise ValueError(msg)
+
+    def from_argument(self, queue: str, argument: str, value: object) -> float:
+        """Accepts numbers within the bounds."""
+        if not is_number(value):
+            raise arguments.invalid_type(queue, argument, value)
+        try:
+            return self.check(argument, value)
+        except ValueError as error:
+            raise arguments.invalid(queue, argument, f"{{value_out_of_range,{value}}}") from error
+
+    def to_core(self, value: float) -> int:
+        """Returns thousandths."""
+        return round(value * 1000)
+
+    def from_core(self, number: int) -> float:
+        """Returns the factor; 1 for a number below that, which a queue of the core's tests may have."""
+        return max(number, 1000) / 1000
+
+
 class Name(Kind):
     """A name, such as that of an exchange, or `None`. The core stores it as a string beside the numbers of settings."""
 
-    __slots__ = ()
+    __slots__ = ("_least",)
     metavar = "NAME"
-    allowed = f"1 to {_MAX_NAME} bytes of UTF-8 without NUL"
+
+    def __init__(self, *, empty: bool = False) -> None:
+        """Takes whether the name may be empty, as that of the default exchange is."""
+        self._least = 0 if empty else 1
+
+    @property
+    def allowed(self) -> str:  # type: ignore[override]
+        """The allowed lengths, for the reference."""
+        return f"{self._least} to {_MAX_NAME} bytes of UTF-8 without NUL"
 
     def check(self, name: str, value: object) -> str | None:
         """Accepts `None`, and names."""
         if value is None:
             return None
-        if isinstance(value, str) and "\0" not in value and 1 <= (size_in_utf8(value) or 0) <= _MAX_NAME:
+        size = size_in_utf8(value) if isinstance(value, str) else None
+        if isinstance(value, str) and "\0" not in value and size is not None and self._least <= size <= _MAX_NAME:
             return value
         msg = f"{name}={value!r}: {self.allowed}, or None, are allowed"
         raise ValueError(msg)

@@ -55,12 +55,17 @@ NAMES = BasicProperties.__match_args__
 NO_PROPERTIES = BasicProperties()
 
 
-def encode(properties: BasicProperties) -> bytes:
+def encode(properties: BasicProperties, most: int = _MAX_ENCODED) -> bytes:
     """Encodes properties as the last part of an AMQP content header.
+
+    Args:
+        properties: the properties.
+        most: the most bytes that they may take. Publishers get less than the memory format allows, so the broker can
+            add headers.
 
     Raises:
         TypeError: a value has no AMQP form, or a header's name is no string.
-        ValueError: the properties take more than 60,000 bytes, a header's name more than 128, or a short string more
+        ValueError: the properties take more than ``most`` bytes, a header's name more than 128, or a short string more
             than 255; or a text cannot be written in UTF-8, or the headers are nested more than 32 deep.
     """
     flags, parts = 0, [b""]
@@ -70,8 +75,8 @@ def encode(properties: BasicProperties) -> bytes:
             parts.append(encoder(name, value))
     parts[0] = flags.to_bytes(2, "big")
     encoded = b"".join(parts)
-    if len(encoded) > _MAX_ENCODED:
-        msg = f"properties take {len(encoded)} bytes encoded: at most {_MAX_ENCODED} are allowed"
+    if len(encoded) > most:
+        msg = f"properties take {len(encoded)} bytes encoded: at most {most} are allowed"
         raise ValueError(msg)
     return encoded
 

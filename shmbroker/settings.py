@@ -13,7 +13,19 @@ from shmbroker import exceptions
 from shmbroker._amqp import arguments as amqp
 from shmbroker._amqp.errors import amqp_error
 from shmbroker._dataclasses import dataclass
-from shmbroker._setting_kinds import UNBOUNDED, Choice, Count, Kind, Seconds, Size, Switch, parse_size
+from shmbroker._setting_kinds import (
+    UNBOUNDED,
+    Choice,
+    Count,
+    Factor,
+    Kind,
+    Level,
+    Name,
+    Seconds,
+    Size,
+    Switch,
+    parse_size,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,6 +126,57 @@ class QueueSettings:
         "SB_SETTING_EXPIRES_MS",
         argument="x-expires",
     )
+    max_priority: int = _setting(
+        0,
+        Level(),
+        "the highest priority of a message; 0: the queue has no priorities, and delivers its messages in their order",
+        "SB_SETTING_MAX_PRIORITY",
+        argument="x-max-priority",
+        fixed=True,
+    )
+    dead_letter_exchange: str | None = _setting(
+        None,
+        Name(empty=True),
+        "the exchange that gets each message that the queue rejects, lets expire, evicts or delivers too often; "
+        "it need not exist",
+        argument="x-dead-letter-exchange",
+        fixed=True,
+    )
+    dead_letter_routing_key: str | None = _setting(
+        None,
+        Name(empty=True),
+        "the routing key of such a message; without it, the message keeps its own",
+        argument="x-dead-letter-routing-key",
+        fixed=True,
+    )
+    max_delivery_attempts: int = _setting(
+        UNBOUNDED,
+        Count(),
+        "the most deliveries of a message that is returned, or whose consumers die; -1: no limit",
+        "SB_SETTING_MAX_DELIVERY_ATTEMPTS",
+        argument="x-delivery-limit",
+    )
+    redelivery_delay: float | None = _setting(
+        0.0,
+        Seconds(least_ms=0),
+        "how long a message that is returned waits before it is ready again, in seconds",
+        "SB_SETTING_REDELIVERY_DELAY_MS",
+        argument="x-redelivery-delay",
+    )
+    redelivery_multiplier: float = _setting(
+        1.0,
+        Factor(),
+        "each further return of a message waits longer by this factor",
+        "SB_SETTING_REDELIVERY_MULTIPLIER",
+        argument="x-redelivery-multiplier",
+    )
+    max_redelivery_delay: float | None = _setting(
+        None,
+        Seconds(least_ms=1),
+        "the longest such wait, in seconds; -1: no limit",
+        "SB_SETTING_MAX_REDELIVERY_DELAY_MS",
+        argument="x-max-redelivery-delay",
+    )
     durable: bool = _setting(
         default=False,
         kind=Switch(),
@@ -152,8 +215,7 @@ ROWS: Mapping[str, Row] = dict(zip(QueueSettings.__match_args__, _rows, strict=T
 
 _SETTING_OF = {row.argument: name for name, row in ROWS.items() if row.argument is not None}
 _LATER = frozenset({
-    "x-max-priority", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-delivery-limit", "x-redelivery-delay",
-    "x-redelivery-multiplier", "x-max-redelivery-delay", "x-last-value-key", "x-non-destructive", "x-message-groups",
+    "x-last-value-key", "x-non-destructive", "x-message-groups",
     "x-group-buckets", "x-max-consumers", "x-consumers-before-dispatch", "x-delay-before-dispatch",
 })  # fmt: skip
 
@@ -175,6 +237,21 @@ def validate(given: Mapping[str, Any]) -> dict[str, Any]:
     return checked
 
 
+def check_together(queue: str, settings: QueueSettings) -> None:
+    """Checks the settings of a new queue that depend on each other.
+
+    Raises:
+        ValueError: two values do not go together. The error's text names the settings and the values.
+    """
+    exchange, key = settings.dead_letter_exchange, settings.dead_letter_routing_key
+    if key is not None and exchange is None:
+        msg = f"dead_letter_routing_key={key!r}: it needs a dead_letter_exchange"
+        raise ValueError(msg)
+    if exchange == "" and key == queue:
+        msg = f"dead_letter_exchange='', dead_letter_routing_key={key!r}: a queue cannot be its own dead-letter queue"
+        raise ValueError(msg)
+
+
 def from_arguments(queue: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings that ``x-`` arguments request, checked. It ignores unknown arguments, as RabbitMQ does.
 
@@ -188,6 +265,8 @@ def from_arguments(queue: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
             given[setting] = ROWS[setting].kind.from_argument(queue, argument, value)
         elif argument in _LATER:
             raise amqp.invalid(queue, argument, "{not_supported_yet}")
+    if "dead_letter_routing_key" in given and "dead_letter_exchange" not in given:
+        raise amqp.invalid(queue, "x-dead-letter-routing-key", "routing_key_but_no_dlx_defined")
     return given
 
 

@@ -42,7 +42,7 @@ typedef enum {
 } sb_status;
 
 /* The version of the layout of shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 12 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 14 };
 
 /* Offsets of two bytes of the lock file. A process locks SUCCESSOR while it waits to replace an automatic housekeeper,
  * one that a client started. A client locks STARTING before it starts one. The housekeeper inherits this lock, and
@@ -87,6 +87,7 @@ enum {
   SB_KIND_HOLDINGS,
   SB_KIND_LONG_LEAF,
   SB_KIND_LONG_QUEUE,
+  SB_KIND_LANE,
   /* The number of kinds. A slot id is an offset. If no slot begins there, the doctor reports this number as the
    * kind. */
   SB_KIND_COUNT
@@ -143,6 +144,11 @@ enum {
   SB_SETTING_OVERFLOW, /* SB_OVERFLOW_... */
   SB_SETTING_MESSAGE_TTL_MS,
   SB_SETTING_EXPIRES_MS,
+  SB_SETTING_MAX_PRIORITY, /* the highest priority of a message; 0 = the queue has no priorities */
+  SB_SETTING_MAX_DELIVERY_ATTEMPTS,
+  SB_SETTING_REDELIVERY_DELAY_MS,   /* 0 = none */
+  SB_SETTING_REDELIVERY_MULTIPLIER, /* in thousandths */
+  SB_SETTING_MAX_REDELIVERY_DELAY_MS,
   SB_SETTINGS
 };
 enum { SB_TEXTS_MAX = 1020 }; /* the most bytes that all text settings of a queue have together */
@@ -156,7 +162,7 @@ typedef struct {
      texts_length (sb_texts returns the bytes). */
   const char *texts;
 } sb_settings;
-/* Flags of a queue. The core derives TTL and EXPIRES from the settings. */
+/* Flags of a queue. The core derives TTL, EXPIRES and LANES from the settings. */
 enum {
   SB_QUEUE_PAUSED = 1,
   SB_QUEUE_DURABLE = 2,
@@ -165,9 +171,11 @@ enum {
   SB_QUEUE_SINGLE_ACTIVE = 16,
   SB_QUEUE_TTL = 32,
   SB_QUEUE_EXPIRES = 64,
-  SB_QUEUE_KEEPS = 128, /* ready messages do not expire in it; a message moved into it keeps its sequence number */
-  SB_QUEUE_NOTES = 256, /* holds messages of the broker itself, so puts may use the reserve (sb_reserve.h) */
-  SB_QUEUE_STAGE = 512  /* holds messages until a commit publishes them: puts may use most of the reserve */
+  SB_QUEUE_KEEPS = 128,  /* ready messages do not expire in it; a message moved into it keeps its sequence number */
+  SB_QUEUE_NOTES = 256,  /* holds messages of the broker itself, so puts may use the reserve (sb_reserve.h) */
+  SB_QUEUE_STAGE = 512,  /* holds messages until a commit publishes them: puts may use most of the reserve */
+  SB_QUEUE_LANES = 1024, /* its messages have priorities (sb_lanes.h) */
+  SB_QUEUE_DEAD_LETTERS = 2048 /* dead messages wait to go to its dead-letter exchange (sb_park.h) */
 };
 
 typedef struct {
@@ -224,12 +232,16 @@ typedef struct {
 
 /* What becomes of a message that was delivered. */
 typedef enum {
-  SB_ACK = 0,      /* it is done with, and removed */
-  SB_REQUEUE = 1,  /* it returns to its position, marked redelivered */
-  SB_REJECT = 2,   /* it is removed, and counts as dropped */
-  SB_UNDELIVER = 3 /* the application never saw it: its open consumer or channel gives it again as the next message. If
+  SB_ACK = 0,       /* it is done with, and removed */
+  SB_REQUEUE = 1,   /* it returns to its position, marked redelivered */
+  SB_REJECT = 2,    /* it is removed, and counts as dropped */
+  SB_UNDELIVER = 3, /* the application never saw it: its open consumer or channel gives it again as the next message. If
                     * a get took it, if the consumer ended, or in a commit: as SB_REQUEUE, but the delivery does not
                     * count */
+  /* Only in a commit, of a message that sb_dead_take returned. CARRIED_OUT: the commit publishes it to the queues of the
+   * dead-letter exchange. GIVEN_UP: there is none; it counts as dropped. */
+  SB_CARRIED_OUT = 4,
+  SB_GIVEN_UP = 5
 } sb_disposition;
 
 /* How to settle a message that the connection holds. token: `tag` of the record that a queue or a consumer returned
@@ -343,8 +355,8 @@ typedef enum {
   SB_UNREAPED          /* a dead process that is not reaped: may explain other findings */
 } sb_trouble;
 
-/* The rings. A level (the consumers of one priority) has INTERESTED and NOTIFIED, the broker has MEMORY, a queue has
- * all others. */
+/* The rings. A level (the consumers of one priority) has INTERESTED and NOTIFIED, the broker has MEMORY, a lane (the
+ * messages of one priority) has LANE, a queue has all others. */
 enum {
   SB_RING_CELLS = 0,
   SB_RING_ALL,
@@ -354,7 +366,8 @@ enum {
   SB_RING_SCHEDULE,
   SB_RING_INTERESTED,
   SB_RING_NOTIFIED,
-  SB_RING_MEMORY
+  SB_RING_MEMORY,
+  SB_RING_LANE
 };
 
 typedef struct {
@@ -621,10 +634,10 @@ void sb_housekeeper_next_due(sb_connection *c, uint64_t due_ns);
 /* What the housekeeper remembers of a queue from tick to tick. The caller keeps the struct, and sets it to zero before
  * the first tick. */
 typedef struct {
-  uint64_t last_take, tail, quiet_ticks, wrong_ticks;
+  uint64_t last_take, came, quiet_ticks, wrong_ticks;
   uint64_t cursors[3]; /* where the next sb_housekeeper_timers continues, see sb_housekeeping_timers */
   uint64_t new_timers; /* 1: when sb_housekeeper_new_timers last looked, there were timers for sb_housekeeper_timers */
-  /* tail at the last tick that looked for a sleeper. Only messages before it prove a missed notification: the
+  /* tail, at the last tick that looked for a sleeper, of the first lane that had a ready message. Only messages before it prove a missed notification: the
    * producer of a later one may not have notified a node yet */
   uint64_t known_tail;
   uint64_t sleeper; /* list entry of a node that slept at that tick although a message was ready; 0 = none */
@@ -642,7 +655,13 @@ uint64_t sb_housekeeper_changes(sb_connection *c);
 /* Writes the positions of messages with a timer, at most `room`, and returns their number. If it is `room`, the caller
  * calls again at once; else after sb_housekeeper_new_timers has set `new_timers` again. */
 int64_t sb_housekeeper_timers(sb_queue *q, sb_queue_memory *memory, uint64_t *positions, uint32_t room);
+/* The time of the next look at the message, 0 = never. UINT64_MAX: the message is dead, and the caller carries it out. */
 uint64_t sb_housekeeper_look_at(sb_queue *q, uint64_t position);
+/* Takes the dead message at `position`: writes its record to `buffer`, and to *why the number of the reason: 1 rejected,
+ * 2 expired, 3 the queue was full, 4 delivered too often. The caller commits its end (SB_CARRIED_OUT, SB_GIVEN_UP), or
+ * calls sb_dead_return. Returns the length of the record, or minus a status; SB_EMPTY: there is no dead message. */
+int64_t sb_dead_take(sb_queue *q, uint64_t position, char *buffer, uint32_t *why);
+void sb_dead_return(sb_queue *q, const char *record, uint32_t why);
 void sb_housekeeper_trim(sb_queue *q);
 uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns);
 bool sb_housekeeper_reclaim(sb_connection *c);

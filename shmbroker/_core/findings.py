@@ -19,6 +19,7 @@ _KINDS: dict[int, str] = {
     slow.SB_KIND_HOLDINGS: "a table of holdings",
     slow.SB_KIND_LONG_LEAF: "a long leaf page",
     slow.SB_KIND_LONG_QUEUE: "a queue with texts",
+    slow.SB_KIND_LANE: "a lane of messages",
     slow.SB_KIND_COUNT: "no slot",
 }
 _RINGS: dict[int, str] = {
@@ -31,6 +32,7 @@ _RINGS: dict[int, str] = {
     slow.SB_RING_INTERESTED: "list of interested consumers",
     slow.SB_RING_NOTIFIED: "list of notified consumers",
     slow.SB_RING_MEMORY: "list of those who wait for memory",
+    slow.SB_RING_LANE: "messages of a lane",
 }
 _STATES: dict[int, str] = {
     slow.SB_NODE_REMOVED: "removed",
@@ -110,10 +112,13 @@ _SENTENCES: dict[int, tuple[str, ...]] = {
         "{queue}: max_bytes is {found}",
         "{queue}: overflow is number {found}",
         "{queue}: its texts have {found} bytes, of at most {expected}",
+        "{queue}: max_priority is {found}, of at most {expected}, or its flag does not agree",
+        "{queue}: the word that says whether it is being deleted is {found}",
     ),
     slow.SB_BAD_CHAIN: (
         "{queue}: the chain of its ledgers leads to slot {slot}, which does not belong there ({found_kind})",
         "{queue}: the chain of its priorities leads to slot {slot}, which does not belong there ({found_kind})",
+        "{queue}: the chain of its lanes leads to slot {slot}, which does not belong there ({found_kind})",
     ),
     slow.SB_BAD_LEDGER: (
         "{queue}: the ledger in slot {slot} says it is of the queue in slot {found}, not {expected}",
@@ -167,6 +172,7 @@ _SENTENCES: dict[int, tuple[str, ...]] = {
     ),
     slow.SB_HIDDEN_CELL: (
         "{queue}, position {where}: ready (slot {slot}), but before the head {found}, and no hint leads to it",
+        "{queue}, lane {where} (slot {slot}): has ready messages, but no bit leads to it",
     ),
     slow.SB_BAD_COUNT: (
         "{queue}: its counters say {found} messages are ready, its cells {expected}",
@@ -179,6 +185,7 @@ _SENTENCES: dict[int, tuple[str, ...]] = {
         "{queue}: the hint of admitted messages is {found}, should be {expected}",
         "{queue}: the hint of ready bytes is {found}, should be {expected}",
         "{queue}: has limits, but does not keep the hints they need",
+        "{queue}: the hint of the number of its places is {found}, should be {expected}",
     ),
     slow.SB_BAD_LIST: (
         "{queue}: counts {found} interested consumers, the lists hold {expected}",

@@ -49,6 +49,8 @@ def encoded_settings(settings: QueueSettings, flags: int) -> tuple[Any, object]:
         pointer.values[index] = kind.to_core(getattr(settings, name))
     for name, flag in _FLAGS:
         flags |= flag if getattr(settings, name) else 0
+    if settings.dead_letter_exchange is not None:
+        flags |= slow.SB_QUEUE_DEAD_LETTERS
     texts = {name: value for name in _TEXTS if (value := getattr(settings, name)) is not None}
     encoded = ffi.from_buffer(field_tables.encode(texts)) if texts else ffi.NULL
     pointer.flags, pointer.texts, pointer.texts_length = flags, encoded, len(encoded) if texts else 0

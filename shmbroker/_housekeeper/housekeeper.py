@@ -21,6 +21,7 @@ from shmbroker._core import native, segments
 from shmbroker._core.connection import CoreConnection
 from shmbroker._core.housekeeper import CoreHousekeeper, look_at, started
 from shmbroker._core.queue import CoreQueue
+from shmbroker._housekeeper.dead_letters import DeadLetters
 from shmbroker._housekeeper.launch import STARTING
 from shmbroker._process.timers import Timers
 from shmbroker._topology.shared import exchanges_of
@@ -68,6 +69,7 @@ class Housekeeper:
         self._busy, self._tick_due = True, 0
         self._reclaim_due = 0.0
         self._timers = Timers(self._look_at)
+        self._dead_letters = DeadLetters(self._connection, self._queue_in, self._queue_of)
         self._turns = 0
         self._serves, self._stands_in = False, False
         self._wake_reaper = os.eventfd(0, os.EFD_CLOEXEC)
@@ -168,7 +170,7 @@ class Housekeeper:
         return not self._serves
 
     def _wait(self) -> int:
-        due = self._timers.due
+        due = min(self._timers.due, self._dead_letters.due)
         self._core.next_due(due)
         armed = self._core.arm()
         # From here on, clients wake the housekeeper. Changes that came before, without a wake-up, are found here.
@@ -193,6 +195,7 @@ class Housekeeper:
         self._watch()
         self._new_timers()
         self._timers.run(time.monotonic_ns())
+        self._dead_letters.run(time.monotonic_ns())
         self._tick()
         self._reclaim()
         if self._turns % _TRIM_TURNS == 0:
@@ -264,7 +267,27 @@ class Housekeeper:
 
     def _look_at(self, slot: int, position: int) -> int:
         queue = self._by_slot.get(slot)
-        return 0 if queue is None else look_at(queue, position)
+        if queue is None:
+            return 0
+        again = look_at(queue, position)
+        if again == native.FOR_EVER:
+            self._dead_letters.add(slot, position)
+            return 0
+        return again
+
+    def _queue_in(self, slot: int) -> CoreQueue | None:
+        """Returns the handle of the queue in a slot; ``None``: this process does not watch it."""
+        return self._by_slot.get(slot)
+
+    def _queue_of(self, name: str) -> CoreQueue | None:
+        """Returns the handle of a queue; ``None``: there is no such queue, or it cannot be opened now."""
+        slot = self._connection.queue_slot(name)
+        if slot and slot not in self._by_slot:  # it is younger than the last look for queues
+            opened = self._open(slot)
+            if opened is not None:
+                watched = self._core.queues
+                self._replace([*watched, opened], list(range(len(watched))))
+        return self._by_slot.get(slot)
 
     # ---- dead processes ----
 

@@ -115,7 +115,9 @@ class OpenQueues:
                 if passive:
                     native.raise_for(native.NOT_FOUND, f"queue {name!r}")
                 check_not_reserved(name)
-                core_queue.declare(self._connection, name, settings.QueueSettings(**wanted), self._deadline())
+                made = settings.QueueSettings(**wanted)
+                settings.check_together(name, made)
+                core_queue.declare(self._connection, name, made, self._deadline())
                 continue
             found = self._opened(name, slot)
             if found is not None:

@@ -161,6 +161,10 @@ class Administration:
         If ``overflow`` is not given, the queue drops its oldest messages when it is full.
         """
         wanted = queue_settings.QueueSettings(**({"overflow": "drop-head"} | given))
+        try:
+            queue_settings.check_together(name, wanted)
+        except ValueError as error:
+            raise amqp_error(exceptions.PreconditionFailed, f"queue {name!r} in vhost '/': {error}") from error
         return core_queue.declare(self._core, name, wanted, self._deadline())
 
     def _compare(self, name: str, given: dict[str, Any], flags: dict[str, bool]) -> None:

@@ -34,6 +34,7 @@ STRUCTS = {
     "Cell": "sb_cell_shm",
     "Queue": "sb_queue_shm",
     "Long queue": "sb_long_queue_shm",
+    "Lane": "sb_lane_shm",
     "Consumer level": "sb_consumer_level_shm",
     "Node": "sb_node_shm",
     "Ledger": "sb_ledger_shm",

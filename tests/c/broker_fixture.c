@@ -131,10 +131,12 @@ void fill_body(void *body, uint64_t bytes, uint64_t id) {
 
 sb_status put_sized(test_broker *t, sb_queue *q, uint64_t id, uint64_t bytes, const sb_put_options *options) {
   uint64_t *body = malloc(bytes);
+  sb_put_options ranked = *options;
+  ranked.priority = (uint8_t)(id % 3);
   fill_body(body, bytes, id);
   sb_status status;
   do {
-    status = sb_queue_put_with(q, (const char *)body, bytes, options);
+    status = sb_queue_put_with(q, (const char *)body, bytes, &ranked);
   } while (status == SB_GROW && grow(t->b, t->path));
   free(body);
   return status;

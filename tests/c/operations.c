@@ -214,6 +214,7 @@ static void wait_in_consumer(void) { (void)sb_consumer_wait(consumer, 1); }
 
 static void sweep(void) { (void)sb_housekeeper_sweep(kid.c, FOREVER); }
 static void due(void) { (void)sb_housekeeper_look_at(q, SETUP); }
+static void due_in_lane(void) { (void)sb_housekeeper_look_at(q, 2); } /* behind ids 2 and 5 */
 static uint32_t slot_of_q;
 static void find_q(void) { (void)sb_queue_find(kid.c, "q", 1, &slot_of_q); }
 static void tick(void) {
@@ -239,6 +240,49 @@ static void fill_and_drain_for_long(void) {
 }
 static void fill_with_runs(void) { fill_and_drain_with(3u << 20); }
 
+/* ---- dead and delayed messages ---- */
+
+static void reject_one(void) {
+  get_one();
+  reject();
+}
+static int64_t take_dead(uint32_t *why) { return sb_dead_take(q, 0, buffer, why); } /* id 1 */
+/* Publishes the dead message to the other queue. */
+static void carry_out(void) {
+  uint32_t why, failed[2];
+  int64_t length = take_dead(&why);
+  sb_record r;
+  memcpy(&r, buffer, sizeof r);
+  if (length < 0) return;
+  sb_publication p = {.body = body_of(buffer, length), .length = r.body_length, .targets = &other, .target_count = 1};
+  sb_settlement end = {.queue = q, .token = r.tag, .disposition = SB_CARRIED_OUT};
+  while (again(sb_transaction_commit(kid.c, &p, 1, &end, 1, &failed[0], &failed[1]))) {
+  }
+}
+static void give_up(void) {
+  uint32_t why, failed[2];
+  sb_record r;
+  if (take_dead(&why) < 0) return;
+  memcpy(&r, buffer, sizeof r);
+  sb_settlement end = {.queue = q, .token = r.tag, .disposition = SB_GIVEN_UP};
+  (void)sb_transaction_commit(kid.c, NULL, 0, &end, 1, &failed[0], &failed[1]);
+}
+static void give_back(void) {
+  uint32_t why;
+  if (take_dead(&why) >= 0) sb_dead_return(q, buffer, why);
+}
+static void reject_in_a_commit(void) {
+  uint32_t failed[2];
+  sb_record r;
+  memcpy(&r, buffer, sizeof r);
+  sb_settlement end = {.queue = q, .token = r.tag, .disposition = SB_REJECT};
+  (void)sb_transaction_commit(kid.c, NULL, 0, &end, 1, &failed[0], &failed[1]);
+}
+static void die_with_a_dead_one(void) {
+  reject_one();
+  carry_out();
+}
+
 /* ---- the table ---- */
 
 #define ALL (ID(1) | ID(2) | ID(3) | ID(4) | ID(5) | ID(6))
@@ -254,6 +298,10 @@ static void fill_with_runs(void) { fill_and_drain_with(3u << 20); }
 #define SINGLE {{-1, -1, -1, 0, -1, -1}, SB_QUEUE_SINGLE_ACTIVE}
 #define KEEPING {{-1, -1, -1, 0, -1, -1}, SB_QUEUE_KEEPS}
 #define RING(n) {{(n), -1, -1, 0, -1, -1}, 0}
+/* With priorities: the message of id i has priority i % 3. So a get takes id 2 first, and an eviction id 3. */
+#define RANKED(ring) {{(ring), -1, -1, 0, -1, -1, 2}, 0}
+#define BUT(i) (ALL & ~ID(i))
+#define DEADLY {{-1, -1, -1, 0, -1, -1}, SB_QUEUE_DEAD_LETTERS}
 #define LENGTH(n, overflow) {{-1, (n), -1, (overflow), -1, -1}, 0}
 #define BYTES(n, overflow) {{-1, -1, (n), (overflow), -1, -1}, 0}
 #define UNDER_WAY(must, may) (must), (may)
@@ -445,6 +493,81 @@ const operation OPERATIONS[] = {
     {"reap a commit, ring of 6", RING(6), SETUP, nothing, reap, HAPPENED, .dies_at = "commit.decided"},
     {"reap a commit, prepared, limit", LENGTH(7, 0), SETUP, nothing, reap, UNCHANGED, .reaps = true,
      .dies_at = "commit.published"},
+
+    {"put, priorities", RANKED(-1), SETUP, nothing, put_one, PUTS(NEW)},
+    {"put, first of its priority", RANKED(-1), 0, nothing, put_another, UNDER_WAY(0, REST), AFTER(REST, REST)},
+    {"put, priorities, ring of 6", RANKED(6), SETUP, nothing, put_one, UNDER_WAY(BUT(3), ALL | NEW),
+     AFTER(BUT(3) | NEW, ALL | NEW), .exactly = 6},
+    {"put, priorities, looked at", RANKED(6), SETUP, nothing, put_one, UNDER_WAY(BUT(3), ALL | NEW),
+     AFTER(BUT(3) | NEW, ALL | NEW), .exactly = 6, .next = NEXT_LOOKS},
+    {"get, priorities", RANKED(-1), SETUP, nothing, get_one, UNCHANGED},
+    {"get with ack, priorities", RANKED(-1), SETUP, nothing, get_acked, LEAVES(BUT(2))},
+    {"get, priorities, ring of 6", RANKED(6), SETUP, nothing, get_one, UNCHANGED, .exactly = 6},
+    {"get the last, priorities", RANKED(-1), SETUP, get_five, get_one, UNCHANGED},
+    {"nack, priorities", RANKED(-1), SETUP, get_one, nack, UNCHANGED},
+    {"purge, priorities", RANKED(-1), SETUP, nothing, purge, LEAVES(0)},
+    {"move, priorities", RANKED(-1), SETUP, nothing, move, UNCHANGED},
+    {"move back, priorities", RANKED(6), SETUP, move, move_back, UNCHANGED},
+    {"delete, priorities", RANKED(-1), SETUP, get_one, delete_queue, LEAVES(0), .deletes = true},
+    {"delete if empty, priorities", RANKED(-1), SETUP, nothing, delete_if_empty, UNCHANGED, .deletes_beside = true},
+    {"delete, empty, priorities", RANKED(-1), 0, nothing, delete_if_empty, EMPTY, .deletes = true},
+    {"sweep, priorities", RANKED(-1), SETUP, delete_and_leave, sweep, EMPTY, .deletes = true, .slow = true},
+    {"consumer's turn, priorities", RANKED(-1), SETUP, consume, consume_turn, LEAVES(BUT(2))},
+    {"cancel, priorities", RANKED(-1), SETUP, nothing, consume_and_cancel, UNCHANGED, .slow = true},
+    {"channel, next foreign, priorities", RANKED(-1), SETUP, channel_consumes_foreign, channel_next, UNCHANGED},
+    {"commit, priorities", RANKED(-1), SETUP, nothing, commit_one, PUTS(NEW), .both = NEW},
+    {"transaction, priorities, ring of 6", RANKED(6), SETUP, take_two, transact, UNDER_WAY(BUT(2) & BUT(5), ALL | NEW),
+     AFTER((BUT(2) & BUT(5)) | NEW, (BUT(2) & BUT(5)) | NEW), .both = NEW, .instead = ID(2) | ID(5)},
+    {"become due, priorities", RANKED(-1), SETUP, put_due, due_in_lane, PUTS(NEW)},
+    {"tick, priorities", RANKED(6), SETUP, find_q, tick, UNCHANGED, .exactly = 6},
+    {"reap, priorities", RANKED(-1), SETUP, nothing, reap, UNDER_WAY(ALL | REST, ALL | REST),
+     AFTER(ALL | REST, ALL | REST), .reaps = true},
+    {"reap the maker of a lane", RANKED(-1), 0, nothing, reap, EMPTY, .reaps = true, .dies_at = "lanes.linked",
+     .dies_in = put_another},
+    {"reap a put, priorities", RANKED(-1), 0, nothing, reap, UNDER_WAY(REST, REST), AFTER(REST, REST), .reaps = true,
+     .dies_at = "ring.append.done", .dies_in = put_another},
+
+    {"reject, dead letters", DEADLY, SETUP, get_one, reject, LEAVES(BUT_1)},
+    {"reject in a commit, dead letters", DEADLY, SETUP, get_one, reject_in_a_commit, LEAVES(BUT_1)},
+    {"carry out", DEADLY, SETUP, reject_one, carry_out, UNDER_WAY(BUT_1, ALL), AFTER(ALL, ALL)},
+    {"carry out 5 kB", DEADLY, SETUP, reject_one, carry_out, UNDER_WAY(BUT_1, ALL), AFTER(ALL, ALL), .bytes = LONG},
+    {"give up", DEADLY, SETUP, reject_one, give_up, UNDER_WAY(BUT_1, BUT_1), AFTER(BUT_1, BUT_1)},
+    {"give back", DEADLY, SETUP, reject_one, give_back, UNDER_WAY(BUT_1, BUT_1), AFTER(BUT_1, BUT_1)},
+    {"get expired, dead letters", DEADLY, 0, put_expired, get_one, EMPTY},
+    {"put, dead letters of a full queue",
+     {{-1, 6, -1, 2, -1, -1}, SB_QUEUE_DEAD_LETTERS},
+     SETUP,
+     nothing,
+     put_one,
+     REPLACES},
+    {"nack, last delivery",
+     {{-1, -1, -1, 0, -1, -1, 0, 1}, SB_QUEUE_DEAD_LETTERS},
+     SETUP,
+     get_one,
+     nack,
+     LEAVES(BUT_1)},
+    {"nack, last delivery, no dead letters", {{-1, -1, -1, 0, -1, -1, 0, 1}, 0}, SETUP, get_one, nack, LEAVES(BUT_1)},
+    {"nack, delayed", {{-1, -1, -1, 0, -1, -1, 0, -1, 3600000, 1000, -1}, 0}, SETUP, get_one, nack, LEAVES(BUT_1)},
+    {"delete, dead letters", DEADLY, SETUP, reject_one, delete_queue, UNDER_WAY(0, BUT_1), AFTER(0, 0),
+     .deletes = true},
+    {"reap who carries out, taken", DEADLY, SETUP, nothing, reap, UNDER_WAY(BUT_1, BUT_1), AFTER(BUT_1, BUT_1),
+     .reaps = true, .dies_at = "commit.marked", .dies_in = die_with_a_dead_one},
+    {"reap who carries out, decided", DEADLY, SETUP, nothing, reap, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), .reaps = true,
+     .dies_at = "commit.decided", .dies_in = die_with_a_dead_one},
+    {"reap who rejects, described", DEADLY, SETUP, nothing, reap, UNDER_WAY(BUT_1, BUT_1), AFTER(BUT_1, BUT_1),
+     .reaps = true, .dies_at = "queue.park.described", .dies_in = reject_one},
+    {"reap who rejects, flipped", DEADLY, SETUP, nothing, reap, UNDER_WAY(BUT_1, BUT_1), AFTER(BUT_1, BUT_1),
+     .reaps = true, .dies_at = "queue.park.flipped", .dies_in = reject_one},
+    {"reap the last consumer",
+     {{-1, -1, -1, 0, -1, -1, 0, 1}, SB_QUEUE_DEAD_LETTERS},
+     SETUP,
+     nothing,
+     reap,
+     UNDER_WAY(BUT_1, BUT_1),
+     AFTER(BUT_1, BUT_1),
+     .reaps = true,
+     .dies_at = "no such point",
+     .dies_in = get_one},
 
     {"tick", RING(6), SETUP, find_q, tick, UNCHANGED, .exactly = 6},
     {"become due", FREELY, SETUP, put_due, due, PUTS(NEW)},

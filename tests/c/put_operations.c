@@ -10,6 +10,7 @@ static sb_reservation reservation;
 static const sb_put_options NO_OPTIONS;
 
 void put_one(void) { (void)put(&kid, q, FRESH); }
+void put_another(void) { (void)put(&kid, q, OTHERS); }
 static void put_options(uint64_t bytes, uint64_t ttl, uint64_t delay) {
   sb_put_options o = {.ttl_ns = ttl, .delay_ns = delay, .key = "key", .key_length = 3};
   (void)put_sized(&kid, q, FRESH, bytes, &o);

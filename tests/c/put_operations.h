@@ -4,6 +4,7 @@
 #define PUT_OPERATIONS_H
 
 void put_one(void);
+void put_another(void);
 void put_delayed(void);
 void put_expiring(void);
 void put_middle(void);

@@ -12,7 +12,7 @@ from scenario_support.observing import assert_counts, listing, put_each
 
 from shmbroker import settings
 from shmbroker._core.journal import topology_lock
-from shmbroker._setting_kinds import Name
+from shmbroker._setting_kinds import Factor, Name
 from shmbroker.exceptions import PreconditionFailed, Timeout
 
 if TYPE_CHECKING:
@@ -302,7 +302,9 @@ def test_the_arguments_of_a_declaration() -> None:
         ("x-max-length", 1 << 56, "{value_too_large,72057594037927936}"),
         ("x-message-ttl", 315_360_000_001, "{value_too_large,315360000001}"),
         ("x-expires", 315_360_000_001, "{value_too_large,315360000001}"),
-        ("x-max-priority", 5, "{not_supported_yet}"),
+        ("x-max-priority", 256, "{value_too_large,256}"),
+        ("x-max-priority", -1, "{value_negative,-1}"),
+        ("x-last-value-key", "symbol", "{not_supported_yet}"),
     ],
 )
 def test_an_argument_that_is_not_allowed(argument: str, value: object, why: str) -> None:
@@ -359,6 +361,52 @@ def test_a_name_that_is_allowed(value: str | None) -> None:
     if value is not None:
         assert kind.from_argument("q", "x-parking", value) == value
     assert kind.described(value) == ("none" if value is None else f"'{value}'")
+
+
+@pytest.mark.parametrize(("value", "stored"), [(1, 1.0), (1.5, 1.5), (2.00049, 2.0), (1000, 1000.0)])
+def test_a_factor_that_is_allowed(value: float, stored: float) -> None:
+    """It is kept in thousandths."""
+    kind = Factor()
+    assert kind.check("growth", value) == stored
+    assert kind.from_argument("q", "x-growth", value) == stored
+    assert kind.from_core(kind.to_core(stored)) == stored
+
+
+@pytest.mark.parametrize("value", [0.999, 0, -1, 1000.001, "2", None, True, float("nan"), float("inf")])
+def test_a_factor_that_is_not_allowed(value: object) -> None:
+    """The error names setting, value and rule; that of an argument is 406."""
+    with pytest.raises(ValueError, match="a number from 1 to 1000 is allowed") as refusal:
+        Factor().check("growth", value)
+    assert str(refusal.value).startswith(f"growth={value!r}: ")
+    with pytest.raises(PreconditionFailed, match="invalid arg 'x-growth' for queue 'q'") as failure:
+        Factor().from_argument("q", "x-growth", value)
+    assert failure.value.code == 406
+
+
+def test_a_factor_below_one_in_memory_is_one() -> None:
+    """A queue that tests of the core made has 0."""
+    assert Factor().from_core(0) == 1.0
+
+
+def test_a_name_that_may_be_empty() -> None:
+    """As that of the default exchange."""
+    kind = Name(empty=True)
+    assert kind.check("parking", "") == ""
+    assert kind.allowed == "0 to 255 bytes of UTF-8 without NUL"
+    with pytest.raises(ValueError, match="0 to 255 bytes of UTF-8 without NUL, or None, are allowed"):
+        kind.check("parking", "a\0b")
+
+
+def test_dead_letter_settings_go_together(connection: shmbroker.Connection, channel: shmbroker.Channel) -> None:
+    """A key needs an exchange, and a queue is not its own dead-letter queue."""
+    with pytest.raises(ValueError, match="dead_letter_routing_key='x': it needs a dead_letter_exchange"):
+        connection.queue("q", dead_letter_routing_key="x")
+    text = "dead_letter_exchange='', dead_letter_routing_key='q': a queue cannot be its own dead-letter queue"
+    with pytest.raises(ValueError, match=text):
+        connection.queue("q", dead_letter_exchange="", dead_letter_routing_key="q")
+    with pytest.raises(PreconditionFailed, match=f"queue 'q' in vhost '/': {text}"):
+        channel.queue_declare("q", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q"})
+    assert connection.queue_names() == []
 
 
 @pytest.mark.parametrize("value", ["", "a\0b", "x" * 256, "\u20ac" * 86, "\ud800", 1, b"a"])

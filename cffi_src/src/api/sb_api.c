@@ -58,14 +58,14 @@ SB_COLD int64_t record_in_parts(sb_broker *b, const sb_taken *t, bool inside, sb
   return good ? (int64_t)(sizeof *record + copied) : -(int64_t)SB_CORRUPT;
 }
 
-int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer) {
+int64_t sb_api_record(sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer) {
   const sb_message_shm *m = t->message;
   bool inside = m->body_length <= SB_INLINE_BODY;
   const uint8_t *prefix = (const uint8_t *)(m + 1), *body = (const uint8_t *)m + m->body_offset;
   uint64_t prefix_length = sb_api_names(m);
   sb_record *record = (sb_record *)(void *)buffer;
   *record = (sb_record){.tag = tag,
-                        .sequence = t->position - q->base,
+                        .sequence = sb_queue_sequence(q, t->position),
                         .body_length = m->body_length,
                         .body_address = inside ? 0 : (uint64_t)(uintptr_t)body,
                         .timestamp_ns = m->timestamp_ns,

@@ -79,7 +79,7 @@ void sb_api_ring_housekeeper(sb_connection *c, const sb_message_shm *m);
 uint64_t sb_api_address(const sb_message_shm *m);
 /* Writes the record of a taken message to `buffer`, which has room for any record. `tag`, `subscription`: stored in the
  * record. Returns the length of the record; minus SB_CORRUPT if the parts of the message are damaged. */
-int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer);
+int64_t sb_api_record(sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer);
 /* True if the lengths in the message header are possible: the message fits its slot or parts, and its record fits the
  * buffer that a caller passes. */
 bool sb_api_plausible(sb_broker *b, const sb_taken *t);

@@ -89,7 +89,9 @@ bool sb_api_look_again(sb_connection *c, unsigned dead, sb_patience *p) {
 bool sb_api_look_at_bound(sb_queue *q) {
   if (sb_queue_tracks(q->shm) && sb_queue_evicts(q->shm) && sb_queue_is_open(q)) {
     /* a producer may have been killed before it advanced the tail */
-    if (!sb_ring_tail_is_exact(&q->lanes[0].ring, &q->lanes[0].tail_leaf)) {
+    if (sb_queue_has_lanes(q)) {
+      (void)sb_lanes_count(q->c->b, q->slot);
+    } else if (!sb_ring_tail_is_exact(&q->lanes[0].ring, &q->lanes[0].tail_leaf)) {
       (void)sb_ring_exact_tail_near(q->c->b, &q->lanes[0].ring, &q->lanes[0].tail_leaf);
     }
     sb_api_keep_bound(q);

@@ -10,6 +10,8 @@
  * cell's page was not freed (I43 of sb_peek.h). */
 typedef struct {
   sb_queue *queue;
+  sb_lanes_walk lanes; /* the lanes that follow */
+  sb_ring ring;
   sb_leaf_ref leaf;
   bool in_leaf, keeps, sound;
   uint64_t at; /* position */
@@ -19,15 +21,42 @@ typedef struct {
   sb_message_shm message;
 } sight;
 
+/* Finds the lane of a sequence number, and the position of the number. If there is no such lane, the browser has come to
+ * the end. False: the queue has no lane at all, so its memory is damaged. */
+static bool go_to(sight *s, uint64_t sequence) {
+  unsigned number = sb_position_lane(sequence);
+  uint64_t base = 0;
+  bool found = false;
+  while (!found && sb_lanes_next(&s->lanes, &s->ring)) {
+    base = SB_LOAD(s->ring.base, SB_RELAXED);
+    found = sb_position_lane(base) >= number;
+  }
+  if (s->ring.base == NULL) {
+    return false;
+  }
+  if (!found) {
+    s->at = sb_ring_exact_tail(s->queue->c->b, &s->ring);
+  } else {
+    s->at = sb_position_lane(base) == number ? base + sb_position_place(sequence) : base;
+  }
+  return true;
+}
+
+static uint64_t sequence_at(const sight *s) {
+  uint64_t base = SB_LOAD(s->ring.base, SB_RELAXED);
+  return sb_position_in(sb_position_lane(base), s->at - base);
+}
+
 static sb_status begin(sight *s, sb_queue *q, uint64_t position) {
   sb_status status = sb_api_enter(q->c);
   if (status != SB_OK) {
     return status;
   }
   if (sb_queue_is_open(q)) {
-    *s = (sight){.queue = q, .at = position + q->base};
+    *s = (sight){.queue = q, .lanes = sb_lanes_of(q->c->b, q->slot)};
+    if (!go_to(s, position)) status = SB_CORRUPT;
     s->keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0;
-    if (position == 0 && !sb_api_look_at_bound(q)) status = SB_CLOSED;
+    if (status == SB_OK && position == 0 && !sb_api_look_at_bound(q)) status = SB_CLOSED;
     q->busy += status == SB_OK; /* I60 of sb_handles.h: the handle stays attached while the browser has no lock */
   } else {
     status = SB_DELETED;
@@ -49,12 +78,12 @@ static bool leaf_is_there(const sight *s) {
   return sb_slot_gen(SB_LOAD(sb_slot_header(s->queue->c->b, s->leaf.slot), SB_SEQ_CST)) == s->leaf.gen;
 }
 
-/* The first look: finds the next ready message, from the position on. SB_EMPTY: there is none. */
-static sb_status look(sight *s) {
+/* The first look in a lane: finds the next ready message, from the position on. SB_EMPTY: there is none. */
+static sb_status look_in_lane(sight *s) {
   sb_broker *b = s->queue->c->b;
   for (;; s->at++) {
     while (!s->in_leaf || !sb_leaf_covers(&s->leaf, s->at)) {
-      s->in_leaf = sb_ring_next_leaf(b, &s->queue->lanes[0].ring, s->at, &s->leaf, &s->at);
+      s->in_leaf = sb_ring_next_leaf(b, &s->ring, s->at, &s->leaf, &s->at);
       if (!s->in_leaf) return SB_EMPTY;
     }
     s->cell = sb_leaf_cell(&s->leaf, s->at);
@@ -75,6 +104,18 @@ static sb_status look(sight *s) {
   }
 }
 
+/* The first look: finds the next ready message, from the position on, in this lane or a later one. */
+static sb_status look(sight *s) {
+  sb_ring next;
+  sb_status status;
+  while ((status = look_in_lane(s)) == SB_EMPTY && sb_lanes_next(&s->lanes, &next)) {
+    s->ring = next;
+    s->at = SB_LOAD(next.base, SB_RELAXED);
+    s->in_leaf = false;
+  }
+  return status;
+}
+
 /* The second look, after everything was copied. True: the message is unchanged, so the copy is valid. False: the caller
  * repeats the first look, which also finds the page of the position again, since another page may have replaced it. */
 static bool still_there(sight *s) {
@@ -89,7 +130,7 @@ static bool expired(const sight *s) {
 
 static uint64_t sequence_of(const sight *s) {
   sb_queue *q = s->queue;
-  return s->keeps ? sb_ring_sequence(q->c->b, &sb_queue_lane(q, s->at)->ring, &s->leaf, s->at) : s->at - q->base;
+  return s->keeps ? sb_ring_sequence(q->c->b, &s->ring, &s->leaf, s->at) : sequence_at(s);
 }
 
 static sb_place place_of(const sight *s) {
@@ -116,7 +157,6 @@ static __attribute__((noinline)) void copy(const sight *s, char *to, uint64_t le
  * message; or returns minus a status. SB_FULL: *position is that of the message, and the first 8 bytes of the buffer
  * have the size that the record needs. */
 static int64_t browse_on(sight *s, uint64_t *position, char *buffer, uint64_t size, sb_place *place) {
-  sb_queue *q = s->queue;
   sb_status status;
   while ((status = look(s)) == SB_OK) {
     const sb_message_shm *m = &s->message;
@@ -142,12 +182,12 @@ static int64_t browse_on(sight *s, uint64_t *position, char *buffer, uint64_t si
       continue;
     }
     if (place != NULL) *place = place_of(s);
-    *position = s->at + (need <= size) - q->base;
+    *position = sequence_at(s) + (need <= size);
     if (need <= size) return (int64_t)need;
     memcpy(buffer, &need, sizeof need);
     return -(int64_t)SB_FULL;
   }
-  *position = s->at - q->base;
+  *position = sequence_at(s);
   return -(int64_t)status;
 }
 
@@ -233,6 +273,6 @@ int64_t sb_queue_browse_columns(sb_queue *q, uint64_t *position, uint32_t count,
     s.at++;
   }
   finish(&s);
-  *position = s.at - q->base;
+  *position = sequence_at(&s);
   return row;
 }

@@ -324,7 +324,7 @@ static int64_t got(sb_channel *ch, sb_queue *q, const sb_taken *t, char *buffer,
     length = drop_corrupt(ch, sb_deliveries_find(&ch->deliveries, given ? delivery_tag : 0), q, t->token);
   }
   sb_subscription_took(c, q, t);
-  if (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0) sb_notify_work_arrived(q); /* I41 of sb_requeued.h */
+  if (sb_queue_may_hide(q)) sb_notify_work_arrived(q);
   return length;
 }
 

@@ -76,22 +76,23 @@ static void count_message(survey *s, uint32_t slot) {
   }
 }
 
-/* Counts the slots of a queue's messages by class, in s->counts. If that needs more looks than are left, sets s->cut:
+/* Counts the slots of the messages of a ring by class, in s->counts. If that needs more looks than are left, sets s->cut:
  * the counts may be too low then. */
-static void count_cells(survey *s, uint32_t queue) {
-  sb_ring r;
+static void count_ring(survey *s, const sb_ring *r) {
   sb_leaf_ref leaf;
   uint64_t at = 0;
-  if (!sb_ring_open(s->b, queue, SB_RING_CELLS, &r)) {
-    return;
-  }
-  while (sb_ring_next_leaf(s->b, &r, at, &leaf, &at)) {
+  while (sb_ring_next_leaf(s->b, r, at, &leaf, &at)) {
     for (; sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
       if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) == SB_CELL_FREE || !may_look(s)) return;
       if (sb_cell_has_message(word)) count_message(s, sb_cell_slot(word));
     }
   }
+}
+
+static void count_cells(survey *s, uint32_t queue) {
+  sb_ring r;
+  for (sb_lanes_walk all = sb_lanes_of(s->b, queue); sb_lanes_next(&all, &r);) count_ring(s, &r);
 }
 
 static void count_queue(survey *s, uint32_t queue) {

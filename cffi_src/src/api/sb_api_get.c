@@ -51,9 +51,7 @@ SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack, bool first) {
       sb_holding_give(q->c, token);
     }
   }
-  if (status == SB_OK && SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0) {
-    sb_notify_work_arrived(q); /* I41 of sb_requeued.h: the search may have hidden messages from other consumers */
-  }
+  if (status == SB_OK && sb_queue_may_hide(q)) sb_notify_work_arrived(q);
   return status == SB_OK ? hand_over(q, &t, auto_ack, buffer, first) : -(int64_t)status;
 }
 

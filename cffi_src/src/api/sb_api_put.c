@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "sb_api.h"
+#include "sb_closing.h"
+#include "sb_disposal.h"
 
 static const sb_put_options NO_OPTIONS;
 
@@ -56,8 +58,9 @@ static void take_back(sb_queue *q, sb_reservation *r) {
 }
 
 /* Appends the message of a reservation to the queue. The caller has set c->use, the use of allocations (sb_reserve.h);
- * after the append, it is SB_USE_DRAIN again. */
-SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
+ * after the append, it is SB_USE_DRAIN again. *gone: a deletion of a queue with priorities was decided before the put
+ * looked (I79 of sb_closing.h), so the message is gone, and the put fails with SB_DELETED. */
+SB_HOT sb_status publish(sb_queue *q, sb_reservation *r, bool *gone) {
   sb_message_shm *m = sb_slot_at(q->c->b, r->slot);
   uint64_t position, timer = m->due_ns | m->expires_ns;
   sb_message_shm timed; /* a copy: after the append, a consumer may free the message */
@@ -70,6 +73,9 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
   }
   sb_holding_give(q->c, r->token);
   sb_limits_published(q, r->size);
+  /* here, since the lock may be dropped below, and the connection be closed then */
+  *gone = sb_queue_has_lanes(q) && sb_closing_ends(q->c->b, q->slot);
+  if (*gone) (void)sb_disposal_empty(q);
   SB_CRASHPOINT("api.put.enqueued");
   if (timer != 0) sb_api_ring_housekeeper(q->c, &timed);
   if (sb_queue_tracks(q->shm) && sb_queue_evicts(q->shm)) {
@@ -113,12 +119,13 @@ SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const s
   } else {
     status = write(q, &r, body, length);
   }
-  if (status == SB_OK) status = publish(q, &r);
+  bool gone = false;
+  if (status == SB_OK) status = publish(q, &r, &gone);
   if (status != SB_OK) {
     c->use = SB_USE_DRAIN;
     take_back(q, &r);
   }
-  return status;
+  return gone ? SB_DELETED : status;
 }
 
 sb_status sb_queue_put_with(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o) {
@@ -210,11 +217,13 @@ sb_status sb_reservation_publish(sb_queue *q, sb_reservation *r) {
     if (!r->admitted || !r->kept) status = SB_INVALID;
     if (status == SB_OK && r->scattered && !sb_api_write_parts(q->c, r, r->body)) status = SB_CORRUPT;
     if (status == SB_OK) q->c->use = q->use;
-    if (status == SB_OK) status = publish(q, r);
+    bool gone = false;
+    if (status == SB_OK) status = publish(q, r, &gone);
     if (status == SB_OK) {
       give_back(r);
       r->admitted = r->kept = false;
       q->busy--;
+      if (gone) status = SB_DELETED;
     }
     sb_api_leave(q->c);
   }

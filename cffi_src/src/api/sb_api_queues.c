@@ -105,10 +105,13 @@ static sb_status end_orphan(sb_queue *q) {
 }
 
 sb_queue *sb_queue_open(sb_connection *c, uint32_t slot, sb_status *status) {
-  sb_queue *q = calloc(1, sizeof *q);
+  /* a hint: the queue may end now, and its slot may get another use */
+  unsigned others = sb_usable(c) == SB_OK ? sb_queue_others(c->b, slot) : 1;
+  sb_queue *q = calloc(1, sizeof *q + (others - 1) * sizeof(sb_lane));
   *status = q == NULL ? SB_SYSTEM : sb_api_enter(c);
   if (*status == SB_OK) {
     *status = sb_queue_attach(c, slot, q, false);
+    q->others = others;
     if (*status == SB_OK && sb_lifetime_orphaned(c->b, q->shm, 0)) *status = end_orphan(q);
     sb_slab_return_cache(c); /* cached slots would lie idle: a connection opens few queues, each once */
     if (*status == SB_OK) {
@@ -267,7 +270,7 @@ static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f, un
   f->redelivered = sb_ledger_sum(b, q, SB_COUNT_REDELIVERED);
   f->delivered = sb_ledger_sum(b, q, SB_COUNT_DELIVERED);
   f->rescues = SB_LOAD(&q->rescues, SB_RELAXED);
-  f->tail = SB_LOAD(&q->tail, SB_RELAXED) - SB_LOAD(&q->base, SB_RELAXED);
+  f->tail = sb_lanes_came(q) - SB_LOAD(&q->base, SB_RELAXED);
   f->created_ns = SB_LOAD(&q->created_ns, SB_RELAXED);
   f->consumers = SB_LOAD(&q->consumers, SB_RELAXED);
   f->interested = SB_LOAD(&q->interested, SB_RELAXED);
@@ -321,8 +324,22 @@ int64_t sb_queue_length(sb_queue *q) {
   return sb_queue_is_open(q) ? ready : -(int64_t)SB_DELETED;
 }
 
+/* For a call that removes or moves what the queue has now, lane by lane. *end: where the search in the current lane
+ * ends, SB_ANY_POSITION at first. With `emptied`, goes on to the next lane. False: there is none. */
+static bool find_end(sb_queue *q, bool emptied, uint64_t *end) {
+  if (*end == SB_ANY_POSITION) {
+    *end = sb_queue_end_of(q, 0);
+  } else if (emptied) {
+    uint64_t next = sb_queue_next_end(q, *end);
+    if (next == 0) return false;
+    *end = next;
+  }
+  return true;
+}
+
 sb_status sb_queue_purge(sb_queue *q, uint64_t *removed) {
-  uint64_t end = 0;
+  uint64_t end = SB_ANY_POSITION;
+  bool more = true;
   sb_status status;
   do { /* in steps, so that other threads of this connection get their turn */
     status = sb_api_enter(q->c);
@@ -333,13 +350,14 @@ sb_status sb_queue_purge(sb_queue *q, uint64_t *removed) {
     if (status != SB_OK) {
       return status;
     }
-    if (end == 0) end = sb_ring_exact_tail(q->c->b, &q->lanes[0].ring);
+    (void)find_end(q, false, &end);
     uint64_t before = *removed;
     status = sb_limits_remove(q, SB_REASON_PURGED, end, 1024, removed);
     if (*removed != before) sb_notify_room_made(q->c, q->shm, q->slot);
     sb_notify_work_arrived(q); /* I41 of sb_requeued.h: the search may have hidden messages from other consumers */
+    more = status == SB_OK || (status == SB_EMPTY && find_end(q, true, &end));
     sb_api_leave(q->c);
-  } while (status == SB_OK);
+  } while (more);
   /* SB_DELETED: the queue was closed meanwhile, and the search came to its last cell, which is CLOSED (sb_closing.h) */
   return status == SB_EMPTY || status == SB_DELETED ? SB_OK : status;
 }
@@ -356,7 +374,7 @@ static sb_status move_some(sb_queue *q, sb_queue *target, uint64_t end, uint64_t
 }
 
 int64_t sb_queue_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, sb_status *status) {
-  uint64_t moved = 0, size = 0, end = 0;
+  uint64_t moved = 0, size = 0, end = SB_ANY_POSITION;
   *status = SB_OK;
   while (moved < limit && *bytes > 0 && *status == SB_OK) {
     *status = sb_api_enter(q->c);
@@ -364,7 +382,7 @@ int64_t sb_queue_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *b
       break;
     }
     *status = !sb_queue_is_open(q) || !sb_queue_is_open(target) ? SB_DELETED : SB_OK;
-    if (*status == SB_OK && end == 0) end = sb_ring_exact_tail(q->c->b, &q->lanes[0].ring);
+    if (*status == SB_OK) (void)find_end(q, false, &end);
     uint64_t count = 0;
     if (*status == SB_OK) *status = move_some(q, target, end, limit - moved, *bytes, &count, &size);
     if (*status != SB_OK && sb_queue_is_open(q)) sb_notify_work_arrived(q);
@@ -374,9 +392,10 @@ int64_t sb_queue_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *b
       *bytes -= size < *bytes ? size : *bytes;
       (void)sb_limits_enforce(target);
       count > 1 ? sb_notify_backlog_arrived(target) : sb_notify_work_arrived(target);
-      if (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0) sb_notify_work_arrived(q); /* I41 of sb_requeued.h */
+      if (sb_queue_may_hide(q)) sb_notify_work_arrived(q);
       sb_notify_room_made(q->c, q->shm, q->slot);
     }
+    if (*status == SB_EMPTY && find_end(q, true, &end)) *status = SB_OK;
     sb_api_leave(q->c);
   }
   if (*status == SB_EMPTY) {

@@ -44,9 +44,7 @@ static sb_status find_held(sb_connection *c, uint64_t tag, uint64_t sequence, ui
   bool same = false;
   if (!sb_closed(c) && sb_settle_find(c, token, t, &leaf) && sb_api_plausible(c->b, t)) {
     uint32_t queue = sb_holding_slot(SB_LOAD(&sb_holding_at(c->b, token)->what, SB_RELAXED));
-    const sb_queue_shm *q = sb_slab_queue(c->b, queue);
-    same =
-        q != NULL && t->position - SB_LOAD(&q->base, SB_RELAXED) == sequence && sb_api_address(t->message) == address;
+    same = sb_lanes_sequence(c->b, queue, t->position) == sequence && sb_api_address(t->message) == address;
   }
   if (!same) sb_unlock(c);
   return same ? SB_OK : SB_SETTLED;

@@ -129,5 +129,5 @@ void sb_api_fill(sb_connection *c, sb_reservation *r, uint64_t length, const sb_
 
 void sb_api_ring_housekeeper(sb_connection *c, const sb_message_shm *m) {
   uint64_t due = m->due_ns != 0 && (m->expires_ns == 0 || m->due_ns < m->expires_ns) ? m->due_ns : m->expires_ns;
-  if (due != 0 && due < SB_LOAD(&c->b->header->next_due_ns, SB_SEQ_CST)) sb_notify_housekeeper(c->b);
+  if (due != 0 && due < SB_LOAD(&c->b->header->next_due_ns, SB_SEQ_CST)) sb_target_ring_housekeeper(c->b);
 }

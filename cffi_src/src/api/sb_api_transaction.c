@@ -79,13 +79,22 @@ static bool is_held(sb_connection *c, const sb_settlement *s, uint64_t *bytes) {
 
 /* True if the disposition ends the message. The commit marks such messages (sb_transaction.h); the others return to
  * their positions after the commit. */
-static bool is_marked(sb_disposition disposition) { return disposition == SB_ACK || disposition == SB_REJECT; }
+static bool is_marked(sb_disposition disposition) { return disposition != SB_REQUEUE && disposition != SB_UNDELIVER; }
+
+static sb_reason reason_of(sb_disposition disposition) {
+  switch (disposition) {
+    case SB_ACK: return SB_REASON_ACKED;
+    case SB_CARRIED_OUT: return SB_REASON_CARRIED_OUT;
+    case SB_GIVEN_UP: return SB_REASON_GIVEN_UP;
+    default: return SB_REASON_REJECTED;
+  }
+}
 
 static sb_status check_settlements(request *r, bool all) {
   uint64_t bytes;
   for (uint32_t i = 0; i < r->settlement_count; i++) {
     const sb_settlement *s = &r->settlements[i];
-    if (s->disposition > SB_UNDELIVER || s->queue->c != r->plan.c) {
+    if (s->disposition > SB_GIVEN_UP || s->queue->c != r->plan.c) {
       return SB_INVALID;
     }
     if ((all || !is_marked(s->disposition)) && !is_held(r->plan.c, s, &bytes)) {
@@ -145,9 +154,8 @@ static sb_status make_plan(request *r) {
   }
   for (uint32_t i = 0; i < r->settlement_count; i++) {
     const sb_settlement *s = &r->settlements[i];
-    sb_reason reason = s->disposition == SB_ACK ? SB_REASON_ACKED : SB_REASON_REJECTED;
     if (is_marked(s->disposition))
-      p->ends[p->end_count++] = (sb_transaction_end){s->queue, s->token & SB_TAG_TOKEN, reason};
+      p->ends[p->end_count++] = (sb_transaction_end){s->queue, s->token & SB_TAG_TOKEN, reason_of(s->disposition)};
   }
   return SB_OK;
 }

@@ -211,9 +211,7 @@ static void count_rescue(sb_broker *b, sb_queue_shm *q, bool because_halted) {
 
 bool sb_housekeeping_pass_stopped(sb_connection *by, uint32_t slot) {
   sb_queue_shm *q = sb_slot_at(by->b, slot);
-  sb_ring r;
-  if (!sb_ring_open(by->b, slot, SB_RING_CELLS, &r) || !sb_hints_has_ready(by->b, &r, sb_ring_exact_tail(by->b, &r)) ||
-      sb_stopped_park(by, slot) == 0) {
+  if (!sb_hints_any_has_ready(by->b, slot, SB_ANY_END) || sb_stopped_park(by, slot) == 0) {
     return false;
   }
   if (sb_notify_one(by, slot, true)) count_rescue(by->b, q, true);
@@ -223,8 +221,7 @@ bool sb_housekeeping_pass_stopped(sb_connection *by, uint32_t slot) {
 /* Repeats notifications that may have been lost, if the queue is `idle`: no message was acquired since the last tick.
  * If a message stayed ready since then, wakes the NOTIFIED nodes again. If the node that slept at the last tick still
  * sleeps, also notifies one more node (I37). */
-static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, const sb_ring *r,
-                             sb_queue_memory *memory, bool idle) {
+static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, sb_queue_memory *memory, bool idle) {
   bool paused = (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_PAUSED) != 0;
   if (!idle || paused || (SB_LOAD(&q->interested, SB_SEQ_CST) <= 0 && SB_LOAD(&q->notified, SB_SEQ_CST) <= 0)) {
     return;
@@ -233,23 +230,23 @@ static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, 
     return;
   }
   uint64_t known = memory->known_tail, sleeper = memory->sleeper;
-  memory->known_tail = sb_ring_exact_tail(by->b, r);
+  memory->known_tail = sb_hints_end_of_ready(by->b, slot);
   memory->sleeper = 0;
   /* Searches for hidden messages (sb_hints.h) if the count of ready messages is above 0. Since that count may be wrong,
    * also searches once in REST_TICKS quiet ticks when the count is 0. */
   if (sb_queue_ready(by->b, q) > 0 || memory->quiet_ticks % REST_TICKS == 2) {
-    (void)sb_hints_resurface(by->b, q, r, memory->deaths);
+    (void)sb_hints_resurface_all(by->b, slot, memory->deaths);
   }
-  if (sb_hints_has_ready(by->b, r, memory->known_tail)) { /* if no message is ready, each node sleeps rightly */
+  if (sb_hints_any_has_ready(by->b, slot, memory->known_tail)) { /* if no message is ready, each node sleeps rightly */
     memory->sleeper = next_sleeper(by, q);
   }
-  if (!sb_hints_has_ready(by->b, r, known)) {
+  if (!sb_hints_any_has_ready(by->b, slot, known)) {
     return;
   }
   uint64_t told = first_notified(by, q);
   if (told != 0) {
     bool explained = sb_repairs_explained(by->b, q, memory->deaths);
-    if (sb_hints_has_ready(by->b, r, known) && first_notified(by, q) == told)
+    if (sb_hints_any_has_ready(by->b, slot, known) && first_notified(by, q) == told)
       sb_repairs_count(by->b, SB_REPAIR_NOTIFICATION, explained); /* I72 */
   }
   ring_notified(by, q);
@@ -259,7 +256,7 @@ static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, 
     return;
   }
   bool because_halted = sb_repairs_somebody_halted(by->b, q);
-  if (!sb_hints_has_ready(by->b, r, known)) {
+  if (!sb_hints_any_has_ready(by->b, slot, known)) {
     return; /* the messages were taken meanwhile: a node that sleeps now does so rightly */
   }
   if (sb_notify_one(by, slot, true)) count_rescue(by->b, q, because_halted);
@@ -267,28 +264,26 @@ static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, 
 
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory) {
   sb_queue_shm *q = sb_slab_queue(by->b, slot);
-  sb_ring r;
-  if (q == NULL || !sb_ring_open(by->b, slot, SB_RING_CELLS, &r) ||
-      sb_queue_state(SB_LOAD(&q->state, SB_ACQUIRE)) != SB_QUEUE_OPEN) {
+  if (q == NULL || sb_queue_state(SB_LOAD(&q->state, SB_ACQUIRE)) != SB_QUEUE_OPEN) {
     return;
   }
   uint64_t deaths = sb_repairs_deaths(by->b);
   if (end_if_over(by, slot, q, memory->deaths)) {
     return;
   }
-  uint64_t last_take = SB_LOAD(&q->last_take, SB_RELAXED), tail = SB_LOAD(&q->tail, SB_RELAXED);
-  bool quiet = last_take == memory->last_take && tail == memory->tail, right = false;
+  uint64_t last_take = SB_LOAD(&q->last_take, SB_RELAXED), came = sb_lanes_came(q);
+  bool quiet = last_take == memory->last_take && came == memory->came, right = false;
   memory->quiet_ticks = quiet ? memory->quiet_ticks + 1 : 0;
   bool idle = last_take == memory->last_take;
   memory->last_take = last_take;
-  memory->tail = tail;
+  memory->came = came;
   if (memory->quiet_ticks == 2 || reconciles_again(q, memory, deaths)) { /* traffic rests: correct what deaths left */
     right = reconcile(by, q, slot, memory->deaths);
   }
   if (memory->quiet_ticks == 2) {
-    sb_ring schedule;
-    sb_page_sweep(by, &r);
-    if (sb_ring_open(by->b, slot, SB_RING_SCHEDULE, &schedule)) sb_page_sweep(by, &schedule);
+    sb_ring r;
+    for (sb_lanes_walk all = sb_lanes_of(by->b, slot); sb_lanes_next(&all, &r);) sb_page_sweep(by, &r);
+    if (sb_ring_open(by->b, slot, SB_RING_SCHEDULE, &r)) sb_page_sweep(by, &r);
   }
   look_for_room(by, q, slot, memory->deaths);
   bool due = memory->quiet_ticks < REST_TICKS || memory->quiet_ticks % REST_TICKS == 0 || memory->wrong_ticks > 0;
@@ -298,12 +293,16 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
     if (memory->quiet_ticks % SCRUB_TICKS == 0) scrub_lists(by, slot);
     right = recount(by, q, slot, memory) && right;
   }
-  notify_forgotten(by, q, slot, &r, memory, idle);
-  if (right && !sb_hints_hide_ready(by->b, &r)) memory->deaths = deaths; /* earlier deaths explain no later repair */
+  notify_forgotten(by, q, slot, memory, idle);
+  if (right && !sb_hints_any_hides_ready(by->b, slot))
+    memory->deaths = deaths; /* earlier deaths explain no later repair */
 }
 
 static bool has_timer(sb_broker *b, uint64_t word) {
   uint32_t slot = sb_cell_slot(word);
+  if (sb_cell_state(word) == SB_CELL_SCHEDULED) {
+    return true; /* also one that is parked, whose message has no time of its own */
+  }
   if (!sb_cell_has_message(word) || !sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) {
     return false;
   }
@@ -316,11 +315,22 @@ bool sb_housekeeping_has_timers(const sb_queue *q, const uint64_t *cursors) {
          SB_LOAD(&q->shm->schedule.tail, SB_ACQUIRE) > cursors[0];
 }
 
+/* For a scan of all cells that came to the end of the lane of `position`: the base of the next lane, plus one. 0: there
+ * is no other lane. */
+static uint64_t next_lane(sb_broker *b, uint32_t slot, uint64_t position) {
+  sb_ring r;
+  for (sb_lanes_walk all = sb_lanes_of(b, slot); sb_lanes_next(&all, &r);) {
+    uint64_t base = SB_LOAD(r.base, SB_RELAXED);
+    if (sb_position_lane(base) > sb_position_lane(position)) return base + 1;
+  }
+  return 0;
+}
+
 /* cursors[0] is the next position in the schedule list. cursors[1] is 0, or during a scan of all cells the next
  * position of that scan, plus one. cursors[2] is the value that `timers_lost` had when the last scan began: if
  * `timers_lost` differs from it, a new scan starts. A new housekeeper begins with cursors[2] = 0, and so with a scan if
  * timers were ever lost: it does not know the timers that an earlier housekeeper found. */
-uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positions, uint32_t room) {
+static uint32_t find_timers(sb_queue *q, uint64_t *cursors, uint64_t *positions, uint32_t room) {
   sb_ring r;
   sb_leaf_ref leaf;
   uint32_t n = 0;
@@ -330,7 +340,10 @@ uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positi
     cursors[2] = lost;
   }
   bool all = cursors[1] != 0, more = true;
-  if (!sb_ring_open(q->c->b, q->slot, all ? SB_RING_CELLS : SB_RING_SCHEDULE, &r)) {
+  bool there =
+      all ? sb_lanes_ring(q->c->b, q->slot, cursors[1] - 1, &r) : sb_ring_open(q->c->b, q->slot, SB_RING_SCHEDULE, &r);
+  if (!there) { /* the queue is gone, or its chain of lanes is damaged */
+    cursors[1] = 0;
     return 0;
   }
   uint64_t at = all ? cursors[1] - 1 : cursors[0], tail = SB_LOAD(&q->shm->schedule.tail, SB_ACQUIRE);
@@ -352,12 +365,19 @@ uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positi
     }
   }
   if (all) {
-    cursors[1] = more ? at + 1 : 0;
+    cursors[1] = more ? at + 1 : next_lane(q->c->b, q->slot, cursors[1] - 1);
   } else {
     /* At the end of the list, the cursor jumps to the tail that was read before the walk. Each entry before that tail
      * was filled (I15 of sb_ring.h), so a page that is missing there was freed, and all its entries are finished. */
     cursors[0] = more || at > tail ? at : tail;
   }
+  return n;
+}
+
+uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positions, uint32_t room) {
+  uint32_t n;
+  do n = find_timers(q, cursors, positions, room);
+  while (n == 0 && cursors[1] != 0); /* a lane had none: continue in the next one */
   return n;
 }
 

@@ -2,6 +2,8 @@
 #include "sb_intent.h"
 
 #include "sb_reference.h"
+#include "sb_release.h"
+#include "sb_target.h"
 #include "sb_view.h"
 #include "sb_wait.h"
 
@@ -9,7 +11,7 @@
 
 bool sb_intent_find_cell(sb_reap_context *w, uint32_t queue, uint64_t position, sb_ring *r, sb_leaf_ref *leaf,
                          uint64_t *word) {
-  if (!sb_ring_open(w->b, queue, SB_RING_CELLS, r) || sb_ring_locate(w->b, NULL, r, position, leaf) != SB_OK) {
+  if (!sb_lanes_ring(w->b, queue, position, r) || sb_ring_locate(w->b, NULL, r, position, leaf) != SB_OK) {
     return false;
   }
   *word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
@@ -25,6 +27,18 @@ static bool held_by(const sb_reap_context *w, uint64_t word, unsigned state) {
  * cell AVAILABLE before: an earlier scan would find the message held. */
 static void ask_to_remove_expired(sb_queue_shm *q, uint64_t expires_ns) {
   if (expires_ns != 0 && expires_ns <= sb_now_ns()) (void)SB_ADD(&q->timers_lost, 1, SB_RELEASE);
+}
+
+/* Parks the message of a cell that the dead connection owns (sb_park.h). */
+static void park_for(sb_reap_context *w, uint32_t queue, const sb_leaf_ref *leaf, uint64_t position, uint64_t word,
+                     uint64_t side) {
+  sb_queue q;
+  sb_ledger_shm *l = sb_ledger_of(w->b, sb_slot_at(w->b, queue), w->id);
+  if (l != NULL && sb_queue_stand_in(w->by, queue, &q, l) == SB_OK) {
+    sb_park_for(&q, leaf, position, word, side);
+    SB_CRASHPOINT("recover.cell.parked");
+    sb_target_ring_housekeeper(w->b);
+  }
 }
 
 void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t position) {
@@ -54,8 +68,16 @@ void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t positio
   uint64_t side = SB_LOAD(&cell->side, SB_ACQUIRE);
   sb_message_shm m = sb_peek_message(w->b, slot);
   if (sb_cell_state(word) == SB_CELL_ACQUIRED) {
-    SB_STORE(&cell->side, side | SB_SIDE_REDELIVERED, SB_RELEASE);
+    side |= SB_SIDE_REDELIVERED;
+    bool alive = sb_side_why_of(side) == SB_WHY_ALIVE; /* else the dead connection was about to park it */
+    if (alive && sb_release_exhausts(q, sb_side_count(side))) side |= sb_side_why(SB_WHY_DELIVERY_LIMIT);
   }
+  if ((side & (SB_SIDE_WHY | SB_SIDE_DELAYED)) != 0 &&
+      sb_queue_state(SB_LOAD(&q->state, SB_ACQUIRE)) == SB_QUEUE_OPEN) {
+    park_for(w, queue, &leaf, position, word, side);
+    return;
+  }
+  if (sb_cell_state(word) == SB_CELL_ACQUIRED) SB_STORE(&cell->side, side, SB_RELEASE);
   sb_requeued_mark(w->b, &r, position); /* P5 of sb_requeued.h */
   uint64_t open = sb_cell_open(SB_CELL_AVAILABLE, slot, sb_cell_ref(word), leaf.gen);
   if (SB_CAS(&cell->word, &word, open, SB_SEQ_CST)) {
@@ -98,6 +120,7 @@ static void resolve_enqueue(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
       uint64_t word;
       bool there = i->position != UINT64_MAX && sb_intent_find_cell(w, i->queue, i->position, &r, &leaf, &word) &&
                    sb_cell_has_message(word) && sb_cell_slot(word) == i->slot && sb_cell_ref(word) == i->ref;
+      if (there) sb_lanes_mark(&r); /* the dead connection may not have looked at the ready bit again */
       if (!there) {
         if (SB_LOAD(header, SB_SEQ_CST) != h) continue; /* the message ended or moved meanwhile: look again */
         /* The enqueue took no effect. Makes the slot ALLOC again: sb_recover.c then frees it with the other ALLOC
@@ -159,6 +182,22 @@ static void resolve_due(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   if (sb_intent_find_cell(w, i->queue, i->position, &r, &leaf, &word) && held_by(w, word, SB_CELL_REMOVING) &&
       still_stands(l, i)) {
     raise_to(&l->counters[SB_COUNT_UNSCHEDULED], i->before, 1);
+  }
+  clear(l, i);
+}
+
+/* The cell was owned by the dead connection, or by the connection that it reaped, since before the intent: it was
+ * flipped if it has no such owner any more. */
+static void resolve_park(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
+  sb_ring r;
+  sb_leaf_ref leaf;
+  uint64_t word;
+  bool found = sb_intent_find_cell(w, i->queue, i->position, &r, &leaf, &word);
+  bool owned = found && sb_cell_slot(word) == i->slot &&
+               (held_by(w, word, SB_CELL_ACQUIRED) || held_by(w, word, SB_CELL_REMOVING));
+  if (!owned && still_stands(l, i)) {
+    if (found) (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(w->b, i->queue))->timers_lost, 1, SB_RELEASE);
+    raise_to(&l->counters[SB_COUNT_SCHEDULED], i->before, 1);
   }
   clear(l, i);
 }
@@ -237,7 +276,7 @@ static bool page_was_linked(sb_reap_context *w, const intent *i) {
   }
   sb_ring r;
   sb_leaf_ref leaf;
-  if (sb_ring_open(w->b, i->target_queue, SB_RING_CELLS, &r) &&
+  if (sb_lanes_ring(w->b, i->target_queue, i->target_position, &r) &&
       sb_ring_locate(w->b, NULL, &r, i->target_position, &leaf) == SB_OK && leaf.slot == i->slot) {
     return true;
   }
@@ -281,6 +320,7 @@ static void resolve_commit(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
   if (!(found && held_by(w, word, SB_CELL_STAGED)) && still_stands(l, i)) {
     if (found && sb_cell_has_message(word)) {
       sb_message_shm m = sb_peek_message(w->b, i->slot);
+      sb_lanes_mark(&r);
       if (m.due_ns != 0 || m.expires_ns != 0) {
         (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(w->b, i->queue))->timers_lost, 1, SB_RELEASE);
       }
@@ -318,6 +358,7 @@ static void resolve(sb_reap_context *w, sb_ledger_shm *l) {
     case SB_INTENT_MOVE: resolve_move(w, l, &i); break;
     case SB_INTENT_COMMIT: resolve_commit(w, l, &i); break;
     case SB_INTENT_MOVE_PAGE: resolve_move_page(w, l, &i); break;
+    case SB_INTENT_PARK: resolve_park(w, l, &i); break;
     default: clear(l, &i); break;
   }
 }

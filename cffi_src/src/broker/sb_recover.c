@@ -80,6 +80,7 @@ static bool is_garbage(sb_broker *b, uint32_t slot) {
   switch (kind_of(b, slot)) {
     case SB_KIND_CONSUMER_LEVEL: return !level_linked(b, slot);
     case SB_KIND_LEDGER: return !ledger_linked(b, slot);
+    case SB_KIND_LANE: return !sb_lanes_links(b, slot);
     case SB_KIND_QUEUE:
     case SB_KIND_LONG_QUEUE:
       return sb_queue_state(SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, slot))->state, SB_ACQUIRE)) == SB_QUEUE_NONE;
@@ -112,6 +113,7 @@ static void settle_slot(sb_reap_context *w, uint32_t slot, uint32_t gen) {
       break;
     }
     case SB_KIND_CONSUMER_LEVEL: publish_or_free(w, slot, h, level_linked(w->b, slot)); break;
+    case SB_KIND_LANE: publish_or_free(w, slot, h, sb_lanes_links(w->b, slot)); break;
     case SB_KIND_LEDGER:
       if (ledger_linked(w->b, slot)) {
         disown(w, slot);
@@ -170,11 +172,15 @@ static void visit_cells(sb_reap_context *w, uint64_t what, uint64_t where) {
   }
 }
 
-/* Corrects the hints of a queue; `but` as for sb_hints_reconcile. First decides a CLOSING cell that a killed process may
- * have left at the tail. False: the hints may still be wrong, since others are changing them. */
+/* Corrects the hints of a queue; `but` as for sb_hints_reconcile. First decides a deletion that a killed process may have
+ * asked for. False: the hints may still be wrong, since others are changing them. */
 static bool correct_hints(sb_queue *q, const sb_ledger_shm *but) {
   sb_broker *b = q->c->b;
-  (void)sb_closing_resolve(b, q->c, q->shm, &q->lanes[0].ring, sb_ring_exact_tail(b, &q->lanes[0].ring));
+  if (sb_queue_has_lanes(q)) {
+    (void)sb_closing_ends(b, q->slot);
+  } else {
+    (void)sb_closing_resolve(b, q->c, q->shm, &q->lanes[0].ring, sb_ring_exact_tail(b, &q->lanes[0].ring));
+  }
   sb_hints found = sb_hints_reconcile(b, q->shm, but);
   return found == SB_HINTS_RIGHT || found == SB_HINTS_SET_RIGHT;
 }
@@ -190,7 +196,7 @@ static void recover(sb_queue *q, unsigned dead, bool removes) {
   if (removes && sb_queue_state(q->state) == SB_QUEUE_OPEN) (void)sb_lifetime_end(q, dead);
   if (sb_queue_is_open(q) && sb_queue_state(q->state) == SB_QUEUE_OPEN) {
     if (removes) (void)sb_limits_enforce(q); /* a producer may have been killed between its append and the eviction */
-    (void)sb_ring_exact_tail(by->b, &q->lanes[0].ring);
+    (void)sb_lanes_count(by->b, q->slot);    /* advances the tails */
     sb_exclusive_succeed(by, q->slot);
     sb_notify_backlog_arrived(q);
   } else {

@@ -28,13 +28,18 @@ static void count_staged(sb_transaction_cell *cell) {
 
 static sb_status append(sb_connection *c, sb_transaction_cell *cell) {
   sb_queue *q = cell->q;
+  sb_lane *lane;
+  sb_status status = sb_queue_lane_for(q, ((sb_message_shm *)sb_slot_at(c->b, cell->body->slot))->priority, &lane);
+  if (status != SB_OK) {
+    return status;
+  }
   uint64_t word =
       (uint64_t)SB_CELL_STAGED | SB_FIELD(cell->body->slot, 4) | SB_FIELD(cell->ref, 32) | SB_FIELD(c->id, 37);
   /* P8 of sb_connection.h: the append stores each position here before it tries that position. */
   sb_word *announce = &sb_holding_at(c->b, cell->token)->where;
   sb_append how = {SB_WORD_OWNED, cell->tracked ? SB_TAIL_EXACT : SB_TAIL_LAZY};
   sb_holding_set(c->b, cell->token, sb_holding_what(SB_HOLD_STAGED, q->slot, 0), NOWHERE);
-  return sb_queue_append(q, &q->lanes[0], word, how, announce, &cell->position);
+  return sb_queue_append(q, lane, word, how, announce, &cell->position);
 }
 
 static void give_room_back(sb_transaction_cell *cell) {
@@ -101,6 +106,13 @@ sb_status sb_transaction_stage(sb_transaction_plan *p, uint32_t *failed) {
   return SB_OK;
 }
 
+/* The counter that the mark of a message names. DEAD_LETTERED for one that is rejected in a queue with dead letters: if
+ * the connection dies, its reaper parks the message (settle_for). */
+static unsigned counter_of(const sb_transaction_end *e) {
+  bool dead = sb_reason_why(e->reason) != SB_WHY_ALIVE && sb_queue_has_dead_letters(e->q->shm);
+  return dead ? (unsigned)SB_COUNT_DEAD_LETTERED : sb_reason_counter(e->reason);
+}
+
 sb_status sb_transaction_mark(sb_transaction_plan *p) {
   sb_broker *b = p->c->b;
   for (p->marked = 0; p->marked < p->end_count; p->marked++) {
@@ -113,8 +125,7 @@ sb_status sb_transaction_mark(sb_transaction_plan *p) {
         sb_holding_slot(what) != e->q->slot) { /* the connection does not hold it, or it is marked (planned twice) */
       return SB_SETTLED;
     }
-    uint64_t marked =
-        sb_holding_what(SB_HOLD_SETTLING, e->q->slot, (uint64_t)leaf.slot | SB_FIELD(sb_reason_counter(e->reason), 28));
+    uint64_t marked = sb_holding_what(SB_HOLD_SETTLING, e->q->slot, (uint64_t)leaf.slot | SB_FIELD(counter_of(e), 28));
     SB_STORE(&sb_holding_at(b, e->token)->what, marked, SB_RELEASE); /* P12: before the commit word */
   }
   SB_CRASHPOINT("commit.marked");
@@ -180,7 +191,10 @@ static void flip(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64
                          sb_slot_gen(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE)), bytes);
   SB_CRASHPOINT("commit.flip.announced");
   uint64_t open = sb_cell_open(scheduled ? SB_CELL_SCHEDULED : SB_CELL_AVAILABLE, slot, sb_cell_ref(word), leaf->gen);
+  sb_ring r = sb_queue_lane(q, position)->ring;
+  sb_lanes_mark(&r); /* P23 of sb_lanes.h: a search that passed the STAGED cell may have cleared the bit */
   (void)SB_CAS(&sb_leaf_cell(leaf, position)->word, &word, open, SB_SEQ_CST); /* P3 of sb_notify.h */
+  sb_lanes_mark(&r);
   SB_CRASHPOINT("commit.flip.done");
   if (counted && !scheduled) sb_hints_untaken(q->shm, 1, bytes);
   if (timer) sb_queue_schedule(q, position);
@@ -276,7 +290,10 @@ static void settle_for(sb_reap_context *w, uint32_t queue, uint64_t position, un
   sb_leaf_ref leaf;
   uint64_t word;
   bool found = sb_intent_find_cell(w, queue, position, &r, &leaf, &word);
-  if (!found || sb_cell_state(word) != SB_CELL_ACQUIRED || sb_cell_owner(word) != w->id) {
+  uint64_t side = found ? SB_LOAD(&sb_leaf_cell(&leaf, position)->side, SB_ACQUIRE) : 0, gen = sb_side_gen(side);
+  /* a dead message that is carried out is REMOVING (sb_park.h) */
+  unsigned held = (side & SB_SIDE_WHY) != 0 ? SB_CELL_REMOVING : SB_CELL_ACQUIRED;
+  if (!found || sb_cell_state(word) != held || sb_cell_owner(word) != w->id) {
     if (found) sb_intent_release_cell(w, queue, position); /* if the cell is a TOMBSTONE, its page may need retiring */
     return;
   }
@@ -285,7 +302,11 @@ static void settle_for(sb_reap_context *w, uint32_t queue, uint64_t position, un
   if (l == NULL || !sb_slot_in_range(w->b, slot) || !sb_slot_ready(w->b, slot)) {
     return;
   }
-  uint64_t gen = sb_side_gen(SB_LOAD(&sb_leaf_cell(&leaf, position)->side, SB_ACQUIRE));
+  if (counter == SB_COUNT_DEAD_LETTERED && (side & SB_SIDE_WHY) == 0) { /* rejected, and not carried out yet */
+    SB_STORE(&sb_leaf_cell(&leaf, position)->side, side | sb_side_why(SB_WHY_REJECTED), SB_RELEASE);
+    sb_intent_release_cell(w, queue, position); /* parks it */
+    return;
+  }
   uint64_t bytes = sb_peek_length(w->b, slot);
   sb_reference reference = {slot, sb_cell_ref(word), gen, queue};
   sb_ledger_begin_intent(l, SB_INTENT_SETTLE, counter, position, (uint64_t)slot | SB_FIELD(sb_cell_ref(word), 32), gen,

@@ -127,22 +127,32 @@ static void check_levels(sb_checkup *k, uint32_t queue, const sb_queue_shm *q) {
   }
 }
 
-/* For the check of a queue's schedule list: each entry must name a position before `end`, the first free one of the
- * queue. */
-typedef struct {
-  uint32_t queue;
-  uint64_t end;
-} timers;
+/* The first free position of a ring. Its tail is a hint, which the doctor does not correct. */
+static uint64_t end_of(sb_broker *b, const sb_ring *r) {
+  uint64_t at = SB_LOAD(r->tail, SB_ACQUIRE);
+  sb_leaf_ref leaf;
+  while (sb_ring_locate(b, NULL, r, at, &leaf) == SB_OK &&
+         sb_cell_state(SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE)) != SB_CELL_FREE) {
+    at++;
+  }
+  return at;
+}
 
+/* Each entry of a queue's schedule list must name a position before the first free one of its lane. */
 static void visit_timer(sb_checkup *k, void *context, const sb_check_cell *cell) {
-  const timers *t = context;
+  uint32_t queue = *(const uint32_t *)context;
   uint64_t position = cell->word >> 4;
-  if (sb_cell_state(cell->word) == SB_CELL_ENTRY && position >= t->end) {
-    sb_check_found(k, (sb_finding){SB_BAD_TIMER, t->queue, 0, 0, 0, cell->position, position, t->end});
+  sb_ring r;
+  if (sb_cell_state(cell->word) != SB_CELL_ENTRY) {
+    return;
+  }
+  uint64_t end = sb_lanes_ring(k->b, queue, position, &r) ? end_of(k->b, &r) : 0;
+  if (position >= end) {
+    sb_check_found(k, (sb_finding){SB_BAD_TIMER, queue, 0, 0, 0, cell->position, position, end});
   }
 }
 
-void sb_check_lists(sb_checkup *k, uint32_t slot, uint64_t end) {
+void sb_check_lists(sb_checkup *k, uint32_t slot) {
   const sb_queue_shm *q = sb_slot_at(k->b, slot);
   list all = {.queue = slot, .ring = SB_RING_ALL};
   list browsers = {.queue = slot, .ring = SB_RING_NON_ACQUIRING, .state = SB_NODE_NON_ACQUIRING};
@@ -153,8 +163,8 @@ void sb_check_lists(sb_checkup *k, uint32_t slot, uint64_t end) {
   if (walk(k, &resting)) compare(k, slot, NOT_INTERESTED, 0, SB_LOAD(&q->not_interested, SB_ACQUIRE), resting.counted);
   if (walk(k, &room)) compare(k, slot, ROOM_WAITING, 0, SB_LOAD(&q->room_waiting, SB_ACQUIRE), room.nodes);
   check_levels(k, slot, q);
-  timers due = {slot, end};
-  (void)sb_check_ring(k, slot, SB_RING_SCHEDULE, slot, visit_timer, &due, &end);
+  uint64_t end;
+  (void)sb_check_ring(k, slot, SB_RING_SCHEDULE, slot, visit_timer, &slot, &end);
 }
 
 void sb_check_memory_list(sb_checkup *k) {

@@ -12,8 +12,10 @@
 /* Values of `which` in a finding; the comment after each enum names the code of the finding. */
 enum { OUTSIDE, NO_SLOT, OTHER_KIND, FREED, UNPUBLISHED, NO_REFERENCE, OTHER_LIFE }; /* SB_LOST_BODY */
 enum { READY, DELIVERING, SCHEDULED, BYTES };                                        /* SB_BAD_COUNT */
-enum { TAKEN, ADMITTED, READY_BYTES, TRACKING };                                     /* SB_BAD_HINT */
-enum { RING_SIZE, MAX_LENGTH, MAX_BYTES, OVERFLOW, TEXTS };                          /* SB_BAD_QUEUE */
+enum { TAKEN, ADMITTED, READY_BYTES, TRACKING, CAME };                               /* SB_BAD_HINT */
+enum { RING_SIZE, MAX_LENGTH, MAX_BYTES, OVERFLOW, TEXTS, MAX_PRIORITY, CLOSING };   /* SB_BAD_QUEUE */
+enum { CELL, LANE };                                                                 /* SB_HIDDEN_CELL */
+enum { LEDGERS, LEVELS, LANES };                                                     /* SB_BAD_CHAIN */
 enum { OTHER_QUEUE, NO_OWNER, OWNER_FORGOT, INTENT };                                /* SB_BAD_LEDGER */
 
 typedef struct {
@@ -122,8 +124,48 @@ static void visit_cell(sb_checkup *k, void *context, const sb_check_cell *cell) 
   t->bytes += bytes;
   t->ready_bytes += state == SB_CELL_AVAILABLE ? bytes : 0;
   if (state == SB_CELL_AVAILABLE && cell->position < t->head && !cell->marked) {
-    sb_check_found(k, (sb_finding){SB_HIDDEN_CELL, t->slot, slot, 0, 0, cell->position, t->head, 0});
+    sb_check_found(k, (sb_finding){SB_HIDDEN_CELL, t->slot, slot, CELL, 0, cell->position, t->head, 0});
   }
+}
+
+/* ---- lanes ---- */
+
+/* Checks the ring of a lane, and adds the number of its cells to *cells. `object`: that of the lane, or the queue.
+ * False: the ring is broken. */
+static bool check_lane(sb_checkup *k, tally *t, uint32_t object, uint32_t id, uint64_t *cells) {
+  sb_ring r;
+  uint64_t end, before = t->ready;
+  if (!sb_ring_open(k->b, object, id, &r)) {
+    return false;
+  }
+  t->head = SB_LOAD(r.head, SB_ACQUIRE);
+  bool sound = sb_check_ring(k, object, id, t->slot, visit_cell, t, &end);
+  *cells += end - SB_LOAD(r.base, SB_RELAXED);
+  if (sound && t->ready > before && !sb_lanes_is_marked(&r)) { /* I77 of sb_lanes.h */
+    uint64_t base = SB_LOAD(r.base, SB_RELAXED);
+    sb_check_found(k, (sb_finding){SB_HIDDEN_CELL, t->slot, object, LANE, 0, sb_position_lane(base), 0, 0});
+  }
+  return sound;
+}
+
+static bool check_lanes(sb_checkup *k, const sb_queue_shm *q, tally *t, uint64_t *cells) {
+  bool sound = check_lane(k, t, t->slot, SB_RING_CELLS, cells);
+  unsigned above = 0, most = sb_lanes_number(q, 0);
+  for (uint32_t at = SB_LOAD(&q->lanes, SB_ACQUIRE); at != 0;) {
+    const sb_lane_shm *lane = sb_check_is(k, at, SB_KIND_LANE) ? sb_slot_at(k->b, at) : NULL;
+    unsigned number = lane != NULL ? SB_LOAD(&lane->number, SB_RELAXED) : 0;
+    bool fits = lane != NULL && (k->seen[at] & 1u) == 0 && SB_LOAD(&lane->queue, SB_RELAXED) == t->slot &&
+                number > above && number <= most && sb_position_lane(SB_LOAD(&lane->base, SB_RELAXED)) == number;
+    if (!fits) { /* a chain with a cycle ends here, too */
+      sb_check_found(k, (sb_finding){SB_BAD_CHAIN, t->slot, at, LANES, 0, 0, sb_check_kind(k, at), SB_KIND_LANE});
+      return false;
+    }
+    k->seen[at] |= 1u;
+    above = number;
+    sound = check_lane(k, t, at, SB_RING_LANE, cells) && sound;
+    at = SB_LOAD(&lane->next, SB_ACQUIRE);
+  }
+  return sound;
 }
 
 /* ---- ledgers ---- */
@@ -153,7 +195,7 @@ static bool check_ledgers(sb_checkup *k, const sb_queue_shm *q, tally *t) {
   bool freeing = sb_queue_state(SB_LOAD(&q->state, SB_ACQUIRE)) == SB_QUEUE_FREEING;
   for (uint32_t at = SB_LOAD(&q->ledgers, SB_ACQUIRE); at != 0 && !(freeing && at == SB_LEDGERS_SEALED);) {
     if (!sb_check_is(k, at, SB_KIND_LEDGER) || (k->seen[at] & 1u) != 0) { /* a chain with a cycle ends here, too */
-      sb_check_found(k, (sb_finding){SB_BAD_CHAIN, t->slot, at, 0, 0, 0, sb_check_kind(k, at), SB_KIND_LEDGER});
+      sb_check_found(k, (sb_finding){SB_BAD_CHAIN, t->slot, at, LEDGERS, 0, 0, sb_check_kind(k, at), SB_KIND_LEDGER});
       return false;
     }
     k->seen[at] |= 1u;
@@ -178,9 +220,10 @@ static void check_counts(sb_checkup *k, const tally *t) {
   if (bytes != t->bytes) trouble(k, SB_BAD_COUNT, t, BYTES, 0, bytes, t->bytes);
 }
 
-static void check_hints(sb_checkup *k, const sb_queue_shm *q, const tally *t, uint64_t end) {
+static void check_hints(sb_checkup *k, const sb_queue_shm *q, const tally *t, uint64_t cells) {
+  uint64_t end = SB_LOAD(&q->base, SB_RELAXED) + cells, came = SB_LOAD(&q->came, SB_ACQUIRE);
   uint64_t taken = SB_LOAD(&q->taken, SB_ACQUIRE), admitted = SB_LOAD(&q->admitted, SB_ACQUIRE);
-  uint64_t gone = end - SB_LOAD(&q->base, SB_RELAXED) - t->ready;
+  uint64_t gone = cells - t->ready;
   uint64_t bytes = SB_LOAD(&q->bytes_in, SB_ACQUIRE) - SB_LOAD(&q->bytes_out, SB_ACQUIRE);
   bool limits = sb_setting(q, SB_SETTING_RING_SIZE) >= 0 || sb_setting(q, SB_SETTING_MAX_LENGTH) >= 0 ||
                 sb_setting(q, SB_SETTING_MAX_BYTES) >= 0;
@@ -190,6 +233,7 @@ static void check_hints(sb_checkup *k, const sb_queue_shm *q, const tally *t, ui
   }
   /* I23 of sb_queue.h: depending on the queue and the message, a STAGED cell counts as taken or as ready */
   if (taken > gone || taken < gone - t->staged) trouble(k, SB_BAD_HINT, t, TAKEN, 0, taken, gone);
+  if (sb_lanes_several(q) && came != end) trouble(k, SB_BAD_HINT, t, CAME, 0, came, end);
   if (admitted != end) trouble(k, SB_BAD_HINT, t, ADMITTED, 0, admitted, end);
   if (bytes < t->ready_bytes || bytes > t->ready_bytes + t->staged_bytes)
     trouble(k, SB_BAD_HINT, t, READY_BYTES, 0, bytes, t->ready_bytes);
@@ -204,6 +248,11 @@ static void check_settings(sb_checkup *k, const sb_queue_shm *q, const tally *t)
   check_limit(k, t, RING_SIZE, sb_setting(q, SB_SETTING_RING_SIZE));
   check_limit(k, t, MAX_LENGTH, sb_setting(q, SB_SETTING_MAX_LENGTH));
   check_limit(k, t, MAX_BYTES, sb_setting(q, SB_SETTING_MAX_BYTES));
+  int64_t priority = sb_setting(q, SB_SETTING_MAX_PRIORITY);
+  uint64_t closing = SB_LOAD(&q->closing, SB_ACQUIRE);
+  if (priority < -1 || priority >= (int64_t)SB_LANES || (priority > 0) != sb_lanes_several(q))
+    trouble(k, SB_BAD_QUEUE, t, MAX_PRIORITY, 0, (uint64_t)priority, SB_LANES - 1);
+  if (sb_closing_state(closing) > SB_ASKED_CLOSED) trouble(k, SB_BAD_QUEUE, t, CLOSING, 0, closing, 0);
   if (overflow >= OVERFLOWS) trouble(k, SB_BAD_QUEUE, t, OVERFLOW, 0, overflow, 0);
   const sb_long_queue_shm *texts = sb_slab_object(k->b, t->slot, SB_KIND_LONG_QUEUE);
   uint32_t length = texts != NULL ? SB_LOAD(&texts->texts_length, SB_RELAXED) : 0;
@@ -212,16 +261,16 @@ static void check_settings(sb_checkup *k, const sb_queue_shm *q, const tally *t)
 
 void sb_check_queue(sb_checkup *k, uint32_t slot, bool closed) {
   sb_queue_shm *q = sb_slot_at(k->b, slot);
-  tally t = {.slot = slot, .head = SB_LOAD(&q->head, SB_ACQUIRE)};
-  uint64_t end;
+  tally t = {.slot = slot};
+  uint64_t cells = 0;
   uint32_t before = k->count;
   k->seen[slot] |= 1u;
-  bool sound = sb_check_ring(k, slot, SB_RING_CELLS, slot, visit_cell, &t, &end);
+  bool sound = check_lanes(k, q, &t, &cells);
   sound = check_ledgers(k, q, &t) && sound;
   if (sound && k->count == before) { /* after other findings, wrong counters say nothing new */
     check_counts(k, &t);
-    if (!closed) check_hints(k, q, &t, end);
+    if (!closed) check_hints(k, q, &t, cells);
   }
   if (!closed) check_settings(k, q, &t);
-  sb_check_lists(k, slot, end);
+  sb_check_lists(k, slot);
 }

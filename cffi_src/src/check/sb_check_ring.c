@@ -44,7 +44,7 @@ static void walk_leaf(walk *w, const sb_leaf_shm *leaf, uint64_t gen, uint64_t f
       continue;
     }
     filled(w, first + i, first + i + 1);
-    bool list = w->ring.id != SB_RING_CELLS;
+    bool list = w->ring.id != SB_RING_CELLS && w->ring.id != SB_RING_LANE;
     bool known = list ? state == SB_CELL_ENTRY || state == SB_CELL_TOMBSTONE
                       : state >= SB_CELL_AVAILABLE && state <= SB_CELL_CLOSED;
     if (!known || !sb_cell_of(word, gen)) {

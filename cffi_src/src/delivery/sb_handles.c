@@ -26,7 +26,7 @@ void sb_handle_add(sb_queue *q) {
 static sb_queue_shm no_queue;
 
 static void forget_pages(sb_queue *q) {
-  for (unsigned i = 0; i < SB_LANES; i++) sb_lane_forget_pages(&q->lanes[i]);
+  for (unsigned i = 0; i <= q->others; i++) sb_lane_forget_pages(q->lanes + i);
 }
 
 void sb_handles_forget_pages(sb_connection *c) {

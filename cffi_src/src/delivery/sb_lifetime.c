@@ -81,7 +81,7 @@ bool sb_lifetime_end(sb_queue *q, unsigned dead) {
   (void)SB_ADD(&q->c->b->header->queues_ended, 1u, SB_ACQ_REL);
   (void)SB_ADD(&q->c->b->header->queues_closed, 1u, SB_RELEASE); /* P17 of sb_handles.h: release */
   (void)SB_ADD(&q->c->b->header->topology_epoch, 1, SB_ACQ_REL); /* no route leads there any more */
-  sb_notify_housekeeper(q->c->b);                                /* it sweeps the name */
+  sb_target_ring_housekeeper(q->c->b);                           /* it sweeps the name */
   sb_notify_wake_all(q->c, q->slot);
   sb_notify_room_made(q->c, NULL, 0);
   return true;

@@ -3,13 +3,6 @@
 
 #include "sb_wait.h"
 
-void sb_notify_housekeeper(sb_broker *b) {
-  sb_node_shm *keeper = sb_node_at(b, SB_LOAD(&b->header->housekeeper_waiter, SB_ACQUIRE));
-  if (keeper != NULL) {
-    (void)sb_wake_ring(&keeper->wake);
-  }
-}
-
 void sb_notify_node(sb_broker *b, uint32_t slot) {
   sb_node_shm *n = sb_node_at(b, slot);
   if (n == NULL) {

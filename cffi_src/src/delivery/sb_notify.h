@@ -65,8 +65,6 @@ void sb_notify_room_in(sb_connection *c, sb_queue_shm *q, uint32_t slot);
 /* Wakes the nodes of a queue that was closed, or whose settings changed. It does not wake producers that wait for
  * memory: they look again by themselves, after 50 ms at most. */
 void sb_notify_wake_all(sb_connection *c, uint32_t queue);
-/* Wakes the housekeeper, so that it acts on a change of the caller before its next tick is due. */
-void sb_notify_housekeeper(sb_broker *b);
 
 /* ---- for connections with a node at the queue ---- */
 /* True if there may be a message for a consumer. */

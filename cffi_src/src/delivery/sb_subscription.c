@@ -127,7 +127,7 @@ uint64_t sb_subscription_overlooked(const sb_subscription *s) {
   bool told = sb_node_state(word) == SB_NODE_NOTIFIED, waits = sb_node_state(word) == SB_NODE_INTERESTED;
   if ((!told && !waits) || !sb_notify_looks_ready(q) || SB_LOAD(&n->flagged, SB_SEQ_CST) != 0 ||
       (waits && SB_LOAD(&q->shm->notified, SB_SEQ_CST) > 0) || sb_notify_better_wants(q, s->priority) ||
-      !sb_hints_has_ready(b, &q->lanes[0].ring, sb_ring_exact_tail(b, &q->lanes[0].ring))) {
+      !sb_hints_any_has_ready(b, q->slot, SB_ANY_END)) {
     return 0;
   }
   return sb_entry_word(s->node, sb_node_epoch(word));

@@ -42,6 +42,10 @@ void sb_floors_raise(sb_broker *b, uint32_t chunk, unsigned kind, unsigned units
     } else if (kind == SB_KIND_CONSUMER_LEVEL) {
       const sb_consumer_level_shm *l = object;
       raise(b, chunk, POSITION, page_behind(higher(end_of(&l->interested), end_of(&l->notified))));
+    } else if (kind == SB_KIND_LANE) {
+      const sb_lane_shm *l = object;
+      uint64_t base = sb_position_place(SB_LOAD(&l->base, SB_RELAXED));
+      raise(b, chunk, POSITION, page_behind(higher(base, sb_position_place(SB_LOAD(&l->tail, SB_RELAXED)))));
     }
   }
 }
@@ -72,6 +76,8 @@ void sb_floors_apply(sb_broker *b, uint32_t chunk, unsigned kind, unsigned units
     } else if (kind == SB_KIND_CONSUMER_LEVEL && position != 0) {
       begin_at(&((sb_consumer_level_shm *)object)->interested, position);
       begin_at(&((sb_consumer_level_shm *)object)->notified, position);
+    } else if (kind == SB_KIND_LANE) { /* the rest follows when the lane gets its number (sb_lanes_make) */
+      SB_STORE(&((sb_lane_shm *)object)->base, position, SB_RELAXED);
     }
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_target.h"
 
+#include "sb_slab.h"
 #include "sb_wait.h"
 
 static uint32_t bit_of(const sb_target *t) { return t->number % SB_MAX_TARGETS; }
@@ -51,4 +52,9 @@ void sb_target_ring_io(sb_connection *c) {
   if (c->io_node != 0) {
     (void)sb_wake_ring(&((sb_node_shm *)sb_slot_at(c->b, c->io_node))->wake);
   }
+}
+
+void sb_target_ring_housekeeper(sb_broker *b) {
+  sb_node_shm *keeper = sb_slab_object(b, SB_LOAD(&b->header->housekeeper_waiter, SB_ACQUIRE), SB_KIND_NODE);
+  if (keeper != NULL) (void)sb_wake_ring(&keeper->wake);
 }

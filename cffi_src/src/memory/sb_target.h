@@ -15,7 +15,7 @@
  *
  * Death: nothing here is shared.
  *
- * Concurrency: all functions except sb_target_ring_io need the connection's lock.
+ * Concurrency: all functions except those that ring need the connection's lock.
  */
 #ifndef SB_TARGET_H
 #define SB_TARGET_H
@@ -54,5 +54,7 @@ void sb_target_remove(sb_target *t);
 sb_target *sb_target_after(const sb_connection *c, const sb_target *t);
 /* Wakes the IO thread. */
 void sb_target_ring_io(sb_connection *c);
+/* Wakes the housekeeper, so that it acts on a change of the caller before its next tick is due. */
+void sb_target_ring_housekeeper(sb_broker *b);
 
 #endif

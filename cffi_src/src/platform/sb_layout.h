@@ -268,7 +268,7 @@ typedef struct {
   sb_word admitted; /* hint: `tail` plus the number of messages for which room is reserved, but not yet used */
   sb_word bytes_in; /* hint: body bytes that became ready, or that have room reserved */
   sb_word bound;    /* with ring_size: evict the oldest while more than max(bound, ring_size) messages are ready */
-  sb_word reserved0[4];
+  sb_word ready[SB_LANES / 64]; /* with SB_QUEUE_LANES: bit n: lane n may have a ready message (I77 of sb_lanes.h) */
   /* notification: read by producers, so this cache line lies beside theirs (processors fetch lines in pairs) */
   alignas(64) _Atomic int32_t interested;
   _Atomic int32_t notified, not_interested, non_acquiring, consumers, room_waiting;
@@ -302,8 +302,14 @@ typedef struct {
   /* 1: a watch for room began here. Its program may react late, which explains an SB_REPAIR_ROOM (sb_repairs.h) */
   sb_half room_watched;
   char name[SB_NAME_MAX + 1];
+  /* of a queue with SB_QUEUE_LANES. `came`: hint: `base` plus the number of cells in all lanes; stands for `tail` in the
+   * counts of such a queue */
+  alignas(64) sb_word came;
+  sb_word closing; /* whether a deletion was asked for, and is decided (sb_closing.h) */
+  sb_half lanes;   /* first lane but lane 0, by ascending number */
 } sb_queue_shm;
-_Static_assert(sizeof(sb_queue_shm) <= 3 * SB_UNIT, "queue");
+#define SB_QUEUE_UNITS 4u
+_Static_assert(sizeof(sb_queue_shm) <= SB_QUEUE_UNITS * SB_UNIT, "queue");
 _Static_assert(offsetof(sb_queue_shm, settings[SB_SETTING_MESSAGE_TTL_MS]) == 64, "the cache line of puts and gets");
 
 /* A queue with settings that are texts. They stay as they were declared. No setting is a text today; the name of a
@@ -313,12 +319,23 @@ typedef struct {
   sb_half texts_length;
   char texts[SB_TEXTS_MAX]; /* encoded by the callers of the core; the core does not decode it */
 } sb_long_queue_shm;
-#define SB_LONG_QUEUE_UNITS 7u
+#define SB_LONG_QUEUE_UNITS 8u
 _Static_assert(sizeof(sb_long_queue_shm) <= SB_LONG_QUEUE_UNITS * SB_UNIT, "long queue");
 
 static inline int64_t sb_setting(const sb_queue_shm *q, unsigned which) {
   return SB_LOAD(&q->settings[which], SB_RELAXED);
 }
+
+/* The ring of the messages of one priority (sb_lanes.h). A lane is never removed while the queue exists. */
+typedef struct {
+  alignas(64) sb_word root, base; /* as in sb_ring_shm */
+  sb_half queue, number;
+  sb_half next;
+  alignas(64) sb_word tail;
+  alignas(64) sb_word head;
+  sb_word requeued; /* as in sb_queue_shm */
+} sb_lane_shm;
+_Static_assert(sizeof(sb_lane_shm) <= SB_UNIT, "lane");
 
 /* The consumers of one priority. A level is never removed while the queue exists. */
 typedef struct {
@@ -391,7 +408,8 @@ enum {
   SB_INTENT_DUE = 3,
   SB_INTENT_MOVE = 4,
   SB_INTENT_COMMIT = 5,
-  SB_INTENT_MOVE_PAGE = 6
+  SB_INTENT_MOVE_PAGE = 6,
+  SB_INTENT_PARK = 7
 };
 
 /* The counters of one connection at one queue, and the intent of its operation in progress. Only the owner writes the

@@ -128,19 +128,41 @@ static inline uint64_t sb_entry_word(uint32_t node, uint32_t epoch) {
 /* ---- cell side record: 38 slot generation | 16 delivery count | flags; written only while the cell is ACQUIRED or
  *      REMOVING ---- */
 #define SB_SIDE_REDELIVERED (UINT64_C(1) << 54)
+/* Of a parked message (sb_park.h). DELAYED: the low 38 bits are the end of its delay, in units of SB_DELAY_NS of
+ * CLOCK_MONOTONIC. Bits 56 to 59: why it is dead. */
+#define SB_SIDE_DELAYED (UINT64_C(1) << 55)
+#define SB_DELAY_NS UINT64_C(1000000)
+typedef enum { SB_WHY_ALIVE, SB_WHY_REJECTED, SB_WHY_EXPIRED, SB_WHY_MAX_LENGTH, SB_WHY_DELIVERY_LIMIT } sb_why;
+#define SB_SIDE_WHY (UINT64_C(15) << 56)
+static inline uint64_t sb_side_why(sb_why why) { return SB_FIELD((unsigned)why, 56); }
+static inline sb_why sb_side_why_of(uint64_t s) { return (sb_why)SB_BITS(s, 56, 4); }
 static inline uint64_t sb_side_gen(uint64_t s) { return s & SB_GEN_MASK; }
 static inline unsigned sb_side_count(uint64_t s) { return (unsigned)SB_BITS(s, 38, 16); }
+#define SB_SIDE_MOST_COUNTED 0xffffu
 static inline uint64_t sb_side_word(uint64_t gen, unsigned count, uint64_t flags) {
-  return (gen & SB_GEN_MASK) | SB_FIELD(count > 0xffffu ? 0xffffu : count, 38) | flags;
+  return (gen & SB_GEN_MASK) | SB_FIELD(count > SB_SIDE_MOST_COUNTED ? SB_SIDE_MOST_COUNTED : count, 38) | flags;
 }
 
-/* ---- position of a message: 60 bits, as many as an entry of the schedule has room for; the highest SB_LANE_BITS of
- * them are the number of a lane (sb_lane.h) ---- */
+/* ---- position of a message: 60 bits, as many as an entry of the schedule has room for: 52 place in its lane | 8 number
+ *      of the lane (sb_lanes.h). A queue without priorities has only lane 0 ---- */
 #define SB_POSITION_BITS 60u
-#define SB_LANE_BITS 0u /* a queue has one lane */
+#define SB_LANE_BITS 8u
 #define SB_LANES (1u << SB_LANE_BITS)
-static inline unsigned sb_position_lane(uint64_t p) {
-  return (unsigned)SB_BITS(p, SB_POSITION_BITS - SB_LANE_BITS, SB_LANE_BITS);
+#define SB_PLACE_BITS (SB_POSITION_BITS - SB_LANE_BITS)
+static inline unsigned sb_position_lane(uint64_t p) { return (unsigned)SB_BITS(p, SB_PLACE_BITS, SB_LANE_BITS); }
+static inline uint64_t sb_position_place(uint64_t p) { return SB_BITS(p, 0, SB_PLACE_BITS); }
+static inline uint64_t sb_position_in(unsigned lane, uint64_t place) {
+  return SB_BITS(place, 0, SB_PLACE_BITS) | SB_FIELD(lane, SB_PLACE_BITS);
+}
+
+/* ---- closing word of a queue with several lanes (sb_closing.h): 2 state | 2 conditions | 60 number of the last deletion
+ *      that was asked for ---- */
+enum { SB_ASKED_NOT = 0, SB_ASKED = 1, SB_ASKED_CLOSED = 2 };
+static inline unsigned sb_closing_state(uint64_t w) { return (unsigned)SB_BITS(w, 0, 2); }
+static inline unsigned sb_closing_conditions(uint64_t w) { return (unsigned)SB_BITS(w, 2, 2); }
+static inline uint64_t sb_closing_number(uint64_t w) { return w >> 4; }
+static inline uint64_t sb_closing_word(unsigned state, unsigned conditions, uint64_t number) {
+  return (uint64_t)state | SB_FIELD(conditions, 2) | SB_FIELD(number, 4);
 }
 
 /* ---- page link (root and children), by state. EMPTY: 2 state | 62 generation of the page that contains the link; in a

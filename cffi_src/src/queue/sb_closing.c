@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_closing.h"
 
+#include "sb_slab.h"
+
 /* True if the message of a cell with the value `word` makes a deletion "if empty" fail. A message that a connection
  * holds does not count: if the connection returns the message to the closed queue, it is removed there. A STAGED one
  * counts, since its commit may be decided already. */
@@ -13,6 +15,61 @@ bool sb_closing_finds_message(sb_broker *b, const sb_ring *r, uint64_t position)
   return sb_ring_has(b, r, position, nobodys_message);
 }
 
+static bool any_lane_has(sb_broker *b, uint32_t queue) {
+  sb_ring r;
+  bool found = false;
+  for (sb_lanes_walk all = sb_lanes_of(b, queue); !found && sb_lanes_next(&all, &r);) {
+    found = sb_ring_has(b, &r, UINT64_MAX, nobodys_message);
+  }
+  return found;
+}
+
+static bool unused(const sb_queue_shm *q) { return SB_LOAD(&q->consumers, SB_SEQ_CST) <= 0; }
+
+static void close_queue(sb_queue_shm *q) {
+  uint64_t state = SB_LOAD(&q->state, SB_ACQUIRE);
+  if (sb_queue_state(state) == SB_QUEUE_OPEN)
+    (void)SB_CAS(&q->state, &state, sb_queue_word(SB_QUEUE_CLOSED, sb_queue_incarnation(state)), SB_SEQ_CST);
+}
+
+/* ---- in a queue with several lanes ---- */
+
+#define CONDITIONS(flags) ((unsigned)SB_BITS(flags, 42, 2)) /* SB_CLOSING_IF_UNUSED, SB_CLOSING_IF_EMPTY */
+
+bool sb_closing_ends(sb_broker *b, uint32_t queue) {
+  sb_queue_shm *q = sb_slot_at(b, queue);
+  uint64_t word;
+  while (sb_closing_state(word = SB_LOAD(&q->closing, SB_SEQ_CST)) == SB_ASKED) {
+    unsigned only = sb_closing_conditions(word);
+    bool refuse = ((only & CONDITIONS(SB_CLOSING_IF_UNUSED)) != 0 && !unused(q)) ||
+                  ((only & CONDITIONS(SB_CLOSING_IF_EMPTY)) != 0 && any_lane_has(b, queue));
+    SB_CRASHPOINT("closing.judged");
+    (void)SB_CAS(&q->closing, &word,
+                 sb_closing_word(refuse ? SB_ASKED_NOT : SB_ASKED_CLOSED, 0, sb_closing_number(word)), SB_SEQ_CST);
+  }
+  bool ends = sb_closing_state(word) == SB_ASKED_CLOSED;
+  if (ends) close_queue(q);
+  return ends;
+}
+
+bool sb_closing_ask(sb_broker *b, uint32_t queue, uint64_t flags) {
+  sb_queue_shm *q = sb_slot_at(b, queue);
+  uint64_t word;
+  do {
+    if (sb_closing_ends(b, queue)) {
+      return false;
+    }
+    word = SB_LOAD(&q->closing, SB_SEQ_CST);
+  } while (sb_closing_state(word) != SB_ASKED_NOT ||
+           !SB_CAS(&q->closing, &word, sb_closing_word(SB_ASKED, CONDITIONS(flags), sb_closing_number(word) + 1),
+                   SB_SEQ_CST));
+  return true;
+}
+
+bool sb_closing_has_message(sb_broker *b, uint32_t queue) { return any_lane_has(b, queue); }
+
+/* ---- in a queue with one lane ---- */
+
 bool sb_closing_resolve(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const sb_ring *r, uint64_t position) {
   sb_leaf_ref leaf;
   sb_status found = sb_ring_locate(b, NULL, r, position, &leaf);
@@ -22,7 +79,7 @@ bool sb_closing_resolve(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const
   sb_cell_shm *cell = sb_leaf_cell(&leaf, position);
   uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST), closed = sb_cell_bare(SB_CELL_CLOSED, leaf.gen);
   if (sb_cell_state(word) == SB_CELL_CLOSING && sb_cell_of(word, leaf.gen)) {
-    bool refuse = ((word & SB_CLOSING_IF_UNUSED) != 0 && SB_LOAD(&shm->consumers, SB_SEQ_CST) > 0) ||
+    bool refuse = ((word & SB_CLOSING_IF_UNUSED) != 0 && !unused(shm)) ||
                   ((word & SB_CLOSING_IF_EMPTY) != 0 && sb_closing_finds_message(b, r, position));
     if (refuse && sb_ring_drop(c, r, &leaf, position, word)) {
       return true;
@@ -30,10 +87,7 @@ bool sb_closing_resolve(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const
     if (!refuse) (void)SB_CAS(&cell->word, &word, closed, SB_SEQ_CST);
   }
   if (SB_LOAD(&cell->word, SB_SEQ_CST) == closed) { /* the generation matches: the page was not reused */
-    uint64_t state = SB_LOAD(&shm->state, SB_ACQUIRE);
-    if (sb_queue_state(state) == SB_QUEUE_OPEN) {
-      (void)SB_CAS(&shm->state, &state, sb_queue_word(SB_QUEUE_CLOSED, sb_queue_incarnation(state)), SB_SEQ_CST);
-    }
+    close_queue(shm);
   }
   return true;
 }

@@ -36,8 +36,28 @@ static sb_status why_it_stays(sb_queue *q, uint64_t flags, uint64_t position) {
   return both && !sb_closing_finds_message(q->c->b, &q->lanes[0].ring, position) ? SB_DONE : SB_NOT_EMPTY;
 }
 
+/* The same as close_once for a queue with priorities, which has no CLOSING cell (I79 of sb_closing.h). */
+static sb_status close_lanes_once(sb_queue *q, uint64_t flags) {
+  sb_broker *b = q->c->b;
+  if (!sb_closing_ask(b, q->slot, flags)) {
+    return SB_DELETED;
+  }
+  SB_CRASHPOINT("queue.close.asked");
+  if (sb_closing_ends(b, q->slot)) {
+    return SB_OK;
+  }
+  bool both = flags == (SB_CLOSING_IF_UNUSED | SB_CLOSING_IF_EMPTY);
+  if ((flags & SB_CLOSING_IF_UNUSED) != 0 && (!both || SB_LOAD(&q->shm->consumers, SB_SEQ_CST) > 0)) {
+    return SB_IN_USE;
+  }
+  return both && !sb_closing_has_message(b, q->slot) ? SB_DONE : SB_NOT_EMPTY;
+}
+
 static sb_status close_once(sb_queue *q, uint64_t flags) {
   uint64_t position = 0;
+  if (sb_queue_has_lanes(q)) {
+    return close_lanes_once(q, flags);
+  }
   const sb_ring *r = &q->lanes[0].ring;
   sb_status status = append_closing(q, flags, &position);
   if (status != SB_OK) {
@@ -68,11 +88,12 @@ sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t
   return status == SB_DONE ? SB_IN_USE : status;
 }
 
-uint64_t sb_disposal_empty(sb_queue *q) {
+/* Empties one lane, as far as there is memory for a holding. */
+static uint64_t empty_lane(sb_queue *q, const sb_ring *r) {
   sb_broker *b = q->c->b;
-  uint64_t removed = 0, at = SB_LOAD(&q->shm->base, SB_RELAXED);
+  uint64_t removed = 0, at = SB_LOAD(r->base, SB_RELAXED);
   sb_leaf_ref leaf;
-  while (sb_ring_next_leaf(b, &q->lanes[0].ring, at, &leaf, &at)) {
+  while (sb_ring_next_leaf(b, r, at, &leaf, &at)) {
     for (; sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
       unsigned state = sb_cell_state(word);
@@ -98,6 +119,13 @@ uint64_t sb_disposal_empty(sb_queue *q) {
   return removed;
 }
 
+uint64_t sb_disposal_empty(sb_queue *q) {
+  uint64_t removed = 0;
+  sb_ring r;
+  for (sb_lanes_walk all = sb_lanes_of(q->c->b, q->slot); sb_lanes_next(&all, &r);) removed += empty_lane(q, &r);
+  return removed;
+}
+
 /* Lists the object in `slot` in the holdings of `c`. The caller then unlinks the object, and frees it. If the caller is
  * killed between these two steps, its reaper frees the object. *gen: the generation of the object. The caller must free
  * only this generation: a process that was killed earlier may have listed the same object, and the reaper of that
@@ -111,6 +139,15 @@ static bool let_go(sb_connection *c, uint32_t slot, uint64_t *gen) {
 
 static bool any_message(uint64_t word) { return sb_cell_has_message(word); }
 
+static bool has_message(sb_broker *b, uint32_t slot) {
+  bool found = false;
+  sb_ring r;
+  for (sb_lanes_walk all = sb_lanes_of(b, slot); !found && sb_lanes_next(&all, &r);) {
+    found = sb_ring_has(b, &r, UINT64_MAX, any_message);
+  }
+  return found;
+}
+
 /* Makes a CLOSED queue FREEING, then looks for an owner of a ledger (I20). Does nothing if a killed process left the
  * queue FREEING. False: a connection has opened the queue, which is CLOSED again. */
 static bool begin_freeing(sb_broker *b, sb_queue_shm *q, uint64_t state) {
@@ -122,6 +159,21 @@ static bool begin_freeing(sb_broker *b, sb_queue_shm *q, uint64_t state) {
   bool owned = sb_ledger_owned(b, q);
   if (owned) SB_STORE(&q->state, state, SB_RELEASE);
   return !owned;
+}
+
+static void free_lanes(sb_connection *c, sb_queue_shm *q) {
+  uint32_t slot = SB_LOAD(&q->lanes, SB_ACQUIRE);
+  sb_ring r;
+  while (sb_ring_open(c->b, slot, SB_RING_LANE, &r)) {
+    sb_lane_shm *lane = sb_slot_at(c->b, slot);
+    uint32_t next = SB_LOAD(&lane->next, SB_ACQUIRE);
+    uint64_t gen;
+    sb_ring_destroy(c, &r);
+    bool whole = let_go(c, slot, &gen);
+    SB_STORE(&q->lanes, next, SB_RELEASE); /* one by one: after a kill another process frees the rest */
+    (void)sb_slab_free_gen(c->b, slot, gen);
+    slot = whole ? next : 0;
+  }
 }
 
 static void free_levels(sb_connection *c, sb_queue_shm *q) {
@@ -162,8 +214,8 @@ bool sb_disposal_free(sb_connection *c, uint32_t slot) {
   sb_queue_shm *q = sb_slot_at(b, slot);
   sb_ring r;
   uint64_t gen, state = SB_LOAD(&q->state, SB_ACQUIRE);
-  if (!sb_queue_is_deleted(state) || sb_ledger_owned(b, q) || !sb_ring_open(b, slot, SB_RING_CELLS, &r) ||
-      sb_ring_has(b, &r, UINT64_MAX, any_message) || !begin_freeing(b, q, state)) {
+  if (!sb_queue_is_deleted(state) || sb_ledger_owned(b, q) || sb_slab_queue(b, slot) == NULL || has_message(b, slot) ||
+      !begin_freeing(b, q, state)) {
     return false;
   }
   static const uint32_t rings[] = {SB_RING_CELLS,          SB_RING_ALL,  SB_RING_NON_ACQUIRING,
@@ -171,6 +223,7 @@ bool sb_disposal_free(sb_connection *c, uint32_t slot) {
   for (unsigned i = 0; i < sizeof rings / sizeof rings[0]; i++) {
     if (sb_ring_open(b, slot, rings[i], &r)) sb_ring_destroy(c, &r);
   }
+  free_lanes(c, q);
   free_levels(c, q);
   free_ledgers(c, q);
   (void)let_go(c, slot, &gen);

@@ -6,11 +6,10 @@
  * ends the message. A move does not end a message: it calls sb_settle_moved, under its own intent, to settle only the
  * source cell.
  *
- * Dead-lettering does not exist yet. It belongs here: before a message ends because it was rejected, expired or was
- * evicted, sb_dispose will move it to a queue that keeps it. Two other functions end messages that a dead
- * connection held: settle_for (sb_transaction.c) and resolve_settle (sb_intent.c). They know only the counter, not the
- * reason: settle_for reads the counter from the holding of a message that a commit marked, resolve_settle from the
- * intent. So they cannot dead-letter a message: a connection must do that before it writes such a mark or intent.
+ * In a queue with dead letters, sb_dispose does not end a message that was rejected, has expired, was evicted or had its
+ * last delivery: it parks the message (sb_park.h). Two other functions end messages that a dead connection held: settle_for
+ * (sb_transaction.c) and resolve_settle (sb_intent.c). An intent SETTLE is never written for a message that is parked. A
+ * commit marks a message that it rejects with the counter DEAD_LETTERED, so settle_for parks it, too.
  *
  * Layout: none here.
  *
@@ -34,7 +33,7 @@
 #ifndef SB_DISPOSE_H
 #define SB_DISPOSE_H
 
-#include "sb_settle.h"
+#include "sb_park.h"
 
 /* Why a message ends. The low four bits of a reason are its counter; reasons that share a counter differ above them. */
 typedef enum {
@@ -45,13 +44,33 @@ typedef enum {
   SB_REASON_REPLACED = SB_COUNT_REPLACED, /* newer messages fill the ring_size of the queue */
   SB_REASON_EVICTED = SB_COUNT_DROPPED,   /* the queue is full, and its overflow is drop-head */
   SB_REASON_REJECTED = SB_COUNT_DROPPED | 16,
-  SB_REASON_UNREADABLE = SB_COUNT_DROPPED | 32 /* the message header is damaged */
+  SB_REASON_UNREADABLE = SB_COUNT_DROPPED | 32, /* the message header is damaged */
+  SB_REASON_EXHAUSTED = SB_COUNT_DROPPED | 48,  /* it was delivered as often as its queue allows */
+  SB_REASON_CARRIED_OUT = SB_COUNT_DEAD_LETTERED,
+  SB_REASON_GIVEN_UP = SB_COUNT_DROPPED | 64 /* it was dead, and there was nowhere to carry it */
 } sb_reason;
 static inline unsigned sb_reason_counter(sb_reason reason) { return (unsigned)reason & 15u; }
+/* Why a message that ends for the reason is dead. ALIVE: it never goes to a dead-letter exchange. */
+static inline sb_why sb_reason_why(sb_reason reason) {
+  switch (reason) {
+    case SB_REASON_REJECTED: return SB_WHY_REJECTED;
+    case SB_REASON_EXPIRED: return SB_WHY_EXPIRED;
+    case SB_REASON_EVICTED: return SB_WHY_MAX_LENGTH;
+    case SB_REASON_EXHAUSTED: return SB_WHY_DELIVERY_LIMIT;
+    default: return SB_WHY_ALIVE;
+  }
+}
+static inline bool sb_queue_has_dead_letters(const sb_queue_shm *q) {
+  return (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_DEAD_LETTERS) != 0;
+}
 
-/* Ends the message of holding `token`, and gives the holding back. SB_SETTLED: the connection does not hold the
- * message. */
+/* Ends the message of holding `token`, or parks it, and gives the holding back. SB_SETTLED: the connection does not hold
+ * the message. */
 static inline sb_status sb_dispose(sb_queue *q, uint64_t token, sb_reason reason) {
+  sb_why why = sb_reason_why(reason);
+  if (why != SB_WHY_ALIVE && sb_queue_has_dead_letters(q->shm) && sb_queue_is_open(q)) {
+    return sb_park_dead(q, token, why);
+  }
   return sb_settle_message(q, token, sb_reason_counter(reason));
 }
 

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_hints.h"
 
+#include "sb_slab.h"
 #include "sb_wait.h"
+
+/* True if the ring has a ready message, but its ready bit is clear (I77 of sb_lanes.h). */
+static bool hides_lane(sb_broker *b, const sb_ring *r) {
+  return !sb_lanes_is_marked(r) && sb_hints_has_ready(b, r, UINT64_MAX);
+}
 
 /* Finds the first hidden cell at or after position `from`: AVAILABLE, below the head, and without `requeued` bits.
  * False: there is none, or the search met a page that was reused meanwhile. */
@@ -26,13 +32,17 @@ static bool next_hidden(sb_broker *b, const sb_ring *r, uint64_t from, uint64_t 
 
 bool sb_hints_hide_ready(sb_broker *b, const sb_ring *r) {
   uint64_t at;
-  return next_hidden(b, r, SB_LOAD(r->base, SB_RELAXED), &at);
+  return next_hidden(b, r, SB_LOAD(r->base, SB_RELAXED), &at) || hides_lane(b, r);
 }
 
 uint64_t sb_hints_resurface(sb_broker *b, const sb_queue_shm *q, const sb_ring *r, uint64_t deaths_before) {
   uint64_t found = 0, at, again;
+  if (hides_lane(b, r)) { /* a searcher hides a lane for a moment: so this is no repair of an error */
+    sb_lanes_mark(r);
+    found++;
+  }
   if (!next_hidden(b, r, SB_LOAD(r->base, SB_RELAXED), &at)) {
-    return 0;
+    return found;
   }
   bool explained = sb_repairs_explained(b, q, deaths_before);
   if (next_hidden(b, r, at, &again) && again == at) sb_repairs_count(b, SB_REPAIR_MARK, explained); /* I72 */
@@ -57,6 +67,48 @@ bool sb_hints_has_ready(sb_broker *b, const sb_ring *r, uint64_t end) {
   return false;
 }
 
+uint64_t sb_hints_resurface_all(sb_broker *b, uint32_t queue, uint64_t deaths_before) {
+  uint64_t found = 0;
+  sb_ring r;
+  for (sb_lanes_walk all = sb_lanes_of(b, queue); sb_lanes_next(&all, &r);) {
+    found += sb_hints_resurface(b, sb_slot_at(b, queue), &r, deaths_before);
+  }
+  return found;
+}
+
+bool sb_hints_any_hides_ready(sb_broker *b, uint32_t queue) {
+  bool found = false;
+  sb_ring r;
+  for (sb_lanes_walk all = sb_lanes_of(b, queue); !found && sb_lanes_next(&all, &r);) {
+    found = sb_hints_hide_ready(b, &r);
+  }
+  return found;
+}
+
+bool sb_hints_any_has_ready(sb_broker *b, uint32_t queue, uint64_t end) {
+  sb_ring r;
+  if (end != SB_ANY_END) {
+    return sb_lanes_ring(b, queue, end, &r) && sb_hints_has_ready(b, &r, end);
+  }
+  bool found = false;
+  for (sb_lanes_walk all = sb_lanes_of(b, queue); !found && sb_lanes_next(&all, &r);) {
+    found = sb_hints_has_ready(b, &r, sb_ring_exact_tail(b, &r));
+  }
+  return found;
+}
+
+uint64_t sb_hints_end_of_ready(sb_broker *b, uint32_t queue) {
+  uint64_t end = 0;
+  bool found = false;
+  sb_ring r;
+  for (sb_lanes_walk all = sb_lanes_of(b, queue); !found && sb_lanes_next(&all, &r);) {
+    uint64_t tail = sb_ring_exact_tail(b, &r);
+    found = sb_hints_has_ready(b, &r, tail);
+    if (found || end == 0) end = tail;
+  }
+  return end;
+}
+
 #define RESCAN_INTERVAL_NS UINT64_C(250000000)
 
 uint64_t sb_hints_rescan(sb_queue *q) {
@@ -66,43 +118,51 @@ uint64_t sb_hints_rescan(sb_queue *q) {
   }
   q->rescanned_ns = now;
   uint64_t deaths = sb_repairs_deaths(q->c->b);
-  uint64_t found = sb_hints_resurface(q->c->b, q->shm, &q->lanes[0].ring, q->rescanned_deaths);
+  uint64_t found = sb_hints_resurface_all(q->c->b, q->slot, q->rescanned_deaths);
   q->rescanned_deaths = deaths;
   return found;
 }
 
 typedef struct {
-  uint64_t tail, taken, admitted, bytes_in, bytes_out; /* the hints */
-  uint64_t added, ready, ready_bytes;                  /* the truth: ledgers and cells */
+  uint64_t came, taken, admitted, bytes_in, bytes_out; /* the hints; `came` is exact in a queue with one lane */
+  uint64_t tail, added, ready, ready_bytes;            /* the truth: cells and ledgers */
 } reading;
 
-static reading read_queue(sb_broker *b, sb_queue_shm *q, const sb_ring *r) {
-  reading n = {.tail = sb_ring_exact_tail(b, r),
-               .taken = SB_LOAD(&q->taken, SB_SEQ_CST),
-               .admitted = SB_LOAD(&q->admitted, SB_SEQ_CST)};
-  n.bytes_in = SB_LOAD(&q->bytes_in, SB_SEQ_CST);
-  n.bytes_out = SB_LOAD(&q->bytes_out, SB_SEQ_CST);
-  n.added = sb_ledger_sum(b, q, SB_COUNT_ADDED);
+static void count_ready(sb_broker *b, const sb_ring *r, uint64_t tail, reading *n) {
   uint64_t at = SB_LOAD(r->base, SB_RELAXED);
   sb_leaf_ref leaf;
-  while (sb_ring_next_leaf(b, r, at, &leaf, &at) && at < n.tail) {
-    for (; sb_leaf_covers(&leaf, at) && at < n.tail; at++) {
+  while (sb_ring_next_leaf(b, r, at, &leaf, &at) && at < tail) {
+    for (; sb_leaf_covers(&leaf, at) && at < tail; at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
       uint32_t slot = sb_cell_slot(word);
       if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE && sb_slot_in_range(b, slot) &&
           sb_slot_ready(b, slot)) {
-        n.ready++;
-        n.ready_bytes += sb_peek_length(b, slot);
+        n->ready++;
+        n->ready_bytes += sb_peek_length(b, slot);
       }
     }
+  }
+}
+
+static reading read_queue(sb_broker *b, sb_queue_shm *q, uint32_t slot) {
+  reading n = {.tail = sb_lanes_count(b, slot)};
+  n.taken = SB_LOAD(&q->taken, SB_SEQ_CST);
+  n.admitted = SB_LOAD(&q->admitted, SB_SEQ_CST);
+  n.bytes_in = SB_LOAD(&q->bytes_in, SB_SEQ_CST);
+  n.bytes_out = SB_LOAD(&q->bytes_out, SB_SEQ_CST);
+  n.came = sb_lanes_several(q) ? SB_LOAD(&q->came, SB_SEQ_CST) : n.tail;
+  n.added = sb_ledger_sum(b, q, SB_COUNT_ADDED);
+  sb_ring r;
+  for (sb_lanes_walk all = sb_lanes_of(b, slot); sb_lanes_next(&all, &r);) {
+    count_ready(b, &r, SB_LOAD(r.tail, SB_SEQ_CST), &n);
   }
   return n;
 }
 
 static bool same(const reading *one, const reading *two) {
-  return one->tail == two->tail && one->taken == two->taken && one->admitted == two->admitted &&
-         one->bytes_in == two->bytes_in && one->bytes_out == two->bytes_out && one->added == two->added &&
-         one->ready == two->ready && one->ready_bytes == two->ready_bytes;
+  return one->tail == two->tail && one->came == two->came && one->taken == two->taken &&
+         one->admitted == two->admitted && one->bytes_in == two->bytes_in && one->bytes_out == two->bytes_out &&
+         one->added == two->added && one->ready == two->ready && one->ready_bytes == two->ready_bytes;
 }
 
 /* Changes one hint from `is` to `should`, and returns the result of sb_hints_reconcile up to this hint. `found`: the
@@ -129,16 +189,15 @@ static void free_room(sb_queue_shm *q, const reading *is, const sb_changes *half
 }
 
 sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q, const sb_ledger_shm *but) {
-  sb_ring r;
   uint32_t slot = sb_slot_of(b, q);
-  if (!sb_queue_tracks(q) || !sb_ring_open(b, slot, SB_RING_CELLS, &r)) {
+  if (!sb_queue_tracks(q) || sb_slab_queue(b, slot) == NULL) {
     return SB_HINTS_RIGHT;
   }
   sb_changes before = sb_ledger_changes(b, q, but);
   if (before.depth != 0 && sb_queue_evicts(q)) {
     return SB_HINTS_BUSY;
   }
-  reading one = read_queue(b, q, &r), two = read_queue(b, q, &r);
+  reading one = read_queue(b, q, slot), two = read_queue(b, q, slot);
   sb_changes after = sb_ledger_changes(b, q, but);
   if (!sb_changes_same(&before, &after) || !same(&one, &two)) {
     return SB_HINTS_BUSY; /* traffic: the next call tries again */
@@ -148,7 +207,8 @@ sb_hints sb_hints_reconcile(sb_broker *b, sb_queue_shm *q, const sb_ledger_shm *
     return SB_HINTS_BUSY;
   }
   uint64_t taken = one.tail - SB_LOAD(&q->base, SB_RELAXED) - one.ready;
-  sb_hints found = put_right(&q->taken, one.taken, taken, SB_HINTS_RIGHT);
+  sb_hints found = put_right(&q->came, one.came, one.tail, SB_HINTS_RIGHT); /* equal in a queue with one lane */
+  found = put_right(&q->taken, one.taken, taken, found);
   found = put_right(&q->admitted, one.admitted, one.tail, found);
   return put_right(&q->bytes_in, one.bytes_in, one.bytes_out + one.ready_bytes, found);
 }

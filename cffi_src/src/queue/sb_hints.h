@@ -3,8 +3,8 @@
  * hints that are wrong.
  *
  * What: cells and ledgers are authoritative; bits and hints only follow them. These functions compare the cells with
- * the `requeued` bits. In a queue that tracks (sb_queue_tracks) they also compare cells and ledgers with the hints:
- * `taken`, `admitted`, and the byte hints `bytes_in` and `bytes_out`.
+ * the `requeued` bits and the ready bits of lanes (sb_lanes.h). In a queue that tracks (sb_queue_tracks) they also compare cells and ledgers with the hints:
+ * `taken`, `admitted`, `came`, and the byte hints `bytes_in` and `bytes_out`.
  *
  * Layout: nothing here; sb_layout.h declares the hints and the bits.
  *
@@ -41,16 +41,24 @@
  * such bits, so no search finds it. The call counts at most one repair, however many cells it finds. `deaths_before`:
  * an earlier result of sb_repairs_deaths; deaths since then explain the repair. Returns the number of hidden cells. */
 uint64_t sb_hints_resurface(sb_broker *b, const sb_queue_shm *q, const sb_ring *r, uint64_t deaths_before);
-/* True if there is a hidden cell. */
+/* True if there is a hidden cell, or the ready bit of a lane with a ready message is clear. */
 bool sb_hints_hide_ready(sb_broker *b, const sb_ring *r);
 /* True if a message before `end` is ready. Reads the cells, since the hints may be wrong while a process is stopped. If
  * the queue's `requeued` flag is 0, the search begins at the head, so it finds no hidden cell. */
 bool sb_hints_has_ready(sb_broker *b, const sb_ring *r, uint64_t end);
-/* Calls sb_hints_resurface for a waiting get, or a consumer, that found no message although the queue seems to have
+/* The same for all rings of messages of the queue in slot `queue`. `end`: SB_ANY_END, or a position: then only its lane
+ * is searched. */
+#define SB_ANY_END UINT64_MAX
+uint64_t sb_hints_resurface_all(sb_broker *b, uint32_t queue, uint64_t deaths_before);
+bool sb_hints_any_hides_ready(sb_broker *b, uint32_t queue);
+bool sb_hints_any_has_ready(sb_broker *b, uint32_t queue, uint64_t end);
+/* The end of the first lane that has a ready message; if there is none, of lane 0. */
+uint64_t sb_hints_end_of_ready(sb_broker *b, uint32_t queue);
+/* Calls sb_hints_resurface_all for a waiting get, or a consumer, that found no message although the queue seems to have
  * one. Returns the number of cells that it found; 0 without a search if the last search by this handle was less than
  * 250 ms ago. */
 uint64_t sb_hints_rescan(sb_queue *q);
-/* Corrects `taken`, `admitted` and `bytes_in`, if two readings of hints, ledgers and cells by this call are equal.
+/* Corrects `came`, `taken`, `admitted` and `bytes_in`, if two readings of hints, ledgers and cells by this call are equal.
  * SB_HINTS_RIGHT: no hint was wrong, or the queue does not track. SB_HINTS_SET_RIGHT: a hint was wrong, and was
  * corrected. SB_HINTS_PARTLY: a hint was corrected, then another one changed during the correction, so it may be wrong
  * still. SB_HINTS_BUSY: the readings differ, or a connection is changing hints, or the first wrong hint changed during

@@ -179,9 +179,9 @@ static bool pay_bytes(sb_queue *q, uint64_t *paid) {
 static bool enforce_length(sb_queue *q, uint64_t *removed) {
   sb_reason reason;
   int64_t limit = bound(q->shm, &reason);
-  uint64_t tail = SB_LOAD(&q->shm->tail, SB_SEQ_CST);
+  uint64_t came = sb_lanes_came(q->shm);
   uint64_t before = SB_LOAD(&q->shm->taken, SB_SEQ_CST);
-  if (limit == UNBOUNDED || ready_before(q->shm, tail, before) <= limit) {
+  if (limit == UNBOUNDED || ready_before(q->shm, came, before) <= limit) {
     return false;
   }
   sb_ledger_hinting(q->ledger, 1);
@@ -195,13 +195,13 @@ static bool enforce_length(sb_queue *q, uint64_t *removed) {
   if (outcome == NONE_FOUND || outcome == STAYED) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
   sb_ledger_hinting(q->ledger, -1);
   *removed += outcome == EVICTED;
-  return outcome != NONE_FOUND || SB_LOAD(&q->shm->tail, SB_SEQ_CST) != tail; /* I42 of sb_queue.h */
+  return outcome != NONE_FOUND || sb_lanes_came(q->shm) != came; /* I42 of sb_queue.h */
 }
 
 /* Does for the byte limit what enforce_length does for the bound. First adds an estimate of the victim's size to
  * `bytes_out` (pay_bytes). The take itself adds the real size, so the estimate is subtracted afterwards. */
 static bool enforce_bytes(sb_queue *q, uint64_t *removed) {
-  uint64_t paid, tail = SB_LOAD(&q->shm->tail, SB_SEQ_CST);
+  uint64_t paid, came = sb_lanes_came(q->shm);
   if (!pay_bytes(q, &paid)) {
     return false;
   }
@@ -212,29 +212,47 @@ static bool enforce_bytes(sb_queue *q, uint64_t *removed) {
   sb_ledger_hinting(q->ledger, -1);
   if (outcome == EVICTED) sb_queue_lower_bound(q);
   *removed += outcome == EVICTED;
-  return outcome != NONE_FOUND || SB_LOAD(&q->shm->tail, SB_SEQ_CST) != tail; /* I42 of sb_queue.h */
+  return outcome != NONE_FOUND || sb_lanes_came(q->shm) != came; /* I42 of sb_queue.h */
 }
 
 /* No cell below this position is AVAILABLE, except cells with `requeued` bits, and hidden cells (sb_hints.h). */
-SB_HOT uint64_t lowest(const sb_queue *q) {
-  uint64_t head = SB_LOAD(&q->shm->head, SB_ACQUIRE);
-  return head > q->lanes[0].cursor ? head : q->lanes[0].cursor;
+SB_HOT uint64_t lowest(const sb_lane *lane) {
+  uint64_t head = SB_LOAD(lane->ring.head, SB_ACQUIRE);
+  return head > lane->cursor ? head : lane->cursor;
 }
 
-/* True if at most `limit` cells before the tail are AVAILABLE: no cell has `requeued` bits, and at most `limit`
- * positions lie between lowest() and the tail. Does not count what a killed process left: hidden cells (sb_hints.h),
- * and a message after a tail that a producer did not advance. */
-SB_HOT bool fits(const sb_queue *q, int64_t limit) {
-  return SB_LOAD(&q->shm->requeued, SB_SEQ_CST) == 0 &&
-         (int64_t)(SB_LOAD(&q->shm->tail, SB_SEQ_CST) - lowest(q)) <= limit;
+/* The most cells of the lane before its tail that may be AVAILABLE: the positions between lowest() and the tail.
+ * UNBOUNDED: a cell has `requeued` bits. Does not count what a killed process left: hidden cells (sb_hints.h), and a
+ * message after a tail that a producer did not advance. */
+SB_HOT int64_t most_in(const sb_lane *lane) {
+  return SB_LOAD(lane->ring.requeued, SB_SEQ_CST) == 0 ? (int64_t)(SB_LOAD(lane->ring.tail, SB_SEQ_CST) - lowest(lane))
+                                                       : UNBOUNDED;
+}
+
+/* The same for all lanes of a queue with priorities. */
+static int64_t most_in_lanes(sb_queue *q) {
+  int64_t sum = 0;
+  for (unsigned number = 0; number <= q->last_lane && sum != UNBOUNDED; number++) {
+    const sb_lane *lane = sb_queue_lane_of(q, number);
+    int64_t most = number == 0 || lane != &q->lanes[0] ? most_in(lane) : 0;
+    sum = most == UNBOUNDED ? UNBOUNDED : sum + most;
+  }
+  return sum;
+}
+
+/* True if at most `limit` messages are ready, judged by positions and bits. */
+SB_HOT bool fits(sb_queue *q, int64_t limit) {
+  int64_t most = sb_queue_has_lanes(q) ? most_in_lanes(q) : most_in(&q->lanes[0]);
+  return most != UNBOUNDED && most <= limit;
 }
 
 /* True if the cells show that there is nothing to evict: the caller then does not read the counts, which cost more. In
  * a queue that refuses messages, max_length and max_bytes evict nothing, so the function ignores them. False if the
- * cells cannot show it, for example in a queue that evicts by bytes, or while `bound` is higher than ring_size. */
+ * cells cannot show it, for example in a queue that evicts by bytes, or while `bound` is higher than ring_size; always
+ * false in a queue with priorities, where the counts cost less than a look at each lane. */
 SB_HOT bool surely_fits(sb_queue *q) {
   int64_t ring = sb_setting(q->shm, SB_SETTING_RING_SIZE), limit = ring >= 0 ? ring : UNBOUNDED;
-  if (ring >= 0 && (int64_t)SB_LOAD(&q->shm->bound, SB_RELAXED) > ring) {
+  if (sb_queue_has_lanes(q) || (ring >= 0 && (int64_t)SB_LOAD(&q->shm->bound, SB_RELAXED) > ring)) {
     return false;
   }
   limits l = limits_of(q->shm);
@@ -263,9 +281,8 @@ uint64_t sb_limits_enforce(sb_queue *q) {
 }
 
 /* Moves the handle's cursor past taken cells, as a search does. A later call of fits() then counts fewer positions. */
-static void pass_taken(sb_queue *q) {
-  uint64_t at = lowest(q);
-  sb_lane *lane = &q->lanes[0];
+static void pass_taken(sb_queue *q, sb_lane *lane) {
+  uint64_t at = lowest(lane);
   sb_leaf_ref *leaf = &lane->head_leaf;
   for (;;) {
     sb_status status = sb_leaf_covers(leaf, at) ? SB_OK : sb_ring_locate(q->c->b, NULL, &lane->ring, at, leaf);
@@ -290,7 +307,11 @@ bool sb_limits_in_doubt(sb_queue *q) {
   if (limit == UNBOUNDED || fits(q, limit)) {
     return false;
   }
-  pass_taken(q);
+  pass_taken(q, &q->lanes[0]);
+  for (unsigned number = 1; number <= q->last_lane; number++) {
+    sb_lane *lane = sb_queue_other_lane(q, number);
+    if (lane != &q->lanes[0]) pass_taken(q, lane);
+  }
   return !fits(q, limit);
 }
 

@@ -3,7 +3,8 @@
  *
  * What: sb_limits_admit reserves room before a message is published (overflow block, drop, reject). sb_limits_enforce
  * removes the oldest messages after one was published (ring_size, overflow drop-head). Both use the queue's hints:
- * sb_limits_admit counts the messages from `admitted` and `taken`, sb_limits_enforce from `tail` and `taken`. Both
+ * sb_limits_admit counts the messages from `admitted` and `taken`, sb_limits_enforce from what came (sb_lanes_came) and
+ * `taken`. In a queue with priorities the oldest message of the lowest priority is evicted. Both
  * count the bytes from `bytes_in` and `bytes_out`.
  *
  * The *bound* of a queue that evicts is the number of messages that may be ready: ring_size, or `bound` of the queue if
@@ -65,7 +66,7 @@ bool sb_limits_exceeded(const sb_queue_shm *q, uint64_t ready);
 /* Sets `bound` after ring_size was changed. If `trim` is true, `bound` becomes 0, so ring_size applies at once.
  * Otherwise it becomes the number of ready messages, and falls as messages are taken. */
 void sb_limits_set_bound(sb_queue *q, bool trim);
-/* Takes the AVAILABLE messages at positions below `end`, at most `limit` of them, and ends them for `reason`. Adds the
+/* Takes the AVAILABLE messages in the lane of position `end`, and before it, at most `limit` of them, and ends them for `reason`. Adds the
  * number of messages that it ended to *removed. SB_OK: it ended `limit` messages. SB_EMPTY: no more of them are ready.
  * Any other status: the next message could not be taken, for instance because there is no memory for a holding. */
 sb_status sb_limits_remove(sb_queue *q, sb_reason reason, uint64_t end, uint64_t limit, uint64_t *removed);

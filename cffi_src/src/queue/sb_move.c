@@ -13,7 +13,7 @@ static uint64_t sequence_of(sb_queue *q, uint64_t position) {
   bool keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0;
   return keeps && sb_ring_locate(q->c->b, NULL, r, position, &leaf) == SB_OK
              ? sb_ring_sequence(q->c->b, r, &leaf, position)
-             : position - q->base;
+             : sb_queue_sequence(q, position);
 }
 
 sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *size) {
@@ -37,14 +37,15 @@ sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *siz
   }
   uint64_t bytes = t.message->body_length, position = 0;
   unsigned ref = sb_reference_clear(b, t.slot, t.ref, c->id);
-  status = ref == SB_MAX_REFS ? SB_LIMIT : sb_limits_admit(target, bytes);
+  sb_lane *lane = NULL;
+  status = ref == SB_MAX_REFS ? SB_LIMIT : sb_queue_lane_for(target, t.message->priority, &lane);
+  if (status == SB_OK) status = sb_limits_admit(target, bytes);
   if (status == SB_DONE) status = SB_FULL; /* a message that is moved is not dropped: it stays in its queue */
   if (status != SB_OK) {
     sb_holding_give(c, target_token);
     sb_schedule_make_ready(q, token);
     return status;
   }
-  sb_lane *lane = &target->lanes[0];
   sb_ledger_shm *from = q->ledger, *to = target->ledger;
   SB_STORE(&from->target_queue, target->slot, SB_RELAXED);
   SB_STORE(&from->target_position, UINT64_MAX, SB_RELAXED);

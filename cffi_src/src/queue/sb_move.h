@@ -26,7 +26,7 @@
 
 #include "sb_limits.h"
 
-/* Moves the oldest ready message of `q` below position `end` to `target`. *size: the length of its body. SB_EMPTY:
+/* Moves the oldest ready message before position `end`, in the lane of `end`, to `target`. *size: the length of its body. SB_EMPTY:
  * there is no such message. Any other failure, for instance SB_FULL of `target`, leaves the message in `q`. */
 sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *size);
 

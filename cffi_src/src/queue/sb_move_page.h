@@ -10,7 +10,7 @@
  * MOVE_PAGE names the leaf (`slot`, `gen`), the first position of the row (`position`), the first position of the leaf
  * (`target_position`), and the bytes of all bodies.
  *
- * When: neither queue tracks (limits), the target does not KEEP, its tail is at the beginning of a leaf that does not
+ * When: neither queue tracks (limits) or has priorities, the target does not KEEP, its tail is at the beginning of a leaf that does not
  * exist, no message of the row expires, and none has its reference in a block. Otherwise the caller moves one message
  * (sb_move.h).
  *

@@ -20,8 +20,8 @@ static bool foreign_at(const sb_queue *q, const sb_leaf_ref *leaf, uint64_t posi
 static bool take_returned(sb_queue *q, sb_lane *lane, uint64_t before, uint64_t token, sb_taken *t) {
   uint64_t from = 0, position;
   sb_leaf_ref leaf;
-  while (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0 && sb_requeued_next_near(q->c->b, lane, from, &leaf, &position) &&
-         position < before) {
+  while (SB_LOAD(lane->ring.requeued, SB_SEQ_CST) != 0 &&
+         sb_requeued_next_near(q->c->b, lane, from, &leaf, &position) && position < before) {
     if (foreign_at(q, &leaf, position) && sb_take_for_consumer_at(q, position, true, token, t) == SB_OK) {
       return true;
     }
@@ -31,7 +31,7 @@ static bool take_returned(sb_queue *q, sb_lane *lane, uint64_t before, uint64_t 
 }
 
 static sb_status take_next(sb_queue *q, sb_lane *lane, uint64_t *cursor, uint64_t token, sb_taken *t) {
-  uint64_t at = *cursor > q->base ? *cursor : q->base;
+  uint64_t base = SB_LOAD(lane->ring.base, SB_RELAXED), at = *cursor > base ? *cursor : base;
   sb_leaf_ref leaf;
   unsigned retries = 0;
   while (sb_ring_next_leaf(q->c->b, &lane->ring, at, &leaf, &at)) {
@@ -59,7 +59,7 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, uint64_t *cursor, uint64_
         sb_take_pass_staged(q, at);
       }
       if (state == SB_CELL_AVAILABLE && !is_own(q, word)) {
-        if (sb_take_passed_some(q) && take_returned(q, lane, at, token, t)) { /* I53 */
+        if (sb_take_passed_some(q, lane) && take_returned(q, lane, at, token, t)) { /* I53 */
           return SB_OK;
         }
         if (sb_take_for_consumer_at(q, at, false, token, t) == SB_OK) {
@@ -77,8 +77,25 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, uint64_t *cursor, uint64_
   return SB_EMPTY;
 }
 
+/* Searches one lane. The consumer has one cursor, so in a lane that the cursor is not in, the search begins at the
+ * lane's head. */
+static sb_status take_in_lane(sb_queue *q, sb_lane *lane, uint64_t *cursor, uint64_t token, sb_taken *t) {
+  uint64_t head = SB_LOAD(lane->ring.head, SB_ACQUIRE);
+  if (sb_position_lane(*cursor) != sb_position_lane(head)) *cursor = head;
+  return take_returned(q, lane, *cursor, token, t) ? SB_OK : take_next(q, lane, cursor, token, t);
+}
+
+/* Searches the lanes by ascending number. Clears no ready bit: a lane may have messages for other consumers only. */
+static sb_status take_in_lanes(sb_queue *q, uint64_t *cursor, uint64_t token, sb_taken *t) {
+  sb_status status = SB_EMPTY;
+  unsigned number = 0;
+  while (status == SB_EMPTY && (number = sb_lanes_next_ready(q->shm, number, false)) <= q->last_lane) {
+    status = take_in_lane(q, sb_queue_lane_of(q, number++), cursor, token, t);
+  }
+  return status;
+}
+
 sb_status sb_no_local_take(sb_queue *q, uint64_t *cursor, uint64_t token, sb_taken *t) {
-  sb_lane *lane = &q->lanes[0];
   for (;;) {
     if (!sb_queue_is_open(q)) {
       return SB_DELETED;
@@ -86,7 +103,8 @@ sb_status sb_no_local_take(sb_queue *q, uint64_t *cursor, uint64_t token, sb_tak
     if ((SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_PAUSED) != 0) {
       return SB_EMPTY;
     }
-    sb_status status = take_returned(q, lane, *cursor, token, t) ? SB_OK : take_next(q, lane, cursor, token, t);
+    sb_status status =
+        sb_queue_has_lanes(q) ? take_in_lanes(q, cursor, token, t) : take_in_lane(q, &q->lanes[0], cursor, token, t);
     if (status != SB_OK || t->message->expires_ns == 0 || t->message->expires_ns > sb_now_ns()) {
       return status;
     }

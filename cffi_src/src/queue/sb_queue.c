@@ -2,6 +2,9 @@
 #include "sb_queue.h"
 
 #include "sb_closing.h"
+#include "sb_slab.h"
+
+/* ---- handles ---- */
 
 static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed) {
   sb_broker *b = c->b;
@@ -19,7 +22,15 @@ static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even
   q->base = SB_LOAD(&q->shm->base, SB_RELAXED);
   uint32_t flags = SB_LOAD(&q->shm->flags, SB_RELAXED);
   q->use = (flags & SB_QUEUE_NOTES) != 0 ? SB_USE_BOOKS : (flags & SB_QUEUE_STAGE) != 0 ? SB_USE_STAGE : SB_USE_PLAIN;
+  if ((flags & SB_QUEUE_LANES) != 0) q->last_lane = sb_lanes_number(q->shm, 0);
+  q->others = 1;
   return SB_OK;
+}
+
+unsigned sb_queue_others(sb_broker *b, uint32_t slot) {
+  const sb_queue_shm *q = sb_slab_queue(b, slot);
+  unsigned lanes = q != NULL && sb_lanes_several(q) ? sb_lanes_number(q, 0) : 1;
+  return lanes < SB_OTHERS_MOST ? lanes : SB_OTHERS_MOST;
 }
 
 sb_status sb_queue_inherit(sb_connection *c, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger, unsigned dead) {
@@ -55,6 +66,55 @@ void sb_queue_detach(sb_queue *q) {
   }
 }
 
+/* ---- lanes ---- */
+
+static sb_lane *place_of(sb_queue *q, unsigned number) { return q->lanes + 1 + (number - 1) % q->others; }
+
+static sb_lane *remember(sb_queue *q, unsigned number, uint32_t slot) {
+  sb_lane *lane = place_of(q, number);
+  sb_ring r;
+  if (slot == 0 || !sb_ring_open(q->c->b, slot, SB_RING_LANE, &r)) {
+    return &q->lanes[0];
+  }
+  *lane = (sb_lane){.ring = r, .number = number};
+  sb_lane_forget_pages(lane);
+  return lane;
+}
+
+sb_lane *sb_queue_other_lane(sb_queue *q, unsigned number) {
+  sb_lane *lane = place_of(q, number);
+  return lane->number == number ? lane : remember(q, number, sb_lanes_find(q->c->b, q->shm, number));
+}
+
+sb_status sb_queue_lane_for(sb_queue *q, unsigned priority, sb_lane **lane) {
+  unsigned number = sb_queue_has_lanes(q) ? sb_lanes_number(q->shm, priority) : 0;
+  uint32_t slot;
+  if (number > q->last_lane) {
+    return SB_CORRUPT; /* max_priority never changes */
+  }
+  *lane = sb_queue_lane_of(q, number);
+  if (number == 0 || *lane != &q->lanes[0]) {
+    return SB_OK;
+  }
+  sb_status status = sb_lanes_make(q->c, q->slot, number, &slot);
+  if (status == SB_OK) *lane = remember(q, number, slot);
+  return status == SB_OK && *lane == &q->lanes[0] ? SB_CORRUPT : status;
+}
+
+uint64_t sb_queue_end_of(sb_queue *q, uint64_t position) {
+  return sb_ring_exact_tail(q->c->b, &sb_queue_lane(q, position)->ring);
+}
+
+uint64_t sb_queue_next_end(sb_queue *q, uint64_t position) {
+  for (unsigned number = sb_position_lane(position) + 1; number <= q->last_lane; number++) {
+    const sb_lane *lane = sb_queue_other_lane(q, number);
+    if (lane != &q->lanes[0]) return sb_ring_exact_tail(q->c->b, &lane->ring);
+  }
+  return 0;
+}
+
+/* ---- counts ---- */
+
 uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q) {
   /* First all messages that left, then all that are held, last all that came. If messages come or leave meanwhile, or a
    * process is stopped between an operation and its count, n may be wrong. */
@@ -66,7 +126,7 @@ int64_t sb_queue_ready(sb_broker *b, const sb_queue_shm *q) {
   if (!sb_queue_tracks(q)) {
     return (int64_t)sb_queue_count_ready(b, q);
   }
-  int64_t n = (int64_t)(SB_LOAD(&q->tail, SB_SEQ_CST) - SB_LOAD(&q->base, SB_RELAXED) - SB_LOAD(&q->taken, SB_SEQ_CST));
+  int64_t n = (int64_t)(sb_lanes_came(q) - SB_LOAD(&q->base, SB_RELAXED) - SB_LOAD(&q->taken, SB_SEQ_CST));
   return n < 0 ? 0 : n;
 }
 
@@ -96,6 +156,9 @@ static bool ready_from(sb_queue *q, const sb_lane *lane, uint64_t at, sb_leaf_re
 }
 
 bool sb_queue_looks_ready(sb_queue *q) {
+  if (sb_queue_has_lanes(q)) {
+    return sb_lanes_next_ready(q->shm, 0, false) != SB_LANES;
+  }
   const sb_lane *lane = &q->lanes[0];
   uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE);
   sb_leaf_ref leaf = lane->head_leaf;
@@ -103,15 +166,19 @@ bool sb_queue_looks_ready(sb_queue *q) {
 }
 
 bool sb_queue_seems_ready(sb_queue *q, sb_leaf_ref *leaf) {
+  if (sb_queue_has_lanes(q)) {
+    return sb_lanes_next_ready(q->shm, 0, false) != SB_LANES;
+  }
   return ready_from(q, &q->lanes[0], SB_LOAD(&q->shm->head, SB_ACQUIRE), leaf);
 }
 
 uint64_t sb_queue_oldest_bytes(sb_queue *q) {
   sb_broker *b = q->c->b;
-  const sb_ring *r = &q->lanes[0].ring;
-  uint64_t at = SB_LOAD(&q->shm->head, SB_ACQUIRE), requeued;
+  unsigned number = sb_queue_has_lanes(q) ? sb_lanes_next_ready(q->shm, SB_LANES - 1, true) : 0;
+  const sb_ring *r = &sb_queue_lane_of(q, number)->ring;
+  uint64_t at = SB_LOAD(r->head, SB_ACQUIRE), requeued;
   sb_leaf_ref leaf;
-  if (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0 && sb_requeued_next(b, r, 0, &leaf, &requeued) && requeued < at) {
+  if (SB_LOAD(r->requeued, SB_SEQ_CST) != 0 && sb_requeued_next(b, r, 0, &leaf, &requeued) && requeued < at) {
     at = requeued;
   }
   while (sb_ring_next_leaf(b, r, at, &leaf, &at)) {
@@ -134,8 +201,8 @@ uint64_t sb_queue_oldest_bytes(sb_queue *q) {
 bool sb_queue_older_ready(sb_queue *q, uint64_t position) {
   uint64_t at, from = 0;
   sb_leaf_ref leaf;
-  while (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0 &&
-         sb_requeued_next(q->c->b, &q->lanes[0].ring, from, &leaf, &at) && at < position) {
+  const sb_ring *r = &sb_queue_lane(q, position)->ring;
+  while (SB_LOAD(r->requeued, SB_SEQ_CST) != 0 && sb_requeued_next(q->c->b, r, from, &leaf, &at) && at < position) {
     uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
     /* a message whose chunk cannot be mapped is never taken: if it counted here, no newer message would be evicted */
     bool takeable = sb_slot_ready(q->c->b, sb_cell_slot(word));
@@ -182,12 +249,36 @@ sb_status sb_queue_pass_closing(sb_queue *q, const sb_lane *lane, uint64_t posit
   return resolved && !open ? SB_DELETED : SB_CORRUPT;
 }
 
+sb_status sb_queue_append_in_lane(sb_queue *q, sb_lane *lane, uint64_t word, sb_append how, sb_word *announce,
+                                  uint64_t *position) {
+  sb_lanes_mark(&lane->ring); /* P23 of sb_lanes.h: first the bit, then the cell */
+  SB_CRASHPOINT("queue.append.marked");
+  *position = lane->tail_cursor;
+  sb_status status = sb_ring_append(q->c, &lane->ring, &lane->tail_leaf, word, how, announce, position);
+  if (status != SB_OK) {
+    return status;
+  }
+  (void)SB_ADD(&q->shm->came, 1, SB_SEQ_CST);
+  SB_CRASHPOINT("queue.append.counted");
+  sb_lanes_mark(&lane->ring);
+  if (how.form == SB_WORD_OWNED && sb_closing_ends(q->c->b, q->slot)) { /* I79 of sb_closing.h: after the append */
+    uint64_t mine = SB_LOAD(&sb_leaf_cell(&lane->tail_leaf, *position)->word, SB_RELAXED); /* nobody else changes it */
+    (void)sb_ring_drop(q->c, &lane->ring, &lane->tail_leaf, *position, mine);
+    return SB_DELETED;
+  }
+  return SB_OK;
+}
+
 sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool scheduled,
                            uint64_t *position) {
   sb_connection *c = q->c;
   sb_lane *lane = &q->lanes[0];
   sb_ledger_shm *l = q->ledger;
   sb_word *header = sb_slot_header(c->b, slot);
+  if (sb_queue_has_lanes(q)) {
+    sb_status made = sb_queue_lane_for(q, ((sb_message_shm *)sb_slot_at(c->b, slot))->priority, &lane);
+    if (made != SB_OK) return made;
+  }
   bool tracked = sb_queue_tracks(q->shm);
   /* read before the append: afterwards another process may own the message */
   bool timer = scheduled || ((sb_message_shm *)sb_slot_at(c->b, slot))->expires_ns != 0;

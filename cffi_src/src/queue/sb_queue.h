@@ -61,7 +61,8 @@ struct sb_queue {
   uint64_t ledger_token;
   uint64_t state; /* of the queue when the handle was opened: OPEN or CLOSED, and incarnation; UINT64_MAX: detached */
   uint64_t base;
-  sb_lane lanes[SB_LANES];
+  unsigned last_lane; /* the highest number of a lane; 0: the queue has one lane */
+  unsigned others;    /* how many other lanes the handle can remember */
   uint32_t slot;
   unsigned use; /* SB_USE_...: the purpose for which puts into this queue allocate memory */
   /* nodes that no thread uses now, kept for the next waiting threads of the connection (sb_waiter.c) */
@@ -74,7 +75,14 @@ struct sb_queue {
   sb_word waited_ns; /* when a wait for a message last ended, so far as it is known; as `spin_ns` */
   uint64_t rescanned_ns, rescanned_deaths; /* time of the last sb_hints_rescan; number of deaths then */
   uint64_t reap_again_ns;                  /* until this time no call with this handle reaps (sb_api_bound.c) */
+  /* lane 0, then `others` that were used last: the lane of a number is the one at (number - 1) modulo `others`, behind
+   * lane 0. Last: a handle of an application has memory for more than one behind the struct (sb_queue_others) */
+  sb_lane lanes[2];
 };
+
+#define SB_OTHERS_MOST 16u
+/* How many other lanes a handle of the queue in `slot` should remember. */
+unsigned sb_queue_others(sb_broker *b, uint32_t slot);
 
 /* Opens a handle of the queue in `slot`, and takes a ledger, which keeps the queue object from being freed (I20 of
  * sb_ledger.h). SB_DELETED: the queue is gone or closed. With `even_closed` a closed queue is opened,
@@ -88,8 +96,33 @@ sb_status sb_queue_inherit(sb_connection *c, uint32_t slot, sb_queue *q, sb_ledg
  * freed, and takes no message. */
 sb_status sb_queue_stand_in(sb_connection *by, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger);
 void sb_queue_detach(sb_queue *q);
+/* True if the messages of the queue have priorities. */
+static inline bool sb_queue_has_lanes(const sb_queue *q) { return q->last_lane != 0; }
+/* The lane of a number other than 0. If the queue has no such lane, returns lane 0, where no position of that number
+ * is. A handle remembers some such lanes: the call may end the use of an earlier one. */
+sb_lane *sb_queue_other_lane(sb_queue *q, unsigned number);
+static inline sb_lane *sb_queue_lane_of(sb_queue *q, unsigned number) {
+  return number == 0 ? &q->lanes[0] : sb_queue_other_lane(q, number);
+}
 /* The lane that a position is in. */
-static inline sb_lane *sb_queue_lane(sb_queue *q, uint64_t position) { return &q->lanes[sb_position_lane(position)]; }
+static inline sb_lane *sb_queue_lane(sb_queue *q, uint64_t position) {
+  return sb_queue_lane_of(q, sb_position_lane(position));
+}
+/* Finds the lane for a message of `priority`; makes it, if it is the first such message. */
+sb_status sb_queue_lane_for(sb_queue *q, unsigned priority, sb_lane **lane);
+/* As sb_lanes_sequence. */
+static inline uint64_t sb_queue_sequence(const sb_queue *q, uint64_t position) {
+  return sb_position_lane(position) == 0 ? position - q->base : sb_lanes_sequence(q->c->b, q->slot, position);
+}
+/* The end of what the lane of `position` has now: the position of its next message. */
+uint64_t sb_queue_end_of(sb_queue *q, uint64_t position);
+/* The end of the next lane after that of `position`, by ascending number. 0: there is no other lane. */
+uint64_t sb_queue_next_end(sb_queue *q, uint64_t position);
+/* True if a search may have hidden messages from other consumers for a moment (I41 of sb_requeued.h, I77 of
+ * sb_lanes.h). The caller then notifies a consumer. */
+static inline bool sb_queue_may_hide(const sb_queue *q) {
+  return SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0 || sb_queue_has_lanes(q);
+}
 /* seq_cst: a process that made a cell AVAILABLE must see here that the queue was closed (sb_closing.h). */
 static inline bool sb_queue_is_open(const sb_queue *q) { return SB_LOAD(&q->shm->state, SB_SEQ_CST) == q->state; }
 
@@ -98,6 +131,10 @@ static inline bool sb_queue_is_open(const sb_queue *q) { return SB_LOAD(&q->shm-
  * in sb_dispose. SB_DELETED: the queue is closed. The other arguments are those of sb_ring_append. */
 SB_HOT sb_status sb_queue_append(sb_queue *q, sb_lane *lane, uint64_t word, sb_append how, sb_word *announce,
                                  uint64_t *position);
+/* The same for a queue with priorities: sets the ready bit of the lane (I77 of sb_lanes.h), and looks at the closing word
+ * (sb_closing.h). If the caller owns the cell that it appends, a closed queue does not keep the cell: SB_DELETED. */
+sb_status sb_queue_append_in_lane(sb_queue *q, sb_lane *lane, uint64_t word, sb_append how, sb_word *announce,
+                                  uint64_t *position);
 /* Handles a CLOSING or CLOSED cell that an append met at `position`: decides it, if no process did. `tries`: how many
  * such cells the append has met. SB_CLOSED_CELL: the cell is decided, the queue stays open, and the caller appends
  * again. SB_DELETED: the queue is closed. SB_CORRUPT: the cell cannot be decided. */
@@ -114,6 +151,9 @@ SB_HOT sb_status sb_queue_append(sb_queue *q, sb_lane *lane, uint64_t word, sb_a
                                  uint64_t *position) {
   sb_status status;
   unsigned tries = 0;
+  if (lane->ring.ready != NULL) {
+    return sb_queue_append_in_lane(q, lane, word, how, announce, position);
+  }
   do {
     *position = lane->tail_cursor;
     status = sb_ring_append(q->c, &lane->ring, &lane->tail_leaf, word, how, announce, position);

@@ -3,6 +3,34 @@
 
 #include "sb_wait.h"
 
+#define MOST_DELAY_MS INT64_C(315360000000)
+
+/* The delay before delivery number `count` + 1 of a message; 0: none. The delay after the first delivery is
+ * redelivery_delay; each later one is longer by the multiplier, up to max_redelivery_delay. */
+static uint64_t delay_of(const sb_queue_shm *q, unsigned count) {
+  int64_t delay_ms = sb_setting(q, SB_SETTING_REDELIVERY_DELAY_MS),
+          most = sb_setting(q, SB_SETTING_MAX_REDELIVERY_DELAY_MS);
+  if (delay_ms <= 0) {
+    return 0;
+  }
+  if (most < 0) most = MOST_DELAY_MS;
+  double ms = (double)delay_ms, times = (double)sb_setting(q, SB_SETTING_REDELIVERY_MULTIPLIER) / 1000;
+  for (unsigned n = 1; n < count && times > 1 && ms < (double)most; n++) ms *= times;
+  return (uint64_t)(ms < (double)most ? ms : (double)most) * UINT64_C(1000000);
+}
+
+/* False if the queue is a ring that is full: a message that returns to it is replaced at once, or replaces an older one,
+ * so it does not wait. */
+static bool ring_has_room(const sb_queue *q) {
+  int64_t ring = sb_setting(q->shm, SB_SETTING_RING_SIZE), bound = (int64_t)SB_LOAD(&q->shm->bound, SB_RELAXED);
+  return ring < 0 || sb_queue_ready(q->c->b, q->shm) < (bound > ring ? bound : ring);
+}
+
+bool sb_release_exhausts(const sb_queue_shm *q, unsigned count) {
+  int64_t most = sb_setting(q, SB_SETTING_MAX_DELIVERY_ATTEMPTS);
+  return most > 0 && ((int64_t)count >= most || count >= SB_SIDE_MOST_COUNTED);
+}
+
 /* Makes the message of holding `token` AVAILABLE again. `delivered`: a consumer got the message. The function then
  * marks the message redelivered, and if `disposition` is SB_UNDELIVER, it does not count that delivery. Without
  * `delivered`, it ignores `disposition`. SB_SETTLED: the connection does not hold the message. */
@@ -18,6 +46,9 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
   if (!sb_queue_is_open(q)) {
     return sb_dispose(q, token, SB_REASON_KILLED);
   }
+  if (sb_side_why_of(t.side) != SB_WHY_ALIVE) { /* the connection was about to carry it out, and closes */
+    return sb_park_dead(q, token, sb_side_why_of(t.side));
+  }
   uint64_t bytes = t.message->body_length;
   if (t.message->expires_ns != 0 && t.message->expires_ns <= sb_now_ns()) {
     return sb_dispose(q, token, SB_REASON_EXPIRED);
@@ -25,6 +56,13 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
   unsigned count = sb_side_count(t.side);
   if (delivered) {
     count -= disposition == SB_UNDELIVER && count > 0 ? 1u : 0u;
+    if (disposition == SB_REQUEUE && sb_release_exhausts(q->shm, count)) {
+      return sb_dispose(q, token, SB_REASON_EXHAUSTED);
+    }
+    uint64_t delay = disposition == SB_REQUEUE ? delay_of(q->shm, count) : 0;
+    if (delay != 0 && ring_has_room(q)) {
+      return sb_park_delayed(q, token, count, sb_now_ns() + delay);
+    }
     SB_STORE(&cell->side, sb_side_word(t.gen, count, SB_SIDE_REDELIVERED), SB_RELEASE);
   }
   bool tracked = sb_queue_tracks(q->shm);

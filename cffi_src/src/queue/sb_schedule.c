@@ -38,13 +38,17 @@ uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bo
     return 0;
   }
   sb_message_shm m = sb_peek_message(b, slot);
-  uint64_t due = m.due_ns, expires = m.expires_ns;
+  uint64_t due = m.due_ns, expires = m.expires_ns, side = SB_LOAD(&sb_leaf_cell(&leaf, position)->side, SB_ACQUIRE);
+  if ((side & SB_SIDE_DELAYED) != 0) due = sb_side_gen(side) * SB_DELAY_NS;
   if (SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE) != word) {
     return now_ns; /* the cell changed during the look: look again immediately */
   }
   bool keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0,
        scheduled = sb_cell_state(word) == SB_CELL_SCHEDULED;
   bool expired = expires != 0 && expires <= now_ns;
+  if (scheduled && (side & SB_SIDE_WHY) != 0) {
+    return SB_SCHEDULE_DEAD;
+  }
   if (keeps && !scheduled) {
     return 0; /* no ready message expires in this queue; a move out of it adds an entry to the target's schedule list */
   }
@@ -69,9 +73,13 @@ uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bo
     (void)sb_limits_enforce(q); /* I42 of sb_queue.h */
     return now_ns;
   }
+  if (sb_side_why_of(t.side) != SB_WHY_ALIVE) { /* beside another housekeeper it became ready, and died, meanwhile */
+    (void)sb_park_dead(q, token, sb_side_why_of(t.side));
+    return SB_SCHEDULE_DEAD;
+  }
   if (expired) {
     (void)sb_dispose(q, token, SB_REASON_EXPIRED);
-    return 0;
+    return sb_queue_has_dead_letters(q->shm) ? now_ns : 0; /* if it was parked: look at it again */
   }
   sb_schedule_make_ready(q, token);
   *made_ready = true;

@@ -38,8 +38,10 @@ bool sb_schedule_take(sb_queue *q, uint64_t position, unsigned state, uint64_t t
 /* Makes the message of holding `token`, which the caller took, AVAILABLE. Then evicts the oldest messages if the queue
  * is too full (I42 of sb_queue.h). */
 void sb_schedule_make_ready(sb_queue *q, uint64_t token);
-/* Makes the message at `position` AVAILABLE if it is due (*made_ready: true), or removes it if it has expired. Returns
- * the time of the next look at the message, 0 = never. */
+/* Makes the message at `position` AVAILABLE if it is due (*made_ready: true), or ends it if it has expired. Returns the
+ * time of the next look at the message, 0 = never. SB_SCHEDULE_DEAD: the message is dead (sb_park.h), and the caller
+ * carries it out. */
+#define SB_SCHEDULE_DEAD UINT64_MAX
 uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool *made_ready);
 
 #endif

@@ -6,7 +6,8 @@
 
 /* In the functions below, t->token is the holding that will list the taken message. */
 
-SB_HOT void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, sb_taken *t) {
+SB_HOT void took(sb_queue *q, unsigned from, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word,
+                 sb_taken *t) {
   sb_broker *b = q->c->b;
   sb_cell_shm *cell = sb_leaf_cell(leaf, position);
   t->position = position;
@@ -14,20 +15,21 @@ SB_HOT void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t 
   t->ref = sb_cell_ref(word);
   t->message = sb_slot_at(b, t->slot);
   t->gen = sb_slot_gen(SB_LOAD(sb_slot_header(b, t->slot), SB_ACQUIRE));
-  uint64_t side = SB_LOAD(&cell->side, SB_RELAXED);
+  uint64_t side = SB_LOAD(&cell->side, SB_RELAXED), kept = SB_SIDE_REDELIVERED;
   unsigned count = sb_side_count(side) + (state == SB_CELL_ACQUIRED ? 1u : 0u);
-  t->side = sb_side_word(t->gen, count, side & SB_SIDE_REDELIVERED);
+  if (from == SB_CELL_SCHEDULED) kept |= SB_SIDE_WHY; /* I80 of sb_park.h */
+  t->side = sb_side_word(t->gen, count, side & kept);
   SB_STORE(&cell->side, t->side, SB_RELEASE);
   sb_ledger_hold(q->ledger, 1);
   /* the housekeeper reads from `last_take` whether consumers take messages, so a removal does not change it */
   if (state == SB_CELL_ACQUIRED) SB_STORE(&q->shm->last_take, position, SB_RELAXED);
 }
 
-/* True if the queue still has the excess. Reads the counts of what came (`tail`, `bytes_in`) before the counts of what
+/* True if the queue still has the excess. Reads the counts of what came (`tail` or `came`, `bytes_in`) before those of what
  * went (`taken`, `bytes_out`). In the other order, messages that come and go between the reads would seem ready. */
 static bool is_excess(const sb_queue_shm *q, const sb_excess *excess) {
-  uint64_t tail = SB_LOAD(&q->tail, SB_SEQ_CST), in = SB_LOAD(&q->bytes_in, SB_SEQ_CST);
-  int64_t ready = (int64_t)(tail - SB_LOAD(&q->base, SB_RELAXED) - SB_LOAD(&q->taken, SB_SEQ_CST));
+  uint64_t came = sb_lanes_came(q), in = SB_LOAD(&q->bytes_in, SB_SEQ_CST);
+  int64_t ready = (int64_t)(came - SB_LOAD(&q->base, SB_RELAXED) - SB_LOAD(&q->taken, SB_SEQ_CST));
   return ready >= excess->least_ready && (int64_t)(in - SB_LOAD(&q->bytes_out, SB_SEQ_CST)) >= excess->least_bytes;
 }
 
@@ -60,8 +62,8 @@ SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess,
     return SB_EMPTY;
   }
   SB_CRASHPOINT("queue.take.done");
-  took(q, state, leaf, position, mine, t);
-  if (SB_LOAD(&q->shm->requeued, SB_RELAXED) != 0) sb_requeued_took(leaf, position);
+  took(q, sb_cell_state(word), state, leaf, position, mine, t);
+  if (SB_LOAD(&q->shm->requeued, SB_RELAXED) != 0 || sb_queue_has_lanes(q)) sb_requeued_took(leaf, position);
   return SB_OK;
 }
 
@@ -154,15 +156,16 @@ void sb_take_pass_staged(sb_queue *q, uint64_t position) {
   SB_CRASHPOINT("queue.take.passed");
 }
 
-bool sb_take_passed_some(const sb_queue *q) {
-  return SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0 &&
+bool sb_take_passed_some(const sb_queue *q, const sb_lane *lane) {
+  return SB_LOAD(lane->ring.requeued, SB_SEQ_CST) != 0 &&
          SB_LOAD(&q->shm->staged, SB_RELAXED) != 0; /* relaxed: a process that saw a STAGED cell sees `staged`, too */
 }
 
+/* Takes the first message from the handle's cursor or the shared head on. `hint`: the head. */
 static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_excess *excess, uint64_t before,
-                           sb_taken *t) {
+                           uint64_t hint, sb_taken *t) {
   sb_broker *b = q->c->b;
-  uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), at = hint > lane->cursor ? hint : lane->cursor;
+  uint64_t at = hint > lane->cursor ? hint : lane->cursor;
   sb_leaf_ref *leaf = &lane->head_leaf;
   sb_status status = SB_EMPTY;
   unsigned retries = 0;
@@ -187,7 +190,7 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_
       if (!sb_slot_ready(b, sb_cell_slot(word))) {
         return SB_CORRUPT;
       }
-      if (sb_take_passed_some(q)) { /* I53 */
+      if (sb_take_passed_some(q, lane)) { /* I53 */
         status = take_returned(q, lane, state, excess, at, t);
         if (status != SB_EMPTY) break;
       }
@@ -216,7 +219,7 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_
     sb_slab_flush_freed(q->c); /* the caller may sleep now: other connections can take the slots that it freed */
   }
   if (at - hint >= 8 || status == SB_EMPTY) { /* `head` may lag a little: each handle has its own cursor */
-    sb_ring_advance(&q->shm->head, hint, at);
+    sb_ring_advance(lane->ring.head, hint, at);
   }
   return status;
 }
@@ -228,30 +231,67 @@ SB_HOT void count_taken(sb_queue *q, bool counted, const sb_taken *t) {
   if (!t->bytes_paid) (void)SB_ADD(&q->shm->bytes_out, t->message->body_length, SB_SEQ_CST);
 }
 
-SB_HOT sb_status find_and_take(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before, sb_taken *t) {
-  sb_lane *lane = &q->lanes[0];
+SB_HOT sb_status find_in_lane(sb_queue *q, sb_lane *lane, unsigned state, const sb_excess *excess, uint64_t before,
+                              sb_taken *t) {
   sb_status status = SB_EMPTY;
-  if (SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0) {
-    uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), end = hint > lane->cursor ? hint : lane->cursor;
+  /* loaded once: if another process advanced it between the two searches, neither would look at the cells it passed */
+  uint64_t hint = SB_LOAD(lane->ring.head, SB_ACQUIRE), end = hint > lane->cursor ? hint : lane->cursor;
+  if (SB_LOAD(lane->ring.requeued, SB_SEQ_CST) != 0) {
     status = take_returned(q, lane, state, excess, end < before ? end : before, t);
   }
-  return status != SB_EMPTY ? status : take_next(q, lane, state, excess, before, t);
+  return status != SB_EMPTY ? status : take_next(q, lane, state, excess, before, hint, t);
+}
+
+/* Searches one lane. If it has no message, clears its ready bit, and searches again (I77 of sb_lanes.h). */
+static sb_status find_or_unmark(sb_queue *q, unsigned number, unsigned state, const sb_excess *excess, sb_taken *t) {
+  sb_lane *lane = sb_queue_lane_of(q, number);
+  sb_status status = find_in_lane(q, lane, state, excess, SB_ANY_POSITION, t);
+  if (status != SB_EMPTY) {
+    return status;
+  }
+  sb_lanes_unmark(&lane->ring); /* P23 of sb_lanes.h */
+  SB_CRASHPOINT("queue.take.unmarked_lane");
+  status = find_in_lane(q, lane, state, excess, SB_ANY_POSITION, t);
+  if (status != SB_EMPTY) sb_lanes_mark(&lane->ring);
+  return status;
+}
+
+/* Searches the lanes for a message: for an eviction the one of the lowest priority first, else that of the highest. If
+ * `before` is a position, searches only the lane of this position. */
+static sb_status find_in_lanes(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before, sb_taken *t) {
+  bool downwards = excess != NULL;
+  unsigned most = q->last_lane, number = downwards ? most : 0;
+  sb_status status = SB_EMPTY;
+  if (before != SB_ANY_POSITION) {
+    return find_in_lane(q, sb_queue_lane(q, before), state, excess, before, t);
+  }
+  while (status == SB_EMPTY && (number = sb_lanes_next_ready(q->shm, number, downwards)) <= most) {
+    status = find_or_unmark(q, number, state, excess, t);
+    if (downwards && number == 0) break;
+    number = downwards ? number - 1 : number + 1;
+  }
+  return status;
+}
+
+SB_HOT sb_status find_and_take(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before, sb_taken *t) {
+  return sb_queue_has_lanes(q) ? find_in_lanes(q, state, excess, before, t)
+                               : find_in_lane(q, &q->lanes[0], state, excess, before, t);
 }
 
 /* I23: raises `taken` before the take, and lowers it again if the take fails. Meanwhile a put may have seen too few
- * ready messages: if the tail moved, the function tries to take again (I42). If `before` is not SB_ANY_POSITION, it
+ * ready messages: if more came, the function tries to take again (I42). If `before` is not SB_ANY_POSITION, it
  * does not try again; the caller enforces the limits instead. */
 static sb_status take_counted_before(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before,
                                      sb_taken *t) {
   for (;;) {
-    uint64_t tail = SB_LOAD(&q->shm->tail, SB_SEQ_CST);
+    uint64_t came = sb_lanes_came(q->shm);
     (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
     sb_status status = find_and_take(q, state, excess, before, t);
     if (status == SB_OK) {
       return status;
     }
     (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
-    if (status != SB_EMPTY || before != SB_ANY_POSITION || SB_LOAD(&q->shm->tail, SB_SEQ_CST) == tail) {
+    if (status != SB_EMPTY || before != SB_ANY_POSITION || sb_lanes_came(q->shm) == came) {
       return status;
     }
   }

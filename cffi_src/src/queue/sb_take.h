@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Take: gives a ready message to a connection.
  *
- * What: one CAS writes the connection into the oldest AVAILABLE cell, or into the cell at a given position: ACQUIRED
+ * What: one CAS writes the connection into the first AVAILABLE cell, or into the cell at a given position: ACQUIRED
  * for a consumer, REMOVING to remove the message (eviction, purge, expiry, move) or to make a due one ready. The search
- * for the oldest cell begins with messages that returned (sb_requeued.h). It then continues from the handle's cursor or
- * from the shared `head`, whichever is later.
+ * in a lane begins with messages that returned (sb_requeued.h). It then continues from the handle's cursor or from the
+ * shared `head`, whichever is later. A queue with priorities has several lanes (sb_lanes.h): a take searches the lane of
+ * the highest priority first, an eviction that of the lowest.
  *
  * Layout: AVAILABLE -> ACQUIRED(me) | REMOVING(me);  SCHEDULED -> REMOVING(me).
  *
@@ -44,9 +45,9 @@
 
 #include "sb_dispose.h"
 
-/* Takes the oldest AVAILABLE message before position `before`: its cell becomes `state`, ACQUIRED or REMOVING. `token`:
- * a free holding, which then lists the message. If `before` is not SB_ANY_POSITION, and the result is SB_EMPTY, the
- * caller must enforce the queue's limits (I42). */
+/* Takes the first AVAILABLE message: its cell becomes `state`, ACQUIRED or REMOVING. `token`: a free holding, which then
+ * lists the message. If `before` is not SB_ANY_POSITION, takes only a message before that position, and in its lane;
+ * after SB_EMPTY the caller must then enforce the queue's limits (I42). */
 #define SB_ANY_POSITION UINT64_MAX
 sb_status sb_take_oldest(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t);
 /* The excess that an eviction removes. The victim is taken only if, by the hints, at least `least_ready` messages and
@@ -81,6 +82,6 @@ static inline void sb_take_delivered(sb_queue *q, const sb_taken *t) {
 void sb_take_pass_staged(sb_queue *q, uint64_t position);
 /* True if a search may have passed a STAGED cell. Before the caller takes a later message, it must then look again at
  * the cells with `requeued` bits (I53). */
-bool sb_take_passed_some(const sb_queue *q);
+bool sb_take_passed_some(const sb_queue *q, const sb_lane *lane);
 
 #endif

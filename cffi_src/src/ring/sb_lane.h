@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Lane: what a handle of a queue remembers about a ring of messages.
  *
- * What: the process-local view of the ring, and where the handle last appended, took and released. A queue has one lane
- * today. A queue with message priorities will have one for each priority: the functions that search, take and append
- * get the lane, and sb_queue_lane finds the lane of a position.
+ * What: the process-local view of the ring, and where the handle last appended, took and released. A queue has one lane,
+ * or one for each priority of messages (sb_lanes.h). The functions that search, take and append get the lane, and
+ * sb_queue_lane finds the lane of a position.
  *
- * Layout: nothing shared; the ring of a lane is in the queue object (sb_layout.h).
+ * Layout: nothing shared.
  *
  * Invariants: I15 of sb_ring.h for `tail_cursor`, I18 of sb_requeued.h for `cursor`.
  *
@@ -33,6 +33,7 @@ typedef struct {
   uint64_t cursor;      /* each AVAILABLE cell before this position has `requeued` bits */
   sb_ring ring;
   sb_leaf_ref tail_leaf, head_leaf;
+  unsigned number;     /* of the lane; 0 also: the handle remembers no lane here */
   sb_requeued_way way; /* leads to the leaf of the last message that was released, or found by its `requeued` bits */
 } sb_lane;
 

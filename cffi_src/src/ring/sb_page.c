@@ -3,13 +3,23 @@
 
 #include "sb_slab.h"
 
+/* True for a ring of messages of a queue with SB_QUEUE_KEEPS. */
+static bool keeps(sb_broker *b, const sb_ring *r) {
+  uint32_t queue = r->object;
+  if (r->id == SB_RING_LANE) {
+    queue = SB_LOAD(&((sb_lane_shm *)sb_slot_at(b, r->object))->queue, SB_RELAXED);
+  } else if (r->id != SB_RING_CELLS) {
+    return false;
+  }
+  const sb_queue_shm *q = sb_slab_queue(b, queue);
+  return q != NULL && (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0;
+}
+
 unsigned sb_page_kind(sb_broker *b, const sb_ring *r, unsigned height) {
   if (height != 0) {
     return SB_KIND_INNER;
   }
-  bool keeps = r->id == SB_RING_CELLS &&
-               (SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, r->object))->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0;
-  return keeps ? SB_KIND_LONG_LEAF : SB_KIND_LEAF;
+  return keeps(b, r) ? SB_KIND_LONG_LEAF : SB_KIND_LEAF;
 }
 
 static sb_page_shm *page_at(sb_broker *b, uint32_t slot, unsigned height) {

@@ -20,7 +20,9 @@
 /* Process-local view of one ring. */
 typedef struct {
   sb_word *root, *tail, *head, *base;
-  sb_word *requeued; /* the flag `requeued` of the queue; NULL for a list, whose entries never return */
+  sb_word *requeued; /* the flag `requeued` of the queue or lane; NULL for a list, whose entries never return */
+  sb_word *ready;    /* the word with the ready bit of the lane; NULL: the queue has no priorities */
+  uint64_t ready_bit;
   uint32_t object;
   uint32_t id;
 } sb_ring;

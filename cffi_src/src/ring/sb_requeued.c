@@ -16,6 +16,7 @@ static void mark_from(sb_broker *b, const sb_ring *r, uint64_t position, unsigne
     }
   } while (SB_LOAD(r->root, SB_SEQ_CST) != root);
   SB_STORE(r->requeued, 1, SB_SEQ_CST);
+  sb_lanes_mark(r);
 }
 
 void sb_requeued_mark(sb_broker *b, const sb_ring *r, uint64_t position) { mark_from(b, r, position, 0); }
@@ -30,7 +31,7 @@ bool sb_requeued_is_marked(sb_broker *b, const sb_ring *r, uint64_t position) {
       return false;
     }
   }
-  return SB_LOAD(r->requeued, SB_SEQ_CST) != 0;
+  return SB_LOAD(r->requeued, SB_SEQ_CST) != 0 && sb_lanes_is_marked(r);
 }
 
 /* Finds the pages from the root down to leaf `ref`, and stores them in *way, unless *way leads to that leaf already.
@@ -69,6 +70,7 @@ void sb_requeued_mark_owned(sb_broker *b, sb_lane *lane, const sb_leaf_ref *ref,
     if ((SB_LOAD(bits, SB_SEQ_CST) & bit) == 0) (void)SB_OR(bits, bit, SB_SEQ_CST); /* P5 */
   }
   if (SB_LOAD(r->requeued, SB_SEQ_CST) == 0) SB_STORE(r->requeued, 1, SB_SEQ_CST);
+  sb_lanes_mark(r);
 }
 
 /* Does not check whether pages of the way (the pages from the root to the leaf) serve other positions by now: they can
@@ -85,7 +87,7 @@ bool sb_requeued_stays_marked(sb_broker *b, const sb_lane *lane, uint64_t positi
       return false;
     }
   }
-  return SB_LOAD(r->requeued, SB_SEQ_CST) != 0;
+  return SB_LOAD(r->requeued, SB_SEQ_CST) != 0 && sb_lanes_is_marked(r);
 }
 
 static void clear_bit(sb_broker *b, const sb_page_ref *p, unsigned index) {
@@ -193,6 +195,7 @@ bool sb_requeued_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref
       SB_STORE(r->requeued, 0, SB_SEQ_CST);
       if (SB_LOAD(r->root, SB_SEQ_CST) != link || SB_LOAD(&root.page->requeued, SB_SEQ_CST) != 0) {
         SB_STORE(r->requeued, 1, SB_SEQ_CST);
+        sb_lanes_mark(r); /* while the flag was 0, another searcher may have found nothing, and cleared the ready bit */
         again = true;
       }
     }

@@ -46,6 +46,7 @@
 #define SB_REQUEUED_H
 
 #include "sb_lane.h"
+#include "sb_lanes.h"
 
 void sb_requeued_mark(sb_broker *b, const sb_ring *r, uint64_t position);
 void sb_requeued_clear(sb_broker *b, const sb_leaf_ref *ref, uint64_t position);

@@ -239,14 +239,37 @@ void sb_ring_destroy(sb_connection *c, const sb_ring *r) {
 /* ---- finding rings ---- */
 
 static sb_ring view(sb_ring_shm *r, uint32_t object, uint32_t id) {
-  return (sb_ring){&r->root, &r->tail, &r->head, &r->base, NULL, object, id};
+  return (sb_ring){.root = &r->root, .tail = &r->tail, .head = &r->head, .base = &r->base, .object = object, .id = id};
+}
+
+static sb_ring cells_of(sb_queue_shm *q, uint32_t object) {
+  bool lanes = (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_LANES) != 0;
+  return (sb_ring){&q->root, &q->tail, &q->head,     &q->base, &q->requeued, lanes ? &q->ready[0] : NULL,
+                   1,        object,   SB_RING_CELLS};
+}
+
+static bool open_lane(sb_broker *b, uint32_t object, sb_ring *r) {
+  sb_lane_shm *l = sb_slab_object(b, object, SB_KIND_LANE);
+  sb_queue_shm *q = l != NULL ? sb_slab_queue(b, SB_LOAD(&l->queue, SB_RELAXED)) : NULL;
+  if (q == NULL) {
+    return false;
+  }
+  unsigned number = SB_LOAD(&l->number, SB_RELAXED) % SB_LANES;
+  *r = (sb_ring){
+      &l->root, &l->tail,    &l->head, &l->base, &l->requeued, &q->ready[number / 64], UINT64_C(1) << number % 64,
+      object,   SB_RING_LANE};
+  return true;
 }
 
 bool sb_ring_open(sb_broker *b, uint32_t object, uint32_t id, sb_ring *r) {
   if (id == SB_RING_MEMORY) {
     sb_header_shm *h = b->header;
-    *r = (sb_ring){&h->memory_root, &h->memory_tail, &h->memory_head, &h->memory_base, NULL, 0, id};
+    *r = (sb_ring){
+        .root = &h->memory_root, .tail = &h->memory_tail, .head = &h->memory_head, .base = &h->memory_base, .id = id};
     return object == 0;
+  }
+  if (id == SB_RING_LANE) {
+    return open_lane(b, object, r);
   }
   if (id == SB_RING_INTERESTED || id == SB_RING_NOTIFIED) {
     sb_consumer_level_shm *level = sb_slab_object(b, object, SB_KIND_CONSUMER_LEVEL);
@@ -261,7 +284,7 @@ bool sb_ring_open(sb_broker *b, uint32_t object, uint32_t id, sb_ring *r) {
     return false;
   }
   switch (id) {
-    case SB_RING_CELLS: *r = (sb_ring){&q->root, &q->tail, &q->head, &q->base, &q->requeued, object, id}; return true;
+    case SB_RING_CELLS: *r = cells_of(q, object); return true;
     case SB_RING_ALL: *r = view(&q->all, object, id); return true;
     case SB_RING_NON_ACQUIRING: *r = view(&q->non_acquiring_list, object, id); return true;
     case SB_RING_NOT_INTERESTED: *r = view(&q->not_interested_list, object, id); return true;
@@ -281,5 +304,6 @@ sb_word *sb_ring_origin(sb_broker *b, const sb_leaf_ref *ref, uint64_t position)
 uint64_t sb_ring_sequence(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position) {
   sb_word *origin = sb_ring_origin(b, ref, position);
   uint64_t sequence = origin != NULL ? SB_LOAD(origin, SB_ACQUIRE) : SB_NO_ORIGIN;
-  return sequence != SB_NO_ORIGIN ? sequence : position - SB_LOAD(r->base, SB_RELAXED);
+  uint64_t base = SB_LOAD(r->base, SB_RELAXED);
+  return sequence != SB_NO_ORIGIN ? sequence : sb_position_in(sb_position_lane(base), position - base);
 }

@@ -113,7 +113,8 @@ void sb_ring_destroy(sb_connection *c, const sb_ring *r);
 bool sb_ring_open(sb_broker *b, uint32_t object, uint32_t id, sb_ring *r);
 /* The origin of a cell. Only the owner of the cell writes it, like the side record. NULL: the leaf is not long. */
 sb_word *sb_ring_origin(sb_broker *b, const sb_leaf_ref *ref, uint64_t position);
-/* The sequence number of the message at a position: its origin, if any, else the position minus the ring's base. */
+/* The sequence number of the message at a position: its origin, if any, else the position minus the ring's base, in the
+ * lane of the ring (sb_lanes_sequence). */
 uint64_t sb_ring_sequence(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position);
 
 static inline sb_cell_shm *sb_leaf_cell(const sb_leaf_ref *ref, uint64_t position) {

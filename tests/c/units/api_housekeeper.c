@@ -164,7 +164,7 @@ static void a_tick_of_many_queues(void) {
   for (unsigned i = 1; i < 3; i++) {
     memory[i].quiet_ticks = RESTING;
     memory[i].last_take = all[i]->shm->last_take;
-    memory[i].tail = all[i]->shm->tail;
+    memory[i].came = all[i]->shm->tail;
   }
   for (unsigned i = 0; i < REFUSALS; i++) {
     refuse(t.c, REFUSAL[i]);

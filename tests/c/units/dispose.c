@@ -17,10 +17,17 @@ static void every_reason_has_its_counter(void) {
   const struct {
     sb_reason reason;
     unsigned counter;
-  } ends[] = {{SB_REASON_ACKED, SB_COUNT_ACKED},       {SB_REASON_EXPIRED, SB_COUNT_EXPIRED},
-              {SB_REASON_KILLED, SB_COUNT_KILLED},     {SB_REASON_PURGED, SB_COUNT_KILLED},
-              {SB_REASON_REPLACED, SB_COUNT_REPLACED}, {SB_REASON_EVICTED, SB_COUNT_DROPPED},
-              {SB_REASON_REJECTED, SB_COUNT_DROPPED},  {SB_REASON_UNREADABLE, SB_COUNT_DROPPED}};
+  } ends[] = {{SB_REASON_ACKED, SB_COUNT_ACKED},
+              {SB_REASON_EXPIRED, SB_COUNT_EXPIRED},
+              {SB_REASON_KILLED, SB_COUNT_KILLED},
+              {SB_REASON_PURGED, SB_COUNT_KILLED},
+              {SB_REASON_REPLACED, SB_COUNT_REPLACED},
+              {SB_REASON_EVICTED, SB_COUNT_DROPPED},
+              {SB_REASON_REJECTED, SB_COUNT_DROPPED},
+              {SB_REASON_UNREADABLE, SB_COUNT_DROPPED},
+              {SB_REASON_EXHAUSTED, SB_COUNT_DROPPED},
+              {SB_REASON_GIVEN_UP, SB_COUNT_DROPPED},
+              {SB_REASON_CARRIED_OUT, SB_COUNT_DEAD_LETTERED}};
   unsigned count = sizeof ends / sizeof ends[0];
   q = begin_queue("q", (sb_settings)FREELY, count);
   for (unsigned i = 0; i < count; i++) {

@@ -238,7 +238,7 @@ static void a_chunk_becomes_free(void) {
 static void floors_of_a_chunk(void) {
   begin();
   drain_chunk(chunk_of(SB_CHUNK_DRAINING, t.c->id, CLASS_OF(SB_KIND_QUEUE)));
-  sb_queue_shm *q = sb_slot_at(t.b, CHUNK * SB_CHUNK_UNITS + 6);
+  sb_queue_shm *q = sb_slot_at(t.b, CHUNK * SB_CHUNK_UNITS + 2 * SB_QUEUE_UNITS);
   memset(sb_slot_at(t.b, CHUNK * SB_CHUNK_UNITS), 0, SB_CHUNK_BYTES);
   SB_STORE(&q->state, SB_QUEUE_NONE | SB_FIELD(9, 2), SB_RELAXED);
   meta()->floors[0] = 0;

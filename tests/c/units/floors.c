@@ -71,6 +71,26 @@ static void the_furthest_place_of_levels(void) {
   }
 }
 
+/* The number of a lane is no part of the place: the next life of its slot may have another number. */
+static void the_furthest_place_of_lanes(void) {
+  grow_to(CHUNK);
+  clear();
+  for (uint32_t i = 0; i < SLOTS; i += SLOTS - 1) {
+    sb_lane_shm *l = slot(i);
+    sb_word *places[] = {&l->base, &l->tail};
+    for (unsigned k = 0; k < 2; k++) {
+      SB_STORE(places[k], sb_position_in(200, SB_PAGE_CELLS + 1), SB_RELAXED);
+      SB_STORE(places[1 - k], sb_position_in(200, 1), SB_RELAXED);
+      sb_floors_raise(t.b, CHUNK, SB_KIND_LANE, UNITS);
+      expect_is(floor_of(POSITION), 2 * SB_PAGE_CELLS, "the floor of a lane");
+      expect_is(floor_of(INCARNATION), 0, "the floor of incarnations");
+      SB_STORE(places[k], 0, SB_RELAXED);
+      SB_STORE(places[1 - k], 0, SB_RELAXED);
+      forget();
+    }
+  }
+}
+
 /* A floor does not sink, and the other kinds have none. */
 static void floors_only_rise(void) {
   grow_to(CHUNK);
@@ -139,6 +159,19 @@ static void levels_begin_above(void) {
   }
 }
 
+/* Their other places follow when they get a number. */
+static void lanes_begin_above(void) {
+  grow_to(CHUNK);
+  clear();
+  set_floors(7, 3 * SB_PAGE_CELLS);
+  sb_floors_apply(t.b, CHUNK, SB_KIND_LANE, UNITS);
+  for (uint32_t i = 0; i < SLOTS; i += SLOTS - 1) {
+    const sb_lane_shm *l = slot(i);
+    expect_is(SB_LOAD(&l->base, SB_RELAXED), 3 * SB_PAGE_CELLS, "the base of a lane");
+    expect_is(l->root | l->tail | l->head | l->number | l->queue | l->next, 0, "what follows later");
+  }
+}
+
 /* Objects of other kinds are zero when their chunk is opened, and queues where no floor was ever raised. */
 static bool is_zero(void) {
   const char *memory = sb_slot_at(t.b, CHUNK * SB_CHUNK_UNITS);
@@ -152,6 +185,8 @@ static void nothing_is_written(void) {
   set_floors(7, 0);
   sb_floors_apply(t.b, CHUNK, SB_KIND_CONSUMER_LEVEL, UNITS);
   expect(is_zero(), "levels were written, without a position");
+  sb_floors_apply(t.b, CHUNK, SB_KIND_LANE, UNITS);
+  expect(is_zero(), "lanes were written, without a position");
   set_floors(7, 3 * SB_PAGE_CELLS);
   sb_floors_apply(t.b, CHUNK, SB_KIND_LEAF, UNITS);
   expect(is_zero(), "leaves were written");
@@ -178,10 +213,13 @@ static const test_case CASES[] = {
     {"floors: queues", "whichever place of a queue has gone furthest raises the floor, to the next page",
      the_furthest_place_of_queues},
     {"floors: levels", "either list of a level raises the floor, to the next page", the_furthest_place_of_levels},
-    {"floors: rise", "a floor does not sink, and only queues and levels raise one", floors_only_rise},
+    {"floors: lanes", "either end of a lane raises the floor, without the number of the lane",
+     the_furthest_place_of_lanes},
+    {"floors: rise", "a floor does not sink, and only queues, levels and lanes raise one", floors_only_rise},
     {"floors: queues begin", "all places of a queue begin at the floor, its incarnations above theirs",
      queues_begin_above},
     {"floors: levels begin", "both lists of a level begin at the floor", levels_begin_above},
+    {"floors: lanes begin", "the base of a lane is at the floor", lanes_begin_above},
     {"floors: nothing", "without a floor, and for other kinds, nothing is written", nothing_is_written},
 };
 SUBJECT(CASES)

@@ -25,7 +25,7 @@ static void when_a_queue_rests(void) {
 }
 static void expect_memory(uint64_t take, uint64_t tail, uint64_t quiet) {
   expect_is(remembered.last_take, take, "the last take");
-  expect_is(remembered.tail, tail, "the tail");
+  expect_is(remembered.came, tail, "the tail");
   expect_is(remembered.quiet_ticks, quiet, "the quiet ticks");
 }
 static void what_is_remembered(void) {
@@ -179,7 +179,7 @@ static void no_page_for_an_end(void) {
   use_all_slots(SB_KIND_INNER);
   tick_queue();
   expect(is_open(), "it was ended without a page");
-  expect_is(remembered.tail, SB_PAGE_CELLS, "the tail");
+  expect_is(remembered.came, SB_PAGE_CELLS, "the tail");
   expect_repairs(0, 0);
 }
 /* What happens while the processes are looked at, and then when the queue is opened. */

@@ -192,6 +192,22 @@ static void a_slot_that_is_no_queue(void) {
   expect_is(*entry, entry_of(1000), "an entry of the queue");
 }
 
+/* The handle was detached: its queue was deleted and freed after a timer was lost there. */
+static void a_queue_that_is_gone(void) {
+  begin();
+  put_with(q, 1, AN_HOUR, 0);
+  sb_queue none = *q;
+  none.slot = sb_cell_slot(word_at(q, 0));
+  cursors[0] = 1;
+  for (uint64_t scan = 0; scan < 3; scan++) {
+    SB_STORE(&q->shm->timers_lost, (int32_t)scan, SB_RELAXED);
+    cursors[1] = scan; /* 0: there is no scan; 1: one begins; 2: one goes on */
+    cursors[2] = scan != 1 ? scan : 0;
+    expect_is(sb_housekeeping_timers(&none, cursors, positions, ROOM), 0, "the timers of a queue that is gone");
+    expect_cursors(1, 0, scan);
+  }
+}
+
 /* ---- trimming ---- */
 
 static unsigned finished(uint64_t at) { return ((const uint8_t *)leaf_in(&schedule, 0).leaf->finished)[at]; }
@@ -266,6 +282,7 @@ static const test_case CASES[] = {
     {"timers: all cells", "after a loss all cells are looked at", timers_of_all_cells},
     {"timers: none", "a cell without a message in reach has no timer", cells_without_a_timer},
     {"timers: no queue", "a slot that is no queue has no timers", a_slot_that_is_no_queue},
+    {"timers: queue gone", "a look at a queue that is gone ends, in the middle of a scan, too", a_queue_that_is_gone},
     {"timers: trimmed", "entries of what needs no timer are dropped", entries_are_dropped},
     {"timers: trimmed up to", "trimming ends at the end of the entries", trimming_ends},
     {"timers: reused", "no timer is found in a page that a list reuses", a_page_that_a_list_reuses_meanwhile},

@@ -101,9 +101,9 @@ static void states_of_a_queue(void) {
 static void what_is_no_queue(void) {
   begin(0);
   uint64_t next = next_holding();
-  sb_word *front = sb_slot_at(t.b, q->slot + 4); /* in the middle of another queue */
+  sb_word *front = sb_slot_at(t.b, q->slot + 6); /* in the middle of another queue */
   SB_STORE(front, SB_QUEUE_OPEN, SB_RELAXED);
-  expect_is(sb_queue_attach(t.c, q->slot + 4, &other, false), SB_DELETED, "the status of a slot that is no queue");
+  expect_is(sb_queue_attach(t.c, q->slot + 6, &other, false), SB_DELETED, "the status of a slot that is no queue");
   expect_is(sb_queue_attach(t.c, BROKER_CHUNKS * SB_CHUNK_UNITS, &other, false), SB_CORRUPT,
             "the status of a slot behind the last");
   expect(other.ledger == NULL, "there is a ledger");

@@ -189,6 +189,48 @@ static void levels_of_a_damaged_queue(void) {
   expect_is(slot_word(unlinked.at), free_word(unlinked), "the header of a level that is not in the ring of levels");
 }
 
+static uint32_t new_lane(const sb_queue *q, unsigned number) {
+  uint32_t lane = 0;
+  if (sb_lanes_make(d.c, q->slot, number, &lane) != SB_OK) die("sb_lanes_make", 0);
+  return lane;
+}
+static slot_of_dead unlinked_lane(uint32_t queue, unsigned number) {
+  slot_of_dead s = new_object(SB_KIND_LANE);
+  sb_lane_shm *l = sb_slot_at(t.b, s.at);
+  SB_STORE(&l->queue, queue, SB_RELAXED);
+  SB_STORE(&l->number, number, SB_RELAXED);
+  return s;
+}
+#define RANKED ((sb_settings){{-1, -1, -1, 0, -1, -1, 9}, 0})
+static void lanes_that_were_made(void) {
+  begin_dead();
+  sb_queue *q = queue_of_dead("q", RANKED);
+  uint32_t low = new_lane(q, 2), middle = new_lane(q, 5), high = new_lane(q, 9);
+  slot_of_dead first = linked(low), between = linked(middle), last = linked(high);
+  slot_of_dead unlinked = unlinked_lane(q->slot, 4), same = unlinked_lane(q->slot, 5), none = new_message(),
+               nowhere = unlinked_lane(none.at, 3);
+  SB_STORE(&queue_at(none.at)->lanes, nowhere.at, SB_RELAXED);
+  recover_dead();
+  expect_is(slot_word(first.at), published_word(first), "the header of the first lane");
+  expect_is(slot_word(between.at), published_word(between), "the header of a lane in between");
+  expect_is(slot_word(last.at), published_word(last), "the header of the last lane");
+  expect_is(slot_word(unlinked.at), free_word(unlinked), "the header of a lane that was not linked");
+  expect_is(slot_word(same.at), free_word(same), "the header of a lane that another process made first");
+  expect_is(slot_word(nowhere.at), free_word(nowhere), "the header of a lane of no queue");
+}
+/* It was killed between the steps of the disposal of a queue: the lane is published, but not linked any more. */
+static void lanes_that_were_swept(void) {
+  begin_dead();
+  sb_queue *q = queue_of_dead("q", RANKED);
+  uint32_t three = new_lane(q, 3);
+  slot_of_dead kept = slot_there(three), swept = unlinked_lane(q->slot, 7);
+  publish(swept);
+  (void)hold(holding_of(SB_HOLD_SLOT, kept), 0);
+  recover_dead();
+  expect_is(slot_word(swept.at), free_word(swept), "the header of a lane that was unlinked");
+  expect_is(slot_word(kept.at), published_word(kept), "the header of a lane that is linked");
+}
+
 static sb_ledger_shm *ledger_at(slot_of_dead s) { return sb_slot_at(t.b, s.at); }
 static slot_of_dead unlinked_ledger(uint32_t queue) {
   slot_of_dead s = new_object(SB_KIND_LEDGER);
@@ -362,6 +404,8 @@ static const test_case CASES[] = {
     {"recover: retired", "the reaper retires and frees pages that the dead connection was retiring",
      pages_that_were_retired},
     {"recover: levels", "the reaper publishes levels that are linked, and frees the others", levels_that_were_made},
+    {"recover: lanes", "the reaper publishes lanes that are linked, and frees the others", lanes_that_were_made},
+    {"recover: swept lanes", "the reaper frees a lane that was unlinked", lanes_that_were_swept},
     {"recover: damaged levels", "the reaper comes to the end of levels that are followed by themselves",
      levels_of_a_damaged_queue},
     {"recover: level as ledger", "the reaper leaves a level alone to which a damaged chain of ledgers leads",

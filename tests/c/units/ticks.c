@@ -17,7 +17,7 @@ sb_queue *begin_ticks_of(const char *name, sb_settings settings) {
 void tick_queue(void) { sb_housekeeping_queue(t.c, ticked->slot, &remembered); }
 void be_quiet(uint64_t ticks) {
   remembered.last_take = ticked->shm->last_take;
-  remembered.tail = ticked->shm->tail;
+  remembered.came = ticked->shm->tail;
   remembered.quiet_ticks = ticks - 1;
 }
 void set_deaths(uint64_t deaths) { SB_STORE(&t.b->header->reaped, deaths, SB_RELAXED); }

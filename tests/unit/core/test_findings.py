@@ -15,12 +15,12 @@ from shmbroker._core.native import slow
 KINDS = [
     "a message", "a leaf page", "an inner page", "a queue", "a consumer node", "a priority level", "a ledger",
     "a connection record", "a table of holdings", "a long leaf page", "a queue with texts",
-    "no slot", "number 12",
+    "a lane of messages", "no slot", "number 13",
 ]  # fmt: skip
 RINGS = [
     "messages", "list of all consumers", "list of no_local consumers", "list of idle consumers",
     "list of waiting producers", "schedule", "list of interested consumers", "list of notified consumers",
-    "list of those who wait for memory", "number 9",
+    "list of those who wait for memory", "messages of a lane", "number 10",
 ]  # fmt: skip
 STATES = ["removed", "not interested", "interested", "notified", "non acquiring", "number 5"]
 MINUS_ONE = 2**64 - 1

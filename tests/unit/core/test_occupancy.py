@@ -14,7 +14,8 @@ from shmbroker._core.occupancy import in_words
 NAMES = {7: "jobs", 8: "other"}
 STRUCTURES = [
     "pages of queues", "inner pages of queues", "queues", "consumers", "priorities", "ledgers", "connections",
-    "tables of what connections hold", "pages of leases", "queues with texts", "structures of kind 11",
+    "tables of what connections hold", "pages of leases", "queues with texts",
+    "lanes of queues with priorities", "structures of kind 12",
 ]  # fmt: skip
 
 

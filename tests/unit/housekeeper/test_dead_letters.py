@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the housekeeper carries dead messages out, turn by turn: batches, targets without room, faults on the way."""
+
+# ruff: noqa: SLF001 (its parts are what is tested)
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scenario_support.inside import core_of
+from scenario_support.observing import assert_counts, listing
+
+import shmbroker
+from shmbroker import BasicProperties, exceptions
+from shmbroker._core import native
+from shmbroker._housekeeper import dead_letters
+from shmbroker._housekeeper.copies import _encoded
+from shmbroker._housekeeper.housekeeper import Housekeeper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Keeper = Any  # a Housekeeper, into which these tests look
+SECOND = native.NANOSECONDS
+
+
+class Clock:
+    """A time that the test sets; it passes by itself as little as the test says."""
+
+    def __init__(self, step: int = 0) -> None:
+        self.now, self.step = 1000 * SECOND, step
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds."""
+        self.now += self.step
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Have dead letters see a clock that stands still."""
+    still = Clock()
+    monkeypatch.setattr(dead_letters, "time", still)
+    return still
+
+
+@pytest.fixture
+def keeper(broker: shmbroker.Broker, connection: shmbroker.Connection) -> Iterator[Keeper]:
+    """Be the housekeeper, whose turns the test makes."""
+    assert connection.is_open
+    broker.stop()
+    one: Keeper = Housekeeper(broker.name)
+    assert one.begin()
+    yield one
+    one.close()
+    broker.start()
+
+
+@pytest.fixture
+def commits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Note the numbers of publications and settlements of each commit."""
+    noted: list[tuple[int, int]] = []
+    call: Callable[..., Any] = dead_letters.commit
+
+    def commit(connection: Any, publications: Any, settlements: Any) -> Any:  # noqa: ANN401
+        noted.append((len(publications), len(settlements)))
+        return call(connection, publications, settlements)
+
+    monkeypatch.setattr(dead_letters, "commit", commit)
+    return noted
+
+
+def queue_of_dead(connection: shmbroker.Connection, name: str = "jobs", key: str | None = "dead") -> shmbroker.Queue:
+    """Return a queue whose dead messages go to the queue of that name."""
+    return connection.queue(name, dead_letter_exchange="", dead_letter_routing_key=key)
+
+
+def reject(queue: shmbroker.Queue, count: int) -> None:
+    """Put messages 0, 1, ... and reject them."""
+    queue.put_many([b"%d" % number for number in range(count)])
+    for message in queue.get_many(count):
+        message.nack(requeue=False)
+
+
+def found(keeper: Keeper) -> Any:  # noqa: ANN401
+    """Have the housekeeper find what has timers, and return its dead letters."""
+    keeper._watch()
+    keeper._new_timers()
+    keeper._timers.run(dead_letters.time.monotonic_ns())
+    return keeper._dead_letters
+
+
+def test_a_batch_goes_in_one_commit(
+    keeper: Keeper, connection: shmbroker.Connection, commits: list[tuple[int, int]]
+) -> None:
+    """Up to 64 messages of a queue go in one commit, in their order."""
+    dead, jobs = connection.queue("dead"), queue_of_dead(connection)
+    reject(jobs, 100)
+    letters = found(keeper)
+    assert letters.due == 0
+    letters._batch(*next(iter(letters._waiting.items())))
+    assert commits == [(64, 64)]
+    letters.run(dead_letters.time.monotonic_ns())
+    assert commits == [(64, 64), (36, 36)]
+    assert listing(dead) == [str(number) for number in range(100)]
+    assert letters.due == native.FOR_EVER
+    assert jobs.statistics().dead_lettered == 100
+
+
+def test_other_work_has_its_turn(
+    keeper: Keeper, connection: shmbroker.Connection, clock: Clock, commits: list[tuple[int, int]]
+) -> None:
+    """A turn ends after 10 ms; two queues take turns, and the one that had to wait comes first in the next turn."""
+    connection.queue("dead")
+    for name in "a", "b":
+        reject(queue_of_dead(connection, name), 130)
+    letters = found(keeper)
+    clock.step = SECOND // 100
+    slots = list(letters._waiting)
+    letters.run(clock.now)
+    assert commits == [(64, 64)]
+    assert letters.due == 0
+    assert list(letters._waiting) == slots[::-1]
+    letters.run(clock.now)
+    assert list(letters._waiting) == slots
+    clock.step = 0
+    letters.run(clock.now)
+    assert [count for count, _ in commits] == [64, 64, 64, 64, 2, 2]
+
+
+def test_a_target_without_room_makes_the_queue_wait(
+    keeper: Keeper, connection: shmbroker.Connection, clock: Clock, commits: list[tuple[int, int]]
+) -> None:
+    """What has room goes, one by one; the rest waits in its order, counts as scheduled, and is tried again later."""
+    dead, jobs = connection.queue("dead", max_length=2), queue_of_dead(connection)
+    reject(jobs, 5)
+    letters = found(keeper)
+    letters.run(clock.now)
+    assert commits == [(5, 5), (1, 1), (1, 1), (1, 1)]
+    assert letters.due == clock.now + SECOND // 10
+    assert_counts(jobs, ready=0, scheduled=3, delivering=0)
+    letters.run(letters.due - 1)
+    assert len(commits) == 4
+    assert [bytes(message) for message in dead.get_many(2, auto_ack=True)] == [b"0", b"1"]
+    assert found(keeper).due == letters.due  # they were parked again, and found again, which changes nothing
+    clock.now = letters.due
+    letters.run(clock.now)
+    assert listing(dead) == ["2", "3"]
+    dead.purge()
+    clock.now = letters.due
+    letters.run(clock.now)
+    assert listing(dead) == ["4"]
+    assert letters.due == native.FOR_EVER
+
+
+def test_one_full_target_does_not_hold_up_messages_to_another(
+    keeper: Keeper, connection: shmbroker.Connection, clock: Clock
+) -> None:
+    """Messages that keep their keys go to different queues: those to a full one wait, those behind them do not."""
+    full, free = connection.queue("full", max_length=1), connection.queue("free")
+    jobs = connection.queue("jobs", dead_letter_exchange="")
+    for number in range(6):
+        jobs.put(b"%d" % number, key="full" if number < 3 else "free")
+    for message in jobs.get_many(6):
+        message.nack(requeue=False)
+    found(keeper).run(clock.now)
+    assert (listing(full), listing(free)) == (["0"], ["3", "4", "5"])
+    assert_counts(jobs, scheduled=2)
+
+
+def test_without_memory_they_wait(
+    keeper: Keeper, connection: shmbroker.Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message that cannot be held, or whose copy cannot be made, waits as before."""
+    dead, jobs = connection.queue("dead"), queue_of_dead(connection)
+    reject(jobs, 3)
+    letters = found(keeper)
+    take, taken = letters._dead.take, []
+    with pytest.MonkeyPatch.context() as context:
+        context.setattr(letters._dead, "take", no_memory)
+        letters.run(clock.now)
+    assert letters.due == clock.now + SECOND // 10
+    clock.now = letters.due
+
+    def lacks(queue: Any, position: int) -> Any:  # noqa: ANN401
+        if taken:
+            raise exceptions.OutOfMemory(506, "full")
+        taken.append(position)
+        return take(queue, position)
+
+    monkeypatch.setattr(letters._dead, "take", lacks)
+    letters.run(clock.now)
+    assert (len(taken), letters.due) == (1, clock.now + SECOND // 10)
+    assert_counts(jobs, scheduled=3, delivering=0)
+    monkeypatch.undo()
+    monkeypatch.setattr(dead_letters, "time", clock)
+    clock.now = letters.due
+    with pytest.MonkeyPatch.context() as context:
+        context.setattr(letters._dead, "body", missing_memory)
+        letters.run(clock.now)
+    assert_counts(jobs, scheduled=3, delivering=0)
+    monkeypatch.undo()
+    monkeypatch.setattr(dead_letters, "time", clock)
+    clock.now = letters.due
+    letters.run(clock.now)
+    assert listing(dead) == ["0", "1", "2"]
+
+
+def no_memory(_queue: object, _position: int) -> None:
+    """Have no memory to hold a message."""
+    raise exceptions.OutOfMemory(506, "full")
+
+
+def missing_memory(_message: object) -> bytes:
+    """Have no memory for a body."""
+    raise MemoryError
+
+
+def test_a_queue_that_is_deleted_meanwhile(keeper: Keeper, connection: shmbroker.Connection) -> None:
+    """Its dead messages are deleted with it, and nothing waits for them."""
+    dead, jobs = connection.queue("dead"), queue_of_dead(connection)
+    reject(jobs, 3)
+    letters = found(keeper)
+    jobs.delete()
+    letters.run(dead_letters.time.monotonic_ns())
+    assert letters.due == native.FOR_EVER
+    assert listing(dead) == []
+
+
+def test_messages_that_are_gone(keeper: Keeper, connection: shmbroker.Connection) -> None:
+    """A purge leaves none; and each is looked at once."""
+    dead, jobs = connection.queue("dead"), queue_of_dead(connection)
+    reject(jobs, 3)
+    letters = found(keeper)
+    jobs.purge()
+    reject(jobs, 1)
+    found(keeper).run(dead_letters.time.monotonic_ns())
+    assert letters.due == native.FOR_EVER
+    assert len(listing(dead)) == 4 - jobs.statistics().killed
+
+
+def test_a_target_that_is_younger_than_the_last_look(keeper: Keeper, connection: shmbroker.Connection) -> None:
+    """The housekeeper opens it for the message."""
+    jobs = queue_of_dead(connection)
+    reject(jobs, 1)
+    letters = found(keeper)
+    dead = connection.queue("dead")
+    letters.run(dead_letters.time.monotonic_ns())
+    assert listing(dead) == ["0"]
+    assert [queue.name for queue in keeper._core.queues].count("dead") == 1
+
+
+def test_no_target_is_said_once(
+    keeper: Keeper, connection: shmbroker.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A queue whose dead messages go nowhere drops them, and one warning names queue, exchange and key."""
+    caplog.set_level(logging.WARNING, "shmbroker")
+    jobs = queue_of_dead(connection)
+    other = connection.queue("other", dead_letter_exchange="missing")
+    for queue in jobs, other:
+        reject(queue, 3)
+        reject(queue, 1)
+    found(keeper).run(dead_letters.time.monotonic_ns())
+    text = "queue %r: a dead message was dropped: exchange %r leads it, with key %r, to no queue (said once)"
+    assert [record.getMessage() for record in caplog.records] == [
+        text % ("jobs", "", "dead"),
+        text % ("other", "missing", "other"),
+    ]
+    for queue in jobs, other:
+        assert_counts(queue, scheduled=0, delivering=0)
+        assert (queue.statistics().dropped, queue.statistics().dead_lettered) == (4, 0)
+
+
+def test_a_target_with_a_ttl(keeper: Keeper, connection: shmbroker.Connection) -> None:
+    """The copy in a queue that limits the life of its messages expires there, and the other does not."""
+    channel = connection.channel()
+    channel.exchange_declare("dlx", "fanout")
+    short, long = connection.queue("short", message_ttl=3600), connection.queue("long")
+    for name in "short", "long":
+        channel.queue_bind(name, "dlx")
+    jobs = connection.queue("jobs", dead_letter_exchange="dlx")
+    jobs.put(b"x", ttl=7200)
+    jobs.get().nack(requeue=False)
+    found(keeper).run(dead_letters.time.monotonic_ns())
+    assert (len(short), len(long)) == (1, 1)
+    found(keeper)
+    assert {slot for _, slot, _ in keeper._timers._kept} == {core_of(short).slot}
+
+
+@pytest.mark.parametrize(
+    ("others", "queues", "kept"),
+    [
+        (0, 3, 3),
+        (0, 2000, 1),
+        (63_840, 2, 1),
+    ],
+)
+def test_deaths_that_take_too_much_room_are_left_out(others: int, queues: int, kept: int) -> None:
+    """All but the latest, and then details of that; the other headers stay."""
+    told = [{"queue": f"q{number}", "reason": "expired", "count": 1, "exchange": "e" * 20} for number in range(queues)]
+    properties = BasicProperties(headers={"x": "y" * others, "x-death": told})
+    headers = shmbroker.properties.decode(_encoded(properties)).headers
+    assert headers == {"x": "y" * others, "x-death": told[:kept]}
+
+
+def test_headers_without_any_room() -> None:
+    """What cannot be encoded at all is left out, but for the latest death."""
+    told = [{"queue": "q", "reason": "expired", "count": 1, "exchange": "e"}]
+    properties = BasicProperties(headers={"x": "y" * 70_000, "x-death": told})
+    bare = {"queue": "q", "reason": "expired", "count": 1}
+    assert shmbroker.properties.decode(_encoded(properties)).headers == {"x-death": [bare]}
