@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
 from scenario_support.channels import refused
 from scenario_support.dead_letters import (
@@ -30,7 +28,7 @@ from scenario_support.observing import (
     take,
     text,
 )
-from scenario_support.waiting import eventually, until_clock
+from scenario_support.waiting import eventually
 
 from shmbroker import BasicProperties
 from shmbroker.exceptions import PreconditionFailed
@@ -242,20 +240,6 @@ def test_a_full_queue_lets_dead_messages_wait(connection: shmbroker.Connection) 
     await_counts(queue, message_count=0, dead_lettered=len(bodies))
     assert_balanced(queue)
     assert_balanced(dead)
-
-
-def test_dead_messages_that_wait_cost_no_time(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:
-    """The housekeeper tries them again now and then, and works for other queues meanwhile."""
-    dead_letter_queue(connection, max_length=1)
-    queue = connection.queue("q", dead_letter_exchange=EXCHANGE)
-    put_each(queue, "AB")
-    assert [reject_next(queue), reject_next(queue)] == ["A", "B"]
-    await_counts(queue, scheduled=1, dead_lettered=1)
-    keeper = psutil.Process(eventually(lambda: broker.statistics().housekeeper_pid))
-    used, since = keeper.cpu_times(), time.monotonic()
-    until_clock(since + 2.0)
-    spent = sum(keeper.cpu_times()[:2]) - sum(used[:2])
-    assert spent < (time.monotonic() - since) / 3
 
 
 def test_deleting_a_queue_ends_its_dead_messages(connection: shmbroker.Connection) -> None:
