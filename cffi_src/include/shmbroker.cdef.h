@@ -88,6 +88,7 @@ enum {
   SB_KIND_LONG_LEAF,
   SB_KIND_LONG_QUEUE,
   SB_KIND_LANE,
+  SB_KIND_GROUPS,
   /* The number of kinds. A slot id is an offset. If no slot begins there, the doctor reports this number as the
    * kind. */
   SB_KIND_COUNT
@@ -149,8 +150,12 @@ enum {
   SB_SETTING_REDELIVERY_DELAY_MS,   /* 0 = none */
   SB_SETTING_REDELIVERY_MULTIPLIER, /* in thousandths */
   SB_SETTING_MAX_REDELIVERY_DELAY_MS,
+  SB_SETTING_MESSAGE_GROUPS, /* SB_GROUPS_... */
+  SB_SETTING_GROUP_BUCKETS,
   SB_SETTINGS
 };
+/* When a consumer that has a message group gives it up: when it leaves, or when it holds none of its messages. */
+enum { SB_GROUPS_NONE = 0, SB_GROUPS_STICKY = 1, SB_GROUPS_SHARED = 2 };
 enum { SB_TEXTS_MAX = 1020 }; /* the most bytes that all text settings of a queue have together */
 /* What happens to a message for which a queue has no room. REJECT is for the tests of the core. */
 enum { SB_OVERFLOW_BLOCK = 0, SB_OVERFLOW_DROP = 1, SB_OVERFLOW_DROP_HEAD = 2, SB_OVERFLOW_REJECT = 3 };
@@ -162,7 +167,7 @@ typedef struct {
      texts_length (sb_texts returns the bytes). */
   const char *texts;
 } sb_settings;
-/* Flags of a queue. The core derives TTL, EXPIRES and LANES from the settings. */
+/* Flags of a queue. The core derives TTL, EXPIRES, LANES and GROUPS from the settings. */
 enum {
   SB_QUEUE_PAUSED = 1,
   SB_QUEUE_DURABLE = 2,
@@ -175,7 +180,8 @@ enum {
   SB_QUEUE_NOTES = 256,  /* holds messages of the broker itself, so puts may use the reserve (sb_reserve.h) */
   SB_QUEUE_STAGE = 512,  /* holds messages until a commit publishes them: puts may use most of the reserve */
   SB_QUEUE_LANES = 1024, /* its messages have priorities (sb_lanes.h) */
-  SB_QUEUE_DEAD_LETTERS = 2048 /* dead messages wait to go to its dead-letter exchange (sb_park.h) */
+  SB_QUEUE_DEAD_LETTERS = 2048, /* dead messages wait to go to its dead-letter exchange (sb_park.h) */
+  SB_QUEUE_GROUPS = 4096        /* a message group goes to one consumer at a time (sb_groups.h) */
 };
 
 typedef struct {
@@ -184,8 +190,10 @@ typedef struct {
   const char *properties;
   const char *exchange;
   uint32_t key_length, properties_length;
+  uint32_t group_hash; /* of the name of the message's group; 0 = none */
   uint8_t exchange_length;
   uint8_t priority;
+  uint8_t ends_group; /* 1: the next message of the group may go to another consumer */
 } sb_put_options;
 
 /* A body to put. */

@@ -87,7 +87,7 @@ bool sb_api_plausible(sb_broker *b, const sb_taken *t);
  * read the message. If it returned to its queue, the next take would find it again. */
 sb_status sb_api_drop_corrupt(sb_queue *q, uint64_t token);
 /* Called after a message was released. Enforces the limits of the queue; if they removed messages, wakes a producer
- * that waits for room. Notifies the nodes of consumers with no_local, and one node that waits for messages. */
+ * that waits for room. Notifies the nodes of choosy consumers, and one node that waits for messages. */
 void sb_api_returned(sb_queue *q);
 /* Lock held, but dropped while a killed process is reaped. Evicts the messages beyond the bound of a queue that
  * evicts. */

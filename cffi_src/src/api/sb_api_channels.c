@@ -152,11 +152,10 @@ sb_status sb_channel_consume(sb_channel *ch, sb_queue *q, uint32_t prefetch, int
     free(m);
     return status;
   }
-  *m = (sb_member){.s = {.q = q, .priority = priority},
+  *m = (sb_member){.s = sb_subscription_to(q, priority, (flags & SB_CONSUME_NO_LOCAL) != 0),
                    .channel = ch,
                    .prefetch = prefetch,
-                   .auto_ack = (flags & SB_CONSUME_AUTO_ACK) != 0,
-                   .no_local = (flags & SB_CONSUME_NO_LOCAL) != 0};
+                   .auto_ack = (flags & SB_CONSUME_AUTO_ACK) != 0};
   status = subscribe(ch, m, (flags & SB_CONSUME_EXCLUSIVE) != 0);
   if (status == SB_OK) {
     *subscription = m->number;
@@ -342,7 +341,7 @@ int64_t sb_channel_get(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack)
   sb_lifetime_consumed(q);
   status = sb_holding_take(q->c, &token);
   if (status == SB_OK) {
-    status = sb_take_for_consumer(q, token, &t);
+    status = sb_choice_get(q, token, &t);
     if (status != SB_OK) sb_holding_give(q->c, token);
   }
   int64_t length = status == SB_OK ? got(ch, q, &t, buffer, auto_ack) : -(int64_t)status;

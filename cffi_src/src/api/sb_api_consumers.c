@@ -12,8 +12,7 @@ static sb_status subscribe(sb_consumer *k, sb_queue **queues, uint32_t count) {
     if (!sb_queue_is_open(queues[i])) {
       return SB_DELETED;
     }
-    s->q = queues[i];
-    s->priority = k->priority;
+    *s = sb_subscription_to(queues[i], k->priority, false);
     uint32_t flags = SB_NODE_COUNTED | sb_exclusive_flags(s->q->shm);
     sb_status status =
         sb_node_create(k->c, s->q->slot, k->priority, flags, k->target.number, k->prefetch, &s->node, &s->token);

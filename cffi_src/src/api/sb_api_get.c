@@ -46,7 +46,7 @@ SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack, bool first) {
   sb_lifetime_consumed(q);
   sb_status status = sb_holding_take(q->c, &token);
   if (status == SB_OK) {
-    status = sb_take_for_consumer(q, token, &t);
+    status = sb_choice_get(q, token, &t);
     if (status != SB_OK) {
       sb_holding_give(q->c, token);
     }

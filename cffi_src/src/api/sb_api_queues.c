@@ -115,6 +115,10 @@ sb_queue *sb_queue_open(sb_connection *c, uint32_t slot, sb_status *status) {
     if (*status == SB_OK && sb_lifetime_orphaned(c->b, q->shm, 0)) *status = end_orphan(q);
     sb_slab_return_cache(c); /* cached slots would lie idle: a connection opens few queues, each once */
     if (*status == SB_OK) {
+      *status = sb_handle_share_groups(q);
+      if (*status != SB_OK) sb_queue_detach(q);
+    }
+    if (*status == SB_OK) {
       sb_handle_add(q);
       (void)SB_ADD(&c->handles, 1u, SB_RELAXED);
     }

@@ -95,8 +95,10 @@ SB_HOT void fill_header(const sb_connection *c, sb_message_shm *m, uint64_t leng
                         .due_ns = o->delay_ns != 0 ? now + o->delay_ns : 0,
                         .timestamp_ns = sb_wall_ns(),
                         .key_length = o->key_length,
+                        .group_hash = o->group_hash,
                         .publisher = (uint16_t)c->id,
                         .priority = o->priority,
+                        .flags = o->ends_group ? SB_MESSAGE_LAST : 0,
                         .exchange_length = o->exchange_length};
 }
 
@@ -104,7 +106,7 @@ SB_COLD void fill_scattered(sb_connection *c, sb_reservation *r, uint64_t length
                             uint64_t ttl_ns, uint64_t more) {
   sb_message_shm *m = sb_slot_at(c->b, r->slot);
   fill_header(c, m, length, head_bytes(length, more), o, ttl_ns);
-  m->flags = SB_MESSAGE_IN_PARTS;
+  m->flags |= SB_MESSAGE_IN_PARTS;
   r->size = length;
   r->body = NULL;
   fill_names(c, r, o);

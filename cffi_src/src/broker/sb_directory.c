@@ -62,6 +62,7 @@ static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t 
   SB_STORE(&q->closing, sb_closing_word(SB_ASKED_NOT, 0, sb_closing_number(SB_LOAD(&q->closing, SB_RELAXED)) + 1),
            SB_RELAXED);
   SB_STORE(&q->lanes, 0u, SB_RELAXED);
+  SB_STORE(&q->groups, 0u, SB_RELAXED);
   SB_STORE(&q->last_take, 0, SB_RELAXED);
   SB_STORE(&q->interested, 0, SB_RELAXED);
   SB_STORE(&q->notified, 0, SB_RELAXED);

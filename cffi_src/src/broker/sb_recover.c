@@ -6,6 +6,7 @@
 #include "sb_directory.h"
 #include "sb_disposal.h"
 #include "sb_drained.h"
+#include "sb_groups.h"
 #include "sb_hints.h"
 #include "sb_intent.h"
 #include "sb_lifetime.h"
@@ -81,6 +82,7 @@ static bool is_garbage(sb_broker *b, uint32_t slot) {
     case SB_KIND_CONSUMER_LEVEL: return !level_linked(b, slot);
     case SB_KIND_LEDGER: return !ledger_linked(b, slot);
     case SB_KIND_LANE: return !sb_lanes_links(b, slot);
+    case SB_KIND_GROUPS: return !sb_groups_links(b, slot);
     case SB_KIND_QUEUE:
     case SB_KIND_LONG_QUEUE:
       return sb_queue_state(SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, slot))->state, SB_ACQUIRE)) == SB_QUEUE_NONE;
@@ -114,6 +116,7 @@ static void settle_slot(sb_reap_context *w, uint32_t slot, uint32_t gen) {
     }
     case SB_KIND_CONSUMER_LEVEL: publish_or_free(w, slot, h, level_linked(w->b, slot)); break;
     case SB_KIND_LANE: publish_or_free(w, slot, h, sb_lanes_links(w->b, slot)); break;
+    case SB_KIND_GROUPS: publish_or_free(w, slot, h, sb_groups_links(w->b, slot)); break;
     case SB_KIND_LEDGER:
       if (ledger_linked(w->b, slot)) {
         disown(w, slot);
@@ -233,6 +236,8 @@ static void visit_ledgers(sb_reap_context *w, uint64_t what, uint64_t where) {
   }
   uint64_t holding = SB_LOAD(&l->holding, SB_ACQUIRE); /* visit_cells released the cells: their number becomes 0 */
   (void)SB_CAS(&l->holding, &holding, holding >> 32 << 32, SB_ACQ_REL);
+  const sb_queue_shm *shm = sb_slab_queue(w->b, SB_LOAD(&l->queue, SB_ACQUIRE));
+  if (shm != NULL) sb_groups_end_dead(w->b, shm, w->id); /* I90: visit_cells made its messages AVAILABLE */
   end_hinting(w, l);
   sb_queue q; /* inherits the ledger: if this process is killed, too, its reaper continues */
   sb_status status = sb_queue_inherit(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l, w->id);

@@ -3,9 +3,9 @@
 
 #include "sb_consumer.h"
 
-/* Returns the flags of a queue with the settings `s`. The settings message TTL, `expires` and the highest priority have
- * a flag each, in a cache line that every put and get reads anyway: so a put or get reads the value of such a setting
- * only if its flag is set. */
+/* Returns the flags of a queue with the settings `s`. Message TTL, `expires`, the highest priority and message groups
+ * have a flag each, in a cache line that every put and get reads anyway: so a put or get reads the value of such a
+ * setting only if its flag is set. */
 static uint32_t flags_of(const sb_settings *s) {
   uint32_t flags = s->flags & ~(uint32_t)(SB_QUEUE_TTL | SB_QUEUE_EXPIRES | SB_QUEUE_LANES);
   if (s->values[SB_SETTING_MESSAGE_TTL_MS] >= 0) flags |= SB_QUEUE_TTL;

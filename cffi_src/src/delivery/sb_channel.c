@@ -79,34 +79,21 @@ static bool may_want(const sb_member *m) {
   return !m->starved && !ch->blocked && !connection_of(ch)->limited;
 }
 
-static void end_interest(sb_member *m) {
-  if (m->no_local) {
-    (void)sb_node_move(m->s.q->c, m->s.node, SB_IN(SB_NODE_NON_ACQUIRING), SB_NODE_NOT_INTERESTED);
-  } else {
+static void unwant(sb_member *m) {
+  if (m->willing) {
+    sb_round_robin_willing(m, false);
     sb_subscription_set_interested(&m->s, false);
   }
 }
 
-static void unwant(sb_member *m) {
-  if (m->willing) {
-    sb_round_robin_willing(m, false);
-    end_interest(m);
-  }
-}
-
-static bool be_interested(sb_member *m) {
-  return m->no_local ? sb_node_move(m->s.q->c, m->s.node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_NON_ACQUIRING)
-                     : sb_subscription_want(&m->s);
-}
-
-/* Makes a member willing if nothing prevents that, and its node INTERESTED (with no_local: NON_ACQUIRING). True: this
+/* Makes a member willing if nothing prevents that, and its node INTERESTED (if choosy: NON_ACQUIRING). True: this
  * call made the member willing, so the caller looks at the queue now (P3). */
 static bool want(sb_member *m) {
   if (m->willing || !may_want(m) || !sb_subscription_may_want(&m->s)) {
     return false;
   }
   sb_round_robin_willing(m, true);
-  (void)be_interested(m);
+  (void)sb_subscription_want(&m->s);
   return true;
 }
 
@@ -157,8 +144,7 @@ static sb_status take(sb_member *m) {
   if (!sb_deliveries_reserve(&m->channel->deliveries)) {
     return SB_SYSTEM;
   }
-  sb_status status =
-      m->no_local ? sb_subscription_take_no_local(&m->s, &m->cursor, &t) : sb_subscription_take(&m->s, &t);
+  sb_status status = sb_subscription_take(&m->s, &t);
   if (status == SB_OK) push(m, t.token);
   return status;
 }
@@ -173,13 +159,13 @@ static void pass_rescue(sb_member *from, sb_member *to) {
 }
 
 /* Takes one message from the queue of `m`. The message goes to the member whose turn it is at this queue, which may be
- * another member than `m`; if `m` has no_local, it goes to `m`. SB_NO_CREDIT: no member that may get it is willing. */
+ * another member than `m`; if `m` is choosy, it goes to `m`. SB_NO_CREDIT: no member that may get it is willing. */
 static sb_status deal(sb_member *m) {
   if (!sb_queue_is_open(m->s.q)) {
     return SB_DELETED;
   }
   (void)want(m); /* if m was on standby, it may have become active since: ask for messages again */
-  if (m->no_local) {
+  if (m->s.choosy) {
     return m->willing ? take(m) : SB_NO_CREDIT;
   }
   for (unsigned tries = 0; tries < SB_MAX_RETRIES; tries++) {
@@ -256,10 +242,11 @@ bool sb_channel_turn(sb_channel *ch) {
       orphan(m);
       continue;
     }
-    if (!m->willing) end_interest(m); /* an earlier attempt may have lacked memory (I30) */
+    /* an earlier attempt may have lacked memory (I30) */
+    if (!m->willing) sb_subscription_set_interested(&m->s, false);
     m->busy = status == SB_OK || status == SB_GROW;
     /* the node was parked (I61 of sb_stopped.h): the member looks at the queue once more */
-    if (status == SB_EMPTY && m->willing && be_interested(m)) m->busy = true;
+    if (status == SB_EMPTY && m->willing && sb_subscription_want(&m->s)) m->busy = true;
     more = more || m->busy;
     if (status == SB_GROW) connection_of(ch)->must_grow = true;
   }
@@ -282,9 +269,10 @@ bool sb_channel_wants_work(sb_channel *ch) {
     unsigned state = sb_node_state(SB_LOAD(&sb_subscription_node(&m->s)->word, SB_SEQ_CST));
     if (!m->willing) {
       /* a process may have made m active, and died before it notified m */
-      if (!want(m)) end_interest(m); /* an earlier attempt may have lacked memory (I30) */
+      if (!want(m)) sb_subscription_set_interested(&m->s, false); /* an earlier attempt may have lacked memory (I30) */
     } else if (state == SB_NODE_NOT_INTERESTED) {
-      (void)be_interested(m); /* its node was parked (I61 of sb_stopped.h), or there was no memory for its list entry */
+      /* its node was parked (I61 of sb_stopped.h), or there was no memory for its list entry */
+      (void)sb_subscription_want(&m->s);
     }
     if (!sb_queue_is_open(m->s.q) || state == SB_NODE_NOTIFIED || (m->willing && sb_notify_looks_ready(m->s.q))) {
       m->busy = wants = true;
@@ -297,7 +285,7 @@ uint64_t sb_channel_overlooked(const sb_channel *ch, const sb_queue **q) {
   uint64_t entry = 0;
   for (uint32_t i = 0; i < ch->room && entry == 0; i++) {
     const sb_member *m = ch->members[i];
-    if (m != NULL && m->willing && !m->busy && !m->no_local) {
+    if (m != NULL && m->willing && !m->busy && !m->s.choosy) {
       entry = sb_subscription_overlooked(&m->s);
       *q = m->s.q;
     }
@@ -451,7 +439,6 @@ void sb_channel_start(sb_member *m) {
   m->s.q->busy++;
   ch->members[m->number] = m;
   ch->member_count++;
-  m->cursor = SB_LOAD(&m->s.q->shm->head, SB_ACQUIRE);
   if (want(m) && sb_notify_looks_ready(m->s.q)) {
     m->busy = true;
     sb_notify_node(connection_of(ch)->b, m->s.node); /* the IO thread pulls */
@@ -483,6 +470,7 @@ static void detach(sb_member *m) {
   ch->member_count--;
   return_row_of(m);
   m->ended = true;
+  sb_subscription_leave(&m->s);
   sb_node_destroy(q->c, m->s.node, m->s.token);
   sb_exclusive_succeed(q->c, q->slot);
   q->busy--;

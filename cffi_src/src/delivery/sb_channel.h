@@ -20,10 +20,10 @@
  *
  * Invariants:
  *  I50 a member is willing only while its own prefetch, the channel's limit, the connection's limit and the length of
- *      the row all allow one more message. The node of a member is INTERESTED or NOTIFIED (with no_local:
+ *      the row all allow one more message. The node of a member is INTERESTED or NOTIFIED (if choosy:
  *      NON_ACQUIRING) only while the member is willing. So I30 of sb_subscription.h holds for the node, with its
  *      exception for missing memory. A member that uses up a limit makes all members under that limit unwilling. Each
- *      of them passes the baton (I31 of sb_notify.h), except a member with no_local, which never has the baton.
+ *      of them passes the baton (I31 of sb_notify.h), except a choosy member, which never has the baton.
  *  I51 members that a limit made unwilling become willing again when half of the limit is free. One free place is
  *      enough in two cases: the limit of a channel or of the connection stops a channel whose row is empty; or the
  *      prefetch of a member stops the member, and the row has no message of that member.
@@ -100,7 +100,7 @@ sb_status sb_channel_pull(sb_channel *ch);
 /* True if a member needs a turn; sets `busy` of each such member. Looks at the words of the nodes and at the queues;
  * ignores the nodes' flags, since a flag may be missing. On the way, makes each member willing that nothing prevents.
  * If the node of a willing member is NOT_INTERESTED, for example because another process parked it (I61 of
- * sb_stopped.h), makes the node INTERESTED (with no_local: NON_ACQUIRING). If the first message of the row was stuck,
+ * sb_stopped.h), makes the node INTERESTED (if choosy: NON_ACQUIRING). If the first message of the row was stuck,
  * hands the channel over (I52). */
 bool sb_channel_wants_work(sb_channel *ch);
 /* Finds the node of a member that should be flagged, but is not: `overlooked` of sb_target_kind (sb_target.h). */

@@ -245,6 +245,7 @@ void sb_consumer_detach(sb_consumer *k) {
   }
   for (uint32_t i = 0; i < k->subscription_count; i++) {
     sb_node_destroy(k->c, k->subscriptions[i].node, k->subscriptions[i].token);
+    sb_subscription_leave(&k->subscriptions[i]);
     sb_exclusive_succeed(k->c, k->subscriptions[i].q->slot);
   }
   k->subscription_count = 0;

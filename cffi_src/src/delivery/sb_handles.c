@@ -33,6 +33,31 @@ void sb_handles_forget_pages(sb_connection *c) {
   for (sb_queue *q = c->queues; q != NULL; q = q->next) forget_pages(q);
 }
 
+/* The handles of one queue share what the connection knows of the queue's groups. */
+sb_status sb_handle_share_groups(sb_queue *q) {
+  if ((SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_GROUPS) == 0) {
+    return SB_OK;
+  }
+  for (const sb_queue *other = q->c->queues; other != NULL && q->groups == NULL; other = other->next) {
+    if (other->slot == q->slot && other->state == q->state) q->groups = other->groups;
+  }
+  if (q->groups == NULL) q->groups = calloc(1, sizeof *q->groups);
+  if (q->groups == NULL) {
+    return SB_SYSTEM;
+  }
+  q->groups->tell = sb_notify_work_arrived;
+  q->groups->handles++;
+  return SB_OK;
+}
+
+static void leave_groups(sb_queue *q) {
+  if (q->groups != NULL && --q->groups->handles == 0) {
+    if (sb_queue_is_open(q)) sb_groups_leave_all(q);
+    free(q->groups);
+  }
+  q->groups = NULL;
+}
+
 static void take_out(sb_queue *q) {
   sb_connection *c = q->c;
   if (c->handles_next == q) c->handles_next = q->next;
@@ -58,6 +83,7 @@ bool sb_handle_is_idle(const sb_queue *q) {
 void sb_handle_leave(sb_queue *q) {
   take_out(q);
   sb_waiter_close(q);
+  leave_groups(q);
   sb_queue_detach(q);
   q->shm = &no_queue;
   q->state = UINT64_MAX; /* no queue ever has this state word, so later calls find the queue deleted */

@@ -178,7 +178,7 @@ void sb_notify_pass_baton(sb_queue *q) {
   if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0) {
     if (sb_notify_looks_ready(q)) (void)sb_notify_one(q->c, q->slot, false);
   } else if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {
-    sb_notify_browsers(q->c, q->slot); /* consumers with no_local may have given way to the caller's node */
+    sb_notify_browsers(q->c, q->slot); /* choosy consumers may have given way to the caller's node */
   }
 }
 

@@ -45,7 +45,7 @@ bool sb_notify_higher_wants(sb_broker *b, const sb_queue_shm *q, int32_t priorit
 bool sb_notify_one(sb_connection *c, uint32_t queue, bool rescue);
 /* Like sb_notify_one, but only for nodes whose priority is higher than `above`. */
 bool sb_notify_above(sb_connection *c, uint32_t queue, int64_t above, bool rescue);
-/* Notifies all NON_ACQUIRING nodes: those of consumers with no_local, which look for messages by themselves. */
+/* Notifies all NON_ACQUIRING nodes: those of choosy consumers (sb_choice.h), which look for messages by themselves. */
 void sb_notify_browsers(sb_connection *c, uint32_t queue);
 /* Called after a message became ready. Notifies the NON_ACQUIRING nodes. Unless the queue is paused, also notifies an
  * interested node if no node is NOTIFIED, or if there are more ready messages than NOTIFIED nodes. */

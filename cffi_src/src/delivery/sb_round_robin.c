@@ -94,7 +94,7 @@ static void leave(sb_round_robin_rank *rank, sb_member *m) {
 void sb_round_robin_willing(sb_member *m, bool willing) {
   if (willing != m->willing) {
     m->willing = willing;
-    if (m->no_local) {
+    if (m->s.choosy) {
       return;
     }
     if (willing) {
@@ -106,7 +106,7 @@ void sb_round_robin_willing(sb_member *m, bool willing) {
 }
 
 void sb_round_robin_served(sb_member *m) {
-  if (m->willing && !m->no_local && m->next != NULL) {
+  if (m->willing && !m->s.choosy && m->next != NULL) {
     leave(m->rank, m);
     enter(m->rank, m);
   }

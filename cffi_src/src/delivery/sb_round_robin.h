@@ -4,12 +4,12 @@
  * What: it does not matter which node of the connection was notified. The willing members (they have credit) with the
  * highest priority get the pulled messages in turn, one message each, across all channels of the connection. Among
  * connections the queue's lists decide (sb_notify.h). Consumers without a channel (sb_consumer.h), and members with
- * no_local, take no part.
+ * choosy subscriptions, take no part.
  *
  * Layout: process-local: queues by hash. A queue has its priorities (*ranks*) in descending order, and each rank has
  * its willing members (the *circle*).
  *
- * Invariants: a member without no_local is in the circle of its rank exactly while it is willing.
+ * Invariants: a member that is not choosy is in the circle of its rank exactly while it is willing.
  *
  * Ordering pairs: none; nothing is shared.
  *
@@ -45,9 +45,7 @@ typedef struct sb_member {
   uint64_t delivered;                /* messages given to the application */
   uint32_t number, prefetch;         /* prefetch: most messages that it may hold, if not auto_ack; 0 = no limit */
   uint32_t held, waiting;            /* held: messages in the channel's row or unacked; waiting: those in the row */
-  uint64_t cursor;                   /* with no_local: where its next search begins (sb_no_local.h) */
-  /* no_local: takes no message that its connection published, and is not in a circle */
-  bool auto_ack, no_local;
+  bool auto_ack;
   bool starved, willing, ended;
   bool unreported; /* the broker cancelled the member, and the application does not know yet */
   bool busy;       /* needs another turn (sb_target.h): its last turn got a message, or needs a segment (SB_GROW) */

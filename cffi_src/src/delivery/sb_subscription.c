@@ -2,7 +2,17 @@
 #include "sb_subscription.h"
 
 #include "sb_chunk.h"
-#include "sb_no_local.h"
+
+sb_subscription sb_subscription_to(sb_queue *q, int32_t priority, bool no_local) {
+  sb_subscription s = {.q = q, .priority = priority, .choosy = no_local || q->groups != NULL};
+  s.choice = (sb_choice){.cursor = SB_LOAD(&q->shm->head, SB_ACQUIRE), .no_local = no_local};
+  if (q->groups != NULL) s.choice.consumer = ++q->groups->consumers; /* SB_GROUPS_GETS is none of these */
+  return s;
+}
+
+void sb_subscription_leave(const sb_subscription *s) {
+  if (s->q->groups != NULL && sb_queue_is_open(s->q)) sb_groups_leave(s->q, s->choice.consumer);
+}
 
 /* I54: if the node stands by, reads the claim of the queue (sb_exclusive.h). A node that has become active stands by no
  * longer. */
@@ -12,8 +22,8 @@ bool sb_subscription_may_want(const sb_subscription *s) {
 }
 
 bool sb_subscription_want(sb_subscription *s) {
-  return sb_subscription_may_want(s) &&
-         sb_node_move(s->q->c, s->node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);
+  return sb_subscription_may_want(s) && sb_node_move(s->q->c, s->node, SB_IN(SB_NODE_NOT_INTERESTED),
+                                                     s->choosy ? SB_NODE_NON_ACQUIRING : SB_NODE_INTERESTED);
 }
 
 static bool is_interested(const sb_subscription *s) {
@@ -26,6 +36,10 @@ static bool is_interested(const sb_subscription *s) {
  * again; if the broker may grow, the IO thread adds a segment, then takes such a turn. */
 static void end_interest(sb_subscription *s) {
   sb_connection *c = s->q->c;
+  if (s->choosy) { /* it never has the baton */
+    (void)sb_node_move(c, s->node, SB_IN(SB_NODE_NON_ACQUIRING), SB_NODE_NOT_INTERESTED);
+    return;
+  }
   bool moved = sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_NOT_INTERESTED);
   if (!moved && !is_interested(s)) {
     return; /* it had no interest; or another process parked it (I61 of sb_stopped.h), and notifies another node */
@@ -39,7 +53,9 @@ static void end_interest(sb_subscription *s) {
 
 void sb_subscription_set_interested(sb_subscription *s, bool desired) {
   sb_connection *c = s->q->c;
-  if (desired) {
+  if (desired && s->choosy) {
+    if (sb_subscription_want(s)) sb_notify_node(c->b, s->node); /* P3: after the CAS */
+  } else if (desired) {
     if (sb_subscription_want(s) && sb_notify_looks_ready(s->q) &&
         !sb_notify_better_wants(s->q, s->priority)) { /* P3: after the CAS */
       if (sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) {
@@ -89,17 +105,20 @@ sb_status sb_subscription_take(sb_subscription *s, sb_taken *t) { return sb_subs
 
 /* I32 holds in one direction only: this NON_ACQUIRING node gives way to higher priorities, but no node gives way to
  * it. */
-sb_status sb_subscription_take_no_local(sb_subscription *s, uint64_t *cursor, sb_taken *t) {
+sb_status sb_subscription_take_choosy(sb_subscription *s, sb_taken *t) {
   sb_queue *q = s->q;
   uint64_t token;
-  if (sb_notify_better_wants(q, s->priority)) {
+  if (!sb_queue_is_open(q)) {
+    return SB_DELETED;
+  }
+  if (!sb_subscription_may_want(s) || sb_notify_better_wants(q, s->priority)) {
     return SB_EMPTY;
   }
   sb_status status = sb_holding_take(q->c, &token);
   if (status != SB_OK) {
     return status;
   }
-  status = sb_no_local_take(q, cursor, token, t);
+  status = sb_choice_take(q, &s->choice, token, t);
   if (status != SB_OK) {
     sb_holding_give(q->c, token);
     /* I42 of sb_queue.h */

@@ -22,6 +22,7 @@
 #ifndef SB_SUBSCRIPTION_H
 #define SB_SUBSCRIPTION_H
 
+#include "sb_choice.h"
 #include "sb_exclusive.h"
 #include "sb_release.h"
 #include "sb_hints.h"
@@ -32,13 +33,18 @@ typedef struct {
   uint64_t token; /* of the node's holding */
   uint32_t node;
   int32_t priority;
+  bool choosy; /* takes only some of the messages. Its node is NON_ACQUIRING while it is interested */
+  sb_choice choice;
 } sb_subscription;
+
+/* A subscription to a queue, whose node the caller creates. */
+sb_subscription sb_subscription_to(sb_queue *q, int32_t priority, bool no_local);
 
 static inline sb_node_shm *sb_subscription_node(const sb_subscription *s) { return sb_slot_at(s->q->c->b, s->node); }
 /* True if the node may become INTERESTED. False only for a standby of a single active consumer, until the standby
  * succeeds that consumer. */
 bool sb_subscription_may_want(const sb_subscription *s);
-/* Makes a NOT_INTERESTED node INTERESTED, unless it stands by; leaves a node in any other state as it is. The owner of
+/* Makes a NOT_INTERESTED node INTERESTED (if choosy: NON_ACQUIRING), unless it stands by; leaves a node in any other state as it is. The owner of
  * the node must have credit. True: the node became INTERESTED, and the caller must look at the queue (P3). */
 bool sb_subscription_want(sb_subscription *s);
 /* Begins the interest of a node in messages; ends it if `desired` is false (Qpid: setNotifyWorkDesired). Ending may
@@ -48,9 +54,10 @@ void sb_subscription_set_interested(sb_subscription *s, bool desired);
  * The call has then made a NOTIFIED node INTERESTED, unless there is no memory for its list entry. A node that stands
  * by (I54), or that another process parked (I61 of sb_stopped.h), stays NOT_INTERESTED. */
 sb_status sb_subscription_take(sb_subscription *s, sb_taken *t);
-/* Like sb_subscription_take, for a NON_ACQUIRING node. Takes no message that its own connection published. *cursor: the
- * position from which the node's owner searches, which the call advances (sb_no_local.h). */
-sb_status sb_subscription_take_no_local(sb_subscription *s, uint64_t *cursor, sb_taken *t);
+/* The same for a choosy subscription (sb_choice.h), whose node stays NON_ACQUIRING. */
+sb_status sb_subscription_take_choosy(sb_subscription *s, sb_taken *t);
+/* The consumer of a choosy subscription leaves: others may get the messages that were kept for it (sb_groups.h). */
+void sb_subscription_leave(const sb_subscription *s);
 /* Puts a message that was pulled through a subscription back into its queue. `disposition`: SB_REQUEUE counts the
  * delivery, SB_UNDELIVER does not. */
 sb_status sb_subscription_return(sb_queue *q, uint64_t token, sb_disposition disposition);
@@ -96,6 +103,9 @@ SB_HOT sb_status sb_subscription_acquire(sb_connection *c, sb_queue *q, sb_taken
 /* Like sb_subscription_take, but the caller passes the connection, too. */
 SB_HOT sb_status sb_subscription_take_now(sb_connection *c, sb_subscription *s, sb_taken *t) {
   sb_node_shm *node = sb_slot_at(c->b, s->node);
+  if (s->choosy) {
+    return sb_subscription_take_choosy(s, t);
+  }
   if (!sb_queue_is_open(s->q)) {
     return SB_DELETED;
   }

@@ -141,7 +141,7 @@ static sb_status try_take(sb_queue *q, const sb_half *ended, sb_taken *t) {
   bool closed = sb_closed(q->c) || (ended != NULL && SB_LOAD(ended, SB_SEQ_CST) != 0); /* P6: after arming */
   sb_status status = closed ? SB_CLOSED : stopping ? SB_STOPPING : sb_holding_take(q->c, &token);
   if (status == SB_OK) {
-    status = sb_take_for_consumer(q, token, t);
+    status = sb_choice_get(q, token, t);
     if (status != SB_OK) {
       sb_holding_give(q->c, token);
     }
@@ -152,7 +152,7 @@ static sb_status try_take(sb_queue *q, const sb_half *ended, sb_taken *t) {
 void sb_waiter_leave(sb_queue *q, uint32_t node, uint32_t flags) {
   /* Before the node leaves: until then the node keeps an expiring queue in use (sb_lifetime.h). */
   if ((flags & SB_NODE_ROOM) == 0) sb_lifetime_consumed(q);
-  (void)sb_node_move(q->c, node, SB_IN(SB_NODE_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_NOT_INTERESTED);
+  (void)sb_node_move(q->c, node, SB_ANY_STATE & ~SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_NOT_INTERESTED);
   if ((flags & SB_NODE_ROOM) != 0) {
     if ((flags & SB_NODE_MEMORY) == 0 && sb_limits_room(q->shm, 1, 0)) {
       sb_notify_room_made(q->c, q->shm, q->slot); /* the baton: there may be room for another producer */
@@ -209,18 +209,19 @@ sb_status sb_waiter_get(sb_queue *q, sb_wait *w, const sb_half *ended, sb_taken 
   uint64_t until = w->look_ns < w->deadline_ns ? w->look_ns : w->deadline_ns;
   sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, node))->wake;
   bool interrupted = false;
+  /* in a queue with groups the first message may be for others: each waiting call looks for one by itself */
+  unsigned waiting = q->groups != NULL ? SB_NODE_NON_ACQUIRING : SB_NODE_INTERESTED;
   for (;;) {
     uint32_t armed = sb_wake_arm(wake); /* P6: before the looks at the node and the queue, so that no ring is lost */
     unsigned state = sb_node_state(SB_LOAD(&((sb_node_shm *)sb_slot_at(c->b, node))->word, SB_SEQ_CST));
-    if (state != SB_NODE_INTERESTED) sb_lifetime_consumed(q); /* before the node moves (sb_lifetime.h) */
-    if (state != SB_NODE_INTERESTED &&
-        !sb_node_move(c, node, SB_IN(SB_NODE_NOT_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED)) {
+    if (state != waiting) sb_lifetime_consumed(q); /* before the node moves (sb_lifetime.h) */
+    if (state != waiting && !sb_node_move(c, node, SB_ANY_STATE & ~SB_IN(waiting), waiting)) {
       /* no memory for an entry in the list: no process would ever wake this call */
       status = sb_chunk_may_grow(c->b) ? SB_GROW : SB_NO_MEMORY;
       break;
     }
     status = try_take(q, ended, t); /* P3: INTERESTED first, then look */
-    if (status == SB_EMPTY && sb_queue_ready(q->c->b, q->shm) > 0 && sb_hints_rescan(q) > 0) {
+    if (status == SB_EMPTY && q->groups == NULL && sb_queue_ready(q->c->b, q->shm) > 0 && sb_hints_rescan(q) > 0) {
       status = try_take(q, ended, t);
     }
     if (status == SB_EMPTY && interrupted) status = SB_INTERRUPTED;

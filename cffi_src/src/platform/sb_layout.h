@@ -180,7 +180,7 @@ typedef struct {
   uint32_t group_hash;
   uint16_t publisher;
   uint8_t priority;
-  uint8_t flags; /* SB_MESSAGE_IN_PARTS */
+  uint8_t flags; /* SB_MESSAGE_... */
   uint32_t units;
   uint16_t exchange_length; /* exchange name, routing key and properties lie in front of the body */
   uint16_t targets;         /* of a commit's message: number of its queues, with those that refuse it; else 0 */
@@ -191,6 +191,8 @@ _Static_assert(sizeof(sb_message_shm) == 64, "message header");
  * the slot of the message has only the block of references and the viewers' words (sb_reference.h), which end at
  * body_offset. The last bytes of the slot are sb_parts_shm. */
 #define SB_MESSAGE_IN_PARTS 1u
+/* Flag of the last message of its group (sb_groups.h). */
+#define SB_MESSAGE_LAST 2u
 
 /* The last bytes of the slot of a message whose body lies in parts. They name the slot of the first part. */
 typedef struct {
@@ -307,6 +309,7 @@ typedef struct {
   alignas(64) sb_word came;
   sb_word closing; /* whether a deletion was asked for, and is decided (sb_closing.h) */
   sb_half lanes;   /* first lane but lane 0, by ascending number */
+  sb_half groups;  /* of a queue with SB_QUEUE_GROUPS: the claims of its consumers; 0 = none yet */
 } sb_queue_shm;
 #define SB_QUEUE_UNITS 4u
 _Static_assert(sizeof(sb_queue_shm) <= SB_QUEUE_UNITS * SB_UNIT, "queue");
@@ -336,6 +339,19 @@ typedef struct {
   sb_word requeued; /* as in sb_queue_shm */
 } sb_lane_shm;
 _Static_assert(sizeof(sb_lane_shm) <= SB_UNIT, "lane");
+
+#define SB_BUCKETS 256u
+/* The claims on the buckets of message groups (sb_groups.h). Never removed while the queue exists. */
+typedef struct {
+  alignas(64) sb_half queue, reserved0;
+  sb_word freed[SB_BUCKETS / 64];
+  sb_word reserved1[3];
+  /* of each bucket: 0, or 12 connection | 22 epoch of the connection | bit 63: PASSED */
+  sb_word claims[SB_BUCKETS];
+  sb_word low[SB_BUCKETS], high[SB_BUCKETS]; /* positions */
+} sb_groups_shm;
+#define SB_GROUPS_UNITS 25u
+_Static_assert(sizeof(sb_groups_shm) <= SB_GROUPS_UNITS * SB_UNIT, "groups");
 
 /* The consumers of one priority. A level is never removed while the queue exists. */
 typedef struct {

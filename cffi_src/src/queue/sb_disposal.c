@@ -2,6 +2,7 @@
 #include "sb_disposal.h"
 
 #include "sb_closing.h"
+#include "sb_groups.h"
 #include "sb_schedule.h"
 #include "sb_slab.h"
 
@@ -176,6 +177,15 @@ static void free_lanes(sb_connection *c, sb_queue_shm *q) {
   }
 }
 
+static void free_groups(sb_connection *c, sb_queue_shm *q) {
+  uint32_t slot = SB_LOAD(&q->groups, SB_ACQUIRE);
+  uint64_t gen;
+  if (slot != 0 && sb_groups_at(c->b, slot) != NULL && let_go(c, slot, &gen)) {
+    SB_STORE(&q->groups, 0u, SB_RELEASE);
+    (void)sb_slab_free_gen(c->b, slot, gen);
+  }
+}
+
 static void free_levels(sb_connection *c, sb_queue_shm *q) {
   uint32_t level = SB_LOAD(&q->consumer_levels, SB_ACQUIRE);
   while (sb_slab_object(c->b, level, SB_KIND_CONSUMER_LEVEL) != NULL) {
@@ -224,6 +234,7 @@ bool sb_disposal_free(sb_connection *c, uint32_t slot) {
     if (sb_ring_open(b, slot, rings[i], &r)) sb_ring_destroy(c, &r);
   }
   free_lanes(c, q);
+  free_groups(c, q);
   free_levels(c, q);
   free_ledgers(c, q);
   (void)let_go(c, slot, &gen);

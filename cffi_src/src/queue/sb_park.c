@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_park.h"
 
+#include "sb_groups.h"
 #include "sb_target.h"
 
 /* Makes the cell SCHEDULED, under an intent in the ledger of its owner. `known`: the housekeeper knows the position
@@ -31,9 +32,11 @@ static sb_status park(sb_queue *q, uint64_t token, uint64_t side, bool keeps_cou
   }
   uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, t.position)->word, SB_RELAXED); /* nobody else changes it */
   if (keeps_count) side |= sb_side_word(t.gen, sb_side_count(t.side), t.side & SB_SIDE_REDELIVERED);
+  unsigned ending = sb_groups_of(q, t.message, t.delivered);
   flip(q, &leaf, t.position, word, side, known);
   sb_ledger_hold(q->ledger, -1);
   sb_holding_give(c, token);
+  sb_groups_gone(q, ending);
   if (!known) sb_target_ring_housekeeper(c->b);
   return SB_OK;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_release.h"
 
+#include "sb_groups.h"
 #include "sb_wait.h"
 
 #define MOST_DELAY_MS INT64_C(315360000000)
@@ -65,6 +66,7 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
     }
     SB_STORE(&cell->side, sb_side_word(t.gen, count, SB_SIDE_REDELIVERED), SB_RELEASE);
   }
+  unsigned ending = sb_groups_of(q, t.message, t.delivered) & ~SB_GROUP_LAST; /* the message did not end */
   bool tracked = sb_queue_tracks(q->shm);
   if (tracked) sb_ledger_hinting(q->ledger, 1);
   sb_requeued_mark_owned(c->b, lane, &leaf, t.position); /* P5: first the bits, then the cell */
@@ -86,6 +88,7 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
     sb_ledger_hinting(q->ledger, -1);
   }
   sb_holding_give(c, token);
+  sb_groups_gone(q, ending); /* I90: after the flip */
   if (!sb_queue_is_open(q)) { /* the queue was closed meanwhile: its disposal may have missed this message */
     uint64_t again;
     if (sb_holding_take(c, &again) == SB_OK) {

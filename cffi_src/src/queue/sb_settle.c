@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_settle.h"
 
+#include "sb_groups.h"
 #include "sb_reference.h"
 
 SB_HOT bool find(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *leaf) {
@@ -33,6 +34,7 @@ SB_HOT bool find(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *lea
   t->message = sb_slot_at(b, t->slot);
   t->side = SB_LOAD(&sb_leaf_cell(leaf, t->position)->side, SB_RELAXED);
   t->gen = sb_side_gen(t->side);
+  t->delivered = sb_cell_state(word) == SB_CELL_ACQUIRED;
   return true;
 }
 
@@ -63,6 +65,7 @@ SB_HOT sb_status settle(sb_queue *q, uint64_t token, bool moved, unsigned counte
     return SB_SETTLED;
   }
   uint64_t bytes = t.message->body_length;
+  unsigned ending = sb_groups_of(q, t.message, t.delivered);
   if (!moved)
     sb_ledger_begin_intent(q->ledger, SB_INTENT_SETTLE, counter, t.position, (uint64_t)t.slot | SB_FIELD(t.ref, 32),
                            t.gen, bytes);
@@ -73,6 +76,7 @@ SB_HOT sb_status settle(sb_queue *q, uint64_t token, bool moved, unsigned counte
   sb_ledger_hold(q->ledger, -1);
   sb_ledger_end_intent(q->ledger);
   sb_holding_give(c, token);
+  sb_groups_gone(q, ending);
   return SB_OK;
 }
 

@@ -33,6 +33,7 @@ typedef struct {
   uint32_t slot;
   unsigned ref;
   bool bytes_paid; /* the bytes of the message were added to `bytes_out` before the take */
+  bool delivered;  /* the cell is ACQUIRED: the message was taken for a consumer */
 } sb_taken;
 
 /* Finds the message that holding `token` of connection `c` lists: fills *t, except `bytes_paid`, and *leaf with the

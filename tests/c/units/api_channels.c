@@ -159,10 +159,10 @@ static void what_others_see_of_a_consumer(void) {
   expect_is(n->prefetch, 3, "the prefetch of its node");
   expect_is(n->target, ch->target.number, "the target of its node");
   expect_is(n->priority, -7, "the priority of its node");
-  expect(!m->auto_ack && !m->no_local && m->prefetch == 3 && m->number == number, "it is another consumer");
+  expect(!m->auto_ack && !m->s.choice.no_local && m->prefetch == 3 && m->number == number, "it is another consumer");
   for (unsigned i = 0; i < SB_MAX_CLASSES; i++) expect_is(t.c->cache[i].mask, 0, "slots that are kept for later");
   m = join_channel(ch, first_queue, 0, 0, SB_CONSUME_AUTO_ACK | SB_CONSUME_NO_LOCAL);
-  expect(m->auto_ack && m->no_local, "it is no auto-ack consumer of foreign messages");
+  expect(m->auto_ack && m->s.choice.no_local, "it is no auto-ack consumer of foreign messages");
   m = join_channel(ch, special("single", SB_QUEUE_SINGLE_ACTIVE), 0, 0, 0);
   expect_is(member_node(m)->flags, SB_NODE_COUNTED | SB_NODE_MEMBER, "the flags of an active one");
 }

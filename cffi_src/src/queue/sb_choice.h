@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Choice: takes only messages that a consumer may have.
+ *
+ * What: a consumer with no_local wants no message that its own connection published. A consumer of a queue with message
+ * groups takes no message of a group that another consumer has (sb_groups.h). Such a *choosy* consumer has its own cursor,
+ * which passes the other messages without hiding them from other consumers: neither the handle's cursor nor the queue's
+ * head moves. If a message returned to a position before the cursor, the consumer finds it through its `requeued` bits,
+ * like any consumer. A message of a group that became free before the cursor: I91 of sb_groups.h.
+ *
+ * `publisher` of sb_message_shm has the id of the publishing connection. Ids are reused: messages of a connection that
+ * was closed count as own messages of a later connection with the same id, whose consumer then does not get them.
+ *
+ * Layout: nothing shared.
+ *
+ * Invariants: each ready message before the consumer's cursor was published by the consumer's connection (no_local), or
+ *  is found as I91 of sb_groups.h says, or has its `requeued` bits set (I18 of sb_requeued.h, I53 of sb_take.h).
+ *
+ * Ordering pairs: as in sb_take.h: P1 of sb_slab.h, P2 of sb_ring.h, P3 of sb_notify.h, P5 of sb_requeued.h, P8 of
+ *  sb_connection.h.
+ *
+ * Death: as in sb_take.h and sb_groups.h.
+ *
+ * Concurrency: under the connection's lock, beside all other operations.
+ */
+#ifndef SB_CHOICE_H
+#define SB_CHOICE_H
+
+#include "sb_groups.h"
+#include "sb_take.h"
+
+typedef struct {
+  uint64_t cursor;   /* where the next search begins */
+  uint32_t consumer; /* its number at a queue with groups */
+  bool no_local;
+} sb_choice;
+
+/* Takes the oldest ready message that has not expired and that the consumer may have; removes the expired ones before
+ * it. `token`: a free holding, which then lists the message. SB_EMPTY: there is no such message, or the queue is paused.
+ * SB_DELETED: the queue is closed. SB_NO_MEMORY, SB_GROW: there is no memory for the claims of the groups. */
+sb_status sb_choice_take(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken *t);
+/* Takes a message for a get: as sb_take_for_consumer, or in a queue with groups as sb_choice_take. */
+sb_status sb_choice_get_in_groups(sb_queue *q, uint64_t token, sb_taken *t);
+static inline sb_status sb_choice_get(sb_queue *q, uint64_t token, sb_taken *t) {
+  return q->groups == NULL ? sb_take_for_consumer(q, token, t) : sb_choice_get_in_groups(q, token, t);
+}
+
+#endif

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_groups.h"
+
+#include "sb_slab.h"
+
+#define PASSED (UINT64_C(1) << 63)
+
+static void put_bit(uint64_t *bits, unsigned bucket, bool to) {
+  uint64_t bit = UINT64_C(1) << bucket % 64;
+  bits[bucket / 64] = to ? bits[bucket / 64] | bit : bits[bucket / 64] & ~bit;
+}
+
+unsigned sb_groups_next_bit(const uint64_t *bits, unsigned from) {
+  for (unsigned w = from / 64; w < SB_GROUPS_BITS; w++) {
+    uint64_t left = w == from / 64 ? bits[w] & ~UINT64_C(0) << from % 64 : bits[w];
+    if (left != 0) return w * 64 + (unsigned)__builtin_ctzll(left);
+  }
+  return SB_NO_BUCKET;
+}
+
+/* ---- the object ---- */
+
+sb_groups_shm *sb_groups_at(sb_broker *b, uint32_t slot) { return sb_slab_object(b, slot, SB_KIND_GROUPS); }
+
+bool sb_groups_links(sb_broker *b, uint32_t slot) {
+  const sb_groups_shm *g = sb_slot_at(b, slot);
+  const sb_queue_shm *q = sb_slab_queue(b, SB_LOAD(&g->queue, SB_RELAXED));
+  return q != NULL && SB_LOAD(&q->groups, SB_ACQUIRE) == slot;
+}
+
+static void start(sb_groups_shm *g, uint32_t queue, uint64_t base) {
+  SB_STORE(&g->queue, queue, SB_RELAXED);
+  for (unsigned w = 0; w < SB_GROUPS_BITS; w++) SB_STORE(&g->freed[w], 0, SB_RELAXED);
+  for (unsigned n = 0; n < SB_BUCKETS; n++) {
+    SB_STORE(&g->claims[n], 0, SB_RELAXED);
+    SB_STORE(&g->low[n], base, SB_RELAXED);
+    SB_STORE(&g->high[n], base, SB_RELAXED);
+  }
+}
+
+static sb_status make(sb_queue *q, uint32_t *slot) {
+  sb_connection *c = q->c;
+  sb_broker *b = c->b;
+  uint64_t token = 0, gen = 0;
+  uint32_t fresh = 0;
+  sb_status status = sb_holding_object(c, SB_KIND_GROUPS, &token, &fresh, &gen);
+  sb_slab_return_class(c, sb_class_of_kind(b, SB_KIND_GROUPS)); /* cached slots would lie idle: groups are made once */
+  if (status != SB_OK) {
+    return status;
+  }
+  start(sb_slot_at(b, fresh), q->slot, q->base);
+  *slot = 0;
+  if (SB_CAS(&q->shm->groups, slot, fresh, SB_SEQ_CST)) {
+    SB_CRASHPOINT("groups.linked");
+    uint64_t mine = sb_slot_word(SB_SLOT_ALLOC, c->id, gen);
+    (void)SB_CAS(sb_slot_header(b, fresh), &mine, sb_slot_word(SB_SLOT_PUBLISHED, 1, gen), SB_ACQ_REL);
+    *slot = fresh;
+  } else {
+    (void)sb_slab_free_gen(b, fresh, gen); /* another process was faster */
+  }
+  sb_holding_give(c, token);
+  return SB_OK;
+}
+
+sb_status sb_groups_find(sb_queue *q) {
+  sb_groups *g = q->groups;
+  if (g->shm != NULL) {
+    return SB_OK;
+  }
+  sb_broker *b = q->c->b;
+  uint32_t slot = SB_LOAD(&q->shm->groups, SB_ACQUIRE);
+  sb_status status = slot == 0 ? make(q, &slot) : SB_OK;
+  if (status == SB_OK) {
+    g->shm = sb_groups_at(b, slot);
+    g->claim = q->c->id | SB_FIELD(sb_conn_epoch(SB_LOAD(&b->connections[q->c->id], SB_RELAXED)), 12);
+  }
+  return status == SB_OK && g->shm == NULL ? SB_CORRUPT : status;
+}
+
+unsigned sb_groups_bucket(const sb_queue *q, const sb_message_shm *m) {
+  int64_t buckets = sb_setting(q->shm, SB_SETTING_GROUP_BUCKETS);
+  bool shared = sb_setting(q->shm, SB_SETTING_MESSAGE_GROUPS) == SB_GROUPS_SHARED;
+  if (m->group_hash == 0 && !shared) {
+    return SB_NO_BUCKET;
+  }
+  return m->group_hash % (buckets >= 1 && buckets <= SB_BUCKETS ? (unsigned)buckets : SB_BUCKETS);
+}
+
+/* ---- claims ---- */
+
+/* Ends a claim of the connection (P24). */
+static void end_claim(sb_queue *q, unsigned bucket) {
+  sb_groups *g = q->groups;
+  sb_groups_shm *s = g->shm;
+  uint64_t next = g->next[bucket];
+  put_bit(g->mine, bucket, false);
+  put_bit(g->unused, bucket, false);
+  put_bit(g->leaving, bucket, false);
+  put_bit(g->behind, bucket, false);
+  SB_STORE(&s->low[bucket], next, SB_SEQ_CST);
+  SB_CRASHPOINT("groups.end.low");
+  uint64_t had = SB_SWAP(&s->claims[bucket], 0, SB_SEQ_CST);
+  SB_CRASHPOINT("groups.end.swapped");
+  if ((had & PASSED) != 0 || SB_LOAD(&s->high[bucket], SB_SEQ_CST) > next) {
+    (void)SB_OR(&s->freed[bucket / 64], UINT64_C(1) << bucket % 64, SB_SEQ_CST); /* P25 */
+    SB_CRASHPOINT("groups.end.freed");
+    g->tell(q);
+  }
+}
+
+static bool claim(sb_queue *q, uint32_t consumer, unsigned bucket) {
+  sb_groups *g = q->groups;
+  sb_groups_shm *s = g->shm;
+  uint64_t none = 0;
+  if (!SB_CAS(&s->claims[bucket], &none, g->claim, SB_SEQ_CST)) {
+    return false;
+  }
+  SB_CRASHPOINT("groups.claimed");
+  (void)SB_AND(&s->freed[bucket / 64], ~(UINT64_C(1) << bucket % 64), SB_SEQ_CST);
+  g->consumer[bucket] = consumer;
+  g->held[bucket] = 0;
+  g->next[bucket] = SB_LOAD(&s->low[bucket], SB_SEQ_CST);
+  g->end[bucket] = SB_LOAD(&s->high[bucket], SB_SEQ_CST);
+  put_bit(g->mine, bucket, true);
+  put_bit(g->unused, bucket, true);
+  put_bit(g->behind, bucket, g->next[bucket] < g->end[bucket]);
+  return true;
+}
+
+void sb_groups_begin(sb_queue *q, uint32_t consumer) {
+  sb_groups_shm *s = q->groups->shm;
+  for (unsigned w = 0; w < SB_GROUPS_BITS; w++) {
+    for (uint64_t bits = SB_LOAD(&s->freed[w], SB_SEQ_CST); bits != 0; bits &= bits - 1) {
+      unsigned bucket = w * 64 + (unsigned)__builtin_ctzll(bits);
+      if (SB_LOAD(&s->claims[bucket], SB_SEQ_CST) == 0) (void)claim(q, consumer, bucket);
+    }
+  }
+}
+
+static void raise(sb_word *word, uint64_t to) {
+  uint64_t is = SB_LOAD(word, SB_SEQ_CST);
+  while (is < to && !SB_CAS(word, &is, to, SB_SEQ_CST)) {
+  }
+}
+
+sb_group_verdict sb_groups_admits(sb_queue *q, uint32_t consumer, unsigned bucket, uint64_t position, bool by_cursor) {
+  sb_groups *g = q->groups;
+  sb_groups_shm *s = g->shm;
+  if (bucket == SB_NO_BUCKET || (sb_groups_has(g->mine, bucket) && g->consumer[bucket] == consumer)) {
+    return SB_GROUP_MINE;
+  }
+  for (;;) {
+    uint64_t word = SB_LOAD(&s->claims[bucket], SB_SEQ_CST);
+    if (word == 0) {
+      if (claim(q, consumer, bucket)) return SB_GROUP_CLAIMED;
+      continue;
+    }
+    if (by_cursor) raise(&s->high[bucket], position + 1);
+    SB_CRASHPOINT("groups.raised");
+    if ((word & PASSED) != 0 ? SB_LOAD(&s->claims[bucket], SB_SEQ_CST) == word
+                             : SB_CAS(&s->claims[bucket], &word, word | PASSED, SB_SEQ_CST)) { /* P24 */
+      return SB_GROUP_PASSED;
+    }
+  }
+}
+
+unsigned sb_groups_behind(sb_queue *q, uint32_t consumer, unsigned from, uint64_t cursor) {
+  sb_groups *g = q->groups;
+  unsigned bucket = from;
+  while ((bucket = sb_groups_next_bit(g->behind, bucket)) != SB_NO_BUCKET) {
+    if (g->next[bucket] >= g->end[bucket]) {
+      put_bit(g->behind, bucket, false);
+    } else if (g->consumer[bucket] == consumer && g->next[bucket] < cursor) {
+      return bucket;
+    }
+    bucket++;
+  }
+  return SB_NO_BUCKET;
+}
+
+void sb_groups_took(sb_queue *q, unsigned bucket, uint64_t next) {
+  sb_groups *g = q->groups;
+  if (bucket != SB_NO_BUCKET) {
+    g->held[bucket]++;
+    put_bit(g->unused, bucket, false);
+    if (next > g->next[bucket]) g->next[bucket] = next;
+  }
+}
+
+void sb_groups_end(sb_queue *q) {
+  const uint64_t *unused = q->groups->unused;
+  for (unsigned b = 0; (b = sb_groups_next_bit(unused, b)) != SB_NO_BUCKET; b++) end_claim(q, b);
+}
+
+static bool ends_when_idle(const sb_queue *q, unsigned bucket) {
+  return sb_setting(q->shm, SB_SETTING_MESSAGE_GROUPS) == SB_GROUPS_SHARED ||
+         q->groups->consumer[bucket] == SB_GROUPS_GETS || sb_groups_has(q->groups->leaving, bucket);
+}
+
+void sb_groups_ended(sb_queue *q, unsigned ending) {
+  sb_groups *g = q->groups;
+  unsigned bucket = ending & ~SB_GROUP_LAST;
+  if (bucket == SB_NO_BUCKET || !sb_groups_has(g->mine, bucket) || g->held[bucket] == 0) {
+    return; /* the connection took the message in another way, such as a lease */
+  }
+  g->held[bucket]--;
+  if ((ending & SB_GROUP_LAST) != 0) put_bit(g->leaving, bucket, true);
+  if (g->held[bucket] == 0 && ends_when_idle(q, bucket)) end_claim(q, bucket);
+}
+
+void sb_groups_leave(sb_queue *q, uint32_t consumer) {
+  sb_groups *g = q->groups;
+  for (unsigned b = 0; (b = sb_groups_next_bit(g->mine, b)) != SB_NO_BUCKET; b++) {
+    if (g->consumer[b] != consumer) continue;
+    put_bit(g->leaving, b, true);
+    if (g->held[b] == 0) end_claim(q, b);
+  }
+}
+
+void sb_groups_leave_all(sb_queue *q) {
+  for (unsigned b = 0; (b = sb_groups_next_bit(q->groups->mine, b)) != SB_NO_BUCKET; b++) end_claim(q, b);
+}
+
+void sb_groups_end_dead(sb_broker *b, const sb_queue_shm *q, unsigned id) {
+  uint32_t slot = SB_LOAD(&q->groups, SB_ACQUIRE);
+  sb_groups_shm *s = slot != 0 ? sb_groups_at(b, slot) : NULL;
+  uint64_t dead = id | SB_FIELD(sb_conn_epoch(SB_LOAD(&b->connections[id], SB_RELAXED)), 12);
+  for (unsigned n = 0; s != NULL && n < SB_BUCKETS; n++) {
+    uint64_t word = SB_LOAD(&s->claims[n], SB_SEQ_CST);
+    while ((word & ~PASSED) == dead && !SB_CAS(&s->claims[n], &word, 0, SB_SEQ_CST)) {
+    }
+    SB_CRASHPOINT("groups.dead.ended");
+    if ((word & ~PASSED) == dead || word == 0)
+      (void)SB_OR(&s->freed[n / 64], UINT64_C(1) << n % 64, SB_SEQ_CST); /* P25 */
+  }
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Groups: which consumer gets the messages of a message group (Qpid Broker-J: messageGroupType, Artemis: JMSXGroupID).
+ *
+ * What: the groups of a queue are spread over *buckets*, by a hash of the group's name. A consumer *claims* a bucket
+ * before it takes a message of it. While it has the claim, all other consumers *pass* the messages of the bucket: their
+ * searches go on behind them. So the messages of a group are with one consumer at a time, and in order. A queue with
+ * "shared" groups ends a claim when its consumer holds no more messages of the bucket. A queue with "sticky" groups ends
+ * it when the consumer leaves. A get is a consumer of its connection whose claims always end as those of "shared" groups.
+ *
+ * Layout: an object of the queue has four words for each bucket. `claims`: 0, or the connection that has the claim, with
+ * its epoch, and the bit PASSED: another consumer has passed a message of the bucket since the claim began. `low`: where
+ * the next claimant begins to search for messages that others passed. `high`: behind the last message that a consumer
+ * passed with its cursor. `freed`: a bit for each bucket: the bucket may have no claim, and messages that were passed.
+ * Which consumer of the connection has the claim, and how many messages it holds, only the connection knows.
+ *
+ * Invariants:
+ *  I90 a consumer takes a message of a bucket only while it has the claim. A claim ends after each message that it was
+ *      held for has ended, or is AVAILABLE again with its `requeued` bits. So no two consumers hold messages of a bucket.
+ *  I91 each AVAILABLE message of a bucket has its `requeued` bits, or lies at or behind the cursors of all consumers, or
+ *      at or behind `low` of its bucket (while there is a claim: where the claimant searches on). A consumer that passes
+ *      such a message with its cursor raises `high` first. So a claimant finds all of them between `low` and `high`.
+ *  I92 a consumer that claims a bucket in the middle of a search begins this search again: the earlier claimant may have
+ *      returned a message, or left one behind the cursor.
+ *
+ * Ordering pairs:
+ *  P24 a consumer raises `high`, then sets PASSED by a CAS that expects the claim it saw. The claimant stores `low`, swaps
+ *      the claim for 0, then reads `high`. All are seq_cst. If the CAS comes first, the claimant sees PASSED. If the swap
+ *      comes first, the CAS fails, and the consumer looks at the claim again.
+ *  P25 the claimant ends its claim, sets the bucket's bit of `freed`, then notifies the consumers. A consumer clears its
+ *      flag (P9 of sb_notify.h), then looks at `freed`.
+ *
+ * Death (killed after -> what is left -> who repairs it):
+ *  the object was allocated, or linked -> as for a lane (sb_lanes.h).
+ *  `high` was raised -> a claimant searches further than it needs -> nothing to repair.
+ *  the bucket was claimed -> a claim of a dead connection -> the reaper makes the messages of the connection AVAILABLE,
+ *   then ends its claims. `low` is that of an earlier end, so the next claimant searches more cells than it needs.
+ *  the claim was swapped for 0, before the bit of `freed` -> passed messages that no consumer looks for -> the reaper sets
+ *   the bit of each bucket that has no claim, then notifies the consumers.
+ *
+ * Concurrency: any process. A connection changes its claims under its lock.
+ */
+#ifndef SB_GROUPS_H
+#define SB_GROUPS_H
+
+#include "sb_queue.h"
+
+#define SB_NO_BUCKET SB_BUCKETS
+#define SB_GROUPS_BITS (SB_BUCKETS / 64)
+/* The consumer of the gets of a connection; the consumers of the application have other numbers. */
+#define SB_GROUPS_GETS 0u
+
+/* What a connection knows of the buckets of a queue. All handles of the queue share it. Bit b of a bitmap: bucket b. */
+typedef struct sb_groups {
+  sb_groups_shm *shm; /* NULL: not needed yet */
+  void (*tell)(sb_queue *q); /* notifies all consumers of the queue; of a higher layer */
+  uint32_t handles, consumers; /* consumers: how many the connection ever had at the queue */
+  uint64_t get_cursor; /* where the next get begins to search */
+  uint64_t claim;      /* what the connection writes into `claims` */
+  uint64_t mine[SB_GROUPS_BITS];        /* the connection has the claim */
+  uint64_t unused[SB_GROUPS_BITS];      /* ... and has taken no message for it */
+  uint64_t leaving[SB_GROUPS_BITS];     /* ... and ends it when it holds no more messages of the bucket */
+  uint64_t behind[SB_GROUPS_BITS];      /* ... and has not searched for all messages that others passed */
+  uint32_t consumer[SB_BUCKETS];        /* the number of the consumer that has the claim */
+  uint32_t held[SB_BUCKETS];            /* messages that it holds */
+  uint64_t next[SB_BUCKETS], end[SB_BUCKETS]; /* it searches from `next` on; the messages that were passed end there */
+} sb_groups;
+
+static inline bool sb_groups_has(const uint64_t *bits, unsigned bucket) {
+  return (bits[bucket / 64] >> bucket % 64 & 1) != 0;
+}
+/* The first bucket with a bit, from `from` on. SB_NO_BUCKET: there is none. */
+unsigned sb_groups_next_bit(const uint64_t *bits, unsigned from);
+/* The object in a slot; NULL: there is none. */
+sb_groups_shm *sb_groups_at(sb_broker *b, uint32_t slot);
+/* True if the object is linked in the queue that it names. */
+bool sb_groups_links(sb_broker *b, uint32_t slot);
+/* Finds the object of the queue, or makes it; the first call of a handle's search. */
+sb_status sb_groups_find(sb_queue *q);
+/* The bucket of a message; SB_NO_BUCKET: the message may go to any consumer. */
+unsigned sb_groups_bucket(const sb_queue *q, const sb_message_shm *m);
+
+/* ---- the search of a consumer (sb_choice.h) ---- */
+
+/* Begins a search: claims the buckets that are free and may have messages that were passed. */
+void sb_groups_begin(sb_queue *q, uint32_t consumer);
+/* Whether a consumer may take the AVAILABLE message at `position`, of `bucket`. PASSED: another consumer has the claim, and
+ * the search goes on behind the message. CLAIMED: this call claimed the bucket, and the search begins again (I92).
+ * `by_cursor`: the message has no `requeued` bits that others find it by. */
+typedef enum { SB_GROUP_MINE, SB_GROUP_PASSED, SB_GROUP_CLAIMED } sb_group_verdict;
+sb_group_verdict sb_groups_admits(sb_queue *q, uint32_t consumer, unsigned bucket, uint64_t position, bool by_cursor);
+/* The next bucket from `from` on that the consumer claimed, and in which it has to search for messages that others
+ * passed, before `cursor`. SB_NO_BUCKET: there is none. */
+unsigned sb_groups_behind(sb_queue *q, uint32_t consumer, unsigned from, uint64_t cursor);
+/* Called when the consumer took a message of `bucket`. `next`: behind it, if the search came there by position. */
+void sb_groups_took(sb_queue *q, unsigned bucket, uint64_t next);
+/* Ends a search: ends the claims for which no message was taken. */
+void sb_groups_end(sb_queue *q);
+
+/* ---- the end of claims ---- */
+
+/* Called after a message that the connection held has ended, or was returned; `ending`: sb_groups_of the message
+ * before. */
+void sb_groups_ended(sb_queue *q, unsigned ending);
+/* The consumer leaves: its claims end, at once or with the last message that the connection holds of the bucket. */
+void sb_groups_leave(sb_queue *q, uint32_t consumer);
+/* The connection leaves the queue, and holds no message of it. */
+void sb_groups_leave_all(sb_queue *q);
+/* Ends the claims of the dead connection `id`, whose messages are AVAILABLE again. The caller then notifies the
+ * consumers. */
+void sb_groups_end_dead(sb_broker *b, const sb_queue_shm *q, unsigned id);
+
+/* The bucket of a message that the caller is about to settle or return, with SB_GROUP_LAST if the message ends its group
+ * (JMSXGroupSeq -1): the claim then ends, so that the next message of the group may go to another consumer. `delivered`: a
+ * consumer had the message. */
+#define SB_GROUP_LAST 1024u
+static inline unsigned sb_groups_of(const sb_queue *q, const sb_message_shm *m, bool delivered) {
+  if (q->groups == NULL || !delivered) {
+    return SB_NO_BUCKET;
+  }
+  return sb_groups_bucket(q, m) | ((m->flags & SB_MESSAGE_LAST) != 0 ? SB_GROUP_LAST : 0u);
+}
+static inline void sb_groups_gone(sb_queue *q, unsigned ending) {
+  if (ending != SB_NO_BUCKET) sb_groups_ended(q, ending);
+}
+
+#endif

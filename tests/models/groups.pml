@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Message groups: claims on buckets of groups, beside searches that pass messages of buckets that others have claimed.
+ *
+ * Mirrors: sb_groups.h sb_groups_bucket; sb_groups.c claim, pass, sb_groups_admits, sb_groups_free, sb_groups_free_dead,
+ *   sb_groups_took, sb_groups_ended, sb_groups_begin, sb_groups_end; sb_choice.c take_returned, take_behind, take_next,
+ *   sb_choice_take; sb_release.c release; sb_settle.c settle; sb_recover.c visit_ledgers.
+ * Abstracted: one leaf, whose cells no process reuses (pages.pml); `requeued` and the bits above a cell's bit, and how a
+ *   bit is cleared (lanes.pml); slots (cell.pml); commits. A notification is a flag for each consumer.
+ *
+ * Producers append messages of the buckets 0, 1, 0 ... A consumer takes messages while it has credit; it acknowledges or
+ *   returns each, or holds one for ever. With STICKY it keeps a bucket until it leaves.
+ *
+ * Claims: no message is taken while another consumer holds one of its bucket, nor while an older one of its bucket is
+ *   ready; at rest a message is ready only if no consumer has credit, or if another consumer holds a message of its bucket
+ *   (STICKY: has the bucket), and no claim is left of the dead or of a consumer that has none of its messages.
+ *
+ * quick: -DMESSAGES=3 -DCONSUMERS=2
+ */
+#include "common.h"
+
+#ifndef MESSAGES
+#define MESSAGES 3
+#endif
+#ifndef CONSUMERS
+#define CONSUMERS 2
+#endif
+#ifndef CREDIT
+#define CREDIT 1
+#endif
+#ifndef RETURNS
+#define RETURNS 1
+#endif
+#ifndef HOLDERS
+#define HOLDERS 1 /* how many hold a message for ever */
+#endif
+#ifdef ONE_BUCKET
+#define BUCKETS 1
+#define BUCKET(p) 0
+#else
+#define BUCKETS 2
+#define BUCKET(p) ((p) % 2)
+#endif
+
+#define FREE 0
+#define AVAILABLE 1
+#define TOMBSTONE 2
+#define HELD 3 /* + the consumer */
+
+#define PASSED 8
+#define OWNER(word) ((word) & 7)
+
+byte cell[MESSAGES];
+bool marked[MESSAGES];
+byte claims[BUCKETS]; /* 0, or consumer + 1, with PASSED */
+byte low[BUCKETS], high[BUCKETS];
+bool freed[BUCKETS];
+bool wake[CONSUMERS];
+bool dead_[CONSUMERS], reaped[CONSUMERS], left_[CONSUMERS], keeps[CONSUMERS], idle[CONSUMERS];
+byte returns, keepers;
+
+#define POS(b) pos[b]
+
+inline notify_all() {
+  atomic {
+    FATE;
+    wake[0] = true;
+    wake[1] = true
+#if CONSUMERS > 2
+    ; wake[2] = true
+#endif
+  }
+}
+
+/* sb_groups_free */
+inline free_claim(b) {
+  atomic { FATE; low[b] = pos[b] }
+  atomic {
+    FATE;
+    assert(OWNER(claims[b]) == me + 1);
+    word = claims[b];
+    claims[b] = 0
+  }
+#ifdef FAULT_ONLY_PASSED
+  if
+  :: word >= PASSED ->
+#else
+  atomic { FATE; if :: high[b] > pos[b] -> word = PASSED :: else fi }
+  if
+  :: word >= PASSED ->
+#endif
+#ifndef FAULT_NOT_FREED
+     atomic { FATE; freed[b] = true }
+#endif
+     notify_all()
+  :: else
+  fi;
+  atomic { word = 0; provisional[b] = false; pos[b] = 0; bound[b] = 0 }
+}
+
+/* claim: true in `got` */
+inline claim(b) {
+  atomic {
+    FATE;
+    got = claims[b] == 0;
+    if
+    :: got -> claims[b] = me + 1
+    :: else
+    fi
+  }
+  if
+  :: got ->
+     atomic { FATE; freed[b] = false }
+     atomic { FATE; pos[b] = low[b]; provisional[b] = true }
+     atomic { FATE; bound[b] = high[b] }
+  :: else
+  fi
+}
+
+/* sb_groups_admits: sets `verdict`. */
+#define OK 1
+#define PASS 2
+#define AGAIN 3 /* the bucket was claimed just now: search from the beginning */
+inline admits(p, by_cursor) {
+  verdict = 0;
+  do
+  :: verdict == 0 ->
+     atomic { FATE; word = claims[BUCKET(p)] }
+     if
+     :: OWNER(word) == me + 1 -> verdict = OK
+     :: word == 0 ->
+        claim(BUCKET(p));
+        if
+#ifdef FAULT_NO_RESTART
+        :: got -> verdict = OK
+#else
+        :: got -> verdict = AGAIN
+#endif
+        :: else
+        fi
+     :: else ->
+#ifndef FAULT_NOT_RAISED
+        if
+        :: by_cursor -> atomic { FATE; if :: high[BUCKET(p)] < p + 1 -> high[BUCKET(p)] = p + 1 :: else fi }
+        :: else
+        fi;
+#endif
+#ifdef FAULT_PASS_BLINDLY
+        verdict = PASS
+#else
+        atomic {
+          FATE;
+          if
+          :: claims[BUCKET(p)] == word -> claims[BUCKET(p)] = word | PASSED; verdict = PASS
+          :: else
+          fi
+        }
+#endif
+     fi
+  :: else -> break
+  od;
+  word = 0
+}
+
+inline judge_take() {
+  k = 0;
+  do
+  :: k < MESSAGES ->
+     assert(BUCKET(k) != BUCKET(p) || cell[k] < HELD || cell[k] == HELD + me);
+     assert(BUCKET(k) != BUCKET(p) || k >= p || cell[k] != AVAILABLE);
+     k++
+  :: else -> break
+  od;
+  k = 0
+}
+
+inline take(p) { /* got: it was taken */
+  atomic {
+    FATE;
+    got = cell[p] == AVAILABLE;
+    if
+    :: got -> cell[p] = HELD + me; marked[p] = false; judge_take()
+    :: else
+    fi
+  }
+}
+
+inline took(p) {
+  atomic {
+    inflight[BUCKET(p)]++;
+    used++;
+    provisional[BUCKET(p)] = false;
+    took_one = true
+  }
+}
+
+inline end_provisional() {
+  b = 0;
+  do
+  :: b < BUCKETS ->
+     if
+     :: provisional[b] -> free_claim(b)
+     :: else
+     fi;
+     b++
+  :: else -> break
+  od;
+  b = 0
+}
+
+/* After the message of cell p ended or returned. */
+inline ended(p) {
+  b = BUCKET(p);
+  inflight[b]--; used--;
+#ifndef STICKY
+  if
+  :: inflight[b] == 0 -> free_claim(b)
+  :: else
+  fi;
+#endif
+  b = 0
+}
+
+proctype Consumer(byte me) {
+  byte cursor, p, b, k, word, verdict, used;
+  byte pos[BUCKETS], bound[BUCKETS], inflight[BUCKETS];
+  bool provisional[BUCKETS], got, took_one;
+end_loop:
+  do
+  :: used < CREDIT && !took_one && cursor != 255 ->
+search:
+     atomic { FATE; wake[me] = false }
+again:
+#ifndef FAULT_IGNORE_FREED
+     b = 0;
+     do
+     :: b < BUCKETS ->
+        atomic { FATE; got = freed[b] && claims[b] == 0 }
+        if
+        :: got -> claim(b)
+        :: else
+        fi;
+        b++
+     :: else -> break
+     od;
+     b = 0;
+#endif
+     /* returned messages */
+     p = 0;
+     do
+     :: p < MESSAGES && !took_one ->
+        atomic { FATE; got = marked[p] && cell[p] == AVAILABLE }
+        if
+        :: got ->
+           admits(p, false);
+           if
+           :: verdict == AGAIN -> p = 0; goto again
+           :: verdict == OK ->
+              take(p);
+              if
+              :: got -> took(p)
+              :: else -> p++
+              fi
+           :: else -> p++
+           fi
+        :: else -> p++
+        fi
+     :: else -> break
+     od;
+     if
+     :: took_one -> goto found
+     :: else -> p = 0
+     fi;
+     /* behind the cursor */
+#ifndef FAULT_NOT_BEHIND
+     b = 0;
+     do
+     :: b < BUCKETS && !took_one ->
+        atomic { FATE; got = OWNER(claims[b]) == me + 1 }
+        do
+        :: got && !took_one && pos[b] < bound[b] && pos[b] < cursor ->
+           p = pos[b];
+           if
+           :: BUCKET(p) == b -> take(p); if :: got -> took(p) :: else fi; got = true
+           :: else
+           fi;
+           pos[b] = p + 1
+        :: else -> break
+        od;
+        b++
+     :: else -> break
+     od;
+     if
+     :: took_one -> p = pos[0]; b = 0; goto found_behind
+     :: else -> p = 0; b = 0
+     fi;
+#endif
+     /* from the cursor on */
+     do
+     :: cursor < MESSAGES && !took_one ->
+        atomic { FATE; got = cell[cursor] == AVAILABLE; verdict = (cell[cursor] == FREE) }
+        if
+        :: !got && verdict -> break
+        :: !got && !verdict -> cursor++
+        :: got ->
+           admits(cursor, true);
+           if
+           :: verdict == AGAIN -> goto again
+           :: verdict == OK ->
+              p = cursor;
+              take(p);
+              if
+              :: got -> took(p); pos[BUCKET(p)] = p + 1; cursor = p + 1
+              :: else
+              fi;
+              p = 0
+           :: else -> cursor++
+           fi
+        fi
+     :: else -> break
+     od;
+     verdict = 0;
+     atomic { got = took_one; p = 0 }
+     goto finish;
+found_behind:
+found:
+     p = 0;
+finish:
+     end_provisional();
+     got = false;
+     if
+     :: took_one -> took_one = false
+     :: else -> /* EMPTY: sleeps, while it has credit */
+        idle[me] = used < CREDIT;
+end_wait:
+        if
+        :: atomic { wake[me] -> idle[me] = false; goto search }
+        :: atomic { used > 0 -> idle[me] = false }
+#ifdef STICKY
+        :: atomic { used == 0 && !left_[me] && !keeps[me] -> idle[me] = false; left_[me] = true; goto leave }
+#endif
+        fi
+     fi
+  :: used > 0 && !keeps[me] -> /* ends one of its messages */
+     p = 0;
+     do
+     :: p < MESSAGES && cell[p] != HELD + me -> p++
+     :: else -> break
+     od;
+     assert(p < MESSAGES);
+     if
+     :: true -> atomic { FATE; cell[p] = TOMBSTONE }
+        ended(p)
+     :: atomic { returns < RETURNS -> returns++ }
+#ifdef FAULT_FREE_BEFORE
+        ended(p);
+        atomic { FATE; marked[p] = true }
+        atomic { FATE; cell[p] = AVAILABLE }
+#else
+        atomic { FATE; marked[p] = true }
+        atomic { FATE; cell[p] = AVAILABLE }
+        ended(p);
+#endif
+        notify_all()
+     :: atomic { keepers < HOLDERS -> keepers++; keeps[me] = true }
+     fi;
+     p = 0
+  :: keeps[me] && used >= CREDIT -> break
+  od;
+  goto out;
+#ifdef STICKY
+leave:
+  b = 0;
+  do
+  :: b < BUCKETS ->
+     atomic { FATE; got = OWNER(claims[b]) == me + 1 }
+     if
+     :: got -> free_claim(b)
+     :: else
+     fi;
+     b++
+  :: else -> break
+  od;
+  goto out;
+#endif
+dead:
+  atomic { dead_[me] = true; idle[me] = false }
+out:
+  atomic { p = 0; b = 0; k = 0; word = 0; verdict = 0; got = false; took_one = false; cursor = 0 }
+}
+
+proctype Producer() {
+  byte p;
+  do
+  :: p < MESSAGES ->
+     atomic { cell[p] = AVAILABLE; wake[0] = true; wake[1] = true
+#if CONSUMERS > 2
+       ; wake[2] = true
+#endif
+       ; p++ }
+  :: else -> break
+  od;
+  p = 0
+}
+
+#if KILLS > 0
+proctype Reaper() {
+  byte me, p, b, k;
+  bool got;
+end_begin:
+  atomic {
+    if
+    :: dead_[0] && !reaped[0] -> me = 0
+    :: dead_[1] && !reaped[1] -> me = 1
+#if CONSUMERS > 2
+    :: dead_[2] && !reaped[2] -> me = 2
+#endif
+    fi
+  }
+#ifdef FAULT_CLAIMS_FIRST
+#define FIRST 1
+#else
+#define FIRST 0
+#endif
+  if
+  :: FIRST -> goto buckets
+  :: else
+  fi;
+cells:
+  do
+  :: p < MESSAGES ->
+     if
+     :: cell[p] == HELD + me ->
+        atomic { FATE; marked[p] = true }
+        atomic { FATE; if :: cell[p] == HELD + me -> cell[p] = AVAILABLE :: else fi }
+     :: else
+     fi;
+     p++
+  :: else -> break
+  od;
+  p = 0;
+  if
+  :: FIRST -> goto notify
+  :: else
+  fi;
+buckets:
+  do
+  :: b < BUCKETS ->
+     atomic { FATE; if :: OWNER(claims[b]) == me + 1 -> claims[b] = 0 :: else fi }
+     atomic { FATE; if :: claims[b] == 0 -> freed[b] = true :: else fi }
+     b++
+  :: else -> break
+  od;
+  b = 0;
+  if
+  :: FIRST -> goto cells
+  :: else
+  fi;
+notify:
+  notify_all();
+  atomic { FATE; reaped[me] = true; me = 0 }
+  goto end_begin;
+dead:
+  atomic { me = 0; p = 0; b = 0; k = 0; got = false }
+  goto end_begin
+}
+#endif
+
+proctype Judge() {
+  byte p, k;
+  bool credit;
+  timeout;
+  atomic {
+    do
+    :: k < CONSUMERS -> credit = credit || idle[k]; k++
+    :: else -> break
+    od;
+    do
+    :: p < MESSAGES ->
+       assert(cell[p] != FREE || kills > 0);
+       assert(cell[p] != AVAILABLE || !credit || claims[BUCKET(p)] != 0);
+       assert(cell[p] != AVAILABLE || !credit || !idle[OWNER(claims[BUCKET(p)]) - 1]);
+       p++
+    :: else -> break
+    od;
+    p = 0;
+    do
+    :: p < BUCKETS ->
+       assert(claims[p] == 0 || !dead_[OWNER(claims[p]) - 1]);
+#ifndef STICKY
+       assert(claims[p] == 0 || keeps[OWNER(claims[p]) - 1]);
+#else
+       assert(claims[p] == 0 || !left_[OWNER(claims[p]) - 1]);
+#endif
+       p++
+    :: else -> break
+    od
+  }
+}
+
+init {
+  byte i;
+  atomic {
+    do
+    :: i < CONSUMERS -> run Consumer(i); i++
+    :: else -> break
+    od;
+    run Producer();
+#if KILLS > 0
+    run Reaper();
+#endif
+    run Judge();
+    i = 0
+  }
+}
