@@ -15,7 +15,9 @@ PATTERN_ANY = bytes((_core.SB_PATTERN_ANY,))
 PATTERN_CHARACTER = bytes((_core.SB_PATTERN_CHARACTER,))
 
 _PREFIX = "SB_OP_"
-OPCODES = {name.removeprefix(_PREFIX): bytes((getattr(_core, name),)) for name in dir(_core) if name.startswith(_PREFIX)}
+OPCODES = {
+    name.removeprefix(_PREFIX): bytes((getattr(_core, name),)) for name in dir(_core) if name.startswith(_PREFIX)
+}
 """The byte of each instruction, by its name, such as ``"ADD"`` or ``"HEADER_TEXT8"``."""
 
 _PROPERTY = "SB_PROPERTY_"

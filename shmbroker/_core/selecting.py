@@ -67,9 +67,13 @@ def _selected(queue: CoreQueue, selector: bytes, group: bytes) -> Iterator[tuple
     selection = ffi.new(
         "sb_selection *",
         {
-            **{"selector": programs[0], "selector_length": len(selector)},
-            **{"group": programs[1], "group_length": len(group)},
-            **{"values": values, "room": len(values), "memory": memory},
+            "selector": programs[0],
+            "selector_length": len(selector),
+            "group": programs[1],
+            "group_length": len(group),
+            "values": values,
+            "room": len(values),
+            "memory": memory,
         },
     )
     while status[0] in {native.OK, native.FULL}:

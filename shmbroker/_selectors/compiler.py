@@ -81,7 +81,8 @@ def _compiled(text: str, argument: str, rule: str) -> bytes:
 
 def _refuse(argument: str, text: str, place: Place, why: str) -> NoReturn:
     shown = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
-    raise InvalidSelector(f"{argument}={shown}: line {place.line}, column {place.column}: {why}", *place)
+    msg = f"{argument}={shown}: line {place.line}, column {place.column}: {why}"
+    raise InvalidSelector(msg, *place)
 
 
 def _explained(error: Any, text: str) -> tuple[Place, str]:  # noqa: ANN401 - an error of lark
@@ -136,7 +137,7 @@ class _Compiler:
         sign, of = parts
         place = _place(sign)
         if of.literal is not None:
-            return number(place, -of.literal if sign == "-" else _usable(of).literal)
+            return number(place, -of.literal) if sign == "-" else _usable(of)._replace(place=place)
         _need(of, Kind.NUMBER, f"{sign} needs a number")
         return Operand(place, Kind.NUMBER, *together("NEGATE", of)) if sign == "-" else of
 
