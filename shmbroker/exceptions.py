@@ -178,6 +178,24 @@ class NeverFitsMemory(NeverFits, OutOfMemory):
     """The broker's memory can never have room for the message: a :class:`NeverFits` and an :class:`OutOfMemory`."""
 
 
+class InvalidSelector(ValueError):
+    """A selector, or a name in one, is not in the language of selectors.
+
+    Args:
+        text: the selector, the place, what is wrong there, and what is allowed.
+        line: the line of the selector, from 1 on.
+        column: the character in the line, from 1 on.
+    """
+
+    def __init__(self, text: str, line: int = 1, column: int = 1) -> None:
+        super().__init__(text, line, column)
+        self.line = line
+        self.column = column
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class Timeout(TimeoutError):
     """The operation did not complete in time.
 

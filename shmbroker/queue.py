@@ -8,10 +8,10 @@ import itertools
 import os
 import queue as standard_queue
 import time
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast, overload
 
 from shmbroker import exceptions, settings
-from shmbroker._core import native, segments
+from shmbroker._core import native, segments, selecting
 from shmbroker._core.journal import topology_lock
 from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions
 from shmbroker._core.reservation import Reserved
@@ -19,6 +19,7 @@ from shmbroker._dataclasses import replace
 from shmbroker._process import connections
 from shmbroker._put_many import put_rest
 from shmbroker._put_options import PutKeywords, body_of, check_size, fields_of, options_of
+from shmbroker._selectors.compiler import compile_name, compile_selector
 from shmbroker._session.queues import ClosedQueue
 from shmbroker._session.session import Session
 from shmbroker.consumer import Consumer
@@ -212,12 +213,52 @@ class Queue(native.QueueCalls):
             ack_batch=ack_batch, ack_interval=ack_interval,
         )  # fmt: skip
 
-    def browse(self) -> Iterator[Message]:
-        """Yields private copies of the ready messages, the oldest first, without taking them."""
+    def browse(self, selector: str | None = None) -> Iterator[Message]:
+        """Yields private copies of the ready messages, the oldest first, without taking them.
+
+        Args:
+            selector: a condition over the properties and headers of a message, such as ``"region = 'eu' AND
+                JMSPriority > 4"``; only the messages for which it is true are copied. ``None`` = all messages.
+
+        Raises:
+            TypeError: the selector is no string.
+            InvalidSelector: the selector is no condition in the language of selectors.
+            CorruptSegment: a message, or a property that the selector reads, is damaged.
+        """
+        return self._browse(b"" if selector is None else compile_selector(selector))
+
+    def _browse(self, program: bytes) -> Iterator[Message]:
         position = 0
-        while (found := self._core.browse(position)) is not None:
+        while (found := self._core.browse(position, program)) is not None:
             data, position = found
             yield browsed(self, data)
+
+    @overload
+    def count(self, *, selector: str | None = None, group_by: None = None) -> int: ...
+    @overload
+    def count(self, *, selector: str | None = None, group_by: str) -> dict[Any, int]: ...
+    def count(self, *, selector: str | None = None, group_by: str | None = None) -> int | dict[Any, int]:
+        """Counts the ready messages without taking or copying them.
+
+        Args:
+            selector: a condition, as of :meth:`browse`; only the messages for which it is true count. ``None`` = all
+                messages.
+            group_by: the name of a property or header, as a selector has it. ``None`` = one number for all.
+
+        Returns:
+            The number of messages; with ``group_by`` the number for each value of the property or header, the most
+            frequent value first. A message without it counts under ``None``, and so does one whose value is a list or a
+            table. As in every dict, 1, 1.0 and ``True`` are one value.
+
+        Raises:
+            TypeError: the selector or the name is no string.
+            InvalidSelector: the selector is no condition in the language of selectors, or the name is no name in it.
+            CorruptSegment: a message, or a property that the selector or the group reads, is damaged.
+        """
+        program = b"" if selector is None else compile_selector(selector)
+        if group_by is None:
+            return selecting.count(self._core, program)
+        return selecting.count_by(self._core, program, compile_name(group_by, "group_by"))
 
     # ---- the queue itself ----
 

@@ -63,6 +63,79 @@ enum {
   SB_INLINE_BODY = 4096 /* a get copies bodies up to so many bytes into the record; longer ones are read in place */
 };
 
+/* ---- selectors: programs that the package compiles, and that the core runs over the properties of messages ----
+ * sb_program.h describes the format of a program, sb_operators.h what each instruction computes. */
+enum {
+  SB_PROGRAM_VERSION = 1,     /* the first byte of a program */
+  SB_PROGRAM_BYTES = 65535,   /* the most bytes of a program */
+  SB_PROGRAM_DEPTH = 32,      /* the most values that a program keeps at a time */
+  SB_PATTERN_BYTES = 1024,    /* the most bytes of a pattern of LIKE */
+  SB_PATTERN_ANY = 255,       /* in a pattern: any number of characters. UTF-8 never has this byte, nor the next one */
+  SB_PATTERN_CHARACTER = 254, /* in a pattern: one character */
+  SB_MOST_DECIMAL_SCALE = 22  /* the most digits behind the point of a header of type decimal that is a number */
+};
+/* The instructions of a program. The name says the operands that follow in the program, numbers with their lowest byte
+ * first: U8, U16, I64, F64, or TEXT8 and TEXT16: a text behind its length in one or two bytes. */
+typedef enum {
+  SB_OP_TRUE = 1,
+  SB_OP_FALSE,
+  SB_OP_INTEGER_I64,
+  SB_OP_DOUBLE_F64,
+  SB_OP_STRING_TEXT16,
+  SB_OP_PROPERTY_U8, /* SB_PROPERTY_... */
+  SB_OP_HEADER_TEXT8,
+  SB_OP_NEGATE,
+  SB_OP_ADD,
+  SB_OP_SUBTRACT,
+  SB_OP_MULTIPLY,
+  SB_OP_DIVIDE,
+  SB_OP_EQUAL,
+  SB_OP_NOT_EQUAL,
+  SB_OP_LESS,
+  SB_OP_LESS_OR_EQUAL,
+  SB_OP_GREATER,
+  SB_OP_GREATER_OR_EQUAL,
+  SB_OP_BETWEEN,
+  SB_OP_IN_U16, /* as many bytes of constants follow: instructions SB_OP_INTEGER, SB_OP_DOUBLE and SB_OP_STRING */
+  SB_OP_LIKE_TEXT16,
+  SB_OP_IS_NULL,
+  SB_OP_NOT,
+  SB_OP_AND,
+  SB_OP_OR,
+  SB_OP_SKIP_IF_FALSE_U16, /* as many bytes of the program are skipped if the value is false, which then stays */
+  SB_OP_SKIP_IF_TRUE_U16
+} sb_opcode;
+/* What SB_OP_PROPERTY reads. The first fourteen are AMQP's properties, in the order of their flags. HEADERS has no
+ * value in a program. PRIORITY is that of the message, also if the properties have none. */
+enum {
+  SB_PROPERTY_CONTENT_TYPE,
+  SB_PROPERTY_CONTENT_ENCODING,
+  SB_PROPERTY_HEADERS,
+  SB_PROPERTY_DELIVERY_MODE,
+  SB_PROPERTY_PRIORITY,
+  SB_PROPERTY_CORRELATION_ID,
+  SB_PROPERTY_REPLY_TO,
+  SB_PROPERTY_EXPIRATION,
+  SB_PROPERTY_MESSAGE_ID,
+  SB_PROPERTY_TIMESTAMP,
+  SB_PROPERTY_TYPE,
+  SB_PROPERTY_USER_ID,
+  SB_PROPERTY_APP_ID,
+  SB_PROPERTY_CLUSTER_ID,
+  SB_PROPERTY_JMS_TIMESTAMP,     /* milliseconds: of the property timestamp, else of the publish */
+  SB_PROPERTY_JMS_DELIVERY_MODE, /* 'PERSISTENT' if the property delivery_mode is 2, else 'NON_PERSISTENT' */
+  SB_PROPERTIES
+};
+/* Which messages to select, and what to write down about them. */
+typedef struct {
+  const char *selector; /* a program; length 0: all messages are selected */
+  const char *group;    /* a program, whose value is written for each message; length 0: nothing is written */
+  char *values;         /* the values, encoded as values of an AMQP table; an array, a table or NULL as the letter V */
+  char *memory;         /* SB_MAX_PREFIX bytes, for the properties of a message whose body is in parts */
+  uint64_t room, used;  /* bytes of `values`; bytes that the call wrote there */
+  uint32_t selector_length, group_length;
+} sb_selection;
+
 /* Replaces the address of a body that lies in several parts. Such a body cannot be read in place, only copied. */
 enum { SB_IN_PARTS = 1 };
 
@@ -522,6 +595,14 @@ int64_t sb_queue_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t 
    column is then the room for the copied messages and that one. */
 int64_t sb_queue_browse_columns(sb_queue *q, uint64_t *position, uint32_t count, sb_columns *columns,
                                 sb_status *status);
+/* The same as sb_queue_browse, of the messages that a program selects. SB_INVALID: it is no valid program. SB_CORRUPT:
+   the properties of a message are damaged; *position is that of the message. */
+int64_t sb_queue_browse_selected(sb_queue *q, uint64_t *position, const char *selector, uint32_t selector_length,
+                                 char *buffer, uint64_t size);
+/* Looks at up to `count` ready messages from *position on, moves *position behind the last one, and returns the number
+   of selected messages. *status SB_OK: there may be more messages. SB_EMPTY: there are no more. SB_FULL: `values` has no
+   room for the value of the next message. Errors: as sb_queue_browse_selected. */
+int64_t sb_queue_select(sb_queue *q, uint64_t *position, uint64_t count, sb_selection *selection, sb_status *status);
 
 /* ---- reading a body in place without holding its message ---- */
 /* The same as sb_queue_browse, without the body; *place: where the message is. */

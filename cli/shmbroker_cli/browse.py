@@ -6,7 +6,7 @@ from itertools import islice
 
 import shmbroker
 from shmbroker_cli.messages import PREVIEW, facts, preview
-from shmbroker_cli.options import BrokerOption, CountOption, JsonOption, QueueArgument
+from shmbroker_cli.options import BrokerOption, CountOption, JsonOption, QueueArgument, SelectorOption
 from shmbroker_cli.output import Column, print_json, print_table
 from shmbroker_cli.session import opened
 
@@ -37,12 +37,13 @@ def browse(
     queue: QueueArgument,
     *,
     count: CountOption = None,
+    selector: SelectorOption = None,
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Show a queue's ready messages without taking them (JSON: one object per line)."""
     with opened(broker, queue) as found:
-        messages = islice(found.browse(), count)
+        messages = islice(found.browse(selector), count)
         if as_json:
             for message in messages:
                 print_json(facts(message))

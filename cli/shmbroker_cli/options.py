@@ -59,6 +59,15 @@ TimeoutOption = Annotated[
     float | None,
     typer.Option("--timeout", metavar="S", min=0, help="Seconds to wait; without limit if not given."),
 ]
+SelectorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--selector",
+        metavar="CONDITION",
+        show_default=False,
+        help="Only messages for which a condition over properties and headers is true, such as \"region = 'eu'\".",
+    ),
+]
 CountOption = Annotated[
     int | None,
     typer.Option("--count", metavar="N", min=1, help="Stop after N messages."),

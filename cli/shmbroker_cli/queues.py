@@ -8,7 +8,7 @@ import typer
 
 import shmbroker
 from shmbroker._system_queues import schemas
-from shmbroker_cli.options import BrokerOption, JsonOption, QueueArgument
+from shmbroker_cli.options import BrokerOption, JsonOption, QueueArgument, SelectorOption
 from shmbroker_cli.output import (
     Column,
     byte_count,
@@ -16,6 +16,7 @@ from shmbroker_cli.output import (
     print_facts,
     print_json,
     print_rows,
+    print_table,
     report,
     say,
 )
@@ -101,6 +102,55 @@ def _shown_settings(settings: shmbroker.QueueSettings) -> dict[str, Any]:
     return {name: exact_seconds(value) if isinstance(value, float) else value for name, value in found.items()}
 
 
+@dataclasses.dataclass(frozen=True)
+class _Group:
+    """The messages with one value of a property or header, as a line of a table.
+
+    Attributes:
+        value: The value; None: the messages do not have it.
+        count: How many they are.
+    """
+
+    value: Any
+    count: int
+
+    @property
+    def text(self) -> str:
+        """The value as a table shows it."""
+        value = self.value
+        return "-" if value is None else value if isinstance(value, str) else str(value)
+
+
+@queue_commands.command("count")
+def count_messages(
+    queue: QueueArgument,
+    *,
+    selector: SelectorOption = None,
+    group_by: Annotated[
+        str | None,
+        typer.Option("--group-by", metavar="NAME", show_default=False, help="Count by this property or header."),
+    ] = None,
+    broker: BrokerOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Count a queue's ready messages, all or those that a selector selects."""
+    if group_by is None:
+        with opened(broker, queue) as found:
+            total = found.count(selector=selector)
+        report({"queue": queue, "count": total}, f"{queue}: {_messages(total)}", as_json=as_json)
+        return
+    with opened(broker, queue) as found:
+        groups = [_Group(*one) for one in found.count(selector=selector, group_by=group_by).items()]
+    if as_json:
+        print_json({"queue": queue, "group_by": group_by, "groups": groups})
+        return
+    columns: list[Column[_Group]] = [
+        Column(group_by, lambda one: one.text),
+        Column("messages", lambda one: one.count),
+    ]
+    print_table(groups, columns, empty=f"{queue}: no messages")
+
+
 @queue_commands.command("set")
 @with_settings(fixed=False)
 def configure(
@@ -126,8 +176,12 @@ def configure(
 
 def _report(queue: str, verb: str, count: int, *, as_json: bool) -> None:
     """Print how many messages a command has dealt with."""
-    line = f"{queue}: {count} {'message' if count == 1 else 'messages'} {verb}"
-    report({"queue": queue, verb: count}, line, as_json=as_json)
+    report({"queue": queue, verb: count}, f"{queue}: {_messages(count)} {verb}", as_json=as_json)
+
+
+def _messages(count: int) -> str:
+    """Return a number of messages in words."""
+    return f"{count} {'message' if count == 1 else 'messages'}"
 
 
 @queue_commands.command()

@@ -258,15 +258,20 @@ class CoreQueue(native.Finalized):
             native.raise_for(status, self.what)
 
     @in_flight
-    def browse(self, position: int) -> tuple[bytes, int] | None:
+    def browse(self, position: int, selector: bytes = b"") -> tuple[bytes, int] | None:
         """Returns the record of the next ready message at or after a position, and the position after the message.
 
         The record is a private copy, with the body. ``None``: there is no such message.
+
+        Args:
+            position: where to begin; 0 = with the oldest message.
+            selector: a compiled selector, which selects the messages; ``b""`` selects all.
         """
+        program = ffi.from_buffer("char[]", selector)
         at, size = ffi.new("uint64_t *", position), native.RECORD_BYTES
         while True:
             memory = ffi.new("char[]", size)
-            length = slow.sb_queue_browse(self.handle, at, memory, size)
+            length = slow.sb_queue_browse_selected(self.handle, at, program, len(selector), memory, size)
             if length >= 0:
                 return bytes(ffi.buffer(memory, length)), int(at[0])
             if -length == native.EMPTY:

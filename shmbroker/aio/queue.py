@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import queue as standard_queue
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from shmbroker import exceptions
 from shmbroker._core import native
@@ -153,9 +153,19 @@ class Queue:
 
     # ---- the queue itself ----
 
-    def browse(self) -> Iterator[Message]:
-        """Iterates over the ready messages without taking them."""
-        return self._sync.browse()
+    def browse(self, selector: str | None = None) -> Iterator[Message]:
+        """Iterates over the ready messages, or those that a selector selects, without taking them."""
+        return self._sync.browse(selector)
+
+    @overload
+    def count(self, *, selector: str | None = None, group_by: None = None) -> int: ...
+    @overload
+    def count(self, *, selector: str | None = None, group_by: str) -> dict[Any, int]: ...
+    def count(self, *, selector: str | None = None, group_by: str | None = None) -> int | dict[Any, int]:
+        """Counts the ready messages, or those that a selector selects; see :meth:`shmbroker.Queue.count`."""
+        if group_by is None:
+            return self._sync.count(selector=selector)
+        return self._sync.count(selector=selector, group_by=group_by)
 
     def purge(self) -> int:
         """Removes the ready messages; returns their number."""

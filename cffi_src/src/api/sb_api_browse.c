@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Public calls: browsing. The messages stay where they are; a call copies one as a record, or many as columns. */
+/* Public calls: browsing. The messages stay where they are; a call copies one as a record, or many as columns, or counts
+ * them. */
 #include <string.h>
 
 #include "sb_api.h"
+#include "sb_selector.h"
 
 /* The position of a browser, and what it saw there. A browser holds the connection's lock only in `begin` and `finish`.
  * Without the lock no gate (sb_grace.h) protects its reads: pages may be retired meanwhile, and their memory may hold
@@ -19,6 +21,8 @@ typedef struct {
   uint64_t word, gen;
   sb_taken taken;
   sb_message_shm message;
+  sb_program selector; /* none: every message is selected */
+  char *memory;        /* for sb_selector_message */
 } sight;
 
 /* Finds the lane of a sequence number, and the position of the number. If there is no such lane, the browser has come to
@@ -128,6 +132,20 @@ static bool expired(const sight *s) {
   return s->message.expires_ns != 0 && s->message.expires_ns <= sb_now_ns() && !s->keeps;
 }
 
+/* The first look that passes over messages which the selector does not select. Its result is a guess, as all that the
+ * first look found; so it passes over a message only after the second look. SB_CORRUPT: the properties are damaged. */
+static sb_status look_for_selected(sight *s) {
+  sb_status status;
+  while ((status = look(s)) == SB_OK && s->selector.code != NULL && s->sound) {
+    sb_selected selected = sb_selector_message(s->queue->c->b, &s->selector, s->taken.slot, &s->message, s->memory);
+    if (selected == SB_SELECTED_YES) break;
+    if (!still_there(s)) continue;
+    if (selected == SB_SELECTED_DAMAGED && !expired(s)) return SB_CORRUPT;
+    s->at++;
+  }
+  return status;
+}
+
 static uint64_t sequence_of(const sight *s) {
   sb_queue *q = s->queue;
   return s->keeps ? sb_ring_sequence(q->c->b, &s->ring, &s->leaf, s->at) : sequence_at(s);
@@ -158,7 +176,7 @@ static __attribute__((noinline)) void copy(const sight *s, char *to, uint64_t le
  * have the size that the record needs. */
 static int64_t browse_on(sight *s, uint64_t *position, char *buffer, uint64_t size, sb_place *place) {
   sb_status status;
-  while ((status = look(s)) == SB_OK) {
+  while ((status = look_for_selected(s)) == SB_OK) {
     const sb_message_shm *m = &s->message;
     uint64_t prefix = (uint64_t)m->exchange_length + m->key_length + m->properties_length,
              copied = place == NULL ? m->body_length : 0, need = sizeof(sb_record) + prefix + copied;
@@ -204,6 +222,24 @@ static int64_t browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t si
 
 int64_t sb_queue_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) {
   return browse(q, position, buffer, size, NULL);
+}
+
+int64_t sb_queue_browse_selected(sb_queue *q, uint64_t *position, const char *selector, uint32_t selector_length,
+                                 char *buffer, uint64_t size) {
+  sight s;
+  sb_program program;
+  if (!sb_program_open(selector, selector_length, &program)) {
+    return -(int64_t)SB_INVALID;
+  }
+  sb_status status = begin(&s, q, *position);
+  if (status != SB_OK) {
+    return -(int64_t)status;
+  }
+  s.selector = program;
+  s.memory = buffer; /* what the selector leaves there is overwritten by the record */
+  int64_t length = size >= SB_MAX_PREFIX ? browse_on(&s, position, buffer, size, NULL) : -(int64_t)SB_INVALID;
+  finish(&s);
+  return length;
 }
 
 int64_t sb_queue_browse_place(sb_queue *q, uint64_t *position, char *buffer, uint64_t size, sb_place *place) {
@@ -275,4 +311,59 @@ int64_t sb_queue_browse_columns(sb_queue *q, uint64_t *position, uint32_t count,
   finish(&s);
   *position = sequence_at(&s);
   return row;
+}
+
+/* Writes the value of a program for the message that was seen, encoded as a value of an AMQP table. False: there is no
+ * room for it. *sound: whether the properties could be read. */
+static bool write_value(const sight *s, const sb_program *group, sb_selection *selection, bool *sound) {
+  sb_properties p;
+  sb_value v;
+  sb_broker *b = s->queue->c->b;
+  *sound = sb_selector_properties(b, s->taken.slot, &s->message, s->memory, &p) && sb_selector_value(group, &p, &v);
+  return !*sound || sb_selector_encode(&v, selection->values, selection->room, &selection->used);
+}
+
+/* Looks at one message. Returns SB_OK with *selected; or SB_EMPTY, SB_FULL, SB_CORRUPT. */
+static sb_status select_next(sight *s, const sb_program *group, sb_selection *selection, bool *selected) {
+  sb_status status;
+  while ((status = look(s)) == SB_OK) {
+    uint64_t used = selection->used;
+    sb_selected result = !s->sound
+                             ? SB_SELECTED_DAMAGED
+                             : sb_selector_message(s->queue->c->b, &s->selector, s->taken.slot, &s->message, s->memory);
+    bool sound = result != SB_SELECTED_DAMAGED, fits = true;
+    if (result == SB_SELECTED_YES && group->code != NULL) fits = write_value(s, group, selection, &sound);
+    bool there = still_there(s), counts = there && result == SB_SELECTED_YES && !expired(s);
+    if (!counts || !sound || !fits) selection->used = used;
+    if (!there) continue;
+    if (!sound && !expired(s)) return SB_CORRUPT;
+    if (counts && !fits) return SB_FULL;
+    *selected = counts;
+    s->at++;
+    return SB_OK;
+  }
+  return status;
+}
+
+int64_t sb_queue_select(sb_queue *q, uint64_t *position, uint64_t count, sb_selection *selection, sb_status *status) {
+  sight s;
+  sb_program selector, group;
+  int64_t found = 0;
+  bool selected = false;
+  selection->used = 0;
+  *status = sb_program_open(selection->selector, selection->selector_length, &selector) &&
+                    sb_program_open(selection->group, selection->group_length, &group)
+                ? begin(&s, q, *position)
+                : SB_INVALID;
+  if (*status != SB_OK) {
+    return 0;
+  }
+  s.selector = selector;
+  s.memory = selection->memory;
+  for (uint64_t i = 0; i < count && (*status = select_next(&s, &group, selection, &selected)) == SB_OK; i++) {
+    found += selected;
+  }
+  finish(&s);
+  *position = sequence_at(&s);
+  return found;
 }

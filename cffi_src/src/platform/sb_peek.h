@@ -39,6 +39,9 @@
 SB_PEEKS uint64_t sb_peek_word(const uint64_t *word) {
   return atomic_load_explicit((const _Atomic uint64_t *)(const void *)word, SB_ACQUIRE);
 }
+SB_PEEKS uint8_t sb_peek_byte(const uint8_t *byte) {
+  return atomic_load_explicit((const _Atomic uint8_t *)byte, SB_ACQUIRE);
+}
 SB_PEEKS uint16_t sb_peek_viewer(const _Atomic uint16_t *viewer) { return atomic_load_explicit(viewer, SB_ACQUIRE); }
 SB_PEEKS void sb_peek_bytes(char *to, const uint8_t *from, uint64_t length) {
   uint64_t i = 0;
