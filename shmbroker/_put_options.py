@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from shmbroker._core.queue import PutFields
     from shmbroker.properties import BasicProperties
 
+GROUP = "JMSXGroupID"
+"""The header with the name of the message's group."""
 _MAX_PRIORITY = 255
 _MAX_SECONDS = 10**8
 
@@ -56,6 +58,7 @@ class PutKeywords(TypedDict, total=False):
     priority: int | None
     ttl: float | None
     delay: float | None
+    group: str | None
     key: str | None
     headers: dict[str, Any] | None
     properties: BasicProperties | None
@@ -88,6 +91,7 @@ def fields_of(given: PutKeywords) -> PutFields:
         raise TypeError(msg)
     priority, ttl, delay = given.get("priority"), given.get("ttl"), given.get("delay")
     key, headers, properties = given.get("key"), given.get("headers"), given.get("properties")
+    group = given.get("group")
     if priority is not None:
         integer("priority", priority, 0, _MAX_PRIORITY)
     encoded_key = b"" if key is None else _key(key)
@@ -96,6 +100,8 @@ def fields_of(given: PutKeywords) -> PutFields:
         raise TypeError(msg)
     ttl_seconds = 0 if ttl is None else seconds("ttl", ttl, _MAX_SECONDS, zero=False)
     delay_seconds = 0 if delay is None else seconds("delay", delay, _MAX_SECONDS, zero=True)
+    if group is not None:
+        headers = {**_headers(headers, properties), GROUP: _group(group)}
     if headers is None and properties is None:
         return ttl_seconds, delay_seconds, priority or 0, encoded_key, b""
     if properties is None:
@@ -112,6 +118,26 @@ def _merged(given: BasicProperties, headers: dict[str, Any] | None, priority: in
     if headers is not None:
         given = replace(given, headers=headers)
     return given if priority is None else replace(given, priority=priority)
+
+
+def _headers(headers: object, properties: BasicProperties | None) -> dict[str, Any]:
+    """Returns the headers that the group is added to."""
+    if headers is None:
+        headers = None if properties is None else properties.headers
+    if headers is not None and not isinstance(headers, dict):
+        msg = f"headers={headers!r}: a dict is needed"
+        raise TypeError(msg)
+    return headers or {}
+
+
+def _group(group: object) -> str:
+    if not isinstance(group, str):
+        msg = f"group={group!r}: a string is needed"
+        raise TypeError(msg)
+    if not group:
+        msg = "group='': a name of at least one character is allowed"
+        raise ValueError(msg)
+    return group
 
 
 def _key(key: object) -> bytes:

@@ -150,6 +150,38 @@ class Level(Kind):
         return "none" if value == 0 else f"'{value}'"
 
 
+class Whole(Kind):
+    """A whole number within bounds."""
+
+    __slots__ = ("_least", "_most")
+    option: type[int | float | str] = int
+    metavar = "N"
+
+    def __init__(self, least: int, most: int) -> None:
+        """Takes the bounds."""
+        self._least, self._most = least, most
+
+    @property
+    def allowed(self) -> str:  # type: ignore[override]
+        """The bounds, for the reference."""
+        return f"{self._least} to {self._most}"
+
+    def check(self, name: str, value: object) -> int:
+        """Accepts integers within the bounds."""
+        if is_integer(value) and self._least <= value <= self._most:
+            return value
+        msg = f"{name}={value!r}: an integer from {self._least} to {self._most} is allowed"
+        raise ValueError(msg)
+
+    def from_argument(self, queue: str, argument: str, value: object) -> int:
+        """Accepts integers within the bounds."""
+        return arguments.integer(queue, argument, value, self._least, self._most)
+
+    def from_core(self, number: int) -> int:
+        """Returns the number; the upper bound for another number, which a queue of the core's tests may have."""
+        return number if self._least <= number <= self._most else self._most
+
+
 class Size(Count):
     """A number of bytes; -1 = no limit."""
 

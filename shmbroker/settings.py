@@ -24,6 +24,7 @@ from shmbroker._setting_kinds import (
     Seconds,
     Size,
     Switch,
+    Whole,
     parse_size,
 )
 
@@ -177,6 +178,23 @@ class QueueSettings:
         "SB_SETTING_MAX_REDELIVERY_DELAY_MS",
         argument="x-max-redelivery-delay",
     )
+    message_groups: str = _setting(
+        "none",
+        Choice("none", "sticky", "shared"),
+        "a message group goes to one consumer at a time: sticky, until the consumer leaves; shared, until it has settled "
+        "the messages of the group",
+        "SB_SETTING_MESSAGE_GROUPS",
+        argument="x-message-groups",
+        fixed=True,
+    )
+    group_buckets: int = _setting(
+        255,
+        Whole(1, 256),
+        "message groups are spread over this number of buckets; groups of one bucket go to the same consumer",
+        "SB_SETTING_GROUP_BUCKETS",
+        argument="x-group-buckets",
+        fixed=True,
+    )
     durable: bool = _setting(
         default=False,
         kind=Switch(),
@@ -215,8 +233,7 @@ ROWS: Mapping[str, Row] = dict(zip(QueueSettings.__match_args__, _rows, strict=T
 
 _SETTING_OF = {row.argument: name for name, row in ROWS.items() if row.argument is not None}
 _LATER = frozenset({
-    "x-last-value-key", "x-non-destructive", "x-message-groups",
-    "x-group-buckets", "x-max-consumers", "x-consumers-before-dispatch", "x-delay-before-dispatch",
+    "x-last-value-key", "x-non-destructive", "x-max-consumers", "x-consumers-before-dispatch", "x-delay-before-dispatch",
 })  # fmt: skip
 
 
@@ -246,6 +263,9 @@ def check_together(queue: str, settings: QueueSettings) -> None:
     exchange, key = settings.dead_letter_exchange, settings.dead_letter_routing_key
     if key is not None and exchange is None:
         msg = f"dead_letter_routing_key={key!r}: it needs a dead_letter_exchange"
+        raise ValueError(msg)
+    if settings.message_groups != "none" and settings.max_priority:
+        msg = f"message_groups={settings.message_groups!r}, max_priority={settings.max_priority}: one of them is allowed"
         raise ValueError(msg)
     if exchange == "" and key == queue:
         msg = f"dead_letter_exchange='', dead_letter_routing_key={key!r}: a queue cannot be its own dead-letter queue"

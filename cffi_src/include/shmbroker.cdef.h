@@ -263,10 +263,8 @@ typedef struct {
   const char *properties;
   const char *exchange;
   uint32_t key_length, properties_length;
-  uint32_t group_hash; /* of the name of the message's group; 0 = none */
   uint8_t exchange_length;
   uint8_t priority;
-  uint8_t ends_group; /* 1: the next message of the group may go to another consumer */
 } sb_put_options;
 
 /* A body to put. */

@@ -15,6 +15,7 @@
 
 #include "sb_directory.h"
 #include "sb_grace.h"
+#include "sb_groups.h"
 #include "sb_handles.h"
 #include "sb_housekeeping.h"
 #include "sb_io.h"

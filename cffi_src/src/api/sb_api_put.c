@@ -241,8 +241,6 @@ static sb_status read_names(const sb_queue *q, const sb_reservation *r, char *na
     memcpy(names, m + 1, sb_api_names(m));
   }
   *o = (sb_put_options){.priority = m->priority,
-                        .group_hash = m->group_hash,
-                        .ends_group = (m->flags & SB_MESSAGE_LAST) != 0,
                         .exchange = names,
                         .exchange_length = (uint8_t)m->exchange_length,
                         .key = names + m->exchange_length,

@@ -95,11 +95,10 @@ SB_HOT void fill_header(const sb_connection *c, sb_message_shm *m, uint64_t leng
                         .due_ns = o->delay_ns != 0 ? now + o->delay_ns : 0,
                         .timestamp_ns = sb_wall_ns(),
                         .key_length = o->key_length,
-                        .group_hash = o->group_hash,
                         .publisher = (uint16_t)c->id,
                         .priority = o->priority,
-                        .flags = o->ends_group ? SB_MESSAGE_LAST : 0,
                         .exchange_length = o->exchange_length};
+  if (SB_LOAD(&c->b->header->grouped, SB_RELAXED) != 0) sb_groups_describe(m, o->properties, o->properties_length);
 }
 
 SB_COLD void fill_scattered(sb_connection *c, sb_reservation *r, uint64_t length, const sb_put_options *o,

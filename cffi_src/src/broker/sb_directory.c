@@ -47,6 +47,7 @@ static void start_texts(sb_long_queue_shm *q, const sb_settings *settings) {
 static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t length, const sb_settings *settings) {
   uint64_t base = SB_LOAD(&q->base, SB_RELAXED); /* I4 of sb_layout.h: after the positions of the previous queue */
   sb_settings_apply(q, settings);
+  if (settings->values[SB_SETTING_MESSAGE_GROUPS] > SB_GROUPS_NONE) SB_STORE(&c->b->header->grouped, 1u, SB_SEQ_CST);
   sb_lifetime_own(q, c);
   SB_STORE(&q->tracking, sb_settings_limit(settings), SB_RELAXED);
   SB_STORE(&q->ledgers, 0u, SB_RELAXED);

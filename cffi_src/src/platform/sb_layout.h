@@ -141,6 +141,7 @@ typedef struct {
   sb_word rescues, stopped_rescues, reaped;
   sb_half spinners;  /* count of threads inside `spin` (sb_waiter.c); kept off the cache lines that every call reads */
   sb_half scattered; /* 1: some body was stored in parts since the broker began */
+  sb_half grouped;   /* 1: some queue has message groups, so messages are stored with the hash of their group */
   char name[SB_BROKER_NAME_MAX + 64];
   sb_half repairs[SB_REPAIRS], explained_repairs[SB_REPAIRS]; /* by kind, see sb_repairs.h */
   /* the new settings of the queue that `topology_intent` names (sb_settings.h) */
@@ -177,7 +178,7 @@ typedef struct {
   uint64_t due_ns;       /* CLOCK_MONOTONIC, 0 = ready immediately */
   uint64_t timestamp_ns; /* CLOCK_REALTIME at publishing */
   uint32_t key_length;
-  uint32_t group_hash;
+  uint32_t group_hash; /* of the name of its group (sb_groups.h); 0: it has none, or no queue had groups yet */
   uint16_t publisher;
   uint8_t priority;
   uint8_t flags; /* SB_MESSAGE_... */

@@ -166,8 +166,8 @@ static sb_status search(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken
   sb_status status;
   do {
     if (q->groups != NULL) sb_groups_begin(q, choice->consumer);
-    status = sb_queue_has_lanes(q) ? take_in_lanes(q, choice, token, t)
-                                   : take_in_lane(q, &q->lanes[0], choice, token, t);
+    status =
+        sb_queue_has_lanes(q) ? take_in_lanes(q, choice, token, t) : take_in_lane(q, &q->lanes[0], choice, token, t);
   } while (status == AGAIN);
   return status;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_groups.h"
 
+#include "sb_properties.h"
 #include "sb_slab.h"
 
 #define PASSED (UINT64_C(1) << 63)
@@ -75,6 +76,25 @@ sb_status sb_groups_find(sb_queue *q) {
     g->claim = q->c->id | SB_FIELD(sb_conn_epoch(SB_LOAD(&b->connections[q->c->id], SB_RELAXED)), 12);
   }
   return status == SB_OK && g->shm == NULL ? SB_CORRUPT : status;
+}
+
+#define NAME "JMSXGroupID"
+#define NUMBER "JMSXGroupSeq"
+
+static bool read_header(sb_properties *p, const char *name, sb_value *v) {
+  return sb_properties_header(p, (const uint8_t *)name, (unsigned)strlen(name), v);
+}
+
+void sb_groups_describe(sb_message_shm *m, const char *properties, uint32_t length) {
+  sb_properties p = {.at = (const uint8_t *)properties, .length = length};
+  sb_value v;
+  if (length == 0 || !read_header(&p, NAME, &v) || v.kind != SB_VALUE_STRING) {
+    return;
+  }
+  uint32_t hash = 2166136261u; /* FNV-1a */
+  for (uint32_t i = 0; i < v.length; i++) hash = (hash ^ v.at[i]) * 16777619u;
+  m->group_hash = hash != 0 ? hash : 1;
+  if (read_header(&p, NUMBER, &v) && v.kind == SB_VALUE_INTEGER && v.is.integer == -1) m->flags |= SB_MESSAGE_LAST;
 }
 
 unsigned sb_groups_bucket(const sb_queue *q, const sb_message_shm *m) {

@@ -51,17 +51,17 @@
 
 /* What a connection knows of the buckets of a queue. All handles of the queue share it. Bit b of a bitmap: bucket b. */
 typedef struct sb_groups {
-  sb_groups_shm *shm; /* NULL: not needed yet */
-  void (*tell)(sb_queue *q); /* notifies all consumers of the queue; of a higher layer */
-  uint32_t handles, consumers; /* consumers: how many the connection ever had at the queue */
-  uint64_t get_cursor; /* where the next get begins to search */
-  uint64_t claim;      /* what the connection writes into `claims` */
-  uint64_t mine[SB_GROUPS_BITS];        /* the connection has the claim */
-  uint64_t unused[SB_GROUPS_BITS];      /* ... and has taken no message for it */
-  uint64_t leaving[SB_GROUPS_BITS];     /* ... and ends it when it holds no more messages of the bucket */
-  uint64_t behind[SB_GROUPS_BITS];      /* ... and has not searched for all messages that others passed */
-  uint32_t consumer[SB_BUCKETS];        /* the number of the consumer that has the claim */
-  uint32_t held[SB_BUCKETS];            /* messages that it holds */
+  sb_groups_shm *shm;                         /* NULL: not needed yet */
+  void (*tell)(sb_queue *q);                  /* notifies all consumers of the queue; of a higher layer */
+  uint32_t handles, consumers;                /* consumers: how many the connection ever had at the queue */
+  uint64_t get_cursor;                        /* where the next get begins to search */
+  uint64_t claim;                             /* what the connection writes into `claims` */
+  uint64_t mine[SB_GROUPS_BITS];              /* the connection has the claim */
+  uint64_t unused[SB_GROUPS_BITS];            /* ... and has taken no message for it */
+  uint64_t leaving[SB_GROUPS_BITS];           /* ... and ends it when it holds no more messages of the bucket */
+  uint64_t behind[SB_GROUPS_BITS];            /* ... and has not searched for all messages that others passed */
+  uint32_t consumer[SB_BUCKETS];              /* the number of the consumer that has the claim */
+  uint32_t held[SB_BUCKETS];                  /* messages that it holds */
   uint64_t next[SB_BUCKETS], end[SB_BUCKETS]; /* it searches from `next` on; the messages that were passed end there */
 } sb_groups;
 
@@ -76,6 +76,9 @@ sb_groups_shm *sb_groups_at(sb_broker *b, uint32_t slot);
 bool sb_groups_links(sb_broker *b, uint32_t slot);
 /* Finds the object of the queue, or makes it; the first call of a handle's search. */
 sb_status sb_groups_find(sb_queue *q);
+/* Stores the hash of the group that a message names in its header JMSXGroupID, and SB_MESSAGE_LAST. `m` is not published
+ * yet. Every put of a broker that has a queue with groups calls this, so that a message can be moved there later. */
+void sb_groups_describe(sb_message_shm *m, const char *properties, uint32_t length);
 /* The bucket of a message; SB_NO_BUCKET: the message may go to any consumer. */
 unsigned sb_groups_bucket(const sb_queue *q, const sb_message_shm *m);
 

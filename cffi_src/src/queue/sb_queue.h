@@ -62,8 +62,8 @@ struct sb_queue {
   uint64_t state; /* of the queue when the handle was opened: OPEN or CLOSED, and incarnation; UINT64_MAX: detached */
   uint64_t base;
   struct sb_groups *groups; /* NULL: the queue has no message groups, or no consumer uses this handle */
-  unsigned last_lane; /* the highest number of a lane; 0: the queue has one lane */
-  unsigned others;    /* how many other lanes the handle can remember */
+  unsigned last_lane;       /* the highest number of a lane; 0: the queue has one lane */
+  unsigned others;          /* how many other lanes the handle can remember */
   uint32_t slot;
   unsigned use; /* SB_USE_...: the purpose for which puts into this queue allocate memory */
   /* nodes that no thread uses now, kept for the next waiting threads of the connection (sb_waiter.c) */

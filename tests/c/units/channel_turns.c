@@ -343,9 +343,9 @@ static void what_was_overlooked(void) {
   sb_round_robin_willing(a, false);
   expect_is(sb_channel_overlooked(ch, &where), 0, "what is not willing");
   sb_round_robin_willing(a, true);
-  a->no_local = true;
+  a->s.choosy = true;
   expect_is(sb_channel_overlooked(ch, &where), 0, "what has no turn among the others");
-  a->no_local = false;
+  a->s.choosy = false;
 }
 
 /* Each attempt tells one better consumer at most. */
@@ -374,7 +374,7 @@ static void foreign_messages_begin_at_the_head(void) {
   stranger_puts(first_queue, 3);
   SB_STORE(&first_queue->shm->head, first_queue->base + 2, SB_RELAXED);
   sb_member *m = join_channel(ch, first_queue, 0, 0, SB_CONSUME_NO_LOCAL);
-  expect_is(m->cursor, first_queue->base + 2, "where it begins");
+  expect_is(m->s.choice.cursor, first_queue->base + 2, "where it begins");
   (void)sb_channel_pull(ch);
   expect_is(m->held, 1, "how many it took");
 }

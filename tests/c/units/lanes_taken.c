@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_take, sb_limits, sb_no_local and sb_queue in a queue with priorities: which message is taken or evicted, and what
+/* sb_take, sb_limits, sb_choice and sb_queue in a queue with priorities: which message is taken or evicted, and what
  * becomes of the ready bits. The lanes themselves are in lanes.c. */
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "queues.h"
 #include "ranked.h"
 #include "sb_limits.h"
-#include "sb_no_local.h"
+#include "sb_choice.h"
 #include "sb_release.h"
 #include "staging.h"
 #include "system.h"
@@ -517,30 +517,30 @@ static void pages_are_forgotten(void) {
 
 /* ---- consumers with no_local ---- */
 
-static uint64_t cursor;
-static sb_status take_foreign(void) { return sb_no_local_take(q, &cursor, new_token(), &taken); }
+static sb_choice choice = {.no_local = true};
+static sb_status take_foreign(void) { return sb_choice_take(q, &choice, new_token(), &taken); }
 static void foreign(unsigned number, uint64_t n) { ranked_message(q, number, n)->publisher = OTHER; }
 static void foreign_messages_by_priority(void) {
   begin(RANKED(9));
-  cursor = 0;
+  choice.cursor = 0;
   put_each((unsigned[]){FIRST, LAST, MIDDLE, FIRST, MIDDLE, LAST}, 6);
   foreign(0, 1);
   foreign(4, 1);
   foreign(9, 0);
   expect_id(take_foreign(), 4, "the foreign one of the highest priority");
-  expect_is(cursor, q->base + 2, "the cursor in lane 0");
+  expect_is(choice.cursor, q->base + 2, "the cursor in lane 0");
   expect_id(take_foreign(), 5, "the foreign one of the middle priority");
-  expect_is(cursor, base_of(q, 4) + 2, "the cursor in lane 4");
+  expect_is(choice.cursor, base_of(q, 4) + 2, "the cursor in lane 4");
   foreign(0, 0);
   expect_id(take_foreign(), 1, "one before the cursor in a lane that the cursor left");
   expect_id(take_foreign(), 2, "the foreign one of the lowest priority");
   expect_is(take_foreign(), SB_EMPTY, "the status when only own ones are left");
   expect_ready(BIT(0) | BIT(4) | BIT(9), "the bits, which stay");
-  expect_is(sb_position_lane(cursor), 9, "the lane of the cursor");
+  expect_is(sb_position_lane(choice.cursor), 9, "the lane of the cursor");
 }
 static void a_foreign_message_that_returned(void) {
   begin(RANKED(9));
-  cursor = 0;
+  choice.cursor = 0;
   put_each((unsigned[]){LAST, LAST, LAST}, 3);
   foreign(9, 0);
   foreign(9, 2);
@@ -555,13 +555,13 @@ static void a_search_begins_at_the_cursor(void) {
   put_each((unsigned[]){LAST, LAST}, 2);
   foreign(9, 0);
   foreign(9, 1);
-  cursor = base_of(q, 9) + 1;
+  choice.cursor = base_of(q, 9) + 1;
   expect_id(take_foreign(), 2, "the one at the cursor");
 }
 /* The head of a lane is passed by all: the search begins there. */
 static void a_search_begins_at_the_head_of_a_lane(void) {
   begin(RANKED(9));
-  cursor = 0;
+  choice.cursor = 0;
   put_each((unsigned[]){LAST, LAST}, 2);
   foreign(9, 0);
   foreign(9, 1);
@@ -570,10 +570,10 @@ static void a_search_begins_at_the_head_of_a_lane(void) {
 }
 static void foreign_messages_of_few_lanes(void) {
   begin(RANKED(9));
-  cursor = 0;
+  choice.cursor = 0;
   set_ready(q, 10, true);
   expect_is(take_foreign(), SB_EMPTY, "the status of a bit behind the last lane");
-  expect_is(cursor, 0, "the cursor");
+  expect_is(choice.cursor, 0, "the cursor");
   set_ready(q, 4, true);
   put_each((unsigned[]){LAST}, 1);
   foreign(9, 0);

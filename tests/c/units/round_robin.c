@@ -135,7 +135,7 @@ static void turns_go_round(void) {
 /* What takes nothing of its own connection goes its own way through the queue. */
 static void foreign_ones_have_no_turn(void) {
   begin();
-  m[0].no_local = true;
+  m[0].s.choosy = true;
   join_willing(0, 0, 0);
   expect(m[0].willing, "it is not willing");
   expect_willing(m[0].rank, "a foreign one", 0, 0);

@@ -324,7 +324,8 @@ static void objects_and_slots(void) {
   open_chunk(SB_MESSAGE_CLASSES + SB_KIND_NODE); /* whose last slot ends with the chunk */
   expect(sb_slab_object(t.b, first + SB_CHUNK_UNITS - 1, SB_KIND_NODE) != NULL, "the last node is none");
   expect_is(sb_slab_slot_bytes(t.b, first + SB_CHUNK_UNITS - 1), SB_UNIT, "the bytes of the last node");
-  const unsigned classes[][2] = {{0, 0}, {1, 1}, {CLASSES - 2, SB_LONG_QUEUE_UNITS}, {CLASSES, 0}};
+  const unsigned classes[][2] = {
+      {0, 0}, {1, 1}, {SB_MESSAGE_CLASSES + SB_KIND_LONG_QUEUE, SB_LONG_QUEUE_UNITS}, {CLASSES, 0}};
   for (unsigned i = 0; i < 4; i++) {
     set_chunk(CHUNK, SB_CHUNK_CLASS, classes[i][0], 0);
     expect_is(sb_slab_slot_bytes(t.b, first), classes[i][1] * SB_UNIT, "the bytes of a class");
@@ -407,7 +408,7 @@ static void what_is_used(void) {
   set_chunk(30, SB_CHUNK_RUN, 0, 0);
   expect_is(sb_slab_used(t.b), 8 * SB_UNIT + 2 * SB_CHUNK_BYTES, "a run of no chunk, before two tails");
   begin_slab();
-  const unsigned classes[] = {0, CLASSES, CLASSES - 2, 1};
+  const unsigned classes[] = {0, CLASSES, SB_MESSAGE_CLASSES + SB_KIND_LONG_QUEUE, 1};
   const uint64_t used[] = {0, 0, SB_LONG_QUEUE_UNITS, 1};
   for (unsigned i = 0; i < 4; i++) {
     open_chunk(classes[i]);

@@ -275,33 +275,32 @@ static void a_hidden_message_is_found(void) {
 }
 static void a_foreign_message_is_taken(void) {
   begin_ring(SB_CONSUME_NO_LOCAL);
-  uint64_t holding = free_holding(), cursor = m->cursor;
+  uint64_t holding = free_holding();
   put(&t, first_queue, 98);
   put(&t, first_queue, 99);
-  expect_is(sb_subscription_take_no_local(s, &cursor, &taken), SB_EMPTY,
-            "the status of messages of its own connection");
+  expect_is(sb_subscription_take_choosy(s, &taken), SB_EMPTY, "the status of messages of its own connection");
   expect_is(t.c->free_holding, holding, "the free holding");
   expect(!told_of_room(), "there is room after nothing");
   bound_to(1);
   first_queue->state ^= UINT64_C(1) << 63;
-  sb_status status = sb_subscription_take_no_local(s, &cursor, &taken);
+  sb_status status = sb_subscription_take_choosy(s, &taken);
   first_queue->state ^= UINT64_C(1) << 63;
   expect_is(status, SB_DELETED, "the status of a deleted queue");
   expect(sb_queue_ready(t.b, first_queue->shm) == 2 && !told_of_room(), "a deleted queue evicts");
-  expect_is(sb_subscription_take_no_local(s, &cursor, &taken), SB_EMPTY, "the status above the bound");
+  expect_is(sb_subscription_take_choosy(s, &taken), SB_EMPTY, "the status above the bound");
   expect_is(sb_queue_ready(t.b, first_queue->shm), 1, "what is within the bound");
   expect(told_of_room(), "nobody was told of what was evicted");
   bound_to(100);
   stranger_puts(first_queue, 2);
   sb_member *better = of_stranger(5);
   set_state(better, SB_NODE_INTERESTED);
-  expect_is(sb_subscription_take_no_local(s, &cursor, &taken), SB_EMPTY, "the status beside a better one");
+  expect_is(sb_subscription_take_choosy(s, &taken), SB_EMPTY, "the status beside a better one");
   set_state(better, SB_NODE_NOT_INTERESTED);
   spoil_holdings();
-  expect_is(sb_subscription_take_no_local(s, &cursor, &taken), SB_CORRUPT, "the status beside damage");
+  expect_is(sb_subscription_take_choosy(s, &taken), SB_CORRUPT, "the status beside damage");
   mend_holdings();
   (void)told_of_room();
-  expect_is(sb_subscription_take_no_local(s, &cursor, &taken), SB_OK, "the status of a foreign message");
+  expect_is(sb_subscription_take_choosy(s, &taken), SB_OK, "the status of a foreign message");
   expect_is(delivered(), 1, "what was delivered");
   expect_is(held(), 1, "what is held");
   expect(told_of_room(), "nobody was told of room");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_no_local: a consumer that takes only messages that other connections published. `t.c` takes; it published a
+/* sb_choice: a consumer that takes only messages that other connections published. `t.c` takes; it published a
  * message unless the case says otherwise. */
-#include "sb_no_local.h"
+#include "sb_choice.h"
 
 #include <string.h>
 
@@ -17,12 +17,12 @@
 
 static sb_queue *q;
 static sb_taken taken;
-static uint64_t cursor;
+static sb_choice choice = {.no_local = true};
 
 static void make_foreign(uint64_t number) { message_of(number)->publisher = OTHER; }
 static void begin(void) {
   q = begin_queue("q", UNLIMITED, MESSAGES);
-  cursor = 0;
+  choice.cursor = 0;
 }
 /* Of the messages 0 to 4, 1, 2 and 4 were published by another connection. */
 static void begin_mixed(void) {
@@ -31,30 +31,30 @@ static void begin_mixed(void) {
   make_foreign(2);
   make_foreign(4);
 }
-static sb_status take(void) { return sb_no_local_take(q, &cursor, new_token(), &taken); }
+static sb_status take(void) { return sb_choice_take(q, &choice, new_token(), &taken); }
 static void expect_taken(uint64_t number, uint64_t then, const char *what) {
   sb_status status = take();
   expect(status == SB_OK, "%s: the status is %d", what, (int)status);
   expect(taken.position == at(number), "%s: number %llu was taken, not %llu", what,
          (unsigned long long)(taken.position - q->base), (unsigned long long)number);
-  expect(cursor == at(then), "%s: the cursor is at %llu, not %llu", what, (unsigned long long)(cursor - q->base),
-         (unsigned long long)then);
+  expect(choice.cursor == at(then), "%s: the cursor is at %llu, not %llu", what,
+         (unsigned long long)(choice.cursor - q->base), (unsigned long long)then);
   expect(word_of(number) == cell_word(number, SB_CELL_ACQUIRED, t.c->id), "%s: the cell is not taken", what);
 }
 static void expect_status(sb_status should, uint64_t then, const char *what) {
   sb_status status = take();
   expect(status == should, "%s: the status is %d, not %d", what, (int)status, (int)should);
-  expect(cursor == at(then), "%s: the cursor is at %llu, not %llu", what, (unsigned long long)(cursor - q->base),
-         (unsigned long long)then);
+  expect(choice.cursor == at(then), "%s: the cursor is at %llu, not %llu", what,
+         (unsigned long long)(choice.cursor - q->base), (unsigned long long)then);
 }
 
-/* How often the core came to that place of sb_no_local.c to which it came most. */
+/* How often the core came to that place of sb_choice.c to which it came most. */
 #define SITES 16u
 static const char *sites[SITES];
 static unsigned counts[SITES];
 static void count_site(const char *site) {
   unsigned i = 0;
-  if (strstr(site, "sb_no_local.c") == NULL) return;
+  if (strstr(site, "sb_choice.c") == NULL) return;
   while (i + 1 < SITES && sites[i] != NULL && strcmp(sites[i], site) != 0) i++;
   sites[i] = site;
   counts[i]++;
@@ -95,7 +95,7 @@ static void foreign_messages_in_turn(void) {
 static void a_search_begins_at_the_cursor(void) {
   begin();
   for (unsigned i = 0; i < MESSAGES; i++) make_foreign(i);
-  cursor = at(2);
+  choice.cursor = at(2);
   expect_taken(2, 3, "at the cursor");
 }
 /* Page 0 is finished, and freed. */
@@ -104,7 +104,7 @@ static void pages_that_are_gone(void) {
   sb_leaf_ref leaf = leaf_of(0);
   for (uint64_t i = 0; i < SB_PAGE_CELLS; i++) sb_ring_finish(t.c, &q->lanes[0].ring, &leaf, at(i));
   set_cell(SB_PAGE_CELLS, SB_CELL_FREE, 0);
-  cursor = 0;
+  choice.cursor = 0;
   expect_status(SB_EMPTY, SB_PAGE_CELLS, "a free cell behind a page that is gone");
 }
 static void cells_that_are_passed(void) {
@@ -164,7 +164,7 @@ static void a_deletion_is_decided(void) {
   set_word(3, cell_word(3, SB_CELL_CLOSING, 0) | SB_CLOSING_IF_EMPTY);
   expect_taken(4, 5, "behind a deletion that is refused");
   expect_is(word_of(3), cell_word(3, SB_CELL_TOMBSTONE, 0), "the word of a deletion that is refused");
-  cursor = 0;
+  choice.cursor = 0;
   set_cell(2, SB_CELL_CLOSING, 0);
   expect_status(SB_DELETED, 2, "a deletion without conditions");
   expect_is(word_of(2), cell_word(2, SB_CELL_CLOSED, 0), "the word of a deletion without conditions");
@@ -181,7 +181,7 @@ static void a_deletion_that_is_never_decided(void) {
   taken.slot = leaf_of(3).slot;
   taken.gen = cell_word(3, SB_CELL_CLOSING, 0) | SB_CLOSING_IF_EMPTY;
   set_word(3, taken.gen);
-  cursor = at(3);
+  choice.cursor = at(3);
   if (has_steps()) expect_damage(3, delete_again, "a deletion that is never decided");
 }
 
@@ -192,7 +192,7 @@ static void what_came_back_before_the_cursor(void) {
   mark(0);
   mark(1);
   mark(4);
-  cursor = at(3);
+  choice.cursor = at(3);
   expect_taken(1, 3, "what came back before the cursor, and is foreign");
   expect_is(word_of(0), cell_word(0, SB_CELL_AVAILABLE, 0), "the word of an own message that came back");
   expect_taken(4, 5, "what comes next");
@@ -201,7 +201,7 @@ static void what_came_back_before_the_cursor(void) {
 static void what_came_back_behind_the_cursor(void) {
   begin_mixed();
   mark(2);
-  cursor = at(1);
+  choice.cursor = at(1);
   expect_taken(1, 2, "before what came back");
   expect_taken(2, 3, "what came back at the cursor");
 }
@@ -217,7 +217,7 @@ static void marks_of_nothing(void) {
   set_word(2, sb_cell_open(SB_CELL_AVAILABLE, slot_of(2), 0, leaf_of(0).gen + 1));
   set_cell(3, SB_CELL_SCHEDULED, 0);
   uint64_t bits = bits_of(0);
-  cursor = at(4);
+  choice.cursor = at(4);
   expect_taken(4, 5, "behind marks of cells that are not ready");
   expect_is(bits_of(0), bits, "the marks");
 }
@@ -226,7 +226,7 @@ static void no_mark_at_all(void) {
   begin_mixed();
   mark(1);
   mark(2);
-  cursor = at(4);
+  choice.cursor = at(4);
   expect_taken(1, 4, "what came back");
   SB_STORE(&q->shm->requeued, 0, SB_RELAXED);
   expect_taken(4, 5, "without a mark");
@@ -329,7 +329,7 @@ static void nothing_but_what_expires(void) {
   make_foreign(4);
   message_of(4)->expires_ns = 1;
   uint64_t token = new_token();
-  expect_is(sb_no_local_take(q, &cursor, token, &taken), SB_EMPTY, "the status");
+  expect_is(sb_choice_take(q, &choice, token, &taken), SB_EMPTY, "the status");
   expect_is(new_token(), token + 1, "the holding that is taken next");
 }
 
