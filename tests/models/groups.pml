@@ -58,6 +58,12 @@ bool freed[BUCKETS];
 bool wake[CONSUMERS];
 bool dead_[CONSUMERS], reaped[CONSUMERS], left_[CONSUMERS], keeps[CONSUMERS], idle[CONSUMERS];
 byte returns, keepers;
+#ifndef LEAVES
+#define LEAVES 0 /* how often a consumer leaves a bucket to others */
+#endif
+#if LEAVES > 0
+byte left_to_others;
+#endif
 
 #define POS(b) pos[b]
 
@@ -128,6 +134,16 @@ inline admits(p, by_cursor) {
      atomic { FATE; word = claims[BUCKET(p)] }
      if
      :: OWNER(word) == me + 1 -> verdict = OK
+#if LEAVES > 0
+     :: atomic { word == 0 && left_to_others < LEAVES -> left_to_others++ } /* it has more than its share */
+        if
+        :: by_cursor -> atomic { FATE; if :: high[BUCKET(p)] < p + 1 -> high[BUCKET(p)] = p + 1 :: else fi }
+        :: else
+        fi;
+        atomic { FATE; freed[BUCKET(p)] = true }
+        notify_all();
+        verdict = PASS
+#endif
      :: word == 0 ->
         claim(BUCKET(p));
         if

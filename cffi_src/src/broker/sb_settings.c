@@ -7,10 +7,11 @@
  * have a flag each, in a cache line that every put and get reads anyway: so a put or get reads the value of such a
  * setting only if its flag is set. */
 static uint32_t flags_of(const sb_settings *s) {
-  uint32_t flags = s->flags & ~(uint32_t)(SB_QUEUE_TTL | SB_QUEUE_EXPIRES | SB_QUEUE_LANES);
+  uint32_t flags = s->flags & ~(uint32_t)(SB_QUEUE_TTL | SB_QUEUE_EXPIRES | SB_QUEUE_LANES | SB_QUEUE_GROUPS);
   if (s->values[SB_SETTING_MESSAGE_TTL_MS] >= 0) flags |= SB_QUEUE_TTL;
   if (s->values[SB_SETTING_EXPIRES_MS] >= 0) flags |= SB_QUEUE_EXPIRES;
   if (s->values[SB_SETTING_MAX_PRIORITY] > 0) flags |= SB_QUEUE_LANES;
+  if (s->values[SB_SETTING_MESSAGE_GROUPS] > SB_GROUPS_NONE) flags |= SB_QUEUE_GROUPS;
   return flags;
 }
 

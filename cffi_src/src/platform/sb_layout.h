@@ -344,7 +344,8 @@ _Static_assert(sizeof(sb_lane_shm) <= SB_UNIT, "lane");
 #define SB_BUCKETS 256u
 /* The claims on the buckets of message groups (sb_groups.h). Never removed while the queue exists. */
 typedef struct {
-  alignas(64) sb_half queue, reserved0;
+  alignas(64) sb_half queue;
+  sb_half joins; /* incremented by each consumer that comes */
   sb_word freed[SB_BUCKETS / 64];
   sb_word reserved1[3];
   /* of each bucket: 0, or 12 connection | 22 epoch of the connection | bit 63: PASSED */

@@ -3,6 +3,7 @@
 
 #include "sb_properties.h"
 #include "sb_slab.h"
+#include "sb_wait.h"
 
 #define PASSED (UINT64_C(1) << 63)
 
@@ -108,6 +109,12 @@ unsigned sb_groups_bucket(const sb_queue *q, const sb_message_shm *m) {
 
 /* ---- claims ---- */
 
+static void raise(sb_word *word, uint64_t to) {
+  uint64_t is = SB_LOAD(word, SB_SEQ_CST);
+  while (is < to && !SB_CAS(word, &is, to, SB_SEQ_CST)) {
+  }
+}
+
 /* Ends a claim of the connection (P24). */
 static void end_claim(sb_queue *q, unsigned bucket) {
   sb_groups *g = q->groups;
@@ -147,30 +154,106 @@ static bool claim(sb_queue *q, uint32_t consumer, unsigned bucket) {
   return true;
 }
 
+/* ---- shares ---- */
+
+static unsigned count_claims(sb_groups_shm *s) {
+  unsigned n = 0;
+  for (unsigned b = 0; b < SB_BUCKETS; b++) n += SB_LOAD(&s->claims[b], SB_RELAXED) != 0;
+  return n;
+}
+
+static unsigned count_own(const sb_groups *g, uint32_t consumer) {
+  unsigned n = 0;
+  for (unsigned b = 0; (b = sb_groups_next_bit(g->mine, b)) != SB_NO_BUCKET; b++)
+    n += g->consumer[b] == consumer && !sb_groups_has(g->leaving, b);
+  return n;
+}
+
+static bool is_sticky(const sb_queue *q) { return sb_setting(q->shm, SB_SETTING_MESSAGE_GROUPS) == SB_GROUPS_STICKY; }
+
+/* True if the consumer leaves an unclaimed bucket to others: it has more than its share, and others have credit. */
+static bool leaves_to_others(sb_queue *q, uint32_t consumer) {
+  sb_groups *g = q->groups;
+  int32_t willing = SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST);
+  if (consumer == SB_GROUPS_GETS || willing < 2 || !is_sticky(q) ||
+      count_own(g, consumer) * (unsigned)willing <= count_claims(g->shm)) {
+    g->patient_until_ns = 0;
+    return false;
+  }
+  uint64_t now = sb_now_ns();
+  if (g->patient_until_ns == 0) g->patient_until_ns = now + SB_GROUPS_PATIENCE_NS;
+  if (now < g->patient_until_ns) {
+    return true;
+  }
+  g->patient_until_ns = 0;
+  return false;
+}
+
+bool sb_groups_searches_again(const sb_queue *q) { return q->groups->patient_until_ns != 0; }
+
+/* A consumer came: each consumer of the connection gives up what is more than its share. */
+static void share_out(sb_queue *q) {
+  sb_groups *g = q->groups;
+  int32_t consumers = SB_LOAD(&q->shm->consumers, SB_SEQ_CST);
+  uint32_t joins = SB_LOAD(&g->shm->joins, SB_SEQ_CST);
+  if (joins == g->joins || consumers < 2 || !is_sticky(q)) {
+    return;
+  }
+  g->joins = joins;
+  unsigned share = (count_claims(g->shm) + (unsigned)consumers - 1) / (unsigned)consumers;
+  for (unsigned b = 0; (b = sb_groups_next_bit(g->mine, b)) != SB_NO_BUCKET; b++) {
+    if (sb_groups_has(g->leaving, b) || g->consumer[b] == SB_GROUPS_GETS) continue;
+    unsigned more = 0; /* claims of this consumer behind the bucket, which it keeps */
+    for (unsigned o = b + 1; (o = sb_groups_next_bit(g->mine, o)) != SB_NO_BUCKET; o++)
+      more += g->consumer[o] == g->consumer[b];
+    if (more < share) continue;
+    put_bit(g->leaving, b, true);
+    if (g->held[b] == 0) end_claim(q, b);
+  }
+}
+
+uint32_t sb_groups_join(sb_queue *q) {
+  sb_groups *g = q->groups;
+  if (sb_groups_find(q) == SB_OK) {
+    (void)SB_ADD(&g->shm->joins, 1, SB_SEQ_CST);
+    g->tell(q);
+  }
+  return ++g->consumers; /* SB_GROUPS_GETS is none of these */
+}
+
+/* ---- the search ---- */
+
 void sb_groups_begin(sb_queue *q, uint32_t consumer) {
   sb_groups_shm *s = q->groups->shm;
+  if (SB_LOAD(&s->joins, SB_RELAXED) != q->groups->joins) share_out(q);
   for (unsigned w = 0; w < SB_GROUPS_BITS; w++) {
     for (uint64_t bits = SB_LOAD(&s->freed[w], SB_SEQ_CST); bits != 0; bits &= bits - 1) {
       unsigned bucket = w * 64 + (unsigned)__builtin_ctzll(bits);
-      if (SB_LOAD(&s->claims[bucket], SB_SEQ_CST) == 0) (void)claim(q, consumer, bucket);
+      if (SB_LOAD(&s->claims[bucket], SB_SEQ_CST) == 0 && !leaves_to_others(q, consumer))
+        (void)claim(q, consumer, bucket);
     }
   }
 }
 
-static void raise(sb_word *word, uint64_t to) {
-  uint64_t is = SB_LOAD(word, SB_SEQ_CST);
-  while (is < to && !SB_CAS(word, &is, to, SB_SEQ_CST)) {
-  }
+/* True if the consumer has the claim, and does not give it up. */
+static bool takes_of(const sb_groups *g, uint32_t consumer, unsigned bucket) {
+  return sb_groups_has(g->mine, bucket) && g->consumer[bucket] == consumer && !sb_groups_has(g->leaving, bucket);
 }
 
 sb_group_verdict sb_groups_admits(sb_queue *q, uint32_t consumer, unsigned bucket, uint64_t position, bool by_cursor) {
   sb_groups *g = q->groups;
   sb_groups_shm *s = g->shm;
-  if (bucket == SB_NO_BUCKET || (sb_groups_has(g->mine, bucket) && g->consumer[bucket] == consumer)) {
+  if (bucket == SB_NO_BUCKET || takes_of(g, consumer, bucket)) {
     return SB_GROUP_MINE;
   }
   for (;;) {
     uint64_t word = SB_LOAD(&s->claims[bucket], SB_SEQ_CST);
+    if (word == 0 && leaves_to_others(q, consumer)) {
+      if (by_cursor) raise(&s->high[bucket], position + 1);
+      (void)SB_OR(&s->freed[bucket / 64], UINT64_C(1) << bucket % 64, SB_SEQ_CST); /* P25 */
+      g->tell(q);
+      return SB_GROUP_PASSED;
+    }
     if (word == 0) {
       if (claim(q, consumer, bucket)) return SB_GROUP_CLAIMED;
       continue;
@@ -190,7 +273,7 @@ unsigned sb_groups_behind(sb_queue *q, uint32_t consumer, unsigned from, uint64_
   while ((bucket = sb_groups_next_bit(g->behind, bucket)) != SB_NO_BUCKET) {
     if (g->next[bucket] >= g->end[bucket]) {
       put_bit(g->behind, bucket, false);
-    } else if (g->consumer[bucket] == consumer && g->next[bucket] < cursor) {
+    } else if (takes_of(g, consumer, bucket) && g->next[bucket] < cursor) {
       return bucket;
     }
     bucket++;

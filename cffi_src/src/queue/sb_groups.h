@@ -7,6 +7,10 @@
  * "shared" groups ends a claim when its consumer holds no more messages of the bucket. A queue with "sticky" groups ends
  * it when the consumer leaves. A get is a consumer of its connection whose claims always end as those of "shared" groups.
  *
+ * With sticky groups a consumer that has more than its share of the claims leaves an unclaimed bucket to others for
+ * SB_GROUPS_PATIENCE_NS, if other consumers have credit. When a consumer comes, the others give up what is more than their
+ * share, each bucket after the last message of it that they hold.
+ *
  * Layout: an object of the queue has four words for each bucket. `claims`: 0, or the connection that has the claim, with
  * its epoch, and the bit PASSED: another consumer has passed a message of the bucket since the claim began. `low`: where
  * the next claimant begins to search for messages that others passed. `high`: behind the last message that a consumer
@@ -48,6 +52,7 @@
 #define SB_GROUPS_BITS (SB_BUCKETS / 64)
 /* The consumer of the gets of a connection; the consumers of the application have other numbers. */
 #define SB_GROUPS_GETS 0u
+#define SB_GROUPS_PATIENCE_NS UINT64_C(10000000)
 
 /* What a connection knows of the buckets of a queue. All handles of the queue share it. Bit b of a bitmap: bucket b. */
 typedef struct sb_groups {
@@ -55,6 +60,8 @@ typedef struct sb_groups {
   void (*tell)(sb_queue *q);                  /* notifies all consumers of the queue; of a higher layer */
   uint32_t handles, consumers;                /* consumers: how many the connection ever had at the queue */
   uint64_t get_cursor;                        /* where the next get begins to search */
+  uint64_t patient_until_ns;                  /* while it leaves buckets to others; 0 = it does not */
+  uint32_t joins;                             /* of the object, as last seen */
   uint64_t claim;                             /* what the connection writes into `claims` */
   uint64_t mine[SB_GROUPS_BITS];              /* the connection has the claim */
   uint64_t unused[SB_GROUPS_BITS];            /* ... and has taken no message for it */
@@ -104,6 +111,10 @@ void sb_groups_end(sb_queue *q);
 /* Called after a message that the connection held has ended, or was returned; `ending`: sb_groups_of the message
  * before. */
 void sb_groups_ended(sb_queue *q, unsigned ending);
+/* A consumer comes; returns its number. */
+uint32_t sb_groups_join(sb_queue *q);
+/* True if the last search left a message to other consumers, and its consumer must search again. */
+bool sb_groups_searches_again(const sb_queue *q);
 /* The consumer leaves: its claims end, at once or with the last message that the connection holds of the bucket. */
 void sb_groups_leave(sb_queue *q, uint32_t consumer);
 /* The connection leaves the queue, and holds no message of it. */
