@@ -20,6 +20,7 @@ _KINDS: dict[int, str] = {
     slow.SB_KIND_LONG_LEAF: "a long leaf page",
     slow.SB_KIND_LONG_QUEUE: "a queue with texts",
     slow.SB_KIND_LANE: "a lane of messages",
+    slow.SB_KIND_GROUPS: "the claims on message groups",
     slow.SB_KIND_COUNT: "no slot",
 }
 _RINGS: dict[int, str] = {
@@ -210,6 +211,12 @@ _SENTENCES: dict[int, tuple[str, ...]] = {
     ),
     slow.SB_BAD_TIMER: (
         "{queue}: entry {where} of its schedule names position {found}, the queue ends at {expected}",
+    ),
+    slow.SB_BAD_GROUP: (
+        "{queue}: its message groups are in slot {slot}, which is {found_kind}, or another queue's",
+        "{queue}: bucket {where} of its message groups belongs to connection {found}, which does not exist",
+        "{queue}: message_groups is number {found} with {where} buckets, of at most {expected}, or its flag differs",
+        "{queue}: bucket {where} of its message groups has no consumer, and none looks for what lies from {found} to {expected}",
     ),
     slow.SB_UNREAPED: ("process {found} has died and is not cleared up after yet: what was found may come of that",),
 }  # fmt: skip

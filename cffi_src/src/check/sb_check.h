@@ -95,6 +95,7 @@ bool sb_check_ring(sb_checkup *k, uint32_t object, uint32_t id, uint32_t queue, 
 void sb_check_connections(sb_checkup *k);
 void sb_check_cells_owned(sb_checkup *k); /* called after the queues, whose check counts `owned` */
 void sb_check_queue(sb_checkup *k, uint32_t slot, bool closed);
+void sb_check_groups(sb_checkup *k, uint32_t slot);
 void sb_check_lists(sb_checkup *k, uint32_t slot);
 void sb_check_memory_list(sb_checkup *k);
 void sb_check_classes(sb_checkup *k);
