@@ -265,7 +265,9 @@ def check_together(queue: str, settings: QueueSettings) -> None:
         msg = f"dead_letter_routing_key={key!r}: it needs a dead_letter_exchange"
         raise ValueError(msg)
     if settings.message_groups != "none" and settings.max_priority:
-        msg = f"message_groups={settings.message_groups!r}, max_priority={settings.max_priority}: one of them is allowed"
+        msg = (
+            f"message_groups={settings.message_groups!r}, max_priority={settings.max_priority}: one of them is allowed"
+        )
         raise ValueError(msg)
     if exchange == "" and key == queue:
         msg = f"dead_letter_exchange='', dead_letter_routing_key={key!r}: a queue cannot be its own dead-letter queue"

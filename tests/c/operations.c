@@ -300,6 +300,9 @@ static void die_with_a_dead_one(void) {
 #define RING(n) {{(n), -1, -1, 0, -1, -1}, 0}
 /* With priorities: the message of id i has priority i % 3. So a get takes id 2 first, and an eviction id 3. */
 #define RANKED(ring) {{(ring), -1, -1, 0, -1, -1, 2}, 0}
+/* The messages without a group are one group. */
+#define GROUPED \
+  {{-1, -1, -1, 0, -1, -1, [SB_SETTING_MESSAGE_GROUPS] = SB_GROUPS_SHARED, [SB_SETTING_GROUP_BUCKETS] = 1}, 0}
 #define BUT(i) (ALL & ~ID(i))
 #define DEADLY {{-1, -1, -1, 0, -1, -1}, SB_QUEUE_DEAD_LETTERS}
 #define LENGTH(n, overflow) {{-1, (n), -1, (overflow), -1, -1}, 0}
@@ -526,6 +529,22 @@ const operation OPERATIONS[] = {
      .dies_in = put_another},
     {"reap a put, priorities", RANKED(-1), 0, nothing, reap, UNDER_WAY(REST, REST), AFTER(REST, REST), .reaps = true,
      .dies_at = "ring.append.done", .dies_in = put_another},
+
+    {"get, groups", GROUPED, SETUP, nothing, get_one, UNCHANGED},
+    {"get with ack, groups", GROUPED, SETUP, nothing, get_acked, LEAVES(BUT_1)},
+    {"ack, groups", GROUPED, SETUP, get_one, ack, LEAVES(BUT_1)},
+    {"nack, groups", GROUPED, SETUP, get_one, nack, UNCHANGED},
+    {"consumer's turn, groups", GROUPED, SETUP, consume, consume_turn, LEAVES(BUT_1)},
+    {"cancel, groups", GROUPED, SETUP, nothing, consume_and_cancel, UNCHANGED, .slow = true},
+    {"close, groups", GROUPED, SETUP, take_three, close_all, UNCHANGED},
+    {"delete, groups", GROUPED, SETUP, get_one, delete_queue, LEAVES(0), .deletes = true},
+    {"sweep, groups", GROUPED, SETUP, delete_and_leave, sweep, EMPTY, .deletes = true, .slow = true},
+    {"reap the maker of groups", GROUPED, SETUP, nothing, reap, UNCHANGED, .reaps = true, .dies_at = "groups.linked",
+     .dies_in = get_one},
+    {"reap a claim", GROUPED, SETUP, nothing, reap, UNCHANGED, .reaps = true, .dies_at = "groups.claimed",
+     .dies_in = get_one},
+    {"reap the end of a claim", GROUPED, SETUP, nothing, reap, LEAVES(BUT_1), .reaps = true,
+     .dies_at = "groups.end.swapped", .dies_in = get_acked},
 
     {"reject, dead letters", DEADLY, SETUP, get_one, reject, LEAVES(BUT_1)},
     {"reject in a commit, dead letters", DEADLY, SETUP, get_one, reject_in_a_commit, LEAVES(BUT_1)},
