@@ -181,8 +181,8 @@ class QueueSettings:
     message_groups: str = _setting(
         "none",
         Choice("none", "sticky", "shared"),
-        "a message group goes to one consumer at a time: sticky, until the consumer leaves; shared, until it has settled "
-        "the messages of the group",
+        "a message group goes to one consumer at a time; sticky: until the consumer leaves; shared: until it has "
+        "settled the messages that it got of the group",
         "SB_SETTING_MESSAGE_GROUPS",
         argument="x-message-groups",
         fixed=True,
@@ -233,7 +233,8 @@ ROWS: Mapping[str, Row] = dict(zip(QueueSettings.__match_args__, _rows, strict=T
 
 _SETTING_OF = {row.argument: name for name, row in ROWS.items() if row.argument is not None}
 _LATER = frozenset({
-    "x-last-value-key", "x-non-destructive", "x-max-consumers", "x-consumers-before-dispatch", "x-delay-before-dispatch",
+    "x-last-value-key", "x-non-destructive", "x-max-consumers", "x-consumers-before-dispatch",
+    "x-delay-before-dispatch",
 })  # fmt: skip
 
 

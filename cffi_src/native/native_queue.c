@@ -291,6 +291,7 @@ static PyMethodDef queue_methods[] = {
      "        - ``priority``: 0 to 255; kept with the message.\n"
      "        - ``ttl``: seconds after which the message expires.\n"
      "        - ``delay``: seconds before the message may be delivered.\n"
+     "        - ``group``: the name of the message's group, kept as the header JMSXGroupID.\n"
      "        - ``key``: up to 255 bytes of UTF-8, kept with the message.\n"
      "        - ``headers``: AMQP headers; they replace those of ``properties``.\n"
      "        - ``properties``: AMQP properties; the keywords above take precedence.\n\n"

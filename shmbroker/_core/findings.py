@@ -216,7 +216,10 @@ _SENTENCES: dict[int, tuple[str, ...]] = {
         "{queue}: its message groups are in slot {slot}, which is {found_kind}, or another queue's",
         "{queue}: bucket {where} of its message groups belongs to connection {found}, which does not exist",
         "{queue}: message_groups is number {found} with {where} buckets, of at most {expected}, or its flag differs",
-        "{queue}: bucket {where} of its message groups has no consumer, and none looks for what lies from {found} to {expected}",
+        (
+            "{queue}: bucket {where} of its message groups has no consumer, and no consumer looks for messages from "
+            "position {found} to {expected}"
+        ),
     ),
     slow.SB_UNREAPED: ("process {found} has died and is not cleared up after yet: what was found may come of that",),
 }  # fmt: skip

@@ -35,6 +35,7 @@ STRUCTS = {
     "Queue": "sb_queue_shm",
     "Long queue": "sb_long_queue_shm",
     "Lane": "sb_lane_shm",
+    "Groups": "sb_groups_shm",
     "Consumer level": "sb_consumer_level_shm",
     "Node": "sb_node_shm",
     "Ledger": "sb_ledger_shm",

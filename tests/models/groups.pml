@@ -2,20 +2,38 @@
  *
  * Message groups: claims on buckets of groups, beside searches that pass messages of buckets that others have claimed.
  *
- * Mirrors: sb_groups.h sb_groups_bucket; sb_groups.c claim, pass, sb_groups_admits, sb_groups_free, sb_groups_free_dead,
- *   sb_groups_took, sb_groups_ended, sb_groups_begin, sb_groups_end; sb_choice.c take_returned, take_behind, take_next,
- *   sb_choice_take; sb_release.c release; sb_settle.c settle; sb_recover.c visit_ledgers.
+ * Mirrors: sb_groups.c claim, end_claim, leaves_to_others, sb_groups_admits, sb_groups_behind, sb_groups_took, sb_groups_ended,
+ *   sb_groups_begin, sb_groups_end, sb_groups_leave, sb_groups_end_dead; sb_choice.c take_returned, take_behind, take_next,
+ *   search, sb_choice_take; sb_release.c release; sb_settle.c settle; sb_recover.c visit_ledgers.
  * Abstracted: one leaf, whose cells no process reuses (pages.pml); `requeued` and the bits above a cell's bit, and how a
  *   bit is cleared (lanes.pml); slots (cell.pml); commits. A notification is a flag for each consumer.
  *
  * Producers append messages of the buckets 0, 1, 0 ... A consumer takes messages while it has credit; it acknowledges or
- *   returns each, or holds one for ever. With STICKY it keeps a bucket until it leaves.
+ *   returns each, or holds one for ever. With STICKY it keeps a bucket until it leaves. With LEAVES it leaves an unclaimed bucket
+ *   to others, as one does that has more than its share.
  *
  * Claims: no message is taken while another consumer holds one of its bucket, nor while an older one of its bucket is
  *   ready; at rest a message is ready only if no consumer has credit, or if another consumer holds a message of its bucket
  *   (STICKY: has the bucket), and no claim is left of the dead or of a consumer that has none of its messages.
  *
- * quick: -DMESSAGES=3 -DCONSUMERS=2
+ * quick: -DMESSAGES=2 -DONE_BUCKET -DHOLDERS=0
+ * full: -DMESSAGES=3 -DRETURNS=0
+ * quick: -DMESSAGES=2 -DRETURNS=0 -DSTICKY
+ * quick: -DMESSAGES=2 -DONE_BUCKET -DRETURNS=0 -DHOLDERS=0 -DKILLS=1
+ * full: -DMESSAGES=2 -DRETURNS=0 -DHOLDERS=0 -DKILLS=1
+ * full: -DMESSAGES=2 -DONE_BUCKET -DRETURNS=0 -DHOLDERS=0 -DKILLS=2
+ * full: -DMESSAGES=2 -DONE_BUCKET -DCREDIT=2
+ * full: -DMESSAGES=2 -DRETURNS=0 -DHOLDERS=0 -DKILLS=1 -DSTICKY
+ * full: -DMESSAGES=2 -DRETURNS=0 -DSTICKY -DLEAVES=1
+ * full: -DMESSAGES=2 -DONE_BUCKET -DHOLDERS=0 -DLEAVES=1
+ * full: -DMESSAGES=2 -DONE_BUCKET -DRETURNS=0 -DHOLDERS=0 -DLEAVES=1 -DKILLS=1
+ * fault: -DMESSAGES=2 -DONE_BUCKET -DHOLDERS=0 -DFAULT_NOT_FREED
+ * fault: -DMESSAGES=2 -DONE_BUCKET -DHOLDERS=0 -DFAULT_NO_RESTART
+ * fault: -DMESSAGES=2 -DONE_BUCKET -DHOLDERS=0 -DFAULT_NOT_RAISED
+ * fault: -DMESSAGES=3 -DRETURNS=0 -DFAULT_PASS_BLINDLY
+ * fault: -DMESSAGES=2 -DONE_BUCKET -DHOLDERS=0 -DFAULT_IGNORE_FREED
+ * fault: -DMESSAGES=2 -DONE_BUCKET -DHOLDERS=0 -DFAULT_FREE_BEFORE
+ * fault: -DMESSAGES=2 -DONE_BUCKET -DRETURNS=0 -DHOLDERS=0 -DKILLS=1 -DFAULT_CLAIMS_FIRST
  */
 #include "common.h"
 
@@ -65,8 +83,6 @@ byte returns, keepers;
 byte left_to_others;
 #endif
 
-#define POS(b) pos[b]
-
 inline notify_all() {
   atomic {
     FATE;
@@ -78,7 +94,7 @@ inline notify_all() {
   }
 }
 
-/* sb_groups_free */
+/* end_claim */
 inline free_claim(b) {
   atomic { FATE; low[b] = pos[b] }
   atomic {
@@ -87,14 +103,9 @@ inline free_claim(b) {
     word = claims[b];
     claims[b] = 0
   }
-#ifdef FAULT_ONLY_PASSED
-  if
-  :: word >= PASSED ->
-#else
   atomic { FATE; if :: high[b] > pos[b] -> word = PASSED :: else fi }
   if
   :: word >= PASSED ->
-#endif
 #ifndef FAULT_NOT_FREED
      atomic { FATE; freed[b] = true }
 #endif
@@ -288,7 +299,6 @@ again:
      :: else -> p = 0
      fi;
      /* behind the cursor */
-#ifndef FAULT_NOT_BEHIND
      b = 0;
      do
      :: b < BUCKETS && !took_one ->
@@ -310,7 +320,6 @@ again:
      :: took_one -> p = pos[0]; b = 0; goto found_behind
      :: else -> p = 0; b = 0
      fi;
-#endif
      /* from the cursor on */
      do
      :: cursor < MESSAGES && !took_one ->

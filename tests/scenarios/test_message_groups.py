@@ -47,7 +47,7 @@ def grouped(connection: shmbroker.Connection, kind: str, **settings: object) -> 
 def test_q49_a_consumer_passes_the_messages_of_the_group_of_another(
     connection: shmbroker.Connection, other: shmbroker.Connection, kind: str
 ) -> None:
-    """Queue ONE TWO ONE TWO, prefetch 1: c1 gets ONE, c2 TWO; after c2's ack it gets the second TWO, then c1 its ONE."""
+    """Queue ONE TWO ONE TWO, prefetch 1: c1 gets ONE, c2 TWO; after c2's ack it gets TWO again, then c1 gets ONE."""
     queue = grouped(connection, kind)
     with queue.consume(prefetch=1) as first:
         put_grouped(queue, "ONE-1")
@@ -135,7 +135,7 @@ def test_q52_a_shared_group_may_move_when_its_messages_are_settled(
 def test_q54_what_a_consumer_skipped_just_before_the_last_ack_is_delivered(
     connection: shmbroker.Connection, other: shmbroker.Connection
 ) -> None:
-    """SHARED: c2 has skipped the messages of a busy group; when c1 acks the last one that it holds, c2 gets them all."""
+    """SHARED: c2 has skipped the messages of a busy group; when c1 acks its last one, c2 gets them all."""
     queue = grouped(connection, "shared")
     for _ in range(50):
         put_grouped(queue, "ONE-0")
@@ -156,7 +156,7 @@ def test_q54_what_a_consumer_skipped_just_before_the_last_ack_is_delivered(
 def test_q55_a_busy_group_blocks_no_other_group(
     connection: shmbroker.Connection, other: shmbroker.Connection, kind: str
 ) -> None:
-    """Groups A, A, B with A busy: B is delivered. A message without a group is free if sticky, and of one group if shared."""
+    """Groups A, A, B with A busy: B is delivered. Messages without a group: free if sticky, one group if shared."""
     queue = grouped(connection, kind)
     with queue.consume(prefetch=1) as first:
         put_grouped(queue, "A-1")
@@ -248,7 +248,7 @@ def test_t48_a_group_that_is_closed_may_go_elsewhere(
 def test_t50_a_group_is_handed_over_after_its_last_message_is_settled(
     connection: shmbroker.Connection, other: shmbroker.Connection
 ) -> None:
-    """When a consumer comes, it gets half of the groups, each after the first consumer has settled what it holds of it."""
+    """When a consumer comes, it gets half of the groups, each after the first one has settled what it holds."""
     queue = grouped(connection, "sticky")
     with queue.consume(prefetch=10, ack_batch=1) as first:
         put_grouped(queue, *(f"g{number % 10}-{number // 10}" for number in range(20)))
@@ -296,7 +296,7 @@ def test_channels_group_by_the_header(connection: shmbroker.Connection, other: s
         assert text(held) == "A-1"
         found: list[str] = []
         second = other.channel()
-        second.basic_consume("grouped", lambda _, method, __, body: found.append(bytes(body).decode()), auto_ack=True)
+        second.basic_consume("grouped", lambda _, __, ___, body: found.append(bytes(body).decode()), auto_ack=True)
         eventually(lambda: found == ["B-1"], "the other group came")
         held.ack()
         message = first.get(timeout=60)
@@ -310,7 +310,7 @@ def test_channels_group_by_the_header(connection: shmbroker.Connection, other: s
 def test_a_transaction_keeps_its_group_until_it_ends(
     connection: shmbroker.Connection, other: shmbroker.Connection
 ) -> None:
-    """An acknowledgement in a transaction frees the group when the transaction commits, or is rolled back and returned."""
+    """An acknowledgement in a transaction frees the group when the transaction commits."""
     queue = grouped(connection, "shared")
     put_grouped(queue, "A-1", "A-2")
     channel = other.channel()

@@ -104,6 +104,17 @@ static sb_status end_orphan(sb_queue *q) {
   return sb_chunk_may_grow(q->c->b) ? SB_GROW : SB_NO_MEMORY;
 }
 
+static sb_status use_groups(sb_queue *q) {
+  sb_groups *groups = sb_handle_groups_of_another(q);
+  if (groups == NULL) groups = calloc(1, sizeof *groups);
+  if (groups == NULL) {
+    sb_queue_detach(q);
+    return SB_SYSTEM;
+  }
+  sb_handle_use_groups(q, groups);
+  return SB_OK;
+}
+
 sb_queue *sb_queue_open(sb_connection *c, uint32_t slot, sb_status *status) {
   /* a hint: the queue may end now, and its slot may get another use */
   unsigned others = sb_usable(c) == SB_OK ? sb_queue_others(c->b, slot) : 1;
@@ -114,10 +125,7 @@ sb_queue *sb_queue_open(sb_connection *c, uint32_t slot, sb_status *status) {
     q->others = others;
     if (*status == SB_OK && sb_lifetime_orphaned(c->b, q->shm, 0)) *status = end_orphan(q);
     sb_slab_return_cache(c); /* cached slots would lie idle: a connection opens few queues, each once */
-    if (*status == SB_OK) {
-      *status = sb_handle_share_groups(q);
-      if (*status != SB_OK) sb_queue_detach(q);
-    }
+    if (*status == SB_OK && sb_handle_needs_groups(q)) *status = use_groups(q);
     if (*status == SB_OK) {
       sb_handle_add(q);
       (void)SB_ADD(&c->handles, 1u, SB_RELAXED);

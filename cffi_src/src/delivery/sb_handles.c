@@ -33,21 +33,18 @@ void sb_handles_forget_pages(sb_connection *c) {
   for (sb_queue *q = c->queues; q != NULL; q = q->next) forget_pages(q);
 }
 
-/* The handles of one queue share what the connection knows of the queue's groups. */
-sb_status sb_handle_share_groups(sb_queue *q) {
-  if ((SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_GROUPS) == 0) {
-    return SB_OK;
-  }
-  for (const sb_queue *other = q->c->queues; other != NULL && q->groups == NULL; other = other->next) {
-    if (other->slot == q->slot && other->state == q->state) q->groups = other->groups;
-  }
-  if (q->groups == NULL) q->groups = calloc(1, sizeof *q->groups);
-  if (q->groups == NULL) {
-    return SB_SYSTEM;
-  }
-  q->groups->tell = sb_notify_work_arrived;
-  q->groups->handles++;
-  return SB_OK;
+bool sb_handle_needs_groups(const sb_queue *q) { return (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_GROUPS) != 0; }
+
+sb_groups *sb_handle_groups_of_another(const sb_queue *q) {
+  const sb_queue *other = q->c->queues;
+  while (other != NULL && (other->slot != q->slot || other->state != q->state)) other = other->next;
+  return other != NULL ? other->groups : NULL;
+}
+
+void sb_handle_use_groups(sb_queue *q, sb_groups *groups) {
+  q->groups = groups;
+  groups->tell = sb_notify_work_arrived;
+  groups->handles++;
 }
 
 static void leave_groups(sb_queue *q) {

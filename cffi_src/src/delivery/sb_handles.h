@@ -37,9 +37,13 @@
 
 /* Adds a new handle to the list `queues` of its connection. */
 void sb_handle_add(sb_queue *q);
-/* Lets the consumers of a new handle, which is not in that list yet, use the groups of the queue (sb_groups.h), if it has
- * groups. SB_SYSTEM: this process has no memory. */
-sb_status sb_handle_share_groups(sb_queue *q);
+/* True if the queue of a new handle has message groups. All handles of a connection at one queue share what it knows of
+ * them (sb_groups.h). */
+bool sb_handle_needs_groups(const sb_queue *q);
+/* What another handle of the queue has; NULL: there is no other. */
+sb_groups *sb_handle_groups_of_another(const sb_queue *q);
+/* The last of these handles that leaves frees `groups`. */
+void sb_handle_use_groups(sb_queue *q, sb_groups *groups);
 /* True if the handle may be detached (I60): the connection holds no message of the queue, no consumer uses the handle,
  * and `busy` of the handle is 0 (sb_queue.h says what raises it). */
 bool sb_handle_is_idle(const sb_queue *q);
