@@ -109,6 +109,7 @@ mutation-package: $(PACKAGE) $(STAMPS)/test $(STAMPS)/mutation $(SPARK)
 
 chaos: $(PACKAGE) $(STAMPS)/test
 	$(BIN)/python -m tests.chaos --seconds 600 $(ARGS)
+	$(BIN)/python -m tests.chaos --seconds 600 --play dead-letters $(ARGS)
 
 # A damaged broker, for as many seeds as one has time for: ARGS="-from 1000 -count 100000", ARGS="-seed 17".
 fuzz: $(STAMPS)/venv

@@ -112,9 +112,15 @@ _SENTENCES: dict[int, tuple[str, ...]] = {
         "{queue}: max_length is {found}",
         "{queue}: max_bytes is {found}",
         "{queue}: overflow is number {found}",
-        "{queue}: its texts have {found} bytes, of at most {expected}",
+        "{queue}: its texts have {found} bytes, of 1 to {expected}",
         "{queue}: max_priority is {found}, of at most {expected}, or its flag does not agree",
         "{queue}: the word that says whether it is being deleted is {found}",
+        "{queue}: message_ttl is {found} ms",
+        "{queue}: expires is {found} ms",
+        "{queue}: max_delivery_attempts is {found}",
+        "{queue}: redelivery_delay is {found} ms",
+        "{queue}: redelivery_multiplier is {found} thousandths",
+        "{queue}: max_redelivery_delay is {found} ms",
     ),
     slow.SB_BAD_CHAIN: (
         "{queue}: the chain of its ledgers leads to slot {slot}, which does not belong there ({found_kind})",
@@ -141,7 +147,11 @@ _SENTENCES: dict[int, tuple[str, ...]] = {
         ),
         "{ring} of {queue}, from position {where}: the page in slot {slot} is linked twice",
     ),
-    slow.SB_BAD_CELL: ("{ring} of {queue}, position {where}: impossible cell {found:#x} (generation {expected:#x})",),
+    slow.SB_BAD_CELL: (
+        "{ring} of {queue}, position {where}: impossible cell {found:#x} (generation {expected:#x})",
+        "{queue}, position {where}: the message in slot {slot} waits as dead for reason {found}, of at most {expected}",
+        "{queue}, position {where}: the message in slot {slot} waits, and nothing says until when",
+    ),
     slow.SB_BAD_TAIL: (
         "{ring} of {queue}: position {found} is free, although position {where} is filled",
         "{ring} of {queue}: the hint of the tail is {found}, position {expected} is free",
@@ -170,6 +180,7 @@ _SENTENCES: dict[int, tuple[str, ...]] = {
             "{queue}, position {where}: the message in slot {slot} says its body begins at {found}, "
             "key and properties end at {expected}"
         ),
+        "{queue}, position {where}: the message in slot {slot} has priority {found}, but lies with those of {expected}",
     ),
     slow.SB_HIDDEN_CELL: (
         "{queue}, position {where}: ready (slot {slot}), but before the head {found}, and no hint leads to it",

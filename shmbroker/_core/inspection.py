@@ -9,12 +9,14 @@ from shmbroker import exceptions
 from shmbroker._core import examination, native, occupancy
 from shmbroker._core.calls import Calls, in_flight
 from shmbroker._core.facts import QueueFacts, consumers_in, facts_of_queue, statistics_of_queue
+from shmbroker._core.settings import decoded_settings
 
 if TYPE_CHECKING:
     from shmbroker import statistics
 
 ffi, slow = native.ffi, native.slow
 _SLOT_BITS: int = slow.SB_SLOT_BITS
+_DEAD_LETTERS: int = slow.SB_QUEUE_DEAD_LETTERS
 
 
 class Inspection(Calls):
@@ -124,7 +126,31 @@ class Inspection(Calls):
         Raises:
             BrokerError: the memory could not be examined.
         """
-        return examination.of(self.attachment, self.handle, self.queue_name)
+        found = examination.of(self.attachment, self.handle, self.queue_name)
+        # the core does not read texts; they are read only where nothing else is wrong
+        return found or [text for slot in self.queue_slots() if (text := self._fault_of_texts(slot))]
+
+    def _fault_of_texts(self, slot: int) -> str:
+        """What is wrong with the settings of a queue that are texts; empty: nothing."""
+        facts, texts, after = self.queue_facts(slot), self.queue_texts(slot), self.queue_facts(slot)
+        if facts is None or after is None or facts.incarnation != after.incarnation:
+            return ""  # it ended meanwhile, and the texts may be those of another queue
+        try:
+            settings, _ = decoded_settings(facts, texts)
+        except exceptions.CorruptSegment as error:
+            return f"queue {facts.name!r}: {error.text}"
+        has_exchange, is_marked = settings.dead_letter_exchange is not None, facts.settings.flags & _DEAD_LETTERS
+        if has_exchange == bool(is_marked):
+            return ""
+        without = "the flag of dead letters" if has_exchange else "an exchange for dead letters"
+        having = "an exchange for them" if has_exchange else "their flag"
+        return f"queue {facts.name!r}: lacks {without}, and has {having}"
+
+    @in_flight
+    def queue_texts(self, slot: int) -> bytes:
+        """The encoded settings of a queue that are texts; empty: it has none."""
+        buffer = ffi.new("char[]", slow.SB_TEXTS_MAX)
+        return bytes(ffi.buffer(buffer, slow.sb_texts(self.handle, slot, buffer)))
 
     def queue_name(self, slot: int) -> str | None:
         """The name of the queue in a slot; ``None``: no name can be read."""

@@ -320,13 +320,7 @@ class CoreQueue(native.Finalized):
             NotFound: the queue was deleted.
         """
         facts = self.facts()
-        return decoded_settings(facts, self._texts() if facts.settings.texts_length else b"")
-
-    @in_flight
-    def _texts(self) -> bytes:
-        buffer = ffi.new("char[]", slow.SB_TEXTS_MAX)
-        length = slow.sb_texts(self.connection.handle, self.slot, buffer)
-        return bytes(ffi.buffer(buffer, length))
+        return decoded_settings(facts, self.connection.queue_texts(self.slot) if facts.settings.texts_length else b"")
 
     @in_flight
     def configure(self, settings: QueueSettings, flags: int, *, trim: bool, until: int) -> None:

@@ -13,17 +13,21 @@ import tempfile
 from pathlib import Path
 
 import shmbroker
+from tests.chaos.dead_letters.director import DeadLetterDirector
+from tests.chaos.dead_letters.oracle import judge as judge_dead_letters
 from tests.chaos.director import FACTS, MEMORY, Director, Facts
 from tests.chaos.evidence import gather
 from tests.chaos.oracle import judge
 from tests.chaos.report import report
 
 SECONDS_TO_CLEAR_UP = 600
+PLAYS = {"queues": (Director, judge), "dead-letters": (DeadLetterDirector, judge_dead_letters)}
 
 
 def main() -> int:
     """Reads the command line and does what it says."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--play", choices=PLAYS, default="queues", help="the queues and the processes")
     parser.add_argument("--seconds", type=float, default=30.0, help="how long processes are killed and stopped")
     parser.add_argument(
         "--seed", type=int, help="of what the director and the processes choose; when is left to chance"
@@ -36,18 +40,18 @@ def main() -> int:
     parser.add_argument("--judge", type=Path, metavar="LOGS", help="only judge the journals of an earlier run")
     arguments = parser.parse_args()
     if arguments.judge:
-        return _judge(arguments.judge)
+        return _judge(arguments.judge, arguments.play)
     seed = secrets.randbits(32) if arguments.seed is None else arguments.seed
     folder = arguments.logs or Path(tempfile.mkdtemp(prefix="shmbroker-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
-    _say(f"seed {seed}, {arguments.seconds:.0f} seconds, {arguments.memory}, journals in {folder}")
+    _say(f"{arguments.play}: seed {seed}, {arguments.seconds:.0f} seconds, {arguments.memory}, journals in {folder}")
     faulthandler.dump_traceback_later(arguments.seconds + SECONDS_TO_CLEAR_UP, exit=True)
     broker = shmbroker.Broker(arguments.broker or f"chaos-{secrets.token_hex(6)}", memory=arguments.memory)
     failed = True
     try:
         facts = Facts(seed, arguments.seconds)
-        Director(broker, folder, facts, spare_housekeeper=arguments.spare_housekeeper).run()
-        failed = _judge(folder) != 0
+        PLAYS[arguments.play][0](broker, folder, facts, spare_housekeeper=arguments.spare_housekeeper).run()
+        failed = _judge(folder, arguments.play) != 0
     finally:
         kept = failed and arguments.keep_memory
         broker.stop(purge=not kept)
@@ -60,10 +64,10 @@ def main() -> int:
     return int(failed)
 
 
-def _judge(folder: Path) -> int:
+def _judge(folder: Path, play: str) -> int:
     facts = Facts(**json.loads((folder / FACTS).read_text(encoding="utf-8")))
     evidence = gather(folder)
-    judgement = judge(evidence, facts)
+    judgement = PLAYS[play][1](evidence, facts)
     _say(report(evidence, facts, judgement))
     return int(bool(judgement.findings))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import shmbroker
 from tests.chaos import putters, takers
+from tests.chaos.dead_letters.actors import collect, send, work
 from tests.chaos.forking import fork
 from tests.chaos.journal import Journal, names
 from tests.chaos.presence import connected, die_with_parent, write_error
@@ -144,4 +145,7 @@ ROLES: dict[str, Callable[[str, list[str], int, Journal, random.Random], None]] 
     "mover": move,
     "visitor": visit,
     "forker": fork,
+    "sender": send,
+    "worker": work,
+    "collector": collect,
 }

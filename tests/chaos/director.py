@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 
 from tests.chaos import stage
 from tests.chaos.journal import Journal
-from tests.chaos.stage import LIMITED, PLAIN, SECOND, EndedByItselfError, Stage
+from tests.chaos.stage import CAST, LIMITED, PLAIN, SECOND, EndedByItselfError, Stage
 from tests.chaos.takers import Actor as Taker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import shmbroker
+    from tests.chaos.roles import Role
     from tests.chaos.stage import Player
 
 MEMORY = "1G"
@@ -69,6 +70,9 @@ class Facts:
 class Director:
     """Runs the chaos of one broker, and writes down the facts."""
 
+    roles: Sequence[Role] = CAST
+    queues: Sequence[str] = (PLAIN, LIMITED, SECOND)
+
     def __init__(self, broker: shmbroker.Broker, folder: Path, facts: Facts, *, spare_housekeeper: bool) -> None:
         self._broker, self._folder, self._facts, self._spare = broker, folder, facts, spare_housekeeper
         self._chance = random.Random(facts.seed)
@@ -82,9 +86,8 @@ class Director:
         self._broker.start()
         try:
             with Journal(self._folder / "director") as journal, self._broker.connect() as connection:
-                flowing = [connection.queue(PLAIN), connection.queue(LIMITED, max_length=ROOM)]
-                connection.queue(SECOND)
-                with Stage(self._broker.name, self._folder, journal, self._chance) as players:
+                flowing = self._declare(connection)
+                with Stage(self._broker.name, self._folder, journal, self._chance, self.roles) as players:
                     self._disturb(players, connection, flowing)
                     journal.write("end")
                     self._continue_housekeeper(players)
@@ -93,12 +96,17 @@ class Director:
                 self._take_the_rest(connection)
                 self._look(connection)
             with contextlib.suppress(StallError):
-                self._await(self._memory_is_back, lambda: "the memory to be back")
+                self.await_true(self._memory_is_back, lambda: "the memory to be back")
         except StallError as error:
             facts.troubles.append(str(error))
             facts.all_taken = False
         finally:
             (self._folder / FACTS).write_text(json.dumps(dataclasses.asdict(facts), indent=1), encoding="utf-8")
+
+    def _declare(self, connection: shmbroker.Connection) -> list[shmbroker.Queue]:
+        """Declares the queues; returns those in which messages have to flow all the time."""
+        connection.queue(SECOND)
+        return [connection.queue(PLAIN), connection.queue(LIMITED, max_length=ROOM)]
 
     # ---- disturbing ----
 
@@ -158,13 +166,13 @@ class Director:
             consumers = "; ".join(map(str, connection.consumers(queue.name)))
             return f"messages to flow: {queue.statistics()}; {players.states()}{stopped}; {consumers}"
 
-        self._await(lambda: _settled(queue) >= count, what)
+        self.await_true(lambda: _settled(queue) >= count, what)
 
     # ---- afterwards ----
 
     def _await_the_living(self) -> None:
         """Until only a housekeeper and we are attached: the dead have been reaped."""
-        self._await(self._nobody_else_is_there, lambda: f"reaping: {self._broker.statistics()}")
+        self.await_true(self._nobody_else_is_there, lambda: f"reaping: {self._broker.statistics()}")
 
     def _nobody_else_is_there(self) -> bool:
         """With a housekeeper: the one that was there a moment ago may have been killed, and be gone only now."""
@@ -173,25 +181,17 @@ class Director:
 
     def _take_the_rest(self, connection: shmbroker.Connection) -> None:
         with Journal(self._folder / "rest") as journal:
-            for name in (PLAIN, LIMITED, SECOND):
-                queue = connection.queue(name)
-                taker = Taker(connection, [queue], journal, self._chance)
-                with contextlib.suppress(standard_queue.Empty):
-                    while True:
-                        journal.write("take", name, 1, "hold")
-                        message = queue.get(timeout=0)
-                        journal.write("ack", f"{taker.got([message])[0]:x}")
-                        message.ack()
-                        journal.write("done")
+            for name in self.queues:
+                take_what_is_ready(Taker(connection, [connection.queue(name)], journal, self._chance))
             journal.write("bye")
 
     def _look(self, connection: shmbroker.Connection) -> None:
         """Statistics, the doctor, and the memory when the queues are gone."""
         facts = self._facts
         with contextlib.suppress(StallError):
-            self._await(lambda: not connection.doctor(), lambda: "the doctor to find nothing")
+            self.await_true(lambda: not connection.doctor(), lambda: "the doctor to find nothing")
         facts.doctor = connection.doctor()
-        for name in (PLAIN, LIMITED, SECOND):  # after that: what a death left in the counts of lists was set right
+        for name in self.queues:  # after that: what a death left in the counts of lists was set right
             found = dataclasses.asdict(connection.queue(name).statistics())
             facts.queues[name] = {key: value for key, value in found.items() if isinstance(value, int)}
         broker = self._broker.statistics()
@@ -202,7 +202,12 @@ class Director:
             for name in connection.queue_names():
                 connection.queue(name).delete()
 
-    def _await(self, condition: Callable[[], bool], what: Callable[[], str]) -> None:
+    def await_true(self, condition: Callable[[], bool], what: Callable[[], str]) -> None:
+        """Waits until a condition is true.
+
+        Raises:
+            StallError: it does not become true within a minute.
+        """
         until = time.monotonic() + WATCHDOG_SECONDS
         while not condition():
             looked = time.monotonic()
@@ -220,6 +225,18 @@ class Director:
         return self._facts.memory_kept <= LIST_OF_WAITERS
 
 
+def take_what_is_ready(taker: Taker) -> None:
+    """Takes and acknowledges one message after the other until the queue has none that is ready."""
+    (queue,) = taker.queues
+    with contextlib.suppress(standard_queue.Empty):
+        while True:
+            taker.journal.write("take", queue.name, 1, "hold")
+            message = queue.get(timeout=0)
+            taker.journal.write("ack", f"{taker.got([message])[0]:x}")
+            message.ack()
+            taker.journal.write("done")
+
+
 def _settled(queue: shmbroker.Queue) -> int:
     found = queue.statistics()
-    return found.acked + found.dropped
+    return found.acked + found.dropped + found.dead_lettered

@@ -75,6 +75,7 @@ class Evidence:
     )  # of these, taken by a get, where
     settled_unwritten: int = 0  # upper bound: settled as they were taken, by a process that died then
     moves_cut_short: list[Allowance] = dataclasses.field(default_factory=list)  # it moved, and no process saw it there
+    reasons: dict[int, str] = dataclasses.field(default_factory=dict)  # dead messages that were collected: why
     moved: int = 0
     moves_unsure: int = 0
     browsed: int = 0
@@ -251,6 +252,11 @@ class _Reader:
     def _saw(self, line: Line) -> None:
         self._all.looked_at.add(line.words[0])
         self._all.seen_moved.update(int(word, 16) for word in line.words[1:])
+
+    def _dead(self, line: Line) -> None:
+        for word in line.words:
+            message, reason = word.split(":")
+            self._all.reasons[int(message, 16)] = reason
 
     def _browsed(self, line: Line) -> None:
         self._all.browsed += int(line.words[0])

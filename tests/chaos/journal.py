@@ -16,6 +16,7 @@ written in hexadecimal.
 | ack, nack, reject | messages | about to be settled so |
 | done | number of messages put | what was begun is through: the put, or everything settled so far |
 | move, moved | queue, target, most; how many | |
+| dead | message:reason ... | why these, which came just before, were dead-lettered |
 | saw | queue, messages | what the mover found where only it puts: these were moved |
 | browsed | how many | |
 | exec | | another program is about to run in its place |

@@ -35,27 +35,27 @@ class Judgement:
 
 def judge(evidence: Evidence, facts: Facts) -> Judgement:
     """Looks at everything."""
-    known, may_exist = _existing(evidence)
+    known, may_exist = existing(evidence)
     explained: dict[str, tuple[int, int]] = {}
     findings = [
         *facts.troubles,
         *evidence.troubles,
         *(f"the doctor: {words}" for words in facts.doctor),
-        *_strangers(evidence, known, may_exist),
+        *strangers(evidence, known, may_exist),
         *(_lost(evidence, known, explained) if facts.all_taken else ()),
-        *itertools.chain.from_iterable(_twice(message, evidence) for message in evidence.deliveries),
-        *_marked_without_reason(evidence, explained),
+        *itertools.chain.from_iterable(twice(message, evidence) for message in evidence.deliveries),
+        *marked_without_reason(evidence, explained),
         *_out_of_place(evidence, known, explained),
         *_out_of_order(evidence, known, explained),
         *_miscounted(evidence, facts, known, may_exist),
-        *_repaired(evidence, facts, explained),
+        *repaired(evidence, facts, explained),
     ]
     if facts.queues and facts.memory_kept > LIST_OF_WAITERS:
         findings.append(f"memory: {facts.memory_before} bytes used before, {facts.memory_after} after")
     return Judgement(findings, explained)
 
 
-def _existing(evidence: Evidence) -> tuple[dict[int, str], dict[int, str]]:
+def existing(evidence: Evidence) -> tuple[dict[int, str], dict[int, str]]:
     """The messages that are known to have been put, and those that may have been, with their queues.
 
     Of a put that was cut short a beginning is there: whatever comes before one that was seen. A commit that was cut
@@ -72,11 +72,12 @@ def _existing(evidence: Evidence) -> tuple[dict[int, str], dict[int, str]]:
     return known, may_exist
 
 
-def _strangers(evidence: Evidence, known: dict[int, str], may_exist: dict[int, str]) -> Iterator[str]:
+def strangers(evidence: Evidence, known: dict[int, str], may_exist: dict[int, str]) -> Iterator[str]:
+    """Messages that came, and that no process put."""
     for message in evidence.deliveries:
         if message not in known and message not in may_exist:
             why = "its put was refused" if message in evidence.refused else "nobody put it"
-            yield f"delivered, though {why}: {_history(message, evidence)}"
+            yield f"delivered, though {why}: {history(message, evidence)}"
 
 
 def _lost(evidence: Evidence, known: dict[int, str], explained: dict[str, tuple[int, int]]) -> list[str]:
@@ -84,39 +85,39 @@ def _lost(evidence: Evidence, known: dict[int, str], explained: dict[str, tuple[
     missing = []
     for message in known:
         deliveries = evidence.deliveries.get(message, ())
-        last = max(deliveries, key=_got, default=None)
+        last = max(deliveries, key=got_at, default=None)
         begun = last is not None and last.end in FINAL  # the ack may have happened before its caller died
         if not begun and not any(delivery.end in FINAL and delivery.done for delivery in deliveries):
             missing.append(message)
     explained["gone with a process that settles as it takes"] = len(missing), evidence.settled_unwritten
     if len(missing) <= evidence.settled_unwritten:
         return []
-    return [f"lost: {_history(message, evidence)}" for message in missing]
+    return [f"lost: {history(message, evidence)}" for message in missing]
 
 
-def _twice(message: int, evidence: Evidence) -> Iterator[str]:
+def twice(message: int, evidence: Evidence) -> Iterator[str]:
     """One holder after the other, nobody after it was settled, and a mark each time but the first."""
-    deliveries = sorted(evidence.deliveries[message], key=_got)
+    deliveries = sorted(evidence.deliveries[message], key=got_at)
     if sum(delivery.end in FINAL and delivery.done for delivery in deliveries) > 1:
-        yield f"settled twice: {_history(message, evidence)}"
+        yield f"settled twice: {history(message, evidence)}"
     for before, after in itertools.pairwise(deliveries):
         if before.end in FINAL and before.done:
-            yield f"delivered after it was settled: {_history(message, evidence)}"
+            yield f"delivered after it was settled: {history(message, evidence)}"
         elif not before.end or before.began_ns > after.got_ns:
-            yield f"delivered while somebody else had it: {_history(message, evidence)}"
+            yield f"delivered while somebody else had it: {history(message, evidence)}"
         if not after.marked:
-            yield f"delivered again without a mark: {_history(message, evidence)}"
+            yield f"delivered again without a mark: {history(message, evidence)}"
 
 
-def _marked_without_reason(evidence: Evidence, explained: dict[str, tuple[int, int]]) -> list[str]:
+def marked_without_reason(evidence: Evidence, explained: dict[str, tuple[int, int]]) -> list[str]:
     """Marked at the first delivery that is known: somebody had it before who died or returned it unwritten."""
     marked = []
     for message, deliveries in evidence.deliveries.items():
-        first = min(deliveries, key=_got)
+        first = min(deliveries, key=got_at)
         if first.marked:
             marked.append((first.got_ns, message))
     return [
-        f"marked as delivered before, and it was not: {_history(message, evidence)}"
+        f"marked as delivered before, and it was not: {history(message, evidence)}"
         for message in _unexplained(marked, evidence.unwritten, "marked by one who did not write it down", explained)
     ]
 
@@ -131,7 +132,7 @@ def _out_of_place(evidence: Evidence, known: dict[int, str], explained: dict[str
         for delivery in deliveries:
             other = places.setdefault((delivery.queue, delivery.sequence), message)
             if other != message:
-                findings.append(f"two at one place: {_history(message, evidence)}; {_history(other, evidence)}")
+                findings.append(f"two at one place: {history(message, evidence)}; {history(other, evidence)}")
         if not _moved(message, evidence, known):
             if len({delivery.sequence for delivery in deliveries}) > 1:
                 odd.append((deliveries[-1].got_ns, message))
@@ -141,7 +142,7 @@ def _out_of_place(evidence: Evidence, known: dict[int, str], explained: dict[str
         odd += _late(sorted(pairs, key=_sequence))
     taken = [allowance for queue, allowance in evidence.unwritten_at if queue in evidence.looked_at]
     late = _unexplained(odd, evidence.moves_cut_short + taken, "moved and not seen, since somebody died", explained)
-    return findings + [f"not at its place: {_history(message, evidence)}" for message in late]
+    return findings + [f"not at its place: {history(message, evidence)}" for message in late]
 
 
 def _out_of_order(evidence: Evidence, known: dict[int, str], explained: dict[str, tuple[int, int]]) -> list[str]:
@@ -155,7 +156,7 @@ def _out_of_order(evidence: Evidence, known: dict[int, str], explained: dict[str
         for came in mine.values():
             odd += _late(came)
     late_ones = _unexplained(odd, evidence.moves_cut_short, "overtaken while a mover had it in hand", explained)
-    return [f"out of order: {_history(message, evidence)}" for message in late_ones]
+    return [f"out of order: {history(message, evidence)}" for message in late_ones]
 
 
 def _miscounted(evidence: Evidence, facts: Facts, known: dict[int, str], may_exist: dict[int, str]) -> Iterator[str]:
@@ -185,7 +186,7 @@ def _miscounted(evidence: Evidence, facts: Facts, known: dict[int, str], may_exi
             yield f"statistics: {found_in_all} messages {what}; the journals say {least} to {most}"
 
 
-def _repaired(evidence: Evidence, facts: Facts, explained: dict[str, tuple[int, int]]) -> Iterator[str]:
+def repaired(evidence: Evidence, facts: Facts, explained: dict[str, tuple[int, int]]) -> Iterator[str]:
     """Upkeep hides nothing that a death or a stop does not explain.
 
     The broker itself tells the repairs apart by what it sees of the processes. A rescue of one that was stopped, and
@@ -201,7 +202,8 @@ def _repaired(evidence: Evidence, facts: Facts, explained: dict[str, tuple[int, 
 # ---- tools ----
 
 
-def _got(delivery: Delivery) -> int:
+def got_at(delivery: Delivery) -> int:
+    """When its holder wrote down that it has it."""
     return delivery.got_ns
 
 
@@ -243,7 +245,8 @@ def _unexplained(
     return unexplained
 
 
-def _history(message: int, evidence: Evidence) -> str:
-    came = "; ".join(map(str, sorted(evidence.deliveries.get(message, ()), key=_got)))
+def history(message: int, evidence: Evidence) -> str:
+    """All that is known of a message."""
+    came = "; ".join(map(str, sorted(evidence.deliveries.get(message, ()), key=got_at)))
     put = "put" if message in evidence.accepted else "not known to be put"
     return f"message {message:x} ({put}) {came or 'never delivered'}"

@@ -39,8 +39,10 @@ def write_error(journal: Journal, error: BaseException) -> None:
 
 
 @contextlib.contextmanager
-def connected(broker: str, queues: list[str], journal: Journal, chance: random.Random) -> Iterator[Actor]:
-    """Is connected, for a block; passes what to work with."""
+def connected(
+    broker: str, queues: list[str], journal: Journal, chance: random.Random, kind: type[Actor] = takers.Actor
+) -> Iterator[Actor]:
+    """Is connected, for a block; passes what to work with, of the given kind."""
 
     def failed(error: BaseException) -> None:
         write_error(journal, error)
@@ -48,6 +50,6 @@ def connected(broker: str, queues: list[str], journal: Journal, chance: random.R
     with shmbroker.connect(broker, create=False, on_callback_error=failed) as connection:
         journal.write("connected")
         opened = [connection.queue(name, passive=True) for name in queues]
-        yield takers.Actor(connection, opened, journal, chance)
+        yield kind(connection, opened, journal, chance)
         journal.write("leave")
     journal.write("bye")

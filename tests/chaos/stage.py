@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import multiprocessing
 import os
 import signal
@@ -14,9 +13,11 @@ from typing import TYPE_CHECKING, Self
 
 from shmbroker._housekeeper import launch
 from tests.chaos import actors
+from tests.chaos.roles import Role
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Sequence
     from multiprocessing.connection import Connection as Pipe
     from multiprocessing.context import ForkServerProcess
 
@@ -26,14 +27,7 @@ PLAIN, LIMITED, SECOND = "plain", "limited", "second"
 SECONDS_TO_DIE = 60.0
 INTERRUPTS = 6
 HOUSEKEEPER = "housekeeper"
-
-
-@dataclasses.dataclass(frozen=True)
-class Role:
-    """What a process is to do."""
-
-    kind: str
-    queues: tuple[str, ...]
+NEEDED = frozenset({"producer", "consumer", "sender", "worker", "collector"})  # without them nothing flows
 
 
 CAST = (
@@ -105,8 +99,10 @@ class EndedByItselfError(Exception):
 class Stage:
     """The cast of one broker, forked by a process that has imported everything: many come and go."""
 
-    def __init__(self, broker: str, folder: Path, journal: Journal, chance: random.Random) -> None:
-        self._broker, self._folder, self._journal, self._chance = broker, folder, journal, chance
+    def __init__(
+        self, broker: str, folder: Path, journal: Journal, chance: random.Random, roles: Sequence[Role] = CAST
+    ) -> None:
+        self._broker, self._folder, self._journal, self._chance, self._roles = broker, folder, journal, chance, roles
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([actors.__name__])
         self._guards: list[tuple[Pipe, ForkServerProcess]] = []
@@ -116,7 +112,7 @@ class Stage:
 
     def fill(self) -> None:
         """Everybody comes."""
-        self.cast = [self._start(role) for role in CAST]
+        self.cast = [self._start(role) for role in self._roles]
 
     def _start(self, role: Role) -> Actor:
         self._started += 1
@@ -239,9 +235,9 @@ class Stage:
             raise EndedByItselfError(text)
 
     def may_stop(self, actor: Actor) -> bool:
-        """Does each queue keep a producer and a consumer of its own that run?"""
+        """Does each queue keep a process of each kind that it needs, and that runs?"""
         others = [one for one in self.cast if one.role == actor.role and one is not actor and not one.is_stopped]
-        return actor.role.kind not in {"producer", "consumer"} or len(actor.role.queues) > 1 or bool(others)
+        return actor.role.kind not in NEEDED or len(actor.role.queues) > 1 or bool(others)
 
     def clear(self) -> list[str]:
         """Kills all, the stopped ones too. Returns who had ended before."""

@@ -26,13 +26,28 @@ def test_twenty_seconds_of_chaos(broker_name: str, tmp_path: Path, memory: str) 
 
     Nothing is lost, doubled, torn or out of order, and messages flow all the time.
     """
-    command = [sys.executable, "-m", "tests.chaos", "--seconds", "20", "--memory", memory, "--broker", broker_name]
-    run = subprocess.run(
-        [*command, "--logs", str(tmp_path)], cwd=ROOT, check=False, capture_output=True, text=True, timeout=1780
-    )
+    run_chaos(broker_name, tmp_path, "--memory", memory)
+
+
+@pytest.mark.timeout(1800)
+def test_twenty_seconds_of_chaos_among_dead_letters(broker_name: str, tmp_path: Path) -> None:
+    """Messages with priorities are returned, rejected, replaced and expire, while processes are killed and stopped.
+
+    Each ends once: where it was put, or in the dead-letter queues, with the reason. A returned message waits its delay.
+    """
+    said = run_chaos(broker_name, tmp_path, "--play", "dead-letters")
+    for reason in ("rejected", "expired", "maxlen", "delivery_limit"):
+        assert re.search(rf"^dead letters, {reason} +[1-9]", said, re.MULTILINE), f"nothing died so: {reason}: {said}"
+
+
+def run_chaos(broker: str, folder: Path, *arguments: str) -> str:
+    """Run the chaos for a while; nothing may be found, and nothing said on standard error. Return what it printed."""
+    command = [sys.executable, "-m", "tests.chaos", "--seconds", "20", "--broker", broker, "--logs", str(folder)]
+    run = subprocess.run([*command, *arguments], cwd=ROOT, check=False, capture_output=True, text=True, timeout=1780)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "housekeeper" in run.stdout, f"nobody disturbed the housekeeper: {run.stdout}"
     assert DROPPED_BY_PYTHON.sub("", run.stderr) == ""
+    return run.stdout
 
 
 def test_only_what_python_says_of_its_own_sets_is_expected() -> None:

@@ -107,9 +107,10 @@ def test_duplicates_are_told_but_not_bad() -> None:
 
 @pytest.fixture
 def small_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Let the demonstration find 200 files, one of them bad."""
+    """Let the demonstration find 200 files, one of them bad, and one urgent."""
     for number in range(199):
-        (tmp_path / f"module_{number:03}.py").write_bytes(SOURCE * (number % 7 + 1))
+        name = f"module_{number:03}.py" if number else "__init__.py"
+        (tmp_path / name).write_bytes(SOURCE * (number % 7 + 1))
     (tmp_path / "zz_bad.py").write_bytes(b"def\n")
     monkeypatch.setattr(demo_command, "library", lambda: tmp_path)
     return tmp_path
@@ -137,6 +138,11 @@ def test_a_run_loses_nothing(
     total = sum(expected.results.values(), start=Counts())
     assert facts["totals"] == dataclasses.asdict(total)
     assert total.unparsed == 1
+    assert (facts["misplaced"], facts["urgent"]) == (0, 1)
+    (dead,) = facts["left"]["rejected"]
+    assert dead == {"path": "zz_bad.py", "reason": "rejected", "why": "SyntaxError: invalid syntax (line 1)"}
+    assert facts["left"]["lines"] >= 200
+    assert len(facts["left"]["last_lines"]) == 5
     assert len(made) == 1
     assert made[0] not in shmbroker.brokers()
 
@@ -148,7 +154,7 @@ def test_a_difference_is_exit_code_1(cli: Callable[..., Any], monkeypatch: pytes
 
     def losing(*arguments: object, **options: object) -> Outcome:
         result = true_run(*arguments, **options)
-        del result.results["module_000.py"]
+        del result.results["module_001.py"]
         return result
 
     monkeypatch.setattr(demo_command, "run", losing)

@@ -18,11 +18,13 @@ import pytest
 from rich.console import Console
 from scenario_support.inside import connection_of
 from scenario_support.nursery import nursery
+from scenario_support.waiting import becomes
 
 import shmbroker
 from shmbroker_cli.demo import command, progress, run, serial
-from shmbroker_cli.demo.analysis import Counts, count
-from shmbroker_cli.demo.files import source_files
+from shmbroker_cli.demo.analysis import Counts, count, why_unparsable
+from shmbroker_cli.demo.files import is_urgent, source_files, urgent_last
+from shmbroker_cli.demo.left import Left, Rejected, left_in
 from shmbroker_cli.demo.report import Report, compare
 from shmbroker_cli.demo.run import Outcome, _bench, _gather, _kill, _note, _publish
 from shmbroker_cli.demo.serial import Serial, run_serially
@@ -54,6 +56,28 @@ class D:
     assert count(source) == Counts(lines=14, functions=3, classes=2, imports=2, nesting=4, unparsed=0)
     assert count(b"") == Counts()
     assert count(b"a = 1\nif a: b = 2\n") == Counts(lines=2, nesting=1)
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        (b"a = 1\n", ""),
+        (b"a = 1\ndef\n", "SyntaxError: invalid syntax (line 2)"),
+        (b"# coding: nonsense\n", "SyntaxError: unknown encoding: nonsense"),
+        (b"-" * 100_000 + b"1", "MemoryError"),  # or another one, by the version of Python
+    ],
+)
+def test_why_a_file_cannot_be_parsed(source: bytes, why: str) -> None:
+    """The words of the parser, with the line if it names one; nothing where it can."""
+    assert why_unparsable(source) == why or why == "MemoryError"
+    assert bool(why) == bool(count(source).unparsed)
+
+
+def test_urgent_files_are_sent_last() -> None:
+    """The first file of each package is urgent; the others keep their order before them."""
+    paths = ["a/__init__.py", "a/b.py", "c__init__.py", "d.py", "z/__init__.py", "z/y.py"]
+    assert [is_urgent(path) for path in paths] == [True, False, False, False, True, False]
+    assert urgent_last(paths) == ["a/b.py", "c__init__.py", "d.py", "z/y.py", "a/__init__.py", "z/__init__.py"]
 
 
 def test_sums_of_counts() -> None:
@@ -116,19 +140,76 @@ def test_a_comparison() -> None:
     assert compare(Outcome({}, seconds=2.00051), Serial({}, 1.00151), 1).seconds == 2.001
     third = compare(Outcome({"a": Counts(1)}, seconds=3.0), Serial({"a": Counts(1)}, 1.0), 1)
     assert (third.messages_per_second, third.speed_up, third.good) == (0.3, 0.33, True)
-    for worse in ({"lost": 1}, {"differing": 1}, {"totals": Counts(9)}):
+    for worse in ({"lost": 1}, {"differing": 1}, {"misplaced": 1}, {"totals": Counts(9)}):
         assert not dataclasses.replace(third, **worse).good
+
+
+def rejected(*paths: str) -> Left:
+    """Return what a run left that rejected these."""
+    return Left(rejected=[Rejected(path, "rejected", "why") for path in paths])
+
+
+@pytest.mark.parametrize(
+    ("left", "misplaced"),
+    [(["b"], 0), ([], 1), (["a", "b"], 1), (["a"], 2), (["b", "b"], 1), (["b", "gone"], 1)],
+)
+def test_dead_letters_are_compared(left: list[str], misplaced: int) -> None:
+    """Exactly the files that cannot be parsed have to be there, each once."""
+    results = {"a": Counts(1), "b": Counts(1, unparsed=1)}
+    report = compare(Outcome(results, seconds=1.0, left=rejected(*left)), Serial(results, 1.0), 1)
+    assert (report.misplaced, report.good) == (misplaced, not misplaced)
+
+
+@pytest.mark.parametrize(
+    ("order", "overtaken"),
+    [(["p/__init__.py", "a", "q/__init__.py", "b", "c"], 2), (["a", "p/__init__.py"], 0), (["a", "b"], 0)],
+)
+def test_what_urgent_files_overtake_is_counted(order: list[str], overtaken: int) -> None:
+    """The results that came behind those of all urgent ones."""
+    results = {path: Counts(1) for path in order}
+    report = compare(Outcome(results, seconds=1.0), Serial(results, 1.0), 1)
+    assert (report.urgent, report.overtaken) == (sum(map(is_urgent, order)), overtaken)
+
+
+def test_what_a_run_left(jobs: shmbroker.Queue) -> None:
+    """The late consumer finds the last lines of the ring, and the dead letters with their reasons, and takes them."""
+    connection = connection_of(jobs)
+    log, dead = connection.queue("log", ring_size=2), connection.queue("dead")
+    files = connection.queue("f", dead_letter_exchange="", dead_letter_routing_key="dead")
+    log.put_many([b"one", b"two", b"three"])
+    for path, body in ("b.py", b"def\n"), ("a.py", b"1 +\n"):
+        files.put(body, properties=shmbroker.BasicProperties(message_id=path))
+        files.get(timeout=0).reject()
+    becomes(lambda: dead.statistics().added, 2)
+    why = "SyntaxError: invalid syntax (line 1)"
+    expected = Left(3, ["two", "three"], [Rejected("a.py", "rejected", why), Rejected("b.py", "rejected", why)])
+    assert left_in(shmbroker.Broker(connection.broker_name), "log", "dead") == expected
+    assert (len(log), len(dead)) == (0, 0)
 
 
 def test_a_worker_answers_under_the_name_it_was_given(jobs: shmbroker.Queue) -> None:
     """With the counts of the file."""
-    results = connection_of(jobs).queue("results")
+    results, log = (connection_of(jobs).queue(name) for name in ("results", "log"))
     jobs.put(b"import a\n", properties=shmbroker.BasicProperties(message_id="a.py"))
     with jobs.get(timeout=0) as message:
-        Analyst(results)(message)
+        Analyst(results, log)(message)
+    assert jobs.statistics().acked == 1
+    assert bytes(log.get(timeout=0, auto_ack=True)) == b"a.py: 1 lines, 0 functions"
     with results.get(timeout=0) as answer:
         assert answer.properties.message_id == "a.py"
         assert Counts.from_bytes(bytes(answer)) == Counts(lines=1, imports=1)
+
+
+def test_a_worker_rejects_what_it_cannot_parse(jobs: shmbroker.Queue) -> None:
+    """After it has answered, so that a kill in between brings the file again."""
+    results, log = (connection_of(jobs).queue(name) for name in ("results", "log"))
+    jobs.put(b"def\n", properties=shmbroker.BasicProperties(message_id="a.py"))
+    with jobs.get(timeout=0) as message:
+        Analyst(results, log)(message)
+        assert message.settled
+    assert (jobs.statistics().acked, jobs.statistics().dropped) == (0, 1)
+    assert Counts.from_bytes(bytes(results.get(timeout=0, auto_ack=True))) == Counts(lines=1, unparsed=1)
+    assert bytes(log.get(timeout=0, auto_ack=True)) == b"a.py: 1 lines, not parsed"
 
 
 class Confirmed:
@@ -156,12 +237,14 @@ def test_a_file_is_published_when_there_is_room() -> None:
     ended = threading.Event()
     channel: Any = Confirmed(True, True)  # noqa: FBT003 (full, and full again)
     assert _publish(channel, "a.py", b"x", ended) is True
-    properties = shmbroker.BasicProperties(message_id="a.py")
+    properties = shmbroker.BasicProperties(message_id="a.py", priority=0)
     assert channel.asked == ["work", "file", b"x", properties, {"mandatory": True, "timeout": run.LOOK}]
     assert (channel.full, channel.waited) == ([], 1)
+    assert _publish(channel, "a/__init__.py", b"x", ended) is True
+    assert channel.asked[3] == shmbroker.BasicProperties(message_id="a/__init__.py", priority=1)
     ended.set()
     assert _publish(channel, "a.py", b"x", ended) is False
-    assert channel.waited == 1
+    assert channel.waited == 2
 
 
 def test_a_result_is_noted_once() -> None:
@@ -264,7 +347,9 @@ def test_a_bench_has_a_broker_of_its_own(started: list[shmbroker.Broker]) -> Non
         assert bench.broker.statistics().memory_limit == 256 << 20
         assert bench.broker.statistics().housekeeper_pid
         settings = bench.files.settings
-        assert (settings.max_bytes, settings.overflow) == (16 << 20, "block")
+        assert (settings.max_bytes, settings.overflow, settings.max_priority) == (16 << 20, "block", 1)
+        assert (settings.dead_letter_exchange, settings.dead_letter_routing_key) == ("", "unparsable")
+        assert bench.log.settings.ring_size == 5
         with bench.broker.connect() as connection:
             (binding,) = connection.bindings()
             assert (binding.source, binding.destination, binding.routing_key) == ("work", "files", "file")
@@ -346,13 +431,14 @@ def test_a_run_in_one_process(library: Path, monkeypatch: pytest.MonkeyPatch, *,
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch, library: Path) -> dict[str, Any]:
     """Return what a run is asked for; it gives what a serial one does, but for what is in `lost`."""
-    asked: dict[str, Any] = {"lost": []}
+    asked: dict[str, Any] = {"lost": [], "dead": 0}
 
     def fake(root: Path, paths: list[str], *, progress: Callable[[int], None], **options: object) -> Outcome:
         asked.update(options)
         progress(1)
         results = {path: count((root / path).read_bytes()) for path in paths if path not in asked["lost"]}
-        return Outcome(results, 1, 2, ["worker"] if options["kill"] else [], 2.0)
+        left = Left(7, ["b: 1 lines", "c: 2 lines"], [Rejected("d.py", "rejected", "SyntaxError")] * asked["dead"])
+        return Outcome(results, 1, 2, ["worker"] if options["kill"] else [], 2.0, left)
 
     monkeypatch.setattr(command, "run", fake)
     monkeypatch.setattr(command, "library", lambda: library)
@@ -377,6 +463,8 @@ def test_what_the_demonstration_prints(cli: Callable[..., Any], played: dict[str
         "redelivered 2",
         "messages/s 2.5",
         "speed-up 1.50 with 3 workers (3.0 s alone, 2.0 s together)",
+        "urgent 0, sent last; 0 others were done after all of them",
+        "log 7 lines, of which a ring kept the last 2",
         "counted through the broker alone",
         "lines 10 10",
         "functions 0 0",
@@ -384,7 +472,11 @@ def test_what_the_demonstration_prints(cli: Callable[..., Any], played: dict[str
         "imports 0 0",
         "nesting 0 0",
         "unparsed 0 0",
-        "nothing lost, all counts right",
+        "last lines of the log",
+        "b: 1 lines",
+        "c: 2 lines",
+        "no dead letters",
+        "nothing lost, all counts right, and what cannot be parsed put aside",
     ]
     assert (played["workers"], played["kill"]) == (3, True)
 
@@ -395,10 +487,18 @@ def test_what_the_demonstration_prints_if_a_file_is_lost(cli: Callable[..., Any]
     ran = cli("demo", "--no-kill")
     assert ran.code == 1
     assert words(ran.lines)[1:3] == ["killed nothing", "lost 1"]
-    assert words(ran.lines)[-1] == "unparsed 0 0"
+    assert words(ran.lines)[-1] == "no dead letters"
     assert (played["workers"], played["kill"]) == (4, False)
     ran = cli("demo", "--json")
     assert (ran.code, ran.facts["good"], ran.facts["lost"], ran.facts["files"]) == (1, False, 1, 5)
+
+
+def test_what_the_demonstration_prints_of_dead_letters(cli: Callable[..., Any], played: dict[str, Any]) -> None:
+    """The path, the broker's reason and the parser's; one that must not be there is exit code 1."""
+    played["dead"] = 1
+    ran = cli("demo")
+    assert ran.code == 1
+    assert words(ran.lines)[-2:] == ["dead letters reason what the parser said", "d.py rejected SyntaxError"]
 
 
 @pytest.mark.usefixtures("played")

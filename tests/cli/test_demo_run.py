@@ -16,6 +16,7 @@ from scenario_support.inside import connection_of
 import shmbroker
 from shmbroker_cli.demo import run
 from shmbroker_cli.demo.analysis import Counts
+from shmbroker_cli.demo.left import Left
 from shmbroker_cli.demo.run import Outcome, _bench, _send, _settle
 from shmbroker_cli.demo_spark.run import _bench as _spark_bench
 
@@ -36,7 +37,7 @@ class Play:
         self.sent: Callable[[threading.Event], object] = lambda _: None
         statistics = SimpleNamespace(redelivered=7)
         files = SimpleNamespace(name="files", statistics=lambda: statistics)
-        self.bench = SimpleNamespace(broker=SimpleNamespace(name="b"), files=files, results="results")
+        self.bench = SimpleNamespace(broker=SimpleNamespace(name="b"), files=files, results="results", log="log")
         times = iter([10.0, 12.5])
         monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: next(times)))
         monkeypatch.setattr(run, "_bench", self.opened)
@@ -44,7 +45,8 @@ class Play:
         monkeypatch.setattr(run, "_gather", self.gather)
         monkeypatch.setattr(run, "_settle", lambda *given: self.did.append(("settle", *given)))
         monkeypatch.setattr(run, "_kill", self.kill)
-        monkeypatch.setattr(run, "Analyst", lambda results: ("analyst", results))
+        monkeypatch.setattr(run, "Analyst", lambda *queues: ("analyst", *queues))
+        monkeypatch.setattr(run, "left_in", lambda broker, *queues: Left(3, [broker.name, *queues]))
         monkeypatch.setattr(shmbroker, "WorkerPool", self.pool)
 
     @contextmanager
@@ -85,8 +87,9 @@ def test_a_run_with_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file
     play = Play(monkeypatch, files + 1)
     outcome = play.run(tmp_path, files, kill=True)
     results = {str(number): Counts(1) for number in range(files)}
-    assert outcome == Outcome(results, redelivered=7, killed=["it"], seconds=2.5)
-    pool = (("analyst", "results"), "files"), {"broker": "b", "processes": 3}
+    left = Left(3, ["b", "log", "unparsable"])
+    assert outcome == Outcome(results, redelivered=7, killed=["it"], seconds=2.5, left=left)
+    pool = (("analyst", "results", "log"), "files"), {"broker": "b", "processes": 3}
     assert play.did == [(pool[0], pool[1]), "start", *events, ("settle", play.bench, outcome)]
     assert play.left == 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from scenario_support.observing import (
     assert_balanced,
     assert_counts,
@@ -117,5 +118,38 @@ def test_q48_a_browser_sees_all_that_stays_under_traffic(broker: shmbroker.Broke
             assert shown == sorted(set(shown))
             looks += 1
         worker.result()
+    assert looks > 0
+    assert_balanced(queue)
+
+
+@pytest.mark.parametrize("settings", [{}, {"max_priority": 3}, {"single_active_consumer": True}], ids=str)
+def test_t80_browsing_while_consumers_work_shows_nothing_twice(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, settings: dict[str, int]
+) -> None:
+    """While processes take, return and put, each look shows no message twice, and once each that is there throughout.
+
+    Those that stay lie behind the ones that move; in a queue with priorities, in each of them.
+    """
+    queue = connection.queue("q", **settings)
+    highest = settings.get("max_priority", 0)
+    put_each(queue, numbered(1000), priority=highest)
+    staying: list[str] = []
+    for level in range(highest, -1, -1):
+        bodies = numbered(100, first=10_000 * (10 - level))
+        put_each(queue, bodies, priority=level)
+        staying += bodies
+    remain = frozenset(staying)
+    with actors(broker.name, 3) as (first, second, producer):
+        for seed, worker in enumerate((first, second)):
+            worker.begin("come_and_go", queue="q", until=600, seed=seed)
+        producer.begin("put_storm", queue="q", bodies=numbered(2000, first=50_000))
+        looks = 0
+        while queue.statistics().acked < 600:
+            shown = listing(queue)
+            assert len(shown) == len(set(shown))
+            assert [body for body in shown if body in remain] == staying
+            looks += 1
+        for actor in (first, second, producer):
+            actor.result()
     assert looks > 0
     assert_balanced(queue)

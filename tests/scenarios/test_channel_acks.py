@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.channels import Inbox, Rounds, assert_closed, content, count, publish, refused, taken
-from scenario_support.observing import assert_balanced, assert_counts, await_counts, numbered
-from scenario_support.processes import Actor
+from scenario_support.observing import assert_balanced, assert_counts, await_counts, numbered, put_each
+from scenario_support.processes import Actor, actors
 from scenario_support.waiting import becomes
 
 from shmbroker.exceptions import NotImplementedByBroker, PreconditionFailed
@@ -303,6 +305,51 @@ def test_b42_recover_without_requeue(broker: shmbroker.Broker, other: shmbroker.
     with other.channel() as again:
         becomes(lambda: count(again, "q"), 1)
         assert content(again, "q") == ["AR"]
+
+
+def test_q80_recovered_messages_come_before_those_published_meanwhile(
+    connection: shmbroker.Connection, queue: shmbroker.Queue
+) -> None:
+    """One thread recovers while another publishes, fifty times: the recovered come first, both in their order."""
+    returned, published = numbered(20), numbered(20, first=50_000)
+    with connection.channel() as recovers, connection.channel() as publishes, ThreadPoolExecutor(1) as pool:
+        for _ in range(50):
+            publish(publishes, "q", returned)
+            assert [bytes(message).decode() for message in taken(recovers, "q", 20)] == returned
+            both = threading.Barrier(2)
+
+            def put(both: threading.Barrier = both) -> None:
+                both.wait()
+                publish(publishes, "q", published)
+
+            publishing = pool.submit(put)
+            both.wait()
+            recovers.basic_recover()
+            publishing.result()
+            assert content(recovers, "q") == [f"{body}R" for body in returned] + published
+    assert_balanced(queue)
+
+
+def test_q80_what_a_killed_process_had_comes_before_what_is_published_meanwhile(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, queue: shmbroker.Queue
+) -> None:
+    """A process dies while another publishes: what is recovered comes first, both in their order.
+
+    The victim may have prefetched some of what was published; that keeps its order, too.
+    """
+    returned, published = numbered(20), numbered(200, first=50_000)
+    with actors(broker.name, 4) as (producer, *victims), connection.channel() as channel:
+        for victim in victims:
+            put_each(queue, returned)
+            assert victim.do("consume_on_channel", queue="q", count=20) == returned
+            producer.begin("put_storm", queue="q", bodies=published)
+            victim.kill()
+            producer.result()
+            await_counts(queue, ready=220, delivering=0, consumers=0)
+            found = content(channel, "q")
+            assert found[:20] == [f"{body}R" for body in returned]
+            assert [body.removesuffix("R") for body in found[20:]] == published
+    assert_balanced(queue)
 
 
 def test_b43_a_get_beside_consumers(connection: shmbroker.Connection) -> None:

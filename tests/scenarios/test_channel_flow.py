@@ -12,7 +12,7 @@ from scenario_support.channels import Inbox, Rounds, assert_closed, content, cou
 from scenario_support.observing import assert_counts, await_counts, numbered
 from scenario_support.waiting import WATCHDOG_SECONDS, becomes
 
-from shmbroker.exceptions import AccessRefused
+from shmbroker.exceptions import AccessRefused, NotImplementedByBroker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -209,6 +209,46 @@ def test_b47_a_limit_of_the_connection(broker: shmbroker.Broker, scene: Scene) -
         for channel in channels:
             channel.basic_ack(0, multiple=True)
         scene.shares(*inboxes, ready=4, total=6)
+
+
+def test_q82_credit_is_used_and_restored(scene: Scene) -> None:
+    """Limit 2: two messages use it, the third is refused until one is settled; each way to settle restores one."""
+    scene.channel.basic_qos(prefetch_count=2)
+    inbox = scene.consume()
+    publish(scene.channel, "q", numbered(5))
+    assert scene.shares(inbox, ready=3, total=2) == [2]
+    scene.channel.basic_ack(inbox.deliveries[0].delivery_tag)
+    assert scene.shares(inbox, ready=2, total=3) == [3]
+    scene.channel.basic_reject(inbox.deliveries[1].delivery_tag, requeue=False)
+    assert scene.shares(inbox, ready=1, total=4) == [4]
+    scene.channel.basic_nack(inbox.deliveries[2].delivery_tag, requeue=False)
+    assert scene.shares(inbox, ready=0, total=5) == [5]
+    assert inbox.texts() == numbered(5)
+
+
+def test_q82_a_lowered_limit_needs_as_many_restores(scene: Scene) -> None:
+    """Five are unacked when the limit becomes 2: four have to be settled before the next one comes."""
+    scene.channel.basic_qos(prefetch_count=5, global_qos=True)
+    inbox = scene.consume()
+    publish(scene.channel, "q", numbered(10))
+    assert scene.shares(inbox, ready=5, total=5) == [5]
+    scene.channel.basic_qos(prefetch_count=2, global_qos=True)
+    for settled in range(3):
+        scene.channel.basic_ack(inbox.deliveries[settled].delivery_tag)
+        assert scene.shares(inbox, ready=5, total=5) == [5]
+    scene.channel.basic_ack(inbox.deliveries[3].delivery_tag)
+    assert scene.shares(inbox, ready=4, total=6) == [6]
+    assert inbox.texts() == numbered(6)
+
+
+def test_q82_there_is_no_limit_in_bytes(scene: Scene, other: shmbroker.Connection) -> None:
+    """prefetch_size is refused with 540, as by RabbitMQ; so no consumer can wait for credit in bytes (Q84)."""
+    with refused(NotImplementedByBroker, "NOT_IMPLEMENTED - prefetch_size!=0 (30)"):
+        other.channel().basic_qos(prefetch_size=30)
+    assert not other.is_open
+    inbox = scene.consume()
+    scene.channel.basic_publish("", "q", b"x" * 30)
+    assert scene.shares(inbox, ready=0, total=1) == [1]
 
 
 def test_b49_a_nack_gives_the_credit_back(scene: Scene) -> None:

@@ -75,6 +75,47 @@ def test_an_exchange_that_is_declared_later(connection: shmbroker.Connection) ->
     assert_balanced(queue)
 
 
+def test_q73_what_a_dead_letter_exchange_may_be(connection: shmbroker.Connection, channel: shmbroker.Channel) -> None:
+    """Any exchange or none: it is looked up when a message dies, so it may be missing, be deleted, or lead back.
+
+    Broker-J refuses such alternates, and the deletion of one that is in use. RabbitMQ allows them, as B67 says. A queue
+    that leads to itself gets back what a consumer rejected, and does not get back what died without one.
+    """
+    channel.exchange_declare(EXCHANGE, "fanout")
+    queue = connection.queue("q", dead_letter_exchange=EXCHANGE)
+    channel.queue_bind("q", EXCHANGE)
+    queue.put(b"A")
+    assert reject_next(queue) == "A"
+    message = next_dead(queue)
+    assert (text(message), reasons(message)) == ("A", [("q", "rejected", 1)])
+    queue.put(b"B", ttl=0.02)
+    await_counts(queue, message_count=0, dropped=1)
+    channel.exchange_delete(EXCHANGE)
+    queue.put(b"C")
+    assert reject_next(queue) == "C"
+    await_counts(queue, message_count=0, dropped=2)
+    dead = dead_letter_queue(connection)
+    queue.put(b"D")
+    assert reject_next(queue) == "D"
+    assert text(next_dead(dead)) == "D"
+    assert_balanced(queue)
+
+
+def test_q73_a_queue_that_gets_dead_letters_may_be_deleted(
+    connection: shmbroker.Connection, dead: shmbroker.Queue
+) -> None:
+    """The deletion is not refused; what dies afterwards is dropped, until a queue is bound again."""
+    queue = connection.queue("q", dead_letter_exchange=EXCHANGE)
+    assert dead.delete() == 0
+    put_each(queue, "AB")
+    assert reject_next(queue) == "A"
+    await_counts(queue, dropped=1, dead_lettered=0, message_count=1)
+    again = dead_letter_queue(connection)
+    assert reject_next(queue) == "B"
+    assert text(next_dead(again)) == "B"
+    assert_balanced(queue)
+
+
 def test_q72_each_copy_dies_for_itself(
     connection: shmbroker.Connection, channel: shmbroker.Channel, dead: shmbroker.Queue
 ) -> None:

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario_support.dead_letters import EXCHANGE, dead_letter_queue, next_dead, reasons
 from scenario_support.observing import (
     Gathered,
     assert_balanced,
@@ -21,6 +22,8 @@ from scenario_support.observing import (
 )
 from scenario_support.processes import actors
 from scenario_support.waiting import eventually, until_clock
+
+from shmbroker.exceptions import MessageSettled
 
 if TYPE_CHECKING:
     import shmbroker
@@ -204,3 +207,44 @@ def test_q09_a_message_that_expired_in_the_middle_is_skipped(
     assert take(queue, 2) == ["A", "C"]
     await_counts(queue, message_count=0, acked=2, expired=1)
     assert_balanced(queue)
+
+
+def test_q81_a_failure_restores_the_credit(connection: shmbroker.Connection) -> None:
+    """A consumer with one credit fails at a message: the message returns, and the credit with it; or it is rejected.
+
+    An error inside the message's block returns it. A rejection leads it to the alternate, the dead-letter exchange.
+    """
+    dead = dead_letter_queue(connection)
+    queue = connection.queue("q", dead_letter_exchange=EXCHANGE)
+    put_each(queue, "AB")
+    with queue.consume(prefetch=1) as consumer:
+        for attempt in 1, 2:
+            with pytest.raises(ZeroDivisionError), consumer.get(timeout=60) as message:
+                raise ZeroDivisionError
+            assert (text(message), message.delivery_count) == ("A", attempt)
+        assert nothing_to_get(dead)
+        message = consumer.get(timeout=60)
+        assert (text(message), message.delivery_count) == ("A", 3)
+        message.reject()
+        message = consumer.get(timeout=60)
+        assert (text(message), message.delivery_count) == ("B", 1)
+        message.ack()
+    dead_one = next_dead(dead)
+    assert (text(dead_one), reasons(dead_one)) == ("A", [("q", "rejected", 1)])
+    await_counts(queue, acked=1, dead_lettered=1, message_count=0, consumers=0)
+    assert_balanced(queue)
+
+
+def test_q81_a_browser_that_fails_leads_nothing_to_the_alternate(connection: shmbroker.Connection) -> None:
+    """A browser does not acquire: it can neither return nor reject, and an error in its loop changes nothing."""
+    dead = dead_letter_queue(connection)
+    queue = connection.queue("q", dead_letter_exchange=EXCHANGE, max_delivery_attempts=1)
+    put_each(queue, "AB")
+    for settle in ("ack", "nack", "reject"):
+        with pytest.raises(MessageSettled):
+            getattr(next(queue.browse()), settle)()
+    with pytest.raises(ZeroDivisionError), next(queue.browse()):
+        raise ZeroDivisionError
+    assert_counts(queue, ready=2, delivering=0, dead_lettered=0, redelivered=0)
+    assert take(queue, 2) == ["A", "B"]
+    assert nothing_to_get(dead)

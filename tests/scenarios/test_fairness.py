@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+import pytest
 from scenario_support.observing import (
     Gathered,
     assert_balanced,
@@ -242,3 +243,60 @@ def test_q41_low_serves_while_the_process_of_high_is_stopped(broker: shmbroker.B
         received = high.do("receive", count=2, timeout=None, settle="ack")
         assert [m["body"] for m in received] == ["D", "E"]
         await_counts(queue, message_count=0, acked=5)
+
+
+@pytest.mark.parametrize("end", ["close", "kill"])
+def test_t44_all_go_to_the_highest_priority_until_it_is_gone(
+    broker: shmbroker.Broker, queue: shmbroker.Queue, end: str
+) -> None:
+    """Priorities 3, 2, 1: the first gets all; it ends after 50 of 100, the other 50 go to the second, in order."""
+    bodies = numbered(100)
+    with actors(broker.name, 3) as (first, second, third):
+        for priority, consumer in (1, third), (2, second), (3, first):
+            consumer.do("consume", queue="q", priority=priority, prefetch=100)
+        await_counts(queue, interested=3)
+        put_each(queue, bodies)
+        await_counts(queue, delivering=100, notified=0, ready=0)
+        assert [m["body"] for m in first.do("receive", count=50, timeout=60, settle="ack")] == bodies[:50]
+        assert [second.do("arrived"), third.do("arrived")] == [[], []]
+        if end == "close":
+            first.do("close_consumer")
+        else:
+            first.kill()
+        assert [m["body"] for m in second.do("receive", count=50, timeout=60, settle="ack")] == bodies[50:]
+        await_counts(queue, message_count=0, acked=100, consumers=2)
+        assert third.do("arrived") == []
+    assert_balanced(queue)
+
+
+def test_t52_a_message_does_not_wait_for_an_idle_consumer(broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:
+    """Five processes have asked for a message in vain; a message comes: whichever of them asks next gets it."""
+    with actors(broker.name, 5) as idle:
+        for asker in idle:
+            asker.do("get_what_is_there", queue="q")
+        for number, asker in enumerate([*idle, *reversed(idle)]):
+            assert_counts(queue, ready=0, delivering=0, consumers=0)
+            put_each(queue, [f"m{number}"])
+            assert asker.do("get_what_is_there", queue="q") == [f"m{number}"]
+            assert_counts(queue, acked=number + 1, message_count=0)
+    assert_balanced(queue)
+
+
+def test_t52_polling_to_the_end_gets_every_message(broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:
+    """200 messages, taken without waiting until there is none: exactly 200, though others have asked in vain."""
+    bodies = numbered(200)
+    with actors(broker.name, 5) as idle:
+        for asker in idle:
+            assert asker.do("get_what_is_there", queue="q") == []
+        put_each(queue, bodies)
+        assert idle[2].do("get_what_is_there", queue="q") == bodies
+        for asker in idle:
+            assert asker.do("get_what_is_there", queue="q") == []
+        put_each(queue, bodies)
+        for asker in idle:
+            asker.begin("get_what_is_there", queue="q")
+        shares = [asker.result() for asker in idle]
+        assert sorted(body for share in shares for body in share) == bodies
+        assert all(share == sorted(share) for share in shares)
+    assert_counts(queue, acked=400, message_count=0)
+    assert_balanced(queue)

@@ -381,6 +381,28 @@ def test_t07_a_wider_ring_takes_more(connection: shmbroker.Connection) -> None:
     assert_counts(queue, replaced=2)
 
 
+@pytest.mark.parametrize("max_priority", [0, 2])
+def test_t08_shrunk_read_filled_and_widened(connection: shmbroker.Connection, max_priority: int) -> None:
+    """R10, then the same ring goes on: read, filled beyond its bound, widened, filled; replaced 7, count 10."""
+    queue = connection.queue("ring", max_priority=max_priority)
+    put_each(queue, numbered(100))
+    queue.configure(ring_size=10)
+    assert take(queue, 95) == numbered(95)
+    put_each(queue, numbered(10, first=100))
+    assert_counts(queue, message_count=10, replaced=5)
+    assert take(queue, 1) == numbered(1, first=100)
+    put_each(queue, numbered(3, first=110))
+    assert_counts(queue, message_count=10, replaced=7)
+    assert listing(queue) == numbered(10, first=103)
+    queue.configure(ring_size=12)
+    assert take(queue, 2) == numbered(2, first=103)
+    put_each(queue, numbered(2, first=113))
+    queue.configure(ring_size=10)
+    assert_counts(queue, message_count=10, replaced=7, added=115, acked=98)
+    assert take(queue, 10) == numbered(10, first=105)
+    assert_balanced(queue)
+
+
 def test_t09_twenty_five_processes_into_one_ring(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:
     """R=25, 25 processes with 25 sends: 25 stay, 600 replaced; each left a suffix."""
     ring = connection.queue("ring", ring_size=25)

@@ -13,10 +13,26 @@
 enum { OUTSIDE, NO_SLOT, OTHER_KIND, FREED, UNPUBLISHED, NO_REFERENCE, OTHER_LIFE }; /* SB_LOST_BODY */
 enum { READY, DELIVERING, SCHEDULED, BYTES };                                        /* SB_BAD_COUNT */
 enum { TAKEN, ADMITTED, READY_BYTES, TRACKING, CAME };                               /* SB_BAD_HINT */
-enum { RING_SIZE, MAX_LENGTH, MAX_BYTES, OVERFLOW, TEXTS, MAX_PRIORITY, CLOSING };   /* SB_BAD_QUEUE */
-enum { CELL, LANE };                                                                 /* SB_HIDDEN_CELL */
-enum { LEDGERS, LEVELS, LANES };                                                     /* SB_BAD_CHAIN */
-enum { OTHER_QUEUE, NO_OWNER, OWNER_FORGOT, INTENT };                                /* SB_BAD_LEDGER */
+enum {
+  RING_SIZE,
+  MAX_LENGTH,
+  MAX_BYTES,
+  OVERFLOW,
+  TEXTS,
+  MAX_PRIORITY,
+  CLOSING,
+  MESSAGE_TTL,
+  EXPIRES,
+  ATTEMPTS,
+  REDELIVERY_DELAY,
+  MULTIPLIER,
+  MAX_REDELIVERY_DELAY
+}; /* SB_BAD_QUEUE */
+enum { IMPOSSIBLE, NO_REASON, NO_MOMENT };            /* SB_BAD_CELL */
+enum { LENGTH, START, PRIORITY };                     /* SB_BAD_MESSAGE */
+enum { CELL, LANE };                                  /* SB_HIDDEN_CELL */
+enum { LEDGERS, LEVELS, LANES };                      /* SB_BAD_CHAIN */
+enum { OTHER_QUEUE, NO_OWNER, OWNER_FORGOT, INTENT }; /* SB_BAD_LEDGER */
 
 typedef struct {
   uint32_t slot;
@@ -74,13 +90,37 @@ static void check_message(sb_checkup *k, const tally *t, uint64_t position, uint
   if ((m.flags & SB_MESSAGE_IN_PARTS) != 0) {
     uint64_t need = prefix - sizeof m + m.body_length, room = sb_parts_room(k->b, slot);
     if (prefix > SB_MAX_PREFIX || m.body_length > SB_MAX_BODY || room < need) {
-      sb_check_found(k, (sb_finding){SB_BAD_MESSAGE, t->slot, slot, 0, 0, position, need, room});
+      sb_check_found(k, (sb_finding){SB_BAD_MESSAGE, t->slot, slot, LENGTH, 0, position, need, room});
     }
   } else if (prefix > m.body_offset || prefix > SB_MAX_PREFIX || m.body_offset > bytes) {
-    sb_check_found(k, (sb_finding){SB_BAD_MESSAGE, t->slot, slot, 1, 0, position, m.body_offset, prefix});
+    sb_check_found(k, (sb_finding){SB_BAD_MESSAGE, t->slot, slot, START, 0, position, m.body_offset, prefix});
   } else if (m.body_length > bytes - m.body_offset || m.body_length > SB_MAX_BODY) {
-    sb_check_found(k,
-                   (sb_finding){SB_BAD_MESSAGE, t->slot, slot, 0, 0, position, m.body_length, bytes - m.body_offset});
+    sb_check_found(
+        k, (sb_finding){SB_BAD_MESSAGE, t->slot, slot, LENGTH, 0, position, m.body_length, bytes - m.body_offset});
+  }
+}
+
+/* The lane of a message is that of its priority: a put to a lane, and each move, chooses the lane so. */
+static void check_priority(sb_checkup *k, const tally *t, uint64_t position, uint32_t slot) {
+  const sb_queue_shm *q = sb_slot_at(k->b, t->slot);
+  unsigned priority = sb_peek_message(k->b, slot).priority, lane = sb_position_lane(position);
+  if (sb_lanes_several(q) && sb_lanes_number(q, priority) != lane) {
+    unsigned highest = sb_lanes_number(q, 0);
+    uint64_t of_lane = lane <= highest ? highest - lane : 0;
+    sb_check_found(k, (sb_finding){SB_BAD_MESSAGE, t->slot, slot, PRIORITY, 0, position, priority, of_lane});
+  }
+}
+
+/* A SCHEDULED message is dead, for a reason that exists, or rests until a time: of its side record (I80 of sb_park.h), or
+ * its own. */
+static void check_rest(sb_checkup *k, const tally *t, const sb_check_cell *cell, uint32_t slot) {
+  uint64_t side = SB_LOAD(&cell->cell->side, SB_ACQUIRE);
+  unsigned why = sb_side_why_of(side);
+  if (why > SB_WHY_DELIVERY_LIMIT) {
+    sb_check_found(k, (sb_finding){SB_BAD_CELL, t->slot, slot, NO_REASON, SB_RING_CELLS, cell->position, why,
+                                   SB_WHY_DELIVERY_LIMIT});
+  } else if (why == SB_WHY_ALIVE && (side & SB_SIDE_DELAYED) == 0 && sb_peek_message(k->b, slot).due_ns == 0) {
+    sb_check_found(k, (sb_finding){SB_BAD_CELL, t->slot, slot, NO_MOMENT, SB_RING_CELLS, cell->position, side, 0});
   }
 }
 
@@ -109,8 +149,11 @@ static void visit_cell(sb_checkup *k, void *context, const sb_check_cell *cell) 
     return;
   }
   check_message(k, t, cell->position, slot);
+  check_priority(k, t, cell->position, slot);
   if (sb_cell_is_owned(cell->word)) {
     check_holder(k, t, cell);
+  } else if (state == SB_CELL_SCHEDULED) {
+    check_rest(k, t, cell, slot);
   }
   uint64_t bytes = sb_peek_length(k->b, slot);
   t->ready += state == SB_CELL_AVAILABLE;
@@ -243,6 +286,19 @@ static void check_limit(sb_checkup *k, const tally *t, unsigned which, int64_t l
   if (limit != -1 && limit < 1) trouble(k, SB_BAD_QUEUE, t, which, 0, (uint64_t)limit, 0);
 }
 
+/* A time, or another number, that is at least `least` and at most `most` if the queue has it; -1: it has none. */
+static void check_range(sb_checkup *k, const tally *t, unsigned which, int64_t value, int64_t least, int64_t most) {
+  if (value != -1 && (value < least || value > most)) trouble(k, SB_BAD_QUEUE, t, which, 0, (uint64_t)value, 0);
+}
+
+static void check_times(sb_checkup *k, const sb_queue_shm *q, const tally *t) {
+  check_range(k, t, MESSAGE_TTL, sb_setting(q, SB_SETTING_MESSAGE_TTL_MS), 0, INT64_MAX);
+  check_range(k, t, EXPIRES, sb_setting(q, SB_SETTING_EXPIRES_MS), 1, INT64_MAX);
+  check_range(k, t, REDELIVERY_DELAY, sb_setting(q, SB_SETTING_REDELIVERY_DELAY_MS), 0, INT64_MAX);
+  check_range(k, t, MULTIPLIER, sb_setting(q, SB_SETTING_REDELIVERY_MULTIPLIER), 0, 1000000);
+  check_range(k, t, MAX_REDELIVERY_DELAY, sb_setting(q, SB_SETTING_MAX_REDELIVERY_DELAY_MS), 0, INT64_MAX);
+}
+
 static void check_settings(sb_checkup *k, const sb_queue_shm *q, const tally *t) {
   uint64_t overflow = (uint64_t)sb_setting(q, SB_SETTING_OVERFLOW);
   check_limit(k, t, RING_SIZE, sb_setting(q, SB_SETTING_RING_SIZE));
@@ -255,8 +311,10 @@ static void check_settings(sb_checkup *k, const sb_queue_shm *q, const tally *t)
   if (sb_closing_state(closing) > SB_ASKED_CLOSED) trouble(k, SB_BAD_QUEUE, t, CLOSING, 0, closing, 0);
   if (overflow >= OVERFLOWS) trouble(k, SB_BAD_QUEUE, t, OVERFLOW, 0, overflow, 0);
   const sb_long_queue_shm *texts = sb_slab_object(k->b, t->slot, SB_KIND_LONG_QUEUE);
-  uint32_t length = texts != NULL ? SB_LOAD(&texts->texts_length, SB_RELAXED) : 0;
-  if (length > SB_TEXTS_MAX) trouble(k, SB_BAD_QUEUE, t, TEXTS, 0, length, SB_TEXTS_MAX);
+  uint32_t length = texts != NULL ? SB_LOAD(&texts->texts_length, SB_RELAXED) : 1;
+  check_range(k, t, ATTEMPTS, sb_setting(q, SB_SETTING_MAX_DELIVERY_ATTEMPTS), 0, INT64_MAX);
+  check_times(k, q, t);
+  if (length == 0 || length > SB_TEXTS_MAX) trouble(k, SB_BAD_QUEUE, t, TEXTS, 0, length, SB_TEXTS_MAX);
 }
 
 void sb_check_queue(sb_checkup *k, uint32_t slot, bool closed) {

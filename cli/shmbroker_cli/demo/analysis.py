@@ -84,9 +84,7 @@ def count(source: bytes) -> Counts:
     """
     lines = len(source.splitlines())
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the parser may warn about a file, and the demo only counts what is in it
-            tree = ast.parse(source)
+        tree = _parse(source)
     except UNPARSABLE:
         return Counts(lines=lines, unparsed=1)
     functions = classes = imports = nesting = 0
@@ -100,6 +98,31 @@ def count(source: bytes) -> Counts:
         nesting = max(nesting, inside)
         rest.extend((child, depth if _is_elif(node, child) else inside) for child in ast.iter_child_nodes(node))
     return Counts(lines, functions, classes, imports, nesting)
+
+
+def why_unparsable(source: bytes) -> str:
+    r"""Return why Python's parser refuses a source file; an empty string if it does not.
+
+    Args:
+        source: Its content, in the encoding that it declares.
+
+    >>> why_unparsable(b"a = 1\ndef\n")
+    'SyntaxError: invalid syntax (line 2)'
+    """
+    try:
+        _parse(source)
+    except SyntaxError as error:
+        place = f" (line {error.lineno})" if error.lineno else ""
+        return f"{type(error).__name__}: {error.msg}{place}"
+    except UNPARSABLE as error:
+        return f"{type(error).__name__}: {error}".removesuffix(": ")
+    return ""
+
+
+def _parse(source: bytes) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the parser may warn about a file, and the demo only counts what is in it
+        return ast.parse(source)
 
 
 def _is_elif(node: ast.AST, child: ast.AST) -> bool:

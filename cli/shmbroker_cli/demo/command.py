@@ -2,7 +2,7 @@
 """`shmbroker demo`: real work, real kills, and a check that nothing is missing."""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,6 +22,9 @@ from shmbroker_cli.output import (
     say,
 )
 
+if TYPE_CHECKING:
+    from shmbroker_cli.demo.left import Rejected
+
 
 def _print(report: Report) -> None:
     print_facts(
@@ -34,6 +37,8 @@ def _print(report: Report) -> None:
             "messages/s": report.messages_per_second,
             "speed-up": f"{report.speed_up:.2f} with {report.workers} workers "
             f"({report.serial_seconds:.1f} s alone, {report.seconds:.1f} s together)",
+            "urgent": f"{report.urgent:,}, sent last; {report.overtaken:,} others were done after all of them",
+            "log": f"{report.left.lines:,} lines, of which a ring kept the last {len(report.left.last_lines)}",
         }
     )
     totals, serial = asdict(report.totals), asdict(report.serial_totals)
@@ -43,8 +48,15 @@ def _print(report: Report) -> None:
         Column("alone", lambda name: serial[name]),
     ]
     print_table(asdict(Counts()), columns, empty="")
+    print_table(report.left.last_lines, [Column("last lines of the log", str)], empty="")
+    dead: list[Column[Rejected]] = [
+        Column("dead letters", lambda one: one.path),
+        Column("reason", lambda one: one.reason),
+        Column("what the parser said", lambda one: one.why),
+    ]
+    print_table(report.left.rejected, dead, empty="no dead letters")
     if report.good:
-        say("nothing lost, all counts right")
+        say("nothing lost, all counts right, and what cannot be parsed put aside")
 
 
 def demo(
@@ -55,7 +67,10 @@ def demo(
 ) -> None:
     """Analyse the standard library in worker processes, and kill some half-way.
 
-    Exit code 1 if a file was lost or the totals differ from a serial run.
+    Urgent files are sent last and done first, files that cannot be parsed become dead letters, and a ring keeps the
+    last lines of the log.
+
+    Exit code 1 if a file was lost, the totals differ from a serial run, or a wrong file is a dead letter.
     """
     root = library()
     paths = source_files(root)

@@ -5,8 +5,15 @@ from __future__ import annotations
 
 import sysconfig
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 NOT_STANDARD = {"site-packages", "dist-packages", "__pycache__"}
+
+
+URGENT = "__init__.py"
 
 
 def library() -> Path:
@@ -28,3 +35,21 @@ def source_files(root: Path) -> list[str]:
         if NOT_STANDARD.isdisjoint(relative.parts) and path.is_file():
             found.append(relative.as_posix())
     return sorted(found)
+
+
+def is_urgent(path: str) -> bool:
+    """Return whether a file is to be analysed before others: it is the first of a package.
+
+    Args:
+        path: Its path in the library.
+    """
+    return path.rpartition("/")[2] == URGENT
+
+
+def urgent_last(paths: Iterable[str]) -> list[str]:
+    """Return the paths in the order in which they are sent: the urgent ones behind all others.
+
+    Args:
+        paths: Paths in the library.
+    """
+    return sorted(paths, key=is_urgent)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import shmbroker
 from shmbroker_cli.demo.analysis import Counts
+from shmbroker_cli.demo.files import is_urgent, urgent_last
+from shmbroker_cli.demo.left import Left, left_in
 from shmbroker_cli.demo.workers import Analyst
 
 if TYPE_CHECKING:
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 
 MEMORY = "256M"
 EXCHANGE, KEY = "work", "file"
-FILES, RESULTS = "files", "results"
+FILES, RESULTS, LOG, UNPARSABLE = "files", "results", "log", "unparsable"
+NORMAL, URGENT = 0, 1  # the priorities of files
+LAST_LINES = 5  # of the log, which its ring keeps
 BACKLOG = 16 << 20  # bytes: the limit of the queue of files; while the queue is full, the publisher waits
 LOOK = 0.5  # seconds: the longest wait for a result, or for room for a file, before the loop checks whether to end
 PATIENCE = 60.0  # seconds without any result after which the rest counts as lost
@@ -42,6 +46,7 @@ class Outcome:
         redelivered: How many times a file was given to a worker again.
         killed: Which processes were killed: "worker", "housekeeper".
         seconds: From the first file sent to the last result.
+        left: What the log and the dead-letter queue contain in the end.
     """
 
     results: dict[str, Counts] = field(default_factory=dict)
@@ -49,6 +54,7 @@ class Outcome:
     redelivered: int = 0
     killed: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    left: Left = field(default_factory=Left)
 
 
 @dataclass(frozen=True)
@@ -59,12 +65,14 @@ class Bench:
         broker: A broker that only this run uses.
         files: The queue of the files to analyse.
         results: The queue of the results that are not in the outcome yet.
+        log: The ring of the last lines that the workers wrote.
         deliveries: Yields the messages of `results`; (None, None, None) after `LOOK` seconds without a message.
     """
 
     broker: shmbroker.Broker
     files: shmbroker.Queue
     results: shmbroker.Queue
+    log: shmbroker.Queue
     deliveries: Generator[Any, None, None]
 
 
@@ -75,12 +83,17 @@ def _bench() -> Iterator[Bench]:
     try:
         broker.start()  # inside `try`: an interrupt during the start may leave the broker's memory
         with broker.connect() as connection, connection.channel() as channel:
-            files = connection.queue(FILES, max_bytes=BACKLOG, overflow="block")
+            connection.queue(UNPARSABLE)
+            files = connection.queue(
+                FILES, max_bytes=BACKLOG, overflow="block", max_priority=URGENT,
+                dead_letter_exchange="", dead_letter_routing_key=UNPARSABLE,
+            )  # fmt: skip
             results = connection.queue(RESULTS)
+            log = connection.queue(LOG, ring_size=LAST_LINES)
             channel.exchange_declare(EXCHANGE, "direct")
             channel.queue_bind(FILES, EXCHANGE, KEY)
             with closing(channel.consume(RESULTS, inactivity_timeout=LOOK)) as deliveries:
-                yield Bench(broker, files, results, deliveries)
+                yield Bench(broker, files, results, log, deliveries)
     finally:
         broker.stop(purge=True)
 
@@ -106,7 +119,7 @@ def run(
     with (
         _bench() as bench,
         shmbroker.WorkerPool(
-            Analyst(bench.results),
+            Analyst(bench.results, bench.log),
             bench.files.name,
             broker=bench.broker.name,
             processes=workers,
@@ -130,13 +143,17 @@ def run(
         sending.result()
         _settle(bench, outcome)
         outcome.redelivered = bench.files.statistics().redelivered
+        outcome.left = left_in(bench.broker, LOG, UNPARSABLE)
     return outcome
 
 
 def _send(broker: shmbroker.Broker, root: Path, paths: Sequence[str], ended: threading.Event) -> None:
-    """Publish one message for each file, until all files are sent, or `ended` is set. Waits while the queue is full."""
+    """Publish one message for each file, until all files are sent, or `ended` is set. Waits while the queue is full.
+
+    The urgent files are sent behind all others. Their priority brings them to the workers before those.
+    """
     with broker.connect() as connection, connection.channel() as channel:
-        for path in paths:
+        for path in urgent_last(paths):
             body = (root / path).read_bytes()
             if not _publish(channel, path, body, ended):
                 return
@@ -148,7 +165,7 @@ def _publish(channel: Channel, path: str, body: bytes, ended: threading.Event) -
     Raises:
         UnroutableError: If no queue would get it: a file must not be lost silently.
     """
-    properties = shmbroker.BasicProperties(message_id=path)
+    properties = shmbroker.BasicProperties(message_id=path, priority=URGENT if is_urgent(path) else NORMAL)
     while not ended.is_set():
         try:
             published = channel.publish_confirmed(EXCHANGE, KEY, body, properties, mandatory=True, timeout=LOOK)

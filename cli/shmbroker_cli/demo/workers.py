@@ -15,16 +15,22 @@ class Analyst:
 
     Attributes:
         results: The queue for the counts. The message with the counts has the message id of the message with the file.
+        log: The queue for a line on each file.
     """
 
     results: shmbroker.Queue
+    log: shmbroker.Queue
 
     def __call__(self, message: shmbroker.Message) -> None:
-        """Analyse one file, and publish its counts.
+        """Analyse one file, and publish its counts. Reject the message if the file cannot be parsed.
 
         Args:
             message: The body is the content of the file, the message id is its path.
         """
         counts = count(bytes(message))
-        properties = shmbroker.BasicProperties(message_id=message.properties.message_id)
-        self.results.put(counts.to_bytes(), properties=properties)
+        path = message.properties.message_id or ""
+        self.results.put(counts.to_bytes(), properties=shmbroker.BasicProperties(message_id=path))
+        said = "not parsed" if counts.unparsed else f"{counts.functions} functions"
+        self.log.put(f"{path}: {counts.lines} lines, {said}".encode())
+        if counts.unparsed:
+            message.reject()

@@ -10,9 +10,9 @@
 #include "sb_nodes.h"
 #include "sb_slab.h"
 
-enum { NO_REFERENCE = 5 };             /* SB_LOST_BODY */
-enum { TRACKING = 3 };                 /* SB_BAD_HINT */
-enum { TEXTS = 4 };                    /* SB_BAD_QUEUE */
+enum { NO_REFERENCE = 5 }; /* SB_LOST_BODY */
+enum { TRACKING = 3 };     /* SB_BAD_HINT */
+enum { TEXTS = 4, MESSAGE_TTL = 7, EXPIRES, ATTEMPTS, REDELIVERY_DELAY, MULTIPLIER, MAX_REDELIVERY_DELAY };
 #define LONG_CHUNK (BROKER_CHUNKS - 1) /* made of a case */
 #define LONG_SLOT (LONG_CHUNK * SB_CHUNK_UNITS)
 #define LONG_GEN 3u
@@ -129,6 +129,72 @@ static void texts_beyond_their_room(void) {
   SB_STORE(&shm->texts_length, SB_TEXTS_MAX + 1, SB_RELAXED);
   expect_one((sb_finding){SB_BAD_QUEUE, q->slot, 0, TEXTS, 0, 0, SB_TEXTS_MAX + 1, SB_TEXTS_MAX},
              "texts that are longer than their room");
+  SB_STORE(&shm->texts_length, 0, SB_RELAXED);
+  expect_one((sb_finding){SB_BAD_QUEUE, q->slot, 0, TEXTS, 0, 0, 0, SB_TEXTS_MAX}, "a queue that lost its texts");
+}
+
+/* ---- messages that wait ---- */
+
+/* The first message waits, for what its side record says. */
+static void wait_for(uint64_t side) {
+  set_word(0, sb_cell_open(SB_CELL_SCHEDULED, slot_of(0), 0, leaf_of(0).gen));
+  SB_STORE(&cell(0)->side, side, SB_RELAXED);
+  SB_STORE(&q->ledger->counters[SB_COUNT_SCHEDULED], 1, SB_RELAXED);
+}
+static void messages_that_wait(void) {
+  begin(1);
+  uint32_t slot = slot_of(0);
+  for (unsigned why = SB_WHY_REJECTED; why <= SB_WHY_DELIVERY_LIMIT; why++) {
+    wait_for(sb_side_why((sb_why)why));
+    expect_sound("a dead message");
+  }
+  for (unsigned why = SB_WHY_DELIVERY_LIMIT + 1; why < 16; why++) {
+    wait_for(sb_side_why((sb_why)why));
+    expect_one((sb_finding){SB_BAD_CELL, q->slot, slot, 1, SB_RING_CELLS, FIRST, why, SB_WHY_DELIVERY_LIMIT},
+               "a message that is dead for no reason that exists");
+  }
+  wait_for(sb_side_word(7, 1, SB_SIDE_DELAYED));
+  expect_sound("a message that waits for its delay");
+  wait_for(sb_side_word(7, 1, SB_SIDE_REDELIVERED));
+  expect_one(
+      (sb_finding){SB_BAD_CELL, q->slot, slot, 2, SB_RING_CELLS, FIRST, sb_side_word(7, 1, SB_SIDE_REDELIVERED), 0},
+      "a message that waits for nothing");
+  message_of(0)->due_ns = 5;
+  expect_sound("a message that is due later");
+}
+
+/* ---- settings ---- */
+
+static void settings_that_cannot_be(void) {
+  const struct {
+    unsigned setting, which;
+    int64_t least, most;
+  } cases[] = {
+      {SB_SETTING_MESSAGE_TTL_MS, MESSAGE_TTL, 0, INT64_MAX},
+      {SB_SETTING_EXPIRES_MS, EXPIRES, 1, INT64_MAX},
+      {SB_SETTING_MAX_DELIVERY_ATTEMPTS, ATTEMPTS, 0, INT64_MAX},
+      {SB_SETTING_REDELIVERY_DELAY_MS, REDELIVERY_DELAY, 0, INT64_MAX},
+      {SB_SETTING_REDELIVERY_MULTIPLIER, MULTIPLIER, 0, 1000000},
+      {SB_SETTING_MAX_REDELIVERY_DELAY_MS, MAX_REDELIVERY_DELAY, 0, INT64_MAX},
+  };
+  begin(0);
+  for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    _Atomic int64_t *value = &q->shm->settings[cases[i].setting];
+    int64_t before = *value;
+    const int64_t good[] = {-1, cases[i].least, cases[i].most};
+    for (unsigned k = 0; k < 3; k++) {
+      *value = good[k];
+      expect_sound("a setting within its bounds");
+    }
+    const int64_t bad[] = {-2, INT64_MIN, cases[i].least == 1 ? 0 : -3,
+                           cases[i].most < INT64_MAX ? cases[i].most + 1 : -4};
+    for (unsigned k = 0; k < 4; k++) {
+      *value = bad[k];
+      expect_one((sb_finding){SB_BAD_QUEUE, q->slot, 0, cases[i].which, 0, 0, (uint64_t)bad[k], 0},
+                 "a setting beyond its bounds");
+    }
+    *value = before;
+  }
 }
 
 /* ---- what is counted ---- */
@@ -176,6 +242,8 @@ static const test_case CASES[] = {
     {"check_queue_bounds: commit", "a body that is published has the reference of its cell", a_body_of_a_commit},
     {"check_queue_bounds: lost", "a body that is lost is found once", a_body_that_is_lost},
     {"check_queue_bounds: texts", "texts that are longer than their room are damage", texts_beyond_their_room},
+    {"check_queue_bounds: waits", "a message that waits says for what", messages_that_wait},
+    {"check_queue_bounds: settings", "times and numbers of settings have bounds", settings_that_cannot_be},
     {"check_queue_bounds: limits", "a queue with a limit of 0 tracks", limits_of_nothing},
     {"check_queue_bounds: account", "what is no account ends the chain", an_account_that_is_none},
     {"check_queue_bounds: went", "a queue that was not seen is not counted", a_queue_that_went},

@@ -10,6 +10,7 @@ enum { LEDGERS, LEVELS, LANES };          /* SB_BAD_CHAIN */
 enum { CAME = 4 };                        /* SB_BAD_HINT */
 enum { MAX_PRIORITY = 5, CLOSING };       /* SB_BAD_QUEUE */
 enum { READY, DELIVERING, SCHEDULED };    /* SB_BAD_COUNT */
+enum { PRIORITY = 2 };                    /* SB_BAD_MESSAGE */
 enum { FIRST = 9, MIDDLE = 5, LAST = 0 }; /* priorities; their lanes are 0, 4 and 9 */
 
 static sb_queue *q;
@@ -132,8 +133,27 @@ static void two_lanes_of_one_number(void) {
 static void numbers_above_the_highest(void) {
   begin(RANKED(9));
   uint32_t nine = lane_slot(q, 9);
-  SB_STORE(&q->shm->settings[SB_SETTING_MAX_PRIORITY], 8, SB_RELAXED);
+  sb_lane_shm *last = sb_slot_at(t.b, nine);
+  SB_STORE(&last->number, 10u, SB_RELAXED);
+  SB_STORE(&last->base, sb_position_in(10, 0), SB_RELAXED);
   expect_chain(nine, SB_KIND_LANE, "a lane above the highest priority");
+}
+static void priorities_of_other_lanes(void) {
+  begin(RANKED(9));
+  sb_message_shm *m = ranked_message(q, 4, 1);
+  const unsigned others[] = {0, 4, 6, 9, 255};
+  for (unsigned i = 0; i < 5; i++) {
+    m->priority = (uint8_t)others[i];
+    expect_one((sb_finding){SB_BAD_MESSAGE, q->slot, sb_cell_slot(ranked_word(q, 4, 1)), PRIORITY, 0, base_of(q, 4) + 1,
+                            others[i], MIDDLE},
+               "a message among those of another priority");
+  }
+  m->priority = MIDDLE;
+  ranked_message(q, 0, 0)->priority = 255;
+  expect_sound("a priority above the highest, among those of the highest");
+  q = queue_named("plain", (sb_settings)FREELY);
+  if (put_ranked(q, FIRST, 1) != SB_OK) die("put_ranked", 0);
+  expect_sound("a priority in a queue without priorities");
 }
 /* Counters are compared only where all lanes were seen. */
 static void what_cannot_be_counted(void) {
@@ -176,9 +196,8 @@ static void hints_of_lanes(void) {
   expect_sound("what came by the hint of a queue without priorities");
 }
 static void settings_of_lanes(void) {
-  begin(RANKED(9));
+  begin(RANKED(255));
   _Atomic int64_t *most = &q->shm->settings[SB_SETTING_MAX_PRIORITY];
-  *most = 255;
   expect_sound("the highest priority of all");
   *most = 256;
   look(false);
@@ -252,6 +271,7 @@ static const test_case CASES[] = {
     {"lanes_checked: chain", "the chain leads to lanes of the queue, by their numbers", chains_of_lanes},
     {"lanes_checked: twice", "no two lanes have one number", two_lanes_of_one_number},
     {"lanes_checked: above", "no lane is above the highest priority", numbers_above_the_highest},
+    {"lanes_checked: priorities", "a message lies in the lane of its priority", priorities_of_other_lanes},
     {"lanes_checked: broken", "what was not seen is not counted", what_cannot_be_counted},
     {"lanes_checked: hints", "hints say what the cells of all lanes say", hints_of_lanes},
     {"lanes_checked: settings", "a queue has lanes if it has priorities", settings_of_lanes},

@@ -79,6 +79,17 @@ class Tasks:
             self._settle(message, settle)
         return received
 
+    def get_what_is_there(self, queue: str) -> list[str]:
+        """Get and ack without waiting, until there is nothing."""
+        received: list[str] = []
+        while True:
+            try:
+                message = self._queue(queue).get_nowait()
+            except Empty:
+                return received
+            received.append(bytes(message).decode())
+            message.ack()
+
     def consume(self, queue: str, **options: object) -> None:
         """Attach a consumer."""
         self._consumer = self._queue(queue).consume(**options)

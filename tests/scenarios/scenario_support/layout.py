@@ -25,7 +25,10 @@ CORE = Path(__file__).parents[3] / "cffi_src"
 NAME = "_shmbroker_layout"
 
 CONSTANTS = """
-    SB_SETTING_RING_SIZE SB_SETTING_MAX_LENGTH SB_SETTING_MAX_BYTES SB_SETTING_OVERFLOW
+    SB_SETTING_RING_SIZE SB_SETTING_MAX_LENGTH SB_SETTING_MAX_BYTES SB_SETTING_OVERFLOW SB_SETTING_MAX_PRIORITY
+    SB_SETTING_MAX_DELIVERY_ATTEMPTS SB_SETTING_REDELIVERY_DELAY_MS SB_SETTING_REDELIVERY_MULTIPLIER
+    SB_SETTING_MAX_REDELIVERY_DELAY_MS SB_QUEUE_DEAD_LETTERS SB_SIDE_DELAYED SB_SIDE_WHY SB_WHY_DELIVERY_LIMIT
+    SB_WHY_REJECTED
     SB_UNIT SB_CHUNK_UNITS SB_CHUNK_BYTES SB_CHUNK_META_BYTES SB_MAX_CHUNKS SB_MAX_CONNECTIONS SB_DIRECTORY_SIZE
     SB_OFF_CLASSES SB_OFF_PROCESSES SB_OFF_CONNECTIONS SB_OFF_CHUNKS SB_OFF_DIRECTORY SB_SEGMENT0_BYTES
     SB_PAGE_CELLS SB_HOLDINGS_PER_CHUNK SB_COUNTERS
@@ -35,7 +38,7 @@ CONSTANTS = """
     SB_CHUNK_FREE SB_CHUNK_CLASS SB_CHUNK_RUN SB_CHUNK_TAIL SB_CHUNK_CLAIMED
     SB_NODE_INTERESTED SB_HOLD_NONE SB_HOLD_CELL SB_HOLD_SLOT SB_HOLD_LEDGER SB_HOLD_VIEW
     SB_KIND_LEAF SB_KIND_INNER SB_KIND_QUEUE SB_KIND_NODE
-    SB_COUNT_ADDED SB_COUNT_ADDED_BYTES SB_COUNT_ACKED SB_COUNT_SCHEDULED
+    SB_COUNT_ADDED SB_COUNT_ADDED_BYTES SB_COUNT_ACKED SB_COUNT_SCHEDULED SB_COUNT_DEAD_LETTERED
 """
 
 # "...;": there may be more fields, in any place.
@@ -47,7 +50,8 @@ STRUCTS = """
     typedef struct { uint32_t units, kind, hint_chunk; ...; } sb_class_shm;
     typedef struct { uint64_t word; int32_t pid; ...; } sb_process_shm;
     typedef struct { uint64_t headers[...]; uint64_t hints[...]; uint64_t summary[...]; ...; } sb_chunk_meta_shm;
-    typedef struct { uint64_t body_length; uint32_t body_offset, properties_length, key_length; ...; } sb_message_shm;
+    typedef struct { uint64_t body_length, due_ns; uint32_t body_offset, properties_length, key_length;
+                     uint8_t priority; ...; } sb_message_shm;
     typedef struct { uint32_t object, ring; uint64_t first, done, requeued; ...; } sb_page_shm;
     typedef struct { uint64_t word, side; ...; } sb_cell_shm;
     typedef struct { sb_page_shm page; sb_cell_shm cells[...]; ...; } sb_leaf_shm;
@@ -58,7 +62,10 @@ STRUCTS = """
                      int32_t interested, notified, not_interested, non_acquiring, consumers, room_waiting;
                      int32_t tracking, timers_lost;
                      sb_ring_shm all, non_acquiring_list, not_interested_list, room, schedule;
+                     uint64_t ready[...], came, closing; uint32_t lanes;
                      char name[...]; ...; } sb_queue_shm;
+    typedef struct { sb_queue_shm queue; uint32_t texts_length; char texts[...]; ...; } sb_long_queue_shm;
+    typedef struct { uint64_t root, base, tail, head, requeued; uint32_t queue, number, next; ...; } sb_lane_shm;
     typedef struct { int32_t priority; uint32_t next, queue; int32_t interested_count, notified_count;
                      sb_ring_shm interested, notified; ...; } sb_consumer_level_shm;
     typedef struct { uint64_t word; uint32_t queue, level, flags, registration; ...; } sb_node_shm;
@@ -84,6 +91,8 @@ WORDS = """
     uint64_t sb_conn_epoch(uint64_t); uint64_t sb_conn_word(unsigned, unsigned, uint32_t, uint64_t);
     unsigned sb_chunk_state(uint64_t); unsigned sb_chunk_class(uint64_t); unsigned sb_chunk_run(uint64_t);
     uint64_t sb_chunk_word(unsigned, unsigned, unsigned, unsigned);
+    unsigned sb_side_why_of(uint64_t); unsigned sb_side_count(uint64_t); uint64_t sb_side_gen(uint64_t);
+    uint64_t sb_position_in(unsigned, uint64_t); unsigned sb_position_lane(uint64_t);
     uint64_t sb_holding_what(unsigned, uint32_t, uint64_t); unsigned sb_holding_kind(uint64_t);
     uint32_t sb_holding_slot(uint64_t);
 """

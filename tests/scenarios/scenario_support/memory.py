@@ -153,6 +153,21 @@ class Memory:
         cells = self.leaf(self.queue(queue).root, position).cells
         return cells[position % self.lib.SB_PAGE_CELLS]
 
+    def lane(self, queue: str, number: int) -> Any:  # noqa: ANN401
+        """Return a lane of a queue with priorities, other than the first."""
+        at = self.queue(queue).lanes
+        while at:
+            lane = self.slot("lane", at)
+            if lane.number == number:
+                return lane
+            at = lane.next
+        raise LookupError(number)
+
+    def cell_of_lane(self, queue: str, number: int, index: int) -> Any:  # noqa: ANN401
+        """Return a cell of such a lane, by its number since the base of the lane."""
+        lane = self.lane(queue, number)
+        return self.leaf(lane.root, lane.base + index).cells[index % self.lib.SB_PAGE_CELLS]
+
     def body_slot(self, queue: str, position: int) -> int:
         """Return the slot of a message."""
         return int(self.lib.sb_cell_slot(self.cell(queue, position).word))

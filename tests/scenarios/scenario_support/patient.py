@@ -44,17 +44,25 @@ class Patient:
         large = connection.queue("large")
         for size in (10_000, LARGE, 100):
             large.put(b"x" * size)
+        self._add(connection)
         client.do("get", queue="jobs", count=2)
         client.do("consume", queue="idle")
         eventually(lambda: idle.statistics().interested == 1)
         becomes(connection.doctor, [])
         client.stop()
         broker.stop()
+        self._end(connection)
         self.memory = Memory(broker.name)
         self.lib = self.memory.lib
         self.client = int(self.lib.sb_cell_owner(self.memory.cell("jobs", 0).word))
         assert self.complaints() == []
         self._healthy = self.memory.contents()
+
+    def _add(self, connection: shmbroker.Connection) -> None:
+        """Make more queues."""
+
+    def _end(self, connection: shmbroker.Connection) -> None:
+        """Do what no housekeeper may see."""
 
     def recover(self) -> None:
         """Undo whatever was done to the memory; it is healthy again."""
@@ -97,8 +105,32 @@ class Patient:
         return entries[-1], self.lib.sb_cell_slot(entries[-1].word)
 
 
+class MortalPatient(Patient):
+    """A broker that has messages with priorities, and messages that wait: dead ones, and returned ones.
+
+    `ranked` has three messages in each of three lanes, of the priorities 3, 1 and 0, and hints. `mortal` has a dead
+    message at its first position, a returned one at the second, and a ready one.
+    """
+
+    LANES = {3: 0, 1: 2, 0: 3}  # noqa: RUF012 (by priority)
+
+    def _add(self, connection: shmbroker.Connection) -> None:
+        ranked = connection.queue("ranked", max_priority=3, max_length=50)
+        for priority in self.LANES:
+            put_each(ranked, numbered(3), priority=priority)
+        mortal = connection.queue(
+            "mortal", dead_letter_exchange="", dead_letter_routing_key="idle", redelivery_delay=3600
+        )
+        put_each(mortal, "ABC")
+
+    def _end(self, connection: shmbroker.Connection) -> None:
+        mortal = connection.queue("mortal", passive=True)
+        mortal.get(timeout=0).reject()
+        mortal.get(timeout=0).nack()
+
+
 @contextlib.contextmanager
-def admitted() -> Iterator[Patient]:
+def admitted(kind: type[Patient] = Patient) -> Iterator[Patient]:
     """Run a broker with something in it."""
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(shmbroker.testing.broker(memory="64M"))
@@ -106,4 +138,4 @@ def admitted() -> Iterator[Patient]:
         for name in ("jobs", "idle"):
             connection.queue(name)
         client = stack.enter_context(Actor(broker.name))
-        yield Patient(broker, connection, client)
+        yield kind(broker, connection, client)
