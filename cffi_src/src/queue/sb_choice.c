@@ -88,15 +88,17 @@ static sb_status take_behind(sb_queue *q, sb_lane *lane, const sb_choice *choice
 
 static sb_status take_next(sb_queue *q, sb_lane *lane, sb_choice *choice, uint64_t token, sb_taken *t) {
   uint64_t base = SB_LOAD(lane->ring.base, SB_RELAXED), at = choice->cursor > base ? choice->cursor : base;
-  sb_leaf_ref leaf;
+  sb_leaf_ref leaf = lane->head_leaf;
   unsigned retries = 0;
-  while (sb_ring_next_leaf(q->c->b, &lane->ring, at, &leaf, &at)) {
+  while (sb_leaf_covers(&leaf, at) || sb_ring_next_leaf(q->c->b, &lane->ring, at, &leaf, &at)) {
+    lane->head_leaf = leaf;
     while (sb_leaf_covers(&leaf, at)) {
       uint64_t word =
           SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST); /* P1, P2: acquire; P3: the consumer's look */
       unsigned state = sb_cell_state(word);
       choice->cursor = at;
       if (!sb_cell_of(word, leaf.gen)) { /* the page was reused: find the leaf again */
+        leaf = lane->head_leaf = SB_NO_LEAF;
         if (++retries > SB_MAX_RETRIES) return SB_CORRUPT;
         break;
       }

@@ -375,9 +375,11 @@ static sb_status take_at(sb_queue *q, uint64_t position, unsigned from, unsigned
   bool tracked = from == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm), before = tracked && sb_queue_evicts(q->shm);
   if (tracked) sb_ledger_hinting(q->ledger, 1);
   if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
-  sb_leaf_ref leaf;
+  const sb_lane *lane = sb_queue_lane(q, position);
+  sb_leaf_ref leaf = lane->head_leaf;
   t->token = token;
-  bool took_it = sb_ring_locate(q->c->b, NULL, &sb_queue_lane(q, position)->ring, position, &leaf) == SB_OK &&
+  bool known = sb_leaf_covers(&leaf, position);
+  bool took_it = (known || sb_ring_locate(q->c->b, NULL, &lane->ring, position, &leaf) == SB_OK) &&
                  (requeued ? take_returned_at(q, state, NULL, &leaf, position, t) == SB_OK
                            : take_in_state(q, &leaf, position, from, state, t));
   if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
