@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sb_groups: buckets of message groups, claims, what is passed meanwhile, and the end of claims. The consumers 1 and 2 are
+ * of the connection `t.c`; another connection has the claim ELSEWHERE. */
+#include "sb_groups.h"
+
+#include <string.h>
+
+#include "cells.h"
+#include "sb_choice.h"
+
+#define ELSEWHERE UINT64_C(0x7077)
+#define PASSED (UINT64_C(1) << 63)
+#define GROUPED(how, buckets) \
+  {{-1, -1, -1, 0, -1, -1, [SB_SETTING_MESSAGE_GROUPS] = (how), [SB_SETTING_GROUP_BUCKETS] = (buckets)}, 0}
+
+static sb_queue *q;
+static sb_groups *g;
+
+static void begin_with(unsigned how, int64_t buckets) {
+  sb_settings settings = GROUPED(how, buckets);
+  q = begin_queue("q", settings, 5);
+  g = q->groups;
+  if (g == NULL || sb_groups_find(q) != SB_OK) die("groups", 0);
+}
+static void begin(void) { begin_with(SB_GROUPS_SHARED, 4); }
+static uint64_t claim_of(unsigned bucket) { return SB_LOAD(&g->shm->claims[bucket], SB_RELAXED); }
+static void set_claim(unsigned bucket, uint64_t to) { SB_STORE(&g->shm->claims[bucket], to, SB_RELAXED); }
+static bool is_freed(unsigned bucket) {
+  return (SB_LOAD(&g->shm->freed[bucket / 64], SB_RELAXED) >> bucket % 64 & 1) != 0;
+}
+static void set_freed(unsigned bucket) {
+  SB_STORE(&g->shm->freed[bucket / 64], UINT64_C(1) << bucket % 64, SB_RELAXED);
+}
+static unsigned told;
+static void tell(sb_queue *of) { told += of == q; }
+static void count_tells(void) {
+  told = 0;
+  g->tell = tell;
+}
+/* A claim of consumer 1 from which it has taken one message, behind which it searches on at number 1. */
+static void hold_one(unsigned bucket) {
+  sb_group_verdict verdict = sb_groups_admits(q, 1, bucket, at(0), true);
+  expect_is(verdict, SB_GROUP_CLAIMED, "the verdict on a free bucket");
+  sb_groups_took(q, bucket, at(1));
+}
+
+/* ---- buckets ---- */
+
+static void bits_of_buckets(void) {
+  uint64_t bits[SB_GROUPS_BITS] = {0};
+  expect_is(sb_groups_next_bit(bits, 0), SB_NO_BUCKET, "the first of none");
+  for (unsigned b = 0; b < SB_BUCKETS; b++) {
+    memset(bits, 0, sizeof bits);
+    bits[b / 64] = UINT64_C(1) << b % 64;
+    expect_is(sb_groups_next_bit(bits, 0), b, "the first one");
+    expect_is(sb_groups_next_bit(bits, b), b, "the first one from itself on");
+    expect_is(sb_groups_next_bit(bits, b + 1), SB_NO_BUCKET, "the first one behind it");
+    expect(sb_groups_has(bits, b) && !sb_groups_has(bits, b ^ 1u), "it is another one's bit");
+  }
+}
+static void buckets_of_messages(void) {
+  begin_with(SB_GROUPS_SHARED, 7);
+  sb_message_shm m = {.group_hash = 16};
+  expect_is(sb_groups_bucket(q, &m), 2, "the bucket of a group");
+  m.group_hash = 0;
+  expect_is(sb_groups_bucket(q, &m), 0, "the bucket of a message without a group");
+  SB_STORE(&q->shm->settings[SB_SETTING_MESSAGE_GROUPS], SB_GROUPS_STICKY, SB_RELAXED);
+  expect_is(sb_groups_bucket(q, &m), SB_NO_BUCKET, "the same with sticky groups");
+  m.group_hash = 300;
+  const int64_t damaged[] = {0, -1, SB_BUCKETS + 1};
+  for (unsigned i = 0; i < 3; i++) {
+    SB_STORE(&q->shm->settings[SB_SETTING_GROUP_BUCKETS], damaged[i], SB_RELAXED);
+    expect_is(sb_groups_bucket(q, &m), 300 % SB_BUCKETS, "the bucket beside a damaged setting");
+  }
+}
+/* FNV-1a of 32 bits. */
+static void the_group_that_a_header_names(void) {
+  static const char properties[] = "\x20\x00\x00\x00\x00\x12\x0bJMSXGroupIDS\x00\x00\x00\x01"
+                                   "a";
+  static const char last[] = "\x20\x00\x00\x00\x00\x24\x0bJMSXGroupIDS\x00\x00\x00\x01"
+                             "a"
+                             "\x0cJMSXGroupSeqI\xff\xff\xff\xff";
+  sb_message_shm m = {0};
+  sb_groups_describe(&m, properties, sizeof properties - 1);
+  expect_is(m.group_hash, 0xe40c292c, "the hash of a group");
+  expect_is(m.flags, 0, "the flags of a message in the middle of its group");
+  sb_groups_describe(&m, last, sizeof last - 1);
+  expect_is(m.flags, SB_MESSAGE_LAST, "the flags of the last one of its group");
+  sb_message_shm none = {0};
+  sb_groups_describe(&none, properties, 0);
+  sb_groups_describe(&none, properties, 12);
+  sb_groups_describe(&none, "\x00\x00", 2);
+  expect(none.group_hash == 0 && none.flags == 0, "a message without the header has a group");
+}
+
+/* ---- claims ---- */
+
+static void a_bucket_is_claimed(void) {
+  begin();
+  SB_STORE(&g->shm->low[3], at(1), SB_RELAXED);
+  SB_STORE(&g->shm->high[3], at(2), SB_RELAXED);
+  set_freed(3);
+  expect_is(sb_groups_admits(q, 1, SB_NO_BUCKET, at(0), true), SB_GROUP_MINE, "the verdict on what has no group");
+  expect_is(sb_groups_admits(q, 1, 3, at(2), true), SB_GROUP_CLAIMED, "the verdict on a free bucket");
+  expect_is(claim_of(3), g->claim, "the claim");
+  expect(!is_freed(3), "a claimed bucket counts as free");
+  expect_is(g->claim & 0xfff, t.c->id, "the connection of the claim");
+  expect_is(sb_groups_admits(q, 1, 3, at(2), true), SB_GROUP_MINE, "the verdict on an own bucket");
+  expect_is(sb_groups_behind(q, 1, 0, at(9)), 3, "where it searches behind its cursor");
+  expect_is(sb_groups_behind(q, 2, 0, at(9)), SB_NO_BUCKET, "where another consumer does");
+  expect_is(sb_groups_behind(q, 1, 0, at(1)), SB_NO_BUCKET, "where it does before the cursor is there");
+  g->next[3] = at(2);
+  expect_is(sb_groups_behind(q, 1, 0, at(9)), SB_NO_BUCKET, "where it does when it has searched");
+}
+static void a_bucket_of_others_is_passed(void) {
+  begin();
+  set_claim(2, ELSEWHERE);
+  expect_is(sb_groups_admits(q, 1, 2, at(3), false), SB_GROUP_PASSED, "the verdict on what returned");
+  expect_is(SB_LOAD(&g->shm->high[2], SB_RELAXED), q->base, "the mark of what has bits");
+  expect_is(claim_of(2), ELSEWHERE | PASSED, "the claim of another");
+  expect_is(sb_groups_admits(q, 1, 2, at(3), true), SB_GROUP_PASSED, "the verdict on a bucket of others");
+  expect_is(SB_LOAD(&g->shm->high[2], SB_RELAXED), at(4), "how far it was passed");
+  expect_is(sb_groups_admits(q, 1, 2, at(1), true), SB_GROUP_PASSED, "the verdict on an earlier one");
+  expect_is(SB_LOAD(&g->shm->high[2], SB_RELAXED), at(4), "how far it was passed then");
+}
+static void the_consumers_of_a_connection_have_their_own(void) {
+  begin();
+  hold_one(1);
+  expect_is(sb_groups_admits(q, 2, 1, at(1), true), SB_GROUP_PASSED, "the verdict for another consumer");
+  expect_is(claim_of(1), g->claim | PASSED, "the claim");
+  sb_groups_begin(q, 2);
+  expect_is(g->consumer[1], 1, "the consumer of the claim");
+}
+static void what_is_free_is_claimed_first(void) {
+  begin();
+  set_freed(1);
+  sb_groups_begin(q, 1);
+  expect(claim_of(1) == g->claim && !is_freed(1), "a free bucket is not claimed");
+  sb_groups_end(q);
+  expect_is(claim_of(1), 0, "the claim after a search that found nothing");
+  set_claim(2, ELSEWHERE);
+  set_freed(2);
+  sb_groups_begin(q, 1);
+  expect(claim_of(2) == ELSEWHERE && is_freed(2), "a bucket of others is claimed");
+}
+
+/* ---- ends ---- */
+
+static void a_shared_claim_ends_with_its_messages(void) {
+  begin();
+  count_tells();
+  hold_one(1);
+  sb_groups_took(q, 1, at(3));
+  sb_groups_ended(q, 1);
+  expect_is(claim_of(1), g->claim, "the claim beside a message");
+  sb_groups_ended(q, 1);
+  expect_is(claim_of(1), 0, "the claim after the last message");
+  expect_is(SB_LOAD(&g->shm->low[1], SB_RELAXED), at(3), "where the next one begins");
+  expect(told == 0 && !is_freed(1), "others are told of nothing");
+  sb_groups_ended(q, 1);
+  expect_is(claim_of(1), 0, "the claim after a message that nobody counted");
+}
+static void what_was_passed_is_announced(void) {
+  begin();
+  count_tells();
+  hold_one(1);
+  (void)sb_groups_admits(q, 2, 1, at(4), false);
+  sb_groups_ended(q, 1);
+  expect(told == 1 && is_freed(1), "what was passed by its bits is not announced");
+}
+static void what_was_passed_before_is_announced(void) {
+  begin();
+  count_tells();
+  SB_STORE(&g->shm->high[1], at(3), SB_RELAXED);
+  hold_one(1);
+  sb_groups_ended(q, 1);
+  expect(told == 1 && is_freed(1), "what was passed in an earlier claim is not announced");
+}
+static void a_sticky_claim_stays(void) {
+  begin_with(SB_GROUPS_STICKY, 4);
+  hold_one(1);
+  sb_groups_ended(q, 1);
+  expect_is(claim_of(1), g->claim, "the claim without messages");
+  sb_groups_end(q);
+  expect_is(claim_of(1), g->claim, "the claim after a search");
+  sb_groups_took(q, 1, at(2));
+  sb_groups_ended(q, 1 | SB_GROUP_LAST);
+  expect_is(claim_of(1), 0, "the claim after the last message of the group");
+  (void)sb_groups_admits(q, SB_GROUPS_GETS, 2, at(0), true);
+  sb_groups_took(q, 2, at(1));
+  sb_groups_ended(q, 2);
+  expect_is(claim_of(2), 0, "the claim of a get");
+}
+static void who_leaves_hands_over(void) {
+  begin_with(SB_GROUPS_STICKY, 4);
+  hold_one(1);
+  hold_one(2);
+  sb_groups_ended(q, 2);
+  sb_groups_leave(q, 2);
+  expect(claim_of(1) != 0 && claim_of(2) != 0, "another consumer's claims ended");
+  sb_groups_leave(q, 1);
+  expect(claim_of(1) == g->claim && claim_of(2) == 0, "not the claims without messages ended");
+  expect_is(sb_groups_admits(q, 1, 1, at(1), true), SB_GROUP_PASSED, "the verdict on what is handed over");
+  sb_groups_ended(q, 1);
+  expect_is(claim_of(1), 0, "the claim after its last message");
+  hold_one(3);
+  sb_groups_leave_all(q);
+  expect_is(claim_of(3), 0, "the claim of a connection that left");
+}
+static void claims_of_the_dead_end(void) {
+  begin();
+  uint64_t dead = OTHER | SB_FIELD(sb_conn_epoch(SB_LOAD(&t.b->connections[OTHER], SB_RELAXED)), 12);
+  set_claim(0, dead);
+  set_claim(1, dead | PASSED);
+  set_claim(2, ELSEWHERE);
+  set_claim(3, dead + (UINT64_C(1) << 12)); /* a later connection of that id */
+  sb_groups_end_dead(t.b, q->shm, OTHER);
+  expect(claim_of(0) == 0 && claim_of(1) == 0, "a claim of the dead is left");
+  expect(claim_of(2) == ELSEWHERE && claim_of(3) != 0, "a claim of the living ended");
+  expect(is_freed(0) && is_freed(1) && !is_freed(2) && is_freed(4), "not the free buckets are announced");
+}
+
+/* A table, a line or two for each. */
+/* clang-format off */
+static const test_case CASES[] = {
+    {"groups: bits", "the next bucket of a bitmap is found", bits_of_buckets},
+    {"groups: buckets", "a message has the bucket of its group", buckets_of_messages},
+    {"groups: header", "a header names the group", the_group_that_a_header_names},
+    {"groups: claim", "a free bucket is claimed once", a_bucket_is_claimed},
+    {"groups: passed", "a bucket of others is passed, and it says so", a_bucket_of_others_is_passed},
+    {"groups: consumers", "each consumer of a connection has its own", the_consumers_of_a_connection_have_their_own},
+    {"groups: freed", "a search begins with what is free", what_is_free_is_claimed_first},
+    {"groups: shared", "a shared claim ends with its messages", a_shared_claim_ends_with_its_messages},
+    {"groups: announced", "what was passed is announced", what_was_passed_is_announced},
+    {"groups: announced later", "what was passed in an earlier claim is announced", what_was_passed_before_is_announced},
+    {"groups: sticky", "a sticky claim stays until its group ends", a_sticky_claim_stays},
+    {"groups: leave", "a consumer that leaves hands over", who_leaves_hands_over},
+    {"groups: dead", "claims of the dead end", claims_of_the_dead_end},
+};
+/* clang-format on */
+SUBJECT(CASES)
