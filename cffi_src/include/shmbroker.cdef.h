@@ -588,7 +588,7 @@ int64_t sb_queue_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t 
 int64_t sb_queue_browse_columns(sb_queue *q, uint64_t *position, uint32_t count, sb_columns *columns,
                                 sb_status *status);
 /* The same as sb_queue_browse, of the messages that a program selects. SB_INVALID: it is no valid program. SB_CORRUPT:
-   the properties of a message are damaged; *position is that of the message. */
+   a message is damaged, or its properties are, as far as the program reads them. */
 int64_t sb_queue_browse_selected(sb_queue *q, uint64_t *position, const char *selector, uint32_t selector_length,
                                  char *buffer, uint64_t size);
 /* Looks at up to `count` ready messages from *position on, moves *position behind the last one, and returns the number
