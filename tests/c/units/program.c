@@ -88,6 +88,9 @@ static void values_that_are_missing(void) {
       for (unsigned n = 0; n < values; n++) op(&c, SB_OP_TRUE);
       op(&c, takes[i].opcode);
       expect(is_valid(&c) == (values == takes[i].taken), "instruction %u with %u values", takes[i].opcode, values);
+      if (values + 1 != takes[i].taken) continue;
+      op(&c, SB_OP_TRUE); /* now one value would be left */
+      expect(!is_valid(&c), "instruction %u with %u values, then a value", takes[i].opcode, values);
     }
   }
 }
@@ -161,6 +164,13 @@ static void where_skips_may_go(void) {
   for (unsigned distance = 0; distance <= 12; distance++) {
     coded c = skipping(distance);
     expect(is_valid(&c) == (distance == 10), "a skip of %u bytes", distance);
+  }
+  for (unsigned distance = 1; distance <= 8; distance++) {
+    coded c = program_of();
+    op(&c, SB_OP_TRUE);
+    op_skip(&c, SB_OP_SKIP_IF_TRUE_U16, distance);
+    op_like(&c, "12345");
+    expect(is_valid(&c) == (distance == 8), "a skip of %u bytes over a pattern", distance);
   }
   coded c = skipping(UINT16_MAX);
   expect(!is_valid(&c), "a skip out of the program is accepted");

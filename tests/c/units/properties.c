@@ -224,6 +224,12 @@ static void damage_that_is_noticed(void) {
   expect_damaged(&c, "b", "a type in front that does not exist");
   c.bytes[begun - 2] = 1; /* the table is said to be longer than the properties */
   expect_damaged(&c, "a", "a table that is too long");
+  c = properties_of(FLAG(SB_PROPERTY_HEADERS));
+  begun = begin_headers(&c);
+  HEADER(&c, "a", "");
+  end_headers(&c, begun);
+  expect_damaged(&c, "a", "a name without a value");
+  expect_damaged(&c, "b", "a last name without a value");
   for (unsigned flags = 1; flags <= 3; flags++) {
     c = properties_of(FLAG(SB_PROPERTY_APP_ID) | flags);
     text_property(&c, "app");

@@ -118,7 +118,11 @@ static void what_is_not_true(void) {
     op(&c, SB_OP_TRUE);
     op(&c, SB_OP_AND);
     expect_is(selected(&c, &headers), tried[i].plain, tried[i].name);
-    op(&c, SB_OP_NOT);
+    coded negated = c;
+    op(&negated, SB_OP_NOT);
+    expect_is(selected(&negated, &headers), tried[i].negated, tried[i].name);
+    op(&c, SB_OP_FALSE); /* the value that a skip leaves is a truth */
+    op(&c, SB_OP_EQUAL);
     expect_is(selected(&c, &headers), tried[i].negated, tried[i].name);
   }
 }
@@ -188,12 +192,16 @@ static void a_message_where_it_is_stored(void) {
   expect_is(sb_selector_message(t.b, &none, slot_at(0), &m, NULL), SB_SELECTED_YES, "without a program");
 }
 static void a_message_in_parts(void) {
-  static char body[40000];
+  static char body[200000];
   q = begin_queue("q", UNLIMITED, 1);
   leave_chunks(0);
   put_with_headers(body, sizeof body);
   expect(sb_slot_in_parts(SB_LOAD(sb_slot_header(t.b, slot_at(1)), SB_RELAXED)), "it has one piece");
   expect_is(selected_at(1), SB_SELECTED_YES, "a message whose properties are in parts");
+  message_at(1)->properties_length = SB_MAX_PREFIX - sizeof(sb_message_shm) - 5; /* behind exchange and key */
+  expect_is(selected_at(1), SB_SELECTED_YES, "a message with the longest properties");
+  message_at(1)->properties_length++;
+  expect_is(selected_at(1), SB_SELECTED_DAMAGED, "a message with longer properties");
   break_parts(slot_at(1));
   message_at(1)->properties_length = 60000; /* reaches into the second part */
   expect_is(selected_at(1), SB_SELECTED_DAMAGED, "a message whose parts are damaged");
