@@ -292,3 +292,14 @@ def test_a_selector_that_is_wrong(cli: Callable[..., Any], command: tuple[str, .
     ran = cli(*command, "--selector", "region = 'eu")
     assert ran.is_refused("line 1, column 10", "has no end", code=2)
     assert cli("queue", "count", "jobs", "--group-by", "a b").is_refused("group_by='a b'", "line 1, column 3", code=2)
+
+
+def test_selected_messages_are_moved_and_purged(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:
+    """`queue move` and `queue purge` take a selector."""
+    for number in range(5):
+        jobs.put(str(number).encode(), headers={"number": number})
+    assert cli("queue", "create", "other").code == 0
+    moved = cli("queue", "move", "jobs", "other", "--selector", "number > 1", "--limit", "2")
+    assert moved.out == "jobs: 2 messages moved\n"
+    assert cli("queue", "purge", "jobs", "--selector", "number = 0").out == "jobs: 1 message purged\n"
+    assert [bytes(message) for message in jobs.browse()] == [b"1", b"4"]

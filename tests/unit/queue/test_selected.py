@@ -203,3 +203,87 @@ def test_the_asyncio_twin(broker: shmbroker.Broker) -> None:
             assert queue.count(group_by="h") == {0: 2, 1: 2}
 
     asyncio.run(run())
+
+
+def fill(queue: shmbroker.Queue, count: int = 10) -> None:
+    """Put messages with their number as body and as header."""
+    for number in range(count):
+        queue.put(str(number).encode(), headers={"n": number})
+
+
+def test_selected_messages_are_moved(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
+    """They go in their order, up to the limits; the others keep their places, and the accounts agree."""
+    fill(queue)
+    target = connection.queue("target")
+    assert queue.move(target, selector="n >= 3 AND n < 8", limit=3) == 3
+    assert bodies(target, None) == [b"3", b"4", b"5"]
+    assert bodies(queue, None) == [b"0", b"1", b"2", b"6", b"7", b"8", b"9"]
+    assert queue.move("target", selector="n = 1 OR n = 9", max_bytes=1) == 1
+    assert queue.move("target", selector="n > 100") == 0
+    assert queue.move("target", selector="n > 7") == 2
+    assert bodies(target, None) == [b"3", b"4", b"5", b"1", b"8", b"9"]
+    assert (queue.statistics().moved, queue.statistics().ready, len(target)) == (6, 4, 6)
+    assert [bytes(message) for message in queue.get_many(9, auto_ack=True)] == [b"0", b"2", b"6", b"7"]
+    with pytest.raises(InvalidSelector):
+        queue.move(target, selector="n >")
+
+
+def test_a_move_ends_where_the_target_is_full(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
+    """What was not moved stays, ready."""
+    fill(queue)
+    target = connection.queue("target", max_length=2, overflow="block")
+    assert queue.move(target, selector="n > 4") == 2
+    assert bodies(target, None) == [b"5", b"6"]
+    assert len(queue) == 8
+    target.purge()
+    assert queue.move(target, selector="n > 4") == 2
+    assert bodies(target, None) == [b"7", b"8"]
+
+
+def test_selected_messages_are_removed(queue: shmbroker.Queue) -> None:
+    """A purge with a selector removes only what it selects; held messages stay, whatever it selects."""
+    fill(queue, 200)
+    held = queue.get()
+    assert queue.purge(selector="n BETWEEN 0 AND 149") == 149
+    held.nack()
+    assert [bytes(message) for message in queue.browse()] == [b"0", *(str(n).encode() for n in range(150, 200))]
+    assert queue.purge(selector="n < 0") == 0
+    assert queue.statistics().killed == 149
+    assert queue.purge() == 51
+    with pytest.raises(InvalidSelector):
+        queue.purge(selector="")
+
+
+def test_each_priority_is_searched(connection: shmbroker.Connection) -> None:
+    """Selected messages of every priority are moved and removed, the highest priority first."""
+    queue, target = connection.queue("ranked", max_priority=9), connection.queue("target")
+    for number in range(12):
+        queue.put(str(number).encode(), headers={"n": number}, priority=number % 3 * 4)
+    assert queue.move(target, selector="n > 3", limit=5) == 5
+    assert bodies(target, None) == [b"5", b"8", b"11", b"4", b"7"]
+    assert queue.purge(selector="JMSPriority < 8") == 6
+    assert bodies(queue, None) == [b"2"]
+
+
+def test_queues_are_moved_into_each_other(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
+    """A move takes what is ready when it begins: two queues can be moved into each other."""
+    fill(queue, 100)
+    target = connection.queue("target")
+    assert queue.move(target, selector="n >= 0") == 100
+    assert target.move(queue, selector="n >= 0") == 100
+    assert [bytes(message) for message in queue.browse()] == [str(n).encode() for n in range(100)]
+
+
+def test_the_asyncio_twin_moves_and_removes(broker: shmbroker.Broker) -> None:
+    """`shmbroker.aio` moves and removes in the same way."""
+
+    async def run() -> None:
+        async with await shmbroker.aio.connect(broker.name) as connection:
+            queue, target = await connection.queue("q"), await connection.queue("target")
+            for number in range(4):
+                await queue.put(str(number).encode(), headers={"h": number})
+            assert queue.move(target, selector="h = 1") == 1
+            assert queue.purge(selector="h > 2") == 1
+            assert [bytes(message) for message in queue.browse()] == [b"0", b"2"]
+
+    asyncio.run(run())
