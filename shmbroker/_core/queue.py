@@ -271,7 +271,10 @@ class CoreQueue(native.Finalized):
         at, size = ffi.new("uint64_t *", position), native.RECORD_BYTES
         while True:
             memory = ffi.new("char[]", size)
-            length = slow.sb_queue_browse_selected(self.handle, at, program, len(selector), memory, size)
+            if selector:
+                length = slow.sb_queue_browse_selected(self.handle, at, program, len(selector), memory, size)
+            else:
+                length = slow.sb_queue_browse(self.handle, at, memory, size)
             if length >= 0:
                 return bytes(ffi.buffer(memory, length)), int(at[0])
             if -length == native.EMPTY:

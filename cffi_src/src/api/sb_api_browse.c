@@ -179,10 +179,10 @@ sb_status sb_api_find_selected(sb_queue *q, const sb_program *selector, char *me
   s.selector = *selector;
   s.memory = memory;
   while ((status = look_for_selected(&s)) == SB_OK) {
-    bool there = still_there(&s);
-    if (there && !s.sound) status = SB_CORRUPT;
-    if (there && (!s.sound || !expired(&s))) break;
-    s.at += there;
+    if (!still_there(&s)) continue;
+    if (!s.sound) status = SB_CORRUPT;
+    if (!s.sound || !expired(&s)) break;
+    s.at++;
   }
   *found = s.at;
   *sequence = sequence_at(&s) + (status == SB_OK);

@@ -48,7 +48,7 @@ static sb_status move_at(sb_queue *q, sb_queue *target, uint64_t position, uint6
     return status;
   }
   status = sb_move_at(q, target, position, size);
-  sb_notify_work_arrived(q); /* I41 of sb_requeued.h: the take may have hidden messages from other consumers */
+  if (status != SB_OK || sb_queue_may_hide(q)) sb_notify_work_arrived(q);
   if (status == SB_OK) {
     (void)sb_limits_enforce(target);
     sb_notify_work_arrived(target);
@@ -77,7 +77,7 @@ static sb_status remove_at(sb_queue *q, uint64_t position) {
       sb_holding_give(q->c, token);
       (void)sb_limits_enforce(q); /* I42 of sb_queue.h */
     }
-    sb_notify_work_arrived(q); /* as in move_at */
+    if (status != SB_OK || sb_queue_may_hide(q)) sb_notify_work_arrived(q);
   }
   sb_api_leave(q->c);
   return status;
