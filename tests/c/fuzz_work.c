@@ -130,6 +130,14 @@ static void select_some(session *s) {
   for (int n = 0; q != NULL && n < MANY; n++) {
     if (sb_queue_browse_selected(q, &position, selector, sizeof selector, records, RECORD_BYTES) < 0) break;
   }
+  uint64_t bytes = choose(1000);
+  sb_queue *target = any(s);
+  position = 0;
+  if (q != NULL && target != NULL && choose(2) == 0)
+    (void)sb_queue_move_selected(q, target, choose(100), &bytes, selector, sizeof selector, records, &position,
+                                 &status);
+  if (q != NULL && choose(4) == 0)
+    (void)sb_queue_purge_selected(q, selector, sizeof selector, records, &position, &status);
 }
 
 static void purge(session *s) {
