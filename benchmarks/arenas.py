@@ -142,6 +142,7 @@ ARENAS = (
         Arena(f"routing-{kind}", f"finding one queue, {kind} exchange, no broker", COST, peers=False, baseline="first")
         for kind in KINDS
     ),
+    Arena("selectors", "counting with a selector", COST, peers=False, baseline="first"),
     Arena("start", "the start of a program", MILLISECONDS, peers=False),
     Arena(
         "connect",

@@ -262,9 +262,20 @@ class Queue(native.QueueCalls):
 
     # ---- the queue itself ----
 
-    def purge(self) -> int:
-        """Removes the ready messages and returns their number; delivered and scheduled messages stay."""
-        return self._core.purge()
+    def purge(self, *, selector: str | None = None) -> int:
+        """Removes the ready messages and returns their number; delivered and scheduled messages stay.
+
+        Args:
+            selector: a condition, as of :meth:`browse`; only the messages for which it is true are removed. ``None`` =
+                all messages.
+
+        Raises:
+            TypeError: the selector is no string.
+            InvalidSelector: the selector is no condition in the language of selectors.
+            CorruptSegment: a message, or a property that the selector reads, is damaged; the messages before it are
+                removed.
+        """
+        return self._core.purge(b"" if selector is None else compile_selector(selector))
 
     def delete(self, if_unused: bool = False, if_empty: bool = False) -> int:  # noqa: FBT001, FBT002 - as AMQP has it
         """Deletes the queue and returns the number of ready and scheduled messages deleted with it.
@@ -330,7 +341,14 @@ class Queue(native.QueueCalls):
         """The current settings."""
         return self._core.settings()[0]
 
-    def move(self, to: Queue | str, *, limit: int | None = None, max_bytes: int | None = None) -> int:
+    def move(
+        self,
+        to: Queue | str,
+        *,
+        selector: str | None = None,
+        limit: int | None = None,
+        max_bytes: int | None = None,
+    ) -> int:
         """Moves ready messages to another queue of this broker, the oldest first; returns how many it moved.
 
         Stops early, without an error, when the other queue is full. A message keeps the time at which it expires: the
@@ -338,6 +356,8 @@ class Queue(native.QueueCalls):
 
         Args:
             to: the other queue, or its name.
+            selector: a condition, as of :meth:`browse`; only the messages for which it is true are moved. ``None`` =
+                all messages.
             limit: the most messages to move; ``None`` = all that are ready now.
             max_bytes: the last message moved is the one with which the bodies reach this size; ``None`` = no limit.
 
@@ -346,7 +366,11 @@ class Queue(native.QueueCalls):
             NeverFits: a body can never fit the other queue; the messages before it are moved.
             NotAllowed: a message that was published to more than eight queues was moved 23 times, in all of them.
             OutOfMemory: the broker has no memory to move a message; the messages before it are moved.
+            InvalidSelector: the selector is no condition in the language of selectors.
+            CorruptSegment: a message, or a property that the selector reads, is damaged; the messages before it are
+                moved.
         """
+        program = b"" if selector is None else compile_selector(selector)
         target = open_queue(self._session, to, passive=True) if isinstance(to, str) else to
         if not isinstance(target, Queue):
             msg = f"to={to!r}: a queue, or the name of one, is needed"
@@ -362,7 +386,7 @@ class Queue(native.QueueCalls):
             target = open_queue(self._session, target.name, passive=True)
         for_ever = native.FOR_EVER
         most, size = (for_ever if given is None else min(given, for_ever) for given in (limit, max_bytes))
-        return self._core.move(target._core, most, size)  # noqa: SLF001
+        return self._core.move(target._core, most, size, program)  # noqa: SLF001
 
     def statistics(self) -> QueueStatistics:
         """Returns a snapshot of the statistics of the queue.

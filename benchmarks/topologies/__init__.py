@@ -17,6 +17,7 @@ from benchmarks.topologies import (
     publishing,
     round_trips,
     routing,
+    selectors,
     start,
     streams,
     sweeps,
@@ -25,7 +26,7 @@ from benchmarks.topologies import (
 if TYPE_CHECKING:
     from benchmarks.topologies.topology import Topology
 
-_SUBJECTS = (streams, round_trips, sweeps, publishing, channels, routing, start, footprint, c_core)
+_SUBJECTS = (streams, round_trips, sweeps, publishing, channels, routing, selectors, start, footprint, c_core)
 
 TOPOLOGIES: dict[str, Topology] = {one.name: one for subject in _SUBJECTS for one in subject.TOPOLOGIES}
 """All topologies by name, in the order of printing."""

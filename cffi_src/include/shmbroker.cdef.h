@@ -541,6 +541,16 @@ sb_status sb_queue_purge(sb_queue *q, uint64_t *removed);
  * the number of messages moved. *status: why the next one was not moved; SB_OK also if none of these messages is
  * left. */
 int64_t sb_queue_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, sb_status *status);
+/* The same, of the messages that a program selects, one at a time, from the sequence number *position on (0 at first):
+ * those that are ready when the call comes to their priority. After SB_GROW the caller goes on with *position and the
+ * rest of the limits. `memory`: SB_MAX_PREFIX bytes. SB_INVALID: it is no valid program. SB_CORRUPT: a message is
+ * damaged, or its properties are, as far as the program reads them; the messages before it are moved. */
+int64_t sb_queue_move_selected(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, const char *selector,
+                               uint32_t selector_length, char *memory, uint64_t *position, sb_status *status);
+/* Removes the messages that a program selects, as sb_queue_purge does; else as sb_queue_move_selected. Returns the number
+ * of messages removed. */
+int64_t sb_queue_purge_selected(sb_queue *q, const char *selector, uint32_t selector_length, char *memory,
+                                uint64_t *position, sb_status *status);
 int64_t sb_queue_consumers(sb_connection *c, uint32_t slot, sb_consumer_facts *facts, uint32_t room);
 
 /* ---- messages ---- */
@@ -595,7 +605,7 @@ int64_t sb_queue_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t 
 int64_t sb_queue_browse_columns(sb_queue *q, uint64_t *position, uint32_t count, sb_columns *columns,
                                 sb_status *status);
 /* The same as sb_queue_browse, of the messages that a program selects. SB_INVALID: it is no valid program. SB_CORRUPT:
-   the properties of a message are damaged; *position is that of the message. */
+   a message is damaged, or its properties are, as far as the program reads them. */
 int64_t sb_queue_browse_selected(sb_queue *q, uint64_t *position, const char *selector, uint32_t selector_length,
                                  char *buffer, uint64_t size);
 /* Looks at up to `count` ready messages from *position on, moves *position behind the last one, and returns the number

@@ -185,10 +185,16 @@ def _messages(count: int) -> str:
 
 
 @queue_commands.command()
-def purge(queue: QueueArgument, *, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
+def purge(
+    queue: QueueArgument,
+    *,
+    selector: SelectorOption = None,
+    broker: BrokerOption = "",
+    as_json: JsonOption = False,
+) -> None:
     """Remove a queue's ready messages; delivered ones stay."""
     with opened(broker, queue) as found:
-        count = found.purge()
+        count = found.purge(selector=selector)
     _report(queue, "purged", count, as_json=as_json)
 
 
@@ -228,11 +234,12 @@ def move(
     queue: QueueArgument,
     to: Annotated[str, typer.Argument(metavar="TO", show_default=False, help="The target queue.")],
     *,
+    selector: SelectorOption = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Move at most N messages.")] = None,
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Move ready messages to another queue, in their order."""
     with opened(broker, queue) as found:
-        count = found.move(to, limit=limit)
+        count = found.move(to, selector=selector, limit=limit)
     _report(queue, "moved", count, as_json=as_json)

@@ -82,7 +82,7 @@ def _compiled(text: str, argument: str, rule: str) -> bytes:
 def _refuse(argument: str, text: str, place: Place, why: str) -> NoReturn:
     shown = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
     msg = f"{argument}={shown}: line {place.line}, column {place.column}: {why}"
-    raise InvalidSelector(msg, *place)
+    raise InvalidSelector(msg, *place) from None  # the error of the parser says the same in its own words
 
 
 def _explained(error: Any, text: str) -> tuple[Place, str]:  # noqa: ANN401 - an error of lark

@@ -167,9 +167,9 @@ class Queue:
             return self._sync.count(selector=selector)
         return self._sync.count(selector=selector, group_by=group_by)
 
-    def purge(self) -> int:
-        """Removes the ready messages; returns their number."""
-        return self._sync.purge()
+    def purge(self, *, selector: str | None = None) -> int:
+        """Removes the ready messages, or those that a selector selects; returns their number."""
+        return self._sync.purge(selector=selector)
 
     async def delete(self, *, if_unused: bool = False, if_empty: bool = False) -> int:
         """Deletes the queue; returns the number of ready and scheduled messages deleted with it."""
@@ -188,10 +188,17 @@ class Queue:
         """Ends :meth:`pause`."""
         await self._session.change(self._sync.resume)
 
-    def move(self, to: Queue | str, *, limit: int | None = None, max_bytes: int | None = None) -> int:
-        """Moves ready messages to another queue."""
+    def move(
+        self,
+        to: Queue | str,
+        *,
+        selector: str | None = None,
+        limit: int | None = None,
+        max_bytes: int | None = None,
+    ) -> int:
+        """Moves ready messages, or those that a selector selects, to another queue."""
         target = to._sync if isinstance(to, Queue) else to  # noqa: SLF001
-        return self._sync.move(target, limit=limit, max_bytes=max_bytes)
+        return self._sync.move(target, selector=selector, limit=limit, max_bytes=max_bytes)
 
     def statistics(self) -> QueueStatistics:
         """A snapshot of the queue."""

@@ -111,6 +111,35 @@ static void browse_columns(session *s) {
   if (q != NULL) (void)sb_queue_browse_columns(q, &position, MANY, &columns, &status);
 }
 
+/* A selector of a header that most messages do not have, and of a property; the value of the header is asked for. */
+static void select_some(session *s) {
+  static const char selector[] = {SB_PROGRAM_VERSION, SB_OP_HEADER_TEXT8, 1, 'n', SB_OP_IS_NULL, SB_OP_PROPERTY_U8,
+                                  SB_PROPERTY_TYPE,   SB_OP_LIKE_TEXT16,  1, 0,   (char)255,     SB_OP_OR};
+  static const char group[] = {SB_PROGRAM_VERSION, SB_OP_HEADER_TEXT8, 1, 'n'};
+  sb_selection selection = {.selector = selector,
+                            .selector_length = sizeof selector,
+                            .group = group,
+                            .group_length = choose(2) == 0 ? sizeof group : 0,
+                            .values = records + SB_MAX_PREFIX,
+                            .room = choose(300),
+                            .memory = records};
+  uint64_t position = choose(3) == 0 ? choose(300) : 0;
+  sb_queue *q = any(s);
+  sb_status status;
+  if (q != NULL) (void)sb_queue_select(q, &position, MANY, &selection, &status);
+  for (int n = 0; q != NULL && n < MANY; n++) {
+    if (sb_queue_browse_selected(q, &position, selector, sizeof selector, records, RECORD_BYTES) < 0) break;
+  }
+  uint64_t bytes = choose(1000);
+  sb_queue *target = any(s);
+  position = 0;
+  if (q != NULL && target != NULL && choose(2) == 0)
+    (void)sb_queue_move_selected(q, target, choose(100), &bytes, selector, sizeof selector, records, &position,
+                                 &status);
+  if (q != NULL && choose(4) == 0)
+    (void)sb_queue_purge_selected(q, selector, sizeof selector, records, &position, &status);
+}
+
 static void purge(session *s) {
   sb_queue *q = any(s);
   if (q != NULL) (void)purge_count(q);
@@ -253,5 +282,5 @@ const fuzz_step STEPS[] = {
     {"next", consume_next},     {"suspend", suspend},    {"cancel", cancel},       {"tick", keep_house},
     {"sweep", sweep},           {"recover", recover},    {"check", check},         {"connect", come_and_go},
     {"put", put_something},     {"get", get_something},  {"hold", hold_something}, {"settle", settle},
-    {"next", consume_next}};
+    {"next", consume_next},     {"select", select_some}};
 const size_t STEP_COUNT = sizeof STEPS / sizeof STEPS[0];

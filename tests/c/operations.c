@@ -92,6 +92,26 @@ static void read_what_is_acked(void) { read_in_place(get_and_ack); }
 /* ---- the queue as a whole ---- */
 
 static void purge(void) { (void)purge_count(q); }
+/* Of a queue with priorities, the messages of priority 2: the ids 2 and 5. */
+static const char OF_PRIORITY_2[] = {
+    SB_PROGRAM_VERSION, SB_OP_PROPERTY_U8, SB_PROPERTY_PRIORITY, SB_OP_INTEGER_I64, 2, 0, 0, 0, 0, 0, 0, 0,
+    SB_OP_EQUAL};
+static char selecting[SB_MAX_PREFIX];
+static void purge_selected(void) {
+  uint64_t position = 0;
+  sb_status status;
+  do {
+    (void)sb_queue_purge_selected(q, OF_PRIORITY_2, sizeof OF_PRIORITY_2, selecting, &position, &status);
+  } while (again(status));
+}
+static void move_selected(void) {
+  uint64_t position = 0, bytes = UINT64_MAX;
+  sb_status status;
+  do {
+    (void)sb_queue_move_selected(q, other, 2, &bytes, OF_PRIORITY_2, sizeof OF_PRIORITY_2, selecting, &position,
+                                 &status);
+  } while (again(status));
+}
 static void move_there_and_back(void) {
   move();
   move_back();
@@ -368,7 +388,9 @@ const operation OPERATIONS[] = {
     {"read in place, delete", FREELY, SETUP, get_one, read_what_is_deleted, LEAVES(0), .bytes = LONG, .deletes = true},
 
     {"purge", FREELY, SETUP, nothing, purge, LEAVES(0)},
+    {"purge selected", RANKED(-1), SETUP, nothing, purge_selected, LEAVES(BUT(2) & BUT(5))},
     {"move", FREELY, SETUP, nothing, move, UNCHANGED},
+    {"move selected", RANKED(-1), SETUP, nothing, move_selected, UNCHANGED},
     {"move, limited", LENGTH(6, 0), SETUP, nothing, move, UNCHANGED},
     {"move a page", FREELY, PAGE_AND_SIX, have_room_for_a_page, move_page, UNDER_WAY(ALL | REST, ALL | REST),
      AFTER(ALL | REST, ALL | REST), .total = PAGE_AND_SIX},

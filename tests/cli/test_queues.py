@@ -256,3 +256,50 @@ def test_no_queue_is_made_with_a_name_of_the_brokers(cli: Callable[..., Any], br
     """Names that begin with amq. are refused."""
     assert cli("queue", "create", "amq.mine").is_refused("amq.mine", "reserved")
     assert broker.statistics().queue_count == 0
+
+
+def test_messages_are_counted(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:
+    """All of them, those of a selector, or by a property or header; as a line, as a table, or as JSON."""
+    for number in range(5):
+        jobs.put(b"", headers={"region": "eu" if number else "us", "share": 0.5, "urgent": number < 2})
+    jobs.put(b"")
+    assert cli("queue", "count", "jobs").out == "jobs: 6 messages\n"
+    assert cli("queue", "count", "jobs", "--selector", "region = 'us'").out == "jobs: 1 message\n"
+    assert cli("queue", "count", "jobs", "--selector", "region = 'eu'", "--json").facts == {"queue": "jobs", "count": 4}
+    lines = [line.split() for line in cli("queue", "count", "jobs", "--group-by", "region").lines]
+    assert [line for line in lines if len(line) == 2] == [["region", "messages"], ["eu", "4"], ["us", "1"], ["-", "1"]]
+    found = cli("queue", "count", "jobs", "--group-by", "urgent", "--selector", "region = 'eu'", "--json").facts
+    groups = [{"value": False, "count": 3}, {"value": True, "count": 1}]
+    assert found == {"queue": "jobs", "group_by": "urgent", "groups": groups}
+    assert "0.5" in cli("queue", "count", "jobs", "--group-by", "share").out
+    assert cli("queue", "count", "jobs", "--group-by", "share", "--selector", "FALSE").out == "jobs: no messages\n"
+
+
+def test_browsing_with_a_selector(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:
+    """Only selected messages are shown, and only they count for --count."""
+    for number in range(5):
+        jobs.put(f"body {number}".encode(), headers={"number": number})
+    shown = cli("browse", "jobs", "--selector", "number > 1", "--count", "2", "--json")
+    assert ["body 2" in line for line in shown.lines] == [True, False]
+    assert "body 3" in shown.lines[1]
+    assert "body 4" not in cli("browse", "jobs", "--selector", "number < 3").out
+
+
+@pytest.mark.usefixtures("jobs")
+@pytest.mark.parametrize("command", [("browse", "jobs"), ("queue", "count", "jobs")])
+def test_a_selector_that_is_wrong(cli: Callable[..., Any], command: tuple[str, ...]) -> None:
+    """It is wrong usage, in one line that names the place."""
+    ran = cli(*command, "--selector", "region = 'eu")
+    assert ran.is_refused("line 1, column 10", "has no end", code=2)
+    assert cli("queue", "count", "jobs", "--group-by", "a b").is_refused("group_by='a b'", "line 1, column 3", code=2)
+
+
+def test_selected_messages_are_moved_and_purged(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:
+    """`queue move` and `queue purge` take a selector."""
+    for number in range(5):
+        jobs.put(str(number).encode(), headers={"number": number})
+    assert cli("queue", "create", "other").code == 0
+    moved = cli("queue", "move", "jobs", "other", "--selector", "number > 1", "--limit", "2")
+    assert moved.out == "jobs: 2 messages moved\n"
+    assert cli("queue", "purge", "jobs", "--selector", "number = 0").out == "jobs: 1 message purged\n"
+    assert [bytes(message) for message in jobs.browse()] == [b"1", b"4"]

@@ -34,6 +34,20 @@ def test_q43_what_was_browsed_is_still_received(queue: shmbroker.Queue) -> None:
     assert_counts(queue, message_count=0, acked=5)
 
 
+def test_q43_a_browser_with_a_selector_sees_its_subset(queue: shmbroker.Queue) -> None:
+    """It sees what its selector selects; a consumer then receives every message."""
+    for number, body in enumerate("ABCDE"):
+        queue.put(body.encode(), headers={"odd": number % 2 == 1})
+    assert texts(queue.browse("odd")) == list("BD")
+    assert texts(queue.browse("NOT odd")) == list("ACE")
+    with queue.consume() as consumer:
+        for expected in "ABCDE":
+            message = consumer.get(timeout=60)
+            assert text(message) == expected
+            message.ack()
+    assert_counts(queue, message_count=0, acked=5)
+
+
 def test_q44_browsing_counts_as_no_delivery(queue: shmbroker.Queue) -> None:
     """A browsed message shows no delivery, and its first delivery is its first."""
     queue.put(b"A")

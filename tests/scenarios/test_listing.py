@@ -231,3 +231,19 @@ def test_q21_processes_that_read_and_ack_free_each_message_once(
         f"back to {baseline} bytes",
     )
     assert_balanced(queue)
+
+
+def test_t64_messages_are_counted_by_filter_and_by_property(queue: shmbroker.Queue) -> None:
+    """A count covers every ready message, on however many pages: all, those of a filter, or by a property."""
+    regions = ("eu", "us", "ap")
+    for number in range(PAGES_OF_MESSAGES):
+        queue.put(str(number).encode(), headers={"region": regions[number % 3], "number": number})
+    held = queue.get_many(2)
+    ready = PAGES_OF_MESSAGES - 2
+    assert queue.count() == ready
+    assert queue.count(selector="number >= 150") == PAGES_OF_MESSAGES - 150
+    assert queue.count(selector="region = 'eu' AND number < 90") == 29
+    assert queue.count(group_by="region") == {"ap": 66, "eu": 66, "us": 66}
+    assert queue.count(selector="number < 3", group_by="region") == {"ap": 1}
+    held.ack()
+    assert_balanced(queue)

@@ -23,6 +23,7 @@
 #include "sb_parts.h"
 #include "sb_release.h"
 #include "sb_scatter.h"
+#include "sb_selector.h"
 #include "sb_slab.h"
 #include "sb_view.h"
 #include "sb_wait.h"
@@ -113,6 +114,12 @@ bool sb_api_look_again(sb_connection *c, unsigned dead, sb_patience *p);
 /* Lock held. Ends a consumer. Puts the messages of its row (pulled, but not given to the application) back into their
  * queues; with `return_everything` also the messages that the application holds. */
 void sb_api_cancel(sb_consumer *k, bool return_everything);
+/* Lock not held. Finds the next ready message that a program selects, from *sequence on. *found: its position;
+ * *sequence: that of the message behind it. A position has one message, for ever (I4 of sb_layout.h): the caller that
+ * takes the message at the position gets the message that was selected, or none. `memory`: as of sb_selector_message.
+ * SB_EMPTY: there is none. SB_CORRUPT: a message, or its properties, are damaged. */
+sb_status sb_api_find_selected(sb_queue *q, const sb_program *selector, char *memory, uint64_t *sequence,
+                               uint64_t *found);
 /* Ends a delivery: settles the message, or returns it to its position. */
 sb_status sb_api_end(sb_queue *q, uint64_t token, sb_disposition disposition);
 

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "sb_api.h"
-#include "sb_selector.h"
 
 /* The position of a browser, and what it saw there. A browser holds the connection's lock only in `begin` and `finish`.
  * Without the lock no gate (sb_grace.h) protects its reads: pages may be retired meanwhile, and their memory may hold
@@ -168,6 +167,27 @@ static __attribute__((noinline)) void copy(const sight *s, char *to, uint64_t le
   }
   sb_peek_bytes(to, slot + sizeof *m, names);
   sb_peek_bytes(to + names, slot + m->body_offset, length - names);
+}
+
+sb_status sb_api_find_selected(sb_queue *q, const sb_program *selector, char *memory, uint64_t *sequence,
+                               uint64_t *found) {
+  sight s;
+  sb_status status = begin(&s, q, *sequence);
+  if (status != SB_OK) {
+    return status;
+  }
+  s.selector = *selector;
+  s.memory = memory;
+  while ((status = look_for_selected(&s)) == SB_OK) {
+    if (!still_there(&s)) continue;
+    if (!s.sound) status = SB_CORRUPT;
+    if (!s.sound || !expired(&s)) break;
+    s.at++;
+  }
+  *found = s.at;
+  *sequence = sequence_at(&s) + (status == SB_OK);
+  finish(&s);
+  return status;
 }
 
 /* Copies the next ready message at or after *position into `buffer`. If `place` is not NULL, stores the place of the

@@ -16,29 +16,34 @@ static uint64_t sequence_of(sb_queue *q, uint64_t position) {
              : sb_queue_sequence(q, position);
 }
 
-sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *size) {
+/* Takes two holdings: for the message where it is, and for where it goes. */
+static sb_status take_holdings(sb_connection *c, uint64_t *token, uint64_t *target_token) {
+  sb_status status = sb_holding_take(c, token);
+  if (status != SB_OK) {
+    return status;
+  }
+  status = sb_holding_take(c, target_token);
+  if (status != SB_OK) sb_holding_give(c, *token);
+  return status;
+}
+
+/* Gives the two holdings back, since the take into the first one failed. */
+static void give_holdings(sb_queue *q, uint64_t token, uint64_t target_token) {
+  sb_holding_give(q->c, target_token);
+  sb_holding_give(q->c, token);
+  (void)sb_limits_enforce(q); /* I42 */
+}
+
+/* Moves message *t, which was taken: `token` lists it, `target_token` is free. */
+static sb_status move_taken(sb_queue *q, sb_queue *target, const sb_taken *taken, uint64_t token, uint64_t target_token,
+                            uint64_t *size) {
   sb_connection *c = q->c;
   sb_broker *b = c->b;
-  uint64_t token, target_token;
-  sb_status status = sb_holding_take(c, &token);
-  if (status != SB_OK) {
-    return status;
-  }
-  status = sb_holding_take(c, &target_token);
-  sb_taken t;
-  if (status == SB_OK) {
-    status = sb_take_oldest(q, SB_CELL_REMOVING, end, token, &t);
-    if (status != SB_OK) sb_holding_give(c, target_token);
-  }
-  if (status != SB_OK) {
-    sb_holding_give(c, token);
-    (void)sb_limits_enforce(q); /* I42 */
-    return status;
-  }
+  sb_taken t = *taken;
   uint64_t bytes = t.message->body_length, position = 0;
   unsigned ref = sb_reference_clear(b, t.slot, t.ref, c->id);
   sb_lane *lane = NULL;
-  status = ref == SB_MAX_REFS ? SB_LIMIT : sb_queue_lane_for(target, t.message->priority, &lane);
+  sb_status status = ref == SB_MAX_REFS ? SB_LIMIT : sb_queue_lane_for(target, t.message->priority, &lane);
   if (status == SB_OK) status = sb_limits_admit(target, bytes);
   if (status == SB_DONE) status = SB_FULL; /* a message that is moved is not dropped: it stays in its queue */
   if (status != SB_OK) {
@@ -97,4 +102,34 @@ sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *siz
   (void)sb_release_unmarked(target, target_token);
   *size = bytes;
   return SB_OK;
+}
+
+sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *size) {
+  uint64_t token, target_token;
+  sb_taken t;
+  sb_status status = take_holdings(q->c, &token, &target_token);
+  if (status != SB_OK) {
+    return status;
+  }
+  status = sb_take_oldest(q, SB_CELL_REMOVING, end, token, &t);
+  if (status != SB_OK) {
+    give_holdings(q, token, target_token);
+    return status;
+  }
+  return move_taken(q, target, &t, token, target_token, size);
+}
+
+sb_status sb_move_at(sb_queue *q, sb_queue *target, uint64_t position, uint64_t *size) {
+  uint64_t token, target_token;
+  sb_taken t;
+  sb_status status = take_holdings(q->c, &token, &target_token);
+  if (status != SB_OK) {
+    return status;
+  }
+  status = sb_take_at(q, position, SB_CELL_AVAILABLE, token, &t);
+  if (status != SB_OK) {
+    give_holdings(q, token, target_token);
+    return status;
+  }
+  return move_taken(q, target, &t, token, target_token, size);
 }

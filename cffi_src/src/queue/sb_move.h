@@ -29,5 +29,7 @@
 /* Moves the oldest ready message before position `end`, in the lane of `end`, to `target`. *size: the length of its body. SB_EMPTY:
  * there is no such message. Any other failure, for instance SB_FULL of `target`, leaves the message in `q`. */
 sb_status sb_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *size);
+/* Moves the ready message at `position`, as above. SB_EMPTY: another process was faster. */
+sb_status sb_move_at(sb_queue *q, sb_queue *target, uint64_t position, uint64_t *size);
 
 #endif

@@ -117,8 +117,8 @@ static uint32_t after_character(const sb_value *v, uint32_t at) {
   return at;
 }
 
-/* When the rest of the pattern does not match, only the last SB_PATTERN_ANY is tried with one character more: if that
- * does not help, no earlier one does. */
+/* When the rest of the pattern does not match, only the last SB_PATTERN_ANY is tried with one byte more: if that does not
+ * help, no earlier one does. The byte may be within a character. The next one of the pattern then takes its rest. */
 sb_truth sb_operators_like(const sb_value *v, const uint8_t *pattern, uint32_t length) {
   uint32_t at = 0, next = 0, again = UINT32_MAX, taken = 0;
   if (v->kind != SB_VALUE_STRING) return v->kind == SB_VALUE_NULL ? SB_UNKNOWN : SB_FALSE;
@@ -134,7 +134,7 @@ sb_truth sb_operators_like(const sb_value *v, const uint8_t *pattern, uint32_t l
       at++;
     } else if (again != UINT32_MAX) {
       next = again;
-      at = taken = after_character(v, taken);
+      at = ++taken;
     } else {
       return SB_FALSE;
     }

@@ -2,7 +2,7 @@
 #include "sb_program.h"
 
 /* The skips that have not arrived yet, the one that arrives first at the end. Skips of nested conditions arrive in this
- * order, and no others are compiled. */
+ * order, and no others are compiled: if another one arrives, one that should have arrived before is found to be late. */
 typedef struct {
   const uint8_t *at, *end;
   unsigned height, skips;
@@ -56,7 +56,6 @@ static bool verify_operands(verifier *v, unsigned opcode, const uint8_t *then) {
     case SB_OP_SKIP_IF_TRUE_U16: {
       unsigned distance = sb_program_u16(v->at);
       if (distance == 0 || distance > (uint64_t)(v->end - then) || v->skips == SB_PROGRAM_DEPTH) return false;
-      if (v->skips > 0 && then + distance > v->skip[v->skips - 1].target) return false;
       v->skip[v->skips].target = then + distance;
       v->skip[v->skips++].height = v->height;
       return true;
