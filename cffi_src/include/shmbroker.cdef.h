@@ -42,7 +42,7 @@ typedef enum {
 } sb_status;
 
 /* The version of the layout of shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 14 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 15 };
 
 /* Offsets of two bytes of the lock file. A process locks SUCCESSOR while it waits to replace an automatic housekeeper,
  * one that a client started. A client locks STARTING before it starts one. The housekeeper inherits this lock, and
@@ -149,6 +149,7 @@ enum {
   SB_SETTING_REDELIVERY_DELAY_MS,   /* 0 = none */
   SB_SETTING_REDELIVERY_MULTIPLIER, /* in thousandths */
   SB_SETTING_MAX_REDELIVERY_DELAY_MS,
+  SB_SETTINGS_GIVEN, /* no setting: which settings were given for the queue (_core/settings.py); the core only stores it */
   SB_SETTINGS
 };
 enum { SB_TEXTS_MAX = 1020 }; /* the most bytes that all text settings of a queue have together */
@@ -175,7 +176,9 @@ enum {
   SB_QUEUE_NOTES = 256,  /* holds messages of the broker itself, so puts may use the reserve (sb_reserve.h) */
   SB_QUEUE_STAGE = 512,  /* holds messages until a commit publishes them: puts may use most of the reserve */
   SB_QUEUE_LANES = 1024, /* its messages have priorities (sb_lanes.h) */
-  SB_QUEUE_DEAD_LETTERS = 2048 /* dead messages wait to go to its dead-letter exchange (sb_park.h) */
+  SB_QUEUE_DEAD_LETTERS = 2048, /* dead messages wait to go to its dead-letter exchange (sb_park.h) */
+  SB_QUEUE_AUTO_CREATED =
+      4096 /* a publish or a consume made it, so the housekeeper may delete it; the core only stores it */
 };
 
 typedef struct {
@@ -289,9 +292,10 @@ typedef struct {
   uint64_t ready, delivering, scheduled, bytes;
   uint64_t added, acked, expired, killed, replaced, dropped, dead_lettered, moved, redelivered, delivered;
   uint64_t rescues, tail, created_ns;
+  uint64_t used_ns; /* CLOCK_MONOTONIC: at least the creation of the queue, and the last end of a consumer */
   /* owner: id of the connection that owns an exclusive queue, 0 = none. locked: 1 if that is a living connection other
    * than the caller's */
-  uint32_t owner, locked;
+  uint32_t owner, locked, had_consumer; /* had_consumer: 1 if any consumer was ever registered */
   int32_t consumers, interested, notified, not_interested, non_acquiring, room_waiting;
 } sb_queue_facts;
 
@@ -443,6 +447,9 @@ sb_status sb_queue_configure(sb_queue *q, const sb_settings *settings, bool trim
                              int32_t *holder);
 sb_status sb_queue_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadline_ns, int32_t *holder,
                           uint64_t *removed);
+/* Deletes a queue that has no consumer and no message, also none that a connection holds. SB_IN_USE, SB_NOT_EMPTY: it
+ * stays. */
+sb_status sb_queue_delete_idle(sb_queue *q, uint64_t deadline_ns, int32_t *holder);
 sb_status sb_queue_describe(sb_connection *c, uint32_t slot, sb_queue_facts *facts);
 /* Copies the encoded text settings of a queue to `texts`, which has room for SB_TEXTS_MAX bytes. Returns their length;
  * 0: there are none, or they cannot be read. */
