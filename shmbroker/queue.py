@@ -25,7 +25,7 @@ from shmbroker.consumer import Consumer
 from shmbroker.message import OPEN, Message, MessageBatch, browsed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Set
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
     from shmbroker._core.queue import CoreQueue, PutFields
@@ -254,7 +254,7 @@ class Queue(native.QueueCalls):
             fixed = f"{name} of queue {self.name!r} cannot change; delete the queue and declare it anew"
             msg = f"{name}={checked[name]!r}: {fixed}"
             raise ValueError(msg)
-        self._change(lambda current, flags: (replace(current, **checked), flags), trim=trim, given=checked.keys())
+        self._change(lambda current, flags: (replace(current, **checked), flags), trim=trim, given=frozenset(checked))
 
     def pause(self) -> None:
         """Stops deliveries until :meth:`resume`; producers can still put."""
@@ -272,7 +272,7 @@ class Queue(native.QueueCalls):
         change: Callable[[settings.QueueSettings, int], tuple[settings.QueueSettings, int]],
         *,
         trim: bool = False,
-        given: Set[str] = frozenset(),
+        given: frozenset[str] = frozenset(),
     ) -> None:
         # The core stores all settings anew. The lock keeps other changes from coming between the read and the store.
         until = self._session.operation_deadline()

@@ -18,7 +18,7 @@ from shmbroker._core.inspection import incarnation_of
 from shmbroker._core.settings import ALL_GIVEN, decoded_settings, encoded_settings, given_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Set
+    from collections.abc import Callable
 
     from shmbroker._core.connection import CoreConnection
     from shmbroker._core.facts import QueueFacts
@@ -109,7 +109,7 @@ def declare(  # noqa: PLR0917 - what a queue consists of
     settings: QueueSettings,
     until: int,
     flags: int = 0,
-    given: Set[str] = ALL_GIVEN,
+    given: frozenset[str] = ALL_GIVEN,
 ) -> bool:
     """Makes a queue.
 
@@ -350,7 +350,7 @@ class CoreQueue(native.Finalized):
 
     @in_flight
     def configure(
-        self, settings: QueueSettings, flags: int, *, trim: bool, until: int, given: Set[str] = ALL_GIVEN
+        self, settings: QueueSettings, flags: int, *, trim: bool, until: int, given: frozenset[str] = ALL_GIVEN
     ) -> None:
         """Changes the settings. ``given``: the names of those that were given for this queue, as for `declare`."""
         holder = ffi.new("int32_t *")

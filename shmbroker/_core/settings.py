@@ -11,8 +11,6 @@ from shmbroker._core import native
 from shmbroker.settings import ROWS, QueueSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Set
-
     from shmbroker._core.facts import QueueFacts
 
 ffi, slow = native.ffi, native.slow
@@ -62,7 +60,7 @@ def _texts_in(encoded: bytes) -> dict[str, Any]:
         raise exceptions.CorruptSegment(text=f"the texts of a queue's settings are damaged: {error}") from error
 
 
-def encoded_settings(settings: QueueSettings, flags: int, given: Set[str] = ALL_GIVEN) -> tuple[Any, object]:
+def encoded_settings(settings: QueueSettings, flags: int, given: frozenset[str] = ALL_GIVEN) -> tuple[Any, object]:
     """Encodes settings; returns the structure, and an object that must live as long as the structure is used.
 
     Args:
