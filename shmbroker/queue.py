@@ -404,6 +404,20 @@ def open_queue(session: Session, name: str, /, *, passive: bool = False, **given
     return session.queues.open(name, given, passive=passive, make=functools.partial(Queue, session))
 
 
+def open_to_consume(session: Session, name: str) -> Queue:
+    """Opens a queue; makes it if there is none, and the settings of its address say so.
+
+    Raises:
+        NotFound: there is no such queue.
+    """
+    while True:
+        try:
+            return open_queue(session, name, passive=True)
+        except exceptions.NotFound:
+            if not session.addresses.auto_create(name) and session.core.queue_slot(name) == 0:
+                raise
+
+
 def session_of_queue(queue: Queue) -> Session:
     """Returns the session of this process that has the queue open."""
     return queue._here()._session  # noqa: SLF001

@@ -21,9 +21,11 @@ from shmbroker._core import native, segments
 from shmbroker._core.connection import CoreConnection
 from shmbroker._core.housekeeper import CoreHousekeeper, look_at, started
 from shmbroker._core.queue import CoreQueue
+from shmbroker._housekeeper.auto_delete import AutoDelete
 from shmbroker._housekeeper.dead_letters import DeadLetters
 from shmbroker._housekeeper.launch import STARTING
 from shmbroker._process.timers import Timers
+from shmbroker._topology import addresses
 from shmbroker._topology.shared import exchanges_of
 
 if TYPE_CHECKING:
@@ -70,6 +72,8 @@ class Housekeeper:
         self._reclaim_due = 0.0
         self._timers = Timers(self._look_at)
         self._dead_letters = DeadLetters(self._connection, self._queue_in, self._queue_of)
+        self._auto_delete = AutoDelete(self._connection)
+        self._applied: object = None  # the address settings that all queues have
         self._turns = 0
         self._serves, self._stands_in = False, False
         self._wake_reaper = os.eventfd(0, os.EFD_CLOEXEC)
@@ -205,6 +209,7 @@ class Housekeeper:
         """Checks all queues if the periodic check is due; does nothing if a timer woke the thread earlier."""
         if time.monotonic_ns() >= self._tick_due:
             self._busy = self._core.tick()
+            self._auto_delete.run()
             seconds = TICK_SECONDS if self._busy else REST_SECONDS
             self._tick_due = time.monotonic_ns() + int(seconds * native.NANOSECONDS)
 
@@ -224,6 +229,7 @@ class Housekeeper:
         # is not reported here: the doctor reports it, and so do clients that declare exchanges or bindings.
         with contextlib.suppress(exceptions.Timeout, exceptions.OutOfMemory, exceptions.CorruptSegment):
             exchanges_of(self._connection).prune(self._connection, 0)
+            self._apply_settings()
         # The number of changes is read after the pruning, because the pruning can change it, and before the slots are
         # listed, so that the next turn notices a change during the listing.
         self._changes = self._core.changes()
@@ -232,6 +238,17 @@ class Housekeeper:
         if opened:
             watched = self._core.queues
             self._replace(watched + opened, list(range(len(watched))))
+
+    def _apply_settings(self) -> None:
+        """Applies the address settings to all queues, if they have changed; the first time always.
+
+        The process that changed them may have been killed before it did so. If this call raises, a later turn tries
+        again.
+        """
+        entries = exchanges_of(self._connection).addresses(self._connection).entries
+        if entries != self._applied:
+            addresses.apply(self._connection, self._queue_of, 0)
+            self._applied = entries
 
     def _leave_deleted(self) -> None:
         watched = self._core.queues
@@ -255,6 +272,7 @@ class Housekeeper:
         """
         self._core.watch(watched, kept)
         self._by_slot = {queue.slot: queue for queue in watched}
+        self._auto_delete.watch(watched)
 
     # ---- timers ----
 
