@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmbroker._amqp.utf8 import check_queue_name
 from shmbroker._topology.address_matching import precedence
-from shmbroker._topology.address_rows import ADDRESS_ROWS
+from shmbroker._topology.address_rows import ADDRESS_ROWS, AddressRow
 from shmbroker._topology.address_table import Explained
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from shmbroker._session.session import Session
 
-__all__ = ("ADDRESS_ROWS", "AddressSetting", "AddressSettings", "Explained")
+__all__ = ("ADDRESS_ROWS", "AddressRow", "AddressSetting", "AddressSettings", "Explained")
 
 
 class AddressSetting(NamedTuple):

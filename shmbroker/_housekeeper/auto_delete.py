@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from shmbroker._core.queue import CoreQueue
 
 LOOKS = 256
-"""The most queues that one call of `AutoDelete.run` looks at, so that the housekeeper is not kept from its other work."""
+"""The most queues that one call of `AutoDelete.run` looks at: the housekeeper has other work, too."""
 
 
 class _Rest(NamedTuple):
@@ -83,7 +83,7 @@ class AutoDelete:
         """Looks at a queue, notes whether it rests, and returns whether it has rested for long enough."""
         facts, now = queue.facts(), time.monotonic_ns()
         settings = exchanges_of(self._connection).addresses(self._connection).explain(queue.name)
-        delay = settings[AUTO_DELETE_DELAY].value
+        delay: float | None = settings[AUTO_DELETE_DELAY].value
         if not _rests(facts) or not settings[AUTO_DELETE].value or delay is None:
             self._rests.pop(queue.incarnation, None)
             return False

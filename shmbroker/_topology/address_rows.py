@@ -20,6 +20,7 @@ AUTO_CREATE = "auto_create_queues"
 AUTO_DELETE = "auto_delete_queues"
 AUTO_DELETE_DELAY = "auto_delete_queues_delay"
 AUTO_DELETE_UNUSED = "auto_delete_queues_skip_usage_check"
+_DEFAULTS = QueueSettings()
 _OF_A_DECLARATION = {"exclusive"}  # it names the connection that declares the queue, so it cannot have a default
 
 
@@ -43,9 +44,7 @@ class AddressRow(NamedTuple):
 
 ADDRESS_ROWS: Mapping[str, AddressRow] = {
     **{
-        f"{PREFIX}{name}": AddressRow(
-            row.kind, QueueSettings.__dataclass_fields__[name].default, row.help, row.is_live, name
-        )
+        f"{PREFIX}{name}": AddressRow(row.kind, getattr(_DEFAULTS, name), row.help, row.is_live, name)
         for name, row in ROWS.items()
         if name not in _OF_A_DECLARATION
     },
@@ -61,7 +60,9 @@ ADDRESS_ROWS: Mapping[str, AddressRow] = {
         Seconds(least_ms=0), default=0.0, help="how long the queue must have been so before, in seconds; -1: for ever"
     ),
     AUTO_DELETE_UNUSED: AddressRow(
-        Switch(), default=False, help="the housekeeper also deletes such a queue if it never had a message or a consumer"
+        Switch(),
+        default=False,
+        help="the housekeeper also deletes such a queue if it never had a message or a consumer",
     ),
 }
 """The rows of the address settings by their names."""

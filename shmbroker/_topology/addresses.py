@@ -60,9 +60,7 @@ class Addresses:
     def set(self, match: str, given: Mapping[str, Any]) -> None:
         """Gives addresses settings; see `changes.set_address`."""
         until = self._deadline()
-        exchanges_of(self._core).change(
-            self._core, until, lambda topology: changes.set_address(topology, match, given)
-        )
+        exchanges_of(self._core).change(self._core, until, lambda topology: changes.set_address(topology, match, given))
         self._apply(until)
 
     def remove(self, match: str, names: tuple[str, ...]) -> None:
@@ -74,7 +72,7 @@ class Addresses:
         self._apply(until)
 
     def _apply(self, until: int) -> None:
-        # The change is in effect. What cannot be applied now, for want of memory or of the lock, the housekeeper applies.
+        # The change is in effect. What lacks memory or the lock now, the housekeeper applies.
         with contextlib.suppress(exceptions.OutOfMemory, exceptions.Timeout):
             apply(self._core, self._open, until)
 

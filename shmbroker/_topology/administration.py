@@ -169,7 +169,7 @@ class Administration:
     def _make(self, name: str, given: dict[str, Any]) -> bool:
         """Makes a queue with the given settings. ``True``: made; ``False``: a queue of that name exists already.
 
-        If ``overflow`` is not given, nor a default for the address, the queue drops its oldest messages when it is full.
+        If neither ``overflow`` nor a default for the address is given, a full queue drops its oldest messages.
         """
         try:
             return self._addresses.declare(name, given, otherwise={"overflow": "drop-head"})

@@ -114,10 +114,14 @@ def encode(change: Change) -> bytes:
             return _binding(_UNBOUND, binding)
         case QueueGone(queue):
             return _joined(_QUEUE_GONE, 0, queue.incarnation, queue.name)
-        case AddressSet(match, settings):
-            return _joined(_ADDRESS, 0, 0, match, table=field_tables.encode(dict(settings)))
-        case AddressRemoved(match):
-            return _joined(_ADDRESS_GONE, 0, 0, match)
+        case AddressSet() | AddressRemoved():
+            return _encoded_address(change)
+
+
+def _encoded_address(change: AddressSet | AddressRemoved) -> bytes:
+    if isinstance(change, AddressSet):
+        return _joined(_ADDRESS, 0, 0, change.match, table=field_tables.encode(dict(change.settings)))
+    return _joined(_ADDRESS_GONE, 0, 0, change.match)
 
 
 def _binding(kind: int, binding: Binding) -> bytes:
