@@ -246,7 +246,7 @@ class Housekeeper:
         again.
         """
         entries = exchanges_of(self._connection).addresses(self._connection).entries
-        if entries != self._applied:
+        if entries is not self._applied:  # not compared: a change that was taken back may have been applied in part
             addresses.apply(self._connection, self._queue_of, 0)
             self._applied = entries
 

@@ -36,8 +36,8 @@ class AddressTable:
     """The address settings of a broker.
 
     Attributes:
-        entries: the settings that each match gives. A change replaces this dictionary, so callers can compare it with
-            an earlier one. Callers must not change it.
+        entries: the settings that each match gives. Each change replaces this dictionary, also one that is
+            taken back later, so callers can compare the identity with an earlier one. Callers must not change it.
     """
 
     def __init__(self) -> None:

@@ -123,7 +123,11 @@ def test_whether_any_match_creates_queues() -> None:
 def test_a_change_is_replayed_with_exact_values() -> None:
     """Each kind of value is the same, and of the same type, after the journal; also None."""
     given = {name: row.kind.check(name, row.default) for name, row in ADDRESS_ROWS.items()}
-    given |= {"default_message_ttl": 0.001, "default_ring_size": (1 << 56) - 1, "default_dead_letter_exchange": "\u00e9"}
+    given |= {
+        "default_message_ttl": 0.001,
+        "default_ring_size": (1 << 56) - 1,
+        "default_dead_letter_exchange": "\u00e9",
+    }
     topology = changed(Topology(), changes.set_address(Topology(), "a.#", given))
     found = topology.addresses.entries["a.#"]
     assert dict(found) == given
