@@ -13,6 +13,7 @@ import pytest
 from shmbroker import settings
 from shmbroker._amqp import field_tables
 from shmbroker._core import native
+from shmbroker._topology.address_rows import ADDRESS_ROWS
 from shmbroker_cli import queues
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +44,16 @@ def test_the_reference_has_the_rows() -> None:
     """The table has one line for each row, in the order of the rows, and no other line."""
     table = PAGE.partition("|---|---|---|---|---|---|\n")[2].partition("\n\n")[0].splitlines()
     assert table == [line_of(name, row) for name, row in settings.ROWS.items()]
+
+
+def test_the_reference_has_the_rows_of_addresses() -> None:
+    """The second table has one line for each address setting that is no default of a queue setting."""
+    table = PAGE.partition("\n|---|---|---|---|---|\n")[2].partition("\n\n")[0].splitlines()
+    rows = {name: row for name, row in ADDRESS_ROWS.items() if row.queue_setting is None}
+    assert table == [
+        f"| `{name}` | `--{name.replace('_', '-')}` | `{row.default}` | {row.kind.allowed} | {row.help} |"
+        for name, row in rows.items()
+    ]
 
 
 def test_the_core_has_a_number_for_each_row() -> None:
