@@ -177,8 +177,7 @@ enum {
   SB_QUEUE_STAGE = 512,  /* holds messages until a commit publishes them: puts may use most of the reserve */
   SB_QUEUE_LANES = 1024, /* its messages have priorities (sb_lanes.h) */
   SB_QUEUE_DEAD_LETTERS = 2048, /* dead messages wait to go to its dead-letter exchange (sb_park.h) */
-  SB_QUEUE_AUTO_CREATED =
-      4096 /* a publish or a consume made it, so the housekeeper may delete it; the core only stores it */
+  SB_QUEUE_AUTO_CREATED = 4096  /* a publish or a consume made it: the housekeeper may delete it */
 };
 
 typedef struct {

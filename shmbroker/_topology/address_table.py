@@ -57,15 +57,12 @@ class AddressTable:
         self.entries = MappingProxyType(entries)
         self.creates_queues = any(settings.get(AUTO_CREATE) for settings in entries.values())
 
-    def covering(self, address: str) -> list[str]:
-        """Returns the matches that cover an address, the most specific one first."""
-        return sorted((match for match in self.entries if covers(match, address)), key=precedence)
-
     def given(self, address: str) -> dict[str, Explained]:
         """Returns the settings that matches give an address."""
+        entries = self.entries  # once: another thread may replace them meanwhile
         found: dict[str, Explained] = {}
-        for match in self.covering(address):
-            for name, value in self.entries[match].items():
+        for match in sorted((match for match in entries if covers(match, address)), key=precedence):
+            for name, value in entries[match].items():
                 found.setdefault(name, Explained(value, match))
         return found
 

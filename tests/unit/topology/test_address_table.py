@@ -200,3 +200,22 @@ def test_a_record_with_other_settings_is_damage(change: records.AddressSet, text
     with pytest.raises(CorruptSegment, match="the topology's journal is damaged") as damage:
         changed(Topology(), records.encode(change))
     assert text in damage.value.text
+
+
+def test_a_look_beside_a_change_sees_the_table_before_or_after_it() -> None:
+    """A match that another thread removes during a look is seen as it was when the look began."""
+
+    class Removing(str):
+        """A match that is removed when it is compared with an address."""
+
+        __slots__ = ()
+
+        def split(self, *given: object) -> list[str]:  # type: ignore[override]
+            table.drop("b")
+            return str(self).split(*given)  # type: ignore[arg-type]
+
+    table = AddressTable()
+    table.put(Removing("#"), {"default_ring_size": 1})
+    table.put("b", {"default_ring_size": 2})
+    assert table.given("b")["default_ring_size"] == Explained(2, "b")
+    assert table.given("b")["default_ring_size"] == Explained(1, "#")
