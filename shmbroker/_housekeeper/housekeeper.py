@@ -220,7 +220,7 @@ class Housekeeper:
             self._reclaim_due = time.monotonic() + (TICK_SECONDS if more else RECLAIM_SECONDS)
 
     def _watch(self) -> None:
-        """Opens new queues, leaves deleted ones, frees their memory, and removes the bindings to them."""
+        """Opens new queues, leaves deleted ones, frees their memory, removes the bindings to them; applies settings."""
         if not self._has_changed() and not self._unfreed and self._turns % _WATCH_TURNS:
             return
         self._leave_deleted()
@@ -229,7 +229,6 @@ class Housekeeper:
         # is not reported here: the doctor reports it, and so do clients that declare exchanges or bindings.
         with contextlib.suppress(exceptions.Timeout, exceptions.OutOfMemory, exceptions.CorruptSegment):
             exchanges_of(self._connection).prune(self._connection, 0)
-            self._apply_settings()
         # The number of changes is read after the pruning, because the pruning can change it, and before the slots are
         # listed, so that the next turn notices a change during the listing.
         self._changes = self._core.changes()
@@ -238,6 +237,8 @@ class Housekeeper:
         if opened:
             watched = self._core.queues
             self._replace(watched + opened, list(range(len(watched))))
+        with contextlib.suppress(exceptions.Timeout, exceptions.OutOfMemory, exceptions.CorruptSegment):
+            self._apply_settings()
 
     def _apply_settings(self) -> None:
         """Applies the address settings to all queues, if they have changed; the first time always.
