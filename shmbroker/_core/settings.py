@@ -69,7 +69,7 @@ def encoded_settings(settings: QueueSettings, flags: int, given: frozenset[str] 
         given: the names of the settings that were given for the queue.
     """
     pointer = ffi.new("sb_settings *")
-    pointer.values[_GIVEN] = -1 if given >= ALL_GIVEN else sum(_BITS[name] for name in given)
+    pointer.values[_GIVEN] = sum(_BITS[name] for name in given)
     for name, kind, index in _NUMBERS:
         pointer.values[index] = kind.to_core(getattr(settings, name))
     for name, flag in _FLAGS:

@@ -41,11 +41,11 @@ class _Rest(NamedTuple):
     """A rest of a queue, as the housekeeper has seen it.
 
     Attributes:
-        marks: numbers that are different after any use of the queue.
+        marks: how many messages came, and when the last consumer left. Any use of the queue changes one of them.
         since: the monotonic time of the first look, in nanoseconds.
     """
 
-    marks: tuple[int, ...]
+    marks: tuple[int, int]
     since: int
 
 
@@ -89,7 +89,7 @@ class AutoDelete:
             return False
         if not settings[AUTO_DELETE_UNUSED].value and not _was_used(facts):
             return False
-        marks = (facts.added, facts.moved, facts.delivered, facts.tail, facts.used_ns, facts.had_consumer)
+        marks = (facts.added, facts.used_ns)
         rest = self._rests.get(queue.incarnation)
         if rest is None or rest.marks != marks:
             rest = self._rests[queue.incarnation] = _Rest(marks, now)

@@ -224,6 +224,7 @@ def test_each_use_begins_the_delay_anew(
     """A use that began and ended between two looks counts, although both found the queue at rest."""
     connection.settings.set("#", auto_delete_queues_delay=2)
     drained(connection)
+    in_and_out(connection)  # so that a later consumer is not the first one
     look()
     clock.now += SECOND
     use(connection)
