@@ -14,6 +14,7 @@ b'hello'
 from typing import TYPE_CHECKING, Any
 
 from shmbroker._topology.administration import DeclareOk
+from shmbroker.address_settings import AddressSetting, AddressSettings, Explained
 from shmbroker.broker import Broker, connect
 from shmbroker.broker import names as brokers
 from shmbroker.channel import Channel
@@ -81,6 +82,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccessRefused",
+    "AddressSetting",
+    "AddressSettings",
     "BasicProperties",
     "BindingInfo",
     "Broker",
@@ -103,6 +106,7 @@ __all__ = [
     "Delivery",
     "ExchangeError",
     "ExchangeInfo",
+    "Explained",
     "ForkedConnectionError",
     "FunctionFailed",
     "Group",

@@ -13,10 +13,11 @@ from shmbroker._process import inherited as inherited  # noqa: PLC0414 - its hoo
 from shmbroker._session.queues import core_of
 from shmbroker._session.session import session_of
 from shmbroker._topology.administration import clean_name
+from shmbroker.address_settings import AddressSettings
 from shmbroker.channel import Channel
 from shmbroker.channel.channel_state import callable_of
 from shmbroker.consumer import Consumer
-from shmbroker.queue import Queue, open_queue
+from shmbroker.queue import Queue, open_queue, open_to_consume
 from shmbroker.statistics import channel_infos
 
 if TYPE_CHECKING:
@@ -53,6 +54,11 @@ class Connection:
     def broker_name(self) -> str:
         """The name of the broker, as :func:`connect` takes it."""
         return self._session.broker_name
+
+    @property
+    def settings(self) -> AddressSettings:
+        """The address settings of the broker: what the queues have whose names match a pattern."""
+        return AddressSettings(self._session)
 
     # ---- channels ----
 
@@ -126,7 +132,8 @@ class Connection:
         """Opens one consumer of several queues, which it serves in fair rotation.
 
         Args:
-            queues: queues of this connection, or their names.
+            queues: queues of this connection, or their names. A queue that does not exist is made if its address
+                setting ``auto_create_queues`` says so.
             prefetch: the most unacked messages, 1 to 1,048,576.
             priority: of two interested consumers, the one with the higher priority gets the message.
             auto_ack: settle each message when it is handed out.
@@ -134,16 +141,17 @@ class Connection:
             ack_batch: the number of acknowledgements that are sent together.
             ack_interval: seconds after which an incomplete batch of acknowledgements is sent.
         """
-        opened = [self.queue(queue, passive=True) if isinstance(queue, str) else queue for queue in queues]
+        session = self._session
+        opened = [open_to_consume(session, queue) if isinstance(queue, str) else queue for queue in queues]
         for queue in opened:
             if not isinstance(queue, Queue):
                 msg = f"{queue!r} is no queue: queues of this connection, or names, are needed"
                 raise TypeError(msg)
-            if session_of(queue) is not self._session:
+            if session_of(queue) is not session:
                 msg = f"{queue!r} was opened by another connection: open it with this one"
                 raise ValueError(msg)
         return Consumer(
-            self._session, [core_of(queue) for queue in opened], prefetch=prefetch, priority=priority,
+            session, [core_of(queue) for queue in opened], prefetch=prefetch, priority=priority,
             auto_ack=auto_ack, timeout=timeout, ack_batch=ack_batch, ack_interval=ack_interval,
         )  # fmt: skip
 

@@ -306,7 +306,7 @@ class Queue(native.QueueCalls):
             fixed = f"{name} of queue {self.name!r} cannot change; delete the queue and declare it anew"
             msg = f"{name}={checked[name]!r}: {fixed}"
             raise ValueError(msg)
-        self._change(lambda current, flags: (replace(current, **checked), flags), trim=trim)
+        self._change(lambda current, flags: (replace(current, **checked), flags), trim=trim, given=frozenset(checked))
 
     def pause(self) -> None:
         """Stops deliveries until :meth:`resume`; producers can still put."""
@@ -324,12 +324,14 @@ class Queue(native.QueueCalls):
         change: Callable[[settings.QueueSettings, int], tuple[settings.QueueSettings, int]],
         *,
         trim: bool = False,
+        given: frozenset[str] = frozenset(),
     ) -> None:
         # The core stores all settings anew. The lock keeps other changes from coming between the read and the store.
         until = self._session.operation_deadline()
         with topology_lock(self._core.connection, until, self._core.what):
             wanted, flags = change(*self._core.settings())
-            self._core.configure(wanted, flags, trim=trim, until=until)
+            given = self._core.given() | given
+            self._core.configure(wanted, flags, trim=trim, until=until, given=given)
 
     @property
     def paused(self) -> bool:
@@ -465,6 +467,20 @@ class Queue(native.QueueCalls):
 def open_queue(session: Session, name: str, /, *, passive: bool = False, **given: Any) -> Queue:  # noqa: ANN401
     """Declares a queue and opens it; see :meth:`Connection.queue`."""
     return session.queues.open(name, given, passive=passive, make=functools.partial(Queue, session))
+
+
+def open_to_consume(session: Session, name: str) -> Queue:
+    """Opens a queue; makes it if there is none, and the settings of its address say so.
+
+    Raises:
+        NotFound: there is no such queue.
+    """
+    while True:
+        try:
+            return open_queue(session, name, passive=True)
+        except exceptions.NotFound:
+            if not session.addresses.auto_create(name) and session.core.queue_slot(name) == 0:
+                raise
 
 
 def session_of_queue(queue: Queue) -> Session:

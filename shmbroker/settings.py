@@ -59,6 +59,8 @@ class Row(NamedTuple):
         fixed: whether the value cannot change after the declaration. True for every setting that the core stores as a
             string.
         option: whether the command line has an option for it.
+        copied: whether address settings determine the value when the queue is made, and never later, although
+            ``configure`` can change it.
     """
 
     kind: Kind
@@ -67,6 +69,12 @@ class Row(NamedTuple):
     argument: str | None = None
     fixed: bool = False
     option: bool = True
+    copied: bool = False
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a change of address settings changes the value of queues that exist."""
+        return not self.fixed and not self.copied
 
     @property
     def is_number(self) -> bool:
@@ -95,6 +103,7 @@ class QueueSettings:
         "keep this number of ready messages, the newest; -1: all",
         "SB_SETTING_RING_SIZE",
         argument="x-ring-size",
+        copied=True,
     )
     max_length: int = _setting(
         UNBOUNDED, Count(), "the most ready messages; -1: no limit", "SB_SETTING_MAX_LENGTH", argument="x-max-length"
@@ -112,6 +121,7 @@ class QueueSettings:
         "what a publish does beyond max_length or max_bytes",
         "SB_SETTING_OVERFLOW",
         argument="x-overflow",
+        copied=True,
     )
     message_ttl: float | None = _setting(
         None,

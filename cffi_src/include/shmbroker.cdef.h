@@ -225,6 +225,7 @@ enum {
   SB_SETTING_MAX_REDELIVERY_DELAY_MS,
   SB_SETTING_MESSAGE_GROUPS, /* SB_GROUPS_... */
   SB_SETTING_GROUP_BUCKETS,
+  SB_SETTINGS_GIVEN, /* no setting: which settings were given for the queue (_core/settings.py); the core only stores it */
   SB_SETTINGS
 };
 /* When a consumer that has a message group gives it up: when it leaves, or when it holds none of its messages. */
@@ -254,7 +255,8 @@ enum {
   SB_QUEUE_STAGE = 512,  /* holds messages until a commit publishes them: puts may use most of the reserve */
   SB_QUEUE_LANES = 1024, /* its messages have priorities (sb_lanes.h) */
   SB_QUEUE_DEAD_LETTERS = 2048, /* dead messages wait to go to its dead-letter exchange (sb_park.h) */
-  SB_QUEUE_GROUPS = 4096        /* a message group goes to one consumer at a time (sb_groups.h) */
+  SB_QUEUE_AUTO_CREATED = 4096, /* a publish or a consume made it: the housekeeper may delete it */
+  SB_QUEUE_GROUPS = 8192        /* a message group goes to one consumer at a time (sb_groups.h) */
 };
 
 typedef struct {
@@ -368,9 +370,10 @@ typedef struct {
   uint64_t ready, delivering, scheduled, bytes;
   uint64_t added, acked, expired, killed, replaced, dropped, dead_lettered, moved, redelivered, delivered;
   uint64_t rescues, tail, created_ns;
+  uint64_t used_ns; /* CLOCK_MONOTONIC: at least the creation of the queue, and the last end of a consumer */
   /* owner: id of the connection that owns an exclusive queue, 0 = none. locked: 1 if that is a living connection other
    * than the caller's */
-  uint32_t owner, locked;
+  uint32_t owner, locked, had_consumer; /* had_consumer: 1 if any consumer was ever registered */
   int32_t consumers, interested, notified, not_interested, non_acquiring, room_waiting;
 } sb_queue_facts;
 
@@ -523,6 +526,9 @@ sb_status sb_queue_configure(sb_queue *q, const sb_settings *settings, bool trim
                              int32_t *holder);
 sb_status sb_queue_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadline_ns, int32_t *holder,
                           uint64_t *removed);
+/* Deletes a queue that has no consumer and no message, also none that a connection holds. SB_IN_USE, SB_NOT_EMPTY: it
+ * stays. */
+sb_status sb_queue_delete_idle(sb_queue *q, uint64_t deadline_ns, int32_t *holder);
 sb_status sb_queue_describe(sb_connection *c, uint32_t slot, sb_queue_facts *facts);
 /* Copies the encoded text settings of a queue to `texts`, which has room for SB_TEXTS_MAX bytes. Returns their length;
  * 0: there are none, or they cannot be read. */

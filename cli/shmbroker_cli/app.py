@@ -35,6 +35,7 @@ COMMANDS = {
     "bench": "bench:bench",
     "queue": "queues:queue_commands",
     "exchange": "exchanges:exchange_commands",
+    "settings": "address_settings:settings_commands",
     "groups": "groups:group_commands",
     "stages": "stages:stage_commands",
 }

@@ -44,6 +44,8 @@ class QueueFacts(NamedTuple):
         locked: 1 if another connection owns the queue.
         tail: about the number of messages that were put or moved into the queue so far. In a queue without limits, it
             may lag behind by up to seven. It also counts positions without a message, such as those of undone commits.
+        used_ns: a monotonic time in nanoseconds: at least the creation of the queue, and the last end of a consumer.
+        had_consumer: 1 if any consumer was ever registered.
     """
 
     name: str
@@ -52,6 +54,7 @@ class QueueFacts(NamedTuple):
     incarnation: int
     ready: int
     delivering: int
+    scheduled: int
     bytes: int
     added: int
     acked: int
@@ -59,9 +62,13 @@ class QueueFacts(NamedTuple):
     delivered: int
     tail: int
     created_ns: int
+    used_ns: int
     owner: int
     locked: int
+    had_consumer: int
     consumers: int
+    interested: int
+    notified: int
     room_waiting: int
 
 

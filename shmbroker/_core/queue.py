@@ -15,7 +15,7 @@ from shmbroker._core.bodies import Place
 from shmbroker._core.calls import in_flight
 from shmbroker._core.growing import out_of_memory
 from shmbroker._core.inspection import incarnation_of
-from shmbroker._core.settings import decoded_settings, encoded_settings
+from shmbroker._core.settings import ALL_GIVEN, decoded_settings, encoded_settings, given_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +29,7 @@ PAUSED: int = slow.SB_QUEUE_PAUSED
 KEEPS: int = slow.SB_QUEUE_KEEPS
 NOTES: int = slow.SB_QUEUE_NOTES
 STAGE: int = slow.SB_QUEUE_STAGE
+AUTO_CREATED: int = slow.SB_QUEUE_AUTO_CREATED
 _TTL = slow.SB_QUEUE_TTL
 
 
@@ -102,10 +103,29 @@ def raise_topology_error(status: int, holder: int, what: str) -> None:
         native.raise_for(status, what)
 
 
-def declare(connection: CoreConnection, name: str, settings: QueueSettings, until: int, flags: int = 0) -> bool:
-    """Makes a queue; False if it exists. ``flags``: any of KEEPS, NOTES and STAGE, the core's bits ``SB_QUEUE_...``."""
+def declare(  # noqa: PLR0917 - what a queue consists of
+    connection: CoreConnection,
+    name: str,
+    settings: QueueSettings,
+    until: int,
+    flags: int = 0,
+    given: frozenset[str] = ALL_GIVEN,
+) -> bool:
+    """Makes a queue.
+
+    Args:
+        connection: the connection of the caller.
+        name: the name of the queue.
+        settings: its settings.
+        until: the deadline of the wait for the topology lock.
+        flags: any of KEEPS, NOTES, STAGE and AUTO_CREATED, the core's bits ``SB_QUEUE_...``.
+        given: the names of the settings that were given for this queue; address settings determine the others.
+
+    Returns:
+        Whether it was made; False: it exists.
+    """
     slot, holder, encoded = ffi.new("uint32_t *"), ffi.new("int32_t *"), name.encode()
-    wanted, _texts = encoded_settings(settings, flags)
+    wanted, _texts = encoded_settings(settings, flags, given)
     status = connection.growing(
         slow.sb_queue_declare, connection.handle, encoded, len(encoded), wanted, until, slot, holder
     )
@@ -152,6 +172,7 @@ class CoreQueue(native.Finalized):
         self.incarnation = 0 if facts is None else incarnation_of(facts)
         self.exclusive = facts is not None and bool(facts.settings.flags & slow.SB_QUEUE_EXCLUSIVE)
         self.has_ttl = facts is not None and bool(facts.settings.flags & _TTL)
+        self.auto_created = facts is not None and bool(facts.settings.flags & AUTO_CREATED)
         self.settle: Callable[[bytes, int], int] = functools.partial(fast.sb_queue_settle, near)
         self.length: Callable[[], int] = functools.partial(fast.sb_queue_length, near)
 
@@ -317,7 +338,7 @@ class CoreQueue(native.Finalized):
         return facts
 
     def settings(self) -> tuple[QueueSettings, int]:
-        """The settings now, and which of the flags PAUSED, KEEPS, NOTES and STAGE the queue has.
+        """The settings now, and which of the flags PAUSED, KEEPS, NOTES, STAGE and AUTO_CREATED the queue has.
 
         Raises:
             NotFound: the queue was deleted.
@@ -325,11 +346,17 @@ class CoreQueue(native.Finalized):
         facts = self.facts()
         return decoded_settings(facts, self.connection.queue_texts(self.slot) if facts.settings.texts_length else b"")
 
+    def given(self) -> frozenset[str]:
+        """The names of the settings that were given for this queue; address settings determine the others."""
+        return given_settings(self.facts())
+
     @in_flight
-    def configure(self, settings: QueueSettings, flags: int, *, trim: bool, until: int) -> None:
-        """Changes the settings."""
+    def configure(
+        self, settings: QueueSettings, flags: int, *, trim: bool, until: int, given: frozenset[str] = ALL_GIVEN
+    ) -> None:
+        """Changes the settings. ``given``: the names of those that were given for this queue, as for `declare`."""
         holder = ffi.new("int32_t *")
-        wanted, _texts = encoded_settings(settings, flags)
+        wanted, _texts = encoded_settings(settings, flags, given)
         raise_topology_error(slow.sb_queue_configure(self.handle, wanted, trim, until, holder), holder[0], self.what)
 
     @in_flight
@@ -342,6 +369,21 @@ class CoreQueue(native.Finalized):
             raise amqp_error(exceptions.PreconditionFailed, f"{self.what} in vhost '/' {reason}")
         raise_topology_error(status, holder[0], self.what)
         return int(removed[0])
+
+    @in_flight
+    def delete_idle(self, until: int) -> bool:
+        """Deletes the queue if it has no consumer and no message, also none that a connection holds.
+
+        Returns:
+            Whether the queue is deleted, by this call or by another one.
+        """
+        holder = ffi.new("int32_t *")
+        status = self.connection.growing(slow.sb_queue_delete_idle, self.handle, until, holder)
+        if status in {native.IN_USE, native.NOT_EMPTY}:
+            return False
+        if status != native.DELETED:
+            raise_topology_error(status, holder[0], self.what)
+        return True
 
     @in_flight
     def purge(self, selector: bytes = b"") -> int:

@@ -17,11 +17,23 @@ ffi, slow = native.ffi, native.slow
 _NUMBERS = [(name, row.kind, getattr(slow, str(row.core))) for name, row in ROWS.items() if row.is_number]
 _FLAGS = [(name, getattr(slow, str(row.core))) for name, row in ROWS.items() if row.is_flag]
 _TEXTS = [name for name, row in ROWS.items() if row.core is None]
-_OTHERS: int = slow.SB_QUEUE_PAUSED | slow.SB_QUEUE_KEEPS | slow.SB_QUEUE_NOTES | slow.SB_QUEUE_STAGE
+_OTHERS: int = (
+    slow.SB_QUEUE_PAUSED | slow.SB_QUEUE_KEEPS | slow.SB_QUEUE_NOTES | slow.SB_QUEUE_STAGE | slow.SB_QUEUE_AUTO_CREATED
+)
+_GIVEN: int = slow.SB_SETTINGS_GIVEN
+_FLAG_SHIFT, _TEXT_SHIFT = 32, 56
+# The bit of each setting in the word of the core that says which settings were given for a queue.
+_BITS = {
+    **{name: 1 << index for name, _, index in _NUMBERS},
+    **{name: flag << _FLAG_SHIFT for name, flag in _FLAGS},
+    **{name: 1 << _TEXT_SHIFT + index for index, name in enumerate(_TEXTS)},
+}
+ALL_GIVEN = frozenset(ROWS)
+"""Stands for a queue all of whose settings were given, so that it takes none of the address settings."""
 
 
 def decoded_settings(facts: QueueFacts, texts: bytes = b"") -> tuple[QueueSettings, int]:
-    """Decodes the settings of a queue; returns also which of the flags PAUSED, KEEPS, NOTES and STAGE the queue has.
+    """Decodes the settings of a queue; returns also which of the flags of `CoreQueue.settings` the queue has.
 
     Args:
         facts: the core's facts of the queue.
@@ -35,6 +47,12 @@ def decoded_settings(facts: QueueFacts, texts: bytes = b"") -> tuple[QueueSettin
     return QueueSettings(**values), int(found.flags) & _OTHERS
 
 
+def given_settings(facts: QueueFacts) -> frozenset[str]:
+    """Returns the names of the settings that were given for a queue; address settings determine the others."""
+    word = facts.settings.values[_GIVEN]
+    return ALL_GIVEN if word < 0 else frozenset(name for name, bit in _BITS.items() if word & bit)
+
+
 def _texts_in(encoded: bytes) -> dict[str, Any]:
     try:
         return {name: value for name, value in field_tables.decode(encoded).items() if name in _TEXTS}
@@ -42,9 +60,16 @@ def _texts_in(encoded: bytes) -> dict[str, Any]:
         raise exceptions.CorruptSegment(text=f"the texts of a queue's settings are damaged: {error}") from error
 
 
-def encoded_settings(settings: QueueSettings, flags: int) -> tuple[Any, object]:
-    """Encodes settings; returns the structure, and an object that must live as long as the structure is used."""
+def encoded_settings(settings: QueueSettings, flags: int, given: frozenset[str] = ALL_GIVEN) -> tuple[Any, object]:
+    """Encodes settings; returns the structure, and an object that must live as long as the structure is used.
+
+    Args:
+        settings: the settings.
+        flags: further flags of the queue, as `CoreQueue.settings` returns them.
+        given: the names of the settings that were given for the queue.
+    """
     pointer = ffi.new("sb_settings *")
+    pointer.values[_GIVEN] = sum(_BITS[name] for name in given)
     for name, kind, index in _NUMBERS:
         pointer.values[index] = kind.to_core(getattr(settings, name))
     for name, flag in _FLAGS:

@@ -21,9 +21,11 @@ from shmbroker._core import native, segments
 from shmbroker._core.connection import CoreConnection
 from shmbroker._core.housekeeper import CoreHousekeeper, look_at, started
 from shmbroker._core.queue import CoreQueue
+from shmbroker._housekeeper.auto_delete import AutoDelete
 from shmbroker._housekeeper.dead_letters import DeadLetters
 from shmbroker._housekeeper.launch import STARTING
 from shmbroker._process.timers import Timers
+from shmbroker._topology import addresses
 from shmbroker._topology.shared import exchanges_of
 
 if TYPE_CHECKING:
@@ -70,6 +72,8 @@ class Housekeeper:
         self._reclaim_due = 0.0
         self._timers = Timers(self._look_at)
         self._dead_letters = DeadLetters(self._connection, self._queue_in, self._queue_of)
+        self._auto_delete = AutoDelete(self._connection)
+        self._applied: object = None  # the address settings that all queues have
         self._turns = 0
         self._serves, self._stands_in = False, False
         self._wake_reaper = os.eventfd(0, os.EFD_CLOEXEC)
@@ -205,6 +209,7 @@ class Housekeeper:
         """Checks all queues if the periodic check is due; does nothing if a timer woke the thread earlier."""
         if time.monotonic_ns() >= self._tick_due:
             self._busy = self._core.tick()
+            self._auto_delete.run()
             seconds = TICK_SECONDS if self._busy else REST_SECONDS
             self._tick_due = time.monotonic_ns() + int(seconds * native.NANOSECONDS)
 
@@ -215,7 +220,7 @@ class Housekeeper:
             self._reclaim_due = time.monotonic() + (TICK_SECONDS if more else RECLAIM_SECONDS)
 
     def _watch(self) -> None:
-        """Opens new queues, leaves deleted ones, frees their memory, and removes the bindings to them."""
+        """Opens new queues, leaves deleted ones, frees their memory, removes the bindings to them; applies settings."""
         if not self._has_changed() and not self._unfreed and self._turns % _WATCH_TURNS:
             return
         self._leave_deleted()
@@ -232,6 +237,19 @@ class Housekeeper:
         if opened:
             watched = self._core.queues
             self._replace(watched + opened, list(range(len(watched))))
+        with contextlib.suppress(exceptions.Timeout, exceptions.OutOfMemory, exceptions.CorruptSegment):
+            self._apply_settings()
+
+    def _apply_settings(self) -> None:
+        """Applies the address settings to all queues, if they have changed; the first time always.
+
+        The process that changed them may have been killed before it did so. If this call raises, a later turn tries
+        again.
+        """
+        entries = exchanges_of(self._connection).addresses(self._connection).entries
+        if entries is not self._applied:  # not compared: a change that was taken back may have been applied in part
+            addresses.apply(self._connection, self._queue_of, 0)
+            self._applied = entries
 
     def _leave_deleted(self) -> None:
         watched = self._core.queues
@@ -255,6 +273,7 @@ class Housekeeper:
         """
         self._core.watch(watched, kept)
         self._by_slot = {queue.slot: queue for queue in watched}
+        self._auto_delete.watch(watched)
 
     # ---- timers ----
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
+    from shmbroker._topology.addresses import Addresses
 
 _FIRST_LOOK = 64  # the number of open queues at which the first search for deleted queues runs
 
@@ -53,11 +54,11 @@ class OpenQueues:
     Args:
         connection: the connection in the core.
         lock: the lock of the connection.
-        deadline: returns the deadline of a topology change that begins now.
+        addresses: the address settings, which a new queue takes.
     """
 
-    def __init__(self, connection: CoreConnection, lock: Any, deadline: Callable[[], int]) -> None:  # noqa: ANN401
-        self._connection, self._lock, self._deadline = connection, lock, deadline
+    def __init__(self, connection: CoreConnection, lock: Any, addresses: Addresses) -> None:  # noqa: ANN401
+        self._connection, self._lock, self._addresses = connection, lock, addresses
         self._handles: dict[str, Any] = {}
         self._kept: dict[str, CoreQueue] = {}  # queues without a handle of the application
         self._routed: dict[str, CoreQueue] = {}
@@ -115,9 +116,7 @@ class OpenQueues:
                 if passive:
                     native.raise_for(native.NOT_FOUND, f"queue {name!r}")
                 check_not_reserved(name)
-                made = settings.QueueSettings(**wanted)
-                settings.check_together(name, made)
-                core_queue.declare(self._connection, name, made, self._deadline())
+                self._addresses.declare(name, wanted)
                 continue
             found = self._opened(name, slot)
             if found is not None:

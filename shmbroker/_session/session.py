@@ -19,6 +19,7 @@ from shmbroker._process.living import Living
 from shmbroker._session.channel_numbers import ChannelNumbers
 from shmbroker._session.dispatch import Dispatcher, Executor
 from shmbroker._session.queues import OpenQueues
+from shmbroker._topology.addresses import Addresses
 from shmbroker._topology.administration import Administration
 from shmbroker._topology.publisher import Publishing
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import concurrent.futures
     from collections.abc import Callable, Iterator
 
+    from shmbroker._core.queue import CoreQueue
     from shmbroker._session.dispatch import Work
 
 
@@ -79,6 +81,7 @@ class Session(native.Finalized):
         lock: held to change which queues and channels are open; `consumers` needs no lock.
         callbacks: the executor of the channels' callbacks.
         make_dispatcher: makes the dispatcher of a channel; a front end may set another one.
+        addresses: the address settings.
         queues: the open queues.
         consumers: the consumers.
         administration: the declarations, bindings and deletions.
@@ -112,12 +115,16 @@ class Session(native.Finalized):
         self.core = CoreConnection(path, name)
         self.core.on_stopping = self._broker_stops
         self.core.on_ready = self._channel_ready
-        self.queues = OpenQueues(self.core, self.lock, self.operation_deadline)
-        self.administration = Administration(self.core, self.queues.routed, self.operation_deadline)
-        self.publishing = Publishing(self.core, self.queues.routed)
+        self.addresses = Addresses(self.core, self._routed, self.operation_deadline)
+        self.queues = OpenQueues(self.core, self.lock, self.addresses)
+        self.administration = Administration(self.core, self.queues.routed, self.operation_deadline, self.addresses)
+        self.publishing = Publishing(self.core, self.queues.routed, self.addresses.auto_create)
         if on_housekeeper_missing is not None:
             self.core.on_housekeeper_missing = on_housekeeper_missing
         connections.note(self)
+
+    def _routed(self, name: str) -> CoreQueue | None:
+        return self.queues.routed(name)
 
     def operation_deadline(self) -> int:
         """Returns the deadline of a topology change that begins now."""

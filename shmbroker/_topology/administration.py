@@ -14,7 +14,6 @@ from shmbroker._amqp.errors import amqp_error, no_queue
 from shmbroker._amqp.names import RESERVED, check_not_reserved
 from shmbroker._amqp.utf8 import SHORT_STRING, size_in_utf8
 from shmbroker._core import journal
-from shmbroker._core import queue as core_queue
 from shmbroker._topology import changes
 from shmbroker._topology.binding import ToExchange, ToQueue
 from shmbroker._topology.exchange import check_not_default, missing
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
+    from shmbroker._topology.addresses import Addresses
     from shmbroker._topology.shared import Exchanges
 
 
@@ -78,6 +78,7 @@ class Administration:
         open_queue: takes the name of a queue and returns the core's handle of that queue; ``None``: there is no such
             queue. The connection keeps the handle open.
         deadline: returns the deadline of an operation that begins now.
+        addresses: the address settings.
     """
 
     def __init__(
@@ -85,8 +86,9 @@ class Administration:
         core: CoreConnection,
         open_queue: Callable[[str], CoreQueue | None],
         deadline: Callable[[], int],
+        addresses: Addresses,
     ) -> None:
-        self._core, self._open, self._deadline = core, open_queue, deadline
+        self._core, self._open, self._deadline, self._addresses = core, open_queue, deadline, addresses
 
     @property
     def exchanges(self) -> Exchanges:
@@ -108,6 +110,15 @@ class Administration:
         if found.exclusive and found.facts().locked:
             raise resource_locked(name)
         return found
+
+    def queue_to_consume(self, name: str) -> CoreQueue:
+        """Returns a queue as `queue` does; makes it if there is none, and the settings of its address say so."""
+        while True:
+            try:
+                return self.queue(name)
+            except exceptions.NotFound:
+                if not self._addresses.auto_create(name) and self._open(name) is None:
+                    raise
 
     def queue_declare(
         self,
@@ -158,20 +169,23 @@ class Administration:
     def _make(self, name: str, given: dict[str, Any]) -> bool:
         """Makes a queue with the given settings. ``True``: made; ``False``: a queue of that name exists already.
 
-        If ``overflow`` is not given, the queue drops its oldest messages when it is full.
+        If neither ``overflow`` nor a default for the address is given, a full queue drops its oldest messages.
         """
-        wanted = queue_settings.QueueSettings(**({"overflow": "drop-head"} | given))
         try:
-            queue_settings.check_together(name, wanted)
+            return self._addresses.declare(name, given, otherwise={"overflow": "drop-head"})
         except ValueError as error:
             raise amqp_error(exceptions.PreconditionFailed, f"queue {name!r} in vhost '/': {error}") from error
-        return core_queue.declare(self._core, name, wanted, self._deadline())
 
     def _compare(self, name: str, given: dict[str, Any], flags: dict[str, bool]) -> None:
-        """Checks that a queue is as a declaration requests. A declaration without ``overflow`` matches any overflow."""
-        current, _ = self.queue(name).settings()
-        if "overflow" not in given:
-            given = given | {"overflow": current.overflow}
+        """Checks that a queue is as a declaration requests.
+
+        A declaration without ``overflow`` matches any overflow. A setting that is not given in the declaration, and was
+        not given for the queue, matches as well: the address settings determine it.
+        """
+        queue = self.queue(name)
+        current, _ = queue.settings()
+        free = (queue_settings.ROWS.keys() - queue.given()) | {"overflow"}
+        given = {setting: getattr(current, setting) for setting in free} | given
         wanted = queue_settings.QueueSettings(**(given | flags))
         if current.exclusive != wanted.exclusive:
             raise resource_locked(name)

@@ -11,13 +11,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from shmbroker import exceptions
 from shmbroker._amqp import field_tables
+from shmbroker._amqp.errors import amqp_error
+from shmbroker._topology import address_rows, records
 from shmbroker._topology import exchange as rules
-from shmbroker._topology import records
+from shmbroker._topology.address_matching import check_match
 from shmbroker._topology.binding import Binding, Destination, ToExchange, ToQueue
 from shmbroker._topology.exchange import Exchange
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from shmbroker._topology.state import Topology
 
 
@@ -145,6 +150,52 @@ def unbind(
 def queue_gone(topology: Topology, queue: ToQueue) -> bytes:
     """Return the record that removes the bindings to a deleted queue; empty: there are no bindings to it."""
     return records.encode(records.QueueGone(queue)) if topology.bindings_to(queue) else b""
+
+
+def set_address(topology: Topology, match: str, given: Mapping[str, Any]) -> bytes:
+    """Return the record that gives addresses the settings `given`; what `match` gave before stays for all others.
+
+    Args:
+        topology: the current topology.
+        match: the name of an address, or a pattern (:mod:`shmbroker._topology.address_matching`).
+        given: address settings.
+
+    Returns:
+        The record; empty: the match gives these settings already.
+
+    Raises:
+        TypeError: the match is no string, or a name is not that of an address setting.
+        ValueError: the match or a value is not allowed, or no setting is given.
+    """
+    check_match(match)
+    checked = address_rows.validate(given)
+    if not checked:
+        msg = f"match={match!r}: give at least one setting; there are {', '.join(address_rows.ADDRESS_ROWS)}"
+        raise ValueError(msg)
+    current = topology.addresses.entries.get(match, {})
+    wanted = {**current, **checked}
+    return b"" if wanted == current else records.encode(records.AddressSet(match, wanted))
+
+
+def remove_address(topology: Topology, match: str, names: tuple[str, ...]) -> bytes:
+    """Return the record that removes settings of a match; without names, all of them.
+
+    Raises:
+        TypeError: the match is no string, or a name is not that of an address setting.
+        ValueError: the match is not allowed.
+        NotFound: the match does not give these settings, or any.
+    """
+    check_match(match)
+    address_rows.check_names(names)
+    current = topology.addresses.entries.get(match)
+    if current is None:
+        raise amqp_error(exceptions.NotFound, f"no address settings for match '{match}'")
+    for name in names:
+        if name not in current:
+            text = f"match '{match}' gives no {name}; it gives {', '.join(current)}"
+            raise amqp_error(exceptions.NotFound, text)
+    left = {name: value for name, value in current.items() if name not in names} if names else {}
+    return records.encode(records.AddressSet(match, left) if left else records.AddressRemoved(match))
 
 
 def _binding(source: str, destination: Destination, routing_key: str, arguments: dict[str, Any] | None) -> Binding:

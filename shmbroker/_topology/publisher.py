@@ -25,7 +25,7 @@ from shmbroker._core.queue import PutOptions
 from shmbroker._core.transaction import Publication, commit_waiting
 from shmbroker._dataclasses import replace
 from shmbroker._process import locks
-from shmbroker._topology.exchange import check_publish
+from shmbroker._topology.exchange import DEFAULT, check_publish
 from shmbroker._topology.shared import exchanges_of
 
 if TYPE_CHECKING:
@@ -127,10 +127,17 @@ class Publishing:
         core: the connection.
         open_queue: takes the name of a queue and returns the core's handle of that queue; ``None``: there is no such
             queue. The connection keeps the handle open.
+        auto_create: makes the queue of a name, if there is none and its address settings say so; returns whether it
+            made one.
     """
 
-    def __init__(self, core: CoreConnection, open_queue: Callable[[str], CoreQueue | None]) -> None:
-        self.core, self._open = core, open_queue
+    def __init__(
+        self,
+        core: CoreConnection,
+        open_queue: Callable[[str], CoreQueue | None],
+        auto_create: Callable[[str], bool],
+    ) -> None:
+        self.core, self._open, self._auto_create = core, open_queue, auto_create
         self._exchanges = exchanges_of(core)
         self.compiled = native.Publisher(core.address, core)
         self._publish_with = self.compiled.publish_with
@@ -185,6 +192,24 @@ class Publishing:
                     targets[exchange, routing_key] = found
                     self._learn(known, exchange, routing_key, found)
             return found
+
+    def targets_or_created(self, exchange: str, routing_key: str, content: Content) -> tuple[CoreQueue, ...]:
+        """Returns the queues that get a message.
+
+        Makes those that the default exchange does not find, if the settings of their addresses say so.
+
+        Raises:
+            NotFound: there is no such exchange.
+            AccessRefused: the exchange is internal.
+            Timeout: a queue is to be made, and the topology lock is not free in time.
+        """
+        found = self.targets(exchange, routing_key, content)
+        while exchange == DEFAULT and (content.keys or not found):
+            made = [key for key in (routing_key, *content.keys) if self._auto_create(key)]
+            if not made:
+                break
+            found = self.targets(exchange, routing_key, content)
+        return found
 
     def forget_routes(self) -> None:
         """Makes the next call of `targets` discard all routes, so that each is looked up again."""
@@ -270,7 +295,7 @@ class Publishing:
             NeverFits: the body can never fit. If the memory is what is too small, it is also an ``OutOfMemory``.
         """
         while True:
-            targets = self.targets(exchange, routing_key, content)
+            targets = self.targets_or_created(exchange, routing_key, content)
             if not targets:
                 return 0
             try:

@@ -11,23 +11,27 @@ A record is a head of fixed size, little endian, then three short strings, then 
     3 bound       1 to a queue (else to an exchange)       source, destination, routing key  incarnation  arguments
     4 unbound     as bound
     5 queue gone                                           name                              incarnation
+    6 address settings                                     match                                          settings
+    7 address settings removed                             match
 
 This module has no ``from __future__ import annotations``: see :mod:`shmbroker._core.facts`.
 """
 
 import struct
 import sys
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from shmbroker._amqp import field_tables
+from shmbroker._topology import address_rows
+from shmbroker._topology.address_matching import check_match
 from shmbroker._topology.binding import Binding, ToExchange, ToQueue
 from shmbroker._topology.exchange import TYPES, Exchange
 from shmbroker.exceptions import CorruptSegment
 
 VERSION = 1
 _HEAD = struct.Struct("<IBBBBBBQ")
-_DECLARED, _DELETED, _BOUND, _UNBOUND, _QUEUE_GONE = range(1, 6)
+_DECLARED, _DELETED, _BOUND, _UNBOUND, _QUEUE_GONE, _ADDRESS, _ADDRESS_GONE = range(1, 8)
 _DURABLE, _AUTO_DELETE, _INTERNAL = 1, 2, 4
 _TO_QUEUE = 1
 
@@ -62,7 +66,20 @@ class QueueGone(NamedTuple):
     queue: ToQueue
 
 
-Change = Declared | Deleted | Bound | Unbound | QueueGone
+class AddressSet(NamedTuple):
+    """The settings that a match gives to addresses, in place of those that it gave before."""
+
+    match: str
+    settings: Mapping[str, Any]
+
+
+class AddressRemoved(NamedTuple):
+    """A match gives no settings any more."""
+
+    match: str
+
+
+Change = Declared | Deleted | Bound | Unbound | QueueGone | AddressSet | AddressRemoved
 
 
 class _Fields(NamedTuple):
@@ -97,6 +114,14 @@ def encode(change: Change) -> bytes:
             return _binding(_UNBOUND, binding)
         case QueueGone(queue):
             return _joined(_QUEUE_GONE, 0, queue.incarnation, queue.name)
+        case AddressSet() | AddressRemoved():
+            return _encoded_address(change)
+
+
+def _encoded_address(change: AddressSet | AddressRemoved) -> bytes:
+    if isinstance(change, AddressSet):
+        return _joined(_ADDRESS, 0, 0, change.match, table=field_tables.encode(dict(change.settings)))
+    return _joined(_ADDRESS_GONE, 0, 0, change.match)
 
 
 def _binding(kind: int, binding: Binding) -> bytes:
@@ -176,10 +201,20 @@ def _bound(fields: _Fields) -> Binding:
     return Binding(sys.intern(source), to, routing_key, table)
 
 
+def _address(fields: _Fields) -> AddressSet:
+    try:
+        settings = address_rows.validate(field_tables.decode(fields.table))
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+    return AddressSet(check_match(fields.first), settings)
+
+
 _READERS: dict[int, Callable[[_Fields], Change]] = {
     _DECLARED: _declared,
     _DELETED: lambda fields: Deleted(fields.first),
     _BOUND: lambda fields: Bound(_bound(fields)),
     _UNBOUND: lambda fields: Unbound(_bound(fields)),
     _QUEUE_GONE: lambda fields: QueueGone(ToQueue(fields.first, fields.number)),
+    _ADDRESS: _address,
+    _ADDRESS_GONE: lambda fields: AddressRemoved(fields.first),
 }

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from shmbroker._core.connection import CoreConnection
+    from shmbroker._topology.address_table import AddressTable
     from shmbroker._topology.binding import Binding, ToQueue
     from shmbroker._topology.exchange import Exchange
 
@@ -136,6 +137,11 @@ class Exchanges:
                 return table.router.route(exchange, routing_key, headers, keys)
             finally:
                 table.users -= 1
+
+    def addresses(self, connection: CoreConnection) -> AddressTable:
+        """Returns the address settings. Later changes change this table, until another table takes its place."""
+        with self._refreshed(connection) as table:
+            return table.topology.addresses
 
     def looks_at_headers(self, connection: CoreConnection) -> bool:
         """Whether the headers of a message matter for any binding.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The topology: the exchanges and their bindings.
+"""The topology: the exchanges and their bindings, and the address settings.
 
 The topology is stored as a journal of records in shared memory. The holder of the topology lock appends records, which
 `changes` makes; every process replays new records. A record states the requested change. Every replay derives the
@@ -18,9 +18,19 @@ import itertools
 from typing import TYPE_CHECKING, Protocol
 
 from shmbroker._topology import ordered, records
+from shmbroker._topology.address_table import AddressTable
 from shmbroker._topology.binding import Binding, Destination, ToExchange, ToQueue
 from shmbroker._topology.exchange import DEFAULT, PREDECLARED, Exchange, missing
-from shmbroker._topology.records import Bound, Change, Declared, Deleted, QueueGone, Unbound
+from shmbroker._topology.records import (
+    AddressRemoved,
+    AddressSet,
+    Bound,
+    Change,
+    Declared,
+    Deleted,
+    QueueGone,
+    Unbound,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -60,14 +70,16 @@ class Observer(Protocol):
 
 
 class Topology:
-    """Exchanges and bindings, as of the records replayed so far.
+    """Exchanges, bindings and address settings, as of the records replayed so far.
 
     Attributes:
         exchanges: The exchanges by name; callers must not change this dictionary.
+        addresses: The address settings; callers must not change them.
     """
 
     def __init__(self) -> None:
         self.exchanges: dict[str, Exchange] = dict(PREDECLARED)
+        self.addresses = AddressTable()
         self._from: dict[str, dict[Binding, int]] = {name: {} for name in PREDECLARED}
         self._to: dict[Destination, Ordered[Binding]] = {}
         self._orders = itertools.count()
@@ -139,6 +151,7 @@ class Topology:
         yield from (Declared(one) for one in self.exchanges.values() if not one.predeclared)
         for bindings in self._from.values():
             yield from map(Bound, bindings)
+        yield from (AddressSet(*entry) for entry in self.addresses.entries.items())
 
     def _apply(self, change: Change, length: int) -> None:
         match change:
@@ -152,6 +165,18 @@ class Topology:
                 self._declare(exchange, length)
             case Deleted(name):
                 self._delete(name)
+            case AddressSet(match, settings):
+                self._forget_address(match)
+                self.addresses.put(match, settings)
+                self._size += length
+            case AddressRemoved(match):
+                self._forget_address(match)
+
+    def _forget_address(self, match: str) -> None:
+        settings = self.addresses.entries.get(match)
+        if settings is not None:
+            self.addresses.drop(match)
+            self._size -= len(records.encode(AddressSet(match, settings)))
 
     def _declare(self, exchange: Exchange, length: int) -> None:
         if exchange.name in self.exchanges:

@@ -17,9 +17,10 @@ b'hello'
 Cancelling an await loses no message: a get that is cancelled has taken none.
 """
 
+from shmbroker.aio.address_settings import AddressSettings
 from shmbroker.aio.channel import Channel
 from shmbroker.aio.connection import Connection, connect
 from shmbroker.aio.consumer import Consumer
 from shmbroker.aio.queue import Queue
 
-__all__ = ["Channel", "Connection", "Consumer", "Queue", "connect"]
+__all__ = ["AddressSettings", "Channel", "Connection", "Consumer", "Queue", "connect"]

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from shmbroker.properties import BasicProperties
 
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.001, 0.02
+# Why a publish is attempted again: there is no room; or a queue is to be made, and the topology lock is not free.
+_AGAIN = (standard_queue.Full, exceptions.Timeout)
 
 
 class Channel:
@@ -146,7 +148,7 @@ class Channel:
 
     async def tx_commit(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Commits everything since the last commit in one atomic step."""
-        await _until(functools.partial(self._sync.tx_commit, timeout=0), standard_queue.Full, timeout)
+        await _until(functools.partial(self._sync.tx_commit, timeout=0), _AGAIN, timeout)
 
     async def tx_rollback(self) -> None:
         """Discards everything since the last commit."""
@@ -165,7 +167,10 @@ class Channel:
         native.check_timeout(timeout)
         source = None
         while source is None:
-            found = self._sync.basic_get(queue, auto_ack)
+            try:
+                found = self._sync.basic_get(queue, auto_ack)
+            except exceptions.Timeout:  # the queue is to be made, and another process holds the topology lock
+                found = await self._change(self._sync.basic_get, queue, auto_ack)
             if found is not None or timeout == 0:
                 return found
             name = self._sync._named(queue)  # noqa: SLF001 - "" means the queue declared last: that of now
@@ -200,7 +205,8 @@ class Channel:
         """Calls a callback or coroutine function with each message: ``(channel, method, properties, body)``."""
         callback = callable_of(on_message_callback, "on_message_callback")
         called = self._called(lambda _channel, *delivery: callback(self, *delivery))
-        return self._sync.basic_consume(queue, called, *arguments, **options)
+        tag: str = await self._change(self._sync.basic_consume, queue, called, *arguments, **options)
+        return tag
 
     async def basic_cancel(self, consumer_tag: str) -> None:
         """Ends a consumer."""
@@ -314,10 +320,14 @@ class Channel:
 
 
 async def _with_room(publish: Callable[..., Any], given: tuple[Any, ...], timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109
-    return await _until(functools.partial(publish, *given, timeout=0), standard_queue.Full, timeout)
+    return await _until(functools.partial(publish, *given, timeout=0), _AGAIN, timeout)
 
 
-async def _until(attempt: Callable[[], Any], again: type[Exception], timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109
+async def _until(
+    attempt: Callable[[], Any],
+    again: type[Exception] | tuple[type[Exception], ...],
+    timeout: float | None,  # noqa: ASYNC109
+) -> Any:  # noqa: ANN401
     """Repeats an attempt while it raises ``again``, and returns its result. Pauses between attempts grow to 20 ms.
 
     Raises the last ``again`` when the timeout has passed. :exc:`NeverFits` is raised at once, as waiting does not help.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from shmbroker import broker, exceptions
 from shmbroker._core import native
 from shmbroker._session.session import session_of
+from shmbroker.aio.address_settings import AddressSettings
 from shmbroker.aio.channel import Channel
 from shmbroker.aio.consumer import Consumer
 from shmbroker.aio.queue import Queue, open_queue
@@ -48,6 +49,11 @@ class Connection:
         except BaseException:  # a signal handler raised: the caller does not get the channel
             sync.close()
             raise
+
+    @property
+    def settings(self) -> AddressSettings:
+        """The address settings of the broker; see :attr:`shmbroker.Connection.settings`."""
+        return AddressSettings(self._session, self._sync.settings)
 
     @property
     def is_open(self) -> bool:

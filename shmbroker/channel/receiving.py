@@ -56,7 +56,7 @@ class Receiving(Sending):
             auto_ack: settle the message immediately.
             timeout: seconds to wait for a message; ``None`` = until the channel is closed.
         """
-        source = self._admin.queue(self._named(queue))
+        source = self._admin.queue_to_consume(self._named(queue))
         until = deadline(timeout)
         core, auto_ack = self._core_channel, bool(auto_ack)
         found: Any = self._taker.get(self, source.address, auto_ack)
@@ -136,7 +136,7 @@ class Receiving(Sending):
         tag = tag or generated_name("ctag")
         priority = _consumer_priority(name, table(arguments) or {})
         flags = AUTO_ACK * bool(auto_ack) | EXCLUSIVE * bool(exclusive) | NO_LOCAL * bool(no_local)
-        source, core = self._admin.queue(name), self._core_channel
+        source, core = self._admin.queue_to_consume(name), self._core_channel
         consumer, place = Subscription(Names(tag, name), callback, on_end), SubscriptionPlace()
         with self._registry:  # `_deliver_late` waits for this lock if a message comes before the consumer is registered
             if any(one.names.tag == tag for one in self._subscriptions.values()):

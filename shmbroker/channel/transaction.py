@@ -163,7 +163,8 @@ class Transaction:
             settlements = [one for settle in pending.settles for one in settle.settlements]
             while True:
                 routed = [
-                    (one, publishing.targets(one.exchange, one.routing_key, one.content)) for one in pending.publishes
+                    (one, publishing.targets_or_created(one.exchange, one.routing_key, one.content))
+                    for one in pending.publishes
                 ]
                 publications = [
                     publication

@@ -13,6 +13,7 @@ import pytest
 from shmbroker import settings
 from shmbroker._amqp import field_tables
 from shmbroker._core import native
+from shmbroker._topology.address_rows import ADDRESS_ROWS
 from shmbroker_cli import queues
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +46,16 @@ def test_the_reference_has_the_rows() -> None:
     assert table == [line_of(name, row) for name, row in settings.ROWS.items()]
 
 
+def test_the_reference_has_the_rows_of_addresses() -> None:
+    """The second table has one line for each address setting that is no default of a queue setting."""
+    table = PAGE.partition("\n|---|---|---|---|---|\n")[2].partition("\n\n")[0].splitlines()
+    rows = {name: row for name, row in ADDRESS_ROWS.items() if row.queue_setting is None}
+    assert table == [
+        f"| `{name}` | `--{name.replace('_', '-')}` | `{row.default}` | {row.kind.allowed} | {row.help} |"
+        for name, row in rows.items()
+    ]
+
+
 def test_the_core_has_a_number_for_each_row() -> None:
     """The rows name exactly the constants of settings in the header of the core, and no constant twice."""
     numbers = set(re.findall(r"\b(SB_SETTING_\w+)", CDEF))
@@ -52,7 +63,8 @@ def test_the_core_has_a_number_for_each_row() -> None:
     constants = [row.core for row in settings.ROWS.values() if row.core is not None]
     assert len(set(constants)) == len(constants)
     values = sorted(getattr(native.slow, name) for name in numbers)
-    assert values == list(range(native.slow.SB_SETTINGS))
+    assert values == list(range(native.slow.SB_SETTINGS_GIVEN))  # the last number, which is no setting
+    assert native.slow.SB_SETTINGS == native.slow.SB_SETTINGS_GIVEN + 1
 
 
 def test_texts_are_fixed_and_have_room() -> None:

@@ -36,6 +36,10 @@ static void take_three(void) {
 static void get_five(void) {
   for (int i = 0; i < 5; i++) get_one();
 }
+static void get_six(void) {
+  get_five();
+  get_one();
+}
 static void take_page(void) { /* all but the last cell of the first page are finished */
   for (int i = 0; i < 63; i++) (void)get(&kid, q, spare, true);
   get_one();
@@ -138,6 +142,10 @@ static void delete_if_empty(void) {
   int32_t holder;
   uint64_t removed;
   (void)sb_queue_delete(q, false, true, FOREVER, &holder, &removed);
+}
+static void delete_idle(void) {
+  int32_t holder;
+  (void)sb_queue_delete_idle(q, FOREVER, &holder);
 }
 static void delete_and_leave(void) {
   delete_queue();
@@ -423,6 +431,8 @@ const operation OPERATIONS[] = {
     {"declare with texts", FREELY, SETUP, nothing, declare_long, UNCHANGED},
     {"open", FREELY, SETUP, nothing, open_again, UNCHANGED},
     {"leave", FREELY, SETUP, nothing, leave, UNCHANGED},
+    {"delete idle, held", FREELY, SETUP, get_six, delete_idle, UNCHANGED, .deletes_beside = true},
+    {"delete idle, empty", FREELY, 0, nothing, delete_idle, EMPTY, .deletes = true},
     {"let go", FREELY, SETUP, delete_queue, let_go, EMPTY, .deletes = true},
     {"shrink to 3", FREELY, SETUP, nothing, shrink_lazily, UNCHANGED, .must_beside = BUT_3, .resizes = true},
     {"trim to 3", FREELY, SETUP, nothing, trim, LEAVES(BUT_3), .resizes = true},

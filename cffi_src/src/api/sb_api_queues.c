@@ -191,8 +191,8 @@ sb_status sb_queue_configure(sb_queue *q, const sb_settings *settings, bool trim
   return status;
 }
 
-sb_status sb_queue_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadline_ns, int32_t *holder,
-                          uint64_t *removed) {
+/* sb_queue_delete with the conditions `flags` (sb_disposal_close_if). */
+static sb_status delete_if(sb_queue *q, uint64_t flags, uint64_t deadline_ns, int32_t *holder, uint64_t *removed) {
   sb_status status = sb_usable(q->c);
   *removed = 0;
   if (status != SB_OK || (status = sb_topology_lock(q->c->b, deadline_ns, holder)) != SB_OK) {
@@ -201,7 +201,7 @@ sb_status sb_queue_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t d
   sb_lock(q->c);
   sb_topology_finish(q->c);
   SB_STORE(&q->c->b->header->topology_intent, sb_topology_word(SB_CHANGE_DELETE, q->slot), SB_RELEASE);
-  status = sb_queue_is_open(q) ? sb_disposal_close(q, if_unused, if_empty, removed) : SB_DELETED;
+  status = sb_queue_is_open(q) ? sb_disposal_close_if(q, flags, removed) : SB_DELETED;
   if (status == SB_OK) {
     SB_CRASHPOINT("api.delete.closed");
     sb_directory_remove(q->c->b, q->slot);
@@ -213,6 +213,17 @@ sb_status sb_queue_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t d
   sb_unlock(q->c);
   sb_topology_unlock(q->c->b, true);
   return status;
+}
+
+sb_status sb_queue_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadline_ns, int32_t *holder,
+                          uint64_t *removed) {
+  uint64_t flags = (if_unused ? SB_CLOSING_IF_UNUSED : 0) | (if_empty ? SB_CLOSING_IF_EMPTY : 0);
+  return delete_if(q, flags, deadline_ns, holder, removed);
+}
+
+sb_status sb_queue_delete_idle(sb_queue *q, uint64_t deadline_ns, int32_t *holder) {
+  uint64_t removed;
+  return delete_if(q, SB_CLOSING_IF_UNUSED | SB_CLOSING_IF_SETTLED, deadline_ns, holder, &removed);
 }
 
 uint32_t sb_queue_next(sb_connection *c, uint32_t *index) {
@@ -284,6 +295,8 @@ static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f, un
   f->rescues = SB_LOAD(&q->rescues, SB_RELAXED);
   f->tail = sb_lanes_came(q) - SB_LOAD(&q->base, SB_RELAXED);
   f->created_ns = SB_LOAD(&q->created_ns, SB_RELAXED);
+  f->used_ns = SB_LOAD(&q->used_ns, SB_RELAXED);
+  f->had_consumer = SB_LOAD(&q->had_consumer, SB_RELAXED);
   f->consumers = SB_LOAD(&q->consumers, SB_RELAXED);
   f->interested = SB_LOAD(&q->interested, SB_RELAXED);
   f->notified = SB_LOAD(&q->notified, SB_RELAXED);

@@ -2,6 +2,7 @@
 #include "sb_settings.h"
 
 #include "sb_consumer.h"
+#include "sb_wait.h"
 
 /* Returns the flags of a queue with the settings `s`. Message TTL, `expires`, the highest priority and message groups
  * have a flag each, in a cache line that every put and get reads anyway: so a put or get reads the value of such a
@@ -66,6 +67,9 @@ void sb_settings_configure(sb_queue *q, const sb_settings *s, bool trim) {
   if (sb_settings_limit(s)) sb_hints_start_tracking(q);            /* first the hints, then the limits that use them */
   if (other_ring) SB_STORE(&q->shm->bound, INT64_MAX, SB_SEQ_CST); /* ring_size trims nothing until the bound is set */
   loosen_limits(q->shm, s);
+  /* Without the flag EXPIRES, a get does not restart the time of the queue. So the time begins with this change. */
+  if (s->values[SB_SETTING_EXPIRES_MS] >= 0 && (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_EXPIRES) == 0)
+    SB_STORE(&q->shm->used_ns, sb_now_ns(), SB_RELAXED); /* relaxed: the flag EXPIRES is stored with release later */
   sb_settings_apply(q->shm, s);
   if (ring_size >= 0 && (other_ring || unknown || trim)) sb_limits_set_bound(q, trim);
   if (trim && q->ledger != NULL) (void)sb_limits_enforce(q); /* without a ledger, the next put does it */

@@ -87,6 +87,7 @@ enum {
 };
 #define SB_CLOSING_IF_UNUSED (UINT64_C(1) << 42)
 #define SB_CLOSING_IF_EMPTY (UINT64_C(1) << 43)
+#define SB_CLOSING_IF_SETTLED (UINT64_C(1) << 44)
 static inline unsigned sb_cell_state(uint64_t c) { return (unsigned)SB_BITS(c, 0, 4); }
 static inline uint32_t sb_cell_slot(uint64_t c) { return (uint32_t)SB_BITS(c, 4, SB_SLOT_BITS); }
 static inline unsigned sb_cell_ref(uint64_t c) { return (unsigned)SB_BITS(c, 32, 5); }
@@ -155,14 +156,14 @@ static inline uint64_t sb_position_in(unsigned lane, uint64_t place) {
   return SB_BITS(place, 0, SB_PLACE_BITS) | SB_FIELD(lane, SB_PLACE_BITS);
 }
 
-/* ---- closing word of a queue with several lanes (sb_closing.h): 2 state | 2 conditions | 60 number of the last deletion
+/* ---- closing word of a queue with several lanes (sb_closing.h): 2 state | 3 conditions | 59 number of the last deletion
  *      that was asked for ---- */
 enum { SB_ASKED_NOT = 0, SB_ASKED = 1, SB_ASKED_CLOSED = 2 };
 static inline unsigned sb_closing_state(uint64_t w) { return (unsigned)SB_BITS(w, 0, 2); }
-static inline unsigned sb_closing_conditions(uint64_t w) { return (unsigned)SB_BITS(w, 2, 2); }
-static inline uint64_t sb_closing_number(uint64_t w) { return w >> 4; }
+static inline unsigned sb_closing_conditions(uint64_t w) { return (unsigned)SB_BITS(w, 2, 3); }
+static inline uint64_t sb_closing_number(uint64_t w) { return w >> 5; }
 static inline uint64_t sb_closing_word(unsigned state, unsigned conditions, uint64_t number) {
-  return (uint64_t)state | SB_FIELD(conditions, 2) | SB_FIELD(number, 4);
+  return (uint64_t)state | SB_FIELD(conditions, 2) | SB_FIELD(number, 5);
 }
 
 /* ---- page link (root and children), by state. EMPTY: 2 state | 62 generation of the page that contains the link; in a

@@ -11,15 +11,18 @@ static bool nobodys_message(uint64_t word) {
   return state == SB_CELL_AVAILABLE || state == SB_CELL_SCHEDULED || state == SB_CELL_STAGED;
 }
 
-bool sb_closing_finds_message(sb_broker *b, const sb_ring *r, uint64_t position) {
-  return sb_ring_has(b, r, position, nobodys_message);
+static bool any_message(uint64_t word) { return sb_cell_has_message(word); }
+
+bool sb_closing_finds_message(sb_broker *b, const sb_ring *r, uint64_t position, uint64_t flags) {
+  return ((flags & SB_CLOSING_IF_SETTLED) != 0 && sb_ring_has(b, r, position, any_message)) ||
+         ((flags & SB_CLOSING_IF_EMPTY) != 0 && sb_ring_has(b, r, position, nobodys_message));
 }
 
-static bool any_lane_has(sb_broker *b, uint32_t queue) {
+bool sb_closing_has_message(sb_broker *b, uint32_t queue, uint64_t flags) {
   sb_ring r;
   bool found = false;
   for (sb_lanes_walk all = sb_lanes_of(b, queue); !found && sb_lanes_next(&all, &r);) {
-    found = sb_ring_has(b, &r, UINT64_MAX, nobodys_message);
+    found = sb_closing_finds_message(b, &r, UINT64_MAX, flags);
   }
   return found;
 }
@@ -34,15 +37,16 @@ static void close_queue(sb_queue_shm *q) {
 
 /* ---- in a queue with several lanes ---- */
 
-#define CONDITIONS(flags) ((unsigned)SB_BITS(flags, 42, 2)) /* SB_CLOSING_IF_UNUSED, SB_CLOSING_IF_EMPTY */
+/* SB_CLOSING_IF_UNUSED, SB_CLOSING_IF_EMPTY and SB_CLOSING_IF_SETTLED, as the word `closing` has them, and back */
+#define CONDITIONS(flags) ((unsigned)SB_BITS(flags, 42, 3))
+#define FLAGS(conditions) SB_FIELD(conditions, 42)
 
 bool sb_closing_ends(sb_broker *b, uint32_t queue) {
   sb_queue_shm *q = sb_slot_at(b, queue);
   uint64_t word;
   while (sb_closing_state(word = SB_LOAD(&q->closing, SB_SEQ_CST)) == SB_ASKED) {
-    unsigned only = sb_closing_conditions(word);
-    bool refuse = ((only & CONDITIONS(SB_CLOSING_IF_UNUSED)) != 0 && !unused(q)) ||
-                  ((only & CONDITIONS(SB_CLOSING_IF_EMPTY)) != 0 && any_lane_has(b, queue));
+    uint64_t only = FLAGS(sb_closing_conditions(word));
+    bool refuse = ((only & SB_CLOSING_IF_UNUSED) != 0 && !unused(q)) || sb_closing_has_message(b, queue, only);
     SB_CRASHPOINT("closing.judged");
     (void)SB_CAS(&q->closing, &word,
                  sb_closing_word(refuse ? SB_ASKED_NOT : SB_ASKED_CLOSED, 0, sb_closing_number(word)), SB_SEQ_CST);
@@ -66,8 +70,6 @@ bool sb_closing_ask(sb_broker *b, uint32_t queue, uint64_t flags) {
   return true;
 }
 
-bool sb_closing_has_message(sb_broker *b, uint32_t queue) { return any_lane_has(b, queue); }
-
 /* ---- in a queue with one lane ---- */
 
 bool sb_closing_resolve(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const sb_ring *r, uint64_t position) {
@@ -79,8 +81,8 @@ bool sb_closing_resolve(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const
   sb_cell_shm *cell = sb_leaf_cell(&leaf, position);
   uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST), closed = sb_cell_bare(SB_CELL_CLOSED, leaf.gen);
   if (sb_cell_state(word) == SB_CELL_CLOSING && sb_cell_of(word, leaf.gen)) {
-    bool refuse = ((word & SB_CLOSING_IF_UNUSED) != 0 && !unused(shm)) ||
-                  ((word & SB_CLOSING_IF_EMPTY) != 0 && sb_closing_finds_message(b, r, position));
+    bool refuse =
+        ((word & SB_CLOSING_IF_UNUSED) != 0 && !unused(shm)) || sb_closing_finds_message(b, r, position, word);
     if (refuse && sb_ring_drop(c, r, &leaf, position, word)) {
       return true;
     }

@@ -8,14 +8,16 @@
  * One cell cannot end several rings at the same moment. So the deletion of a queue with priorities is asked for, and
  * decided, in the word `closing` of the queue. A put appends its message, then looks at this word.
  *
- * Layout: the cell's flags SB_CLOSING_IF_UNUSED and SB_CLOSING_IF_EMPTY; the queue's `state`. `closing`: NOT -> ASKED
- * (with the conditions, and the next number) -> NOT | CLOSED.
+ * Layout: the cell's flags SB_CLOSING_IF_UNUSED, SB_CLOSING_IF_EMPTY and SB_CLOSING_IF_SETTLED; the queue's `state`.
+ * `closing`: NOT -> ASKED (with the conditions, and the next number) -> NOT | CLOSED.
  *
  * Invariants:
  *  I25 a queue closes by one cell at its tail, which becomes CLOSED if the conditions of the deletion hold. With
  *      SB_CLOSING_IF_UNUSED no consumer may be registered; with SB_CLOSING_IF_EMPTY no cell before it may be AVAILABLE,
- *      SCHEDULED or STAGED (sb_queue.h). No cell is appended after a CLOSING cell that is not decided, or after a
- *      CLOSED cell.
+ *      SCHEDULED or STAGED (sb_queue.h); with SB_CLOSING_IF_SETTLED no cell before it may have a message, so a message
+ *      that a connection holds counts, too: the broker ends a queue by itself only if no message can return to it. A
+ *      cell without a message never gets one again, so what was seen of a cell stays true. No cell is appended after a
+ *      CLOSING cell that is not decided, or after a CLOSED cell.
  *  I79 a queue with priorities closes when `closing` becomes CLOSED. A process that asks for a deletion, then looks at
  *      the messages, sees each message whose put has returned: that put looked at `closing` after its append, and found
  *      that no deletion was asked for. A put that finds ASKED decides the deletion; one that finds CLOSED fails. The
@@ -46,15 +48,15 @@
  * other state as it is. True: the cell is decided, by this or by another process, or it was not CLOSING. False: its
  * page cannot be found. */
 bool sb_closing_resolve(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const sb_ring *r, uint64_t position);
-/* True if a message before `position` makes a deletion "if empty" fail (I25). */
-bool sb_closing_finds_message(sb_broker *b, const sb_ring *r, uint64_t position);
+/* True if a message before `position` makes a deletion with the conditions `flags` fail (I25). */
+bool sb_closing_finds_message(sb_broker *b, const sb_ring *r, uint64_t position, uint64_t flags);
 
 /* The same for a queue with priorities, in slot `queue` (I79). sb_closing_ask asks for a deletion, after it has decided
  * any earlier one. False: the queue is closed. sb_closing_ends decides the deletion that was asked for, if any, and
  * returns true if the queue is closed. */
 bool sb_closing_ask(sb_broker *b, uint32_t queue, uint64_t flags);
 bool sb_closing_ends(sb_broker *b, uint32_t queue);
-/* True if a message in any lane makes a deletion "if empty" fail. */
-bool sb_closing_has_message(sb_broker *b, uint32_t queue);
+/* True if a message in any lane makes a deletion with the conditions `flags` fail. */
+bool sb_closing_has_message(sb_broker *b, uint32_t queue, uint64_t flags);
 
 #endif

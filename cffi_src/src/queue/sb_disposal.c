@@ -26,15 +26,22 @@ static sb_status append_closing(sb_queue *q, uint64_t flags, uint64_t *position)
   return status;
 }
 
-/* The reason why the CLOSING cell at `position` did not close the queue: SB_IN_USE or SB_NOT_EMPTY. If one condition is
- * set, that condition failed, even if it holds by now. If both are set, this call does not know which of them failed,
- * since another process may have decided the cell. So it checks both again. SB_DONE: both hold by now. */
+/* The reason why a deletion did not close the queue: SB_IN_USE or SB_NOT_EMPTY. If one condition is set, that condition
+ * failed, even if it holds by now. If a condition on consumers and one on messages are set, this call does not know which
+ * of them failed, since another process may have decided the deletion. So it checks both again. SB_DONE: both hold by
+ * now. `position`: of the CLOSING cell; unused in a queue with priorities. */
 static sb_status why_it_stays(sb_queue *q, uint64_t flags, uint64_t position) {
-  bool both = flags == (SB_CLOSING_IF_UNUSED | SB_CLOSING_IF_EMPTY);
+  sb_broker *b = q->c->b;
+  bool both = (flags & SB_CLOSING_IF_UNUSED) != 0 && flags != SB_CLOSING_IF_UNUSED;
   if ((flags & SB_CLOSING_IF_UNUSED) != 0 && (!both || SB_LOAD(&q->shm->consumers, SB_SEQ_CST) > 0)) {
     return SB_IN_USE;
   }
-  return both && !sb_closing_finds_message(q->c->b, &q->lanes[0].ring, position) ? SB_DONE : SB_NOT_EMPTY;
+  if (!both) {
+    return SB_NOT_EMPTY;
+  }
+  bool found = sb_queue_has_lanes(q) ? sb_closing_has_message(b, q->slot, flags)
+                                     : sb_closing_finds_message(b, &q->lanes[0].ring, position, flags);
+  return found ? SB_NOT_EMPTY : SB_DONE;
 }
 
 /* The same as close_once for a queue with priorities, which has no CLOSING cell (I79 of sb_closing.h). */
@@ -47,11 +54,7 @@ static sb_status close_lanes_once(sb_queue *q, uint64_t flags) {
   if (sb_closing_ends(b, q->slot)) {
     return SB_OK;
   }
-  bool both = flags == (SB_CLOSING_IF_UNUSED | SB_CLOSING_IF_EMPTY);
-  if ((flags & SB_CLOSING_IF_UNUSED) != 0 && (!both || SB_LOAD(&q->shm->consumers, SB_SEQ_CST) > 0)) {
-    return SB_IN_USE;
-  }
-  return both && !sb_closing_has_message(b, q->slot) ? SB_DONE : SB_NOT_EMPTY;
+  return why_it_stays(q, flags, 0);
 }
 
 static sb_status close_once(sb_queue *q, uint64_t flags) {
@@ -80,13 +83,17 @@ static sb_status close_once(sb_queue *q, uint64_t flags) {
 
 #define TRIES 8u /* a queue whose users come and go so often during one call is in use */
 
-sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed) {
-  uint64_t flags = (if_unused ? SB_CLOSING_IF_UNUSED : 0) | (if_empty ? SB_CLOSING_IF_EMPTY : 0);
+sb_status sb_disposal_close_if(sb_queue *q, uint64_t flags, uint64_t *removed) {
   sb_status status = SB_DONE;
   *removed = 0;
   for (unsigned tries = 0; status == SB_DONE && tries < TRIES; tries++) status = close_once(q, flags);
   if (status == SB_OK) *removed = sb_disposal_empty(q);
   return status == SB_DONE ? SB_IN_USE : status;
+}
+
+sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed) {
+  uint64_t flags = (if_unused ? SB_CLOSING_IF_UNUSED : 0) | (if_empty ? SB_CLOSING_IF_EMPTY : 0);
+  return sb_disposal_close_if(q, flags, removed);
 }
 
 /* Empties one lane, as far as there is memory for a holding. */

@@ -35,6 +35,9 @@
  * call looks afterwards which of them failed. If both hold by then, the call tries again; after 8 tries it returns
  * SB_IN_USE. SB_DELETED: the queue was closed already. */
 sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed);
+/* The same for the conditions `flags`: any of SB_CLOSING_IF_UNUSED, SB_CLOSING_IF_EMPTY and SB_CLOSING_IF_SETTLED. With
+ * the last one, SB_NOT_EMPTY also says that a connection holds a message of the queue. */
+sb_status sb_disposal_close_if(sb_queue *q, uint64_t flags, uint64_t *removed);
 /* Removes the ready and the scheduled messages of a closed queue. Returns how many it removed. It stops if there is no
  * memory for a holding; the next sweep of the directory removes the rest. */
 uint64_t sb_disposal_empty(sb_queue *q);

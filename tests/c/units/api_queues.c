@@ -451,10 +451,29 @@ static void a_queue_that_stays_keeps_its_bindings(void) {
   expect_is(t.b->header->queues_ended, 0, "how often others are asked to remove bindings");
 }
 
+/* The broker ends a queue by itself only if no message can return to it. */
+static void an_idle_queue_is_deleted(void) {
+  int32_t holder = 5;
+  char record[4096];
+  sb_queue *q = open_new("a", UNLIMITED);
+  put(&t, q, 1);
+  expect_is(sb_queue_delete_idle(q, AT_ONCE, &holder), SB_NOT_EMPTY, "the status beside a ready message");
+  (void)get(&t, q, record, false);
+  expect_is(sb_queue_delete_idle(q, AT_ONCE, &holder), SB_NOT_EMPTY, "the status beside a message that is held");
+  expect_is(sb_queue_settle(q, record, SB_ACK), SB_OK, "the status of the ack");
+  SB_STORE(&q->shm->consumers, 1, SB_RELAXED);
+  expect_is(sb_queue_delete_idle(q, AT_ONCE, &holder), SB_IN_USE, "the status beside a consumer");
+  SB_STORE(&q->shm->consumers, 0, SB_RELAXED);
+  expect_is(sb_queue_delete_idle(q, AT_ONCE, &holder), SB_OK, "the status of an idle queue");
+  expect_is(sb_queue_delete_idle(q, AT_ONCE, &holder), SB_DELETED, "the status of a deleted queue");
+}
+
 static const test_case CASES[] = {
     {"api_queues: bindings", "bindings of a deleted queue are removed by its deleter, or by others",
      the_bindings_of_a_deleted_queue},
     {"api_queues: stays", "nobody removes bindings of a queue that stays", a_queue_that_stays_keeps_its_bindings},
+    {"api_queues: idle", "a queue is idle without consumers and without messages, also such that are held",
+     an_idle_queue_is_deleted},
     {"api_queues: find", "a name is found, or it is not; a refusal says so", a_name_is_looked_up},
     {"api_queues: next", "queues are listed, but not to a connection that is refused", queues_are_listed},
     {"api_queues: declare", "a declaration finishes the last change, and makes a queue once", a_queue_is_declared},

@@ -58,6 +58,19 @@ static void a_deletion_if_empty(void) {
   expect_decided(SB_CLOSING_IF_EMPTY | SB_CLOSING_IF_UNUSED, false, "a consumer, and both conditions");
 }
 
+/* Messages that a connection holds may return, so they count. */
+static void a_deletion_if_settled(void) {
+  begin();
+  for (unsigned state = SB_CELL_AVAILABLE; state <= SB_CELL_TOMBSTONE; state++) {
+    set_cell(0, SB_CELL_TOMBSTONE, 0);
+    set_cell(1, state, OTHER);
+    expect_decided(SB_CLOSING_IF_SETTLED, state == SB_CELL_TOMBSTONE, "a cell before it");
+  }
+  SB_STORE(&q->shm->consumers, 1, SB_RELAXED);
+  expect_decided(SB_CLOSING_IF_SETTLED, true, "a consumer of a queue without messages");
+  expect_decided(SB_CLOSING_IF_SETTLED | SB_CLOSING_IF_UNUSED, false, "a consumer, and both conditions");
+}
+
 static void cells_that_are_not_closing(void) {
   begin();
   expect(!resolve(BEHIND), "there is a cell where there is no page");
@@ -103,6 +116,8 @@ static const test_case CASES[] = {
     {"closing: always", "a deletion without conditions closes the queue", a_deletion_without_conditions},
     {"closing: unused", "a deletion of an unused queue is refused beside a consumer", a_deletion_if_unused},
     {"closing: empty", "a deletion of an empty queue is refused behind a message", a_deletion_if_empty},
+    {"closing: settled", "a deletion of a settled queue is refused behind a message that a connection holds",
+     a_deletion_if_settled},
     {"closing: too late", "who wanted to refuse a deletion that another carried out closes the queue, too",
      a_refusal_that_comes_too_late},
     {"closing: others", "cells that are not closing stay as they are", cells_that_are_not_closing},

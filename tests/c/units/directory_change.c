@@ -95,6 +95,17 @@ static void hints_of_a_queue_that_tracks(void) {
   configure((sb_settings){{-1, 6, -1, SB_OVERFLOW_REJECT, -1, -1}, 0}, false);
   expect_is(q->shm->taken, 77, "what was taken");
 }
+/* A get stores the time of its use only if the queue expires. So the time before the change says nothing. */
+static void a_queue_that_begins_to_expire(void) {
+  begin(UNLIMITED, 0);
+  SB_STORE(&q->shm->used_ns, 1, SB_RELAXED);
+  configure((sb_settings){{-1, -1, -1, 0, -1, 1}, 0}, false);
+  uint64_t begun = SB_LOAD(&q->shm->used_ns, SB_RELAXED);
+  expect(begun > 1, "a queue expires by a time from before it could");
+  SB_STORE(&q->shm->used_ns, 7, SB_RELAXED);
+  configure((sb_settings){{-1, -1, -1, 0, -1, 2}, 0}, false);
+  expect_is(q->shm->used_ns, 7, "the time of the last use of a queue that expires");
+}
 /* A process is killed between the first store and the hints: whoever makes the change again begins with the hints. */
 static void hints_of_one_who_died(void) {
   begin(UNLIMITED, 5);
@@ -342,6 +353,8 @@ static const test_case CASES[] = {
     {"directory_change: process", "who waits for the lock is told its holder", another_process_has_it},
     {"directory_change: limits", "a limit of 0 is a limit", limits_are_kept_from_zero},
     {"directory_change: tracks", "hints of a queue that tracks stay", hints_of_a_queue_that_tracks},
+    {"settings: expires", "the time of a queue that begins to expire begins with the change",
+     a_queue_that_begins_to_expire},
     {"settings: hints of the dead", "a change that is made again begins with the hints", hints_of_one_who_died},
     {"settings: hints unsure", "hints are not sure before they are counted", hints_are_unsure_meanwhile},
     {"directory_change: first", "hints come before the limits", hints_come_before_limits},

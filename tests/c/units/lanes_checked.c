@@ -223,7 +223,7 @@ static void settings_of_lanes(void) {
 static void closing_words(void) {
   begin(RANKED(9));
   for (unsigned state = SB_ASKED_NOT; state <= SB_ASKED_CLOSED; state++) {
-    SB_STORE(&q->shm->closing, sb_closing_word(state, 3, 7), SB_RELAXED);
+    SB_STORE(&q->shm->closing, sb_closing_word(state, 7, 7), SB_RELAXED);
     expect_sound("a closing word");
   }
   uint64_t word = sb_closing_word(SB_ASKED_CLOSED + 1, 0, 7);

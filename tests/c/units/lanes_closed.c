@@ -19,7 +19,7 @@
 enum { FIRST = 9, MIDDLE = 5, LAST = 0 }; /* priorities; their lanes are 0, 4 and 9 */
 #define BOTH (SB_CLOSING_IF_UNUSED | SB_CLOSING_IF_EMPTY)
 /* As the closing word has them. */
-enum { IF_UNUSED = 1, IF_EMPTY = 2 };
+enum { IF_UNUSED = 1, IF_EMPTY = 2, IF_SETTLED = 4 };
 
 static sb_queue *q;
 static void begin(void) { q = queue_named("q", RANKED(9)); }
@@ -42,11 +42,11 @@ static void set_consumers(int32_t count) { SB_STORE(&q->shm->consumers, count, S
 /* ---- the closing word ---- */
 
 static void a_deletion_is_asked_for(void) {
-  const uint64_t flags[] = {0, SB_CLOSING_IF_UNUSED, SB_CLOSING_IF_EMPTY, BOTH};
+  const uint64_t flags[] = {0, SB_CLOSING_IF_UNUSED, SB_CLOSING_IF_EMPTY, BOTH, SB_CLOSING_IF_SETTLED};
   begin();
   uint64_t before = number();
   expect_is(sb_closing_state(word()), SB_ASKED_NOT, "the state of a fresh queue");
-  for (unsigned i = 0; i < 4; i++) {
+  for (unsigned i = 0; i < 5; i++) {
     set_closing(SB_ASKED_NOT, 0);
     expect(sb_closing_ask(t.b, q->slot, flags[i]), "the queue is closed");
     expect_is(word(), sb_closing_word(SB_ASKED, i, before + 1 + i), "the word");
@@ -84,17 +84,35 @@ static void a_deletion_if_empty(void) {
       for (unsigned k = 0; k < 3; k++) set_ranked(q, numbers[k], 0, k == i ? state : SB_CELL_TOMBSTONE, OTHER);
       bool others = state == SB_CELL_ACQUIRED || state == SB_CELL_REMOVING;
       expect_decided(IF_EMPTY, others, "a cell of one lane");
-      expect(sb_closing_has_message(t.b, q->slot) != others, "it has a message, or has none");
+      expect(sb_closing_has_message(t.b, q->slot, SB_CLOSING_IF_EMPTY) != others, "it has a message, or has none");
       expect_decided(IF_EMPTY | IF_UNUSED, false, "a consumer, and both conditions");
       for (unsigned k = 0; k < 3; k++) SB_STORE(&ranked_cell(q, numbers[k], 0)->word, words[k], SB_RELAXED);
     }
   }
   set_consumers(0);
   expect_decided(IF_EMPTY | IF_UNUSED, false, "messages, and both conditions");
-  expect(sb_closing_has_message(t.b, q->slot), "it has no message");
+  expect(sb_closing_has_message(t.b, q->slot, SB_CLOSING_IF_EMPTY), "it has no message");
   for (unsigned i = 0; i < 3; i++) set_ranked(q, numbers[i], 0, SB_CELL_TOMBSTONE, 0);
-  expect(!sb_closing_has_message(t.b, q->slot), "it has a message");
+  expect(!sb_closing_has_message(t.b, q->slot, SB_CLOSING_IF_EMPTY), "it has a message");
   expect_decided(IF_EMPTY | IF_UNUSED, true, "no message, and both conditions");
+}
+/* Messages that a connection holds may return, so they count. */
+static void a_deletion_if_settled(void) {
+  const unsigned numbers[] = {0, 4, 9};
+  begin();
+  put_in_three_lanes();
+  for (unsigned i = 0; i < 3; i++) {
+    for (unsigned state = SB_CELL_AVAILABLE; state <= SB_CELL_STAGED; state++) {
+      uint64_t words[3];
+      for (unsigned k = 0; k < 3; k++) words[k] = ranked_word(q, numbers[k], 0);
+      for (unsigned k = 0; k < 3; k++) set_ranked(q, numbers[k], 0, k == i ? state : SB_CELL_TOMBSTONE, OTHER);
+      expect_decided(IF_SETTLED, false, "a message in one lane");
+      expect(sb_closing_has_message(t.b, q->slot, SB_CLOSING_IF_SETTLED), "it has no message");
+      for (unsigned k = 0; k < 3; k++) SB_STORE(&ranked_cell(q, numbers[k], 0)->word, words[k], SB_RELAXED);
+    }
+  }
+  for (unsigned i = 0; i < 3; i++) set_ranked(q, numbers[i], 0, SB_CELL_TOMBSTONE, 0);
+  expect_decided(IF_SETTLED | IF_UNUSED, true, "no message, and both conditions");
 }
 static void nothing_was_asked_for(void) {
   begin();
@@ -473,6 +491,8 @@ static const test_case CASES[] = {
      a_deletion_is_asked_for},
     {"lanes_closed: unused", "a deletion of an unused queue is refused beside a consumer", a_deletion_if_unused},
     {"lanes_closed: empty", "a deletion of an empty queue is refused by a message in any lane", a_deletion_if_empty},
+    {"lanes_closed: settled", "a deletion of a settled queue is refused by a message that a connection holds",
+     a_deletion_if_settled},
     {"lanes_closed: nothing", "without a question nothing is decided", nothing_was_asked_for},
     {"lanes_closed: follows", "the queue is closed once its word is", the_queue_follows_its_word},
     {"lanes_closed: earlier", "an earlier deletion is decided first", an_earlier_deletion_is_decided_first},

@@ -396,7 +396,7 @@ def replaced(at: int, byte: int) -> bytes:
         (replaced(0, 17), "its length 17 is not that of what it holds"),
         (replaced(4, 2), "its version is 2, not 1"),
         (replaced(5, 0), "its kind 0 is unknown"),
-        (replaced(5, 6), "its kind 6 is unknown"),
+        (replaced(5, 8), "its kind 8 is unknown"),
         (replaced(7, 255), "its length"),
         (replaced(18, 0xFF), "utf-8"),
         (replaced(len(RECORD) - 1, 0x3F), "no value of type b'?'"),
