@@ -238,7 +238,7 @@ static void visit_ledgers(sb_reap_context *w, uint64_t what, uint64_t where) {
   (void)SB_CAS(&l->holding, &holding, holding >> 32 << 32, SB_ACQ_REL);
   const sb_queue_shm *shm = sb_slab_queue(w->b, SB_LOAD(&l->queue, SB_ACQUIRE));
   if (shm != NULL)
-    sb_groups_end_dead(w->b, shm, w->id); /* I90 of sb_groups.h: visit_cells made its messages AVAILABLE */
+    sb_groups_end_dead(w->b, shm, w->id); /* I93 of sb_groups.h: visit_cells made its messages AVAILABLE */
   end_hinting(w, l);
   sb_queue q; /* inherits the ledger: if this process is killed, too, its reaper continues */
   sb_status status = sb_queue_inherit(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l, w->id);

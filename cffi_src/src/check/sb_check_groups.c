@@ -16,7 +16,7 @@ static void check_bucket(sb_checkup *k, uint32_t queue, sb_groups_shm *g, unsign
   uint64_t low = SB_LOAD(&g->low[bucket], SB_SEQ_CST), high = SB_LOAD(&g->high[bucket], SB_SEQ_CST);
   if (word != 0 && !sb_check_lives(k, owner)) {
     trouble(k, queue, CLAIM, bucket, owner, 0);
-  } else if (word == 0 && high > low && !freed) { /* I91 of sb_groups.h */
+  } else if (word == 0 && high > low && !freed) { /* I94 of sb_groups.h */
     trouble(k, queue, HIDDEN, bucket, low, high);
   }
 }

@@ -4,7 +4,7 @@
 #include "sb_closing.h"
 #include "sb_wait.h"
 
-#define AGAIN SB_DONE /* of the functions below: the search begins again (I92 of sb_groups.h) */
+#define AGAIN SB_DONE /* of the functions below: the search begins again (I95 of sb_groups.h) */
 
 /* A message that a search looks at. If its slot was reused meanwhile, this may be wrong, but then the cell has changed,
  * too, and taking the message fails. */

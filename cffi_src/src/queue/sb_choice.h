@@ -5,7 +5,7 @@
  * groups takes no message of a group that another consumer has (sb_groups.h). Such a *choosy* consumer has its own cursor,
  * which passes the other messages without hiding them from other consumers: neither the handle's cursor nor the queue's
  * head moves. If a message returned to a position before the cursor, the consumer finds it through its `requeued` bits,
- * like any consumer. A message of a group that became free before the cursor: I91 of sb_groups.h.
+ * like any consumer. A message of a group that became free before the cursor: I94 of sb_groups.h.
  *
  * `publisher` of sb_message_shm has the id of the publishing connection. Ids are reused: messages of a connection that
  * was closed count as own messages of a later connection with the same id, whose consumer then does not get them.
@@ -13,7 +13,7 @@
  * Layout: nothing shared.
  *
  * Invariants: each ready message before the consumer's cursor was published by the consumer's connection (no_local), or
- *  is found as I91 of sb_groups.h says, or has its `requeued` bits set (I18 of sb_requeued.h, I53 of sb_take.h).
+ *  is found as I94 of sb_groups.h says, or has its `requeued` bits set (I18 of sb_requeued.h, I53 of sb_take.h).
  *
  * Ordering pairs: as in sb_take.h: P1 of sb_slab.h, P2 of sb_ring.h, P3 of sb_notify.h, P5 of sb_requeued.h, P8 of
  *  sb_connection.h.

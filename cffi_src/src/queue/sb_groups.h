@@ -18,12 +18,12 @@
  * Which consumer of the connection has the claim, and how many messages it holds, only the connection knows.
  *
  * Invariants:
- *  I90 a consumer takes a message of a bucket only while it has the claim. A claim ends after each message that it was
+ *  I93 a consumer takes a message of a bucket only while it has the claim. A claim ends after each message that it was
  *      held for has ended, or is AVAILABLE again with its `requeued` bits. So no two consumers hold messages of a bucket.
- *  I91 each AVAILABLE message of a bucket has its `requeued` bits, or lies at or behind the cursors of all consumers, or
+ *  I94 each AVAILABLE message of a bucket has its `requeued` bits, or lies at or behind the cursors of all consumers, or
  *      at or behind `low` of its bucket (while there is a claim: where the claimant searches on). A consumer that passes
  *      such a message with its cursor raises `high` first. So a claimant finds all of them between `low` and `high`.
- *  I92 a consumer that claims a bucket in the middle of a search begins this search again: the earlier claimant may have
+ *  I95 a consumer that claims a bucket in the middle of a search begins this search again: the earlier claimant may have
  *      returned a message, or left one behind the cursor.
  *
  * Ordering pairs:
@@ -94,7 +94,7 @@ unsigned sb_groups_bucket(const sb_queue *q, const sb_message_shm *m);
 /* Begins a search: claims the buckets that are free and may have messages that were passed. */
 void sb_groups_begin(sb_queue *q, uint32_t consumer);
 /* Whether a consumer may take the AVAILABLE message at `position`, of `bucket`. PASSED: another consumer has the claim, and
- * the search goes on behind the message. CLAIMED: this call claimed the bucket, and the search begins again (I92).
+ * the search goes on behind the message. CLAIMED: this call claimed the bucket, and the search begins again (I95).
  * `by_cursor`: the message has no `requeued` bits that others find it by. */
 typedef enum { SB_GROUP_MINE, SB_GROUP_PASSED, SB_GROUP_CLAIMED } sb_group_verdict;
 sb_group_verdict sb_groups_admits(sb_queue *q, uint32_t consumer, unsigned bucket, uint64_t position, bool by_cursor);

@@ -88,7 +88,7 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
     sb_ledger_hinting(q->ledger, -1);
   }
   sb_holding_give(c, token);
-  sb_groups_gone(q, ending);  /* I90 of sb_groups.h: after the flip */
+  sb_groups_gone(q, ending);  /* I93 of sb_groups.h: after the flip */
   if (!sb_queue_is_open(q)) { /* the queue was closed meanwhile: its disposal may have missed this message */
     uint64_t again;
     if (sb_holding_take(c, &again) == SB_OK) {
