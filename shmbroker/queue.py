@@ -84,7 +84,7 @@ class Queue(native.QueueCalls):
             limit = f"at most {native.MAX_BODY} bytes are allowed"
             text = f"queue {self.name!r}: a body of {size} bytes can never fit: {limit}"
             raise exceptions.NeverFitsMemory(text)
-        if status > 0:
+        if status > 0 and status != native.REJECTED:  # a message that the queue rejects may become a dead letter
             self._core.put_failed(status, size, until)
         self._core.put_with(data, size, NO_OPTIONS if fields is None else PutOptions(*fields), until)
 
@@ -106,7 +106,8 @@ class Queue(native.QueueCalls):
             with overflow="drop" dropped at once.
 
         Raises:
-            queue.Full: no message found room in time.
+            queue.Full: no message found room in time. It is a :class:`PublishRejected` if the queue rejected the first
+                one. A queue that rejects a later message ends the call, which returns how many were put before.
         """
         wanted = tuple(bodies)
         options = options_of(**given)
@@ -277,6 +278,7 @@ class Queue(native.QueueCalls):
         until = self._session.operation_deadline()
         with topology_lock(self._core.connection, until, self._core.what):
             wanted, flags = change(*self._core.settings())
+            settings.check_together(self.name, wanted)
             self._core.configure(wanted, flags, trim=trim, until=until)
 
     @property

@@ -38,7 +38,8 @@ typedef enum {
   SB_STOPPING = 26,
   SB_NO_HOUSEKEEPER = 27,
   SB_TICK = 28,
-  SB_READY = 29 /* a channel is ready, see sb_connection_next_ready */
+  SB_READY = 29,    /* a channel is ready, see sb_connection_next_ready */
+  SB_REJECTED = 30 /* the queue has no room, and rejects the message: waiting does not help */
 } sb_status;
 
 /* The version of the layout of shared memory that this core reads. */
@@ -152,8 +153,17 @@ enum {
   SB_SETTINGS
 };
 enum { SB_TEXTS_MAX = 1020 }; /* the most bytes that all text settings of a queue have together */
-/* What happens to a message for which a queue has no room. REJECT is for the tests of the core. */
-enum { SB_OVERFLOW_BLOCK = 0, SB_OVERFLOW_DROP = 1, SB_OVERFLOW_DROP_HEAD = 2, SB_OVERFLOW_REJECT = 3 };
+/* What happens to a message for which a queue has no room. For the core, both REJECT_PUBLISH are the same: the caller
+ * of a put that returned SB_REJECTED puts the message again, as a dead one (`dead` of sb_put_options), if the overflow is
+ * REJECT_PUBLISH_DLX. */
+enum {
+  SB_OVERFLOW_BLOCK = 0,
+  SB_OVERFLOW_DROP = 1,
+  SB_OVERFLOW_DROP_HEAD = 2,
+  SB_OVERFLOW_REJECT_PUBLISH = 3,
+  SB_OVERFLOW_REJECT_PUBLISH_DLX = 4,
+  SB_OVERFLOWS
+};
 typedef struct {
   int64_t values[SB_SETTINGS]; /* -1 = none */
   uint32_t flags;              /* SB_QUEUE_... */
@@ -186,6 +196,7 @@ typedef struct {
   uint32_t key_length, properties_length;
   uint8_t exchange_length;
   uint8_t priority;
+  uint8_t dead; /* 1: the queue rejected the message, and only sends it to its dead-letter exchange, full or not */
 } sb_put_options;
 
 /* A body to put. */

@@ -146,7 +146,7 @@ static sb_status make_plan(request *r) {
   for (uint32_t i = 0; i < r->count; i++) {
     const sb_publication *one = &r->publications[i];
     p->bodies[i].bytes = one->length;
-    p->bodies[i].scheduled = options_of(one)->delay_ns != 0;
+    p->bodies[i].scheduled = options_of(one)->delay_ns != 0 || options_of(one)->dead != 0;
     for (uint32_t t = 0; t < one->target_count; t++) {
       p->cells[targets++] = (sb_transaction_cell){
           .q = one->targets[t], .body = &p->bodies[i], .ref = one->target_count > SB_PLAIN_TARGETS ? SB_REF_BLOCK : t};
@@ -169,7 +169,8 @@ static sb_status admit(request *r, uint32_t publication, uint32_t target, sb_tra
   if (!sb_queue_is_open(q)) {
     return SB_OK; /* a closed queue gets no message, as if the exchange had no binding to it */
   }
-  sb_status status = sb_limits_admit(q, cell->body->bytes);
+  bool dead = options_of(&r->publications[publication])->dead != 0;
+  sb_status status = dead ? sb_limits_admit_dead(q, cell->body->bytes) : sb_limits_admit(q, cell->body->bytes);
   cell->admitted = status == SB_OK;
   cell->refused = status == SB_DONE;
   return cell->refused ? SB_OK : blame(r, publication, target, status);

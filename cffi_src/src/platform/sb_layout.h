@@ -180,7 +180,7 @@ typedef struct {
   uint32_t group_hash;
   uint16_t publisher;
   uint8_t priority;
-  uint8_t flags; /* SB_MESSAGE_IN_PARTS */
+  uint8_t flags; /* SB_MESSAGE_... */
   uint32_t units;
   uint16_t exchange_length; /* exchange name, routing key and properties lie in front of the body */
   uint16_t targets;         /* of a commit's message: number of its queues, with those that refuse it; else 0 */
@@ -191,6 +191,7 @@ _Static_assert(sizeof(sb_message_shm) == 64, "message header");
  * the slot of the message has only the block of references and the viewers' words (sb_reference.h), which end at
  * body_offset. The last bytes of the slot are sb_parts_shm. */
 #define SB_MESSAGE_IN_PARTS 1u
+#define SB_MESSAGE_REJECTED 2u /* its queue had no room: the message is dead from the start (I90 of sb_park.h) */
 
 /* The last bytes of the slot of a message whose body lies in parts. They name the slot of the first part. */
 typedef struct {

@@ -56,7 +56,7 @@ static void a_closed_connection_is_refused(void) {
 }
 /* The length of a body is looked at before the limits are. */
 static void too_long_a_body(void) {
-  q = make_queue("q", (sb_settings){{-1, 1, -1, SB_OVERFLOW_REJECT, -1, -1}, 0});
+  q = make_queue("q", (sb_settings){{-1, 1, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0});
   expect_is(put_one_of(BYTES), SB_OK, "the status of a short body");
   note_rest(q);
   expect_is(put_one_of(SB_MAX_BODY), SB_FULL, "the status of the longest body");
@@ -81,7 +81,7 @@ static void too_long_a_front(void) {
   expect_rest("puts that were refused");
 }
 static void a_limit_refuses(void) {
-  q = make_queue("q", (sb_settings){{-1, 1, -1, SB_OVERFLOW_REJECT, -1, -1}, 0});
+  q = make_queue("q", (sb_settings){{-1, 1, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0});
   expect_is(put_one_of(BYTES), SB_OK, "the status of the first");
   note_rest(q);
   expect_is(put_one_of(BYTES), SB_FULL, "the status of the second");
