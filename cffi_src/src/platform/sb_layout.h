@@ -293,7 +293,7 @@ typedef struct {
   sb_word requeued;  /* 1: some page may have a `requeued` bit */
   sb_word last_take; /* position of the last take, for the check for missed notifications */
   sb_word staged;    /* 1: a commit has staged a cell here, so takes look for STAGED cells (I53 of sb_take.h) */
-  sb_word reserved1[2];
+  sb_word turn_until_ns, turn_needs; /* the turn of a producer that others would pass (sb_turn.h) */
   alignas(64) sb_ring_shm all;
   sb_ring_shm non_acquiring_list, not_interested_list, room, schedule;
   /* CLOCK_MONOTONIC. With SB_QUEUE_EXPIRES: the last declare, get, wait or watch, or the last end of a consumer. Else
