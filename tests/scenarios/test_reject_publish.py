@@ -60,9 +60,7 @@ def test_b61_the_third_is_nacked(connection: shmbroker.Connection, channel: shmb
     assert_balanced(queue)
 
 
-def test_b61_the_other_queue_of_the_fanout_has_it(
-    connection: shmbroker.Connection, channel: shmbroker.Channel
-) -> None:
+def test_b61_the_other_queue_of_the_fanout_has_it(connection: shmbroker.Connection, channel: shmbroker.Channel) -> None:
     """A message that one queue of a fanout rejects is in the other one, and is nacked."""
     fanout(channel, q=TWO, other={})
     futures = [channel.publish_confirmed("news", "", body) for body in (b"1", b"2", b"3")]
@@ -86,9 +84,7 @@ def test_b61_all_queues_of_a_fanout_reject(connection: shmbroker.Connection, cha
     assert [listing(connection.queue(name, passive=True)) for name in "abc"] == [["1"]] * 3
 
 
-def test_b61_without_confirms_the_channel_goes_on(
-    connection: shmbroker.Connection, channel: shmbroker.Channel
-) -> None:
+def test_b61_without_confirms_the_channel_goes_on(connection: shmbroker.Connection, channel: shmbroker.Channel) -> None:
     """Without confirms the publisher does not learn of it: the channel stays open, and the message is not returned."""
     returned: list[Any] = []
     channel.add_on_return_callback(lambda *what: returned.append(what))

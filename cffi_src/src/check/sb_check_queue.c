@@ -7,7 +7,6 @@
 #include "sb_parts.h"
 #include "sb_slab.h"
 
-
 /* Values of `which` in a finding; the comment after each enum names the code of the finding. */
 enum { OUTSIDE, NO_SLOT, OTHER_KIND, FREED, UNPUBLISHED, NO_REFERENCE, OTHER_LIFE }; /* SB_LOST_BODY */
 enum { READY, DELIVERING, SCHEDULED, BYTES };                                        /* SB_BAD_COUNT */

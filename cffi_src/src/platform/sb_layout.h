@@ -146,6 +146,9 @@ typedef struct {
   /* the new settings of the queue that `topology_intent` names (sb_settings.h) */
   alignas(64) _Atomic int64_t new_settings[SB_SETTINGS];
   sb_half new_flags, new_trim;
+  /* in thousandths of the arena; 0 = none: what plain puts may take at most (sb_reserve.h), and from where on the broker
+   * warns */
+  sb_half memory_high_watermark, memory_warning;
   sb_half no_room; /* hint: 1: a client had no room for another segment, and none was added since (sb_reserve.h) */
 } sb_header_shm;
 _Static_assert(sizeof(sb_header_shm) <= 4096, "header page");

@@ -373,7 +373,8 @@ static void dead_from_the_start_in_a_commit(void) {
   expect(failed[0] == 0 && failed[1] == 0, "the queue is not named");
   expect_counts(1, 0, 0, "after a commit that is rejected");
   p.options = &DEAD;
-  expect_is(sb_transaction_commit(t.c, &p, 1, NULL, 0, &failed[0], &failed[1]), SB_OK, "the status with a dead message");
+  expect_is(sb_transaction_commit(t.c, &p, 1, NULL, 0, &failed[0], &failed[1]), SB_OK,
+            "the status with a dead message");
   expect_dead_from_the_start();
   expect_rest("commits into a full queue");
 }
