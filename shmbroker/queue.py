@@ -84,9 +84,10 @@ class Queue(native.QueueCalls):
             limit = f"at most {native.MAX_BODY} bytes are allowed"
             text = f"queue {self.name!r}: a body of {size} bytes can never fit: {limit}"
             raise exceptions.NeverFitsMemory(text)
-        if status > 0 and status != native.REJECTED:  # a message that the queue rejects may become a dead letter
-            self._core.put_failed(status, size, until)
-        self._core.put_with(data, size, NO_OPTIONS if fields is None else PutOptions(*fields), until)
+        with self._core_connection.memory_waits:
+            if status > 0 and status != native.REJECTED:  # a message that the queue rejects may become a dead letter
+                self._core.put_failed(status, size, until)
+            self._core.put_with(data, size, NO_OPTIONS if fields is None else PutOptions(*fields), until)
 
     def put_nowait(self, body: Any, **options: Any) -> None:  # noqa: ANN401
         """Puts a message as :meth:`put` does, without waiting for room."""
@@ -113,9 +114,10 @@ class Queue(native.QueueCalls):
         options = options_of(**given)
         until = native.deadline(timeout)
         done = self._put_many(wanted, 0, options.address, False)  # noqa: FBT003 - keeps the GIL
-        return (
-            len(wanted) if done == len(wanted) else put_rest(self._core, self._put_many, wanted, done, options, until)
-        )
+        if done == len(wanted):
+            return done
+        with self._core_connection.memory_waits:
+            return put_rest(self._core, self._put_many, wanted, done, options, until)
 
     def _reserve_with(self, size: Any, timeout: float | None, given: PutKeywords) -> Reserved:  # noqa: ANN401
         """Makes a reservation that the compiled code does not make, for its size or its options; called by C."""

@@ -108,21 +108,22 @@ class Columns:
             ValueError: the key and properties of a message are too long. The messages of the rows before it were put.
         """
         done, status, body = 0, ffi.new("sb_status *"), self._pointer.body
-        try:
-            while done < count:
-                with queue.connection.call():
-                    done += int(
-                        slow.sb_queue_put_columns(queue.handle, self._pointer, row + done, count - done, status)
-                    )
-                at = row + done
-                if status[0] == native.REJECTED and done > 0:
-                    break
-                if status[0] == native.REJECTED:  # if it is rejected again, it may become a dead letter
-                    queue.put_with(self._text(BODY, at), body.ends[at + 1] - body.ends[at], self._options(at), until)
-                    done = 1
-                elif status[0] != native.OK:
-                    queue.put_failed(int(status[0]), body.ends[at + 1] - body.ends[at], until)
-        except standard_queue.Full:
-            if done == 0:
-                raise
+        with queue.connection.memory_waits:
+            try:
+                while done < count:
+                    with queue.connection.call():
+                        done += int(
+                            slow.sb_queue_put_columns(queue.handle, self._pointer, row + done, count - done, status)
+                        )
+                    at = row + done
+                    if status[0] == native.REJECTED and done > 0:
+                        break
+                    if status[0] == native.REJECTED:  # if it is rejected again, it may become a dead letter
+                        queue.put_with(self._text(BODY, at), body.ends[at + 1] - body.ends[at], self._options(at), until)
+                        done = 1
+                    elif status[0] != native.OK:
+                        queue.put_failed(int(status[0]), body.ends[at + 1] - body.ends[at], until)
+            except standard_queue.Full:
+                if done == 0:
+                    raise
         return done

@@ -223,6 +223,8 @@ class CoreQueue(native.Finalized):
         self.connection.start_io()
         if memory and self.connection.let_go():
             return  # the caller tries again, even if there is no time left to wait
+        if memory and until > time.monotonic_ns():
+            self.connection.memory_waits.begin()
         self._wait(functools.partial(slow.sb_queue_wait_for_room, self.handle, memory), size, until, memory=memory)
 
     def _wait_for_batch(self, count: int, size: int, until: int) -> None:
@@ -259,13 +261,11 @@ class CoreQueue(native.Finalized):
             PublishRejected: the queue rejects the message.
         """
         pointer = ffi.from_buffer("char[]", body)
-        while True:
-            status = slow.sb_queue_put_with(self.handle, pointer, size, options.pointer)
-            if status == native.OK:
-                return
-            if status == native.REJECTED and self.dead_letters_rejected():
-                self._put_dead(pointer, size, options.as_dead(), until)
-            self.put_failed(status, size, until)
+        with self.connection.memory_waits:
+            while (status := slow.sb_queue_put_with(self.handle, pointer, size, options.pointer)) != native.OK:
+                if status == native.REJECTED and self.dead_letters_rejected():
+                    self._put_dead(pointer, size, options.as_dead(), until)
+                self.put_failed(status, size, until)
 
     def dead_letters_rejected(self) -> bool:
         """Whether the queue sends the messages that it rejects to its dead-letter exchange."""

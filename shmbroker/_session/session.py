@@ -112,6 +112,8 @@ class Session(native.Finalized):
         self.core = CoreConnection(path, name)
         self.core.on_stopping = self._broker_stops
         self.core.on_ready = self._channel_ready
+        self.core.memory_waits.changed = self._memory_waits_changed
+        self._blocked_callbacks: list[Callable[[bool], None]] = []
         self.queues = OpenQueues(self.core, self.lock, self.operation_deadline)
         self.administration = Administration(self.core, self.queues.routed, self.operation_deadline)
         self.publishing = Publishing(self.core, self.queues.routed)
@@ -221,6 +223,20 @@ class Session(native.Finalized):
         The IO thread notices a purge; without one the callable is called when the session is closed.
         """
         self._close_callbacks.append(callback)
+
+    def add_blocked_callback(self, callback: Callable[[bool], None]) -> None:
+        """Registers a callable that gets whether a publishing call of the session waits for memory, when that changes.
+
+        The thread of such a call calls it.
+        """
+        self._blocked_callbacks.append(callback)
+
+    def _memory_waits_changed(self, blocked: bool) -> None:  # noqa: FBT001 - as the callbacks get it
+        for callback in tuple(self._blocked_callbacks):
+            try:
+                callback(blocked)
+            except Exception as error:  # noqa: BLE001 - an application's callback raised; the others are still called
+                self.callbacks.failed(error)
 
     def _ended(self) -> None:
         callbacks, self._close_callbacks = self._close_callbacks, []

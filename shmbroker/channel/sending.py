@@ -137,14 +137,15 @@ class Sending(Declaring):
         Each call waits for a short time only. Between two calls, this checks that the channel is open: a wait in the
         core would not notice that the channel was closed. A body that can never fit raises an error immediately.
         """
-        while True:
-            look = min(until, time.monotonic_ns() + _LOOK_NS)
-            try:
-                return attempt(look)
-            except standard_queue.Full as full:
-                if look == until or isinstance(full, exceptions.FINAL):
-                    raise
-            self._check_open()
+        with self._session.core.memory_waits:
+            while True:
+                look = min(until, time.monotonic_ns() + _LOOK_NS)
+                try:
+                    return attempt(look)
+                except standard_queue.Full as full:
+                    if look == until or isinstance(full, exceptions.FINAL):
+                        raise
+                self._check_open()
 
     def _confirmed(self, future: concurrent.futures.Future[int] | None, error: BaseException | None) -> int | None:
         """Counts a message whose outcome is known; returns its number, or ``None`` if not in confirm mode."""

@@ -92,6 +92,55 @@ def test_a_publisher_waits_until_the_mark_is_raised(half: shmbroker.Broker) -> N
         assert half.statistics().memory_high_watermark is None
 
 
+def test_connection_blocked(half: shmbroker.Broker) -> None:
+    """A publisher that begins to wait tells its connection, and again when it goes on; consumers' ones are not told."""
+    told: list[object] = []
+    with half.connect() as connection, half.connect() as second:
+        queue = connection.queue("q")
+        connection.add_on_connection_blocked_callback(lambda *_: told.append("the consumer's"))
+        count = fill(queue)  # calls that do not wait are not blocked
+        second.add_on_connection_blocked_callback(lambda who, reason: told.append((who is second, reason)))
+        second.add_on_connection_unblocked_callback(lambda who: told.append(who is second))
+        channel = second.channel()
+        thread = threading.Thread(target=lambda: channel.basic_publish("", "q", BODY))
+        thread.start()
+        becomes(lambda: second.is_blocked, expected=True)
+        assert told == [(True, "low on memory")]
+        assert not connection.is_blocked
+        with queue.consume(prefetch=30) as consumer:
+            for _ in range(20):
+                consumer.get(timeout=60).ack()
+        thread.join()
+        assert told == [(True, "low on memory"), True]
+        assert not second.is_blocked
+        assert len(queue) == count - 19
+
+
+@pytest.mark.parametrize("way", ["put", "put_many", "reserve", "transaction"])
+def test_each_way_to_publish_blocks_once(half: shmbroker.Broker, way: str) -> None:
+    """A call that waits until its time is up is blocked once, and is not blocked afterwards."""
+    told: list[bool] = []
+    with half.connect() as connection:
+        queue = connection.queue("q")
+        fill(queue)
+        connection.add_on_connection_blocked_callback(lambda *_: told.append(True))
+        connection.add_on_connection_unblocked_callback(lambda _: told.append(False))
+        channel = connection.channel()
+        channel.tx_select()
+        channel.basic_publish("", "q", BODY)
+        with pytest.raises(shmbroker.OutOfMemory):
+            if way == "put":
+                queue.put(BODY, timeout=0.5)
+            elif way == "put_many":
+                queue.put_many([BODY, BODY], timeout=0.5)
+            elif way == "reserve":
+                with queue.reserve(len(BODY), timeout=0.5):
+                    pass
+            else:
+                channel.tx_commit(timeout=0.5)
+        assert told == [True, False]
+
+
 def test_a_lowered_mark_blocks(half: shmbroker.Broker) -> None:
     """A mark below what is in use blocks at once, and keeps what is there."""
     with half.connect() as connection:
