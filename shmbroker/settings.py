@@ -251,7 +251,7 @@ def check_together(queue: str, settings: QueueSettings) -> None:
     exchange, key = settings.dead_letter_exchange, settings.dead_letter_routing_key
     if settings.ring_size != UNBOUNDED and settings.overflow in REJECTING:
         msg = (
-            f"overflow={settings.overflow!r}, ring_size={settings.ring_size}: a ring makes room for each message, so it "
+            f"overflow={settings.overflow!r}, ring_size={settings.ring_size}: a ring makes room for each message, and "
             "rejects none; block, drop or drop-head are allowed"
         )
         raise ValueError(msg)

@@ -119,7 +119,8 @@ class Columns:
                     if status[0] == native.REJECTED and done > 0:
                         break
                     if status[0] == native.REJECTED:  # if it is rejected again, it may become a dead letter
-                        queue.put_with(self._text(BODY, at), body.ends[at + 1] - body.ends[at], self._options(at), until)
+                        size = body.ends[at + 1] - body.ends[at]
+                        queue.put_with(self._text(BODY, at), size, self._options(at), until)
                         done = 1
                     elif status[0] != native.OK:
                         queue.put_failed(int(status[0]), body.ends[at + 1] - body.ends[at], until)

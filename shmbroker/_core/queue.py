@@ -187,7 +187,8 @@ class CoreQueue(native.Finalized):
         elif status == native.TOO_LARGE:
             self._too_large(size)
         elif status == native.REJECTED:
-            raise exceptions.PublishRejected(f"{self.what} rejects the message: {self._ready()}", self.name)
+            text = f"{self.what} rejects the message: {self._ready()}"
+            raise exceptions.PublishRejected(text, self.name)
         elif status == slow.SB_INVALID:
             msg = "key and properties of a message take more than 64 KiB"
             raise ValueError(msg)

@@ -55,8 +55,8 @@ class Confirms:
     def end(self, number: int, error: BaseException | None = None) -> None:
         """Reports the outcome of a message that :meth:`begin` counted. It is unconfirmed no more.
 
-        With an UnroutableError, no queue got the message: it was returned. With a NackError, a queue rejected it. The future
-        gets the error.
+        With an UnroutableError, no queue got the message: it was returned. With a NackError, a queue rejected it. The
+        future gets the error.
         """
         with self._changed:
             future = self._pending.pop(number, None)

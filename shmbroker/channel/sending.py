@@ -272,7 +272,8 @@ class Sending(Declaring):
         try:
             self._while_open(commit, deadline(timeout))
         except exceptions.PublishRejected as error:
-            raise refused(f"transaction not committed: {error}") from error
+            text = f"transaction not committed: {error}"
+            raise refused(text) from error
         finally:
             self._give_back_from(transaction)  # also if a signal handler raised after the commit
 

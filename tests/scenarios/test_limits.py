@@ -83,7 +83,7 @@ def test_q67_exact_across_processes(broker: shmbroker.Broker, connection: shmbro
 
 @contextlib.contextmanager
 def blocked(broker: shmbroker.Broker, body: bytes = b"late") -> Iterator[list[BaseException | None]]:
-    """Let a thread with its own connection put a message into the full queue; at the end, its outcome is in the list."""
+    """Let a thread with its own connection put into the full queue; at the end, the list has its outcome."""
     outcome: list[BaseException | None] = []
     with broker.connect() as connection:
         queue = connection.queue("q", passive=True)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ BODY = bytes(100_000)
 def fill(queue: shmbroker.Queue) -> int:
     """Put bodies until the memory has no room for one; return how many were put."""
     count = 0
-    with pytest.raises(shmbroker.OutOfMemory):
+    with contextlib.suppress(shmbroker.OutOfMemory):
         while True:
             queue.put(BODY, timeout=0)
             count += 1
@@ -128,16 +129,14 @@ def test_each_way_to_publish_blocks_once(half: shmbroker.Broker, way: str) -> No
         channel = connection.channel()
         channel.tx_select()
         channel.basic_publish("", "q", BODY)
+        ways = {
+            "put": lambda: queue.put(BODY, timeout=0.5),
+            "put_many": lambda: queue.put_many([BODY, BODY], timeout=0.5),
+            "reserve": lambda: queue.reserve(len(BODY), timeout=0.5).__enter__(),
+            "transaction": lambda: channel.tx_commit(timeout=0.5),
+        }
         with pytest.raises(shmbroker.OutOfMemory):
-            if way == "put":
-                queue.put(BODY, timeout=0.5)
-            elif way == "put_many":
-                queue.put_many([BODY, BODY], timeout=0.5)
-            elif way == "reserve":
-                with queue.reserve(len(BODY), timeout=0.5):
-                    pass
-            else:
-                channel.tx_commit(timeout=0.5)
+            ways[way]()
         assert told == [True, False]
 
 

@@ -152,7 +152,7 @@ def test_q67_a_put_is_rejected_immediately(connection: shmbroker.Connection, way
         PUTS[way](queue)
     assert isinstance(caught.value, standard_queue.Full)
     assert caught.value.queue_name == "q"
-    again = pickle.loads(pickle.dumps(caught.value))
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - its own data
     assert (str(again), again.queue_name) == (str(caught.value), "q")
     assert listing(queue) == ["1", "2"]
     assert_counts(queue, added=2, dropped=0)
@@ -325,7 +325,7 @@ def test_q67_dlx_in_a_transaction(
 
 
 def test_bad_combinations(connection: shmbroker.Connection) -> None:
-    """A ring rejects nothing; reject-publish-dlx needs an exchange. Declared, configured or in x- arguments: refused."""
+    """A ring rejects nothing; reject-publish-dlx needs an exchange. Declared, configured or as arguments: refused."""
     with pytest.raises(ValueError, match="overflow='reject-publish', ring_size=3"):
         connection.queue("ring", ring_size=3, overflow="reject-publish")
     with pytest.raises(ValueError, match="overflow='reject-publish-dlx': it needs a dead_letter_exchange"):

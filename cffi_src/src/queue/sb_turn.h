@@ -15,9 +15,8 @@
  *  I91 a put waits for a turn only until `turn_until_ns`. No process prolongs the turn of another one.
  *  I92 while a turn lasts, no put that is smaller than what `turn_needs` names is admitted after it read both words.
  *
- * Ordering pairs:
- *  P24 the CAS of `turn_until_ns` publishes no `turn_needs`: a put may read the needs of an earlier turn for a moment,
- *   and then waits or is admitted as in that turn. Both words may be read in any order; relaxed.
+ * Ordering pairs: none. A put may read the needs of an earlier turn for a moment, and then waits or is admitted as in
+ *  that turn. So both words may be read in any order.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  the turn was taken, before or after its needs were stored -> a turn that its owner does not prolong, perhaps with the
@@ -39,7 +38,7 @@
 
 /* True if the queue has a turn, or had one that nobody ended. */
 static inline bool sb_turn_there(const sb_queue_shm *q) {
-  return SB_LOAD(&q->turn_until_ns, SB_RELAXED) != 0; /* P24 */
+  return SB_LOAD(&q->turn_until_ns, SB_RELAXED) != 0; /* relaxed: see above */
 }
 /* True if the turn of another producer lasts, which needs more than `count` messages with `bytes` bytes in total. */
 bool sb_turn_stops(const sb_queue_shm *q, uint64_t count, uint64_t bytes);

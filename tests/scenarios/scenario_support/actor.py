@@ -7,10 +7,10 @@ error, goes back as one. A task that is a generator sends what it yields on the 
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import functools
 import inspect
-import contextlib
 import json
 import random
 import sys
