@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 _LOW_ON_MEMORY = "low on memory"
 
 
-
 class Connection:
     """A connection to a broker of this machine.
 
