@@ -68,11 +68,9 @@ def serve(
     Makes the broker if it does not exist. Its memory outlives this command: messages
     stay until `shmbroker stop --purge`.
     """
-    given: dict[str, Any] = {
-        "data_dir": str(data_dir) if data_dir else None,
-        "memory_high_watermark": memory_high_watermark or None,
-        "memory_warning": memory_warning or None,
-    }
+    given: dict[str, Any] = {"data_dir": str(data_dir) if data_dir else None}
+    marks = {"memory_high_watermark": memory_high_watermark, "memory_warning": memory_warning}
+    given |= {name: mark for name, mark in marks.items() if mark}
     if memory is not None:
         given["memory"] = memory
     elif shmbroker.Broker(name).name not in shmbroker.brokers():
