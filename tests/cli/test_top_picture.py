@@ -186,7 +186,7 @@ def test_styles_of_a_screen() -> None:
 @pytest.mark.parametrize(("state", "shown"), [("warning", "MiB (WARNING)   "), ("blocked", "MiB (BLOCKED)   ")])
 def test_the_state_of_the_memory(state: str, shown: str) -> None:
     """The first line says if the memory reaches a mark."""
-    snapshot = SNAPSHOT._replace(broker=dataclasses.replace(BROKER, memory_state=state))
+    snapshot = dataclasses.replace(SNAPSHOT, broker=dataclasses.replace(BROKER, memory_state=state))
     assert shown in headline(snapshot).plain
 
 
