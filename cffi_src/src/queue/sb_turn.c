@@ -8,7 +8,8 @@ static uint64_t count_of(uint64_t needs) { return SB_BITS(needs, 32, 32); }
 static uint64_t at_most(uint64_t value) { return value < UINT32_MAX ? value : UINT32_MAX; }
 
 bool sb_turn_stops(const sb_queue_shm *q, uint64_t count, uint64_t bytes) {
-  uint64_t until = SB_LOAD(&q->turn_until_ns, SB_RELAXED), needs = SB_LOAD(&q->turn_needs, SB_RELAXED); /* relaxed: sb_turn.h */
+  uint64_t until = SB_LOAD(&q->turn_until_ns, SB_RELAXED),
+           needs = SB_LOAD(&q->turn_needs, SB_RELAXED); /* relaxed: sb_turn.h */
   if (until == 0 || until <= sb_now_ns() || sb_setting(q, SB_SETTING_OVERFLOW) != SB_OVERFLOW_BLOCK) {
     return false;
   }
@@ -38,7 +39,8 @@ void sb_turn_give_up(sb_queue_shm *q, uint64_t mine) {
 }
 
 bool sb_turn_ends(sb_queue_shm *q, uint64_t count, uint64_t bytes) {
-  uint64_t until = SB_LOAD(&q->turn_until_ns, SB_RELAXED), needs = SB_LOAD(&q->turn_needs, SB_RELAXED); /* relaxed: sb_turn.h */
+  uint64_t until = SB_LOAD(&q->turn_until_ns, SB_RELAXED),
+           needs = SB_LOAD(&q->turn_needs, SB_RELAXED); /* relaxed: sb_turn.h */
   bool met = until != 0 && at_most(bytes) >= bytes_of(needs) && at_most(count) >= count_of(needs);
   return met && SB_CAS(&q->turn_until_ns, &until, 0, SB_SEQ_CST);
 }
