@@ -43,7 +43,12 @@ def put_rest(  # noqa: PLR0917 - the arguments of put_many, and the result of it
     done, status = (result & _COUNT, result >> 32) if result >= 0 else (0, native.OK)
     try:
         while done < len(plain):
-            if status != native.OK:
+            if status == native.REJECTED and done > 0:
+                break
+            if status == native.REJECTED:
+                core.put_with(plain[0], len(plain[0]), options, until)  # else the message may become a dead letter
+                done = 1
+            elif status != native.OK:
                 core.put_failed(status, len(plain[done]), until)
             with core.connection.call():
                 result = put_many(plain, done, options.address, True)  # noqa: FBT003 - drops the GIL

@@ -36,6 +36,7 @@ _NAME = re.compile(r"(?:(\d{1,10})/)?([A-Za-z0-9_-]{1,64})\Z")
 _START_SECONDS = 30.0
 _PURGE_SECONDS = 30.0
 _LOOK_SECONDS = 0.002
+_LEAST_MARK = 0.001
 _MODES = frozenset({0o600, 0o660})
 
 
@@ -83,6 +84,8 @@ class Broker:
     Args:
         name: 1 to 64 letters, digits, ``_`` and ``-``; ``<uid>/<name>`` is a broker of another user.
         memory: the limit for bodies and structures, bytes or a string such as "256M"; allocated in segments as needed.
+        memory_high_watermark: publishers wait while this share of the memory is in use, see :meth:`configure`.
+        memory_warning: the share of the memory in use from which on the broker warns, see there.
         data_dir: reserved for durable queues; not used yet.
         mode: permissions of the memory: 0o600, or 0o660 for a broker that members of our (effective) group may use as
             ``<uid>/<name>``. With 0o660, the creation of the broker allocates all its memory.
@@ -93,6 +96,8 @@ class Broker:
         name: str = "default",
         *,
         memory: int | str = DEFAULT_MEMORY,
+        memory_high_watermark: float | None = None,
+        memory_warning: float | None = None,
         data_dir: str | None = None,
         mode: int = 0o600,
     ) -> None:
@@ -100,6 +105,7 @@ class Broker:
         self._memory = settings.parse_size(memory)
         self._given_memory = memory is not DEFAULT_MEMORY
         segments.plan(self._memory)
+        self._marks = _checked_marks(memory_high_watermark, memory_warning)
         if mode not in _MODES:
             shown = oct(mode) if isinstance(mode, int) else repr(mode)
             msg = f"mode={shown}: 0o600 or 0o660 is allowed"
@@ -116,7 +122,7 @@ class Broker:
         """Creates the memory of the broker if it does not exist. Returns the broker.
 
         Raises:
-            PreconditionFailed: the broker exists with another limit than the one given.
+            PreconditionFailed: the broker exists with another limit than the one given, or with other marks.
             OutOfMemory: /dev/shm has no room for the memory.
             BrokerNotFound: the broker belongs to another user, and does not exist.
         """
@@ -127,16 +133,51 @@ class Broker:
             with self._attached() as attached:
                 try:
                     attached.grow_first()
+                    attached.set_memory_marks(*self._marks)
                 except exceptions.OutOfMemory:  # without a first segment, the broker cannot work: remove it
                     segments.remove(self._path, segments.identity(self._path))
                     raise
-        elif self._given_memory:
+        else:
+            self._compare()
+        return self
+
+    def _compare(self) -> None:
+        """Checks that the broker, which exists, has the limit and the marks that were given."""
+        if self._given_memory:
             with self._attached() as attached:
                 found, wanted = attached.facts().memory_limit, self._memory // segments.CHUNK * segments.CHUNK
             if found != wanted:
                 text = f"broker {self.name!r} exists with memory={found}, not {wanted}"
                 raise amqp_error(exceptions.PreconditionFailed, text)
-        return self
+        if self._marks != (None, None):
+            with self._attached() as attached:
+                exists = attached.memory_marks()
+            if exists != self._marks:
+                marks = "memory_high_watermark={}, memory_warning={}"
+                text = f"broker {self.name!r} exists with {marks.format(*exists)}, not {marks.format(*self._marks)}"
+                raise amqp_error(exceptions.PreconditionFailed, text)
+
+    def configure(self, *, memory_high_watermark: float | None = None, memory_warning: float | None = None) -> None:
+        """Changes the marks of the memory of a broker that exists; applies immediately, to all clients.
+
+        A publish that needs memory beyond ``memory_high_watermark`` waits, as one does in a full broker. Consumers,
+        acknowledgements, moves and leases continue, so that they make room; what they need comes from the rest of the
+        memory. ``BrokerStatistics.memory_state`` says "warning" from ``memory_warning`` on, and "blocked" while a
+        publish gets no further chunk of memory (2 MiB). A publish that fits into a chunk in use does not wait.
+
+        Args:
+            memory_high_watermark: a share of the memory limit, more than 0 and at most 1, in steps of 0.001; ``None`` =
+                the broker keeps only its own reserve from publishers.
+            memory_warning: a share as well, at most ``memory_high_watermark``; ``None`` = no warning.
+
+        Raises:
+            BrokerNotFound: the broker does not exist.
+            ValueError: a mark is not allowed.
+        """
+        marks = _checked_marks(memory_high_watermark, memory_warning)
+        with self._attached() as attached:
+            attached.set_memory_marks(*marks)
+            self._marks = marks
 
     def start(self) -> Self:
         """Creates the memory if it does not exist, and starts a housekeeper if none runs. Returns the broker."""
@@ -401,6 +442,20 @@ def check_options(**given: Any) -> None:  # noqa: ANN401
         if not good(value):
             msg = f"{option}={value!r}: {allowed} is allowed"
             raise ValueError(msg)
+
+
+def _checked_marks(high_watermark: object, warning: object) -> tuple[float | None, float | None]:
+    """Checks the two marks of memory; returns them as the core stores them."""
+    marks: list[float | None] = []
+    for name, mark in (("memory_high_watermark", high_watermark), ("memory_warning", warning)):
+        if mark is not None and not (is_number(mark) and _LEAST_MARK <= mark <= 1):
+            msg = f"{name}={mark!r}: a share from {_LEAST_MARK} to 1, or None, is allowed"
+            raise ValueError(msg)
+        marks.append(round(mark, 3) if is_number(mark) else None)
+    if None not in marks and marks[1] > marks[0]:  # type: ignore[operator]
+        msg = f"memory_warning={warning!r}: at most memory_high_watermark={high_watermark!r} is allowed"
+        raise ValueError(msg)
+    return marks[0], marks[1]
 
 
 def _is_text(value: object) -> bool:

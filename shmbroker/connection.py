@@ -34,6 +34,8 @@ if TYPE_CHECKING:
         QueueStatistics,
     )
 
+_LOW_ON_MEMORY = "low on memory"
+
 
 class Connection:
     """A connection to a broker of this machine.
@@ -225,6 +227,30 @@ class Connection:
             msg = f"{has}, Connection.fileno() needs exactly 1: use Consumer.fileno()"
             raise ValueError(msg)
         return consumers[0].fileno()
+
+    # ---- memory ----
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether a publishing call of this connection waits for memory of the broker."""
+        return self._session.core.memory_waits.any
+
+    def add_on_connection_blocked_callback(self, callback: Callable[[Connection, str], object]) -> None:
+        """Registers ``callback(connection, reason)``: a publishing call begins to wait for memory (connection.blocked).
+
+        The thread of that call calls it, before it waits, so it must not publish. Further calls that wait meanwhile do
+        not call it again. Calls with ``timeout=0`` do not wait, and those of :mod:`shmbroker.aio` do not call it.
+        """
+        known = callable_of(callback, "callback")
+        self._session.add_blocked_callback(lambda blocked: known(self, _LOW_ON_MEMORY) if blocked else None)
+
+    def add_on_connection_unblocked_callback(self, callback: Callable[[Connection], object]) -> None:
+        """Registers ``callback(connection)``: no publishing call waits for memory any more (connection.unblocked).
+
+        The thread of the last call that waited calls it, as the call ends: it published, or raised.
+        """
+        known = callable_of(callback, "callback")
+        self._session.add_blocked_callback(lambda blocked: None if blocked else known(self))
 
     # ---- closing ----
 

@@ -196,6 +196,26 @@ class InvalidSelector(ValueError):
         return str(self.args[0])
 
 
+class PublishRejected(queue.Full):
+    """A full queue whose overflow is ``reject-publish`` or ``reject-publish-dlx`` rejected the message immediately.
+
+    Args:
+        text: the queue, how many messages are ready, and its limits.
+        queue_name: the name of the queue.
+    """
+
+    def __init__(self, text: str, queue_name: str) -> None:
+        self.queue_name = queue_name
+        super().__init__(text)
+
+    def __reduce__(self) -> tuple[type[PublishRejected], tuple[str, str]]:
+        return type(self), (self.args[0], self.queue_name)
+
+
+FINAL = (NeverFits, PublishRejected)
+"""The kinds of ``queue.Full`` that a wait cannot help."""
+
+
 class Timeout(TimeoutError):
     """The operation did not complete in time.
 

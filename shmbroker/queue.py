@@ -85,9 +85,10 @@ class Queue(native.QueueCalls):
             limit = f"at most {native.MAX_BODY} bytes are allowed"
             text = f"queue {self.name!r}: a body of {size} bytes can never fit: {limit}"
             raise exceptions.NeverFitsMemory(text)
-        if status > 0:
-            self._core.put_failed(status, size, until)
-        self._core.put_with(data, size, NO_OPTIONS if fields is None else PutOptions(*fields), until)
+        with self._core_connection.memory_waits:
+            if status > 0 and status != native.REJECTED:  # a message that the queue rejects may become a dead letter
+                self._core.put_failed(status, size, until)
+            self._core.put_with(data, size, NO_OPTIONS if fields is None else PutOptions(*fields), until)
 
     def put_nowait(self, body: Any, **options: Any) -> None:  # noqa: ANN401
         """Puts a message as :meth:`put` does, without waiting for room."""
@@ -107,15 +108,17 @@ class Queue(native.QueueCalls):
             with overflow="drop" dropped at once.
 
         Raises:
-            queue.Full: no message found room in time.
+            queue.Full: no message found room in time. It is a :class:`PublishRejected` if the queue rejected the first
+                one. A queue that rejects a later message ends the call, which returns how many were put before.
         """
         wanted = tuple(bodies)
         options = options_of(**given)
         until = native.deadline(timeout)
         done = self._put_many(wanted, 0, options.address, False)  # noqa: FBT003 - keeps the GIL
-        return (
-            len(wanted) if done == len(wanted) else put_rest(self._core, self._put_many, wanted, done, options, until)
-        )
+        if done == len(wanted):
+            return done
+        with self._core_connection.memory_waits:
+            return put_rest(self._core, self._put_many, wanted, done, options, until)
 
     def _reserve_with(self, size: Any, timeout: float | None, given: PutKeywords) -> Reserved:  # noqa: ANN401
         """Makes a reservation that the compiled code does not make, for its size or its options; called by C."""
@@ -330,6 +333,7 @@ class Queue(native.QueueCalls):
         until = self._session.operation_deadline()
         with topology_lock(self._core.connection, until, self._core.what):
             wanted, flags = change(*self._core.settings())
+            settings.check_together(self.name, wanted)
             given = self._core.given() | given
             self._core.configure(wanted, flags, trim=trim, until=until, given=given)
 

@@ -117,7 +117,7 @@ class QueueSettings:
     )
     overflow: str = _setting(
         "block",
-        Choice("block", "drop", "drop-head"),
+        Choice("block", "drop", "drop-head", "reject-publish", "reject-publish-dlx"),
         "what a publish does beyond max_length or max_bytes",
         "SB_SETTING_OVERFLOW",
         argument="x-overflow",
@@ -241,6 +241,11 @@ class QueueSettings:
 ROWS: Mapping[str, Row] = dict(zip(QueueSettings.__match_args__, _rows, strict=True))
 """The rows of the settings by their names."""
 
+DEAD_LETTERING = "reject-publish-dlx"
+"""The overflow with which a queue sends the messages that it rejects to its dead-letter exchange."""
+REJECTING = frozenset({"reject-publish", DEAD_LETTERING})
+"""The values of ``overflow`` with which a full queue rejects a message, and its publisher learns of it."""
+
 _SETTING_OF = {row.argument: name for name, row in ROWS.items() if row.argument is not None}
 _LATER = frozenset({
     "x-last-value-key", "x-non-destructive", "x-max-consumers", "x-consumers-before-dispatch",
@@ -266,12 +271,21 @@ def validate(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_together(queue: str, settings: QueueSettings) -> None:
-    """Checks the settings of a new queue that depend on each other.
+    """Checks the settings of a queue that depend on each other.
 
     Raises:
         ValueError: two values do not go together. The error's text names the settings and the values.
     """
     exchange, key = settings.dead_letter_exchange, settings.dead_letter_routing_key
+    if settings.ring_size != UNBOUNDED and settings.overflow in REJECTING:
+        msg = (
+            f"overflow={settings.overflow!r}, ring_size={settings.ring_size}: a ring makes room for each message, and "
+            "rejects none; block, drop or drop-head are allowed"
+        )
+        raise ValueError(msg)
+    if settings.overflow == DEAD_LETTERING and exchange is None:
+        msg = f"overflow={DEAD_LETTERING!r}: it needs a dead_letter_exchange"
+        raise ValueError(msg)
     if key is not None and exchange is None:
         msg = f"dead_letter_routing_key={key!r}: it needs a dead_letter_exchange"
         raise ValueError(msg)

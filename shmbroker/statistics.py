@@ -90,7 +90,8 @@ class BrokerStatistics:
     ``housekeeper_stopped``: whether the housekeeper's process is stopped (SIGSTOP, a debugger); while it is, another
     process does its work. ``repairs`` counts the repairs that nothing explains. ``explained_repairs`` counts the
     others: a process was killed, was stopped or got no processor, memory was short, or a program that watches a queue
-    for room may have reacted late.
+    for room may have reacted late. ``memory_state`` is "normal", "warning" or "blocked"; the two marks are shares of
+    ``memory_limit``, ``None`` = none, see :meth:`Broker.configure`.
     """
 
     name: str
@@ -110,6 +111,9 @@ class BrokerStatistics:
     memory_bodies: int
     repairs: Repairs
     explained_repairs: Repairs
+    memory_state: str = "normal"
+    memory_high_watermark: float | None = None
+    memory_warning: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,8 @@ typedef enum {
   SB_STOPPING = 26,
   SB_NO_HOUSEKEEPER = 27,
   SB_TICK = 28,
-  SB_READY = 29 /* a channel is ready, see sb_connection_next_ready */
+  SB_READY = 29,   /* a channel is ready, see sb_connection_next_ready */
+  SB_REJECTED = 30 /* the queue has no room, and rejects the message: waiting does not help */
 } sb_status;
 
 /* The version of the layout of shared memory that this core reads. */
@@ -231,8 +232,17 @@ enum {
 /* When a consumer that has a message group gives it up: when it leaves, or when it holds none of its messages. */
 enum { SB_GROUPS_NONE = 0, SB_GROUPS_STICKY = 1, SB_GROUPS_SHARED = 2 };
 enum { SB_TEXTS_MAX = 1020 }; /* the most bytes that all text settings of a queue have together */
-/* What happens to a message for which a queue has no room. REJECT is for the tests of the core. */
-enum { SB_OVERFLOW_BLOCK = 0, SB_OVERFLOW_DROP = 1, SB_OVERFLOW_DROP_HEAD = 2, SB_OVERFLOW_REJECT = 3 };
+/* What happens to a message for which a queue has no room. For the core, both REJECT_PUBLISH are the same: the caller
+ * of a put that returned SB_REJECTED puts the message again, as a dead one (`dead` of sb_put_options), if the overflow is
+ * REJECT_PUBLISH_DLX. */
+enum {
+  SB_OVERFLOW_BLOCK = 0,
+  SB_OVERFLOW_DROP = 1,
+  SB_OVERFLOW_DROP_HEAD = 2,
+  SB_OVERFLOW_REJECT_PUBLISH = 3,
+  SB_OVERFLOW_REJECT_PUBLISH_DLX = 4,
+  SB_OVERFLOWS
+};
 typedef struct {
   int64_t values[SB_SETTINGS]; /* -1 = none */
   uint32_t flags;              /* SB_QUEUE_... */
@@ -267,6 +277,7 @@ typedef struct {
   uint32_t key_length, properties_length;
   uint8_t exchange_length;
   uint8_t priority;
+  uint8_t dead; /* 1: the queue rejected the message, and only sends it to its dead-letter exchange, full or not */
 } sb_put_options;
 
 /* A body to put. */
@@ -352,6 +363,10 @@ typedef struct {
   uint32_t node;
 } sb_wait;
 
+/* WARNING: the memory in use reaches `memory_warning`. BLOCKED: a put gets no further chunk of memory, since the memory in
+ * use reaches `memory_high_watermark`, or what the broker keeps for the calls that drain it. */
+typedef enum { SB_MEMORY_NORMAL = 0, SB_MEMORY_WARNING = 1, SB_MEMORY_BLOCKED = 2 } sb_memory_state;
+
 typedef struct {
   char name[128];
   uint64_t memory_limit, memory_used, memory_structures, memory_bodies; /* bytes; the last two count whole chunks */
@@ -360,6 +375,8 @@ typedef struct {
   uint32_t repairs[6], explained_repairs[6]; /* number of each SB_REPAIR_... (sb_repairs.h): unexplained, explained */
   uint32_t segments, segments_limit, chunks_per_segment, queues, stopped, connections, processes, housekeeper_pid,
       closing, mode, housekeeper_stopped;
+  uint32_t memory_high_watermark, memory_warning; /* in thousandths of the limit; 0 = none */
+  uint32_t memory_state;                          /* SB_MEMORY_... */
 } sb_broker_facts;
 
 typedef struct {
@@ -475,6 +492,8 @@ void sb_broker_describe(sb_broker *b, sb_broker_facts *facts, bool in_full);
 bool sb_broker_is_closing(sb_broker *b);
 void sb_broker_set_closing(sb_broker *b, uint32_t closing);
 void sb_broker_set_stopped(sb_broker *b, uint32_t stopped);
+/* Sets the marks of memory, in thousandths of the limit; 0 = none. Puts that wait for memory look again soon. */
+void sb_broker_set_memory_marks(sb_broker *b, uint32_t high_watermark, uint32_t warning);
 
 /* ---- connection ---- */
 sb_connection *sb_connection_open(sb_broker *b, const char *name, uint32_t length, sb_status *status);

@@ -18,6 +18,7 @@ COMMANDS = {
     "serve": "brokers:serve",
     "list": "brokers:list_brokers",
     "status": "brokers:status",
+    "configure": "brokers:configure",
     "stop": "brokers:stop",
     "doctor": "brokers:doctor",
     "bind": "bindings:bind",

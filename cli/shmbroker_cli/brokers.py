@@ -41,12 +41,23 @@ class _Listed:
         return dataclasses.asdict(self.statistics)
 
 
+HighWatermark = Annotated[
+    float | None,
+    typer.Option(metavar="SHARE", help="Publishers wait while this share of the memory is in use; 0: no such share."),
+]
+Warning_ = Annotated[
+    float | None, typer.Option(metavar="SHARE", help="The status warns from this share of the memory on; 0: never.")
+]
+
+
 def serve(
     name: Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Name of the broker.")],
     *,
     memory: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Memory limit of a new broker, such as 512M; 1G if not given.")
     ] = None,
+    memory_high_watermark: HighWatermark = None,
+    memory_warning: Warning_ = None,
     data_dir: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Folder for durable queues; not used yet."),
@@ -58,6 +69,8 @@ def serve(
     stay until `shmbroker stop --purge`.
     """
     given: dict[str, Any] = {"data_dir": str(data_dir) if data_dir else None}
+    marks = {"memory_high_watermark": memory_high_watermark, "memory_warning": memory_warning}
+    given |= {name: mark for name, mark in marks.items() if mark}
     if memory is not None:
         given["memory"] = memory
     elif shmbroker.Broker(name).name not in shmbroker.brokers():
@@ -108,6 +121,10 @@ def _memory(statistics: shmbroker.BrokerStatistics | None) -> str:
     return f"{byte_count(used)} of {byte_count(limit)}"
 
 
+def _share(mark: float | None) -> str:
+    return "none" if mark is None else f"{mark:.1%}"
+
+
 def _housekeeper(statistics: shmbroker.BrokerStatistics) -> str:
     if statistics.housekeeper_pid == 0:
         return "none"
@@ -146,6 +163,9 @@ def status(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
             "broker": statistics.name,
             "created": created.isoformat(" ", "seconds"),
             "memory": _memory(statistics),
+            "memory state": statistics.memory_state,
+            "high watermark": _share(statistics.memory_high_watermark),
+            "memory warning": _share(statistics.memory_warning),
             "kept for structures": byte_count(statistics.memory_structures),
             "kept for bodies": byte_count(statistics.memory_bodies),
             "segments": statistics.segments,
@@ -165,6 +185,25 @@ def status(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
             "reaped": statistics.reaped,
         }
     )
+
+
+def configure(
+    *,
+    memory_high_watermark: HighWatermark = None,
+    memory_warning: Warning_ = None,
+    broker: BrokerOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Change the marks of a broker's memory, while it is in use; a mark that is not given stays."""
+    found = shmbroker.Broker(broker)
+    before = found.statistics()
+    high = before.memory_high_watermark if memory_high_watermark is None else memory_high_watermark or None
+    warning = before.memory_warning if memory_warning is None else memory_warning or None
+    found.configure(memory_high_watermark=high, memory_warning=warning)
+    if as_json:
+        print_json({"broker": found.name, "memory_high_watermark": high, "memory_warning": warning})
+        return
+    say(f"{broker}: high watermark {_share(high)}, warning {_share(warning)}")
 
 
 def stop(

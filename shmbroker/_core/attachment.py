@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from shmbroker import exceptions
 from shmbroker._amqp.errors import amqp_error
 from shmbroker._core import native, segments
-from shmbroker._core.facts import BrokerFacts, facts_of_broker, statistics_of_broker
+from shmbroker._core.facts import WHOLE, BrokerFacts, facts_of_broker, statistics_of_broker
 from shmbroker._process import locks
 from shmbroker.statistics import ConnectionInfo
 
@@ -230,6 +230,16 @@ class Attachment(native.Finalized):
     def set_stopped(self, *, stopped: bool) -> None:
         """Sets whether the broker is stopped: a stopped broker's housekeeper ends, and no client starts another one."""
         slow.sb_broker_set_stopped(self.handle, int(stopped))
+
+    def set_memory_marks(self, high_watermark: float | None, warning: float | None) -> None:
+        """Sets the marks of memory, as shares of the limit; ``None``: no mark."""
+        marks = [0 if mark is None else max(1, round(mark * WHOLE)) for mark in (high_watermark, warning)]
+        slow.sb_broker_set_memory_marks(self.handle, *marks)
+
+    def memory_marks(self) -> tuple[float | None, float | None]:
+        """The marks of memory: the high watermark and the warning."""
+        found = self.statistics()
+        return found.memory_high_watermark, found.memory_warning
 
     def housekeeper_missing(self) -> bool:
         """Whether no process holds the housekeeper's lock."""

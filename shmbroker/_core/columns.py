@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker._core import native
 from shmbroker._core.bodies import Place
+from shmbroker._core.queue import PutOptions
 
 if TYPE_CHECKING:
     from shmbroker._core.queue import CoreQueue
@@ -83,6 +84,16 @@ class Columns:
             native.raise_for(int(status[0]), queue.what)
         return rows, int(at[0]), status[0] != native.EMPTY
 
+    def _text(self, name: str, row: int) -> bytes:
+        column = getattr(self._pointer, name)
+        if column.ends == ffi.NULL:
+            return b""
+        start = column.ends[row]
+        return bytes(ffi.buffer(column.bytes + start, column.ends[row + 1] - start))
+
+    def _options(self, row: int) -> PutOptions:
+        return PutOptions(0, 0, 0, self._text(KEY, row), self._text(PROPERTIES, row))
+
     def _put(self, queue: CoreQueue, row: int, count: int, until: int) -> int:
         """Puts the messages of ``count`` rows from ``row`` on: bodies, and keys and properties if they are set.
 
@@ -91,21 +102,29 @@ class Columns:
             can never fit: a call that begins with its row raises the reason.
 
         Raises:
-            queue.Full: there was no room in time for any message. It is a NeverFits if the first one can never fit.
+            queue.Full: there was no room in time for any message. It is a NeverFits if the first one can never fit, a
+                PublishRejected if the queue rejected it.
             OutOfMemory: there was no memory in time for any message, or the first body can never fit into the broker.
             ValueError: the key and properties of a message are too long. The messages of the rows before it were put.
         """
         done, status, body = 0, ffi.new("sb_status *"), self._pointer.body
-        try:
-            while done < count:
-                with queue.connection.call():
-                    done += int(
-                        slow.sb_queue_put_columns(queue.handle, self._pointer, row + done, count - done, status)
-                    )
-                if status[0] != native.OK:
+        with queue.connection.memory_waits:
+            try:
+                while done < count:
+                    with queue.connection.call():
+                        done += int(
+                            slow.sb_queue_put_columns(queue.handle, self._pointer, row + done, count - done, status)
+                        )
                     at = row + done
-                    queue.put_failed(int(status[0]), body.ends[at + 1] - body.ends[at], until)
-        except standard_queue.Full:
-            if done == 0:
-                raise
+                    if status[0] == native.REJECTED and done > 0:
+                        break
+                    if status[0] == native.REJECTED:  # if it is rejected again, it may become a dead letter
+                        size = body.ends[at + 1] - body.ends[at]
+                        queue.put_with(self._text(BODY, at), size, self._options(at), until)
+                        done = 1
+                    elif status[0] != native.OK:
+                        queue.put_failed(int(status[0]), body.ends[at + 1] - body.ends[at], until)
+            except standard_queue.Full:
+                if done == 0:
+                    raise
         return done

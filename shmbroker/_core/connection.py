@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from shmbroker._core import attachment, native
 from shmbroker._core.calls import in_flight
 from shmbroker._core.io_thread import IoThread
+from shmbroker._core.memory_waits import MemoryWaits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,7 @@ class CoreConnection(IoThread, native.Finalized):
         self._handles = ffi.new("sb_connection *[1]")  # cleared when `sb_connection_discard` frees the connection
         self._place = ffi.gc(self._handles, slow.sb_connection_discard)
         self._forgotten = False
+        self.memory_waits = MemoryWaits()
         super().__init__()
         attachment.acquire(path, self)
         try:

@@ -19,6 +19,13 @@ _STATES = {
     slow.SB_NODE_NOTIFIED: "notified",
     slow.SB_NODE_NON_ACQUIRING: "non_acquiring",
 }
+_MEMORY_STATES = {
+    slow.SB_MEMORY_NORMAL: "normal",
+    slow.SB_MEMORY_WARNING: "warning",
+    slow.SB_MEMORY_BLOCKED: "blocked",
+}
+WHOLE = 1000
+"""The core stores shares of the memory in thousandths."""
 _COUNTED, _DIRECT = slow.SB_NODE_COUNTED, slow.SB_NODE_DIRECT
 
 
@@ -168,5 +175,8 @@ def statistics_of_broker(name: str, found: Any) -> BrokerStatistics:  # noqa: AN
     values["created_at"] /= native.NANOSECONDS
     values["housekeeper_stopped"] = bool(values["housekeeper_stopped"])
     values["repairs"] = Repairs(*values["repairs"])
+    values["memory_state"] = _MEMORY_STATES[values["memory_state"]]
+    for mark in ("memory_high_watermark", "memory_warning"):
+        values[mark] = values[mark] / WHOLE if values[mark] else None
     values["explained_repairs"] = Repairs(*values["explained_repairs"])
     return BrokerStatistics(name, **values)

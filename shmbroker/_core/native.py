@@ -83,6 +83,7 @@ TICK: int = slow.SB_TICK
 FORKED: int = slow.SB_FORKED
 ACCESS: int = slow.SB_ACCESS
 READY: int = slow.SB_READY
+REJECTED: int = slow.SB_REJECTED
 SYSTEM: int = slow.SB_SYSTEM
 LIMIT: int = slow.SB_LIMIT
 

@@ -16,6 +16,7 @@ from shmbroker._core.calls import in_flight
 from shmbroker._core.growing import out_of_memory
 from shmbroker._core.inspection import incarnation_of
 from shmbroker._core.settings import ALL_GIVEN, decoded_settings, encoded_settings, given_settings
+from shmbroker.settings import DEAD_LETTERING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +62,14 @@ class PutOptions:
             kept.append(ffi.from_buffer(exchange))
             pointer.exchange, pointer.exchange_length = kept[-1], len(exchange)
         self._kept = kept
+
+    def as_dead(self) -> PutOptions:
+        """Returns options to put a message that its queue rejected, and sends to its dead-letter exchange."""
+        given = self.pointer
+        exchange = bytes(ffi.buffer(given.exchange, given.exchange_length)) if given.exchange_length else b""
+        options = PutOptions(0, 0, given.priority, self.key, self.properties, exchange)
+        options.pointer.dead = 1
+        return options
 
     @property
     def ttl_ns(self) -> int:
@@ -198,6 +207,9 @@ class CoreQueue(native.Finalized):
             self._wait_for_room(memory=True, size=size, until=until)
         elif status == native.TOO_LARGE:
             self._too_large(size)
+        elif status == native.REJECTED:
+            text = f"{self.what} rejects the message: {self._ready()}"
+            raise exceptions.PublishRejected(text, self.name)
         elif status == slow.SB_INVALID:
             msg = "key and properties of a message take more than 64 KiB"
             raise ValueError(msg)
@@ -233,6 +245,8 @@ class CoreQueue(native.Finalized):
         self.connection.start_io()
         if memory and self.connection.let_go():
             return  # the caller tries again, even if there is no time left to wait
+        if memory and until > time.monotonic_ns():
+            self.connection.memory_waits.begin()
         self._wait(functools.partial(slow.sb_queue_wait_for_room, self.handle, memory), size, until, memory=memory)
 
     def _wait_for_batch(self, count: int, size: int, until: int) -> None:
@@ -244,25 +258,43 @@ class CoreQueue(native.Finalized):
         if status == native.NO_MEMORY or (memory and status == native.TIMEOUT):
             raise out_of_memory(self.connection, size)
         if status == native.TIMEOUT:
-            settings, _ = self.settings()
-            limits = f"max_length={settings.max_length}, max_bytes={settings.max_bytes}"
-            text = f"{self.what} is full: {self.length()} messages are ready ({limits})"
+            text = f"{self.what} is full: {self._ready()}"
             raise standard_queue.Full(text)
         if status == native.GROW:
             self.connection.attachment.grow()
         elif status not in {native.OK, native.INTERRUPTED}:
             native.raise_for(status, self.what)
 
+    def _ready(self) -> str:
+        settings, _ = self.settings()
+        limits = f"max_length={settings.max_length}, max_bytes={settings.max_bytes}"
+        return f"{self.length()} messages are ready ({limits})"
+
     # ---- putting ----
 
     @in_flight
     def put_with(self, body: Any, size: int, options: PutOptions, until: int) -> None:  # noqa: ANN401
-        """Puts one body with options, and waits for room until ``until``."""
+        """Puts one body with options, and waits for room until ``until``.
+
+        If the queue rejects the message, and sends what it rejects to its dead-letter exchange, the message is on its
+        way there when this method raises.
+
+        Raises:
+            PublishRejected: the queue rejects the message.
+        """
         pointer = ffi.from_buffer("char[]", body)
-        while True:
-            status = slow.sb_queue_put_with(self.handle, pointer, size, options.pointer)
-            if status == native.OK:
-                return
+        with self.connection.memory_waits:
+            while (status := slow.sb_queue_put_with(self.handle, pointer, size, options.pointer)) != native.OK:
+                if status == native.REJECTED and self.dead_letters_rejected():
+                    self._put_dead(pointer, size, options.as_dead(), until)
+                self.put_failed(status, size, until)
+
+    def dead_letters_rejected(self) -> bool:
+        """Whether the queue sends the messages that it rejects to its dead-letter exchange."""
+        return self.settings()[0].overflow == DEAD_LETTERING
+
+    def _put_dead(self, pointer: Any, size: int, options: PutOptions, until: int) -> None:  # noqa: ANN401
+        while (status := slow.sb_queue_put_with(self.handle, pointer, size, options.pointer)) != native.OK:
             self.put_failed(status, size, until)
 
     # ---- getting ----

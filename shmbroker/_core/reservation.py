@@ -92,10 +92,11 @@ class Reservation(native.Finalized):
         queue = self._queue
         queue.connection.enter()  # a reservation counts as a call: after a close, the last call that ends frees memory
         self._entered, self._counted = True, 1
-        while (
-            status := slow.sb_reservation_begin(queue.handle, self._size, options.pointer, self._pointer)
-        ) != native.OK:
-            queue.put_failed(status, self._size, self._until)
+        with queue.connection.memory_waits:
+            while (
+                status := slow.sb_reservation_begin(queue.handle, self._size, options.pointer, self._pointer)
+            ) != native.OK:
+                queue.put_failed(status, self._size, self._until)
         written = _Written(queue.connection, self._pointer)
         self._written, self._counted = written, 0
         self._writable = writable = native.Writable(int(ffi.cast("uintptr_t", self._pointer.body)), self._size)

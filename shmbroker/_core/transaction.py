@@ -170,6 +170,18 @@ def commit_waiting(  # noqa: PLR0917 - as for a commit
         OutOfMemory: The broker has no memory in time, or a body can never fit.
         MessageSettled: The connection no longer holds a message to settle.
     """
+    with connection.memory_waits:
+        _commit_waiting(connection, publications, settlements, until, memory_until, statuses)
+
+
+def _commit_waiting(  # noqa: PLR0917 - as for a commit
+    connection: "CoreConnection",
+    publications: Sequence[Publication],
+    settlements: Sequence[Settlement],
+    until: int,
+    memory_until: int | None,
+    statuses: list[int] | None,
+) -> None:
     while True:
         status, publication, target = commit(connection, publications, settlements, statuses)
         if status == native.OK:

@@ -119,6 +119,8 @@ class Session(native.Finalized):
         self.queues = OpenQueues(self.core, self.lock, self.addresses)
         self.administration = Administration(self.core, self.queues.routed, self.operation_deadline, self.addresses)
         self.publishing = Publishing(self.core, self.queues.routed, self.addresses.auto_create)
+        self.core.memory_waits.changed = self._memory_waits_changed
+        self._blocked_callbacks: list[Callable[[bool], None]] = []
         if on_housekeeper_missing is not None:
             self.core.on_housekeeper_missing = on_housekeeper_missing
         connections.note(self)
@@ -228,6 +230,20 @@ class Session(native.Finalized):
         The IO thread notices a purge; without one the callable is called when the session is closed.
         """
         self._close_callbacks.append(callback)
+
+    def add_blocked_callback(self, callback: Callable[[bool], None]) -> None:
+        """Registers a callable that gets whether a publishing call of the session waits for memory, when that changes.
+
+        The thread of such a call calls it.
+        """
+        self._blocked_callbacks.append(callback)
+
+    def _memory_waits_changed(self, blocked: bool) -> None:  # noqa: FBT001 - as the callbacks get it
+        for callback in tuple(self._blocked_callbacks):
+            try:
+                callback(blocked)
+            except Exception as error:  # noqa: BLE001 - an application's callback raised; the others are still called
+                self.callbacks.failed(error)
 
     def _ended(self) -> None:
         callbacks, self._close_callbacks = self._close_callbacks, []

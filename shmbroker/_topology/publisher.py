@@ -29,7 +29,7 @@ from shmbroker._topology.exchange import DEFAULT, check_publish
 from shmbroker._topology.shared import exchanges_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
@@ -293,6 +293,7 @@ class Publishing:
             queue.Full: a queue with overflow="block" has no room in time.
             OutOfMemory: there is no memory in time.
             NeverFits: the body can never fit. If the memory is what is too small, it is also an ``OutOfMemory``.
+            PublishRejected: a queue rejected the message. The other queues got it.
         """
         while True:
             targets = self.targets_or_created(exchange, routing_key, content)
@@ -303,8 +304,39 @@ class Publishing:
                     targets[0].put_with(body, size, content.put_options(exchange, routing_key), until)
                 else:
                     publications = self.publications(exchange, routing_key, body, content, targets)
-                    commit_waiting(self.core, publications, [], until)
+                    self._commit(publications, until)
             except exceptions.NotFound:
                 self.forget_routes()  # a queue was deleted after the routing
             else:
                 return len(targets)
+
+    def _commit(self, publications: list[Publication], until: int) -> None:
+        """Commits the publications of one message without the queues that reject it.
+
+        Each of those that sends what it rejects to its dead-letter exchange gets the message as a dead one in the same
+        commit.
+
+        Raises:
+            PublishRejected: a queue rejected the message; the commit has happened.
+        """
+        rejected: exceptions.PublishRejected | None = None
+        while publications:
+            try:
+                commit_waiting(self.core, publications, [], until)
+                break
+            except exceptions.PublishRejected as error:
+                rejected = error
+                publications = list(_without(error.queue_name, publications))
+        if rejected is not None:
+            raise rejected
+
+
+def _without(name: str, publications: list[Publication]) -> Iterator[Publication]:
+    """Yields the publications without a queue, and the one that makes the message a dead letter of that queue."""
+    for one in publications:
+        left = tuple(queue for queue in one.targets if queue.name != name)
+        if left:
+            yield Publication(one.body, left, one.options)
+        for queue in one.targets:
+            if queue.name == name and queue.dead_letters_rejected():
+                yield Publication(one.body, (queue,), one.options.as_dead())

@@ -136,7 +136,7 @@ class Channel:
         self._sync.confirm_delivery()
 
     async def wait_for_confirms(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109
-        """Waits until all published messages are confirmed; ``True``: no queue refused any since the last call."""
+        """Waits until all published messages are confirmed; ``True``: no queue rejected any since the last call."""
         good: bool = await _until(
             functools.partial(self._sync.wait_for_confirms, timeout=0), exceptions.Timeout, timeout
         )
@@ -339,7 +339,7 @@ async def _until(
         try:
             return attempt()
         except again as error:
-            if isinstance(error, exceptions.NeverFits) or (until is not None and time.monotonic() >= until):
+            if isinstance(error, exceptions.FINAL) or (until is not None and time.monotonic() >= until):
                 raise
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

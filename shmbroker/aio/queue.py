@@ -12,6 +12,7 @@ from shmbroker._session.queues import core_of
 from shmbroker.aio.consumer import Consumer
 from shmbroker.aio.waiters import Turn
 from shmbroker.queue import open_queue as open_sync
+from shmbroker.settings import REJECTING
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
@@ -43,7 +44,7 @@ class Queue:
         try:
             self._sync.put(body, timeout=0, **options)
         except standard_queue.Full as full:
-            if timeout == 0 or isinstance(full, exceptions.NeverFits):
+            if timeout == 0 or isinstance(full, exceptions.FINAL):
                 raise
             size = memoryview(body).nbytes
             await self._wait_for_room(lambda: self._sync.put(body, timeout=0, **options), timeout, full, size)
@@ -82,10 +83,10 @@ class Queue:
                 done += self._sync.put_many(given[done:], timeout=0, **options)
                 if done == len(given):
                     break
-            except standard_queue.Full:
-                if timeout == 0 and done == 0:
+            except standard_queue.Full as full:
+                if done == 0 and (timeout == 0 or isinstance(full, exceptions.FINAL)):
                     raise
-            if timeout == 0:
+            if timeout == 0 or (done > 0 and self._sync.settings.overflow in REJECTING):
                 break
             try:
                 await self.put(given[done], timeout=timeout, **options)

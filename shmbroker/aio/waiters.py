@@ -111,7 +111,7 @@ class Waiters:
                     if self._first() is turn:
                         try:
                             return attempt()
-                        except exceptions.NeverFits:  # also an OutOfMemory or a Full, but waiting does not help
+                        except exceptions.FINAL:  # also an OutOfMemory or a Full, but waiting does not help
                             raise
                         except exceptions.OutOfMemory:
                             self._loop.call_later(_MEMORY_SECONDS, turn.wake)  # no watch notifies of memory

@@ -44,9 +44,10 @@ class Confirms:
     def known(self, future: concurrent.futures.Future[int] | None, error: BaseException | None) -> int:
         """Counts a message whose outcome is known, as :meth:`begin` and :meth:`end` do; returns its number.
 
-        ``error`` is no NackError: :meth:`wait` would not learn of it.
         The message is never pending, so a signal handler that raises cannot leave it unconfirmed.
         """
+        if isinstance(error, exceptions.NackError):
+            self._nacked = True
         number = self.at_once()
         _tell(future, number, error)
         return number
@@ -54,8 +55,8 @@ class Confirms:
     def end(self, number: int, error: BaseException | None = None) -> None:
         """Reports the outcome of a message that :meth:`begin` counted. It is unconfirmed no more.
 
-        With an error, no queue got the message: it was returned (UnroutableError), or refused (NackError). The future
-        gets the error.
+        With an UnroutableError, no queue got the message: it was returned. With a NackError, a queue rejected it. The
+        future gets the error.
         """
         with self._changed:
             future = self._pending.pop(number, None)

@@ -75,9 +75,10 @@ class Sending(Declaring):
 
         A full queue with overflow="drop" drops the message without an error.
 
-        The exception of the future: :exc:`UnroutableError` (``mandatory``, the message is routed to no queue),
-        :exc:`NotFound` (no such exchange: the channel is closed), or another error that closed the channel or the
-        connection. :exc:`NackError` is reserved: no queue refuses messages yet.
+        The exception of the future: :exc:`NackError` (a full queue with overflow="reject-publish" or
+        "reject-publish-dlx" rejected the message; other queues may have it), :exc:`UnroutableError` (``mandatory``, the
+        message is routed to no queue), :exc:`NotFound` (no such exchange: the channel is closed), or another error that
+        closed the channel or the connection.
 
         Raises:
             TypeError: the body is not bytes-like, or a name is no string.
@@ -120,6 +121,8 @@ class Sending(Declaring):
                 return None
             publish = functools.partial(self._session.publishing.publish, exchange, routing_key, data, size, content)
             routed = self._while_open(publish, until)
+        except exceptions.PublishRejected as error:
+            return self._confirmed(future, exceptions.NackError(text=str(error)))
         except (exceptions.ChannelClosedByBroker, exceptions.ConnectionClosedByBroker) as error:
             number = self._confirmed(future, error)
             self._fail(error, reported=False)
@@ -134,14 +137,15 @@ class Sending(Declaring):
         Each call waits for a short time only. Between two calls, this checks that the channel is open: a wait in the
         core would not notice that the channel was closed. A body that can never fit raises an error immediately.
         """
-        while True:
-            look = min(until, time.monotonic_ns() + _LOOK_NS)
-            try:
-                return attempt(look)
-            except standard_queue.Full as full:
-                if look == until or isinstance(full, exceptions.NeverFits):
-                    raise
-            self._check_open()
+        with self._session.core.memory_waits:
+            while True:
+                look = min(until, time.monotonic_ns() + _LOOK_NS)
+                try:
+                    return attempt(look)
+                except standard_queue.Full as full:
+                    if look == until or isinstance(full, exceptions.FINAL):
+                        raise
+                self._check_open()
 
     def _confirmed(self, future: concurrent.futures.Future[int] | None, error: BaseException | None) -> int | None:
         """Counts a message whose outcome is known; returns its number, or ``None`` if not in confirm mode."""
@@ -216,7 +220,7 @@ class Sending(Declaring):
             self._number = self._confirms.at_once  # counts a message that was just published as confirmed
 
     def wait_for_confirms(self, timeout: float | None = None) -> bool:
-        """Waits until all published messages are confirmed; ``True``: no queue refused any since the last call.
+        """Waits until all published messages are confirmed; ``True``: no queue rejected any since the last call.
 
         In a callback of this channel, it returns without a wait even if messages are unconfirmed: a returned message is
         confirmed only after its callback ended.
@@ -259,13 +263,17 @@ class Sending(Declaring):
         """Commits everything since the last commit in one atomic step, even if the process is killed during it.
 
         Raises:
-            PreconditionFailed: the channel is not transactional.
+            PreconditionFailed: the channel is not transactional; or a queue rejected a message: nothing was done. This
+                error closes the channel.
             queue.Full: a queue had no room in time: nothing was done, and the caller can try again.
         """
         transaction = self._in_transaction()
         commit = functools.partial(transaction.commit, self._session.publishing, self._core)
         try:
             self._while_open(commit, deadline(timeout))
+        except exceptions.PublishRejected as error:
+            text = f"transaction not committed: {error}"
+            raise refused(text) from error
         finally:
             self._give_back_from(transaction)  # also if a signal handler raised after the commit
 

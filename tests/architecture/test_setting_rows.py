@@ -85,7 +85,7 @@ def test_a_default_survives_the_core(name: str) -> None:
 def test_words_have_the_numbers_of_the_core() -> None:
     """The number of a word of `overflow` is that of the core's constant with its name."""
     words = settings.ROWS["overflow"].kind
-    for word in ("block", "drop", "drop-head"):
+    for word in words.words:
         constant = f"SB_OVERFLOW_{word.upper().replace('-', '_')}"
         assert words.to_core(word) == getattr(native.slow, constant)
 

@@ -299,6 +299,14 @@ static void give_back(void) {
   uint32_t why;
   if (take_dead(&why) >= 0) sb_dead_return(q, buffer, why);
 }
+static void give_back_last(void) {
+  uint32_t why;
+  if (sb_dead_take(q, 6, buffer, &why) >= 0) sb_dead_return(q, buffer, why);
+}
+static void die_with_one_put_dead(void) {
+  put_dead();
+  give_back_last();
+}
 static void reject_in_a_commit(void) {
   uint32_t failed[2];
   sb_record r;
@@ -335,6 +343,7 @@ static void die_with_a_dead_one(void) {
 #define DEADLY {{-1, -1, -1, 0, -1, -1}, SB_QUEUE_DEAD_LETTERS}
 #define LENGTH(n, overflow) {{-1, (n), -1, (overflow), -1, -1}, 0}
 #define BYTES(n, overflow) {{-1, -1, (n), (overflow), -1, -1}, 0}
+#define REJECTING {{-1, 6, -1, SB_OVERFLOW_REJECT_PUBLISH_DLX, -1, -1}, SB_QUEUE_DEAD_LETTERS}
 #define UNDER_WAY(must, may) (must), (may)
 #define AFTER(must, may) (must), (may)
 #define UNCHANGED UNDER_WAY(ALL, ALL), AFTER(ALL, ALL)
@@ -591,6 +600,10 @@ const operation OPERATIONS[] = {
      nothing,
      put_one,
      REPLACES},
+    {"put a dead one", REJECTING, SETUP, nothing, put_dead, UNCHANGED},
+    {"take one that was put dead", REJECTING, SETUP, put_dead, give_back_last, UNCHANGED},
+    {"reap who took one that was put dead", REJECTING, SETUP, nothing, reap, UNCHANGED, .reaps = true,
+     .dies_at = "queue.take.done", .dies_in = die_with_one_put_dead},
     {"nack, last delivery",
      {{-1, -1, -1, 0, -1, -1, 0, 1}, SB_QUEUE_DEAD_LETTERS},
      SETUP,

@@ -16,6 +16,10 @@ static void put_options(uint64_t bytes, uint64_t ttl, uint64_t delay) {
   (void)put_sized(&kid, q, FRESH, bytes, &o);
 }
 void put_delayed(void) { put_options(64, 0, 3600000000000u); }
+void put_dead(void) { /* a full queue rejects the message, and sends it to its dead-letter exchange */
+  sb_put_options o = {.dead = 1, .key = "key", .key_length = 3};
+  (void)put_sized(&kid, q, FRESH, 64, &o);
+}
 void put_expiring(void) { put_options(64, 3600000000000u, 0); }
 void put_middle(void) { put_options(3000, 0, 0); }
 static uint64_t long_body[(5u << 20) / sizeof(uint64_t)];

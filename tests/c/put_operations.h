@@ -6,6 +6,7 @@
 void put_one(void);
 void put_another(void);
 void put_delayed(void);
+void put_dead(void);
 void put_expiring(void);
 void put_middle(void);
 void write_long_body(void);

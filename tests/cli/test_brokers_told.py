@@ -37,6 +37,8 @@ STATISTICS = shmbroker.BrokerStatistics(
     memory_bodies=512,
     repairs=Repairs(room=2),
     explained_repairs=Repairs(counts=1),
+    memory_state="warning",
+    memory_high_watermark=0.8,
 )
 
 
@@ -113,6 +115,9 @@ def test_the_status_of_a_broker(
             "broker orders",
             "created 1970-01-01 03:00:00+03:00",
             "memory 1.5 KiB of 64.0 MiB",
+            "memory state warning",
+            "high watermark 80.0%",
+            "memory warning none",
             "kept for structures 2.0 KiB",
             "kept for bodies 512 B",
             "segments 2",
@@ -166,7 +171,7 @@ def test_the_status_has_what_processes_use(
     }
     monkeypatch.setattr(shmbroker.Broker, "connections", lambda _broker: connections)
     monkeypatch.setattr(module, "look_at", lambda asked: {one: facts[one] for one in asked if one in facts})
-    assert words(cli("status", "--broker", "orders").lines)[9:15] == [
+    assert words(cli("status", "--broker", "orders").lines)[12:18] == [
         "housekeeper 1",
         "housekeeper processor 1,234.5 s",
         "housekeeper memory 4.0 MiB, 1.0 MiB of it shared",
@@ -296,3 +301,20 @@ def test_the_doctor_of_a_broker_that_nobody_can_connect_to(
     assert (ran.code, ran.out, ran.err) == (1, "b: is truncated\n", "")
     assert cli("doctor", "b", "--json").facts == {"broker": "b", "healthy": False, "problems": ["is truncated"]}
     assert cli("doctor", "b").is_refused("no such broker")
+
+
+def test_configure_changes_the_marks(
+    cli: Callable[..., Any], known: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mark that is not given stays, and 0 removes one."""
+    known["orders"] = STATISTICS
+    marks: list[dict[str, object]] = []
+    monkeypatch.setattr(shmbroker.Broker, "configure", lambda _broker, **given: marks.append(given))
+    ran = cli("configure", "--broker", "orders", "--memory-warning", "0.5")
+    assert ran.lines == ["orders: high watermark 80.0%, warning 50.0%"]
+    told = cli("configure", "--broker", "orders", "--memory-high-watermark", "0", "--json").facts
+    assert told == {"broker": "orders", "memory_high_watermark": None, "memory_warning": None}
+    assert marks == [
+        {"memory_high_watermark": 0.8, "memory_warning": 0.5},
+        {"memory_high_watermark": None, "memory_warning": None},
+    ]

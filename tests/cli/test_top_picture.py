@@ -17,7 +17,7 @@ import shmbroker
 from shmbroker_cli.processes import ProcessFacts, ProcessId
 from shmbroker_cli.top.fields import TABLES, Field, _field
 from shmbroker_cli.top.model import ChannelRow, ClientRow, ExchangeRow, Row, Sample, Snapshot, compare, take_sample
-from shmbroker_cli.top.screen import Screen
+from shmbroker_cli.top.screen import Screen, headline
 from shmbroker_cli.top.view import View
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def zeros(kind: type[Any], **given: object) -> Any:  # noqa: ANN401 (of that kin
 BROKER = zeros(
     shmbroker.BrokerStatistics,
     name="b\x1b",
+    memory_state="normal",
     memory_used=1536,
     memory_limit=64 << 20,
     connection_count=3,
@@ -180,6 +181,13 @@ def test_styles_of_a_screen() -> None:
     assert lines[2].count("7m") == 1
     assert [lines[-2], lines[-1]] == ["\x1b[2m1 more below\x1b[0m", f"\x1b[2m{KEYS}\x1b[0m"]
     assert picture(View(paused=True), 80, styles=True)[1] == "\x1b[1m3 of 3 queues   sort: queue   PAUSED\x1b[0m"
+
+
+@pytest.mark.parametrize(("state", "shown"), [("warning", "MiB (WARNING)   "), ("blocked", "MiB (BLOCKED)   ")])
+def test_the_state_of_the_memory(state: str, shown: str) -> None:
+    """The first line says if the memory reaches a mark."""
+    snapshot = dataclasses.replace(SNAPSHOT, broker=dataclasses.replace(BROKER, memory_state=state))
+    assert shown in headline(snapshot).plain
 
 
 def test_a_broker_without_a_housekeeper() -> None:

@@ -224,7 +224,7 @@ def test_all_settings_that_are_allowed() -> None:
         ("ring_size", 1 << 56, f"-1 (no limit) or an integer from 1 to {(1 << 56) - 1} is allowed"),
         ("max_length", -2, f"-1 (no limit) or an integer from 1 to {(1 << 56) - 1} is allowed"),
         ("max_bytes", 0, f"-1 (no limit) or an integer from 1 to {(1 << 56) - 1} is allowed"),
-        ("overflow", "DROP", "one of block, drop, drop-head is allowed"),
+        ("overflow", "DROP", "one of block, drop, drop-head, reject-publish, reject-publish-dlx is allowed"),
         ("message_ttl", -0.001, "0 to 315360000 seconds, or None, are allowed"),
         ("message_ttl", 315_360_000.001, "0 to 315360000 seconds, or None, are allowed"),
         ("message_ttl", "1", "0 to 315360000 seconds, or None, are allowed"),
@@ -282,7 +282,7 @@ def test_the_arguments_of_a_declaration() -> None:
 @pytest.mark.parametrize(
     ("argument", "value", "why"),
     [
-        ("x-overflow", "reject-publish", '{invalid_overflow,<<"reject-publish">>}'),
+        ("x-overflow", "reject", '{invalid_overflow,<<"reject">>}'),
         ("x-overflow", 1, '{invalid_overflow,<<"1">>}'),
         ("x-single-active-consumer", 1, "{unacceptable_type,long}"),
         ("x-single-active-consumer", "true", "{unacceptable_type,longstr}"),

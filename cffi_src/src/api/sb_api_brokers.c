@@ -92,6 +92,11 @@ void sb_broker_set_stopped(sb_broker *b, uint32_t stopped) {
   if (keeper != NULL) (void)sb_wake_ring(&keeper->wake);
 }
 
+void sb_broker_set_memory_marks(sb_broker *b, uint32_t high_watermark, uint32_t warning) {
+  SB_STORE(&b->header->memory_high_watermark, high_watermark, SB_RELAXED); /* relaxed: each call reads it anew */
+  SB_STORE(&b->header->memory_warning, warning, SB_RELAXED);
+}
+
 bool sb_broker_is_closing(sb_broker *b) { return SB_LOAD(&b->header->closing, SB_ACQUIRE) != 0; }
 
 void sb_broker_describe(sb_broker *b, sb_broker_facts *f, bool in_full) {
@@ -104,7 +109,10 @@ void sb_broker_describe(sb_broker *b, sb_broker_facts *f, bool in_full) {
     f->memory_used = sb_slab_used(b);
     sb_slab_kept(b, &f->memory_structures, &f->memory_bodies);
     f->memory_room = sb_scatter_room(b);
+    f->memory_state = (uint32_t)sb_reserve_state(b);
   }
+  f->memory_high_watermark = SB_LOAD(&h->memory_high_watermark, SB_RELAXED);
+  f->memory_warning = SB_LOAD(&h->memory_warning, SB_RELAXED);
   f->instance = SB_LOAD(&h->instance, SB_RELAXED);
   f->created_ns = SB_LOAD(&h->created_ns, SB_RELAXED);
   f->rescues = SB_LOAD(&h->rescues, SB_RELAXED);

@@ -28,14 +28,27 @@ static uint64_t time_to_live(const sb_queue *q, const sb_put_options *o) {
   return o->ttl_ns != 0 && o->ttl_ns < most ? o->ttl_ns : most;
 }
 
+/* Takes room, unless a producer that needs more has its turn (sb_turn.h). */
+SB_HOT sb_status admit(sb_queue *q, uint64_t length) {
+  bool turn = sb_queue_tracks(q->shm) && sb_turn_there(q->shm);
+  if (turn && sb_turn_stops(q->shm, 1, length)) {
+    return SB_FULL;
+  }
+  sb_status status = sb_limits_admit(q, length);
+  if (turn && status == SB_OK && sb_turn_ends(q->shm, 1, length)) {
+    sb_notify_room_in(q->c, q->shm, q->slot); /* wakes one of those that waited for the turn */
+  }
+  return status;
+}
+
 /* Takes room under the queue's limits, allocates a slot, and writes what precedes the body. The caller has set c->use,
  * the use of allocations (sb_reserve.h). On failure, nothing is taken, and c->use is SB_USE_DRAIN again.
- * SB_DONE: the queue is full, and its overflow is "drop". */
+ * SB_DONE: the queue is full, and its overflow is "drop". SB_REJECTED: it is full, and rejects. */
 SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
   sb_connection *c = q->c;
   uint64_t need = sb_api_body_offset(length, o, 0) + length;
   sb_status status = sb_api_prefix_bytes(o) > SB_MAX_PREFIX ? SB_INVALID : check(q, length);
-  if (status == SB_OK) status = sb_limits_admit(q, length);
+  if (status == SB_OK) status = o->dead == 0 ? admit(q, length) : sb_limits_admit_dead(q, length);
   if (status == SB_OK) {
     status = sb_api_claim_slot(c, need, r);
     if (status != SB_OK) status = sb_api_claim_elsewhere(c, status, length, o, 0, r);
@@ -78,6 +91,8 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r, bool *gone) {
   if (*gone) (void)sb_disposal_empty(q);
   SB_CRASHPOINT("api.put.enqueued");
   if (timer != 0) sb_api_ring_housekeeper(q->c, &timed);
+  /* a message that is not ready needs no room any more: wakes a producer that found none while this call had it */
+  if (timer != 0 && timed.due_ns != 0) sb_notify_room_in(q->c, q->shm, q->slot);
   if (sb_queue_tracks(q->shm) && sb_queue_evicts(q->shm)) {
     sb_api_keep_bound(q);
     if (sb_closed(q->c)) return SB_OK;

@@ -87,13 +87,15 @@ static void fill_names(sb_connection *c, const sb_reservation *r, const sb_put_o
 
 SB_HOT void fill_header(const sb_connection *c, sb_message_shm *m, uint64_t length, uint64_t offset,
                         const sb_put_options *o, uint64_t ttl_ns) {
-  uint64_t now = ttl_ns != 0 || o->delay_ns != 0 ? sb_now_ns() : 0;
+  bool scheduled = o->delay_ns != 0 || o->dead != 0;
+  uint64_t now = ttl_ns != 0 || scheduled ? sb_now_ns() : 0;
   *m = (sb_message_shm){.body_length = length,
                         .body_offset = (uint32_t)offset,
                         .properties_length = o->properties_length,
                         .expires_ns = ttl_ns != 0 ? now + ttl_ns : 0,
-                        .due_ns = o->delay_ns != 0 ? now + o->delay_ns : 0,
+                        .due_ns = scheduled ? now + o->delay_ns : 0,
                         .timestamp_ns = sb_wall_ns(),
+                        .flags = o->dead != 0 ? SB_MESSAGE_REJECTED : 0,
                         .key_length = o->key_length,
                         .publisher = (uint16_t)c->id,
                         .priority = o->priority,

@@ -146,7 +146,7 @@ static sb_status make_plan(request *r) {
   for (uint32_t i = 0; i < r->count; i++) {
     const sb_publication *one = &r->publications[i];
     p->bodies[i].bytes = one->length;
-    p->bodies[i].scheduled = options_of(one)->delay_ns != 0;
+    p->bodies[i].scheduled = options_of(one)->delay_ns != 0 || options_of(one)->dead != 0;
     for (uint32_t t = 0; t < one->target_count; t++) {
       p->cells[targets++] = (sb_transaction_cell){
           .q = one->targets[t], .body = &p->bodies[i], .ref = one->target_count > SB_PLAIN_TARGETS ? SB_REF_BLOCK : t};
@@ -164,12 +164,51 @@ static void free_plan(request *r) { free(r->plan.bodies); }
 
 /* ---- room and bodies ---- */
 
+/* What the commit needs of a queue: *count messages, with *bytes bytes in total. */
+static void needs_of(const request *r, const sb_queue *q, uint64_t *count, uint64_t *bytes) {
+  *count = *bytes = 0;
+  for (uint32_t i = 0; i < r->plan.cell_count; i++) {
+    const sb_transaction_cell *cell = &r->plan.cells[i];
+    if (cell->q->slot == q->slot) {
+      ++*count;
+      *bytes += cell->body->bytes;
+    }
+  }
+}
+
+/* True if a producer that needs more of the queue than the commit has its turn (sb_turn.h). */
+static bool waits_for_turn(const request *r, const sb_queue *q) {
+  uint64_t count, bytes;
+  if (!sb_queue_tracks(q->shm) || !sb_turn_there(q->shm)) {
+    return false;
+  }
+  needs_of(r, q, &count, &bytes);
+  return sb_turn_stops(q->shm, count, bytes);
+}
+
+/* Ends the turns that the commit had, after all its messages were admitted. */
+static void end_turns(const request *r) {
+  for (uint32_t i = 0; i < r->plan.cell_count; i++) {
+    const sb_queue *q = r->plan.cells[i].q;
+    uint64_t count, bytes;
+    if (!sb_queue_tracks(q->shm) || !sb_turn_there(q->shm)) {
+      continue;
+    }
+    needs_of(r, q, &count, &bytes);
+    if (sb_turn_ends(q->shm, count, bytes)) sb_notify_room_in(r->plan.c, q->shm, q->slot);
+  }
+}
+
 static sb_status admit(request *r, uint32_t publication, uint32_t target, sb_transaction_cell *cell) {
   sb_queue *q = cell->q;
   if (!sb_queue_is_open(q)) {
     return SB_OK; /* a closed queue gets no message, as if the exchange had no binding to it */
   }
-  sb_status status = sb_limits_admit(q, cell->body->bytes);
+  bool dead = options_of(&r->publications[publication])->dead != 0;
+  if (!dead && waits_for_turn(r, q)) {
+    return blame(r, publication, target, SB_FULL);
+  }
+  sb_status status = dead ? sb_limits_admit_dead(q, cell->body->bytes) : sb_limits_admit(q, cell->body->bytes);
   cell->admitted = status == SB_OK;
   cell->refused = status == SB_DONE;
   return cell->refused ? SB_OK : blame(r, publication, target, status);
@@ -183,6 +222,7 @@ static sb_status admit_all(request *r) {
       if (status != SB_OK) return status;
     }
   }
+  end_turns(r);
   return SB_OK;
 }
 

@@ -71,6 +71,8 @@ static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t 
   SB_STORE(&q->non_acquiring, 0, SB_RELAXED);
   SB_STORE(&q->consumers, 0, SB_RELAXED);
   SB_STORE(&q->room_waiting, 0, SB_RELAXED);
+  SB_STORE(&q->turn_until_ns, 0, SB_RELAXED);
+  SB_STORE(&q->turn_needs, 0, SB_RELAXED);
   SB_STORE(&q->timers_lost, 0, SB_RELAXED);
   SB_STORE(&q->rescues, 0, SB_RELAXED);
   SB_STORE(&q->exclusive, 0, SB_RELAXED);

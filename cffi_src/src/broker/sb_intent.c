@@ -71,6 +71,8 @@ void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t positio
     side |= SB_SIDE_REDELIVERED;
     bool alive = sb_side_why_of(side) == SB_WHY_ALIVE; /* else the dead connection was about to park it */
     if (alive && sb_release_exhausts(q, sb_side_count(side))) side |= sb_side_why(SB_WHY_DELIVERY_LIMIT);
+  } else if (sb_side_why_of(side) == SB_WHY_ALIVE && (m.flags & SB_MESSAGE_REJECTED) != 0) {
+    side |= sb_side_why(SB_WHY_MAX_LENGTH); /* I90 of sb_park.h */
   }
   if ((side & (SB_SIDE_WHY | SB_SIDE_DELAYED)) != 0 &&
       sb_queue_state(SB_LOAD(&q->state, SB_ACQUIRE)) == SB_QUEUE_OPEN) {

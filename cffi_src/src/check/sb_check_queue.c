@@ -7,8 +7,6 @@
 #include "sb_parts.h"
 #include "sb_slab.h"
 
-#define OVERFLOWS 4u
-
 /* Values of `which` in a finding; the comment after each enum names the code of the finding. */
 enum { OUTSIDE, NO_SLOT, OTHER_KIND, FREED, UNPUBLISHED, NO_REFERENCE, OTHER_LIFE }; /* SB_LOST_BODY */
 enum { READY, DELIVERING, SCHEDULED, BYTES };                                        /* SB_BAD_COUNT */
@@ -309,7 +307,7 @@ static void check_settings(sb_checkup *k, const sb_queue_shm *q, const tally *t)
   if (priority < -1 || priority >= (int64_t)SB_LANES || (priority > 0) != sb_lanes_several(q))
     trouble(k, SB_BAD_QUEUE, t, MAX_PRIORITY, 0, (uint64_t)priority, SB_LANES - 1);
   if (sb_closing_state(closing) > SB_ASKED_CLOSED) trouble(k, SB_BAD_QUEUE, t, CLOSING, 0, closing, 0);
-  if (overflow >= OVERFLOWS) trouble(k, SB_BAD_QUEUE, t, OVERFLOW, 0, overflow, 0);
+  if (overflow >= SB_OVERFLOWS) trouble(k, SB_BAD_QUEUE, t, OVERFLOW, 0, overflow, 0);
   const sb_long_queue_shm *texts = sb_slab_object(k->b, t->slot, SB_KIND_LONG_QUEUE);
   uint32_t length = texts != NULL ? SB_LOAD(&texts->texts_length, SB_RELAXED) : 1;
   check_range(k, t, ATTEMPTS, sb_setting(q, SB_SETTING_MAX_DELIVERY_ATTEMPTS), 0, INT64_MAX);

@@ -116,7 +116,9 @@ void sb_notify_backlog_arrived(sb_queue *q) {
 
 bool sb_notify_has_room_for(const sb_queue_shm *q, const sb_node_shm *n) {
   uint32_t count = SB_LOAD(&n->unacked, SB_RELAXED); /* 0: the node of a watch */
-  return sb_limits_room(q, count > 0 ? count : 1, SB_LOAD(&n->prefetch, SB_RELAXED));
+  uint64_t bytes = SB_LOAD(&n->prefetch, SB_RELAXED);
+  if (count == 0) count = 1;
+  return sb_limits_room(q, count, bytes) && !sb_turn_stops(q, count, bytes);
 }
 
 /* Wakes one producer that waits for room in the queue, or for memory (q NULL). At a queue, skips producers that need

@@ -35,6 +35,7 @@
 
 #include "sb_limits.h"
 #include "sb_nodes.h"
+#include "sb_turn.h"
 
 /* Flags a node and rings its IO thread (P9); or, for the node of a waiting call, rings the call. Does not change the
  * node's state (Qpid Broker-J: notifyWork). */
@@ -54,7 +55,7 @@ void sb_notify_work_arrived(sb_queue *q);
  * interested nodes, until as many are NOTIFIED as messages are ready. */
 void sb_notify_backlog_arrived(sb_queue *q);
 /* True if the queue has room for what a node of its room list waits for: for one message, or for all messages of a
- * batch. A node is notified only if so: a producer that finds the room too small passes the baton when it waits again,
+ * batch, and no producer that needs more has its turn (sb_turn.h). A node is notified only if so: a producer that finds the room too small passes the baton when it waits again,
  * so two such producers would wake each other for ever. */
 bool sb_notify_has_room_for(const sb_queue_shm *q, const sb_node_shm *n);
 /* Called after room was made. Wakes a producer that waits for room in the queue `q` in `slot`, and one that waits for

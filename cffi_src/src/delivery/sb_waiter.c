@@ -61,9 +61,12 @@ static bool message_there(sb_queue *q, uint64_t bytes, sb_leaf_ref *leaf) {
   (void)bytes;
   return !sb_queue_is_open(q) || sb_queue_seems_ready(q, leaf);
 }
+static bool has_room(const sb_queue *q, uint64_t count, uint64_t bytes) {
+  return sb_limits_room(q->shm, count, bytes) && !sb_turn_stops(q->shm, count, bytes);
+}
 static bool room_there(sb_queue *q, uint64_t bytes, sb_leaf_ref *leaf) {
   (void)leaf;
-  return !sb_queue_is_open(q) || sb_limits_room(q->shm, 1, bytes);
+  return !sb_queue_is_open(q) || has_room(q, 1, bytes);
 }
 
 static long cores(void) {
@@ -259,6 +262,41 @@ static sb_status wait_unlisted(sb_status status, uint64_t deadline_ns) {
   return status;
 }
 
+#define FIRST_LOOK_NS UINT64_C(20000000)
+#define PROLONG_NS (SB_TURN_NS / 4)
+
+/* When a producer that waits in the room list looks again, if no process wakes it: to prolong its turn, to see whether
+ * others have passed it, or when the turn of another producer is over. `interval_ns`: since its last look. */
+static uint64_t next_look(const sb_queue *q, uint64_t mine, bool matters, uint64_t interval_ns) {
+  uint64_t now = sb_now_ns(), turn = SB_LOAD(&q->shm->turn_until_ns, SB_RELAXED);
+  uint64_t next = mine != 0 ? now + PROLONG_NS : matters ? now + interval_ns : UINT64_MAX;
+  return mine == 0 && turn > now && turn < next ? turn : next;
+}
+
+/* Sleeps until a process wakes the producer, until `until_ns`, or until there is room. Takes the queue's turn
+ * (sb_turn.h) if others were admitted meanwhile that could pass this producer for ever. *mine: the end of the turn. */
+static void sleep_for_room(sb_queue *q, sb_node_shm *n, uint32_t armed, uint64_t bytes, uint64_t until_ns,
+                           bool *interrupted, uint64_t *mine) {
+  uint64_t count = SB_LOAD(&n->unacked, SB_RELAXED), interval = FIRST_LOOK_NS;
+  uint64_t admitted = SB_LOAD(&q->shm->admitted, SB_RELAXED);
+  bool matters = sb_turn_matters(q->shm, count, bytes), waits = true;
+  while (waits) {
+    uint64_t look = next_look(q, *mine, matters, interval);
+    bool woken = sb_wake_sleep(&n->wake, armed, look < until_ns ? look : until_ns, interrupted);
+    waits = !woken && !*interrupted && look < until_ns && sb_now_ns() < until_ns;
+    if (!waits) {
+      break;
+    }
+    if (matters && (*mine != 0 || SB_LOAD(&q->shm->admitted, SB_RELAXED) != admitted)) {
+      sb_turn_take(q->shm, count, bytes, mine);
+    }
+    if (interval < SLEEP_MAX_NS / 8) interval *= 2;
+    armed = sb_wake_arm(&n->wake); /* P6: before the looks */
+    waits = sb_node_state(SB_LOAD(&n->word, SB_SEQ_CST)) == SB_NODE_INTERESTED && sb_queue_is_open(q) &&
+            !sb_closed(q->c) && !has_room(q, count, bytes);
+  }
+}
+
 /* Waits in the queue's room list or, if `memory`, in the broker's memory list, without spinning. */
 static sb_status wait_listed(sb_queue *q, bool memory, uint32_t count, uint64_t bytes, uint64_t deadline_ns) {
   sb_connection *c = q->c;
@@ -287,10 +325,15 @@ static sb_status wait_listed(sb_queue *q, bool memory, uint32_t count, uint64_t 
   uint64_t until = sleep_until(deadline_ns), soon = sb_now_ns() + UINT64_C(50000000);
   /* Memory may become free without a notification or a hint (sb_scatter.h), so the caller tries again soon. */
   if (memory && soon < until) until = soon;
-  bool room = !memory && sb_limits_room(q->shm, count, bytes);
+  bool room = !memory && has_room(q, count, bytes);
+  uint64_t turn = 0;
   sb_unlock(c);
   if (!room && sb_queue_is_open(q) && !sb_closed(c)) {
-    (void)sb_wake_sleep(wake, armed, until, &interrupted);
+    if (memory) {
+      (void)sb_wake_sleep(wake, armed, until, &interrupted);
+    } else {
+      sleep_for_room(q, n, armed, bytes, until, &interrupted, &turn);
+    }
   }
   sb_lock(c);
   sb_wake_disarm(wake);
@@ -303,6 +346,10 @@ static sb_status wait_listed(sb_queue *q, bool memory, uint32_t count, uint64_t 
            : interrupted                ? SB_INTERRUPTED
            : sb_now_ns() >= deadline_ns ? SB_TIMEOUT
                                         : SB_OK;
+  if (status != SB_OK && turn != 0) { /* else the caller tries again, in its turn */
+    sb_turn_give_up(q->shm, turn);
+    sb_notify_room_in(c, q->shm, q->slot);
+  }
   if (memory && told && status != SB_OK) {
     /* This call ends without using the memory that it was notified of, so it notifies another producer. A call that
      * returns SB_OK does not: its caller tries to use the memory. */

@@ -4,7 +4,8 @@
  * What: a waiting get is a consumer of credit one that is INTERESTED only while it waits; a waiting put is a node of
  * the queue's room list, or of the broker's memory list. Each has its own wake word and acts in its own thread: spin
  * for a short time, become INTERESTED, look once more, sleep. A put of a batch does not spin. A put that waits for
- * memory does not spin or look: it becomes INTERESTED, and sleeps for at most 50 ms. Then its caller tries again.
+ * memory does not spin or look: it becomes INTERESTED, and sleeps for at most 50 ms. Then its caller tries again. A
+ * put that waits for room looks from time to time whether others pass it, and takes its turn then (sb_turn.h).
  *
  * Invariants: I30 of sb_subscription.h and I31 of sb_notify.h hold for the nodes of waiting calls, too: a call whose
  * node was NOTIFIED passes the baton when it ends its wait, by notifying another node.
@@ -14,6 +15,7 @@
  * Death (killed after -> what is left -> who repairs it):
  *  any step of a wait -> the node of the call, in the holdings -> the reaper of the connection removes the node, and
  *   notifies another one.
+ *  taking the turn (sb_turn.h) -> a turn that is over soon -> nobody.
  *  spinning -> `spinners` of the header is one too high -> nobody: after as many such deaths as there are cores,
  *   waiting calls sleep without spinning first.
  *

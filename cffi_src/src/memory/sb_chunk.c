@@ -304,7 +304,7 @@ bool sb_chunk_claim_leaving(sb_connection *c, unsigned cls, uint32_t leave, uint
         SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
         return true;
       }
-      chunk_open(b, cls, chunk, !will_grow && left < sb_reserve_chunks(b) ? SB_CHUNK_OF_RESERVE : 0);
+      chunk_open(b, cls, chunk, !will_grow && left < sb_reserve_kept(b) ? SB_CHUNK_OF_RESERVE : 0);
       SB_STORE(&b->classes[cls].hint_chunk, chunk + 1, SB_RELAXED);
       return true;
     }

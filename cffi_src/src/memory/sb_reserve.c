@@ -27,6 +27,42 @@ uint32_t sb_reserve_chunks(const sb_broker *b) {
   return chunks < SB_RESERVE_MOST ? chunks : SB_RESERVE_MOST;
 }
 
+#define WHOLE 1000u
+static uint32_t share_of(const sb_broker *b, uint32_t thousandths) {
+  return (uint32_t)((uint64_t)b->chunk_limit * (thousandths < WHOLE ? thousandths : WHOLE) / WHOLE);
+}
+/* The number of chunks above the high watermark. */
+static uint32_t above(const sb_broker *b) {
+  uint32_t mark = SB_LOAD(&b->header->memory_high_watermark, SB_RELAXED);
+  return mark == 0 ? 0 : b->chunk_limit - share_of(b, mark);
+}
+
+uint32_t sb_reserve_kept_of_all(const sb_broker *b) {
+  uint32_t reserve = sb_reserve_chunks(b), kept = above(b);
+  return kept > reserve ? kept : reserve;
+}
+
+uint32_t sb_reserve_kept(sb_broker *b) {
+  uint32_t reserve = sb_reserve_chunks(b), kept = above(b), to_come = b->chunk_limit - sb_chunk_count(b);
+  kept = kept > to_come ? kept - to_come : 0;
+  return kept > reserve ? kept : reserve;
+}
+
+bool sb_reserve_below_mark(const sb_connection *c) {
+  sb_broker *b = c->b;
+  uint32_t kept = c->use == SB_USE_PLAIN ? above(b) : 0;
+  return kept == 0 || sb_chunk_spare(b) + b->chunk_limit - sb_chunk_count(b) > kept;
+}
+
+sb_memory_state sb_reserve_state(sb_broker *b) {
+  uint32_t left = sb_chunk_spare(b) + b->chunk_limit - sb_chunk_count(b);
+  uint32_t warning = SB_LOAD(&b->header->memory_warning, SB_RELAXED);
+  if (left <= sb_reserve_kept_of_all(b)) {
+    return SB_MEMORY_BLOCKED;
+  }
+  return warning != 0 && b->chunk_limit - left >= share_of(b, warning) ? SB_MEMORY_WARNING : SB_MEMORY_NORMAL;
+}
+
 /* True if the broker has a chunk for structures of the class whose word has none of the flags. If it has one, the search
  * is short: structures begin at the first chunk. */
 static bool has_chunk(sb_broker *b, unsigned cls, uint64_t without) {
@@ -44,7 +80,7 @@ bool sb_reserve_lends(sb_broker *b, unsigned cls) {
 
 uint32_t sb_reserve_leave(sb_broker *b, unsigned use, unsigned cls) {
   switch (use) {
-    case SB_USE_PLAIN: return sb_reserve_chunks(b);
+    case SB_USE_PLAIN: return sb_reserve_kept(b);
     case SB_USE_STAGE:
     case SB_USE_BOOKS: return 1;
     default: return cls == CLASS_OF(SB_KIND_INNER) && !has_chunk(b, CLASS_OF(SB_KIND_CONSUMER_LEVEL), 0) ? 1 : 0;
@@ -82,7 +118,7 @@ bool sb_reserve_allows(sb_connection *c, uint32_t chunk, uint32_t slots) {
     return true;
   }
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE), unmarked = word & ~SB_CHUNK_OF_RESERVE;
-  if (sb_chunk_spare(b) > sb_reserve_chunks(b) || sb_reserve_lends(b, sb_chunk_class(word))) {
+  if (sb_chunk_spare(b) > sb_reserve_kept(b) || sb_reserve_lends(b, sb_chunk_class(word))) {
     /* if the CAS fails, another connection may have removed the mark */
     return sb_chunk_state(word) != SB_CHUNK_CLASS || SB_CAS(&b->chunks[chunk], &word, unmarked, SB_ACQ_REL) ||
            word == unmarked;

@@ -18,6 +18,9 @@
  *  broker whose bodies become longer or shorter would mark chunk after chunk, and give their slots out one by one
  *  PLAIN  all other puts, with the pages, schedule entries and holdings that these need
  *
+ * The *high watermark* is a share of the arena that plain puts leave to the other uses: as if the reserve had more chunks.
+ * It may change at any time. Plain puts then continue in the slots of chunks that they opened before.
+ *
  * Of each structure plain puts have one chunk. If there is none, or each is OF_RESERVE and has no free slot, a plain put
  * that finds no memory elsewhere may open one as BOOKS do. If each chunk is OF_RESERVE, a call with the use STAGE or
  * PLAIN that wants a slot removes the mark of one. Otherwise the first queue with more than 64 messages could not have
@@ -68,6 +71,16 @@ uint32_t sb_chunk_count(sb_broker *b);
 uint32_t sb_chunk_spare(sb_broker *b);
 /* The number of chunks in the reserve. */
 uint32_t sb_reserve_chunks(const sb_broker *b);
+/* The number of chunks that plain puts leave FREE of those that exist: the reserve, or what `memory_high_watermark` leaves
+ * to others. Chunks of segments that do not exist yet count as left. sb_reserve_kept_of_all: of all chunks, those of such
+ * segments, too. */
+uint32_t sb_reserve_kept(sb_broker *b);
+uint32_t sb_reserve_kept_of_all(const sb_broker *b);
+/* True if a call with the use of the connection may have a segment added, if there can be one: a plain put only below
+ * the high watermark. */
+bool sb_reserve_below_mark(const sb_connection *c);
+/* What the memory of the broker is like. BLOCKED: a plain put may open no further chunk. */
+sb_memory_state sb_reserve_state(sb_broker *b);
 /* The number of chunks that must stay FREE after one was opened for `use` and the class, or after a run (class 0). */
 uint32_t sb_reserve_leave(sb_broker *b, unsigned use, unsigned cls);
 /* True if plain puts have no chunk for structures of the class: there is none, or the reserve has all of them. */

@@ -151,7 +151,7 @@ uint64_t sb_scatter_room(sb_broker *b) {
       count(&t, cls, free_slots(b, chunk, cls));
     }
   }
-  uint32_t reserve = sb_reserve_chunks(b);
+  uint32_t reserve = sb_reserve_kept_of_all(b);
   if (spare > reserve) count(&t, LONGEST, spare - reserve);
   if (t.bytes == 0) {
     return 0;

@@ -126,7 +126,7 @@ static sb_status alloc(sb_connection *c, unsigned cls, uint64_t token, uint32_t 
     if (sb_chunk_hint_search(c, cls) || sb_chunk_claim_class(c, cls, token)) {
       continue;
     }
-    if (sb_chunk_may_grow(b)) {
+    if (sb_chunk_may_grow(b) && sb_reserve_below_mark(c)) {
       return SB_GROW;
     }
     if (sb_chunk_drain_any(c, token)) {
@@ -232,7 +232,7 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
     if (!may_ever_fit(c, run)) {
       return SB_TOO_LARGE;
     }
-    if (sb_chunk_may_grow(b)) {
+    if (sb_chunk_may_grow(b) && sb_reserve_below_mark(c)) {
       return SB_GROW;
     }
     for (uint32_t chunk = 0; pass == 0 && chunk < n; chunk++) {

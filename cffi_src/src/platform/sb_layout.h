@@ -147,6 +147,9 @@ typedef struct {
   /* the new settings of the queue that `topology_intent` names (sb_settings.h) */
   alignas(64) _Atomic int64_t new_settings[SB_SETTINGS];
   sb_half new_flags, new_trim;
+  /* in thousandths of the arena; 0 = none: what plain puts may take at most (sb_reserve.h), and from where on the broker
+   * warns */
+  sb_half memory_high_watermark, memory_warning;
   sb_half no_room; /* hint: 1: a client had no room for another segment, and none was added since (sb_reserve.h) */
 } sb_header_shm;
 _Static_assert(sizeof(sb_header_shm) <= 4096, "header page");
@@ -192,8 +195,9 @@ _Static_assert(sizeof(sb_message_shm) == 64, "message header");
  * the slot of the message has only the block of references and the viewers' words (sb_reference.h), which end at
  * body_offset. The last bytes of the slot are sb_parts_shm. */
 #define SB_MESSAGE_IN_PARTS 1u
+#define SB_MESSAGE_REJECTED 2u /* its queue had no room: the message is dead from the start (I90 of sb_park.h) */
 /* Flag of the last message of its group (sb_groups.h). */
-#define SB_MESSAGE_LAST 2u
+#define SB_MESSAGE_LAST 4u
 
 /* The last bytes of the slot of a message whose body lies in parts. They name the slot of the first part. */
 typedef struct {
@@ -295,7 +299,7 @@ typedef struct {
   sb_word requeued;  /* 1: some page may have a `requeued` bit */
   sb_word last_take; /* position of the last take, for the check for missed notifications */
   sb_word staged;    /* 1: a commit has staged a cell here, so takes look for STAGED cells (I53 of sb_take.h) */
-  sb_word reserved1[2];
+  sb_word turn_until_ns, turn_needs; /* the turn of a producer that others would pass (sb_turn.h) */
   alignas(64) sb_ring_shm all;
   sb_ring_shm non_acquiring_list, not_interested_list, room, schedule;
   /* CLOCK_MONOTONIC. With SB_QUEUE_EXPIRES: the last declare, get, wait or watch, or the last end of a consumer. Else

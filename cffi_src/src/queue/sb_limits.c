@@ -47,19 +47,29 @@ bool sb_limits_room(const sb_queue_shm *q, uint64_t count, uint64_t bytes) {
          (l.bytes < 0 || ready_bytes(q) <= l.bytes - (int64_t)bytes);
 }
 
+/* What a put returns that finds no room. */
+static sb_status full_by(const limits *l) {
+  switch (l->overflow) {
+    case SB_OVERFLOW_DROP: return SB_DONE;
+    case SB_OVERFLOW_REJECT_PUBLISH:
+    case SB_OVERFLOW_REJECT_PUBLISH_DLX: return SB_REJECTED;
+    default: return SB_FULL;
+  }
+}
+
 static sb_status admit(sb_queue *q, uint64_t bytes) {
   if (!sb_queue_tracks(q->shm)) {
     return SB_OK;
   }
   limits l = limits_of(q->shm);
-  sb_status full = l.overflow == SB_OVERFLOW_DROP ? SB_DONE : SB_FULL;
+  sb_status full = full_by(&l);
   if (!refuses(&l) || (l.length < 0 && l.bytes < 0)) {
     (void)SB_ADD(&q->shm->admitted, 1, SB_RELEASE); /* I23: a process that reads the hint then sees `hinting` raised */
     (void)SB_ADD(&q->shm->bytes_in, bytes, SB_RELEASE);
     return SB_OK;
   }
   if (l.length == 0 || (l.bytes >= 0 && (int64_t)bytes > l.bytes)) {
-    return SB_TOO_LARGE;
+    return full == SB_REJECTED ? full : SB_TOO_LARGE;
   }
   uint64_t admitted = SB_LOAD(&q->shm->admitted, SB_SEQ_CST);
   do {
@@ -83,6 +93,19 @@ sb_status sb_limits_admit(sb_queue *q, uint64_t bytes) {
   sb_status status = admit(q, bytes);
   if (status != SB_OK) sb_limits_published(q, bytes);
   return status;
+}
+
+sb_status sb_limits_admit_dead(sb_queue *q, uint64_t bytes) {
+  if (!sb_queue_has_dead_letters(q->shm)) {
+    return SB_INVALID;
+  }
+  sb_ledger_reserve(q->ledger, 1, bytes);
+  sb_ledger_hinting(q->ledger, 1);
+  if (sb_queue_tracks(q->shm)) {
+    (void)SB_ADD(&q->shm->admitted, 1, SB_SEQ_CST);
+    (void)SB_ADD(&q->shm->bytes_in, bytes, SB_SEQ_CST);
+  }
+  return SB_OK;
 }
 
 void sb_limits_published(sb_queue *q, uint64_t bytes) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Limits: how many messages and bytes a queue may hold, and what happens beyond that.
  *
- * What: sb_limits_admit reserves room before a message is published (overflow block, drop, reject). sb_limits_enforce
+ * What: sb_limits_admit reserves room before a message is published (overflow block, drop, reject-publish). sb_limits_enforce
  * removes the oldest messages after one was published (ring_size, overflow drop-head). Both use the queue's hints:
  * sb_limits_admit counts the messages from `admitted` and `taken`, sb_limits_enforce from what came (sb_lanes_came) and
  * `taken`. In a queue with priorities the oldest message of the lowest priority is evicted. Both
@@ -41,9 +41,13 @@
 #include "sb_dispose.h"
 
 /* Reserves room for a message of `bytes` bytes. SB_DONE: there is not enough room now, and the overflow is "drop", so
- * the caller drops the message. SB_FULL: there is not enough room now, and the overflow is another one. SB_TOO_LARGE:
- * the limits never allow so much. */
+ * the caller drops the message. SB_REJECTED: there is not enough room, now or ever, and the overflow is one of the two
+ * REJECT_PUBLISH. SB_FULL: there is not enough room now, and the overflow is another one. SB_TOO_LARGE: the limits never allow
+ * so much. */
 sb_status sb_limits_admit(sb_queue *q, uint64_t bytes);
+/* The same for a message that is dead from the start (I90 of sb_park.h). It never is ready, so it needs no room.
+ * SB_INVALID: the queue has no dead letters, so the message would stay in it for ever. */
+sb_status sb_limits_admit_dead(sb_queue *q, uint64_t bytes);
 /* Ends what sb_limits_admit began, after the caller put the message into the queue: from now on other processes may
  * correct the hints again (`hinting`, I23). */
 void sb_limits_published(sb_queue *q, uint64_t bytes);

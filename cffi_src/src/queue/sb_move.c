@@ -45,7 +45,8 @@ static sb_status move_taken(sb_queue *q, sb_queue *target, const sb_taken *taken
   sb_lane *lane = NULL;
   sb_status status = ref == SB_MAX_REFS ? SB_LIMIT : sb_queue_lane_for(target, t.message->priority, &lane);
   if (status == SB_OK) status = sb_limits_admit(target, bytes);
-  if (status == SB_DONE) status = SB_FULL; /* a message that is moved is not dropped: it stays in its queue */
+  /* a message that is moved is not dropped or rejected: it stays in its queue */
+  if (status == SB_DONE || status == SB_REJECTED) status = SB_FULL;
   if (status != SB_OK) {
     sb_holding_give(c, target_token);
     sb_schedule_make_ready(q, token);

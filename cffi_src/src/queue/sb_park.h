@@ -16,6 +16,9 @@
  *  I80 the side record is written before the cell becomes SCHEDULED, and says why the message rests as long as the cell
  *      is SCHEDULED, or REMOVING by the process that carries the message out. In any other cell, these bits of the side
  *      record mean nothing.
+ *  I90 a message whose header has SB_MESSAGE_REJECTED was dead when it was put: it is SCHEDULED from the start, and dead
+ *      for MAX_LENGTH although its side record does not say so (sb_park_why). It never becomes AVAILABLE. A take
+ *      writes the side record.
  *
  * Ordering pairs: P11 of sb_ledger.h. The side record is stored before the flip (seq_cst); who loads the cell as
  *  SCHEDULED (acquire) then reads the side record of this rest.
@@ -27,7 +30,9 @@
  *   reaper counts it, and raises `timers_lost`: the housekeeper scans all cells.
  *  nobody was killed, but the queue was closed before the flip, and its disposal missed the message -> a scheduled
  *   message in a closed queue -> the next sweep of the directory removes it.
- *  a message was taken to be carried out -> REMOVING(dead), whose side record says why -> the reaper parks it again.
+ *  a message was taken to be carried out -> REMOVING(dead), whose side record or header says why -> the reaper parks it
+ *   again.
+ *  a message that is dead from the start was put, before its schedule entry -> as for a delayed message (sb_queue.h).
  *
  * Concurrency: the connection that holds the message calls, under its lock, beside any other operation.
  */
@@ -36,6 +41,12 @@
 
 #include "sb_settle.h"
 
+/* Why a SCHEDULED message, or one that was SCHEDULED before it was taken, is dead: as its side record or its header says
+ * (I90). `flags`: those of the header. */
+static inline sb_why sb_park_why(uint64_t side, unsigned flags) {
+  sb_why why = sb_side_why_of(side);
+  return why == SB_WHY_ALIVE && (flags & SB_MESSAGE_REJECTED) != 0 ? SB_WHY_MAX_LENGTH : why;
+}
 /* Parks the message of holding `token` as dead: it waits to be carried out. SB_SETTLED: the connection does not hold the
  * message. */
 sb_status sb_park_dead(sb_queue *q, uint64_t token, sb_why why);

@@ -18,7 +18,7 @@ uint64_t sb_repairs_deaths(const sb_broker *b) { return SB_LOAD(&b->header->reap
 
 /* True if so little memory is left that a notified process may find none for the holding of a message. Such a process
  * sleeps, although messages are ready, until some message is acknowledged. */
-static bool memory_is_short(sb_broker *b) { return !sb_chunk_may_grow(b) && sb_chunk_spare(b) <= sb_reserve_chunks(b); }
+static bool memory_is_short(sb_broker *b) { return !sb_chunk_may_grow(b) && sb_chunk_spare(b) <= sb_reserve_kept(b); }
 
 bool sb_repairs_explained(sb_broker *b, const sb_queue_shm *q, uint64_t deaths_before) {
   return sb_repairs_deaths(b) != deaths_before || memory_is_short(b) || sb_repairs_somebody_halted(b, q);

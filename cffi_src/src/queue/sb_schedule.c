@@ -46,7 +46,7 @@ uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bo
   bool keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0,
        scheduled = sb_cell_state(word) == SB_CELL_SCHEDULED;
   bool expired = expires != 0 && expires <= now_ns;
-  if (scheduled && (side & SB_SIDE_WHY) != 0) {
+  if (scheduled && sb_park_why(side, m.flags) != SB_WHY_ALIVE) {
     return SB_SCHEDULE_DEAD;
   }
   if (keeps && !scheduled) {

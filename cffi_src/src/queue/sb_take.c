@@ -17,8 +17,8 @@ SB_HOT void took(sb_queue *q, unsigned from, unsigned state, const sb_leaf_ref *
   t->gen = sb_slot_gen(SB_LOAD(sb_slot_header(b, t->slot), SB_ACQUIRE));
   uint64_t side = SB_LOAD(&cell->side, SB_RELAXED), kept = SB_SIDE_REDELIVERED;
   unsigned count = sb_side_count(side) + (state == SB_CELL_ACQUIRED ? 1u : 0u);
-  if (from == SB_CELL_SCHEDULED) kept |= SB_SIDE_WHY; /* I80 of sb_park.h */
-  t->side = sb_side_word(t->gen, count, side & kept);
+  sb_why why = from == SB_CELL_SCHEDULED ? sb_park_why(side, t->message->flags) : SB_WHY_ALIVE; /* I80 of sb_park.h */
+  t->side = sb_side_word(t->gen, count, (side & kept) | sb_side_why(why));
   SB_STORE(&cell->side, t->side, SB_RELEASE);
   sb_ledger_hold(q->ledger, 1);
   /* the housekeeper reads from `last_take` whether consumers take messages, so a removal does not change it */

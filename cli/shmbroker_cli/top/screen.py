@@ -78,8 +78,9 @@ def headline(snapshot: Snapshot) -> Text:
     broker = snapshot.broker
     used, limit = byte_count(broker.memory_used), byte_count(broker.memory_limit)
     keeper = broker.housekeeper_pid or "none"
+    state = "" if broker.memory_state == "normal" else f" ({broker.memory_state.upper()})"
     return _line(
-        f"broker {printable(broker.name)}   memory {used} of {limit}   "
+        f"broker {printable(broker.name)}   memory {used} of {limit}{state}   "
         f"connections {broker.connection_count}   channels {snapshot.channel_count}   "
         f"exchanges {len(snapshot.exchanges)}   processes {broker.process_count}   "
         f"housekeeper {keeper}   rescues {broker.rescues}",

@@ -9,7 +9,7 @@
 #define OTHER 99u /* a connection that does not exist */
 #define BYTES 64u
 #define EVICTING {{100, -1, -1, 0, -1, -1}, 0}
-#define REFUSING {{-1, 100, -1, SB_OVERFLOW_REJECT, -1, -1}, 0}
+#define REFUSING {{-1, 100, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0}
 
 static sb_taken taken;
 static uint64_t token;

@@ -201,7 +201,7 @@ static void another_way(void) {
 }
 static void a_commit_that_fails(void) {
   begin();
-  target[1] = make_queue("full", (sb_settings){{-1, 1, -1, SB_OVERFLOW_REJECT, -1, -1}, 0});
+  target[1] = make_queue("full", (sb_settings){{-1, 1, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0});
   note_rest(q);
   put_into(1);
   expect(take(0) > 0, "there is no dead message");
@@ -330,6 +330,55 @@ static void a_deletion_meanwhile(void) {
   expect_is(q->ledger->counters[SB_COUNT_KILLED], 2, "what was killed");
 }
 
+/* Queue `a` rejects what is beyond one message, which it has. */
+static void begin_full(void) {
+  make_targets(1, (sb_settings){{-1, 1, -1, SB_OVERFLOW_REJECT_PUBLISH_DLX, -1, -1}, LETTERS});
+  target[1] = make_queue("b", (sb_settings)FREELY);
+  q = target[0];
+  put_into(0);
+  note_rest(q);
+}
+static const sb_put_options DEAD = {.dead = 1, .delay_ns = UINT64_C(1) << 60, .key = "key", .key_length = 3};
+static void expect_dead_from_the_start(void) {
+  bool ready;
+  expect_counts(1, 0, 1, "after it was put");
+  expect_is(cell_state(q, 1), SB_CELL_SCHEDULED, "the state of its cell");
+  expect_is(sb_schedule_look_at(q, q->base + 1, 1, &ready), SB_SCHEDULE_DEAD, "what the housekeeper finds");
+  expect(take(1) > 0, "it is not dead");
+  expect_is(why, SB_WHY_MAX_LENGTH, "why it is dead");
+  expect_is(header().delivery_count, 0, "how often it was delivered");
+  sb_dead_return(q, record, why);
+  expect_is(cell_state(q, 1), SB_CELL_SCHEDULED, "the state of its cell after it was given back");
+  expect(take(1) > 0, "it is not dead again");
+  expect_is(why, SB_WHY_MAX_LENGTH, "why it still is dead");
+  sb_dead_return(q, record, why);
+}
+static void dead_from_the_start(void) {
+  begin_full();
+  expect_is(sb_queue_put(q, BODY, BYTES), SB_REJECTED, "the status of a put");
+  expect_counts(1, 0, 0, "after a put that is rejected");
+  expect_is(counted(q, SB_COUNT_REFUSED), 0, "what went nowhere");
+  expect_is(sb_queue_put_with(q, BODY, BYTES, &DEAD), SB_OK, "the status of a put of a dead message");
+  expect_dead_from_the_start();
+  expect_rest("puts into a full queue");
+  expect(sb_queue_get(q, got, false) > 0, "there is no message");
+  expect_is(sb_queue_settle(q, got, SB_ACK), SB_OK, "the status of an acknowledgement");
+  expect_is(sb_queue_put(q, BODY, BYTES), SB_OK, "the status of a put beside dead ones");
+}
+static void dead_from_the_start_in_a_commit(void) {
+  uint32_t failed[2];
+  begin_full();
+  sb_publication p = {.body = BODY, .length = BYTES, .targets = target, .target_count = 1};
+  expect_is(sb_transaction_commit(t.c, &p, 1, NULL, 0, &failed[0], &failed[1]), SB_REJECTED, "the status of a commit");
+  expect(failed[0] == 0 && failed[1] == 0, "the queue is not named");
+  expect_counts(1, 0, 0, "after a commit that is rejected");
+  p.options = &DEAD;
+  expect_is(sb_transaction_commit(t.c, &p, 1, NULL, 0, &failed[0], &failed[1]), SB_OK,
+            "the status with a dead message");
+  expect_dead_from_the_start();
+  expect_rest("commits into a full queue");
+}
+
 static const test_case CASES[] = {
     {"api_dead: take", "a dead message is taken once", a_dead_message_is_taken},
     {"api_dead: give back", "one that is given back is dead as before", a_dead_message_is_given_back},
@@ -347,6 +396,8 @@ static const test_case CASES[] = {
     {"api_dead: commit rejects", "a rejection in a commit parks the message", a_commit_parks},
     {"api_dead: commit drops", "without dead letters it ends the message", a_commit_drops},
     {"api_dead: full", "a message that is evicted is dead", a_full_queue_parks},
+    {"api_dead: rejected", "a message that is rejected is dead from the start", dead_from_the_start},
+    {"api_dead: rejected, commit", "so is one in a commit", dead_from_the_start_in_a_commit},
     {"api_dead: full of bytes", "so is one that is evicted for its bytes", full_of_bytes},
     {"api_dead: ring", "a ring replaces its messages, which end", a_ring_replaces},
     {"api_dead: get expired", "a message that a get finds expired is dead", a_get_finds_one_expired},

@@ -56,7 +56,7 @@ static void a_closed_connection_is_refused(void) {
 }
 /* The length of a body is looked at before the limits are. */
 static void too_long_a_body(void) {
-  q = make_queue("q", (sb_settings){{-1, 1, -1, SB_OVERFLOW_REJECT, -1, -1}, 0});
+  q = make_queue("q", (sb_settings){{-1, 1, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0});
   expect_is(put_one_of(BYTES), SB_OK, "the status of a short body");
   note_rest(q);
   expect_is(put_one_of(SB_MAX_BODY), SB_FULL, "the status of the longest body");
@@ -80,8 +80,16 @@ static void too_long_a_front(void) {
   expect_is(q->shm->bytes_in, 0, "the number of bytes admitted");
   expect_rest("puts that were refused");
 }
+/* A message that is not ready needs its room only until it is put: the put tells a producer that found none meanwhile. */
+static void a_delayed_put_tells_a_producer(void) {
+  const sb_put_options delayed = {.delay_ns = UINT64_C(1) << 60};
+  q = make_queue("q", (sb_settings){{-1, 1, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0});
+  uint32_t node = wait_at(q, FOR_ROOM, BYTES);
+  expect_is(sb_queue_put_with(q, BODY, BYTES, &delayed), SB_OK, "the status");
+  expect_room_told(node, "a put of a delayed message");
+}
 static void a_limit_refuses(void) {
-  q = make_queue("q", (sb_settings){{-1, 1, -1, SB_OVERFLOW_REJECT, -1, -1}, 0});
+  q = make_queue("q", (sb_settings){{-1, 1, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0});
   expect_is(put_one_of(BYTES), SB_OK, "the status of the first");
   note_rest(q);
   expect_is(put_one_of(BYTES), SB_FULL, "the status of the second");
@@ -396,6 +404,8 @@ static void a_wait_for_room(void) {
 }
 
 static const test_case CASES[] = {
+    {"api_put: delayed", "a put of a delayed message tells a producer that waits for room",
+     a_delayed_put_tells_a_producer},
     {"api_put: queue closed", "nothing is put into a queue that is closed", a_closed_queue_is_refused},
     {"api_put: closed", "a closed connection puts nothing", a_closed_connection_is_refused},
     {"api_put: body", "a body that is too long is refused whatever the limits say", too_long_a_body},

@@ -274,7 +274,7 @@ static void limits_of_targets(void) {
 
 static void a_limit_is_to_blame(void) {
   make_targets(2, UNLIMITED);
-  target[2] = make_queue("full", (sb_settings){{-1, 1, -1, SB_OVERFLOW_REJECT, -1, -1}, 0});
+  target[2] = make_queue("full", (sb_settings){{-1, 1, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0});
   target[3] = make_queue("limited", (sb_settings){{-1, 2, -1, 0, -1, -1}, 0});
   put_into(2);
   put_into(3);

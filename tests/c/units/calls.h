@@ -12,7 +12,7 @@
 
 #define UNLIMITED ((sb_settings)FREELY)
 #define OF_RING(n) ((sb_settings){{(n), -1, -1, 0, -1, -1}, 0})
-#define AT_MOST(n) ((sb_settings){{-1, (n), -1, SB_OVERFLOW_REJECT, -1, -1}, 0})
+#define AT_MOST(n) ((sb_settings){{-1, (n), -1, SB_OVERFLOW_BLOCK, -1, -1}, 0})
 #define A_MESSAGE 64u /* bytes of the body of a put */
 #define AT_ONCE 1u    /* a deadline that is over */
 

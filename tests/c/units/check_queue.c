@@ -382,10 +382,10 @@ static void settings_of_a_queue(void) {
     expect_no_finding("the limit of a queue that is closed");
     *limits[i] = was;
   }
-  SB_STORE(&s->settings[SB_SETTING_OVERFLOW], 3u, SB_RELAXED);
+  SB_STORE(&s->settings[SB_SETTING_OVERFLOW], SB_OVERFLOWS - 1, SB_RELAXED);
   expect_sound("the last way to overflow");
-  SB_STORE(&s->settings[SB_SETTING_OVERFLOW], 4u, SB_RELAXED);
-  expect_trouble(SB_BAD_QUEUE, OVERFLOW, 4, 0, "no way to overflow");
+  SB_STORE(&s->settings[SB_SETTING_OVERFLOW], SB_OVERFLOWS, SB_RELAXED);
+  expect_trouble(SB_BAD_QUEUE, OVERFLOW, SB_OVERFLOWS, 0, "no way to overflow");
 }
 /* Counters are compared only where all cells and accounts were seen. */
 static void what_cannot_be_counted(void) {

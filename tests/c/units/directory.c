@@ -153,12 +153,12 @@ static void a_new_queue(void) {
   expect(before.name[0] == 'q' && before.name[1] == 0 && before.name[SB_NAME_MAX] == 0, "its name is longer");
 }
 static void settings_of_a_queue(void) {
-  const sb_settings all = {{7, 8, 9, SB_OVERFLOW_REJECT, 11, 12}, 0};
+  const sb_settings all = {{7, 8, 9, SB_OVERFLOW_BLOCK, 11, 12}, 0};
   sb_queue_shm *s = at(create("all", &all));
   expect_is(s->settings[SB_SETTING_RING_SIZE], 7, "ring_size");
   expect_is(s->settings[SB_SETTING_MAX_LENGTH], 8, "max_length");
   expect_is(s->settings[SB_SETTING_MAX_BYTES], 9, "max_bytes");
-  expect_is(s->settings[SB_SETTING_OVERFLOW], SB_OVERFLOW_REJECT, "overflow");
+  expect_is(s->settings[SB_SETTING_OVERFLOW], SB_OVERFLOW_BLOCK, "overflow");
   expect_is(s->flags, SB_QUEUE_TTL | SB_QUEUE_EXPIRES, "flags");
   expect_is(s->settings[SB_SETTING_MESSAGE_TTL_MS], 11, "message_ttl");
   expect_is(s->settings[SB_SETTING_EXPIRES_MS], 12, "expires");
@@ -369,7 +369,7 @@ static void a_deletion_is_finished(void) {
 static void new_settings_are_finished(void) {
   uint32_t a = create("a", &FREE_SETTINGS);
   sb_header_shm *h = t.b->header;
-  const sb_settings announced = {{7, 8, 9, SB_OVERFLOW_REJECT, 11, 12}, SB_QUEUE_DURABLE};
+  const sb_settings announced = {{7, 8, 9, SB_OVERFLOW_BLOCK, 11, 12}, SB_QUEUE_DURABLE};
   announce_settings(&announced, false);
   SB_STORE(&h->topology_intent, sb_topology_word(SB_CHANGE_DELETE, a), SB_RELAXED);
   sb_topology_finish(t.c);
@@ -379,7 +379,7 @@ static void new_settings_are_finished(void) {
   expect_is(at(a)->settings[SB_SETTING_RING_SIZE], 7, "ring_size");
   expect_is(at(a)->settings[SB_SETTING_MAX_LENGTH], 8, "max_length");
   expect_is(at(a)->settings[SB_SETTING_MAX_BYTES], 9, "max_bytes");
-  expect_is(at(a)->settings[SB_SETTING_OVERFLOW], SB_OVERFLOW_REJECT, "overflow");
+  expect_is(at(a)->settings[SB_SETTING_OVERFLOW], SB_OVERFLOW_BLOCK, "overflow");
   expect_is(at(a)->flags, SB_QUEUE_DURABLE | SB_QUEUE_TTL | SB_QUEUE_EXPIRES, "flags");
   expect_is(at(a)->settings[SB_SETTING_MESSAGE_TTL_MS], 11, "message_ttl");
   expect_is(at(a)->settings[SB_SETTING_EXPIRES_MS], 12, "expires");

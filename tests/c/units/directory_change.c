@@ -90,9 +90,9 @@ static void limits_are_kept_from_zero(void) {
   }
 }
 static void hints_of_a_queue_that_tracks(void) {
-  begin((sb_settings){{-1, 5, -1, SB_OVERFLOW_REJECT, -1, -1}, 0}, 0);
+  begin((sb_settings){{-1, 5, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0}, 0);
   SB_STORE(&q->shm->taken, 77, SB_RELAXED);
-  configure((sb_settings){{-1, 6, -1, SB_OVERFLOW_REJECT, -1, -1}, 0}, false);
+  configure((sb_settings){{-1, 6, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0}, false);
   expect_is(q->shm->taken, 77, "what was taken");
 }
 /* A get stores the time of its use only if the queue expires. So the time before the change says nothing. */
@@ -111,7 +111,7 @@ static void hints_of_one_who_died(void) {
   begin(UNLIMITED, 5);
   SB_STORE(&q->shm->taken, 77, SB_RELAXED);
   SB_STORE(&q->shm->tracking, SB_TRACKING_UNSURE, SB_RELAXED);
-  configure((sb_settings){{-1, 6, -1, SB_OVERFLOW_REJECT, -1, -1}, 0}, false);
+  configure((sb_settings){{-1, 6, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0}, false);
   expect_is(q->shm->taken, 0, "what was taken");
   expect_is(q->shm->tracking, SB_TRACKING_SURE, "whether the hints are sure");
 }
@@ -120,7 +120,7 @@ static void note_tracking(void) { tracking_meanwhile = SB_LOAD(&q->shm->tracking
 static void hints_are_unsure_meanwhile(void) {
   begin(UNLIMITED, 5);
   meanwhile(&q->shm->taken, BEFORE_LOAD, 1, note_tracking);
-  configure((sb_settings){{-1, 6, -1, SB_OVERFLOW_REJECT, -1, -1}, 0}, false);
+  configure((sb_settings){{-1, 6, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0}, false);
   if (has_acted()) expect_is(tracking_meanwhile, SB_TRACKING_UNSURE, "whether they were sure while they were counted");
 }
 /* The hints come before the limits that believe them: other processes see them in this order. */
@@ -130,7 +130,7 @@ static void hints_come_before_limits(void) {
   begin(UNLIMITED, 0);
   meanwhile(&q->shm->tracking, BEFORE_STORE, 1, note_the_length);
   note_order(&q->shm->tracking);
-  configure((sb_settings){{-1, 6, -1, SB_OVERFLOW_REJECT, -1, -1}, 0}, false);
+  configure((sb_settings){{-1, 6, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0}, false);
   if (!has_acted()) return;
   expect(length_before == -1, "the limit came first");
   expect_is(noted_order(), SB_SEQ_CST, "the order of the store");
@@ -183,7 +183,7 @@ static void limits_change_with_the_overflow(void) {
   const sb_settings many_head = {{-1, 1000, 100000, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0},
                     many_new = {{-1, 1000, 100000, SB_OVERFLOW_DROP, -1, -1}, 0},
                     five_head = {{-1, 5, 5 * A_MESSAGE, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0},
-                    two = {{-1, 2, 2 * A_MESSAGE, SB_OVERFLOW_REJECT, -1, -1}, 0},
+                    two = {{-1, 2, 2 * A_MESSAGE, SB_OVERFLOW_BLOCK, -1, -1}, 0},
                     any = {{-1, -1, -1, SB_OVERFLOW_DROP, -1, -1}, 0};
   /* limits that fall, from evictions to refusals: the lower limits evict nothing */
   change_of_limits(many_head, two, &(meeting){SB_SETTING_OVERFLOW, SB_OK, 6});

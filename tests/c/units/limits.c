@@ -10,7 +10,7 @@
 
 #define FREE_SETTINGS ((sb_settings)FREELY)
 #define OF_RING(n) ((sb_settings){{(n), -1, -1, 0, -1, -1}, 0})
-#define REFUSING(n, bytes) ((sb_settings){{-1, (n), (bytes), SB_OVERFLOW_REJECT, -1, -1}, 0})
+#define REFUSING(n, bytes) ((sb_settings){{-1, (n), (bytes), SB_OVERFLOW_BLOCK, -1, -1}, 0})
 #define DROPPING(n, bytes) ((sb_settings){{-1, (n), (bytes), SB_OVERFLOW_DROP_HEAD, -1, -1}, 0})
 
 static sb_queue *q;
@@ -66,6 +66,37 @@ static void what_is_admitted(void) {
   admit(40, SB_OK, "the last one");
   admit(10, SB_FULL, "one too many");
   expect_account(3, 90, 0, 0, "a full queue");
+}
+/* What a queue without room returns depends on the overflow, and so does what it returns for more than its limit. */
+static void what_each_overflow_returns(void) {
+  const sb_status full[SB_OVERFLOWS] = {SB_FULL, SB_DONE, SB_OK, SB_REJECTED, SB_REJECTED};
+  const sb_status never[SB_OVERFLOWS] = {SB_TOO_LARGE, SB_TOO_LARGE, SB_OK, SB_REJECTED, SB_REJECTED};
+  for (int64_t overflow = 0; overflow < SB_OVERFLOWS; overflow++) {
+    const char *names[SB_OVERFLOWS] = {"blocks", "drops", "evicts", "rejects", "buries"};
+    q = begin_queue(names[overflow], (sb_settings){{-1, 1, 100, overflow, -1, -1}, 0}, 0);
+    admit(101, never[overflow], "more than the limit");
+    if (overflow != SB_OVERFLOW_DROP_HEAD) expect_account(0, 0, 0, 0, "what is kept of it");
+    admit(60, SB_OK, "what fits");
+    admit(10, full[overflow], "one message too many");
+    SB_STORE(&q->shm->settings[SB_SETTING_MAX_LENGTH], 2, SB_RELAXED);
+    admit(41, full[overflow], "a byte too many");
+    if (overflow != SB_OVERFLOW_DROP_HEAD) expect_account(1, 60, 0, 0, "what is kept of that");
+  }
+}
+/* What is dead from the start needs no room, but dead letters. */
+static void the_dead_need_no_room(void) {
+  begin(REFUSING(1, 100), 0);
+  expect_is(sb_limits_admit_dead(q, 10), SB_INVALID, "without dead letters");
+  expect_account(0, 0, 0, 0, "what is kept of it");
+  expect_is(reserved(), 0, "what is reserved for it");
+  q = begin_queue("buries", (sb_settings){{-1, 1, 100, SB_OVERFLOW_REJECT_PUBLISH_DLX, -1, -1}, SB_QUEUE_DEAD_LETTERS},
+                  0);
+  admit(60, SB_OK, "what fits");
+  expect_is(sb_limits_admit_dead(q, 200), SB_OK, "in a full queue");
+  expect_is(hinting_depth(), 1, "how many are not published");
+  expect_is(reserved(), SB_FIELD(1, 40) | 200, "what is reserved");
+  sb_limits_unadmit(q, 200);
+  expect_account(1, 60, 0, 0, "what is left when it is taken back");
 }
 static void what_is_taken_back(void) {
   begin(REFUSING(3, 100), 0);
@@ -470,7 +501,7 @@ static void cells_that_say_that_all_fits(void) {
   all_fits("d", DROPPING(9, -1), 0, "what was removed from a queue with a length");
   all_fits("e", (sb_settings){{9, -1, -1, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0}, 0,
            "what was removed from a ring that drops");
-  all_fits("f", (sb_settings){{9, -1, 1000, SB_OVERFLOW_REJECT, -1, -1}, 0}, 0,
+  all_fits("f", (sb_settings){{9, -1, 1000, SB_OVERFLOW_BLOCK, -1, -1}, 0}, 0,
            "what was removed from a ring that refuses bytes");
 }
 /* Nothing that is ready lies below the shared hint, nor below the cursor of the handle, whichever is later. */
@@ -508,6 +539,8 @@ static void no_doubt_below_a_broken_root(void) {
 
 static const test_case CASES[] = {
     {"limits: admitted", "a queue that refuses admits what fits", what_is_admitted},
+    {"limits: overflow", "each overflow has its answer", what_each_overflow_returns},
+    {"limits: dead", "what is dead from the start needs no room", the_dead_need_no_room},
     {"limits: taken back", "a reservation that is taken back gives its room back, and only that", what_is_taken_back},
     {"limits: uncounted", "nothing is counted in a queue without limits", what_is_not_counted},
     {"limits: two", "two that are admitted are both counted", two_are_admitted},

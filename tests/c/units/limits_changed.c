@@ -18,7 +18,7 @@ static void more_room(void) {
 static void room_of_the_new_settings(void) {
   const int64_t overflows[] = {SB_OVERFLOW_DROP, SB_OVERFLOW_DROP_HEAD};
   for (unsigned i = 0; i < 2; i++) {
-    q = begin_queue(i == 0 ? "drops" : "evicts", (sb_settings){{-1, 1, -1, SB_OVERFLOW_REJECT, -1, -1}, 0}, 1);
+    q = begin_queue(i == 0 ? "drops" : "evicts", (sb_settings){{-1, 1, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0}, 1);
     new_overflow = overflows[i];
     meanwhile(setting(SB_SETTING_MAX_LENGTH), AFTER_LOAD, 1, more_room);
     bool room = sb_limits_room(q->shm, 1, 0);
@@ -27,7 +27,7 @@ static void room_of_the_new_settings(void) {
   }
 }
 static void admitted_by_the_new_settings(void) {
-  q = begin_queue("q", (sb_settings){{-1, 1, -1, SB_OVERFLOW_REJECT, -1, -1}, 0}, 1);
+  q = begin_queue("q", (sb_settings){{-1, 1, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0}, 1);
   new_overflow = SB_OVERFLOW_DROP;
   meanwhile(setting(SB_SETTING_MAX_LENGTH), AFTER_LOAD, 1, more_room);
   sb_status status = sb_limits_admit(q, 10);
@@ -35,7 +35,7 @@ static void admitted_by_the_new_settings(void) {
 }
 /* The caller of a queue that is full by the old settings waits, or gets an error: it does not lose its message. */
 static void refused_by_the_old_settings(void) {
-  q = begin_queue("q", (sb_settings){{-1, 1, -1, SB_OVERFLOW_REJECT, -1, -1}, 0}, 1);
+  q = begin_queue("q", (sb_settings){{-1, 1, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0}, 1);
   new_overflow = SB_OVERFLOW_DROP;
   meanwhile(&q->shm->taken, AFTER_LOAD, 1, more_room);
   expect_is(sb_limits_admit(q, 10), SB_FULL, "the status of a put that read the old settings");
@@ -44,7 +44,7 @@ static void refused_by_the_old_settings(void) {
 /* The ring holds one message more than its size for a while, so the call reads the limits. */
 static void nothing_is_evicted_by_both(void) {
   uint64_t removed = 0;
-  q = begin_queue("q", (sb_settings){{5, 10, -1, SB_OVERFLOW_REJECT, -1, -1}, 0}, 3);
+  q = begin_queue("q", (sb_settings){{5, 10, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0}, 3);
   set(SB_SETTING_MAX_LENGTH, 2);
   SB_STORE(&q->shm->bound, 6, SB_RELAXED);
   new_overflow = SB_OVERFLOW_DROP_HEAD;
@@ -54,7 +54,7 @@ static void nothing_is_evicted_by_both(void) {
   expect_is(removed, 0, "how many were evicted");
 }
 static void refuse_instead(void) {
-  set(SB_SETTING_OVERFLOW, SB_OVERFLOW_REJECT);
+  set(SB_SETTING_OVERFLOW, SB_OVERFLOW_BLOCK);
   set(SB_SETTING_MAX_BYTES, 0);
 }
 /* The victim was paid for by the old settings; the new ones allow fewer bytes, and evict nothing. */

@@ -274,7 +274,7 @@ static void nothing_to_move(void) {
   expect_is(counter_in(q, SB_COUNT_REPLACED), 2, "what the ring had too many");
 }
 static void no_room_for_a_move(void) {
-  two_queues((sb_settings){{-1, 1, -1, SB_OVERFLOW_REJECT, -1, -1}, 0});
+  two_queues((sb_settings){{-1, 1, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0});
   (void)put(&t, q, 1);
   (void)put(&t, target, 2);
   expect_refused(SB_FULL, "a move to a full queue");

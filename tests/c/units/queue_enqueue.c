@@ -8,7 +8,7 @@
 #include "sb_parts.h"
 #include "sb_slab.h"
 
-#define TRACKED ((sb_settings){{-1, 100, -1, SB_OVERFLOW_REJECT, -1, -1}, 0})
+#define TRACKED ((sb_settings){{-1, 100, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0})
 #define LENGTH 100u
 #define PARTS SB_FIELD(1u, 2 + SB_PARTS_REF)
 

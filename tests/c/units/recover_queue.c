@@ -180,7 +180,7 @@ static uint32_t consumes(sb_connection *c) {
   return node;
 }
 static void nobody_waits_for_memory_of_the_reaper(void) {
-  begin_queue_of_two((sb_settings){{-1, 2, -1, SB_OVERFLOW_REJECT, -1, -1}, SB_QUEUE_SINGLE_ACTIVE});
+  begin_queue_of_two((sb_settings){{-1, 2, -1, SB_OVERFLOW_BLOCK, -1, -1}, SB_QUEUE_SINGLE_ACTIVE});
   uint32_t active = consumes(d.c), standby = consumes(t.c), waiter = waits(0);
   uint64_t wakes = node_wakes(standby), wakes_of_waiter = node_wakes(waiter);
   expect_is(q->shm->exclusive & 0xfffffff, active, "the active consumer");

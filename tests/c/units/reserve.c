@@ -52,6 +52,39 @@ static void how_many_the_reserve_has(void) {
     expect_is(sb_reserve_chunks(t.b), limits[i][1], "the chunks of the reserve");
   }
 }
+/* Above the high watermark, plain puts leave what others may take, and add no segment. */
+static void the_high_watermark(void) {
+  all_taken();
+  t.b->chunk_limit = BROKER_CHUNKS;
+  uint32_t there = sb_chunk_count(t.b);
+  SB_STORE(&t.b->header->memory_high_watermark, 250u, SB_RELAXED);
+  uint32_t kept = BROKER_CHUNKS - BROKER_CHUNKS / 4;
+  expect_is(sb_reserve_kept(t.b), kept, "what is kept above a quarter");
+  expect_is(sb_reserve_leave(t.b, SB_USE_PLAIN, 0), kept, "what a plain put leaves");
+  expect_is(sb_reserve_leave(t.b, SB_USE_STAGE, 0), 1, "what a stage leaves");
+  expect_is(sb_reserve_chunks(t.b), 3, "the reserve");
+  t.b->chunk_limit = there + 10;
+  kept = there + 10 - (there + 10) / 4;
+  expect_is(sb_reserve_kept(t.b), kept - 10, "what is kept of the chunks that exist");
+  t.c->use = SB_USE_PLAIN;
+  expect(!sb_reserve_below_mark(t.c), "a plain put adds a segment above the mark");
+  free_chunks(0, kept - 10);
+  expect(!sb_reserve_below_mark(t.c), "a plain put adds a segment at the mark");
+  expect_is(sb_reserve_state(t.b), SB_MEMORY_BLOCKED, "the state at the mark");
+  free_chunks(0, kept - 9);
+  expect(sb_reserve_below_mark(t.c), "a plain put adds no segment below the mark");
+  expect_is(sb_reserve_state(t.b), SB_MEMORY_NORMAL, "the state below the mark");
+  SB_STORE(&t.b->header->memory_warning, 100u, SB_RELAXED);
+  expect_is(sb_reserve_state(t.b), SB_MEMORY_WARNING, "the state above the warning");
+  t.c->use = SB_USE_DRAIN;
+  free_chunks(0, 0);
+  expect(sb_reserve_below_mark(t.c), "a call that drains adds no segment");
+  SB_STORE(&t.b->header->memory_high_watermark, 0u, SB_RELAXED);
+  t.c->use = SB_USE_PLAIN;
+  expect(sb_reserve_below_mark(t.c), "without a mark, a plain put adds no segment");
+  SB_STORE(&t.b->header->memory_high_watermark, 1000u, SB_RELAXED);
+  expect_is(sb_reserve_kept(t.b), sb_reserve_chunks(t.b), "what is kept above the whole");
+}
 static void set_class(uint32_t chunk, unsigned state, unsigned cls) {
   SB_STORE(&t.b->chunks[chunk], sb_chunk_word(state, 0, cls, 0), SB_RELAXED);
 }
@@ -240,6 +273,7 @@ static void a_mark_that_goes(void) {
 }
 
 static const test_case CASES[] = {
+    {"reserve: high watermark", "plain puts stay below the high watermark", the_high_watermark},
     {"reserve: chunks", "there are as many chunks as segments have, up to the limit", how_many_chunks_there_are},
     {"reserve: spare", "those that are FREE are counted", how_many_are_free},
     {"reserve: size", "the reserve grows with the limit, from three to sixteen", how_many_the_reserve_has},

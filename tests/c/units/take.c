@@ -9,7 +9,7 @@
 
 #define FREE_SETTINGS ((sb_settings)FREELY)
 #define EVICTING ((sb_settings){{100, -1, -1, 0, -1, -1}, 0})
-#define REFUSING ((sb_settings){{-1, 100, -1, SB_OVERFLOW_REJECT, -1, -1}, 0})
+#define REFUSING ((sb_settings){{-1, 100, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0})
 #define UNLIMITED ((sb_settings){{-1, -1, -1, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0})
 
 static sb_queue *q;

@@ -8,7 +8,10 @@
 #include "sb_reserve.h"
 #include "sb_slab.h"
 #include "sb_wait.h"
+#include "sb_transaction.h"
+#include "sb_turn.h"
 #include "sb_waiter.h"
+#include "surroundings.h"
 #include "waiting.h"
 
 #define SPIN_FOR_ROOM 20000u
@@ -225,18 +228,127 @@ static void a_batch_waits_for_room_for_all(void) {
   expect_is(sb_queue_wait_for_batch(q, 1, BYTES, deadline), SB_OK, "the status beside room for one");
   expect_is(says.sleeps, 0, "how often it slept beside room");
   expect_is(sb_queue_wait_for_batch(q, 2, 2 * BYTES, deadline), SB_TIMEOUT, "the status of two beside room for one");
-  expect_is(says.sleeps, 1, "how often it slept");
+  expect_is(says.sleeps, 6, "how often it slept, to look whether others pass it");
   says.slept = make_room_twice;
   deadline = says.now_ns + 1000 * A_MILLISECOND;
   expect_is(sb_queue_wait_for_batch(q, 3, 3 * BYTES, deadline), SB_OK, "the status when there is room for all");
-  expect_is(says.sleeps, 2, "how often it slept, in all");
+  expect_is(says.sleeps, 7, "how often it slept, in all");
   expect_is(says.pauses, 0, "how often it paused");
   expect_is(q->busy, 0, "how many use the handle");
   SB_STORE(&q->shm->settings[SB_SETTING_MAX_BYTES], 2 * (int64_t)BYTES, SB_RELAXED);
   says.slept = NULL;
   says.error = ETIMEDOUT;
   expect_is(sb_queue_wait_for_batch(q, 3, 3 * BYTES, deadline), SB_TIMEOUT, "the status where the bodies are too long");
-  expect_is(says.sleeps, 3, "how often it slept for bytes, in all");
+  expect_is(says.sleeps, 13, "how often it slept for bytes, in all");
+}
+
+/* ---- turns ---- */
+
+#define MANY_BYTES ((sb_settings){{-1, -1, 1000, SB_OVERFLOW_BLOCK, -1, -1}, 0})
+#define LARGE 800u
+
+static sb_status put_bytes(uint64_t bytes) {
+  char body[1000] = {0};
+  return sb_queue_put(q, body, bytes);
+}
+static void begin_large(void) {
+  begin_waiting(MANY_BYTES);
+  if (put_bytes(500) != SB_OK) die("put", 0);
+  says.cores = 1;
+  says.error = ETIMEDOUT;
+  deadline = says.now_ns + 1000 * A_MILLISECOND;
+}
+/* A small message passes while the producer of the large one sleeps: the producer takes its turn at its next look. */
+static void pass_it(void) {
+  sb_status should = says.sleeps == 1 ? SB_OK : SB_FULL;
+  expect_is(put_bytes(10), should, says.sleeps == 1 ? "the status before the turn" : "the status in the turn");
+  expect_is(sb_turn_there(q->shm), says.sleeps > 1, "whether there is a turn");
+}
+static void make_room_in_the_turn(void) {
+  pass_it();
+  if (says.sleeps < 4) return;
+  make_room();
+  says.error = 0;
+}
+static void others_pass(void) {
+  begin_large();
+  says.slept = make_room_in_the_turn;
+  expect_is(sb_waiter_room(q, false, LARGE, deadline), SB_OK, "the status when there is room");
+  expect_is(says.sleeps, 4, "how often it slept");
+  says.slept = NULL;
+  expect_is(put_bytes(LARGE - 1), SB_FULL, "the status of a smaller message before its put");
+  expect_is(put_bytes(LARGE), SB_OK, "the status of its put");
+  expect(!sb_turn_there(q->shm), "the turn lasts after the put");
+  expect_is(put_bytes(10), SB_OK, "the status of a small message after the put");
+  expect_is(q->shm->bytes_in - q->shm->bytes_out, LARGE + 20, "the bytes that are ready");
+}
+static void nobody_passes(void) {
+  begin_large();
+  expect_is(sb_waiter_room(q, false, LARGE, deadline), SB_TIMEOUT, "the status");
+  expect_is(q->shm->turn_until_ns, 0, "the turn of a producer that nobody passed");
+}
+/* Gives the turn back, and wakes a producer that waited for it. */
+static void a_wait_in_turn_ends(void) {
+  begin_large();
+  says.slept = pass_it;
+  uint32_t node = wait_at(q, FOR_ROOM, 10);
+  expect_is(sb_waiter_room(q, false, LARGE, deadline), SB_TIMEOUT, "the status");
+  expect(!sb_turn_there(q->shm), "the turn lasts after the wait");
+  expect_is(state_of(node), SB_NODE_NOTIFIED, "the state of another producer");
+}
+static void a_turn_is_over(void) {
+  uint64_t mine = 0, other = 0;
+  begin_large();
+  sb_turn_take(q->shm, 1, LARGE, &mine);
+  uint64_t end = q->shm->turn_until_ns;
+  expect(mine == end && end != 0, "there is no turn");
+  sb_turn_take(q->shm, 1, LARGE + 1, &other);
+  expect(other == 0 && q->shm->turn_until_ns == end, "another producer took the turn");
+  sb_turn_give_up(q->shm, other);
+  expect(sb_turn_stops(q->shm, 1, LARGE - 1) && !sb_turn_stops(q->shm, 1, LARGE), "the turn stops others");
+  expect(!sb_turn_ends(q->shm, 1, LARGE - 1), "a smaller message ends the turn");
+  says.now_ns = end - 1;
+  expect_is(put_bytes(10), SB_FULL, "the status at the last moment of the turn");
+  says.now_ns = end;
+  expect_is(put_bytes(10), SB_OK, "the status when the turn is over");
+  sb_turn_take(q->shm, 1, LARGE + 1, &other);
+  expect(other == end + SB_TURN_NS, "no other producer took the turn that was over");
+  sb_turn_take(q->shm, 1, LARGE, &mine);
+  expect_is(mine, 0, "the turn that was prolonged too late");
+  says.now_ns = other;
+  SB_STORE(&q->shm->settings[SB_SETTING_OVERFLOW], SB_OVERFLOW_DROP, SB_RELAXED);
+  sb_turn_take(q->shm, 1, LARGE, &mine);
+  expect(!sb_turn_stops(q->shm, 1, 10), "a queue that drops has a turn");
+}
+/* The next look of a producer that has no turn is at the end of another one's. */
+static void it_sleeps_until_the_turn_is_over(void) {
+  begin_large();
+  uint64_t mine = 0;
+  sb_turn_take(q->shm, 1, LARGE + 1, &mine);
+  uint64_t end = q->shm->turn_until_ns;
+  SB_STORE(&q->shm->settings[SB_SETTING_MAX_LENGTH], 1, SB_RELAXED);
+  expect_is(sb_waiter_room(q, false, 0, says.now_ns + 201 * A_MILLISECOND), SB_TIMEOUT, "the status");
+  expect_is(says.sleeps, 2, "how often it slept");
+  expect(says.until_ns > end, "it did not sleep longer than the turn lasted");
+}
+static sb_status commit_two(uint64_t bytes) {
+  static char body[1000];
+  uint32_t failed[2];
+  sb_publication p[2] = {{.body = body, .length = bytes, .targets = &q, .target_count = 1},
+                         {.body = body, .length = bytes, .targets = &q, .target_count = 1}};
+  return sb_transaction_commit(t.c, p, 2, NULL, 0, &failed[0], &failed[1]);
+}
+/* A commit needs as much as all its messages together. */
+static void commits_and_turns(void) {
+  uint64_t mine = 0;
+  begin_waiting((sb_settings){{-1, 4, 1000, SB_OVERFLOW_BLOCK, -1, -1}, 0});
+  sb_turn_take(q->shm, 2, 800, &mine);
+  expect_is(put_bytes(800), SB_FULL, "the status of one message in a turn of two");
+  expect_is(commit_two(399), SB_FULL, "the status of a commit of fewer bytes");
+  expect_is(q->shm->admitted - q->base, 0, "what is admitted");
+  expect_is(commit_two(400), SB_OK, "the status of a commit that needs as much");
+  expect(!sb_turn_there(q->shm), "the turn lasts after the commit");
+  expect_is(commit_two(1), SB_OK, "the status of a commit without a turn");
 }
 /* ---- without memory ---- */
 
@@ -361,6 +473,13 @@ static const test_case CASES[] = {
     {"waiter_room: ends", "a connection that is closed precedes a stop, and that a signal", what_ends_a_sleep},
     {"waiter_room: room", "a producer does not sleep when there is room", no_sleep_when_there_is_room},
     {"waiter_room: deadline", "the time is up at the deadline", the_deadline},
+    {"waiter_room: turn", "a producer that others pass takes its turn", others_pass},
+    {"waiter_room: no turn", "one that nobody passes takes none", nobody_passes},
+    {"waiter_room: turn, timeout", "a wait that ends gives the turn up", a_wait_in_turn_ends},
+    {"waiter_room: turn over", "a turn that nobody prolongs is over", a_turn_is_over},
+    {"waiter_room: turn of another", "a producer sleeps until the turn of another one is over",
+     it_sleeps_until_the_turn_is_over},
+    {"waiter_room: turn, commit", "a commit is as large as its messages together", commits_and_turns},
     {"waiter_room: batch", "a batch sleeps until there is room for all of it", a_batch_waits_for_room_for_all},
     {"waiter_room: no node", "without memory for a node a producer tries again in a while", no_memory_for_a_node},
     {"waiter_room: no page", "without memory for its list a producer does not sleep", no_memory_for_a_list},

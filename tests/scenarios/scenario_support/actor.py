@@ -7,6 +7,7 @@ error, goes back as one. A task that is a generator sends what it yields on the 
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import functools
 import inspect
@@ -16,7 +17,7 @@ import sys
 import threading
 import time
 import traceback
-from queue import Empty
+from queue import Empty, Full
 from typing import TYPE_CHECKING, Any
 
 import shmbroker
@@ -62,6 +63,15 @@ class Tasks:
         """Put the bodies one by one."""
         for body in bodies:
             self._queue(queue).put(body.encode(), **options)
+
+    def put_until_full(self, queue: str) -> int:
+        """Put messages until one finds no room; return how many were put."""
+        put = 0
+        with contextlib.suppress(Full):
+            while True:
+                self._queue(queue).put(b"x", timeout=0)
+                put += 1
+        return put
 
     def put_storm(self, queue: str, bodies: list[str]) -> None:
         """Put the bodies one by one at irregular intervals."""
