@@ -130,6 +130,7 @@ class Connection:
         timeout: float | None = None,
         ack_batch: int = 1,
         ack_interval: float = 0.001,
+        selector: str | None = None,
     ) -> Consumer:
         """Opens one consumer of several queues, which it serves in fair rotation.
 
@@ -142,6 +143,7 @@ class Connection:
             timeout: seconds without a message after which iteration ends; ``None`` = never.
             ack_batch: the number of acknowledgements that are sent together.
             ack_interval: seconds after which an incomplete batch of acknowledgements is sent.
+            selector: a condition, as of :meth:`Queue.browse`; the consumer takes only the messages for which it is true.
         """
         session = self._session
         opened = [open_to_consume(session, queue) if isinstance(queue, str) else queue for queue in queues]
@@ -154,7 +156,7 @@ class Connection:
                 raise ValueError(msg)
         return Consumer(
             session, [core_of(queue) for queue in opened], prefetch=prefetch, priority=priority,
-            auto_ack=auto_ack, timeout=timeout, ack_batch=ack_batch, ack_interval=ack_interval,
+            auto_ack=auto_ack, timeout=timeout, ack_batch=ack_batch, ack_interval=ack_interval, selector=selector,
         )  # fmt: skip
 
     # ---- facts ----

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from shmbroker._core import native
 from shmbroker._core.consumer import CoreConsumer
+from shmbroker._selectors.compiler import compile_selector
 from shmbroker.exceptions import ConnectionClosed
 from shmbroker.message import Message, MessageBatch
 from shmbroker.statistics import ConsumerStatistics
@@ -44,6 +45,8 @@ class Consumer(native.ConsumerCalls):
     With ``ack_batch`` > 1, acknowledgements are sent when that number is waiting, after ``ack_interval`` seconds, when
     all ``prefetch`` messages are unacked, and when the consumer waits for a message. :meth:`flush`, :meth:`cancel` and
     :meth:`close` also send them. If the process crashes before, the messages are redelivered.
+
+    With a ``selector``, the consumer takes only the messages for which this condition is true. Others stay in the queue.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Consumer(native.ConsumerCalls):
         timeout: float | None,
         ack_batch: int,
         ack_interval: float,
+        selector: str | None = None,
     ) -> None:
         _check("prefetch", prefetch, 1, MAX_PREFETCH)
         _check("priority", priority, -_MAX_PRIORITY, _MAX_PRIORITY)
@@ -80,6 +84,7 @@ class Consumer(native.ConsumerCalls):
             priority,
             ack_batch=ack_batch,
             ack_interval=ack_interval,
+            selector=b"" if selector is None else compile_selector(selector),
         )
         self._taker = native.Receiver(self._core.address, native.OF_CONSUMER, Message, MessageBatch)
         super().__init__(self._taker, auto_ack, ack_batch == 1)

@@ -209,11 +209,12 @@ class Queue(native.QueueCalls):
         timeout: float | None = None,
         ack_batch: int = 1,
         ack_interval: float = 0.001,
+        selector: str | None = None,
     ) -> Consumer:
         """Opens a consumer of this queue; see :class:`Consumer`."""
         return Consumer(
             self._session, [self._core], prefetch=prefetch, priority=priority, auto_ack=auto_ack, timeout=timeout,
-            ack_batch=ack_batch, ack_interval=ack_interval,
+            ack_batch=ack_batch, ack_interval=ack_interval, selector=selector,
         )  # fmt: skip
 
     def browse(self, selector: str | None = None) -> Iterator[Message]:

@@ -661,6 +661,11 @@ sb_status sb_transaction_commit(sb_connection *c, const sb_publication *publicat
 /* ---- consumers ---- */
 sb_consumer *sb_consumer_open(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority,
                               uint32_t ack_batch, uint64_t ack_interval_ns, sb_status *status);
+/* The same for a consumer that gets only the messages that a compiled selector selects. SB_INVALID: it is no valid
+   program. */
+sb_consumer *sb_consumer_open_selected(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch,
+                                       int32_t priority, uint32_t ack_batch, uint64_t ack_interval_ns,
+                                       const char *selector, uint32_t selector_length, sb_status *status);
 void sb_consumer_cancel(sb_consumer *k, bool return_everything);
 void sb_consumer_free(sb_consumer *k);
 int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack);
@@ -689,6 +694,9 @@ void sb_channel_close(sb_channel *ch);
 void sb_channel_free(sb_channel *ch);
 sb_status sb_channel_consume(sb_channel *ch, sb_queue *q, uint32_t prefetch, int32_t priority, uint32_t flags,
                              uint32_t *subscription);
+/* As sb_consumer_open_selected. */
+sb_status sb_channel_consume_selected(sb_channel *ch, sb_queue *q, uint32_t prefetch, int32_t priority, uint32_t flags,
+                                      const char *selector, uint32_t selector_length, uint32_t *subscription);
 /* Ends a consumer. Messages that were pulled for the consumer, and not given to the application yet, return to their
  * queue. Messages that were given to the application stay unacked. SB_NOT_FOUND: there is no such consumer. */
 sb_status sb_channel_cancel(sb_channel *ch, uint32_t subscription);

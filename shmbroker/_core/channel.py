@@ -97,7 +97,13 @@ class CoreChannel(native.Finalized):
 
     @in_flight
     def consume(
-        self, queue: CoreQueue, prefetch: int, priority: int, flags: int, place: SubscriptionPlace | None = None
+        self,
+        queue: CoreQueue,
+        prefetch: int,
+        priority: int,
+        flags: int,
+        place: SubscriptionPlace | None = None,
+        selector: bytes = b"",
     ) -> int:
         """Starts a consumer and returns its subscription number.
 
@@ -107,6 +113,7 @@ class CoreChannel(native.Finalized):
             priority: the priority of the consumer.
             flags: any of AUTO_ACK, NO_LOCAL and EXCLUSIVE.
             place: has the subscription number if the consumer was started, even if a signal handler raised.
+            selector: a compiled selector, which selects the messages; ``b""`` selects all.
 
         Raises:
             AccessRefused: another consumer uses the queue exclusively; or EXCLUSIVE is set, and the queue has other
@@ -114,8 +121,9 @@ class CoreChannel(native.Finalized):
         """
         pointer = (place or SubscriptionPlace()).pointer
         status = self.connection.growing(
-            slow.sb_channel_consume, self.handle, queue.handle, prefetch, priority, flags, pointer
-        )
+            slow.sb_channel_consume_selected, self.handle, queue.handle, prefetch, priority, flags,
+            ffi.from_buffer("char[]", selector), len(selector), pointer,
+        )  # fmt: skip
         if status == native.CLOSED:
             native.raise_for(status, "the channel")
         if status == native.ACCESS:

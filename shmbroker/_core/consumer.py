@@ -43,6 +43,7 @@ class CoreConsumer(native.Finalized):
         *,
         ack_batch: int,
         ack_interval: float,
+        selector: bytes = b"",
     ) -> None:
         self.connection = connection
         self.descriptor = -1
@@ -52,8 +53,8 @@ class CoreConsumer(native.Finalized):
         handles = ffi.new("sb_queue *[]", [queue.handle for queue in queues])
         interval = int(ack_interval * native.NANOSECONDS)
         handle, status = connection.opening(
-            slow.sb_consumer_open, connection.handle, handles, len(queues), prefetch, priority, ack_batch, interval,
-            made=self._made,
+            slow.sb_consumer_open_selected, connection.handle, handles, len(queues), prefetch, priority, ack_batch,
+            interval, ffi.from_buffer("char[]", selector), len(selector), made=self._made,
         )  # fmt: skip
         if status == native.ACCESS:
             raise in_exclusive_use(self.what)

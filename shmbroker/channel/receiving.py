@@ -11,11 +11,11 @@ import time
 from typing import TYPE_CHECKING, Any, cast
 
 from shmbroker import exceptions
-from shmbroker._amqp import arguments as amqp_arguments
 from shmbroker._core import native
 from shmbroker._core.channel import AUTO_ACK, EXCLUSIVE, NO_LOCAL, SubscriptionPlace
 from shmbroker._topology.administration import clean_name, generated_name
 from shmbroker.channel.channel_state import DEFAULT_PREFETCH, callable_of, deadline, refused, synchronous, table
+from shmbroker.channel.consumer_arguments import priority_of, selector_of
 from shmbroker.channel.deliveries import Delivery, Names, Subscription, TransactionalDelivery
 from shmbroker.channel.sending import Sending
 from shmbroker.message import ACK, OPEN, REJECT, REQUEUE
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from shmbroker.properties import BasicProperties
 
 _MAX_PREFETCH = 65535
-_MAX_PRIORITY = 2**31 - 1
 
 
 class Receiving(Sending):
@@ -106,6 +105,7 @@ class Receiving(Sending):
             exclusive: be the only consumer of the queue.
             consumer_tag: a tag that is unique on this channel; ``None``: a generated tag.
             arguments: ``x-priority``: if two consumers can take a message, the one with the higher priority gets it.
+                ``x-filter-jms-selector``: a selector; the consumer gets only the messages for which it is true.
             no_local: skip messages that this connection published.
 
         Raises:
@@ -134,7 +134,8 @@ class Receiving(Sending):
         name = self._named(queue)
         tag = generated_name("ctag") if consumer_tag is None else clean_name(consumer_tag, "consumer tag")
         tag = tag or generated_name("ctag")
-        priority = _consumer_priority(name, table(arguments) or {})
+        given = table(arguments) or {}
+        priority, selector = priority_of(name, given), selector_of(name, given)
         flags = AUTO_ACK * bool(auto_ack) | EXCLUSIVE * bool(exclusive) | NO_LOCAL * bool(no_local)
         source, core = self._admin.queue_to_consume(name), self._core_channel
         consumer, place = Subscription(Names(tag, name), callback, on_end), SubscriptionPlace()
@@ -143,7 +144,7 @@ class Receiving(Sending):
                 raise exceptions.NotAllowed(530, f"NOT_ALLOWED - attempt to reuse consumer tag '{tag}'")
             self._session.start_io()
             try:
-                subscription = core.consume(source, self._prefetch, priority, flags, place)
+                subscription = core.consume(source, self._prefetch, priority, flags, place, selector)
                 self._subscriptions[subscription] = consumer
                 # A close that began before the line above may have told all other consumers of the end, but not this
                 # one.
@@ -497,13 +498,3 @@ def _prefetch(count: object) -> int:
         raise ValueError(msg)
     msg = f"prefetch_count={count!r}: an integer is needed"
     raise TypeError(msg)
-
-
-def _consumer_priority(queue: str, arguments: Mapping[str, Any]) -> int:
-    priority = arguments.get("x-priority", 0)
-    if not isinstance(priority, int) or isinstance(priority, bool):
-        raise amqp_arguments.no_integer(queue, "x-priority", priority)
-    if abs(priority) > _MAX_PRIORITY:
-        text = f'"expected integer from {-_MAX_PRIORITY} to {_MAX_PRIORITY}, got {priority}"'
-        raise amqp_arguments.invalid(queue, "x-priority", text)
-    return priority

@@ -120,6 +120,9 @@ void sb_api_cancel(sb_consumer *k, bool return_everything);
  * SB_EMPTY: there is none. SB_CORRUPT: a message, or its properties, are damaged. */
 sb_status sb_api_find_selected(sb_queue *q, const sb_program *selector, char *memory, uint64_t *sequence,
                                uint64_t *found);
+/* Copies and verifies the compiled selector of a consumer; *wish NULL: its length is 0, so there is none. The caller
+ * frees it. SB_INVALID: it is no valid program. */
+sb_status sb_api_wish(const char *selector, uint32_t length, sb_wish **wish);
 /* Ends a delivery: settles the message, or returns it to its position. */
 sb_status sb_api_end(sb_queue *q, uint64_t token, sb_disposition disposition);
 

@@ -146,13 +146,21 @@ static sb_status subscribe(sb_channel *ch, sb_member *m, bool exclusive) {
 
 sb_status sb_channel_consume(sb_channel *ch, sb_queue *q, uint32_t prefetch, int32_t priority, uint32_t flags,
                              uint32_t *subscription) {
+  return sb_channel_consume_selected(ch, q, prefetch, priority, flags, NULL, 0, subscription);
+}
+
+sb_status sb_channel_consume_selected(sb_channel *ch, sb_queue *q, uint32_t prefetch, int32_t priority, uint32_t flags,
+                                      const char *selector, uint32_t selector_length, uint32_t *subscription) {
   sb_member *m = calloc(1, sizeof *m);
-  sb_status status = m == NULL ? SB_SYSTEM : enter(ch);
+  sb_wish *wish = NULL;
+  sb_status status = m == NULL ? SB_SYSTEM : sb_api_wish(selector, selector_length, &wish);
+  if (status == SB_OK) status = enter(ch);
   if (status != SB_OK) {
+    free(wish);
     free(m);
     return status;
   }
-  *m = (sb_member){.s = sb_subscription_to(q, priority, (flags & SB_CONSUME_NO_LOCAL) != 0),
+  *m = (sb_member){.s = sb_subscription_to(q, priority, (flags & SB_CONSUME_NO_LOCAL) != 0, wish),
                    .channel = ch,
                    .prefetch = prefetch,
                    .auto_ack = (flags & SB_CONSUME_AUTO_ACK) != 0};
@@ -161,6 +169,7 @@ sb_status sb_channel_consume(sb_channel *ch, sb_queue *q, uint32_t prefetch, int
     *subscription = m->number;
     sb_channel_start(m);
   } else {
+    free(wish);
     free(m);
   }
   sb_slab_return_cache(connection_of(ch)); /* cached slots would lie idle, as in sb_queue_open */

@@ -12,7 +12,7 @@ static sb_status subscribe(sb_consumer *k, sb_queue **queues, uint32_t count) {
     if (!sb_queue_is_open(queues[i])) {
       return SB_DELETED;
     }
-    *s = sb_subscription_to(queues[i], k->priority, false);
+    *s = sb_subscription_to(queues[i], k->priority, false, k->wish);
     uint32_t flags = SB_NODE_COUNTED | sb_exclusive_flags(s->q->shm);
     sb_status status =
         sb_node_create(k->c, s->q->slot, k->priority, flags, k->target.number, k->prefetch, &s->node, &s->token);
@@ -46,14 +46,39 @@ static const sb_target_kind CONSUMERS = {.turn = turn,
                                          .end = end,
                                          .is_consumer = true};
 
+sb_status sb_api_wish(const char *selector, uint32_t length, sb_wish **wish) {
+  *wish = length > 0 ? malloc(sizeof **wish + length) : NULL;
+  if (length == 0 || *wish == NULL) {
+    return length == 0 ? SB_OK : SB_SYSTEM;
+  }
+  memcpy((*wish)->code, selector, length);
+  if (sb_program_open((*wish)->code, length, &(*wish)->program)) {
+    return SB_OK;
+  }
+  free(*wish);
+  *wish = NULL;
+  return SB_INVALID;
+}
+
 sb_consumer *sb_consumer_open(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority,
                               uint32_t ack_batch, uint64_t ack_interval_ns, sb_status *status) {
+  return sb_consumer_open_selected(c, queues, count, prefetch, priority, ack_batch, ack_interval_ns, NULL, 0, status);
+}
+
+sb_consumer *sb_consumer_open_selected(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch,
+                                       int32_t priority, uint32_t ack_batch, uint64_t ack_interval_ns,
+                                       const char *selector, uint32_t selector_length, sb_status *status) {
   sb_consumer *k = calloc(1, sizeof *k);
   if (k != NULL) {
     k->subscriptions = calloc(count, sizeof *k->subscriptions);
     k->ack_slots = calloc(prefetch, sizeof *k->ack_slots);
     k->row = calloc(prefetch, sizeof *k->row);
     k->acks = calloc(prefetch, sizeof *k->acks);
+  }
+  *status = k != NULL ? sb_api_wish(selector, selector_length, &k->wish) : SB_OK;
+  if (*status != SB_OK) {
+    sb_consumer_free(k);
+    return NULL;
   }
   if (k == NULL || k->subscriptions == NULL || k->ack_slots == NULL || k->row == NULL || k->acks == NULL) {
     *status = SB_SYSTEM;
@@ -142,6 +167,7 @@ void sb_consumer_free(sb_consumer *k) {
     sb_connection_free(k->c);
   }
   free(k->subscriptions);
+  free(k->wish);
   free(k->ack_slots);
   free(k->row);
   free(k->acks);

@@ -414,7 +414,10 @@ void sb_channel_take_back(sb_channel *ch, sb_unacked *h) {
 
 /* Frees an ended member, unless it still holds messages, or its end must still be reported to the application. */
 static void free_if_over(sb_member *m) {
-  if (m->held == 0 && !m->unreported) free(m);
+  if (m->held == 0 && !m->unreported) {
+    free(m->s.choice.wish);
+    free(m);
+  }
 }
 
 void sb_channel_drop(sb_channel *ch, sb_unacked *h) {

@@ -39,6 +39,7 @@ struct sb_consumer {
   sb_target target;
   sb_connection *c;
   sb_subscription *subscriptions;
+  sb_wish *wish;          /* of all subscriptions; NULL: none */
   sb_delivery *ack_slots; /* `prefetch` of them */
   uint32_t *row;          /* slots of messages that were pulled, and not taken by the application yet */
   uint32_t *acks;         /* slots of acknowledged messages that the next sb_consumer_flush settles */

@@ -3,9 +3,10 @@
 
 #include "sb_chunk.h"
 
-sb_subscription sb_subscription_to(sb_queue *q, int32_t priority, bool no_local) {
-  sb_subscription s = {.q = q, .priority = priority, .choosy = no_local || q->groups != NULL};
-  s.choice = (sb_choice){.cursor = SB_LOAD(&q->shm->head, SB_ACQUIRE), .no_local = no_local};
+sb_subscription sb_subscription_to(sb_queue *q, int32_t priority, bool no_local, sb_wish *wish) {
+  sb_subscription s = {.q = q, .priority = priority};
+  s.choosy = no_local || wish != NULL || q->groups != NULL;
+  s.choice = (sb_choice){.cursor = SB_LOAD(&q->shm->head, SB_ACQUIRE), .wish = wish, .no_local = no_local};
   if (q->groups != NULL) s.choice.consumer = sb_groups_join(q);
   return s;
 }
@@ -119,7 +120,8 @@ sb_status sb_subscription_take_choosy(sb_subscription *s, sb_taken *t) {
     return status;
   }
   status = sb_choice_take(q, &s->choice, token, t);
-  if (status == SB_EMPTY && q->groups != NULL && sb_groups_searches_again(q)) sb_notify_node(q->c->b, s->node);
+  bool again = s->choice.unfinished || (q->groups != NULL && sb_groups_searches_again(q));
+  if (status == SB_EMPTY && again) sb_notify_node(q->c->b, s->node);
   if (status != SB_OK) {
     sb_holding_give(q->c, token);
     /* I42 of sb_queue.h */

@@ -37,8 +37,8 @@ typedef struct {
   sb_choice choice;
 } sb_subscription;
 
-/* A subscription to a queue, whose node the caller creates. */
-sb_subscription sb_subscription_to(sb_queue *q, int32_t priority, bool no_local);
+/* A subscription to a queue, whose node the caller creates. `wish`: NULL, or one that outlives the subscription. */
+sb_subscription sb_subscription_to(sb_queue *q, int32_t priority, bool no_local, sb_wish *wish);
 
 static inline sb_node_shm *sb_subscription_node(const sb_subscription *s) { return sb_slot_at(s->q->c->b, s->node); }
 /* True if the node may become INTERESTED. False only for a standby of a single active consumer, until the standby

@@ -13,13 +13,19 @@ typedef struct {
   unsigned bucket;
 } looked;
 
+static bool wants(const sb_queue *q, const sb_choice *choice, uint32_t slot, const sb_message_shm *m) {
+  sb_wish *s = choice->wish;
+  return !(choice->no_local && m->publisher == q->c->id) &&
+         (s == NULL || sb_selector_message(q->c->b, &s->program, slot, m, s->memory) == SB_SELECTED_YES);
+}
+
 /* `word`: the value of an AVAILABLE cell. `by_cursor`: as for sb_groups_admits. */
 static looked look_at(sb_queue *q, const sb_choice *choice, uint64_t word, uint64_t position, bool by_cursor) {
   uint32_t slot = sb_cell_slot(word);
   looked l = {SB_GROUP_MINE, SB_NO_BUCKET};
   if (sb_slot_in_range(q->c->b, slot) && sb_slot_ready(q->c->b, slot)) {
     sb_message_shm m = sb_peek_message(q->c->b, slot);
-    if (choice->no_local && m.publisher == q->c->id) {
+    if (!wants(q, choice, slot, &m)) {
       l.verdict = SB_GROUP_PASSED;
     } else if (q->groups != NULL) {
       l.bucket = sb_groups_bucket(q, &m);
@@ -73,7 +79,7 @@ static sb_status take_behind(sb_queue *q, sb_lane *lane, const sb_choice *choice
         uint32_t slot = sb_cell_slot(word);
         if (word == 0 || !sb_slot_in_range(q->c->b, slot) || !sb_slot_ready(q->c->b, slot)) continue;
         sb_message_shm m = sb_peek_message(q->c->b, slot);
-        if (sb_groups_bucket(q, &m) != b || (choice->no_local && m.publisher == q->c->id)) continue;
+        if (sb_groups_bucket(q, &m) != b || !wants(q, choice, slot, &m)) continue;
         if (sb_take_for_consumer_at(q, at, false, token, t) == SB_OK) {
           took(q, &(looked){SB_GROUP_MINE, b}, at + 1);
           return SB_OK;
@@ -89,7 +95,7 @@ static sb_status take_behind(sb_queue *q, sb_lane *lane, const sb_choice *choice
 static sb_status take_next(sb_queue *q, sb_lane *lane, sb_choice *choice, uint64_t token, sb_taken *t) {
   uint64_t base = SB_LOAD(lane->ring.base, SB_RELAXED), at = choice->cursor > base ? choice->cursor : base;
   sb_leaf_ref leaf = lane->head_leaf;
-  unsigned retries = 0;
+  unsigned retries = 0, passed = 0;
   while (sb_leaf_covers(&leaf, at) || sb_ring_next_leaf(q->c->b, &lane->ring, at, &leaf, &at)) {
     lane->head_leaf = leaf;
     while (sb_leaf_covers(&leaf, at)) {
@@ -136,8 +142,13 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, sb_choice *choice, uint64
           }
           continue; /* another process was faster */
         }
+        passed++;
       }
       choice->cursor = ++at;
+      if (passed == SB_CHOICE_LOOKS) {
+        choice->unfinished = true;
+        return SB_EMPTY;
+      }
     }
   }
   return SB_EMPTY;
@@ -176,6 +187,7 @@ static sb_status search(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken
 
 sb_status sb_choice_take(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken *t) {
   sb_status status = SB_OK;
+  choice->unfinished = false;
   if (q->groups != NULL && (status = sb_groups_find(q)) != SB_OK) {
     return status;
   }
@@ -204,7 +216,10 @@ sb_status sb_choice_take(sb_queue *q, sb_choice *choice, uint64_t token, sb_take
 
 sb_status sb_choice_get_in_groups(sb_queue *q, uint64_t token, sb_taken *t) {
   sb_choice choice = {.cursor = q->groups->get_cursor, .consumer = SB_GROUPS_GETS};
-  sb_status status = sb_choice_take(q, &choice, token, t);
+  sb_status status;
+  do {
+    status = sb_choice_take(q, &choice, token, t);
+  } while (status == SB_EMPTY && choice.unfinished);
   q->groups->get_cursor = choice.cursor;
   return status;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Choice: takes only messages that a consumer may have.
  *
- * What: a consumer with no_local wants no message that its own connection published. A consumer of a queue with message
+ * What: a consumer with a selector wants only the messages that its program selects (sb_selector.h); a message whose
+ * properties are damaged is none of them. A consumer with no_local wants no message that its own connection published. A consumer of a queue with message
  * groups takes no message of a group that another consumer has (sb_groups.h). Such a *choosy* consumer has its own cursor,
  * which passes the other messages without hiding them from other consumers: neither the handle's cursor nor the queue's
  * head moves. If a message returned to a position before the cursor, the consumer finds it through its `requeued` bits,
@@ -13,7 +14,7 @@
  * Layout: nothing shared.
  *
  * Invariants: each ready message before the consumer's cursor was published by the consumer's connection (no_local), or
- *  is found as I94 of sb_groups.h says, or has its `requeued` bits set (I18 of sb_requeued.h, I53 of sb_take.h).
+ *  is none that its selector selects, is found as I94 of sb_groups.h says, or has its `requeued` bits set (I18 of sb_requeued.h, I53 of sb_take.h).
  *
  * Ordering pairs: as in sb_take.h: P1 of sb_slab.h, P2 of sb_ring.h, P3 of sb_notify.h, P5 of sb_requeued.h, P8 of
  *  sb_connection.h.
@@ -26,16 +27,28 @@
 #define SB_CHOICE_H
 
 #include "sb_groups.h"
+#include "sb_selector.h"
 #include "sb_take.h"
 
+/* The selector of a consumer: process-local, and freed by whoever frees the consumer. */
+typedef struct {
+  sb_program program;         /* of `code` */
+  char memory[SB_MAX_PREFIX]; /* for sb_selector_message */
+  char code[];
+} sb_wish;
+
+#define SB_CHOICE_LOOKS 1024u /* a search that passed so many messages lets others use the connection, then goes on */
 typedef struct {
   uint64_t cursor;   /* where the next search begins */
+  sb_wish *wish;     /* NULL: the consumer wants any message */
   uint32_t consumer; /* its number at a queue with groups */
   bool no_local;
+  bool unfinished; /* the last search took no message, but passed SB_CHOICE_LOOKS of them: there may be others */
 } sb_choice;
 
 /* Takes the oldest ready message that has not expired and that the consumer may have; removes the expired ones before
- * it. `token`: a free holding, which then lists the message. SB_EMPTY: there is no such message, or the queue is paused.
+ * it. `token`: a free holding, which then lists the message. SB_EMPTY: there is no such message, or the queue is paused, or
+ * the search is unfinished.
  * SB_DELETED: the queue is closed. SB_NO_MEMORY, SB_GROW: there is no memory for the claims of the groups. */
 sb_status sb_choice_take(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken *t);
 /* Takes a message for a get: as sb_take_for_consumer, or in a queue with groups as sb_choice_take. */
