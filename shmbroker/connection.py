@@ -143,7 +143,7 @@ class Connection:
             timeout: seconds without a message after which iteration ends; ``None`` = never.
             ack_batch: the number of acknowledgements that are sent together.
             ack_interval: seconds after which an incomplete batch of acknowledgements is sent.
-            selector: a condition, as of :meth:`Queue.browse`; the consumer takes only the messages for which it is true.
+            selector: a condition, as of :meth:`Queue.browse`; the consumer takes only messages for which it is true.
         """
         session = self._session
         opened = [open_to_consume(session, queue) if isinstance(queue, str) else queue for queue in queues]

@@ -46,7 +46,7 @@ class Consumer(native.ConsumerCalls):
     all ``prefetch`` messages are unacked, and when the consumer waits for a message. :meth:`flush`, :meth:`cancel` and
     :meth:`close` also send them. If the process crashes before, the messages are redelivered.
 
-    With a ``selector``, the consumer takes only the messages for which this condition is true. Others stay in the queue.
+    With a ``selector``, the consumer takes only messages for which this condition is true. Others stay in the queue.
     """
 
     def __init__(

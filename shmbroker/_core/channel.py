@@ -103,6 +103,7 @@ class CoreChannel(native.Finalized):
         priority: int,
         flags: int,
         place: SubscriptionPlace | None = None,
+        *,
         selector: bytes = b"",
     ) -> int:
         """Starts a consumer and returns its subscription number.

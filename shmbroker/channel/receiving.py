@@ -144,7 +144,7 @@ class Receiving(Sending):
                 raise exceptions.NotAllowed(530, f"NOT_ALLOWED - attempt to reuse consumer tag '{tag}'")
             self._session.start_io()
             try:
-                subscription = core.consume(source, self._prefetch, priority, flags, place, selector)
+                subscription = core.consume(source, self._prefetch, priority, flags, place, selector=selector)
                 self._subscriptions[subscription] = consumer
                 # A close that began before the line above may have told all other consumers of the end, but not this
                 # one.
