@@ -16,7 +16,7 @@
  *   ready; at rest a message is ready only if no consumer has credit, or if another consumer holds a message of its bucket
  *   (STICKY: has the bucket), and no claim is left of the dead or of a consumer that has none of its messages.
  *
- * quick: -DMESSAGES=2 -DONE_BUCKET -DHOLDERS=0
+ * full: -DMESSAGES=2 -DONE_BUCKET -DHOLDERS=0
  * full: -DMESSAGES=3 -DRETURNS=0
  * quick: -DMESSAGES=2 -DRETURNS=0 -DSTICKY
  * quick: -DMESSAGES=2 -DONE_BUCKET -DRETURNS=0 -DHOLDERS=0 -DKILLS=1
