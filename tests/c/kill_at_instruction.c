@@ -205,7 +205,7 @@ static tally try_operation(const operation *o, const options *how, uint32_t offs
   stopping = false;
   if (seen && how->kill) killed = try_places(o, how, offset);
   stopping = true;
-  if (seen && how->stop) stopped = try_places(o, how, offset);
+  if (seen && how->stop && !o->keeps_group) stopped = try_places(o, how, offset);
   tally both = {killed.passed + stopped.passed, killed.failed + stopped.failed + !seen};
   printf("%-24s %12llu %7u %9llu %7u %7u %7u %8.1f\n", o->name, (unsigned long long)survey->instructions, survey->count,
          (unsigned long long)survey->left_out, killed.passed + killed.failed, stopped.passed + stopped.failed,

@@ -7,7 +7,7 @@
  *   take_returned_at, take_next, take_cell; sb_requeued.c sb_requeued_next, mark_from, sb_requeued_mark_owned,
  *   sb_requeued_stays_marked, sb_requeued_is_marked, sb_requeued_took; sb_release.c release; sb_intent.c resolve_enqueue,
  *   sb_intent_release_cell; sb_hints.c hides_lane, next_hidden, sb_hints_resurface. With CLOSING: sb_closing.c sb_closing_ask,
- *   sb_closing_ends, any_lane_has, close_queue; sb_disposal.c close_lanes_once, empty_lane; sb_api_put.c publish;
+ *   sb_closing_ends, sb_closing_has_message, close_queue; sb_disposal.c close_lanes_once, empty_lane; sb_api_put.c publish;
  *   sb_recover.c correct_hints, recover.
  * Abstracted: two lanes, whose objects exist; each lane has one leaf, which is the root (pages.pml has the bits of inner
  *   pages); slots and generations (cell.pml); commits, evictions and schedules; `came` and the other hints of counts;

@@ -2,7 +2,8 @@
  *
  * The turn of a producer that needs more room than others: a large message in a queue that small ones keep full.
  *
- * Mirrors: sb_turn.c sb_turn_stops, sb_turn_take, sb_turn_ends; sb_waiter.c sleep_for_room; sb_api_put.c admit.
+ * Mirrors: sb_turn.c sb_turn_stops, sb_turn_take, sb_turn_ends; sb_waiter.c sleep_for_room; sb_api_put.c admit; sb_limits.c
+ *   sb_limits_admit.
  * Abstracted: time. The turn of a dead or stopped owner is over at some moment; with LATE a living owner may be late as well.
  *   The limit is one number (room.pml has its hints), and a producer looks again at any time (wake.pml has the notifications).
  *   Whether others passed: a producer may always take the turn.

@@ -138,7 +138,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     (
         {"prio": 1},
         TypeError,
-        "a put has no keyword 'prio': timeout, priority, ttl, delay, key, headers, properties are",
+        "a put has no keyword 'prio': timeout, priority, ttl, delay, group, key, headers, properties are",
     ),
     ({"key": "k", "size": 1}, TypeError, "a put has no keyword 'size': timeout, priority"),
     *[

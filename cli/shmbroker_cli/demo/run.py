@@ -85,7 +85,7 @@ def _bench() -> Iterator[Bench]:
         with broker.connect() as connection, connection.channel() as channel:
             connection.queue(UNPARSABLE)
             files = connection.queue(
-                FILES, max_bytes=BACKLOG, overflow="block", max_priority=URGENT,
+                FILES, max_bytes=BACKLOG, max_priority=URGENT,
                 dead_letter_exchange="", dead_letter_routing_key=UNPARSABLE,
             )  # fmt: skip
             results = connection.queue(RESULTS)

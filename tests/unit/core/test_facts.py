@@ -64,16 +64,21 @@ def test_statistics_of_a_broker() -> None:
     lists = {"repairs": [1, 2, 3, 4, 5, 6], "explained_repairs": [6, 5, 4, 3, 2, 1]}
     found.repairs, found.explained_repairs = lists.values()
     there = {"queue_count": "queues", "connection_count": "connections", "process_count": "processes"}
-    other = {"name", "created_at", "housekeeper_stopped", *lists}
+    marks = {"memory_high_watermark": 500, "memory_warning": 0}  # in thousandths; 0 = none
+    other = {"name", "created_at", "housekeeper_stopped", "memory_state", *marks, *lists}
     fields = [field.name for field in dataclasses.fields(BrokerStatistics) if field.name not in other]
     filled(found, [there.get(field, field) for field in fields])
     found.created_ns, found.housekeeper_stopped = 1_500_000_000, 1
+    found.memory_high_watermark, found.memory_warning = marks.values()
     statistics = statistics_of_broker("b", found)
     FFI.release(found)
     assert statistics == BrokerStatistics(
         name="b",
         created_at=1.5,
         housekeeper_stopped=True,
+        memory_state="normal",
+        memory_high_watermark=0.5,
+        memory_warning=None,
         **{field: 10 + at for at, field in enumerate(fields)},  # type: ignore[arg-type]
         **{which: Repairs(**dict(zip(kinds, numbers, strict=True))) for which, numbers in lists.items()},
     )

@@ -397,10 +397,10 @@ def test_a_journal_that_cannot_be_read_leaves_the_housekeeper_at_work(
     connection: shmbroker.Connection, core: CoreConnection, journal: Journal
 ) -> None:
     """It goes on with timers and the dead, although it cannot remove the bindings of a queue that ended."""
-    journal.append(core, b"no record")
+    queue = connection.queue("late")
     with shmbroker.connect(connection.broker_name, create=False) as other:
         other.queue("mine", exclusive=True)
-    queue = connection.queue("late")
+        journal.append(core, b"no record")
     for number in range(3):
         queue.put(b"%d" % number, delay=0.3)
         with queue.get(timeout=WATCHDOG_SECONDS / 2) as message:
