@@ -36,6 +36,14 @@ def _check(name: str, value: object, low: int, high: int) -> int:
     raise ValueError(msg)
 
 
+def _check_selector(selector: str | None, queues: Sequence[CoreQueue]) -> None:
+    """Refuses a selector where a queue has message groups: other consumers would not find what it leaves out of one."""
+    for queue in queues:
+        if selector is not None and queue.has_groups:
+            msg = f"selector={selector!r}: a consumer of {queue.what}, which has message groups, takes all messages"
+            raise ValueError(msg)
+
+
 class Consumer(native.ConsumerCalls):
     """Takes messages from one or more queues, in fair rotation.
 
@@ -72,6 +80,7 @@ class Consumer(native.ConsumerCalls):
         if not queues:
             msg = "a consumer needs at least one queue"
             raise ValueError(msg)
+        _check_selector(selector, queues)
         self._session = session
         self._core_connection: CoreConnection = session.core
         self._prefetch, self._timeout, self._auto_ack = prefetch, timeout, auto_ack

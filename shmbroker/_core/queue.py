@@ -32,6 +32,7 @@ NOTES: int = slow.SB_QUEUE_NOTES
 STAGE: int = slow.SB_QUEUE_STAGE
 AUTO_CREATED: int = slow.SB_QUEUE_AUTO_CREATED
 _TTL = slow.SB_QUEUE_TTL
+_GROUPS = slow.SB_QUEUE_GROUPS
 
 
 # Options of a put, checked and encoded: ttl and delay in seconds, 0 = none; priority; routing key; properties.
@@ -181,6 +182,7 @@ class CoreQueue(native.Finalized):
         self.incarnation = 0 if facts is None else incarnation_of(facts)
         self.exclusive = facts is not None and bool(facts.settings.flags & slow.SB_QUEUE_EXCLUSIVE)
         self.has_ttl = facts is not None and bool(facts.settings.flags & _TTL)
+        self.has_groups = facts is not None and bool(facts.settings.flags & _GROUPS)
         self.auto_created = facts is not None and bool(facts.settings.flags & AUTO_CREATED)
         self.settle: Callable[[bytes, int], int] = functools.partial(fast.sb_queue_settle, near)
         self.length: Callable[[], int] = functools.partial(fast.sb_queue_length, near)

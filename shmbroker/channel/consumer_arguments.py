@@ -31,6 +31,19 @@ def priority_of(queue: str, arguments: Mapping[str, Any]) -> int:
     return priority
 
 
+def refuse_choice(queue: str, *, selector: bytes, no_local: bool) -> None:
+    """Refuses a consumer that leaves out messages of a queue with message groups.
+
+    Raises:
+        PreconditionFailed: the consumer has a selector, or ``no_local``.
+    """
+    why = "a consumer of a queue with message groups takes all messages"
+    if selector:
+        raise amqp.invalid(queue, _SELECTOR, why)
+    if no_local:
+        raise amqp.invalid(queue, "no_local", why)
+
+
 def selector_of(queue: str, arguments: Mapping[str, Any]) -> bytes:
     """Returns the compiled selector of the argument ``x-filter-jms-selector`` (Qpid's name); empty without it.
 

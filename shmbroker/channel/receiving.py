@@ -15,7 +15,7 @@ from shmbroker._core import native
 from shmbroker._core.channel import AUTO_ACK, EXCLUSIVE, NO_LOCAL, SubscriptionPlace
 from shmbroker._topology.administration import clean_name, generated_name
 from shmbroker.channel.channel_state import DEFAULT_PREFETCH, callable_of, deadline, refused, synchronous, table
-from shmbroker.channel.consumer_arguments import priority_of, selector_of
+from shmbroker.channel.consumer_arguments import priority_of, refuse_choice, selector_of
 from shmbroker.channel.deliveries import Delivery, Names, Subscription, TransactionalDelivery
 from shmbroker.channel.sending import Sending
 from shmbroker.message import ACK, OPEN, REJECT, REQUEUE
@@ -138,6 +138,8 @@ class Receiving(Sending):
         priority, selector = priority_of(name, given), selector_of(name, given)
         flags = AUTO_ACK * bool(auto_ack) | EXCLUSIVE * bool(exclusive) | NO_LOCAL * bool(no_local)
         source, core = self._admin.queue_to_consume(name), self._core_channel
+        if source.has_groups:
+            refuse_choice(name, selector=selector, no_local=no_local)
         consumer, place = Subscription(Names(tag, name), callback, on_end), SubscriptionPlace()
         with self._registry:  # `_deliver_late` waits for this lock if a message comes before the consumer is registered
             if any(one.names.tag == tag for one in self._subscriptions.values()):

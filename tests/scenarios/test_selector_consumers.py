@@ -10,7 +10,6 @@ from scenario_support.observing import (
     arrived,
     assert_balanced,
     assert_counts,
-    await_counts,
     listing,
     numbered,
     put_each,
@@ -124,19 +123,20 @@ def test_a_consumer_that_dies_leaves_its_messages_to_who_wants_them(
     assert_balanced(queue)
 
 
-def test_a_selector_chooses_within_a_message_group(
-    connection: shmbroker.Connection, other: shmbroker.Connection
-) -> None:
-    """In a queue with groups, a consumer takes what it wants of the groups that it has, and leaves the rest."""
-    queue = connection.queue("colors", message_groups="shared")
-    queue.put(b"b1", group="A", headers=BLUE)
-    queue.put(b"r1", group="A", headers=RED)
-    queue.put(b"r2", group="B", headers=RED)
-    with other.queue("colors").consume(selector=IS_RED, prefetch=10) as red:
-        assert sorted(take_all(red, 2)) == ["r1", "r2"]
-        await_counts(queue, delivering=0)
-    assert take(queue, 1) == ["b1"]
-    assert_balanced(queue)
+@pytest.mark.parametrize("kind", ["sticky", "shared"])
+def test_a_consumer_of_message_groups_leaves_out_nothing(connection: shmbroker.Connection, kind: str) -> None:
+    """In a queue with message groups a selector is refused, and no_local, too; nothing of the consumer is left."""
+    queue = connection.queue("colors", message_groups=kind)
+    with pytest.raises(ValueError, match="which has message groups"):
+        queue.consume(selector=IS_RED)
+    with pytest.raises(ValueError, match="which has message groups"):
+        connection.consumer([connection.queue("other"), queue], selector=IS_RED)
+    arguments = {"x-filter-jms-selector": IS_RED}
+    with pytest.raises(PreconditionFailed, match=r"x-filter-jms-selector.*message groups"):
+        connection.channel().basic_consume("colors", print, arguments=arguments)
+    with pytest.raises(PreconditionFailed, match=r"no_local.*message groups"):
+        connection.channel().basic_consume("colors", print, no_local=True)
+    assert_counts(queue, consumers=0)
 
 
 def test_a_consumer_of_several_queues_has_one_selector(connection: shmbroker.Connection) -> None:
