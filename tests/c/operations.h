@@ -46,10 +46,10 @@ typedef struct {
   bool resizes;          /* the operation changes the limits of the queue */
   bool deletes;          /* it may delete the queue */
   bool deletes_beside;   /* the same, where others had the messages in their hands meanwhile: what is held counts not */
-  bool disturbed; /* others worked while it stood still, and so did upkeep: what both touched may be to be mended */
+  bool disturbed;   /* others worked while it stood still, and so did upkeep: what both touched may be to be mended */
   bool keeps_group; /* who stands still keeps a message group from all others: only kills are tried */
-  bool takes_all; /* while it is under way there may be no memory left for a put */
-  bool slow;      /* a hundred thousand instructions, or nearly what another one does */
+  bool takes_all;   /* while it is under way there may be no memory left for a put */
+  bool slow;        /* a hundred thousand instructions, or nearly what another one does */
 } operation;
 
 extern const operation OPERATIONS[];
