@@ -264,8 +264,8 @@ def test_a_consumer_that_came_too_late_keeps_nobody_waiting(
     """
     consume = core_of(channel).consume
 
-    def close(*arguments: Any) -> int:  # noqa: ANN401
-        number = consume(*arguments)
+    def close(*arguments: Any, **options: Any) -> int:  # noqa: ANN401
+        number = consume(*arguments, **options)
         channel.close()
         return number
 

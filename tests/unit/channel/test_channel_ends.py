@@ -362,8 +362,8 @@ def test_a_consumer_that_begins_beside_a_close_is_refused(
     core = channel._core_channel  # noqa: SLF001
     consume = core.consume
 
-    def closed_meanwhile(*arguments: object) -> int:
-        number: int = consume(*arguments)
+    def closed_meanwhile(*arguments: object, **options: object) -> int:
+        number: int = consume(*arguments, **options)
         closing = threading.Thread(target=channel.close)
         closing.start()
         closing.join()

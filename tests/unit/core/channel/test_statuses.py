@@ -46,8 +46,8 @@ def test_a_consumer_that_needs_another_segment(
     """The broker grows, once for each time that the core asks for it; then the consumer is there."""
     attached = channel.core.connection.attachment
     before = attached.facts().segments
-    consume = answering(native.slow.sb_channel_consume, native.GROW, native.GROW)
-    monkeypatch.setattr(module, "slow", Replaced(native.slow, sb_channel_consume=consume))
+    consume = answering(native.slow.sb_channel_consume_selected, native.GROW, native.GROW)
+    monkeypatch.setattr(module, "slow", Replaced(native.slow, sb_channel_consume_selected=consume))
     number = channel.consume(queue)
     assert attached.facts().segments == before + 2
     assert channel.core.queues == {number: core_of(queue)}
@@ -59,8 +59,8 @@ def test_there_is_no_memory_for_a_consumer(
     queue: shmbroker.Queue, channel: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error says what the broker's memory is used for; there is no such consumer."""
-    consume = answering(native.slow.sb_channel_consume, native.NO_MEMORY, native.NO_MEMORY)
-    monkeypatch.setattr(module, "slow", Replaced(native.slow, sb_channel_consume=consume))
+    consume = answering(native.slow.sb_channel_consume_selected, native.NO_MEMORY, native.NO_MEMORY)
+    monkeypatch.setattr(module, "slow", Replaced(native.slow, sb_channel_consume_selected=consume))
     with pytest.raises(OutOfMemory, match=r"has no room: \d+ of \d+ bytes are used"):
         channel.consume(queue)
     assert channel.core.queues == {}
