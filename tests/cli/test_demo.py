@@ -12,7 +12,7 @@ import pytest
 import shmbroker
 import shmbroker_cli.demo.command as demo_command
 from shmbroker_cli.demo.analysis import Counts, count
-from shmbroker_cli.demo.files import library, source_files
+from shmbroker_cli.demo.files import WITH_TEXTS, library, source_files
 from shmbroker_cli.demo.report import compare
 from shmbroker_cli.demo.run import Outcome
 from shmbroker_cli.demo.serial import Serial, run_serially
@@ -75,6 +75,13 @@ def test_the_library_is_the_running_python_s() -> None:
     assert paths == sorted(paths)
     assert "ast.py" in paths
     assert not [path for path in paths if "site-packages" in path]
+
+
+def test_every_library_has_something_that_is_no_python() -> None:
+    """So that the demonstration has dead letters, also where Python comes without its tests: a text on `email`."""
+    text = "email/architecture.rst"
+    assert text in source_files(library(), WITH_TEXTS)
+    assert count((library() / text).read_bytes()).unparsed == 1
 
 
 def outcome(results: dict[str, Counts], **given: int) -> Outcome:

@@ -23,7 +23,7 @@ from scenario_support.waiting import becomes
 import shmbroker
 from shmbroker_cli.demo import command, progress, run, serial
 from shmbroker_cli.demo.analysis import Counts, count, why_unparsable
-from shmbroker_cli.demo.files import is_urgent, source_files, urgent_last
+from shmbroker_cli.demo.files import WITH_TEXTS, is_urgent, source_files, urgent_last
 from shmbroker_cli.demo.left import Left, Rejected, left_in
 from shmbroker_cli.demo.report import Report, compare
 from shmbroker_cli.demo.run import Outcome, _bench, _gather, _kill, _note, _publish
@@ -87,11 +87,20 @@ def test_sums_of_counts() -> None:
 
 def test_the_files_of_a_library(tmp_path: Path) -> None:
     """Sorted, with their folders; what was installed is left out, and so is a folder with such a name."""
-    for name in ("z.py", "a/b.py", "a/site-packages/c.py", "dist-packages/d.py", "a/__pycache__/e.py", "a/f.txt"):
+    for name in (
+        "z.py",
+        "a/b.py",
+        "a/site-packages/c.py",
+        "dist-packages/d.py",
+        "a/__pycache__/e.py",
+        "a/f.txt",
+        "a/g.rst",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     (tmp_path / "folder.py").mkdir()
     assert source_files(tmp_path) == ["a/b.py", "z.py"]
+    assert source_files(tmp_path, WITH_TEXTS) == ["a/b.py", "a/g.rst", "z.py"]
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shmbroker_cli.demo.analysis import Counts, count
-from shmbroker_cli.demo.files import library, source_files
+from shmbroker_cli.demo.files import WITH_TEXTS, library, source_files
 from shmbroker_cli.demo.progress import bar
 from shmbroker_cli.demo.report import Report, compare
 from shmbroker_cli.demo.run import run
@@ -73,7 +73,7 @@ def demo(
     Exit code 1 if a file was lost, the totals differ from a serial run, or a wrong file is a dead letter.
     """
     root = library()
-    paths = source_files(root)
+    paths = source_files(root, WITH_TEXTS)
     if not paths:
         message = f"no source files in {root}"
         raise Refused(message)
