@@ -324,6 +324,43 @@ def test_a_transaction_keeps_its_group_until_it_ends(
     assert_balanced(queue)
 
 
+@BOTH
+def test_a_consumer_that_closes_gives_its_groups_to_others(
+    connection: shmbroker.Connection, other: shmbroker.Connection, kind: str
+) -> None:
+    """What a consumer holds or has prefetched returns when it closes: another one gets it, and the rest, in order."""
+    queue = grouped(connection, kind)
+    put_grouped(queue, "A-1", "A-2", "A-3", "A-4")
+    first = queue.consume(prefetch=3)
+    first.get(timeout=60)
+    with other.queue("grouped").consume(timeout=60) as second:
+        assert arrived(second) is None
+        first.close()
+        rest = [second.get(timeout=60) for _ in range(4)]
+        assert texts(rest) == ["A-1", "A-2", "A-3", "A-4"]
+        for message in rest:
+            message.ack()
+    assert_balanced(queue)
+
+
+@pytest.mark.parametrize("way", ["delayed", "dead"])
+def test_a_message_that_waits_keeps_no_group_from_others(
+    connection: shmbroker.Connection, other: shmbroker.Connection, way: str
+) -> None:
+    """A message that is returned and delayed, or rejected and dead, leaves its group: the next one is for anybody."""
+    settings = {"redelivery_delay": 3600} if way == "delayed" else {"dead_letter_exchange": "nowhere"}
+    queue = grouped(connection, "shared", **settings)
+    put_grouped(queue, "A-1", "A-2")
+    held = queue.get(timeout=60)
+    elsewhere = other.queue("grouped")
+    assert nothing_to_get(elsewhere)
+    if way == "delayed":
+        held.nack()
+    else:
+        held.reject()
+    assert take(elsewhere, 1) == ["A-2"]
+
+
 def test_a_message_that_expires_or_is_purged_keeps_no_group_from_others(
     connection: shmbroker.Connection, other: shmbroker.Connection
 ) -> None:

@@ -7,6 +7,7 @@
 
 #include "cells.h"
 #include "sb_choice.h"
+#include "sb_handles.h"
 
 #define ELSEWHERE UINT64_C(0x7077)
 #define PASSED (UINT64_C(1) << 63)
@@ -220,6 +221,14 @@ static void claims_of_the_dead_end(void) {
   expect(is_freed(0) && is_freed(1) && !is_freed(2) && is_freed(4), "not the free buckets are announced");
 }
 
+static void a_handle_that_is_left_leaves_its_claims(void) {
+  begin_with(SB_GROUPS_STICKY, 4);
+  hold_one(2);
+  sb_groups_shm *s = g->shm;
+  sb_handle_leave(q);
+  expect_is(SB_LOAD(&s->claims[2], SB_RELAXED), 0, "the claim of a handle that was left");
+}
+
 /* A table, a line or two for each. */
 /* clang-format off */
 static const test_case CASES[] = {
@@ -235,6 +244,7 @@ static const test_case CASES[] = {
     {"groups: announced later", "what was passed in an earlier claim is announced", what_was_passed_before_is_announced},
     {"groups: sticky", "a sticky claim stays until its group ends", a_sticky_claim_stays},
     {"groups: leave", "a consumer that leaves hands over", who_leaves_hands_over},
+    {"groups: handle", "a handle that is left leaves no claim", a_handle_that_is_left_leaves_its_claims},
     {"groups: dead", "claims of the dead end", claims_of_the_dead_end},
 };
 /* clang-format on */
