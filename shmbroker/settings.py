@@ -205,6 +205,13 @@ class QueueSettings:
         argument="x-group-buckets",
         fixed=True,
     )
+    last_value_key: str | None = _setting(
+        None,
+        Name(),
+        "the name of a header: of the ready messages with one value of it only the newest stays, and replaces the others",
+        argument="x-last-value-key",
+        fixed=True,
+    )
     durable: bool = _setting(
         default=False,
         kind=Switch(),
@@ -248,7 +255,7 @@ REJECTING = frozenset({"reject-publish", DEAD_LETTERING})
 
 _SETTING_OF = {row.argument: name for name, row in ROWS.items() if row.argument is not None}
 _LATER = frozenset({
-    "x-last-value-key", "x-non-destructive", "x-max-consumers", "x-consumers-before-dispatch",
+    "x-non-destructive", "x-max-consumers", "x-consumers-before-dispatch",
     "x-delay-before-dispatch",
 })  # fmt: skip
 
@@ -294,6 +301,14 @@ def check_together(queue: str, settings: QueueSettings) -> None:
             f"message_groups={settings.message_groups!r}, max_priority={settings.max_priority}: one of them is allowed"
         )
         raise ValueError(msg)
+    if settings.last_value_key is not None:
+        for name, value, nothing in (
+            ("message_groups", settings.message_groups, "none"),
+            ("max_priority", settings.max_priority, 0),
+        ):
+            if value != nothing:
+                msg = f"last_value_key={settings.last_value_key!r}, {name}={value!r}: one of them is allowed"
+                raise ValueError(msg)
     if exchange == "" and key == queue:
         msg = f"dead_letter_exchange='', dead_letter_routing_key={key!r}: a queue cannot be its own dead-letter queue"
         raise ValueError(msg)

@@ -163,6 +163,7 @@ enum {
   SB_KIND_LONG_QUEUE,
   SB_KIND_LANE,
   SB_KIND_GROUPS,
+  SB_KIND_VALUE_NODE,
   /* The number of kinds. A slot id is an offset. If no slot begins there, the doctor reports this number as the
    * kind. */
   SB_KIND_COUNT
@@ -266,7 +267,8 @@ enum {
   SB_QUEUE_LANES = 1024, /* its messages have priorities (sb_lanes.h) */
   SB_QUEUE_DEAD_LETTERS = 2048, /* dead messages wait to go to its dead-letter exchange (sb_park.h) */
   SB_QUEUE_AUTO_CREATED = 4096, /* a publish or a consume made it: the housekeeper may delete it */
-  SB_QUEUE_GROUPS = 8192        /* a message group goes to one consumer at a time (sb_groups.h) */
+  SB_QUEUE_GROUPS = 8192,       /* a message group goes to one consumer at a time (sb_groups.h) */
+  SB_QUEUE_LAST_VALUE = 16384   /* of the messages with one key only the newest stays (sb_values.h) */
 };
 
 typedef struct {
@@ -776,6 +778,7 @@ typedef struct {
    * repair of the queue (sb_repairs.h). SB_DEATHS_UNKNOWN: the housekeeper itself may have set a count wrong, which
    * explains any repair, too */
   uint64_t deaths;
+  uint64_t values_lost; /* of the queue, when the keys of all its messages were last settled (sb_values.h) */
 } sb_queue_memory;
 void sb_housekeeper_tick(sb_connection *c, uint32_t slot, sb_queue_memory *memory);
 uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, sb_queue_memory *memories, uint32_t count);

@@ -87,7 +87,8 @@ int64_t sb_api_record(sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t sub
 }
 
 void sb_api_returned(sb_queue *q) {
-  if (sb_limits_enforce(q) > 0) sb_notify_room_made(q->c, q->shm, q->slot);
+  bool evicted = sb_limits_enforce(q) > 0;
+  if (evicted || q->value_key_length != 0) sb_notify_room_made(q->c, q->shm, q->slot); /* it may have been replaced */
   sb_notify_work_arrived(q);
 }
 

@@ -6,6 +6,7 @@
 #include "sb_api.h"
 #include "sb_closing.h"
 #include "sb_disposal.h"
+#include "sb_values.h"
 
 static const sb_put_options NO_OPTIONS;
 
@@ -77,15 +78,21 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r, bool *gone) {
   sb_message_shm *m = sb_slot_at(q->c->b, r->slot);
   uint64_t position, timer = m->due_ns | m->expires_ns;
   sb_message_shm timed; /* a copy: after the append, a consumer may free the message */
+  sb_value_key key;
+  bool scheduled = timer != 0 && m->due_ns != 0;
+  bool keyed = sb_values_kept(q) && sb_values_key_of(q, r->slot, m, &key);
   if (timer != 0) timed = *m;
-  sb_status status = sb_queue_enqueue(q, r->slot, r->gen, r->size, timer != 0 && m->due_ns != 0, &position);
+  sb_status status = keyed ? sb_values_prepare(q, &key) : SB_OK;
+  if (status == SB_OK) status = sb_queue_enqueue(q, r->slot, r->gen, r->size, scheduled, r->token, &position);
   q->c->use = SB_USE_DRAIN;
   if (status != SB_OK) {
     if (sb_limits_enforce(q) > 0) sb_notify_room_made(q->c, q->shm, q->slot); /* I42 of sb_queue.h */
     return status;
   }
+  unsigned replaced = keyed && !scheduled ? sb_values_came(q, position, &key) : 0;
   sb_holding_give(q->c, r->token);
   sb_limits_published(q, r->size);
+  if (replaced > 0) sb_notify_room_made(q->c, q->shm, q->slot);
   /* here, since the lock may be dropped below, and the connection be closed then */
   *gone = sb_queue_has_lanes(q) && sb_closing_ends(q->c->b, q->slot);
   if (*gone) (void)sb_disposal_empty(q);

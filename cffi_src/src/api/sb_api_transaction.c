@@ -332,7 +332,8 @@ static void look_after(sb_queue *q) {
     (void)sb_disposal_empty(q);
     return;
   }
-  if (sb_queue_tracks(q->shm) && sb_limits_enforce(q) > 0) sb_notify_room_made(q->c, q->shm, q->slot);
+  bool evicted = sb_queue_tracks(q->shm) && sb_limits_enforce(q) > 0;
+  if (evicted || q->value_key_length != 0) sb_notify_room_made(q->c, q->shm, q->slot);
   sb_notify_work_arrived(q);
 }
 

@@ -4,6 +4,7 @@
 #include "sb_lifetime.h"
 #include "sb_liveness.h"
 #include "sb_stopped.h"
+#include "sb_values.h"
 #include "sb_wait.h"
 
 #define PATIENCE_TICKS 3u
@@ -262,6 +263,18 @@ static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, 
   if (sb_notify_one(by, slot, true)) count_rescue(by->b, q, because_halted);
 }
 
+/* Settles the keys of a queue with last values, if that was left undone since memory was short (I101 of sb_values.h). */
+static void settle_values(sb_connection *by, uint32_t slot, sb_queue_shm *shm, sb_queue_memory *memory) {
+  uint32_t lost = SB_LOAD(&shm->values_lost, SB_SEQ_CST);
+  sb_queue q;
+  if (lost == memory->values_lost || sb_queue_attach(by, slot, &q, false) != SB_OK) {
+    return;
+  }
+  if (sb_values_settle_all(&q) > 0) sb_notify_room_made(by, shm, slot);
+  sb_queue_detach(&q);
+  memory->values_lost = lost;
+}
+
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory) {
   sb_queue_shm *q = sb_slab_queue(by->b, slot);
   if (q == NULL || sb_queue_state(SB_LOAD(&q->state, SB_ACQUIRE)) != SB_QUEUE_OPEN) {
@@ -286,6 +299,7 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
     if (sb_ring_open(by->b, slot, SB_RING_SCHEDULE, &r)) sb_page_sweep(by, &r);
   }
   look_for_room(by, q, slot, memory->deaths);
+  settle_values(by, slot, q, memory);
   bool due = memory->quiet_ticks < REST_TICKS || memory->quiet_ticks % REST_TICKS == 0 || memory->wrong_ticks > 0;
   bool anybody = SB_LOAD(&q->consumer_levels, SB_RELAXED) != 0 || SB_LOAD(&q->room_waiting, SB_RELAXED) != 0;
   if (due && anybody) {

@@ -4,6 +4,7 @@
 #include "sb_reference.h"
 #include "sb_release.h"
 #include "sb_target.h"
+#include "sb_values.h"
 #include "sb_view.h"
 #include "sb_wait.h"
 
@@ -41,7 +42,22 @@ static void park_for(sb_reap_context *w, uint32_t queue, const sb_leaf_ref *leaf
   }
 }
 
-void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t position) {
+void sb_intent_settle_value(sb_reap_context *w, uint32_t queue, uint64_t position) {
+  sb_queue_shm *shm = sb_slab_queue(w->b, queue);
+  sb_queue q;
+  if (shm == NULL || (SB_LOAD(&shm->flags, SB_RELAXED) & SB_QUEUE_LAST_VALUE) == 0) {
+    return;
+  }
+  sb_status status = sb_queue_attach(w->by, queue, &q, false);
+  if (status == SB_OK) {
+    (void)sb_values_settle_at(&q, position);
+    sb_queue_detach(&q);
+  } else if (status != SB_DELETED) {
+    (void)SB_ADD(&shm->values_lost, 1, SB_SEQ_CST); /* no memory for a ledger */
+  }
+}
+
+static void release_cell(sb_reap_context *w, uint32_t queue, uint64_t position) {
   sb_ring r;
   sb_leaf_ref leaf;
   uint64_t word;
@@ -93,6 +109,11 @@ void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t positio
   }
 }
 
+void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t position) {
+  release_cell(w, queue, position);
+  sb_intent_settle_value(w, queue, position); /* also if the cell was AVAILABLE before (I101 of sb_values.h) */
+}
+
 /* ---- intents ---- */
 
 static void raise_to(sb_word *counter, uint64_t before, uint64_t by) { /* I19 */
@@ -122,6 +143,7 @@ static void resolve_enqueue(sb_reap_context *w, sb_ledger_shm *l, intent *i) {
       uint64_t word;
       bool there = i->position != UINT64_MAX && sb_intent_find_cell(w, i->queue, i->position, &r, &leaf, &word) &&
                    sb_cell_has_message(word) && sb_cell_slot(word) == i->slot && sb_cell_ref(word) == i->ref;
+      if (there) sb_intent_settle_value(w, i->queue, i->position);
       if (there) sb_lanes_mark(&r); /* the dead connection may not have looked at the ready bit again */
       if (!there) {
         if (SB_LOAD(header, SB_SEQ_CST) != h) continue; /* the message ended or moved meanwhile: look again */

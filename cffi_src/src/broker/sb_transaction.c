@@ -4,6 +4,7 @@
 #include "sb_closing.h"
 #include "sb_reference.h"
 #include "sb_settle.h"
+#include "sb_values.h"
 #include "sb_wait.h"
 
 #define NOWHERE UINT64_MAX /* no position was tried yet */
@@ -28,8 +29,13 @@ static void count_staged(sb_transaction_cell *cell) {
 
 static sb_status append(sb_connection *c, sb_transaction_cell *cell) {
   sb_queue *q = cell->q;
+  const sb_message_shm *m = sb_slot_at(c->b, cell->body->slot);
   sb_lane *lane;
-  sb_status status = sb_queue_lane_for(q, ((sb_message_shm *)sb_slot_at(c->b, cell->body->slot))->priority, &lane);
+  sb_value_key key;
+  sb_status status = sb_queue_lane_for(q, m->priority, &lane);
+  if (status == SB_OK && sb_values_kept(q) && sb_values_key_of(q, cell->body->slot, m, &key)) {
+    status = sb_values_prepare(q, &key);
+  }
   if (status != SB_OK) {
     return status;
   }
@@ -207,7 +213,12 @@ static void flip(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64
 static void flip_own(sb_connection *c, sb_transaction_cell *cell) {
   uint64_t word = SB_LOAD(&sb_leaf_cell(&cell->leaf, cell->position)->word, SB_ACQUIRE);
   if (is_staged(word, cell->leaf.gen, c->id)) {
+    uint32_t slot = sb_cell_slot(word);
+    const sb_message_shm *m = sb_slot_at(c->b, slot);
+    sb_value_key key;
+    bool keyed = sb_values_kept(cell->q) && m->due_ns == 0 && sb_values_key_of(cell->q, slot, m, &key);
     flip(cell->q, &cell->leaf, cell->position, word, cell->tracked && cell->counted);
+    if (keyed) (void)sb_values_came(cell->q, cell->position, &key); /* the holding lists the cell (I101) */
   }
   sb_limits_published(cell->q, cell->body->bytes);
 }
@@ -322,6 +333,7 @@ static void settle_for(sb_reap_context *w, uint32_t queue, uint64_t position, un
 void sb_transaction_roll_forward(sb_reap_context *w, uint64_t what, uint64_t where) {
   if (sb_holding_kind(what) == SB_HOLD_STAGED) {
     flip_for(w, sb_holding_slot(what), where);
+    if (where != NOWHERE) sb_intent_settle_value(w, sb_holding_slot(what), where);
   } else if (sb_holding_kind(what) == SB_HOLD_SETTLING) {
     settle_for(w, sb_holding_slot(what), where, sb_holding_counter(what) % SB_COUNTERS);
   }

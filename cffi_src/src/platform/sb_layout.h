@@ -315,6 +315,9 @@ typedef struct {
   sb_word closing; /* whether a deletion was asked for, and is decided (sb_closing.h) */
   sb_half lanes;   /* first lane but lane 0, by ascending number */
   sb_half groups;  /* of a queue with SB_QUEUE_GROUPS: the claims of its consumers; 0 = none yet */
+  /* of a queue with SB_QUEUE_LAST_VALUE. value_index: the root of its index; 0 = none yet. values_lost: raised for each
+   * message that may be ready without being settled (I101 of sb_values.h) */
+  sb_half value_index, values_lost;
 } sb_queue_shm;
 #define SB_QUEUE_UNITS 4u
 _Static_assert(sizeof(sb_queue_shm) <= SB_QUEUE_UNITS * SB_UNIT, "queue");
@@ -358,6 +361,19 @@ typedef struct {
 } sb_groups_shm;
 #define SB_GROUPS_UNITS 25u
 _Static_assert(sizeof(sb_groups_shm) <= SB_GROUPS_UNITS * SB_UNIT, "groups");
+
+#define SB_VALUE_BRANCHES 16u
+/* Tags of the words of a node. */
+enum { SB_VALUE_POSITION = 1, SB_VALUE_NODE = 2 };
+/* A node of the index of last values (sb_value_index.h). Never removed while the queue exists. */
+typedef struct {
+  alignas(64) sb_half queue;
+  sb_half parent, branch; /* the node that links this one, and in which word; parent 0: this is the root */
+  sb_half reserved0;
+  sb_word reserved1[6];
+  sb_word words[SB_VALUE_BRANCHES];
+} sb_value_node_shm;
+_Static_assert(sizeof(sb_value_node_shm) <= SB_UNIT, "node of values");
 
 /* The consumers of one priority. A level is never removed while the queue exists. */
 typedef struct {

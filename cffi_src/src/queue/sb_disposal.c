@@ -3,6 +3,7 @@
 
 #include "sb_closing.h"
 #include "sb_groups.h"
+#include "sb_value_index.h"
 #include "sb_schedule.h"
 #include "sb_slab.h"
 
@@ -242,6 +243,7 @@ bool sb_disposal_free(sb_connection *c, uint32_t slot) {
   }
   free_lanes(c, q);
   free_groups(c, q);
+  sb_value_index_free(c, q);
   free_levels(c, q);
   free_ledgers(c, q);
   (void)let_go(c, slot, &gen);

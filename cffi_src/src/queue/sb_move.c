@@ -4,6 +4,7 @@
 #include "sb_release.h"
 #include "sb_schedule.h"
 #include "sb_slab.h"
+#include "sb_values.h"
 #include "sb_view.h"
 
 /* The sequence number of the message at `position`. The caller owns that cell, so its leaf is not freed. */
@@ -44,6 +45,10 @@ static sb_status move_taken(sb_queue *q, sb_queue *target, const sb_taken *taken
   unsigned ref = sb_reference_clear(b, t.slot, t.ref, c->id);
   sb_lane *lane = NULL;
   sb_status status = ref == SB_MAX_REFS ? SB_LIMIT : sb_queue_lane_for(target, t.message->priority, &lane);
+  sb_value_key key;
+  if (status == SB_OK && sb_values_kept(target) && sb_values_key_of(target, t.slot, t.message, &key)) {
+    status = sb_values_prepare(target, &key);
+  }
   if (status == SB_OK) status = sb_limits_admit(target, bytes);
   /* a message that is moved is not dropped or rejected: it stays in its queue */
   if (status == SB_DONE || status == SB_REJECTED) status = SB_FULL;

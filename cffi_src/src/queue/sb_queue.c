@@ -3,6 +3,7 @@
 
 #include "sb_closing.h"
 #include "sb_slab.h"
+#include "sb_values.h"
 
 /* ---- handles ---- */
 
@@ -24,6 +25,7 @@ static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even
   q->use = (flags & SB_QUEUE_NOTES) != 0 ? SB_USE_BOOKS : (flags & SB_QUEUE_STAGE) != 0 ? SB_USE_STAGE : SB_USE_PLAIN;
   if ((flags & SB_QUEUE_LANES) != 0) q->last_lane = sb_lanes_number(q->shm, 0);
   q->others = 1;
+  if ((flags & SB_QUEUE_LAST_VALUE) != 0) sb_values_open(q);
   return SB_OK;
 }
 
@@ -269,7 +271,7 @@ sb_status sb_queue_append_in_lane(sb_queue *q, sb_lane *lane, uint64_t word, sb_
   return SB_OK;
 }
 
-sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool scheduled,
+sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool scheduled, uint64_t token,
                            uint64_t *position) {
   sb_connection *c = q->c;
   sb_lane *lane = &q->lanes[0];
@@ -301,6 +303,9 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
     sb_ledger_count(l, SB_COUNT_ADDED_BYTES, bytes);
     if (scheduled) sb_ledger_count(l, SB_COUNT_SCHEDULED, 1);
     sb_ledger_count(l, SB_COUNT_ADDED, 1);
+    if (sb_values_kept(q)) {
+      sb_holding_set(c->b, token, sb_holding_what(SB_HOLD_CELL, q->slot, lane->tail_leaf.slot), *position);
+    }
   }
   sb_ledger_end_intent(l);
   return status;

@@ -64,6 +64,8 @@ struct sb_queue {
   struct sb_groups *groups; /* NULL: the queue has no message groups, or no consumer uses this handle */
   unsigned last_lane;       /* the highest number of a lane; 0: the queue has one lane */
   unsigned others;          /* how many other lanes the handle can remember */
+  const uint8_t *value_key; /* the header that last_value_key names (sb_values.h) */
+  uint32_t value_key_length; /* 0: the queue has no last values */
   uint32_t slot;
   unsigned use; /* SB_USE_...: the purpose for which puts into this queue allocate memory */
   /* nodes that no thread uses now, kept for the next waiting threads of the connection (sb_waiter.c) */
@@ -142,8 +144,9 @@ sb_status sb_queue_append_in_lane(sb_queue *q, sb_lane *lane, uint64_t word, sb_
 sb_status sb_queue_pass_closing(sb_queue *q, const sb_lane *lane, uint64_t position, unsigned tries);
 /* Publishes an ALLOC slot, whose body has `bytes` bytes, in a cell at the tail. The cell becomes SCHEDULED if
  * `scheduled`, else AVAILABLE. *position: the position of that cell. After a failure the caller still owns the slot,
- * and must enforce the queue's limits if `scheduled` is set: the call raised `taken`, and lowered it again (I42). */
-sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool scheduled,
+ * and must enforce the queue's limits if `scheduled` is set: the call raised `taken`, and lowered it again (I42).
+ * `token`: the holding that lists the slot. In a queue with last values it then lists the cell (I101 of sb_values.h). */
+sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool scheduled, uint64_t token,
                            uint64_t *position);
 /* Adds an entry to the schedule list for a message with a timer (I26 of sb_schedule.h). */
 void sb_queue_schedule(sb_queue *q, uint64_t position);

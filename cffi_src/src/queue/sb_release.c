@@ -2,6 +2,7 @@
 #include "sb_release.h"
 
 #include "sb_groups.h"
+#include "sb_values.h"
 #include "sb_wait.h"
 
 #define MOST_DELAY_MS INT64_C(315360000000)
@@ -67,6 +68,8 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
     SB_STORE(&cell->side, sb_side_word(t.gen, count, SB_SIDE_REDELIVERED), SB_RELEASE);
   }
   unsigned ending = sb_groups_of(q, t.message, t.delivered) & ~SB_GROUP_LAST; /* the message did not end */
+  sb_value_key key;
+  bool keyed = sb_values_kept(q) && sb_values_key_of(q, t.slot, t.message, &key);
   bool tracked = sb_queue_tracks(q->shm);
   if (tracked) sb_ledger_hinting(q->ledger, 1);
   sb_requeued_mark_owned(c->b, lane, &leaf, t.position); /* P5: first the bits, then the cell */
@@ -87,6 +90,7 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
     sb_hints_untaken(q->shm, 1, bytes);
     sb_ledger_hinting(q->ledger, -1);
   }
+  if (keyed && sb_queue_is_open(q)) (void)sb_values_came(q, t.position, &key); /* I101: the holding lists the cell */
   sb_holding_give(c, token);
   sb_groups_gone(q, ending);  /* I93 of sb_groups.h: after the flip */
   if (!sb_queue_is_open(q)) { /* the queue was closed meanwhile: its disposal may have missed this message */

@@ -24,7 +24,7 @@ static void begin(sb_settings settings, unsigned messages) {
   memset(sb_slot_at(t.b, slot), 0, sizeof(sb_message_shm));
 }
 static uint64_t header(void) { return SB_LOAD(sb_slot_header(t.b, slot), SB_RELAXED); }
-static sb_status enqueue(bool held) { return sb_queue_enqueue(q, slot, gen, LENGTH, held, &position); }
+static sb_status enqueue(bool held) { return sb_queue_enqueue(q, slot, gen, LENGTH, held, 0, &position); }
 static unsigned scheduled(void) {
   sb_ring r;
   unsigned n = 0;
