@@ -21,6 +21,7 @@ _KINDS: dict[int, str] = {
     slow.SB_KIND_LONG_QUEUE: "a queue with texts",
     slow.SB_KIND_LANE: "a lane of messages",
     slow.SB_KIND_GROUPS: "the claims on message groups",
+    slow.SB_KIND_VALUE_NODE: "a node of last values",
     slow.SB_KIND_COUNT: "no slot",
 }
 _RINGS: dict[int, str] = {
@@ -231,6 +232,12 @@ _SENTENCES: dict[int, tuple[str, ...]] = {
             "{queue}: bucket {where} of its message groups has no consumer, and no consumer looks for messages from "
             "position {found} to {expected}"
         ),
+    ),
+    slow.SB_BAD_VALUE: (
+        "{queue}: its index of last values leads to slot {slot}, which does not belong there ({found_kind})",
+        "{queue}: a word of its index of last values in slot {slot} is {found:#x}",
+        "{queue}: it has an index of last values in slot {slot}, or not, and its flag or last_value_key does not agree",
+        "{queue}, position {where}: the index of last values does not name this message, but {found:#x}",
     ),
     slow.SB_UNREAPED: ("process {found} has died and is not cleared up after yet: what was found may come of that",),
 }  # fmt: skip

@@ -10,8 +10,9 @@
 #define AHEAD 12u /* how many messages ahead a header is fetched into the cache */
 
 static bool may_move_pages(const sb_queue *q, const sb_queue *target) {
-  return q->shm != target->shm && target->value_key_length == 0 && !sb_queue_has_lanes(q) && !sb_queue_has_lanes(target) && !sb_queue_tracks(q->shm) &&
-         !sb_queue_tracks(target->shm) && SB_LOAD(&q->shm->requeued, SB_SEQ_CST) == 0;
+  return q->shm != target->shm && target->value_key_length == 0 && !sb_queue_has_lanes(q) &&
+         !sb_queue_has_lanes(target) && !sb_queue_tracks(q->shm) && !sb_queue_tracks(target->shm) &&
+         SB_LOAD(&q->shm->requeued, SB_SEQ_CST) == 0;
 }
 
 /* The tail of the target, if all cells before it are filled, as far as this handle knows. */

@@ -61,10 +61,10 @@ struct sb_queue {
   uint64_t ledger_token;
   uint64_t state; /* of the queue when the handle was opened: OPEN or CLOSED, and incarnation; UINT64_MAX: detached */
   uint64_t base;
-  struct sb_groups *groups; /* NULL: the queue has no message groups, or no consumer uses this handle */
-  unsigned last_lane;       /* the highest number of a lane; 0: the queue has one lane */
-  unsigned others;          /* how many other lanes the handle can remember */
-  const uint8_t *value_key; /* the header that last_value_key names (sb_values.h) */
+  struct sb_groups *groups;  /* NULL: the queue has no message groups, or no consumer uses this handle */
+  unsigned last_lane;        /* the highest number of a lane; 0: the queue has one lane */
+  unsigned others;           /* how many other lanes the handle can remember */
+  const uint8_t *value_key;  /* the header that last_value_key names (sb_values.h) */
   uint32_t value_key_length; /* 0: the queue has no last values */
   uint32_t slot;
   unsigned use; /* SB_USE_...: the purpose for which puts into this queue allocate memory */

@@ -131,10 +131,8 @@ static sb_status make_root(sb_queue *q, uint32_t *slot) {
   return status;
 }
 
-sb_status sb_value_index_find(sb_queue *q, const sb_value_key *key, sb_value_place *place) {
-  uint32_t slot = SB_LOAD(&q->shm->value_index, SB_SEQ_CST);
-  sb_status status = slot == 0 ? make_root(q, &slot) : SB_OK;
-  for (unsigned depth = 0; status == SB_OK && depth < LEVELS; depth++) {
+static sb_status descend(const sb_queue *q, uint32_t slot, const sb_value_key *key, sb_value_place *place) {
+  for (unsigned depth = 0; depth < LEVELS; depth++) {
     sb_value_node_shm *node = node_at(q->c->b, slot);
     if (node == NULL) {
       return SB_CORRUPT;
@@ -147,7 +145,18 @@ sb_status sb_value_index_find(sb_queue *q, const sb_value_key *key, sb_value_pla
     }
     slot = slot_of(found);
   }
-  return status == SB_OK ? SB_CORRUPT : status; /* the last level has no nodes below it */
+  return SB_CORRUPT; /* the last level has no nodes below it */
+}
+
+sb_status sb_value_index_look(const sb_queue *q, const sb_value_key *key, sb_value_place *place) {
+  uint32_t slot = SB_LOAD(&q->shm->value_index, SB_SEQ_CST);
+  return slot == 0 ? SB_EMPTY : descend(q, slot, key, place);
+}
+
+sb_status sb_value_index_find(sb_queue *q, const sb_value_key *key, sb_value_place *place) {
+  uint32_t slot = SB_LOAD(&q->shm->value_index, SB_SEQ_CST);
+  sb_status status = slot == 0 ? make_root(q, &slot) : SB_OK;
+  return status == SB_OK ? descend(q, slot, key, place) : status;
 }
 
 bool sb_value_index_set(sb_queue *q, const sb_value_place *place, const sb_value_key *key, uint64_t position) {

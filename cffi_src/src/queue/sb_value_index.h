@@ -53,6 +53,8 @@ typedef struct {
 } sb_value_place;
 /* Finds the word of a key; makes the root of the index if there is none. */
 sb_status sb_value_index_find(sb_queue *q, const sb_value_key *key, sb_value_place *place);
+/* The same, but writes nothing. SB_EMPTY: there is no index. */
+sb_status sb_value_index_look(const sb_queue *q, const sb_value_key *key, sb_value_place *place);
 /* True if the word names a position, which is then in *position. */
 static inline bool sb_value_index_names(const sb_queue *q, uint64_t word, uint64_t *position) {
   *position = q->base + SB_BITS(word, 2, 46);

@@ -218,8 +218,8 @@ sb_status sb_values_prepare(sb_queue *q, const sb_value_key *key) {
   sb_value_place place;
   uint64_t other;
   sb_status status;
-  while ((status = sb_value_index_find(q, key, &place)) == SB_OK &&
-         sb_value_index_names(q, place.found, &other) && !sb_value_index_fits(place.found, key)) {
+  while ((status = sb_value_index_find(q, key, &place)) == SB_OK && sb_value_index_names(q, place.found, &other) &&
+         !sb_value_index_fits(place.found, key)) {
     view v = look_at(q, other);
     if (v.is == GONE || !v.keyed) {
       break;
