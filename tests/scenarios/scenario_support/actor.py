@@ -80,6 +80,11 @@ class Tasks:
             self._queue(queue).put(body.encode())
             linger(chance.uniform(0, 0.0002))
 
+    def put_values(self, queue: str, values: list[tuple[str, str]], header: str) -> None:
+        """Put the bodies one by one, each with its key in a header: `values` has keys and bodies."""
+        for key, body in values:
+            self._queue(queue).put(body.encode(), headers={header: key})
+
     def get(self, queue: str, count: int = 1, timeout: float | None = None, settle: str = "") -> list[dict[str, Any]]:
         """Get messages and settle them (`ack`, `nack`, `reject`), or hold them."""
         received = []
