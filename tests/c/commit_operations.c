@@ -28,6 +28,7 @@ static void commit_with(uint64_t id, uint32_t count, uint64_t bytes, const sb_pu
   }
   free(bodies);
 }
+void commit_as(uint64_t id, const sb_put_options *o) { commit_with(id, 1, 64, o, NULL, 0); }
 void commit_one(void) { commit_with(FRESH, 1, 64, NULL, NULL, 0); }
 void commit_two(void) { commit_with(FRESH, 2, 64, NULL, NULL, 0); }
 void commit_bytes(uint64_t bytes) { commit_with(FRESH, 1, bytes, NULL, NULL, 0); }

@@ -4,8 +4,12 @@
 #ifndef COMMIT_OPERATIONS_H
 #define COMMIT_OPERATIONS_H
 
+#include "shmbroker.h"
+
 #include <stdint.h>
 
+/* To both queues. */
+void commit_as(uint64_t id, const sb_put_options *o);
 void commit_one(void);
 void commit_two(void); /* bodies */
 void commit_long(void);

@@ -12,6 +12,7 @@
 #include "page_operations.h"
 #include "parts_operations.h"
 #include "put_operations.h"
+#include "value_operations.h"
 
 const char *die_at;
 
@@ -150,6 +151,10 @@ static void delete_idle(void) {
 static void delete_and_leave(void) {
   delete_queue();
   (void)sb_queue_close(q);
+}
+static void put_keys_and_delete(void) {
+  put_many_keys();
+  delete_and_leave();
 }
 static void leave(void) { (void)sb_queue_close(other); }
 /* An operation at another queue, after this one was deleted. */
@@ -588,6 +593,40 @@ const operation OPERATIONS[] = {
     {"reap the end of a claim", GROUPED, SETUP, nothing, reap, LEAVES(BUT_1), .reaps = true,
      .dies_at = "groups.end.swapped", .dies_in = get_acked},
 
+    {"put, first value of a key", VALUED, SETUP, nothing, put_value, PUTS(NEW)},
+    {"put, last value", VALUED, SETUP, put_value, put_newer, UNDER_WAY(ALL, ALL | TWO), AFTER(ALL | ID(9), ALL | ID(9)),
+     .exactly = 7},
+    {"put two values", VALUED, SETUP, nothing, put_values, UNDER_WAY(ALL, ALL | TWO), AFTER(ALL | ID(9), ALL | ID(9))},
+    {"put, last value of a ring", VALUED_RING(7), SETUP, put_value, put_newer, UNDER_WAY(ALL, ALL | TWO),
+     AFTER(ALL | ID(9), ALL | ID(9)), .exactly = 7},
+    {"put, last value, held", VALUED, 0, hold_value, put_newer, UNDER_WAY(0, TWO), AFTER(ID(9), ID(9)), .exactly = 1},
+    {"put many keys", VALUED, SETUP, put_many_keys, put_many_more_keys, UNDER_WAY(ALL | REST, ALL | REST),
+     AFTER(ALL | REST, ALL | REST), .slow = true},
+    {"get with ack, last value", VALUED, 0, put_value, get_acked, UNDER_WAY(0, NEW), AFTER(0, 0)},
+    {"nack, last value", VALUED, 0, hold_value, nack_value, UNDER_WAY(NEW, NEW), AFTER(NEW, NEW)},
+    {"nack, superseded", VALUED, 0, hold_superseded_value, nack_value, UNDER_WAY(ID(9), ID(9)), AFTER(ID(9), ID(9)),
+     .exactly = 1},
+    {"close, superseded", VALUED, 0, hold_superseded_value, close_all, UNDER_WAY(ID(9), ID(9)), AFTER(ID(9), ID(9)),
+     .exactly = 1},
+    {"become due, last value", VALUED, SETUP, put_value_due, due, PUTS(NEW)},
+    {"become due, superseded", VALUED, 0, put_due_and_newer, due, UNDER_WAY(ID(9), TWO), AFTER(ID(9), ID(9))},
+    {"commit, first value", VALUED, SETUP, nothing, commit_value, PUTS(NEW), .both = NEW},
+    {"commit, last value", VALUED, SETUP, put_value, commit_newer, UNDER_WAY(ALL, ALL | TWO),
+     AFTER(ALL | ID(9), ALL | ID(9)), .both = ID(9), .instead = NEW, .exactly = 7},
+    {"move back, last value", VALUED, 0, value_there_and_newer_here, move_back, UNDER_WAY(0, TWO), AFTER(NEW, NEW)},
+    {"purge, last values", VALUED, SETUP, put_many_keys, purge, UNDER_WAY(0, ALL | REST), AFTER(0, 0), .slow = true},
+    {"delete, last values", VALUED, SETUP, put_many_keys, delete_queue, UNDER_WAY(0, ALL | REST), AFTER(0, 0),
+     .deletes = true, .slow = true},
+    {"sweep, last values", VALUED, SETUP, put_keys_and_delete, sweep, EMPTY, .deletes = true, .slow = true},
+    {"reap the maker of a node", VALUED, SETUP, nothing, reap, UNCHANGED, .reaps = true,
+     .dies_at = "values.node.linked", .dies_in = put_value},
+    {"reap who replaces", VALUED, 0, nothing, reap, UNDER_WAY(ID(9), ID(9)), AFTER(ID(9), ID(9)), .reaps = true,
+     .dies_at = "values.taken", .dies_in = put_values},
+    {"reap who supersedes", VALUED, 0, nothing, reap, UNDER_WAY(ID(9), ID(9)), AFTER(ID(9), ID(9)), .reaps = true,
+     .dies_at = "values.superseded", .dies_in = hold_superseded_value},
+    {"reap who commits values", VALUED, 0, nothing, reap, UNDER_WAY(TWO, TWO), AFTER(TWO, TWO), .reaps = true,
+     .dies_at = "values.taken", .dies_in = commit_values, .twice = TWO, .exactly = 1},
+
     {"reject, dead letters", DEADLY, SETUP, get_one, reject, LEAVES(BUT_1)},
     {"reject in a commit, dead letters", DEADLY, SETUP, get_one, reject_in_a_commit, LEAVES(BUT_1)},
     {"carry out", DEADLY, SETUP, reject_one, carry_out, UNDER_WAY(BUT_1, ALL), AFTER(ALL, ALL)},
@@ -637,8 +676,7 @@ const operation OPERATIONS[] = {
     {"tick", RING(6), SETUP, find_q, tick, UNCHANGED, .exactly = 6},
     {"become due", FREELY, SETUP, put_due, due, PUTS(NEW)},
     {"sweep", FREELY, SETUP, delete_and_leave, sweep, EMPTY, .deletes = true, .slow = true},
-    {"trim schedule", FREELY, SETUP, become_due, trim_schedule, UNDER_WAY(ALL | NEW, ALL | NEW),
-     AFTER(ALL | NEW, ALL | NEW)},
+    {"trim schedule", FREELY, SETUP, become_due, trim_schedule, UNDER_WAY(ALL | NEW, ALL | NEW), .total = 0},
     {"drain small chunks", FREELY, SETUP, fill_and_drain, put_middle, PUTS(NEW), .chunks = 12, .slow = true},
     {"drain runs", FREELY, SETUP, fill_with_runs, put_middle, PUTS(NEW), .chunks = 14},
     {"consume, out of the reserve", FREELY, SETUP, fill_and_drain, consume_one, UNCHANGED, .chunks = 12, .slow = true},
