@@ -6,6 +6,8 @@
 /* Settings of a queue whose last_value_key is "k". */
 #define VALUED_TEXTS "\0\0\0\x15\x0elast_value_keyS\0\0\0\1k"
 #define VALUED {{-1, -1, -1, 0, -1, -1}, SB_QUEUE_LAST_VALUE, sizeof VALUED_TEXTS - 1, VALUED_TEXTS}
+#define VALUED_LENGTH(n) \
+  {{-1, (n), -1, SB_OVERFLOW_BLOCK, -1, -1}, SB_QUEUE_LAST_VALUE, sizeof VALUED_TEXTS - 1, VALUED_TEXTS}
 #define VALUED_RING(n) {{(n), -1, -1, 0, -1, -1}, SB_QUEUE_LAST_VALUE, sizeof VALUED_TEXTS - 1, VALUED_TEXTS}
 
 void put_value(void);  /* FRESH */

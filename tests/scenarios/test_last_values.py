@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from queue import Full
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +22,7 @@ from scenario_support.processes import Actor, actors
 from scenario_support.waiting import eventually
 
 from shmbroker import BasicProperties
-from shmbroker.exceptions import PreconditionFailed
+from shmbroker.exceptions import PreconditionFailed, PublishRejected
 
 if TYPE_CHECKING:
     import shmbroker
@@ -266,6 +267,42 @@ def test_a_ring_of_last_values_evicts_what_is_oldest(connection: shmbroker.Conne
     put_values(queue, "c-1")
     assert listing(queue) == ["a-2", "c-1"]
     assert_counts(queue, message_count=2, replaced=2)
+    assert connection.doctor() == []
+
+
+@pytest.mark.parametrize("overflow", ["block", "drop", "reject-publish"])
+@pytest.mark.parametrize("limit", [{"max_length": 2}, {"max_bytes": 6}])
+def test_a_new_value_takes_the_room_of_the_one_that_it_replaces(
+    connection: shmbroker.Connection, overflow: str, limit: dict[str, int]
+) -> None:
+    """A full queue takes the next values of the keys that it has, and no further key."""
+    queue = latest(connection, overflow=overflow, **limit)
+    put_values(queue, "a-1", "b-1")
+    put_values(queue, "a-2", "b-2", "a-3", timeout=0)
+    assert listing(queue) == ["b-2", "a-3"]
+    if overflow == "drop":
+        put_values(queue, "c-1")
+    else:
+        with pytest.raises(Full if overflow == "block" else PublishRejected):
+            put_values(queue, "c-1", timeout=0)
+    assert listing(queue) == ["b-2", "a-3"]
+    assert_counts(queue, message_count=2, replaced=3, dropped=int(overflow == "drop"))
+    assert_balanced(queue)
+    assert connection.doctor() == []
+
+
+def test_a_value_that_is_held_gives_no_room(connection: shmbroker.Connection) -> None:
+    """Held messages need no room, so they give none; a larger value waits if the limit of bytes has no room for it."""
+    queue = latest(connection, max_bytes=6)
+    put_values(queue, "a-1", "b-1")
+    with pytest.raises(Full):
+        put_values(queue, "a-22", timeout=0)
+    assert listing(queue) == ["a-1", "b-1"]
+    queue.get(timeout=60)
+    put_values(queue, "a-2", timeout=0)
+    with pytest.raises(Full):
+        put_values(queue, "a-33", timeout=0)
+    assert_counts(queue, ready=2, delivering=1, replaced=0)
     assert connection.doctor() == []
 
 

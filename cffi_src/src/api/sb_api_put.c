@@ -6,6 +6,7 @@
 #include "sb_api.h"
 #include "sb_closing.h"
 #include "sb_disposal.h"
+#include "sb_release.h"
 #include "sb_values.h"
 
 static const sb_put_options NO_OPTIONS;
@@ -42,18 +43,42 @@ SB_HOT sb_status admit(sb_queue *q, uint64_t length) {
   return status;
 }
 
+static bool is_full(sb_status status) { return status == SB_FULL || status == SB_DONE || status == SB_REJECTED; }
+
+/* In a full queue with last values: takes the ready value that the message replaces, and its room. *replaced: the holding
+ * of that value, which ends when the message is in the queue. */
+static sb_status admit_in_place(sb_queue *q, uint64_t length, const sb_put_options *o, sb_status full,
+                                uint64_t *replaced) {
+  sb_properties p = {.at = (const uint8_t *)o->properties, .length = o->properties_length};
+  sb_value_key key;
+  if (o->delay_ns != 0 || p.length == 0 || !sb_value_key_read(&p, q->value_key, q->value_key_length, &key) ||
+      !sb_values_take(q, &key, replaced)) {
+    return full;
+  }
+  SB_CRASHPOINT("api.put.room_taken");
+  sb_status status = admit(q, length);
+  if (status != SB_OK) {
+    (void)sb_release_unmarked(q, *replaced);
+    *replaced = 0;
+  }
+  return status;
+}
+
 /* Takes room under the queue's limits, allocates a slot, and writes what precedes the body. The caller has set c->use,
  * the use of allocations (sb_reserve.h). On failure, nothing is taken, and c->use is SB_USE_DRAIN again.
- * SB_DONE: the queue is full, and its overflow is "drop". SB_REJECTED: it is full, and rejects. */
-SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
+ * SB_DONE: the queue is full, and its overflow is "drop". SB_REJECTED: it is full, and rejects. `replaced`: as for
+ * admit_in_place; NULL: no value gives its room. */
+SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r, uint64_t *replaced) {
   sb_connection *c = q->c;
   uint64_t need = sb_api_body_offset(length, o, 0) + length;
   sb_status status = sb_api_prefix_bytes(o) > SB_MAX_PREFIX ? SB_INVALID : check(q, length);
   if (status == SB_OK) status = o->dead == 0 ? admit(q, length) : sb_limits_admit_dead(q, length);
+  if (is_full(status) && replaced != NULL && sb_values_kept(q)) status = admit_in_place(q, length, o, status, replaced);
   if (status == SB_OK) {
     status = sb_api_claim_slot(c, need, r);
     if (status != SB_OK) status = sb_api_claim_elsewhere(c, status, length, o, 0, r);
     if (status != SB_OK) sb_limits_unadmit(q, length);
+    if (status != SB_OK && replaced != NULL && *replaced != 0) (void)sb_release_unmarked(q, *replaced);
   }
   if (status != SB_OK) {
     c->use = SB_USE_DRAIN;
@@ -73,8 +98,9 @@ static void take_back(sb_queue *q, sb_reservation *r) {
 
 /* Appends the message of a reservation to the queue. The caller has set c->use, the use of allocations (sb_reserve.h);
  * after the append, it is SB_USE_DRAIN again. *gone: a deletion of a queue with priorities was decided before the put
- * looked (I79 of sb_closing.h), so the message is gone, and the put fails with SB_DELETED. */
-SB_HOT sb_status publish(sb_queue *q, sb_reservation *r, bool *gone) {
+ * looked (I79 of sb_closing.h), so the message is gone, and the put fails with SB_DELETED. `replaces`: the holding of the
+ * value that gave its room; 0: none did. */
+SB_HOT sb_status publish(sb_queue *q, sb_reservation *r, uint64_t replaces, bool *gone) {
   sb_message_shm *m = sb_slot_at(q->c->b, r->slot);
   uint64_t position, timer = m->due_ns | m->expires_ns;
   sb_message_shm timed; /* a copy: after the append, a consumer may free the message */
@@ -89,6 +115,7 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r, bool *gone) {
     if (sb_limits_enforce(q) > 0) sb_notify_room_made(q->c, q->shm, q->slot); /* I42 of sb_queue.h */
     return status;
   }
+  if (replaces != 0) (void)sb_dispose(q, replaces, SB_REASON_REPLACED);
   unsigned replaced = keyed && !scheduled ? sb_values_came(q, position, &key) : 0;
   sb_holding_give(q->c, r->token);
   sb_limits_published(q, r->size);
@@ -120,8 +147,9 @@ SB_HOT sb_status write(const sb_queue *q, const sb_reservation *r, const char *b
 SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o) {
   sb_reservation r;
   sb_connection *c = q->c;
+  uint64_t replaces = 0;
   c->use = q->use;
-  sb_status status = prepare(q, length, o, &r);
+  sb_status status = prepare(q, length, o, &r, &replaces);
   if (status == SB_DONE) {
     sb_ledger_count(q->ledger, SB_COUNT_REFUSED, 1);
     return SB_OK;
@@ -142,9 +170,10 @@ SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const s
     status = write(q, &r, body, length);
   }
   bool gone = false;
-  if (status == SB_OK) status = publish(q, &r, &gone);
+  if (status == SB_OK) status = publish(q, &r, replaces, &gone);
   if (status != SB_OK) {
     c->use = SB_USE_DRAIN;
+    if (replaces != 0) (void)sb_release_unmarked(q, replaces);
     take_back(q, &r);
   }
   return gone ? SB_DELETED : status;
@@ -222,7 +251,7 @@ sb_status sb_reservation_begin(sb_queue *q, uint64_t length, const sb_put_option
   sb_status status = sb_api_enter(q->c);
   if (status == SB_OK) {
     q->c->use = q->use;
-    status = prepare(q, length, o, r);
+    status = prepare(q, length, o, r, NULL);
     if (status == SB_DONE) status = SB_FULL; /* no body is written yet that could be dropped: the caller waits */
     q->c->use = SB_USE_DRAIN;
     if (status == SB_OK && (status = borrow(r)) != SB_OK) take_back(q, r);
@@ -240,7 +269,7 @@ sb_status sb_reservation_publish(sb_queue *q, sb_reservation *r) {
     if (status == SB_OK && r->scattered && !sb_api_write_parts(q->c, r, r->body)) status = SB_CORRUPT;
     if (status == SB_OK) q->c->use = q->use;
     bool gone = false;
-    if (status == SB_OK) status = publish(q, r, &gone);
+    if (status == SB_OK) status = publish(q, r, 0, &gone);
     if (status == SB_OK) {
       give_back(r);
       r->admitted = r->kept = false;

@@ -214,6 +214,24 @@ unsigned sb_values_settle_all(sb_queue *q) {
   return replaced;
 }
 
+bool sb_values_take(sb_queue *q, const sb_value_key *key, uint64_t *token) {
+  sb_value_place place;
+  uint64_t position;
+  if (sb_value_index_look(q, key, &place) != SB_OK || !sb_value_index_names(q, place.found, &position) ||
+      sb_holding_take(q->c, token) != SB_OK) {
+    return false;
+  }
+  view v = look_at(q, position);
+  sb_taken t;
+  bool took_it = v.is == READY && v.keyed && sb_value_key_equal(&v.key, key) &&
+                 sb_take_at(q, position, SB_CELL_AVAILABLE, *token, &t) == SB_OK;
+  if (!took_it) {
+    sb_holding_give(q->c, *token);
+    (void)sb_limits_enforce(q); /* I42 of sb_queue.h */
+  }
+  return took_it;
+}
+
 sb_status sb_values_prepare(sb_queue *q, const sb_value_key *key) {
   sb_value_place place;
   uint64_t other;

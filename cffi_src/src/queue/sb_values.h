@@ -30,6 +30,7 @@
  *  the message became AVAILABLE, before the word of the index -> a ready message beside an older one -> the reaper
  *   settles the key again: it finds the position in the intent ENQUEUE or COMMIT, or in a holding.
  *  an older message was taken, to replace it -> REMOVING(dead) -> the reaper makes it AVAILABLE, then settles its key.
+ *  an older message was taken, to make room for a newer one that is not there yet -> the same.
  *  the index names the newer message, the older one was held, and returned before that -> it is ready, and nothing names
  *   it but a holding -> the reaper settles its key.
  *  a reaper was killed in between -> the same as before, since the holdings of the dead are still there.
@@ -51,6 +52,10 @@ bool sb_values_key_of(const sb_queue *q, uint32_t slot, const sb_message_shm *m,
 /* Makes room in the index for a message that comes: so the next sb_values_came needs no memory, unless another process
  * needs the same room. */
 sb_status sb_values_prepare(sb_queue *q, const sb_value_key *key);
+/* Takes the ready message of a key, to make room for a newer one: its cell becomes REMOVING, listed by *token. The caller
+ * ends it when the newer message is in the queue, or returns it (sb_release_unmarked). False: no message of the key is
+ * ready. */
+bool sb_values_take(sb_queue *q, const sb_value_key *key, uint64_t *token);
 /* Settles the key of a message that became AVAILABLE at `position`. Returns how many messages were replaced. The caller
  * has named the position (I101). */
 unsigned sb_values_came(sb_queue *q, uint64_t position, const sb_value_key *key);
