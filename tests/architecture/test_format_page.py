@@ -36,6 +36,7 @@ STRUCTS = {
     "Long queue": "sb_long_queue_shm",
     "Lane": "sb_lane_shm",
     "Groups": "sb_groups_shm",
+    "Value node": "sb_value_node_shm",
     "Consumer level": "sb_consumer_level_shm",
     "Node": "sb_node_shm",
     "Ledger": "sb_ledger_shm",

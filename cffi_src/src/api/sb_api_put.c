@@ -53,6 +53,7 @@ static sb_status admit_in_place(sb_queue *q, uint64_t length, const sb_put_optio
   sb_value_key key;
   if (o->delay_ns != 0 || p.length == 0 || !sb_value_key_read(&p, q->value_key, q->value_key_length, &key) ||
       !sb_values_take(q, &key, replaced)) {
+    if (sb_limits_enforce(q) > 0) sb_notify_room_made(q->c, q->shm, q->slot); /* I42 of sb_queue.h */
     return full;
   }
   SB_CRASHPOINT("api.put.room_taken");
@@ -73,7 +74,8 @@ SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
   uint64_t need = sb_api_body_offset(length, o, 0) + length;
   sb_status status = sb_api_prefix_bytes(o) > SB_MAX_PREFIX ? SB_INVALID : check(q, length);
   if (status == SB_OK) status = o->dead == 0 ? admit(q, length) : sb_limits_admit_dead(q, length);
-  if (is_full(status) && replaced != NULL && sb_values_kept(q)) status = admit_in_place(q, length, o, status, replaced);
+  if (is_full(status) && replaced != NULL && sb_queue_has_values(q))
+    status = admit_in_place(q, length, o, status, replaced);
   if (status == SB_OK) {
     status = sb_api_claim_slot(c, need, r);
     if (status != SB_OK) status = sb_api_claim_elsewhere(c, status, length, o, 0, r);
@@ -106,7 +108,7 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r, uint64_t replaces, bool
   sb_message_shm timed; /* a copy: after the append, a consumer may free the message */
   sb_value_key key;
   bool scheduled = timer != 0 && m->due_ns != 0;
-  bool keyed = sb_values_kept(q) && sb_values_key_of(q, r->slot, m, &key);
+  bool keyed = sb_queue_has_values(q) && sb_values_key_of(q, r->slot, m, &key);
   if (timer != 0) timed = *m;
   sb_status status = keyed ? sb_values_prepare(q, &key) : SB_OK;
   if (status == SB_OK) status = sb_queue_enqueue(q, r->slot, r->gen, r->size, scheduled, r->token, &position);

@@ -270,7 +270,8 @@ static void settle_values(sb_connection *by, uint32_t slot, sb_queue_shm *shm, s
   if (lost == memory->values_lost || sb_queue_attach(by, slot, &q, false) != SB_OK) {
     return;
   }
-  if (sb_values_settle_all(&q) > 0) sb_notify_room_made(by, shm, slot);
+  unsigned replaced = sb_values_settle_all(&q);
+  if (sb_limits_enforce(&q) + replaced > 0) sb_notify_room_made(by, shm, slot); /* I42 of sb_queue.h */
   sb_queue_detach(&q);
   memory->values_lost = lost;
 }

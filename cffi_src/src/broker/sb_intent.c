@@ -50,7 +50,7 @@ void sb_intent_settle_value(sb_reap_context *w, uint32_t queue, uint64_t positio
   }
   sb_status status = sb_queue_attach(w->by, queue, &q, false);
   if (status == SB_OK) {
-    (void)sb_values_settle_at(&q, position);
+    (void)sb_values_settle_at(&q, position); /* visit_ledgers enforces the limits */
     sb_queue_detach(&q);
   } else if (status != SB_DELETED) {
     (void)SB_ADD(&shm->values_lost, 1, SB_SEQ_CST); /* no memory for a ledger */

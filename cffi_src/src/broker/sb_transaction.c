@@ -33,7 +33,7 @@ static sb_status append(sb_connection *c, sb_transaction_cell *cell) {
   sb_lane *lane;
   sb_value_key key;
   sb_status status = sb_queue_lane_for(q, m->priority, &lane);
-  if (status == SB_OK && sb_values_kept(q) && sb_values_key_of(q, cell->body->slot, m, &key)) {
+  if (status == SB_OK && sb_queue_has_values(q) && sb_values_key_of(q, cell->body->slot, m, &key)) {
     status = sb_values_prepare(q, &key);
   }
   if (status != SB_OK) {
@@ -216,9 +216,10 @@ static void flip_own(sb_connection *c, sb_transaction_cell *cell) {
     uint32_t slot = sb_cell_slot(word);
     const sb_message_shm *m = sb_slot_at(c->b, slot);
     sb_value_key key;
-    bool keyed = sb_values_kept(cell->q) && m->due_ns == 0 && sb_values_key_of(cell->q, slot, m, &key);
+    bool keyed = sb_queue_has_values(cell->q) && m->due_ns == 0 && sb_values_key_of(cell->q, slot, m, &key);
     flip(cell->q, &cell->leaf, cell->position, word, cell->tracked && cell->counted);
-    if (keyed) (void)sb_values_came(cell->q, cell->position, &key); /* the holding lists the cell (I101) */
+    if (keyed)
+      (void)sb_values_came(cell->q, cell->position, &key); /* I101 of sb_values.h: the holding lists the cell */
   }
   sb_limits_published(cell->q, cell->body->bytes);
 }

@@ -107,7 +107,7 @@ void sb_check_values(sb_checkup *k, uint32_t slot, bool sound) {
   if (!open) {
     return;
   }
-  if (keeps != sb_values_kept(&q) || (root != 0 && !keeps)) {
+  if (keeps != sb_queue_has_values(&q) || (root != 0 && !keeps)) {
     trouble(k, slot, root, SETTING, 0, keeps);
   } else if (keeps && k->count == before) {
     check_ready(k, &q);

@@ -46,7 +46,7 @@ static sb_status move_taken(sb_queue *q, sb_queue *target, const sb_taken *taken
   sb_lane *lane = NULL;
   sb_status status = ref == SB_MAX_REFS ? SB_LIMIT : sb_queue_lane_for(target, t.message->priority, &lane);
   sb_value_key key;
-  if (status == SB_OK && sb_values_kept(target) && sb_values_key_of(target, t.slot, t.message, &key)) {
+  if (status == SB_OK && sb_queue_has_values(target) && sb_values_key_of(target, t.slot, t.message, &key)) {
     status = sb_values_prepare(target, &key);
   }
   if (status == SB_OK) status = sb_limits_admit(target, bytes);

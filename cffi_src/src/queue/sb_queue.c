@@ -2,10 +2,32 @@
 #include "sb_queue.h"
 
 #include "sb_closing.h"
+#include "sb_properties.h"
 #include "sb_slab.h"
-#include "sb_values.h"
 
 /* ---- handles ---- */
+
+#define VALUE_KEY "last_value_key"
+#define TABLE_START 4u /* an AMQP table begins with its size */
+
+/* Finds the header that the setting last_value_key names, among the texts of the queue. */
+static void find_value_key(sb_queue *q) {
+  if (sb_slab_object(q->c->b, q->slot, SB_KIND_LONG_QUEUE) == NULL) {
+    return;
+  }
+  sb_long_queue_shm *texts = (sb_long_queue_shm *)(void *)q->shm;
+  uint32_t length = SB_LOAD(&texts->texts_length, SB_RELAXED);
+  sb_properties p = {.at = (const uint8_t *)texts->texts,
+                     .length = length,
+                     .table = TABLE_START,
+                     .table_end = length <= SB_TEXTS_MAX && length >= TABLE_START ? length : TABLE_START};
+  sb_value name;
+  if (sb_properties_header(&p, (const uint8_t *)VALUE_KEY, sizeof VALUE_KEY - 1, &name) &&
+      name.kind == SB_VALUE_STRING && name.length <= UINT8_MAX) {
+    q->value_key = name.at;
+    q->value_key_length = name.length;
+  }
+}
 
 static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed) {
   sb_broker *b = c->b;
@@ -25,7 +47,7 @@ static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even
   q->use = (flags & SB_QUEUE_NOTES) != 0 ? SB_USE_BOOKS : (flags & SB_QUEUE_STAGE) != 0 ? SB_USE_STAGE : SB_USE_PLAIN;
   if ((flags & SB_QUEUE_LANES) != 0) q->last_lane = sb_lanes_number(q->shm, 0);
   q->others = 1;
-  if ((flags & SB_QUEUE_LAST_VALUE) != 0) sb_values_open(q);
+  if ((flags & SB_QUEUE_LAST_VALUE) != 0) find_value_key(q);
   return SB_OK;
 }
 
@@ -303,7 +325,7 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
     sb_ledger_count(l, SB_COUNT_ADDED_BYTES, bytes);
     if (scheduled) sb_ledger_count(l, SB_COUNT_SCHEDULED, 1);
     sb_ledger_count(l, SB_COUNT_ADDED, 1);
-    if (sb_values_kept(q)) {
+    if (sb_queue_has_values(q)) {
       sb_holding_set(c->b, token, sb_holding_what(SB_HOLD_CELL, q->slot, lane->tail_leaf.slot), *position);
     }
   }

@@ -99,6 +99,8 @@ sb_status sb_queue_inherit(sb_connection *c, uint32_t slot, sb_queue *q, sb_ledg
  * freed, and takes no message. */
 sb_status sb_queue_stand_in(sb_connection *by, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger);
 void sb_queue_detach(sb_queue *q);
+/* True if the queue keeps only the last value of each key (sb_values.h). */
+static inline bool sb_queue_has_values(const sb_queue *q) { return q->value_key_length != 0; }
 /* True if the messages of the queue have priorities. */
 static inline bool sb_queue_has_lanes(const sb_queue *q) { return q->last_lane != 0; }
 /* The lane of a number other than 0. If the queue has no such lane, returns lane 0, where no position of that number

@@ -69,7 +69,7 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
   }
   unsigned ending = sb_groups_of(q, t.message, t.delivered) & ~SB_GROUP_LAST; /* the message did not end */
   sb_value_key key;
-  bool keyed = sb_values_kept(q) && sb_values_key_of(q, t.slot, t.message, &key);
+  bool keyed = sb_queue_has_values(q) && sb_values_key_of(q, t.slot, t.message, &key);
   bool tracked = sb_queue_tracks(q->shm);
   if (tracked) sb_ledger_hinting(q->ledger, 1);
   sb_requeued_mark_owned(c->b, lane, &leaf, t.position); /* P5: first the bits, then the cell */
@@ -90,7 +90,8 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
     sb_hints_untaken(q->shm, 1, bytes);
     sb_ledger_hinting(q->ledger, -1);
   }
-  if (keyed && sb_queue_is_open(q)) (void)sb_values_came(q, t.position, &key); /* I101: the holding lists the cell */
+  if (keyed && sb_queue_is_open(q))
+    (void)sb_values_came(q, t.position, &key); /* P29, I101 of sb_values.h: the holding lists the cell */
   sb_holding_give(c, token);
   sb_groups_gone(q, ending);  /* I93 of sb_groups.h: after the flip */
   if (!sb_queue_is_open(q)) { /* the queue was closed meanwhile: its disposal may have missed this message */

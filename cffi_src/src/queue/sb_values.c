@@ -1,32 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_values.h"
 
-#include "sb_limits.h"
 #include "sb_park.h"
 #include "sb_selector.h"
 #include "sb_take.h"
 #include "sb_wait.h"
-
-#define SETTING "last_value_key"
-#define TABLE_START 4u /* an AMQP table begins with its size */
-
-void sb_values_open(sb_queue *q) {
-  if (sb_slab_object(q->c->b, q->slot, SB_KIND_LONG_QUEUE) == NULL) {
-    return;
-  }
-  sb_long_queue_shm *texts = (sb_long_queue_shm *)(void *)q->shm;
-  uint32_t length = SB_LOAD(&texts->texts_length, SB_RELAXED);
-  sb_properties p = {.at = (const uint8_t *)texts->texts,
-                     .length = length,
-                     .table = TABLE_START,
-                     .table_end = length <= SB_TEXTS_MAX && length >= TABLE_START ? length : TABLE_START};
-  sb_value name;
-  if (sb_properties_header(&p, (const uint8_t *)SETTING, sizeof SETTING - 1, &name) && name.kind == SB_VALUE_STRING &&
-      name.length <= UINT8_MAX) {
-    q->value_key = name.at;
-    q->value_key_length = name.length;
-  }
-}
 
 /* ---- looking at a message ---- */
 
@@ -105,7 +83,6 @@ static unsigned replace_by(sb_queue *q, uint64_t position, uint64_t token) {
   sb_taken t;
   if (sb_take_at(q, position, SB_CELL_AVAILABLE, token, &t) != SB_OK) {
     sb_holding_give(q->c, token);
-    (void)sb_limits_enforce(q); /* I42 of sb_queue.h */
     return 0;
   }
   SB_CRASHPOINT("values.taken");
@@ -225,10 +202,7 @@ bool sb_values_take(sb_queue *q, const sb_value_key *key, uint64_t *token) {
   sb_taken t;
   bool took_it = v.is == READY && v.keyed && sb_value_key_equal(&v.key, key) &&
                  sb_take_at(q, position, SB_CELL_AVAILABLE, *token, &t) == SB_OK;
-  if (!took_it) {
-    sb_holding_give(q->c, *token);
-    (void)sb_limits_enforce(q); /* I42 of sb_queue.h */
-  }
+  if (!took_it) sb_holding_give(q->c, *token);
   return took_it;
 }
 

@@ -36,17 +36,14 @@
  *  a reaper was killed in between -> the same as before, since the holdings of the dead are still there.
  *  the index needs a node, and there is no memory -> `values_lost` -> the housekeeper.
  *
- * Concurrency: any process, with its connection's lock.
+ * Concurrency: any process, with its connection's lock. The callers of all functions that settle or take enforce the queue's
+ *  limits afterwards (I42 of sb_queue.h), as after any release.
  */
 #ifndef SB_VALUES_H
 #define SB_VALUES_H
 
 #include "sb_value_index.h"
 
-/* True if the queue keeps only the last value of each key. */
-static inline bool sb_values_kept(const sb_queue *q) { return q->value_key_length != 0; }
-/* Finds the header that the setting last_value_key names, for a new handle. */
-void sb_values_open(sb_queue *q);
 /* The key of the message in `slot`. `m`: its header, or a copy of it. False: it has none. */
 bool sb_values_key_of(const sb_queue *q, uint32_t slot, const sb_message_shm *m, sb_value_key *key);
 /* Makes room in the index for a message that comes: so the next sb_values_came needs no memory, unless another process

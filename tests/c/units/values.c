@@ -56,16 +56,16 @@ static void a_handle_knows_the_header(void) {
   expect_is(q->value_key_length, 1, "the bytes of the name");
   expect_is(q->value_key[0], 'k', "the name");
   sb_queue *plain = queue_named("plain", (sb_settings)FREELY);
-  expect(!sb_values_kept(plain), "a plain queue has last values");
+  expect(!sb_queue_has_values(plain), "a plain queue has last values");
   sb_settings texts = VALUED;
   texts.flags = 0;
-  expect(!sb_values_kept(queue_named("texts", texts)), "a queue without the flag has last values");
+  expect(!sb_queue_has_values(queue_named("texts", texts)), "a queue without the flag has last values");
   sb_settings flag = FREELY;
   flag.flags = SB_QUEUE_LAST_VALUE;
-  expect(!sb_values_kept(queue_named("flag", flag)), "a queue without the text has last values");
+  expect(!sb_queue_has_values(queue_named("flag", flag)), "a queue without the text has last values");
   sb_settings damaged = VALUED;
   damaged.texts_length = 6;
-  expect(!sb_values_kept(queue_named("damaged", damaged)), "a queue with half a text has last values");
+  expect(!sb_queue_has_values(queue_named("damaged", damaged)), "a queue with half a text has last values");
 }
 static void a_newer_message_replaces(void) {
   begin();
