@@ -143,6 +143,11 @@ ARENAS = (
         for kind in KINDS
     ),
     Arena("selectors", "counting with a selector", COST, peers=False, baseline="first"),
+    Arena("feature-put", "putting 64 B with a header", COST, peers=False, baseline="first"),
+    Arena("feature-priority", "put and get by priority", COST, peers=False, baseline="first"),
+    Arena("feature-groups", "get and ack of messages of groups", COST, peers=False, baseline="first"),
+    Arena("feature-dead-letter", "a message to the dead letters", COST, peers=False, baseline="first"),
+    Arena("feature-delay", "a message that is delayed", COST, peers=False, baseline="first"),
     Arena("start", "the start of a program", MILLISECONDS, peers=False),
     Arena(
         "connect",
