@@ -27,7 +27,6 @@ _FACTOR = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _MAX_COUNT = 1 << 56
 _MAX_NAME = 255
 _MAX_PRIORITY = 255
-_MAX_FACTOR = 1000
 _MAX_MILLISECONDS = 315_360_000_000
 
 
@@ -291,18 +290,26 @@ class Choice(Kind):
 
 
 class Factor(Kind):
-    """A factor, from 1 to 1,000. The core stores it in thousandths."""
+    """A factor between two whole numbers. The core stores it in thousandths."""
 
-    __slots__ = ()
+    __slots__ = ("_least", "_most")
     option = float
     metavar = "X"
-    allowed = "1 to 1,000"
+
+    def __init__(self, least: int, most: int) -> None:
+        """Takes the least and the greatest allowed factor."""
+        self._least, self._most = least, most
+
+    @property
+    def allowed(self) -> str:  # type: ignore[override]
+        """The bounds, for the reference."""
+        return f"{self._least:,} to {self._most:,}"
 
     def check(self, name: str, value: object) -> float:
         """Accepts numbers within the bounds, and rounds them to thousandths, as the core stores them."""
-        if is_number(value) and 1 <= value <= _MAX_FACTOR:
+        if is_number(value) and self._least <= value <= self._most:
             return self.from_core(self.to_core(float(value)))
-        msg = f"{name}={value!r}: a number from 1 to {_MAX_FACTOR} is allowed"
+        msg = f"{name}={value!r}: a number from {self._least} to {self._most} is allowed"
         raise ValueError(msg)
 
     def from_argument(self, queue: str, argument: str, value: object) -> float:
@@ -319,8 +326,8 @@ class Factor(Kind):
         return round(value * 1000)
 
     def from_core(self, number: int) -> float:
-        """Returns the factor; 1 for a number below that, which a queue of the core's tests may have."""
-        return max(number, 1000) / 1000
+        """Returns the factor; the least one for a number below that, which a queue of the core's tests may have."""
+        return max(number, self._least * 1000) / 1000
 
 
 class Name(Kind):

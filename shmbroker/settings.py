@@ -176,7 +176,7 @@ class QueueSettings:
     )
     redelivery_multiplier: float = _setting(
         1.0,
-        Factor(),
+        Factor(1, 1000),
         "each further return of a message waits longer by this factor",
         "SB_SETTING_REDELIVERY_MULTIPLIER",
         argument="x-redelivery-multiplier",
@@ -187,6 +187,14 @@ class QueueSettings:
         "the longest such wait, in seconds; -1: no limit",
         "SB_SETTING_MAX_REDELIVERY_DELAY_MS",
         argument="x-max-redelivery-delay",
+    )
+    redelivery_collision_factor: float = _setting(
+        0.0,
+        Factor(0, 1),
+        "each wait is longer or shorter by chance, by up to this part of it; so messages that were returned together do "
+        "not come again together",
+        "SB_SETTING_REDELIVERY_COLLISION",
+        argument="x-redelivery-collision-factor",
     )
     message_groups: str = _setting(
         "none",

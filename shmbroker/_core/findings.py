@@ -122,6 +122,7 @@ _SENTENCES: dict[int, tuple[str, ...]] = {
         "{queue}: redelivery_delay is {found} ms",
         "{queue}: redelivery_multiplier is {found} thousandths",
         "{queue}: max_redelivery_delay is {found} ms",
+        "{queue}: redelivery_collision_factor is {found} thousandths",
     ),
     slow.SB_BAD_CHAIN: (
         "{queue}: the chain of its ledgers leads to slot {slot}, which does not belong there ({found_kind})",

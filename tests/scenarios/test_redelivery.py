@@ -16,6 +16,7 @@ from scenario_support.observing import (
     await_counts,
     listing,
     nothing_to_get,
+    numbered,
     put_each,
     take,
     text,
@@ -268,16 +269,35 @@ def test_t33_the_most_ends_the_growth(connection: shmbroker.Connection) -> None:
     assert all(wait >= least for wait, least in zip(waits_of(queue, 6), [0.05] + 5 * [0.06], strict=True))
 
 
+def test_t33_the_collision_factor_spreads_the_waits(connection: shmbroker.Connection) -> None:
+    """Delay 0.2 with factor 0.5: messages that are returned together come after 0.1 seconds or later, in another order."""
+    queue = connection.queue("q", redelivery_delay=0.2, redelivery_collision_factor=0.5)
+    bodies = numbered(30)
+    put_each(queue, bodies)
+    held = [queue.get(timeout=60) for _ in bodies]
+    before = time.monotonic()
+    for message in held:
+        message.nack()
+    returned = [text(queue.get(timeout=60, auto_ack=True)) for _ in range(1)]
+    assert time.monotonic() >= before + 0.1
+    returned += [text(queue.get(timeout=60, auto_ack=True)) for _ in bodies[1:]]
+    assert sorted(returned) == bodies
+    assert returned != bodies
+
+
 def test_settings_of_the_delay_as_arguments(connection: shmbroker.Connection, channel: shmbroker.Channel) -> None:
     """x-redelivery-delay and the others count milliseconds."""
     arguments = {
         "x-redelivery-delay": 50, "x-redelivery-multiplier": 1.5, "x-max-redelivery-delay": 70, "x-delivery-limit": 4,
+        "x-redelivery-collision-factor": 0.25,
     }  # fmt: skip
     channel.queue_declare("q", arguments=arguments)
     queue = connection.queue("q", passive=True)
     found = queue.settings
     assert (found.redelivery_delay, found.redelivery_multiplier, found.max_redelivery_delay) == (0.05, 1.5, 0.07)
     assert found.max_delivery_attempts == 4
+    assert found.redelivery_collision_factor == 0.25
+    queue.configure(redelivery_collision_factor=0)
     put_each(queue, "A")
     assert all(wait >= least for wait, least in zip(waits_of(queue, 3), [0.05, 0.07, 0.07], strict=True))
 

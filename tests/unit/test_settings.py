@@ -366,7 +366,7 @@ def test_a_name_that_is_allowed(value: str | None) -> None:
 @pytest.mark.parametrize(("value", "stored"), [(1, 1.0), (1.5, 1.5), (2.00049, 2.0), (1000, 1000.0)])
 def test_a_factor_that_is_allowed(value: float, stored: float) -> None:
     """It is kept in thousandths."""
-    kind = Factor()
+    kind = Factor(1, 1000)
     assert kind.check("growth", value) == stored
     assert kind.from_argument("q", "x-growth", value) == stored
     assert kind.from_core(kind.to_core(stored)) == stored
@@ -376,16 +376,16 @@ def test_a_factor_that_is_allowed(value: float, stored: float) -> None:
 def test_a_factor_that_is_not_allowed(value: object) -> None:
     """The error names setting, value and rule; that of an argument is 406."""
     with pytest.raises(ValueError, match="a number from 1 to 1000 is allowed") as refusal:
-        Factor().check("growth", value)
+        Factor(1, 1000).check("growth", value)
     assert str(refusal.value).startswith(f"growth={value!r}: ")
     with pytest.raises(PreconditionFailed, match="invalid arg 'x-growth' for queue 'q'") as failure:
-        Factor().from_argument("q", "x-growth", value)
+        Factor(1, 1000).from_argument("q", "x-growth", value)
     assert failure.value.code == 406
 
 
 def test_a_factor_below_one_in_memory_is_one() -> None:
     """A queue that tests of the core made has 0."""
-    assert Factor().from_core(0) == 1.0
+    assert Factor(1, 1000).from_core(0) == 1.0
 
 
 def test_a_name_that_may_be_empty() -> None:

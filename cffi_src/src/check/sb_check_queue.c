@@ -24,7 +24,8 @@ enum {
   ATTEMPTS,
   REDELIVERY_DELAY,
   MULTIPLIER,
-  MAX_REDELIVERY_DELAY
+  MAX_REDELIVERY_DELAY,
+  COLLISION
 }; /* SB_BAD_QUEUE */
 enum { IMPOSSIBLE, NO_REASON, NO_MOMENT };            /* SB_BAD_CELL */
 enum { LENGTH, START, PRIORITY };                     /* SB_BAD_MESSAGE */
@@ -295,6 +296,7 @@ static void check_times(sb_checkup *k, const sb_queue_shm *q, const tally *t) {
   check_range(k, t, REDELIVERY_DELAY, sb_setting(q, SB_SETTING_REDELIVERY_DELAY_MS), 0, INT64_MAX);
   check_range(k, t, MULTIPLIER, sb_setting(q, SB_SETTING_REDELIVERY_MULTIPLIER), 0, 1000000);
   check_range(k, t, MAX_REDELIVERY_DELAY, sb_setting(q, SB_SETTING_MAX_REDELIVERY_DELAY_MS), 0, INT64_MAX);
+  check_range(k, t, COLLISION, sb_setting(q, SB_SETTING_REDELIVERY_COLLISION), 0, 1000);
 }
 
 static void check_settings(sb_checkup *k, const sb_queue_shm *q, const tally *t) {

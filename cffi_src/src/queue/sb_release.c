@@ -7,9 +7,17 @@
 
 #define MOST_DELAY_MS INT64_C(315360000000)
 
-/* The delay before delivery number `count` + 1 of a message; 0: none. The delay after the first delivery is
- * redelivery_delay; each later one is longer by the multiplier, up to max_redelivery_delay. */
-static uint64_t delay_of(const sb_queue_shm *q, unsigned count) {
+/* A number from -1 to 1, another one for each message and moment. */
+static double chance(uint64_t position) {
+  uint64_t h = (sb_now_ns() ^ position << 32) * UINT64_C(0x9e3779b97f4a7c15);
+  h = (h ^ h >> 32) * UINT64_C(0xd6e8feb86659fd93);
+  return (double)(h >> 11) / (double)(UINT64_C(1) << 52) - 1;
+}
+
+/* The delay before delivery number `count` + 1 of the message at `position`; 0: none. The delay after the first delivery
+ * is redelivery_delay; each later one is longer by the multiplier. All are longer or shorter by chance, within the
+ * collision factor, and none is longer than max_redelivery_delay. */
+static uint64_t delay_of(const sb_queue_shm *q, unsigned count, uint64_t position) {
   int64_t delay_ms = sb_setting(q, SB_SETTING_REDELIVERY_DELAY_MS),
           most = sb_setting(q, SB_SETTING_MAX_REDELIVERY_DELAY_MS);
   if (delay_ms <= 0) {
@@ -18,7 +26,9 @@ static uint64_t delay_of(const sb_queue_shm *q, unsigned count) {
   if (most < 0) most = MOST_DELAY_MS;
   double ms = (double)delay_ms, times = (double)sb_setting(q, SB_SETTING_REDELIVERY_MULTIPLIER) / 1000;
   for (unsigned n = 1; n < count && times > 1 && ms < (double)most; n++) ms *= times;
-  return (uint64_t)(ms < (double)most ? ms : (double)most) * UINT64_C(1000000);
+  int64_t collision = sb_setting(q, SB_SETTING_REDELIVERY_COLLISION);
+  if (collision > 0) ms += ms * (double)collision / 1000 * chance(position);
+  return (uint64_t)((ms < (double)most ? ms : (double)most) * 1e6);
 }
 
 /* False if the queue is a ring that is full: a message that returns to it is replaced at once, or replaces an older one,
@@ -61,7 +71,7 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
     if (disposition == SB_REQUEUE && sb_release_exhausts(q->shm, count)) {
       return sb_dispose(q, token, SB_REASON_EXHAUSTED);
     }
-    uint64_t delay = disposition == SB_REQUEUE ? delay_of(q->shm, count) : 0;
+    uint64_t delay = disposition == SB_REQUEUE ? delay_of(q->shm, count, t.position) : 0;
     if (delay != 0 && ring_has_room(q)) {
       return sb_park_delayed(q, token, count, sb_now_ns() + delay);
     }

@@ -275,6 +275,29 @@ static void the_first_delay(void) { redelivery_is_delayed(DELAYS(100, 2000, -1),
 static void the_first_delay_uncounted(void) { redelivery_is_delayed(DELAYS(100, 2000, -1), 0, 100); }
 static void the_third_delay(void) { redelivery_is_delayed(DELAYS(100, 1500, -1), 3, 225); }
 static void the_same_delay(void) { redelivery_is_delayed(DELAYS(100, 1000, -1), 9, 100); }
+/* Of many messages that return at one moment, the waits are spread over the whole width, and keep its bounds. */
+static void delays_that_are_spread(void) {
+  enum { COUNT = 200 };
+  sb_settings settings = DELAYS(1000, 1000, 1400);
+  settings.values[SB_SETTING_REDELIVERY_COLLISION] = 500;
+  begin(settings, COUNT);
+  answer_for_the_system();
+  says.now_ns = 5000 * MS;
+  unsigned low = 0, middle = 0, high = 0, capped = 0;
+  for (unsigned i = 0; i < COUNT; i++) {
+    take();
+    set_side(i, 1, 0);
+    expect_is(sb_release_message(q, token, SB_REQUEUE), SB_OK, "the status");
+    uint64_t wait = sb_side_gen(side_of(i)) - 5000;
+    expect(wait >= 500 && wait <= 1400, "a wait of %llu ms", (unsigned long long)wait);
+    low += wait < 700;
+    middle += wait >= 900 && wait < 1100;
+    high += wait >= 1300;
+    capped += wait == 1400;
+  }
+  expect(low > 10 && middle > 10 && high > 10, "%u short waits, %u middle ones, %u long ones", low, middle, high);
+  expect(capped > 3 && capped < high, "%u waits are as long as allowed, of %u long ones", capped, high);
+}
 static void a_capped_delay(void) { redelivery_is_delayed(DELAYS(100, 2000, 250), 3, 250); }
 static void a_delay_up_to_the_cap(void) { redelivery_is_delayed(DELAYS(100, 2000, 400), 3, 400); }
 static void a_delay_above_the_cap(void) { redelivery_is_delayed(DELAYS(100, 2000, 60), 1, 60); }
@@ -472,6 +495,7 @@ static const test_case CASES[] = {
      the_first_delay_uncounted},
     {"park: delay 3", "each later return waits longer by the multiplier", the_third_delay},
     {"park: delay same", "with a multiplier of 1, each return waits as long", the_same_delay},
+    {"park: delay spread", "the collision factor spreads the waits", delays_that_are_spread},
     {"park: delay capped", "no return waits longer than max_redelivery_delay", a_capped_delay},
     {"park: delay at the cap", "a return may wait for max_redelivery_delay", a_delay_up_to_the_cap},
     {"park: delay above the cap", "max_redelivery_delay limits the first return, too", a_delay_above_the_cap},
