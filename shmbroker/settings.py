@@ -191,8 +191,8 @@ class QueueSettings:
     redelivery_collision_factor: float = _setting(
         0.0,
         Factor(0, 1),
-        "each wait is longer or shorter by chance, by up to this part of it; so messages that were returned together do "
-        "not come again together",
+        "each wait is longer or shorter by chance, by up to this part of it, so that messages that were returned "
+        "together do not come again together",
         "SB_SETTING_REDELIVERY_COLLISION",
         argument="x-redelivery-collision-factor",
     )
@@ -216,7 +216,8 @@ class QueueSettings:
     last_value_key: str | None = _setting(
         None,
         Name(),
-        "the name of a header: of the ready messages with one value of it only the newest stays, and replaces the others",
+        "the name of a header: of the ready messages with one value of it only the newest stays, and replaces the "
+        "others",
         argument="x-last-value-key",
         fixed=True,
     )

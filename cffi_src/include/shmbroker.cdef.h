@@ -225,9 +225,9 @@ enum {
   SB_SETTING_REDELIVERY_DELAY_MS,   /* 0 = none */
   SB_SETTING_REDELIVERY_MULTIPLIER, /* in thousandths */
   SB_SETTING_MAX_REDELIVERY_DELAY_MS,
-  SB_SETTING_REDELIVERY_COLLISION, /* in thousandths */
   SB_SETTING_MESSAGE_GROUPS,       /* SB_GROUPS_... */
   SB_SETTING_GROUP_BUCKETS,
+  SB_SETTING_REDELIVERY_COLLISION, /* in thousandths */
   SB_SETTINGS_GIVEN, /* no setting: which settings were given for the queue (_core/settings.py); the core only stores it */
   SB_SETTINGS
 };

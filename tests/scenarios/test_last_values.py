@@ -99,15 +99,17 @@ def test_a_held_value_is_newer_than_one_that_returns(connection: shmbroker.Conne
 def test_q77_the_last_value_received_of_a_key_is_the_last_one_sent(
     broker: shmbroker.Broker, connection: shmbroker.Connection
 ) -> None:
-    """Two producers and a consumer at the same time, each producer with its own keys: whatever the consumer misses, for
-    each key it gets the last value last."""
+    """Two producers and a consumer at the same time: whatever the consumer misses, of each key it gets the last one last.
+
+    Each producer has its own keys.
+    """
     queue = latest(connection)
     chance = random.Random(77)
     with actors(broker.name, 3) as (first, second, consumer):
         sent: dict[str, str] = {}
         for producer, keys in ((first, "abcde"), (second, "vwxyz")):
             values = [[key, f"{key}-{n}"] for n in range(600) for key in chance.sample(keys, 2)]
-            sent.update({key: body for key, body in values})
+            sent.update(dict(values))
             producer.begin("put_values", queue="latest", values=values, header=HEADER)
         received: list[str] = []
         while True:
@@ -377,7 +379,7 @@ def test_the_death_of_a_consumer_returns_values_that_are_replaced(
 def test_producers_that_are_killed_leave_one_value_of_each_key(
     broker: shmbroker.Broker, connection: shmbroker.Connection
 ) -> None:
-    """Producers of the same keys are killed at any moment, twelve times: each key has one message, and the counts fit."""
+    """Producers of the same keys are killed at any moment, twelve times: each key has one message, and all counts fit."""
     queue = latest(connection)
     keys = [f"k{n}" for n in range(7)]
     values = [[key, f"{key}-{n}"] for n in range(4000) for key in keys]
@@ -411,7 +413,7 @@ def test_last_values_with_groups_or_priorities_are_refused(
 @pytest.mark.parametrize("key", ["", 5, "x\0", "y" * 256])
 def test_a_last_value_key_that_is_no_name_is_refused(connection: shmbroker.Connection, key: object) -> None:
     """The error names the setting, the value and what is allowed."""
-    with pytest.raises(ValueError, match="last_value_key=.*bytes of UTF-8"):
+    with pytest.raises(ValueError, match=r"last_value_key=.*bytes of UTF-8"):
         connection.queue("q", last_value_key=key)
 
 

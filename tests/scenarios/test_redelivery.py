@@ -270,7 +270,7 @@ def test_t33_the_most_ends_the_growth(connection: shmbroker.Connection) -> None:
 
 
 def test_t33_the_collision_factor_spreads_the_waits(connection: shmbroker.Connection) -> None:
-    """Delay 0.2 with factor 0.5: messages that are returned together come after 0.1 seconds or later, in another order."""
+    """Delay 0.2, factor 0.5: messages that are returned together come after 0.1 seconds or later, in another order."""
     queue = connection.queue("q", redelivery_delay=0.2, redelivery_collision_factor=0.5)
     bodies = numbered(30)
     put_each(queue, bodies)

@@ -73,7 +73,8 @@ static void put_neighbour(void) { put_keyed(8, neighbour()); }
 
 /* The messages of both keys stay. */
 static void both_are_there(void) {
-  if (ready_messages() != 2 && !scheduler_somebody_died()) complain("of two keys are ready %llu", (unsigned long long)ready_messages());
+  if (ready_messages() != 2 && !scheduler_somebody_died())
+    complain("of two keys are ready %llu", (unsigned long long)ready_messages());
 }
 
 /* A table, a line or two for each. */
