@@ -99,7 +99,7 @@ def test_a_held_value_is_newer_than_one_that_returns(connection: shmbroker.Conne
 def test_q77_the_last_value_received_of_a_key_is_the_last_one_sent(
     broker: shmbroker.Broker, connection: shmbroker.Connection
 ) -> None:
-    """Two producers and a consumer at the same time: whatever the consumer misses, of each key it gets the last one last.
+    """Two producers and a consumer at the same time: whatever the consumer misses, of each key the last one comes last.
 
     Each producer has its own keys.
     """
@@ -379,7 +379,7 @@ def test_the_death_of_a_consumer_returns_values_that_are_replaced(
 def test_producers_that_are_killed_leave_one_value_of_each_key(
     broker: shmbroker.Broker, connection: shmbroker.Connection
 ) -> None:
-    """Producers of the same keys are killed at any moment, twelve times: each key has one message, and all counts fit."""
+    """Producers of the same keys are killed at any moment, twelve times: each key has one message."""
     queue = latest(connection)
     keys = [f"k{n}" for n in range(7)]
     values = [[key, f"{key}-{n}"] for n in range(4000) for key in keys]
