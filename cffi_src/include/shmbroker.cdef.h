@@ -269,7 +269,7 @@ enum {
   SB_QUEUE_DEAD_LETTERS = 2048, /* dead messages wait to go to its dead-letter exchange (sb_park.h) */
   SB_QUEUE_AUTO_CREATED = 4096, /* a publish or a consume made it: the housekeeper may delete it */
   SB_QUEUE_GROUPS = 8192,       /* a message group goes to one consumer at a time (sb_groups.h) */
-  SB_QUEUE_LAST_VALUE = 16384   /* of the messages with one key only the newest stays (sb_values.h) */
+  SB_QUEUE_LAST_VALUE = 131072 /* of the messages with one key only the newest stays (sb_values.h) */
 };
 
 typedef struct {

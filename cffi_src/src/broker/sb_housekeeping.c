@@ -263,7 +263,7 @@ static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, 
   if (sb_notify_one(by, slot, true)) count_rescue(by->b, q, because_halted);
 }
 
-/* Settles the keys of a queue with last values, if that was left undone since memory was short (I101 of sb_values.h). */
+/* Settles the keys of a queue with last values, if that was left undone since memory was short (I103 of sb_values.h). */
 static void settle_values(sb_connection *by, uint32_t slot, sb_queue_shm *shm, sb_queue_memory *memory) {
   uint32_t lost = SB_LOAD(&shm->values_lost, SB_SEQ_CST);
   sb_queue q;

@@ -111,7 +111,7 @@ static void release_cell(sb_reap_context *w, uint32_t queue, uint64_t position) 
 
 void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t position) {
   release_cell(w, queue, position);
-  sb_intent_settle_value(w, queue, position); /* also if the cell was AVAILABLE before (I101 of sb_values.h) */
+  sb_intent_settle_value(w, queue, position); /* also if the cell was AVAILABLE before (I103 of sb_values.h) */
 }
 
 /* ---- intents ---- */

@@ -46,7 +46,7 @@ bool sb_intent_find_cell(sb_reap_context *w, uint32_t queue, uint64_t position, 
  * its `requeued` bits again. In both cases, if the message has expired, asks the housekeeper to remove it. If the cell
  * is a TOMBSTONE, repeats the end of sb_ring_finish (sb_ring_redo). Leaves STAGED cells alone. */
 void sb_intent_release_cell(sb_reap_context *w, uint32_t queue, uint64_t position);
-/* In a queue with last values, settles the key of the message at `position`, if there is one (I101 of sb_values.h). */
+/* In a queue with last values, settles the key of the message at `position`, if there is one (I103 of sb_values.h). */
 void sb_intent_settle_value(sb_reap_context *w, uint32_t queue, uint64_t position);
 
 #endif

@@ -219,7 +219,7 @@ static void flip_own(sb_connection *c, sb_transaction_cell *cell) {
     bool keyed = sb_queue_has_values(cell->q) && m->due_ns == 0 && sb_values_key_of(cell->q, slot, m, &key);
     flip(cell->q, &cell->leaf, cell->position, word, cell->tracked && cell->counted);
     if (keyed)
-      (void)sb_values_came(cell->q, cell->position, &key); /* I101 of sb_values.h: the holding lists the cell */
+      (void)sb_values_came(cell->q, cell->position, &key); /* I103 of sb_values.h: the holding lists the cell */
   }
   sb_limits_published(cell->q, cell->body->bytes);
 }

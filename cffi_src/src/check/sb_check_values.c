@@ -64,7 +64,7 @@ static void check_nodes(sb_checkup *k, uint32_t queue, uint32_t root, uint64_t c
   }
 }
 
-/* I101 of sb_values.h: the index names the ready message of this cell, if the message has a key. */
+/* I103 of sb_values.h: the index names the ready message of this cell, if the message has a key. */
 static void check_cell(sb_checkup *k, const sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64_t word) {
   uint32_t slot = sb_cell_slot(word);
   sb_value_key key;

@@ -316,7 +316,7 @@ typedef struct {
   sb_half lanes;   /* first lane but lane 0, by ascending number */
   sb_half groups;  /* of a queue with SB_QUEUE_GROUPS: the claims of its consumers; 0 = none yet */
   /* of a queue with SB_QUEUE_LAST_VALUE. value_index: the root of its index; 0 = none yet. values_lost: raised for each
-   * message that may be ready without being settled (I101 of sb_values.h) */
+   * message that may be ready without being settled (I103 of sb_values.h) */
   sb_half value_index, values_lost;
 } sb_queue_shm;
 #define SB_QUEUE_UNITS 4u

@@ -147,7 +147,7 @@ sb_status sb_queue_pass_closing(sb_queue *q, const sb_lane *lane, uint64_t posit
 /* Publishes an ALLOC slot, whose body has `bytes` bytes, in a cell at the tail. The cell becomes SCHEDULED if
  * `scheduled`, else AVAILABLE. *position: the position of that cell. After a failure the caller still owns the slot,
  * and must enforce the queue's limits if `scheduled` is set: the call raised `taken`, and lowered it again (I42).
- * `token`: the holding that lists the slot. In a queue with last values it then lists the cell (I101 of sb_values.h). */
+ * `token`: the holding that lists the slot. In a queue with last values it then lists the cell (I103 of sb_values.h). */
 sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool scheduled, uint64_t token,
                            uint64_t *position);
 /* Adds an entry to the schedule list for a message with a timer (I26 of sb_schedule.h). */

@@ -101,7 +101,7 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
     sb_ledger_hinting(q->ledger, -1);
   }
   if (keyed && sb_queue_is_open(q))
-    (void)sb_values_came(q, t.position, &key); /* P29, I101 of sb_values.h: the holding lists the cell */
+    (void)sb_values_came(q, t.position, &key); /* P29, I103 of sb_values.h: the holding lists the cell */
   sb_holding_give(c, token);
   sb_groups_gone(q, ending);  /* I93 of sb_groups.h: after the flip */
   if (!sb_queue_is_open(q)) { /* the queue was closed meanwhile: its disposal may have missed this message */

@@ -15,7 +15,7 @@
  * does not use before level 28.
  *
  * Invariants:
- *  I100 a word that names a node never changes again, and no node is freed while the queue exists. So a word that a
+ *  I102 a word that names a node never changes again, and no node is freed while the queue exists. So a word that a
  *      search has found stays the word of its key, or of the node that leads to it.
  *
  * Ordering pairs:

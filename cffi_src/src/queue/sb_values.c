@@ -111,7 +111,7 @@ static bool supersede(sb_queue *q, const sb_value_place *place, const sb_value_k
     lose(q); /* and goes on: it is unlikely that the older one returns just now */
     return sb_value_index_set(q, place, key, position);
   }
-  sb_holding_set(q->c->b, token, sb_holding_what(SB_HOLD_CELL, q->slot, v->leaf.slot), older); /* I101 */
+  sb_holding_set(q->c->b, token, sb_holding_what(SB_HOLD_CELL, q->slot, v->leaf.slot), older); /* I103 */
   bool set = sb_value_index_set(q, place, key, position);
   SB_CRASHPOINT("values.superseded");
   if (set && look_at(q, older).is == READY) { /* P29 */

@@ -15,7 +15,7 @@
  * was short. When it changes, the housekeeper settles all ready messages.
  *
  * Invariants:
- *  I101 each AVAILABLE message with a key is the one that the index names for the key, or is about to be settled: its
+ *  I103 each AVAILABLE message with a key is the one that the index names for the key, or is about to be settled: its
  *      position is named by a holding, or by the intent ENQUEUE, of a process that is in sb_values_came, or was killed
  *      there; or `values_lost` was raised.
  *  A process that makes the index name a newer message while the older one is held lists the older one in a holding first,
@@ -54,7 +54,7 @@ sb_status sb_values_prepare(sb_queue *q, const sb_value_key *key);
  * ready. */
 bool sb_values_take(sb_queue *q, const sb_value_key *key, uint64_t *token);
 /* Settles the key of a message that became AVAILABLE at `position`. Returns how many messages were replaced. The caller
- * has named the position (I101). */
+ * has named the position (I103). */
 unsigned sb_values_came(sb_queue *q, uint64_t position, const sb_value_key *key);
 /* The same, for a caller that knows only the position, where there may be no message any more. */
 unsigned sb_values_settle_at(sb_queue *q, uint64_t position);
