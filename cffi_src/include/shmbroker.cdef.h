@@ -459,7 +459,8 @@ typedef enum {
   SB_LOST_NODE,        /* a node (of a consumer, watch or waiting call) not in its lists, or with a bad word */
   SB_BAD_TIMER,        /* an entry of the schedule */
   SB_UNREAPED,         /* a dead process that is not reaped: may explain other findings */
-  SB_BAD_GROUP         /* the message groups of a queue */
+  SB_BAD_GROUP,        /* the message groups of a queue */
+  SB_BAD_DISPATCH      /* which consumers a queue admits, and which of them get messages */
 } sb_trouble;
 
 /* The rings. A level (the consumers of one priority) has INTERESTED and NOTIFIED, the broker has MEMORY, a lane (the
