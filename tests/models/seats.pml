@@ -4,7 +4,7 @@
  * that gives the queue its seats.
  *
  * Mirrors: sb_admission.c sb_admission_begin, sb_admission_enter, sb_admission_prepare, registered, has_seats;
- *   sb_api_queues.c configure; sb_api_consumers.c subscribe; shmbroker/_core/admission.py attach.
+ *   sb_api_queues.c configure, sb_queue_configure; sb_api_consumers.c subscribe; sb_topology.c sb_topology_is_held.
  * Abstracted: the kernel's lock is one step, and is free when its holder is killed; a process that is stopped keeps it. The
  *   list of consumers is counted in one step for each place, as the walk reads one node after the other.
  *

@@ -70,7 +70,7 @@ def test_t57_a_limit_for_a_queue_that_had_none(connection: shmbroker.Connection)
     """A limit below the number of consumers is refused, and the queue has none then; another one holds."""
     queue = connection.queue("q")
     consumers = [queue.consume() for _ in range(3)]
-    with pytest.raises(PreconditionFailed, match="max_consumers=0: .* at least 3 is allowed"):
+    with pytest.raises(PreconditionFailed, match=r"max_consumers=0: .* at least 3 is allowed"):
         queue.configure(max_consumers=0)
     assert queue.settings.max_consumers == -1
     consumers.append(queue.consume())
@@ -125,9 +125,7 @@ def test_t57_a_killed_consumer_frees_its_place(
         assert_counts(queue, consumers=1)
 
 
-def test_t57_processes_that_attach_at_the_same_time(
-    broker: shmbroker.Broker, connection: shmbroker.Connection
-) -> None:
+def test_t57_processes_that_attach_at_the_same_time(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:
     """Of five processes that attach at the same time exactly as many are admitted as there are seats."""
     queue = connection.queue("q", max_consumers=2)
     with actors(broker.name, 5) as processes:

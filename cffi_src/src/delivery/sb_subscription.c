@@ -16,7 +16,8 @@ void sb_subscription_leave(const sb_subscription *s) {
 }
 
 /* I54: if the node stands by, reads the claim of the queue (sb_exclusive.h). A node that has become active stands by no
- * longer. I100: if it waits for the gate, looks whether the gate is open (sb_dispatch.h). */
+ * longer. I100 of sb_dispatch.h: if it waits for the gate, looks whether
+ * the gate is open. */
 bool sb_subscription_may_want(const sb_subscription *s) {
   uint32_t flags = SB_LOAD(&sb_subscription_node(s)->flags, SB_RELAXED);
   return ((flags & SB_NODE_STANDBY) == 0 || sb_exclusive_activate(s->q->c->b, s->node)) &&
