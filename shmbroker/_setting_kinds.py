@@ -181,6 +181,58 @@ class Whole(Kind):
         return number if self._least <= number <= self._most else self._most
 
 
+class Seats(Count):
+    """A number of consumers, or -1 = no limit. The core stores the number plus one, and 0 for no limit."""
+
+    __slots__ = ()
+    allowed = "-1 or >= 0"
+
+    def check(self, name: str, value: object) -> int:
+        """Accepts -1 and integers from 0."""
+        if is_integer(value) and UNBOUNDED <= value < _MAX_COUNT:
+            return value
+        msg = f"{name}={value!r}: -1 (no limit) or an integer from 0 to {_MAX_COUNT - 1} is allowed"
+        raise ValueError(msg)
+
+    def from_argument(self, queue: str, argument: str, value: object) -> int:
+        """Accepts -1 and integers from 0."""
+        if is_integer(value) and value == UNBOUNDED:
+            return UNBOUNDED
+        return arguments.integer(queue, argument, value, 0, _MAX_COUNT - 1)
+
+    def to_core(self, value: int) -> int:
+        """Returns the number plus one."""
+        return value + 1
+
+    def from_core(self, number: int) -> int:
+        """Returns the number minus one; -1 for a negative number, which means "none" in the core."""
+        return max(number, 0) - 1
+
+
+class Consumers(Kind):
+    """A number of consumers, where 0 asks for none."""
+
+    __slots__ = ()
+    option: type[int | float | str] = int
+    metavar = "N"
+    allowed = ">= 0"
+
+    def check(self, name: str, value: object) -> int:
+        """Accepts integers from 0."""
+        if is_integer(value) and 0 <= value < _MAX_COUNT:
+            return value
+        msg = f"{name}={value!r}: an integer from 0 to {_MAX_COUNT - 1} is allowed"
+        raise ValueError(msg)
+
+    def from_argument(self, queue: str, argument: str, value: object) -> int:
+        """Accepts integers from 0."""
+        return arguments.integer(queue, argument, value, 0, _MAX_COUNT - 1)
+
+    def from_core(self, number: int) -> int:
+        """Returns 0 for a negative number, which means "none" in the core."""
+        return max(number, 0)
+
+
 class Size(Count):
     """A number of bytes; -1 = no limit."""
 

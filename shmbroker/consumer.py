@@ -94,6 +94,7 @@ class Consumer(native.ConsumerCalls):
             ack_batch=ack_batch,
             ack_interval=ack_interval,
             selector=b"" if selector is None else compile_selector(selector),
+            until=session.operation_deadline(),
         )
         self._taker = native.Receiver(self._core.address, native.OF_CONSUMER, Message, MessageBatch)
         super().__init__(self._taker, auto_ack, ack_batch == 1)

@@ -54,7 +54,11 @@ class AccessRefused(ChannelClosedByBroker):
 
 
 class ResourceLocked(ChannelClosedByBroker):
-    """Another connection has exclusive use of the queue, or a channel declares it with another ``exclusive``."""
+    """The queue is in use by others.
+
+    Another connection has exclusive use of it; a channel declares it with another ``exclusive``; or it has as many
+    consumers as its ``max_consumers`` allows.
+    """
 
     default_code = 405
 

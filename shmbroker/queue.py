@@ -304,6 +304,9 @@ class Queue(native.QueueCalls):
             trim: evict messages during the call to enforce a smaller ``ring_size``; otherwise the queue keeps the ready
                 messages, and its bound falls as consumers take them.
             given: settings that are not fixed for the life of a queue (see :class:`QueueSettings`).
+
+        Raises:
+            PreconditionFailed: the queue has more consumers than a new ``max_consumers``. Nothing changed.
         """
         checked = settings.validate(given)
         for name in (name for name in checked if settings.ROWS[name].fixed):

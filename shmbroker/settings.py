@@ -16,11 +16,13 @@ from shmbroker._dataclasses import dataclass
 from shmbroker._setting_kinds import (
     UNBOUNDED,
     Choice,
+    Consumers,
     Count,
     Factor,
     Kind,
     Level,
     Name,
+    Seats,
     Seconds,
     Size,
     Switch,
@@ -221,6 +223,31 @@ class QueueSettings:
         argument="x-last-value-key",
         fixed=True,
     )
+    max_consumers: int = _setting(
+        UNBOUNDED,
+        Seats(),
+        "the most consumers; another one is refused; 0: none are admitted; -1: no limit",
+        "SB_SETTING_SEATS",
+        argument="x-max-consumers",
+        copied=True,
+    )
+    consumers_before_dispatch: int = _setting(
+        0,
+        Consumers(),
+        "consumers get no messages before this number of them is attached; then they do until all have left",
+        "SB_SETTING_CONSUMERS_BEFORE_DISPATCH",
+        argument="x-consumers-before-dispatch",
+        copied=True,
+    )
+    delay_before_dispatch: float | None = _setting(
+        0.0,
+        Seconds(least_ms=0),
+        "how long after the first consumer they get messages, in seconds, even if consumers_before_dispatch has not "
+        "come; 0: there is no such time",
+        "SB_SETTING_DELAY_BEFORE_DISPATCH_MS",
+        argument="x-delay-before-dispatch",
+        copied=True,
+    )
     durable: bool = _setting(
         default=False,
         kind=Switch(),
@@ -263,10 +290,7 @@ REJECTING = frozenset({"reject-publish", DEAD_LETTERING})
 """The values of ``overflow`` with which a full queue rejects a message, and its publisher learns of it."""
 
 _SETTING_OF = {row.argument: name for name, row in ROWS.items() if row.argument is not None}
-_LATER = frozenset({
-    "x-non-destructive", "x-max-consumers", "x-consumers-before-dispatch",
-    "x-delay-before-dispatch",
-})  # fmt: skip
+_LATER = frozenset({"x-non-destructive"})
 
 
 def validate(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,8 +38,11 @@ typedef enum {
   SB_STOPPING = 26,
   SB_NO_HOUSEKEEPER = 27,
   SB_TICK = 28,
-  SB_READY = 29,   /* a channel is ready, see sb_connection_next_ready */
-  SB_REJECTED = 30 /* the queue has no room, and rejects the message: waiting does not help */
+  SB_READY = 29,    /* a channel is ready, see sb_connection_next_ready */
+  SB_REJECTED = 30, /* the queue has no room, and rejects the message: waiting does not help */
+  SB_UNLOCKED =
+      31,         /* the call needs the topology lock: the caller takes it (sb_topology_begin), then repeats the call */
+  SB_NO_SEAT = 32 /* the queue has as many consumers as its setting max_consumers allows, or more than the new value */
 } sb_status;
 
 /* The version of the layout of shared memory that this core reads. */
@@ -225,9 +228,12 @@ enum {
   SB_SETTING_REDELIVERY_DELAY_MS,   /* 0 = none */
   SB_SETTING_REDELIVERY_MULTIPLIER, /* in thousandths */
   SB_SETTING_MAX_REDELIVERY_DELAY_MS,
-  SB_SETTING_MESSAGE_GROUPS,       /* SB_GROUPS_... */
+  SB_SETTING_MESSAGE_GROUPS, /* SB_GROUPS_... */
   SB_SETTING_GROUP_BUCKETS,
-  SB_SETTING_REDELIVERY_COLLISION, /* in thousandths */
+  SB_SETTING_REDELIVERY_COLLISION,      /* in thousandths */
+  SB_SETTING_SEATS,                     /* the most consumers, plus one; 0 = no limit */
+  SB_SETTING_CONSUMERS_BEFORE_DISPATCH, /* 0 and 1: any consumer */
+  SB_SETTING_DELAY_BEFORE_DISPATCH_MS,  /* 0 = none */
   SB_SETTINGS_GIVEN, /* no setting: which settings were given for the queue (_core/settings.py); the core only stores it */
   SB_SETTINGS
 };
@@ -253,7 +259,7 @@ typedef struct {
      texts_length (sb_texts returns the bytes). */
   const char *texts;
 } sb_settings;
-/* Flags of a queue. The core derives TTL, EXPIRES, LANES and GROUPS from the settings. */
+/* Flags of a queue. The core derives TTL, EXPIRES, LANES, GROUPS, SEATS and GATED from the settings. */
 enum {
   SB_QUEUE_PAUSED = 1,
   SB_QUEUE_DURABLE = 2,
@@ -269,7 +275,9 @@ enum {
   SB_QUEUE_DEAD_LETTERS = 2048, /* dead messages wait to go to its dead-letter exchange (sb_park.h) */
   SB_QUEUE_AUTO_CREATED = 4096, /* a publish or a consume made it: the housekeeper may delete it */
   SB_QUEUE_GROUPS = 8192,       /* a message group goes to one consumer at a time (sb_groups.h) */
-  SB_QUEUE_LAST_VALUE = 131072 /* of the messages with one key only the newest stays (sb_values.h) */
+  SB_QUEUE_LAST_VALUE = 131072, /* of the messages with one key only the newest stays (sb_values.h) */
+  SB_QUEUE_SEATS = 32768, /* max_consumers limits its consumers: they attach under the topology lock (sb_admission.h) */
+  SB_QUEUE_GATED = 65536  /* its consumers wait for others, or for a time, before they get messages (sb_dispatch.h) */
 };
 
 typedef struct {
@@ -456,7 +464,8 @@ typedef enum {
   SB_BAD_TIMER,        /* an entry of the schedule */
   SB_UNREAPED,         /* a dead process that is not reaped: may explain other findings */
   SB_BAD_GROUP,        /* the message groups of a queue */
-  SB_BAD_VALUE         /* the index of a queue with last values */
+  SB_BAD_VALUE,        /* the index of a queue with last values */
+  SB_BAD_DISPATCH      /* which consumers a queue admits, and which of them get messages */
 } sb_trouble;
 
 /* The rings. A level (the consumers of one priority) has INTERESTED and NOTIFIED, the broker has MEMORY, a lane (the
@@ -545,6 +554,7 @@ void sb_queue_touch(sb_connection *c, uint32_t slot);
 sb_queue *sb_queue_open(sb_connection *c, uint32_t slot, sb_status *status);
 bool sb_queue_close(sb_queue *q);
 void sb_queue_free(sb_queue *q);
+/* SB_NO_SEAT: the queue has more consumers than the new settings allow; nothing changed. */
 sb_status sb_queue_configure(sb_queue *q, const sb_settings *settings, bool trim, uint64_t deadline_ns,
                              int32_t *holder);
 sb_status sb_queue_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadline_ns, int32_t *holder,
@@ -663,6 +673,8 @@ sb_status sb_transaction_commit(sb_connection *c, const sb_publication *publicat
                                 uint32_t *failed_publication, uint32_t *failed_target);
 
 /* ---- consumers ---- */
+/* SB_UNLOCKED: a queue limits its consumers, and the calling thread has not the topology lock. SB_NO_SEAT: the queue has
+   as many consumers as it allows. SB_ACCESS: another consumer uses it exclusively. */
 sb_consumer *sb_consumer_open(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority,
                               uint32_t ack_batch, uint64_t ack_interval_ns, sb_status *status);
 /* The same for a consumer that gets only the messages that a compiled selector selects. SB_INVALID: it is no valid
@@ -696,6 +708,7 @@ sb_channel *sb_channel_open(sb_connection *c, uint64_t number, sb_status *status
    thread may call it, and more than once. */
 void sb_channel_close(sb_channel *ch);
 void sb_channel_free(sb_channel *ch);
+/* SB_UNLOCKED, SB_NO_SEAT, SB_ACCESS: as sb_consumer_open. */
 sb_status sb_channel_consume(sb_channel *ch, sb_queue *q, uint32_t prefetch, int32_t priority, uint32_t flags,
                              uint32_t *subscription);
 /* As sb_consumer_open_selected. */

@@ -8,8 +8,8 @@ import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmbroker._core import native
+from shmbroker._core.admission import attach
 from shmbroker._core.calls import in_flight
-from shmbroker._core.consumer import in_exclusive_use
 from shmbroker._core.transaction import Settlement
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ class CoreChannel(native.Finalized):
         place: SubscriptionPlace | None = None,
         *,
         selector: bytes = b"",
+        until: int = native.FOR_EVER,
     ) -> int:
         """Starts a consumer and returns its subscription number.
 
@@ -115,20 +116,25 @@ class CoreChannel(native.Finalized):
             flags: any of AUTO_ACK, NO_LOCAL and EXCLUSIVE.
             place: has the subscription number if the consumer was started, even if a signal handler raised.
             selector: a compiled selector, which selects the messages; ``b""`` selects all.
+            until: the deadline for the topology lock, which only a queue with ``max_consumers`` needs.
 
         Raises:
             AccessRefused: another consumer uses the queue exclusively; or EXCLUSIVE is set, and the queue has other
                 consumers or the setting ``single_active_consumer``.
+            ResourceLocked: the queue has as many consumers as its ``max_consumers`` allows.
+            Timeout: another process holds the topology lock past ``until``.
         """
         pointer = (place or SubscriptionPlace()).pointer
-        status = self.connection.growing(
-            slow.sb_channel_consume_selected, self.handle, queue.handle, prefetch, priority, flags,
-            ffi.from_buffer("char[]", selector), len(selector), pointer,
-        )  # fmt: skip
+
+        def start() -> int:
+            return self.connection.growing(
+                slow.sb_channel_consume_selected, self.handle, queue.handle, prefetch, priority, flags,
+                ffi.from_buffer("char[]", selector), len(selector), pointer,
+            )  # fmt: skip
+
+        status = attach(self.connection, [queue], until, start)
         if status == native.CLOSED:
             native.raise_for(status, "the channel")
-        if status == native.ACCESS:
-            raise in_exclusive_use(queue.what)
         if status != native.OK:
             native.raise_for(status, queue.what)
         self.queues[int(pointer[0])] = queue

@@ -7,9 +7,8 @@ import functools
 import os
 from typing import TYPE_CHECKING, Any
 
-from shmbroker import exceptions
-from shmbroker._amqp.errors import amqp_error
 from shmbroker._core import native
+from shmbroker._core.admission import attach
 from shmbroker._core.calls import in_flight
 
 if TYPE_CHECKING:
@@ -19,11 +18,6 @@ if TYPE_CHECKING:
     from shmbroker._core.queue import CoreQueue
 
 ffi, slow, fast, fast_ffi = native.ffi, native.slow, native.fast, native.fast_ffi
-
-
-def in_exclusive_use(what: str) -> exceptions.AccessRefused:
-    """The error of a queue that a consumer uses exclusively, or of a consumer that cannot get exclusive use."""
-    return amqp_error(exceptions.AccessRefused, f"{what} in vhost '/' in exclusive use")
 
 
 class CoreConsumer(native.Finalized):
@@ -44,7 +38,9 @@ class CoreConsumer(native.Finalized):
         ack_batch: int,
         ack_interval: float,
         selector: bytes = b"",
+        until: int = native.FOR_EVER,
     ) -> None:
+        """Starts the consumer. ``until``, and the errors: as for :func:`shmbroker._core.admission.attach`."""
         self.connection = connection
         self.descriptor = -1
         self._made: list[Any] = []
@@ -52,12 +48,15 @@ class CoreConsumer(native.Finalized):
         self.what = " and ".join(queue.what for queue in queues)
         handles = ffi.new("sb_queue *[]", [queue.handle for queue in queues])
         interval = int(ack_interval * native.NANOSECONDS)
-        handle, status = connection.opening(
-            slow.sb_consumer_open_selected, connection.handle, handles, len(queues), prefetch, priority, ack_batch,
-            interval, ffi.from_buffer("char[]", selector), len(selector), made=self._made,
-        )  # fmt: skip
-        if status == native.ACCESS:
-            raise in_exclusive_use(self.what)
+
+        def start() -> int:
+            return connection.opening(
+                slow.sb_consumer_open_selected, connection.handle, handles, len(queues), prefetch, priority, ack_batch,
+                interval, ffi.from_buffer("char[]", selector), len(selector), made=self._made,
+            )[1]  # fmt: skip
+
+        status = attach(connection, queues, until, start)
+        handle = self._made[-1]
         if handle == ffi.NULL:
             native.raise_for(status, self.what)
         self.handle: Any = handle

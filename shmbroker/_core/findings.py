@@ -240,6 +240,13 @@ _SENTENCES: dict[int, tuple[str, ...]] = {
         "{queue}: it has an index of last values in slot {slot}, or not, and its flag or last_value_key does not agree",
         "{queue}, position {where}: the index of last values does not name this message, but {found:#x}",
     ),
+    slow.SB_BAD_DISPATCH: (
+        "{queue}: a consumer has ticket {found}, the last one drawn is {expected}",
+        "{queue}: its gate is open for tickets before {found}, the next one is {expected}",
+        "{queue}: has {found} consumers, max_consumers is {expected}",
+        "{queue}: max_consumers is {found}, but its consumers do not attach one at a time",
+        "{queue}: its flags {found:#x} contradict consumers_before_dispatch and delay_before_dispatch",
+    ),
     slow.SB_UNREAPED: ("process {found} has died and is not cleared up after yet: what was found may come of that",),
 }  # fmt: skip
 _SIGNED = {slow.SB_BAD_QUEUE, slow.SB_BAD_COUNT, slow.SB_BAD_HINT, slow.SB_BAD_LIST}

@@ -86,6 +86,8 @@ READY: int = slow.SB_READY
 REJECTED: int = slow.SB_REJECTED
 SYSTEM: int = slow.SB_SYSTEM
 LIMIT: int = slow.SB_LIMIT
+UNLOCKED: int = slow.SB_UNLOCKED
+NO_SEAT: int = slow.SB_NO_SEAT
 
 # The dispositions of a message.
 ACK: int = slow.SB_ACK

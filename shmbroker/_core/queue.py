@@ -388,10 +388,20 @@ class CoreQueue(native.Finalized):
     def configure(
         self, settings: QueueSettings, flags: int, *, trim: bool, until: int, given: frozenset[str] = ALL_GIVEN
     ) -> None:
-        """Changes the settings. ``given``: the names of those that were given for this queue, as for `declare`."""
+        """Changes the settings. ``given``: the names of those that were given for this queue, as for `declare`.
+
+        Raises:
+            PreconditionFailed: the queue has more consumers than the new ``max_consumers``. Nothing changed.
+            Timeout: another process holds the topology lock past ``until``.
+        """
         holder = ffi.new("int32_t *")
         wanted, _texts = encoded_settings(settings, flags, given)
-        raise_topology_error(slow.sb_queue_configure(self.handle, wanted, trim, until, holder), holder[0], self.what)
+        status = slow.sb_queue_configure(self.handle, wanted, trim, until, holder)
+        if status == native.NO_SEAT:
+            least = max(self.facts().consumers, settings.max_consumers + 1)
+            text = f"max_consumers={settings.max_consumers}: {self.what} in vhost '/' has {least} consumers; "
+            raise amqp_error(exceptions.PreconditionFailed, f"{text}-1 (no limit) or at least {least} is allowed")
+        raise_topology_error(status, holder[0], self.what)
 
     @in_flight
     def delete(self, *, if_unused: bool, if_empty: bool, until: int) -> int:

@@ -111,6 +111,7 @@ class Receiving(Sending):
         Raises:
             AccessRefused: the queue has an exclusive consumer; or ``exclusive`` is set, and the queue has other
                 consumers or the setting ``single_active_consumer``.
+            ResourceLocked: the queue has as many consumers as its ``max_consumers`` allows.
             NotAllowed: the tag is in use; closes the connection.
         """
         callable_of(on_message_callback, "on_message_callback")
@@ -146,7 +147,10 @@ class Receiving(Sending):
                 raise exceptions.NotAllowed(530, f"NOT_ALLOWED - attempt to reuse consumer tag '{tag}'")
             self._session.start_io()
             try:
-                subscription = core.consume(source, self._prefetch, priority, flags, place, selector=selector)
+                until = self._session.operation_deadline()
+                subscription = core.consume(
+                    source, self._prefetch, priority, flags, place, selector=selector, until=until
+                )
                 self._subscriptions[subscription] = consumer
                 # A close that began before the line above may have told all other consumers of the end, but not this
                 # one.

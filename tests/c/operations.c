@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "admission_operations.h"
 #include "channel_operations.h"
 #include "child.h"
 #include "commit_operations.h"
@@ -630,6 +631,19 @@ const operation OPERATIONS[] = {
      .dies_at = "values.superseded", .dies_in = hold_superseded_value},
     {"reap who commits values", VALUED, 0, nothing, reap, UNDER_WAY(TWO, TWO), AFTER(TWO, TWO), .reaps = true,
      .dies_at = "values.taken", .dies_in = commit_values, .twice = TWO, .exactly = 1},
+    {"consume, seats", SEATED(1), SETUP, nothing, take_a_seat, UNCHANGED},
+    {"get seats", FREELY, SETUP, one_waits, get_seats, UNCHANGED},
+    {"give seats away", SEATED(1), SETUP, take_a_seat, give_seats_away, UNCHANGED},
+    {"reap a seat", SEATED(1), SETUP, nothing, reap, UNCHANGED, .reaps = true, .dies_at = "admission.registered",
+     .dies_in = take_a_seat},
+    {"first of two consumes", GATED(2), SETUP, nothing, one_waits, UNCHANGED},
+    {"second of two consumes", GATED(2), SETUP, one_waits, second_comes, UNCHANGED},
+    {"first of two looks", GATED(2), SETUP, both_come, first_looks, UNCHANGED},
+    {"gate, no gate", FREELY, SETUP, one_waits, begin_and_end_gate, UNCHANGED},
+    {"reap a ticket", GATED(2), SETUP, nothing, reap, UNCHANGED, .reaps = true, .dies_at = "dispatch.drawn",
+     .dies_in = both_come},
+    {"reap an open gate", GATED(2), SETUP, nothing, reap, UNCHANGED, .reaps = true, .dies_at = "dispatch.opened",
+     .dies_in = both_come},
 
     {"reject, dead letters", DEADLY, SETUP, get_one, reject, LEAVES(BUT_1)},
     {"reject in a commit, dead letters", DEADLY, SETUP, get_one, reject_in_a_commit, LEAVES(BUT_1)},

@@ -25,6 +25,7 @@
 #include "sb_scatter.h"
 #include "sb_selector.h"
 #include "sb_slab.h"
+#include "sb_topology.h"
 #include "sb_view.h"
 #include "sb_wait.h"
 

@@ -128,12 +128,17 @@ static sb_status subscribe(sb_channel *ch, sb_member *m, bool exclusive) {
   if (status != SB_OK) {
     return status;
   }
-  uint32_t flags = SB_NODE_COUNTED | SB_NODE_MEMBER | sb_exclusive_flags(q->shm) | (exclusive ? SB_NODE_EXCLUSIVE : 0u);
-  status = sb_node_create(q->c, q->slot, m->s.priority, flags, ch->target.number, m->prefetch, &m->s.node, &m->s.token);
+  bool alone = sb_topology_is_held(q->c->b);
+  uint32_t flags;
+  status = sb_admission_begin(q->c, q->slot, alone, &flags);
+  flags |= SB_NODE_MEMBER | (exclusive ? SB_NODE_EXCLUSIVE : 0u);
+  if (status == SB_OK)
+    status =
+        sb_node_create(q->c, q->slot, m->s.priority, flags, ch->target.number, m->prefetch, &m->s.node, &m->s.token);
   if (status == SB_OK) {
     /* Relaxed: only sb_queue_consumers reads `channel`. If it reads before this store, it reports no channel. */
     SB_STORE(&sb_subscription_node(&m->s)->channel, (uint32_t)ch->number, SB_RELAXED);
-    status = sb_exclusive_enter(q->c, q->slot, m->s.node);
+    status = sb_admission_enter(q->c, q->slot, m->s.node, alone);
     if (status != SB_OK) {
       sb_node_destroy(q->c, m->s.node, m->s.token);
       sb_exclusive_succeed(q->c, q->slot); /* if this node was the active one, another becomes active */
@@ -149,8 +154,8 @@ sb_status sb_channel_consume(sb_channel *ch, sb_queue *q, uint32_t prefetch, int
   return sb_channel_consume_selected(ch, q, prefetch, priority, flags, NULL, 0, subscription);
 }
 
-sb_status sb_channel_consume_selected(sb_channel *ch, sb_queue *q, uint32_t prefetch, int32_t priority, uint32_t flags,
-                                      const char *selector, uint32_t selector_length, uint32_t *subscription) {
+static sb_status consume_once(sb_channel *ch, sb_queue *q, uint32_t prefetch, int32_t priority, uint32_t flags,
+                              const char *selector, uint32_t selector_length, uint32_t *subscription) {
   sb_member *m = calloc(1, sizeof *m);
   sb_wish *wish = NULL;
   sb_status status = m == NULL ? SB_SYSTEM : sb_api_wish(selector, selector_length, &wish);
@@ -174,6 +179,15 @@ sb_status sb_channel_consume_selected(sb_channel *ch, sb_queue *q, uint32_t pref
   }
   sb_slab_return_cache(connection_of(ch)); /* cached slots would lie idle, as in sb_queue_open */
   leave(ch);
+  return status;
+}
+
+sb_status sb_channel_consume_selected(sb_channel *ch, sb_queue *q, uint32_t prefetch, int32_t priority, uint32_t flags,
+                                      const char *selector, uint32_t selector_length, uint32_t *subscription) {
+  sb_status status = consume_once(ch, q, prefetch, priority, flags, selector, selector_length, subscription);
+  if (status == SB_NO_SEAT && sb_recover_all(q->c) > 0) { /* as in sb_consumer_open_selected */
+    status = consume_once(ch, q, prefetch, priority, flags, selector, selector_length, subscription);
+  }
   return status;
 }
 

@@ -13,14 +13,16 @@ static sb_status subscribe(sb_consumer *k, sb_queue **queues, uint32_t count) {
       return SB_DELETED;
     }
     *s = sb_subscription_to(queues[i], k->priority, false, k->wish);
-    uint32_t flags = SB_NODE_COUNTED | sb_exclusive_flags(s->q->shm);
-    sb_status status =
-        sb_node_create(k->c, s->q->slot, k->priority, flags, k->target.number, k->prefetch, &s->node, &s->token);
+    bool alone = sb_topology_is_held(k->c->b);
+    uint32_t flags;
+    sb_status status = sb_admission_begin(k->c, s->q->slot, alone, &flags);
+    if (status == SB_OK)
+      status = sb_node_create(k->c, s->q->slot, k->priority, flags, k->target.number, k->prefetch, &s->node, &s->token);
     if (status != SB_OK) {
       return status;
     }
     k->subscription_count++;
-    status = sb_exclusive_enter(k->c, s->q->slot, s->node);
+    status = sb_admission_enter(k->c, s->q->slot, s->node, alone);
     if (status != SB_OK) {
       return status;
     }
@@ -65,9 +67,9 @@ sb_consumer *sb_consumer_open(sb_connection *c, sb_queue **queues, uint32_t coun
   return sb_consumer_open_selected(c, queues, count, prefetch, priority, ack_batch, ack_interval_ns, NULL, 0, status);
 }
 
-sb_consumer *sb_consumer_open_selected(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch,
-                                       int32_t priority, uint32_t ack_batch, uint64_t ack_interval_ns,
-                                       const char *selector, uint32_t selector_length, sb_status *status) {
+static sb_consumer *open_once(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority,
+                              uint32_t ack_batch, uint64_t ack_interval_ns, const char *selector,
+                              uint32_t selector_length, sb_status *status) {
   sb_consumer *k = calloc(1, sizeof *k);
   if (k != NULL) {
     k->subscriptions = calloc(count, sizeof *k->subscriptions);
@@ -114,6 +116,17 @@ sb_consumer *sb_consumer_open_selected(sb_connection *c, sb_queue **queues, uint
   if (*status != SB_OK) {
     sb_consumer_free(k);
     return NULL;
+  }
+  return k;
+}
+
+sb_consumer *sb_consumer_open_selected(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch,
+                                       int32_t priority, uint32_t ack_batch, uint64_t ack_interval_ns,
+                                       const char *selector, uint32_t selector_length, sb_status *status) {
+  sb_consumer *k =
+      open_once(c, queues, count, prefetch, priority, ack_batch, ack_interval_ns, selector, selector_length, status);
+  if (*status == SB_NO_SEAT && sb_recover_all(c) > 0) { /* a consumer that was killed has its seat until it is reaped */
+    k = open_once(c, queues, count, prefetch, priority, ack_batch, ack_interval_ns, selector, selector_length, status);
   }
   return k;
 }

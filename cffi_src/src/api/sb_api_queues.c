@@ -172,21 +172,28 @@ void sb_queue_free(sb_queue *q) {
   sb_connection_free(c);
 }
 
+/* Topology lock held. SB_NO_SEAT: the queue has more consumers than the new settings allow. */
+static sb_status configure(sb_queue *q, const sb_settings *settings, bool trim) {
+  sb_lock(q->c);
+  sb_topology_finish(q->c);
+  sb_status status = SB_DELETED;
+  if (sb_queue_is_open(q)) status = sb_admission_prepare(q->c, q->slot, settings->values[SB_SETTING_SEATS]);
+  if (status == SB_OK) {
+    sb_settings_configure(q, settings, trim);
+    SB_STORE(&q->c->b->header->topology_intent, 0, SB_RELEASE);
+  }
+  sb_unlock(q->c);
+  return status;
+}
+
 sb_status sb_queue_configure(sb_queue *q, const sb_settings *settings, bool trim, uint64_t deadline_ns,
                              int32_t *holder) {
   sb_status status = sb_usable(q->c);
   if (status != SB_OK || (status = sb_topology_lock(q->c->b, deadline_ns, holder)) != SB_OK) {
     return status;
   }
-  sb_lock(q->c);
-  sb_topology_finish(q->c);
-  if (!sb_queue_is_open(q)) {
-    status = SB_DELETED;
-  } else {
-    sb_settings_configure(q, settings, trim);
-    SB_STORE(&q->c->b->header->topology_intent, 0, SB_RELEASE);
-  }
-  sb_unlock(q->c);
+  status = configure(q, settings, trim);
+  if (status == SB_NO_SEAT && sb_recover_all(q->c) > 0) status = configure(q, settings, trim);
   sb_topology_unlock(q->c->b, true);
   return status;
 }

@@ -66,6 +66,8 @@ static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t 
   SB_STORE(&q->groups, 0u, SB_RELAXED);
   SB_STORE(&q->value_index, 0u, SB_RELAXED);
   SB_STORE(&q->values_lost, 0u, SB_RELAXED);
+  SB_STORE(&q->tickets, 0, SB_RELAXED);
+  SB_STORE(&q->open_before, 0, SB_RELAXED);
   SB_STORE(&q->last_take, 0, SB_RELAXED);
   SB_STORE(&q->interested, 0, SB_RELAXED);
   SB_STORE(&q->notified, 0, SB_RELAXED);

@@ -244,6 +244,14 @@ static bool look_after(sb_connection *c) {
   return SB_LOAD(&c->b->header->stopped, SB_ACQUIRE) == 0;
 }
 
+/* Gives turns to the consumers of queues whose gate opens now because of its delay (sb_dispatch.h). */
+static void look_at_gates(sb_connection *c) {
+  if (c->dispatch_due_ns != 0 && sb_now_ns() >= c->dispatch_due_ns) {
+    c->dispatch_due_ns = 0; /* a consumer that still waits for its gate sets it again */
+    look_everywhere(c);
+  }
+}
+
 /* True if the last look is LOWEST_SLEEP_NS old. The thread asks this even while it is busy: a thread that never sleeps
  * must look as well. */
 static bool is_due(const sb_connection *c) { return sb_now_ns() - c->lookout.looked > LOWEST_SLEEP_NS; }
@@ -266,9 +274,10 @@ sb_status sb_io_run(sb_connection *c) {
   for (;;) {
     sb_lock(c);
     if (!sb_closed(c)) sb_handles_look_at_all(c);
+    if (!sb_closed(c)) look_at_gates(c);
     bool more = !sb_closed(c) && some_turns(c);
     if (!sb_closed(c) && c->acks_tick_ns != 0) send_old_acks(c);
-    uint64_t tick = c->acks_tick_ns;
+    uint64_t tick = c->acks_tick_ns, due = c->dispatch_due_ns;
     bool ready = c->ready_first != NULL, must_grow = c->must_grow;
     c->must_grow = false;
     sb_unlock(c);
@@ -297,8 +306,10 @@ sb_status sb_io_run(sb_connection *c) {
       return SB_STOPPING;
     }
     uint64_t now = sb_now_ns(), until = c->lookout.looked + (c->lookout.lowest ? LOWEST_SLEEP_NS : SLEEP_NS);
-    bool interrupted, ticking = tick != 0 && now + tick < until;
-    bool woken = sb_wake_sleep(wake, armed, ticking ? now + tick : until, &interrupted);
+    uint64_t sooner = tick != 0 && now + tick < until ? now + tick : until;
+    if (due != 0 && due < sooner) sooner = due;
+    bool interrupted, ticking = sooner < until;
+    bool woken = sb_wake_sleep(wake, armed, sooner, &interrupted);
     sb_wake_disarm(wake);
     if ((!woken && !ticking) || is_due(c)) {
       if (look_after(c)) {

@@ -204,6 +204,7 @@ static void recover(sb_queue *q, unsigned dead, bool removes) {
     if (removes) (void)sb_limits_enforce(q); /* a producer may have been killed between its append and the eviction */
     (void)sb_lanes_count(by->b, q->slot);    /* advances the tails */
     sb_exclusive_succeed(by, q->slot);
+    (void)sb_dispatch_look(by, q->slot);
     sb_notify_backlog_arrived(q);
   } else {
     if (removes) (void)sb_disposal_empty(q);

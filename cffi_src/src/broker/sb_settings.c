@@ -4,15 +4,21 @@
 #include "sb_consumer.h"
 #include "sb_wait.h"
 
-/* Returns the flags of a queue with the settings `s`. Message TTL, `expires`, the highest priority and message groups
- * have a flag each, in a cache line that every put and get reads anyway: so a put or get reads the value of such a
+#define DERIVED \
+  ((uint32_t)(SB_QUEUE_TTL | SB_QUEUE_EXPIRES | SB_QUEUE_LANES | SB_QUEUE_GROUPS | SB_QUEUE_SEATS | SB_QUEUE_GATED))
+
+/* Returns the flags of a queue with the settings `s`. Message TTL, `expires`, the highest priority, message groups, the
+ * most consumers, and what a queue waits for before it dispatches have a flag each, in a cache line that every put and get reads anyway: so a put or get reads the value of such a
  * setting only if its flag is set. */
 static uint32_t flags_of(const sb_settings *s) {
-  uint32_t flags = s->flags & ~(uint32_t)(SB_QUEUE_TTL | SB_QUEUE_EXPIRES | SB_QUEUE_LANES | SB_QUEUE_GROUPS);
+  uint32_t flags = s->flags & ~DERIVED;
   if (s->values[SB_SETTING_MESSAGE_TTL_MS] >= 0) flags |= SB_QUEUE_TTL;
   if (s->values[SB_SETTING_EXPIRES_MS] >= 0) flags |= SB_QUEUE_EXPIRES;
   if (s->values[SB_SETTING_MAX_PRIORITY] > 0) flags |= SB_QUEUE_LANES;
   if (s->values[SB_SETTING_MESSAGE_GROUPS] > SB_GROUPS_NONE) flags |= SB_QUEUE_GROUPS;
+  if (s->values[SB_SETTING_SEATS] > 0) flags |= SB_QUEUE_SEATS;
+  if (s->values[SB_SETTING_CONSUMERS_BEFORE_DISPATCH] > 1 || s->values[SB_SETTING_DELAY_BEFORE_DISPATCH_MS] > 0)
+    flags |= SB_QUEUE_GATED;
   return flags;
 }
 
@@ -71,6 +77,8 @@ void sb_settings_configure(sb_queue *q, const sb_settings *s, bool trim) {
   if (s->values[SB_SETTING_EXPIRES_MS] >= 0 && (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_EXPIRES) == 0)
     SB_STORE(&q->shm->used_ns, sb_now_ns(), SB_RELAXED); /* relaxed: the flag EXPIRES is stored with release later */
   sb_settings_apply(q->shm, s);
+  if (!sb_dispatch_gated(q->shm))
+    sb_dispatch_open(q->shm); /* if the queue is gated again, its consumers need not wait */
   if (ring_size >= 0 && (other_ring || unknown || trim)) sb_limits_set_bound(q, trim);
   if (trim && q->ledger != NULL) (void)sb_limits_enforce(q); /* without a ledger, the next put does it */
   sb_notify_backlog_arrived(q);                              /* the queue may have been paused before */

@@ -57,6 +57,8 @@ sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder) 
   return SB_OK;
 }
 
+bool sb_topology_is_held(const sb_broker *b) { return locked_broker == b && locked_depth > 0; }
+
 /* Makes the next change of the topology look for bindings to queues that are gone. */
 static void ask_to_unbind(sb_header_shm *h) { (void)SB_ADD(&h->queues_ended, 1u, SB_ACQ_REL); }
 

@@ -32,6 +32,8 @@
  * other failure: a killed holder announced a change of a queue, and this process cannot map all segments, so perhaps
  * not that queue. */
 sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder);
+/* True if the calling thread holds the lock. */
+bool sb_topology_is_held(const sb_broker *b);
 /* Finishes the change that a killed holder announced. Does nothing if no change is announced, or if this thread has
  * taken the lock more than once: an announced change is then its own. */
 void sb_topology_finish(sb_connection *c);

@@ -15,12 +15,14 @@ enum {
   MEMORY_WAITING,
   OF_LEVEL
 }; /* SB_BAD_LIST */
-enum { NO_NODE, FROM_LATER, ELSEWHERE }; /* SB_BAD_ENTRY */
+enum { NO_NODE, FROM_LATER, ELSEWHERE };             /* SB_BAD_ENTRY */
+enum { TICKET, OPEN_BEFORE, SEATS, NO_SEATS, GATE }; /* SB_BAD_DISPATCH */
 
 typedef struct {
   uint32_t queue, level; /* level: slot of the level that has the list; 0: the queue or the broker has it */
   unsigned ring, state;
   uint32_t nodes, counted; /* nodes: number of nodes with a live entry; counted: number of consumers among them */
+  uint64_t ticket;         /* the latest ticket of these consumers */
 } list;
 
 static void bad_entry(sb_checkup *k, const list *l, uint32_t slot, unsigned what, uint64_t where, uint64_t found,
@@ -63,7 +65,11 @@ static void visit_entry(sb_checkup *k, void *context, const sb_check_cell *cell)
   }
   if ((k->seen[slot] & known) == 0) {
     l->nodes++;
-    l->counted += (SB_LOAD(&n->flags, SB_RELAXED) & SB_NODE_COUNTED) != 0;
+    if ((SB_LOAD(&n->flags, SB_RELAXED) & SB_NODE_COUNTED) != 0) {
+      uint64_t ticket = SB_LOAD(&n->ticket, SB_ACQUIRE);
+      l->counted++;
+      if (ticket > l->ticket) l->ticket = ticket;
+    }
   }
   k->seen[slot] |= known;
 }
@@ -71,6 +77,7 @@ static void visit_entry(sb_checkup *k, void *context, const sb_check_cell *cell)
 static bool walk(sb_checkup *k, list *l) {
   uint64_t end;
   l->nodes = l->counted = 0;
+  l->ticket = 0;
   return sb_check_ring(k, l->level != 0 ? l->level : l->queue, l->ring, l->queue, visit_entry, l, &end);
 }
 
@@ -152,13 +159,37 @@ static void visit_timer(sb_checkup *k, void *context, const sb_check_cell *cell)
   }
 }
 
+static void bad_dispatch(sb_checkup *k, uint32_t queue, unsigned which, uint64_t found, uint64_t expected) {
+  sb_check_found(k, (sb_finding){SB_BAD_DISPATCH, queue, 0, which, 0, 0, found, expected});
+}
+
+/* Checks the gate of a queue (I100 of sb_dispatch.h) and its seats (I101 of sb_admission.h). A flag SEATS without a limit
+ * is no fault: a process was killed that was about to set one. */
+static void check_dispatch(sb_checkup *k, uint32_t slot, const list *all) {
+  const sb_queue_shm *q = sb_slot_at(k->b, slot);
+  uint64_t open_before = SB_LOAD(&q->open_before, SB_ACQUIRE);
+  uint64_t tickets = SB_LOAD(&q->tickets, SB_ACQUIRE); /* last: it only rises */
+  uint32_t flags = SB_LOAD(&q->flags, SB_ACQUIRE);
+  int64_t seats = sb_setting(q, SB_SETTING_SEATS);
+  bool gated =
+      sb_setting(q, SB_SETTING_CONSUMERS_BEFORE_DISPATCH) > 1 || sb_setting(q, SB_SETTING_DELAY_BEFORE_DISPATCH_MS) > 0;
+  if (all->ticket > tickets) bad_dispatch(k, slot, TICKET, all->ticket, tickets);
+  if (open_before > tickets + 1) bad_dispatch(k, slot, OPEN_BEFORE, open_before, tickets + 1);
+  if (seats > 0 && (int64_t)all->counted > seats - 1) bad_dispatch(k, slot, SEATS, all->counted, (uint64_t)(seats - 1));
+  if (seats > 0 && (flags & SB_QUEUE_SEATS) == 0) bad_dispatch(k, slot, NO_SEATS, (uint64_t)(seats - 1), 0);
+  if (gated != ((flags & SB_QUEUE_GATED) != 0)) bad_dispatch(k, slot, GATE, flags, gated ? SB_QUEUE_GATED : 0);
+}
+
 void sb_check_lists(sb_checkup *k, uint32_t slot) {
   const sb_queue_shm *q = sb_slot_at(k->b, slot);
   list all = {.queue = slot, .ring = SB_RING_ALL};
   list browsers = {.queue = slot, .ring = SB_RING_NON_ACQUIRING, .state = SB_NODE_NON_ACQUIRING};
   list resting = {.queue = slot, .ring = SB_RING_NOT_INTERESTED, .state = SB_NODE_NOT_INTERESTED};
   list room = {.queue = slot, .ring = SB_RING_ROOM, .state = SB_NODE_INTERESTED};
-  if (walk(k, &all)) compare(k, slot, CONSUMERS, 0, SB_LOAD(&q->consumers, SB_ACQUIRE), all.counted);
+  if (walk(k, &all)) {
+    compare(k, slot, CONSUMERS, 0, SB_LOAD(&q->consumers, SB_ACQUIRE), all.counted);
+    check_dispatch(k, slot, &all);
+  }
   if (walk(k, &browsers)) compare(k, slot, NON_ACQUIRING, 0, SB_LOAD(&q->non_acquiring, SB_ACQUIRE), browsers.nodes);
   if (walk(k, &resting)) compare(k, slot, NOT_INTERESTED, 0, SB_LOAD(&q->not_interested, SB_ACQUIRE), resting.counted);
   if (walk(k, &room)) compare(k, slot, ROOM_WAITING, 0, SB_LOAD(&q->room_waiting, SB_ACQUIRE), room.nodes);

@@ -16,10 +16,12 @@ void sb_subscription_leave(const sb_subscription *s) {
 }
 
 /* I54: if the node stands by, reads the claim of the queue (sb_exclusive.h). A node that has become active stands by no
- * longer. */
+ * longer. I100 of sb_dispatch.h: if it waits for the gate, looks whether
+ * the gate is open. */
 bool sb_subscription_may_want(const sb_subscription *s) {
-  return (SB_LOAD(&sb_subscription_node(s)->flags, SB_RELAXED) & SB_NODE_STANDBY) == 0 ||
-         sb_exclusive_activate(s->q->c->b, s->node);
+  uint32_t flags = SB_LOAD(&sb_subscription_node(s)->flags, SB_RELAXED);
+  return ((flags & SB_NODE_STANDBY) == 0 || sb_exclusive_activate(s->q->c->b, s->node)) &&
+         ((flags & SB_NODE_GATED) == 0 || sb_dispatch_passes(s->q->c, s->node));
 }
 
 bool sb_subscription_want(sb_subscription *s) {
@@ -84,17 +86,14 @@ bool sb_subscription_gives_way(sb_subscription *s) {
   return !sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
 }
 
-/* Called if the node's `flags` say that the node is rescued or stands by. False: the node stands by, and is not
- * active. Sets *rescued if the node is rescued: it may then take a message although a higher priority wants
- * messages. */
 bool sb_subscription_may_try(sb_subscription *s, uint32_t flags, bool *rescued) {
   sb_node_shm *node = sb_subscription_node(s);
   if ((flags & SB_NODE_RESCUED) != 0) {
     (void)SB_AND(&node->flags, ~SB_NODE_RESCUED, SB_RELAXED);
     *rescued = true;
   }
-  if ((flags & SB_NODE_STANDBY) != 0) {
-    if (!sb_exclusive_activate(s->q->c->b, s->node)) {
+  if ((flags & (SB_NODE_STANDBY | SB_NODE_GATED)) != 0) {
+    if (!sb_subscription_may_want(s)) {
       return false;
     }
     (void)sb_node_move(s->q->c, s->node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);

@@ -23,7 +23,7 @@
 #define SB_SUBSCRIPTION_H
 
 #include "sb_choice.h"
-#include "sb_exclusive.h"
+#include "sb_admission.h"
 #include "sb_release.h"
 #include "sb_hints.h"
 #include "sb_limits.h"
@@ -42,7 +42,7 @@ sb_subscription sb_subscription_to(sb_queue *q, int32_t priority, bool no_local,
 
 static inline sb_node_shm *sb_subscription_node(const sb_subscription *s) { return sb_slot_at(s->q->c->b, s->node); }
 /* True if the node may become INTERESTED. False only for a standby of a single active consumer, until the standby
- * succeeds that consumer. */
+ * succeeds that consumer, and for a consumer of a gated queue whose gate is closed (sb_dispatch.h). */
 bool sb_subscription_may_want(const sb_subscription *s);
 /* Makes a NOT_INTERESTED node INTERESTED (if choosy: NON_ACQUIRING), unless it stands by; leaves a node in any other state as it is. The owner of
  * the node must have credit. True: the node became INTERESTED, and the caller must look at the queue (P3). */
@@ -75,8 +75,8 @@ uint64_t sb_subscription_overlooked(const sb_subscription *s);
  * made NOTIFIED again, or if the lists have such a node of a higher priority. In the last case the function has called
  * sb_notify_above, so that one of those nodes is NOTIFIED. */
 bool sb_subscription_gives_way(sb_subscription *s);
-/* Called if the node's `flags` say that the node is rescued or stands by. False: the node stands by, and is not
- * active. Sets *rescued if the node is rescued: it may then take a message although a higher priority wants
+/* Called if the node's `flags` say that the node is rescued, stands by, or waits for the gate. False: the node stands by,
+ * and is not active; or the gate is closed. Sets *rescued if the node is rescued: it may then take a message although a higher priority wants
  * messages. */
 bool sb_subscription_may_try(sb_subscription *s, uint32_t flags, bool *rescued);
 
@@ -112,7 +112,8 @@ SB_HOT sb_status sb_subscription_take_now(sb_connection *c, sb_subscription *s, 
   for (unsigned tries = 0; tries < SB_MAX_RETRIES; tries++) {
     uint32_t flags = SB_LOAD(&node->flags, SB_RELAXED);
     bool rescued = false;
-    if ((flags & (SB_NODE_RESCUED | SB_NODE_STANDBY)) != 0 && !sb_subscription_may_try(s, flags, &rescued)) {
+    if ((flags & (SB_NODE_RESCUED | SB_NODE_STANDBY | SB_NODE_GATED)) != 0 &&
+        !sb_subscription_may_try(s, flags, &rescued)) {
       return SB_EMPTY;
     }
     /* the list of levels begins with the highest priority: most of the time it is the node's own */

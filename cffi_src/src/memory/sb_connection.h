@@ -83,6 +83,7 @@ struct sb_connection {
   uint32_t io_node, io_rotation;
   uint64_t acks_tick_ns; /* the IO thread looks at least so often for batches of acks that are due; 0 = never */
   uint32_t acks_idle;
+  uint64_t dispatch_due_ns; /* when a queue opens its gate because of its delay (sb_dispatch.h); 0 = never */
   /* of the channels, see sb_channel.h */
   struct sb_round_robin *round_robins[SB_ROUND_ROBINS]; /* queues that channels consume, by hash */
   struct sb_channel *ready_first, *ready_last;

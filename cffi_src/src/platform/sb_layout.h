@@ -318,6 +318,9 @@ typedef struct {
   /* of a queue with SB_QUEUE_LAST_VALUE. value_index: the root of its index; 0 = none yet. values_lost: raised for each
    * message that may be ready without being settled (I103 of sb_values.h) */
   sb_half value_index, values_lost;
+  /* which consumers get messages (sb_dispatch.h). tickets: the last ticket that a consumer drew. open_before: consumers
+   * with an earlier ticket get messages, though the queue is gated */
+  sb_word tickets, open_before;
 } sb_queue_shm;
 #define SB_QUEUE_UNITS 4u
 _Static_assert(sizeof(sb_queue_shm) <= SB_QUEUE_UNITS * SB_UNIT, "queue");
@@ -394,6 +397,8 @@ _Static_assert(sizeof(sb_consumer_level_shm) <= SB_UNIT, "level");
 #define SB_NODE_EXCLUSIVE 128u /* requests to be, or is, the only consumer */
 /* at a queue with a single active consumer: is not the active one, or does not know yet that it is */
 #define SB_NODE_STANDBY 256u
+/* at a gated queue (sb_dispatch.h): gets no messages, or does not know yet that it does */
+#define SB_NODE_GATED 512u
 
 /* The node of a consumer or a watch at one queue, of a waiting call, or of the IO thread of a connection (`queue` is
  * then 0). Its connection owns it: the slot stays ALLOC until the node is destroyed. */
@@ -416,7 +421,10 @@ typedef struct {
   sb_word created_ns;
   sb_half registration; /* epoch of the node's entry in the queue's list `all` */
   sb_half channel;      /* number of its channel, for listings; 0 = none */
-  sb_word reserved[5];
+  /* of a consumer (sb_dispatch.h). ticket: 0 = the queue has not admitted it yet. attached_ns: CLOCK_MONOTONIC of when
+   * the first of the consumers that it found was attached, as far as it knows; or when it was attached itself */
+  sb_word ticket, attached_ns;
+  sb_word reserved[3];
 } sb_node_shm;
 _Static_assert(sizeof(sb_node_shm) <= SB_UNIT, "node");
 

@@ -193,6 +193,44 @@ static void the_list_of_each_state(void) {
   q->shm->room_waiting = 1;
   expect_sound("one who waits for room");
 }
+static void expect_dispatch(unsigned which, uint64_t found, uint64_t expected, const char *what) {
+  look();
+  expect_finding((sb_finding){SB_BAD_DISPATCH, q->slot, 0, which, 0, 0, found, expected}, what);
+}
+static void the_gate_and_the_seats(void) {
+  enum { TICKET, OPEN_BEFORE, SEATS, NO_SEATS, GATE };
+  begin();
+  find_node();
+  sb_queue_shm *s = q->shm;
+  expect_is(node->ticket, 1, "the ticket of the consumer");
+  node->ticket = 2;
+  expect_dispatch(TICKET, 2, 1, "a ticket that nobody drew");
+  node->ticket = 1;
+  s->open_before = 2;
+  expect_sound("a gate that is open for all tickets");
+  s->open_before = 3;
+  expect_dispatch(OPEN_BEFORE, 3, 2, "a gate that is open for tickets that nobody drew");
+  s->open_before = 0;
+  s->flags |= SB_QUEUE_SEATS;
+  expect_sound("a flag without a limit");
+  s->settings[SB_SETTING_SEATS] = 2;
+  expect_sound("one consumer in one seat");
+  s->settings[SB_SETTING_SEATS] = 1;
+  expect_dispatch(SEATS, 1, 0, "a consumer without a seat");
+  s->settings[SB_SETTING_SEATS] = 2;
+  s->flags &= ~(uint32_t)SB_QUEUE_SEATS;
+  expect_dispatch(NO_SEATS, 1, 0, "a limit without the flag");
+  s->settings[SB_SETTING_SEATS] = 0;
+  s->settings[SB_SETTING_CONSUMERS_BEFORE_DISPATCH] = 2;
+  expect_dispatch(GATE, s->flags, SB_QUEUE_GATED, "a number of consumers without the flag");
+  s->settings[SB_SETTING_CONSUMERS_BEFORE_DISPATCH] = 1;
+  s->settings[SB_SETTING_DELAY_BEFORE_DISPATCH_MS] = 1;
+  expect_dispatch(GATE, s->flags, SB_QUEUE_GATED, "a delay without the flag");
+  s->flags |= SB_QUEUE_GATED;
+  expect_sound("a delay");
+  s->settings[SB_SETTING_DELAY_BEFORE_DISPATCH_MS] = 0;
+  expect_dispatch(GATE, s->flags, 0, "the flag alone");
+}
 /* Where pages are broken, what was not seen is not counted. */
 static void broken_lists(void) {
   begin();
@@ -320,6 +358,7 @@ static const test_case CASES[] = {
     {"check_lists: dead", "an entry of another state or epoch does not count", entries_that_do_not_count},
     {"check_lists: counts", "counts say what lists hold", counts_of_lists},
     {"check_lists: states", "each state has a list", the_list_of_each_state},
+    {"check_lists: dispatch", "tickets, the gate and the seats fit together", the_gate_and_the_seats},
     {"check_lists: broken", "what was not seen is not counted", broken_lists},
     {"check_lists: levels", "levels are a row of descending priority", damaged_levels},
     {"check_lists: no level", "a node is no level, whatever it says", a_level_that_is_a_node},

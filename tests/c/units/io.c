@@ -353,6 +353,26 @@ static void without_ticks_nobody_looks(void) {
   expect_is(fakes[0]->wants_asked, 2, "the looks everywhere with longer ticks");
 }
 
+/* ---- gates ---- */
+
+static uint64_t gate_due_ns;
+static void note_gate(unsigned sleep) {
+  if (sleep == 1) gate_due_ns = c->dispatch_due_ns;
+}
+/* It sleeps until the gate is due; then it looks everywhere, once. */
+static void a_gate_that_is_due(void) {
+  begin(1);
+  fakes[0]->wants = true;
+  c->dispatch_due_ns = UINT64_C(1000) * 1000 * MILLISECONDS + 20 * MILLISECONDS;
+  expect_is(run_io(c, 2, note_gate), SB_CLOSED, "the status");
+  expect(gate_due_ns != 0, "the gate is not due while it sleeps");
+  expect_is(slept_ns[1], 20 * MILLISECONDS, "how long it sleeps before the gate is due");
+  expect_is(c->dispatch_due_ns, 0, "when the gate is due afterwards");
+  expect_is(fakes[0]->wants_asked, 1, "the looks everywhere");
+  expect_is(fakes[0]->turns, 1, "the turns");
+  expect_is(slept_ns[2], LOWEST_SLEEP - 20 * MILLISECONDS, "how long it sleeps after that");
+}
+
 static const test_case CASES[] = {
     {"io: node", "notifiers find the node of the IO thread", its_node},
     {"io: no node", "without a node there is no IO thread", no_room_for_its_node},
@@ -374,5 +394,6 @@ static const test_case CASES[] = {
     {"io: acks", "acknowledgements are sent when they are due", acknowledgements_that_are_due},
     {"io: idle", "ticks end when nobody acknowledges", nobody_acknowledges},
     {"io: no ticks", "without ticks nobody looks at acknowledgements", without_ticks_nobody_looks},
+    {"io: gates", "when the gate of a queue is due the thread looks everywhere", a_gate_that_is_due},
 };
 SUBJECT(CASES)

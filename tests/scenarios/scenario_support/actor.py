@@ -24,6 +24,7 @@ import shmbroker
 from shmbroker._core.channel import EXCLUSIVE, CoreChannel
 from shmbroker._session.queues import core_of
 from shmbroker._session.session import session_of
+from shmbroker.exceptions import ResourceLocked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,6 +109,14 @@ class Tasks:
     def consume(self, queue: str, **options: object) -> None:
         """Attach a consumer."""
         self._consumer = self._queue(queue).consume(**options)
+
+    def try_to_consume(self, queue: str) -> bool:
+        """Attach a consumer, unless the queue admits none."""
+        try:
+            self.consume(queue)
+        except ResourceLocked:
+            return False
+        return True
 
     def claim(self, queue: str) -> None:
         """Attach an exclusive consumer."""
