@@ -28,6 +28,7 @@ _STRUCTURES: dict[int, str] = {
     slow.SB_KIND_LONG_QUEUE: "queues with texts",
     slow.SB_KIND_LANE: "lanes of queues with priorities",
     slow.SB_KIND_GROUPS: "claims on message groups",
+    slow.SB_KIND_IDS: "duplicate ids",
 }
 
 

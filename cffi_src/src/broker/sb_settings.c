@@ -2,17 +2,20 @@
 #include "sb_settings.h"
 
 #include "sb_consumer.h"
+#include "sb_duplicates.h"
 #include "sb_wait.h"
 
-/* Returns the flags of a queue with the settings `s`. Message TTL, `expires`, the highest priority and message groups
- * have a flag each, in a cache line that every put and get reads anyway: so a put or get reads the value of such a
+/* Returns the flags of a queue with the settings `s`. Message TTL, `expires`, the highest priority, message groups and
+ * duplicate ids have a flag each, in a cache line that every put and get reads anyway: so a put or get reads the value of such a
  * setting only if its flag is set. */
 static uint32_t flags_of(const sb_settings *s) {
-  uint32_t flags = s->flags & ~(uint32_t)(SB_QUEUE_TTL | SB_QUEUE_EXPIRES | SB_QUEUE_LANES | SB_QUEUE_GROUPS);
+  uint32_t flags =
+      s->flags & ~(uint32_t)(SB_QUEUE_TTL | SB_QUEUE_EXPIRES | SB_QUEUE_LANES | SB_QUEUE_GROUPS | SB_QUEUE_IDS);
   if (s->values[SB_SETTING_MESSAGE_TTL_MS] >= 0) flags |= SB_QUEUE_TTL;
   if (s->values[SB_SETTING_EXPIRES_MS] >= 0) flags |= SB_QUEUE_EXPIRES;
   if (s->values[SB_SETTING_MAX_PRIORITY] > 0) flags |= SB_QUEUE_LANES;
   if (s->values[SB_SETTING_MESSAGE_GROUPS] > SB_GROUPS_NONE) flags |= SB_QUEUE_GROUPS;
+  if (s->values[SB_SETTING_DUPLICATE_IDS] > 0) flags |= SB_QUEUE_IDS;
   return flags;
 }
 
@@ -70,6 +73,7 @@ void sb_settings_configure(sb_queue *q, const sb_settings *s, bool trim) {
   /* Without the flag EXPIRES, a get does not restart the time of the queue. So the time begins with this change. */
   if (s->values[SB_SETTING_EXPIRES_MS] >= 0 && (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_EXPIRES) == 0)
     SB_STORE(&q->shm->used_ns, sb_now_ns(), SB_RELAXED); /* relaxed: the flag EXPIRES is stored with release later */
+  if (s->values[SB_SETTING_DUPLICATE_IDS] != sb_setting(q->shm, SB_SETTING_DUPLICATE_IDS)) sb_duplicates_forget(q->shm);
   sb_settings_apply(q->shm, s);
   if (ring_size >= 0 && (other_ring || unknown || trim)) sb_limits_set_bound(q, trim);
   if (trim && q->ledger != NULL) (void)sb_limits_enforce(q); /* without a ledger, the next put does it */

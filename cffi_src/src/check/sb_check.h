@@ -96,6 +96,7 @@ void sb_check_connections(sb_checkup *k);
 void sb_check_cells_owned(sb_checkup *k); /* called after the queues, whose check counts `owned` */
 void sb_check_queue(sb_checkup *k, uint32_t slot, bool closed);
 void sb_check_groups(sb_checkup *k, uint32_t slot);
+void sb_check_ids(sb_checkup *k, uint32_t slot);
 void sb_check_lists(sb_checkup *k, uint32_t slot);
 void sb_check_memory_list(sb_checkup *k);
 void sb_check_classes(sb_checkup *k);

@@ -73,6 +73,7 @@ static void check_entry(sb_checkup *k, unsigned id, uint64_t what, uint64_t wher
     case SB_HOLD_STAGED: /* the entry may name no cell yet; sb_check_cells_owned finds cells without an entry */
       if (owns_cell(k, id, what, where)) k->named[id]++;
       break;
+    case SB_HOLD_ID: break; /* the claim may not be made yet; sb_check_ids looks at each claim */
     case SB_HOLD_PUBLICATION:
       if (owns_slot(k, id, what)) k->seen[slot] |= SB_KNOWN_TO_OWNER;
       break;

@@ -329,5 +329,6 @@ void sb_check_queue(sb_checkup *k, uint32_t slot, bool closed) {
   }
   if (!closed) check_settings(k, q, &t);
   sb_check_groups(k, slot);
+  sb_check_ids(k, slot);
   sb_check_lists(k, slot);
 }

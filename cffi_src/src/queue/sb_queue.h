@@ -65,7 +65,8 @@ struct sb_queue {
   unsigned last_lane;       /* the highest number of a lane; 0: the queue has one lane */
   unsigned others;          /* how many other lanes the handle can remember */
   uint32_t slot;
-  unsigned use; /* SB_USE_...: the purpose for which puts into this queue allocate memory */
+  unsigned use;                           /* SB_USE_...: the purpose for which puts into this queue allocate memory */
+  uint64_t undecided_low, undecided_high; /* the id that sb_duplicates_claim last found undecided */
   /* nodes that no thread uses now, kept for the next waiting threads of the connection (sb_waiter.c) */
   struct {
     uint64_t token;
