@@ -65,7 +65,7 @@ static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t 
   SB_STORE(&q->lanes, 0u, SB_RELAXED);
   SB_STORE(&q->groups, 0u, SB_RELAXED);
   SB_STORE(&q->ids, 0u, SB_RELAXED);
-  SB_STORE(&q->id_numbers, 0, SB_RELAXED);
+  SB_STORE(&q->id_numbers, 1, SB_RELAXED); /* a number that a reaper may give, and that is above `id_floor` */
   SB_STORE(&q->id_tags, 0, SB_RELAXED);
   SB_STORE(&q->id_floor, 0, SB_RELAXED);
   SB_STORE(&q->duplicates, 0, SB_RELAXED);

@@ -318,7 +318,7 @@ typedef struct {
   sb_half lanes;               /* first lane but lane 0, by ascending number */
   sb_half groups;              /* of a queue with SB_QUEUE_GROUPS: the claims of its consumers; 0 = none yet */
   sb_half ids;                 /* the first block of the ids of its messages (sb_duplicates.h); 0 = none yet */
-  sb_word id_numbers, id_tags; /* how many ids became known; how many claims were made */
+  sb_word id_numbers, id_tags; /* 1 + how many ids became known; how many claims were made */
   sb_word id_floor;            /* ids up to this number are forgotten */
   sb_word duplicates;          /* how many messages were not stored, since their ids were known */
 } sb_queue_shm;
