@@ -84,6 +84,8 @@ FORKED: int = slow.SB_FORKED
 ACCESS: int = slow.SB_ACCESS
 READY: int = slow.SB_READY
 REJECTED: int = slow.SB_REJECTED
+DUPLICATE: int = slow.SB_DUPLICATE
+UNDECIDED: int = slow.SB_UNDECIDED
 SYSTEM: int = slow.SB_SYSTEM
 LIMIT: int = slow.SB_LIMIT
 
