@@ -222,19 +222,21 @@ class CoreQueue(native.Finalized):
             self._wait_for_room(memory=True, size=size, until=until)
         elif status == native.TOO_LARGE:
             self._too_large(size)
-        elif status == native.REJECTED:
-            text = f"{self.what} rejects the message: {self._ready()}"
-            raise exceptions.PublishRejected(text, self.name)
+        elif status in {native.REJECTED, native.DUPLICATE}:
+            raise self._refusal(status)
         elif status == native.UNDECIDED:
             self._wait_for_id(until)
-        elif status == native.DUPLICATE:
-            text = f"{self.what} knows the id of the message, so the transaction is not done: roll it back"
-            raise exceptions.DuplicateId(text, self.name)
         elif status == slow.SB_INVALID:
             msg = "key and properties of a message take more than 64 KiB"
             raise ValueError(msg)
         elif status != native.OK:
             native.raise_for(status, self.what)
+
+    def _refusal(self, status: int) -> exceptions.PublishRejected | exceptions.DuplicateId:
+        if status == native.REJECTED:
+            return exceptions.PublishRejected(f"{self.what} rejects the message: {self._ready()}", self.name)
+        text = f"{self.what} knows the id of the message, so the transaction is not done: roll it back"
+        return exceptions.DuplicateId(text, self.name)
 
     def check_can_fit(self, count: int, size: int) -> None:
         """Checks that ``count`` messages, ``size`` bytes in total, fit into the queue when it is empty.

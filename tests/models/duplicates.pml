@@ -17,23 +17,21 @@
  *   message was stored, and at least the last KEPT ids are remembered.
  *
  * quick: -DPUTTERS=2 -DPUTS=1 -DKILLS=1
- * quick: -DPUTTERS=2 -DPUTS=2
- * quick: -DPUTTERS=2 -DPUTS=2 -DKEPT=1
- * quick: -DPUTTERS=3 -DPUTS=1
- * full: -DPUTTERS=2 -DPUTS=2 -DKILLS=1
- * full: -DPUTTERS=2 -DPUTS=2 -DKEPT=1 -DKILLS=1
- * full: -DPUTTERS=2 -DPUTS=2 -DKILLS=2
- * full: -DPUTTERS=2 -DPUTS=3 -DKEPT=2 -DKILLS=1 -DTURNS
- * full: -DPUTTERS=2 -DPUTS=2 -DKILLS=1 -DSTOPS=1
- * full: -DPUTTERS=3 -DPUTS=1 -DKILLS=1
+ * quick: -DPUTTERS=2 -DPUTS=1 -DKILLS=1 -DSTOPS=1 -DTRIES=1
+ * quick: -DPUTTERS=2 -DPUTS=2 -DTRIES=1
+ * quick: -DPUTTERS=2 -DPUTS=2 -DTRIES=1 -DKEPT=1
+ * full: -DPUTTERS=2 -DPUTS=1 -DKILLS=2
+ * full: -DPUTTERS=2 -DPUTS=2 -DTRIES=1 -DKEPT=1 -DKILLS=1
+ * full: -DPUTTERS=2 -DPUTS=3 -DKEPT=2 -DKILLS=1 -DTRIES=1 -DTURNS
+ * full: -DPUTTERS=3 -DPUTS=1 -DTRIES=1
  * fault: -DPUTTERS=2 -DPUTS=1 -DFAULT_NO_SECOND_LOOK
- * fault: -DPUTTERS=2 -DPUTS=1 -DFAULT_STAY_BOTH
- * fault: -DPUTTERS=2 -DPUTS=2 -DFAULT_TRUST_COMMIT
- * fault: -DPUTTERS=2 -DPUTS=1 -DKILLS=1 -DFAULT_HOLD_LATER
- * fault: -DPUTTERS=2 -DPUTS=1 -DKILLS=1 -DFAULT_ID_FIRST
- * fault: -DPUTTERS=2 -DPUTS=1 -DKILLS=1 -DFAULT_MESSAGE_FIRST
- * fault: -DPUTTERS=2 -DPUTS=1 -DFAULT_CLEAR_FIRST
- * fault: -DPUTTERS=2 -DPUTS=3 -DKEPT=2 -DKILLS=1 -DTURNS -DFAULT_NEW_NUMBER
+ * fault: -DPUTTERS=2 -DPUTS=1 -DFAULT_BESIDE_YOUNGER
+ * fault: -DPUTTERS=2 -DPUTS=2 -DTRIES=1 -DFAULT_TRUST_COMMIT
+ * fault: -DPUTTERS=2 -DPUTS=1 -DKILLS=1 -DTRIES=1 -DFAULT_HOLD_LATER
+ * fault: -DPUTTERS=2 -DPUTS=1 -DKILLS=1 -DTRIES=1 -DFAULT_ID_FIRST
+ * fault: -DPUTTERS=2 -DPUTS=1 -DKILLS=1 -DTRIES=1 -DFAULT_MESSAGE_FIRST
+ * fault: -DPUTTERS=2 -DPUTS=1 -DKILLS=1 -DTRIES=1 -DFAULT_CLEAR_FIRST
+ * fault: -DPUTTERS=2 -DPUTS=3 -DKEPT=2 -DKILLS=1 -DTRIES=1 -DTURNS -DFAULT_NEW_NUMBER
  */
 #include "common.h"
 
@@ -192,7 +190,9 @@ wait:
   look(id, mine);
   if
   :: verdict == 2 || (verdict == 1 && older) -> goto withdraw
-#ifndef FAULT_STAY_BOTH
+#ifdef FAULT_BESIDE_YOUNGER
+  :: verdict == 1 && !older -> verdict = 0
+#else
   :: verdict == 1 && !older -> goto wait
 #endif
   :: verdict == 1 -> goto withdraw /* its patience is at an end */

@@ -10,25 +10,30 @@ static void trouble(sb_checkup *k, uint32_t queue, unsigned which, uint64_t wher
   sb_check_found(k, (sb_finding){SB_BAD_ID, queue, 0, which, 0, where, found, expected});
 }
 
-/* True if the entry, or a later one in the cells of its hash, is in its window; the hash decides where it may be. */
-static bool is_in_place(const sb_id_shm *entry, uint32_t index) {
+/* The number of the entry in the window of its hash, which decides where it may be. */
+static unsigned place_of(const sb_id_shm *entry, uint32_t index) {
   uint64_t first = SB_LOAD(&entry->low, SB_ACQUIRE) % SB_IDS_PER_BLOCK;
-  return (index + SB_IDS_PER_BLOCK - first) % SB_IDS_PER_BLOCK < SB_IDS_WINDOW;
+  return (unsigned)((index + SB_IDS_PER_BLOCK - first) % SB_IDS_PER_BLOCK);
 }
 
-/* True if another cell of the window, in this block or a later one, remembers the same id. */
+/* The block behind another one; NULL: there is none. */
+static sb_ids_shm *next_of(sb_checkup *k, const sb_ids_shm *block, sb_chain *chain) {
+  uint32_t slot = SB_LOAD(&block->next, SB_ACQUIRE);
+  bool ends = slot == 0 || sb_chain_bites(chain, slot) || !sb_check_is(k, slot, SB_KIND_IDS);
+  return ends ? NULL : sb_slot_at(k->b, slot);
+}
+
+/* True if a later cell, behind the entry in its window or in a later block, remembers the same id. */
 static bool is_twice(sb_checkup *k, const sb_queue_shm *q, sb_ids_shm *block, uint32_t index) {
   const sb_id_shm *entry = &block->ids[index];
   uint64_t low = SB_LOAD(&entry->low, SB_ACQUIRE), high = SB_LOAD(&entry->high, SB_ACQUIRE);
+  unsigned n = place_of(entry, index) + 1;
   sb_chain chain = {0};
-  for (uint32_t slot = 0; block != NULL; slot = SB_LOAD(&block->next, SB_ACQUIRE),
-                block = slot == 0 || sb_chain_bites(&chain, slot) || !sb_check_is(k, slot, SB_KIND_IDS)
-                                             ? NULL
-                                             : sb_slot_at(k->b, slot)) {
-    for (unsigned n = 0; n < SB_IDS_WINDOW; n++) {
+  for (; block != NULL; block = next_of(k, block, &chain), n = 0) {
+    for (; n < SB_IDS_WINDOW; n++) {
       const sb_id_shm *other = &block->ids[(low + n) % SB_IDS_PER_BLOCK];
       uint64_t word = SB_LOAD(&other->word, SB_ACQUIRE);
-      if (other != entry && sb_id_state(word) == SB_ID_KNOWN && SB_LOAD(&other->low, SB_ACQUIRE) == low &&
+      if (sb_id_state(word) == SB_ID_KNOWN && SB_LOAD(&other->low, SB_ACQUIRE) == low &&
           SB_LOAD(&other->high, SB_ACQUIRE) == high && sb_duplicates_remembers(q, sb_id_number(word)))
         return true;
     }
@@ -52,7 +57,7 @@ static void check_entry(sb_checkup *k, uint32_t slot, const sb_queue_shm *q, sb_
   if (sb_id_number(word) > numbers) {
     trouble(k, slot, NUMBER, index, sb_id_number(word), numbers);
   } else if (sb_duplicates_remembers(q, sb_id_number(word))) {
-    if (!is_in_place(&block->ids[index], index)) {
+    if (place_of(&block->ids[index], index) >= SB_IDS_WINDOW) {
       trouble(k, slot, PLACE, index, SB_LOAD(&block->ids[index].low, SB_ACQUIRE), SB_IDS_WINDOW);
     } else if (is_twice(k, q, block, index)) { /* I96 of sb_duplicates.h */
       trouble(k, slot, TWICE, index, sb_id_number(word), 0);
