@@ -33,7 +33,7 @@ static bool is_twice(sb_checkup *k, const sb_queue_shm *q, sb_ids_shm *block, ui
     for (; n < SB_IDS_WINDOW; n++) {
       const sb_id_shm *other = &block->ids[(low + n) % SB_IDS_PER_BLOCK];
       uint64_t word = SB_LOAD(&other->word, SB_ACQUIRE);
-      if (sb_id_state(word) == SB_ID_KNOWN && SB_LOAD(&other->low, SB_ACQUIRE) == low &&
+      if (other != entry && sb_id_state(word) == SB_ID_KNOWN && SB_LOAD(&other->low, SB_ACQUIRE) == low &&
           SB_LOAD(&other->high, SB_ACQUIRE) == high && sb_duplicates_remembers(q, sb_id_number(word)))
         return true;
     }
