@@ -36,6 +36,8 @@ STRUCTS = {
     "Long queue": "sb_long_queue_shm",
     "Lane": "sb_lane_shm",
     "Groups": "sb_groups_shm",
+    "Ids": "sb_ids_shm",
+    "Id": "sb_id_shm",
     "Consumer level": "sb_consumer_level_shm",
     "Node": "sb_node_shm",
     "Ledger": "sb_ledger_shm",

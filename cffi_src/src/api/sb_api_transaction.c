@@ -258,7 +258,8 @@ static sb_status claim(request *r, uint32_t publication, uint32_t target, sb_tra
   return skip(r, publication, target, cell);
 }
 
-/* The lock is kept from here to the end of the commit: no other thread of the connection meets these claims (I97). */
+/* The lock is kept from here to the end of the commit: no other thread of the connection meets these claims (I97 of
+ * sb_duplicates.h). */
 static sb_status claim_all(request *r) {
   sb_transaction_cell *cell = r->plan.cells;
   for (uint32_t i = 0; i < r->count; i++) {

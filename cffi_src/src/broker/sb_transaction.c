@@ -216,7 +216,8 @@ void sb_transaction_carry_out(sb_transaction_plan *p) {
   sb_connection *c = p->c;
   for (uint32_t i = 0; i < p->cell_count; i++) {
     if (p->cells[i].token != SB_TRANSACTION_NO_TOKEN) flip_own(c, &p->cells[i]);
-    if (p->cells[i].claim.token != 0) sb_duplicates_remember(p->cells[i].q, &p->cells[i].claim); /* I97 */
+    if (p->cells[i].claim.token != 0)
+      sb_duplicates_remember(p->cells[i].q, &p->cells[i].claim); /* I97 of sb_duplicates.h */
   }
   for (uint32_t i = 0; i < p->end_count; i++) {
     (void)sb_dispose(p->ends[i].q, p->ends[i].token, p->ends[i].reason); /* also frees the holding */
@@ -251,7 +252,7 @@ void sb_transaction_undo(sb_transaction_plan *p) {
   unmark(p);
   for (uint32_t i = 0; i < p->cell_count; i++) {
     sb_transaction_cell *cell = &p->cells[i];
-    sb_duplicates_withdraw(p->c, &cell->claim); /* I97 */
+    sb_duplicates_withdraw(p->c, &cell->claim); /* I97 of sb_duplicates.h */
     if (cell->token != SB_TRANSACTION_NO_TOKEN) {
       unstage(p->c, cell);
     } else if (cell->admitted) {
