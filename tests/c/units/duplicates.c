@@ -297,6 +297,37 @@ static void a_commit_beside_another_claim(void) {
   expect_is(q->busy, 0, "the uses of the handle");
 }
 
+/* What fails after the claim gives it back. */
+static sb_id_verdict look_for_a(void) {
+  unsigned owner;
+  return sb_duplicates_look(q, sb_id_of("a", 1), &owner);
+}
+static void a_commit_that_fails_later(void) {
+  char record[256];
+  begin(3);
+  expect_is(put(&t, q, 1), SB_OK, "the status of a put");
+  expect(sb_queue_get(q, record, false) > 0, "there is no message");
+  uint64_t token = ((const sb_record *)(const void *)record)->tag;
+  const sb_settlement twice[2] = {{q, token, SB_ACK, 0}, {q, token, SB_ACK, 0}};
+  expect_is(commit(SB_DUPLICATES_FAIL, twice, 2), SB_SETTLED, "the status of a commit that settles twice");
+  expect_is(look_for_a(), SB_ID_IS_NEW, "the verdict on its id");
+  expect_is(commit(SB_DUPLICATES_FAIL, twice, 1), SB_OK, "the status of the commit that settles once");
+  expect_is(look_for_a(), SB_ID_IS_DUPLICATE, "the verdict on its id");
+}
+static void a_put_that_finds_the_queue_closed(void) {
+  sb_reservation r;
+  begin(3);
+  remember(q, 1); /* there is a block */
+  while (sb_reservation_begin(q, 8, &WITH_A, &r) == SB_GROW && grow(t.b, t.path)) {
+  }
+  close_by_hand(q);
+  expect_is(sb_reservation_publish(q, &r), SB_DELETED, "the status of a publish to a closed queue");
+  expect_is(look_for_a(), SB_ID_IS_NEW, "the verdict on its id");
+  expect(r.admitted && r.kept, "the reservation is gone");
+  uint64_t listed = SB_LOAD(&sb_holding_at(t.b, r.token)->what, SB_RELAXED);
+  expect_is(sb_holding_kind(listed), SB_HOLD_SLOT, "the holding of its body");
+}
+
 /* ---- the doctor ---- */
 
 enum { BLOCK, CLAIM, NUMBER, SETTING, TWICE, PLACE };
@@ -362,6 +393,8 @@ static const test_case CASES[] = {
     {"duplicates: put", "a put of a known id stores nothing", a_put_of_a_known_id_stores_nothing},
     {"duplicates: commit", "a commit skips, fails, or ignores", a_commit_skips_fails_or_ignores},
     {"duplicates: beside", "a put beside a claim changes nothing", a_commit_beside_another_claim},
+    {"duplicates: later", "a commit that fails after its claim gives it back", a_commit_that_fails_later},
+    {"duplicates: closed", "a put that fails after its claim gives it back", a_put_that_finds_the_queue_closed},
     {"duplicates: doctor", "the doctor finds what is wrong", what_the_doctor_finds},
 };
 /* clang-format on */
