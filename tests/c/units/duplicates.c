@@ -320,7 +320,9 @@ static void a_put_that_finds_the_queue_closed(void) {
   remember(q, 1); /* there is a block */
   while (sb_reservation_begin(q, 8, &WITH_A, &r) == SB_GROW && grow(t.b, t.path)) {
   }
-  close_by_hand(q);
+  int32_t holder;
+  uint64_t removed;
+  expect_is(sb_queue_delete(theirs, false, false, FOREVER, &holder, &removed), SB_OK, "the status of a deletion");
   expect_is(sb_reservation_publish(q, &r), SB_DELETED, "the status of a publish to a closed queue");
   expect_is(look_for_a(), SB_ID_IS_NEW, "the verdict on its id");
   expect(r.admitted && r.kept, "the reservation is gone");
