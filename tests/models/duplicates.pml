@@ -3,7 +3,7 @@
  * Ids by which a queue knows that a message was put before: claims, the commit that decides about a message and its id,
  * numbers, and the ids that are forgotten.
  *
- * Mirrors: sb_duplicates.c look, verdict_of, take_cell, make, sb_duplicates_claim, sb_duplicates_withdraw,
+ * Mirrors: sb_duplicates.c look, verdict_of, look_beside, take_cell, make, sb_duplicates_claim, sb_duplicates_withdraw,
  *   sb_duplicates_remember, sb_duplicates_end_dead; sb_api_duplicates.c sb_api_enqueue_once; sb_transaction.c
  *   sb_transaction_carry_out; sb_recover.c recover_commit.
  * Abstracted: the message, which is stored by the step that decides (commit.pml has the cells). Any cell is right for any
@@ -22,7 +22,7 @@
  * quick: -DPUTTERS=2 -DPUTS=2 -DTRIES=1 -DKEPT=1
  * full: -DPUTTERS=2 -DPUTS=1 -DKILLS=2
  * full: -DPUTTERS=2 -DPUTS=2 -DTRIES=1 -DKEPT=1 -DKILLS=1
- * full: -DPUTTERS=2 -DPUTS=3 -DKEPT=2 -DKILLS=1 -DTRIES=1 -DTURNS
+ * full: -DPUTTERS=2 -DPUTS=2 -DTRIES=1 -DKEPT=2 -DKILLS=1
  * fault: -DPUTTERS=2 -DPUTS=1 -DFAULT_NO_SECOND_LOOK
  * fault: -DPUTTERS=2 -DPUTS=1 -DFAULT_BESIDE_YOUNGER
  * fault: -DPUTTERS=2 -DPUTS=2 -DTRIES=1 -DFAULT_TRUST_COMMIT
@@ -30,7 +30,7 @@
  * fault: -DPUTTERS=2 -DPUTS=1 -DKILLS=1 -DTRIES=1 -DFAULT_ID_FIRST
  * fault: -DPUTTERS=2 -DPUTS=1 -DKILLS=1 -DTRIES=1 -DFAULT_MESSAGE_FIRST
  * fault: -DPUTTERS=2 -DPUTS=1 -DKILLS=1 -DTRIES=1 -DFAULT_CLEAR_FIRST
- * fault: -DPUTTERS=2 -DPUTS=3 -DKEPT=2 -DKILLS=1 -DTRIES=1 -DTURNS -DFAULT_NEW_NUMBER
+ * fault: -DPUTTERS=2 -DPUTS=2 -DTRIES=1 -DKEPT=2 -DKILLS=1 -DFAULT_NEW_NUMBER
  */
 #include "common.h"
 
@@ -66,9 +66,6 @@ bool dead_[PUTTERS], reaped[PUTTERS];
 /* what only the claims know */
 byte stored[PUTS + 1], left = PUTTERS;
 bool said[PUTS + 1]; /* a put of the id came back */
-#ifdef TURNS
-byte turn; /* the ids come one after the other */
-#endif
 
 #define REMEMBERED(i) (numbers - number[i] < KEPT)
 
@@ -132,9 +129,6 @@ proctype Putter(byte me) {
   byte id = 1, at, mine, verdict, i, s, o, t, n, tries;
   bool older, known;
 again:
-#ifdef TURNS
-  turn >= id - 1;
-#endif
   look(id, 0);
   if
   :: verdict == 2 -> atomic { assert(stored[id] > 0); said[id] = true; goto next }
@@ -225,9 +219,6 @@ withdraw:
 next:
   atomic {
     at = 0; mine = 0; verdict = 0; older = false; tries = 0;
-#ifdef TURNS
-    if :: turn < id -> turn = id :: else fi;
-#endif
     if
     :: id < PUTS -> id++; goto again
     :: else -> goto out

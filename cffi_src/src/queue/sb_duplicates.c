@@ -140,10 +140,24 @@ static sb_status add_block(sb_queue *q) {
 
 /* ---- looking ---- */
 
+/* Which numbers are remembered; read once for all cells of a look. */
+typedef struct {
+  uint64_t latest, floor;
+  int64_t most;
+} memory;
+
+static memory memory_of(const sb_queue_shm *q) {
+  return (memory){SB_LOAD(&q->id_numbers, SB_SEQ_CST), SB_LOAD(&q->id_floor, SB_ACQUIRE),
+                  sb_setting(q, SB_SETTING_DUPLICATE_IDS)};
+}
+
+static bool has(const memory *m, uint64_t number) {
+  return (int64_t)(m->latest - number) < m->most && (int64_t)(number - m->floor) > 0;
+}
+
 bool sb_duplicates_remembers(const sb_queue_shm *q, uint64_t number) {
-  int64_t most = sb_setting(q, SB_SETTING_DUPLICATE_IDS),
-          later = (int64_t)(SB_LOAD(&q->id_numbers, SB_SEQ_CST) - number);
-  return later < most && (int64_t)(number - SB_LOAD(&q->id_floor, SB_ACQUIRE)) > 0;
+  memory m = memory_of(q);
+  return has(&m, number);
 }
 
 void sb_duplicates_forget(sb_queue_shm *q) {
@@ -163,17 +177,26 @@ static sb_id_shm *cell_of(sb_ids_shm *block, sb_id id, unsigned n) {
   return &block->ids[(id.low + n) % SB_IDS_PER_BLOCK];
 }
 
-/* What the entry says about the id; *word: the word that says so. */
-static sb_id_verdict verdict_of(const sb_queue *q, sb_id_shm *entry, sb_id id, uint64_t mine, uint64_t *word) {
+/* A search for the entries of an id, except the claim `mine`. */
+typedef struct {
+  const sb_queue *q;
+  sb_id id;
+  uint64_t mine;
+  memory memory;
+} search;
+
+/* What an entry says about the id; *word: the word that says so. */
+static sb_id_verdict verdict_of(const search *s, sb_id_shm *entry, uint64_t *word) {
   for (unsigned n = 0; n < SB_MAX_RETRIES; n++) {
     *word = SB_LOAD(&entry->word, SB_SEQ_CST); /* P26 */
     unsigned state = sb_id_state(*word);
-    if (*word == mine || (state != SB_ID_CLAIMED && state != SB_ID_KNOWN) ||
-        SB_LOAD(&entry->low, SB_ACQUIRE) != id.low || SB_LOAD(&entry->high, SB_ACQUIRE) != id.high) {
+    if (*word == s->mine || (state != SB_ID_CLAIMED && state != SB_ID_KNOWN) ||
+        SB_LOAD(&entry->low, SB_ACQUIRE) != s->id.low || SB_LOAD(&entry->high, SB_ACQUIRE) != s->id.high) {
       return SB_ID_IS_NEW;
     }
-    bool known = state == SB_ID_KNOWN ? sb_duplicates_remembers(q->shm, sb_id_number(*word))
-                                      : sb_id_owner(*word) == q->c->id || is_decided(q->c->b, sb_id_owner(*word));
+    unsigned owner = sb_id_owner(*word);
+    bool known = state == SB_ID_KNOWN ? has(&s->memory, sb_id_number(*word))
+                                      : owner == s->q->c->id || is_decided(s->q->c->b, owner);
     if (SB_LOAD(&entry->word, SB_SEQ_CST) == *word) { /* else the hash, or the commit, may be another one's */
       return known ? SB_ID_IS_DUPLICATE : state == SB_ID_KNOWN ? SB_ID_IS_NEW : SB_ID_IS_UNDECIDED;
     }
@@ -183,13 +206,14 @@ static sb_id_verdict verdict_of(const sb_queue *q, sb_id_shm *entry, sb_id id, u
 
 /* Looks at all cells of an id except the claim `mine`. *rival: the word of an undecided claim; of several, the oldest. */
 static sb_id_verdict look(const sb_queue *q, sb_id id, uint64_t mine, uint64_t *rival) {
+  search s = {q, id, mine, memory_of(q->shm)};
   sb_id_verdict found = SB_ID_IS_NEW;
   uint32_t slot;
   blocks all = blocks_of(q->c->b, q->shm);
   for (sb_ids_shm *block; (block = next_block(&all, &slot)) != NULL;) {
     for (unsigned n = 0; n < SB_IDS_WINDOW; n++) {
       uint64_t word;
-      sb_id_verdict one = verdict_of(q, cell_of(block, id, n), id, mine, &word);
+      sb_id_verdict one = verdict_of(&s, cell_of(block, id, n), &word);
       if (one == SB_ID_IS_DUPLICATE) {
         return one;
       }
@@ -219,13 +243,14 @@ static bool take_cell(sb_queue *q, sb_id id, uint64_t tag, sb_claim *claim) {
   sb_broker *b = q->c->b;
   uint64_t writing = sb_id_word(SB_ID_WRITING, q->c->id, tag);
   uint32_t slot;
+  memory m = memory_of(q->shm);
   blocks all = blocks_of(b, q->shm);
   for (sb_ids_shm *block; (block = next_block(&all, &slot)) != NULL;) {
     for (unsigned n = 0; n < SB_IDS_WINDOW; n++) {
       sb_id_shm *entry = cell_of(block, id, n);
       uint64_t word = SB_LOAD(&entry->word, SB_SEQ_CST);
       unsigned state = sb_id_state(word);
-      if (state != SB_ID_FREE && (state != SB_ID_KNOWN || sb_duplicates_remembers(q->shm, sb_id_number(word)))) {
+      if (state != SB_ID_FREE && (state != SB_ID_KNOWN || has(&m, sb_id_number(word)))) {
         continue;
       }
       sb_holding_set(b, claim->token, sb_holding_what(SB_HOLD_ID, q->slot, slot),
@@ -269,32 +294,43 @@ void sb_duplicates_withdraw(sb_connection *c, sb_claim *claim) {
   }
 }
 
-static sb_status status_of(sb_queue *q, sb_id id, sb_id_verdict verdict) {
-  if (verdict == SB_ID_IS_UNDECIDED) {
-    q->undecided_low = id.low;
-    q->undecided_high = id.high;
+/* Looks at the other entries of a claimed id. While there are only claims that are younger, waits for them to be given
+ * back. */
+static sb_id_verdict look_beside(const sb_queue *q, sb_id id, const sb_claim *claim, unsigned *looks) {
+  uint64_t rival = 0;
+  sb_id_verdict found;
+  while ((found = look(q, id, claim->word, &rival)) == SB_ID_IS_UNDECIDED &&
+         sb_id_tag(rival) > sb_id_tag(claim->word) && ++*looks < PATIENCE) {
+    sb_pause();
   }
-  return verdict == SB_ID_IS_NEW ? SB_OK : verdict == SB_ID_IS_DUPLICATE ? SB_DUPLICATE : SB_UNDECIDED;
+  return found;
 }
 
 sb_status sb_duplicates_claim(sb_queue *q, sb_id id, sb_claim *claim) {
-  uint64_t rival = 0;
-  unsigned looks = 0;
+  unsigned looks = 0, owner;
   sb_id_verdict found;
   *claim = (sb_claim){0};
-  while ((found = look(q, id, 0, &rival)) == SB_ID_IS_UNDECIDED && looks++ < PATIENCE) sb_pause();
-  sb_status status = status_of(q, id, found);
-  if (status == SB_OK) status = make(q, id, claim);
-  if (status != SB_OK) {
-    return status;
+  do {
+    sb_status status = make(q, id, claim);
+    if (status != SB_OK) {
+      return status;
+    }
+    found = look_beside(q, id, claim, &looks); /* I96 */
+    if (found == SB_ID_IS_NEW) {
+      return SB_OK;
+    }
+    sb_duplicates_withdraw(q->c, claim);
+    while (found == SB_ID_IS_UNDECIDED && ++looks < PATIENCE) {
+      sb_pause();
+      found = sb_duplicates_look(q, id, &owner);
+    }
+  } while (found == SB_ID_IS_NEW);
+  if (found == SB_ID_IS_DUPLICATE) {
+    return SB_DUPLICATE;
   }
-  /* I96. The older claim stays, and waits for the younger ones to be given back. */
-  while ((found = look(q, id, claim->word, &rival)) == SB_ID_IS_UNDECIDED &&
-         sb_id_tag(rival) > sb_id_tag(claim->word) && looks++ < PATIENCE) {
-    sb_pause();
-  }
-  if (found != SB_ID_IS_NEW) sb_duplicates_withdraw(q->c, claim);
-  return status_of(q, id, found);
+  q->undecided_low = id.low;
+  q->undecided_high = id.high;
+  return SB_UNDECIDED;
 }
 
 void sb_duplicates_remember(sb_queue *q, sb_claim *claim) {

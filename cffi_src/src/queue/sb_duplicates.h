@@ -47,7 +47,7 @@
 
 #include "sb_queue.h"
 
-#define SB_IDS_WINDOW 64u
+#define SB_IDS_WINDOW 16u
 #define SB_ID_PATIENCE_NS UINT64_C(10000000000) /* how long a put waits for the put of the same id */
 #define SB_DUPLICATE_HEADER "x-duplicate-id"
 
