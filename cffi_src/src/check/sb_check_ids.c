@@ -48,6 +48,7 @@ static void check_entry(sb_checkup *k, uint32_t slot, const sb_queue_shm *q, sb_
     return;
   }
   if (state != SB_ID_KNOWN) {
+    k->owned[sb_id_owner(word)]++;
     if (!sb_check_lives(k, sb_id_owner(word))) trouble(k, slot, CLAIM, index, sb_id_owner(word), 0);
     uint64_t tags = SB_LOAD(&q->id_tags, SB_ACQUIRE);
     if (sb_id_tag(word) > tags) trouble(k, slot, NUMBER, index, sb_id_tag(word), tags);

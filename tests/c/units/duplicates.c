@@ -355,6 +355,12 @@ static void what_the_doctor_finds(void) {
   start_checkup(t.b->mapped_chunks);
   check();
   expect_no_finding("a sound queue");
+  forget_what_was_seen();
+  sb_check_connections(&checkup);
+  checkup.count = 0;
+  expect_is(checkup.named[other->id], 1, "the claims that their holdings list");
+  sb_check_ids(&checkup, q->slot);
+  expect_is(checkup.owned[other->id], 1, "the claims that name them");
   sb_id_shm *ids = block()->ids;
   damage(&ids[9].word, sb_id_word(SB_ID_CLAIMED, 99, 1), FOUND(CLAIM, 9, 99, 0), "a claim of nobody");
   damage(&ids[9].word, sb_id_word(SB_ID_WRITING, other->id, 99), FOUND(NUMBER, 9, 99, 3), "a tag that was not given");
