@@ -15,7 +15,7 @@ from shmbroker._core.native import slow
 KINDS = [
     "a message", "a leaf page", "an inner page", "a queue", "a consumer node", "a priority level", "a ledger",
     "a connection record", "a table of holdings", "a long leaf page", "a queue with texts",
-    "a lane of messages", "the claims on message groups", "no slot", "number 14",
+    "a lane of messages", "the claims on message groups", "duplicate ids", "no slot", "number 15",
 ]  # fmt: skip
 RINGS = [
     "messages", "list of all consumers", "list of no_local consumers", "list of idle consumers",

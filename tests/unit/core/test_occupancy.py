@@ -15,7 +15,7 @@ NAMES = {7: "jobs", 8: "other"}
 STRUCTURES = [
     "pages of queues", "inner pages of queues", "queues", "consumers", "priorities", "ledgers", "connections",
     "tables of what connections hold", "pages of leases", "queues with texts",
-    "lanes of queues with priorities", "claims on message groups", "structures of kind 13",
+    "lanes of queues with priorities", "claims on message groups", "duplicate ids", "structures of kind 14",
 ]  # fmt: skip
 
 
