@@ -3,11 +3,15 @@
  * (sb_check_ids). `q` is the handle of `t.c`, `theirs` that of another connection, whose commit word a case sets. */
 #include "sb_duplicates.h"
 
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "calls.h"
 #include "checkup.h"
 #include "sb_slab.h"
+#include "sb_wait.h"
 
 #define KEEPS(number) ((sb_settings){{-1, -1, -1, 0, -1, -1, [SB_SETTING_DUPLICATE_IDS] = (number)}, 0})
 #define HEADERS "\x20\x00\x00\x00\x00"
@@ -246,6 +250,14 @@ static void a_wait_for_an_id(void) {
 
 /* ---- puts and commits ---- */
 
+static const char *stops_at;
+static void stop_there(const char *site) {
+  if (strcmp(site, stops_at) == 0) {
+    at_step = NULL;
+    raise(SIGSTOP);
+  }
+}
+
 static const sb_put_options WITH_A = {.properties = HEADERS "\x15" NAME "S\x00\x00\x00\x01"
                                                             "a",
                                       .properties_length = 27};
@@ -265,6 +277,54 @@ static sb_status commit(unsigned duplicates, const sb_settlement *ends, uint32_t
   sb_publication p = {(const char *)body, sizeof body, &o, &q, 1};
   uint32_t publication, target;
   return sb_transaction_commit(t.c, &p, 1, ends, end_count, &publication, &target);
+}
+/* A process that puts the message with the id "a", and stops there. */
+static pid_t stop_a_put(const char *site) {
+  int status = 0;
+  pid_t pid = fork();
+  if (pid == 0) {
+    test_broker own = t;
+    attach(&own);
+    own.c = connect_to(&own);
+    sb_queue *its = open_queue(&own, "q");
+    stops_at = site;
+    at_step = stop_there;
+    _exit(put_sized(&own, its, 1, 64, &WITH_A) == SB_OK ? 0 : 1);
+  }
+  if (pid < 0 || waitpid(pid, &status, WUNTRACED) != pid || !WIFSTOPPED(status)) die("stopping a put", status);
+  return pid;
+}
+static const sb_put_options WITH_B = {.properties = HEADERS "\x15" NAME "S\x00\x00\x00\x01"
+                                                            "b",
+                                      .properties_length = 27};
+static void another_process_is_stopped_in_a_put(void) {
+  int status = 1;
+  int32_t pid = 0;
+  if (!has_steps()) return;
+  begin(3);
+  pid_t stopped = stop_a_put("duplicates.claimed");
+  expect_is(put_sized(&t, q, 1, 64, &WITH_A), SB_UNDECIDED, "the status of a put of the same id");
+  expect_is(sb_queue_wait_for_id(q, sb_now_ns() + 1000000, &pid), SB_TIMEOUT, "the status of a wait");
+  expect_is(pid, stopped, "the process that it waits for");
+  expect_is(put_sized(&t, q, 2, 64, &WITH_B), SB_OK, "the status of a put of another id");
+  expect_is(ready(q), 1, "the number of messages while it is stopped");
+  (void)kill(stopped, SIGCONT);
+  expect(waitpid(stopped, &status, 0) == stopped && WIFEXITED(status) && WEXITSTATUS(status) == 0, "its put failed");
+  expect_is(sb_queue_wait_for_id(q, FOREVER, &pid), SB_OK, "the status of a wait when it goes on");
+  expect_is(put_sized(&t, q, 1, 64, &WITH_A), SB_OK, "the status of a put of a known id");
+  expect_is(ready(q), 2, "the number of messages at last");
+}
+static void another_process_is_stopped_after_its_decision(void) {
+  if (!has_steps()) return;
+  begin(3);
+  pid_t stopped = stop_a_put("commit.decided");
+  expect_is(put_sized(&t, q, 1, 64, &WITH_A), SB_OK, "the status of a put of the same id");
+  expect_is(SB_LOAD(&q->shm->duplicates, SB_RELAXED), 1, "the number of duplicates");
+  expect_is(ready(q), 0, "the number of messages while it is stopped");
+  end_process(stopped);
+  while (sb_housekeeper_reap(t.c) > 0) {
+  }
+  expect_is(ready(q), 1, "the number of messages after its death");
 }
 static void a_commit_skips_fails_or_ignores(void) {
   begin(3);
@@ -399,6 +459,8 @@ static const test_case CASES[] = {
     {"duplicates: damaged", "a holding that is damaged ends no claim", holdings_that_are_damaged},
     {"duplicates: wait", "a wait ends with the claim of the other commit", a_wait_for_an_id},
     {"duplicates: put", "a put of a known id stores nothing", a_put_of_a_known_id_stores_nothing},
+    {"duplicates: stopped", "a put that is stopped delays those of its id only", another_process_is_stopped_in_a_put},
+    {"duplicates: stopped later", "a decision counts, whoever is stopped", another_process_is_stopped_after_its_decision},
     {"duplicates: commit", "a commit skips, fails, or ignores", a_commit_skips_fails_or_ignores},
     {"duplicates: beside", "a put beside a claim changes nothing", a_commit_beside_another_claim},
     {"duplicates: later", "a commit that fails after its claim gives it back", a_commit_that_fails_later},
