@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 GROUP = "JMSXGroupID"
 """The header with the name of the message's group."""
+DUPLICATE_ID = "x-duplicate-id"
+"""The header with the id by which a queue knows that a message was put before."""
+_MOST_ID = 255
 _MAX_PRIORITY = 255
 _MAX_SECONDS = 10**8
 
@@ -59,6 +62,7 @@ class PutKeywords(TypedDict, total=False):
     ttl: float | None
     delay: float | None
     group: str | None
+    duplicate_id: str | bytes | None
     key: str | None
     headers: dict[str, Any] | None
     properties: BasicProperties | None
@@ -91,7 +95,7 @@ def fields_of(given: PutKeywords) -> PutFields:
         raise TypeError(msg)
     priority, ttl, delay = given.get("priority"), given.get("ttl"), given.get("delay")
     key, headers, properties = given.get("key"), given.get("headers"), given.get("properties")
-    group = given.get("group")
+    group, duplicate_id = given.get("group"), given.get("duplicate_id")
     if priority is not None:
         integer("priority", priority, 0, _MAX_PRIORITY)
     encoded_key = b"" if key is None else _key(key)
@@ -102,6 +106,8 @@ def fields_of(given: PutKeywords) -> PutFields:
     delay_seconds = 0 if delay is None else seconds("delay", delay, _MAX_SECONDS, zero=True)
     if group is not None:
         headers = {**_headers(headers, properties), GROUP: _group(group)}
+    if duplicate_id is not None:
+        headers = {**_headers(headers, properties), DUPLICATE_ID: _duplicate_id(duplicate_id)}
     if headers is None and properties is None:
         return ttl_seconds, delay_seconds, priority or 0, encoded_key, b""
     if properties is None:
@@ -121,7 +127,7 @@ def _merged(given: BasicProperties, headers: dict[str, Any] | None, priority: in
 
 
 def _headers(headers: object, properties: BasicProperties | None) -> dict[str, Any]:
-    """Returns the headers that the group is added to."""
+    """Returns the headers that the group, or the duplicate id, is added to."""
     if headers is None:
         headers = None if properties is None else properties.headers
     if headers is not None and not isinstance(headers, dict):
@@ -138,6 +144,21 @@ def _group(group: object) -> str:
         msg = "group='': a name of at least one character is allowed"
         raise ValueError(msg)
     return group
+
+
+def _duplicate_id(given: object) -> str | bytes:
+    if not isinstance(given, (str, bytes)):
+        msg = f"duplicate_id={given!r}: a string or bytes are needed"
+        raise TypeError(msg)
+    try:
+        size = len(given.encode()) if isinstance(given, str) else len(given)
+    except UnicodeEncodeError:
+        msg = f"duplicate_id={given!r}: text that can be written in UTF-8 is allowed"
+        raise ValueError(msg) from None
+    if not 1 <= size <= _MOST_ID:
+        msg = f"duplicate_id of {size} bytes: 1 to {_MOST_ID} bytes are allowed"
+        raise ValueError(msg)
+    return given
 
 
 def _key(key: object) -> bytes:

@@ -216,6 +216,24 @@ class PublishRejected(queue.Full):
         return type(self), (self.args[0], self.queue_name)
 
 
+class DuplicateId(BrokerError):
+    """A transaction publishes a message whose id a queue knows, or one id twice: nothing of the transaction was done.
+
+    Args:
+        text: the queue, and what is allowed.
+        queue_name: the name of the queue.
+    """
+
+    default_code = 406
+
+    def __init__(self, text: str, queue_name: str) -> None:
+        self.queue_name = queue_name
+        super().__init__(text=text)
+
+    def __reduce__(self) -> tuple[type[DuplicateId], tuple[str, str]]:
+        return type(self), (self.text, self.queue_name)
+
+
 FINAL = (NeverFits, PublishRejected)
 """The kinds of ``queue.Full`` that a wait cannot help."""
 

@@ -248,6 +248,14 @@ class QueueSettings:
         argument="x-delay-before-dispatch",
         copied=True,
     )
+    duplicate_ids: int = _setting(
+        0,
+        Whole(0, 100_000),
+        "remember the duplicate ids of the last messages, of this number, and store no second message of such an id; "
+        "0: none",
+        "SB_SETTING_DUPLICATE_IDS",
+        argument="x-duplicate-ids",
+    )
     durable: bool = _setting(
         default=False,
         kind=Switch(),

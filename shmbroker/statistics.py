@@ -20,6 +20,7 @@ class QueueStatistics:
     ``message_count`` is the number of distinct live messages: ``ready + delivering + scheduled``. ``bytes`` is the size
     of their bodies. ``killed`` counts the messages that purge and delete ended. ``replaced`` counts the messages that
     were evicted from a ring. ``dropped`` counts messages that overflow or reject ended, and unreadable messages.
+    ``duplicates`` counts the messages that were not stored, since the queue knew their ids; they are in no other count.
     ``interested``, ``notified`` and ``not_interested`` are the lengths of the queue's lists of consumers; the first two
     include calls of get() that wait. ``non_acquiring`` counts the consumers with ``no_local`` that wait for a message;
     the others are in ``not_interested``. ``rescues`` counts
@@ -42,6 +43,7 @@ class QueueStatistics:
     dead_lettered: int
     moved: int
     redelivered: int
+    duplicates: int
     consumers: int
     interested: int
     notified: int

@@ -385,7 +385,8 @@ def _put_aside(message: Message, options: _Options, limit: float | None) -> PutO
     _, delay, priority, key, encoded = fields
     # `PutOptions` directly, not the keyword ``ttl``: the limit of a queue may be 0, or more than ``ttl`` allows. 0
     # becomes the shortest time to live, since the core takes 0 for no limit.
-    return PutOptions(0 if limit is None else max(limit, _LEAST_TTL), delay, priority, key, encoded)
+    put = PutOptions(0 if limit is None else max(limit, _LEAST_TTL), delay, priority, key, encoded)
+    return put.without_id()  # the queue may know the message from an earlier failure, and is its only place
 
 
 def _in_a_line(error: BaseException) -> str:

@@ -41,8 +41,10 @@ typedef enum {
   SB_READY = 29,    /* a channel is ready, see sb_connection_next_ready */
   SB_REJECTED = 30, /* the queue has no room, and rejects the message: waiting does not help */
   SB_UNLOCKED =
-      31,         /* the call needs the topology lock: the caller takes it (sb_topology_begin), then repeats the call */
-  SB_NO_SEAT = 32 /* the queue has as many consumers as its setting max_consumers allows, or more than the new value */
+      31, /* the call needs the topology lock: the caller takes it (sb_topology_begin), then repeats the call */
+  SB_NO_SEAT = 32, /* the queue has as many consumers as its setting max_consumers allows, or more than the new value */
+  SB_DUPLICATE = 33, /* the queue knows the id of the message; only of a commit with SB_DUPLICATES_FAIL */
+  SB_UNDECIDED = 34  /* another process is putting a message of the same id: see sb_queue_wait_for_id */
 } sb_status;
 
 /* The version of the layout of shared memory that this core reads. */
@@ -167,6 +169,7 @@ enum {
   SB_KIND_LANE,
   SB_KIND_GROUPS,
   SB_KIND_VALUE_NODE,
+  SB_KIND_IDS,
   /* The number of kinds. A slot id is an offset. If no slot begins there, the doctor reports this number as the
    * kind. */
   SB_KIND_COUNT
@@ -234,6 +237,7 @@ enum {
   SB_SETTING_SEATS,                     /* the most consumers, plus one; 0 = no limit */
   SB_SETTING_CONSUMERS_BEFORE_DISPATCH, /* 0 and 1: any consumer */
   SB_SETTING_DELAY_BEFORE_DISPATCH_MS,  /* 0 = none */
+  SB_SETTING_DUPLICATE_IDS,             /* how many ids the queue remembers; 0 = none */
   SB_SETTINGS_GIVEN, /* no setting: which settings were given for the queue (_core/settings.py); the core only stores it */
   SB_SETTINGS
 };
@@ -259,7 +263,7 @@ typedef struct {
      texts_length (sb_texts returns the bytes). */
   const char *texts;
 } sb_settings;
-/* Flags of a queue. The core derives TTL, EXPIRES, LANES, GROUPS, SEATS and GATED from the settings. */
+/* Flags of a queue. The core derives TTL, EXPIRES, LANES, GROUPS, SEATS, GATED and IDS from the settings. */
 enum {
   SB_QUEUE_PAUSED = 1,
   SB_QUEUE_DURABLE = 2,
@@ -275,10 +279,16 @@ enum {
   SB_QUEUE_DEAD_LETTERS = 2048, /* dead messages wait to go to its dead-letter exchange (sb_park.h) */
   SB_QUEUE_AUTO_CREATED = 4096, /* a publish or a consume made it: the housekeeper may delete it */
   SB_QUEUE_GROUPS = 8192,       /* a message group goes to one consumer at a time (sb_groups.h) */
+  SB_QUEUE_IDS = 16384,         /* it remembers the ids of its last messages (sb_duplicates.h) */
   SB_QUEUE_LAST_VALUE = 131072, /* of the messages with one key only the newest stays (sb_values.h) */
   SB_QUEUE_SEATS = 32768, /* max_consumers limits its consumers: they attach under the topology lock (sb_admission.h) */
   SB_QUEUE_GATED = 65536  /* its consumers wait for others, or for a time, before they get messages (sb_dispatch.h) */
 };
+
+/* What happens to a message whose id a target knows. SKIP: this target does not get it, and the call succeeds. FAIL: the
+ * commit fails with SB_DUPLICATE. IGNORE: its id is neither looked up nor remembered. Only a commit reads this; a put of
+ * one message skips. */
+enum { SB_DUPLICATES_SKIP = 0, SB_DUPLICATES_FAIL = 1, SB_DUPLICATES_IGNORE = 2 };
 
 typedef struct {
   uint64_t ttl_ns, delay_ns; /* 0 = none */
@@ -289,6 +299,7 @@ typedef struct {
   uint8_t exchange_length;
   uint8_t priority;
   uint8_t dead; /* 1: the queue rejected the message, and only sends it to its dead-letter exchange, full or not */
+  uint8_t duplicates; /* SB_DUPLICATES_... */
 } sb_put_options;
 
 /* A body to put. */
@@ -364,6 +375,7 @@ typedef struct {
   bool admitted;  /* the queue keeps room for the message; false after a publish, copy or abandon of the reservation */
   bool kept;      /* the slot belongs to the reservation; publishing passes the slot on to the message */
   void *body;
+  uint64_t id_low, id_high; /* what stands for the message's id (sb_duplicates.h); 0 = it has none */
 } sb_reservation;
 
 /* One wait, which may take several calls. deadline_ns: the time at which the wait ends. look_ns: the time at which a
@@ -397,6 +409,7 @@ typedef struct {
   uint64_t incarnation; /* tells the queues apart that have this slot one after the other; it only rises */
   uint64_t ready, delivering, scheduled, bytes;
   uint64_t added, acked, expired, killed, replaced, dropped, dead_lettered, moved, redelivered, delivered;
+  uint64_t duplicates; /* messages that were not stored, since the queue knew their ids */
   uint64_t rescues, tail, created_ns;
   uint64_t used_ns; /* CLOCK_MONOTONIC: at least the creation of the queue, and the last end of a consumer */
   /* owner: id of the connection that owns an exclusive queue, 0 = none. locked: 1 if that is a living connection other
@@ -465,7 +478,8 @@ typedef enum {
   SB_UNREAPED,         /* a dead process that is not reaped: may explain other findings */
   SB_BAD_GROUP,        /* the message groups of a queue */
   SB_BAD_VALUE,        /* the index of a queue with last values */
-  SB_BAD_DISPATCH      /* which consumers a queue admits, and which of them get messages */
+  SB_BAD_DISPATCH,     /* which consumers a queue admits, and which of them get messages */
+  SB_BAD_ID            /* the ids that a queue remembers */
 } sb_trouble;
 
 /* The rings. A level (the consumers of one priority) has INTERESTED and NOTIFIED, the broker has MEMORY, a lane (the
@@ -615,6 +629,10 @@ sb_status sb_queue_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint6
 /* Waits for room in the queue for `count` messages, `bytes` bytes in total, at the same time: for a commit. SB_OK:
    there may be room, so the caller tries the commit again. */
 sb_status sb_queue_wait_for_batch(sb_queue *q, uint32_t count, uint64_t bytes, uint64_t deadline_ns);
+/* Called after a put or a commit returned SB_UNDECIDED for this queue: waits until the commit of another process that has
+ * claimed the id is decided or given back, and reaps that process if it was killed. The caller then puts again.
+ * SB_TIMEOUT: neither happened until `deadline_ns`; *pid: that process, 0 = unknown. */
+sb_status sb_queue_wait_for_id(sb_queue *q, uint64_t deadline_ns, int32_t *pid);
 int64_t sb_queue_get(sb_queue *q, char *buffer, bool auto_ack);
 int64_t sb_queue_get_spin(sb_queue *q, uint64_t limit_ns, char *buffer, bool auto_ack);
 int64_t sb_queue_get_wait(sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait);

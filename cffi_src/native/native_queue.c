@@ -292,6 +292,8 @@ static PyMethodDef queue_methods[] = {
      "        - ``ttl``: seconds after which the message expires.\n"
      "        - ``delay``: seconds before the message may be delivered.\n"
      "        - ``group``: the name of the message's group, kept as the header JMSXGroupID.\n"
+     "        - ``duplicate_id``: a string or bytes, up to 255 bytes, kept as the header x-duplicate-id. A queue with\n"
+     "          ``duplicate_ids`` that knows it stores nothing, and the call returns.\n"
      "        - ``key``: up to 255 bytes of UTF-8, kept with the message.\n"
      "        - ``headers``: AMQP headers; they replace those of ``properties``.\n"
      "        - ``properties``: AMQP properties; the keywords above take precedence.\n\n"
@@ -303,7 +305,8 @@ static PyMethodDef queue_methods[] = {
      "    TypeError: the body is a ``str`` or not bytes-like, or a keyword is not one of the above, or has a wrong\n"
      "        type.\n"
      "    ValueError: the value of a keyword is out of range, or too long.\n"
-     "    PreconditionFailed: the expiration in ``properties`` is not allowed."},
+     "    PreconditionFailed: the expiration in ``properties`` is not allowed.\n"
+     "    Timeout: another process is putting a message with the same ``duplicate_id``, and is stopped."},
     {"reserve", CALL(queue_reserve),
      "reserve($self, size, *, timeout=None, **options)\n--\n\n"
      "Reserves memory for a body of ``size`` bytes; ``with`` gives a writable memoryview to write the body into.\n\n"

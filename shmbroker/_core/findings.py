@@ -22,6 +22,7 @@ _KINDS: dict[int, str] = {
     slow.SB_KIND_LANE: "a lane of messages",
     slow.SB_KIND_GROUPS: "the claims on message groups",
     slow.SB_KIND_VALUE_NODE: "a node of last values",
+    slow.SB_KIND_IDS: "duplicate ids",
     slow.SB_KIND_COUNT: "no slot",
 }
 _RINGS: dict[int, str] = {
@@ -246,6 +247,14 @@ _SENTENCES: dict[int, tuple[str, ...]] = {
         "{queue}: has {found} consumers, max_consumers is {expected}",
         "{queue}: max_consumers is {found}, but its consumers do not attach one at a time",
         "{queue}: its flags {found:#x} contradict consumers_before_dispatch and delay_before_dispatch",
+    ),
+    slow.SB_BAD_ID: (
+        "{queue}: its duplicate ids are in slot {slot}, which is {found_kind}, or another queue's",
+        "{queue}: the claim of duplicate id {where} belongs to connection {found}, which does not exist",
+        "{queue}: duplicate id {where} has number {found}, the latest is {expected}",
+        "{queue}: duplicate_ids is {found}, but its flag differs",
+        "{queue}: duplicate id {where} with number {found} is there twice",
+        "{queue}: duplicate id {where} has hash {found:#x}, which belongs elsewhere",
     ),
     slow.SB_UNREAPED: ("process {found} has died and is not cleared up after yet: what was found may come of that",),
 }  # fmt: skip

@@ -29,6 +29,7 @@ _STRUCTURES: dict[int, str] = {
     slow.SB_KIND_LANE: "lanes of queues with priorities",
     slow.SB_KIND_GROUPS: "claims on message groups",
     slow.SB_KIND_VALUE_NODE: "nodes of last values",
+    slow.SB_KIND_IDS: "duplicate ids",
 }
 
 

@@ -32,6 +32,10 @@ NOTES: int = slow.SB_QUEUE_NOTES
 STAGE: int = slow.SB_QUEUE_STAGE
 AUTO_CREATED: int = slow.SB_QUEUE_AUTO_CREATED
 _TTL = slow.SB_QUEUE_TTL
+# How long a put waits for another put of the same id: at least, and at most. A put takes microseconds, so the wait is
+# for a process that is stopped, or has no processor.
+_LEAST_PATIENCE, _PATIENCE = 100_000_000, 10 * native.NANOSECONDS
+_LOOK_FOR_SIGNALS = 50_000_000
 _GROUPS = slow.SB_QUEUE_GROUPS
 
 
@@ -63,6 +67,15 @@ class PutOptions:
             kept.append(ffi.from_buffer(exchange))
             pointer.exchange, pointer.exchange_length = kept[-1], len(exchange)
         self._kept = kept
+
+    def fails_if_known(self) -> None:
+        """Makes a commit fail if a queue knows the id of the message; without it, the commit skips that queue."""
+        self.pointer.duplicates = slow.SB_DUPLICATES_FAIL
+
+    def without_id(self) -> PutOptions:
+        """Makes a commit put the message whatever its id is, and remember no id; returns these options."""
+        self.pointer.duplicates = slow.SB_DUPLICATES_IGNORE
+        return self
 
     def as_dead(self) -> PutOptions:
         """Returns options to put a message that its queue rejected, and sends to its dead-letter exchange."""
@@ -209,14 +222,21 @@ class CoreQueue(native.Finalized):
             self._wait_for_room(memory=True, size=size, until=until)
         elif status == native.TOO_LARGE:
             self._too_large(size)
-        elif status == native.REJECTED:
-            text = f"{self.what} rejects the message: {self._ready()}"
-            raise exceptions.PublishRejected(text, self.name)
+        elif status in {native.REJECTED, native.DUPLICATE}:
+            raise self._refusal(status)
+        elif status == native.UNDECIDED:
+            self._wait_for_id(until)
         elif status == slow.SB_INVALID:
             msg = "key and properties of a message take more than 64 KiB"
             raise ValueError(msg)
         elif status != native.OK:
             native.raise_for(status, self.what)
+
+    def _refusal(self, status: int) -> exceptions.PublishRejected | exceptions.DuplicateId:
+        if status == native.REJECTED:
+            return exceptions.PublishRejected(f"{self.what} rejects the message: {self._ready()}", self.name)
+        text = f"{self.what} knows the id of the message, so the transaction is not done: roll it back"
+        return exceptions.DuplicateId(text, self.name)
 
     def check_can_fit(self, count: int, size: int) -> None:
         """Checks that ``count`` messages, ``size`` bytes in total, fit into the queue when it is empty.
@@ -265,6 +285,25 @@ class CoreQueue(native.Finalized):
         if status == native.GROW:
             self.connection.attachment.grow()
         elif status not in {native.OK, native.INTERRUPTED}:
+            native.raise_for(status, self.what)
+
+    def _wait_for_id(self, until: int) -> None:
+        """Waits until another put of the same id has ended, for a while even if there is no time left to wait.
+
+        Raises:
+            Timeout: it has not ended in time; its process may be stopped.
+        """
+        now, pid, status = time.monotonic_ns(), ffi.new("int32_t *"), native.TIMEOUT
+        until = min(max(until, now + _LEAST_PATIENCE), now + _PATIENCE)
+        while status == native.TIMEOUT and now < until:  # in short calls: a signal handler runs between them
+            status = slow.sb_queue_wait_for_id(self.handle, min(until, now + _LOOK_FOR_SIGNALS), pid)
+            now = time.monotonic_ns()
+        if status == native.TIMEOUT:
+            text = (
+                f"{self.what}: process {pid[0]} is putting a message of the same id, and does not end; is it stopped?"
+            )
+            raise exceptions.Timeout(text)
+        if status != native.OK:
             native.raise_for(status, self.what)
 
     def _ready(self) -> str:

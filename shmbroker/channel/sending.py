@@ -266,6 +266,8 @@ class Sending(Declaring):
             PreconditionFailed: the channel is not transactional; or a queue rejected a message: nothing was done. This
                 error closes the channel.
             queue.Full: a queue had no room in time: nothing was done, and the caller can try again.
+            DuplicateId: a queue knows the id of a message, or the transaction has one id twice: nothing was done, and
+                the caller rolls back.
         """
         transaction = self._in_transaction()
         commit = functools.partial(transaction.commit, self._session.publishing, self._core)

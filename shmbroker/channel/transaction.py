@@ -174,6 +174,8 @@ class Transaction:
                         one.exchange, one.routing_key, one.body, one.content, targets
                     )
                 ]
+                for publication in publications:
+                    publication.options.fails_if_known()
                 pending.unroutable = collections.deque(one for one, targets in routed if one.mandatory and not targets)
                 pending.statuses = []
                 try:

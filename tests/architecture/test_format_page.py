@@ -37,6 +37,8 @@ STRUCTS = {
     "Lane": "sb_lane_shm",
     "Groups": "sb_groups_shm",
     "Value node": "sb_value_node_shm",
+    "Ids": "sb_ids_shm",
+    "Id": "sb_id_shm",
     "Consumer level": "sb_consumer_level_shm",
     "Node": "sb_node_shm",
     "Ledger": "sb_ledger_shm",

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "id_operations.h"
+
 #define TRIED 20u /* messages that are put to see how many fit */
 
 static char *buffer;
@@ -91,6 +93,8 @@ static void expect_content(test_broker *t, const operation *o, bool done) {
   sb_queue *here = open_queue(t, "q"), *there = open_queue(t, "other");
   if ((o->settings.flags & SB_QUEUE_KEEPS) != 0) expect_sequences(here);
   if (o->leases) expect_sequences(there);
+  if (o->again == AGAIN_PUT) put_with_id(t, here);
+  if (o->again == AGAIN_COMMIT) commit_with_id(t, here, there);
   expect_messages(t, o, done, here, there);
   if (here == NULL) { /* deleted: its name is free again, at the latest after one change of the topology */
     (void)declare(t, "unrelated", o->settings);

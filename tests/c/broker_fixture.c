@@ -135,9 +135,10 @@ sb_status put_sized(test_broker *t, sb_queue *q, uint64_t id, uint64_t bytes, co
   ranked.priority = (uint8_t)(id % 3);
   fill_body(body, bytes, id);
   sb_status status;
+  unsigned grown = 0; /* in damaged memory, a core may forget the segments that it got */
   do {
     status = sb_queue_put_with(q, (const char *)body, bytes, &ranked);
-  } while (status == SB_GROW && grow(t->b, t->path));
+  } while (status == SB_GROW && grown++ < SB_MAX_SEGMENTS && grow(t->b, t->path));
   free(body);
   return status;
 }

@@ -80,8 +80,9 @@ static void add_used(const char *kind, uint64_t first, uint64_t count, uint64_t 
   }
 }
 
-static const char *const KIND_NAMES[SB_KIND_COUNT] = {"message", "leaf",   "inner page", "queue",    "node",
-                                                      "level",   "ledger", "connection", "holdings", "long leaf"};
+static const char *const KIND_NAMES[SB_KIND_COUNT] = {"message",    "leaf",   "inner page", "queue",    "node",
+                                                      "level",      "ledger", "connection", "holdings", "long leaf",
+                                                      "long queue", "lane",   "groups",     "ids"};
 
 static void add_slots(uint32_t chunk, uint64_t word) {
   uint32_t segment = 1 + chunk / CHUNKS_PER_SEGMENT, within = chunk % CHUNKS_PER_SEGMENT;
@@ -96,6 +97,11 @@ static void add_slots(uint32_t chunk, uint64_t word) {
     if (sb_slot_state(word_at(segment, meta + unit * 8)) == SB_SLOT_FREE) continue;
     add_region("slot header", segment, meta + unit * 8, 8);
     uint64_t bytes = kind == 0 ? sizeof(sb_message_shm) : kind == SB_KIND_HOLDINGS ? 1024 : units * SB_UNIT;
+    for (uint32_t at = 64; kind == SB_KIND_IDS && at < bytes; at += 24) { /* the entries that are used: few of many */
+      uint64_t first = bodies + (uint64_t)unit * SB_UNIT + at;
+      if (word_at(segment, first) != 0) add_region("id", segment, first, 24);
+    }
+    if (kind == SB_KIND_IDS) bytes = 64;
     add_region(KIND_NAMES[kind], segment, bodies + (uint64_t)unit * SB_UNIT, bytes);
     if (sb_slot_in_parts(word_at(segment, meta + unit * 8)))
       add_region("parts", segment, bodies + (uint64_t)(unit + units) * SB_UNIT - sizeof(sb_parts_shm),

@@ -24,7 +24,7 @@ const queue_kind KINDS[QUEUES] = {{"plain", FREELY},
                                   {"bytes", {{-1, -1, 1000, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0}},
                                   {"long", FREELY},
                                   {"timed", FREELY},
-                                  {"idle", FREELY},
+                                  {"idle", {{-1, -1, -1, 0, -1, -1, [SB_SETTING_DUPLICATE_IDS] = 20}, 0}},
                                   {"closed", FREELY},
                                   {"lease", {{-1, -1, -1, 0, -1, -1}, SB_QUEUE_KEEPS}}};
 
@@ -89,7 +89,7 @@ void enter(session *s) {
 /* As if memory were full: there are only slots for shorter bodies. */
 static void put_in_parts(sb_queue *q) {
   sb_put_options none = {0};
-  sb_reservation r = {.scattered = true};
+  sb_reservation r = {.scattered = true, .admitted = true, .kept = true};
   sb_connection *c = q->c;
   uint64_t front = sizeof(sb_message_shm) + SB_VIEWERS_BYTES;
   if (sb_holding_take(c, &r.token) != SB_OK || sb_scatter_alloc(c, front, IN_PARTS, r.token, &r.slot, &r.gen) != SB_OK)
@@ -99,6 +99,15 @@ static void put_in_parts(sb_queue *q) {
   q->busy++;
   sb_status status = sb_reservation_publish(q, &r);
   if (status != SB_OK) die("sb_reservation_publish", (int)status);
+}
+
+void put_with_id(session *s, char id) {
+  char properties[] = "\x20\x00\x00\x00\x00\x15"
+                      "\x0ex-duplicate-idS\x00\x00\x00\x01?";
+  properties[sizeof properties - 2] = id;
+  sb_put_options o = {.properties = properties, .properties_length = sizeof properties - 1};
+  if (s->q[IDLE] != NULL) (void)put_sized(&s->t, s->q[IDLE], 78, 64, &o);
+  if (s->q[IDLE] != NULL) (void)get(&s->t, s->q[IDLE], records, true);
 }
 
 static void fill_queues(session *s) {
@@ -123,6 +132,7 @@ static void fill_queues(session *s) {
   for (uint64_t id = 1; id <= 9; id++)
     (void)put_sized(&s->t, s->q[TIMED], id, 300 * id, id % 3 == 0 ? &delayed : id % 3 == 1 ? &due : &timed);
   for (uint64_t id = 1; id <= 70; id++) (void)put(&s->t, s->q[CLOSED], id);
+  for (char id = 'a'; id <= 'z'; id++) put_with_id(s, id);
 }
 
 static void first_process(test_broker *t) {

@@ -57,5 +57,7 @@ void take_in_hand(session *s, int32_t priority);
 /* Takes a message, unless it has one in hand. */
 bool hold(session *s, sb_queue *q);
 void view_held(session *s);
+/* Puts a message with that id into the queue that remembers ids, and takes one. */
+void put_with_id(session *s, char id);
 
 #endif

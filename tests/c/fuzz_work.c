@@ -29,6 +29,12 @@ static void put_something(session *s) {
   if (q != NULL) (void)put_sized(&s->t, q, 77, sizes[choose(sizeof sizes / sizeof sizes[0])], &o);
 }
 
+static void put_some_id(session *s) {
+  int32_t pid;
+  put_with_id(s, (char)('a' + choose(60)));
+  if (s->q[IDLE] != NULL && choose(4) == 0) (void)sb_queue_wait_for_id(s->q[IDLE], SOON, &pid);
+}
+
 static void put_batch(session *s) {
   static const char body[100];
   sb_piece pieces[] = {{body, 100}, {body, 10}, {body, 0}};
@@ -282,5 +288,5 @@ const fuzz_step STEPS[] = {
     {"next", consume_next},     {"suspend", suspend},    {"cancel", cancel},       {"tick", keep_house},
     {"sweep", sweep},           {"recover", recover},    {"check", check},         {"connect", come_and_go},
     {"put", put_something},     {"get", get_something},  {"hold", hold_something}, {"settle", settle},
-    {"next", consume_next},     {"select", select_some}};
+    {"next", consume_next},     {"select", select_some}, {"put id", put_some_id}};
 const size_t STEP_COUNT = sizeof STEPS / sizeof STEPS[0];

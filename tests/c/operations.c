@@ -9,6 +9,7 @@
 #include "child.h"
 #include "commit_operations.h"
 #include "grace_operations.h"
+#include "id_operations.h"
 #include "lease_operations.h"
 #include "page_operations.h"
 #include "parts_operations.h"
@@ -156,6 +157,14 @@ static void delete_and_leave(void) {
 static void put_keys_and_delete(void) {
   put_many_keys();
   delete_and_leave();
+}
+static void put_once_and_delete(void) {
+  put_once_and_take();
+  delete_and_leave();
+}
+static void put_and_take_two(void) {
+  put_once();
+  take_two();
 }
 static void leave(void) { (void)sb_queue_close(other); }
 /* An operation at another queue, after this one was deleted. */
@@ -345,6 +354,7 @@ static void die_with_a_dead_one(void) {
 /* The messages without a group are one group. */
 #define GROUPED \
   {{-1, -1, -1, 0, -1, -1, [SB_SETTING_MESSAGE_GROUPS] = SB_GROUPS_SHARED, [SB_SETTING_GROUP_BUCKETS] = 1}, 0}
+#define REMEMBERING {{-1, -1, -1, 0, -1, -1, [SB_SETTING_DUPLICATE_IDS] = 3}, 0}
 #define BUT(i) (ALL & ~ID(i))
 #define DEADLY {{-1, -1, -1, 0, -1, -1}, SB_QUEUE_DEAD_LETTERS}
 #define LENGTH(n, overflow) {{-1, (n), -1, (overflow), -1, -1}, 0}
@@ -644,6 +654,48 @@ const operation OPERATIONS[] = {
      .dies_in = both_come},
     {"reap an open gate", GATED(2), SETUP, nothing, reap, UNCHANGED, .reaps = true, .dies_at = "dispatch.opened",
      .dies_in = both_come},
+    {"put with an id", REMEMBERING, SETUP, nothing, put_once, PUTS_DONE, .again = AGAIN_PUT},
+    {"put with a known id", REMEMBERING, SETUP, put_once, put_once, PUTS_DONE, .again = AGAIN_PUT},
+    {"put twice with an id", REMEMBERING, SETUP, nothing, put_twice, PUTS_DONE, .again = AGAIN_PUT},
+    {"put with an id of a message that is gone", REMEMBERING, SETUP, put_once_and_take, put_once, EMPTY,
+     .again = AGAIN_PUT},
+    {"put delayed with an id", REMEMBERING, SETUP, nothing, put_once_delayed, UNDER_WAY(ALL, ALL | NEW),
+     AFTER(ALL, ALL), .again = AGAIN_PUT},
+    {"put with an id, ring of 6",
+     {{6, -1, -1, 0, -1, -1, [SB_SETTING_DUPLICATE_IDS] = 3}, 0},
+     SETUP,
+     nothing,
+     put_once,
+     UNDER_WAY(BUT_1 | NEW, BUT_1 | NEW),
+     AFTER(BUT_1 | NEW, BUT_1 | NEW),
+     .exactly = 6,
+     .again = AGAIN_PUT},
+    {"put with an id, priorities",
+     {{-1, -1, -1, 0, -1, -1, 2, [SB_SETTING_DUPLICATE_IDS] = 3}, 0},
+     SETUP,
+     nothing,
+     put_once,
+     PUTS_DONE,
+     .again = AGAIN_PUT},
+    {"reserve with an id", REMEMBERING, SETUP, nothing, reserve_once, PUTS_DONE, .again = AGAIN_PUT},
+    {"commit with an id", REMEMBERING, SETUP, nothing, commit_once, PUTS_DONE, .both = NEW, .again = AGAIN_COMMIT},
+    {"commit with ids", REMEMBERING, SETUP, nothing, commit_several_ids, UNDER_WAY(ALL | NEW, ALL | TWO),
+     AFTER(ALL | TWO, ALL | TWO), .twice = TWO, .again = AGAIN_COMMIT},
+    {"transaction with an id", REMEMBERING, SETUP, take_two, transact_once, UNDER_WAY(BUT_2 | NEW, ALL | NEW),
+     AFTER(BUT_2 | NEW, BUT_2 | NEW), .both = NEW, .again = AGAIN_COMMIT},
+    {"transaction with a known id", REMEMBERING, SETUP, put_and_take_two, transact_once, PUTS_DONE, .again = AGAIN_PUT},
+    {"reap a claim of an id", REMEMBERING, SETUP, nothing, reap, PUTS_DONE, .reaps = true,
+     .dies_at = "duplicates.claimed", .dies_in = put_once, .again = AGAIN_PUT},
+    {"reap a block of ids", REMEMBERING, SETUP, nothing, reap, PUTS_DONE, .reaps = true, .dies_at = "duplicates.linked",
+     .dies_in = put_once, .again = AGAIN_PUT},
+    {"reap a decided id", REMEMBERING, SETUP, nothing, reap, PUTS_DONE, .reaps = true, .dies_at = "commit.decided",
+     .dies_in = put_once, .again = AGAIN_PUT},
+    {"reap an id with a number", REMEMBERING, SETUP, nothing, reap, PUTS_DONE, .reaps = true,
+     .dies_at = "duplicates.numbered", .dies_in = put_once, .again = AGAIN_PUT},
+    {"put beside a claim of the dead", REMEMBERING, SETUP, nothing, put_once, PUTS_DONE, .reaps = true,
+     .dies_at = "duplicates.claimed", .dies_in = put_once, .again = AGAIN_PUT},
+    {"delete, ids", REMEMBERING, SETUP, put_once_and_take, delete_queue, EMPTY, .deletes = true},
+    {"sweep, ids", REMEMBERING, SETUP, put_once_and_delete, sweep, EMPTY, .deletes = true, .slow = true},
 
     {"reject, dead letters", DEADLY, SETUP, get_one, reject, LEAVES(BUT_1)},
     {"reject in a commit, dead letters", DEADLY, SETUP, get_one, reject_in_a_commit, LEAVES(BUT_1)},

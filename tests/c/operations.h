@@ -20,6 +20,7 @@
 #define ID(i) (UINT64_C(1) << (i))
 
 enum { NO_NEXT, NEXT_LOOKS, NEXT_PUTS };
+enum { NOT_AGAIN, AGAIN_PUT, AGAIN_COMMIT };
 
 typedef struct {
   const char *name;
@@ -48,6 +49,7 @@ typedef struct {
   bool deletes_beside;   /* the same, where others had the messages in their hands meanwhile: what is held counts not */
   bool disturbed;   /* others worked while it stood still, and so did upkeep: what both touched may be to be mended */
   bool keeps_group; /* who stands still keeps a message group from all others: only kills are tried */
+  unsigned again;   /* after the reaping another process puts FRESH with its id once more: AGAIN_... */
   bool takes_all;   /* while it is under way there may be no memory left for a put */
   bool slow;        /* a hundred thousand instructions, or nearly what another one does */
 } operation;

@@ -124,6 +124,17 @@ P = BasicProperties
             P(headers={"b": 2}, type="t"),
         ),
         ({"properties": P(headers={"a": 1}), "headers": {}}, (0, 0, 0, b""), P(headers={})),
+        ({"duplicate_id": "a" * 255}, (0, 0, 0, b""), P(headers={"x-duplicate-id": "a" * 255})),
+        (
+            {"duplicate_id": b"a", "group": "g", "headers": {"a": 1}},
+            (0, 0, 0, b""),
+            P(headers={"a": 1, "JMSXGroupID": "g", "x-duplicate-id": b"a"}),
+        ),
+        (
+            {"duplicate_id": "a", "properties": P(headers={"a": 1, "x-duplicate-id": "b"})},
+            (0, 0, 0, b""),
+            P(headers={"a": 1, "x-duplicate-id": "a"}),
+        ),
     ],
     ids=str,
 )
@@ -138,7 +149,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     (
         {"prio": 1},
         TypeError,
-        "a put has no keyword 'prio': timeout, priority, ttl, delay, group, key, headers, properties are",
+        "a put has no keyword 'prio': timeout, priority, ttl, delay, group, duplicate_id, key, headers, properties",
     ),
     ({"key": "k", "size": 1}, TypeError, "a put has no keyword 'size': timeout, priority"),
     *[
@@ -155,6 +166,11 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"key": "x" * 256}, ValueError, "key of 256 bytes: at most 255 are allowed"),
     ({"key": "é" * 128}, ValueError, "key of 256 bytes: at most 255 are allowed"),
     ({"key": "\ud800"}, ValueError, r"key='\ud800': text that can be written in UTF-8 is allowed"),
+    ({"duplicate_id": 7}, TypeError, "duplicate_id=7: a string or bytes are needed"),
+    ({"duplicate_id": ""}, ValueError, "duplicate_id of 0 bytes: 1 to 255 bytes are allowed"),
+    ({"duplicate_id": "é" * 128}, ValueError, "duplicate_id of 256 bytes: 1 to 255 bytes are allowed"),
+    ({"duplicate_id": b"x" * 256}, ValueError, "duplicate_id of 256 bytes: 1 to 255 bytes are allowed"),
+    ({"duplicate_id": "\ud800"}, ValueError, r"duplicate_id='\ud800': text that can be written in UTF-8 is allowed"),
     ({"properties": {"type": "t"}}, TypeError, "properties={'type': 't'}: BasicProperties are needed"),
     ({"headers": ["a"]}, TypeError, "headers=['a']: a dict is needed"),
     ({"properties": P(expiration="soon")}, PreconditionFailed, "invalid expiration 'soon'"),

@@ -14,6 +14,7 @@
 #define SB_API_H
 
 #include "sb_directory.h"
+#include "sb_duplicates.h"
 #include "sb_grace.h"
 #include "sb_groups.h"
 #include "sb_handles.h"
@@ -124,6 +125,23 @@ sb_status sb_api_find_selected(sb_queue *q, const sb_program *selector, char *me
 /* Copies and verifies the compiled selector of a consumer; *wish NULL: its length is 0, so there is none. The caller
  * frees it. SB_INVALID: it is no valid program. */
 sb_status sb_api_wish(const char *selector, uint32_t length, sb_wish **wish);
+/* True if the process of the connection was killed, and is not reaped yet. */
+bool sb_api_was_killed(sb_broker *b, unsigned connection);
+/* The id of a message for a queue that remembers ids; SB_NO_ID: the queue remembers none, or the message has none, or is
+ * dead. */
+static inline sb_id sb_api_id(const sb_queue *q, const sb_put_options *o) {
+  return sb_duplicates_wanted(q->shm) && o->dead == 0 ? sb_duplicates_id(o->properties, o->properties_length)
+                                                      : SB_NO_ID;
+}
+/* True if the queue knows the id. Counts the message, which is not stored. */
+bool sb_api_is_known(const sb_queue *q, sb_id id);
+static inline bool sb_api_is_duplicate(const sb_queue *q, sb_id id) {
+  return sb_id_given(id) && sb_api_is_known(q, id);
+}
+/* Lock held. Puts the message of an admitted reservation as sb_queue_enqueue does, but only if its id is new: by a commit
+ * of its own (sb_duplicates.h), which also ends the reservation's holding and its claim on room. SB_DUPLICATE,
+ * SB_UNDECIDED: as of sb_duplicates_claim. After a failure the caller still has the reservation. */
+sb_status sb_api_enqueue_once(sb_queue *q, const sb_reservation *r);
 /* Ends a delivery: settles the message, or returns it to its position. */
 sb_status sb_api_end(sb_queue *q, uint64_t token, sb_disposition disposition);
 

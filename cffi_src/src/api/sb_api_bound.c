@@ -13,7 +13,7 @@
 #define BESIDE_ANOTHER_NS UINT64_C(1000000)
 #define AFTER_IN_VAIN_NS UINT64_C(50000000)
 
-static bool was_killed(sb_broker *b, unsigned connection) {
+bool sb_api_was_killed(sb_broker *b, unsigned connection) {
   uint64_t word = SB_LOAD(&b->connections[connection], SB_ACQUIRE);
   return sb_conn_state(word) == SB_CONN_LIVE && sb_liveness_is_gone(b, sb_conn_process(word));
 }
@@ -54,7 +54,7 @@ SB_COLD void look_for_dead(sb_queue *q) {
   bool alone = now >= q->reap_again_ns;
   for (unsigned n = 0; alone && n < SB_DEAD_AT_ONCE && !sb_closed(c) && sb_queue_is_open(q) && sb_limits_in_doubt(q);
        n++) {
-    unsigned dead = sb_ledger_stuck(c->b, q->shm, c->id, was_killed);
+    unsigned dead = sb_ledger_stuck(c->b, q->shm, c->id, sb_api_was_killed);
     if (dead == 0) {
       return;
     }
@@ -73,7 +73,7 @@ void sb_api_keep_bound(sb_queue *q) {
 }
 
 unsigned sb_api_killed_at(sb_broker *b, const sb_queue_shm *q, uint64_t ready) {
-  return sb_limits_exceeded(q, ready) ? sb_ledger_any_owner(b, q, was_killed) : 0;
+  return sb_limits_exceeded(q, ready) ? sb_ledger_any_owner(b, q, sb_api_was_killed) : 0;
 }
 
 bool sb_api_look_again(sb_connection *c, unsigned dead, sb_patience *p) {

@@ -66,11 +66,15 @@ static sb_status admit_in_place(sb_queue *q, uint64_t length, const sb_put_optio
 }
 
 /* Takes room under the queue's limits, allocates a slot, and writes what precedes the body. The caller has set c->use,
- * the use of allocations (sb_reserve.h). On failure, nothing is taken, and c->use is SB_USE_DRAIN again.
+ * the use of allocations (sb_reserve.h). `id`: of the message, if the queue remembers ids. On failure, nothing is taken,
+ * and c->use is SB_USE_DRAIN again.
  * SB_DONE: the queue is full, and its overflow is "drop". SB_REJECTED: it is full, and rejects. `replaced`: as for
  * admit_in_place; NULL: no value gives its room. */
-SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r, uint64_t *replaced) {
+SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_id id, sb_reservation *r,
+                         uint64_t *replaced) {
   sb_connection *c = q->c;
+  r->id_low = id.low;
+  r->id_high = id.high;
   uint64_t need = sb_api_body_offset(length, o, 0) + length;
   sb_status status = sb_api_prefix_bytes(o) > SB_MAX_PREFIX ? SB_INVALID : check(q, length);
   if (status == SB_OK) status = o->dead == 0 ? admit(q, length) : sb_limits_admit_dead(q, length);
@@ -105,23 +109,30 @@ static void take_back(sb_queue *q, sb_reservation *r) {
 SB_HOT sb_status publish(sb_queue *q, sb_reservation *r, uint64_t replaces, bool *gone) {
   sb_message_shm *m = sb_slot_at(q->c->b, r->slot);
   uint64_t position, timer = m->due_ns | m->expires_ns;
+  bool once = (r->id_low | r->id_high) != 0;
   sb_message_shm timed; /* a copy: after the append, a consumer may free the message */
   sb_value_key key;
   bool scheduled = timer != 0 && m->due_ns != 0;
   bool keyed = sb_queue_has_values(q) && sb_values_key_of(q, r->slot, m, &key);
   if (timer != 0) timed = *m;
-  sb_status status = keyed ? sb_values_prepare(q, &key) : SB_OK;
-  if (status == SB_OK) status = sb_queue_enqueue(q, r->slot, r->gen, r->size, scheduled, r->token, &position);
+  sb_status status = keyed && !once ? sb_values_prepare(q, &key) : SB_OK; /* a commit prepares by itself */
+  if (status == SB_OK) {
+    status = once ? sb_api_enqueue_once(q, r)
+                  : sb_queue_enqueue(q, r->slot, r->gen, r->size, scheduled, r->token, &position);
+  }
   q->c->use = SB_USE_DRAIN;
   if (status != SB_OK) {
     if (sb_limits_enforce(q) > 0) sb_notify_room_made(q->c, q->shm, q->slot); /* I42 of sb_queue.h */
     return status;
   }
+  unsigned replaced = replaces != 0;
   if (replaces != 0) (void)sb_dispose(q, replaces, SB_REASON_REPLACED);
-  unsigned replaced = keyed && !scheduled ? sb_values_came(q, position, &key) : 0;
-  sb_holding_give(q->c, r->token);
-  sb_limits_published(q, r->size);
-  if (replaced > 0) sb_notify_room_made(q->c, q->shm, q->slot);
+  if (!once) {
+    if (keyed && !scheduled) replaced += sb_values_came(q, position, &key);
+    sb_holding_give(q->c, r->token);
+    sb_limits_published(q, r->size);
+  }
+  if (replaced > 0 || (once && keyed)) sb_notify_room_made(q->c, q->shm, q->slot);
   /* here, since the lock may be dropped below, and the connection be closed then */
   *gone = sb_queue_has_lanes(q) && sb_closing_ends(q->c->b, q->slot);
   if (*gone) (void)sb_disposal_empty(q);
@@ -150,8 +161,12 @@ SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const s
   sb_reservation r;
   sb_connection *c = q->c;
   uint64_t replaces = 0;
+  sb_id id = sb_api_id(q, o);
+  if (sb_api_is_duplicate(q, id)) {
+    return SB_OK;
+  }
   c->use = q->use;
-  sb_status status = prepare(q, length, o, &r, &replaces);
+  sb_status status = prepare(q, length, o, id, &r, &replaces);
   if (status == SB_DONE) {
     sb_ledger_count(q->ledger, SB_COUNT_REFUSED, 1);
     return SB_OK;
@@ -177,6 +192,10 @@ SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const s
     c->use = SB_USE_DRAIN;
     if (replaces != 0) (void)sb_release_unmarked(q, replaces);
     take_back(q, &r);
+  }
+  if (status == SB_DUPLICATE) { /* another put of the id was faster than this one */
+    sb_duplicates_count(q);
+    return SB_OK;
   }
   return gone ? SB_DELETED : status;
 }
@@ -253,7 +272,7 @@ sb_status sb_reservation_begin(sb_queue *q, uint64_t length, const sb_put_option
   sb_status status = sb_api_enter(q->c);
   if (status == SB_OK) {
     q->c->use = q->use;
-    status = prepare(q, length, o, r, NULL);
+    status = prepare(q, length, o, sb_api_id(q, o), r, NULL);
     if (status == SB_DONE) status = SB_FULL; /* no body is written yet that could be dropped: the caller waits */
     q->c->use = SB_USE_DRAIN;
     if (status == SB_OK && (status = borrow(r)) != SB_OK) take_back(q, r);
@@ -272,6 +291,11 @@ sb_status sb_reservation_publish(sb_queue *q, sb_reservation *r) {
     if (status == SB_OK) q->c->use = q->use;
     bool gone = false;
     if (status == SB_OK) status = publish(q, r, 0, &gone);
+    if (status == SB_DUPLICATE) {
+      sb_duplicates_count(q);
+      take_back(q, r);
+      status = SB_OK;
+    }
     if (status == SB_OK) {
       give_back(r);
       r->admitted = r->kept = false;
@@ -323,6 +347,8 @@ sb_status sb_reservation_copy(sb_queue *q, sb_reservation *r, sb_reservation *co
     m->expires_ns = from->expires_ns;
     m->due_ns = from->due_ns;
     m->timestamp_ns = from->timestamp_ns;
+    copy->id_low = r->id_low;
+    copy->id_high = r->id_high;
     if ((status = borrow(copy)) != SB_OK) sb_api_give_slot(q->c, copy);
   }
   if (status == SB_OK) {

@@ -16,6 +16,7 @@ typedef struct {
   const sb_settlement *settlements;
   uint32_t count, settlement_count;
   uint32_t failed_publication, failed_target;
+  bool carries_out;     /* the commit sends dead messages on: their ids were looked up before */
   uint64_t ended_bytes; /* sum of the body lengths of the messages that the commit ends */
   uint32_t *slots;      /* queue slots of the targets of the current publication */
 } request;
@@ -101,6 +102,7 @@ static sb_status check_settlements(request *r, bool all) {
       return SB_SETTLED;
     }
     if (all && is_marked(s->disposition)) r->ended_bytes += bytes;
+    if (s->disposition == SB_CARRIED_OUT) r->carries_out = true;
   }
   return SB_OK;
 }
@@ -199,10 +201,28 @@ static void end_turns(const request *r) {
   }
 }
 
+/* The id of a publication for one of its queues; SB_NO_ID: the commit does not look it up there. */
+static sb_id id_for(const request *r, uint32_t publication, const sb_queue *q) {
+  const sb_put_options *o = options_of(&r->publications[publication]);
+  return r->carries_out || o->duplicates == SB_DUPLICATES_IGNORE ? SB_NO_ID : sb_api_id(q, o);
+}
+
+/* The queue of the cell knows the id of the message, and does not get it. */
+static sb_status skip(request *r, uint32_t publication, uint32_t target, sb_transaction_cell *cell) {
+  cell->duplicate = true;
+  bool fails = options_of(&r->publications[publication])->duplicates == SB_DUPLICATES_FAIL;
+  return fails ? blame(r, publication, target, SB_DUPLICATE) : SB_OK;
+}
+
 static sb_status admit(request *r, uint32_t publication, uint32_t target, sb_transaction_cell *cell) {
   sb_queue *q = cell->q;
   if (!sb_queue_is_open(q)) {
     return SB_OK; /* a closed queue gets no message, as if the exchange had no binding to it */
+  }
+  unsigned owner;
+  sb_id id = id_for(r, publication, q);
+  if (sb_id_given(id) && sb_duplicates_look(q, id, &owner) == SB_ID_IS_DUPLICATE) {
+    return skip(r, publication, target, cell);
   }
   bool dead = options_of(&r->publications[publication])->dead != 0;
   if (!dead && waits_for_turn(r, q)) {
@@ -223,6 +243,31 @@ static sb_status admit_all(request *r) {
     }
   }
   end_turns(r);
+  return SB_OK;
+}
+
+/* Claims the id of a message for a queue that has room for it. */
+static sb_status claim(request *r, uint32_t publication, uint32_t target, sb_transaction_cell *cell) {
+  sb_id id = cell->admitted ? id_for(r, publication, cell->q) : SB_NO_ID;
+  sb_status status = sb_id_given(id) ? sb_duplicates_claim(cell->q, id, &cell->claim) : SB_OK;
+  if (status != SB_DUPLICATE) {
+    return blame(r, publication, target, status);
+  }
+  sb_limits_unadmit(cell->q, cell->body->bytes);
+  cell->admitted = false;
+  return skip(r, publication, target, cell);
+}
+
+/* The lock is kept from here to the end of the commit: no other thread of the connection meets these claims (I97 of
+ * sb_duplicates.h). */
+static sb_status claim_all(request *r) {
+  sb_transaction_cell *cell = r->plan.cells;
+  for (uint32_t i = 0; i < r->count; i++) {
+    for (uint32_t t = 0; t < r->publications[i].target_count; t++) {
+      sb_status status = claim(r, i, t, cell++);
+      if (status != SB_OK) return status;
+    }
+  }
   return SB_OK;
 }
 
@@ -357,6 +402,7 @@ static void happened(request *r) {
   for (uint32_t i = 0; i < r->plan.cell_count; i++) {
     sb_transaction_cell *cell = &r->plan.cells[i];
     if (cell->refused) sb_ledger_count(cell->q->ledger, SB_COUNT_REFUSED, 1);
+    if (cell->duplicate) sb_duplicates_count(cell->q);
     bounded = bounded || sb_queue_tracks(cell->q->shm);
     if (cell->token != SB_TRANSACTION_NO_TOKEN) look_after(cell->q);
   }
@@ -410,6 +456,7 @@ static sb_status commit(request *r) {
   if (status == SB_OK) status = make_bodies(r, use_of(r));
   if (status == SB_OK) status = check_settlements(r, false); /* again: the lock may have been dropped */
   r->plan.c->use = use_of(r);
+  if (status == SB_OK) status = claim_all(r);
   if (status == SB_OK) status = stage(r);
   r->plan.c->use = SB_USE_DRAIN;
   if (status == SB_OK) status = sb_transaction_mark(&r->plan);

@@ -68,6 +68,11 @@ static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t 
   SB_STORE(&q->values_lost, 0u, SB_RELAXED);
   SB_STORE(&q->tickets, 0, SB_RELAXED);
   SB_STORE(&q->open_before, 0, SB_RELAXED);
+  SB_STORE(&q->ids, 0u, SB_RELAXED);
+  SB_STORE(&q->id_numbers, 1, SB_RELAXED); /* a number that a reaper may give, and that is above `id_floor` */
+  SB_STORE(&q->id_tags, 0, SB_RELAXED);
+  SB_STORE(&q->id_floor, 0, SB_RELAXED);
+  SB_STORE(&q->duplicates, 0, SB_RELAXED);
   SB_STORE(&q->last_take, 0, SB_RELAXED);
   SB_STORE(&q->interested, 0, SB_RELAXED);
   SB_STORE(&q->notified, 0, SB_RELAXED);

@@ -85,6 +85,7 @@ static bool is_garbage(sb_broker *b, uint32_t slot) {
     case SB_KIND_LANE: return !sb_lanes_links(b, slot);
     case SB_KIND_GROUPS: return !sb_groups_links(b, slot);
     case SB_KIND_VALUE_NODE: return !sb_value_index_links(b, slot);
+    case SB_KIND_IDS: return !sb_duplicates_links(b, slot);
     case SB_KIND_QUEUE:
     case SB_KIND_LONG_QUEUE:
       return sb_queue_state(SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, slot))->state, SB_ACQUIRE)) == SB_QUEUE_NONE;
@@ -120,6 +121,7 @@ static void settle_slot(sb_reap_context *w, uint32_t slot, uint32_t gen) {
     case SB_KIND_LANE: publish_or_free(w, slot, h, sb_lanes_links(w->b, slot)); break;
     case SB_KIND_GROUPS: publish_or_free(w, slot, h, sb_groups_links(w->b, slot)); break;
     case SB_KIND_VALUE_NODE: publish_or_free(w, slot, h, sb_value_index_links(w->b, slot)); break;
+    case SB_KIND_IDS: publish_or_free(w, slot, h, sb_duplicates_links(w->b, slot)); break;
     case SB_KIND_LEDGER:
       if (ledger_linked(w->b, slot)) {
         disown(w, slot);

@@ -2,14 +2,16 @@
 #include "sb_settings.h"
 
 #include "sb_consumer.h"
+#include "sb_duplicates.h"
 #include "sb_wait.h"
 
 #define DERIVED \
-  ((uint32_t)(SB_QUEUE_TTL | SB_QUEUE_EXPIRES | SB_QUEUE_LANES | SB_QUEUE_GROUPS | SB_QUEUE_SEATS | SB_QUEUE_GATED))
+  ((uint32_t)(SB_QUEUE_TTL | SB_QUEUE_EXPIRES | SB_QUEUE_LANES | SB_QUEUE_GROUPS | SB_QUEUE_SEATS | SB_QUEUE_GATED | \
+              SB_QUEUE_IDS))
 
 /* Returns the flags of a queue with the settings `s`. Message TTL, `expires`, the highest priority, message groups, the
- * most consumers, and what a queue waits for before it dispatches have a flag each, in a cache line that every put and get reads anyway: so a put or get reads the value of such a
- * setting only if its flag is set. */
+ * most consumers, duplicate ids, and what a queue waits for before it dispatches have a flag each, in a cache line that
+ * every put and get reads anyway: so a put or get reads the value of such a setting only if its flag is set. */
 static uint32_t flags_of(const sb_settings *s) {
   uint32_t flags = s->flags & ~DERIVED;
   if (s->values[SB_SETTING_MESSAGE_TTL_MS] >= 0) flags |= SB_QUEUE_TTL;
@@ -19,6 +21,7 @@ static uint32_t flags_of(const sb_settings *s) {
   if (s->values[SB_SETTING_SEATS] > 0) flags |= SB_QUEUE_SEATS;
   if (s->values[SB_SETTING_CONSUMERS_BEFORE_DISPATCH] > 1 || s->values[SB_SETTING_DELAY_BEFORE_DISPATCH_MS] > 0)
     flags |= SB_QUEUE_GATED;
+  if (s->values[SB_SETTING_DUPLICATE_IDS] > 0) flags |= SB_QUEUE_IDS;
   return flags;
 }
 
@@ -76,6 +79,7 @@ void sb_settings_configure(sb_queue *q, const sb_settings *s, bool trim) {
   /* Without the flag EXPIRES, a get does not restart the time of the queue. So the time begins with this change. */
   if (s->values[SB_SETTING_EXPIRES_MS] >= 0 && (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_EXPIRES) == 0)
     SB_STORE(&q->shm->used_ns, sb_now_ns(), SB_RELAXED); /* relaxed: the flag EXPIRES is stored with release later */
+  if (s->values[SB_SETTING_DUPLICATE_IDS] != sb_setting(q->shm, SB_SETTING_DUPLICATE_IDS)) sb_duplicates_forget(q->shm);
   sb_settings_apply(q->shm, s);
   if (!sb_dispatch_gated(q->shm))
     sb_dispatch_open(q->shm); /* if the queue is gated again, its consumers need not wait */

@@ -11,10 +11,10 @@
 
 /* ---- preparing ---- */
 
-/* Lists the ALLOC slot of a body as PUBLICATION in the holdings: the commit word now decides about the slot (I46). */
-static void list(sb_connection *c, const sb_transaction_body *body) {
+/* While the slot is listed as PUBLICATION, the commit word decides about it (I46). */
+void sb_transaction_list(sb_connection *c, const sb_transaction_body *body, bool listed) {
   sb_holding_shm *h = sb_holding_at(c->b, body->token);
-  uint64_t what = sb_holding_what(SB_HOLD_PUBLICATION, body->slot, body->gen);
+  uint64_t what = sb_holding_what(listed ? SB_HOLD_PUBLICATION : SB_HOLD_SLOT, body->slot, body->gen);
   SB_STORE(&h->what, what, SB_RELEASE); /* P8 of sb_connection.h; `where` stays as it is */
   SB_CRASHPOINT("commit.body.listed");
 }
@@ -67,7 +67,7 @@ static void add_reference(sb_broker *b, sb_transaction_cell *cell) {
   }
 }
 
-static sb_status stage(sb_connection *c, sb_transaction_cell *cell) {
+sb_status sb_transaction_stage_cell(sb_connection *c, sb_transaction_cell *cell) {
   sb_status status = sb_holding_take(c, &cell->token);
   if (status != SB_OK) {
     cell->token = SB_TRANSACTION_NO_TOKEN;
@@ -94,14 +94,14 @@ static sb_status stage(sb_connection *c, sb_transaction_cell *cell) {
 
 sb_status sb_transaction_stage(sb_transaction_plan *p, uint32_t *failed) {
   for (uint32_t i = 0; i < p->body_count; i++) {
-    if (p->bodies[i].token != SB_TRANSACTION_NO_TOKEN) list(p->c, &p->bodies[i]);
+    if (p->bodies[i].token != SB_TRANSACTION_NO_TOKEN) sb_transaction_list(p->c, &p->bodies[i], true);
   }
   for (uint32_t i = 0; i < p->cell_count; i++) {
     sb_transaction_cell *cell = &p->cells[i];
     if (!cell->admitted) {
       continue;
     }
-    sb_status status = stage(p->c, cell);
+    sb_status status = sb_transaction_stage_cell(p->c, cell);
     if (status == SB_DELETED) {
       give_room_back(cell); /* a deleted queue gets no message, as if it were not bound */
     } else if (status != SB_OK) {
@@ -228,12 +228,15 @@ void sb_transaction_carry_out(sb_transaction_plan *p) {
   sb_connection *c = p->c;
   for (uint32_t i = 0; i < p->cell_count; i++) {
     if (p->cells[i].token != SB_TRANSACTION_NO_TOKEN) flip_own(c, &p->cells[i]);
+    if (p->cells[i].claim.token != 0)
+      sb_duplicates_remember(p->cells[i].q, &p->cells[i].claim); /* I97 of sb_duplicates.h */
   }
   for (uint32_t i = 0; i < p->end_count; i++) {
     (void)sb_dispose(p->ends[i].q, p->ends[i].token, p->ends[i].reason); /* also frees the holding */
   }
   SB_CRASHPOINT("commit.carried_out");
   for (uint32_t i = 0; i < p->cell_count; i++) {
+    if (p->cells[i].claim.token != 0) sb_holding_give(c, p->cells[i].claim.token);
     if (p->cells[i].token != SB_TRANSACTION_NO_TOKEN) sb_holding_give(c, p->cells[i].token);
   }
   for (uint32_t i = 0; i < p->body_count; i++) {
@@ -261,6 +264,7 @@ void sb_transaction_undo(sb_transaction_plan *p) {
   unmark(p);
   for (uint32_t i = 0; i < p->cell_count; i++) {
     sb_transaction_cell *cell = &p->cells[i];
+    sb_duplicates_withdraw(p->c, &cell->claim); /* I97 of sb_duplicates.h */
     if (cell->token != SB_TRANSACTION_NO_TOKEN) {
       unstage(p->c, cell);
     } else if (cell->admitted) {
@@ -337,6 +341,8 @@ void sb_transaction_roll_forward(sb_reap_context *w, uint64_t what, uint64_t whe
     if (where != NOWHERE) sb_intent_settle_value(w, sb_holding_slot(what), where);
   } else if (sb_holding_kind(what) == SB_HOLD_SETTLING) {
     settle_for(w, sb_holding_slot(what), where, sb_holding_counter(what) % SB_COUNTERS);
+  } else if (sb_holding_kind(what) == SB_HOLD_ID) {
+    sb_duplicates_end_dead(w->b, w->id, what, where, true);
   }
 }
 
@@ -368,6 +374,8 @@ void sb_transaction_roll_back(sb_reap_context *w, uint64_t what, uint64_t where)
     unstage_for(w, sb_holding_slot(what), where);
   } else if (sb_holding_kind(what) == SB_HOLD_SETTLING) {
     sb_intent_release_cell(w, sb_holding_slot(what), where);
+  } else if (sb_holding_kind(what) == SB_HOLD_ID) {
+    sb_duplicates_end_dead(w->b, w->id, what, where, false);
   }
 }
 

@@ -7,7 +7,8 @@
  * body that goes to several queues is stored once.
  *
  * Layout: `commit` of sb_connection_shm: 0, or 1 from the decision until all is carried out. Holdings STAGED (a cell),
- * PUBLICATION (a body), SETTLING (a message; its holding was CELL until the commit marked it).
+ * PUBLICATION (a body), SETTLING (a message; its holding was CELL until the commit marked it), ID (the claim of a
+ * message's id, sb_duplicates.h).
  *
  * Invariants:
  *  I45 a STAGED cell is flipped only while the commit word of its owner is 1. It becomes a TOMBSTONE only while that
@@ -29,6 +30,7 @@
  *  storing the commit word -> STAGED cells, ACQUIRED messages, and the word 1 -> the reaper flips each cell that is
  *   still STAGED, and settles each message that is still ACQUIRED. It writes into the intents and counters of the dead
  *   connection's ledgers: if the reaper is killed, too, its successor can continue.
+ *  claiming an id -> the claim, and the word 0 or 1 -> the reaper gives the claim back, or makes the id known.
  *  flipping a cell, before counting it -> the intent COMMIT -> the reaper counts the cell (sb_intent.c).
  *  counting a cell, before looking after its queue (notifying consumers, enforcing limits, emptying a queue that was
  *   closed meanwhile) -> a queue for which these steps were not done -> the reaper does them for each queue that the
@@ -44,6 +46,7 @@
 #ifndef SB_TRANSACTION_H
 #define SB_TRANSACTION_H
 
+#include "sb_duplicates.h"
 #include "sb_intent.h"
 
 #define SB_TRANSACTION_NO_TOKEN 0u
@@ -65,10 +68,12 @@ typedef struct {
   /* admitted: the queue keeps room for the message; refused: the queue has no room, and its overflow is "drop", so the
    * commit continues without this cell */
   bool admitted, refused;
+  bool duplicate;        /* the queue knows the id of the message, so the commit continues without this cell */
   bool tracked, counted; /* tracked: the queue maintains hints; counted: `taken` counts the cell, if `tracked` is set */
   uint64_t token;        /* names the cell's holding; SB_TRANSACTION_NO_TOKEN: the cell is not staged */
   uint64_t position;
   sb_leaf_ref leaf;
+  sb_claim claim; /* of the message's id; none if the queue remembers no ids, or the message has none */
 } sb_transaction_cell;
 
 /* A message to settle. */
@@ -91,6 +96,10 @@ typedef struct {
  * cell cannot be staged, returns why, and *failed is the index of that cell; cells before it stay staged until
  * sb_transaction_undo. */
 sb_status sb_transaction_stage(sb_transaction_plan *p, uint32_t *failed);
+/* Stages one admitted cell, of a body that is listed as PUBLICATION. After a failure the cell is still admitted. */
+sb_status sb_transaction_stage_cell(sb_connection *c, sb_transaction_cell *cell);
+/* Lists an ALLOC body as PUBLICATION (I46), or as SLOT again: after that only its owner decides about it. */
+void sb_transaction_list(sb_connection *c, const sb_transaction_body *body, bool listed);
 /* Marks the messages to settle. SB_SETTLED: the connection does not hold one of them, or the plan names one twice. */
 sb_status sb_transaction_mark(sb_transaction_plan *p);
 /* Decides the commit: it cannot be undone afterwards. Before that, frees the bodies that have no staged cell. */

@@ -36,8 +36,8 @@ typedef struct {
   uint32_t chunks; /* number of chunks mapped when the check began; of later ones only the words are read: all FREE */
   uint32_t *seen;
   uint16_t *blocks; /* for each slot: how many references of its block were found in use (sb_reference.h) */
-  /* By connection id. owned: number of cells that name the connection as their owner; named: number of these cells that
-   * the connection's holdings list. */
+  /* By connection id. owned: number of cells, and of claims of duplicate ids, that name the connection as their owner;
+   * named: number of these that the connection's holdings list. */
   uint32_t *owned, *named;
 } sb_checkup;
 
@@ -98,6 +98,7 @@ void sb_check_queue(sb_checkup *k, uint32_t slot, bool closed);
 void sb_check_groups(sb_checkup *k, uint32_t slot);
 /* `sound`: the pages of the queue's messages are. */
 void sb_check_values(sb_checkup *k, uint32_t slot, bool sound);
+void sb_check_ids(sb_checkup *k, uint32_t slot);
 void sb_check_lists(sb_checkup *k, uint32_t slot);
 void sb_check_memory_list(sb_checkup *k);
 void sb_check_classes(sb_checkup *k);

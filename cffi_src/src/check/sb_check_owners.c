@@ -60,6 +60,18 @@ static bool owns_view(const sb_checkup *k, unsigned id, uint64_t what, uint64_t 
   return viewer != NULL && sb_slot_is_published(header) && sb_check_has(k, &r) && sb_peek_viewer(viewer) == id;
 }
 
+/* True if the entry names the claim of a duplicate id that the connection has (I97 of sb_duplicates.h). */
+static bool owns_claim(const sb_checkup *k, unsigned id, uint64_t what, uint64_t where) {
+  uint32_t slot = sb_holding_leaf(what), index = sb_id_place_index(where);
+  if (!sb_check_is(k, slot, SB_KIND_IDS) || index >= SB_IDS_PER_BLOCK) {
+    return false;
+  }
+  const sb_ids_shm *block = sb_slot_at(k->b, slot);
+  uint64_t word = SB_LOAD(&block->ids[index].word, SB_ACQUIRE), tag = sb_id_place_tag(where);
+  return SB_LOAD(&block->queue, SB_RELAXED) == sb_holding_slot(what) &&
+         (word == sb_id_word(SB_ID_WRITING, id, tag) || word == sb_id_word(SB_ID_CLAIMED, id, tag));
+}
+
 /* Checks an entry of the holdings of connection `id`. `stale`: the entry may name an object that the connection does
  * not own, for one of two reasons. The connection may have died between writing the entry and the CAS that the entry
  * announces. Or it is an entry that the connection never clears: entry 0 of each block announces the next block, and
@@ -72,6 +84,9 @@ static void check_entry(sb_checkup *k, unsigned id, uint64_t what, uint64_t wher
     case SB_HOLD_NONE: break;
     case SB_HOLD_STAGED: /* the entry may name no cell yet; sb_check_cells_owned finds cells without an entry */
       if (owns_cell(k, id, what, where)) k->named[id]++;
+      break;
+    case SB_HOLD_ID: /* as for STAGED: the claim may not be made yet */
+      if (owns_claim(k, id, what, where)) k->named[id]++;
       break;
     case SB_HOLD_PUBLICATION:
       if (owns_slot(k, id, what)) k->seen[slot] |= SB_KNOWN_TO_OWNER;

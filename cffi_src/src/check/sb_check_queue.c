@@ -332,5 +332,6 @@ void sb_check_queue(sb_checkup *k, uint32_t slot, bool closed) {
   if (!closed) check_settings(k, q, &t);
   sb_check_groups(k, slot);
   sb_check_values(k, slot, sound && !closed);
+  sb_check_ids(k, slot);
   sb_check_lists(k, slot);
 }

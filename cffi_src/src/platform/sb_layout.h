@@ -62,8 +62,9 @@
 /* An entry of the holdings of a connection: names one object that the connection takes, owns or releases, for the
  * reaper of the connection. The numbers are widths in bits, from the lowest bit up. `what`: 4 kind | 28 slot | 32 low
  * bits of the generation; for a cell: 4 kind | 28 slot of the queue | 32 slot of the leaf; for a LEDGER: 4 kind | 28
- * slot of the queue; for a CHUNK only the kind. `where`: for a cell its position; for a PAGE its first position; for a
- * CHUNK the chunk; for a LEDGER the slot of the ledger; for a VIEW see sb_view.h; else not used. */
+ * slot of the queue; for an ID: 4 kind | 28 slot of the queue | 32 slot of the block; for a CHUNK only the kind. `where`: for a cell its position; for a PAGE its first position; for a
+ * CHUNK the chunk; for a LEDGER the slot of the ledger; for a VIEW see sb_view.h; for an
+ * ID see sb_words.h; else not used. */
 enum {
   SB_HOLD_NONE = 0,
   SB_HOLD_CELL = 1,
@@ -76,7 +77,8 @@ enum {
   SB_HOLD_PUBLICATION = 8, /* the body of a commit's message */
   /* a cell that a commit settles: as for CELL, but the slot of the leaf has 28 bits; the 4 bits above it are the number
    * of the counter that the settlement raises */
-  SB_HOLD_SETTLING = 9
+  SB_HOLD_SETTLING = 9,
+  SB_HOLD_ID = 10 /* the claim of a message's id, by a commit that puts the message (sb_duplicates.h) */
 };
 typedef struct {
   sb_word what;
@@ -321,6 +323,10 @@ typedef struct {
   /* which consumers get messages (sb_dispatch.h). tickets: the last ticket that a consumer drew. open_before: consumers
    * with an earlier ticket get messages, though the queue is gated */
   sb_word tickets, open_before;
+  sb_half ids;                 /* the first block of the ids of its messages (sb_duplicates.h); 0 = none yet */
+  sb_word id_numbers, id_tags; /* 1 + how many ids became known; how many claims were made */
+  sb_word id_floor;            /* ids up to this number are forgotten */
+  sb_word duplicates;          /* how many messages were not stored, since their ids were known */
 } sb_queue_shm;
 #define SB_QUEUE_UNITS 4u
 _Static_assert(sizeof(sb_queue_shm) <= SB_QUEUE_UNITS * SB_UNIT, "queue");
@@ -377,6 +383,21 @@ typedef struct {
   sb_word words[SB_VALUE_BRANCHES];
 } sb_value_node_shm;
 _Static_assert(sizeof(sb_value_node_shm) <= SB_UNIT, "node of values");
+/* The id of a message (sb_duplicates.h), as a hash. */
+typedef struct {
+  sb_word word;
+  sb_word low, high;
+} sb_id_shm;
+#define SB_IDS_PER_BLOCK 2728u
+/* Ids of the messages of a queue. A block is never removed while the queue exists. */
+typedef struct {
+  alignas(64) sb_half queue;
+  sb_half next;
+  sb_word reserved[7];
+  sb_id_shm ids[SB_IDS_PER_BLOCK];
+} sb_ids_shm;
+#define SB_IDS_UNITS 256u
+_Static_assert(sizeof(sb_ids_shm) == SB_IDS_UNITS * SB_UNIT, "ids");
 
 /* The consumers of one priority. A level is never removed while the queue exists. */
 typedef struct {

@@ -144,6 +144,21 @@ static inline uint64_t sb_side_word(uint64_t gen, unsigned count, uint64_t flags
   return (gen & SB_GEN_MASK) | SB_FIELD(count > SB_SIDE_MOST_COUNTED ? SB_SIDE_MOST_COUNTED : count, 38) | flags;
 }
 
+/* ---- entry of the id of a message (sb_duplicates.h), by state. FREE: 2 state. WRITING, CLAIMED: 2 state | 12 owner |
+ *      50 tag. KNOWN: 2 state | 62 number. In the holdings, its place: 12 index in its block | 52 tag ---- */
+enum { SB_ID_FREE = 0, SB_ID_WRITING = 1, SB_ID_CLAIMED = 2, SB_ID_KNOWN = 3 };
+static inline unsigned sb_id_state(uint64_t w) { return (unsigned)SB_BITS(w, 0, 2); }
+static inline unsigned sb_id_owner(uint64_t w) { return (unsigned)SB_BITS(w, 2, 12); }
+static inline uint64_t sb_id_tag(uint64_t w) { return w >> 14; }
+static inline uint64_t sb_id_number(uint64_t w) { return w >> 2; }
+static inline uint64_t sb_id_word(unsigned state, unsigned owner, uint64_t tag) {
+  return (uint64_t)state | SB_FIELD(owner, 2) | SB_FIELD(tag, 14);
+}
+static inline uint64_t sb_id_known(uint64_t number) { return (uint64_t)SB_ID_KNOWN | SB_FIELD(number, 2); }
+static inline uint64_t sb_id_place(uint32_t index, uint64_t tag) { return (uint64_t)index | SB_FIELD(tag, 12); }
+static inline uint32_t sb_id_place_index(uint64_t place) { return (uint32_t)SB_BITS(place, 0, 12); }
+static inline uint64_t sb_id_place_tag(uint64_t place) { return place >> 12; }
+
 /* ---- position of a message: 60 bits, as many as an entry of the schedule has room for: 52 place in its lane | 8 number
  *      of the lane (sb_lanes.h). A queue without priorities has only lane 0 ---- */
 #define SB_POSITION_BITS 60u

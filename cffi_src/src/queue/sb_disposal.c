@@ -2,6 +2,7 @@
 #include "sb_disposal.h"
 
 #include "sb_closing.h"
+#include "sb_duplicates.h"
 #include "sb_groups.h"
 #include "sb_value_index.h"
 #include "sb_schedule.h"
@@ -194,6 +195,18 @@ static void free_groups(sb_connection *c, sb_queue_shm *q) {
   }
 }
 
+static void free_ids(sb_connection *c, sb_queue_shm *q) {
+  uint32_t slot = SB_LOAD(&q->ids, SB_ACQUIRE);
+  for (const sb_ids_shm *block; (block = sb_duplicates_at(c->b, slot)) != NULL;) {
+    uint32_t next = SB_LOAD(&block->next, SB_ACQUIRE);
+    uint64_t gen;
+    bool whole = let_go(c, slot, &gen);
+    SB_STORE(&q->ids, next, SB_RELEASE); /* one by one: after a kill another process frees the rest */
+    (void)sb_slab_free_gen(c->b, slot, gen);
+    slot = whole ? next : 0;
+  }
+}
+
 static void free_levels(sb_connection *c, sb_queue_shm *q) {
   uint32_t level = SB_LOAD(&q->consumer_levels, SB_ACQUIRE);
   while (sb_slab_object(c->b, level, SB_KIND_CONSUMER_LEVEL) != NULL) {
@@ -244,6 +257,7 @@ bool sb_disposal_free(sb_connection *c, uint32_t slot) {
   free_lanes(c, q);
   free_groups(c, q);
   sb_value_index_free(c, q);
+  free_ids(c, q);
   free_levels(c, q);
   free_ledgers(c, q);
   (void)let_go(c, slot, &gen);

@@ -67,7 +67,8 @@ struct sb_queue {
   const uint8_t *value_key;  /* the header that last_value_key names (sb_values.h) */
   uint32_t value_key_length; /* 0: the queue has no last values */
   uint32_t slot;
-  unsigned use; /* SB_USE_...: the purpose for which puts into this queue allocate memory */
+  unsigned use;                           /* SB_USE_...: the purpose for which puts into this queue allocate memory */
+  uint64_t undecided_low, undecided_high; /* the id that sb_duplicates_claim last found undecided */
   /* nodes that no thread uses now, kept for the next waiting threads of the connection (sb_waiter.c) */
   struct {
     uint64_t token;

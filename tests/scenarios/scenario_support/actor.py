@@ -65,6 +65,29 @@ class Tasks:
         for body in bodies:
             self._queue(queue).put(body.encode(), **options)
 
+    def put_ids(self, queue: str, ids: list[str]) -> None:
+        """Put a message for each id, whose body is the id."""
+        for one in ids:
+            self._queue(queue).put(one.encode(), duplicate_id=one)
+
+    def commit_ids(self, source: str, queue: str, ids: list[str]) -> None:
+        """Take a message, and put one for each id, each pair in a transaction of its own."""
+        channel = self._connection.channel()
+        channel.tx_select()
+        for one in ids:
+            found = channel.basic_get(source)
+            assert found is not None
+            headers = shmbroker.BasicProperties(headers={"x-duplicate-id": one})
+            channel.basic_publish("", queue, one.encode(), headers)
+            channel.basic_ack(found.delivery_tag)
+            channel.tx_commit()
+
+    def publish_in_transaction(self, queue: str, one: str) -> None:
+        """Publish a message with an id, and do not commit."""
+        channel = self._own_channel()
+        channel.tx_select()
+        channel.basic_publish("", queue, one.encode(), shmbroker.BasicProperties(headers={"x-duplicate-id": one}))
+
     def put_until_full(self, queue: str) -> int:
         """Put messages until one finds no room; return how many were put."""
         put = 0

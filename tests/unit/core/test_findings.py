@@ -15,8 +15,8 @@ from shmbroker._core.native import slow
 KINDS = [
     "a message", "a leaf page", "an inner page", "a queue", "a consumer node", "a priority level", "a ledger",
     "a connection record", "a table of holdings", "a long leaf page", "a queue with texts",
-    "a lane of messages", "the claims on message groups", "a node of last values", "no slot",
-    "number 15",
+    "a lane of messages", "the claims on message groups", "a node of last values", "duplicate ids", "no slot",
+    "number 16",
 ]  # fmt: skip
 RINGS = [
     "messages", "list of all consumers", "list of no_local consumers", "list of idle consumers",

@@ -15,8 +15,8 @@ NAMES = {7: "jobs", 8: "other"}
 STRUCTURES = [
     "pages of queues", "inner pages of queues", "queues", "consumers", "priorities", "ledgers", "connections",
     "tables of what connections hold", "pages of leases", "queues with texts",
-    "lanes of queues with priorities", "claims on message groups", "nodes of last values",
-    "structures of kind 14",
+    "lanes of queues with priorities", "claims on message groups", "nodes of last values", "duplicate ids",
+    "structures of kind 15",
 ]  # fmt: skip
 
 

@@ -188,6 +188,42 @@ def test_a_put_waits_for_room(core: CoreQueue, monkeypatch: pytest.MonkeyPatch, 
     assert calls.calls == [(core.handle, False, 5, until), (core.handle, True, 6, until)]
 
 
+def test_a_put_waits_for_another_put_of_its_id(core: CoreQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In calls of 50 ms, between which signal handlers run; then it is tried again."""
+    calls = scripted(monkeypatch, "sb_queue_wait_for_id", status(native.TIMEOUT), status(native.OK))
+    begun = time.monotonic_ns()
+    core.put_failed(native.UNDECIDED, 5, PAST)
+    assert [call[0] for call in calls.calls] == [core.handle] * 2
+    assert all(call[1] - begun >= 50_000_000 for call in calls.calls)
+
+
+def test_a_put_whose_id_another_process_keeps(core: CoreQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the process; it comes after 100 ms, even if there is no time to wait."""
+    clock = iter(range(0, 10**12, 50_000_000))
+    monkeypatch.setattr(core_queue.time, "monotonic_ns", lambda: next(clock))
+    calls = scripted(monkeypatch, "sb_queue_wait_for_id", *[put_into(2, 4711, native.TIMEOUT)] * 3)
+    with pytest.raises(exceptions.Timeout, match="'q': process 4711 is putting a message of the same id"):
+        core.put_failed(native.UNDECIDED, 5, PAST)
+    assert [call[1] for call in calls.calls] == [50_000_000, 100_000_000]
+
+
+def test_the_longest_wait_for_another_put_of_its_id(core: CoreQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten seconds, although the put has all the time it needs."""
+    clock = iter(range(0, 10**12, 50_000_000))
+    monkeypatch.setattr(core_queue.time, "monotonic_ns", lambda: next(clock))
+    calls = scripted(monkeypatch, "sb_queue_wait_for_id", *[status(native.TIMEOUT)] * 201)
+    with pytest.raises(exceptions.Timeout, match="process 0"):
+        core.put_failed(native.UNDECIDED, 5, FOR_EVER)
+    assert calls.calls[-1][1] == 10 * native.NANOSECONDS
+
+
+def test_a_wait_for_an_id_that_fails(core: CoreQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As other calls of a closed connection."""
+    scripted(monkeypatch, "sb_queue_wait_for_id", status(native.CLOSED))
+    with pytest.raises(exceptions.ConnectionClosed):
+        core.put_failed(native.UNDECIDED, 5, PAST)
+
+
 @pytest.mark.parametrize("until", [PAST, FOR_EVER])
 def test_a_put_that_freed_memory_is_tried_again(
     core: CoreQueue, monkeypatch: pytest.MonkeyPatch, watched: Watched, until: int
