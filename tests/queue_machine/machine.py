@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.queue_machine import choices
 from tests.queue_machine.claims import Holder
-from tests.queue_machine.reference import Disagreement, Message, Queue, Settings
+from tests.queue_machine.reference import Disagreement, Queue, Settings
 from tests.queue_machine.workers import Process
 from tests.queue_machine.world import SELECTORS, Consumer, Handed, World
 
@@ -100,11 +100,7 @@ class QueueMachine(RuleBasedStateMachine):
     def get(self, worker: int, name: str, count: int, *, auto_ack: bool) -> None:
         """Get messages, and settle them with the get or later."""
         received = self.do(worker, "get", name, count, auto_ack=auto_ack)
-        before = len(self.world.handed)
-        self.world.got(self.world.queues[name], worker, received, count)
-        if auto_ack:
-            for handed in self.world.handed[before:]:
-                self.world.settle(handed, "ack")
+        self.world.got(self.world.queues[name], worker, received, count, auto_ack=auto_ack)
 
     @precondition(lambda self: len(self.world.consumers) < 4)
     @rule(
@@ -187,33 +183,15 @@ class QueueMachine(RuleBasedStateMachine):
             [(one.number, how) for one in some], commits=commits,
         )  # fmt: skip
         self.stage.delays(commits and how == "nack")
-        expected = self.expected_of([(self.world.queues[name], put.message) for name, put in puts])
+        expected, admitted = self.world.admit([(self.world.queues[name], put.message) for name, put in puts])
         same(outcome, expected if commits else "done")
         if outcome == "rejected":
             self.stage.delays(happens=True)
             self.world.channel_closed(worker)
         elif commits and outcome == "done":
-            for name, put in puts:
-                self.world.queues[name].put(put.message)
+            self.world.publish(admitted)
             for one in some:
                 self.world.settle(one, how)
-
-    def expected_of(self, puts: list[tuple[Queue, Message]]) -> str:
-        """What a commit of these says."""
-        room: dict[str, tuple[int, int]] = {}
-        for queue, message in puts:
-            count, size = room.get(queue.name, (len(queue.ready), queue.ready_bytes()))
-            wanted = queue.settings
-            fits = (wanted.max_length == -1 or count < wanted.max_length) and (
-                wanted.max_bytes == -1 or size + message.size <= wanted.max_bytes
-            )
-            if not fits and wanted.overflow.startswith("reject"):
-                return "rejected"
-            if not fits and (wanted.overflow == "block" or (wanted.overflow == "drop" and queue.never_fits(message))):
-                return "full"
-            if fits or wanted.overflow == "drop-head":
-                room[queue.name] = count + 1, size + message.size
-        return "done"
 
     @rule(worker=WORKER)
     def close_channel(self, worker: int) -> None:
@@ -234,8 +212,11 @@ class QueueMachine(RuleBasedStateMachine):
         elif action == "purge":
             same(self.do(worker, "purge", name, selector), queue.purge(wants))
         elif to != name:
-            moved = queue.move(self.world.queues[to], wants, limit)
-            same(self.do(worker, "move", name, to, selector, limit), moved)
+            target, wanted = self.world.queues[to], [message for message in queue.ready if wants(message)][:limit]
+            moved = queue.move(target, wants, limit)
+            stopped = wanted[moved] if moved < len(wanted) else None
+            raises = stopped is not None and target.never_fits(stopped) and target.settings.overflow in {"block", "drop"}
+            same(self.do(worker, "move", name, to, selector, limit), "never fits" if raises else moved)
 
     @rule(worker=WORKER, name=NAMES, paused=st.sampled_from([True, False, False]))
     def pause(self, worker: int, name: str, *, paused: bool) -> None:
@@ -247,7 +228,10 @@ class QueueMachine(RuleBasedStateMachine):
     def configure(self, worker: int, changes: dict[str, Any], *, trim: bool) -> None:
         """Change a setting of the queue while it is in use."""
         queue = self.world.queues[QUEUE]
-        if choices.checked(replace(queue.settings, **changes)) is not None:
+        changed = replace(queue.settings, **changes)
+        if choices.checked(changed) is not None:
+            # A limit of bytes that became smaller is enforced by a later put.
+            trim = trim or (changed.overflow == "drop-head" and changed.max_bytes != -1)
             self.do(worker, "configure", QUEUE, trim=trim, changes=changes)
             queue.configure(trim=trim, **changes)
 

@@ -95,11 +95,12 @@ class Queue:
 
     # ---- putting ----
 
-    def fits(self, message: Message) -> bool:
-        """Whether the limits leave room for one more."""
+    def fits(self, message: Message, count: int | None = None, size: int | None = None) -> bool:
+        """Whether the limits leave room for one more, beside `count` messages of `size` bytes; without: those ready."""
         wanted = self.settings
-        return (wanted.max_length == NO_LIMIT or len(self.ready) < wanted.max_length) and (
-            wanted.max_bytes == NO_LIMIT or self.ready_bytes() + message.size <= wanted.max_bytes
+        count, size = len(self.ready) if count is None else count, self.ready_bytes() if size is None else size
+        return (wanted.max_length == NO_LIMIT or count < wanted.max_length) and (
+            wanted.max_bytes == NO_LIMIT or size + message.size <= wanted.max_bytes
         )
 
     def never_fits(self, message: Message) -> bool:
@@ -128,11 +129,11 @@ class Queue:
         message.place, self.places = self.places, self.places + 1
         message.level = min(message.priority, self.settings.max_priority)
 
-    def append(self, message: Message) -> None:
-        """Add a message that has room at the end of its priority; then evict."""
+    def append(self, message: Message, *, moved: bool = False) -> None:
+        """Add a message that has room at the end of its priority; then evict. What is moved keeps its time to live."""
         self.counters["added"] += 1
         self._place(message)
-        message.expired = message.expired or self.settings.message_ttl == 0
+        message.expired = message.expired or (self.settings.message_ttl == 0 and not moved)
         if message.delayed:
             self.resting.append((message, DELAYED))
         else:
@@ -180,8 +181,7 @@ class Queue:
         before, self.settings = self.settings, replace(self.settings, **changes)  # type: ignore[arg-type]
         if self.settings.ring_size != NO_LIMIT and (trim or self.settings.ring_size != before.ring_size):
             self.bound = 0 if trim else len(self.ready)
-        if trim:
-            self.evict()
+        self.evict()
 
     # ---- delivering ----
 
@@ -264,34 +264,27 @@ class Queue:
         """Move ready messages, in the order of delivery, while the other queue has room; return their number."""
         moved = 0
         for message in [one for one in self.ready if wants(one)][:limit]:
-            arriving = replace(message, delayed=False)
-            if to.put_moved(arriving) == "full":
-                break
+            if to.settings.overflow != "drop-head" and not to.fits(message):
+                break  # it is not dropped or rejected: it stays
+            to.append(replace(message, delayed=False), moved=True)
             self.ready.remove(message)
             self.counters["moved"] += 1
             self.lower_bound()
             moved += 1
         return moved
 
-    def put_moved(self, message: Message) -> str:
-        """Put a message that keeps its history, and its time to live."""
-        ttl = self.settings.message_ttl
-        self.settings = replace(self.settings, message_ttl=None)
-        try:
-            return self.put(message)
-        finally:
-            self.settings = replace(self.settings, message_ttl=ttl)
-
     # ---- keeping house ----
 
     def expire(self) -> bool:
-        """End the ready messages whose time is over; return whether there were any."""
-        over = [one for one in self.ready if one.expired]
-        for message in over:
-            self.ready.remove(message)
+        """End the ready and delayed messages whose time is over; return whether there were any."""
+        delayed = [message for message, why in self.resting if why == DELAYED and message.expired]
+        self.resting = [(message, why) for message, why in self.resting if message not in delayed]
+        over = [message for message in self.ready if message.expired]
+        self.ready = [message for message in self.ready if not message.expired]
+        for message in over + delayed:
             self._end(message, "expired", EXPIRED)
         self.lower_bound()
-        return bool(over)
+        return bool(over or delayed)
 
     def become_due(self) -> None:
         """The time of all messages that rest has come."""

@@ -33,5 +33,9 @@ def run(broker: str, steps: int, seed: int, *, shrinks: bool = True) -> int:
             pass
 
         Machine.stage, Machine.steps = stage, 0
-        run_state_machine_as_test(hypothesis.seed(seed)(Machine), settings=settings)
+        try:
+            run_state_machine_as_test(hypothesis.seed(seed)(Machine), settings=settings)
+        except AssertionError as error:
+            error.add_note("\n".join([f"seed {seed}; the last orders:", *stage.log]))
+            raise
         return Machine.steps

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
 import shmbroker
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 MEMORY = "64M"
 EXCHANGE = "dying"
+ORDERS_SHOWN = 60
 
 
 class Stage:
@@ -26,7 +28,8 @@ class Stage:
         self.broker.create()
         self._keeper = SteppedHousekeeper(name)
         self._connection = shmbroker.connect(name, create=False)
-        self.workers = [Process(name) for _ in range(workers)]
+        self.log: deque[str] = deque(maxlen=ORDERS_SHOWN)
+        self.workers = [Process(name, self.log) for _ in range(workers)]
         self.queues: dict[str, shmbroker.Queue] = {}
         self.has_delays = False
         self._delayed_at = self._last_delay = 0.0
@@ -43,6 +46,7 @@ class Stage:
                 channel.queue_bind(name, EXCHANGE)
         self.has_delays = False
         self._delayed_at = 0.0
+        self.log.clear()
 
     def statistics(self, name: str) -> shmbroker.QueueStatistics:
         """The statistics of a queue."""
@@ -78,7 +82,7 @@ class Stage:
         """Kill a worker, clear up after it, and start another one in its place."""
         self.workers[worker].kill()
         self._keeper.reap()
-        self.workers[worker] = Process(self.broker.name)
+        self.workers[worker] = Process(self.broker.name, self.log)
 
     def clear(self) -> None:
         """End what a run leaves."""

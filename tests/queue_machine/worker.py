@@ -182,9 +182,12 @@ class Worker:
         """Remove messages."""
         return self._queue(queue).purge(selector=selector)
 
-    def move(self, queue: str, to: str, selector: str | None, limit: int | None) -> int:
+    def move(self, queue: str, to: str, selector: str | None, limit: int | None) -> int | str:
         """Move messages."""
-        return self._queue(queue).move(to, selector=selector, limit=limit)
+        try:
+            return self._queue(queue).move(to, selector=selector, limit=limit)
+        except exceptions.NeverFits:
+            return "never fits"
 
     def count(self, queue: str, selector: str | None) -> int:
         """Count messages."""

@@ -6,9 +6,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.queue_machine.worker import serve
+
+if TYPE_CHECKING:
+    from collections import deque
 
 WATCHDOG_SECONDS = 120.0
 
@@ -18,12 +21,12 @@ class WorkerError(AssertionError):
 
 
 class Process:
-    """A worker process. It is killed with the machine's process."""
+    """A worker process. It is killed with the machine's process. `log`: gets the orders, and what came of them."""
 
-    def __init__(self, broker: str) -> None:
+    def __init__(self, broker: str, log: deque[str]) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["tests.queue_machine.worker"])
-        self._broker = broker
+        self._broker, self._log = broker, log
         self._pipe, other = context.Pipe()
         self._process = context.Process(target=serve, args=(broker, other), daemon=True)
         self._process.start()
@@ -37,7 +40,9 @@ class Process:
             WorkerError: the order failed.
         """
         self._pipe.send((order, arguments, options))
-        return self._answer(order)
+        answer = self._answer(order)
+        self._log.append(f"{self._process.pid}: {order}{arguments} {options} -> {answer}")
+        return answer
 
     def _answer(self, order: str) -> Any:  # noqa: ANN401
         if not self._pipe.poll(WATCHDOG_SECONDS):

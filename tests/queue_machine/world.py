@@ -76,11 +76,16 @@ class World:
 
     # ---- what was received ----
 
-    def got(self, queue: Queue, worker: int, received: list[Received], most: int, *, by_channel: bool = False) -> None:
-        """A process got messages by a call that asked for at most so many."""
+    def got(
+        self, queue: Queue, worker: int, received: list[Received], most: int, *,
+        auto_ack: bool = False, by_channel: bool = False,
+    ) -> None:  # fmt: skip
+        """A process got messages by a call that asked for at most so many, and settled each at once, or none."""
         holder = self.gets[worker]
         for one in received:
             self._deliver(queue, holder, lambda _: True, one, None, by_channel=by_channel)
+            if auto_ack:
+                self.settle(self.handed[-1], "ack")
         if len(received) > most:
             text = f"{len(received)} messages came, {most} were asked for"
             raise Disagreement(text)
@@ -149,6 +154,37 @@ class World:
         if (one.body, one.delivery_count, one.redelivered, one.deaths) != expected:
             text = f"{one} came; expected: {expected}"
             raise Disagreement(text)
+
+    # ---- transactions ----
+
+    def admit(self, puts: list[tuple[Queue, Message]]) -> tuple[str, list[tuple[Queue, Message, bool]]]:
+        """What a commit of these messages says, and which of them have room.
+
+        The limits are looked at for all messages before any is put: what a ring will evict still takes room.
+        """
+        room: dict[str, tuple[int, int]] = {}
+        admitted = []
+        for queue, message in puts:
+            count, size = room.get(queue.name, (len(queue.ready), queue.ready_bytes()))
+            overflow = queue.settings.overflow
+            fits = overflow == "drop-head" or queue.fits(message, count, size)
+            if not fits and overflow.startswith("reject"):
+                return "rejected", []
+            if not fits and (overflow == "block" or queue.never_fits(message)):
+                return "full", []
+            if fits:
+                room[queue.name] = count + 1, size + message.size
+            admitted.append((queue, message, fits))
+        return "done", admitted
+
+    def publish(self, admitted: list[tuple[Queue, Message, bool]]) -> None:
+        """Put the messages of a commit."""
+        for queue, message, fits in admitted:
+            if fits:
+                queue.append(message)
+            else:
+                queue.counters["added"] += 1
+                queue.counters["dropped"] += 1
 
     # ---- what the processes do ----
 
