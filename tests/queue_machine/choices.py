@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tests.queue_machine.reference import Message, Settings
 
-DELAY_SECONDS = 0.05
+DELAY_SECONDS = 0.03
 """Of delayed messages. It is long enough that the housekeeper sees them before they are due."""
 SIZES = (8, 8, 16, 24)
 PRIORITIES = (0, 0, 1, 2, 3, 9)
@@ -153,3 +153,8 @@ def checked(settings: Settings) -> Settings | None:
         or (grouped and settings.max_priority)
     )
     return None if wrong else settings
+
+
+def admits_claims(settings: Settings) -> bool:
+    """Whether the machine claims such queues exclusively: with a selector that selects nothing."""
+    return settings.message_groups == "none" and not settings.single_active_consumer

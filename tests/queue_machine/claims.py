@@ -58,6 +58,8 @@ class Claims:
     def _first_of_each(self, wanted: list[Message], holder: Holder) -> list[tuple[Message, bool]]:
         """The first message of each group that the holder may get, and whether it certainly gets it."""
         found, groups = [], set()
+        if self.kind == "none":
+            return [(message, True) for message in wanted]
         for message in wanted:
             group = self.group_of(message)
             if group in groups:
@@ -66,7 +68,7 @@ class Claims:
             claim = None if group is None else self._claims.get(group)
             if claim is None:
                 found.append((message, True))
-            elif claim.holder is holder and not claim.leaving:
+            elif claim.holder is holder and not claim.leaving:  # a loose claim without messages ends, and begins again
                 found.append((message, not claim.loose or claim.held == 0))
             elif claim.held == 0 and claim.loose:
                 found.append((message, False))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
@@ -14,7 +14,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.queue_machine import choices
 from tests.queue_machine.claims import Holder
 from tests.queue_machine.reference import Disagreement, Queue, Settings
-from tests.queue_machine.workers import Process
 from tests.queue_machine.world import SELECTORS, Consumer, Handed, World
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ NAMES = st.sampled_from([QUEUE, QUEUE, QUEUE, OTHER, DEAD])
 KIND = st.integers(0, choices.KINDS_OF_MESSAGES - 1)
 SELECTOR = st.sampled_from(list(SELECTORS))
 ANY = st.integers(0, 2**16)
-DEFAULTS = asdict(Settings())
+SECONDS_TO_FLOW = 60.0
 
 
 def given_by(settings: Settings) -> dict[str, Any]:
@@ -105,19 +104,36 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.world.consumers) < 4)
     @rule(
         worker=WORKER, name=NAMES, prefetch=st.sampled_from([1, 2, 3, 10]), priority=st.integers(0, 1),
-        selector=SELECTOR,
+        selector=SELECTOR, awake=st.booleans(),
     )  # fmt: skip
-    def consume(self, worker: int, name: str, prefetch: int, priority: int, selector: str | None) -> None:
+    def consume(self, worker: int, name: str, prefetch: int, priority: int, selector: str | None, *, awake: bool) -> None:
         """Open a consumer."""
         queue, number = self.world.queues[name], next(NUMBERS)
         chosen = selector if queue.claims.kind == "none" else None
+        awake = awake and not queue.settings.is_limited()  # else a put would race with it for the room
         received = self.do(
-            worker, "consume", number, name, prefetch=prefetch, priority=priority, selector=chosen
+            worker, "consume", number, name, prefetch=prefetch, priority=priority, selector=chosen, awake=awake
         )
-        holder = Holder(f"consumer {number}", worker, is_consumer=True)
-        consumer = Consumer(number, holder, queue, prefetch, priority, chosen)
-        self.world.consumer_came(consumer)
-        self.world.pulled(consumer, received)
+        same(received is not None, self.world.may_consume(queue))
+        if received is not None:
+            holder = Holder(f"consumer {number}", worker, is_consumer=True)
+            consumer = Consumer(number, holder, queue, prefetch, priority, chosen, awake)
+            self.world.consumer_came(consumer)
+            if not awake:
+                self.world.pulled(consumer, received)
+
+    @rule(worker=WORKER, name=NAMES, ends=st.booleans())
+    def claim(self, worker: int, name: str, *, ends: bool) -> None:
+        """Be the only consumer of a queue, or end that."""
+        queue = self.world.queues[name]
+        if ends:
+            self.do(worker, "unclaim")
+            self.world.exclusive.pop(worker, None)
+        elif worker not in self.world.exclusive and choices.admits_claims(queue.settings):
+            allowed = self.world.may_consume(queue, alone=True)
+            same(self.do(worker, "claim", name), allowed)
+            if allowed:
+                self.world.exclusive[worker] = queue
 
     def a_consumer(self, which: int) -> Consumer:
         """One of the consumers."""
@@ -129,7 +145,8 @@ class QueueMachine(RuleBasedStateMachine):
     def pull(self, which: int) -> None:
         """A consumer takes what it may have."""
         consumer = self.a_consumer(which)
-        self.world.pulled(consumer, self.do(consumer.holder.worker, "pull", consumer.number))
+        if not consumer.awake:
+            self.world.pulled(consumer, self.do(consumer.holder.worker, "pull", consumer.number))
 
     @precondition(lambda self: self.world.consumers)
     @rule(which=ANY, everything=st.booleans())
@@ -229,7 +246,8 @@ class QueueMachine(RuleBasedStateMachine):
         """Change a setting of the queue while it is in use."""
         queue = self.world.queues[QUEUE]
         changed = replace(queue.settings, **changes)
-        if choices.checked(changed) is not None:
+        wakes = any(one.awake and one.queue is queue for one in self.world.consumers.values())
+        if choices.checked(changed) is not None and not (wakes and changed.is_limited()):
             # A limit of bytes that became smaller is enforced by a later put.
             trim = trim or (changed.overflow == "drop-head" and changed.max_bytes != -1)
             self.do(worker, "configure", QUEUE, trim=trim, changes=changes)
@@ -273,6 +291,7 @@ class QueueMachine(RuleBasedStateMachine):
         if not self.stage.keep_house():
             self.let_become_due()
         self.world.keep_house()
+        self.let_flow()
         for queue in self.world.queues.values():
             expected = queue.statistics()
             seen = self.stage.statistics(queue.name)
@@ -280,6 +299,20 @@ class QueueMachine(RuleBasedStateMachine):
             same(found, expected, queue.name)
             listed = [bytes(message).decode().rstrip(".") for message in self.stage.queues[queue.name].browse()]
             same(listed, [message.body for message in queue.ready], queue.name)
+
+    def let_flow(self) -> None:
+        """Wait until consumers that are awake have got what they must get."""
+        until = time.monotonic() + SECONDS_TO_FLOW
+        awake = [one for one in self.world.consumers.values() if one.awake]
+        while awake:
+            self.world.flowed(
+                [(one, got) for one in awake for got in self.do(one.holder.worker, "take", one.number)]
+            )
+            if self.world.is_quiet():
+                break
+            if time.monotonic() > until:
+                text = f"messages stay that consumers want: {[(one.number, one.queue.name) for one in awake]}"
+                raise Disagreement(text)
 
     def teardown(self) -> None:
         """Consumers end, and everything is deleted; the doctor finds nothing."""

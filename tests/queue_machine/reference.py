@@ -74,6 +74,10 @@ class Settings:
     redelivery_delay: float = 0.0
     message_ttl: float | None = None
 
+    def is_limited(self) -> bool:
+        """Whether there are messages that have no room, or that others evict."""
+        return (self.ring_size, self.max_length, self.max_bytes) != (NO_LIMIT,) * 3
+
 
 @dataclass(eq=False)
 class Queue:

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
+
 import hypothesis
 from hypothesis import HealthCheck, Phase
 from hypothesis.stateful import run_state_machine_as_test
@@ -14,28 +17,32 @@ STEPS_OF_A_RUN = 100
 
 
 def run(broker: str, steps: int, seed: int, *, shrinks: bool = True) -> int:
-    """Run the machine for about as many steps, in a broker of its own; return how many there were.
+    """Run the machine for at least as many steps, in a broker of its own; return how many there were.
 
-    The seed decides what is chosen. A failure is made as short as Hypothesis can.
+    The seed decides what is chosen. A difference is made as short as Hypothesis can, unless `shrinks` is false.
     """
-    settings = hypothesis.settings(
-        max_examples=max(1, steps // STEPS_OF_A_RUN),
-        stateful_step_count=STEPS_OF_A_RUN,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate, *([Phase.shrink] if shrinks else [])],
-        suppress_health_check=list(HealthCheck),
-        report_multiple_bugs=False,
-    )
+    logging.getLogger("shmbroker").setLevel(logging.ERROR)  # that dead letters lead nowhere is intended
     with Stage(broker, WORKERS) as stage:
 
         class Machine(QueueMachine):
             pass
 
         Machine.stage, Machine.steps = stage, 0
-        try:
-            run_state_machine_as_test(hypothesis.seed(seed)(Machine), settings=settings)
-        except AssertionError as error:
-            error.add_note("\n".join([f"seed {seed}; the last orders:", *stage.log]))
-            raise
-        return Machine.steps
+        for number in itertools.count(seed):
+            settings = hypothesis.settings(
+                max_examples=max(1, (steps - Machine.steps) // STEPS_OF_A_RUN),
+                stateful_step_count=STEPS_OF_A_RUN,
+                deadline=None,
+                database=None,
+                phases=[Phase.generate, *([Phase.shrink] if shrinks else [])],
+                suppress_health_check=list(HealthCheck),
+                report_multiple_bugs=False,
+            )
+            try:
+                run_state_machine_as_test(hypothesis.seed(number)(Machine), settings=settings)
+            except Exception as error:
+                error.add_note("\n".join([f"seed {number}; the last orders:", *stage.log]))
+                raise
+            if Machine.steps >= steps:
+                return Machine.steps
+        raise AssertionError

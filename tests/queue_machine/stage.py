@@ -57,7 +57,6 @@ class Stage:
         if happens:
             self.has_delays = True
             self._delayed_at = self._delayed_at or time.monotonic()
-            self._last_delay = time.monotonic()
 
     def keep_house(self) -> bool:
         """Let the housekeeper do what is due; return whether all delays may still be running.
@@ -69,7 +68,8 @@ class Stage:
         if self._steps % 64 == 0:
             self._keeper.tick()
         slow = self._delayed_at and time.monotonic() - self._delayed_at > DELAY_SECONDS - 0.002
-        self._delayed_at = 0.0
+        if self._delayed_at:
+            self._last_delay, self._delayed_at = time.monotonic(), 0.0
         return not slow
 
     def let_become_due(self) -> None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process that uses queues: it carries out one order after the other, and sends back what came of it.
 
-A consumer is suspended but while it pulls. So each order has one outcome, and nothing happens between two orders.
+Most consumers are suspended but while they pull. So each order has one outcome, and nothing happens between two orders.
+Others are awake: they get messages whenever there are some, and hand them out when they are told to.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Worker:
         self._consumers: dict[int, shmbroker.Consumer] = {}
         self._held: dict[int, Any] = {}
         self._channel: shmbroker.Channel | None = None
+        self._claim: shmbroker.Channel | None = None
 
     def _queue(self, name: str) -> shmbroker.Queue:
         return self._connection.queue(name, passive=True)
@@ -85,16 +87,22 @@ class Worker:
         except Empty:
             return []
 
-    def consume(self, number: int, queue: str, **options: Any) -> list[Received] | None:  # noqa: ANN401
-        """Open a consumer, and hand out all that it pulls; `None`: it is refused."""
+    def consume(self, number: int, queue: str, *, awake: bool, **options: Any) -> list[Received] | None:  # noqa: ANN401
+        """Open a consumer, and hand out all that it pulls; `None`: it is refused. One that is awake pulls on."""
         try:
             consumer = self._queue(queue).consume(**options)
         except REFUSED:
             return None
         self._consumers[number] = consumer
+        if awake:
+            return []
         received = self._all(consumer)
         consumer.suspend()
         return received
+
+    def take(self, number: int) -> list[Received]:
+        """Hand out what a consumer that is awake has."""
+        return self._all(self._consumers[number])
 
     def pull(self, number: int) -> list[Received]:
         """Hand out all that a consumer may have now."""
@@ -175,6 +183,23 @@ class Worker:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
+
+    def claim(self, queue: str) -> bool:
+        """Be the only consumer of a queue, with a selector that selects nothing; return whether that was allowed."""
+        channel = self._connection.channel()
+        nothing = {"x-filter-jms-selector": "colour = 'of nothing'"}
+        try:
+            channel.basic_consume(queue, lambda *_: None, exclusive=True, arguments=nothing)
+        except REFUSED:
+            return False
+        self._claim = channel
+        return True
+
+    def unclaim(self) -> None:
+        """End that."""
+        if self._claim is not None:
+            self._claim.close()
+            self._claim = None
 
     # ---- administration ----
 

@@ -34,6 +34,7 @@ class Consumer:
     prefetch: int
     priority: int
     selector: str | None
+    awake: bool = False  # not suspended between two steps
     row: list[int] = field(default_factory=list)
 
     def wants(self, message: Message) -> bool:
@@ -64,6 +65,7 @@ class World:
         self.gets = [Holder(f"gets of {worker}", worker) for worker in range(workers)]
         self.consumers: dict[int, Consumer] = {}
         self.active: dict[str, Consumer | None] = {}
+        self.exclusive: dict[int, Queue] = {}
         self.handed: list[Handed] = []
 
     def handed_by(self, worker: int, *, by_channel: bool) -> list[Handed]:
@@ -94,6 +96,41 @@ class World:
 
     def pulled(self, consumer: Consumer, received: list[Received]) -> None:
         """A consumer handed out all that it may have: first its row, then what is ready for it."""
+        for one in self._from_row(consumer, received):
+            self._may_get(consumer, one)
+            self._deliver(consumer.queue, consumer.holder, consumer.wants, one, consumer)
+        if self.has_credit(consumer):
+            self._nothing_left(consumer.queue, consumer.holder, consumer.wants)
+
+    def flowed(self, received: list[tuple[Consumer, Received]]) -> None:
+        """Consumers that are awake handed out what they have got: which of them got which is free, within the rules."""
+        fresh = []
+        for consumer in dict.fromkeys(consumer for consumer, _ in received):
+            mine = [one for whose, one in received if whose is consumer]
+            fresh += [(consumer, one) for one in self._from_row(consumer, mine)]
+        for consumer, one in sorted(fresh, key=lambda each: place_of(each[0].queue, each[1].body)):
+            self._may_get(consumer, one)
+            self._deliver(consumer.queue, consumer.holder, consumer.wants, one, consumer)
+
+    def is_quiet(self) -> bool:
+        """Whether the consumers that are awake have got all that they must get."""
+        return not any(
+            consumer.queue.next_for(consumer.holder, consumer.wants)
+            for consumer in self.consumers.values()
+            if consumer.awake and self.has_credit(consumer)
+        ) and not any(consumer.row for consumer in self.consumers.values() if consumer.awake)
+
+    def has_credit(self, consumer: Consumer) -> bool:
+        """Whether the consumer may get one more."""
+        return not self.stands_by(consumer) and len(self.of_consumer(consumer)) < consumer.prefetch
+
+    def _may_get(self, consumer: Consumer, one: Received) -> None:
+        if not self.has_credit(consumer):
+            text = f"{one} came to consumer {consumer.number}, which stands by, or has {consumer.prefetch} messages"
+            raise Disagreement(text)
+
+    def _from_row(self, consumer: Consumer, received: list[Received]) -> list[Received]:
+        """Compare what came with the row that the consumer had; return the rest."""
         row, consumer.row = consumer.row, []
         for number, one in zip(row, received, strict=False):
             handed = next(each for each in self.handed if each.number == number and each.consumer is consumer)
@@ -102,18 +139,7 @@ class World:
         if len(received) < len(row):
             text = f"the row had {len(row)} messages, {len(received)} came"
             raise Disagreement(text)
-        if self.stands_by(consumer):
-            if len(received) > len(row):
-                text = f"a consumer that stands by got {received[len(row) :]}"
-                raise Disagreement(text)
-            return
-        for one in received[len(row) :]:
-            if len(self.of_consumer(consumer)) >= consumer.prefetch:
-                text = f"more than the prefetch of {consumer.prefetch} came: {one}"
-                raise Disagreement(text)
-            self._deliver(consumer.queue, consumer.holder, consumer.wants, one, consumer)
-        if len(self.of_consumer(consumer)) < consumer.prefetch:
-            self._nothing_left(consumer.queue, consumer.holder, consumer.wants)
+        return received[len(row) :]
 
     def _deliver(
         self,
@@ -129,7 +155,7 @@ class World:
         if queue.paused:
             text = f"{one} came from a queue that is paused"
             raise Disagreement(text)
-        if queue.claims.kind == "none":
+        if queue.claims.kind == "none" and not (consumer is not None and consumer.awake):
             message = wanted[0] if wanted else None
         else:
             found = [each for each in wanted if each.body == one.body]
@@ -199,6 +225,11 @@ class World:
             handed.delivery
         )
 
+    def may_consume(self, queue: Queue, *, alone: bool = False) -> bool:
+        """Whether a consumer is admitted."""
+        others = alone and any(one.queue is queue for one in self.consumers.values())
+        return queue not in self.exclusive.values() and not others
+
     def consumer_came(self, consumer: Consumer) -> None:
         """A consumer is registered."""
         self.consumers[consumer.number] = consumer
@@ -225,6 +256,7 @@ class World:
     def left(self, worker: int) -> None:
         """The connection of a process was closed."""
         self.channel_closed(worker)
+        self.exclusive.pop(worker, None)
         for consumer in self._consumers_of(worker):
             self.consumer_ended(consumer, everything=True)
         for one in self.handed_by(worker, by_channel=False):
@@ -236,8 +268,8 @@ class World:
         for one in [one for one in self.handed if one.worker == worker]:
             self.handed.remove(one)
             one.delivery.queue.nack(one.delivery, killed=True)
-        ended = self._consumers_of(worker)
-        for consumer in ended:
+        self.exclusive.pop(worker, None)
+        for consumer in self._consumers_of(worker):
             del self.consumers[consumer.number]
         for queue in self.queues.values():
             queue.claims.end_all_of(worker)
@@ -258,6 +290,13 @@ class World:
             there = [one for one in self.consumers.values() if one.queue is queue]
             self.active[queue.name] = min(there, key=lambda one: (-one.priority, one.number), default=None)
 
+    # ---- what happens by itself ----
+
     def keep_house(self) -> None:
         """What a housekeeper does."""
         keep_house(self.queues.values())
+
+
+def place_of(queue: Queue, body: str) -> int:
+    """Where a message is in a queue; that of a message that is not ready is behind all others."""
+    return next((place for place, message in enumerate(queue.ready) if message.body == body), len(queue.ready))
