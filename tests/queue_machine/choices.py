@@ -13,7 +13,7 @@ SIZES = (8, 8, 16, 24)
 PRIORITIES = (0, 0, 1, 2, 3, 9)
 COLOURS = (None, "red", "blue")
 GROUPS = (None, "a", "b", "c")
-SPECIALS = ("", "", "", "", "", "ends group", "expired", "delayed")
+SPECIALS = (*[""] * 9, "ends group", "expired", "delayed")
 KINDS_OF_MESSAGES = len(SIZES) * len(PRIORITIES) * len(COLOURS) * len(GROUPS) * len(SPECIALS)
 
 LIMITS: tuple[dict[str, Any], ...] = (
@@ -56,7 +56,6 @@ RETURNS: tuple[dict[str, Any], ...] = (
     {"max_delivery_attempts": 3, "redelivery_delay": DELAY_SECONDS},
     {"redelivery_delay": DELAY_SECONDS},
     {"message_ttl": 1000.0, "max_delivery_attempts": 3},
-    {"message_ttl": 0},
 )
 DEAD: tuple[dict[str, Any], ...] = (
     {},

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.queue_machine import choices
 from tests.queue_machine.claims import Holder
@@ -23,11 +23,41 @@ WORKERS = 2
 QUEUE, OTHER, DEAD, ARCHIVE = "q", "other", "dead", "archive"
 NUMBERS = itertools.count(1)
 WORKER = st.integers(0, WORKERS - 1)
-NAMES = st.sampled_from([QUEUE, QUEUE, QUEUE, OTHER, DEAD])
+NAMES = st.sampled_from([QUEUE, QUEUE, QUEUE, QUEUE, OTHER, DEAD])
 KIND = st.integers(0, choices.KINDS_OF_MESSAGES - 1)
 SELECTOR = st.sampled_from(list(SELECTORS))
 ANY = st.integers(0, 2**16)
+ACTIONS = ("pause", "resume", "resume", "claim", "kill", "kill", "leave", "close_channel", "wait")
 SECONDS_TO_FLOW = 60.0
+MOST_CONSUMERS = 4
+OPERATIONS: tuple[tuple[str, int, dict[str, Any]], ...] = (  # how often each, and with what
+    ("put", 4, {"worker": WORKER, "name": NAMES, "kind": KIND}),
+    ("put_many", 2, {"worker": WORKER, "name": NAMES, "kind": KIND, "count": st.integers(2, 5)}),
+    ("get", 2, {"worker": WORKER, "name": NAMES, "count": st.integers(1, 3),
+                "auto_ack": st.sampled_from([False, False, False, True])}),
+    ("consume", 2, {"worker": WORKER, "name": NAMES, "prefetch": st.sampled_from([1, 2, 3, 10]),
+                    "priority": st.integers(0, 1), "selector": SELECTOR, "awake": st.booleans()}),
+    ("pull", 3, {"which": ANY}),
+    ("end_consumer", 1, {"which": ANY, "everything": st.booleans()}),
+    ("settle", 5, {"worker": WORKER, "which": ANY,
+                   "how": st.sampled_from(["ack", "ack", "nack", "nack", "nack", "reject", "give_back"])}),
+    ("channel_get", 1, {"worker": WORKER, "name": NAMES}),
+    ("transact", 2, {"worker": WORKER, "kinds": st.lists(st.tuples(NAMES, KIND), max_size=3), "which": ANY,
+                     "how": st.sampled_from(["ack", "nack", "reject"]),
+                     "commits": st.sampled_from([True, True, False])}),
+    ("select", 2, {"worker": WORKER, "name": NAMES, "selector": SELECTOR,
+                   "action": st.sampled_from(["purge", "count", "count", "move", "move"]),
+                   "to": st.sampled_from([QUEUE, OTHER]), "limit": st.none() | st.integers(1, 4)}),
+    ("configure", 1, {"worker": WORKER, "changes": st.sampled_from(choices.CHANGES), "trim": st.booleans()}),
+    ("do_rarely", 2, {"worker": WORKER, "name": NAMES, "action": st.sampled_from(ACTIONS)}),
+)  # fmt: skip
+OPERATION = st.one_of(
+    *(
+        st.tuples(st.just(name), st.fixed_dictionaries(arguments))
+        for name, often, arguments in OPERATIONS
+        for _ in range(often)
+    )
+)
 
 
 def given_by(settings: Settings) -> dict[str, Any]:
@@ -63,13 +93,18 @@ class QueueMachine(RuleBasedStateMachine):
         self.stage.declare({one.name: given_by(one.settings) for one in self.world.queues.values()})
         self.numbers = itertools.count(1)
 
+    @rule(operation=OPERATION)
+    def step(self, operation: tuple[str, dict[str, Any]]) -> None:
+        """Do one thing. One rule for all, since Hypothesis leaves rules out of runs, and too little would happen."""
+        name, arguments = operation
+        getattr(self, name)(**arguments)
+
     def do(self, worker: int, order: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401
         """Have a process carry out an order."""
         return self.stage.workers[worker].do(order, *arguments, **options)
 
     # ---- putting ----
 
-    @rule(worker=WORKER, name=NAMES, kind=KIND)
     def put(self, worker: int, name: str, kind: int) -> None:
         """Put a message."""
         put = choices.put_of(next(self.numbers), kind)
@@ -77,7 +112,6 @@ class QueueMachine(RuleBasedStateMachine):
         self.stage.delays(put.message.delayed)
         same(self.do(worker, "put", name, [put.body], **put.options), expected)
 
-    @rule(worker=WORKER, name=NAMES, kind=KIND, count=st.integers(2, 5))
     def put_many(self, worker: int, name: str, kind: int, count: int) -> None:
         """Put several messages in one call, as far as there is room."""
         puts = [choices.put_of(next(self.numbers), kind) for _ in range(count)]
@@ -95,19 +129,17 @@ class QueueMachine(RuleBasedStateMachine):
 
     # ---- getting ----
 
-    @rule(worker=WORKER, name=NAMES, count=st.integers(1, 3), auto_ack=st.booleans())
     def get(self, worker: int, name: str, count: int, *, auto_ack: bool) -> None:
         """Get messages, and settle them with the get or later."""
         received = self.do(worker, "get", name, count, auto_ack=auto_ack)
         self.world.got(self.world.queues[name], worker, received, count, auto_ack=auto_ack)
 
-    @precondition(lambda self: len(self.world.consumers) < 4)
-    @rule(
-        worker=WORKER, name=NAMES, prefetch=st.sampled_from([1, 2, 3, 10]), priority=st.integers(0, 1),
-        selector=SELECTOR, awake=st.booleans(),
-    )  # fmt: skip
-    def consume(self, worker: int, name: str, prefetch: int, priority: int, selector: str | None, *, awake: bool) -> None:
-        """Open a consumer."""
+    def consume(
+        self, worker: int, name: str, prefetch: int, priority: int, selector: str | None, *, awake: bool
+    ) -> None:
+        """Open a consumer, if there are not many."""
+        if len(self.world.consumers) >= MOST_CONSUMERS:
+            return
         queue, number = self.world.queues[name], next(NUMBERS)
         chosen = selector if queue.claims.kind == "none" else None
         awake = awake and not queue.settings.is_limited()  # else a put would race with it for the room
@@ -122,56 +154,50 @@ class QueueMachine(RuleBasedStateMachine):
             if not awake:
                 self.world.pulled(consumer, received)
 
-    @rule(worker=WORKER, name=NAMES, ends=st.booleans())
-    def claim(self, worker: int, name: str, *, ends: bool) -> None:
+    def claim(self, worker: int, name: str) -> None:
         """Be the only consumer of a queue, or end that."""
         queue = self.world.queues[name]
-        if ends:
+        if worker in self.world.exclusive:
             self.do(worker, "unclaim")
-            self.world.exclusive.pop(worker, None)
-        elif worker not in self.world.exclusive and choices.admits_claims(queue.settings):
+            del self.world.exclusive[worker]
+        elif choices.admits_claims(queue.settings):
             allowed = self.world.may_consume(queue, alone=True)
             same(self.do(worker, "claim", name), allowed)
             if allowed:
                 self.world.exclusive[worker] = queue
 
-    def a_consumer(self, which: int) -> Consumer:
-        """One of the consumers."""
+    def a_consumer(self, which: int) -> Consumer | None:
+        """One of the consumers; `None`: there is none."""
         consumers = list(self.world.consumers.values())
-        return consumers[which % len(consumers)]
+        return consumers[which % len(consumers)] if consumers else None
 
-    @precondition(lambda self: self.world.consumers)
-    @rule(which=ANY)
     def pull(self, which: int) -> None:
         """A consumer takes what it may have."""
         consumer = self.a_consumer(which)
-        if not consumer.awake:
+        if consumer is not None and not consumer.awake:
             self.world.pulled(consumer, self.do(consumer.holder.worker, "pull", consumer.number))
 
-    @precondition(lambda self: self.world.consumers)
-    @rule(which=ANY, everything=st.booleans())
     def end_consumer(self, which: int, *, everything: bool) -> None:
         """A consumer ends, and keeps or returns what it has."""
         consumer = self.a_consumer(which)
-        self.do(consumer.holder.worker, "close" if everything else "cancel", consumer.number)
-        self.world.consumer_ended(consumer, everything=everything)
+        if consumer is not None:
+            self.do(consumer.holder.worker, "close" if everything else "cancel", consumer.number)
+            self.world.consumer_ended(consumer, everything=everything)
 
     # ---- settling ----
 
-    def some_of(self, worker: int, which: int, *, by_channel: bool) -> list[Handed]:
-        """Up to three messages that a process has and may settle."""
-        held = [
-            one
-            for one in self.world.handed_by(worker, by_channel=by_channel)
-            if one.consumer is None or one.number not in one.consumer.row
-        ]
-        return held[which % len(held) :][: 1 + which % 3] if held else []
+    def some_of(self, held: list[Handed], which: int) -> list[Handed]:
+        """Up to three of the messages that a process may settle."""
+        handed = [one for one in held if one.consumer is None or one.number not in one.consumer.row]
+        return handed[which % len(handed) :][: 1 + which % 3] if handed else []
 
-    @precondition(lambda self: self.world.handed)
-    @rule(worker=WORKER, which=ANY, how=st.sampled_from(["ack", "ack", "nack", "nack", "reject", "give_back"]))
     def settle(self, worker: int, which: int, how: str) -> None:
         """Settle messages."""
-        some = self.some_of(worker, which, by_channel=False)
+        if not any(not one.by_channel for one in self.world.handed):
+            return
+        if not self.world.handed_by(worker, by_channel=False):
+            worker = (worker + 1) % WORKERS
+        some = self.some_of(self.world.handed_by(worker, by_channel=False), which)
         self.stage.delays(how == "nack")
         self.do(worker, "settle", [one.number for one in some], how)
         for one in some:
@@ -179,22 +205,17 @@ class QueueMachine(RuleBasedStateMachine):
 
     # ---- channels ----
 
-    @rule(worker=WORKER, name=NAMES)
     def channel_get(self, worker: int, name: str) -> None:
         """Get a message over a channel."""
         received = self.do(worker, "channel_get", name)
         self.world.got(self.world.queues[name], worker, received, 1, by_channel=True)
 
-    @rule(
-        worker=WORKER, kinds=st.lists(st.tuples(NAMES, KIND), max_size=3), which=ANY,
-        how=st.sampled_from(["ack", "nack", "reject"]), commits=st.sampled_from([True, True, False]),
-    )  # fmt: skip
     def transact(self, worker: int, kinds: list[tuple[str, int]], which: int, how: str, *, commits: bool) -> None:
         """Publish and settle in one transaction: all of it happens, or nothing."""
         puts = [(name, choices.put_of(next(self.numbers), kind)) for name, kind in kinds]
         for _, put in puts:
             put.message.delayed = False
-        some = self.some_of(worker, which, by_channel=True)
+        some = self.some_of(self.world.handed_by(worker, by_channel=True), which)
         outcome = self.do(
             worker, "transact", [(f":{name}", put.body, put.properties) for name, put in puts],
             [(one.number, how) for one in some], commits=commits,
@@ -210,7 +231,6 @@ class QueueMachine(RuleBasedStateMachine):
             for one in some:
                 self.world.settle(one, how)
 
-    @rule(worker=WORKER)
     def close_channel(self, worker: int) -> None:
         """Close the channel of a process."""
         self.stage.delays(happens=True)
@@ -219,8 +239,6 @@ class QueueMachine(RuleBasedStateMachine):
 
     # ---- administration ----
 
-    @rule(worker=WORKER, name=NAMES, selector=SELECTOR, action=st.sampled_from(["purge", "count", "count", "move", "move"]),
-          to=st.sampled_from([QUEUE, OTHER]), limit=st.none() | st.integers(1, 4))  # fmt: skip
     def select(self, worker: int, name: str, selector: str | None, action: str, to: str, limit: int | None) -> None:
         """Count, purge or move what a selector selects."""
         queue, wants = self.world.queues[name], SELECTORS[selector]
@@ -232,16 +250,17 @@ class QueueMachine(RuleBasedStateMachine):
             target, wanted = self.world.queues[to], [message for message in queue.ready if wants(message)][:limit]
             moved = queue.move(target, wants, limit)
             stopped = wanted[moved] if moved < len(wanted) else None
-            raises = stopped is not None and target.never_fits(stopped) and target.settings.overflow in {"block", "drop"}
+            raises = (
+                stopped is not None and target.never_fits(stopped) and target.settings.overflow in {"block", "drop"}
+            )
             same(self.do(worker, "move", name, to, selector, limit), "never fits" if raises else moved)
 
-    @rule(worker=WORKER, name=NAMES, paused=st.sampled_from([True, False, False]))
-    def pause(self, worker: int, name: str, *, paused: bool) -> None:
+    def pause(self, worker: int, name: str) -> None:
         """Pause a queue, or resume it."""
+        paused = not self.world.queues[name].paused
         self.do(worker, "pause", name, paused=paused)
         self.world.queues[name].paused = paused
 
-    @rule(worker=WORKER, changes=st.sampled_from(choices.CHANGES), trim=st.booleans())
     def configure(self, worker: int, changes: dict[str, Any], *, trim: bool) -> None:
         """Change a setting of the queue while it is in use."""
         queue = self.world.queues[QUEUE]
@@ -255,24 +274,27 @@ class QueueMachine(RuleBasedStateMachine):
 
     # ---- processes ----
 
-    @rule(worker=WORKER, how=st.sampled_from(["kill", "leave"]), really=st.integers(0, 3))
-    def end_process(self, worker: int, how: str, really: int) -> None:
-        """Kill a process, or close its connection; every fourth time."""
-        if really != 3:
-            return
-        if how == "kill":
-            self.stage.kill(worker)
-            self.world.killed(worker)
-        else:
-            self.stage.delays(happens=True)
-            self.do(worker, "leave")
-            self.world.left(worker)
-
-    @rule(really=st.integers(0, 3))
-    def time_passes(self, really: int) -> None:
-        """What is delayed becomes ready; every fourth time, since it takes as long as a delay."""
-        if really == 3 and self.stage.has_delays:
+    def do_rarely(self, worker: int, name: str, action: str) -> None:
+        """Do what should not be done as often as the rest, or takes longer."""
+        if action in {"pause", "claim"}:
+            getattr(self, action)(worker, name)
+        elif action == "resume" and self.world.queues[name].paused:
+            self.pause(worker, name)
+        elif action in {"kill", "leave", "close_channel"}:
+            getattr(self, action)(worker)
+        elif action == "wait" and self.stage.has_delays:
             self.let_become_due()
+
+    def kill(self, worker: int) -> None:
+        """Kill a process, and start another one in its place."""
+        self.stage.kill(worker)
+        self.world.killed(worker)
+
+    def leave(self, worker: int) -> None:
+        """Close the connection of a process; it opens another one."""
+        self.stage.delays(happens=True)
+        self.do(worker, "leave")
+        self.world.left(worker)
 
     def let_become_due(self) -> None:
         """All delays are over."""
@@ -290,6 +312,7 @@ class QueueMachine(RuleBasedStateMachine):
         type(self).steps += 1
         if not self.stage.keep_house():
             self.let_become_due()
+            self.stage.keep_house()
         self.world.keep_house()
         self.let_flow()
         for queue in self.world.queues.values():
@@ -305,9 +328,7 @@ class QueueMachine(RuleBasedStateMachine):
         until = time.monotonic() + SECONDS_TO_FLOW
         awake = [one for one in self.world.consumers.values() if one.awake]
         while awake:
-            self.world.flowed(
-                [(one, got) for one in awake for got in self.do(one.holder.worker, "take", one.number)]
-            )
+            self.world.flowed([(one, got) for one in awake for got in self.do(one.holder.worker, "take", one.number)])
             if self.world.is_quiet():
                 break
             if time.monotonic() > until:

@@ -13,7 +13,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.queue_machine.machine import WORKERS, QueueMachine
 from tests.queue_machine.stage import Stage
 
-STEPS_OF_A_RUN = 100
+STEPS_OF_A_RUN = 60
 
 
 def run(broker: str, steps: int, seed: int, *, shrinks: bool = True) -> int:

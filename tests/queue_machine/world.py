@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 SELECTORS: dict[str | None, Callable[[Message], bool]] = {
     None: lambda _: True,
     "colour = 'red'": lambda message: message.colour == "red",
-    "colour <> 'red' OR JMSPriority > 1": lambda message: (
-        message.colour not in {None, "red"} or message.priority > 1
-    ),
+    "colour <> 'red' OR JMSPriority > 1": lambda message: message.colour not in {None, "red"} or message.priority > 1,
     "colour IS NULL": lambda message: message.colour is None,
 }
 
