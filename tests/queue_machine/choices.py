@@ -13,7 +13,7 @@ SIZES = (8, 8, 16, 24)
 PRIORITIES = (0, 0, 1, 2, 3, 9)
 COLOURS = (None, "red", "blue")
 GROUPS = (None, "a", "b", "c")
-SPECIALS = (*[""] * 9, "ends group", "expired", "delayed")
+SPECIALS = (*[""] * 9, "ends group", "ends group", "expired", "delayed")
 KINDS_OF_MESSAGES = len(SIZES) * len(PRIORITIES) * len(COLOURS) * len(GROUPS) * len(SPECIALS)
 
 LIMITS: tuple[dict[str, Any], ...] = (

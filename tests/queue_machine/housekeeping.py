@@ -34,7 +34,9 @@ class SteppedHousekeeper(Housekeeper):
 
     def __init__(self, broker: str) -> None:
         super().__init__(broker)
-        self._eager = self._dead_letters = EagerDeadLetters(self._connection, self._queue_in, self._queue_of)
+        self._eager = self._dead_letters = EagerDeadLetters(
+            self._connection, self._queue_in, self._queue_of, self._timers.add
+        )
         self._frozen = 0
         if not self.begin():
             text = "the broker has another housekeeper"
