@@ -216,15 +216,14 @@ class QueueMachine(RuleBasedStateMachine):
         for _, put in puts:
             put.message.delayed = False
         some = self.some_of(self.world.handed_by(worker, by_channel=True), which)
+        self.stage.delays(happens=True)  # of what is returned, or of all that the channel has, if a queue rejects
         outcome = self.do(
             worker, "transact", [(f":{name}", put.body, put.properties) for name, put in puts],
             [(one.number, how) for one in some], commits=commits,
         )  # fmt: skip
-        self.stage.delays(commits and how == "nack")
         expected, admitted = self.world.admit([(self.world.queues[name], put.message) for name, put in puts])
         same(outcome, expected if commits else "done")
         if outcome == "rejected":
-            self.stage.delays(happens=True)
             self.world.channel_closed(worker)
         elif commits and outcome == "done":
             self.world.publish(admitted)
