@@ -59,10 +59,7 @@ class Stage:
             self._delayed_at = self._delayed_at or time.monotonic()
 
     def keep_house(self) -> bool:
-        """Let the housekeeper do what is due; return whether all delays may still be running.
-
-        If the machine was so slow that the housekeeper may have seen the end of a delay, it is to see the end of all.
-        """
+        """Let the housekeeper do what is due; return whether it certainly saw each new delay before its end."""
         self._steps += 1
         self._keeper.step()
         if self._steps % 64 == 0:
