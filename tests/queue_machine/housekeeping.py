@@ -7,13 +7,8 @@ So the dead are carried out, and messages become due, at the end of a step, and 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
-
 from shmbroker._housekeeper.dead_letters import DeadLetters
 from shmbroker._housekeeper.housekeeper import Housekeeper
-
-if TYPE_CHECKING:
-    import shmbroker
 
 
 class EagerDeadLetters(DeadLetters):

@@ -240,7 +240,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     # ---- administration ----
 
-    def select(self, worker: int, name: str, selector: str | None, action: str, to: str, limit: int | None) -> None:
+    def select(self, worker: int, name: str, selector: str | None, *, action: str, to: str, limit: int | None) -> None:
         """Count, purge or move what a selector selects."""
         queue, wants = self.world.queues[name], SELECTORS[selector]
         if action == "count":

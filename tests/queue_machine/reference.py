@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a queue should be: the reference that the machine compares real queues with.
 
-It is written to be read, not to be fast. A queue is a list of ready messages in the order of delivery, a list of messages
-that rest, and a list of deliveries that are not settled. The rules are those of `docs/reference/settings.md`.
+It is written to be read, not to be fast. A queue is a list of ready messages in the order of delivery, a list of
+messages that rest, and a list of deliveries that are not settled. The rules are those of `docs/reference/settings.md`.
 """
 
 from __future__ import annotations
@@ -359,5 +359,5 @@ def keep_house(queues: Iterable[Queue]) -> None:
     queues = list(queues)
     more = True
     while more:
-        more = any([queue.carry_out() for queue in queues])
-        more = any([queue.expire() for queue in queues]) or more
+        carried, expired = [queue.carry_out() for queue in queues], [queue.expire() for queue in queues]
+        more = any(carried) or any(expired)

@@ -19,8 +19,8 @@ STEPS_OF_A_RUN = 60
 def run(broker: str, steps: int, seed: int, *, shrinks: bool = True) -> int:
     """Run the machine for at least as many steps, in a broker of its own; return how many there were.
 
-    The seed decides what is chosen. A difference is made as short as Hypothesis can, unless `shrinks` is false. A run ends
-    early where the computer was too slow for the delays of messages; its further steps do not count.
+    The seed decides what is chosen. A difference is made as short as Hypothesis can, unless `shrinks` is false. A run
+    ends early where the computer was too slow for the delays of messages; its further steps do not count.
     """
     logging.getLogger("shmbroker").setLevel(logging.ERROR)  # that dead letters lead nowhere is intended
     with Stage(broker, WORKERS) as stage:

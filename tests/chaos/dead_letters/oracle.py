@@ -164,7 +164,9 @@ def _miscounted(
         never = (*NEVER, *(("replaced",) if name not in {*scene.rings, ARCHIVE} else ()))
         yield from (f"statistics of {name}: {found[counter]} {counter}" for counter in never if found[counter])
     sources = [facts.queues[name] for name in scene.sources]
-    ends = [one for ones in evidence.deliveries.values() for one in ones if one.end in FINAL and one.queue in scene.sources]
+    ends = [
+        one for ones in evidence.deliveries.values() for one in ones if one.end in FINAL and one.queue in scene.sources
+    ]
     acked = [one.done for one in ends if one.end != REJECT]
     dead = sum(found["dead_lettered"] for found in sources)
     arrived = [facts.queues[name]["added"] for name in (DEAD, ARCHIVE)]

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The oracle of the chaos among all features: what holds among dead letters, and the orders of groups and priorities."""
+"""The oracle of the chaos among all features: what holds among dead letters; the order in groups and priorities."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING
 
 from tests.chaos.dead_letters import oracle as dead_letters
 from tests.chaos.dead_letters.oracle import Scene
+from tests.chaos.dead_letters.plan import RING
 from tests.chaos.evidence import AUTO
-from tests.chaos.features.plan import DELAYED, GROUPED, RANKED, RING, SOURCES, class_of, row_of
+from tests.chaos.features.plan import DELAYED, GROUPED, RANKED, SOURCES, class_of, row_of
 from tests.chaos.oracle import Judgement, got_at, history
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ def _groups(evidence: Evidence) -> list[list[tuple[int, Delivery]]]:
 
 def _handovers(pairs: list[tuple[int, Delivery]]) -> Iterator[tuple[int, Delivery]]:
     """The deliveries to another process than the one before."""
-    for (_, before), (message, after) in zip(pairs, pairs[1:], strict=False):
+    for (_, before), (message, after) in itertools.pairwise(pairs):
         if before.holder != after.holder:
             yield message, after
 
@@ -57,9 +59,8 @@ def _shared_out_twice(groups: list[list[tuple[int, Delivery]]], evidence: Eviden
         for message, one in pairs:
             for holder, (began_ns, theirs) in until.items():
                 if holder != one.holder and began_ns > one.got_ns:
-                    yield (
-                        f"two processes had messages of a group: {history(message, evidence)}; {history(theirs, evidence)}"
-                    )
+                    both = f"{history(message, evidence)}; {history(theirs, evidence)}"
+                    yield f"two processes had messages of a group: {both}"
             known = until.get(one.holder)
             if known is None or known[0] < one.began_ns:
                 until[one.holder] = one.began_ns, message

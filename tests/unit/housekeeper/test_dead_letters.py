@@ -244,7 +244,7 @@ def test_messages_that_are_gone(keeper: Keeper, connection: shmbroker.Connection
 
 @pytest.mark.parametrize("known", [False, True])
 def test_what_another_housekeeper_could_not_carry_out_is_found_again(
-    keeper: Keeper, broker: shmbroker.Broker, connection: shmbroker.Connection, known: bool
+    keeper: Keeper, broker: shmbroker.Broker, connection: shmbroker.Connection, *, known: bool
 ) -> None:
     """A stand-in has a dead message in hand, returns it, and ends; the housekeeper, which continues, carries it out.
 
