@@ -2,7 +2,7 @@
 """Message groups of the reference: which holder has which group.
 
 A *holder* is a consumer, or the gets of one process. Where the rules leave a choice, such as how consumers share the
-groups out, the reference follows what the queue did, if that keeps the promise: no two holders have messages of a group.
+groups out, the reference follows what the queue did, if no two holders have messages of a group.
 """
 
 from __future__ import annotations

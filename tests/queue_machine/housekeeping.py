@@ -7,6 +7,7 @@ So the dead are carried out, and messages become due, at the end of a step, and 
 from __future__ import annotations
 
 import time
+
 from shmbroker._housekeeper.dead_letters import DeadLetters
 from shmbroker._housekeeper.housekeeper import Housekeeper
 
