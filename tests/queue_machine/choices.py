@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tests.queue_machine.reference import Message, Settings
 
-DELAY_SECONDS = 0.05
+DELAY_SECONDS = 0.2
 """Of delayed messages. It is long enough that the housekeeper sees them before they are due."""
 SIZES = (8, 8, 16, 24)
 PRIORITIES = (0, 0, 1, 2, 3, 9)
