@@ -24,7 +24,7 @@ SPARK := $(if $(JAVA_HOME)$(shell command -v java),$(STAMPS)/spark)
 # Requirements out of pyproject.toml, for example $(call requirements,["build-system"]["requires"]).
 requirements = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))$(1))')
 
-.PHONY: test build check demo demo-spark lint lint-ruff lint-format lint-mypy lint-clang format bench docs images wheel models races mutants mutation mutation-package chaos fuzz memcheck clean
+.PHONY: test build check demo demo-spark lint lint-ruff lint-format lint-mypy lint-clang format bench docs images wheel models races mutants mutation mutation-package chaos queue-machine fuzz memcheck clean
 
 # Where a registry does not have what the tests of `make mutation` read C with, they say so and are skipped.
 test: $(PACKAGE) $(STAMPS)/test $(STAMPS)/wheel $(SPARK)
@@ -110,6 +110,12 @@ mutation-package: $(PACKAGE) $(STAMPS)/test $(STAMPS)/mutation $(SPARK)
 chaos: $(PACKAGE) $(STAMPS)/test
 	$(BIN)/python -m tests.chaos --seconds 600 $(ARGS)
 	$(BIN)/python -m tests.chaos --seconds 600 --play dead-letters $(ARGS)
+	$(BIN)/python -m tests.chaos --seconds 600 --play features $(ARGS)
+
+# Queues of several processes beside a plain reference; STEPS=1000000 takes an hour or two. ARGS="--seed 17" repeats.
+STEPS ?= 100000
+queue-machine: $(PACKAGE) $(STAMPS)/test
+	$(BIN)/python -m tests.queue_machine --steps $(STEPS) $(ARGS)
 
 # A damaged broker, for as many seeds as one has time for: ARGS="-from 1000 -count 100000", ARGS="-seed 17".
 fuzz: $(STAMPS)/venv

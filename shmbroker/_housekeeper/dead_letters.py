@@ -56,6 +56,7 @@ class DeadLetters:
         connection: the housekeeper's connection.
         handle_of: takes the slot of a queue and returns its handle; ``None``: there is no such queue.
         open_queue: the same by the name of the queue.
+        look_again: takes the slot of a queue and positions of messages at which the housekeeper is to look soon.
     """
 
     def __init__(
@@ -63,8 +64,10 @@ class DeadLetters:
         connection: CoreConnection,
         handle_of: Callable[[int], CoreQueue | None],
         open_queue: Callable[[str], CoreQueue | None],
+        look_again: Callable[[int, list[int]], None],
     ) -> None:
         self._connection, self._handle_of, self._open = connection, handle_of, open_queue
+        self._look_again = look_again
         self._dead = Dead(connection)
         self._waiting: dict[int, _Waiting] = {}
         self._told: set[tuple[int, int]] = set()
@@ -107,8 +110,9 @@ class DeadLetters:
         try:
             for position in tuple(itertools.islice(waiting.positions, _AT_ONCE)):
                 message = self._dead.take(queue, position)
-                if message is None:
+                if message is None:  # it is gone, or another housekeeper has it: one of the two was stopped
                     del waiting.positions[position]
+                    self._look_again(slot, [position])
                 else:
                     held[position] = message
             if held:

@@ -71,7 +71,7 @@ class Housekeeper:
         self._busy, self._tick_due = True, 0
         self._reclaim_due = 0.0
         self._timers = Timers(self._look_at)
-        self._dead_letters = DeadLetters(self._connection, self._queue_in, self._queue_of)
+        self._dead_letters = DeadLetters(self._connection, self._queue_in, self._queue_of, self._timers.add)
         self._auto_delete = AutoDelete(self._connection)
         self._applied: object = None  # the address settings that all queues have
         self._turns = 0

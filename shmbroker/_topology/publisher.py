@@ -185,7 +185,7 @@ class Publishing:
                 queues = table.route(self.core, exchange, routing_key, content.headers, content.keys)
                 opened = (self._reach(queue.name, queue.incarnation) for queue in queues)
                 found = tuple(queue for queue in opened if queue is not None)
-                for queue in found if len(found) > 1 else ():
+                for queue in found:
                     with contextlib.suppress(exceptions.NotFound):  # deleted: the commit skips it
                         queue.message_ttl()  # updates `has_ttl`, which a new configuration may change
                 if by_key:

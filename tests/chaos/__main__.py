@@ -17,11 +17,17 @@ from tests.chaos.dead_letters.director import DeadLetterDirector
 from tests.chaos.dead_letters.oracle import judge as judge_dead_letters
 from tests.chaos.director import FACTS, MEMORY, Director, Facts
 from tests.chaos.evidence import gather
+from tests.chaos.features.director import FeatureDirector
+from tests.chaos.features.oracle import judge as judge_features
 from tests.chaos.oracle import judge
 from tests.chaos.report import report
 
 SECONDS_TO_CLEAR_UP = 600
-PLAYS = {"queues": (Director, judge), "dead-letters": (DeadLetterDirector, judge_dead_letters)}
+PLAYS = {
+    "queues": (Director, judge),
+    "dead-letters": (DeadLetterDirector, judge_dead_letters),
+    "features": (FeatureDirector, judge_features),
+}
 
 
 def main() -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import shmbroker
 from tests.chaos import putters, takers
 from tests.chaos.dead_letters.actors import collect, send, work
+from tests.chaos.features import actors as features
 from tests.chaos.forking import fork
 from tests.chaos.journal import Journal, names
 from tests.chaos.presence import connected, die_with_parent, write_error
@@ -148,4 +149,7 @@ ROLES: dict[str, Callable[[str, list[str], int, Journal, random.Random], None]] 
     "sender": send,
     "worker": work,
     "collector": collect,
+    "publisher": features.send,
+    "handler": features.work,
+    "gatherer": features.collect,
 }

@@ -27,7 +27,9 @@ PLAIN, LIMITED, SECOND = "plain", "limited", "second"
 SECONDS_TO_DIE = 60.0
 INTERRUPTS = 6
 HOUSEKEEPER = "housekeeper"
-NEEDED = frozenset({"producer", "consumer", "sender", "worker", "collector"})  # without them nothing flows
+NEEDED = frozenset(  # without them nothing flows
+    {"producer", "consumer", "sender", "worker", "collector", "publisher", "handler", "gatherer"}
+)
 
 
 CAST = (

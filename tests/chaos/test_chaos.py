@@ -40,6 +40,16 @@ def test_twenty_seconds_of_chaos_among_dead_letters(broker_name: str, tmp_path: 
         assert re.search(rf"^dead letters, {reason} +[1-9]", said, re.MULTILINE), f"nothing died so: {reason}: {said}"
 
 
+@pytest.mark.timeout(1800)
+def test_twenty_seconds_of_chaos_among_all_features(broker_name: str, tmp_path: Path) -> None:
+    """Message groups, priorities, selectors, limits, a ring and dead letters together, while processes are killed.
+
+    Nothing is lost or twice. A group is with one process at a time, and keeps its order, as does each priority.
+    """
+    said = run_chaos(broker_name, tmp_path, "--play", "features")
+    assert re.search(r"^groups that went from one process to another +[1-9]", said, re.MULTILINE), said
+
+
 def run_chaos(broker: str, folder: Path, *arguments: str) -> str:
     """Run the chaos for a while; nothing may be found, and nothing said on standard error. Return what it printed."""
     command = [sys.executable, "-m", "tests.chaos", "--seconds", "20", "--broker", broker, "--logs", str(folder)]

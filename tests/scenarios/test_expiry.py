@@ -186,6 +186,19 @@ def test_q56_the_longest_life_is_for_other_processes_too(
         assert least <= LONGEST_TTL <= most
 
 
+def test_q56_a_commit_keeps_to_a_longest_life_that_is_set_later(
+    broker: shmbroker.Broker, connection: shmbroker.Connection
+) -> None:
+    """A connection that has opened the queue before `message_ttl` is set keeps to it in its transactions, too."""
+    queue = connection.queue("q")
+    with broker.connect() as other:
+        publish(queue, other, "commit")
+        with queue.get(timeout=0):
+            queue.configure(message_ttl=LONGEST_TTL)
+        least, most = life(queue, lambda: publish(queue, other, "commit"))
+        assert least <= LONGEST_TTL <= most
+
+
 def test_a_shorter_longest_life_is_for_what_comes_then(connection: shmbroker.Connection) -> None:
     """A smaller `message_ttl` takes effect for each following put; a message that is there keeps its time."""
     queue = connection.queue("q")

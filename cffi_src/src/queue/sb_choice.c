@@ -45,6 +45,43 @@ static void took(sb_queue *q, const looked *l, uint64_t next) {
   if (q->groups != NULL) sb_groups_took(q, l->bucket, next);
 }
 
+/* Takes the first message of bucket `b` before `before` that the consumer, or others, passed while another consumer had
+ * the bucket. The consumer has the claim. */
+static sb_status take_behind_in(sb_queue *q, const sb_lane *lane, const sb_choice *choice, unsigned b, uint64_t before,
+                                uint64_t token, sb_taken *t) {
+  sb_groups *g = q->groups;
+  sb_leaf_ref leaf;
+  uint64_t end = g->end[b] < before ? g->end[b] : before, at = g->next[b];
+  if (at >= end) {
+    return SB_EMPTY;
+  }
+  while (at < end && sb_ring_next_leaf(q->c->b, &lane->ring, at, &leaf, &at) && at < end) {
+    for (; at < end && sb_leaf_covers(&leaf, at); at++) {
+      uint64_t word = available(&leaf, at);
+      uint32_t slot = sb_cell_slot(word);
+      if (word == 0 || !sb_slot_in_range(q->c->b, slot) || !sb_slot_ready(q->c->b, slot)) continue;
+      sb_message_shm m = sb_peek_message(q->c->b, slot);
+      if (sb_groups_bucket(q, &m) != b || !wants(q, choice, slot, &m)) continue;
+      if (sb_take_for_consumer_at(q, at, false, token, t) == SB_OK) {
+        took(q, &(looked){SB_GROUP_MINE, b}, at + 1);
+        return SB_OK;
+      }
+    }
+    g->next[b] = at;
+  }
+  g->next[b] = end;
+  return SB_EMPTY;
+}
+
+/* The same in all buckets that the consumer has. */
+static sb_status take_behind(sb_queue *q, const sb_lane *lane, const sb_choice *choice, uint64_t token, sb_taken *t) {
+  for (unsigned b = 0; (b = sb_groups_behind(q, choice->consumer, b, choice->cursor)) != SB_NO_BUCKET; b++) {
+    sb_status status = take_behind_in(q, lane, choice, b, choice->cursor, token, t);
+    if (status != SB_EMPTY) return status;
+  }
+  return SB_EMPTY;
+}
+
 static sb_status take_returned(sb_queue *q, sb_lane *lane, const sb_choice *choice, uint64_t before, uint64_t token,
                                sb_taken *t) {
   uint64_t from = 0, position;
@@ -57,37 +94,17 @@ static sb_status take_returned(sb_queue *q, sb_lane *lane, const sb_choice *choi
       if (l.verdict == SB_GROUP_CLAIMED) {
         return AGAIN;
       }
+      if (l.verdict == SB_GROUP_MINE && l.bucket != SB_NO_BUCKET) {
+        /* it may never have been taken: the bits of a message that was STAGED. Older ones of its bucket come first */
+        sb_status status = take_behind_in(q, lane, choice, l.bucket, position, token, t);
+        if (status != SB_EMPTY) return status;
+      }
       if (l.verdict == SB_GROUP_MINE && sb_take_for_consumer_at(q, position, true, token, t) == SB_OK) {
         took(q, &l, 0);
         return SB_OK;
       }
     }
     from = position + 1;
-  }
-  return SB_EMPTY;
-}
-
-/* Takes a message that the consumer, or others, passed while another consumer had its bucket. */
-static sb_status take_behind(sb_queue *q, sb_lane *lane, const sb_choice *choice, uint64_t token, sb_taken *t) {
-  sb_groups *g = q->groups;
-  sb_leaf_ref leaf;
-  for (unsigned b = 0; (b = sb_groups_behind(q, choice->consumer, b, choice->cursor)) != SB_NO_BUCKET; b++) {
-    uint64_t end = g->end[b] < choice->cursor ? g->end[b] : choice->cursor, at = g->next[b];
-    while (at < end && sb_ring_next_leaf(q->c->b, &lane->ring, at, &leaf, &at) && at < end) {
-      for (; at < end && sb_leaf_covers(&leaf, at); at++) {
-        uint64_t word = available(&leaf, at);
-        uint32_t slot = sb_cell_slot(word);
-        if (word == 0 || !sb_slot_in_range(q->c->b, slot) || !sb_slot_ready(q->c->b, slot)) continue;
-        sb_message_shm m = sb_peek_message(q->c->b, slot);
-        if (sb_groups_bucket(q, &m) != b || !wants(q, choice, slot, &m)) continue;
-        if (sb_take_for_consumer_at(q, at, false, token, t) == SB_OK) {
-          took(q, &(looked){SB_GROUP_MINE, b}, at + 1);
-          return SB_OK;
-        }
-      }
-      g->next[b] = at;
-    }
-    g->next[b] = end;
   }
   return SB_EMPTY;
 }

@@ -23,6 +23,8 @@
  *  I94 each AVAILABLE message of a bucket has its `requeued` bits, or lies at or behind the cursors of all consumers, or
  *      at or behind `low` of its bucket (while there is a claim: where the claimant searches on). A consumer that passes
  *      such a message with its cursor raises `high` first. So a claimant finds all of them between `low` and `high`.
+ *      Before it takes a message by its bits, it takes those that lie before it there: the bits may be those of a cell
+ *      that was STAGED (I53 of sb_take.h).
  *  I95 a consumer that claims a bucket in the middle of a search begins this search again: the earlier claimant may have
  *      returned a message, or left one behind the cursor.
  *

@@ -52,7 +52,8 @@ static inline sb_why sb_park_why(uint64_t side, unsigned flags) {
 sb_status sb_park_dead(sb_queue *q, uint64_t token, sb_why why);
 /* For the housekeeper: parks a message again that it took to carry it out, but could not. The housekeeper has noted
  * itself when to try again, so this adds no schedule entry, and does not wake it: it would try again immediately, and
- * without end. If the housekeeper dies, the next one looks at all cells. */
+ * without end. If the housekeeper dies, the next one looks at all cells. One that was stopped, and for which this one stood
+ * in, looks again at what this one had in hand (sb_schedule.h). */
 sb_status sb_park_again(sb_queue *q, uint64_t token, sb_why why);
 /* Parks the message of holding `token` until `due_ns`. `count`: its number of deliveries from now on. */
 sb_status sb_park_delayed(sb_queue *q, uint64_t token, unsigned count, uint64_t due_ns);

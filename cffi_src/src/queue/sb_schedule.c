@@ -4,6 +4,8 @@
 #include "sb_limits.h"
 #include "sb_release.h"
 
+#define AGAIN_NS UINT64_C(100000000) /* until the next look at a message that could not be taken */
+
 bool sb_schedule_take(sb_queue *q, uint64_t position, unsigned state, uint64_t token, sb_taken *t) {
   bool scheduled = state == SB_CELL_SCHEDULED;
   if (scheduled) {
@@ -49,6 +51,11 @@ uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bo
   if (scheduled && sb_park_why(side, m.flags) != SB_WHY_ALIVE) {
     return SB_SCHEDULE_DEAD;
   }
+  if (sb_cell_state(word) == SB_CELL_REMOVING && sb_side_why_of(side) != SB_WHY_ALIVE) {
+    /* another housekeeper carries it out. If it cannot, it parks the message without a schedule entry
+     * (sb_park_again), and may end before it tries again: it stood in for this one, or it is killed */
+    return now_ns + AGAIN_NS;
+  }
   if (keeps && !scheduled) {
     return 0; /* no ready message expires in this queue; a move out of it adds an entry to the target's schedule list */
   }
@@ -66,7 +73,7 @@ uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bo
   uint64_t token;
   sb_taken t;
   if (sb_holding_take(q->c, &token) != SB_OK) {
-    return now_ns + UINT64_C(100000000);
+    return now_ns + AGAIN_NS;
   }
   if (!sb_schedule_take(q, position, sb_cell_state(word), token, &t)) {
     sb_holding_give(q->c, token);

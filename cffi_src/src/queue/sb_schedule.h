@@ -40,7 +40,7 @@ bool sb_schedule_take(sb_queue *q, uint64_t position, unsigned state, uint64_t t
 void sb_schedule_make_ready(sb_queue *q, uint64_t token);
 /* Makes the message at `position` AVAILABLE if it is due (*made_ready: true), or ends it if it has expired. Returns the
  * time of the next look at the message, 0 = never. SB_SCHEDULE_DEAD: the message is dead (sb_park.h), and the caller
- * carries it out. */
+ * carries it out. While another housekeeper has a dead message in hand, the next look is a tenth of a second later. */
 #define SB_SCHEDULE_DEAD UINT64_MAX
 uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool *made_ready);
 

@@ -231,6 +231,26 @@ static void a_handle_that_is_left_leaves_its_claims(void) {
 
 /* A table, a line or two for each. */
 /* clang-format off */
+/* A consumer passed messages of a bucket that another one had, the last but one while it was STAGED: its bits lead there. */
+static void what_was_staged_comes_in_its_place(void) {
+  sb_choice choice = {.consumer = 1};
+  sb_taken taken;
+  begin();
+  for (unsigned n = 0; n < 5; n++) message_of(n)->group_hash = 2;
+  set_claim(2, ELSEWHERE);
+  set_cell(3, SB_CELL_STAGED, OTHER);
+  SB_STORE(&q->shm->staged, 1, SB_RELAXED);
+  expect_is(sb_choice_take(q, &choice, new_token(), &taken), SB_EMPTY, "the status while another one has the bucket");
+  expect_is(choice.cursor, at(5), "the cursor");
+  set_cell(3, SB_CELL_AVAILABLE, 0);
+  set_claim(2, 0);
+  set_freed(2);
+  for (unsigned n = 0; n < 5; n++) {
+    expect_is(sb_choice_take(q, &choice, new_token(), &taken), SB_OK, "the status");
+    expect_is(taken.position, at(n), "what was taken");
+  }
+}
+
 static const test_case CASES[] = {
     {"groups: bits", "the next bucket of a bitmap is found", bits_of_buckets},
     {"groups: buckets", "a message has the bucket of its group", buckets_of_messages},
@@ -246,6 +266,8 @@ static const test_case CASES[] = {
     {"groups: leave", "a consumer that leaves hands over", who_leaves_hands_over},
     {"groups: handle", "a handle that is left leaves no claim", a_handle_that_is_left_leaves_its_claims},
     {"groups: dead", "claims of the dead end", claims_of_the_dead_end},
+    {"groups: staged", "what was staged while it was passed comes after what lies before it",
+     what_was_staged_comes_in_its_place},
 };
 /* clang-format on */
 SUBJECT(CASES)

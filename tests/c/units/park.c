@@ -411,6 +411,23 @@ static void a_dead_message_is_looked_at(void) {
   expect_is(word_of(0), cell_word(0, SB_CELL_SCHEDULED, 0), "the cell");
   expect_is(side_of(0), sb_side_word(taken.gen, 1, sb_side_why(SB_WHY_REJECTED)), "the side record");
 }
+/* Another housekeeper has it in hand. It may return it without a schedule entry, and end. */
+static void a_dead_message_in_hand_is_looked_at_again(void) {
+  bool ready;
+  uint64_t now_ns = sb_now_ns();
+  begin(DEADLY, 1);
+  take();
+  expect_is(sb_dispose(q, token, SB_REASON_REJECTED), SB_OK, "the status");
+  token = new_token();
+  expect(sb_schedule_take(q, at(0), SB_CELL_SCHEDULED, token, &taken), "there is no dead message");
+  expect_is(sb_schedule_look_at(q, at(0), now_ns, &ready), now_ns + 100 * MS, "the look at one that is in hand");
+  expect_is(sb_park_again(q, token, SB_WHY_REJECTED), SB_OK, "the status of its return");
+  expect_is(sb_schedule_look_at(q, at(0), now_ns, &ready), SB_SCHEDULE_DEAD, "the next look");
+  expect(!ready, "it is ready");
+  expect_counts(0, 0, 1, "after the looks");
+  expect_rest("the looks at a dead message");
+}
+
 /* It expires at a look: ready, or while it is delayed. */
 static void it_expires(sb_settings settings, bool delayed, bool parks) {
   bool ready;
@@ -513,6 +530,8 @@ static const test_case CASES[] = {
     {"park: attempts, 0", "a limit of 0 is none", with_a_limit_of_nothing},
     {"park: dead, returned", "a dead message that is returned is dead again", a_dead_message_is_returned},
     {"park: look, dead", "a look at a dead message says so, and leaves it", a_dead_message_is_looked_at},
+    {"park: look, in hand", "a dead message that another housekeeper has is looked at again",
+     a_dead_message_in_hand_is_looked_at_again},
     {"park: look, expires", "a ready message that expires is dead", ready_it_expires},
     {"park: look, delayed expires", "a delayed message that expires is dead", delayed_it_expires},
     {"park: look, ends", "without dead letters, a ready message that expires ends", ready_it_expires_without},

@@ -16,7 +16,7 @@ from tests.chaos.presence import connected
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from tests.chaos.journal import Journal
 
@@ -126,7 +126,10 @@ def work(broker: str, queues: list[str], _number: int, journal: Journal, chance:
 # ---- collectors ----
 
 
-def collect(broker: str, queues: list[str], _number: int, journal: Journal, chance: random.Random) -> None:
+def collect(
+    broker: str, queues: list[str], _number: int, journal: Journal, chance: random.Random,
+    sources: Collection[str] = SOURCES,
+) -> None:  # fmt: skip
     """Takes dead letters, and at times too slowly for those that die; each must say why it died."""
     with connected(broker, queues, journal, chance) as actor:
         while True:
@@ -137,7 +140,7 @@ def collect(broker: str, queues: list[str], _number: int, journal: Journal, chan
             except standard_queue.Empty:
                 continue
             known = actor.got(batch)
-            reasons = [reason_of(message) for message in batch]
+            reasons = [reason_of(message, sources) for message in batch]
             actor.journal.write("dead", *(f"{which:x}:{why}" for which, why in zip(known, reasons, strict=True)))
             returned = chance.random() < 0.05
             actor.journal.write("nack" if returned else "ack", names(known))
@@ -150,7 +153,7 @@ def collect(broker: str, queues: list[str], _number: int, journal: Journal, chan
                 time.sleep(chance.uniform(0, 0.3))
 
 
-def reason_of(message: shmbroker.Message) -> str:
+def reason_of(message: shmbroker.Message, sources: Collection[str] = SOURCES) -> str:
     """The reason of a dead letter's only death.
 
     Raises:
@@ -158,7 +161,7 @@ def reason_of(message: shmbroker.Message) -> str:
     """
     headers = message.headers
     deaths = headers.get("x-death", [])
-    if len(deaths) != 1 or deaths[0]["count"] != 1 or deaths[0]["queue"] not in SOURCES:
+    if len(deaths) != 1 or deaths[0]["count"] != 1 or deaths[0]["queue"] not in sources:
         text = f"{message.queue}[{message.sequence}] tells of other deaths than one: {headers}"
         raise WrongDeliveryError(text)
     reason, queue = str(deaths[0]["reason"]), deaths[0]["queue"]

@@ -11,14 +11,17 @@ from tests.chaos.director import Director, take_what_is_ready
 from tests.chaos.journal import Journal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import shmbroker
+    from tests.chaos.roles import Role
 
 
 class DeadLetterDirector(Director):
     """Runs the chaos among dead letters of one broker."""
 
-    roles = plan.CAST
-    queues = plan.QUEUES
+    roles: Sequence[Role] = plan.CAST
+    queues: Sequence[str] = plan.QUEUES
 
     def _declare(self, connection: shmbroker.Connection) -> list[shmbroker.Queue]:
         queues = plan.declare(connection)

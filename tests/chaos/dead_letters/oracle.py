@@ -33,26 +33,44 @@ DELAY_NS = round(DELAY * 1e9)
 NEVER = ("expired", "killed", "dropped", "moved", "message_count", "consumers", "interested", "notified")
 
 
-def judge(evidence: Evidence, facts: Facts) -> Judgement:
+@dataclasses.dataclass(frozen=True)
+class Scene:
+    """The queues of a play.
+
+    Attributes:
+        sources: The queues in which messages die.
+        rings: Those of them that replace messages.
+        delayed: Those of them in which a returned message always waits for the delay.
+    """
+
+    sources: Collection[str]
+    rings: Collection[str]
+    delayed: Collection[str]
+
+
+DEAD_LETTERS = Scene(SOURCES, (RING,), tuple(name for name in SOURCES if name != RING))
+
+
+def judge(evidence: Evidence, facts: Facts, scene: Scene = DEAD_LETTERS) -> Judgement:
     """Looks at everything."""
     known, may_exist = existing(evidence)
     explained: dict[str, tuple[int, int]] = {}
-    alive, dead, archived = (_part(evidence, queues) for queues in (SOURCES, (DEAD,), (ARCHIVE,)))
+    alive, dead, archived = (part_of(evidence, queues) for queues in (scene.sources, (DEAD,), (ARCHIVE,)))
     findings = [
         *facts.troubles,
         *evidence.troubles,
         *(f"the doctor: {words}" for words in facts.doctor),
         *strangers(evidence, known, may_exist),
-        *(_lost(evidence, facts, known, explained) if facts.all_taken else ()),
+        *(_lost(evidence, facts, known, explained, scene) if facts.all_taken else ()),
         *_ended_twice(evidence),
         *itertools.chain.from_iterable(
             twice(message, part) for part in (alive, dead, archived) for message in part.deliveries
         ),
         *itertools.chain.from_iterable(_copied_twice(part) for part in (dead, archived)),
         *marked_without_reason(alive, explained),
-        *_too_early(alive),
+        *_too_early(alive, scene),
         *_died_without_reason(alive, evidence, explained),
-        *_miscounted(evidence, facts, known, may_exist),
+        *_miscounted(evidence, facts, known, may_exist, scene),
         *repaired(evidence, facts, explained),
     ]
     for reason, number in sorted(collections.Counter(evidence.reasons.values()).items()):
@@ -62,7 +80,7 @@ def judge(evidence: Evidence, facts: Facts) -> Judgement:
     return Judgement(findings, explained)
 
 
-def _part(evidence: Evidence, queues: Collection[str]) -> Evidence:
+def part_of(evidence: Evidence, queues: Collection[str]) -> Evidence:
     """The evidence with those deliveries alone that are from some of the queues."""
     of_these = {
         message: [one for one in deliveries if one.queue in queues]
@@ -80,12 +98,14 @@ def _ends(message: int, evidence: Evidence) -> list[Delivery]:
     ]
 
 
-def _lost(evidence: Evidence, facts: Facts, known: dict[int, str], explained: dict[str, tuple[int, int]]) -> list[str]:
+def _lost(
+    evidence: Evidence, facts: Facts, known: dict[int, str], explained: dict[str, tuple[int, int]], scene: Scene
+) -> list[str]:
     """Every message ended: what was left, the director took. A ring may have replaced as many as it counted."""
     missing = [message for message in known if not _ends(message, evidence)]
-    replaced = [message for message in missing if known[message] == RING]
-    gone = [message for message in missing if known[message] != RING]
-    most = facts.queues.get(RING, {}).get("replaced", 0) + evidence.settled_unwritten
+    replaced = [message for message in missing if known[message] in scene.rings]
+    gone = [message for message in missing if known[message] not in scene.rings]
+    most = sum(facts.queues.get(ring, {}).get("replaced", 0) for ring in scene.rings) + evidence.settled_unwritten
     explained["gone with a process that settles as it takes"] = len(gone), evidence.settled_unwritten
     explained["replaced in the ring"] = len(replaced), most
     lost = gone if len(gone) > evidence.settled_unwritten else []
@@ -105,12 +125,12 @@ def _copied_twice(part: Evidence) -> Iterator[str]:
             yield f"dead-lettered twice: {history(message, part)}"
 
 
-def _too_early(alive: Evidence) -> Iterator[str]:
+def _too_early(alive: Evidence, scene: Scene) -> Iterator[str]:
     """A message that was returned waits for the delay. In a ring that is full it does not."""
     for message, deliveries in alive.deliveries.items():
         for before, after in itertools.pairwise(sorted(deliveries, key=got_at)):
             waited = after.got_ns - before.began_ns
-            if before.end == "nack" and before.done and before.queue != RING and waited < DELAY_NS:
+            if before.end == "nack" and before.done and before.queue in scene.delayed and waited < DELAY_NS:
                 yield f"delivered {waited} ns after it was returned: {history(message, alive)}"
 
 
@@ -132,17 +152,21 @@ def _died_without_reason(alive: Evidence, evidence: Evidence, explained: dict[st
         yield f"dead after too few deliveries: {short} are missing, at most {most} were not written down"
 
 
-def _miscounted(evidence: Evidence, facts: Facts, known: dict[int, str], may_exist: dict[int, str]) -> Iterator[str]:
+def _miscounted(
+    evidence: Evidence, facts: Facts, known: dict[int, str], may_exist: dict[int, str], scene: Scene
+) -> Iterator[str]:
     """Counters are exact after a kill, and each dead message that was counted arrived in both queues."""
     if not facts.queues:
         return
     for name, found in facts.queues.items():
         if found["added"] != sum(found[counter] for counter in GONE):
             yield f"statistics of {name} do not add up: {found}"
-        never = (*NEVER, *(("replaced",) if name not in {RING, ARCHIVE} else ()))
+        never = (*NEVER, *(("replaced",) if name not in {*scene.rings, ARCHIVE} else ()))
         yield from (f"statistics of {name}: {found[counter]} {counter}" for counter in never if found[counter])
-    sources = [facts.queues[name] for name in SOURCES]
-    ends = [one for ones in evidence.deliveries.values() for one in ones if one.end in FINAL and one.queue in SOURCES]
+    sources = [facts.queues[name] for name in scene.sources]
+    ends = [
+        one for ones in evidence.deliveries.values() for one in ones if one.end in FINAL and one.queue in scene.sources
+    ]
     acked = [one.done for one in ends if one.end != REJECT]
     dead = sum(found["dead_lettered"] for found in sources)
     arrived = [facts.queues[name]["added"] for name in (DEAD, ARCHIVE)]

@@ -242,6 +242,36 @@ def test_messages_that_are_gone(keeper: Keeper, connection: shmbroker.Connection
     assert len(listing(dead)) == 4 - jobs.statistics().killed
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_what_another_housekeeper_could_not_carry_out_is_found_again(
+    keeper: Keeper, broker: shmbroker.Broker, connection: shmbroker.Connection, *, known: bool
+) -> None:
+    """A stand-in has a dead message in hand, returns it, and ends; the housekeeper, which continues, carries it out.
+
+    The housekeeper looks at the message while the stand-in has it, whether it knows the message from before or not.
+    """
+    dead, jobs = connection.queue("dead"), queue_of_dead(connection)
+    other: Keeper = Housekeeper(broker.name, "stand-in")
+    reject(jobs, 1)
+    if known:
+        assert found(keeper).due == 0
+    ((slot, waiting),) = found(other)._waiting.items()
+    queue, (position,) = other._by_slot[slot], waiting.positions
+    taken = other._dead_letters._dead.take(queue, position)
+    letters = found(keeper)
+    letters.run(dead_letters.time.monotonic_ns())
+    keeper._timers.run(dead_letters.time.monotonic_ns())
+    assert letters.due == native.FOR_EVER
+    other._dead_letters._dead.give_back(queue, taken)
+    other.close()
+    keeper._timers.run(dead_letters.time.monotonic_ns() + SECOND)
+    letters.run(dead_letters.time.monotonic_ns())
+    assert listing(dead) == ["0"]
+    assert_counts(jobs, message_count=0, dead_lettered=1)
+    keeper._timers.run(dead_letters.time.monotonic_ns() + 2 * SECOND)
+    assert len(keeper._timers) == 0
+
+
 def test_a_target_that_is_younger_than_the_last_look(keeper: Keeper, connection: shmbroker.Connection) -> None:
     """The housekeeper opens it for the message."""
     jobs = queue_of_dead(connection)
