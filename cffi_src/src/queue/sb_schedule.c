@@ -38,8 +38,8 @@ uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bo
     return 0;
   }
   sb_message_shm m = sb_peek_message(b, slot);
-  uint64_t due = m.due_ns, expires = m.expires_ns, side = SB_LOAD(&sb_leaf_cell(&leaf, position)->side, SB_ACQUIRE);
-  if ((side & SB_SIDE_DELAYED) != 0) due = sb_side_gen(side) * SB_DELAY_NS;
+  uint64_t expires = m.expires_ns, side = SB_LOAD(&sb_leaf_cell(&leaf, position)->side, SB_ACQUIRE),
+           due = sb_schedule_due(side, &m);
   if (SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE) != word) {
     return now_ns; /* the cell changed during the look: look again immediately */
   }

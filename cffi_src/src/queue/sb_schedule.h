@@ -31,6 +31,11 @@
 
 #include "sb_take.h"
 
+/* The time at which a SCHEDULED message that is not dead becomes ready: of its side record (I80 of sb_park.h), else of its
+ * header. */
+static inline uint64_t sb_schedule_due(uint64_t side, const sb_message_shm *m) {
+  return (side & SB_SIDE_DELAYED) != 0 ? sb_side_gen(side) * SB_DELAY_NS : m->due_ns;
+}
 /* Takes the message at `position`, if its cell is still in `state`: holding `token` then lists the message, and *t
  * describes it. If `state` is SCHEDULED, the function counts, under an intent, that the message left that state. False:
  * the cell has changed, and nothing was taken. */
