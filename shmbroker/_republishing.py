@@ -107,7 +107,7 @@ class Ranking:
                         chosen.progress(self.changed)
             self._commit()
         finally:
-            self._taken.end([])
+            self._taken.end()
 
     def _add(self, sequence: int) -> None:
         message = self._taken.take(sequence)
@@ -118,12 +118,10 @@ class Ranking:
 
     def _commit(self) -> bool:
         """Commits the messages that were taken. False: the queue has no room for them, and they are back."""
-        connection, statuses = self._queue.connection, list[int]()
-        try:
-            while commit(connection, self._publications, self._ends, statuses).status == native.NO_MEMORY:
-                connection.no_memory()
-        finally:
-            self._taken.end(statuses)
+        connection, statuses = self._queue.connection, self._taken.statuses
+        while commit(connection, self._publications, self._ends, statuses).status == native.NO_MEMORY:
+            connection.no_memory()
+        self._taken.end()
         if statuses[-1] not in {native.OK, native.FULL, native.REJECTED}:
             native.raise_for(statuses[-1], self._queue.what)
         if statuses[-1] == native.OK:

@@ -283,7 +283,10 @@ class Taken:
 
     def __init__(self, queue: CoreQueue) -> None:
         self._queue = queue
-        self._notes: list[tuple[Any, list[int]]] = []  # for each: the memory of its record, and the results of the call
+        self._notes: list[tuple[Any, list[int | None]]] = []
+        """For each message the memory of its record, and the results of the calls that take it and put it back."""
+        self.statuses: list[int] = []
+        """The statuses of the commit that is to end the messages, see `_core.transaction.commit`."""
 
     def take(self, sequence: int) -> Held | None:
         """Takes a message; ``None``: it is not ready any more.
@@ -294,16 +297,16 @@ class Taken:
             CorruptSegment: the message is damaged, and was dropped.
         """
         queue, buffer = self._queue, _allocate("char[]", native.RECORD_BYTES)
-        lengths: list[int] = []
+        lengths: list[int | None] = []
         self._notes.append((buffer, lengths))
-        while True:
+        length = -native.GROW
+        while length == -native.GROW:
             with queue.connection.call():
                 # One call of C takes the message and stores the result: a signal handler runs before it or after it.
                 lengths.extend(itertools.starmap(slow.sb_queue_take, [(queue.handle, sequence, buffer)]))
-            if -lengths[-1] != native.GROW:
-                break
-            queue.connection.attachment.grow()
-        length = int(lengths[-1])
+            length = int(lengths[-1] or 0)
+            if length == -native.GROW:
+                queue.connection.attachment.grow()
         if length >= 0:
             data = bytes(ffi.buffer(buffer, length))
             return Held(data, record.header(data))
@@ -311,14 +314,16 @@ class Taken:
             native.raise_for(-length, queue.what)
         return None
 
-    def end(self, statuses: list[int]) -> None:
-        """Gives the messages back to their places, unless a commit has ended them.
+    def end(self) -> None:
+        """Gives the messages back to their places, unless the commit has ended them. Safe to call again."""
+        while self._notes:
+            buffer, lengths = self._notes[-1]
+            if lengths and lengths[-1] is not None and lengths[-1] >= 0 and native.OK not in self.statuses:
+                self._queue.connection.end(functools.partial(self._put_back, buffer, lengths), self._queue.handle)
+            self._notes.pop()
+        self.statuses = []
 
-        Args:
-            statuses: those of the commit, see `_core.transaction.commit`.
-        """
-        notes, self._notes = self._notes, []
-        if native.OK not in statuses:
-            for buffer, lengths in notes:
-                if lengths and lengths[-1] >= 0:
-                    self._queue.connection.end(functools.partial(slow.sb_queue_put_back, self._queue.handle), buffer)
+    @staticmethod
+    def _put_back(buffer: Any, lengths: list[int | None], handle: Any) -> None:  # noqa: ANN401 - cffi has no types
+        # One call of C puts it back and stores None, so that it is not put back twice.
+        lengths.extend(itertools.starmap(slow.sb_queue_put_back, [(handle, buffer)]))
