@@ -677,6 +677,11 @@ int64_t sb_queue_browse_states(sb_queue *q, uint64_t *position, uint64_t end, ui
    room for the value of the next message. Errors: as sb_queue_browse_selected. */
 int64_t sb_queue_select(sb_queue *q, uint64_t *position, uint64_t count, sb_selection *selection, sb_status *status);
 
+/* Whether a program selects a message with these encoded properties, which is not stored yet. False also if they are
+ * damaged, as far as the program reads them, and if it is no valid program. */
+bool sb_selector_selects(const char *selector, uint32_t selector_length, const char *properties,
+                         uint32_t properties_length, uint8_t priority, uint64_t timestamp_ns);
+
 /* ---- reading a body in place without holding its message ---- */
 /* The same as sb_queue_browse, without the body; *place: where the message is. */
 int64_t sb_queue_browse_place(sb_queue *q, uint64_t *position, char *buffer, uint64_t size, sb_place *place);

@@ -190,3 +190,14 @@ void sb_queue_put_back(sb_queue *q, const char *record) {
     sb_api_leave(q->c);
   }
 }
+
+bool sb_selector_selects(const char *selector, uint32_t selector_length, const char *properties,
+                         uint32_t properties_length, uint8_t priority, uint64_t timestamp_ns) {
+  sb_program program;
+  sb_properties p = {.at = (const uint8_t *)properties,
+                     .length = properties_length,
+                     .priority = priority,
+                     .timestamp_ns = timestamp_ns};
+  return selector_length > 0 && sb_program_open(selector, selector_length, &program) &&
+         sb_selector_run(&program, &p) == SB_SELECTED_YES;
+}
