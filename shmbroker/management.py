@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """The result of :meth:`Queue.retry`.
+    """The result of ``Queue.retry``.
 
     Attributes:
         retried: how many messages are back in the queues that they died in.
@@ -38,13 +38,13 @@ class Retried:
 
 
 class QueuedMessage(Message):
-    """A private copy of a message that :meth:`Queue.browse` found in another state than ready.
+    """A private copy of a message that ``Queue.browse`` found in another state than ready.
 
     Attributes:
         state: ``"scheduled"``, ``"delivering"`` or ``"dead"``.
         due_at: when a scheduled message becomes ready, in POSIX seconds; else ``None``.
         held_by: the ``id`` of the connection that holds a message that is being delivered, as
-            :meth:`Connection.connections` has it; else ``None``.
+            ``connections()`` of a connection has it; else ``None``.
     """
 
     __slots__ = ("due_at", "held_by", "state")

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from shmbroker import exceptions, settings
-from shmbroker._core import native, segments
+from shmbroker._core import managing, native, segments
 from shmbroker._core.journal import topology_lock
 from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions
 from shmbroker._core.reservation import Reserved
@@ -238,6 +238,9 @@ class Queue(ManagedQueue):
     def configure(self, *, trim: bool = False, **given: Any) -> None:  # noqa: ANN401
         """Changes settings while the queue is in use; settings that are not given stay.
 
+        A shorter ``message_ttl`` is also for the ready messages: those that were published longer ago expire now, the
+        others when their time is over.
+
         Args:
             trim: evict messages during the call to enforce a smaller ``ring_size``; otherwise the queue keeps the ready
                 messages, and its bound falls as consumers take them.
@@ -248,7 +251,9 @@ class Queue(ManagedQueue):
             fixed = f"{name} of queue {self.name!r} cannot change; delete the queue and declare it anew"
             msg = f"{name}={checked[name]!r}: {fixed}"
             raise ValueError(msg)
+        before = self.settings.message_ttl
         self._change(lambda current, flags: (replace(current, **checked), flags), trim=trim, given=frozenset(checked))
+        managing.shorten_lives(self._core, before, checked.get("message_ttl"))
 
     def pause(self) -> None:
         """Stops deliveries until :meth:`resume`; producers can still put."""

@@ -352,10 +352,11 @@ typedef enum {
 
 /* What sb_queue_manage does with a message. */
 typedef enum {
-  SB_MANAGE_MOVE = 0,   /* it goes to `target` */
-  SB_MANAGE_REMOVE = 1, /* it ends, as by a purge */
-  SB_MANAGE_EXPIRE = 2, /* it ends as expired, now */
-  SB_MANAGE_DELIVER = 3 /* it was scheduled, and becomes ready now, at its position */
+  SB_MANAGE_MOVE = 0,    /* it goes to `target` */
+  SB_MANAGE_REMOVE = 1,  /* it ends, as by a purge */
+  SB_MANAGE_EXPIRE = 2,  /* it ends as expired, now */
+  SB_MANAGE_DELIVER = 3, /* it was scheduled, and becomes ready now, at its position */
+  SB_MANAGE_LIMIT = 4    /* it lives no longer than `life_ns` from its publish: it ends as expired if that is over */
 } sb_manage_action;
 /* What to do with which messages. */
 typedef struct {
@@ -368,6 +369,7 @@ typedef struct {
   uint64_t limit;       /* the most messages */
   uint64_t bytes;       /* to MOVE: as of sb_queue_move */
   char *memory;         /* SB_MAX_PREFIX bytes */
+  uint64_t life_ns;     /* only to LIMIT */
 } sb_manage;
 
 /* How to settle a message that the connection holds. token: `tag` of the record that a queue or a consumer returned

@@ -24,6 +24,7 @@ MOVE: int = slow.SB_MANAGE_MOVE
 REMOVE: int = slow.SB_MANAGE_REMOVE
 EXPIRE: int = slow.SB_MANAGE_EXPIRE
 DELIVER: int = slow.SB_MANAGE_DELIVER
+_LIMIT: int = slow.SB_MANAGE_LIMIT
 TRANSFER: int = slow.SB_TRANSFER
 READY: int = slow.SB_STATE_READY
 _allocate = ffi.new_allocator(should_clear_after_alloc=False)
@@ -74,12 +75,13 @@ class Seen(NamedTuple):
 _NAMES = {number: name for name, number in STATES.items()}
 
 
-def manage(
+def manage(  # noqa: PLR0917 - what the core's struct has
     queue: CoreQueue,
     action: int,
     chosen: Chosen,
     target: CoreQueue | None = None,
     max_bytes: int = native.FOR_EVER,
+    life_ns: int = 0,
 ) -> tuple[int, bool]:
     """Does something with messages; returns with how many, and whether it ended since the target is full.
 
@@ -89,6 +91,7 @@ def manage(
         chosen: which messages.
         target: where to MOVE them.
         max_bytes: to MOVE: the bytes of bodies; the last message may exceed them.
+        life_ns: the longest life of a message, from its publish, for :func:`shorten_lives`.
 
     Raises:
         NotFound: a queue was deleted.
@@ -106,6 +109,7 @@ def manage(
             "selector_length": len(chosen.selector),
             "target": ffi.NULL if target is None else target.handle,
             "bytes": max_bytes,
+            "life_ns": life_ns,
             "memory": memory,
         },
     )
@@ -125,6 +129,18 @@ def manage(
             else:
                 _failed(queue, int(status[0]), target)
     return done, False
+
+
+def shorten_lives(queue: CoreQueue, before: float | None, after: float | None) -> None:
+    """Ends the ready messages that are older than a new limit of their life, and lets younger ones end at that time.
+
+    Args:
+        queue: the queue.
+        before: its ``message_ttl`` so far, in seconds; ``None``: no limit.
+        after: its ``message_ttl`` from now on. Unless it is shorter, nothing happens.
+    """
+    if after is not None and (before is None or after < before):
+        manage(queue, _LIMIT, Chosen(), life_ns=int(after * native.NANOSECONDS))
 
 
 def move_one(queue: CoreQueue, target: CoreQueue, sequence: int) -> tuple[int, bool]:

@@ -133,7 +133,7 @@ static void select_some(session *s) {
   uint64_t bytes = choose(1000);
   sb_queue *target = any(s);
   position = 0;
-  sb_manage work = {.action = (sb_manage_action)choose(4),
+  sb_manage work = {.action = (sb_manage_action)choose(5),
                     .selector = selector,
                     .selector_length = choose(2) == 0 ? sizeof selector : 0,
                     .target = target,

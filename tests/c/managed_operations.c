@@ -31,6 +31,15 @@ void expire_selected(void) { manage(SB_MANAGE_EXPIRE, OF_PRIORITY_2, sizeof OF_P
 void expire_two(void) { manage(SB_MANAGE_EXPIRE, NULL, 0); }
 void deliver_scheduled(void) { manage(SB_MANAGE_DELIVER, NULL, 0); }
 
+void limit_two(void) {
+  sb_manage work = {
+      .action = SB_MANAGE_LIMIT, .end = UINT64_MAX, .limit = 2, .memory = memory, .life_ns = 3600000000000u};
+  sb_status status;
+  do {
+    (void)sb_queue_manage(q, &work, &status);
+  } while (again(status));
+}
+
 static int64_t take_first(void) {
   int64_t length;
   do {

@@ -391,6 +391,8 @@ const operation OPERATIONS[] = {
     {"move selected", RANKED(-1), SETUP, nothing, move_selected, UNCHANGED},
     {"expire selected", RANKED(-1), SETUP, nothing, expire_selected, LEAVES(BUT(2) & BUT(5))},
     {"expire two, ring of 6", RING(6), SETUP, nothing, expire_two, LEAVES(BUT_2)},
+    {"limit the life of two", FREELY, SETUP, nothing, limit_two, UNCHANGED},
+    {"limit the life of two, ring of 6", RING(6), SETUP, nothing, limit_two, UNCHANGED, .exactly = 6},
     {"take, put back", FREELY, SETUP, nothing, take_and_put_back, UNCHANGED},
     {"transfer", FREELY, SETUP, nothing, transfer, UNDER_WAY(BUT_1, ALL | NEW), AFTER(BUT_1 | NEW, BUT_1 | NEW),
      .both = NEW, .instead = ID(1)},

@@ -120,6 +120,36 @@ static sb_status deliver_at(sb_queue *q, uint64_t position) {
   return status;
 }
 
+/* The time at which a message ends that lives for `life_ns` from its publish. */
+static uint64_t end_of_life(const sb_message_shm *m, uint64_t life_ns) {
+  uint64_t now = sb_now_ns(), wall = sb_wall_ns(), age = wall > m->timestamp_ns ? wall - m->timestamp_ns : 0;
+  return age < life_ns ? now + (life_ns - age) : now;
+}
+
+static sb_status limit_at(sb_queue *q, uint64_t position, uint64_t life_ns) {
+  uint64_t token;
+  sb_taken t;
+  sb_status status = enter(q, NULL);
+  if (status != SB_OK) {
+    return status;
+  }
+  status = take_at(q, position, &token, &t);
+  if (status == SB_OK) {
+    uint64_t end = end_of_life(t.message, life_ns);
+    if (end <= sb_now_ns()) {
+      (void)sb_dispose(q, token, SB_REASON_EXPIRED);
+      sb_notify_room_made(q->c, q->shm, q->slot);
+    } else {
+      status = sb_schedule_limit(q, &t, end) ? SB_OK : SB_EMPTY;
+      if (status == SB_OK) sb_api_ring_housekeeper(q->c, t.message);
+      (void)sb_release_unmarked(q, token);
+      sb_api_returned(q);
+    }
+  }
+  sb_api_leave(q->c);
+  return status;
+}
+
 static sb_status deal_with(sb_queue *q, sb_manage *work, uint64_t position) {
   uint64_t size = 0;
   sb_status status = SB_INVALID;
@@ -131,6 +161,7 @@ static sb_status deal_with(sb_queue *q, sb_manage *work, uint64_t position) {
     case SB_MANAGE_REMOVE: status = end_at(q, position, SB_REASON_PURGED); break;
     case SB_MANAGE_EXPIRE: status = end_at(q, position, SB_REASON_EXPIRED); break;
     case SB_MANAGE_DELIVER: status = deliver_at(q, position); break;
+    case SB_MANAGE_LIMIT: status = limit_at(q, position, work->life_ns); break;
   }
   return status;
 }

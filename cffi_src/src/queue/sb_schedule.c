@@ -17,6 +17,17 @@ bool sb_schedule_take(sb_queue *q, uint64_t position, unsigned state, uint64_t t
   return got;
 }
 
+bool sb_schedule_limit(sb_queue *q, const sb_taken *t, uint64_t expires_ns) {
+  sb_message_shm *m = sb_slot_at(q->c->b, t->slot);
+  if (m->targets > 1 || (m->expires_ns != 0 && m->expires_ns <= expires_ns)) {
+    return false;
+  }
+  m->expires_ns = expires_ns;
+  SB_CRASHPOINT("schedule.limited");
+  sb_queue_schedule(q, t->position);
+  return true;
+}
+
 void sb_schedule_make_ready(sb_queue *q, uint64_t token) {
   (void)sb_release_unmarked(q, token);
   (void)sb_limits_enforce(q);
