@@ -40,7 +40,7 @@ def report_count(queue: str, verb: str, count: int, *, as_json: bool) -> None:
 
 
 @contextmanager
-def _followed(
+def followed(
     found: shmbroker.Queue,
     verb: str,
     selector: str | None,
@@ -96,7 +96,7 @@ def purge(
     as_json: JsonOption = False,
 ) -> None:
     """Remove a queue's ready messages; delivered ones stay."""
-    with opened(broker, queue) as found, _followed(found, "purged", selector, ids, limit) as progress:
+    with opened(broker, queue) as found, followed(found, "purged", selector, ids, limit) as progress:
         count = found.purge(selector=selector, ids=ids, limit=limit, progress=progress)
     report_count(queue, "purged", count, as_json=as_json)
 
@@ -112,7 +112,7 @@ def move(
     as_json: JsonOption = False,
 ) -> None:
     """Move ready messages to another queue, in their order."""
-    with opened(broker, queue) as found, _followed(found, "moved", selector, ids, limit) as progress:
+    with opened(broker, queue) as found, followed(found, "moved", selector, ids, limit) as progress:
         count = found.move(to, selector=selector, ids=ids, limit=limit, progress=progress)
     report_count(queue, "moved", count, as_json=as_json)
 
@@ -128,7 +128,7 @@ def copy(
     as_json: JsonOption = False,
 ) -> None:
     """Copy ready messages to another queue, in their order."""
-    with opened(broker, queue) as found, _followed(found, "copied", selector, ids, limit) as progress:
+    with opened(broker, queue) as found, followed(found, "copied", selector, ids, limit) as progress:
         count = found.copy(to, selector=selector, ids=ids, limit=limit, progress=progress)
     report_count(queue, "copied", count, as_json=as_json)
 
@@ -143,7 +143,7 @@ def retry(
     as_json: JsonOption = False,
 ) -> None:
     """Move dead letters back to the queues that they died in."""
-    with opened(broker, queue) as found, _followed(found, "retried", selector, ids, limit) as progress:
+    with opened(broker, queue) as found, followed(found, "retried", selector, ids, limit) as progress:
         result = found.retry(selector=selector, ids=ids, limit=limit, progress=progress)
     facts = {"queue": queue, "retried": result.retried, "stayed": result.stayed, "reasons": dict(result.reasons)}
     report(facts, f"{queue}: {messages(result.retried)} retried", as_json=as_json)
@@ -161,7 +161,7 @@ def expire(
     as_json: JsonOption = False,
 ) -> None:
     """End ready messages as expired; they go to the dead-letter exchange, if there is one."""
-    with opened(broker, queue) as found, _followed(found, "expired", selector, ids, limit) as progress:
+    with opened(broker, queue) as found, followed(found, "expired", selector, ids, limit) as progress:
         count = found.expire(selector=selector, ids=ids, limit=limit, progress=progress)
     report_count(queue, "expired", count, as_json=as_json)
 
@@ -177,7 +177,7 @@ def change_priority(
     as_json: JsonOption = False,
 ) -> None:
     """Give ready messages another priority."""
-    with opened(broker, queue) as found, _followed(found, "changed", selector, ids, limit) as progress:
+    with opened(broker, queue) as found, followed(found, "changed", selector, ids, limit) as progress:
         count = found.change_priority(priority, selector=selector, ids=ids, limit=limit, progress=progress)
     report_count(queue, "changed", count, as_json=as_json)
 
@@ -194,7 +194,7 @@ def deliver_scheduled(
     """Make scheduled messages ready now."""
     with (
         opened(broker, queue) as found,
-        _followed(found, "made ready", selector, ids, limit, scheduled=True) as progress,
+        followed(found, "made ready", selector, ids, limit, scheduled=True) as progress,
     ):
         count = found.deliver_scheduled(selector=selector, ids=ids, limit=limit, progress=progress)
     report_count(queue, "made_ready" if as_json else "made ready", count, as_json=as_json)
