@@ -211,12 +211,18 @@ def test_a_message_that_dies_again_is_not_retried_again_by_the_same_call(connect
     dead = dead_letter_queue(connection)
     queue = dead_of(connection, "q", numbered(100))
     await_counts(dead, ready=100)
-    queue.configure(max_delivery_attempts=1)
-    consumer = queue.consume()
-    try:
-        assert dead.retry().retried == 100
-    finally:
-        consumer.close()
+    told: list[int] = []
+
+    def die_again(done: int) -> None:
+        if not told:
+            for _ in range(done):
+                reject_next(queue)
+            await_counts(dead, ready=100)
+        told.append(done)
+
+    assert dead.retry(progress=die_again).retried == 100
+    assert told[0] == 64
+    assert (len(dead), len(queue)) == (64, 36)
 
 
 @pytest.mark.parametrize("how", ["retry", "expire", "purge", "change_priority", "deliver_scheduled", "move", "copy"])
