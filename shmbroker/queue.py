@@ -239,7 +239,7 @@ class Queue(ManagedQueue):
         """Changes settings while the queue is in use; settings that are not given stay.
 
         A shorter ``message_ttl`` is also for the ready messages: those that were published longer ago expire now, the
-        others when their time is over.
+        others when their time is over. The same call again completes one that was interrupted.
 
         Args:
             trim: evict messages during the call to enforce a smaller ``ring_size``; otherwise the queue keeps the ready

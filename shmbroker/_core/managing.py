@@ -137,9 +137,10 @@ def shorten_lives(queue: CoreQueue, before: float | None, after: float | None) -
     Args:
         queue: the queue.
         before: its ``message_ttl`` so far, in seconds; ``None``: no limit.
-        after: its ``message_ttl`` from now on. Unless it is shorter, nothing happens.
+        after: its ``message_ttl`` from now on. If it is longer, nothing happens. The same again completes a call that
+            was interrupted.
     """
-    if after is not None and (before is None or after < before):
+    if after is not None and (before is None or after <= before):
         manage(queue, _LIMIT, Chosen(), life_ns=int(after * native.NANOSECONDS))
 
 

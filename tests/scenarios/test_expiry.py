@@ -23,6 +23,7 @@ from scenario_support.processes import Actor
 from scenario_support.waiting import until_clock
 
 import shmbroker
+from shmbroker._core import managing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -219,6 +220,25 @@ def test_q58_what_expires_goes_to_the_dead_letter_exchange(connection: shmbroker
     until_clock(time.monotonic() + 0.06)
     queue.configure(message_ttl=0.05)
     assert reasons(next_dead(dead)) == [("q", "expired", 1)]
+
+
+def test_q58_the_same_again_completes_an_interrupted_change(
+    connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change that an interrupt ended after the setting was stored is completed by the same call."""
+    queue = connection.queue("q")
+    put_each(queue, ["A"])
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(managing, "shorten_lives", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            queue.configure(message_ttl=LONGEST_TTL)
+    assert [message.expires_at for message in queue.browse()] == [None]
+    queue.configure(message_ttl=LONGEST_TTL)
+    assert [message.expires_at is None for message in queue.browse()] == [False]
 
 
 def test_q58_a_longer_life_changes_nothing(connection: shmbroker.Connection) -> None:
