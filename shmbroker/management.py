@@ -294,14 +294,16 @@ class ManagedQueue(native.QueueCalls):
     def purge(
         self,
         *,
+        state: str = "ready",
         selector: str | None = None,
         ids: Iterable[int] | None = None,
         limit: int | None = None,
         progress: Progress | None = None,
     ) -> int:
-        """Removes the ready messages and returns their number; delivered and scheduled messages stay.
+        """Removes the ready messages, or the scheduled ones, and returns their number; delivered messages stay.
 
         Args:
+            state: ``"ready"``, or ``"scheduled"``: those that become ready later.
             selector: a condition, as of :meth:`browse`; only the messages for which it is true are removed. ``None`` =
                 all messages.
             ids: the sequence numbers of the messages; ``None`` = all.
@@ -314,24 +316,34 @@ class ManagedQueue(native.QueueCalls):
             CorruptSegment: a message, or a property that the selector reads, is damaged; the messages before it are
                 removed.
         """
-        which = chosen(self._core, selector, ids, limit, progress)
+        which = self._in_state(state, chosen(self._core, selector, ids, limit, progress))
         if which == managing.Chosen():
             return self._core.purge()
         return managing.manage(self._core, managing.REMOVE, which)[0]
 
+    @staticmethod
+    def _in_state(state: str, which: managing.Chosen) -> managing.Chosen:
+        """Returns which messages a call is for that ends ready or scheduled ones."""
+        if state not in {"ready", "scheduled"}:
+            msg = f"state={state!r}: 'ready' or 'scheduled' is allowed"
+            raise ValueError(msg)
+        return which._replace(scheduled=state == "scheduled")
+
     def expire(
         self,
         *,
+        state: str = "ready",
         selector: str | None = None,
         ids: Iterable[int] | None = None,
         limit: int | None = None,
         progress: Progress | None = None,
     ) -> int:
-        """Ends ready messages as if their time were over; returns their number.
+        """Ends ready messages, or scheduled ones, as if their time were over; returns their number.
 
         They go to the dead-letter exchange if the queue has one, else they end, and count as ``expired``.
 
         Args:
+            state: ``"ready"``, or ``"scheduled"``: those that become ready later.
             selector: a condition, as of :meth:`browse`. ``None`` = all messages.
             ids: the sequence numbers of the messages; ``None`` = all.
             limit: the most messages, the oldest first; ``None`` = all that are ready now.
@@ -342,7 +354,8 @@ class ManagedQueue(native.QueueCalls):
             CorruptSegment: a message, or a property that the selector reads, is damaged; the messages before it have
                 ended.
         """
-        return managing.manage(self._core, managing.EXPIRE, chosen(self._core, selector, ids, limit, progress))[0]
+        which = self._in_state(state, chosen(self._core, selector, ids, limit, progress))
+        return managing.manage(self._core, managing.EXPIRE, which)[0]
 
     def change_priority(
         self,

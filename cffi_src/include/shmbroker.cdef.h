@@ -370,6 +370,7 @@ typedef struct {
   uint64_t bytes;       /* to MOVE: as of sb_queue_move */
   char *memory;         /* SB_MAX_PREFIX bytes */
   uint64_t life_ns;     /* only to LIMIT */
+  bool scheduled;       /* to REMOVE or EXPIRE: the scheduled messages, not the ready ones */
 } sb_manage;
 
 /* How to settle a message that the connection holds. token: `tag` of the record that a queue or a consumer returned
@@ -603,7 +604,7 @@ sb_status sb_queue_purge(sb_queue *q, uint64_t *removed);
  * left. */
 int64_t sb_queue_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, sb_status *status);
 /* Does something with the messages that a program selects, one at a time, in the order of their sequence numbers: with
- * the ready ones, or, to DELIVER, with the scheduled ones, that are there when the call comes to their priority. Returns
+ * the ready ones, or, to DELIVER and with `scheduled`, with the scheduled ones, that are there when the call comes to their priority. Returns
  * how many it dealt with, and lowers `limit` by that. After SB_GROW the caller calls again with the same struct, which
  * says where to go on. SB_INVALID: `selector` is no valid program. SB_CORRUPT: a message is damaged, or its properties
  * are, as far as the program reads them; the messages before it are dealt with. SB_FULL: `target` has no room. */

@@ -3,6 +3,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -14,6 +15,17 @@ from shmbroker_cli.output import console, report, say
 from shmbroker_cli.progress import bar
 from shmbroker_cli.session import opened
 
+
+class EndedState(StrEnum):
+    """The state of the messages that a command ends."""
+
+    READY = "ready"
+    SCHEDULED = "scheduled"
+
+
+EndedStateOption = Annotated[
+    EndedState, typer.Option("--state", help="The ready messages, or those that become ready later.")
+]
 LimitOption = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most N messages.")]
 ToArgument = Annotated[str, typer.Argument(metavar="TO", show_default=False, help="The target queue.")]
 
@@ -89,15 +101,20 @@ def followed(
 def purge(
     queue: QueueArgument,
     *,
+    state: EndedStateOption = EndedState.READY,
     selector: SelectorOption = None,
     ids: IdsOption = None,
     limit: LimitOption = None,
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Remove a queue's ready messages; delivered ones stay."""
-    with opened(broker, queue) as found, followed(found, "purged", selector, ids, limit) as progress:
-        count = found.purge(selector=selector, ids=ids, limit=limit, progress=progress)
+    """Remove a queue's ready messages, or its scheduled ones; delivered ones stay."""
+    scheduled = state == EndedState.SCHEDULED
+    with (
+        opened(broker, queue) as found,
+        followed(found, "purged", selector, ids, limit, scheduled=scheduled) as progress,
+    ):
+        count = found.purge(state=state.value, selector=selector, ids=ids, limit=limit, progress=progress)
     report_count(queue, "purged", count, as_json=as_json)
 
 
@@ -154,6 +171,7 @@ def retry(
 def expire(
     queue: QueueArgument,
     *,
+    state: EndedStateOption = EndedState.READY,
     selector: SelectorOption = None,
     ids: IdsOption = None,
     limit: LimitOption = None,
@@ -161,8 +179,12 @@ def expire(
     as_json: JsonOption = False,
 ) -> None:
     """End ready messages as expired; they go to the dead-letter exchange, if there is one."""
-    with opened(broker, queue) as found, followed(found, "expired", selector, ids, limit) as progress:
-        count = found.expire(selector=selector, ids=ids, limit=limit, progress=progress)
+    scheduled = state == EndedState.SCHEDULED
+    with (
+        opened(broker, queue) as found,
+        followed(found, "expired", selector, ids, limit, scheduled=scheduled) as progress,
+    ):
+        count = found.expire(state=state.value, selector=selector, ids=ids, limit=limit, progress=progress)
     report_count(queue, "expired", count, as_json=as_json)
 
 

@@ -48,12 +48,14 @@ class Chosen(NamedTuple):
         spans: ranges of sequence numbers, ascending: the first one of each, and the one behind the last.
         limit: the most messages.
         progress: called with the number of messages dealt with, after every thousand or so.
+        scheduled: to REMOVE or EXPIRE: the scheduled messages, not the ready ones.
     """
 
     selector: bytes = b""
     spans: tuple[tuple[int, int], ...] = ALL
     limit: int = native.FOR_EVER
     progress: Callable[[int], object] | None = None
+    scheduled: bool = False
 
 
 class Seen(NamedTuple):
@@ -110,6 +112,7 @@ def manage(  # noqa: PLR0917 - what the core's struct has
             "target": ffi.NULL if target is None else target.handle,
             "bytes": max_bytes,
             "life_ns": life_ns,
+            "scheduled": chosen.scheduled,
             "memory": memory,
         },
     )

@@ -141,6 +141,7 @@ static void select_some(session *s) {
                     .end = choose(2) == 0 ? UINT64_MAX : choose(300),
                     .limit = choose(100),
                     .bytes = bytes,
+                    .scheduled = choose(2) == 0,
                     .memory = records};
   if (q != NULL && target != NULL) (void)sb_queue_manage(q, &work, &status);
   sb_whereabouts where;

@@ -29,6 +29,15 @@ void purge_selected(void) { manage(SB_MANAGE_REMOVE, OF_PRIORITY_2, sizeof OF_PR
 void move_selected(void) { manage(SB_MANAGE_MOVE, OF_PRIORITY_2, sizeof OF_PRIORITY_2); }
 void expire_selected(void) { manage(SB_MANAGE_EXPIRE, OF_PRIORITY_2, sizeof OF_PRIORITY_2); }
 void expire_two(void) { manage(SB_MANAGE_EXPIRE, NULL, 0); }
+static void end_scheduled(sb_manage_action action) {
+  sb_manage work = {.action = action, .end = UINT64_MAX, .limit = 2, .memory = memory, .scheduled = true};
+  sb_status status;
+  do {
+    (void)sb_queue_manage(q, &work, &status);
+  } while (again(status));
+}
+void remove_scheduled(void) { end_scheduled(SB_MANAGE_REMOVE); }
+void expire_scheduled(void) { end_scheduled(SB_MANAGE_EXPIRE); }
 void deliver_scheduled(void) { manage(SB_MANAGE_DELIVER, NULL, 0); }
 
 void limit_two(void) {

@@ -10,6 +10,8 @@ void expire_selected(void);
 /* The first two messages. */
 void expire_two(void);
 void deliver_scheduled(void);
+void remove_scheduled(void);
+void expire_scheduled(void);
 /* The life of the first two messages ends in an hour. */
 void limit_two(void);
 void take_and_put_back(void);

@@ -630,6 +630,8 @@ const operation OPERATIONS[] = {
      .dies_in = get_one},
 
     {"tick", RING(6), SETUP, find_q, tick, UNCHANGED, .exactly = 6},
+    {"remove scheduled", FREELY, SETUP, put_delayed, remove_scheduled, UNDER_WAY(ALL, ALL | NEW), AFTER(ALL, ALL)},
+    {"expire scheduled", DEADLY, SETUP, put_delayed, expire_scheduled, UNDER_WAY(ALL, ALL | NEW), AFTER(ALL, ALL)},
     {"deliver scheduled", FREELY, SETUP, put_delayed, deliver_scheduled, PUTS(NEW)},
     {"become due", FREELY, SETUP, put_due, due, PUTS(NEW)},
     {"sweep", FREELY, SETUP, delete_and_leave, sweep, EMPTY, .deletes = true, .slow = true},

@@ -44,6 +44,7 @@ def test_scheduled_messages_are_shown_and_delivered(cli: Callable[..., Any], job
     assert done.facts == {"queue": "jobs", "made_ready": 2}
     assert cli("queue", "deliver-scheduled", "jobs", "--selector", "n = 7").out == "jobs: 0 messages made ready\n"
     assert bodies(jobs) == [b"0", b"2"]
+    assert cli("queue", "purge", "jobs", "--state", "scheduled").out == "jobs: 1 message purged\n"
     assert [json.loads(line)["body"] for line in cli("browse", "jobs", "--id", "2", "--json").lines] == ["2"]
 
 

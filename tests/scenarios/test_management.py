@@ -95,6 +95,23 @@ def test_t24_a_ring_keeps_its_bound(connection: shmbroker.Connection) -> None:
     assert listing(queue) == ["A", "B"]
 
 
+@pytest.mark.parametrize("how", ["purge", "expire"])
+def test_t24_scheduled_messages_can_be_ended(queue: shmbroker.Queue, how: str) -> None:
+    """Only the scheduled messages that are chosen end; ready ones stay, and what is left stays scheduled."""
+    put_numbered(queue, 5, delay=HOUR)
+    put_each(queue, ["ready"])
+    end = getattr(queue, how)
+    assert end(state="scheduled", ids=[1, 5]) == 1
+    assert end(state="scheduled", selector="n > 2", limit=1) == 1
+    assert texts(queue.browse(state="scheduled")) == ["0", "2", "4"]
+    assert end(state="scheduled") == 3
+    assert listing(queue) == ["ready"]
+    assert_counts(queue, ready=1, scheduled=0, killed=5 * (how == "purge"), expired=5 * (how == "expire"))
+    with pytest.raises(ValueError, match="state='delivering': 'ready' or 'scheduled' is allowed"):
+        end(state="delivering")
+    assert_balanced(queue)
+
+
 def test_t24_a_dead_message_is_not_scheduled(connection: shmbroker.Connection) -> None:
     """A message that waits for room in its dead-letter queue stays there: it is no scheduled message."""
     dead = dead_letter_queue(connection, max_length=1)

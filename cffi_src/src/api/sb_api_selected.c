@@ -79,14 +79,29 @@ static sb_status take_at(sb_queue *q, uint64_t position, uint64_t *token, sb_tak
   return status;
 }
 
-static sb_status end_at(sb_queue *q, uint64_t position, sb_reason reason) {
+/* Lock held. Takes the scheduled message at `position`; *token lists it. SB_EMPTY: it is not scheduled any more, or it is
+ * dead. If the caller is killed before it has ended the message, the reaper makes it ready (intent DUE), or it waits on
+ * for the end of its redelivery delay. */
+static sb_status take_scheduled_at(sb_queue *q, uint64_t position, uint64_t *token, sb_taken *t) {
+  sb_status status = sb_holding_take(q->c, token);
+  if (status == SB_OK && !sb_schedule_take(q, position, SB_CELL_SCHEDULED, *token, t)) {
+    sb_holding_give(q->c, *token);
+    status = SB_EMPTY;
+  } else if (status == SB_OK && sb_side_why_of(t->side) != SB_WHY_ALIVE) { /* it became ready, and died, meanwhile */
+    (void)sb_park_dead(q, *token, sb_side_why_of(t->side));
+    status = SB_EMPTY;
+  }
+  return status;
+}
+
+static sb_status end_at(sb_queue *q, uint64_t position, bool scheduled, sb_reason reason) {
   uint64_t token;
   sb_taken t;
   sb_status status = enter(q, NULL);
   if (status != SB_OK) {
     return status;
   }
-  status = take_at(q, position, &token, &t);
+  status = scheduled ? take_scheduled_at(q, position, &token, &t) : take_at(q, position, &token, &t);
   if (status == SB_OK) {
     (void)sb_dispose(q, token, reason);
     sb_notify_room_made(q->c, q->shm, q->slot);
@@ -95,8 +110,7 @@ static sb_status end_at(sb_queue *q, uint64_t position, sb_reason reason) {
   return status;
 }
 
-/* Makes the scheduled message at `position` ready. If the caller is killed meanwhile, the reaper does so (intent DUE), or
- * the message waits on for the end of its redelivery delay. */
+/* Makes the scheduled message at `position` ready. */
 static sb_status deliver_at(sb_queue *q, uint64_t position) {
   uint64_t token;
   sb_taken t;
@@ -104,14 +118,8 @@ static sb_status deliver_at(sb_queue *q, uint64_t position) {
   if (status != SB_OK) {
     return status;
   }
-  status = sb_holding_take(q->c, &token);
-  if (status == SB_OK && !sb_schedule_take(q, position, SB_CELL_SCHEDULED, token, &t)) {
-    sb_holding_give(q->c, token);
-    status = SB_EMPTY;
-  } else if (status == SB_OK && sb_side_why_of(t.side) != SB_WHY_ALIVE) { /* it became ready, and died, meanwhile */
-    (void)sb_park_dead(q, token, sb_side_why_of(t.side));
-    status = SB_EMPTY;
-  } else if (status == SB_OK) {
+  status = take_scheduled_at(q, position, &token, &t);
+  if (status == SB_OK) {
     sb_schedule_make_ready(q, token);
     sb_notify_work_arrived(q);
     sb_notify_room_made(q->c, q->shm, q->slot); /* a ring may have evicted some */
@@ -158,8 +166,8 @@ static sb_status deal_with(sb_queue *q, sb_manage *work, uint64_t position) {
       status = move_at(q, work->target, position, &size);
       if (status == SB_OK) work->bytes -= size < work->bytes ? size : work->bytes;
       break;
-    case SB_MANAGE_REMOVE: status = end_at(q, position, SB_REASON_PURGED); break;
-    case SB_MANAGE_EXPIRE: status = end_at(q, position, SB_REASON_EXPIRED); break;
+    case SB_MANAGE_REMOVE: status = end_at(q, position, work->scheduled, SB_REASON_PURGED); break;
+    case SB_MANAGE_EXPIRE: status = end_at(q, position, work->scheduled, SB_REASON_EXPIRED); break;
     case SB_MANAGE_DELIVER: status = deliver_at(q, position); break;
     case SB_MANAGE_LIMIT: status = limit_at(q, position, work->life_ns); break;
   }
@@ -169,9 +177,10 @@ static sb_status deal_with(sb_queue *q, sb_manage *work, uint64_t position) {
 int64_t sb_queue_manage(sb_queue *q, sb_manage *work, sb_status *status) {
   walk w = {.q = q, .position = &work->position, .tail = SB_ANY_POSITION};
   uint64_t done = 0, found = 0;
-  w.sought = (sb_sought){.memory = work->memory,
-                         .end = work->end,
-                         .states = work->action == SB_MANAGE_DELIVER ? SB_STATE_SCHEDULED : SB_STATE_READY};
+  bool ends = work->action == SB_MANAGE_REMOVE || work->action == SB_MANAGE_EXPIRE;
+  bool scheduled = work->action == SB_MANAGE_DELIVER || (ends && work->scheduled);
+  w.sought =
+      (sb_sought){.memory = work->memory, .end = work->end, .states = scheduled ? SB_STATE_SCHEDULED : SB_STATE_READY};
   *status = sb_program_open(work->selector, work->selector_length, &w.sought.selector) ? SB_OK : SB_INVALID;
   while (work->limit > 0 && (work->action != SB_MANAGE_MOVE || work->bytes > 0) && *status == SB_OK) {
     uint64_t at = work->position;

@@ -89,6 +89,23 @@ static void scheduled_messages_are_delivered(void) {
   expect_is(manage(q, SB_MANAGE_DELIVER, 0, EVERYTHING), 2, "how many others became ready");
   expect_is(sb_queue_length(q), 3, "how many are ready");
 }
+static void scheduled_messages_end(void) {
+  sb_queue *q = open_new("q", UNLIMITED);
+  for (uint64_t i = 1; i <= 4; i++) put_with(q, i, i == 3 ? 0 : HOUR, 0);
+  note_rest(q);
+  for (unsigned i = 0; i < 2; i++) {
+    sb_manage w = work(i == 0 ? SB_MANAGE_REMOVE : SB_MANAGE_EXPIRE, i, EVERYTHING);
+    w.scheduled = true;
+    w.limit = 1;
+    expect_is(sb_queue_manage(q, &w, &status), 1, "how many ended");
+  }
+  const unsigned states[] = {SB_CELL_TOMBSTONE, SB_CELL_TOMBSTONE, SB_CELL_AVAILABLE, SB_CELL_SCHEDULED};
+  expect_states(q, states, 4);
+  expect_is(counter_in(q, SB_COUNT_KILLED), 1, "how many count as removed");
+  expect_is(counter_in(q, SB_COUNT_EXPIRED), 1, "how many count as expired");
+  expect_is(counter_in(q, SB_COUNT_UNSCHEDULED), 2, "how many count as no more scheduled");
+  expect_rest("the ends");
+}
 static void a_ring_replaces_what_is_delivered(void) {
   sb_queue *q = open_new("q", OF_RING(2));
   put_with(q, 1, HOUR, 0);
@@ -219,6 +236,7 @@ static const test_case CASES[] = {
     {"api_selected: expire", "messages end as expired", named_messages_expire},
     {"api_selected: dead", "messages of a queue with dead letters become dead", expired_messages_become_dead},
     {"api_selected: deliver", "scheduled messages become ready", scheduled_messages_are_delivered},
+    {"api_selected: scheduled", "scheduled messages are removed and expire", scheduled_messages_end},
     {"api_selected: replaced", "a ring keeps its bound when a message becomes ready",
      a_ring_replaces_what_is_delivered},
     {"api_selected: limit", "lives are shortened, and what is too old expires", lives_are_shortened},
