@@ -59,6 +59,7 @@ from shmbroker.exceptions import (
     UnroutableError,
     WorkerError,
 )
+from shmbroker.management import QueuedMessage, Retried
 from shmbroker.message import Message, MessageBatch
 from shmbroker.properties import BasicProperties
 from shmbroker.queue import Queue
@@ -136,8 +137,10 @@ __all__ = [
     "Queue",
     "QueueSettings",
     "QueueStatistics",
+    "QueuedMessage",
     "RequestRefused",
     "ResourceLocked",
+    "Retried",
     "Return",
     "SchemaMismatch",
     "StaleHandle",

@@ -8,10 +8,10 @@ import itertools
 import os
 import queue as standard_queue
 import time
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from shmbroker import exceptions, settings
-from shmbroker._core import native, segments, selecting
+from shmbroker._core import managing, native, segments
 from shmbroker._core.journal import topology_lock
 from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions
 from shmbroker._core.reservation import Reserved
@@ -19,14 +19,14 @@ from shmbroker._dataclasses import replace
 from shmbroker._process import connections
 from shmbroker._put_many import put_rest
 from shmbroker._put_options import PutKeywords, body_of, check_size, fields_of, options_of
-from shmbroker._selectors.compiler import compile_name, compile_selector
 from shmbroker._session.queues import ClosedQueue
 from shmbroker._session.session import Session
 from shmbroker.consumer import Consumer
-from shmbroker.message import OPEN, Message, MessageBatch, browsed
+from shmbroker.management import ManagedQueue
+from shmbroker.message import OPEN, Message, MessageBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
     from shmbroker._core.queue import CoreQueue, PutFields
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _MAX_BATCH = native.MOST_MESSAGES
 
 
-class Queue(native.QueueCalls):
+class Queue(ManagedQueue):
     """A connection's handle of a queue. Safe to use from several threads.
 
     A connection has one open handle of each queue. The handle closes with the connection, with :meth:`close`, or at the
@@ -217,69 +217,7 @@ class Queue(native.QueueCalls):
             ack_batch=ack_batch, ack_interval=ack_interval, selector=selector,
         )  # fmt: skip
 
-    def browse(self, selector: str | None = None) -> Iterator[Message]:
-        """Yields private copies of the ready messages, the oldest first, without taking them.
-
-        Args:
-            selector: a condition over the properties and headers of a message, such as ``"region = 'eu' AND
-                JMSPriority > 4"``; only the messages for which it is true are copied. ``None`` = all messages.
-
-        Raises:
-            TypeError: the selector is no string.
-            InvalidSelector: the selector is no condition in the language of selectors.
-            CorruptSegment: a message, or a property that the selector reads, is damaged.
-        """
-        return self._browse(b"" if selector is None else compile_selector(selector))
-
-    def _browse(self, program: bytes) -> Iterator[Message]:
-        position = 0
-        while (found := self._core.browse(position, program)) is not None:
-            data, position = found
-            yield browsed(self, data)
-
-    @overload
-    def count(self, *, selector: str | None = None, group_by: None = None) -> int: ...
-    @overload
-    def count(self, *, selector: str | None = None, group_by: str) -> dict[Any, int]: ...
-    def count(self, *, selector: str | None = None, group_by: str | None = None) -> int | dict[Any, int]:
-        """Counts the ready messages without taking or copying them.
-
-        Args:
-            selector: a condition, as of :meth:`browse`; only the messages for which it is true count. ``None`` = all
-                messages.
-            group_by: the name of a property or header, as a selector has it. ``None`` = one number for all.
-
-        Returns:
-            The number of messages; with ``group_by`` the number for each value of the property or header, the most
-            frequent value first. A message without it counts under ``None``, and so does one whose value is a list or a
-            table. As in every dict, 1, 1.0 and ``True`` are one value.
-
-        Raises:
-            TypeError: the selector or the name is no string.
-            InvalidSelector: the selector is no condition in the language of selectors, or the name is no name in it.
-            CorruptSegment: a message, or a property that the selector or the group reads, is damaged.
-        """
-        program = b"" if selector is None else compile_selector(selector)
-        if group_by is None:
-            return selecting.count(self._core, program)
-        return selecting.count_by(self._core, program, compile_name(group_by, "group_by"))
-
     # ---- the queue itself ----
-
-    def purge(self, *, selector: str | None = None) -> int:
-        """Removes the ready messages and returns their number; delivered and scheduled messages stay.
-
-        Args:
-            selector: a condition, as of :meth:`browse`; only the messages for which it is true are removed. ``None`` =
-                all messages.
-
-        Raises:
-            TypeError: the selector is no string.
-            InvalidSelector: the selector is no condition in the language of selectors.
-            CorruptSegment: a message, or a property that the selector reads, is damaged; the messages before it are
-                removed.
-        """
-        return self._core.purge(b"" if selector is None else compile_selector(selector))
 
     def delete(self, if_unused: bool = False, if_empty: bool = False) -> int:  # noqa: FBT001, FBT002 - as AMQP has it
         """Deletes the queue and returns the number of ready and scheduled messages deleted with it.
@@ -300,6 +238,9 @@ class Queue(native.QueueCalls):
     def configure(self, *, trim: bool = False, **given: Any) -> None:  # noqa: ANN401
         """Changes settings while the queue is in use; settings that are not given stay.
 
+        A shorter ``message_ttl`` is also for the ready messages: those that were published longer ago expire now, the
+        others when their time is over. The same call again completes one that was interrupted.
+
         Args:
             trim: evict messages during the call to enforce a smaller ``ring_size``; otherwise the queue keeps the ready
                 messages, and its bound falls as consumers take them.
@@ -313,7 +254,9 @@ class Queue(native.QueueCalls):
             fixed = f"{name} of queue {self.name!r} cannot change; delete the queue and declare it anew"
             msg = f"{name}={checked[name]!r}: {fixed}"
             raise ValueError(msg)
+        before = self.settings.message_ttl
         self._change(lambda current, flags: (replace(current, **checked), flags), trim=trim, given=frozenset(checked))
+        managing.shorten_lives(self._core, before, checked.get("message_ttl"))
 
     def pause(self) -> None:
         """Stops deliveries until :meth:`resume`; producers can still put."""
@@ -350,53 +293,6 @@ class Queue(native.QueueCalls):
     def settings(self) -> settings.QueueSettings:
         """The current settings."""
         return self._core.settings()[0]
-
-    def move(
-        self,
-        to: Queue | str,
-        *,
-        selector: str | None = None,
-        limit: int | None = None,
-        max_bytes: int | None = None,
-    ) -> int:
-        """Moves ready messages to another queue of this broker, the oldest first; returns how many it moved.
-
-        Stops early, without an error, when the other queue is full. A message keeps the time at which it expires: the
-        other queue's ``message_ttl`` is for messages that are put.
-
-        Args:
-            to: the other queue, or its name.
-            selector: a condition, as of :meth:`browse`; only the messages for which it is true are moved. ``None`` =
-                all messages.
-            limit: the most messages to move; ``None`` = all that are ready now.
-            max_bytes: the last message moved is the one with which the bodies reach this size; ``None`` = no limit.
-
-        Raises:
-            NotFound: this queue, or the other one, was deleted.
-            NeverFits: a body can never fit the other queue; the messages before it are moved.
-            NotAllowed: a message that was published to more than eight queues was moved 23 times, in all of them.
-            OutOfMemory: the broker has no memory to move a message; the messages before it are moved.
-            InvalidSelector: the selector is no condition in the language of selectors.
-            CorruptSegment: a message, or a property that the selector reads, is damaged; the messages before it are
-                moved.
-        """
-        program = b"" if selector is None else compile_selector(selector)
-        target = open_queue(self._session, to, passive=True) if isinstance(to, str) else to
-        if not isinstance(target, Queue):
-            msg = f"to={to!r}: a queue, or the name of one, is needed"
-            raise TypeError(msg)
-        if target.name == self.name:
-            msg = f"queue {self.name!r} cannot be moved to itself"
-            raise ValueError(msg)
-        for option, given in (("limit", limit), ("max_bytes", max_bytes)):
-            if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 0):
-                msg = f"{option}={given!r}: an integer >= 0, or None for all, is allowed"
-                raise ValueError(msg)
-        if target._core_connection is not self._core_connection:  # noqa: SLF001
-            target = open_queue(self._session, target.name, passive=True)
-        for_ever = native.FOR_EVER
-        most, size = (for_ever if given is None else min(given, for_ever) for given in (limit, max_bytes))
-        return self._core.move(target._core, most, size, program)  # noqa: SLF001
 
     def statistics(self) -> QueueStatistics:
         """Returns a snapshot of the statistics of the queue.

@@ -142,6 +142,19 @@ typedef struct {
   uint32_t selector_length, group_length;
 } sb_selection;
 
+/* Where a message can be in a queue: bits, of which a call gets those of the messages that it looks at. */
+enum {
+  SB_STATE_READY = 1,
+  SB_STATE_SCHEDULED = 2,  /* it becomes ready at a time */
+  SB_STATE_DELIVERING = 4, /* a connection holds it */
+  SB_STATE_DEAD = 8        /* it waits to go to the dead-letter exchange */
+};
+typedef struct {
+  uint64_t due_ns;     /* of a SCHEDULED message: when it becomes ready */
+  uint32_t state;      /* SB_STATE_... */
+  uint32_t connection; /* the id of the connection that holds a DELIVERING message */
+} sb_whereabouts;
+
 /* Replaces the address of a body that lies in several parts. Such a body cannot be read in place, only copied. */
 enum { SB_IN_PARTS = 1 };
 
@@ -355,8 +368,32 @@ typedef enum {
   /* Only in a commit, of a message that sb_dead_take returned. CARRIED_OUT: the commit publishes it to the queues of the
    * dead-letter exchange. GIVEN_UP: there is none; it counts as dropped. */
   SB_CARRIED_OUT = 4,
-  SB_GIVEN_UP = 5
+  SB_GIVEN_UP = 5,
+  SB_TRANSFER = 6 /* only in a commit, which publishes the message elsewhere: it counts as moved */
 } sb_disposition;
+
+/* What sb_queue_manage does with a message. */
+typedef enum {
+  SB_MANAGE_MOVE = 0,    /* it goes to `target` */
+  SB_MANAGE_REMOVE = 1,  /* it ends, as by a purge */
+  SB_MANAGE_EXPIRE = 2,  /* it ends as expired, now */
+  SB_MANAGE_DELIVER = 3, /* it was scheduled, and becomes ready now, at its position */
+  SB_MANAGE_LIMIT = 4    /* it lives no longer than `life_ns` from its publish: it ends as expired if that is over */
+} sb_manage_action;
+/* What to do with which messages. */
+typedef struct {
+  sb_manage_action action;
+  uint32_t selector_length;
+  const char *selector; /* a program; length 0: all messages are selected */
+  sb_queue *target;     /* only to MOVE */
+  uint64_t position;    /* the sequence number from which to go on; 0 = from the beginning */
+  uint64_t end;         /* only messages with lower sequence numbers */
+  uint64_t limit;       /* the most messages */
+  uint64_t bytes;       /* to MOVE: as of sb_queue_move */
+  char *memory;         /* SB_MAX_PREFIX bytes */
+  uint64_t life_ns;     /* only to LIMIT */
+  bool scheduled;       /* to REMOVE or EXPIRE: the scheduled messages, not the ready ones */
+} sb_manage;
 
 /* How to settle a message that the connection holds. token: `tag` of the record that a queue or a consumer returned
  * (sb_channel_collect fills it in for a channel). delivery_tag: the message's tag on its channel; a commit does not
@@ -594,16 +631,17 @@ sb_status sb_queue_purge(sb_queue *q, uint64_t *removed);
  * the number of messages moved. *status: why the next one was not moved; SB_OK also if none of these messages is
  * left. */
 int64_t sb_queue_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, sb_status *status);
-/* The same, of the messages that a program selects, one at a time, from the sequence number *position on (0 at first):
- * those that are ready when the call comes to their priority. After SB_GROW the caller goes on with *position and the
- * rest of the limits. `memory`: SB_MAX_PREFIX bytes. SB_INVALID: it is no valid program. SB_CORRUPT: a message is
- * damaged, or its properties are, as far as the program reads them; the messages before it are moved. */
-int64_t sb_queue_move_selected(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, const char *selector,
-                               uint32_t selector_length, char *memory, uint64_t *position, sb_status *status);
-/* Removes the messages that a program selects, as sb_queue_purge does; else as sb_queue_move_selected. Returns the number
- * of messages removed. */
-int64_t sb_queue_purge_selected(sb_queue *q, const char *selector, uint32_t selector_length, char *memory,
-                                uint64_t *position, sb_status *status);
+/* Does something with the messages that a program selects, one at a time, in the order of their sequence numbers: with
+ * the ready ones, or, to DELIVER and with `scheduled`, with the scheduled ones, that are there when the call comes to their priority. Returns
+ * how many it dealt with, and lowers `limit` by that. After SB_GROW the caller calls again with the same struct, which
+ * says where to go on. SB_INVALID: `selector` is no valid program. SB_CORRUPT: a message is damaged, or its properties
+ * are, as far as the program reads them; the messages before it are dealt with. SB_FULL: `target` has no room. */
+int64_t sb_queue_manage(sb_queue *q, sb_manage *work, sb_status *status);
+/* Takes the ready message with a sequence number, and writes its record. The caller commits its end, or calls
+ * sb_queue_put_back. If the caller is killed, the message is ready again, as if it had not been taken. SB_EMPTY: no
+ * ready message has this number. */
+int64_t sb_queue_take(sb_queue *q, uint64_t sequence, char *buffer);
+void sb_queue_put_back(sb_queue *q, const char *record);
 int64_t sb_queue_consumers(sb_connection *c, uint32_t slot, sb_consumer_facts *facts, uint32_t room);
 
 /* ---- messages ---- */
@@ -665,10 +703,19 @@ int64_t sb_queue_browse_columns(sb_queue *q, uint64_t *position, uint32_t count,
    a message is damaged, or its properties are, as far as the program reads them. */
 int64_t sb_queue_browse_selected(sb_queue *q, uint64_t *position, const char *selector, uint32_t selector_length,
                                  char *buffer, uint64_t size);
+/* The same, of the messages in any of `states`, SB_STATE_..., with sequence numbers below `end`, also without a selector
+   (length 0). Stores in *where the state of the message that it copied. body: whether to copy the body. */
+int64_t sb_queue_browse_states(sb_queue *q, uint64_t *position, uint64_t end, uint32_t states, const char *selector,
+                               uint32_t selector_length, bool body, char *buffer, uint64_t size, sb_whereabouts *where);
 /* Looks at up to `count` ready messages from *position on, moves *position behind the last one, and returns the number
    of selected messages. *status SB_OK: there may be more messages. SB_EMPTY: there are no more. SB_FULL: `values` has no
    room for the value of the next message. Errors: as sb_queue_browse_selected. */
 int64_t sb_queue_select(sb_queue *q, uint64_t *position, uint64_t count, sb_selection *selection, sb_status *status);
+
+/* Whether a program selects a message with these encoded properties, which is not stored yet. False also if they are
+ * damaged, as far as the program reads them, and if it is no valid program. */
+bool sb_selector_selects(const char *selector, uint32_t selector_length, const char *properties,
+                         uint32_t properties_length, uint8_t priority, uint64_t timestamp_ns);
 
 /* ---- reading a body in place without holding its message ---- */
 /* The same as sb_queue_browse, without the body; *place: where the message is. */

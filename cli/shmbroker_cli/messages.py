@@ -35,6 +35,10 @@ def facts(message: shmbroker.Message) -> dict[str, object]:
         value = getattr(properties, name)
         if value is not None:
             found[name] = value
+    for name in ("state", "due_at", "held_by"):
+        value = getattr(message, name, None)  # of a message that is not ready
+        if value is not None:
+            found[name] = value
     body = bytes(message)
     try:
         found["body"] = body.decode()

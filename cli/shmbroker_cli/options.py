@@ -68,6 +68,16 @@ SelectorOption = Annotated[
         help="Only messages for which a condition over properties and headers is true, such as \"region = 'eu'\".",
     ),
 ]
+IdsOption = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--id",
+        metavar="SEQUENCE",
+        min=0,
+        show_default=False,
+        help="Only the message with this sequence number, as `browse` shows it. Repeatable.",
+    ),
+]
 CountOption = Annotated[
     int | None,
     typer.Option("--count", metavar="N", min=1, help="Stop after N messages."),

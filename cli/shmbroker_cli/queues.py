@@ -8,6 +8,7 @@ import typer
 
 import shmbroker
 from shmbroker._system_queues import schemas
+from shmbroker_cli import managing
 from shmbroker_cli.options import BrokerOption, JsonOption, QueueArgument, SelectorOption
 from shmbroker_cli.output import (
     Column,
@@ -137,7 +138,7 @@ def count_messages(
     if group_by is None:
         with opened(broker, queue) as found:
             total = found.count(selector=selector)
-        report({"queue": queue, "count": total}, f"{queue}: {_messages(total)}", as_json=as_json)
+        report({"queue": queue, "count": total}, f"{queue}: {managing.messages(total)}", as_json=as_json)
         return
     with opened(broker, queue) as found:
         groups = [_Group(*one) for one in found.count(selector=selector, group_by=group_by).items()]
@@ -174,30 +175,6 @@ def configure(
         print_facts({"queue": queue, **_shown_settings(changed)})
 
 
-def _report(queue: str, verb: str, count: int, *, as_json: bool) -> None:
-    """Print how many messages a command has dealt with."""
-    report({"queue": queue, verb: count}, f"{queue}: {_messages(count)} {verb}", as_json=as_json)
-
-
-def _messages(count: int) -> str:
-    """Return a number of messages in words."""
-    return f"{count} {'message' if count == 1 else 'messages'}"
-
-
-@queue_commands.command()
-def purge(
-    queue: QueueArgument,
-    *,
-    selector: SelectorOption = None,
-    broker: BrokerOption = "",
-    as_json: JsonOption = False,
-) -> None:
-    """Remove a queue's ready messages; delivered ones stay."""
-    with opened(broker, queue) as found:
-        count = found.purge(selector=selector)
-    _report(queue, "purged", count, as_json=as_json)
-
-
 @queue_commands.command()
 def delete(
     queue: QueueArgument,
@@ -210,7 +187,7 @@ def delete(
     """Delete a queue with its messages."""
     with opened(broker, queue) as found:
         count = found.delete(if_unused=if_unused, if_empty=if_empty)
-    _report(queue, "deleted", count, as_json=as_json)
+    managing.report_count(queue, "deleted", count, as_json=as_json)
 
 
 @queue_commands.command()
@@ -229,17 +206,5 @@ def resume(queue: QueueArgument, *, broker: BrokerOption = "", as_json: JsonOpti
     report({"queue": queue, "paused": False}, f"{queue}: resumed", as_json=as_json)
 
 
-@queue_commands.command()
-def move(
-    queue: QueueArgument,
-    to: Annotated[str, typer.Argument(metavar="TO", show_default=False, help="The target queue.")],
-    *,
-    selector: SelectorOption = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Move at most N messages.")] = None,
-    broker: BrokerOption = "",
-    as_json: JsonOption = False,
-) -> None:
-    """Move ready messages to another queue, in their order."""
-    with opened(broker, queue) as found:
-        count = found.move(to, selector=selector, limit=limit)
-    _report(queue, "moved", count, as_json=as_json)
+for _command in managing.COMMANDS:
+    queue_commands.command(_command.__name__.replace("_", "-"))(_command)

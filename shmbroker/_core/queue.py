@@ -469,63 +469,19 @@ class CoreQueue(native.Finalized):
         return True
 
     @in_flight
-    def purge(self, selector: bytes = b"") -> int:
-        """Removes the ready messages, or those that a compiled selector selects, and returns their number."""
-        if selector:
-            return self._purge_selected(selector)
+    def purge(self) -> int:
+        """Removes the ready messages, and returns their number."""
         removed = ffi.new("uint64_t *")
         status = self.connection.growing(slow.sb_queue_purge, self.handle, removed)
         if status != native.OK:
             native.raise_for(status, self.what)
         return int(removed[0])
 
-    def _purge_selected(self, selector: bytes) -> int:
-        status, at, memory = ffi.new("sb_status *"), ffi.new("uint64_t *"), ffi.new("char[]", slow.SB_MAX_PREFIX)
-        program, removed = ffi.from_buffer("char[]", selector), 0
-        while True:
-            removed += int(slow.sb_queue_purge_selected(self.handle, program, len(selector), memory, at, status))
-            if status[0] == native.OK:
-                return removed
-            if status[0] == native.GROW:
-                self.connection.attachment.grow()
-            elif status[0] == native.NO_MEMORY:
-                self.connection.no_memory()
-            else:
-                native.raise_for(int(status[0]), self.what)
-
     @in_flight
-    def move(self, target: CoreQueue, limit: int, max_bytes: int, selector: bytes = b"") -> int:
-        """Moves ready messages, the oldest first, until a limit is reached or the target is full; returns their number.
-
-        Args:
-            target: the queue that gets the messages.
-            limit: the most messages to move.
-            max_bytes: the bytes of bodies to move; the last message may exceed them.
-            selector: a compiled selector, which selects the messages; ``b""`` selects all.
-        """
-        status, left, moved = ffi.new("sb_status *"), ffi.new("uint64_t *", max_bytes), 0
-        if selector:
-            program, memory = ffi.from_buffer("char[]", selector), ffi.new("char[]", slow.SB_MAX_PREFIX)
-            how = (program, len(selector), memory, ffi.new("uint64_t *"))
-        move = slow.sb_queue_move_selected if selector else slow.sb_queue_move
-        while moved < limit and left[0] > 0:
-            count: int = move(self.handle, target.handle, limit - moved, left, *(how if selector else ()), status)
-            moved += count
-            if status[0] == native.GROW:
-                self.connection.attachment.grow()
-            elif status[0] == native.FULL:
-                return moved
-            elif status[0] == native.TOO_LARGE:
-                settings, _ = target.settings()
-                text = f"{target.what}: a body of {self.what} can never fit max_bytes={settings.max_bytes}"
-                raise exceptions.NeverFits(text)
-            elif status[0] == native.NO_MEMORY:
-                self.connection.no_memory()
-            elif status[0] != native.OK:
-                native.raise_for(int(status[0]), (target if target.is_deleted() else self).what)
-            else:
-                break
-        return moved
+    def move(self, target: CoreQueue, limit: int, left: Any) -> tuple[int, int]:  # noqa: ANN401 - cffi has no types
+        """Moves the oldest ready messages, as `sb_queue_move` does; returns their number and the status."""
+        status = ffi.new("sb_status *")
+        return int(slow.sb_queue_move(self.handle, target.handle, limit, left, status)), int(status[0])
 
     def is_deleted(self) -> bool:
         """Whether the queue is gone; False if the broker is no longer usable."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from shmbroker._amqp import wire
@@ -18,6 +19,30 @@ _AT_ONCE = 65_536  # messages that a call looks at: between the calls, signals a
 _ROOM = 256 << 10  # bytes of values; the longest value has fewer than SB_MAX_PREFIX
 _SIZES = {b"V": 1, b"t": 2, b"l": 9, b"d": 9}  # bytes of an encoded value, with its type letter
 _COUNTED = 5  # bytes in front of a text: its type letter and its length
+
+
+class Selected:
+    """Runs compiled selectors over the properties of a message that is not stored yet.
+
+    Args:
+        properties: the encoded properties.
+        priority: the priority of the message.
+
+    Attributes:
+        asked: whether any selector was run.
+    """
+
+    def __init__(self, properties: bytes, priority: int) -> None:
+        self._properties, self._priority = properties, priority
+        self.asked = False
+
+    def by(self, selector: bytes) -> bool:
+        """Whether a selector selects the message. Of damaged properties, none does."""
+        self.asked = True
+        selected = native.fast.sb_selector_selects(
+            selector, len(selector), self._properties, len(self._properties), self._priority, time.time_ns()
+        )
+        return bool(selected)
 
 
 def count(queue: CoreQueue, selector: bytes) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from shmbroker import properties as basic
 from shmbroker._amqp import deaths
 from shmbroker._core.queue import CoreQueue, PutOptions
+from shmbroker._core.selecting import Selected
 from shmbroker._dataclasses import replace
 
 if TYPE_CHECKING:
@@ -32,14 +33,15 @@ class Plans:
         queue: the queue.
         to: its dead-letter exchange, ``None``: it has none; and its dead-letter routing key, ``None``: each message
             keeps its own.
-        route: gets the queue, an exchange, a routing key, headers and further keys, and returns the target queues.
+        route: gets the queue, an exchange with a routing key, headers, further keys, and what runs selectors over the
+            properties; returns the target queues.
     """
 
     def __init__(
         self,
         queue: CoreQueue,
         to: tuple[str | None, str | None],
-        route: Callable[[CoreQueue, str, str, dict[str, Any], tuple[str, ...]], list[CoreQueue]],
+        route: Callable[[CoreQueue, tuple[str, str], dict[str, Any], tuple[str, ...], Selected], list[CoreQueue]],
     ) -> None:
         self._queue, self._route = queue, route
         self._exchange, self._key = to
@@ -63,9 +65,11 @@ class Plans:
             own_key = self._queue.name
         routing_key = own_key if self._key is None else self._key
         properties, keys = self._died(message, own_key)
-        targets = self._route(self._queue, self._exchange, routing_key, dict(properties.headers or {}), keys)
-        names = routing_key.encode(), self._exchange.encode()
         encoded = _encoded(properties)
+        selected = Selected(encoded, message.header.priority)
+        to = self._exchange, routing_key
+        targets = self._route(self._queue, to, dict(properties.headers or {}), keys, selected)
+        names = routing_key.encode(), self._exchange.encode()
 
         def options(ttl: float | None) -> PutOptions:
             life = 0.0 if ttl is None else max(1e-9, ttl)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
+    from shmbroker._core.selecting import Selected
     from shmbroker._topology.binding import ToQueue
 
 _logger = logging.getLogger("shmbroker")
@@ -155,12 +156,19 @@ class DeadLetters:
         return commit(self._connection, publications, ends).status
 
     def _route(
-        self, queue: CoreQueue, exchange: str, routing_key: str, headers: dict[str, Any], keys: tuple[str, ...]
+        self,
+        queue: CoreQueue,
+        to: tuple[str, str],
+        headers: dict[str, Any],
+        keys: tuple[str, ...],
+        selected: Selected,
     ) -> list[CoreQueue]:
         """Returns the queues that the exchange leads to, without those that the message was dead in before."""
+        exchange, routing_key = to
         routed: Sequence[ToQueue] = ()
         with contextlib.suppress(exceptions.NotFound):  # the exchange need not exist
-            routed = exchanges_of(self._connection).route(self._connection, exchange, routing_key, headers, keys)
+            exchanges = exchanges_of(self._connection)
+            routed = exchanges.route(self._connection, exchange, routing_key, headers, keys, selected.by)
         opened = [self._reach(to) for to in routed if not deaths.closes_circle(headers, to.name)]
         targets = [target for target in opened if target is not None]
         if not targets:

@@ -73,7 +73,8 @@ def _handed_on(name: str) -> Callable[..., Any]:
 
 for _name in (
     "put", "put_nowait", "put_many", "reserve", "get", "get_nowait", "get_many", "consume", "browse", "count", "purge",
-    "delete", "configure", "pause", "resume", "move", "statistics",
+    "delete", "configure", "pause", "resume", "move", "copy", "retry", "expire", "change_priority",
+    "deliver_scheduled", "statistics",
 ):  # fmt: skip
     setattr(InheritedQueue, _name, _handed_on(_name))
 

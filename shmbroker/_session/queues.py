@@ -95,6 +95,20 @@ class OpenQueues:
                 self._kept.pop(name, None)
             return handle
 
+    def existing(self, name: str) -> CoreQueue:
+        """Opens a queue in the core, for a call that the application has given its name.
+
+        Raises:
+            NotFound: there is no such queue, or it was deleted during the call.
+            ResourceLocked: the queue is exclusive to another connection.
+            ValueError: the name is not allowed.
+        """
+        check_queue_name(name)
+        with self._lock:
+            if self._connection.closed:
+                native.raise_for(native.CLOSED, "the connection")
+            return self._as_wanted(name, {}, passive=True)
+
     def _as_wanted(self, name: str, wanted: dict[str, Any], *, passive: bool) -> CoreQueue:
         """Returns the core's handle of a queue that the connection may use, and that has the wanted settings."""
         while True:

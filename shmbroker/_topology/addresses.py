@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from shmbroker import exceptions
 from shmbroker._amqp.names import RESERVED
 from shmbroker._amqp.utf8 import check_queue_name
+from shmbroker._core import managing
 from shmbroker._core import queue as core_queue
 from shmbroker._core.journal import topology_lock
 from shmbroker._core.settings import ALL_GIVEN, decoded_settings, given_settings
@@ -154,6 +155,7 @@ def _apply_to(core: CoreConnection, queue: CoreQueue, until: int) -> None:
         differing = _differing(exchanges_of(core).addresses(core), queue.name, current, given)
         if differing:
             queue.configure(replace(current, **differing), flags, trim=False, until=until, given=given)
+    managing.shorten_lives(queue, current.message_ttl, differing.get("message_ttl"))
 
 
 def _differing(table: AddressTable, name: str, current: object, given: frozenset[str]) -> dict[str, Any]:

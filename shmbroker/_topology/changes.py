@@ -19,6 +19,7 @@ from shmbroker._topology import exchange as rules
 from shmbroker._topology.address_matching import check_match
 from shmbroker._topology.binding import Binding, Destination, ToExchange, ToQueue
 from shmbroker._topology.exchange import Exchange
+from shmbroker._topology.filters import check_filter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,7 +109,7 @@ def bind(
         source: the exchange that messages come from.
         destination: the destination of messages; the caller checks that a queue exists and may be bound.
         routing_key: the key or pattern to match; unused for fanout and headers.
-        arguments: the criteria to match, for headers.
+        arguments: the criteria to match, for headers; and the filter, see `filters.py`.
 
     Raises:
         AccessRefused: source or destination is the default exchange.
@@ -122,6 +123,7 @@ def bind(
     if isinstance(destination, ToExchange):
         topology.exchange(destination.name)
     rules.check_binding(exchange.type, routing_key, arguments or {})
+    check_filter(arguments or {})
     if binding in topology.bindings_from(source):
         return b""
     return records.encode(records.Bound(binding))

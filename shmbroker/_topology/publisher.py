@@ -2,8 +2,8 @@
 """Publishing to exchanges: which queues a message goes to, and how it is put there.
 
 A route is found once for each exchange and routing key, and is valid while the version of the topology stays the same.
-It is found anew for each message with the header CC or BCC. While an exchange of type headers has a binding, it is
-found anew for each message with headers.
+It is found anew for each message with the header CC or BCC, and for each message that a filter of a binding decides on.
+While an exchange of type headers has a binding, it is found anew for each message with headers.
 
 A message for one queue is put as by ``Queue.put``; a message for several queues is committed to all of them in one
 step.
@@ -22,6 +22,7 @@ from shmbroker import properties as basic
 from shmbroker._amqp.errors import amqp_error
 from shmbroker._core import journal, native
 from shmbroker._core.queue import PutOptions
+from shmbroker._core.selecting import Selected
 from shmbroker._core.transaction import Publication, commit_waiting
 from shmbroker._dataclasses import replace
 from shmbroker._process import locks
@@ -182,13 +183,14 @@ class Publishing:
                 # A signal handler that changes the topology and publishes renews the routes. Then this route is
                 # outdated. It is stored in the dictionaries from before, which nothing uses any more.
                 targets, known = self._targets, self.compiled.routes.setdefault(exchange, {})
-                queues = table.route(self.core, exchange, routing_key, content.headers, content.keys)
+                selected = Selected(content.properties, content.options[1])
+                queues = table.route(self.core, exchange, routing_key, content.headers, content.keys, selected.by)
                 opened = (self._reach(queue.name, queue.incarnation) for queue in queues)
                 found = tuple(queue for queue in opened if queue is not None)
                 for queue in found:
                     with contextlib.suppress(exceptions.NotFound):  # deleted: the commit skips it
                         queue.message_ttl()  # updates `has_ttl`, which a new configuration may change
-                if by_key:
+                if by_key and not selected.asked:
                     targets[exchange, routing_key] = found
                     self._learn(known, exchange, routing_key, found)
             return found

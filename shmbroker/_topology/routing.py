@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Any
 from shmbroker._topology import ordered
 from shmbroker._topology.binding import ANY_INCARNATION, Binding, Destination, ToExchange, ToQueue
 from shmbroker._topology.exchange import DEFAULT, Exchange, missing
+from shmbroker._topology.filters import Filters, has_filter
 from shmbroker._topology.matching import Matcher, matcher_for
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from shmbroker._topology.state import Topology
+
+
+def selects_nothing(_selector: bytes) -> bool:
+    """Answers for a message of which nothing is known: no filter of a binding selects it."""
+    return False
 
 
 class Router:
@@ -25,6 +31,8 @@ class Router:
 
     def __init__(self, topology: Topology) -> None:
         self._matchers: dict[str, Matcher] = {}
+        self._filters: dict[str, Filters] = {}
+        self._exchanges: dict[str, Exchange] = {}
         self._alternates: dict[str, ToExchange] = {}
         topology.observe(self)
 
@@ -34,6 +42,7 @@ class Router:
         routing_key: str,
         headers: Mapping[str, Any] | None = None,
         keys: tuple[str, ...] = (),
+        selects: Callable[[bytes], bool] = selects_nothing,
     ) -> tuple[ToQueue, ...]:
         """Find the queues that get a message.
 
@@ -45,6 +54,8 @@ class Router:
             routing_key: the routing key of the message.
             headers: the headers of the message, as the publisher gave them or as they were decoded.
             keys: further routing keys (of the headers CC and BCC).
+            selects: whether a compiled selector selects the message, for bindings with a filter. If it is not called,
+                no filter has to do with the route.
 
         Returns:
             Names and incarnations, each queue once: first the queues bound to the exchange, oldest binding first, then
@@ -61,7 +72,7 @@ class Router:
         pending = [exchange]
         seen = {exchange}
         for name in pending:  # the loop extends the list
-            for to in self._destinations(name, wanted, headers or {}):
+            for to in self._destinations(name, wanted, headers or {}, selects):
                 if isinstance(to, ToQueue):
                     queues[to] = None
                 elif to.name not in seen:
@@ -70,7 +81,7 @@ class Router:
         return _each_once(queues) if DEFAULT in seen else tuple(queues)
 
     def _destinations(
-        self, exchange: str, keys: tuple[str, ...], headers: Mapping[str, Any]
+        self, exchange: str, keys: tuple[str, ...], headers: Mapping[str, Any], selects: Callable[[bytes], bool]
     ) -> Collection[Destination]:
         if exchange == DEFAULT:
             return [ToQueue(key, ANY_INCARNATION) for key in keys]
@@ -78,6 +89,8 @@ class Router:
         if matcher is None:
             return ()  # an alternate exchange need not exist
         leaves = matcher.leaves(keys, headers)
+        if exchange in self._filters:
+            leaves += self._filters[exchange].leaves(keys, headers, selects)
         found = ordered.things(leaves[0]) if len(leaves) == 1 else ordered.merged(leaves)
         alternate = self._alternates.get(exchange)
         return found if found or alternate is None else (alternate,)
@@ -85,21 +98,32 @@ class Router:
     def declared(self, exchange: Exchange) -> None:
         """Adds a new exchange of the topology."""
         self._matchers[exchange.name] = matcher_for(exchange)
+        self._exchanges[exchange.name] = exchange
         if exchange.alternate is not None:
             self._alternates[exchange.name] = ToExchange(exchange.alternate)
 
     def deleted(self, exchange: Exchange) -> None:
         """Removes a deleted exchange of the topology."""
-        del self._matchers[exchange.name]
+        del self._matchers[exchange.name], self._exchanges[exchange.name]
+        self._filters.pop(exchange.name, None)
         self._alternates.pop(exchange.name, None)
 
     def bound(self, binding: Binding, order: int) -> None:
         """Adds a new binding of the topology."""
-        self._matchers[binding.source].add(binding, order)
+        self._part(binding).add(binding, order)
 
     def unbound(self, binding: Binding, order: int) -> None:
         """Removes a binding that the topology lost."""
-        self._matchers[binding.source].remove(binding, order)
+        self._part(binding).remove(binding, order)
+
+    def _part(self, binding: Binding) -> Matcher | Filters:
+        """Returns what has the bindings like this one: the matcher of the exchange, or its bindings with filters."""
+        source = binding.source
+        if not has_filter(binding):
+            return self._matchers[source]
+        if source not in self._filters:
+            self._filters[source] = Filters(self._exchanges[source])
+        return self._filters[source]
 
 
 def _each_once(queues: Collection[ToQueue]) -> tuple[ToQueue, ...]:

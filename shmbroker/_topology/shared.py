@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from shmbroker._core.journal import Journal, topology_lock
 from shmbroker._process import locks
 from shmbroker._topology import changes
-from shmbroker._topology.routing import Router
+from shmbroker._topology.routing import Router, selects_nothing
 from shmbroker._topology.state import Topology
 from shmbroker.exceptions import ConnectionClosed, CorruptSegment, OutOfMemory
 
@@ -122,19 +122,20 @@ class Exchanges:
         """
         return self.refresh(connection).exchange(name)
 
-    def route(
+    def route(  # noqa: PLR0917 - as of a router
         self,
         connection: CoreConnection,
         exchange: str,
         routing_key: str,
         headers: Mapping[str, Any] | None,
         keys: tuple[str, ...],
+        selects: Callable[[bytes], bool] = selects_nothing,
     ) -> tuple[ToQueue, ...]:
         """Returns the queues that get a message; see :meth:`Router.route`."""
         with self._lock:  # without `_refreshed`, which adds a microsecond to each publish that is routed by headers
             table = self._taken(connection)
             try:
-                return table.router.route(exchange, routing_key, headers, keys)
+                return table.router.route(exchange, routing_key, headers, keys, selects)
             finally:
                 table.users -= 1
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import queue as standard_queue
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from shmbroker import exceptions
 from shmbroker._core import native
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from shmbroker.aio.session import LoopSession
+    from shmbroker.management import QueuedMessage, Retried
     from shmbroker.message import Message, MessageBatch
     from shmbroker.queue import Queue as SyncQueue
     from shmbroker.statistics import QueueStatistics
@@ -154,9 +155,31 @@ class Queue:
 
     # ---- the queue itself ----
 
-    def browse(self, selector: str | None = None) -> Iterator[Message]:
-        """Iterates over the ready messages, or those that a selector selects, without taking them."""
-        return self._sync.browse(selector)
+    @overload
+    def browse(
+        self,
+        selector: str | None = None,
+        *,
+        state: Literal["scheduled", "delivering", "dead"],
+        **which: Any,  # noqa: ANN401
+    ) -> Iterator[QueuedMessage]: ...
+    @overload
+    def browse(
+        self,
+        selector: str | None = None,
+        *,
+        state: str = "ready",
+        **which: Any,  # noqa: ANN401
+    ) -> Iterator[Message]: ...
+    def browse(
+        self,
+        selector: str | None = None,
+        *,
+        state: str = "ready",
+        **which: Any,
+    ) -> Iterator[Any]:
+        """Iterates over messages without taking them; see :meth:`shmbroker.Queue.browse`."""
+        return self._sync.browse(selector, state=state, **which)
 
     @overload
     def count(self, *, selector: str | None = None, group_by: None = None) -> int: ...
@@ -168,9 +191,9 @@ class Queue:
             return self._sync.count(selector=selector)
         return self._sync.count(selector=selector, group_by=group_by)
 
-    def purge(self, *, selector: str | None = None) -> int:
-        """Removes the ready messages, or those that a selector selects; returns their number."""
-        return self._sync.purge(selector=selector)
+    def purge(self, **which: Any) -> int:  # noqa: ANN401
+        """Removes ready messages; see :meth:`shmbroker.Queue.purge`."""
+        return self._sync.purge(**which)
 
     async def delete(self, *, if_unused: bool = False, if_empty: bool = False) -> int:
         """Deletes the queue; returns the number of ready and scheduled messages deleted with it."""
@@ -189,17 +212,29 @@ class Queue:
         """Ends :meth:`pause`."""
         await self._session.change(self._sync.resume)
 
-    def move(
-        self,
-        to: Queue | str,
-        *,
-        selector: str | None = None,
-        limit: int | None = None,
-        max_bytes: int | None = None,
-    ) -> int:
-        """Moves ready messages, or those that a selector selects, to another queue."""
-        target = to._sync if isinstance(to, Queue) else to  # noqa: SLF001
-        return self._sync.move(target, selector=selector, limit=limit, max_bytes=max_bytes)
+    def move(self, to: Queue | str, **which: Any) -> int:  # noqa: ANN401
+        """Moves ready messages to another queue; see :meth:`shmbroker.Queue.move`."""
+        return self._sync.move(_sync_of(to), **which)
+
+    def copy(self, to: Queue | str, **which: Any) -> int:  # noqa: ANN401
+        """Puts copies of ready messages into another queue; see :meth:`shmbroker.Queue.copy`."""
+        return self._sync.copy(_sync_of(to), **which)
+
+    def retry(self, **which: Any) -> Retried:  # noqa: ANN401
+        """Moves dead letters back to the queues that they died in; see :meth:`shmbroker.Queue.retry`."""
+        return self._sync.retry(**which)
+
+    def expire(self, **which: Any) -> int:  # noqa: ANN401
+        """Ends ready messages as if their time were over; see :meth:`shmbroker.Queue.expire`."""
+        return self._sync.expire(**which)
+
+    def change_priority(self, priority: int, **which: Any) -> int:  # noqa: ANN401
+        """Gives ready messages another priority; see :meth:`shmbroker.Queue.change_priority`."""
+        return self._sync.change_priority(priority, **which)
+
+    def deliver_scheduled(self, **which: Any) -> int:  # noqa: ANN401
+        """Makes scheduled messages ready now; see :meth:`shmbroker.Queue.deliver_scheduled`."""
+        return self._sync.deliver_scheduled(**which)
 
     def statistics(self) -> QueueStatistics:
         """A snapshot of the queue."""
@@ -231,6 +266,10 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"<aio {self._sync!r}>"
+
+
+def _sync_of(queue: Queue | str) -> SyncQueue | str:
+    return queue._sync if isinstance(queue, Queue) else queue  # noqa: SLF001
 
 
 async def open_queue(session: LoopSession, name: str, /, *, passive: bool = False, **settings: Any) -> Queue:  # noqa: ANN401

@@ -139,11 +139,25 @@ static void select_some(session *s) {
   uint64_t bytes = choose(1000);
   sb_queue *target = any(s);
   position = 0;
-  if (q != NULL && target != NULL && choose(2) == 0)
-    (void)sb_queue_move_selected(q, target, choose(100), &bytes, selector, sizeof selector, records, &position,
-                                 &status);
-  if (q != NULL && choose(4) == 0)
-    (void)sb_queue_purge_selected(q, selector, sizeof selector, records, &position, &status);
+  sb_manage work = {.action = (sb_manage_action)choose(5),
+                    .selector = selector,
+                    .selector_length = choose(2) == 0 ? sizeof selector : 0,
+                    .target = target,
+                    .position = choose(3) == 0 ? choose(300) : 0,
+                    .end = choose(2) == 0 ? UINT64_MAX : choose(300),
+                    .limit = choose(100),
+                    .bytes = bytes,
+                    .scheduled = choose(2) == 0,
+                    .memory = records};
+  if (q != NULL && target != NULL) (void)sb_queue_manage(q, &work, &status);
+  sb_whereabouts where;
+  position = 0;
+  for (int n = 0; q != NULL && n < MANY; n++) {
+    if (sb_queue_browse_states(q, &position, UINT64_MAX, (uint32_t)choose(16), NULL, 0, choose(2) == 0, records,
+                               RECORD_BYTES, &where) < 0)
+      break;
+  }
+  if (q != NULL && sb_queue_take(q, choose(300), records) > 0) sb_queue_put_back(q, records);
 }
 
 static void purge(session *s) {

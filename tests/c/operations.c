@@ -11,6 +11,7 @@
 #include "grace_operations.h"
 #include "id_operations.h"
 #include "lease_operations.h"
+#include "managed_operations.h"
 #include "page_operations.h"
 #include "parts_operations.h"
 #include "put_operations.h"
@@ -99,26 +100,6 @@ static void read_what_is_acked(void) { read_in_place(get_and_ack); }
 /* ---- the queue as a whole ---- */
 
 static void purge(void) { (void)purge_count(q); }
-/* Of a queue with priorities, the messages of priority 2: the ids 2 and 5. */
-static const char OF_PRIORITY_2[] = {
-    SB_PROGRAM_VERSION, SB_OP_PROPERTY_U8, SB_PROPERTY_PRIORITY, SB_OP_INTEGER_I64, 2, 0, 0, 0, 0, 0, 0, 0,
-    SB_OP_EQUAL};
-static char selecting[SB_MAX_PREFIX];
-static void purge_selected(void) {
-  uint64_t position = 0;
-  sb_status status;
-  do {
-    (void)sb_queue_purge_selected(q, OF_PRIORITY_2, sizeof OF_PRIORITY_2, selecting, &position, &status);
-  } while (again(status));
-}
-static void move_selected(void) {
-  uint64_t position = 0, bytes = UINT64_MAX;
-  sb_status status;
-  do {
-    (void)sb_queue_move_selected(q, other, 2, &bytes, OF_PRIORITY_2, sizeof OF_PRIORITY_2, selecting, &position,
-                                 &status);
-  } while (again(status));
-}
 static void move_there_and_back(void) {
   move();
   move_back();
@@ -424,6 +405,15 @@ const operation OPERATIONS[] = {
     {"purge selected", RANKED(-1), SETUP, nothing, purge_selected, LEAVES(BUT(2) & BUT(5))},
     {"move", FREELY, SETUP, nothing, move, UNCHANGED},
     {"move selected", RANKED(-1), SETUP, nothing, move_selected, UNCHANGED},
+    {"expire selected", RANKED(-1), SETUP, nothing, expire_selected, LEAVES(BUT(2) & BUT(5))},
+    {"expire two, ring of 6", RING(6), SETUP, nothing, expire_two, LEAVES(BUT_2)},
+    {"limit the life of two", FREELY, SETUP, nothing, limit_two, UNCHANGED},
+    {"limit the life of two, ring of 6", RING(6), SETUP, nothing, limit_two, UNCHANGED, .exactly = 6},
+    {"take, put back", FREELY, SETUP, nothing, take_and_put_back, UNCHANGED},
+    {"transfer", FREELY, SETUP, nothing, transfer, UNDER_WAY(BUT_1, ALL | NEW), AFTER(BUT_1 | NEW, BUT_1 | NEW),
+     .both = NEW, .instead = ID(1)},
+    {"transfer, ring of 6", RING(6), SETUP, nothing, transfer, UNDER_WAY(BUT_1, ALL | NEW),
+     AFTER(BUT_1 | NEW, BUT_1 | NEW), .both = NEW, .instead = ID(1)},
     {"move, limited", LENGTH(6, 0), SETUP, nothing, move, UNCHANGED},
     {"move a page", FREELY, PAGE_AND_SIX, have_room_for_a_page, move_page, UNDER_WAY(ALL | REST, ALL | REST),
      AFTER(ALL | REST, ALL | REST), .total = PAGE_AND_SIX},
@@ -699,6 +689,7 @@ const operation OPERATIONS[] = {
 
     {"reject, dead letters", DEADLY, SETUP, get_one, reject, LEAVES(BUT_1)},
     {"reject in a commit, dead letters", DEADLY, SETUP, get_one, reject_in_a_commit, LEAVES(BUT_1)},
+    {"expire two, dead letters", DEADLY, SETUP, nothing, expire_two, LEAVES(BUT_2)},
     {"carry out", DEADLY, SETUP, reject_one, carry_out, UNDER_WAY(BUT_1, ALL), AFTER(ALL, ALL)},
     {"carry out 5 kB", DEADLY, SETUP, reject_one, carry_out, UNDER_WAY(BUT_1, ALL), AFTER(ALL, ALL), .bytes = LONG},
     {"give up", DEADLY, SETUP, reject_one, give_up, UNDER_WAY(BUT_1, BUT_1), AFTER(BUT_1, BUT_1)},
@@ -728,6 +719,10 @@ const operation OPERATIONS[] = {
      .reaps = true, .dies_at = "commit.marked", .dies_in = die_with_a_dead_one},
     {"reap who carries out, decided", DEADLY, SETUP, nothing, reap, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), .reaps = true,
      .dies_at = "commit.decided", .dies_in = die_with_a_dead_one},
+    {"reap who transfers, taken", FREELY, SETUP, nothing, reap, UNCHANGED, .reaps = true, .dies_at = "commit.marked",
+     .dies_in = transfer},
+    {"reap who transfers, decided", FREELY, SETUP, nothing, reap, UNDER_WAY(BUT_1 | NEW, BUT_1 | NEW),
+     AFTER(BUT_1 | NEW, BUT_1 | NEW), .both = NEW, .reaps = true, .dies_at = "commit.decided", .dies_in = transfer},
     {"reap who rejects, described", DEADLY, SETUP, nothing, reap, UNDER_WAY(BUT_1, BUT_1), AFTER(BUT_1, BUT_1),
      .reaps = true, .dies_at = "queue.park.described", .dies_in = reject_one},
     {"reap who rejects, flipped", DEADLY, SETUP, nothing, reap, UNDER_WAY(BUT_1, BUT_1), AFTER(BUT_1, BUT_1),
@@ -744,6 +739,9 @@ const operation OPERATIONS[] = {
      .dies_in = get_one},
 
     {"tick", RING(6), SETUP, find_q, tick, UNCHANGED, .exactly = 6},
+    {"remove scheduled", FREELY, SETUP, put_delayed, remove_scheduled, UNDER_WAY(ALL, ALL | NEW), AFTER(ALL, ALL)},
+    {"expire scheduled", DEADLY, SETUP, put_delayed, expire_scheduled, UNDER_WAY(ALL, ALL | NEW), AFTER(ALL, ALL)},
+    {"deliver scheduled", FREELY, SETUP, put_delayed, deliver_scheduled, PUTS(NEW)},
     {"become due", FREELY, SETUP, put_due, due, PUTS(NEW)},
     {"sweep", FREELY, SETUP, delete_and_leave, sweep, EMPTY, .deletes = true, .slow = true},
     {"trim schedule", FREELY, SETUP, become_due, trim_schedule, UNDER_WAY(ALL | NEW, ALL | NEW), .total = 0},

@@ -21,7 +21,8 @@ from scenario_support.nursery import nursery
 from scenario_support.waiting import becomes
 
 import shmbroker
-from shmbroker_cli.demo import command, progress, run, serial
+from shmbroker_cli import progress
+from shmbroker_cli.demo import command, run, serial
 from shmbroker_cli.demo.analysis import Counts, count, why_unparsable
 from shmbroker_cli.demo.files import WITH_TEXTS, is_urgent, source_files, urgent_last
 from shmbroker_cli.demo.left import Left, Rejected, left_in

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario_support.dead_letters import dead_letter_queue, next_dead, reasons
 from scenario_support.observing import (
     assert_balanced,
     assert_counts,
@@ -16,11 +17,13 @@ from scenario_support.observing import (
     numbered,
     put_each,
     take,
+    text,
 )
 from scenario_support.processes import Actor
 from scenario_support.waiting import until_clock
 
 import shmbroker
+from shmbroker._core import managing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,9 +182,9 @@ def test_q56_the_longest_life_is_for_other_processes_too(
     queue = connection.queue("q")
     with Actor(broker.name) as producer:
         producer.do("put", queue="q", bodies=["A"])
-        queue.configure(message_ttl=LONGEST_TTL)
         with queue.get(timeout=0) as message:
             assert message.expires_at is None
+        queue.configure(message_ttl=LONGEST_TTL)
         least, most = life(queue, lambda: producer.do("put", queue="q", bodies=["A"], ttl=HOUR))
         assert least <= LONGEST_TTL <= most
 
@@ -199,13 +202,89 @@ def test_q56_a_commit_keeps_to_a_longest_life_that_is_set_later(
         assert least <= LONGEST_TTL <= most
 
 
-def test_a_shorter_longest_life_is_for_what_comes_then(connection: shmbroker.Connection) -> None:
-    """A smaller `message_ttl` takes effect for each following put; a message that is there keeps its time."""
-    queue = connection.queue("q")
-    put_each(queue, "A")
+@pytest.mark.parametrize("before", [None, HOUR])
+def test_q58_a_shorter_longest_life_is_for_what_is_there(
+    connection: shmbroker.Connection, before: float | None
+) -> None:
+    """Messages that are older than the new `message_ttl` expire now, others when their time is over; the rest stays."""
+    queue = connection.queue("q", message_ttl=before)
+    put_each(queue, ["held", "old"], ttl=before)
+    held = queue.get()
+    assert text(held) == "held"
+    queue.configure(message_ttl=LONGEST_TTL)
+    (there,) = queue.browse()
+    assert there.expires_at is not None
+    assert there.expires_at <= time.time() + LONGEST_TTL
+    until_clock(time.monotonic() + 0.06)
     queue.configure(message_ttl=0.05)
-    put_each(queue, "B")
-    await_counts(queue, expired=1, message_count=1)
+    assert_counts(queue, expired=1, ready=0)
     queue.configure(message_ttl=None)
-    put_each(queue, "C")
-    assert take(queue, 2) == ["A", "C"]
+    held.nack()
+    put_each(queue, ["C"])
+    assert take(queue, 2) == ["held", "C"]
+    assert_balanced(queue)
+
+
+def test_q58_what_expires_goes_to_the_dead_letter_exchange(connection: shmbroker.Connection) -> None:
+    """A message whose time is over at the change is dead for the reason `expired`."""
+    dead = dead_letter_queue(connection)
+    queue = connection.queue("q", dead_letter_exchange="dlx")
+    put_each(queue, ["A"])
+    until_clock(time.monotonic() + 0.06)
+    queue.configure(message_ttl=0.05)
+    assert reasons(next_dead(dead)) == [("q", "expired", 1)]
+
+
+def test_q58_the_same_again_completes_an_interrupted_change(
+    connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change that an interrupt ended after the setting was stored is completed by the same call."""
+    queue = connection.queue("q")
+    put_each(queue, ["A"])
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(managing, "shorten_lives", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            queue.configure(message_ttl=LONGEST_TTL)
+    assert [message.expires_at for message in queue.browse()] == [None]
+    queue.configure(message_ttl=LONGEST_TTL)
+    assert [message.expires_at is None for message in queue.browse()] == [False]
+
+
+def test_q58_a_longer_life_changes_nothing(connection: shmbroker.Connection) -> None:
+    """A greater `message_ttl`, or none, is for what is put then; a message that ends earlier keeps its time."""
+    queue = connection.queue("q", message_ttl=LONGEST_TTL)
+    put_each(queue, ["A"])
+    (before,) = queue.browse()
+    for ttl in (HOUR, None, HOUR):
+        queue.configure(message_ttl=ttl)
+        (there,) = queue.browse()
+        assert there.expires_at == pytest.approx(before.expires_at, abs=0.05)
+
+
+def test_q58_a_message_of_several_queues_keeps_its_time(
+    connection: shmbroker.Connection, channel: shmbroker.Channel
+) -> None:
+    """A body that other queues have, too, cannot end earlier in one of them, unless its time is over already."""
+    queues = [connection.queue(name) for name in "ab"]
+    for name in "ab":
+        channel.queue_bind(name, "amq.fanout")
+    channel.basic_publish("amq.fanout", "", b"A")
+    queues[0].configure(message_ttl=LONGEST_TTL)
+    assert [message.expires_at for queue in queues for message in queue.browse()] == [None, None]
+    until_clock(time.monotonic() + 0.06)
+    queues[0].configure(message_ttl=0.05)
+    assert_counts(queues[0], expired=1, message_count=0)
+    assert listing(queues[1]) == ["A"]
+
+
+def test_q58_a_live_address_setting_shortens_lives(connection: shmbroker.Connection) -> None:
+    """A change of `default_message_ttl` is a change of the queues that have none of their own."""
+    queue = connection.queue("q")
+    put_each(queue, ["A"])
+    connection.settings.set("#", default_message_ttl=LONGEST_TTL)
+    (message,) = queue.browse()
+    assert message.expires_at is not None

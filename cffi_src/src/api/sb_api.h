@@ -116,12 +116,19 @@ bool sb_api_look_again(sb_connection *c, unsigned dead, sb_patience *p);
 /* Lock held. Ends a consumer. Puts the messages of its row (pulled, but not given to the application) back into their
  * queues; with `return_everything` also the messages that the application holds. */
 void sb_api_cancel(sb_consumer *k, bool return_everything);
-/* Lock not held. Finds the next ready message that a program selects, from *sequence on. *found: its position;
- * *sequence: that of the message behind it. A position has one message, for ever (I4 of sb_layout.h): the caller that
- * takes the message at the position gets the message that was selected, or none. `memory`: as of sb_selector_message.
- * SB_EMPTY: there is none. SB_CORRUPT: a message, or its properties, are damaged. */
-sb_status sb_api_find_selected(sb_queue *q, const sb_program *selector, char *memory, uint64_t *sequence,
-                               uint64_t *found);
+/* Which messages a call looks for: those in any of `states` (SB_STATE_...) that a program selects, with sequence numbers
+ * below `end` (SB_ANY_POSITION: all). `memory`: as of sb_selector_message. */
+typedef struct {
+  sb_program selector;
+  char *memory;
+  uint64_t end;
+  uint32_t states;
+} sb_sought;
+/* Lock not held. Finds the next message that is sought, from *sequence on. *found: its position; *sequence: that of the
+ * message behind it. A position has one message, for ever (I4 of sb_layout.h): the caller that takes the message at the
+ * position gets the message that was selected, or none. SB_EMPTY: there is none. SB_CORRUPT: a message, or its
+ * properties, are damaged. */
+sb_status sb_api_find_selected(sb_queue *q, const sb_sought *sought, uint64_t *sequence, uint64_t *found);
 /* Copies and verifies the compiled selector of a consumer; *wish NULL: its length is 0, so there is none. The caller
  * frees it. SB_INVALID: it is no valid program. */
 sb_status sb_api_wish(const char *selector, uint32_t length, sb_wish **wish);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sb_api.h"
+#include "sb_schedule.h"
 
 /* The position of a browser, and what it saw there. A browser holds the connection's lock only in `begin` and `finish`.
  * Without the lock no gate (sb_grace.h) protects its reads: pages may be retired meanwhile, and their memory may hold
@@ -20,8 +21,11 @@ typedef struct {
   uint64_t word, gen;
   sb_taken taken;
   sb_message_shm message;
-  sb_program selector; /* none: every message is selected */
-  char *memory;        /* for sb_selector_message */
+  sb_program selector;  /* none: every message is selected */
+  char *memory;         /* for sb_selector_message */
+  uint32_t states;      /* which messages are looked at: SB_STATE_... */
+  uint64_t end;         /* the browser ends at this sequence number; SB_ANY_POSITION: at the end of the queue */
+  sb_whereabouts where; /* of the message that was seen */
 } sight;
 
 /* Finds the lane of a sequence number, and the position of the number. If there is no such lane, the browser has come to
@@ -56,7 +60,7 @@ static sb_status begin(sight *s, sb_queue *q, uint64_t position) {
     return status;
   }
   if (sb_queue_is_open(q)) {
-    *s = (sight){.queue = q, .lanes = sb_lanes_of(q->c->b, q->slot)};
+    *s = (sight){.queue = q, .lanes = sb_lanes_of(q->c->b, q->slot), .states = SB_STATE_READY, .end = SB_ANY_POSITION};
     if (!go_to(s, position)) status = SB_CORRUPT;
     s->keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0;
     if (status == SB_OK && position == 0 && !sb_api_look_at_bound(q)) status = SB_CLOSED;
@@ -81,7 +85,33 @@ static bool leaf_is_there(const sight *s) {
   return sb_slot_gen(SB_LOAD(sb_slot_header(s->queue->c->b, s->leaf.slot), SB_SEQ_CST)) == s->leaf.gen;
 }
 
-/* The first look in a lane: finds the next ready message, from the position on. SB_EMPTY: there is none. */
+/* Describes where the message is that was seen in a cell with a state. */
+static sb_whereabouts where_of(const sight *s, uint32_t state) {
+  sb_whereabouts w = {.state = SB_STATE_READY};
+  if (state == SB_CELL_ACQUIRED) {
+    w.state = SB_STATE_DELIVERING;
+    w.connection = sb_cell_owner(s->word);
+  } else if (state == SB_CELL_SCHEDULED && sb_park_why(s->taken.side, s->message.flags) != SB_WHY_ALIVE) {
+    w.state = SB_STATE_DEAD;
+  } else if (state == SB_CELL_SCHEDULED) {
+    w.state = SB_STATE_SCHEDULED;
+    w.due_ns = sb_schedule_due(s->taken.side, &s->message);
+  }
+  return w;
+}
+
+/* True if the browser looks at messages in cells with this state. Whether a scheduled one is dead, its side record says. */
+static bool may_see(const sight *s, uint32_t state) {
+  switch (state) {
+    case SB_CELL_AVAILABLE: return (s->states & SB_STATE_READY) != 0;
+    case SB_CELL_ACQUIRED: return (s->states & SB_STATE_DELIVERING) != 0;
+    case SB_CELL_SCHEDULED: return (s->states & (SB_STATE_SCHEDULED | SB_STATE_DEAD)) != 0;
+    default: return false;
+  }
+}
+
+/* The first look in a lane: finds the next message in one of the browser's states, from the position on. SB_EMPTY: there
+ * is none. */
 static sb_status look_in_lane(sight *s) {
   sb_broker *b = s->queue->c->b;
   for (;; s->at++) {
@@ -89,6 +119,7 @@ static sb_status look_in_lane(sight *s) {
       s->in_leaf = sb_ring_next_leaf(b, &s->ring, s->at, &s->leaf, &s->at);
       if (!s->in_leaf) return SB_EMPTY;
     }
+    if (s->end != SB_ANY_POSITION && sequence_at(s) >= s->end) return SB_EMPTY;
     s->cell = sb_leaf_cell(&s->leaf, s->at);
     s->word = SB_LOAD(&s->cell->word, SB_ACQUIRE);
     uint32_t state = sb_cell_state(s->word), slot = sb_cell_slot(s->word);
@@ -97,13 +128,14 @@ static sb_status look_in_lane(sight *s) {
       s->in_leaf = false;
       continue;
     }
-    if (state != SB_CELL_AVAILABLE || !sb_slot_ready(b, slot)) continue;
+    if (!may_see(s, state) || !sb_slot_ready(b, slot)) continue;
     s->taken = (sb_taken){.position = s->at, .slot = slot, .side = SB_LOAD(&s->cell->side, SB_ACQUIRE)};
     s->gen = sb_slot_gen(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE));
     s->message = sb_peek_message(b, slot);
     s->taken.message = &s->message;
     s->sound = sb_api_plausible(b, &s->taken);
-    return SB_OK;
+    s->where = where_of(s, state);
+    if ((s->where.state & s->states) != 0) return SB_OK;
   }
 }
 
@@ -128,7 +160,8 @@ static bool still_there(sight *s) {
 }
 
 static bool expired(const sight *s) {
-  return s->message.expires_ns != 0 && s->message.expires_ns <= sb_now_ns() && !s->keeps;
+  return s->message.expires_ns != 0 && s->message.expires_ns <= sb_now_ns() && !s->keeps &&
+         (s->where.state & (SB_STATE_READY | SB_STATE_SCHEDULED)) != 0; /* not before what holds it has settled it */
 }
 
 /* The first look that passes over messages which the selector does not select. Its result is a guess, as all that the
@@ -169,15 +202,16 @@ static __attribute__((noinline)) void copy(const sight *s, char *to, uint64_t le
   sb_peek_bytes(to + names, slot + m->body_offset, length - names);
 }
 
-sb_status sb_api_find_selected(sb_queue *q, const sb_program *selector, char *memory, uint64_t *sequence,
-                               uint64_t *found) {
+sb_status sb_api_find_selected(sb_queue *q, const sb_sought *sought, uint64_t *sequence, uint64_t *found) {
   sight s;
   sb_status status = begin(&s, q, *sequence);
   if (status != SB_OK) {
     return status;
   }
-  s.selector = *selector;
-  s.memory = memory;
+  s.selector = sought->selector;
+  s.memory = sought->memory;
+  s.states = sought->states;
+  s.end = sought->end;
   while ((status = look_for_selected(&s)) == SB_OK) {
     if (!still_there(&s)) continue;
     if (!s.sound) status = SB_CORRUPT;
@@ -210,6 +244,7 @@ static int64_t browse_on(sight *s, uint64_t *position, char *buffer, uint64_t si
                           .exchange_length = (uint8_t)m->exchange_length,
                           .priority = m->priority,
                           .redelivered = (s->taken.side & SB_SIDE_REDELIVERED) != 0};
+      if (s->where.state == SB_STATE_DELIVERING) record.delivery_count = (uint16_t)sb_side_count(s->taken.side);
       memcpy(buffer, &record, sizeof record);
       copy(s, buffer + sizeof record, prefix + copied);
     }
@@ -244,10 +279,12 @@ int64_t sb_queue_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t 
   return browse(q, position, buffer, size, NULL);
 }
 
-int64_t sb_queue_browse_selected(sb_queue *q, uint64_t *position, const char *selector, uint32_t selector_length,
-                                 char *buffer, uint64_t size) {
+int64_t sb_queue_browse_states(sb_queue *q, uint64_t *position, uint64_t end, uint32_t states, const char *selector,
+                               uint32_t selector_length, bool body, char *buffer, uint64_t size,
+                               sb_whereabouts *where) {
   sight s;
   sb_program program;
+  sb_place place;
   if (!sb_program_open(selector, selector_length, &program)) {
     return -(int64_t)SB_INVALID;
   }
@@ -257,9 +294,20 @@ int64_t sb_queue_browse_selected(sb_queue *q, uint64_t *position, const char *se
   }
   s.selector = program;
   s.memory = buffer; /* what the selector leaves there is overwritten by the record */
-  int64_t length = size >= SB_MAX_PREFIX ? browse_on(&s, position, buffer, size, NULL) : -(int64_t)SB_INVALID;
+  s.states = states;
+  s.end = end;
+  int64_t length = -(int64_t)SB_INVALID;
+  if (size >= SB_MAX_PREFIX) length = browse_on(&s, position, buffer, size, body ? NULL : &place);
+  *where = s.where;
   finish(&s);
   return length;
+}
+
+int64_t sb_queue_browse_selected(sb_queue *q, uint64_t *position, const char *selector, uint32_t selector_length,
+                                 char *buffer, uint64_t size) {
+  sb_whereabouts where;
+  return sb_queue_browse_states(q, position, SB_ANY_POSITION, SB_STATE_READY, selector, selector_length, true, buffer,
+                                size, &where);
 }
 
 int64_t sb_queue_browse_place(sb_queue *q, uint64_t *position, char *buffer, uint64_t size, sb_place *place) {

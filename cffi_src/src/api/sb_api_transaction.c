@@ -17,6 +17,7 @@ typedef struct {
   uint32_t count, settlement_count;
   uint32_t failed_publication, failed_target;
   bool carries_out;     /* the commit sends dead messages on: their ids were looked up before */
+  bool transfers;       /* whether a settlement is SB_TRANSFER */
   uint64_t ended_bytes; /* sum of the body lengths of the messages that the commit ends */
   uint32_t *slots;      /* queue slots of the targets of the current publication */
 } request;
@@ -87,6 +88,7 @@ static sb_reason reason_of(sb_disposition disposition) {
     case SB_ACK: return SB_REASON_ACKED;
     case SB_CARRIED_OUT: return SB_REASON_CARRIED_OUT;
     case SB_GIVEN_UP: return SB_REASON_GIVEN_UP;
+    case SB_TRANSFER: return SB_REASON_TRANSFERRED;
     default: return SB_REASON_REJECTED;
   }
 }
@@ -95,14 +97,15 @@ static sb_status check_settlements(request *r, bool all) {
   uint64_t bytes;
   for (uint32_t i = 0; i < r->settlement_count; i++) {
     const sb_settlement *s = &r->settlements[i];
-    if (s->disposition > SB_GIVEN_UP || s->queue->c != r->plan.c) {
+    if (s->disposition > SB_TRANSFER || s->queue->c != r->plan.c) {
       return SB_INVALID;
     }
     if ((all || !is_marked(s->disposition)) && !is_held(r->plan.c, s, &bytes)) {
       return SB_SETTLED;
     }
     if (all && is_marked(s->disposition)) r->ended_bytes += bytes;
-    if (s->disposition == SB_CARRIED_OUT) r->carries_out = true;
+    if (s->disposition == SB_CARRIED_OUT || s->disposition == SB_TRANSFER) r->carries_out = true;
+    r->transfers |= s->disposition == SB_TRANSFER;
   }
   return SB_OK;
 }
@@ -229,6 +232,8 @@ static sb_status admit(request *r, uint32_t publication, uint32_t target, sb_tra
     return blame(r, publication, target, SB_FULL);
   }
   sb_status status = dead ? sb_limits_admit_dead(q, cell->body->bytes) : sb_limits_admit(q, cell->body->bytes);
+  if (status == SB_DONE && r->transfers)
+    status = SB_FULL; /* what is transferred is not dropped: it stays where it is */
   cell->admitted = status == SB_OK;
   cell->refused = status == SB_DONE;
   return cell->refused ? SB_OK : blame(r, publication, target, status);

@@ -300,15 +300,16 @@ static void flip_for(sb_reap_context *w, uint32_t queue, uint64_t position) {
   }
 }
 
-/* Settles, by the steps of sb_settle_message, the message of a cell that is ACQUIRED by the dead connection. */
+/* Settles, by the steps of sb_settle_message, the message of a cell that the dead connection holds. */
 static void settle_for(sb_reap_context *w, uint32_t queue, uint64_t position, unsigned counter) {
   sb_ring r;
   sb_leaf_ref leaf;
   uint64_t word;
   bool found = sb_intent_find_cell(w, queue, position, &r, &leaf, &word);
   uint64_t side = found ? SB_LOAD(&sb_leaf_cell(&leaf, position)->side, SB_ACQUIRE) : 0, gen = sb_side_gen(side);
-  /* a dead message that is carried out is REMOVING (sb_park.h) */
-  unsigned held = (side & SB_SIDE_WHY) != 0 ? SB_CELL_REMOVING : SB_CELL_ACQUIRED;
+  /* a dead message that is carried out is REMOVING (sb_park.h), and so is one that is transferred (sb_queue_take) */
+  bool removes = (side & SB_SIDE_WHY) != 0 || counter == SB_COUNT_MOVED;
+  unsigned held = removes ? SB_CELL_REMOVING : SB_CELL_ACQUIRED;
   if (!found || sb_cell_state(word) != held || sb_cell_owner(word) != w->id) {
     if (found) sb_intent_release_cell(w, queue, position); /* if the cell is a TOMBSTONE, its page may need retiring */
     return;

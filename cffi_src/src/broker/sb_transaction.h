@@ -28,8 +28,8 @@
  *   reaper makes the cells TOMBSTONE, releases the marked messages like all other messages that the connection held,
  *   then frees the slots of the bodies whatever references they have.
  *  storing the commit word -> STAGED cells, ACQUIRED messages, and the word 1 -> the reaper flips each cell that is
- *   still STAGED, and settles each message that is still ACQUIRED. It writes into the intents and counters of the dead
- *   connection's ledgers: if the reaper is killed, too, its successor can continue.
+ *   still STAGED, and settles each message that is still ACQUIRED; or REMOVING, if the commit carries out or transfers
+ *   it. It writes into the intents and counters of the dead connection's ledgers: if the reaper is killed, too, its successor can continue.
  *  claiming an id -> the claim, and the word 0 or 1 -> the reaper gives the claim back, or makes the id known.
  *  flipping a cell, before counting it -> the intent COMMIT -> the reaper counts the cell (sb_intent.c).
  *  counting a cell, before looking after its queue (notifying consumers, enforcing limits, emptying a queue that was

@@ -174,7 +174,8 @@ typedef struct {
 } sb_chunk_meta_shm;
 _Static_assert(sizeof(sb_chunk_meta_shm) == SB_CHUNK_META_BYTES, "chunk metadata");
 
-/* The header of a message, in front of its body. Written while the slot is ALLOC, read-only after it is published. */
+/* The header of a message, in front of its body. Written while the slot is ALLOC, read-only after it is published: but for
+ * `expires_ns`, which the owner of the only cell of the message may lower (sb_schedule_limit). */
 typedef struct {
   uint64_t body_length;
   uint32_t body_offset; /* from the start of the slot */

@@ -4,7 +4,7 @@
  * What: a message that a connection took ends for one of the reasons below. Each caller that ends a message calls
  * sb_dispose with the reason. The reason selects the counter of the ledger, here and nowhere else; sb_settle.h then
  * ends the message. A move does not end a message: it calls sb_settle_moved, under its own intent, to settle only the
- * source cell.
+ * source cell. A commit that publishes a copy elsewhere does end it, and counts it as moved.
  *
  * In a queue with dead letters, sb_dispose does not end a message that was rejected, has expired, was evicted or had its
  * last delivery: it parks the message (sb_park.h). Two other functions end messages that a dead connection held: settle_for
@@ -47,6 +47,7 @@ typedef enum {
   SB_REASON_UNREADABLE = SB_COUNT_DROPPED | 32, /* the message header is damaged */
   SB_REASON_EXHAUSTED = SB_COUNT_DROPPED | 48,  /* it was delivered as often as its queue allows */
   SB_REASON_CARRIED_OUT = SB_COUNT_DEAD_LETTERED,
+  SB_REASON_TRANSFERRED = SB_COUNT_MOVED,    /* a commit published it elsewhere */
   SB_REASON_GIVEN_UP = SB_COUNT_DROPPED | 64 /* it was dead, and there was nowhere to carry it */
 } sb_reason;
 static inline unsigned sb_reason_counter(sb_reason reason) { return (unsigned)reason & 15u; }

@@ -19,6 +19,17 @@ bool sb_schedule_take(sb_queue *q, uint64_t position, unsigned state, uint64_t t
   return got;
 }
 
+bool sb_schedule_limit(sb_queue *q, const sb_taken *t, uint64_t expires_ns) {
+  sb_message_shm *m = sb_slot_at(q->c->b, t->slot);
+  if (m->targets > 1 || (m->expires_ns != 0 && m->expires_ns <= expires_ns)) {
+    return false;
+  }
+  m->expires_ns = expires_ns;
+  SB_CRASHPOINT("schedule.limited");
+  sb_queue_schedule(q, t->position);
+  return true;
+}
+
 void sb_schedule_make_ready(sb_queue *q, uint64_t token) {
   (void)sb_release_unmarked(q, token);
   (void)sb_limits_enforce(q);
@@ -40,8 +51,8 @@ uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bo
     return 0;
   }
   sb_message_shm m = sb_peek_message(b, slot);
-  uint64_t due = m.due_ns, expires = m.expires_ns, side = SB_LOAD(&sb_leaf_cell(&leaf, position)->side, SB_ACQUIRE);
-  if ((side & SB_SIDE_DELAYED) != 0) due = sb_side_gen(side) * SB_DELAY_NS;
+  uint64_t expires = m.expires_ns, side = SB_LOAD(&sb_leaf_cell(&leaf, position)->side, SB_ACQUIRE),
+           due = sb_schedule_due(side, &m);
   if (SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE) != word) {
     return now_ns; /* the cell changed during the look: look again immediately */
   }

@@ -10,7 +10,7 @@
  * Invariants:
  *  I26 a SCHEDULED message, and a message that expires, has an entry in the schedule list before its put returns. If
  *      there is no memory for the entry, the put raises `timers_lost` of the queue, and the housekeeper scans all
- *      cells.
+ *      cells. A message whose life is shortened later (sb_schedule_limit) has its entry before the call returns.
  *
  * Ordering pairs: none here.
  *
@@ -20,6 +20,8 @@
  *  a message expired while its owner held it -> ACQUIRED(dead) or REMOVING(dead), and the housekeeper does not look at
  *   the message again -> the reaper makes the message AVAILABLE, then raises `timers_lost`: the housekeeper scans all
  *   cells, and removes the message.
+ *  the life of a message was shortened, before its schedule entry -> REMOVING(dead), and the housekeeper does not know
+ *   the new time -> the reaper makes the message AVAILABLE, then raises `timers_lost`.
  *  the intent SETTLE of an expired message was written -> the message has ended or not -> the reaper counts the end, or
  *   releases the message (sb_settle.h).
  *  some entries of the schedule list were handled -> the other entries -> the next housekeeper begins the list again.
@@ -31,10 +33,18 @@
 
 #include "sb_take.h"
 
+/* The time at which a SCHEDULED message that is not dead becomes ready: of its side record (I80 of sb_park.h), else of its
+ * header. */
+static inline uint64_t sb_schedule_due(uint64_t side, const sb_message_shm *m) {
+  return (side & SB_SIDE_DELAYED) != 0 ? sb_side_gen(side) * SB_DELAY_NS : m->due_ns;
+}
 /* Takes the message at `position`, if its cell is still in `state`: holding `token` then lists the message, and *t
  * describes it. If `state` is SCHEDULED, the function counts, under an intent, that the message left that state. False:
  * the cell has changed, and nothing was taken. */
 bool sb_schedule_take(sb_queue *q, uint64_t position, unsigned state, uint64_t token, sb_taken *t);
+/* Lets a message that the caller took, and holds in the only cell of the message, expire at `expires_ns`. False: it
+ * expires earlier, or it has cells in other queues: it was published to several in one commit. */
+bool sb_schedule_limit(sb_queue *q, const sb_taken *t, uint64_t expires_ns);
 /* Makes the message of holding `token`, which the caller took, AVAILABLE. Then evicts the oldest messages if the queue
  * is too full (I42 of sb_queue.h). */
 void sb_schedule_make_ready(sb_queue *q, uint64_t token);

@@ -8,7 +8,6 @@ import typer
 
 from shmbroker_cli.demo.analysis import Counts, count
 from shmbroker_cli.demo.files import WITH_TEXTS, library, source_files
-from shmbroker_cli.demo.progress import bar
 from shmbroker_cli.demo.report import Report, compare
 from shmbroker_cli.demo.run import run
 from shmbroker_cli.demo.serial import run_serially
@@ -21,6 +20,7 @@ from shmbroker_cli.output import (
     print_table,
     say,
 )
+from shmbroker_cli.progress import bar
 
 if TYPE_CHECKING:
     from shmbroker_cli.demo.left import Rejected

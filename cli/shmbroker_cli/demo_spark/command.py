@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from shmbroker_cli.demo.files import library, source_files
-from shmbroker_cli.demo.progress import bar
 from shmbroker_cli.demo.serial import run_serially
 from shmbroker_cli.demo_spark import needs
 from shmbroker_cli.demo_spark.measures import Measures, measure
@@ -16,6 +15,7 @@ from shmbroker_cli.demo_spark.run import Drive, run
 from shmbroker_cli.errors import REFUSED, Refused
 from shmbroker_cli.options import JsonOption
 from shmbroker_cli.output import Column, print_facts, print_json, print_table, say
+from shmbroker_cli.progress import bar
 
 
 def _print(report: Report) -> None:

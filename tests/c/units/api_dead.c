@@ -194,7 +194,7 @@ static void given_up(void) { a_commit_ends_it(SB_GIVEN_UP, SB_COUNT_DROPPED); }
 static void another_way(void) {
   begin();
   expect(take(0) > 0, "there is no dead message");
-  expect_is(carry_out((sb_disposition)(SB_GIVEN_UP + 1), 1), SB_INVALID, "the status");
+  expect_is(carry_out((sb_disposition)(SB_TRANSFER + 1), 1), SB_INVALID, "the status");
   expect_is(added_to(1), 0, "the copies");
   sb_dead_return(q, record, why);
   expect_rest("a disposition that does not exist");

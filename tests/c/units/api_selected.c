@@ -34,16 +34,33 @@ static sb_queue *ranks(const char *name, sb_settings settings, unsigned count) {
   bytes = EVERYTHING;
   return q;
 }
+static sb_manage work_of(sb_manage_action action) {
+  return (sb_manage){.action = action,
+                     .selector = (const char *)wanted.bytes,
+                     .selector_length = wanted.length,
+                     .position = position,
+                     .end = EVERYTHING,
+                     .limit = EVERYTHING,
+                     .bytes = bytes,
+                     .memory = memory};
+}
 static int64_t move(sb_queue *q, sb_queue *to, uint64_t limit) {
   status = SB_SYSTEM;
-  int64_t moved = sb_queue_move_selected(q, to, limit, &bytes, (const char *)wanted.bytes, wanted.length, memory,
-                                         &position, &status);
+  sb_manage work = work_of(SB_MANAGE_MOVE);
+  work.target = to;
+  work.limit = limit;
+  int64_t moved = sb_queue_manage(q, &work, &status);
+  position = work.position;
+  bytes = work.bytes;
+  expect_is(work.limit, limit - (uint64_t)moved, "the limit that is left");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock after a move");
   return moved;
 }
 static int64_t purge(sb_queue *q) {
   status = SB_SYSTEM;
-  int64_t removed = sb_queue_purge_selected(q, (const char *)wanted.bytes, wanted.length, memory, &position, &status);
+  sb_manage work = work_of(SB_MANAGE_REMOVE);
+  int64_t removed = sb_queue_manage(q, &work, &status);
+  position = work.position;
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock after a purge");
   return removed;
 }

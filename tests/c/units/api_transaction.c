@@ -213,6 +213,19 @@ static void targets_that_get_nothing(void) {
   expect_blamed(commit_now(p, 1, 0), SB_TOO_LARGE, 0, 1, "a body that is too long for a queue that drops");
   expect_rest("a body that is too long");
 }
+/* A queue that drops has no room for a message that is transferred to it: the message stays where it is. */
+static void a_transfer_is_not_dropped(void) {
+  make_targets(1, (sb_settings){{-1, 1, -1, SB_OVERFLOW_DROP, -1, -1}, 0});
+  put_into(0);
+  hold_for(0, 0, SB_TRANSFER);
+  put_into(0);
+  note_rest(target[0]);
+  const sb_publication p = first_targets(0, 1);
+  expect_blamed(commit_now(&p, 1, 1), SB_FULL, 0, 0, "a transfer to a full queue");
+  expect_is(counted(target[0], SB_COUNT_REFUSED), 0, "the number that was refused");
+  expect_is(counted(target[0], SB_COUNT_MOVED), 0, "the number that was moved");
+  expect_rest("a transfer that found no room");
+}
 static void a_body_that_goes_nowhere(void) {
   make_targets(1, UNLIMITED);
   target[1] = make_queue("drops", (sb_settings){{-1, 1, -1, SB_OVERFLOW_DROP, -1, -1}, 0});
@@ -392,6 +405,7 @@ static const test_case CASES[] = {
     {"api_transaction: three", "each publication has its own queues", publications_beside_each_other},
     {"api_transaction: both", "publications and settlements happen together", publications_and_settlements},
     {"api_transaction: nothing", "a closed queue and a full one get nothing", targets_that_get_nothing},
+    {"api_transaction: transfer", "a message that is transferred is not dropped", a_transfer_is_not_dropped},
     {"api_transaction: nowhere", "a body that goes nowhere is not made", a_body_that_goes_nowhere},
     {"api_transaction: timers", "messages with timers are scheduled, and the housekeeper told", the_timers_of_a_body},
     {"api_transaction: limits", "limits of targets are kept", limits_of_targets},

@@ -10,7 +10,7 @@
 #define BYTES 64u
 #define NOBODY UINT32_MAX
 #define MOST_TARGETS 12u
-#define NO_WAY (SB_GIVEN_UP + 1)
+#define NO_WAY (SB_TRANSFER + 1)
 
 extern const char BODY[BYTES];
 extern char got[BUFFER]; /* the last record that was got */

@@ -27,7 +27,8 @@ static void every_reason_has_its_counter(void) {
               {SB_REASON_UNREADABLE, SB_COUNT_DROPPED},
               {SB_REASON_EXHAUSTED, SB_COUNT_DROPPED},
               {SB_REASON_GIVEN_UP, SB_COUNT_DROPPED},
-              {SB_REASON_CARRIED_OUT, SB_COUNT_DEAD_LETTERED}};
+              {SB_REASON_CARRIED_OUT, SB_COUNT_DEAD_LETTERED},
+              {SB_REASON_TRANSFERRED, SB_COUNT_MOVED}};
   unsigned count = sizeof ends / sizeof ends[0];
   q = begin_queue("q", (sb_settings)FREELY, count);
   for (unsigned i = 0; i < count; i++) {

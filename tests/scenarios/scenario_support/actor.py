@@ -199,6 +199,17 @@ class Tasks:
             self._views.append(message.body)
             message.ack()
 
+    def manage(self, queue: str, how: str, arguments: list[Any]) -> Iterator[int]:
+        """Do something with one message after the other, and report how many they were so far."""
+        done = 0
+        while True:
+            result = getattr(self._queue(queue), how)(*arguments, limit=1)
+            count = result if isinstance(result, int) else result.retried
+            done += count
+            yield done
+            if not count:
+                break
+
     def echo(self, queue: str, count: int, way: str) -> Iterator[str]:
         """Take one message after the other and report each as soon as it is acked."""
         take_one = functools.partial(self.get, queue)

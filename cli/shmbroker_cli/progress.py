@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bar that shows how far a demonstration has come."""
+"""A bar that shows how far a command has come."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
     Args:
         title: The text before the bar.
-        total: The number of files; the bar is full when this many are done.
+        total: The bar is full when this many files, or messages, are done.
 
     Yields:
-        A function. The caller calls it with the number of files done so far, and it moves the bar.
+        A function. The caller calls it with the number done so far, and it moves the bar.
     """
     shown = Progress(
         TextColumn("{task.description:<12}"),
