@@ -76,6 +76,15 @@ static view look_at(sb_queue *q, uint64_t position) {
   return v;
 }
 
+/* Looks at the message that the word of `key` names: as look_at, but a message whose key has another path is GONE. It ended,
+ * and its slot has another message: whoever ends a message frees its slot before the cell becomes a TOMBSTONE, and may be
+ * killed in between. */
+static view look_along(sb_queue *q, const sb_value_place *place, const sb_value_key *key, uint64_t position) {
+  view v = look_at(q, position);
+  if (v.is != CHANGED && (!v.keyed || !sb_value_index_leads(place, key, &v.key))) v.is = GONE;
+  return v;
+}
+
 /* ---- replacing ---- */
 
 /* Ends the message at `position`, if it is ready. `token`: a free holding; the call gives it back. */
@@ -133,11 +142,11 @@ static sb_status settle(sb_queue *q, uint64_t position, const sb_value_key *key,
     return SB_OK;
   }
   view v = {.is = GONE};
-  if (names) v = look_at(q, other);
+  if (names) v = look_along(q, place, key, other);
   if (v.is == CHANGED) {
     return SB_CORRUPT;
   }
-  if (v.is == GONE || !v.keyed) {
+  if (v.is == GONE) {
     return sb_value_index_set(q, place, key, position) ? SB_OK : SB_EMPTY;
   }
   if (!sb_value_key_equal(&v.key, key)) {
@@ -212,8 +221,8 @@ sb_status sb_values_prepare(sb_queue *q, const sb_value_key *key) {
   sb_status status;
   while ((status = sb_value_index_find(q, key, &place)) == SB_OK && sb_value_index_names(q, place.found, &other) &&
          !sb_value_index_fits(place.found, key)) {
-    view v = look_at(q, other);
-    if (v.is == GONE || !v.keyed) {
+    view v = look_along(q, &place, key, other);
+    if (v.is == GONE || v.is == CHANGED) {
       break;
     }
     status = sb_value_index_split(q, &place, &v.key);

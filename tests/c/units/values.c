@@ -98,6 +98,26 @@ static void a_message_that_waits_is_not_settled(void) {
   expect_is(state(0), SB_CELL_AVAILABLE, "the state of the message before it");
   expect_is(sb_values_settle_at(q, q->base + 7), 0, "what no message replaces");
 }
+/* A key whose path begins as that of key 1 does: both share the word of the root, until both have messages. */
+static unsigned neighbour(void) {
+  unsigned key = 2;
+  while (word_of_key(key) != word_of_key(1)) key++;
+  return key;
+}
+/* Who ends a message frees its slot before the cell changes. Meanwhile the slot may have a message of any other key. */
+static void a_slot_that_was_used_again(void) {
+  begin();
+  sb_taken held;
+  put_key(1);
+  (void)take(&held);
+  unsigned near = neighbour(), far = 2;
+  while (word_of_key(far) == word_of_key(1)) far++;
+  ((char *)held.message)[sizeof *held.message + 12] = (char)far;
+  put_key(near);
+  expect_is(SB_LOAD(word_of_key(near), SB_RELAXED) & 3u, SB_VALUE_POSITION, "what the word of the key is");
+  expect_is(SB_BITS(SB_LOAD(word_of_key(near), SB_RELAXED), 2, 46), 1, "the position that the word names");
+  expect(word_of_key(near) == word_of_key(1), "the word was split for a key whose path does not lead to it");
+}
 /* The position of a message that is settled again, as a reaper does. */
 static void settled_twice(void) {
   begin();
@@ -302,6 +322,7 @@ static const test_case CASES[] = {
     {"values: expired", "what has expired ends as expired", what_expired_is_not_replaced},
     {"values: delayed", "what waits replaces nothing", a_message_that_waits_is_not_settled},
     {"values: twice", "a key may be settled again", settled_twice},
+    {"values: used again", "a slot that has another message already", a_slot_that_was_used_again},
     {"values: all", "all ready messages are settled", all_messages_are_settled},
     {"values: no memory", "without memory for the index a put does nothing", a_put_without_memory_for_the_index},
     {"values: tick", "the housekeeper settles what was left", what_was_not_settled_is_settled_by_a_tick},
