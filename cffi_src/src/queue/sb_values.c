@@ -34,6 +34,7 @@ typedef enum { GONE, READY, HELD, RESTING, CHANGED } standing;
 typedef struct {
   standing is;
   bool keyed; /* it has the key `key` */
+  bool sure;  /* of a message that is HELD: the key is its own, not that of a message that has its slot now */
   sb_value_key key;
   sb_leaf_ref leaf;
 } view;
@@ -63,8 +64,10 @@ static view look_once(sb_queue *q, uint64_t position) {
     v.is = CHANGED;
   } else if (sb_cell_has_message(word) && sb_slot_in_range(b, slot) && sb_slot_ready(b, slot)) {
     sb_message_shm m = sb_peek_message(b, slot);
-    v.is = standing_of(word, SB_LOAD(&cell->side, SB_ACQUIRE), m.flags);
+    uint64_t side = SB_LOAD(&cell->side, SB_ACQUIRE);
+    v.is = standing_of(word, side, m.flags);
     v.keyed = sb_values_key_of(q, slot, &m, &v.key);
+    v.sure = (sb_slot_gen(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE)) & SB_GEN_MASK) == sb_side_gen(side);
     if (SB_LOAD(&cell->word, SB_SEQ_CST) != word) v.is = CHANGED;
   }
   return v;
@@ -179,7 +182,9 @@ unsigned sb_values_came(sb_queue *q, uint64_t position, const sb_value_key *key)
 
 unsigned sb_values_settle_at(sb_queue *q, uint64_t position) {
   view v = look_at(q, position);
-  bool there = (v.is == READY || v.is == HELD) && v.keyed;
+  /* whoever took it writes the generation of its message after the cell */
+  for (unsigned retries = 0; v.is == HELD && !v.sure && retries < SB_MAX_RETRIES; retries++) v = look_at(q, position);
+  bool there = v.keyed && (v.is == READY || (v.is == HELD && v.sure));
   return there ? sb_values_came(q, position, &v.key) : 0;
 }
 

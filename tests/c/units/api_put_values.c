@@ -84,6 +84,42 @@ static void a_delayed_value_needs_its_own_room(void) {
   expect_rest("a put of a delayed value");
 }
 
+/* The caller writes the body of a reservation as long as it likes: no value is out of reach meanwhile. */
+static void a_reservation_needs_its_own_room(void) {
+  begin((sb_settings)VALUED_LENGTH(1), BYTES);
+  char properties[13];
+  memcpy(properties, "\x20\0\0\0\0\7\1kI\0\0\0\1", 13);
+  sb_put_options o = {.properties = properties, .properties_length = 13};
+  sb_reservation r;
+  expect_is(sb_reservation_begin(q, BYTES, &o, &r), SB_FULL, "the status");
+  expect_value_is_back("a reservation");
+  expect_rest("a reservation");
+}
+
+/* ---- who is told of what was replaced ---- */
+
+static void a_producer_is_told_of_what_a_put_replaced(void) {
+  begin((sb_settings)VALUED_BYTES(BYTES + 10), BYTES);
+  uint32_t node = wait_at(q, FOR_ROOM, BYTES);
+  (void)was_told(node);
+  expect_is(put_value_of(1, 10, 0), SB_OK, "the status of a shorter value");
+  expect_is(counted(q, SB_COUNT_REPLACED), 1, "what was replaced");
+  expect(was_told(node), "a producer that waits for room is not told");
+}
+/* Between the return and the replacement, another producer may have found the queue full. */
+static void a_producer_is_told_of_what_a_requeue_replaced(void) {
+  static char record[BUFFER];
+  begin((sb_settings)VALUED_LENGTH(1), BYTES);
+  expect(sb_queue_get(q, record, false) > 0, "a get failed");
+  expect_is(put_value_of(1, BYTES, 0), SB_OK, "the status of a newer value");
+  uint32_t node = wait_at(q, FOR_ROOM, BYTES);
+  (void)was_told(node);
+  SB_STORE(&q->shm->settings[SB_SETTING_MAX_LENGTH], 2, SB_RELAXED);
+  expect_is(sb_queue_settle(q, record, SB_UNDELIVER), SB_OK, "the status of a return");
+  expect_is(counted(q, SB_COUNT_REPLACED), 1, "what was replaced");
+  expect(was_told(node), "a producer that waits for room is not told");
+}
+
 /* ---- while a long body is copied, without the lock ---- */
 
 static void close_connection(void) { (void)sb_connection_close(t.c); }
@@ -120,6 +156,10 @@ static const test_case CASES[] = {
      the_room_of_two_values_is_too_small},
     {"api_put values: memory", "... also where memory is short", no_memory_for_the_new_value},
     {"api_put values: delayed", "a delayed value takes no room", a_delayed_value_needs_its_own_room},
+    {"api_put values: reserved", "a reservation takes no room of a value", a_reservation_needs_its_own_room},
+    {"api_put values: told", "who waits is told of the room of a value that a put replaced",
+     a_producer_is_told_of_what_a_put_replaced},
+    {"api_put values: requeue", "... that a return replaced", a_producer_is_told_of_what_a_requeue_replaced},
     {"api_put values: long", "while a long value is copied, nobody has the room", a_long_value_takes_the_room},
     {"api_put values: connection", "a connection that is closed meanwhile returns the value",
      the_connection_is_closed_meanwhile},
