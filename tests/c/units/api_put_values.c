@@ -76,6 +76,28 @@ static void no_memory_for_the_new_value(void) {
   expect(was_told(consumer), "a consumer is not told of the value that is back");
   expect_calm("a put without memory");
 }
+/* Many keys share the word of the index that names the value: they get nothing. */
+static void a_value_of_another_key_gives_no_room(void) {
+  begin((sb_settings)VALUED_LENGTH(1), BYTES);
+  for (unsigned key = 2; key < 256; key++) {
+    expect_is(put_value_of(key, BYTES, 0), SB_FULL, "the status of a put of another key");
+  }
+  expect_value_is_back("puts of other keys");
+  expect_rest("puts of other keys");
+}
+/* The message is written, and the page for its cell is missing. */
+static void no_memory_for_the_cell(void) {
+  begin((sb_settings)VALUED_LENGTH(1), BYTES);
+  use_all_slots(SB_KIND_LEAF);
+  uint64_t done = 1;
+  sb_status status;
+  while ((status = put_value_of(1, BYTES, 0)) == SB_OK && done < 10000) done++;
+  expect_is(status, SB_NO_MEMORY, "the status");
+  expect_is(counted(q, SB_COUNT_ADDED), done, "what was added");
+  expect_is(counted(q, SB_COUNT_REPLACED), done - 1, "what was replaced");
+  expect_is(cell_state(q, done - 1), SB_CELL_AVAILABLE, "the state of the newest value");
+  expect_calm("a put without memory for its cell");
+}
 static void a_delayed_value_needs_its_own_room(void) {
   begin((sb_settings)VALUED_LENGTH(1), BYTES);
   sb_status status = put_value_of(1, BYTES, UINT64_C(3600000000000));
@@ -155,6 +177,8 @@ static const test_case CASES[] = {
     {"api_put values: too large", "a value that does not fit gives the older one back, and tells who waits",
      the_room_of_two_values_is_too_small},
     {"api_put values: memory", "... also where memory is short", no_memory_for_the_new_value},
+    {"api_put values: cell", "... also where memory for the cell is short", no_memory_for_the_cell},
+    {"api_put values: other", "a value of another key gives no room", a_value_of_another_key_gives_no_room},
     {"api_put values: delayed", "a delayed value takes no room", a_delayed_value_needs_its_own_room},
     {"api_put values: reserved", "a reservation takes no room of a value", a_reservation_needs_its_own_room},
     {"api_put values: told", "who waits is told of the room of a value that a put replaced",
