@@ -223,6 +223,26 @@ static void no_holding_for_what_is_superseded(void) {
   put_key(1);
   expect_is(SB_LOAD(&q->shm->values_lost, SB_RELAXED), 1, "what is to be settled later");
 }
+/* An older message returns while the newer one rests, as its side record says. */
+static unsigned state_beside_one_that_rests(uint64_t side) {
+  begin();
+  put_key(1);
+  sb_taken held, newer;
+  uint64_t token = take(&held);
+  put_key(1);
+  (void)take(&newer);
+  SB_STORE(&sb_leaf_cell(&q->lanes[0].tail_leaf, newer.position)->side, sb_side_word(newer.gen, 1, side), SB_RELAXED);
+  set_cell_word(q, 1, open_word(q, 1, SB_CELL_SCHEDULED, newer.slot));
+  expect_is(sb_release_unmarked(q, token), SB_OK, "the status of a return");
+  return state(0);
+}
+static void a_newer_message_is_delayed(void) {
+  expect_is(state_beside_one_that_rests(SB_SIDE_DELAYED), SB_CELL_TOMBSTONE, "the state of the older message");
+}
+static void a_newer_message_is_a_dead_letter(void) {
+  expect_is(state_beside_one_that_rests(sb_side_why(SB_WHY_REJECTED)), SB_CELL_AVAILABLE,
+            "the state of the older message");
+}
 /* A killed process put the newer message, and a consumer took it before the reaper came. */
 static void a_message_that_was_taken_is_settled(void) {
   begin();
@@ -409,6 +429,8 @@ static const test_case CASES[] = {
     {"values: tick", "the housekeeper settles what was left", what_was_not_settled_is_settled_by_a_tick},
     {"values: no holding", "without a holding the housekeeper replaces", no_holding_for_what_is_replaced},
     {"values: no holding, held", "... also what is held", no_holding_for_what_is_superseded},
+    {"values: rests", "a message that returns is replaced by a newer one that is delayed", a_newer_message_is_delayed},
+    {"values: dead", "... and not by one that waits for its dead-letter queue", a_newer_message_is_a_dead_letter},
     {"values: taken", "a message that was taken is settled all the same", a_message_that_was_taken_is_settled},
     {"values: moved", "without memory for the index a move does nothing", no_memory_for_a_message_that_is_moved},
     {"values: two nodes", "a put that needs two nodes, and there is one", one_node_where_two_are_needed},
