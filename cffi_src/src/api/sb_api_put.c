@@ -45,6 +45,12 @@ SB_HOT sb_status admit(sb_queue *q, uint64_t length) {
 
 static bool is_full(sb_status status) { return status == SB_FULL || status == SB_DONE || status == SB_REJECTED; }
 
+/* Returns the value whose room was taken for a message that does not come. A consumer may have found nothing meanwhile,
+ * and a newer value may have come, which replaces this one at once. */
+static void give_value_back(sb_queue *q, uint64_t replaced) {
+  if (sb_release_unmarked(q, replaced) == SB_OK) sb_api_returned(q);
+}
+
 /* In a full queue with last values: takes the ready value that the message replaces, and its room. *replaced: the holding
  * of that value, which ends when the message is in the queue. */
 static sb_status admit_in_place(sb_queue *q, uint64_t length, const sb_put_options *o, sb_status full,
@@ -59,7 +65,7 @@ static sb_status admit_in_place(sb_queue *q, uint64_t length, const sb_put_optio
   SB_CRASHPOINT("api.put.room_taken");
   sb_status status = admit(q, length);
   if (status != SB_OK) {
-    (void)sb_release_unmarked(q, *replaced);
+    give_value_back(q, *replaced);
     *replaced = 0;
   }
   return status;
@@ -84,7 +90,7 @@ SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
     status = sb_api_claim_slot(c, need, r);
     if (status != SB_OK) status = sb_api_claim_elsewhere(c, status, length, o, 0, r);
     if (status != SB_OK) sb_limits_unadmit(q, length);
-    if (status != SB_OK && replaced != NULL && *replaced != 0) (void)sb_release_unmarked(q, *replaced);
+    if (status != SB_OK && replaced != NULL && *replaced != 0) give_value_back(q, *replaced);
   }
   if (status != SB_OK) {
     c->use = SB_USE_DRAIN;
@@ -190,7 +196,7 @@ SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const s
   if (status == SB_OK) status = publish(q, &r, replaces, &gone);
   if (status != SB_OK) {
     c->use = SB_USE_DRAIN;
-    if (replaces != 0) (void)sb_release_unmarked(q, replaces);
+    if (replaces != 0) give_value_back(q, replaces);
     take_back(q, &r);
   }
   if (status == SB_DUPLICATE) { /* another put of the id was faster than this one */

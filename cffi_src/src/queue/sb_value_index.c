@@ -61,6 +61,12 @@ static unsigned branch(const sb_value_key *key, unsigned depth) {
   return (unsigned)SB_BITS(depth < 16 ? key->low : key->high, depth % 16 * 4, 4);
 }
 
+bool sb_value_index_leads(const sb_value_place *place, const sb_value_key *key, const sb_value_key *other) {
+  unsigned depth = 0;
+  while (depth <= place->depth && branch(key, depth) == branch(other, depth)) depth++;
+  return depth > place->depth;
+}
+
 /* ---- nodes ---- */
 
 static sb_value_node_shm *node_at(sb_broker *b, uint32_t slot) { return sb_slab_object(b, slot, SB_KIND_VALUE_NODE); }

@@ -64,10 +64,12 @@ static inline bool sb_value_index_names(const sb_queue *q, uint64_t word, uint64
 static inline bool sb_value_index_fits(uint64_t word, const sb_value_key *key) {
   return SB_BITS(word, 48, 16) == SB_BITS(key->high, 48, 16);
 }
+/* True if the path of `other` leads to the word that the search for `key` has found. */
+bool sb_value_index_leads(const sb_value_place *place, const sb_value_key *key, const sb_value_key *other);
 /* Makes the word name `position`, unless another process has changed it. */
 bool sb_value_index_set(sb_queue *q, const sb_value_place *place, const sb_value_key *key, uint64_t position);
-/* Makes the word a node, in which another key, the one that the word names, has a word of its own. Another process may
- * have changed the word: the caller searches again. */
+/* Makes the word a node, in which another key, the one that the word names, has a word of its own. The path of that key
+ * leads to the word. Another process may have changed the word: the caller searches again. */
 sb_status sb_value_index_split(sb_queue *q, const sb_value_place *place, const sb_value_key *other);
 /* True if the node is linked in the index of the queue that it names. */
 bool sb_value_index_links(sb_broker *b, uint32_t slot);

@@ -34,6 +34,7 @@ typedef enum { GONE, READY, HELD, RESTING, CHANGED } standing;
 typedef struct {
   standing is;
   bool keyed; /* it has the key `key` */
+  bool sure;  /* of a message that is HELD: the key is its own, not that of a message that has its slot now */
   sb_value_key key;
   sb_leaf_ref leaf;
 } view;
@@ -63,8 +64,10 @@ static view look_once(sb_queue *q, uint64_t position) {
     v.is = CHANGED;
   } else if (sb_cell_has_message(word) && sb_slot_in_range(b, slot) && sb_slot_ready(b, slot)) {
     sb_message_shm m = sb_peek_message(b, slot);
-    v.is = standing_of(word, SB_LOAD(&cell->side, SB_ACQUIRE), m.flags);
+    uint64_t side = SB_LOAD(&cell->side, SB_ACQUIRE);
+    v.is = standing_of(word, side, m.flags);
     v.keyed = sb_values_key_of(q, slot, &m, &v.key);
+    v.sure = (sb_slot_gen(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE)) & SB_GEN_MASK) == sb_side_gen(side);
     if (SB_LOAD(&cell->word, SB_SEQ_CST) != word) v.is = CHANGED;
   }
   return v;
@@ -73,6 +76,15 @@ static view look_once(sb_queue *q, uint64_t position) {
 static view look_at(sb_queue *q, uint64_t position) {
   view v = look_once(q, position);
   for (unsigned retries = 0; v.is == CHANGED && retries < SB_MAX_RETRIES; retries++) v = look_once(q, position);
+  return v;
+}
+
+/* Looks at the message that the word of `key` names: as look_at, but a message whose key has another path is GONE. It ended,
+ * and its slot has another message: whoever ends a message frees its slot before the cell becomes a TOMBSTONE, and may be
+ * killed in between. */
+static view look_along(sb_queue *q, const sb_value_place *place, const sb_value_key *key, uint64_t position) {
+  view v = look_at(q, position);
+  if (v.is != CHANGED && (!v.keyed || !sb_value_index_leads(place, key, &v.key))) v.is = GONE;
   return v;
 }
 
@@ -133,11 +145,11 @@ static sb_status settle(sb_queue *q, uint64_t position, const sb_value_key *key,
     return SB_OK;
   }
   view v = {.is = GONE};
-  if (names) v = look_at(q, other);
+  if (names) v = look_along(q, place, key, other);
   if (v.is == CHANGED) {
     return SB_CORRUPT;
   }
-  if (v.is == GONE || !v.keyed) {
+  if (v.is == GONE) {
     return sb_value_index_set(q, place, key, position) ? SB_OK : SB_EMPTY;
   }
   if (!sb_value_key_equal(&v.key, key)) {
@@ -170,7 +182,9 @@ unsigned sb_values_came(sb_queue *q, uint64_t position, const sb_value_key *key)
 
 unsigned sb_values_settle_at(sb_queue *q, uint64_t position) {
   view v = look_at(q, position);
-  bool there = (v.is == READY || v.is == HELD) && v.keyed;
+  /* whoever took it writes the generation of its message after the cell */
+  for (unsigned retries = 0; v.is == HELD && !v.sure && retries < SB_MAX_RETRIES; retries++) v = look_at(q, position);
+  bool there = v.keyed && (v.is == READY || (v.is == HELD && v.sure));
   return there ? sb_values_came(q, position, &v.key) : 0;
 }
 
@@ -212,8 +226,8 @@ sb_status sb_values_prepare(sb_queue *q, const sb_value_key *key) {
   sb_status status;
   while ((status = sb_value_index_find(q, key, &place)) == SB_OK && sb_value_index_names(q, place.found, &other) &&
          !sb_value_index_fits(place.found, key)) {
-    view v = look_at(q, other);
-    if (v.is == GONE || !v.keyed) {
+    view v = look_along(q, &place, key, other);
+    if (v.is == GONE || v.is == CHANGED) {
       break;
     }
     status = sb_value_index_split(q, &place, &v.key);

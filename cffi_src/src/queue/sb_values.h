@@ -18,6 +18,10 @@
  *  I103 each AVAILABLE message with a key is the one that the index names for the key, or is about to be settled: its
  *      position is named by a holding, or by the intent ENQUEUE, of a process that is in sb_values_came, or was killed
  *      there; or `values_lost` was raised.
+ *  A message that ends frees its slot before its cell changes. So the key that is read at an owned cell may be that of
+ *  another message. If its path leads elsewhere, the message at the cell is gone. If it leads to the same word, it does no
+ *  harm: the position that the word names is free for any key below it. Who settles a position that it knows from elsewhere
+ *  compares the generation of the slot.
  *  A process that makes the index name a newer message while the older one is held lists the older one in a holding first,
  *  and looks at it again afterwards: its holder may have returned it, and have seen itself in the index.
  *

@@ -9,6 +9,8 @@
 #include "checkup.h"
 #include "dead.h"
 #include "queues.h"
+#include "sb_holdings.h"
+#include "sb_move.h"
 #include "sb_release.h"
 #include "sb_slab.h"
 #include "surroundings.h"
@@ -38,16 +40,19 @@ static uint64_t take(sb_taken *taken) {
   expect_is(sb_take_for_consumer(q, token, taken), SB_OK, "the status of a take");
   return token;
 }
-/* The word that names the newest message of the key. */
-static sb_word *word_of_key(unsigned key) {
+static sb_value_key key_hash(unsigned key) {
   char properties[13];
   (void)options(properties, key);
   sb_properties p = {.at = (const uint8_t *)properties, .length = 13};
-  sb_value_key hash;
+  sb_value_key hash = {0, 0};
+  if (!sb_value_key_read(&p, q->value_key, q->value_key_length, &hash)) die("the hash of a key", 0);
+  return hash;
+}
+/* The word that names the newest message of the key. */
+static sb_word *word_of_key(unsigned key) {
+  sb_value_key hash = key_hash(key);
   sb_value_place place;
-  if (!sb_value_key_read(&p, q->value_key, q->value_key_length, &hash) ||
-      sb_value_index_look(q, &hash, &place) != SB_OK)
-    die("the word of a key", 0);
+  if (sb_value_index_look(q, &hash, &place) != SB_OK) die("the word of a key", 0);
   return place.word;
 }
 
@@ -97,6 +102,43 @@ static void a_message_that_waits_is_not_settled(void) {
   expect_is(sb_values_settle_at(q, q->base + 1), 0, "what a delayed message replaces");
   expect_is(state(0), SB_CELL_AVAILABLE, "the state of the message before it");
   expect_is(sb_values_settle_at(q, q->base + 7), 0, "what no message replaces");
+}
+static bool share_a_byte(unsigned a, unsigned b) {
+  sb_value_key one = key_hash(a), other = key_hash(b);
+  return ((one.low ^ other.low) & 0xff) == 0;
+}
+/* A key whose path begins as that of key 1 does: both share the word of the root, until both have messages. */
+static unsigned neighbour(void) {
+  unsigned key = 2;
+  while (word_of_key(key) != word_of_key(1)) key++;
+  return key;
+}
+/* Who ends a message frees its slot before the cell changes. Meanwhile the slot may have a message of any other key. */
+static void a_slot_that_was_used_again(void) {
+  begin();
+  sb_taken held;
+  put_key(1);
+  (void)take(&held);
+  unsigned near = neighbour(), far = 2;
+  while (word_of_key(far) == word_of_key(1)) far++;
+  ((char *)held.message)[sizeof *held.message + 12] = (char)far;
+  put_key(near);
+  expect_is(SB_LOAD(word_of_key(near), SB_RELAXED) & 3u, SB_VALUE_POSITION, "what the word of the key is");
+  expect_is(SB_BITS(SB_LOAD(word_of_key(near), SB_RELAXED), 2, 46), 1, "the position that the word names");
+  expect(word_of_key(near) == word_of_key(1), "the word was split for a key whose path does not lead to it");
+}
+static void a_slot_that_was_used_again_settles_nothing(void) {
+  begin();
+  put_key(2);
+  put_key(1);
+  uint64_t token;
+  sb_taken held;
+  if (sb_holding_take(t.c, &token) != SB_OK) die("sb_holding_take", 0);
+  expect_is(sb_take_at(q, q->base + 1, SB_CELL_AVAILABLE, token, &held), SB_OK, "the status of a take");
+  ((char *)held.message)[sizeof *held.message + 12] = 2;
+  SB_STORE(sb_slot_header(t.b, held.slot), sb_slot_word(SB_SLOT_PUBLISHED, 1, held.gen + 1), SB_RELAXED);
+  expect_is(sb_values_settle_at(q, q->base + 1), 0, "what a message that ended replaces");
+  expect_is(state(0), SB_CELL_AVAILABLE, "the state of a message of another key");
 }
 /* The position of a message that is settled again, as a reaper does. */
 static void settled_twice(void) {
@@ -180,6 +222,84 @@ static void no_holding_for_what_is_superseded(void) {
   leave_holdings(1);
   put_key(1);
   expect_is(SB_LOAD(&q->shm->values_lost, SB_RELAXED), 1, "what is to be settled later");
+}
+/* An older message returns while the newer one rests, as its side record says. */
+static unsigned state_beside_one_that_rests(uint64_t side) {
+  begin();
+  put_key(1);
+  sb_taken held, newer;
+  uint64_t token = take(&held);
+  put_key(1);
+  (void)take(&newer);
+  SB_STORE(&sb_leaf_cell(&q->lanes[0].tail_leaf, newer.position)->side, sb_side_word(newer.gen, 1, side), SB_RELAXED);
+  set_cell_word(q, 1, open_word(q, 1, SB_CELL_SCHEDULED, newer.slot));
+  expect_is(sb_release_unmarked(q, token), SB_OK, "the status of a return");
+  return state(0);
+}
+static void a_newer_message_is_delayed(void) {
+  expect_is(state_beside_one_that_rests(SB_SIDE_DELAYED), SB_CELL_TOMBSTONE, "the state of the older message");
+}
+static void a_newer_message_is_a_dead_letter(void) {
+  expect_is(state_beside_one_that_rests(sb_side_why(SB_WHY_REJECTED)), SB_CELL_AVAILABLE,
+            "the state of the older message");
+}
+/* A killed process put the newer message, and a consumer took it before the reaper came. */
+static void a_message_that_was_taken_is_settled(void) {
+  begin();
+  put_key(1);
+  uint64_t older = SB_LOAD(word_of_key(1), SB_RELAXED), token;
+  forget(1);
+  put_key(1);
+  SB_STORE(word_of_key(1), older, SB_RELAXED);
+  sb_taken held;
+  if (sb_holding_take(t.c, &token) != SB_OK) die("sb_holding_take", 0);
+  expect_is(sb_take_at(q, q->base + 1, SB_CELL_AVAILABLE, token, &held), SB_OK, "the status of a take");
+  expect_is(sb_values_settle_at(q, q->base + 1), 1, "what is replaced");
+  expect_is(state(0), SB_CELL_TOMBSTONE, "the state of the older message");
+}
+static void no_memory_for_a_message_that_is_moved(void) {
+  sb_queue *plain = queue_named("plain", (sb_settings)FREELY);
+  begin();
+  put_key(1);
+  sb_queue *target = q;
+  unsigned near = neighbour();
+  q = plain;
+  put_key(near);
+  q = target;
+  use_all_slots(SB_KIND_VALUE_NODE);
+  uint64_t size;
+  expect_is(sb_move_one(plain, q, SB_ANY_POSITION, &size), SB_NO_MEMORY, "the status of a move");
+  expect_is(SB_LOAD(&q->shm->values_lost, SB_RELAXED), 0, "what is to be settled later");
+  expect_is(cell_state(plain, 0), SB_CELL_AVAILABLE, "the state of the message");
+}
+/* Keys whose paths part at the third level: the put needs two nodes, and there is one. */
+static void one_node_where_two_are_needed(void) {
+  begin();
+  unsigned first = 0, second = 1;
+  while (!share_a_byte(first, second)) {
+    if (++second == 256) second = ++first + 1;
+  }
+  put_key(first);
+  uint64_t token, gen;
+  uint32_t slot;
+  expect_is(sb_holding_object(t.c, SB_KIND_VALUE_NODE, &token, &slot, &gen), SB_OK, "the status of a node");
+  use_all_slots(SB_KIND_VALUE_NODE);
+  (void)sb_slab_free_gen(t.b, slot, gen);
+  sb_holding_give(t.c, token);
+  expect_is(try_key(second), SB_NO_MEMORY, "the status of a put");
+  expect_is(counted(q, SB_COUNT_ADDED), 1, "what was added");
+  expect_is(SB_LOAD(&q->shm->values_lost, SB_RELAXED), 0, "what is to be settled later");
+}
+static void a_tick_tells_of_the_room_that_it_makes(void) {
+  q = begin_ticks((sb_settings)VALUED_LENGTH(2));
+  put_key(1);
+  forget(1);
+  put_key(1);
+  uint32_t node = wait_at(q, FOR_ROOM, 64);
+  SB_STORE(&q->shm->values_lost, 1u, SB_RELAXED);
+  tick_queue();
+  expect_is(counted(q, SB_COUNT_REPLACED), 1, "what is replaced");
+  expect(was_told(node), "a producer that waits for room is not told");
 }
 static void a_reaper_without_memory_leaves_it_to_the_housekeeper(void) {
   begin();
@@ -302,11 +422,19 @@ static const test_case CASES[] = {
     {"values: expired", "what has expired ends as expired", what_expired_is_not_replaced},
     {"values: delayed", "what waits replaces nothing", a_message_that_waits_is_not_settled},
     {"values: twice", "a key may be settled again", settled_twice},
+    {"values: used again", "a slot that has another message already", a_slot_that_was_used_again},
+    {"values: used again, settled", "... replaces nothing", a_slot_that_was_used_again_settles_nothing},
     {"values: all", "all ready messages are settled", all_messages_are_settled},
     {"values: no memory", "without memory for the index a put does nothing", a_put_without_memory_for_the_index},
     {"values: tick", "the housekeeper settles what was left", what_was_not_settled_is_settled_by_a_tick},
     {"values: no holding", "without a holding the housekeeper replaces", no_holding_for_what_is_replaced},
     {"values: no holding, held", "... also what is held", no_holding_for_what_is_superseded},
+    {"values: rests", "a message that returns is replaced by a newer one that is delayed", a_newer_message_is_delayed},
+    {"values: dead", "... and not by one that waits for its dead-letter queue", a_newer_message_is_a_dead_letter},
+    {"values: taken", "a message that was taken is settled all the same", a_message_that_was_taken_is_settled},
+    {"values: moved", "without memory for the index a move does nothing", no_memory_for_a_message_that_is_moved},
+    {"values: two nodes", "a put that needs two nodes, and there is one", one_node_where_two_are_needed},
+    {"values: room", "the housekeeper tells of the room that it makes", a_tick_tells_of_the_room_that_it_makes},
     {"values: reaper", "a reaper without memory leaves it to the housekeeper",
      a_reaper_without_memory_leaves_it_to_the_housekeeper},
     {"values checked: seen", "the doctor sees all nodes", the_nodes_that_were_seen},
