@@ -38,10 +38,11 @@ typedef enum {
   SB_STOPPING = 26,
   SB_NO_HOUSEKEEPER = 27,
   SB_TICK = 28,
-  SB_READY = 29,   /* a channel is ready, see sb_connection_next_ready */
+  SB_READY = 29,    /* a channel is ready, see sb_connection_next_ready */
   SB_REJECTED = 30, /* the queue has no room, and rejects the message: waiting does not help */
-  SB_UNLOCKED = 31, /* the call needs the topology lock: the caller takes it (sb_topology_begin), then repeats the call */
-  SB_NO_SEAT = 32   /* the queue has as many consumers as its setting max_consumers allows, or more than the new value */
+  SB_UNLOCKED =
+      31,         /* the call needs the topology lock: the caller takes it (sb_topology_begin), then repeats the call */
+  SB_NO_SEAT = 32 /* the queue has as many consumers as its setting max_consumers allows, or more than the new value */
 } sb_status;
 
 /* The version of the layout of shared memory that this core reads. */
@@ -228,7 +229,7 @@ enum {
   SB_SETTING_MAX_REDELIVERY_DELAY_MS,
   SB_SETTING_MESSAGE_GROUPS, /* SB_GROUPS_... */
   SB_SETTING_GROUP_BUCKETS,
-  SB_SETTING_SEATS, /* the most consumers, plus one; 0 = no limit */
+  SB_SETTING_SEATS,                     /* the most consumers, plus one; 0 = no limit */
   SB_SETTING_CONSUMERS_BEFORE_DISPATCH, /* 0 and 1: any consumer */
   SB_SETTING_DELAY_BEFORE_DISPATCH_MS,  /* 0 = none */
   SB_SETTINGS_GIVEN, /* no setting: which settings were given for the queue (_core/settings.py); the core only stores it */
@@ -272,8 +273,8 @@ enum {
   SB_QUEUE_DEAD_LETTERS = 2048, /* dead messages wait to go to its dead-letter exchange (sb_park.h) */
   SB_QUEUE_AUTO_CREATED = 4096, /* a publish or a consume made it: the housekeeper may delete it */
   SB_QUEUE_GROUPS = 8192,       /* a message group goes to one consumer at a time (sb_groups.h) */
-  SB_QUEUE_SEATS = 32768,       /* max_consumers limits its consumers: they attach under the topology lock (sb_admission.h) */
-  SB_QUEUE_GATED = 65536        /* its consumers wait for others, or for a time, before they get messages (sb_dispatch.h) */
+  SB_QUEUE_SEATS = 32768, /* max_consumers limits its consumers: they attach under the topology lock (sb_admission.h) */
+  SB_QUEUE_GATED = 65536  /* its consumers wait for others, or for a time, before they get messages (sb_dispatch.h) */
 };
 
 typedef struct {
