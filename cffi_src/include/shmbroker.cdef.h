@@ -40,9 +40,8 @@ typedef enum {
   SB_TICK = 28,
   SB_READY = 29,    /* a channel is ready, see sb_connection_next_ready */
   SB_REJECTED = 30, /* the queue has no room, and rejects the message: waiting does not help */
-  SB_UNLOCKED =
-      31,         /* the call needs the topology lock: the caller takes it (sb_topology_begin), then repeats the call */
-  SB_NO_SEAT = 32 /* the queue has as many consumers as its setting max_consumers allows, or more than the new value */
+  SB_UNLOCKED = 31, /* the caller must take the topology lock (sb_topology_begin), then repeat the call */
+  SB_NO_SEAT = 32   /* the queue has as many consumers as max_consumers allows, or more than its new value */
 } sb_status;
 
 /* The version of the layout of shared memory that this core reads. */
