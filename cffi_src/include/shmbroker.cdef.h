@@ -38,11 +38,10 @@ typedef enum {
   SB_STOPPING = 26,
   SB_NO_HOUSEKEEPER = 27,
   SB_TICK = 28,
-  SB_READY = 29,    /* a channel is ready, see sb_connection_next_ready */
-  SB_REJECTED = 30, /* the queue has no room, and rejects the message: waiting does not help */
-  SB_UNLOCKED =
-      31, /* the call needs the topology lock: the caller takes it (sb_topology_begin), then repeats the call */
-  SB_NO_SEAT = 32, /* the queue has as many consumers as its setting max_consumers allows, or more than the new value */
+  SB_READY = 29,     /* a channel is ready, see sb_connection_next_ready */
+  SB_REJECTED = 30,  /* the queue has no room, and rejects the message: waiting does not help */
+  SB_UNLOCKED = 31,  /* the caller must take the topology lock (sb_topology_begin), then repeat the call */
+  SB_NO_SEAT = 32,   /* the queue has as many consumers as max_consumers allows, or more than its new value */
   SB_DUPLICATE = 33, /* the queue knows the id of the message; only of a commit with SB_DUPLICATES_FAIL */
   SB_UNDECIDED = 34  /* another process is putting a message of the same id: see sb_queue_wait_for_id */
 } sb_status;

@@ -52,8 +52,10 @@ def test_t51_the_second_consumer_begins_the_flow(
         assert first.do("arrived") == []
         assert_counts(queue, consumers=1, not_interested=1, ready=3)
         second.do("consume", queue="q", prefetch=1)
-        got = [actor.do("receive", timeout=60, settle="ack")[0]["body"] for actor in (first, second)]
+        got = [actor.do("receive", timeout=60)[0]["body"] for actor in (first, second)]
         assert sorted(got) == ["A", "B"]
+        for actor in second, first:
+            actor.do("settle", how="ack")
         leaves(second)
         await_counts(queue, consumers=1)
         assert first.do("receive", timeout=60, settle="ack")[0]["body"] == "C"
@@ -80,7 +82,7 @@ def test_t51_a_sleeping_consumer_is_notified(broker: shmbroker.Broker, connectio
         actor.begin("receive", count=2, timeout=60, settle="ack")
         await_counts(queue, not_interested=1)
         put_each(queue, "A")
-        with queue.consume(prefetch=1, priority=-1):
+        with queue.consume(selector="1 = 2"):
             becomes(lambda: queue.statistics().acked, 1)
             put_each(queue, "B")
             assert [message["body"] for message in actor.result()] == ["A", "B"]
@@ -221,7 +223,7 @@ def test_t51_settings_that_change(connection: shmbroker.Connection) -> None:
     """Fewer consumers, a delay, or none of both may be enough for those that wait; more do not stop the flow."""
     queue = connection.queue("q", consumers_before_dispatch=3)
     put_each(queue, "ABCD")
-    with queue.consume(prefetch=1) as first, queue.consume(prefetch=1, priority=-1) as second:
+    with queue.consume(prefetch=1) as first, queue.consume(selector="1 = 2") as second:
         assert_waits(first)
         queue.configure(consumers_before_dispatch=2)
         message = first.get(timeout=60)

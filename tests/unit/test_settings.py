@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from scenario_support.observing import assert_counts, listing, put_each
 
 from shmbroker import settings
 from shmbroker._core.journal import topology_lock
-from shmbroker._setting_kinds import Factor, Name
+from shmbroker._setting_kinds import Consumers, Factor, Name, Seats
 from shmbroker.exceptions import PreconditionFailed, Timeout
 
 if TYPE_CHECKING:
@@ -418,3 +419,32 @@ def test_a_name_that_is_not_allowed(value: object) -> None:
     with pytest.raises(PreconditionFailed, match="invalid arg 'x-parking' for queue 'q'") as failure:
         Name().from_argument("q", "x-parking", value)
     assert failure.value.code == 406
+
+
+def test_a_number_of_seats() -> None:
+    """-1 is no limit, 0 is none; the core has the number plus one, so that 0 of a new structure is no limit."""
+    kind = Seats()
+    for value, number in (-1, 0), (0, 1), (7, 8):
+        assert kind.check("seats", value) == value
+        assert (kind.to_core(value), kind.from_core(number)) == (number, value)
+        assert kind.from_argument("q", "x-seats", value) == value
+    assert kind.from_core(-1) == -1
+    assert [kind.described(value) for value in (-1, 0, 7)] == ["none", "'0'", "'7'"]
+    for value in -2, 1.0, True, "1", None, 1 << 56:
+        with pytest.raises(ValueError, match=re.escape(f"seats={value!r}: -1 (no limit) or an integer from 0 to ")):
+            kind.check("seats", value)
+        with pytest.raises(PreconditionFailed, match="x-seats"):
+            kind.from_argument("q", "x-seats", value)
+
+
+def test_a_number_of_consumers() -> None:
+    """It may be 0; what the core has below that means 0."""
+    kind = Consumers()
+    assert [kind.check("consumers", value) for value in (0, 7)] == [0, 7]
+    assert [kind.from_argument("q", "x-consumers", value) for value in (0, 7)] == [0, 7]
+    assert [kind.from_core(number) for number in (-1, 0, 7)] == [0, 0, 7]
+    for value in -1, 1.0, True, "1", None, 1 << 56:
+        with pytest.raises(ValueError, match=re.escape(f"consumers={value!r}: an integer from 0 to ")):
+            kind.check("consumers", value)
+        with pytest.raises(PreconditionFailed, match="x-consumers"):
+            kind.from_argument("q", "x-consumers", value)

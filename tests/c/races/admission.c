@@ -154,8 +154,17 @@ static void seats_as_set(void) {
   int64_t seats = SB_LOAD(&players[KEEPER].q->shm->settings[SB_SETTING_SEATS], SB_ACQUIRE);
   seats_are_enough(seats > 0 ? seats - 1 : INT64_MAX);
 }
+static bool knows(unsigned which) {
+  const player *p = &players[which];
+  const sb_node_shm *n = sb_subscription_node(&p->channel->members[p->subscription]->s);
+  return (n->flags & SB_NODE_GATED) == 0 || n->ticket >= p->q->shm->open_before;
+}
 /* Looked at before the ticks. */
 static void nobody_waits_for_the_gate(void) {
+  for (unsigned i = 0; i < 3; i++) {
+    if (!scheduler_somebody_died() && players[i].consumes && !knows(i))
+      complain("nobody told one that the gate is open");
+  }
   if (!scheduler_somebody_died() && ready_messages() > 0) complain("messages are left beside an open gate");
   have_ticks();
 }

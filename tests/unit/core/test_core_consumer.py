@@ -15,7 +15,7 @@ from scenario_support.waiting import eventually
 
 from shmbroker._core import consumer as module
 from shmbroker._core import native
-from shmbroker._core.consumer import CoreConsumer, in_exclusive_use
+from shmbroker._core.consumer import CoreConsumer
 from shmbroker.exceptions import AccessRefused, ConnectionClosed, NotFound, OutOfMemory
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def test_a_queue_in_exclusive_use(queue: shmbroker.Queue, monkeypatch: pytest.Mo
     other_calls(monkeypatch, sb_consumer_open_selected=consume)
     with pytest.raises(AccessRefused) as refused:
         consumer_of(queue)
-    assert (refused.value.code, refused.value.text) == (403, in_exclusive_use("queue 'q'").text)
+    assert refused.value.code == 403
     assert refused.value.text == "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use"
 
 
