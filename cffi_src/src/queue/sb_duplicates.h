@@ -45,6 +45,7 @@
 #ifndef SB_DUPLICATES_H
 #define SB_DUPLICATES_H
 
+#include "sb_hash.h"
 #include "sb_queue.h"
 
 #define SB_IDS_WINDOW 16u
@@ -52,9 +53,7 @@
 #define SB_DUPLICATE_HEADER "x-duplicate-id"
 
 /* What stands for an id: a hash of it. Both 0: the message has no id. */
-typedef struct {
-  uint64_t low, high;
-} sb_id;
+typedef sb_hash sb_id;
 #define SB_NO_ID ((sb_id){0, 0})
 static inline bool sb_id_given(sb_id id) { return (id.low | id.high) != 0; }
 
@@ -68,7 +67,7 @@ typedef struct {
 static inline bool sb_duplicates_wanted(const sb_queue_shm *q) {
   return (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_IDS) != 0;
 }
-/* SipHash-2-4 with 128 bits of result, and a key of zeros. */
+/* With a key of zeros. */
 sb_id sb_id_of(const void *bytes, uint64_t length);
 /* The id that the encoded properties name: a header that is a text or bytes. SB_NO_ID: there is none. */
 sb_id sb_duplicates_id(const char *properties, uint32_t length);

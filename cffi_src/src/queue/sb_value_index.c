@@ -8,52 +8,27 @@
 
 /* ---- keys ---- */
 
-static uint64_t mixed(uint64_t h) {
-  h ^= h >> 32;
-  h *= UINT64_C(0xd6e8feb86659fd93);
-  h ^= h >> 29;
-  h *= UINT64_C(0xff51afd7ed558ccd);
-  return h ^ h >> 32;
-}
-
-/* Two hashes of the same words with different multipliers. */
-static void add(sb_value_key *key, uint64_t word) {
-  key->low = (key->low ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-  key->low ^= key->low >> 31;
-  key->high = (key->high ^ word) * UINT64_C(0xc2b2ae3d27d4eb4f);
-  key->high ^= key->high >> 29;
-}
-
-static void add_bytes(sb_value_key *key, const uint8_t *at, uint32_t length) {
-  for (uint32_t done = 0; done < length; done += 8) {
-    uint64_t word = 0;
-    sb_peek_bytes((char *)&word, at + done, length - done < 8 ? length - done : 8);
-    add(key, word);
-  }
-}
-
 bool sb_value_key_read(sb_properties *p, const uint8_t *name, unsigned name_length, sb_value_key *key) {
   sb_value v;
-  uint64_t bits = 0;
   if (!sb_properties_header(p, name, name_length, &v)) {
     return false;
   }
-  *key = (sb_value_key){UINT64_C(0x243f6a8885a308d3), UINT64_C(0x13198a2e03707344)};
-  add(key, SB_FIELD(v.kind, 0) | SB_FIELD((uint64_t)v.length, 8));
+  const void *bytes = &v.is;
+  uint64_t length = sizeof v.is.integer;
   switch (v.kind) {
-    case SB_VALUE_BOOLEAN: bits = v.is.boolean; break;
-    case SB_VALUE_INTEGER: bits = (uint64_t)v.is.integer; break;
-    case SB_VALUE_DOUBLE: memcpy(&bits, &v.is.number, sizeof bits); break;
-    case SB_VALUE_STRING: add_bytes(key, v.at, v.length); break;
+    case SB_VALUE_BOOLEAN: v.is.integer = v.is.boolean; break;
+    case SB_VALUE_INTEGER:
+    case SB_VALUE_DOUBLE: break;
     case SB_VALUE_OTHER:
       if (sb_peek_byte(v.at) != 'x') return false;
-      add_bytes(key, v.at, v.length);
+      /* fallthrough */
+    case SB_VALUE_STRING:
+      bytes = v.at;
+      length = v.length;
       break;
-    case SB_VALUE_NULL: return false;
+    default: return false;
   }
-  add(key, bits);
-  key->low = mixed(key->low);
-  key->high = mixed(key->high);
+  *key = sb_hash_of(bytes, length, v.kind, 0);
   return true;
 }
 

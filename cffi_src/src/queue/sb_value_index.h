@@ -6,9 +6,7 @@
  * then the word becomes a node, which has a word for each of them (*split*). A word whose message is gone is empty for
  * whoever wants it. So nobody removes keys, and the tree grows with the number of keys that have messages at a time.
  *
- * A key is known by 128 bits of hash, and by nothing else: of a million keys, two have the same hash with a probability
- * below 1e-26. Such keys would replace each other's messages. The hash protects nobody from producers who search for
- * such keys on purpose.
+ * A key is known by its hash (sb_hash.h), and by nothing else: two keys with one hash would replace each other's messages.
  *
  * Layout: `value_index` of the queue is 0, or the slot of the root. A node has 16 words: 0 | 2 tag POSITION, 46 position
  * from the base of the queue, 16 fingerprint | 2 tag NODE, 28 slot. The fingerprint is a part of the hash that the path
@@ -31,15 +29,11 @@
 #ifndef SB_VALUE_INDEX_H
 #define SB_VALUE_INDEX_H
 
+#include "sb_hash.h"
 #include "sb_properties.h"
 #include "sb_queue.h"
 
-typedef struct {
-  uint64_t low, high;
-} sb_value_key;
-static inline bool sb_value_key_equal(const sb_value_key *a, const sb_value_key *b) {
-  return a->low == b->low && a->high == b->high;
-}
+typedef sb_hash sb_value_key;
 /* The key that the properties name: the hash of the header `name`. False: they have no such header, its value is NULL, an
  * array or a table, or they are damaged. Integers of all sizes are one type; a value of another type is another key. */
 bool sb_value_key_read(sb_properties *p, const uint8_t *name, unsigned name_length, sb_value_key *key);

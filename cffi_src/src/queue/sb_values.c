@@ -152,7 +152,7 @@ static sb_status settle(sb_queue *q, uint64_t position, const sb_value_key *key,
   if (v.is == GONE) {
     return sb_value_index_set(q, place, key, position) ? SB_OK : SB_EMPTY;
   }
-  if (!sb_value_key_equal(&v.key, key)) {
+  if (!sb_hash_equal(&v.key, key)) {
     sb_status status = sb_value_index_split(q, place, &v.key);
     return status == SB_OK ? SB_EMPTY : status;
   }
@@ -214,7 +214,7 @@ bool sb_values_take(sb_queue *q, const sb_value_key *key, uint64_t *token) {
   }
   view v = look_at(q, position);
   sb_taken t;
-  bool took_it = v.is == READY && v.keyed && sb_value_key_equal(&v.key, key) &&
+  bool took_it = v.is == READY && v.keyed && sb_hash_equal(&v.key, key) &&
                  sb_take_at(q, position, SB_CELL_AVAILABLE, *token, &t) == SB_OK;
   if (!took_it) sb_holding_give(q->c, *token);
   return took_it;

@@ -44,7 +44,7 @@ static void integers_of_all_sizes_are_one_type(void) {
   static const uint32_t lengths[] = {3, 2, 3, 5, 5, 9};
   for (unsigned i = 0; i < 6; i++) {
     other = key_of(forms[i], lengths[i]);
-    expect(sb_value_key_equal(&five, &other), "the 5 of type %.1s is another key", forms[i]);
+    expect(sb_hash_equal(&five, &other), "the 5 of type %.1s is another key", forms[i]);
   }
 }
 static void other_values_are_other_keys(void) {
