@@ -202,13 +202,15 @@ class World:
         return "done", admitted
 
     def publish(self, admitted: list[tuple[Queue, Message, bool]]) -> None:
-        """Put the messages of a commit."""
+        """Put the messages of a commit; what they evict goes when all of them are there."""
         for queue, message, fits in admitted:
             if fits:
-                queue.append(message)
+                queue.append(message, evicts=False)
             else:
                 queue.counters["added"] += 1
                 queue.counters["dropped"] += 1
+        for queue in {id(queue): queue for queue, _, _ in admitted}.values():
+            queue.evict()
 
     # ---- what the processes do ----
 
