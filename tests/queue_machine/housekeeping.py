@@ -20,7 +20,7 @@ class EagerDeadLetters(DeadLetters):
         for waiting in self._waiting.values():
             waiting.due = 0
         tries = bool(self._waiting)
-        if tries:
+        while any(waiting.due == 0 for waiting in self._waiting.values()):  # a turn ends after a time
             self.run(time.monotonic_ns())
         return tries
 

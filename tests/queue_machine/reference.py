@@ -133,7 +133,7 @@ class Queue:
         message.place, self.places = self.places, self.places + 1
         message.level = min(message.priority, self.settings.max_priority)
 
-    def append(self, message: Message, *, moved: bool = False) -> None:
+    def append(self, message: Message, *, moved: bool = False, evicts: bool = True) -> None:
         """Add a message that has room at the end of its priority; then evict. What is moved keeps its time to live."""
         self.counters["added"] += 1
         self._place(message)
@@ -141,12 +141,13 @@ class Queue:
         if message.delayed:
             self.resting.append((message, DELAYED))
         else:
-            self._make_ready(message)
+            self._make_ready(message, evicts=evicts)
 
-    def _make_ready(self, message: Message) -> None:
+    def _make_ready(self, message: Message, *, evicts: bool = True) -> None:
         self.ready.append(message)
         self.ready.sort(key=lambda one: (-one.level, one.place))
-        self.evict()
+        if evicts:
+            self.evict()
 
     # ---- limits ----
 

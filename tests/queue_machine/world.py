@@ -65,6 +65,7 @@ class World:
         self.active: dict[str, Consumer | None] = {}
         self.exclusive: dict[int, Queue] = {}
         self.handed: list[Handed] = []
+        self.has_been_awake = False  # a consumer that may pull messages, and return them with its end, unseen
 
     def handed_by(self, worker: int, *, by_channel: bool) -> list[Handed]:
         """What a process has, in the order in which it came."""
@@ -202,13 +203,15 @@ class World:
         return "done", admitted
 
     def publish(self, admitted: list[tuple[Queue, Message, bool]]) -> None:
-        """Put the messages of a commit."""
+        """Put the messages of a commit; what they evict goes when all of them are there."""
         for queue, message, fits in admitted:
             if fits:
-                queue.append(message)
+                queue.append(message, evicts=False)
             else:
                 queue.counters["added"] += 1
                 queue.counters["dropped"] += 1
+        for queue in {id(queue): queue for queue, _, _ in admitted}.values():
+            queue.evict()
 
     # ---- what the processes do ----
 
@@ -231,6 +234,7 @@ class World:
     def consumer_came(self, consumer: Consumer) -> None:
         """A consumer is registered."""
         self.consumers[consumer.number] = consumer
+        self.has_been_awake = self.has_been_awake or consumer.awake
         consumer.queue.claims.joined()
         self._succeed(consumer.queue)
 
