@@ -2,8 +2,8 @@
  *
  * Last values: of all messages with one key, the newest one stays ready, and the older ones are replaced.
  *
- * Mirrors: sb_values.c sb_values_came, settle_key, replace, pass; sb_api_put.c publish; sb_release.c release;
- *   sb_intent.c sb_intent_release_cell, resolve_enqueue.
+ * Mirrors: sb_values.c sb_values_came, settle, replace, supersede; sb_api_put.c publish; sb_release.c release;
+ *   sb_intent.c sb_intent_settle_value, sb_intent_release_cell, resolve_enqueue.
  * Abstracted: one key, so one word of the index; the tree of the index and keys that share a word (races/values.c); the
  *   intents of an append and of a settle are one step with what they announce (cell.pml, ledger.pml). A killed process is
  *   followed by a reaper, which may be killed as well: the next one begins again.
