@@ -68,10 +68,10 @@ def test_counts_add_up_and_travel() -> None:
 
 
 def test_the_library_is_the_running_python_s() -> None:
-    """More than 1,500 files, sorted, without what was installed beside it."""
+    """Hundreds of files, also where its tests are not installed; sorted, without what was installed beside it."""
     paths = source_files(library())
     assert str(library()) == sysconfig.get_path("stdlib")
-    assert len(paths) > 1500
+    assert len(paths) > 500
     assert paths == sorted(paths)
     assert "ast.py" in paths
     assert not [path for path in paths if "site-packages" in path]

@@ -19,6 +19,7 @@ from shmbroker._amqp import field_tables
 from shmbroker._core import native
 from shmbroker._core import queue as core_queue
 from shmbroker._core import settings as core_settings
+from shmbroker._core.managing import move_oldest
 from shmbroker._core.native import FOR_EVER, ffi, slow
 from shmbroker._core.queue import CoreQueue, PutOptions
 from shmbroker._core.settings import decoded_settings, encoded_settings
@@ -219,7 +220,7 @@ def test_a_handle_of_a_queue_that_was_deleted(connection: shmbroker.Connection) 
         queue.purge,
         lambda: queue.browse(0),
         lambda: queue.browse_place(0),
-        lambda: queue.move(target, 1, 1),
+        lambda: move_oldest(queue, target, 1, 1),
         lambda: queue.put_with(b"A", 1, core_queue.NO_OPTIONS, 0),
         lambda: queue.configure(QueueSettings(), 0, trim=False, until=FOR_EVER),
         lambda: queue.delete(if_unused=False, if_empty=False, until=FOR_EVER),

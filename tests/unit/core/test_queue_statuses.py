@@ -15,6 +15,7 @@ from shmbroker import exceptions
 from shmbroker._core import attachment, native
 from shmbroker._core import queue as core_queue
 from shmbroker._core.connection import CoreConnection
+from shmbroker._core.managing import move_oldest
 from shmbroker._core.native import FOR_EVER, ffi, slow
 from shmbroker._core.queue import NO_OPTIONS, CoreQueue, PutOptions
 from shmbroker.settings import QueueSettings
@@ -463,7 +464,7 @@ def test_moving_grows_the_broker(
         core.put_with(b"A", 1, NO_OPTIONS, PAST)
     answers = [put_into(4, number, count) for number, count in ((native.GROW, 2), (native.NO_MEMORY, 0))]
     calls = scripted(monkeypatch, "sb_queue_move", *answers)
-    assert core.move(target, 4, 100) == 4
+    assert move_oldest(core, target, 4, 100) == 4
     assert watched.seen == ["grow", "let_go"]
     assert [call[:3] for call in calls.calls] == [(core.handle, target.handle, left) for left in (4, 2, 2)]
     assert (core.length(), target.length()) == (3, 2)
@@ -475,7 +476,7 @@ def test_moving_nothing(
 ) -> None:
     """Limits that are reached from the beginning: the core is not asked."""
     calls = scripted(monkeypatch, "sb_queue_move")
-    assert core.move(target, limit, left) == 0
+    assert move_oldest(core, target, limit, left) == 0
     assert calls.calls == []
 
 
@@ -484,7 +485,7 @@ def test_moving_stops_where_the_other_queue_is_full(
 ) -> None:
     """What went is told."""
     calls = scripted(monkeypatch, "sb_queue_move", put_into(4, native.FULL, 3))
-    assert core.move(target, 10, 100) == 3
+    assert move_oldest(core, target, 10, 100) == 3
     assert len(calls.calls) == 1
 
 
@@ -510,5 +511,5 @@ def test_a_move_that_fails(
     watched.looks = False
     scripted(monkeypatch, "sb_queue_move", put_into(4, number, 0))
     with pytest.raises(error, match=text) as failed:
-        core.move(target, 10, 100)
+        move_oldest(core, target, 10, 100)
     assert type(failed.value) is error
