@@ -254,9 +254,14 @@ class Queue(ManagedQueue):
             fixed = f"{name} of queue {self.name!r} cannot change; delete the queue and declare it anew"
             msg = f"{name}={checked[name]!r}: {fixed}"
             raise ValueError(msg)
-        before = self.settings.message_ttl
-        self._change(lambda current, flags: (replace(current, **checked), flags), trim=trim, given=frozenset(checked))
-        managing.shorten_lives(self._core, before, checked.get("message_ttl"))
+        before: list[settings.QueueSettings] = []
+
+        def merged(current: settings.QueueSettings, flags: int) -> tuple[settings.QueueSettings, int]:
+            before.append(current)
+            return replace(current, **checked), flags
+
+        self._change(merged, trim=trim, given=frozenset(checked))
+        managing.shorten_lives(self._core, before[-1].message_ttl, checked.get("message_ttl"))
 
     def pause(self) -> None:
         """Stops deliveries until :meth:`resume`; producers can still put."""
