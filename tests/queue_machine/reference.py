@@ -187,6 +187,10 @@ class Queue:
         if self.settings.ring_size != NO_LIMIT and (trim or self.settings.ring_size != before.ring_size):
             self.bound = 0 if trim else len(self.ready)
         self.evict()
+        if changes.get("message_ttl") == 0:  # a shorter life is for what is there, too
+            for message in self.ready:
+                message.expired = True
+            self.expire_ready()
 
     # ---- delivering ----
 
@@ -284,12 +288,18 @@ class Queue:
         """End the ready and delayed messages whose time is over; return whether there were any."""
         delayed = [message for message, why in self.resting if why == DELAYED and message.expired]
         self.resting = [(message, why) for message, why in self.resting if message not in delayed]
+        for message in delayed:
+            self._end(message, "expired", EXPIRED)
+        return self.expire_ready() or bool(delayed)
+
+    def expire_ready(self) -> bool:
+        """End the ready messages whose time is over; return whether there were any."""
         over = [message for message in self.ready if message.expired]
         self.ready = [message for message in self.ready if not message.expired]
-        for message in over + delayed:
+        for message in over:
             self._end(message, "expired", EXPIRED)
         self.lower_bound()
-        return bool(over or delayed)
+        return bool(over)
 
     def become_due(self) -> None:
         """The time of all messages that rest has come."""

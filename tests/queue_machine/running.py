@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
+from typing import TYPE_CHECKING
 
 import hypothesis
 from hypothesis import HealthCheck, Phase
@@ -13,7 +15,22 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.queue_machine.machine import WORKERS, QueueMachine
 from tests.queue_machine.stage import Stage
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 STEPS_OF_A_RUN = 60
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Log no warnings: that dead letters lead nowhere is intended."""
+    logger = logging.getLogger("shmbroker")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def run(broker: str, steps: int, seed: int, *, shrinks: bool = True) -> int:
@@ -22,8 +39,7 @@ def run(broker: str, steps: int, seed: int, *, shrinks: bool = True) -> int:
     The seed decides what is chosen. A difference is made as short as Hypothesis can, unless `shrinks` is false. A run
     ends early where the computer was too slow for the delays of messages; its further steps do not count.
     """
-    logging.getLogger("shmbroker").setLevel(logging.ERROR)  # that dead letters lead nowhere is intended
-    with Stage(broker, WORKERS) as stage:
+    with _quiet(), Stage(broker, WORKERS) as stage:
 
         class Machine(QueueMachine):
             pass

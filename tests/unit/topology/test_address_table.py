@@ -37,9 +37,10 @@ def test_rows_follow_from_queue_settings() -> None:
 
 
 def test_what_is_live() -> None:
-    """What `configure` can change is live, except the size of a ring and the overflow, which are copied."""
+    """What `configure` can change is live, except what is copied: ring size, overflow, and what decides on consumers."""
     live = {row.queue_setting for row in ADDRESS_ROWS.values() if row.is_live}
-    assert live - {None} == {name for name, row in ROWS.items() if not row.fixed} - {"ring_size", "overflow"}
+    copied = {"ring_size", "overflow", "max_consumers", "consumers_before_dispatch", "delay_before_dispatch"}
+    assert live - {None} == {name for name, row in ROWS.items() if not row.fixed} - copied
 
 
 def test_each_setting_comes_from_the_most_specific_match_that_gives_it() -> None:
