@@ -599,7 +599,7 @@ const operation OPERATIONS[] = {
      .exactly = 7},
     {"put two values", VALUED, SETUP, nothing, put_values, UNDER_WAY(ALL, ALL | TWO), AFTER(ALL | ID(9), ALL | ID(9))},
     {"put, last value of a ring", VALUED_RING(7), SETUP, put_value, put_newer, UNDER_WAY(ALL, ALL | TWO),
-     AFTER(ALL | ID(9), ALL | ID(9)), .exactly = 7},
+     AFTER(ALL | ID(9), ALL | ID(9)), .must_beside = BUT_1 | ID(9)},
     {"put, last value, full", VALUED_LENGTH(7), SETUP, put_value, put_newer, UNDER_WAY(ALL, ALL | TWO),
      AFTER(ALL | ID(9), ALL | ID(9)), .exactly = 7},
     {"reap who took room", VALUED_LENGTH(1), 0, nothing, reap, UNDER_WAY(NEW, NEW), AFTER(NEW, NEW), .reaps = true,
