@@ -80,8 +80,8 @@ static void add_used(const char *kind, uint64_t first, uint64_t count, uint64_t 
   }
 }
 
-static const char *const KIND_NAMES[SB_KIND_COUNT] = {"message",    "leaf",   "inner page", "queue",    "node",
-                                                      "level",      "ledger", "connection", "holdings", "long leaf",
+static const char *const KIND_NAMES[SB_KIND_COUNT] = {"message",    "leaf",   "inner page", "queue",      "node",
+                                                      "level",      "ledger", "connection", "holdings",   "long leaf",
                                                       "long queue", "lane",   "groups",     "value node", "ids"};
 
 static void add_slots(uint32_t chunk, uint64_t word) {
