@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmbroker._core import native
 from shmbroker._core.calls import in_flight
 from shmbroker._core.growing import Growing
 
+if TYPE_CHECKING:
+    from shmbroker._core import record
+
 ffi, slow = native.ffi, native.slow
+_IN_PARTS: int = slow.SB_IN_PARTS
 _uncleared = ffi.new_allocator(should_clear_after_alloc=False)
 
 
@@ -53,6 +57,19 @@ class Bodies(Growing):
             if native.OK in statuses and slow.sb_view_end(self.handle, view[0]):  # the caller does not get the view
                 self.view_ended()
             raise
+
+    def held_body(self, taken: bytes, header: record.Header) -> Any:  # noqa: ANN401 - bytes-like
+        """Returns the body of a held message; a view that is valid as long as the message is held, or a copy.
+
+        Args:
+            taken: the record of the message.
+            header: the header of the record.
+        """
+        if header.body_address == 0:
+            return taken[len(taken) - header.body_length :]
+        if header.body_address == _IN_PARTS:
+            return self.copy_body(header.tag, header.sequence, header.body_address)
+        return ffi.buffer(ffi.cast("char *", header.body_address), header.body_length)
 
     @in_flight
     def copy_body(self, tag: int, sequence: int, address: int) -> memoryview:

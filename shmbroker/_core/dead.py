@@ -15,7 +15,6 @@ ffi, slow = native.ffi, native.slow
 CARRIED_OUT: int = slow.SB_CARRIED_OUT
 GIVEN_UP: int = slow.SB_GIVEN_UP
 _ROOM = record.SIZE + slow.SB_MAX_PREFIX + slow.SB_INLINE_BODY
-_IN_PARTS: int = slow.SB_IN_PARTS
 
 
 class DeadMessage(NamedTuple):
@@ -81,12 +80,7 @@ class Dead:
 
     def body(self, message: DeadMessage) -> Any:  # noqa: ANN401 - bytes-like
         """Returns the body of a message; a view that is valid as long as the message is held, or a copy."""
-        header = message.header
-        if header.body_address == 0:
-            return message.record[len(message.record) - header.body_length :]
-        if header.body_address == _IN_PARTS:
-            return self._connection.copy_body(header.tag, header.sequence, header.body_address)
-        return ffi.buffer(ffi.cast("char *", header.body_address), header.body_length)
+        return self._connection.held_body(message.record, message.header)
 
     @staticmethod
     def give_back(queue: CoreQueue, message: DeadMessage) -> None:

@@ -37,7 +37,6 @@ STATES: dict[str, int] = {
 ALL = ((0, native.FOR_EVER),)
 _AT_ONCE = 1024  # messages of a call
 _PAGES_AT_ONCE = 64 << 10  # messages of a call that moves them page by page
-_IN_PARTS: int = slow.SB_IN_PARTS
 
 
 class Chosen(NamedTuple):
@@ -287,12 +286,7 @@ class Held(NamedTuple):
 
     def body(self, queue: CoreQueue) -> Any:  # noqa: ANN401 - bytes-like
         """Returns its body; a view that is valid as long as the message is held, or a copy."""
-        header = self.header
-        if header.body_address == 0:
-            return self.record[len(self.record) - header.body_length :]
-        if header.body_address == _IN_PARTS:
-            return queue.connection.copy_body(header.tag, header.sequence, header.body_address)
-        return ffi.buffer(ffi.cast("char *", header.body_address), header.body_length)
+        return queue.connection.held_body(self.record, self.header)
 
 
 class Taken:
