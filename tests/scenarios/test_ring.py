@@ -58,6 +58,16 @@ def test_r1_the_newest_three_survive(ring: shmbroker.Queue) -> None:
     assert_balanced(ring)
 
 
+@of_size(4)
+def test_q61_the_fifth_message_replaces_the_oldest(ring: shmbroker.Queue) -> None:
+    """RING of 4: the fifth message replaces the oldest, and the depth stays 4; a consumer gets the newest four."""
+    put_each(ring, "ABCD")
+    assert_counts(ring, message_count=4, replaced=0)
+    put_each(ring, "E")
+    assert_counts(ring, message_count=4, replaced=1)
+    assert take(ring, 4) == list("BCDE")
+
+
 @of_size(3)
 def test_t01_browse_and_counters(ring: shmbroker.Queue) -> None:
     """R=3, send A to D: browse gives B, C, D; count 3, replaced 1, added 4."""
