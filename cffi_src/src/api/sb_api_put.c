@@ -75,22 +75,24 @@ static sb_status admit_in_place(sb_queue *q, uint64_t length, const sb_put_optio
  * the use of allocations (sb_reserve.h). `id`: of the message, if the queue remembers ids. On failure, nothing is taken,
  * and c->use is SB_USE_DRAIN again.
  * SB_DONE: the queue is full, and its overflow is "drop". SB_REJECTED: it is full, and rejects. `replaced`: as for
- * admit_in_place; NULL: no value gives its room. */
+ * admit_in_place; NULL: no value gives its room. `looks`: as for put_as. */
 SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_id id, sb_reservation *r,
-                         uint64_t *replaced) {
+                         uint64_t *replaced, const bool looks) {
   sb_connection *c = q->c;
-  r->id_low = id.low;
-  r->id_high = id.high;
+  if (looks) {
+    r->id_low = id.low;
+    r->id_high = id.high;
+  }
   uint64_t need = sb_api_body_offset(length, o, 0) + length;
   sb_status status = sb_api_prefix_bytes(o) > SB_MAX_PREFIX ? SB_INVALID : check(q, length);
   if (status == SB_OK) status = o->dead == 0 ? admit(q, length) : sb_limits_admit_dead(q, length);
-  if (is_full(status) && replaced != NULL && sb_queue_has_values(q))
+  if (looks && is_full(status) && replaced != NULL && sb_queue_has_values(q))
     status = admit_in_place(q, length, o, status, replaced);
   if (status == SB_OK) {
     status = sb_api_claim_slot(c, need, r);
     if (status != SB_OK) status = sb_api_claim_elsewhere(c, status, length, o, 0, r);
     if (status != SB_OK) sb_limits_unadmit(q, length);
-    if (status != SB_OK && replaced != NULL && *replaced != 0) give_value_back(q, *replaced);
+    if (looks && status != SB_OK && replaced != NULL && *replaced != 0) give_value_back(q, *replaced);
   }
   if (status != SB_OK) {
     c->use = SB_USE_DRAIN;
@@ -111,15 +113,15 @@ static void take_back(sb_queue *q, sb_reservation *r) {
 /* Appends the message of a reservation to the queue. The caller has set c->use, the use of allocations (sb_reserve.h);
  * after the append, it is SB_USE_DRAIN again. *gone: a deletion of a queue with priorities was decided before the put
  * looked (I79 of sb_closing.h), so the message is gone, and the put fails with SB_DELETED. `replaces`: the holding of the
- * value that gave its room; 0: none did. */
-SB_HOT sb_status publish(sb_queue *q, sb_reservation *r, uint64_t replaces, bool *gone) {
+ * value that gave its room; 0: none did. `looks`: as for put_as. */
+SB_HOT sb_status publish(sb_queue *q, sb_reservation *r, uint64_t replaces, bool *gone, const bool looks) {
   sb_message_shm *m = sb_slot_at(q->c->b, r->slot);
   uint64_t position, timer = m->due_ns | m->expires_ns;
-  bool once = (r->id_low | r->id_high) != 0;
+  bool once = looks && (r->id_low | r->id_high) != 0;
   sb_message_shm timed; /* a copy: after the append, a consumer may free the message */
   sb_value_key key;
   bool scheduled = timer != 0 && m->due_ns != 0;
-  bool keyed = sb_queue_has_values(q) && sb_values_key_of(q, r->slot, m, &key);
+  bool keyed = looks && sb_queue_has_values(q) && sb_values_key_of(q, r->slot, m, &key);
   if (timer != 0) timed = *m;
   sb_status status = keyed && !once ? sb_values_prepare(q, &key) : SB_OK; /* a commit prepares by itself */
   if (status == SB_OK) {
@@ -131,8 +133,8 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r, uint64_t replaces, bool
     if (sb_limits_enforce(q) > 0) sb_notify_room_made(q->c, q->shm, q->slot); /* I42 of sb_queue.h */
     return status;
   }
-  unsigned replaced = replaces != 0;
-  if (replaces != 0) (void)sb_dispose(q, replaces, SB_REASON_REPLACED);
+  unsigned replaced = looks && replaces != 0;
+  if (looks && replaces != 0) (void)sb_dispose(q, replaces, SB_REASON_REPLACED);
   if (!once) {
     if (keyed && !scheduled) replaced += sb_values_came(q, position, &key);
     sb_holding_give(q->c, r->token);
@@ -162,17 +164,18 @@ SB_HOT sb_status write(const sb_queue *q, const sb_reservation *r, const char *b
   return SB_OK;
 }
 
-/* Puts one message. Lock held, but dropped to copy a long body, and to reap a killed process (sb_api_keep_bound). */
-SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o) {
+/* Puts one message. Lock held, but dropped to copy a long body, and to reap a killed process (sb_api_keep_bound). `looks`:
+ * the queue may remember ids or keep last values. A constant, so that the put into another queue has none of that. */
+SB_HOT sb_status put_as(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o, const bool looks) {
   sb_reservation r;
   sb_connection *c = q->c;
   uint64_t replaces = 0;
-  sb_id id = sb_api_id(q, o);
-  if (sb_api_is_duplicate(q, id)) {
+  sb_id id = looks ? sb_api_id(q, o) : SB_NO_ID;
+  if (looks && sb_api_is_duplicate(q, id)) {
     return SB_OK;
   }
   c->use = q->use;
-  sb_status status = prepare(q, length, o, id, &r, &replaces);
+  sb_status status = prepare(q, length, o, id, &r, &replaces, looks);
   if (status == SB_DONE) {
     sb_ledger_count(q->ledger, SB_COUNT_REFUSED, 1);
     return SB_OK;
@@ -193,17 +196,27 @@ SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const s
     status = write(q, &r, body, length);
   }
   bool gone = false;
-  if (status == SB_OK) status = publish(q, &r, replaces, &gone);
+  if (status == SB_OK) status = publish(q, &r, replaces, &gone, looks);
   if (status != SB_OK) {
     c->use = SB_USE_DRAIN;
-    if (replaces != 0) give_value_back(q, replaces);
+    if (looks && replaces != 0) give_value_back(q, replaces);
     take_back(q, &r);
   }
-  if (status == SB_DUPLICATE) { /* another put of the id was faster than this one */
+  if (looks && status == SB_DUPLICATE) { /* another put of the id was faster than this one */
     sb_duplicates_count(q);
     return SB_OK;
   }
   return gone ? SB_DELETED : status;
+}
+
+static __attribute__((noinline)) sb_status put_looking(sb_queue *q, const char *body, uint64_t length,
+                                                       const sb_put_options *o) {
+  return put_as(q, body, length, o, true);
+}
+
+SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o) {
+  bool looks = (SB_LOAD(&q->shm->flags, SB_RELAXED) & (SB_QUEUE_IDS | SB_QUEUE_LAST_VALUE)) != 0;
+  return looks ? put_looking(q, body, length, o) : put_as(q, body, length, o, false);
 }
 
 sb_status sb_queue_put_with(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o) {
@@ -278,7 +291,7 @@ sb_status sb_reservation_begin(sb_queue *q, uint64_t length, const sb_put_option
   sb_status status = sb_api_enter(q->c);
   if (status == SB_OK) {
     q->c->use = q->use;
-    status = prepare(q, length, o, sb_api_id(q, o), r, NULL);
+    status = prepare(q, length, o, sb_api_id(q, o), r, NULL, true);
     if (status == SB_DONE) status = SB_FULL; /* no body is written yet that could be dropped: the caller waits */
     q->c->use = SB_USE_DRAIN;
     if (status == SB_OK && (status = borrow(r)) != SB_OK) take_back(q, r);
@@ -296,7 +309,7 @@ sb_status sb_reservation_publish(sb_queue *q, sb_reservation *r) {
     if (status == SB_OK && r->scattered && !sb_api_write_parts(q->c, r, r->body)) status = SB_CORRUPT;
     if (status == SB_OK) q->c->use = q->use;
     bool gone = false;
-    if (status == SB_OK) status = publish(q, r, 0, &gone);
+    if (status == SB_OK) status = publish(q, r, 0, &gone, true);
     if (status == SB_DUPLICATE) {
       sb_duplicates_count(q);
       take_back(q, r);
