@@ -256,6 +256,15 @@ class QueueSettings:
         "SB_SETTING_DUPLICATE_IDS",
         argument="x-duplicate-ids",
     )
+    non_destructive: bool = _setting(
+        default=False,
+        kind=Switch(),
+        help="an acknowledged message stays: each consumer gets every message, from the oldest on; what ends messages is "
+        "their expiry, a limit, last_value_key, or an administrator",
+        core="SB_QUEUE_NON_DESTRUCTIVE",
+        argument="x-non-destructive",
+        fixed=True,
+    )
     durable: bool = _setting(
         default=False,
         kind=Switch(),
@@ -297,8 +306,14 @@ DEAD_LETTERING = "reject-publish-dlx"
 REJECTING = frozenset({"reject-publish", DEAD_LETTERING})
 """The values of ``overflow`` with which a full queue rejects a message, and its publisher learns of it."""
 
+# Settings that do not go together: each of them decides which message comes next, or who gets it.
+_EITHER = {
+    "message_groups": ("max_priority",),
+    "last_value_key": ("message_groups", "max_priority"),
+    "non_destructive": ("message_groups", "max_priority"),
+}
+_DEFAULTS = QueueSettings()
 _SETTING_OF = {row.argument: name for name, row in ROWS.items() if row.argument is not None}
-_LATER = frozenset({"x-non-destructive"})
 
 
 def validate(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -324,6 +339,11 @@ def check_together(queue: str, settings: QueueSettings) -> None:
     Raises:
         ValueError: two values do not go together. The error's text names the settings and the values.
     """
+
+
+    def is_set(name: str) -> bool:
+        return getattr(settings, name) != getattr(_DEFAULTS, name)
+
     exchange, key = settings.dead_letter_exchange, settings.dead_letter_routing_key
     if settings.ring_size != UNBOUNDED and settings.overflow in REJECTING:
         msg = (
@@ -337,18 +357,11 @@ def check_together(queue: str, settings: QueueSettings) -> None:
     if key is not None and exchange is None:
         msg = f"dead_letter_routing_key={key!r}: it needs a dead_letter_exchange"
         raise ValueError(msg)
-    if settings.message_groups != "none" and settings.max_priority:
-        msg = (
-            f"message_groups={settings.message_groups!r}, max_priority={settings.max_priority}: one of them is allowed"
-        )
-        raise ValueError(msg)
-    if settings.last_value_key is not None:
-        for name, value, nothing in (
-            ("message_groups", settings.message_groups, "none"),
-            ("max_priority", settings.max_priority, 0),
-        ):
-            if value != nothing:
-                msg = f"last_value_key={settings.last_value_key!r}, {name}={value!r}: one of them is allowed"
+    for one, others in _EITHER.items():
+        for other in others:
+            if is_set(one) and is_set(other):
+                values = (f"{name}={getattr(settings, name)!r}" for name in (one, other))
+                msg = f"{', '.join(values)}: one of them is allowed"
                 raise ValueError(msg)
     if exchange == "" and key == queue:
         msg = f"dead_letter_exchange='', dead_letter_routing_key={key!r}: a queue cannot be its own dead-letter queue"
@@ -359,15 +372,13 @@ def from_arguments(queue: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings that ``x-`` arguments request, checked. It ignores unknown arguments, as RabbitMQ does.
 
     Raises:
-        PreconditionFailed: a value is not allowed, or the argument is of a feature that does not exist yet.
+        PreconditionFailed: a value is not allowed.
     """
     given = {}
     for argument, value in arguments.items():
         setting = _SETTING_OF.get(argument)
         if setting is not None:
             given[setting] = ROWS[setting].kind.from_argument(queue, argument, value)
-        elif argument in _LATER:
-            raise amqp.invalid(queue, argument, "{not_supported_yet}")
     if "dead_letter_routing_key" in given and "dead_letter_exchange" not in given:
         raise amqp.invalid(queue, "x-dead-letter-routing-key", "routing_key_but_no_dlx_defined")
     return given

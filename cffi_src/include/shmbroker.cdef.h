@@ -43,11 +43,12 @@ typedef enum {
   SB_UNLOCKED = 31,  /* the caller must take the topology lock (sb_topology_begin), then repeat the call */
   SB_NO_SEAT = 32,   /* the queue has as many consumers as max_consumers allows, or more than its new value */
   SB_DUPLICATE = 33, /* the queue knows the id of the message; only of a commit with SB_DUPLICATES_FAIL */
-  SB_UNDECIDED = 34  /* another process is putting a message of the same id: see sb_queue_wait_for_id */
+  SB_UNDECIDED = 34, /* another process is putting a message of the same id: see sb_queue_wait_for_id */
+  SB_STAYS = 35      /* the queue is non-destructive: consumers and browsers read its messages, and nobody gets one */
 } sb_status;
 
 /* The version of the layout of shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 16 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 17 };
 
 /* Offsets of two bytes of the lock file. A process locks SUCCESSOR while it waits to replace an automatic housekeeper,
  * one that a client started. A client locks STARTING before it starts one. The housekeeper inherits this lock, and
@@ -293,6 +294,7 @@ enum {
   SB_QUEUE_GROUPS = 8192,       /* a message group goes to one consumer at a time (sb_groups.h) */
   SB_QUEUE_IDS = 16384,         /* it remembers the ids of its last messages (sb_duplicates.h) */
   SB_QUEUE_LAST_VALUE = 131072, /* of the messages with one key only the newest stays (sb_values.h) */
+  SB_QUEUE_NON_DESTRUCTIVE = 262144, /* its messages stay when consumers have acknowledged them (sb_following.h) */
   SB_QUEUE_SEATS = 32768, /* max_consumers limits its consumers: they attach under the topology lock (sb_admission.h) */
   SB_QUEUE_GATED = 65536  /* its consumers wait for others, or for a time, before they get messages (sb_dispatch.h) */
 };
@@ -446,6 +448,7 @@ typedef struct {
   uint64_t ready, delivering, scheduled, bytes;
   uint64_t added, acked, expired, killed, replaced, dropped, dead_lettered, moved, redelivered, delivered;
   uint64_t duplicates; /* messages that were not stored, since the queue knew their ids */
+  uint64_t reading;    /* what the consumers of a non-destructive queue have; these messages are in `ready` as well */
   uint64_t rescues, tail, created_ns;
   uint64_t used_ns; /* CLOCK_MONOTONIC: at least the creation of the queue, and the last end of a consumer */
   /* owner: id of the connection that owns an exclusive queue, 0 = none. locked: 1 if that is a living connection other

@@ -137,6 +137,7 @@ def statistics_of_queue(found: Any) -> QueueStatistics:  # noqa: ANN401 - cffi h
     """
     values = {name: max(0, getattr(found, name)) for name in _STATISTICS}
     count = values["ready"] + values["delivering"] + values["scheduled"]
+    values["delivering"] += found.reading  # these messages are ready, too
     return QueueStatistics(_name(found), count, **values)
 
 

@@ -90,6 +90,7 @@ SYSTEM: int = slow.SB_SYSTEM
 LIMIT: int = slow.SB_LIMIT
 UNLOCKED: int = slow.SB_UNLOCKED
 NO_SEAT: int = slow.SB_NO_SEAT
+STAYS: int = slow.SB_STAYS
 
 # The dispositions of a message.
 ACK: int = slow.SB_ACK
@@ -178,6 +179,9 @@ _ERRORS: dict[int, Callable[[str], Exception]] = {
     ),
     slow.SB_LIMIT: lambda what: amqp_error(
         exceptions.NotAllowed, f"{what or 'the broker'}: a limit of the broker is reached"
+    ),
+    STAYS: lambda _: exceptions.NotImplementedByBroker(
+        540, "NOT_IMPLEMENTED - get not supported by non-destructive queues, whose messages stay: consume or browse"
     ),
     slow.SB_ACCESS: lambda what: amqp_error(
         exceptions.AccessRefused, f"{what or 'the broker'}: its shared memory belongs to another user"

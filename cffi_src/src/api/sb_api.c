@@ -30,21 +30,19 @@ int32_t sb_api_process_pid(sb_broker *b, uint32_t process) {
   return live ? SB_LOAD(&b->processes[process].pid, SB_RELAXED) : 0;
 }
 
-SB_COLD bool plausible_in_parts(sb_broker *b, const sb_taken *t) {
-  const sb_message_shm *m = t->message;
-  uint64_t prefix = sizeof *m + sb_api_names(m);
-  return prefix <= SB_MAX_PREFIX && m->exchange_length <= SB_NAME_MAX && m->body_length <= SB_MAX_BODY &&
-         sb_parts_room(b, t->slot) >= prefix - sizeof *m + m->body_length;
+bool sb_api_held(sb_connection *c, uint64_t token, sb_taken *t) {
+  sb_leaf_ref leaf;
+  return sb_settle_find(c, token, t, &leaf) ? sb_api_plausible(c->b, t) : sb_reading_find(c, token, t);
 }
 
-bool sb_api_plausible(sb_broker *b, const sb_taken *t) {
-  const sb_message_shm *m = t->message;
-  if ((m->flags & SB_MESSAGE_IN_PARTS) != 0) {
-    return plausible_in_parts(b, t);
-  }
-  uint64_t room = sb_slab_slot_bytes(b, t->slot), prefix = sizeof *m + sb_api_names(m);
-  return prefix <= SB_MAX_PREFIX && m->exchange_length <= SB_NAME_MAX && prefix <= m->body_offset &&
-         m->body_offset <= room && m->body_length <= room - m->body_offset;
+sb_status sb_api_view(sb_connection *c, const sb_taken *t, uint64_t *view) {
+  sb_status status = sb_reading_lend(c, t->token);
+  *view = t->token;
+  return status == SB_SETTLED ? sb_view_take(c, t, view) : status;
+}
+
+void sb_api_view_drop(sb_connection *c, uint64_t view) {
+  if (!sb_reading_unlend(c, view)) sb_view_drop(c, view);
 }
 
 uint64_t sb_api_address(const sb_message_shm *m) {
@@ -95,7 +93,8 @@ void sb_api_returned(sb_queue *q) {
 sb_status sb_api_end(sb_queue *q, uint64_t token, sb_disposition disposition) {
   sb_status status;
   if (q->ledger == NULL) {
-    return SB_SETTLED; /* I60 of sb_handles.h: since the handle is detached, the connection holds no message */
+    /* I60 of sb_handles.h: since the handle is detached, the connection holds no message. It may still read one */
+    return sb_reading_end(q->c, token, false);
   }
   if (disposition == SB_REQUEUE || disposition == SB_UNDELIVER) {
     status = sb_release_message(q, token, disposition);

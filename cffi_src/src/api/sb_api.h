@@ -22,6 +22,7 @@
 #include "sb_io.h"
 #include "sb_liveness.h"
 #include "sb_parts.h"
+#include "sb_reading.h"
 #include "sb_release.h"
 #include "sb_scatter.h"
 #include "sb_selector.h"
@@ -86,7 +87,16 @@ uint64_t sb_api_address(const sb_message_shm *m);
 int64_t sb_api_record(sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer);
 /* True if the lengths in the message header are possible: the message fits its slot or parts, and its record fits the
  * buffer that a caller passes. */
-bool sb_api_plausible(sb_broker *b, const sb_taken *t);
+static inline bool sb_api_plausible(sb_broker *b, const sb_taken *t) {
+  return sb_settle_is_sound(b, t->slot, t->message);
+}
+/* Describes what the holding `token` lists: a message that the connection holds, or one that it reads (sb_reading.h).
+ * False: neither, or its header is damaged. */
+bool sb_api_held(sb_connection *c, uint64_t token, sb_taken *t);
+/* Keeps the long body of such a message until sb_api_view_drop: as sb_view_take. The token of a view may be that of the
+ * message. */
+sb_status sb_api_view(sb_connection *c, const sb_taken *t, uint64_t *view);
+void sb_api_view_drop(sb_connection *c, uint64_t view);
 /* Lock held. Removes a taken message that is damaged, and counts it as dropped. Returns SB_CORRUPT. No call could ever
  * read the message. If it returned to its queue, the next take would find it again. */
 sb_status sb_api_drop_corrupt(sb_queue *q, uint64_t token);

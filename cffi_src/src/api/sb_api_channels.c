@@ -235,16 +235,21 @@ sb_status sb_connection_set_prefetch(sb_connection *c, uint32_t prefetch) {
 
 /* ---- deliveries ---- */
 
+/* True if the message is settled immediately, and a view keeps its body. */
+static bool views(const sb_taken *t, uint8_t settled) {
+  return settled == SB_GIVEN_SETTLED && t->message->body_length > SB_INLINE_BODY;
+}
+
 /* If the message is settled immediately (SB_GIVEN_SETTLED) and its body is long, takes a view, which keeps the body,
  * and stores the view in *tag. Otherwise stores the token of the message in *tag. If no view is left, or no memory for
  * one, the message is given SB_GIVEN_UNREAD: it must not wait until the views of earlier deliveries end, or memory is
  * free. If the process is killed before it has read the body, the message returns to its queue as any unacked one. */
 static sb_status view_of(sb_connection *c, const sb_taken *t, uint8_t *settled, uint64_t *tag) {
   *tag = t->token;
-  if (*settled != SB_GIVEN_SETTLED || t->message->body_length <= SB_INLINE_BODY) {
+  if (!views(t, *settled)) {
     return SB_OK;
   }
-  sb_status status = sb_view_take(c, t, tag);
+  sb_status status = sb_api_view(c, t, tag);
   if (status != SB_LIMIT && status != SB_NO_MEMORY) {
     return status;
   }
@@ -286,9 +291,8 @@ static int64_t give(sb_channel *ch, char *buffer) {
   uint32_t number = h->of->number;
   sb_queue *q = h->q;
   uint64_t tag, token = h->token;
-  sb_leaf_ref leaf;
   sb_taken t;
-  if (!sb_settle_find(c, token, &t, &leaf) || !sb_api_plausible(c->b, &t)) {
+  if (!sb_api_held(c, token, &t)) {
     return drop_corrupt(ch, h, q, token);
   }
   sb_status status = view_of(c, &t, &settled, &tag);
@@ -300,7 +304,7 @@ static int64_t give(sb_channel *ch, char *buffer) {
   uint64_t delivery_tag = given ? sb_channel_give_unsettled(ch) : sb_channel_give(ch);
   int64_t length = hand_over(q, &t, delivery_tag, number, settled, tag, buffer);
   if (length < 0) {
-    if (tag != token) sb_view_drop(c, tag);
+    if (views(&t, settled)) sb_api_view_drop(c, tag);
     if (given) sb_channel_take_back(ch, h);
     length = drop_corrupt(ch, given ? h : NULL, q, token);
   }
@@ -342,7 +346,7 @@ static int64_t got(sb_channel *ch, sb_queue *q, const sb_taken *t, char *buffer,
   uint64_t delivery_tag = given ? sb_deliveries_got(&ch->deliveries, t->token, q) : ++ch->deliveries.last_tag;
   int64_t length = hand_over(q, t, delivery_tag, SB_BY_GET, settled, tag, buffer);
   if (length < 0) {
-    if (tag != t->token) sb_view_drop(c, tag);
+    if (views(t, settled)) sb_api_view_drop(c, tag);
     length = drop_corrupt(ch, sb_deliveries_find(&ch->deliveries, given ? delivery_tag : 0), q, t->token);
   }
   sb_subscription_took(c, q, t);

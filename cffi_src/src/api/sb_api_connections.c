@@ -75,13 +75,14 @@ static void end_waits(sb_connection *c) {
   }
 }
 
-/* Returns every message that the application still holds to its position in its queue. */
+/* Returns every message that the application still holds to its position in its queue, and ends what it reads. */
 static void return_all(sb_connection *c) {
   sb_entries_walk all = sb_entries_of(c->b, c->shm, c->id, SB_HOLDINGS_FIRST);
   for (sb_holding_shm *h; (h = sb_entries_next(&all)) != NULL;) {
     uint64_t what = SB_LOAD(&h->what, SB_RELAXED);
     sb_queue *q = sb_holding_kind(what) == SB_HOLD_CELL ? handle_of(c, sb_holding_slot(what)) : NULL;
     uint64_t token = (uint64_t)((uint8_t *)h - c->b->arena) / sizeof(sb_holding_shm);
+    if (sb_holding_kind(what) == SB_HOLD_READING) (void)sb_reading_end(c, token, false);
     if (q != NULL && sb_release_message(q, token, SB_UNDELIVER) == SB_OK) {
       sb_api_returned(q);
     }

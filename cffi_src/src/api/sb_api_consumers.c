@@ -194,13 +194,12 @@ static int64_t give(sb_consumer *k, char *buffer, bool auto_ack) {
   uint32_t ack_slot = k->row[k->row_first % k->prefetch];
   sb_delivery *d = &k->ack_slots[ack_slot];
   sb_queue *q = k->subscriptions[d->subscription].q;
-  sb_leaf_ref leaf;
   sb_taken t;
-  bool readable = sb_settle_find(c, d->token, &t, &leaf) && sb_api_plausible(c->b, &t);
+  bool readable = sb_api_held(c, d->token, &t);
   uint64_t tag = d->token | SB_FIELD(ack_slot, SB_TAG_ACK_SLOT), view = 0;
   sb_status status = readable ? SB_OK : SB_CORRUPT;
   if (readable && auto_ack && t.message->body_length > SB_INLINE_BODY) {
-    status = sb_view_take(c, &t, &view);
+    status = sb_api_view(c, &t, &view);
     if (status == SB_OK) tag = view;
     if (status != SB_OK && status != SB_CORRUPT) {
       return -(int64_t)status; /* the message stays the next one */
@@ -209,7 +208,7 @@ static int64_t give(sb_consumer *k, char *buffer, bool auto_ack) {
   k->row_first++;
   int64_t length = status == SB_OK ? sb_api_record(q, &t, tag, d->subscription, buffer) : -(int64_t)status;
   if (length < 0) {
-    if (view != 0) sb_view_drop(c, view);
+    if (view != 0) sb_api_view_drop(c, view);
     length = -(int64_t)sb_api_drop_corrupt(q, d->token);
     sb_consumer_free_ack_slot(k, ack_slot);
     return length;

@@ -277,6 +277,19 @@ static void count_messages(sb_broker *b, const sb_queue_shm *q, sb_queue_facts *
   }
 }
 
+/* How many messages the consumers of a non-destructive queue have. */
+static uint64_t reading(sb_connection *c, uint32_t slot) {
+  sb_ring list;
+  uint64_t position = 0, n = 0;
+  uint32_t node;
+  if (sb_ring_open(c->b, slot, SB_RING_ALL, &list)) {
+    while ((node = sb_nodes_next(c, &list, SB_STATE_ALL, &position)) != 0) {
+      n += SB_LOAD(&((sb_node_shm *)sb_slot_at(c->b, node))->unacked, SB_RELAXED);
+    }
+  }
+  return n;
+}
+
 /* Describes a queue. Lock held, so that the slot stays a queue during the read (I70 of sb_grace.h). *dead: a connection
  * whose process is to be reaped before the counts are right (sb_api_killed_at), or 0. *exceeded: a queue that evicts
  * counts more ready messages than its bound. */
@@ -296,6 +309,7 @@ static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f, un
   f->owner = (f->settings.flags & SB_QUEUE_EXCLUSIVE) != 0 ? SB_LOAD(&q->owner_connection, SB_RELAXED) : 0;
   f->locked = sb_lifetime_locked(b, q, c->id);
   count_messages(b, q, f);
+  f->reading = (f->settings.flags & SB_QUEUE_NON_DESTRUCTIVE) != 0 ? reading(c, slot) : 0;
   *dead = sb_api_killed_at(b, q, f->ready);
   *exceeded = sb_limits_exceeded(q, f->ready);
   f->redelivered = sb_ledger_sum(b, q, SB_COUNT_REDELIVERED);

@@ -118,9 +118,12 @@ static sb_status deliver_at(sb_queue *q, uint64_t position) {
   if (status != SB_OK) {
     return status;
   }
+  (void)SB_ADD(&q->shm->early, 1, SB_SEQ_CST);
   status = take_scheduled_at(q, position, &token, &t);
   if (status == SB_OK) {
     sb_schedule_make_ready(q, token);
+    SB_CRASHPOINT("queue.manage.delivered");
+    (void)SB_ADD(&q->shm->early, 1, SB_SEQ_CST); /* P32 of sb_following.h: before the notification */
     sb_notify_work_arrived(q);
     sb_notify_room_made(q->c, q->shm, q->slot); /* a ring may have evicted some */
   }

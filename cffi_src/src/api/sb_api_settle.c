@@ -40,9 +40,8 @@ static sb_status find_held(sb_connection *c, uint64_t tag, uint64_t sequence, ui
   }
   sb_lock(c); /* not sb_api_enter: works also while the broker is being purged */
   uint64_t token = tag & SB_TAG_TOKEN;
-  sb_leaf_ref leaf;
   bool same = false;
-  if (!sb_closed(c) && sb_settle_find(c, token, t, &leaf) && sb_api_plausible(c->b, t)) {
+  if (!sb_closed(c) && sb_api_held(c, token, t)) {
     uint32_t queue = sb_holding_slot(SB_LOAD(&sb_holding_at(c->b, token)->what, SB_RELAXED));
     same = sb_lanes_sequence(c->b, queue, t->position) == sequence && sb_api_address(t->message) == address;
   }
@@ -54,7 +53,7 @@ sb_status sb_view_begin(sb_connection *c, uint64_t tag, uint64_t sequence, uint6
   sb_taken t;
   sb_status status = find_held(c, tag, sequence, address, &t);
   if (status == SB_OK) {
-    status = sb_view_take(c, &t, view);
+    status = sb_api_view(c, &t, view);
     sb_unlock(c);
   }
   return status;
@@ -77,7 +76,7 @@ sb_status sb_view_copy(sb_connection *c, uint64_t view, char *to, uint64_t lengt
     return SB_FORKED;
   }
   sb_lock(c);
-  uint32_t slot = sb_view_slot(c, view);
+  uint32_t lent = sb_reading_slot(c, view), slot = lent != 0 ? lent : sb_view_slot(c, view);
   sb_unlock(c); /* the copy needs no lock: the view keeps the slot, and no process writes a published body */
   const sb_message_shm *m = slot != 0 ? sb_slot_at(c->b, slot) : NULL;
   bool copied = m != NULL && m->body_length == length && (m->flags & SB_MESSAGE_IN_PARTS) != 0 &&
@@ -92,7 +91,7 @@ bool sb_view_end(sb_connection *c, uint64_t view) {
     return false;
   }
   sb_lock(c);
-  sb_view_drop(c, view);
+  sb_api_view_drop(c, view);
   sb_notify_room_made(c, NULL, 0);
   bool closed = sb_closed(c);
   sb_unlock(c);

@@ -71,6 +71,10 @@ static bool is_held(sb_connection *c, const sb_settlement *s, uint64_t *bytes) {
   sb_taken t;
   sb_leaf_ref leaf;
   uint64_t token = s->token & SB_TAG_TOKEN;
+  if (sb_reading_find(c, token, &t)) {
+    *bytes = 0; /* the commit ends no message */
+    return true;
+  }
   if (!sb_settle_find(c, token, &t, &leaf)) {
     return false;
   }
@@ -79,9 +83,13 @@ static bool is_held(sb_connection *c, const sb_settlement *s, uint64_t *bytes) {
   return sb_holding_kind(what) == SB_HOLD_CELL && sb_holding_slot(what) == s->queue->slot;
 }
 
-/* True if the disposition ends the message. The commit marks such messages (sb_transaction.h); the others return to
- * their positions after the commit. */
-static bool is_marked(sb_disposition disposition) { return disposition != SB_REQUEUE && disposition != SB_UNDELIVER; }
+/* True if the settlement ends a message. The commit marks such messages (sb_transaction.h). The others return to their
+ * positions after the commit, or are only read (sb_reading.h). */
+static bool is_marked(sb_connection *c, const sb_settlement *s) {
+  sb_taken t;
+  return s->disposition != SB_REQUEUE && s->disposition != SB_UNDELIVER &&
+         !sb_reading_find(c, s->token & SB_TAG_TOKEN, &t);
+}
 
 static sb_reason reason_of(sb_disposition disposition) {
   switch (disposition) {
@@ -100,10 +108,10 @@ static sb_status check_settlements(request *r, bool all) {
     if (s->disposition > SB_TRANSFER || s->queue->c != r->plan.c) {
       return SB_INVALID;
     }
-    if ((all || !is_marked(s->disposition)) && !is_held(r->plan.c, s, &bytes)) {
+    if ((all || !is_marked(r->plan.c, s)) && !is_held(r->plan.c, s, &bytes)) {
       return SB_SETTLED;
     }
-    if (all && is_marked(s->disposition)) r->ended_bytes += bytes;
+    if (all && is_marked(r->plan.c, s)) r->ended_bytes += bytes;
     if (s->disposition == SB_CARRIED_OUT || s->disposition == SB_TRANSFER) r->carries_out = true;
     r->transfers |= s->disposition == SB_TRANSFER;
   }
@@ -159,7 +167,7 @@ static sb_status make_plan(request *r) {
   }
   for (uint32_t i = 0; i < r->settlement_count; i++) {
     const sb_settlement *s = &r->settlements[i];
-    if (is_marked(s->disposition))
+    if (is_marked(r->plan.c, s))
       p->ends[p->end_count++] = (sb_transaction_end){s->queue, s->token & SB_TAG_TOKEN, reason_of(s->disposition)};
   }
   return SB_OK;
@@ -390,7 +398,7 @@ static void look_after(sb_queue *q) {
 static void settle_others(request *r) {
   for (uint32_t i = 0; i < r->settlement_count; i++) {
     const sb_settlement *s = &r->settlements[i];
-    if (!is_marked(s->disposition)) (void)sb_api_end(s->queue, s->token & SB_TAG_TOKEN, s->disposition);
+    if (!is_marked(r->plan.c, s)) (void)sb_api_end(s->queue, s->token & SB_TAG_TOKEN, s->disposition);
   }
 }
 

@@ -82,6 +82,9 @@ static void check_entry(sb_checkup *k, unsigned id, uint64_t what, uint64_t wher
   unsigned kind = sb_check_kind(k, slot);
   switch (sb_holding_kind(what)) {
     case SB_HOLD_NONE: break;
+    case SB_HOLD_READING:
+      if (kind != SB_KIND_QUEUE && kind != SB_KIND_LONG_QUEUE && !stale) bad(k, id, SLOT, slot, kind, 0);
+      break;
     case SB_HOLD_STAGED: /* the entry may name no cell yet; sb_check_cells_owned finds cells without an entry */
       if (owns_cell(k, id, what, where)) k->named[id]++;
       break;

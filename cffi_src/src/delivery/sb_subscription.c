@@ -5,13 +5,15 @@
 
 sb_subscription sb_subscription_to(sb_queue *q, int32_t priority, bool no_local, sb_wish *wish) {
   sb_subscription s = {.q = q, .priority = priority};
-  s.choosy = no_local || wish != NULL || q->groups != NULL;
+  s.choosy = no_local || wish != NULL || q->groups != NULL || sb_following_is_for(q);
   s.choice = (sb_choice){.cursor = SB_LOAD(&q->shm->head, SB_ACQUIRE), .wish = wish, .no_local = no_local};
   if (q->groups != NULL) s.choice.consumer = sb_groups_join(q);
   return s;
 }
 
-void sb_subscription_leave(const sb_subscription *s) {
+void sb_subscription_leave(sb_subscription *s) {
+  if (s->following != NULL) sb_following_end(s->following);
+  s->following = NULL;
   if (s->q->groups != NULL && sb_queue_is_open(s->q)) sb_groups_leave(s->q, s->choice.consumer);
 }
 
@@ -103,6 +105,15 @@ bool sb_subscription_may_try(sb_subscription *s, uint32_t flags, bool *rescued) 
 
 sb_status sb_subscription_take(sb_subscription *s, sb_taken *t) { return sb_subscription_take_now(s->q->c, s, t); }
 
+/* Takes a message for a choosy subscription, or reads one (sb_following.h). */
+static sb_status choose(sb_subscription *s, uint64_t token, sb_taken *t) {
+  if (!sb_following_is_for(s->q)) {
+    return sb_choice_take(s->q, &s->choice, token, t);
+  }
+  if (s->following == NULL) s->following = sb_following_begin(s->q);
+  return s->following != NULL ? sb_following_take(s->q, s->following, &s->choice, token, t) : SB_SYSTEM;
+}
+
 /* I32 holds in one direction only: this NON_ACQUIRING node gives way to higher priorities, but no node gives way to
  * it. */
 sb_status sb_subscription_take_choosy(sb_subscription *s, sb_taken *t) {
@@ -111,14 +122,14 @@ sb_status sb_subscription_take_choosy(sb_subscription *s, sb_taken *t) {
   if (!sb_queue_is_open(q)) {
     return SB_DELETED;
   }
-  if (!sb_subscription_may_want(s) || sb_notify_better_wants(q, s->priority)) {
+  if (!sb_subscription_may_want(s) || (!sb_following_is_for(q) && sb_notify_better_wants(q, s->priority))) {
     return SB_EMPTY;
   }
   sb_status status = sb_holding_take(q->c, &token);
   if (status != SB_OK) {
     return status;
   }
-  status = sb_choice_take(q, &s->choice, token, t);
+  status = choose(s, token, t);
   bool again = s->choice.unfinished || (q->groups != NULL && sb_groups_searches_again(q));
   if (status == SB_EMPTY && again) sb_notify_node(q->c->b, s->node);
   if (status != SB_OK) {

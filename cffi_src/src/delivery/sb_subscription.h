@@ -24,6 +24,7 @@
 
 #include "sb_choice.h"
 #include "sb_admission.h"
+#include "sb_following.h"
 #include "sb_release.h"
 #include "sb_hints.h"
 #include "sb_limits.h"
@@ -33,8 +34,9 @@ typedef struct {
   uint64_t token; /* of the node's holding */
   uint32_t node;
   int32_t priority;
-  bool choosy; /* takes only some of the messages. Its node is NON_ACQUIRING while it is interested */
+  bool choosy; /* takes only some of the messages, or none. Its node is NON_ACQUIRING while it is interested */
   sb_choice choice;
+  sb_following *following; /* at a non-destructive queue; NULL: it has no messages yet */
 } sb_subscription;
 
 /* A subscription to a queue, whose node the caller creates. `wish`: NULL, or one that outlives the subscription. */
@@ -57,7 +59,11 @@ sb_status sb_subscription_take(sb_subscription *s, sb_taken *t);
 /* The same for a choosy subscription (sb_choice.h), whose node stays NON_ACQUIRING. */
 sb_status sb_subscription_take_choosy(sb_subscription *s, sb_taken *t);
 /* The consumer of a choosy subscription leaves: others may get the messages that were kept for it (sb_groups.h). */
-void sb_subscription_leave(const sb_subscription *s);
+void sb_subscription_leave(sb_subscription *s);
+/* True if the next message could not be read, and nobody will notify the node when it can. */
+static inline bool sb_subscription_is_stuck(const sb_subscription *s) {
+  return s->following != NULL && s->following->stuck;
+}
 /* Puts a message that was pulled through a subscription back into its queue. `disposition`: SB_REQUEUE counts the
  * delivery, SB_UNDELIVER does not. */
 sb_status sb_subscription_return(sb_queue *q, uint64_t token, sb_disposition disposition);

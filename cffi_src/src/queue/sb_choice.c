@@ -13,7 +13,7 @@ typedef struct {
   unsigned bucket;
 } looked;
 
-static bool wants(const sb_queue *q, const sb_choice *choice, uint32_t slot, const sb_message_shm *m) {
+bool sb_choice_wants(const sb_queue *q, const sb_choice *choice, uint32_t slot, const sb_message_shm *m) {
   sb_wish *s = choice->wish;
   return !(choice->no_local && m->publisher == q->c->id) &&
          (s == NULL || sb_selector_message(q->c->b, &s->program, slot, m, s->memory) == SB_SELECTED_YES);
@@ -25,7 +25,7 @@ static looked look_at(sb_queue *q, const sb_choice *choice, uint64_t word, uint6
   looked l = {SB_GROUP_MINE, SB_NO_BUCKET};
   if (sb_slot_in_range(q->c->b, slot) && sb_slot_ready(q->c->b, slot)) {
     sb_message_shm m = sb_peek_message(q->c->b, slot);
-    if (!wants(q, choice, slot, &m)) {
+    if (!sb_choice_wants(q, choice, slot, &m)) {
       l.verdict = SB_GROUP_PASSED;
     } else if (q->groups != NULL) {
       l.bucket = sb_groups_bucket(q, &m);
@@ -61,7 +61,7 @@ static sb_status take_behind_in(sb_queue *q, const sb_lane *lane, const sb_choic
       uint32_t slot = sb_cell_slot(word);
       if (word == 0 || !sb_slot_in_range(q->c->b, slot) || !sb_slot_ready(q->c->b, slot)) continue;
       sb_message_shm m = sb_peek_message(q->c->b, slot);
-      if (sb_groups_bucket(q, &m) != b || !wants(q, choice, slot, &m)) continue;
+      if (sb_groups_bucket(q, &m) != b || !sb_choice_wants(q, choice, slot, &m)) continue;
       if (sb_take_for_consumer_at(q, at, false, token, t) == SB_OK) {
         took(q, &(looked){SB_GROUP_MINE, b}, at + 1);
         return SB_OK;

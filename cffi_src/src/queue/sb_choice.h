@@ -46,6 +46,8 @@ typedef struct {
   bool unfinished; /* the last search took no message, but passed SB_CHOICE_LOOKS of them: there may be others */
 } sb_choice;
 
+/* True if the consumer wants the message in `slot`, which another process may be changing. `m`: a copy of its header. */
+bool sb_choice_wants(const sb_queue *q, const sb_choice *choice, uint32_t slot, const sb_message_shm *m);
 /* Takes the oldest ready message that has not expired and that the consumer may have; removes the expired ones before
  * it. `token`: a free holding, which then lists the message. SB_EMPTY: there is no such message, or the queue is paused, or
  * the search is unfinished.

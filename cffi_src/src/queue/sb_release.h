@@ -27,7 +27,8 @@
 /* Makes the delivered message of holding `token` AVAILABLE again, marked redelivered. `disposition`: SB_UNDELIVER does
  * not count the delivery, SB_REQUEUE counts it. With SB_REQUEUE the message may rest for the redelivery_delay of its
  * queue first (sb_park.h), and it ends if its queue allows no further delivery. A dead message, which the connection
- * was about to carry out, is parked again. SB_SETTLED: the connection does not hold the message. */
+ * was about to carry out, is parked again. If the token is that of a reading (sb_reading.h), ends the reading; with
+ * SB_REQUEUE its consumer gets the message again. SB_SETTLED: the connection does not hold the message. */
 sb_status sb_release_message(sb_queue *q, uint64_t token, sb_disposition disposition);
 /* True if the queue delivers a message no more that was delivered `count` times (max_delivery_attempts). */
 bool sb_release_exhausts(const sb_queue_shm *q, unsigned count);

@@ -2,7 +2,25 @@
 #include "sb_settle.h"
 
 #include "sb_groups.h"
+#include "sb_parts.h"
+#include "sb_reading.h"
 #include "sb_reference.h"
+
+SB_COLD bool is_sound_in_parts(sb_broker *b, uint32_t slot, const sb_message_shm *m) {
+  uint64_t names = (uint64_t)m->exchange_length + m->key_length + m->properties_length;
+  return sizeof *m + names <= SB_MAX_PREFIX && m->exchange_length <= SB_NAME_MAX && m->body_length <= SB_MAX_BODY &&
+         sb_parts_room(b, slot) >= names + m->body_length;
+}
+
+bool sb_settle_is_sound(sb_broker *b, uint32_t slot, const sb_message_shm *m) {
+  if ((m->flags & SB_MESSAGE_IN_PARTS) != 0) {
+    return is_sound_in_parts(b, slot, m);
+  }
+  uint64_t room = sb_slab_slot_bytes(b, slot),
+           prefix = sizeof *m + (uint64_t)m->exchange_length + m->key_length + m->properties_length;
+  return prefix <= SB_MAX_PREFIX && m->exchange_length <= SB_NAME_MAX && prefix <= m->body_offset &&
+         m->body_offset <= room && m->body_length <= room - m->body_offset;
+}
 
 SB_HOT bool find(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *leaf) {
   sb_broker *b = c->b;
@@ -62,7 +80,7 @@ SB_HOT sb_status settle(sb_queue *q, uint64_t token, bool moved, unsigned counte
   sb_leaf_ref leaf;
   sb_taken t;
   if (!find(c, token, &t, &leaf)) {
-    return SB_SETTLED;
+    return moved ? SB_SETTLED : sb_reading_end(c, token, false);
   }
   uint64_t bytes = t.message->body_length;
   unsigned ending = sb_groups_of(q, t.message, t.delivered);

@@ -39,9 +39,12 @@ typedef struct {
 /* Finds the message that holding `token` of connection `c` lists: fills *t, except `bytes_paid`, and *leaf with the
  * leaf of its cell. False: `c` holds no such message; `token` may be any number. */
 bool sb_settle_find(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *leaf);
+/* True if the header of a message fits its slot, so that its names and its body can be read. `m`: the header, or a copy
+ * of it. */
+bool sb_settle_is_sound(sb_broker *b, uint32_t slot, const sb_message_shm *m);
 /* Ends the message of holding `token`, and raises the counter `counter` of the ledger. Only sb_dispose calls this
  * function: it knows which counter belongs to the reason of the end (sb_dispose.h). SB_SETTLED: the connection does not
- * hold the message. */
+ * hold the message. If the token is that of a reading (sb_reading.h), ends the reading, and no message. */
 sb_status sb_settle_message(sb_queue *q, uint64_t token, unsigned counter);
 /* As sb_settle_message, for a message that was moved to another queue: counts it as MOVED, under the intent MOVE that
  * the caller has begun, and ends that intent. But if it returns SB_SETTLED, it does not end the intent. */

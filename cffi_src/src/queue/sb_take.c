@@ -327,8 +327,9 @@ sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t) {
   if (!sb_queue_is_open(q)) {
     return SB_DELETED;
   }
-  if ((SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_PAUSED) != 0) {
-    return SB_EMPTY;
+  uint32_t flags = SB_LOAD(&q->shm->flags, SB_RELAXED);
+  if ((flags & (SB_QUEUE_PAUSED | SB_QUEUE_NON_DESTRUCTIVE)) != 0) {
+    return (flags & SB_QUEUE_NON_DESTRUCTIVE) != 0 ? SB_STAYS : SB_EMPTY;
   }
   for (;;) {
     sb_status status = take_oldest(q, SB_CELL_ACQUIRED, NULL, SB_ANY_POSITION, token, t);

@@ -67,7 +67,8 @@ unsigned sb_take_row(sb_queue *q, uint64_t first, const uint64_t *tokens, sb_tak
  * REMOVING. SB_EMPTY: the cell is not in state `from`, or another process was faster. */
 sb_status sb_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t);
 /* Takes for a consumer the oldest ready message that has not expired, and removes the expired ones before it. SB_EMPTY:
- * no message is ready, or the queue is paused. SB_DELETED: the queue is closed. */
+ * no message is ready, or the queue is paused. SB_DELETED: the queue is closed. SB_STAYS: the queue is non-destructive, so
+ * only consumers that follow it get its messages (sb_following.h). */
 sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t);
 /* Takes the ready message at `position` for a consumer. `requeued`: the message returned to the queue. SB_EMPTY: there
  * is no ready message at `position`; the caller must then search on, and enforce the queue's limits if it finds no
