@@ -259,8 +259,8 @@ class QueueSettings:
     non_destructive: bool = _setting(
         default=False,
         kind=Switch(),
-        help="an acknowledged message stays: each consumer gets every message, from the oldest on; what ends messages is "
-        "their expiry, a limit, last_value_key, or an administrator",
+        help="an acknowledged message stays, so each consumer gets every message, from the oldest on; what ends messages "
+        "is their expiry, a limit, last_value_key, or an administrator",
         core="SB_QUEUE_NON_DESTRUCTIVE",
         argument="x-non-destructive",
         fixed=True,
@@ -340,9 +340,8 @@ def check_together(queue: str, settings: QueueSettings) -> None:
         ValueError: two values do not go together. The error's text names the settings and the values.
     """
 
-
     def is_set(name: str) -> bool:
-        return getattr(settings, name) != getattr(_DEFAULTS, name)
+        return bool(getattr(settings, name) != getattr(_DEFAULTS, name))
 
     exchange, key = settings.dead_letter_exchange, settings.dead_letter_routing_key
     if settings.ring_size != UNBOUNDED and settings.overflow in REJECTING:

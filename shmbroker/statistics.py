@@ -17,10 +17,11 @@ class QueueStatistics:
 
     At rest added == acked + expired + killed + replaced + dropped + dead_lettered + moved + message_count.
 
-    ``message_count`` is the number of distinct live messages: ``ready + delivering + scheduled``. ``bytes`` is the size
-    of their bodies. In a queue that is ``non_destructive``, ``delivering`` also counts what its consumers have; these
-    messages are ``ready`` as well, so ``message_count`` counts each once. ``killed`` counts the messages that purge and delete ended. ``replaced`` counts the messages that
-    were evicted from a ring. ``dropped`` counts messages that overflow or reject ended, and unreadable messages.
+    ``message_count`` is the number of distinct live messages: ``ready + delivering + scheduled``. In a queue that is
+    ``non_destructive``, ``delivering`` counts what its consumers have, too. These messages are ``ready`` as well, and
+    ``message_count`` counts each once. ``bytes`` is the size of their bodies. ``killed`` counts the messages that purge
+    and delete ended. ``replaced`` counts the messages that were evicted from a ring. ``dropped`` counts messages that
+    overflow or reject ended, and unreadable messages.
     ``duplicates`` counts the messages that were not stored, since the queue knew their ids; they are in no other count.
     ``interested``, ``notified`` and ``not_interested`` are the lengths of the queue's lists of consumers; the first two
     include calls of get() that wait. ``non_acquiring`` counts the consumers with ``no_local`` that wait for a message;

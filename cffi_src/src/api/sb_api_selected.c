@@ -118,7 +118,6 @@ static sb_status deliver_at(sb_queue *q, uint64_t position) {
   if (status != SB_OK) {
     return status;
   }
-  (void)SB_ADD(&q->shm->early, 1, SB_SEQ_CST);
   status = take_scheduled_at(q, position, &token, &t);
   if (status == SB_OK) {
     sb_schedule_make_ready(q, token);

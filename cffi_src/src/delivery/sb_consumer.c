@@ -95,7 +95,8 @@ bool sb_consumer_wants_work(sb_consumer *k) {
       /* the node stands by (I54 of sb_exclusive.h), was parked (I61 of sb_stopped.h), or its entry got no memory */
       sb_subscription_set_interested(&k->subscriptions[i], true);
     }
-    if (state == SB_NODE_NOTIFIED || sb_subscription_is_stuck(&k->subscriptions[i]) || (state == SB_NODE_INTERESTED && sb_notify_looks_ready(k->subscriptions[i].q))) {
+    if (state == SB_NODE_NOTIFIED || sb_subscription_is_stuck(&k->subscriptions[i]) ||
+        (state == SB_NODE_INTERESTED && sb_notify_looks_ready(k->subscriptions[i].q))) {
       return true;
     }
   }

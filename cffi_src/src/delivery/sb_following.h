@@ -33,8 +33,8 @@
  *  of the consumer: any step -> that of sb_reading.h; its cursor and its notes are memory of its process.
  *  of the owner of a cell that the cursor passed -> its reaper makes the cell AVAILABLE, SCHEDULED or TOMBSTONE, then
  *   notifies the consumers, which look at it.
- *  of an administrator: a message became ready before its time, `early` was not raised afterwards -> a consumer that noted
- *   the position, and has looked since, gets the message when its delay would have ended, or `early` is raised again.
+ *  an administrator made a message ready before its time, and did not raise `early` -> a consumer that waits for the end
+ *   of the delay -> the reaper raises `early`, then notifies.
  *
  * Concurrency: under the connection's lock, beside all other operations.
  */

@@ -78,7 +78,7 @@ enum {
   /* a cell that a commit settles: as for CELL, but the slot of the leaf has 28 bits; the 4 bits above it are the number
    * of the counter that the settlement raises */
   SB_HOLD_SETTLING = 9,
-  SB_HOLD_ID = 10, /* the claim of a message's id, by a commit that puts the message (sb_duplicates.h) */
+  SB_HOLD_ID = 10,     /* the claim of a message's id, by a commit that puts the message (sb_duplicates.h) */
   SB_HOLD_READING = 11 /* a message that a consumer reads; `where` means nothing to other processes (sb_reading.h) */
 };
 typedef struct {
@@ -329,7 +329,7 @@ typedef struct {
   sb_word id_numbers, id_tags; /* 1 + how many ids became known; how many claims were made */
   sb_word id_floor;            /* ids up to this number are forgotten */
   sb_word duplicates;          /* how many messages were not stored, since their ids were known */
-  sb_word early;               /* raised beside each message that becomes ready before its time (sb_following.h) */
+  sb_word early;               /* raised for each message that becomes ready before its time (sb_following.h) */
 } sb_queue_shm;
 #define SB_QUEUE_UNITS 4u
 _Static_assert(sizeof(sb_queue_shm) <= SB_QUEUE_UNITS * SB_UNIT, "queue");

@@ -15,7 +15,7 @@ typedef struct {
   uint64_t position, side, gen, view; /* view: token of its holding; 0: the message was copied */
   uint32_t slot, lent;
   bool ended; /* settled or returned, while the body is lent */
-  alignas(64) sb_message_shm message;
+  sb_message_shm message;
 } sb_reading;
 
 /* ---- notes ---- */
@@ -24,13 +24,15 @@ bool sb_note_reserve(sb_note_heap *h, uint32_t more) {
   if (h->room - h->count >= more) {
     return true;
   }
-  uint32_t room = 2 * (h->count + more) + 6;
-  sb_note *heap = room > h->count ? realloc(h->heap, room * sizeof *heap) : NULL;
+  uint64_t room = 2 * ((uint64_t)h->count + more) + 6;
+  sb_note *heap = room <= UINT32_MAX ? calloc(room, sizeof *heap) : NULL;
   if (heap == NULL) {
     return false;
   }
+  if (h->count > 0) memcpy(heap, h->heap, h->count * sizeof *heap);
+  free(h->heap);
   h->heap = heap;
-  h->room = room;
+  h->room = (uint32_t)room;
   return true;
 }
 
@@ -98,7 +100,7 @@ static uint64_t names_of(const sb_message_shm *m) {
 /* Makes a reading that has a copy of the message, or a view of its body. NULL: the process has no memory. */
 static sb_reading *make(sb_broker *b, const sb_message_shm *m, uint32_t slot, bool viewed) {
   uint64_t names = names_of(m), copied = viewed ? 0 : names + m->body_length;
-  sb_reading *r = aligned_alloc(64, (sizeof *r + copied + 63) / 64 * 64);
+  sb_reading *r = calloc(1, sizeof *r + copied);
   if (r == NULL) {
     return NULL;
   }

@@ -6,15 +6,20 @@
 static sb_queue *q;
 static uint32_t slots[SLOTS];
 
-sb_queue *begin_queue(const char *name, sb_settings settings, unsigned messages) {
+sb_queue *begin_queue_of(const char *name, sb_settings settings, unsigned messages, uint64_t bytes) {
   if (messages > SLOTS || declare(&t, name, settings) != SB_OK) die("declare", (int)messages);
   q = open_queue(&t, name);
   for (unsigned i = 0; i < messages; i++) {
-    sb_status status = put(&t, q, i + 1);
+    sb_put_options none = {0};
+    sb_status status = put_sized(&t, q, i + 1, bytes, &none);
     if (status != SB_OK) die("put", (int)status);
     slots[i] = sb_cell_slot(word_of(i));
   }
   return q;
+}
+
+sb_queue *begin_queue(const char *name, sb_settings settings, unsigned messages) {
+  return begin_queue_of(name, settings, messages, BYTES);
 }
 
 uint64_t at(uint64_t number) { return q->base + number; }

@@ -11,6 +11,8 @@
 
 /* Declares and opens a queue, and puts that many messages. The other functions are about the queue that was begun last. */
 sb_queue *begin_queue(const char *name, sb_settings settings, unsigned messages);
+/* The same with bodies of that length. */
+sb_queue *begin_queue_of(const char *name, sb_settings settings, unsigned messages, uint64_t bytes);
 uint64_t at(uint64_t number);
 /* The leaf of that cell, which must be there. */
 sb_leaf_ref leaf_of(uint64_t number);

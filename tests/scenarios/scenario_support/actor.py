@@ -88,6 +88,11 @@ class Tasks:
         channel.tx_select()
         channel.basic_publish("", queue, one.encode(), shmbroker.BasicProperties(headers={"x-duplicate-id": one}))
 
+    def publish_row(self, exchange: str, bodies: list[str]) -> None:
+        """Publish the bodies one by one to an exchange."""
+        for body in bodies:
+            self._own_channel().basic_publish(exchange, "", body.encode())
+
     def put_until_full(self, queue: str) -> int:
         """Put messages until one finds no room; return how many were put."""
         put = 0
