@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "id_operations.h"
+#include "sb_queue.h"
 
 #define TRIED 20u /* messages that are put to see how many fit */
 
@@ -18,9 +19,13 @@ static void expect_sound(test_broker *t, const char *when) {
 
 /* ---- messages ---- */
 
+static uint64_t next_of(test_broker *t, sb_queue *from) {
+  bool stays = (SB_LOAD(&from->shm->flags, SB_RELAXED) & SB_QUEUE_NON_DESTRUCTIVE) != 0;
+  return stays ? take_away(t, from, buffer) : get(t, from, buffer, true);
+}
 static uint64_t drain(test_broker *t, sb_queue *from, uint64_t seen, uint64_t *count) {
   uint64_t id;
-  while (from != NULL && (id = get(t, from, buffer, true)) != 0) {
+  while (from != NULL && (id = next_of(t, from)) != 0) {
     if (id >= 64) {
       complain("message %llu is damaged", (unsigned long long)id);
     } else if ((seen & ID(id)) != 0 && id != OTHERS) {

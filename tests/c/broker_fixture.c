@@ -172,6 +172,12 @@ static uint64_t id_in_parts(test_broker *t, const sb_record *r, bool viewed) {
   return id;
 }
 
+/* The id of a message that was taken. */
+static uint64_t id_of(test_broker *t, const char *buffer, int64_t length, bool auto_ack) {
+  const sb_record *r = (const sb_record *)(const void *)buffer;
+  return r->body_address == SB_IN_PARTS ? id_in_parts(t, r, auto_ack) : id_at(body_of(buffer, length), r->body_length);
+}
+
 uint64_t get(test_broker *t, sb_queue *q, char *buffer, bool auto_ack) {
   int64_t n;
   do {
@@ -179,9 +185,19 @@ uint64_t get(test_broker *t, sb_queue *q, char *buffer, bool auto_ack) {
   } while (n == -SB_GROW && grow(t->b, t->path));
   if (n < 0) return 0;
   const sb_record *r = (const sb_record *)(const void *)buffer;
-  uint64_t id =
-      r->body_address == SB_IN_PARTS ? id_in_parts(t, r, auto_ack) : id_at(body_of(buffer, n), r->body_length);
+  uint64_t id = id_of(t, buffer, n, auto_ack);
   if (auto_ack && r->body_address != 0) sb_view_end(t->c, r->tag);
+  return id;
+}
+
+uint64_t take_away(test_broker *t, sb_queue *q, char *buffer) {
+  uint64_t position = 0;
+  sb_record r;
+  if (sb_queue_browse(q, &position, buffer, BUFFER) < 0) return 0;
+  memcpy(&r, buffer, sizeof r);
+  int64_t n = sb_queue_take(q, r.sequence, buffer);
+  uint64_t id = n < 0 ? 0 : id_of(t, buffer, n, false);
+  if (n >= 0) (void)sb_queue_settle(q, buffer, SB_ACK);
   return id;
 }
 

@@ -8,6 +8,7 @@
 #include "channel_operations.h"
 #include "child.h"
 #include "commit_operations.h"
+#include "following_operations.h"
 #include "grace_operations.h"
 #include "id_operations.h"
 #include "lease_operations.h"
@@ -593,6 +594,23 @@ const operation OPERATIONS[] = {
      .dies_in = get_one},
     {"reap the end of a claim", GROUPED, SETUP, nothing, reap, LEAVES(BUT_1), .reaps = true,
      .dies_at = "groups.end.swapped", .dies_in = get_acked},
+
+    {"follow", STANDING, SETUP, nothing, follow, UNCHANGED},
+    {"follow, long bodies", STANDING, SETUP, nothing, follow, UNCHANGED, .bytes = LONG, .slow = true},
+    {"follow, bodies in parts", STANDING, SETUP, nothing, follow, UNCHANGED, IN_PARTS},
+    {"follow and view", STANDING, SETUP, nothing, follow_and_view, UNCHANGED, .bytes = LONG},
+    {"follow and return", STANDING, SETUP, nothing, follow_and_return, UNCHANGED, .bytes = LONG},
+    {"follow in a ring", STANDING_RING(6), SETUP, nothing, follow, UNCHANGED, .bytes = LONG},
+    {"follow on a channel", STANDING, SETUP, nothing, follow_on_a_channel, UNCHANGED},
+    {"follow on a channel, long settled", STANDING, SETUP, nothing, follow_on_a_channel_settled, UNCHANGED,
+     .bytes = LONG},
+    {"ack what was read", STANDING, SETUP, read_one, acknowledge_it, UNCHANGED, .bytes = LONG},
+    {"reject what was read", STANDING, SETUP, read_one, reject_it, UNCHANGED},
+    {"commit what was read", STANDING, SETUP, read_one, commit_it, PUTS(NEW)},
+    {"put, ring whose messages stay", STANDING_RING(6), SETUP, read_one, put_one, REPLACES},
+    {"deliver scheduled, stays", STANDING, SETUP, put_delayed, deliver_scheduled, PUTS(NEW)},
+    {"reap a reader", STANDING, SETUP, nothing, reap, UNCHANGED, .bytes = LONG, .reaps = true,
+     .dies_at = "reading.viewed", .dies_in = follow},
 
     {"put, first value of a key", VALUED, SETUP, nothing, put_value, PUTS(NEW)},
     {"put, last value", VALUED, SETUP, put_value, put_newer, UNDER_WAY(ALL, ALL | TWO), AFTER(ALL | ID(9), ALL | ID(9)),

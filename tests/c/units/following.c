@@ -245,6 +245,17 @@ static void one_that_an_administrator_delivers(void) {
   (void)expect_read(4, "nothing is ready");
   expect_is(f->notes->waiting.count, 1, "how many wait then");
 }
+/* A process that had the queue open was killed: perhaps it had made a message ready before its time. */
+static void a_reaper_that_does_not_know(void) {
+  begin();
+  answer_for_the_system();
+  schedule(0, says.now_ns + HOUR);
+  (void)expect_read(1, "behind it");
+  set_cell(0, SB_CELL_AVAILABLE, 0);
+  die_in_debt("q");
+  (void)sb_housekeeper_reap(t.c);
+  (void)expect_read(0, "after the reaping");
+}
 static void what_was_early_before_it_came(void) {
   begin();
   sb_following_end(f);
@@ -497,6 +508,7 @@ static const test_case CASES[] = {
     {"following: scheduled", "a scheduled message comes when its delay is over", one_that_is_scheduled},
     {"following: late", "a message that is due is looked at until it is ready", one_that_is_due_but_not_ready},
     {"following: early", "a message that is ready before its time comes at once", one_that_an_administrator_delivers},
+    {"following: reaped", "after a death a consumer looks at what waits", a_reaper_that_does_not_know},
     {"following: early before", "what was early before a consumer came is nothing to it",
      what_was_early_before_it_came},
     {"following: dead", "a dead message never comes", one_that_is_dead},
