@@ -274,6 +274,24 @@ def test_a_message_that_is_delivered_before_its_time_comes_at_once(
         assert [m["body"] for m in consumer.do("receive", count=2, timeout=60)] == numbered(2, 3)
 
 
+def test_a_killed_administrator_hides_nothing(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:
+    """SIGKILL while it delivers messages before their time: the consumer gets just those that are ready."""
+    queue = board(connection)
+    put_each(queue, numbered(300), delay=HOUR)
+    with Actor(broker.name) as administrator, queue.consume(prefetch=300) as consumer:
+        assert arrived(consumer) is None
+        administrator.begin("manage", queue="board", how="deliver_scheduled", arguments=[])
+        while administrator.item() < 40:
+            pass
+        administrator.kill()
+        eventually(lambda: queue.statistics().ready == queue.statistics().delivering)
+        ready = queue.statistics().ready
+        assert ready >= 40
+        assert read(consumer, ready) == numbered(ready)
+        assert arrived(consumer) is None
+    assert connection.doctor() == []
+
+
 def test_the_messages_of_a_commit_come_once_and_in_order(
     broker: shmbroker.Broker, connection: shmbroker.Connection
 ) -> None:
