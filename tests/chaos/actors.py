@@ -151,5 +151,7 @@ ROLES: dict[str, Callable[[str, list[str], int, Journal, random.Random], None]] 
     "collector": collect,
     "publisher": features.send,
     "handler": features.work,
+    "poster": features.post,
+    "reader": features.read,
     "gatherer": features.collect,
 }

@@ -42,7 +42,7 @@ def test_twenty_seconds_of_chaos_among_dead_letters(broker_name: str, tmp_path: 
 
 @pytest.mark.timeout(1800)
 def test_twenty_seconds_of_chaos_among_all_features(broker_name: str, tmp_path: Path) -> None:
-    """Message groups, priorities, selectors, limits, a ring and dead letters together, while processes are killed.
+    """Groups, priorities, selectors, limits, rings, dead letters and messages that stay, while processes are killed.
 
     Nothing is lost or twice. A group is with one process at a time, and keeps its order, as does each priority.
     """

@@ -151,3 +151,46 @@ def _consume_selected(actor: takers.Actor) -> None:
 def collect(broker: str, queues: list[str], number: int, journal: Journal, chance: random.Random) -> None:
     """Takes dead letters; each must say why it died."""
     dead_letters.collect(broker, queues, number, journal, chance, SOURCES)
+
+
+# ---- a queue whose messages stay ----
+
+
+def post(broker: str, queues: list[str], number: int, journal: Journal, chance: random.Random) -> None:
+    """Puts messages where nobody takes them. The readers see what is wrong, so there is nothing to write down."""
+    with connected(broker, queues, journal, chance) as actor:
+        for count in itertools.count():
+            actor.queues[0].put(content.body_of(content.message_of(number, count)))
+            actor.rest()
+
+
+def read(broker: str, queues: list[str], _number: int, journal: Journal, chance: random.Random) -> None:
+    """Reads from the beginning, again and again; returns some messages to get them once more.
+
+    Raises:
+        WrongDeliveryError: a message came twice, or before an older one of its producer.
+    """
+    with connected(broker, queues, journal, chance) as actor:
+        while True:
+            latest: dict[int, int] = {}
+            came = 0
+            with actor.queues[0].consume(prefetch=chance.choice([1, 8, 64])) as consumer:
+                for _ in range(chance.randint(1, 500)):
+                    try:
+                        message = consumer.get(timeout=takers.SECONDS)
+                    except standard_queue.Empty:
+                        break
+                    _look_at(actor, message, latest)
+                    message.nack() if chance.random() < takers.NACKED else message.ack()
+                    came += 1
+            journal.write("browsed", came)
+
+
+def _look_at(actor: takers.Actor, message: shmbroker.Message, latest: dict[int, int]) -> None:
+    which = actor.known(message)
+    producer = content.producer_of(which)
+    if not message.redelivered:
+        if which <= latest.get(producer, -1):
+            text = f"{message.queue}[{message.sequence}] {which:x} came after {latest[producer]:x}"
+            raise WrongDeliveryError(text)
+        latest[producer] = which

@@ -13,7 +13,7 @@ from tests.chaos.roles import Role
 if TYPE_CHECKING:
     import shmbroker
 
-STICKY, SHARED, RANKED = "sticky", "shared", "ranked"
+STICKY, SHARED, RANKED, BOARD = "sticky", "shared", "ranked", "board"
 GROUPED = (STICKY, SHARED)
 SOURCES = (STICKY, SHARED, RANKED, RING, HEAD)
 QUEUES = (*SOURCES, DEAD, ARCHIVE)
@@ -31,6 +31,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     RANKED: {**_MORTAL, **_WAITING, "max_priority": HIGHEST, "max_length": ROOM, "overflow": "reject-publish"},
     RING: {**_MORTAL, "ring_size": dead_letters.LONG, "max_priority": HIGHEST},
     HEAD: {**_MORTAL, **_WAITING, "max_length": dead_letters.SHORT, "max_bytes": "1M", "overflow": "drop-head"},
+    BOARD: {"non_destructive": True, "ring_size": 40},
     DEAD: dead_letters.SETTINGS[DEAD],
     ARCHIVE: dead_letters.SETTINGS[ARCHIVE],
 }
@@ -49,6 +50,9 @@ CAST = (
     Role("handler", (RANKED,)),
     Role("handler", (RANKED,)),
     Role("handler", (RANKED, RING, HEAD)),
+    Role("poster", (BOARD,)),
+    Role("reader", (BOARD,)),
+    Role("reader", (BOARD,)),
     Role("gatherer", (DEAD,)),
     Role("gatherer", (DEAD, ARCHIVE)),
 )
