@@ -223,6 +223,13 @@ class QueueSettings:
         argument="x-last-value-key",
         fixed=True,
     )
+    sort_key: str | None = _setting(
+        None,
+        Name(),
+        "the name of a header: messages are delivered in ascending order of its value; those without it come first",
+        argument="x-sort-key",
+        fixed=True,
+    )
     max_consumers: int = _setting(
         UNBOUNDED,
         Seats(),
@@ -342,13 +349,12 @@ def check_together(queue: str, settings: QueueSettings) -> None:
             f"message_groups={settings.message_groups!r}, max_priority={settings.max_priority}: one of them is allowed"
         )
         raise ValueError(msg)
-    if settings.last_value_key is not None:
-        for name, value, nothing in (
-            ("message_groups", settings.message_groups, "none"),
-            ("max_priority", settings.max_priority, 0),
-        ):
-            if value != nothing:
-                msg = f"last_value_key={settings.last_value_key!r}, {name}={value!r}: one of them is allowed"
+    for key_name in ("last_value_key", "sort_key"):
+        key_value = getattr(settings, key_name)
+        for name, nothing in (("message_groups", "none"), ("max_priority", 0), ("last_value_key", None)):
+            value = getattr(settings, name)
+            if key_value is not None and name != key_name and value not in (None, nothing):
+                msg = f"{key_name}={key_value!r}, {name}={value!r}: one of them is allowed"
                 raise ValueError(msg)
     if exchange == "" and key == queue:
         msg = f"dead_letter_exchange='', dead_letter_routing_key={key!r}: a queue cannot be its own dead-letter queue"

@@ -47,7 +47,7 @@ typedef enum {
 } sb_status;
 
 /* The version of the layout of shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 16 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 17 };
 
 /* Offsets of two bytes of the lock file. A process locks SUCCESSOR while it waits to replace an automatic housekeeper,
  * one that a client started. A client locks STARTING before it starts one. The housekeeper inherits this lock, and
@@ -293,6 +293,7 @@ enum {
   SB_QUEUE_GROUPS = 8192,       /* a message group goes to one consumer at a time (sb_groups.h) */
   SB_QUEUE_IDS = 16384,         /* it remembers the ids of its last messages (sb_duplicates.h) */
   SB_QUEUE_LAST_VALUE = 131072, /* of the messages with one key only the newest stays (sb_values.h) */
+  SB_QUEUE_SORTED = 524288,     /* it delivers its messages in the order of a header (sb_sorted.h) */
   SB_QUEUE_SEATS = 32768, /* max_consumers limits its consumers: they attach under the topology lock (sb_admission.h) */
   SB_QUEUE_GATED = 65536  /* its consumers wait for others, or for a time, before they get messages (sb_dispatch.h) */
 };

@@ -11,7 +11,9 @@ sb_subscription sb_subscription_to(sb_queue *q, int32_t priority, bool no_local,
   return s;
 }
 
-void sb_subscription_leave(const sb_subscription *s) {
+void sb_subscription_leave(sb_subscription *s) {
+  sb_sorted_free(&s->choice.sorted);
+  sb_sorted_free(&s->q->sorted); /* another consumer of the handle makes a new one */
   if (s->q->groups != NULL && sb_queue_is_open(s->q)) sb_groups_leave(s->q, s->choice.consumer);
 }
 

@@ -56,8 +56,9 @@ void sb_subscription_set_interested(sb_subscription *s, bool desired);
 sb_status sb_subscription_take(sb_subscription *s, sb_taken *t);
 /* The same for a choosy subscription (sb_choice.h), whose node stays NON_ACQUIRING. */
 sb_status sb_subscription_take_choosy(sb_subscription *s, sb_taken *t);
-/* The consumer of a choosy subscription leaves: others may get the messages that were kept for it (sb_groups.h). */
-void sb_subscription_leave(const sb_subscription *s);
+/* The consumer of the subscription leaves: others may get the messages that were kept for it (sb_groups.h), and the indexes
+ * that it used are freed (sb_sorted.h). */
+void sb_subscription_leave(sb_subscription *s);
 /* Puts a message that was pulled through a subscription back into its queue. `disposition`: SB_REQUEUE counts the
  * delivery, SB_UNDELIVER does not. */
 sb_status sb_subscription_return(sb_queue *q, uint64_t token, sb_disposition disposition);
@@ -91,9 +92,11 @@ SB_HOT sb_status sb_subscription_acquire(sb_connection *c, sb_queue *q, sb_taken
   if (status != SB_OK) {
     return status;
   }
-  status = sb_take_for_consumer(q, token, t);
+  status = sb_choice_get(q, token, t);
   if (status != SB_OK) {
     sb_holding_give(c, token);
+    if (status == SB_EMPTY && sb_queue_is_sorted(q) && sb_limits_enforce(q) > 0) /* I42 of sb_queue.h */
+      sb_notify_room_made(c, q->shm, q->slot);
     return status;
   }
   sb_subscription_took(c, q, t);

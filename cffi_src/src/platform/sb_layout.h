@@ -328,6 +328,8 @@ typedef struct {
   sb_word id_numbers, id_tags; /* 1 + how many ids became known; how many claims were made */
   sb_word id_floor;            /* ids up to this number are forgotten */
   sb_word duplicates;          /* how many messages were not stored, since their ids were known */
+  /* of a queue with SB_QUEUE_SORTED: raised for each message that returned, and when `requeued` bits were set again */
+  sb_word returned;
 } sb_queue_shm;
 #define SB_QUEUE_UNITS 4u
 _Static_assert(sizeof(sb_queue_shm) <= SB_QUEUE_UNITS * SB_UNIT, "queue");

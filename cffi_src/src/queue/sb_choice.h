@@ -28,7 +28,7 @@
 
 #include "sb_groups.h"
 #include "sb_selector.h"
-#include "sb_take.h"
+#include "sb_sorted.h"
 
 /* The selector of a consumer: process-local, and freed by whoever frees the consumer. */
 typedef struct {
@@ -41,6 +41,7 @@ typedef struct {
 typedef struct {
   uint64_t cursor;   /* where the next search begins */
   sb_wish *wish;     /* NULL: the consumer wants any message */
+  sb_sorted *sorted; /* its index in a sorted queue; NULL: none yet. Whoever frees the consumer frees it */
   uint32_t consumer; /* its number at a queue with groups */
   bool no_local;
   bool unfinished; /* the last search took no message, but passed SB_CHOICE_LOOKS of them: there may be others */
@@ -51,10 +52,12 @@ typedef struct {
  * the search is unfinished.
  * SB_DELETED: the queue is closed. SB_NO_MEMORY, SB_GROW: there is no memory for the claims of the groups. */
 sb_status sb_choice_take(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken *t);
-/* Takes a message for a get: as sb_take_for_consumer, or in a queue with groups as sb_choice_take. */
-sb_status sb_choice_get_in_groups(sb_queue *q, uint64_t token, sb_taken *t);
+/* Takes a message for a get, or for a consumer that takes any message: as sb_take_for_consumer, or in a queue with groups
+ * or a sorted queue as sb_choice_take. */
+sb_status sb_choice_get_chosen(sb_queue *q, uint64_t token, sb_taken *t);
 static inline sb_status sb_choice_get(sb_queue *q, uint64_t token, sb_taken *t) {
-  return q->groups == NULL ? sb_take_for_consumer(q, token, t) : sb_choice_get_in_groups(q, token, t);
+  bool plain = q->groups == NULL && !sb_queue_is_sorted(q);
+  return plain ? sb_take_for_consumer(q, token, t) : sb_choice_get_chosen(q, token, t);
 }
 
 #endif
