@@ -27,10 +27,12 @@
 #include "sb_release.h"
 #include "sb_hints.h"
 #include "sb_limits.h"
+#include "sb_rivals.h"
 
 typedef struct {
   sb_queue *q;
-  uint64_t token; /* of the node's holding */
+  uint64_t token;      /* of the node's holding */
+  uint64_t wish_token; /* of its selector, where consumers of lower priorities read it (sb_rivals.h); 0 = none */
   uint32_t node;
   int32_t priority;
   bool choosy; /* takes only some of the messages. Its node is NON_ACQUIRING while it is interested */
@@ -56,7 +58,9 @@ void sb_subscription_set_interested(sb_subscription *s, bool desired);
 sb_status sb_subscription_take(sb_subscription *s, sb_taken *t);
 /* The same for a choosy subscription (sb_choice.h), whose node stays NON_ACQUIRING. */
 sb_status sb_subscription_take_choosy(sb_subscription *s, sb_taken *t);
-/* The consumer of the subscription leaves: others may get the messages that were kept for it (sb_groups.h), and the indexes
+/* Takes a message for a subscription that takes any, but may have rivals: one that none of them wants. */
+sb_status sb_subscription_take_beside(sb_subscription *s, sb_taken *t);
+/* Called after the node was destroyed. The consumer of the subscription leaves: others may get the messages that were kept for it (sb_groups.h), and the indexes
  * that it used are freed (sb_sorted.h). */
 void sb_subscription_leave(sb_subscription *s);
 /* Puts a message that was pulled through a subscription back into its queue. `disposition`: SB_REQUEUE counts the
@@ -124,7 +128,8 @@ SB_HOT sb_status sb_subscription_take_now(sb_connection *c, sb_subscription *s, 
     if (!rescued && !highest && sb_notify_higher_wants(c->b, s->q->shm, s->priority) && sb_subscription_gives_way(s)) {
       return SB_EMPTY;
     }
-    sb_status status = sb_subscription_acquire(c, s->q, t);
+    bool beside = !rescued && !highest && sb_rivals_possible(s->q, node); /* I107 of sb_rivals.h */
+    sb_status status = beside ? sb_subscription_take_beside(s, t) : sb_subscription_acquire(c, s->q, t);
     if (status != SB_EMPTY) {
       return status;
     }

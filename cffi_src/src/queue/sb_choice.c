@@ -13,10 +13,21 @@ typedef struct {
   unsigned bucket;
 } looked;
 
+static bool selects(const sb_queue *q, sb_wish *wish, uint32_t slot, const sb_message_shm *m) {
+  return wish == NULL || sb_selector_message(q->c->b, &wish->program, slot, m, wish->memory) == SB_SELECTED_YES;
+}
+
+static bool rival_wants(const sb_queue *q, const sb_rivals *rivals, uint32_t slot, const sb_message_shm *m) {
+  for (uint32_t i = 0; i < rivals->count; i++) {
+    const sb_rival *r = &rivals->list[i];
+    if (!(r->no_local && m->publisher == r->connection) && selects(q, r->wish, slot, m)) return true;
+  }
+  return false;
+}
+
 static bool wants(const sb_queue *q, const sb_choice *choice, uint32_t slot, const sb_message_shm *m) {
-  sb_wish *s = choice->wish;
-  return !(choice->no_local && m->publisher == q->c->id) &&
-         (s == NULL || sb_selector_message(q->c->b, &s->program, slot, m, s->memory) == SB_SELECTED_YES);
+  return !(choice->no_local && m->publisher == q->c->id) && selects(q, choice->wish, slot, m) &&
+         !rival_wants(q, &choice->rivals, slot, m); /* I107 of sb_rivals.h */
 }
 
 static bool is_wanted(const sb_queue *q, const void *choice, uint32_t slot, const sb_message_shm *m) {
@@ -199,7 +210,7 @@ static sb_status take_in_lanes(sb_queue *q, sb_choice *choice, uint64_t token, s
 static sb_status search(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken *t) {
   sb_status status;
   if (sb_queue_is_sorted(q)) {
-    bool any = choice->wish == NULL && !choice->no_local;
+    bool any = choice->wish == NULL && !choice->no_local && choice->rivals.count == 0;
     return sb_sorted_take(q, &choice->sorted, any ? NULL : is_wanted, choice, token, t);
   }
   do {

@@ -37,11 +37,25 @@ typedef struct {
   char code[];
 } sb_wish;
 
+/* A consumer of a higher priority that wants some of the messages: the search passes them (sb_rivals.h). */
+typedef struct {
+  uint64_t word; /* of its node, when the search looked at it */
+  uint32_t node;
+  unsigned connection; /* of no_local */
+  bool no_local;
+  sb_wish *wish; /* a copy; NULL: it has no selector */
+} sb_rival;
+typedef struct {
+  sb_rival *list;
+  uint32_t count, room;
+} sb_rivals;
+
 #define SB_CHOICE_LOOKS 1024u /* a search that passed so many messages lets others use the connection, then goes on */
 typedef struct {
   uint64_t cursor;   /* where the next search begins */
   sb_wish *wish;     /* NULL: the consumer wants any message */
   sb_sorted *sorted; /* its index in a sorted queue; NULL: none yet. Whoever frees the consumer frees it */
+  sb_rivals rivals;  /* of the consumer, since the last sb_rivals_find */
   uint32_t consumer; /* its number at a queue with groups */
   bool no_local;
   bool unfinished; /* the last search took no message, but passed SB_CHOICE_LOOKS of them: there may be others */
