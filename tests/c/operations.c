@@ -15,6 +15,7 @@
 #include "page_operations.h"
 #include "parts_operations.h"
 #include "put_operations.h"
+#include "rival_operations.h"
 #include "sort_operations.h"
 #include "value_operations.h"
 
@@ -655,6 +656,10 @@ const operation OPERATIONS[] = {
      .dies_at = "queue.release.flipped", .dies_in = put_get_and_return},
     {"reap a commit, sorted", SORTED, 0, nothing, reap, UNDER_WAY(NEW, NEW), AFTER(NEW, NEW), .reaps = true,
      .dies_at = "commit.flip.done", .dies_in = commit_sorted, .twice = NEW},
+    {"consume, selector", FREELY, SETUP, nothing, rival_comes, UNCHANGED},
+    {"cancel, selector", FREELY, SETUP, rival_and_another, rival_leaves, UNCHANGED, .slow = true},
+    {"suspend, selector", FREELY, SETUP, rival_and_another, rival_loses_credit, UNCHANGED},
+    {"consumer's turn beside a rival", FREELY, SETUP, rival_and_another, another_takes, LEAVES(BUT_2)},
     {"consume, seats", SEATED(1), SETUP, nothing, take_a_seat, UNCHANGED},
     {"get seats", FREELY, SETUP, one_waits, get_seats, UNCHANGED},
     {"give seats away", SEATED(1), SETUP, take_a_seat, give_seats_away, UNCHANGED},

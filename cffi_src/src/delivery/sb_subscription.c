@@ -147,7 +147,7 @@ sb_status sb_subscription_take_beside(sb_subscription *s, sb_taken *t) {
   return s->choice.rivals.count > 0 ? take_chosen(s, t) : sb_subscription_acquire(s->q->c, s->q, t);
 }
 
-/* I32: this NON_ACQUIRING node gives way to nodes of higher priorities that take any message. I107: it leaves to its
+/* I32: this NON_ACQUIRING node gives way to nodes of higher priorities that take any message. I107 of sb_rivals.h: it leaves to its
  * rivals what they want, as lower priorities leave to this node what it wants. */
 sb_status sb_subscription_take_choosy(sb_subscription *s, sb_taken *t) {
   sb_queue *q = s->q;

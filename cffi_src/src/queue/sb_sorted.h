@@ -25,7 +25,7 @@
  *
  * Ordering pairs: P5 of sb_requeued.h, of which this is a second use: a process sets the bits, makes the cell AVAILABLE,
  *  then raises `returned` (seq_cst). A reader loads `returned`, then looks at the bits and the cells. P3 of sb_notify.h
- *  for the cells at the tail, and I53 of sb_take.h: a reader looks at `returned` after the tail, so that the messages of a
+ *  for the cells at the tail, P1 of sb_slab.h and P2 of sb_ring.h for what they name. I53 of sb_take.h: a reader looks at `returned` after the tail, so that the messages of a
  *  commit come before those that its producer put afterwards, if their keys are equal.
  *
  * Death (killed after -> what is left -> who repairs it):
