@@ -22,13 +22,13 @@ static inline sb_put_options sort_options(char *properties, unsigned key) {
   return (sb_put_options){.properties = properties, .properties_length = 13};
 }
 
-void put_sorted(void);            /* FRESH */
-void put_sorted_and_get(void);    /* FRESH, whose key is large: the message that is got is another one */
-void put_get_and_return(void);    /* the same, and returns it */
-void put_two_sorted(void);        /* FRESH, then FRESH + 1, whose key is smaller */
-void put_two_sorted_hold(void);   /* the same, and gets all */
-void nack_last(void);             /* returns what was got last */
-void get_all_sorted(void);        /* gets what is there, and acknowledges it */
-void commit_sorted(void);         /* FRESH, in both queues */
+void put_sorted(void);          /* FRESH */
+void put_sorted_and_get(void);  /* FRESH, whose key is large: the message that is got is another one */
+void put_get_and_return(void);  /* the same, and returns it */
+void put_two_sorted(void);      /* FRESH, then FRESH + 1, whose key is smaller */
+void put_two_sorted_hold(void); /* the same, and gets all */
+void nack_last(void);           /* returns what was got last */
+void get_all_sorted(void);      /* gets what is there, and acknowledges it */
+void commit_sorted(void);       /* FRESH, in both queues */
 
 #endif

@@ -88,9 +88,7 @@ def test_q79_order_of_unlike_keys(connection: shmbroker.Connection) -> None:
     assert take(queue, len(order)) == [str(number) for number in range(len(order))]
 
 
-def test_q79_several_processes_share_a_sorted_queue(
-    broker: shmbroker.Broker, connection: shmbroker.Connection
-) -> None:
+def test_q79_several_processes_share_a_sorted_queue(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:
     """Producers and consumers at the same time: each message is delivered once, and what is put at rest is in order.
 
     Each of three processes takes what is there when all has been put: each of them sees ascending keys.
@@ -188,9 +186,7 @@ def test_q79_consumers_channels_and_aio(
     assert asyncio.run(get_all()) == ["a", "b", "c"]
 
 
-def test_q79_a_selector_chooses_within_the_order(
-    connection: shmbroker.Connection, other: shmbroker.Connection
-) -> None:
+def test_q79_a_selector_chooses_within_the_order(connection: shmbroker.Connection, other: shmbroker.Connection) -> None:
     """A consumer with a selector gets what it wants in the order of the keys; others get the rest in that order."""
     queue = in_order(connection)
     for rank, color in ((3, "red"), (1, "blue"), (2, "red"), (4, "blue")):

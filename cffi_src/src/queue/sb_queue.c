@@ -45,8 +45,7 @@ static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even
   q->use = (flags & SB_QUEUE_NOTES) != 0 ? SB_USE_BOOKS : (flags & SB_QUEUE_STAGE) != 0 ? SB_USE_STAGE : SB_USE_PLAIN;
   if ((flags & SB_QUEUE_LANES) != 0) q->last_lane = sb_lanes_number(q->shm, 0);
   q->others = 1;
-  if ((flags & SB_QUEUE_LAST_VALUE) != 0)
-    q->value_key = find_header_name(q, "last_value_key", &q->value_key_length);
+  if ((flags & SB_QUEUE_LAST_VALUE) != 0) q->value_key = find_header_name(q, "last_value_key", &q->value_key_length);
   if ((flags & SB_QUEUE_SORTED) != 0) q->sort_key = find_header_name(q, "sort_key", &q->sort_key_length);
   return SB_OK;
 }

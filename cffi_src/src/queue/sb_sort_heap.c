@@ -7,7 +7,7 @@
 #include "sb_program.h"
 #include "sb_selector.h"
 
-#define START 8u /* bytes of a string that a key has itself */
+#define START 8u      /* bytes of a string that a key has itself */
 #define BYTES_HEAD 5u /* encoded bytes begin with their type letter, and a length of 4 bytes */
 #define LEAST_ROOM 64u
 

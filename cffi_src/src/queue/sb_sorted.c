@@ -85,7 +85,7 @@ static sb_status read_cell(const search *s, sb_leaf_ref *leaf, uint64_t at) {
   sb_queue *q = s->q;
   const sb_cell_shm *cell = sb_leaf_cell(leaf, at);
   uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST); /* P1, P2: acquire; P3: the consumer's look */
-  if (!sb_cell_of(word, leaf->gen)) { /* the page was reused: find the leaf again */
+  if (!sb_cell_of(word, leaf->gen)) {               /* the page was reused: find the leaf again */
     *leaf = SB_NO_LEAF;
     return SB_DONE;
   }
@@ -106,8 +106,7 @@ static sb_status read_new(const search *s) {
   sb_lane *lane = &q->lanes[0];
   uint64_t *at = &s->index->cursor;
   unsigned retries = 0;
-  while (sb_leaf_covers(&lane->tail_leaf, *at) ||
-         sb_ring_next_leaf(q->c->b, &lane->ring, *at, &lane->tail_leaf, at)) {
+  while (sb_leaf_covers(&lane->tail_leaf, *at) || sb_ring_next_leaf(q->c->b, &lane->ring, *at, &lane->tail_leaf, at)) {
     sb_status status = read_cell(s, &lane->tail_leaf, *at);
     if (status == SB_OK) {
       (*at)++;

@@ -55,7 +55,9 @@ static void take_next(sb_subscription *s, uint8_t number) {
   expect_is(sb_subscription_take(s, &taken), SB_OK, "the status of a take");
   expect_is(taken.message->priority, number, "what is taken");
 }
-static void take_none(sb_subscription *s) { expect_is(sb_subscription_take(s, &taken), SB_EMPTY, "the status of a take"); }
+static void take_none(sb_subscription *s) {
+  expect_is(sb_subscription_take(s, &taken), SB_EMPTY, "the status of a take");
+}
 static uint32_t rivals_of(int32_t priority) {
   sb_choice choice = {.cursor = 0};
   expect_is(sb_rivals_find(q, priority, &choice), SB_OK, "the status of a look");

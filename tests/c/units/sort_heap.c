@@ -53,29 +53,39 @@ static void the_order_of_kinds(void) {
     const char *value;
     uint32_t length;
   } ORDER[] = {
-      {"V", 1},                                  /* no key: nothing, a NaN, an array, a table */
+      {"V", 1}, /* no key: nothing, a NaN, an array, a table */
       {"d\x7f\xf8\0\0\0\0\0\0", 9},
       {"A\0\0\0\0", 5},
       {"F\0\0\0\0", 5},
-      {"d\xff\xf0\0\0\0\0\0\0", 9},              /* minus infinity */
-      {"l\x80\0\0\0\0\0\0\0", 9},                /* -2**63 */
-      {"I\xff\xff\xff\xff", 5},                  /* -1 */
-      {"t\0", 2},                                /* false */
-      {"d\x3f\xe0\0\0\0\0\0\0", 9},              /* 0.5 */
-      {"t\1", 2},                                /* true */
-      {"l\0\x20\0\0\0\0\0\0", 9},                /* 2**53 */
-      {"l\0\x20\0\0\0\0\0\1", 9},                /* 2**53 + 1, which no double is */
-      {"d\x43\x40\0\0\0\0\0\1", 9},              /* 2**53 + 2 */
-      {"d\x7f\xf0\0\0\0\0\0\0", 9},              /* infinity */
+      {"d\xff\xf0\0\0\0\0\0\0", 9}, /* minus infinity */
+      {"l\x80\0\0\0\0\0\0\0", 9},   /* -2**63 */
+      {"I\xff\xff\xff\xff", 5},     /* -1 */
+      {"t\0", 2},                   /* false */
+      {"d\x3f\xe0\0\0\0\0\0\0", 9}, /* 0.5 */
+      {"t\1", 2},                   /* true */
+      {"l\0\x20\0\0\0\0\0\0", 9},   /* 2**53 */
+      {"l\0\x20\0\0\0\0\0\1", 9},   /* 2**53 + 1, which no double is */
+      {"d\x43\x40\0\0\0\0\0\1", 9}, /* 2**53 + 2 */
+      {"d\x7f\xf0\0\0\0\0\0\0", 9}, /* infinity */
       {"S\0\0\0\0", 5},
       {"S\0\0\0\1\0", 6},
       {"S\0\0\0\1a", 6},
       {"S\0\0\0\2a\0", 7},
-      {"S\0\0\0\x08" "abcdefgh", 13},
-      {"S\0\0\0\x09" "abcdefgh\0", 14},
-      {"S\0\0\0\x0a" "abcdefghij", 15},
-      {"S\0\0\0\x0a" "abcdefghik", 15},
-      {"S\0\0\0\x0b" "abcdefghikl", 16},
+      {"S\0\0\0\x08"
+       "abcdefgh",
+       13},
+      {"S\0\0\0\x09"
+       "abcdefgh\0",
+       14},
+      {"S\0\0\0\x0a"
+       "abcdefghij",
+       15},
+      {"S\0\0\0\x0a"
+       "abcdefghik",
+       15},
+      {"S\0\0\0\x0b"
+       "abcdefghikl",
+       16},
       {"S\0\0\0\1b", 6},
       {"S\0\0\0\1\xff", 6},
       {"x\0\0\0\0", 5},

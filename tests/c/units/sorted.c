@@ -47,7 +47,9 @@ static void expect_taken(const char *numbers) {
     expect_is(taken_number(), *numbers - '0', "the number of the message");
   }
 }
-static void give_back(uint64_t of) { expect_is(sb_release_message(q, of, SB_REQUEUE), SB_OK, "the status of a return"); }
+static void give_back(uint64_t of) {
+  expect_is(sb_release_message(q, of, SB_REQUEUE), SB_OK, "the status of a return");
+}
 static void end(void) {
   sb_sorted_free(&index_of_case);
   expect(index_of_case == NULL, "the index is still there");
