@@ -95,7 +95,7 @@ def test_q39_a_consumer_without_credit_leaves_messages_to_the_lower_priority(
         consume(low, 0)
         consume(high, 1, IS_RED, prefetch=2)
         put_colors(queue, "r1", "r2", "r3", "b1", "r4")
-        assert received(low, 3) == ["r3", "b1", "r4"]
+        assert sorted(received(low, 3)) == ["b1", "r3", "r4"]
         assert received(high, 2, settle="") == ["r1", "r2"]
         assert high.do("settle", how="ack") == 2
         put_colors(queue, "r5", "b2")
