@@ -270,6 +270,14 @@ static void a_message_that_cannot_be_read(void) {
   end();
 }
 
+static void a_flag_without_a_header_is_found(void) {
+  begin();
+  expect(findings(t.c) == NULL, "the doctor finds something in a sorted queue");
+  ((sb_long_queue_shm *)sb_slot_at(t.b, q->slot))->texts[5] ^= 1;
+  const char *found = findings(t.c);
+  expect(found != NULL, "the doctor finds no flag without the name of a header");
+}
+
 static const test_case CASES[] = {
     {"sorted: smallest", "the smallest key comes first, whenever it was put", smallest_first},
     {"sorted: ties", "equal keys come as they were put", first_come_first_served},
@@ -287,6 +295,7 @@ static const test_case CASES[] = {
     {"sorted: no memory", "without memory nothing is lost", without_memory_for_an_index},
     {"sorted: handle", "gets share the index of their handle", the_index_of_a_handle},
     {"sorted: expired", "expired messages are removed on the way", expired_messages_are_removed},
+    {"sorted: doctor", "the doctor finds a flag without a header", a_flag_without_a_header_is_found},
     {"sorted: damaged", "a cell that names no slot is damage", a_message_that_cannot_be_read},
 };
 SUBJECT(CASES)
