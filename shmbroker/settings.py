@@ -223,6 +223,13 @@ class QueueSettings:
         argument="x-last-value-key",
         fixed=True,
     )
+    sort_key: str | None = _setting(
+        None,
+        Name(),
+        "the name of a header: messages are delivered in ascending order of its value; those without it come first",
+        argument="x-sort-key",
+        fixed=True,
+    )
     max_consumers: int = _setting(
         UNBOUNDED,
         Seats(),
@@ -310,7 +317,8 @@ REJECTING = frozenset({"reject-publish", DEAD_LETTERING})
 _EITHER = {
     "message_groups": ("max_priority",),
     "last_value_key": ("message_groups", "max_priority"),
-    "non_destructive": ("message_groups", "max_priority"),
+    "sort_key": ("message_groups", "max_priority", "last_value_key"),
+    "non_destructive": ("message_groups", "max_priority", "sort_key"),
 }
 _DEFAULTS = QueueSettings()
 _SETTING_OF = {row.argument: name for name, row in ROWS.items() if row.argument is not None}

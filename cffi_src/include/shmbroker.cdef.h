@@ -295,6 +295,7 @@ enum {
   SB_QUEUE_IDS = 16384,         /* it remembers the ids of its last messages (sb_duplicates.h) */
   SB_QUEUE_LAST_VALUE = 131072, /* of the messages with one key only the newest stays (sb_values.h) */
   SB_QUEUE_NON_DESTRUCTIVE = 262144, /* its messages stay when consumers have acknowledged them (sb_following.h) */
+  SB_QUEUE_SORTED = 524288,     /* it delivers its messages in the order of a header (sb_sorted.h) */
   SB_QUEUE_SEATS = 32768, /* max_consumers limits its consumers: they attach under the topology lock (sb_admission.h) */
   SB_QUEUE_GATED = 65536  /* its consumers wait for others, or for a time, before they get messages (sb_dispatch.h) */
 };

@@ -240,6 +240,7 @@ _SENTENCES: dict[int, tuple[str, ...]] = {
         "{queue}: a word of its index of last values in slot {slot} is {found:#x}",
         "{queue}: it has an index of last values in slot {slot}, or not, and its flag or last_value_key does not agree",
         "{queue}, position {where}: the index of last values does not name this message, but {found:#x}",
+        "{queue}: its flag says that it is sorted, and it has no sort_key",
     ),
     slow.SB_BAD_DISPATCH: (
         "{queue}: a consumer has ticket {found}, the last one drawn is {expected}",

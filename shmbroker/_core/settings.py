@@ -78,6 +78,8 @@ def encoded_settings(settings: QueueSettings, flags: int, given: frozenset[str] 
         flags |= slow.SB_QUEUE_DEAD_LETTERS
     if settings.last_value_key is not None:
         flags |= slow.SB_QUEUE_LAST_VALUE
+    if settings.sort_key is not None:
+        flags |= slow.SB_QUEUE_SORTED
     texts = {name: value for name in _TEXTS if (value := getattr(settings, name)) is not None}
     encoded = ffi.from_buffer(field_tables.encode(texts)) if texts else ffi.NULL
     pointer.flags, pointer.texts, pointer.texts_length = flags, encoded, len(encoded) if texts else 0

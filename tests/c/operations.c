@@ -16,6 +16,8 @@
 #include "page_operations.h"
 #include "parts_operations.h"
 #include "put_operations.h"
+#include "rival_operations.h"
+#include "sort_operations.h"
 #include "value_operations.h"
 
 const char *die_at;
@@ -649,6 +651,33 @@ const operation OPERATIONS[] = {
      .dies_at = "values.superseded", .dies_in = hold_superseded_value},
     {"reap who commits values", VALUED, 0, nothing, reap, UNDER_WAY(TWO, TWO), AFTER(TWO, TWO), .reaps = true,
      .dies_at = "values.taken", .dies_in = commit_values, .twice = TWO, .exactly = 1},
+    {"put, sorted", SORTED, SETUP, nothing, put_sorted, PUTS(NEW)},
+    {"get, sorted", SORTED, SETUP, put_two_sorted, get_one, UNDER_WAY(ALL | TWO, ALL | TWO),
+     AFTER(ALL | TWO, ALL | TWO)},
+    {"get with ack, sorted", SORTED, 0, put_two_sorted, get_acked, UNDER_WAY(NEW, TWO), AFTER(NEW, NEW)},
+    {"get all, sorted", SORTED, SETUP, put_two_sorted, get_all_sorted, UNDER_WAY(0, ALL | TWO), AFTER(0, 0),
+     .slow = true},
+    {"get with ack, sorted ring", SORTED_RING(2), 0, put_two_sorted, get_acked, UNDER_WAY(NEW, TWO), AFTER(NEW, NEW)},
+    {"put, sorted ring", SORTED_RING(6), SETUP, nothing, put_sorted, UNDER_WAY(BUT_1, ALL | NEW),
+     AFTER(BUT_1 | NEW, BUT_1 | NEW), .exactly = 6},
+    {"get with ack, sorted, full", SORTED_LENGTH(2), 0, put_two_sorted, get_acked, UNDER_WAY(NEW, TWO),
+     AFTER(NEW, NEW)},
+    {"nack, sorted", SORTED, SETUP, put_two_sorted_hold, nack_last, UNDER_WAY(ALL | TWO, ALL | TWO),
+     AFTER(ALL | TWO, ALL | TWO)},
+    {"get returned, sorted", SORTED, SETUP, put_sorted_and_get, consume_and_cancel, UNDER_WAY(ALL | NEW, ALL | NEW),
+     AFTER(ALL | NEW, ALL | NEW), .slow = true},
+    {"consumer's turn, sorted", SORTED, SETUP, consume, consume_turn, LEAVES(BUT_1)},
+    {"commit, sorted", SORTED, SETUP, nothing, commit_sorted, PUTS(NEW), .both = NEW},
+    {"move back, sorted", SORTED, SETUP, move, move_back, UNCHANGED},
+    {"purge, sorted", SORTED, SETUP, put_two_sorted, purge, UNDER_WAY(0, ALL | TWO), AFTER(0, 0)},
+    {"reap a return, sorted", SORTED, 0, nothing, reap, UNDER_WAY(NEW, NEW), AFTER(NEW, NEW), .reaps = true,
+     .dies_at = "queue.release.flipped", .dies_in = put_get_and_return},
+    {"reap a commit, sorted", SORTED, 0, nothing, reap, UNDER_WAY(NEW, NEW), AFTER(NEW, NEW), .reaps = true,
+     .dies_at = "commit.flip.done", .dies_in = commit_sorted, .twice = NEW},
+    {"consume, selector", FREELY, SETUP, nothing, rival_comes, UNCHANGED},
+    {"cancel, selector", FREELY, SETUP, rival_and_another, rival_leaves, UNCHANGED, .slow = true},
+    {"suspend, selector", FREELY, SETUP, rival_and_another, rival_loses_credit, UNCHANGED},
+    {"consumer's turn beside a rival", FREELY, SETUP, rival_and_another, another_takes, LEAVES(BUT_2)},
     {"consume, seats", SEATED(1), SETUP, nothing, take_a_seat, UNCHANGED},
     {"get seats", FREELY, SETUP, one_waits, get_seats, UNCHANGED},
     {"give seats away", SEATED(1), SETUP, take_a_seat, give_seats_away, UNCHANGED},

@@ -42,6 +42,8 @@ ORDERS: tuple[dict[str, Any], ...] = (
     {"message_groups": "sticky", "group_buckets": 1},
     {"single_active_consumer": True},
     {"single_active_consumer": True, "max_priority": 2},
+    {"sort_key": "colour"},
+    {"sort_key": "colour", "single_active_consumer": True},
 )
 DEATHS: tuple[dict[str, Any], ...] = (
     {},
@@ -150,6 +152,7 @@ def checked(settings: Settings) -> Settings | None:
         (rejects and settings.ring_size != -1)
         or (settings.overflow == "reject-publish-dlx" and settings.dead_letter_exchange is None)
         or (grouped and settings.max_priority)
+        or (settings.sort_key is not None and (grouped or settings.max_priority))
     )
     return None if wrong else settings
 

@@ -67,6 +67,7 @@ class Settings:
     max_priority: int = 0
     message_groups: str = "none"
     group_buckets: int = 255
+    sort_key: str | None = None  # the colour
     single_active_consumer: bool = False
     dead_letter_exchange: str | None = None
     dead_letter_routing_key: str | None = None
@@ -205,11 +206,18 @@ class Queue:
         self.claims.take(message, holder)
         return delivery
 
+    def in_order(self, wants: Callable[[Message], bool]) -> list[Message]:
+        """The ready messages that are wanted, in the order in which they are delivered."""
+        wanted = [message for message in self.ready if wants(message)]
+        if self.settings.sort_key is not None:
+            wanted.sort(key=lambda one: (one.colour or "", one.place))
+        return wanted
+
     def next_for(self, holder: Holder, wants: Callable[[Message], bool]) -> list[Message]:
         """The messages of which a holder may get one next; empty: none. Where several may come, they are of groups."""
         if self.paused:
             return []
-        wanted = [message for message in self.ready if wants(message)]
+        wanted = self.in_order(wants)
         return self.claims.choose(wanted, holder) if self.claims.kind != "none" else wanted[:1]
 
     # ---- settling ----

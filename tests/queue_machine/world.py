@@ -150,7 +150,7 @@ class World:
         *,
         by_channel: bool = False,
     ) -> None:
-        wanted = [message for message in queue.ready if wants(message)]
+        wanted = queue.in_order(wants)
         if queue.paused:
             text = f"{one} came from a queue that is paused"
             raise Disagreement(text)

@@ -138,9 +138,11 @@ static sb_status subscribe(sb_channel *ch, sb_member *m, bool exclusive) {
   if (status == SB_OK) {
     /* Relaxed: only sb_queue_consumers reads `channel`. If it reads before this store, it reports no channel. */
     SB_STORE(&sb_subscription_node(&m->s)->channel, (uint32_t)ch->number, SB_RELAXED);
-    status = sb_admission_enter(q->c, q->slot, m->s.node, alone);
+    status = sb_rivals_announce(q->c, m->s.node, &m->s.choice, &m->s.wish_token);
+    if (status == SB_OK) status = sb_admission_enter(q->c, q->slot, m->s.node, alone);
     if (status != SB_OK) {
       sb_node_destroy(q->c, m->s.node, m->s.token);
+      sb_rivals_withdraw(q->c, m->s.wish_token);
       sb_exclusive_succeed(q->c, q->slot); /* if this node was the active one, another becomes active */
       (void)sb_lifetime_end(q, 0);         /* if this node was the last one, an auto-delete queue ends */
     }

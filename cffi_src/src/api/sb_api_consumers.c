@@ -22,7 +22,8 @@ static sb_status subscribe(sb_consumer *k, sb_queue **queues, uint32_t count) {
       return status;
     }
     k->subscription_count++;
-    status = sb_admission_enter(k->c, s->q->slot, s->node, alone);
+    status = sb_rivals_announce(k->c, s->node, &s->choice, &s->wish_token);
+    if (status == SB_OK) status = sb_admission_enter(k->c, s->q->slot, s->node, alone);
     if (status != SB_OK) {
       return status;
     }

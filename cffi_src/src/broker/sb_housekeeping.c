@@ -216,6 +216,7 @@ bool sb_housekeeping_pass_stopped(sb_connection *by, uint32_t slot) {
     return false;
   }
   if (sb_notify_one(by, slot, true)) count_rescue(by->b, q, true);
+  if (SB_LOAD(&q->non_acquiring, SB_SEQ_CST) > 0) sb_notify_browsers(by, slot);
   return true;
 }
 

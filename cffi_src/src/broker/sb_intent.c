@@ -100,6 +100,7 @@ static void release_cell(sb_reap_context *w, uint32_t queue, uint64_t position) 
   uint64_t open = sb_cell_open(SB_CELL_AVAILABLE, slot, sb_cell_ref(word), leaf.gen);
   if (SB_CAS(&cell->word, &word, open, SB_SEQ_CST)) {
     SB_CRASHPOINT("recover.cell.released");
+    sb_requeued_returned(&r);
     /* the dead connection may have shortened the life of a message that it had taken to do so (sb_schedule_limit) */
     bool limited = sb_cell_state(word) == SB_CELL_REMOVING && m.expires_ns > sb_now_ns();
     if (limited) (void)SB_ADD(&q->timers_lost, 1, SB_RELEASE);

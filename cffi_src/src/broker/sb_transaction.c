@@ -202,6 +202,7 @@ static void flip(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64
   (void)SB_CAS(&sb_leaf_cell(leaf, position)->word, &word, open, SB_SEQ_CST); /* P3 of sb_notify.h */
   sb_lanes_mark(&r);
   SB_CRASHPOINT("commit.flip.done");
+  sb_requeued_returned(&r); /* a reader may have passed the STAGED cell */
   if (counted && !scheduled) sb_hints_untaken(q->shm, 1, bytes);
   if (timer) sb_queue_schedule(q, position);
   sb_ledger_count(l, SB_COUNT_ADDED_BYTES, bytes);
@@ -289,8 +290,11 @@ static void flip_for(sb_reap_context *w, uint32_t queue, uint64_t position) {
   sb_leaf_ref leaf;
   uint64_t word;
   sb_queue q;
-  if (position == NOWHERE || !sb_intent_find_cell(w, queue, position, &r, &leaf, &word) ||
-      !is_staged(word, leaf.gen, w->id)) {
+  if (position == NOWHERE || !sb_intent_find_cell(w, queue, position, &r, &leaf, &word)) {
+    return;
+  }
+  if (!is_staged(word, leaf.gen, w->id)) {
+    sb_requeued_returned(&r); /* the dead connection may have flipped the cell, and told no reader */
     return;
   }
   sb_ledger_shm *l = sb_ledger_of(w->b, sb_slot_at(w->b, queue), w->id);

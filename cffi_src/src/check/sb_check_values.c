@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The doctor's check of a queue with last values: the nodes of its index, and that the index names each ready message. */
+/* The doctor's check of a queue with last values: the nodes of its index, and that the index names each ready message.
+ * And that the flag of a sorted queue goes with the name of its header. */
 #include "sb_check.h"
+#include "sb_sorted.h"
 #include "sb_values.h"
 
-enum { NODE, WORD, SETTING, UNSETTLED }; /* `which` of SB_BAD_VALUE */
+enum { NODE, WORD, SETTING, UNSETTLED, SORTING }; /* `which` of SB_BAD_VALUE */
 
 #define LEVELS 32u
 
@@ -112,4 +114,6 @@ void sb_check_values(sb_checkup *k, uint32_t slot, bool sound) {
   } else if (keeps && k->count == before) {
     check_ready(k, &q);
   }
+  bool sorts = (SB_LOAD(&shm->flags, SB_RELAXED) & SB_QUEUE_SORTED) != 0;
+  if (sorts != sb_queue_is_sorted(&q)) trouble(k, slot, 0, SORTING, 0, sorts);
 }

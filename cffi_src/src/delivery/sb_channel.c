@@ -473,8 +473,8 @@ static void detach(sb_member *m) {
   ch->member_count--;
   return_row_of(m);
   m->ended = true;
-  sb_subscription_leave(&m->s);
   sb_node_destroy(q->c, m->s.node, m->s.token);
+  sb_subscription_leave(&m->s);
   sb_exclusive_succeed(q->c, q->slot);
   q->busy--;
   (void)sb_lifetime_end(q, 0); /* m may have been the last consumer of an auto-delete queue */

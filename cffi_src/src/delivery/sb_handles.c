@@ -81,6 +81,7 @@ void sb_handle_leave(sb_queue *q) {
   take_out(q);
   sb_waiter_close(q);
   leave_groups(q);
+  sb_sorted_free(&q->sorted);
   sb_queue_detach(q);
   q->shm = &no_queue;
   q->state = UINT64_MAX; /* no queue ever has this state word, so later calls find the queue deleted */

@@ -51,11 +51,15 @@ static uint32_t visit(sb_connection *by, uint32_t level, uint32_t id, unsigned s
 
 static uint32_t visit_all(sb_connection *by, uint32_t queue, look *last, purpose why) {
   sb_level_cursor at = sb_levels_of(sb_slot_at(by->b, queue));
-  uint32_t found = 0;
+  uint32_t found = 0, levels = 0;
   while (sb_level_next(by->b, &at) != NULL) {
     if (why == FIND_RUNNING && found > 0) break;
     found += visit(by, at.slot, SB_RING_INTERESTED, SB_NODE_INTERESTED, last, why);
     found += visit(by, at.slot, SB_RING_NOTIFIED, SB_NODE_NOTIFIED, last, why);
+    levels++;
+  }
+  if (levels > 1 && !(why == FIND_RUNNING && found > 0)) { /* they may be rivals of others (sb_rivals.h) */
+    found += visit(by, queue, SB_RING_NON_ACQUIRING, SB_NODE_NON_ACQUIRING, last, why);
   }
   return found;
 }

@@ -14,6 +14,12 @@ sb_subscription sb_subscription_to(sb_queue *q, int32_t priority, bool no_local,
 void sb_subscription_leave(sb_subscription *s) {
   if (s->following != NULL) sb_following_end(s->following);
   s->following = NULL;
+  sb_sorted_free(&s->choice.sorted);
+  sb_sorted_free(&s->q->sorted); /* another consumer of the handle makes a new one */
+  sb_rivals_forget(&s->choice);
+  sb_rivals_withdraw(s->q->c, s->wish_token);
+  s->wish_token = 0;
+  if (s->choosy && sb_queue_is_open(s->q)) sb_rivals_left(s->q, s->priority); /* end_interest may have lacked memory */
   if (s->q->groups != NULL && sb_queue_is_open(s->q)) sb_groups_leave(s->q, s->choice.consumer);
 }
 
@@ -36,13 +42,22 @@ static bool is_interested(const sb_subscription *s) {
   return state == SB_NODE_INTERESTED || state == SB_NODE_NOTIFIED;
 }
 
+static bool is_a_rival(const sb_subscription *s) {
+  return sb_node_state(SB_LOAD(&sb_subscription_node(s)->word, SB_SEQ_CST)) == SB_NODE_NON_ACQUIRING;
+}
+
 /* Ends the interest of the node, and passes the baton. If there is no memory for its list entry, the node stays as it
  * is, and the baton is passed all the same: the owner of the node will take nothing. Each later turn of the owner tries
  * again; if the broker may grow, the IO thread adds a segment, then takes such a turn. */
 static void end_interest(sb_subscription *s) {
   sb_connection *c = s->q->c;
-  if (s->choosy) { /* it never has the baton */
-    (void)sb_node_move(c, s->node, SB_IN(SB_NODE_NON_ACQUIRING), SB_NODE_NOT_INTERESTED);
+  if (s->choosy) { /* it never has the baton, but others may have left messages to it */
+    if (sb_node_move(c, s->node, SB_IN(SB_NODE_NON_ACQUIRING), SB_NODE_NOT_INTERESTED)) {
+      sb_rivals_left(s->q, s->priority);
+    } else if (is_a_rival(s) && sb_chunk_may_grow(c->b)) {
+      c->must_grow = true;
+      sb_notify_node(c->b, s->node);
+    }
     return;
   }
   bool moved = sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_NOT_INTERESTED);
@@ -114,17 +129,10 @@ static sb_status choose(sb_subscription *s, uint64_t token, sb_taken *t) {
   return s->following != NULL ? sb_following_take(s->q, s->following, &s->choice, token, t) : SB_SYSTEM;
 }
 
-/* I32 holds in one direction only: this NON_ACQUIRING node gives way to higher priorities, but no node gives way to
- * it. */
-sb_status sb_subscription_take_choosy(sb_subscription *s, sb_taken *t) {
+/* Takes a message that the subscription, and none of its rivals, wants. */
+static sb_status take_chosen(sb_subscription *s, sb_taken *t) {
   sb_queue *q = s->q;
   uint64_t token;
-  if (!sb_queue_is_open(q)) {
-    return SB_DELETED;
-  }
-  if (!sb_subscription_may_want(s) || (!sb_following_is_for(q) && sb_notify_better_wants(q, s->priority))) {
-    return SB_EMPTY;
-  }
   sb_status status = sb_holding_take(q->c, &token);
   if (status != SB_OK) {
     return status;
@@ -140,6 +148,37 @@ sb_status sb_subscription_take_choosy(sb_subscription *s, sb_taken *t) {
   }
   sb_subscription_took(q->c, q, t);
   return SB_OK;
+}
+
+sb_status sb_subscription_take_beside(sb_subscription *s, sb_taken *t) {
+  sb_status status = sb_rivals_find(s->q, s->priority, &s->choice);
+  if (status != SB_OK) {
+    return status;
+  }
+  return s->choice.rivals.count > 0 ? take_chosen(s, t) : sb_subscription_acquire(s->q->c, s->q, t);
+}
+
+/* I32: this NON_ACQUIRING node gives way to nodes of higher priorities that take any message. I107 of sb_rivals.h: it leaves to its
+ * rivals what they want, as lower priorities leave to this node what it wants. */
+sb_status sb_subscription_take_choosy(sb_subscription *s, sb_taken *t) {
+  sb_queue *q = s->q;
+  if (!sb_queue_is_open(q)) {
+    return SB_DELETED;
+  }
+  if (!sb_subscription_may_want(s)) {
+    return SB_EMPTY;
+  }
+  if (sb_following_is_for(q)) { /* nobody takes anything from anybody, so priorities do not matter */
+    return take_chosen(s, t);
+  }
+  if (sb_notify_better_wants(q, s->priority)) {
+    return SB_EMPTY;
+  }
+  sb_status status = SB_OK;
+  if (sb_rivals_possible(q, sb_subscription_node(s)) || s->choice.rivals.count > 0) {
+    status = sb_rivals_find(q, s->priority, &s->choice);
+  }
+  return status == SB_OK ? take_chosen(s, t) : status;
 }
 
 sb_status sb_subscription_return(sb_queue *q, uint64_t token, sb_disposition disposition) {
@@ -159,7 +198,7 @@ uint64_t sb_subscription_overlooked(const sb_subscription *s) {
   bool told = sb_node_state(word) == SB_NODE_NOTIFIED, waits = sb_node_state(word) == SB_NODE_INTERESTED;
   if ((!told && !waits) || !sb_notify_looks_ready(q) || SB_LOAD(&n->flagged, SB_SEQ_CST) != 0 ||
       (waits && SB_LOAD(&q->shm->notified, SB_SEQ_CST) > 0) || sb_notify_better_wants(q, s->priority) ||
-      !sb_hints_any_has_ready(b, q->slot, SB_ANY_END)) {
+      sb_rivals_possible(q, n) || !sb_hints_any_has_ready(b, q->slot, SB_ANY_END)) {
     return 0;
   }
   return sb_entry_word(s->node, sb_node_epoch(word));

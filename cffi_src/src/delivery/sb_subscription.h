@@ -28,10 +28,12 @@
 #include "sb_release.h"
 #include "sb_hints.h"
 #include "sb_limits.h"
+#include "sb_rivals.h"
 
 typedef struct {
   sb_queue *q;
-  uint64_t token; /* of the node's holding */
+  uint64_t token;      /* of the node's holding */
+  uint64_t wish_token; /* of its selector, where consumers of lower priorities read it (sb_rivals.h); 0 = none */
   uint32_t node;
   int32_t priority;
   bool choosy; /* takes only some of the messages, or none. Its node is NON_ACQUIRING while it is interested */
@@ -58,7 +60,10 @@ void sb_subscription_set_interested(sb_subscription *s, bool desired);
 sb_status sb_subscription_take(sb_subscription *s, sb_taken *t);
 /* The same for a choosy subscription (sb_choice.h), whose node stays NON_ACQUIRING. */
 sb_status sb_subscription_take_choosy(sb_subscription *s, sb_taken *t);
-/* The consumer of a choosy subscription leaves: others may get the messages that were kept for it (sb_groups.h). */
+/* Takes a message for a subscription that takes any, but may have rivals: one that none of them wants. */
+sb_status sb_subscription_take_beside(sb_subscription *s, sb_taken *t);
+/* Called after the node was destroyed. The consumer of the subscription leaves: others may get the messages that were kept for it (sb_groups.h), and the indexes
+ * that it used are freed (sb_sorted.h). */
 void sb_subscription_leave(sb_subscription *s);
 /* True if the next message could not be read, and nobody will notify the node when it can. */
 static inline bool sb_subscription_is_stuck(const sb_subscription *s) {
@@ -97,9 +102,11 @@ SB_HOT sb_status sb_subscription_acquire(sb_connection *c, sb_queue *q, sb_taken
   if (status != SB_OK) {
     return status;
   }
-  status = sb_take_for_consumer(q, token, t);
+  status = sb_choice_get(q, token, t);
   if (status != SB_OK) {
     sb_holding_give(c, token);
+    if (status == SB_EMPTY && sb_queue_is_sorted(q) && sb_limits_enforce(q) > 0) /* I42 of sb_queue.h */
+      sb_notify_room_made(c, q->shm, q->slot);
     return status;
   }
   sb_subscription_took(c, q, t);
@@ -127,7 +134,8 @@ SB_HOT sb_status sb_subscription_take_now(sb_connection *c, sb_subscription *s, 
     if (!rescued && !highest && sb_notify_higher_wants(c->b, s->q->shm, s->priority) && sb_subscription_gives_way(s)) {
       return SB_EMPTY;
     }
-    sb_status status = sb_subscription_acquire(c, s->q, t);
+    bool beside = !rescued && !highest && sb_rivals_possible(s->q, node); /* I107 of sb_rivals.h */
+    sb_status status = beside ? sb_subscription_take_beside(s, t) : sb_subscription_acquire(c, s->q, t);
     if (status != SB_EMPTY) {
       return status;
     }

@@ -330,6 +330,8 @@ typedef struct {
   sb_word id_floor;            /* ids up to this number are forgotten */
   sb_word duplicates;          /* how many messages were not stored, since their ids were known */
   sb_word early;               /* raised for each message that becomes ready before its time (sb_following.h) */
+  /* of a queue with SB_QUEUE_SORTED: raised for each message that returned, and when `requeued` bits were set again */
+  sb_word returned;
 } sb_queue_shm;
 #define SB_QUEUE_UNITS 4u
 _Static_assert(sizeof(sb_queue_shm) <= SB_QUEUE_UNITS * SB_UNIT, "queue");
@@ -423,6 +425,7 @@ _Static_assert(sizeof(sb_consumer_level_shm) <= SB_UNIT, "level");
 #define SB_NODE_STANDBY 256u
 /* at a gated queue (sb_dispatch.h): gets no messages, or does not know yet that it does */
 #define SB_NODE_GATED 512u
+#define SB_NODE_NO_LOCAL 1024u /* wants no message that its own connection published */
 
 /* The node of a consumer or a watch at one queue, of a waiting call, or of the IO thread of a connection (`queue` is
  * then 0). Its connection owns it: the slot stays ALLOC until the node is destroyed. */
@@ -448,7 +451,10 @@ typedef struct {
   /* of a consumer (sb_dispatch.h). ticket: 0 = the queue has not admitted it yet. attached_ns: CLOCK_MONOTONIC of when
    * the first of the consumers that it found was attached, as far as it knows; or when it was attached itself */
   sb_word ticket, attached_ns;
-  sb_word reserved[3];
+  /* the program of its selector, for consumers of lower priorities (sb_rivals.h). wish: its slot; 0 = none */
+  sb_half wish, wish_length;
+  sb_word wish_gen;
+  sb_word reserved;
 } sb_node_shm;
 _Static_assert(sizeof(sb_node_shm) <= SB_UNIT, "node");
 

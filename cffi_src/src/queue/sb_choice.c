@@ -13,10 +13,25 @@ typedef struct {
   unsigned bucket;
 } looked;
 
+static bool selects(const sb_queue *q, sb_wish *wish, uint32_t slot, const sb_message_shm *m) {
+  return wish == NULL || sb_selector_message(q->c->b, &wish->program, slot, m, wish->memory) == SB_SELECTED_YES;
+}
+
+static bool rival_wants(const sb_queue *q, const sb_rivals *rivals, uint32_t slot, const sb_message_shm *m) {
+  for (uint32_t i = 0; i < rivals->count; i++) {
+    const sb_rival *r = &rivals->list[i];
+    if (!(r->no_local && m->publisher == r->connection) && selects(q, r->wish, slot, m)) return true;
+  }
+  return false;
+}
+
 bool sb_choice_wants(const sb_queue *q, const sb_choice *choice, uint32_t slot, const sb_message_shm *m) {
-  sb_wish *s = choice->wish;
-  return !(choice->no_local && m->publisher == q->c->id) &&
-         (s == NULL || sb_selector_message(q->c->b, &s->program, slot, m, s->memory) == SB_SELECTED_YES);
+  return !(choice->no_local && m->publisher == q->c->id) && selects(q, choice->wish, slot, m) &&
+         !rival_wants(q, &choice->rivals, slot, m); /* I107 of sb_rivals.h */
+}
+
+static bool is_wanted(const sb_queue *q, const void *choice, uint32_t slot, const sb_message_shm *m) {
+  return sb_choice_wants(q, choice, slot, m);
 }
 
 /* `word`: the value of an AVAILABLE cell. `by_cursor`: as for sb_groups_admits. */
@@ -194,6 +209,10 @@ static sb_status take_in_lanes(sb_queue *q, sb_choice *choice, uint64_t token, s
 /* Each search that begins again has claimed a bucket, so there are at most SB_BUCKETS of them. */
 static sb_status search(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken *t) {
   sb_status status;
+  if (sb_queue_is_sorted(q)) {
+    bool any = choice->wish == NULL && !choice->no_local && choice->rivals.count == 0;
+    return sb_sorted_take(q, &choice->sorted, any ? NULL : is_wanted, choice, token, t);
+  }
   do {
     if (q->groups != NULL) sb_groups_begin(q, choice->consumer);
     status =
@@ -231,7 +250,14 @@ sb_status sb_choice_take(sb_queue *q, sb_choice *choice, uint64_t token, sb_take
   return status;
 }
 
-sb_status sb_choice_get_in_groups(sb_queue *q, uint64_t token, sb_taken *t) {
+static sb_status get_sorted(sb_queue *q, uint64_t token, sb_taken *t) {
+  sb_choice choice = {.sorted = q->sorted};
+  sb_status status = sb_choice_take(q, &choice, token, t);
+  q->sorted = choice.sorted;
+  return status;
+}
+
+static sb_status get_in_groups(sb_queue *q, uint64_t token, sb_taken *t) {
   sb_choice choice = {.cursor = q->groups->get_cursor, .consumer = SB_GROUPS_GETS};
   sb_status status;
   do {
@@ -239,4 +265,8 @@ sb_status sb_choice_get_in_groups(sb_queue *q, uint64_t token, sb_taken *t) {
   } while (status == SB_EMPTY && choice.unfinished);
   q->groups->get_cursor = choice.cursor;
   return status;
+}
+
+sb_status sb_choice_get_chosen(sb_queue *q, uint64_t token, sb_taken *t) {
+  return sb_queue_is_sorted(q) ? get_sorted(q, token, t) : get_in_groups(q, token, t);
 }

@@ -28,7 +28,7 @@
 
 #include "sb_groups.h"
 #include "sb_selector.h"
-#include "sb_take.h"
+#include "sb_sorted.h"
 
 /* The selector of a consumer: process-local, and freed by whoever frees the consumer. */
 typedef struct {
@@ -37,10 +37,25 @@ typedef struct {
   char code[];
 } sb_wish;
 
+/* A consumer of a higher priority that wants some of the messages: the search passes them (sb_rivals.h). */
+typedef struct {
+  uint64_t word; /* of its node, when the search looked at it */
+  uint32_t node;
+  unsigned connection; /* of no_local */
+  bool no_local;
+  sb_wish *wish; /* a copy; NULL: it has no selector */
+} sb_rival;
+typedef struct {
+  sb_rival *list;
+  uint32_t count, room;
+} sb_rivals;
+
 #define SB_CHOICE_LOOKS 1024u /* a search that passed so many messages lets others use the connection, then goes on */
 typedef struct {
   uint64_t cursor;   /* where the next search begins */
   sb_wish *wish;     /* NULL: the consumer wants any message */
+  sb_sorted *sorted; /* its index in a sorted queue; NULL: none yet. Whoever frees the consumer frees it */
+  sb_rivals rivals;  /* of the consumer, since the last sb_rivals_find */
   uint32_t consumer; /* its number at a queue with groups */
   bool no_local;
   bool unfinished; /* the last search took no message, but passed SB_CHOICE_LOOKS of them: there may be others */
@@ -53,10 +68,12 @@ bool sb_choice_wants(const sb_queue *q, const sb_choice *choice, uint32_t slot, 
  * the search is unfinished.
  * SB_DELETED: the queue is closed. SB_NO_MEMORY, SB_GROW: there is no memory for the claims of the groups. */
 sb_status sb_choice_take(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken *t);
-/* Takes a message for a get: as sb_take_for_consumer, or in a queue with groups as sb_choice_take. */
-sb_status sb_choice_get_in_groups(sb_queue *q, uint64_t token, sb_taken *t);
+/* Takes a message for a get, or for a consumer that takes any message: as sb_take_for_consumer, or in a queue with groups
+ * or a sorted queue as sb_choice_take. */
+sb_status sb_choice_get_chosen(sb_queue *q, uint64_t token, sb_taken *t);
 static inline sb_status sb_choice_get(sb_queue *q, uint64_t token, sb_taken *t) {
-  return q->groups == NULL ? sb_take_for_consumer(q, token, t) : sb_choice_get_in_groups(q, token, t);
+  bool plain = q->groups == NULL && !sb_queue_is_sorted(q);
+  return plain ? sb_take_for_consumer(q, token, t) : sb_choice_get_chosen(q, token, t);
 }
 
 #endif

@@ -7,26 +7,24 @@
 
 /* ---- handles ---- */
 
-#define VALUE_KEY "last_value_key"
 #define TABLE_START 4u /* an AMQP table begins with its size */
 
-/* Finds the header that the setting last_value_key names, among the texts of the queue. */
-static void find_value_key(sb_queue *q) {
+/* Finds the header that a setting names, among the texts of the queue. *length: 0 if there is none. */
+static const uint8_t *find_header_name(const sb_queue *q, const char *setting, uint32_t *length) {
   if (sb_slab_object(q->c->b, q->slot, SB_KIND_LONG_QUEUE) == NULL) {
-    return;
+    return NULL;
   }
   sb_long_queue_shm *texts = (sb_long_queue_shm *)(void *)q->shm;
-  uint32_t length = SB_LOAD(&texts->texts_length, SB_RELAXED);
+  uint32_t size = SB_LOAD(&texts->texts_length, SB_RELAXED);
   sb_properties p = {.at = (const uint8_t *)texts->texts,
-                     .length = length,
+                     .length = size,
                      .table = TABLE_START,
-                     .table_end = length <= SB_TEXTS_MAX && length >= TABLE_START ? length : TABLE_START};
+                     .table_end = size <= SB_TEXTS_MAX && size >= TABLE_START ? size : TABLE_START};
   sb_value name;
-  if (sb_properties_header(&p, (const uint8_t *)VALUE_KEY, sizeof VALUE_KEY - 1, &name) &&
-      name.kind == SB_VALUE_STRING && name.length <= UINT8_MAX) {
-    q->value_key = name.at;
-    q->value_key_length = name.length;
-  }
+  bool found = sb_properties_header(&p, (const uint8_t *)setting, (unsigned)strlen(setting), &name) &&
+               name.kind == SB_VALUE_STRING && name.length <= UINT8_MAX;
+  *length = found ? name.length : 0;
+  return found ? name.at : NULL;
 }
 
 static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed) {
@@ -47,7 +45,8 @@ static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even
   q->use = (flags & SB_QUEUE_NOTES) != 0 ? SB_USE_BOOKS : (flags & SB_QUEUE_STAGE) != 0 ? SB_USE_STAGE : SB_USE_PLAIN;
   if ((flags & SB_QUEUE_LANES) != 0) q->last_lane = sb_lanes_number(q->shm, 0);
   q->others = 1;
-  if ((flags & SB_QUEUE_LAST_VALUE) != 0) find_value_key(q);
+  if ((flags & SB_QUEUE_LAST_VALUE) != 0) q->value_key = find_header_name(q, "last_value_key", &q->value_key_length);
+  if ((flags & SB_QUEUE_SORTED) != 0) q->sort_key = find_header_name(q, "sort_key", &q->sort_key_length);
   return SB_OK;
 }
 

@@ -66,6 +66,9 @@ struct sb_queue {
   unsigned others;           /* how many other lanes the handle can remember */
   const uint8_t *value_key;  /* the header that last_value_key names (sb_values.h) */
   uint32_t value_key_length; /* 0: the queue has no last values */
+  const uint8_t *sort_key;   /* the header that sort_key names (sb_sorted.h) */
+  uint32_t sort_key_length;  /* 0: the queue delivers its messages as they came */
+  struct sb_sorted *sorted;  /* the index of the handle's plain consumers and gets; NULL: not needed yet */
   uint32_t slot;
   unsigned use;                           /* SB_USE_...: the purpose for which puts into this queue allocate memory */
   uint64_t undecided_low, undecided_high; /* the id that sb_duplicates_claim last found undecided */

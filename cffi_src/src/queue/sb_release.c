@@ -88,6 +88,7 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
   (void)SB_SWAP(&cell->word, sb_cell_open(SB_CELL_AVAILABLE, t.slot, t.ref, leaf.gen),
                 SB_SEQ_CST); /* linearisation point */
   SB_CRASHPOINT("queue.release.flipped");
+  sb_requeued_returned(&lane->ring);
   if (!sb_requeued_stays_marked(c->b, lane, t.position)) {
     /* a searcher cleared a bit meanwhile. If the searcher looked at the cell after the flip, it takes the cell. If it
      * looked before the flip, it missed the cell: if the cell is still AVAILABLE, it needs its bits again */

@@ -25,6 +25,7 @@ typedef struct {
   uint64_t ready_bit;
   uint32_t object;
   uint32_t id;
+  sb_word *returned; /* `returned` of a sorted queue (sb_sorted.h); NULL: the queue is none */
 } sb_ring;
 
 /* A page that a walk found. */

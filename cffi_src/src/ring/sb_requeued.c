@@ -17,6 +17,7 @@ static void mark_from(sb_broker *b, const sb_ring *r, uint64_t position, unsigne
   } while (SB_LOAD(r->root, SB_SEQ_CST) != root);
   SB_STORE(r->requeued, 1, SB_SEQ_CST);
   sb_lanes_mark(r);
+  sb_requeued_returned(r); /* the cell may be AVAILABLE already: a reader that missed its bits looks again */
 }
 
 void sb_requeued_mark(sb_broker *b, const sb_ring *r, uint64_t position) { mark_from(b, r, position, 0); }
@@ -195,6 +196,7 @@ bool sb_requeued_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref
       SB_STORE(r->requeued, 0, SB_SEQ_CST);
       if (SB_LOAD(r->root, SB_SEQ_CST) != link || SB_LOAD(&root.page->requeued, SB_SEQ_CST) != 0) {
         SB_STORE(r->requeued, 1, SB_SEQ_CST);
+        sb_requeued_returned(r);
         sb_lanes_mark(r); /* while the flag was 0, another searcher may have found nothing, and cleared the ready bit */
         again = true;
       }

@@ -18,7 +18,9 @@
  *
  * Ordering pairs:
  *  P5 a process sets the bits (seq_cst) before the *flip*, which makes the cell AVAILABLE, and looks at the bits again
- *     after it. A searcher clears a bit, then looks at the cell.
+ *     after it. A searcher clears a bit, then looks at the cell. In a sorted queue (sb_sorted.h) the process then raises
+ *     `returned`, after the flip and after each time that it set bits again. A reader loads `returned`, then looks at the
+ *     bits.
  *
  * A connection that makes many cells of one leaf AVAILABLE, or takes them, keeps the *way* to the leaf (the pages from
  * the root down to it) in the lane of its handle (sb_lane.h). A leaf that exists pins every page above it; only the
@@ -48,6 +50,10 @@
 #include "sb_lane.h"
 #include "sb_lanes.h"
 
+/* Called after the flip, in a sorted queue: tells the readers that a message returned (sb_sorted.h). */
+static inline void sb_requeued_returned(const sb_ring *r) {
+  if (r->returned != NULL) (void)SB_ADD(r->returned, 1, SB_SEQ_CST); /* P5 */
+}
 void sb_requeued_mark(sb_broker *b, const sb_ring *r, uint64_t position);
 void sb_requeued_clear(sb_broker *b, const sb_leaf_ref *ref, uint64_t position);
 /* Clears the leaf's bit of a cell that the caller just took. If no bit is left in the leaf, the next

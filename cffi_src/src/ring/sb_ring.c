@@ -243,9 +243,17 @@ static sb_ring view(sb_ring_shm *r, uint32_t object, uint32_t id) {
 }
 
 static sb_ring cells_of(sb_queue_shm *q, uint32_t object) {
-  bool lanes = (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_LANES) != 0;
-  return (sb_ring){&q->root, &q->tail, &q->head,     &q->base, &q->requeued, lanes ? &q->ready[0] : NULL,
-                   1,        object,   SB_RING_CELLS};
+  uint32_t flags = SB_LOAD(&q->flags, SB_RELAXED);
+  return (sb_ring){.root = &q->root,
+                   .tail = &q->tail,
+                   .head = &q->head,
+                   .base = &q->base,
+                   .requeued = &q->requeued,
+                   .ready = (flags & SB_QUEUE_LANES) != 0 ? &q->ready[0] : NULL,
+                   .ready_bit = 1,
+                   .object = object,
+                   .id = SB_RING_CELLS,
+                   .returned = (flags & SB_QUEUE_SORTED) != 0 ? &q->returned : NULL};
 }
 
 static bool open_lane(sb_broker *b, uint32_t object, sb_ring *r) {
@@ -255,9 +263,15 @@ static bool open_lane(sb_broker *b, uint32_t object, sb_ring *r) {
     return false;
   }
   unsigned number = SB_LOAD(&l->number, SB_RELAXED) % SB_LANES;
-  *r = (sb_ring){
-      &l->root, &l->tail,    &l->head, &l->base, &l->requeued, &q->ready[number / 64], UINT64_C(1) << number % 64,
-      object,   SB_RING_LANE};
+  *r = (sb_ring){.root = &l->root,
+                 .tail = &l->tail,
+                 .head = &l->head,
+                 .base = &l->base,
+                 .requeued = &l->requeued,
+                 .ready = &q->ready[number / 64],
+                 .ready_bit = UINT64_C(1) << number % 64,
+                 .object = object,
+                 .id = SB_RING_LANE};
   return true;
 }
 

@@ -43,13 +43,22 @@ static void all_of_them_are_parked(void) {
   expect_is(sb_stopped_park(t.c, queue), 0, "how many were parked, where nobody runs");
   expect_at(high, SB_NODE_INTERESTED, 0, "one that is stopped, where nobody runs");
   uint32_t ours = of(t.c->id, 5, SB_NODE_INTERESTED);
-  expect_is(sb_stopped_park(t.c, queue), 3, "how many were parked");
+  expect_is(sb_stopped_park(t.c, queue), 4, "how many were parked");
   expect_at(high, SB_NODE_NOT_INTERESTED, 1, "one of a higher priority");
   expect_at(told, SB_NODE_NOT_INTERESTED, 1, "one that was told");
   expect_at(low, SB_NODE_NOT_INTERESTED, 1, "one of a lower priority");
-  expect_at(browser, SB_NODE_NON_ACQUIRING, 0, "a browser");
+  expect_at(browser, SB_NODE_NOT_INTERESTED, 1, "a choosy one, which may be a rival of others");
   expect_at(ours, SB_NODE_INTERESTED, 0, "one that runs");
   expect_is(sb_stopped_park(t.c, queue), 0, "how many were parked once more");
+  end();
+}
+/* Where all have one priority, a choosy consumer is no rival. */
+static void one_priority(void) {
+  begin();
+  uint32_t browser = of(THEIRS, 1, SB_NODE_NON_ACQUIRING), ours = of(t.c->id, 1, SB_NODE_INTERESTED);
+  expect_is(sb_stopped_park(t.c, queue), 0, "how many were parked");
+  expect_at(browser, SB_NODE_NON_ACQUIRING, 0, "the choosy one");
+  expect_at(ours, SB_NODE_INTERESTED, 0, "one that runs");
   end();
 }
 /* One that was told, and runs, is enough for the others to be parked. */
@@ -83,6 +92,7 @@ static void levels_in_a_circle(void) {
 static const test_case CASES[] = {
     {"stopped: parked", "consumers of a stopped process are parked and told, if another one runs",
      all_of_them_are_parked},
+    {"stopped: one priority", "where all have one priority, choosy consumers stay", one_priority},
     {"stopped: told", "one that was told and runs is another one", one_that_is_at_it},
     {"stopped: gone", "a connection that is gone is of no stopped process", one_that_is_gone},
     {"stopped: circle", "a damaged list of levels has an end", levels_in_a_circle},
