@@ -48,6 +48,7 @@
 #ifndef SB_GROUPS_H
 #define SB_GROUPS_H
 
+#include "sb_firsts.h"
 #include "sb_queue.h"
 
 #define SB_NO_BUCKET SB_BUCKETS
@@ -61,14 +62,18 @@ typedef struct sb_groups {
   sb_groups_shm *shm;                         /* NULL: not needed yet */
   void (*tell)(sb_queue *q);                  /* notifies all consumers of the queue; of a higher layer */
   uint32_t handles, consumers;                /* consumers: how many the connection ever had at the queue */
-  uint64_t get_cursor;                        /* where the next get begins to search */
+  struct sb_choice *get;                      /* of its gets (sb_choice.h) */
   uint64_t patient_until_ns;                  /* while it leaves buckets to others; 0 = it does not */
   uint32_t joins;                             /* of the object, as last seen */
   uint64_t claim;                             /* what the connection writes into `claims` */
+  uint32_t unused_count, behind_count;        /* bits of `unused` and `behind` */
+  uint32_t claim_count;                       /* claims that the connection has made */
+  sb_firsts firsts;                           /* the groups that it has had */
   uint64_t mine[SB_GROUPS_BITS];              /* the connection has the claim */
   uint64_t unused[SB_GROUPS_BITS];            /* ... and has taken no message for it */
   uint64_t leaving[SB_GROUPS_BITS];           /* ... and ends it when it holds no more messages of the bucket */
   uint64_t behind[SB_GROUPS_BITS];            /* ... and has not searched for all messages that others passed */
+  uint32_t number[SB_BUCKETS];                /* of the claim, from 1; 0: the connection has none */
   uint32_t consumer[SB_BUCKETS];              /* the number of the consumer that has the claim */
   uint32_t held[SB_BUCKETS];                  /* messages that it holds */
   uint64_t next[SB_BUCKETS], end[SB_BUCKETS]; /* it searches from `next` on; the messages that were passed end there */
@@ -88,13 +93,27 @@ sb_status sb_groups_find(sb_queue *q);
 /* Stores the hash of the group that a message names in its header JMSXGroupID, and SB_MESSAGE_LAST. `m` is not published
  * yet. Every put of a broker that has a queue with groups calls this, so that a message can be moved there later. */
 void sb_groups_describe(sb_message_shm *m, const char *properties, uint32_t length);
-/* The bucket of a message; SB_NO_BUCKET: the message may go to any consumer. */
-unsigned sb_groups_bucket(const sb_queue *q, const sb_message_shm *m);
+static inline unsigned sb_groups_buckets(const sb_queue_shm *q) {
+  int64_t buckets = sb_setting(q, SB_SETTING_GROUP_BUCKETS);
+  return buckets >= 1 && buckets <= SB_BUCKETS ? (unsigned)buckets : SB_BUCKETS;
+}
+/* The bucket of a message with the hash `hash`; SB_NO_BUCKET: the message may go to any consumer. */
+static inline unsigned sb_groups_bucket_of(const sb_queue_shm *q, uint32_t hash) {
+  if (hash == 0 && sb_setting(q, SB_SETTING_MESSAGE_GROUPS) != SB_GROUPS_SHARED) {
+    return SB_NO_BUCKET;
+  }
+  return hash % sb_groups_buckets(q);
+}
+static inline unsigned sb_groups_bucket(const sb_queue *q, const sb_message_shm *m) {
+  return sb_groups_bucket_of(q->shm, m->group_hash);
+}
 
 /* ---- the search of a consumer (sb_choice.h) ---- */
 
-/* Begins a search: claims the buckets that are free and may have messages that were passed. */
-void sb_groups_begin(sb_queue *q, uint32_t consumer);
+/* Begins a search: claims the buckets that are free and may have messages that were passed. A picky consumer, which does
+ * not want every message, claims none here: what it does not want, another one may. `passed`: the buckets of which a
+ * consumer that walks again has passed messages (sb_choice.h). True: one of them is free, or was claimed. */
+bool sb_groups_begin(sb_queue *q, uint32_t consumer, bool picky, const uint64_t *passed);
 /* Whether a consumer may take the AVAILABLE message at `position`, of `bucket`. PASSED: another consumer has the claim, and
  * the search goes on behind the message. CLAIMED: this call claimed the bucket, and the search begins again (I95).
  * `by_cursor`: the message has no `requeued` bits that others find it by. */
@@ -105,8 +124,11 @@ sb_group_verdict sb_groups_admits(sb_queue *q, uint32_t consumer, unsigned bucke
 unsigned sb_groups_behind(sb_queue *q, uint32_t consumer, unsigned from, uint64_t cursor);
 /* Called when the consumer took a message of `bucket`. `next`: behind it, if the search came there by position. */
 void sb_groups_took(sb_queue *q, unsigned bucket, uint64_t next);
-/* Ends a search: ends the claims for which no message was taken. */
-void sb_groups_end(sb_queue *q);
+/* True if the message, which the consumer has just taken, is the first one of its group for it (sb_firsts.h). */
+bool sb_groups_first(sb_queue *q, const sb_message_shm *m);
+/* Ends a search: ends the claims for which no message was taken. `searched_all`: of all messages of these buckets, the
+ * consumer could have had none. */
+void sb_groups_end(sb_queue *q, bool searched_all);
 
 /* ---- the end of claims ---- */
 
@@ -134,6 +156,10 @@ static inline unsigned sb_groups_of(const sb_queue *q, const sb_message_shm *m, 
     return SB_NO_BUCKET;
   }
   return sb_groups_bucket(q, m) | ((m->flags & SB_MESSAGE_LAST) != 0 ? SB_GROUP_LAST : 0u);
+}
+/* Called before the message returns to its place: if it was the first one of its group, it is so again. */
+static inline void sb_groups_returns(const sb_queue *q, const sb_message_shm *m, uint64_t side) {
+  if (q->groups != NULL && (side & SB_SIDE_GROUP_FIRST) != 0) sb_firsts_forget(&q->groups->firsts, m->group_hash);
 }
 static inline void sb_groups_gone(sb_queue *q, unsigned ending) {
   if (ending != SB_NO_BUCKET) sb_groups_ended(q, ending);

@@ -16,6 +16,7 @@
 
 static sb_queue *q;
 static sb_groups *g;
+static const uint64_t none[SB_GROUPS_BITS];
 
 static void begin_with(unsigned how, int64_t buckets) {
   sb_settings settings = GROUPED(how, buckets);
@@ -129,19 +130,19 @@ static void the_consumers_of_a_connection_have_their_own(void) {
   hold_one(1);
   expect_is(sb_groups_admits(q, 2, 1, at(1), true), SB_GROUP_PASSED, "the verdict for another consumer");
   expect_is(claim_of(1), g->claim | PASSED, "the claim");
-  sb_groups_begin(q, 2);
+  (void)sb_groups_begin(q, 2, false, none);
   expect_is(g->consumer[1], 1, "the consumer of the claim");
 }
 static void what_is_free_is_claimed_first(void) {
   begin();
   set_freed(1);
-  sb_groups_begin(q, 1);
+  (void)sb_groups_begin(q, 1, false, none);
   expect(claim_of(1) == g->claim && !is_freed(1), "a free bucket is not claimed");
-  sb_groups_end(q);
+  sb_groups_end(q, true);
   expect_is(claim_of(1), 0, "the claim after a search that found nothing");
   set_claim(2, ELSEWHERE);
   set_freed(2);
-  sb_groups_begin(q, 1);
+  (void)sb_groups_begin(q, 1, false, none);
   expect(claim_of(2) == ELSEWHERE && is_freed(2), "a bucket of others is claimed");
 }
 
@@ -182,7 +183,7 @@ static void a_sticky_claim_stays(void) {
   hold_one(1);
   sb_groups_ended(q, 1);
   expect_is(claim_of(1), g->claim, "the claim without messages");
-  sb_groups_end(q);
+  sb_groups_end(q, true);
   expect_is(claim_of(1), g->claim, "the claim after a search");
   sb_groups_took(q, 1, at(2));
   sb_groups_ended(q, 1 | SB_GROUP_LAST);
