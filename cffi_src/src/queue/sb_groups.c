@@ -135,7 +135,7 @@ static void end_claim(sb_queue *q, unsigned bucket) {
   clear_counted(g->behind, &g->behind_count, bucket);
   SB_STORE(&s->low[bucket], next, SB_SEQ_CST);
   SB_CRASHPOINT("groups.end.low");
-  uint64_t had = SB_SWAP(&s->claims[bucket], 0, SB_SEQ_CST);
+  uint64_t had = SB_SWAP(&s->claims[bucket], 0, SB_SEQ_CST); /* P24, P36 */
   SB_CRASHPOINT("groups.end.swapped");
   if ((had & PASSED) != 0 || others_passed(q, bucket, next, inherited)) {
     (void)SB_OR(&s->freed[bucket / 64], UINT64_C(1) << bucket % 64, SB_SEQ_CST); /* P25 */
@@ -282,6 +282,31 @@ sb_group_verdict sb_groups_admits(sb_queue *q, uint32_t consumer, unsigned bucke
       return SB_GROUP_PASSED;
     }
   }
+}
+
+/* The claim on the bucket of `hash`; NULL: the message has no bucket, or the queue no claims. */
+static sb_word *claim_word(sb_broker *b, const sb_queue_shm *q, uint32_t hash) {
+  unsigned bucket = sb_groups_bucket_of(q, hash);
+  uint32_t slot = bucket != SB_NO_BUCKET ? SB_LOAD(&q->groups, SB_ACQUIRE) : 0;
+  sb_groups_shm *s = slot != 0 ? sb_groups_at(b, slot) : NULL;
+  return s != NULL ? &s->claims[bucket] : NULL;
+}
+
+unsigned sb_groups_claimant(sb_broker *b, const sb_queue_shm *q, uint32_t hash) {
+  sb_word *claim_of = claim_word(b, q, hash);
+  return claim_of != NULL ? (unsigned)SB_BITS(SB_LOAD(claim_of, SB_SEQ_CST), 0, 12) : 0;
+}
+
+bool sb_groups_pass_for_others(sb_broker *b, const sb_queue_shm *q, uint32_t hash, unsigned claimant) {
+  sb_word *claim_of = claim_word(b, q, hash);
+  uint64_t word = claim_of != NULL ? SB_LOAD(claim_of, SB_SEQ_CST) : 0;
+  while (word != 0 && SB_BITS(word, 0, 12) == claimant) {
+    /* P36: after the append. A claim that has the bit already ends after this load */
+    if ((word & PASSED) != 0 || SB_CAS(claim_of, &word, word | PASSED, SB_SEQ_CST)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 unsigned sb_groups_behind(sb_queue *q, uint32_t consumer, unsigned from, uint64_t cursor) {

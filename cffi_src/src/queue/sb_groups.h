@@ -130,6 +130,14 @@ bool sb_groups_first(sb_queue *q, const sb_message_shm *m);
  * consumer could have had none. */
 void sb_groups_end(sb_queue *q, bool searched_all);
 
+/* ---- the arrival of a message ---- */
+
+/* The id of the connection that has the claim on the bucket of a message with the hash `hash`; 0: none has it. */
+unsigned sb_groups_claimant(sb_broker *b, const sb_queue_shm *q, uint32_t hash);
+/* Passes a message that is in the queue for the consumers of all other connections than `claimant`: the end of its claim
+ * tells them (P36). False: the claim has ended. */
+bool sb_groups_pass_for_others(sb_broker *b, const sb_queue_shm *q, uint32_t hash, unsigned claimant);
+
 /* ---- the end of claims ---- */
 
 /* Called after a message that the connection held has ended, or was returned; `ending`: sb_groups_of the message
