@@ -337,11 +337,6 @@ def check_together(queue: str, settings: QueueSettings) -> None:
     if key is not None and exchange is None:
         msg = f"dead_letter_routing_key={key!r}: it needs a dead_letter_exchange"
         raise ValueError(msg)
-    if settings.message_groups != "none" and settings.max_priority:
-        msg = (
-            f"message_groups={settings.message_groups!r}, max_priority={settings.max_priority}: one of them is allowed"
-        )
-        raise ValueError(msg)
     if settings.last_value_key is not None:
         for name, value, nothing in (
             ("message_groups", settings.message_groups, "none"),
