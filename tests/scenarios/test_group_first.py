@@ -88,9 +88,10 @@ def test_t48_a_group_that_is_handed_over_begins_again(
             await_counts(queue, ready=0)
             moved = list(iter(lambda: arrived(second), None))
             kept = list(iter(lambda: arrived(first), None))
-            assert len(moved) == len(kept) == 10
-            assert sorted(firsts(moved)) == sorted(body for body in map(text, moved) if body.endswith("-1"))
-            assert firsts(kept) == []
+            assert moved
+            assert len(moved) + len(kept) == 20
+            assert firsts(moved) == [body for body in map(text, moved) if body.endswith("-1")]
+            assert all(body.endswith("-1") for body in firsts(kept))  # it may have got a group that it gave up
             for message in moved + kept:
                 message.ack()
     assert_balanced(queue)

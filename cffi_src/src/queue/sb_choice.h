@@ -13,8 +13,11 @@
  *
  * Layout: nothing shared.
  *
- * Invariants: each ready message before the consumer's cursor was published by the consumer's connection (no_local), or
- *  is none that its selector selects, is found as I94 of sb_groups.h says, or has its `requeued` bits set (I18 of sb_requeued.h, I53 of sb_take.h).
+ * In a queue with priorities a consumer has a cursor for each of 16 lanes. A lane whose cursor it does not know it searches
+ * from its head.
+ *
+ * Invariants: each ready message before the consumer's cursor of its lane was published by the consumer's connection (no_local), or
+ *  is none that its selector selects, is found as I94 or I113 of sb_groups.h says, or has its `requeued` bits set (I18 of sb_requeued.h, I53 of sb_take.h).
  *
  * Ordering pairs: as in sb_take.h: P1 of sb_slab.h, P2 of sb_ring.h, P3 of sb_notify.h, P5 of sb_requeued.h, P8 of
  *  sb_connection.h.

@@ -45,10 +45,11 @@ static bool make_room(sb_firsts *f, sb_firsts_claims claims) {
 }
 
 bool sb_firsts_add(sb_firsts *f, uint32_t hash, sb_firsts_claims claims) {
-  if (f->used >= f->count / 2 && !make_room(f, claims)) {
-    return true;
+  sb_first *place = f->places != NULL ? place_of(f, hash) : NULL;
+  if (place == NULL || (place->hash == 0 && f->used >= f->count / 2)) {
+    if (!make_room(f, claims)) return true;
+    place = place_of(f, hash);
   }
-  sb_first *place = place_of(f, hash);
   uint32_t claim = claim_of(claims, hash);
   bool first = place->claim != claim || place->hash == 0;
   f->used += place->hash == 0;

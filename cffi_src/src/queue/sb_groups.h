@@ -11,6 +11,12 @@
  * SB_GROUPS_PATIENCE_NS, if other consumers have credit. When a consumer comes, the others give up what is more than their
  * share, each bucket after the last message of it that they hold.
  *
+ * In a queue with priorities (sb_lanes.h), and for a *picky* consumer, which does not want every message, a bucket has no
+ * one place behind which all its messages lie. Such a consumer *walks again*: it remembers the buckets of which it passed
+ * messages by a cursor, and when one of them is free, all its cursors return to the heads of the lanes. So it finds the
+ * messages of a group by priority, and in order in each: a message of a higher priority overtakes those of its group that
+ * no consumer holds.
+ *
  * Layout: an object of the queue has four words for each bucket. `claims`: 0, or the connection that has the claim, with
  * its epoch, and the bit PASSED: another consumer has passed a message of the bucket since the claim began. `low`: where
  * the next claimant begins to search for messages that others passed. `high`: behind the last message that a consumer
@@ -26,7 +32,13 @@
  *      Before it takes a message by its bits, it takes those that lie before it there: the bits may be those of a cell
  *      that was STAGED (I53 of sb_take.h).
  *  I95 a consumer that claims a bucket in the middle of a search begins this search again: the earlier claimant may have
- *      returned a message, or left one behind the cursor.
+ *      returned a message, or left one behind the cursor. It goes on if no cell of the lane has `requeued` bits, and
+ *      `high` is not above `low`.
+ *  I113 each AVAILABLE message of a queue with priorities has its `requeued` bits, or lies at or behind the consumer's
+ *      cursor of its lane, or its bucket is one that the consumer remembers to have passed. While no consumer has the claim
+ *      of such a bucket, its bit of `freed` is set, or the consumer that is about to set it tells all others. A claimant
+ *      takes the bit over; the end of its claim sets it again, unless it could have taken any message, and found none.
+ *  I114 a message that came into a bucket with a claim is told to the claimant; the end of the claim tells all others.
  *
  * Ordering pairs:
  *  P24 a consumer raises `high`, then sets PASSED by a CAS that expects the claim it saw. The claimant stores `low`, swaps
@@ -34,6 +46,8 @@
  *      comes first, the CAS fails, and the consumer looks at the claim again.
  *  P25 the claimant ends its claim, sets the bucket's bit of `freed`, then notifies the consumers. A consumer clears its
  *      flag (P9 of sb_notify.h), then looks at `freed`.
+ *  P36 a producer appends a message, reads the claim of its bucket, and sets PASSED unless it is set. If the claimant's swap
+ *      comes later, the claimant sees PASSED, and tells all consumers. If the swap comes first, the producer tells them.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  the object was allocated, or linked -> as for a lane (sb_lanes.h).
@@ -42,6 +56,7 @@
  *   then ends its claims. `low` is that of an earlier end, so the next claimant searches more cells than it needs.
  *  the claim was swapped for 0, before the bit of `freed` -> passed messages that no consumer looks for -> the reaper sets
  *   the bit of each bucket that has no claim, then notifies the consumers.
+ *  a producer has set PASSED, before it notified the claimant -> as in sb_notify.h.
  *
  * Concurrency: any process. A connection changes its claims under its lock.
  */
