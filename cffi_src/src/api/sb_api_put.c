@@ -120,7 +120,7 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r, uint64_t replaces, bool
   bool once = looks && (r->id_low | r->id_high) != 0;
   bool grouped = looks && (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_GROUPS) != 0;
   uint32_t group = grouped ? m->group_hash : 0; /* as for `timed` */
-  sb_message_shm timed; /* a copy: after the append, a consumer may free the message */
+  sb_message_shm timed;                         /* a copy: after the append, a consumer may free the message */
   sb_value_key key;
   bool scheduled = timer != 0 && m->due_ns != 0;
   bool keyed = looks && sb_queue_has_values(q) && sb_values_key_of(q, r->slot, m, &key);

@@ -129,8 +129,8 @@ void sb_notify_group_arrived(sb_queue *q, uint32_t hash) {
   sb_broker *b = q->c->b;
   if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) { /* P3: after the append */
     unsigned claimant = sb_groups_claimant(b, q->shm, hash);
-    if (claimant == 0 || (notify_nodes_of(q->c, q->slot, claimant) &&
-                          !sb_groups_pass_for_others(b, q->shm, hash, claimant))) {
+    if (claimant == 0 ||
+        (notify_nodes_of(q->c, q->slot, claimant) && !sb_groups_pass_for_others(b, q->shm, hash, claimant))) {
       sb_notify_browsers(q->c, q->slot);
     }
   }

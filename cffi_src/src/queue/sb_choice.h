@@ -43,11 +43,12 @@ typedef struct {
 #define SB_CHOICE_LOOKS 1024u /* a search that passed so many messages lets others use the connection, then goes on */
 #define SB_CHOICE_OTHERS 15u  /* the cursors of other lanes than lane 0 that a consumer remembers */
 typedef struct sb_choice {
-  uint64_t cursor;                   /* where the next search begins, in lane 0 */
-  uint64_t others[SB_CHOICE_OTHERS]; /* ... in lane n, at (n - 1) % SB_CHOICE_OTHERS; a position of another lane: unknown */
-  uint64_t passed[SB_GROUPS_BITS];   /* if it walks again: the buckets of which it passed messages by its cursors */
-  sb_wish *wish;                     /* NULL: the consumer wants any message */
-  uint32_t consumer;                 /* its number at a queue with groups */
+  uint64_t cursor; /* where the next search begins, in lane 0 */
+  uint64_t
+      others[SB_CHOICE_OTHERS]; /* ... in lane n, at (n - 1) % SB_CHOICE_OTHERS; a position of another lane: unknown */
+  uint64_t passed[SB_GROUPS_BITS]; /* if it walks again: the buckets of which it passed messages by its cursors */
+  sb_wish *wish;                   /* NULL: the consumer wants any message */
+  uint32_t consumer;               /* its number at a queue with groups */
   bool no_local;
   bool unfinished; /* the last search took no message, but passed SB_CHOICE_LOOKS of them: there may be others */
 } sb_choice;

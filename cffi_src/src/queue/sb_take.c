@@ -378,9 +378,10 @@ SB_HOT sb_status take_at(sb_queue *q, const sb_leaf_ref *near, uint64_t position
   sb_leaf_ref leaf = *near;
   t->token = token;
   bool known = sb_leaf_covers(&leaf, position);
-  bool took_it = (known || sb_ring_locate(q->c->b, NULL, &sb_queue_lane(q, position)->ring, position, &leaf) == SB_OK) &&
-                 (requeued ? take_returned_at(q, state, NULL, &leaf, position, t) == SB_OK
-                           : take_in_state(q, &leaf, position, from, state, t));
+  bool took_it =
+      (known || sb_ring_locate(q->c->b, NULL, &sb_queue_lane(q, position)->ring, position, &leaf) == SB_OK) &&
+      (requeued ? take_returned_at(q, state, NULL, &leaf, position, t) == SB_OK
+                : take_in_state(q, &leaf, position, from, state, t));
   if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
   if (took_it && tracked) {
     count_taken(q, before, t);
