@@ -101,7 +101,7 @@ def test_t48_a_group_that_is_handed_over_begins_again(
 def test_t48_the_group_of_a_killed_owner_begins_again(
     broker: shmbroker.Broker, connection: shmbroker.Connection, priorities: int
 ) -> None:
-    """The owner dies with the first message: it comes again as the first one of the next owner, and the second does not."""
+    """The owner dies with the first message: it comes again as the first one of the next owner; the second does not."""
     queue = grouped(connection, "sticky", max_priority=priorities)
     put_grouped(queue, "A-1", "A-2")
     with actors(broker.name, 1) as (holder,):

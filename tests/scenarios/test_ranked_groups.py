@@ -143,7 +143,7 @@ def test_q55_many_messages_of_a_busy_group_block_no_lower_priority(
 def test_q54_what_was_passed_is_delivered_although_its_claimant_takes_no_more(
     connection: shmbroker.Connection, other: shmbroker.Connection
 ) -> None:
-    """SHARED: c2 has passed A in two priorities; c1 takes and acks one A after the other, then stops: c2 gets the rest."""
+    """SHARED: c2 has passed A in two priorities; c1 takes and acks one more, then stops: c2 gets the rest."""
     queue = ranked(connection, "shared")
     for _ in range(20):
         put(queue, "A5-0")
