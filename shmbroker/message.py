@@ -177,7 +177,19 @@ class Message(native.Record):
     @property
     def redelivered(self) -> bool:
         """Whether the message was delivered before, to any consumer."""
-        return bool(self._fields.redelivered)
+        return bool(self._fields.marks & record.REDELIVERED)
+
+    @property
+    def group_first(self) -> bool:
+        """Whether this is the first message of its group that its consumer got since the group came to it.
+
+        In a queue with ``message_groups``. So a consumer can prepare for a group, for example read its state, when the
+        group comes to it: at the start, after a hand-over, after the group was closed, or when its earlier consumer
+        died. A first message that is returned is the first one again. With shared groups, a group comes to a consumer
+        anew each time that the consumer held no message of it. A message that was browsed, or that has no group, is
+        no first one.
+        """
+        return bool(self._fields.marks & record.GROUP_FIRST)
 
     @property
     def delivery_count(self) -> int:

@@ -315,7 +315,6 @@ REJECTING = frozenset({"reject-publish", DEAD_LETTERING})
 
 # Settings that do not go together: each of them decides which message comes next, or who gets it.
 _EITHER = {
-    "message_groups": ("max_priority",),
     "last_value_key": ("message_groups", "max_priority"),
     "sort_key": ("message_groups", "max_priority", "last_value_key"),
     "non_destructive": ("message_groups", "max_priority", "sort_key"),

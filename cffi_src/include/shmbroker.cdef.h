@@ -206,6 +206,8 @@ typedef struct {
    the message. 2: the channel did not, since the body is long, and the channel got no view to keep it. The caller reads
    the body first, and then acknowledges the message by its delivery tag. */
 enum { SB_GIVEN_SETTLED = 1, SB_GIVEN_UNREAD = 2 };
+/* Bits of `marks` of a record: the message was delivered before; it is the first one of its group that its consumer got. */
+enum { SB_MARK_REDELIVERED = 1, SB_MARK_GROUP_FIRST = 2 };
 /* The record of a message, as a get, a consumer, a channel or a browse writes it: this struct (64 bytes), then
    exchange, key, properties and body. */
 typedef struct {
@@ -223,7 +225,7 @@ typedef struct {
   uint32_t properties_length;
   uint32_t key_length;
   uint16_t delivery_count;
-  uint8_t redelivered;
+  uint8_t marks; /* SB_MARK_... */
   uint8_t priority;
   uint16_t subscription;
   uint8_t exchange_length; /* after this struct: exchange, key, properties, body, in this order */

@@ -16,6 +16,9 @@ SIZE = 64
 _HEADER = struct.Struct("<QQQQQQIIHBBHBB")
 _ADDRESS = slice(24, 32)
 _NOWHERE = bytes(8)
+# Bits of `marks`.
+REDELIVERED = 1
+GROUP_FIRST = 2
 
 
 class Header(NamedTuple):
@@ -30,7 +33,7 @@ class Header(NamedTuple):
     properties_length: int
     key_length: int
     delivery_count: int
-    redelivered: int
+    marks: int
     priority: int
     subscription: int
     exchange_length: int

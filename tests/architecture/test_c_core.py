@@ -33,7 +33,10 @@ MAY_GO_ROUND_THE_HOOKS = {
     "sb_peek": "reads bodies: plain bytes, which no schedule is about, and which ThreadSanitizer leaves out",
 }
 # Process-local memory. The layer of the handles allocates them; what a channel holds has no bound but memory.
-MAY_ALLOCATE = {"sb_deliveries", "sb_round_robin", "sb_channel", "sb_rivals", "sb_sort_heap", "sb_sorted"}
+MAY_ALLOCATE = {
+    "sb_channel", "sb_deliveries", "sb_firsts", "sb_following", "sb_reading", "sb_rivals", "sb_round_robin",
+    "sb_sort_heap", "sb_sorted",
+}  # fmt: skip
 # Only the callers of system calls read errno. No other code reads or writes it: functions return sb_status.
 MAY_READ_ERRNO = {
     "sb_segment": "open: not there, or not allowed",

@@ -338,6 +338,8 @@ static void die_with_a_dead_one(void) {
 /* The messages without a group are one group. */
 #define GROUPED \
   {{-1, -1, -1, 0, -1, -1, [SB_SETTING_MESSAGE_GROUPS] = SB_GROUPS_SHARED, [SB_SETTING_GROUP_BUCKETS] = 1}, 0}
+#define GROUPED_RANKED \
+  {{-1, -1, -1, 0, -1, -1, 2, [SB_SETTING_MESSAGE_GROUPS] = SB_GROUPS_SHARED, [SB_SETTING_GROUP_BUCKETS] = 1}, 0}
 #define REMEMBERING {{-1, -1, -1, 0, -1, -1, [SB_SETTING_DUPLICATE_IDS] = 3}, 0}
 #define BUT(i) (ALL & ~ID(i))
 #define DEADLY {{-1, -1, -1, 0, -1, -1}, SB_QUEUE_DEAD_LETTERS}
@@ -590,6 +592,13 @@ const operation OPERATIONS[] = {
     {"delete, groups", GROUPED, SETUP, get_one, delete_queue, LEAVES(0), .deletes = true, .keeps_group = true},
     {"sweep, groups", GROUPED, SETUP, delete_and_leave, sweep, EMPTY, .deletes = true, .slow = true,
      .keeps_group = true},
+    {"get, groups and priorities", GROUPED_RANKED, SETUP, nothing, get_one, UNCHANGED, .keeps_group = true},
+    {"ack, groups and priorities", GROUPED_RANKED, SETUP, get_one, ack, LEAVES(BUT(2)), .keeps_group = true},
+    {"nack, groups and priorities", GROUPED_RANKED, SETUP, get_one, nack, UNCHANGED, .keeps_group = true},
+    {"consumer's turn, groups and priorities", GROUPED_RANKED, SETUP, consume, consume_turn, LEAVES(BUT(2)),
+     .keeps_group = true},
+    {"put, groups", GROUPED, SETUP, get_one, put_one, PUTS(NEW), .keeps_group = true},
+    {"put, groups, told alone", GROUPED, SETUP, consume, put_one, PUTS(NEW), .keeps_group = true},
     {"reap the maker of groups", GROUPED, SETUP, nothing, reap, UNCHANGED, .reaps = true, .dies_at = "groups.linked",
      .dies_in = get_one},
     {"reap a claim", GROUPED, SETUP, nothing, reap, UNCHANGED, .reaps = true, .dies_at = "groups.claimed",

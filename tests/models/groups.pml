@@ -2,15 +2,16 @@
  *
  * Message groups: claims on buckets of groups, beside searches that pass messages of buckets that others have claimed.
  *
- * Mirrors: sb_groups.c claim, end_claim, leaves_to_others, sb_groups_admits, sb_groups_behind, sb_groups_took, sb_groups_ended,
- *   sb_groups_begin, sb_groups_end, sb_groups_leave, sb_groups_end_dead; sb_choice.c take_returned, take_behind, take_next,
- *   search, sb_choice_take; sb_release.c release; sb_settle.c settle; sb_recover.c visit_ledgers.
+ * Mirrors: sb_groups.c claim, end_claim, others_passed, sb_groups_pass_for_others, leaves_to_others, sb_groups_admits, sb_groups_behind, sb_groups_took, sb_groups_ended,
+ *   sb_groups_begin, sb_groups_end, sb_groups_leave, sb_groups_end_dead; sb_choice.c take_returned, take_behind, may_go_on, take_next,
+ *   walk_again, search, sb_choice_take; sb_notify.c sb_notify_group_arrived; sb_release.c release; sb_settle.c settle; sb_recover.c visit_ledgers.
  * Abstracted: one leaf, whose cells no process reuses (pages.pml); `requeued` and the bits above a cell's bit, and how a
  *   bit is cleared (lanes.pml); slots (cell.pml); commits. A notification is a flag for each consumer.
  *
  * Producers append messages of the buckets 0, 1, 0 ... A consumer takes messages while it has credit; it acknowledges or
  *   returns each, or holds one for ever. With STICKY it keeps a bucket until it leaves. With LEAVES it leaves an unclaimed bucket
- *   to others, as one does that has more than its share.
+ *   to others, as one does that has more than its share. With WALKS each message has a lane of its own, they come in
+ *   any order, and a consumer walks again (I113); where in its lane a message lies plays no part there.
  *
  * Claims: no message is taken while another consumer holds one of its bucket, nor while an older one of its bucket is
  *   ready; at rest a message is ready only if no consumer has credit, or if another consumer holds a message of its bucket
@@ -27,6 +28,16 @@
  * full: -DMESSAGES=2 -DRETURNS=0 -DSTICKY -DLEAVES=1
  * full: -DMESSAGES=2 -DONE_BUCKET -DHOLDERS=0 -DLEAVES=1
  * full: -DMESSAGES=2 -DONE_BUCKET -DRETURNS=0 -DHOLDERS=0 -DLEAVES=1 -DKILLS=1
+ * full: -DMESSAGES=3 -DONE_BUCKET -DRETURNS=0 -DHOLDERS=0 -DWALKS
+ * full: -DMESSAGES=2 -DONE_BUCKET -DHOLDERS=0 -DWALKS
+ * full: -DMESSAGES=3 -DRETURNS=0 -DWALKS
+ * full: -DMESSAGES=2 -DONE_BUCKET -DRETURNS=0 -DHOLDERS=0 -DWALKS -DKILLS=1
+ * full: -DMESSAGES=2 -DRETURNS=0 -DSTICKY -DWALKS
+ * full: -DMESSAGES=2 -DONE_BUCKET -DRETURNS=0 -DHOLDERS=0 -DSTICKY -DLEAVERS=1
+ * fault: -DMESSAGES=2 -DONE_BUCKET -DRETURNS=0 -DHOLDERS=0 -DSTICKY -DLEAVERS=1 -DFAULT_TELLS_CLAIMANT_ONLY
+ * fault: -DMESSAGES=2 -DONE_BUCKET -DHOLDERS=0 -DFAULT_GOES_ON
+ * fault: -DMESSAGES=3 -DONE_BUCKET -DRETURNS=0 -DHOLDERS=0 -DWALKS -DFAULT_FORGETS
+ * fault: -DMESSAGES=3 -DONE_BUCKET -DRETURNS=0 -DHOLDERS=0 -DWALKS -DFAULT_NOT_INHERITED
  * fault: -DMESSAGES=2 -DONE_BUCKET -DHOLDERS=0 -DFAULT_NOT_FREED
  * fault: -DMESSAGES=2 -DONE_BUCKET -DHOLDERS=0 -DFAULT_NO_RESTART
  * fault: -DMESSAGES=2 -DONE_BUCKET -DHOLDERS=0 -DFAULT_NOT_RAISED
@@ -51,6 +62,9 @@
 #endif
 #ifndef HOLDERS
 #define HOLDERS 1 /* how many hold a message for ever */
+#endif
+#ifndef LEAVERS
+#define LEAVERS CONSUMERS /* with STICKY: how many may leave */
 #endif
 #ifdef ONE_BUCKET
 #define BUCKETS 1
@@ -103,7 +117,12 @@ inline free_claim(b) {
     word = claims[b];
     claims[b] = 0
   }
+#ifdef WALKS
+  atomic { FATE; if :: inherits[b] || freed[b] -> word = PASSED :: else fi }
+  inherits[b] = false;
+#else
   atomic { FATE; if :: high[b] > pos[b] -> word = PASSED :: else fi }
+#endif
   if
   :: word >= PASSED ->
 #ifndef FAULT_NOT_FREED
@@ -127,9 +146,17 @@ inline claim(b) {
   }
   if
   :: got ->
+#ifdef WALKS
+#ifdef FAULT_NOT_INHERITED
+     atomic { FATE; freed[b] = false; provisional[b] = true }
+#else
+     atomic { FATE; inherits[b] = freed[b]; freed[b] = false; provisional[b] = true }
+#endif
+#else
      atomic { FATE; freed[b] = false }
      atomic { FATE; pos[b] = low[b]; provisional[b] = true }
      atomic { FATE; bound[b] = high[b] }
+#endif
   :: else
   fi
 }
@@ -194,7 +221,9 @@ inline judge_take() {
   do
   :: k < MESSAGES ->
      assert(BUCKET(k) != BUCKET(p) || cell[k] < HELD || cell[k] == HELD + me);
+#ifndef WALKS
      assert(BUCKET(k) != BUCKET(p) || k >= p || cell[k] != AVAILABLE);
+#endif
      k++
   :: else -> break
   od;
@@ -226,7 +255,11 @@ inline end_provisional() {
   do
   :: b < BUCKETS ->
      if
-     :: provisional[b] -> free_claim(b)
+     :: provisional[b] ->
+#ifdef WALKS
+        atomic { if :: !got -> inherits[b] = false :: else fi }
+#endif
+        free_claim(b)
      :: else
      fi;
      b++
@@ -234,6 +267,37 @@ inline end_provisional() {
   od;
   b = 0
 }
+
+/* may_go_on: true in `got` */
+inline may_go_on(bucket) {
+  atomic {
+    FATE;
+    got = pos[bucket] >= bound[bucket];
+#ifndef FAULT_GOES_ON
+    k = 0;
+    do
+    :: k < MESSAGES -> got = got && !marked[k]; k++
+    :: else -> break
+    od;
+    k = 0
+#else
+    got = true
+#endif
+  }
+}
+
+#ifdef WALKS
+inline forget_seen() {
+  k = 0;
+  do
+  :: k < MESSAGES -> seen[k] = false; k++
+  :: else -> break
+  od;
+  k = 0;
+  passed[0] = false;
+  passed[BUCKETS - 1] = false
+}
+#endif
 
 /* After the message of cell p ended or returned. */
 inline ended(p) {
@@ -252,6 +316,9 @@ proctype Consumer(byte me) {
   byte cursor, p, b, k, word, verdict, used;
   byte pos[BUCKETS], bound[BUCKETS], inflight[BUCKETS];
   bool provisional[BUCKETS], got, took_one;
+#ifdef WALKS
+  bool inherits[BUCKETS], passed[BUCKETS], seen[MESSAGES];
+#endif
 end_loop:
   do
   :: used < CREDIT && !took_one && cursor != 255 ->
@@ -267,6 +334,20 @@ again:
         :: got -> claim(b)
         :: else
         fi;
+        b++
+     :: else -> break
+     od;
+     b = 0;
+#endif
+#if defined(WALKS) && !defined(FAULT_FORGETS)
+     do
+     :: b < BUCKETS ->
+        atomic {
+          if
+          :: passed[b] && provisional[b] -> forget_seen()
+          :: else
+          fi
+        }
         b++
      :: else -> break
      od;
@@ -298,6 +379,7 @@ again:
      :: took_one -> goto found
      :: else -> p = 0
      fi;
+#ifndef WALKS
      /* behind the cursor */
      b = 0;
      do
@@ -320,7 +402,30 @@ again:
      :: took_one -> p = pos[0]; b = 0; goto found_behind
      :: else -> p = 0; b = 0
      fi;
+#endif
      /* from the cursor on */
+#ifdef WALKS
+     do
+     :: p < MESSAGES && !took_one ->
+        atomic { FATE; got = cell[p] == AVAILABLE && !seen[p]; if :: !got && cell[p] != FREE -> seen[p] = true :: else fi }
+        if
+        :: !got -> p++
+        :: got ->
+           admits(p, false);
+           if
+           :: verdict == AGAIN -> p = 0; goto again
+           :: verdict == OK ->
+              take(p);
+              if
+              :: got -> took(p); seen[p] = true
+              :: else
+              fi
+           :: else -> atomic { seen[p] = true; passed[BUCKET(p)] = true; p++ }
+           fi
+        fi
+     :: else -> break
+     od;
+#else
      do
      :: cursor < MESSAGES && !took_one ->
         atomic { FATE; got = cell[cursor] == AVAILABLE; verdict = (cell[cursor] == FREE) }
@@ -330,7 +435,15 @@ again:
         :: got ->
            admits(cursor, true);
            if
-           :: verdict == AGAIN -> goto again
+           :: verdict == AGAIN ->
+              may_go_on(BUCKET(cursor));
+              if
+              :: !got -> goto again
+              :: else -> verdict = OK
+              fi
+           :: else
+           fi;
+           if
            :: verdict == OK ->
               p = cursor;
               take(p);
@@ -344,6 +457,7 @@ again:
         fi
      :: else -> break
      od;
+#endif
      verdict = 0;
      atomic { got = took_one; p = 0 }
      goto finish;
@@ -362,7 +476,7 @@ end_wait:
         :: atomic { wake[me] -> idle[me] = false; goto search }
         :: atomic { used > 0 -> idle[me] = false }
 #ifdef STICKY
-        :: atomic { used == 0 && !left_[me] && !keeps[me] -> idle[me] = false; left_[me] = true; goto leave }
+        :: atomic { used == 0 && !left_[me] && !keeps[me] && me < LEAVERS -> idle[me] = false; left_[me] = true; goto leave }
 #endif
         fi
      fi
@@ -414,17 +528,47 @@ out:
   atomic { p = 0; b = 0; k = 0; word = 0; verdict = 0; got = false; took_one = false; cursor = 0 }
 }
 
-proctype Producer() {
-  byte p;
-  do
-  :: p < MESSAGES ->
-     atomic { cell[p] = AVAILABLE; wake[0] = true; wake[1] = true
+inline tell_all() {
+  wake[0] = true; wake[1] = true
 #if CONSUMERS > 2
-       ; wake[2] = true
+  ; wake[2] = true
 #endif
-       ; p++ }
+}
+
+/* P36: sb_notify_group_arrived */
+inline put(p) {
+  cell[p] = AVAILABLE;
+  owner = OWNER(claims[BUCKET(p)]);
+  if
+  :: owner == 0 -> atomic { tell_all() }
+  :: else ->
+     wake[owner - 1] = true;
+#ifndef FAULT_TELLS_CLAIMANT_ONLY
+     atomic {
+       if
+       :: OWNER(claims[BUCKET(p)]) == owner ->
+          if :: claims[BUCKET(p)] < PASSED -> claims[BUCKET(p)] = claims[BUCKET(p)] | PASSED :: else fi
+       :: else -> tell_all()
+       fi
+     }
+#endif
+  fi;
+  owner = 0
+}
+
+proctype Producer() {
+  byte p, owner;
+#ifdef WALKS
+  do
+  :: p < MESSAGES -> put(MESSAGES - 1 - p); p++ /* the highest priority comes last */
   :: else -> break
   od;
+#else
+  do
+  :: p < MESSAGES -> put(p); p++
+  :: else -> break
+  od;
+#endif
   p = 0
 }
 

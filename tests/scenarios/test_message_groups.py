@@ -385,7 +385,6 @@ def test_a_message_that_expires_or_is_purged_keeps_no_group_from_others(
         ({"message_groups": "exclusive"}, "message_groups='exclusive': one of none, sticky, shared is allowed"),
         ({"message_groups": "sticky", "group_buckets": 0}, "group_buckets=0: an integer from 1 to 256 is allowed"),
         ({"group_buckets": 1.5}, r"group_buckets=1\.5: an integer from 1 to 256 is allowed"),
-        ({"message_groups": "shared", "max_priority": 3}, "message_groups='shared', max_priority=3: one of them"),
     ],
 )
 def test_bad_settings_of_groups_are_refused(

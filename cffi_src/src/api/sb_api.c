@@ -56,6 +56,11 @@ SB_COLD int64_t record_in_parts(sb_broker *b, const sb_taken *t, bool inside, sb
   return good ? (int64_t)(sizeof *record + copied) : -(int64_t)SB_CORRUPT;
 }
 
+static uint8_t marks_of(uint64_t side) {
+  return (uint8_t)(((side & SB_SIDE_REDELIVERED) != 0 ? SB_MARK_REDELIVERED : 0) |
+                   ((side & SB_SIDE_GROUP_FIRST) != 0 ? SB_MARK_GROUP_FIRST : 0));
+}
+
 int64_t sb_api_record(sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer) {
   const sb_message_shm *m = t->message;
   bool inside = m->body_length <= SB_INLINE_BODY;
@@ -71,7 +76,7 @@ int64_t sb_api_record(sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t sub
                         .properties_length = m->properties_length,
                         .key_length = m->key_length,
                         .delivery_count = (uint16_t)sb_side_count(t->side),
-                        .redelivered = (t->side & SB_SIDE_REDELIVERED) != 0,
+                        .marks = marks_of(t->side),
                         .priority = m->priority,
                         .subscription = (uint16_t)subscription,
                         .exchange_length = (uint8_t)m->exchange_length};

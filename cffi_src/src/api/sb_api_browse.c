@@ -243,7 +243,7 @@ static int64_t browse_on(sight *s, uint64_t *position, char *buffer, uint64_t si
                           .key_length = m->key_length,
                           .exchange_length = (uint8_t)m->exchange_length,
                           .priority = m->priority,
-                          .redelivered = (s->taken.side & SB_SIDE_REDELIVERED) != 0};
+                          .marks = (s->taken.side & SB_SIDE_REDELIVERED) != 0 ? SB_MARK_REDELIVERED : 0};
       if (s->where.state == SB_STATE_DELIVERING) record.delivery_count = (uint16_t)sb_side_count(s->taken.side);
       memcpy(buffer, &record, sizeof record);
       copy(s, buffer + sizeof record, prefix + copied);

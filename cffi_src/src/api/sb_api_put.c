@@ -118,7 +118,9 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r, uint64_t replaces, bool
   sb_message_shm *m = sb_slot_at(q->c->b, r->slot);
   uint64_t position, timer = m->due_ns | m->expires_ns;
   bool once = looks && (r->id_low | r->id_high) != 0;
-  sb_message_shm timed; /* a copy: after the append, a consumer may free the message */
+  bool grouped = looks && (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_GROUPS) != 0;
+  uint32_t group = grouped ? m->group_hash : 0; /* as for `timed` */
+  sb_message_shm timed;                         /* a copy: after the append, a consumer may free the message */
   sb_value_key key;
   bool scheduled = timer != 0 && m->due_ns != 0;
   bool keyed = looks && sb_queue_has_values(q) && sb_values_key_of(q, r->slot, m, &key);
@@ -152,7 +154,11 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r, uint64_t replaces, bool
     sb_api_keep_bound(q);
     if (sb_closed(q->c)) return SB_OK;
   }
-  sb_notify_work_arrived(q);
+  if (grouped) {
+    sb_notify_group_arrived(q, group);
+  } else {
+    sb_notify_work_arrived(q);
+  }
   return SB_OK;
 }
 
@@ -165,7 +171,7 @@ SB_HOT sb_status write(const sb_queue *q, const sb_reservation *r, const char *b
 }
 
 /* Puts one message. Lock held, but dropped to copy a long body, and to reap a killed process (sb_api_keep_bound). `looks`:
- * the queue may remember ids or keep last values. A constant, so that the put into another queue has none of that. */
+ * the queue may remember ids, keep last values or have message groups. A constant, so that the put into another queue has none of that. */
 SB_HOT sb_status put_as(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o, const bool looks) {
   sb_reservation r;
   sb_connection *c = q->c;
@@ -215,7 +221,7 @@ static __attribute__((noinline)) sb_status put_looking(sb_queue *q, const char *
 }
 
 SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o) {
-  bool looks = (SB_LOAD(&q->shm->flags, SB_RELAXED) & (SB_QUEUE_IDS | SB_QUEUE_LAST_VALUE)) != 0;
+  bool looks = (SB_LOAD(&q->shm->flags, SB_RELAXED) & (SB_QUEUE_IDS | SB_QUEUE_LAST_VALUE | SB_QUEUE_GROUPS)) != 0;
   return looks ? put_looking(q, body, length, o) : put_as(q, body, length, o, false);
 }
 

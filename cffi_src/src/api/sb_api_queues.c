@@ -106,10 +106,13 @@ static sb_status end_orphan(sb_queue *q) {
 
 static sb_status use_groups(sb_queue *q) {
   sb_groups *groups = sb_handle_groups_of_another(q);
-  if (groups == NULL) groups = calloc(1, sizeof *groups);
   if (groups == NULL) {
-    sb_queue_detach(q);
-    return SB_SYSTEM;
+    groups = calloc(1, sizeof *groups + sizeof(sb_choice));
+    if (groups == NULL) {
+      sb_queue_detach(q);
+      return SB_SYSTEM;
+    }
+    groups->get = (sb_choice *)(void *)(groups + 1); /* its number is SB_GROUPS_GETS, 0 */
   }
   sb_handle_use_groups(q, groups);
   return SB_OK;

@@ -50,6 +50,7 @@ void sb_handle_use_groups(sb_queue *q, sb_groups *groups) {
 static void leave_groups(sb_queue *q) {
   if (q->groups != NULL && --q->groups->handles == 0) {
     if (sb_queue_is_open(q)) sb_groups_leave_all(q);
+    sb_firsts_free(&q->groups->firsts);
     free(q->groups);
   }
   q->groups = NULL;

@@ -90,16 +90,51 @@ void sb_notify_browsers(sb_connection *c, uint32_t queue) {
 
 static bool paused(const sb_queue_shm *q) { return (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_PAUSED) != 0; }
 
-void sb_notify_work_arrived(sb_queue *q) {
-  if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {
-    sb_notify_browsers(q->c, q->slot);
+/* Notifies the NON_ACQUIRING nodes of one connection. True: there are others. */
+static bool notify_nodes_of(sb_connection *c, uint32_t queue, unsigned connection) {
+  bool others = false;
+  sb_ring list;
+  uint64_t position = 0;
+  uint32_t node;
+  if (!sb_ring_open(c->b, queue, SB_RING_NON_ACQUIRING, &list)) {
+    return false;
   }
+  while ((node = sb_nodes_next(c, &list, SB_NODE_NON_ACQUIRING, &position)) != 0) {
+    if (sb_node_conn(SB_LOAD(&((sb_node_shm *)sb_slot_at(c->b, node))->word, SB_ACQUIRE)) == connection) {
+      sb_notify_node(c->b, node);
+    } else {
+      others = true;
+    }
+  }
+  return others;
+}
+
+static void notify_interested(sb_queue *q) {
   if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 && !paused(q->shm)) { /* P3: after the append */
     int32_t notified = SB_LOAD(&q->shm->notified, SB_SEQ_CST);
     if (notified <= 0 || sb_queue_ready(q->c->b, q->shm) > notified) {
       (void)sb_notify_one(q->c, q->slot, false);
     }
   }
+}
+
+void sb_notify_work_arrived(sb_queue *q) {
+  if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {
+    sb_notify_browsers(q->c, q->slot);
+  }
+  notify_interested(q);
+}
+
+void sb_notify_group_arrived(sb_queue *q, uint32_t hash) {
+  sb_broker *b = q->c->b;
+  if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) { /* P3: after the append */
+    unsigned claimant = sb_groups_claimant(b, q->shm, hash);
+    if (claimant == 0 ||
+        (notify_nodes_of(q->c, q->slot, claimant) && !sb_groups_pass_for_others(b, q->shm, hash, claimant))) {
+      sb_notify_browsers(q->c, q->slot);
+    }
+  }
+  notify_interested(q);
 }
 
 void sb_notify_backlog_arrived(sb_queue *q) {

@@ -33,6 +33,7 @@
 #ifndef SB_NOTIFY_H
 #define SB_NOTIFY_H
 
+#include "sb_groups.h"
 #include "sb_limits.h"
 #include "sb_nodes.h"
 #include "sb_turn.h"
@@ -51,6 +52,9 @@ void sb_notify_browsers(sb_connection *c, uint32_t queue);
 /* Called after a message became ready. Notifies the NON_ACQUIRING nodes. Unless the queue is paused, also notifies an
  * interested node if no node is NOTIFIED, or if there are more ready messages than NOTIFIED nodes. */
 void sb_notify_work_arrived(sb_queue *q);
+/* The same after a put into a queue with message groups. `hash`: of the message's group. If a connection has the claim on
+ * the bucket of the group, notifies only the NON_ACQUIRING nodes of that connection (I114). */
+void sb_notify_group_arrived(sb_queue *q, uint32_t hash);
 /* Called after many messages became ready. Notifies the NON_ACQUIRING nodes. Unless the queue is paused, also notifies
  * interested nodes, until as many are NOTIFIED as messages are ready. */
 void sb_notify_backlog_arrived(sb_queue *q);

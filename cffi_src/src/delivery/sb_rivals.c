@@ -175,6 +175,7 @@ sb_status sb_rivals_find(sb_queue *q, int32_t priority, sb_choice *choice) {
   if (status == SB_EMPTY) status = SB_OK;
   if (status != SB_OK || !all_moved(&earlier.rivals)) { /* it has passed messages that it may take now */
     choice->cursor = SB_LOAD(&q->shm->head, SB_ACQUIRE);
+    memset(choice->others, 0, sizeof choice->others);
     sb_sorted_free(&choice->sorted);
   } else if (choice->rivals.count > earlier.rivals.count) {
     sb_sorted_free(&choice->sorted); /* its index has messages that a new rival wants */

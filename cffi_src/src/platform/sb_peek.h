@@ -39,6 +39,9 @@
 SB_PEEKS uint64_t sb_peek_word(const uint64_t *word) {
   return atomic_load_explicit((const _Atomic uint64_t *)(const void *)word, SB_ACQUIRE);
 }
+SB_PEEKS uint32_t sb_peek_half(const uint32_t *half) {
+  return atomic_load_explicit((const _Atomic uint32_t *)(const void *)half, SB_ACQUIRE);
+}
 SB_PEEKS uint8_t sb_peek_byte(const uint8_t *byte) {
   return atomic_load_explicit((const _Atomic uint8_t *)byte, SB_ACQUIRE);
 }
@@ -58,6 +61,10 @@ SB_PEEKS void sb_peek_bytes(char *to, const uint8_t *from, uint64_t length) {
 
 static inline uint64_t sb_peek_length(const sb_broker *b, uint32_t slot) {
   return sb_peek_word(&((const sb_message_shm *)sb_slot_at(b, slot))->body_length);
+}
+static inline uint32_t sb_peek_group(const sb_broker *b, uint32_t slot) {
+  const uint32_t *hash = &((const sb_message_shm *)sb_slot_at(b, slot))->group_hash;
+  return sb_peek_half(hash);
 }
 static inline sb_message_shm sb_peek_message(const sb_broker *b, uint32_t slot) {
   sb_message_shm m;

@@ -135,6 +135,8 @@ static inline uint64_t sb_entry_word(uint32_t node, uint32_t epoch) {
 #define SB_DELAY_NS UINT64_C(1000000)
 typedef enum { SB_WHY_ALIVE, SB_WHY_REJECTED, SB_WHY_EXPIRED, SB_WHY_MAX_LENGTH, SB_WHY_DELIVERY_LIMIT } sb_why;
 #define SB_SIDE_WHY (UINT64_C(15) << 56)
+/* Of a held message: the first one of its group that its consumer got (sb_firsts.h). */
+#define SB_SIDE_GROUP_FIRST (UINT64_C(1) << 60)
 static inline uint64_t sb_side_why(sb_why why) { return SB_FIELD((unsigned)why, 56); }
 static inline sb_why sb_side_why_of(uint64_t s) { return (sb_why)SB_BITS(s, 56, 4); }
 static inline uint64_t sb_side_gen(uint64_t s) { return s & SB_GEN_MASK; }

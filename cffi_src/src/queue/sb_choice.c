@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_choice.h"
 
+#include <string.h>
+
 #include "sb_closing.h"
 #include "sb_wait.h"
 
@@ -34,16 +36,43 @@ static bool is_wanted(const sb_queue *q, const void *choice, uint32_t slot, cons
   return sb_choice_wants(q, choice, slot, m);
 }
 
+static bool is_picky(const sb_choice *choice) {
+  return choice->wish != NULL || choice->no_local || choice->rivals.count > 0;
+}
+
+/* I113 of sb_groups.h. */
+static bool walks_again(const sb_queue *q, const sb_choice *choice) {
+  return q->groups != NULL && (sb_queue_has_lanes(q) || is_picky(choice));
+}
+
+static uint64_t *cursor_in(sb_choice *choice, unsigned lane) {
+  return lane == 0 ? &choice->cursor : &choice->others[(lane - 1) % SB_CHOICE_OTHERS];
+}
+
+/* True if the consumer wants the message in a slot that is ready; *bucket: of the message, in a queue with groups. */
+static bool looks_at(const sb_queue *q, const sb_choice *choice, uint32_t slot, unsigned *bucket) {
+  uint32_t hash;
+  if (is_picky(choice)) {
+    sb_message_shm m = sb_peek_message(q->c->b, slot);
+    if (!sb_choice_wants(q, choice, slot, &m)) {
+      return false;
+    }
+    hash = m.group_hash;
+  } else {
+    hash = sb_peek_group(q->c->b, slot); /* it wants any message */
+  }
+  *bucket = q->groups != NULL ? sb_groups_bucket_of(q->shm, hash) : SB_NO_BUCKET;
+  return true;
+}
+
 /* `word`: the value of an AVAILABLE cell. `by_cursor`: as for sb_groups_admits. */
-static looked look_at(sb_queue *q, const sb_choice *choice, uint64_t word, uint64_t position, bool by_cursor) {
+SB_HOT looked look_at(sb_queue *q, const sb_choice *choice, uint64_t word, uint64_t position, bool by_cursor) {
   uint32_t slot = sb_cell_slot(word);
   looked l = {SB_GROUP_MINE, SB_NO_BUCKET};
   if (sb_slot_in_range(q->c->b, slot) && sb_slot_ready(q->c->b, slot)) {
-    sb_message_shm m = sb_peek_message(q->c->b, slot);
-    if (!sb_choice_wants(q, choice, slot, &m)) {
+    if (!looks_at(q, choice, slot, &l.bucket)) {
       l.verdict = SB_GROUP_PASSED;
-    } else if (q->groups != NULL) {
-      l.bucket = sb_groups_bucket(q, &m);
+    } else if (l.bucket != SB_NO_BUCKET) {
       l.verdict = sb_groups_admits(q, choice->consumer, l.bucket, position, by_cursor);
     }
   }
@@ -56,12 +85,19 @@ static uint64_t available(const sb_leaf_ref *leaf, uint64_t position) {
   return sb_cell_of(word, leaf->gen) && sb_cell_state(word) == SB_CELL_AVAILABLE ? word : 0;
 }
 
-static void took(sb_queue *q, const looked *l, uint64_t next) {
-  if (q->groups != NULL) sb_groups_took(q, l->bucket, next);
+/* Takes a message that the consumer may have. `next`: behind it, if the search came there by position. */
+SB_HOT sb_status take_at(sb_queue *q, const sb_choice *choice, const looked *l, const sb_leaf_ref *leaf,
+                         uint64_t position, bool requeued, uint64_t token, sb_taken *t) {
+  sb_status status = sb_take_for_consumer_at(q, leaf, position, requeued, token, t);
+  if (status == SB_OK && l->bucket != SB_NO_BUCKET) {
+    sb_groups_took(q, l->bucket, requeued || walks_again(q, choice) ? 0 : position + 1);
+    if (sb_groups_first(q, t->message)) sb_take_mark(leaf, SB_SIDE_GROUP_FIRST, t);
+  }
+  return status;
 }
 
 /* Takes the first message of bucket `b` before `before` that the consumer, or others, passed while another consumer had
- * the bucket. The consumer has the claim. */
+ * the bucket. The consumer has the claim, and is not picky. */
 static sb_status take_behind_in(sb_queue *q, const sb_lane *lane, const sb_choice *choice, unsigned b, uint64_t before,
                                 uint64_t token, sb_taken *t) {
   sb_groups *g = q->groups;
@@ -74,11 +110,11 @@ static sb_status take_behind_in(sb_queue *q, const sb_lane *lane, const sb_choic
     for (; at < end && sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = available(&leaf, at);
       uint32_t slot = sb_cell_slot(word);
-      if (word == 0 || !sb_slot_in_range(q->c->b, slot) || !sb_slot_ready(q->c->b, slot)) continue;
-      sb_message_shm m = sb_peek_message(q->c->b, slot);
-      if (sb_groups_bucket(q, &m) != b || !sb_choice_wants(q, choice, slot, &m)) continue;
-      if (sb_take_for_consumer_at(q, at, false, token, t) == SB_OK) {
-        took(q, &(looked){SB_GROUP_MINE, b}, at + 1);
+      looked l = {SB_GROUP_MINE, b};
+      if (word == 0 || !sb_slot_in_range(q->c->b, slot) || !sb_slot_ready(q->c->b, slot) ||
+          sb_groups_bucket_of(q->shm, sb_peek_group(q->c->b, slot)) != b)
+        continue;
+      if (take_at(q, choice, &l, &leaf, at, false, token, t) == SB_OK) {
         return SB_OK;
       }
     }
@@ -109,13 +145,12 @@ static sb_status take_returned(sb_queue *q, sb_lane *lane, const sb_choice *choi
       if (l.verdict == SB_GROUP_CLAIMED) {
         return AGAIN;
       }
-      if (l.verdict == SB_GROUP_MINE && l.bucket != SB_NO_BUCKET) {
+      if (l.verdict == SB_GROUP_MINE && l.bucket != SB_NO_BUCKET && !walks_again(q, choice)) {
         /* it may never have been taken: the bits of a message that was STAGED. Older ones of its bucket come first */
         sb_status status = take_behind_in(q, lane, choice, l.bucket, position, token, t);
         if (status != SB_EMPTY) return status;
       }
-      if (l.verdict == SB_GROUP_MINE && sb_take_for_consumer_at(q, position, true, token, t) == SB_OK) {
-        took(q, &l, 0);
+      if (l.verdict == SB_GROUP_MINE && take_at(q, choice, &l, &leaf, position, true, token, t) == SB_OK) {
         return SB_OK;
       }
     }
@@ -124,8 +159,22 @@ static sb_status take_returned(sb_queue *q, sb_lane *lane, const sb_choice *choi
   return SB_EMPTY;
 }
 
-static sb_status take_next(sb_queue *q, sb_lane *lane, sb_choice *choice, uint64_t token, sb_taken *t) {
-  uint64_t base = SB_LOAD(lane->ring.base, SB_RELAXED), at = choice->cursor > base ? choice->cursor : base;
+/* I95: the consumer has claimed a bucket just now. True if no older message of the bucket can be ready, so that the search
+ * need not begin again: no message returned, and none was passed. */
+static bool may_go_on(sb_queue *q, const sb_lane *lane, const sb_choice *choice, unsigned bucket) {
+  return !walks_again(q, choice) && !sb_groups_has(q->groups->behind, bucket) &&
+         SB_LOAD(lane->ring.requeued, SB_SEQ_CST) == 0;
+}
+
+/* The cursor has passed a message. */
+static void passed_one(const sb_queue *q, sb_choice *choice, unsigned bucket) {
+  if (bucket != SB_NO_BUCKET && walks_again(q, choice)) choice->passed[bucket / 64] |= UINT64_C(1) << bucket % 64;
+}
+
+static sb_status take_next(sb_queue *q, sb_lane *lane, sb_choice *choice, uint64_t *cursor, uint64_t token,
+                           sb_taken *t) {
+  uint64_t base = SB_LOAD(lane->ring.base, SB_RELAXED), at = *cursor > base ? *cursor : base;
+  bool by_cursor = !sb_queue_has_lanes(q), limited = q->last_lane <= SB_CHOICE_OTHERS;
   sb_leaf_ref leaf = lane->head_leaf;
   unsigned retries = 0, passed = 0;
   while (sb_leaf_covers(&leaf, at) || sb_ring_next_leaf(q->c->b, &lane->ring, at, &leaf, &at)) {
@@ -134,7 +183,7 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, sb_choice *choice, uint64
       uint64_t word =
           SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST); /* P1, P2: acquire; P3: the consumer's look */
       unsigned state = sb_cell_state(word);
-      choice->cursor = at;
+      *cursor = at;
       if (!sb_cell_of(word, leaf.gen)) { /* the page was reused: find the leaf again */
         leaf = lane->head_leaf = SB_NO_LEAF;
         if (++retries > SB_MAX_RETRIES) return SB_CORRUPT;
@@ -155,18 +204,18 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, sb_choice *choice, uint64
         sb_take_pass_staged(q, at);
       }
       if (state == SB_CELL_AVAILABLE) {
-        looked l = look_at(q, choice, word, at, true);
+        looked l = look_at(q, choice, word, at, by_cursor);
         if (l.verdict == SB_GROUP_CLAIMED) {
-          return AGAIN;
+          if (!may_go_on(q, lane, choice, l.bucket)) return AGAIN;
+          l.verdict = SB_GROUP_MINE;
         }
         if (l.verdict == SB_GROUP_MINE) {
           if (sb_take_passed_some(q, lane)) { /* I53 */
             sb_status status = take_returned(q, lane, choice, at, token, t);
             if (status != SB_EMPTY) return status;
           }
-          if (sb_take_for_consumer_at(q, at, false, token, t) == SB_OK) {
-            took(q, &l, at + 1);
-            choice->cursor = at + 1;
+          if (take_at(q, choice, &l, &leaf, at, false, token, t) == SB_OK) {
+            *cursor = at + 1;
             return SB_OK;
           }
           if (SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST) == word && ++retries > SB_MAX_RETRIES) {
@@ -174,10 +223,11 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, sb_choice *choice, uint64
           }
           continue; /* another process was faster */
         }
+        passed_one(q, choice, l.bucket);
         passed++;
       }
-      choice->cursor = ++at;
-      if (passed == SB_CHOICE_LOOKS) {
+      *cursor = ++at;
+      if (passed == SB_CHOICE_LOOKS && limited) {
         choice->unfinished = true;
         return SB_EMPTY;
       }
@@ -186,35 +236,46 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, sb_choice *choice, uint64
   return SB_EMPTY;
 }
 
-/* Searches one lane. The consumer has one cursor, so in a lane that the cursor is not in, the search begins at the
- * lane's head. */
+/* Searches one lane. Where the consumer does not know its cursor of the lane, the search begins at the lane's head. */
 static sb_status take_in_lane(sb_queue *q, sb_lane *lane, sb_choice *choice, uint64_t token, sb_taken *t) {
-  uint64_t head = SB_LOAD(lane->ring.head, SB_ACQUIRE);
-  if (sb_position_lane(choice->cursor) != sb_position_lane(head)) choice->cursor = head;
-  sb_status status = take_returned(q, lane, choice, choice->cursor, token, t);
-  if (status == SB_EMPTY && q->groups != NULL) status = take_behind(q, lane, choice, token, t);
-  return status == SB_EMPTY ? take_next(q, lane, choice, token, t) : status;
+  uint64_t head = SB_LOAD(lane->ring.head, SB_ACQUIRE), *cursor = cursor_in(choice, sb_position_lane(head));
+  sb_status status = SB_EMPTY;
+  if (sb_position_lane(*cursor) != sb_position_lane(head)) *cursor = head;
+  if (SB_LOAD(lane->ring.requeued, SB_SEQ_CST) != 0) status = take_returned(q, lane, choice, *cursor, token, t);
+  if (status == SB_EMPTY && q->groups != NULL && q->groups->behind_count != 0 && !walks_again(q, choice))
+    status = take_behind(q, lane, choice, token, t);
+  return status == SB_EMPTY ? take_next(q, lane, choice, cursor, token, t) : status;
 }
 
 /* Searches the lanes by ascending number. Clears no ready bit: a lane may have messages for other consumers only. */
 static sb_status take_in_lanes(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken *t) {
   sb_status status = SB_EMPTY;
   unsigned number = 0;
-  while (status == SB_EMPTY && (number = sb_lanes_next_ready(q->shm, number, false)) <= q->last_lane) {
+  while (status == SB_EMPTY && !choice->unfinished &&
+         (number = sb_lanes_next_ready(q->shm, number, false)) <= q->last_lane) {
     status = take_in_lane(q, sb_queue_lane_of(q, number++), choice, token, t);
   }
   return status;
+}
+
+/* I113: a bucket of which the consumer passed messages is free: all searches begin at the heads again. */
+static void walk_again(const sb_queue *q, sb_choice *choice) {
+  choice->cursor = SB_LOAD(&q->shm->head, SB_ACQUIRE);
+  memset(choice->others, 0, sizeof choice->others);
+  memset(choice->passed, 0, sizeof choice->passed);
 }
 
 /* Each search that begins again has claimed a bucket, so there are at most SB_BUCKETS of them. */
 static sb_status search(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken *t) {
   sb_status status;
   if (sb_queue_is_sorted(q)) {
-    bool any = choice->wish == NULL && !choice->no_local && choice->rivals.count == 0;
-    return sb_sorted_take(q, &choice->sorted, any ? NULL : is_wanted, choice, token, t);
+    choice->unfinished = false;
+    return sb_sorted_take(q, &choice->sorted, is_picky(choice) ? is_wanted : NULL, choice, token, t);
   }
   do {
-    if (q->groups != NULL) sb_groups_begin(q, choice->consumer);
+    choice->unfinished = false;
+    if (q->groups != NULL && sb_groups_begin(q, choice->consumer, is_picky(choice), choice->passed))
+      walk_again(q, choice);
     status =
         sb_queue_has_lanes(q) ? take_in_lanes(q, choice, token, t) : take_in_lane(q, &q->lanes[0], choice, token, t);
   } while (status == AGAIN);
@@ -223,8 +284,7 @@ static sb_status search(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken
 
 sb_status sb_choice_take(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken *t) {
   sb_status status = SB_OK;
-  choice->unfinished = false;
-  if (q->groups != NULL && (status = sb_groups_find(q)) != SB_OK) {
+  if (q->groups != NULL && q->groups->shm == NULL && (status = sb_groups_find(q)) != SB_OK) {
     return status;
   }
   for (;;) {
@@ -246,7 +306,8 @@ sb_status sb_choice_take(sb_queue *q, sb_choice *choice, uint64_t token, sb_take
       break;
     }
   }
-  if (q->groups != NULL) sb_groups_end(q);
+  if (q->groups != NULL && q->groups->unused_count != 0)
+    sb_groups_end(q, status == SB_EMPTY && !choice->unfinished && !is_picky(choice));
   return status;
 }
 
@@ -258,12 +319,10 @@ static sb_status get_sorted(sb_queue *q, uint64_t token, sb_taken *t) {
 }
 
 static sb_status get_in_groups(sb_queue *q, uint64_t token, sb_taken *t) {
-  sb_choice choice = {.cursor = q->groups->get_cursor, .consumer = SB_GROUPS_GETS};
   sb_status status;
   do {
-    status = sb_choice_take(q, &choice, token, t);
-  } while (status == SB_EMPTY && choice.unfinished);
-  q->groups->get_cursor = choice.cursor;
+    status = sb_choice_take(q, q->groups->get, token, t);
+  } while (status == SB_EMPTY && q->groups->get->unfinished);
   return status;
 }
 

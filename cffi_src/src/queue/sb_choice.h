@@ -13,8 +13,11 @@
  *
  * Layout: nothing shared.
  *
- * Invariants: each ready message before the consumer's cursor was published by the consumer's connection (no_local), or
- *  is none that its selector selects, is found as I94 of sb_groups.h says, or has its `requeued` bits set (I18 of sb_requeued.h, I53 of sb_take.h).
+ * In a queue with priorities a consumer has a cursor for each of 16 lanes. A lane whose cursor it does not know it searches
+ * from its head.
+ *
+ * Invariants: each ready message before the consumer's cursor of its lane was published by the consumer's connection (no_local), or
+ *  is none that its selector selects, is found as I94 or I113 of sb_groups.h says, or has its `requeued` bits set (I18 of sb_requeued.h, I53 of sb_take.h).
  *
  * Ordering pairs: as in sb_take.h: P1 of sb_slab.h, P2 of sb_ring.h, P3 of sb_notify.h, P5 of sb_requeued.h, P8 of
  *  sb_connection.h.
@@ -51,9 +54,13 @@ typedef struct {
 } sb_rivals;
 
 #define SB_CHOICE_LOOKS 1024u /* a search that passed so many messages lets others use the connection, then goes on */
-typedef struct {
-  uint64_t cursor;   /* where the next search begins */
-  sb_wish *wish;     /* NULL: the consumer wants any message */
+#define SB_CHOICE_OTHERS 15u  /* the cursors of other lanes than lane 0 that a consumer remembers */
+typedef struct sb_choice {
+  uint64_t cursor; /* where the next search begins, in lane 0 */
+  uint64_t
+      others[SB_CHOICE_OTHERS]; /* ... in lane n, at (n - 1) % SB_CHOICE_OTHERS; a position of another lane: unknown */
+  uint64_t passed[SB_GROUPS_BITS]; /* if it walks again: the buckets of which it passed messages by its cursors */
+  sb_wish *wish;                   /* NULL: the consumer wants any message */
   sb_sorted *sorted; /* its index in a sorted queue; NULL: none yet. Whoever frees the consumer frees it */
   sb_rivals rivals;  /* of the consumer, since the last sb_rivals_find */
   uint32_t consumer; /* its number at a queue with groups */

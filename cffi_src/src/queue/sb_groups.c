@@ -7,9 +7,14 @@
 
 #define PASSED (UINT64_C(1) << 63)
 
-static void put_bit(uint64_t *bits, unsigned bucket, bool to) {
-  uint64_t bit = UINT64_C(1) << bucket % 64;
-  bits[bucket / 64] = to ? bits[bucket / 64] | bit : bits[bucket / 64] & ~bit;
+static void set_bit(uint64_t *bits, unsigned bucket) { bits[bucket / 64] |= UINT64_C(1) << bucket % 64; }
+static void set_counted(uint64_t *bits, uint32_t *count, unsigned bucket) {
+  *count += !sb_groups_has(bits, bucket);
+  set_bit(bits, bucket);
+}
+static void clear_counted(uint64_t *bits, uint32_t *count, unsigned bucket) {
+  *count -= sb_groups_has(bits, bucket);
+  bits[bucket / 64] &= ~(UINT64_C(1) << bucket % 64);
 }
 
 unsigned sb_groups_next_bit(const uint64_t *bits, unsigned from) {
@@ -98,16 +103,11 @@ void sb_groups_describe(sb_message_shm *m, const char *properties, uint32_t leng
   if (read_header(&p, NUMBER, &v) && v.kind == SB_VALUE_INTEGER && v.is.integer == -1) m->flags |= SB_MESSAGE_LAST;
 }
 
-unsigned sb_groups_bucket(const sb_queue *q, const sb_message_shm *m) {
-  int64_t buckets = sb_setting(q->shm, SB_SETTING_GROUP_BUCKETS);
-  bool shared = sb_setting(q->shm, SB_SETTING_MESSAGE_GROUPS) == SB_GROUPS_SHARED;
-  if (m->group_hash == 0 && !shared) {
-    return SB_NO_BUCKET;
-  }
-  return m->group_hash % (buckets >= 1 && buckets <= SB_BUCKETS ? (unsigned)buckets : SB_BUCKETS);
-}
-
 /* ---- claims ---- */
+
+static bool is_freed(const sb_groups_shm *s, unsigned bucket) {
+  return (SB_LOAD(&s->freed[bucket / 64], SB_SEQ_CST) >> bucket % 64 & 1) != 0;
+}
 
 static void raise(sb_word *word, uint64_t to) {
   uint64_t is = SB_LOAD(word, SB_SEQ_CST);
@@ -115,20 +115,29 @@ static void raise(sb_word *word, uint64_t to) {
   }
 }
 
+/* True if a claim of the connection has ended, and consumers may have passed messages of the bucket. `inherited`: the
+ * claimant knows of such messages (I113); used in a queue with priorities only. */
+static bool others_passed(const sb_queue *q, unsigned bucket, uint64_t next, bool inherited) {
+  const sb_groups_shm *s = q->groups->shm;
+  return sb_queue_has_lanes(q) ? inherited || is_freed(s, bucket) : SB_LOAD(&s->high[bucket], SB_SEQ_CST) > next;
+}
+
 /* Ends a claim of the connection (P24). */
 static void end_claim(sb_queue *q, unsigned bucket) {
   sb_groups *g = q->groups;
   sb_groups_shm *s = g->shm;
   uint64_t next = g->next[bucket];
-  put_bit(g->mine, bucket, false);
-  put_bit(g->unused, bucket, false);
-  put_bit(g->leaving, bucket, false);
-  put_bit(g->behind, bucket, false);
+  bool inherited = sb_groups_has(g->behind, bucket);
+  g->number[bucket] = 0;
+  g->mine[bucket / 64] &= ~(UINT64_C(1) << bucket % 64);
+  g->leaving[bucket / 64] &= ~(UINT64_C(1) << bucket % 64);
+  clear_counted(g->unused, &g->unused_count, bucket);
+  clear_counted(g->behind, &g->behind_count, bucket);
   SB_STORE(&s->low[bucket], next, SB_SEQ_CST);
   SB_CRASHPOINT("groups.end.low");
-  uint64_t had = SB_SWAP(&s->claims[bucket], 0, SB_SEQ_CST);
+  uint64_t had = SB_SWAP(&s->claims[bucket], 0, SB_SEQ_CST); /* P24, P36 */
   SB_CRASHPOINT("groups.end.swapped");
-  if ((had & PASSED) != 0 || SB_LOAD(&s->high[bucket], SB_SEQ_CST) > next) {
+  if ((had & PASSED) != 0 || others_passed(q, bucket, next, inherited)) {
     (void)SB_OR(&s->freed[bucket / 64], UINT64_C(1) << bucket % 64, SB_SEQ_CST); /* P25 */
     SB_CRASHPOINT("groups.end.freed");
     g->tell(q);
@@ -143,14 +152,17 @@ static bool claim(sb_queue *q, uint32_t consumer, unsigned bucket) {
     return false;
   }
   SB_CRASHPOINT("groups.claimed");
-  (void)SB_AND(&s->freed[bucket / 64], ~(UINT64_C(1) << bucket % 64), SB_SEQ_CST);
+  uint64_t freed = SB_AND(&s->freed[bucket / 64], ~(UINT64_C(1) << bucket % 64), SB_SEQ_CST);
   g->consumer[bucket] = consumer;
+  g->claim_count += g->claim_count == UINT32_MAX ? 2 : 1;
+  g->number[bucket] = g->claim_count;
   g->held[bucket] = 0;
   g->next[bucket] = SB_LOAD(&s->low[bucket], SB_SEQ_CST);
   g->end[bucket] = SB_LOAD(&s->high[bucket], SB_SEQ_CST);
-  put_bit(g->mine, bucket, true);
-  put_bit(g->unused, bucket, true);
-  put_bit(g->behind, bucket, g->next[bucket] < g->end[bucket]);
+  set_bit(g->mine, bucket);
+  set_counted(g->unused, &g->unused_count, bucket);
+  if (sb_queue_has_lanes(q) ? (freed >> bucket % 64 & 1) != 0 : g->next[bucket] < g->end[bucket])
+    set_counted(g->behind, &g->behind_count, bucket);
   return true;
 }
 
@@ -207,7 +219,7 @@ static void share_out(sb_queue *q) {
     for (unsigned o = b + 1; (o = sb_groups_next_bit(g->mine, o)) != SB_NO_BUCKET; o++)
       more += g->consumer[o] == g->consumer[b];
     if (more < share) continue;
-    put_bit(g->leaving, b, true);
+    set_bit(g->leaving, b);
     if (g->held[b] == 0) end_claim(q, b);
   }
 }
@@ -223,16 +235,21 @@ uint32_t sb_groups_join(sb_queue *q) {
 
 /* ---- the search ---- */
 
-void sb_groups_begin(sb_queue *q, uint32_t consumer) {
+bool sb_groups_begin(sb_queue *q, uint32_t consumer, bool picky, const uint64_t *passed) {
   sb_groups_shm *s = q->groups->shm;
+  bool again = false;
   if (SB_LOAD(&s->joins, SB_RELAXED) != q->groups->joins) share_out(q);
   for (unsigned w = 0; w < SB_GROUPS_BITS; w++) {
     for (uint64_t bits = SB_LOAD(&s->freed[w], SB_SEQ_CST); bits != 0; bits &= bits - 1) {
       unsigned bucket = w * 64 + (unsigned)__builtin_ctzll(bits);
-      if (SB_LOAD(&s->claims[bucket], SB_SEQ_CST) == 0 && !leaves_to_others(q, consumer))
-        (void)claim(q, consumer, bucket);
+      if (SB_LOAD(&s->claims[bucket], SB_SEQ_CST) != 0) continue;
+      again = again || sb_groups_has(passed, bucket);
+      if (!picky && !leaves_to_others(q, consumer)) (void)claim(q, consumer, bucket);
     }
   }
+  for (unsigned w = 0; q->groups->unused_count != 0 && w < SB_GROUPS_BITS; w++)
+    again = again || (q->groups->unused[w] & passed[w]) != 0;
+  return again;
 }
 
 /* True if the consumer has the claim, and does not give it up. */
@@ -267,12 +284,37 @@ sb_group_verdict sb_groups_admits(sb_queue *q, uint32_t consumer, unsigned bucke
   }
 }
 
+/* The claim on the bucket of `hash`; NULL: the message has no bucket, or the queue no claims. */
+static sb_word *claim_word(sb_broker *b, const sb_queue_shm *q, uint32_t hash) {
+  unsigned bucket = sb_groups_bucket_of(q, hash);
+  uint32_t slot = bucket != SB_NO_BUCKET ? SB_LOAD(&q->groups, SB_ACQUIRE) : 0;
+  sb_groups_shm *s = slot != 0 ? sb_groups_at(b, slot) : NULL;
+  return s != NULL ? &s->claims[bucket] : NULL;
+}
+
+unsigned sb_groups_claimant(sb_broker *b, const sb_queue_shm *q, uint32_t hash) {
+  sb_word *claim_of = claim_word(b, q, hash);
+  return claim_of != NULL ? (unsigned)SB_BITS(SB_LOAD(claim_of, SB_SEQ_CST), 0, 12) : 0;
+}
+
+bool sb_groups_pass_for_others(sb_broker *b, const sb_queue_shm *q, uint32_t hash, unsigned claimant) {
+  sb_word *claim_of = claim_word(b, q, hash);
+  uint64_t word = claim_of != NULL ? SB_LOAD(claim_of, SB_SEQ_CST) : 0;
+  while (word != 0 && SB_BITS(word, 0, 12) == claimant) {
+    /* P36: after the append. A claim that has the bit already ends after this load */
+    if ((word & PASSED) != 0 || SB_CAS(claim_of, &word, word | PASSED, SB_SEQ_CST)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 unsigned sb_groups_behind(sb_queue *q, uint32_t consumer, unsigned from, uint64_t cursor) {
   sb_groups *g = q->groups;
-  unsigned bucket = from;
+  unsigned bucket = g->behind_count != 0 ? from : SB_NO_BUCKET;
   while ((bucket = sb_groups_next_bit(g->behind, bucket)) != SB_NO_BUCKET) {
     if (g->next[bucket] >= g->end[bucket]) {
-      put_bit(g->behind, bucket, false);
+      clear_counted(g->behind, &g->behind_count, bucket);
     } else if (takes_of(g, consumer, bucket) && g->next[bucket] < cursor) {
       return bucket;
     }
@@ -285,14 +327,27 @@ void sb_groups_took(sb_queue *q, unsigned bucket, uint64_t next) {
   sb_groups *g = q->groups;
   if (bucket != SB_NO_BUCKET) {
     g->held[bucket]++;
-    put_bit(g->unused, bucket, false);
+    clear_counted(g->unused, &g->unused_count, bucket);
     if (next > g->next[bucket]) g->next[bucket] = next;
   }
 }
 
-void sb_groups_end(sb_queue *q) {
-  const uint64_t *unused = q->groups->unused;
-  for (unsigned b = 0; (b = sb_groups_next_bit(unused, b)) != SB_NO_BUCKET; b++) end_claim(q, b);
+void sb_groups_end(sb_queue *q, bool searched_all) {
+  sb_groups *g = q->groups;
+  for (unsigned b = 0; g->unused_count != 0 && (b = sb_groups_next_bit(g->unused, b)) != SB_NO_BUCKET; b++) {
+    if (searched_all) clear_counted(g->behind, &g->behind_count, b); /* I113 */
+    end_claim(q, b);
+  }
+}
+
+bool sb_groups_first(sb_queue *q, const sb_message_shm *m) {
+  sb_groups *g = q->groups;
+  if (m->group_hash == 0) {
+    return false;
+  }
+  bool first = sb_firsts_add(&g->firsts, m->group_hash, (sb_firsts_claims){g->number, sb_groups_buckets(q->shm)});
+  if ((m->flags & SB_MESSAGE_LAST) != 0) sb_firsts_forget(&g->firsts, m->group_hash);
+  return first;
 }
 
 static bool ends_when_idle(const sb_queue *q, unsigned bucket) {
@@ -307,7 +362,7 @@ void sb_groups_ended(sb_queue *q, unsigned ending) {
     return; /* the connection took the message in another way, such as a lease */
   }
   g->held[bucket]--;
-  if ((ending & SB_GROUP_LAST) != 0) put_bit(g->leaving, bucket, true);
+  if ((ending & SB_GROUP_LAST) != 0) set_bit(g->leaving, bucket);
   if (g->held[bucket] == 0 && ends_when_idle(q, bucket)) end_claim(q, bucket);
 }
 
@@ -315,7 +370,7 @@ void sb_groups_leave(sb_queue *q, uint32_t consumer) {
   sb_groups *g = q->groups;
   for (unsigned b = 0; (b = sb_groups_next_bit(g->mine, b)) != SB_NO_BUCKET; b++) {
     if (g->consumer[b] != consumer) continue;
-    put_bit(g->leaving, b, true);
+    set_bit(g->leaving, b);
     if (g->held[b] == 0) end_claim(q, b);
   }
 }

@@ -11,6 +11,12 @@
  * SB_GROUPS_PATIENCE_NS, if other consumers have credit. When a consumer comes, the others give up what is more than their
  * share, each bucket after the last message of it that they hold.
  *
+ * In a queue with priorities (sb_lanes.h), and for a *picky* consumer, which does not want every message, a bucket has no
+ * one place behind which all its messages lie. Such a consumer *walks again*: it remembers the buckets of which it passed
+ * messages by a cursor, and when one of them is free, all its cursors return to the heads of the lanes. So it finds the
+ * messages of a group by priority, and in order in each: a message of a higher priority overtakes those of its group that
+ * no consumer holds.
+ *
  * Layout: an object of the queue has four words for each bucket. `claims`: 0, or the connection that has the claim, with
  * its epoch, and the bit PASSED: another consumer has passed a message of the bucket since the claim began. `low`: where
  * the next claimant begins to search for messages that others passed. `high`: behind the last message that a consumer
@@ -26,7 +32,13 @@
  *      Before it takes a message by its bits, it takes those that lie before it there: the bits may be those of a cell
  *      that was STAGED (I53 of sb_take.h).
  *  I95 a consumer that claims a bucket in the middle of a search begins this search again: the earlier claimant may have
- *      returned a message, or left one behind the cursor.
+ *      returned a message, or left one behind the cursor. It goes on if no cell of the lane has `requeued` bits, and
+ *      `high` is not above `low`.
+ *  I113 each AVAILABLE message of a queue with priorities has its `requeued` bits, or lies at or behind the consumer's
+ *      cursor of its lane, or its bucket is one that the consumer remembers to have passed. While no consumer has the claim
+ *      of such a bucket, its bit of `freed` is set, or the consumer that is about to set it tells all others. A claimant
+ *      takes the bit over; the end of its claim sets it again, unless it could have taken any message, and found none.
+ *  I114 a message that came into a bucket with a claim is told to the claimant; the end of the claim tells all others.
  *
  * Ordering pairs:
  *  P24 a consumer raises `high`, then sets PASSED by a CAS that expects the claim it saw. The claimant stores `low`, swaps
@@ -34,6 +46,8 @@
  *      comes first, the CAS fails, and the consumer looks at the claim again.
  *  P25 the claimant ends its claim, sets the bucket's bit of `freed`, then notifies the consumers. A consumer clears its
  *      flag (P9 of sb_notify.h), then looks at `freed`.
+ *  P36 a producer appends a message, reads the claim of its bucket, and sets PASSED unless it is set. If the claimant's swap
+ *      comes later, the claimant sees PASSED, and tells all consumers. If the swap comes first, the producer tells them.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  the object was allocated, or linked -> as for a lane (sb_lanes.h).
@@ -42,12 +56,14 @@
  *   then ends its claims. `low` is that of an earlier end, so the next claimant searches more cells than it needs.
  *  the claim was swapped for 0, before the bit of `freed` -> passed messages that no consumer looks for -> the reaper sets
  *   the bit of each bucket that has no claim, then notifies the consumers.
+ *  a producer has set PASSED, before it notified the claimant -> as in sb_notify.h.
  *
  * Concurrency: any process. A connection changes its claims under its lock.
  */
 #ifndef SB_GROUPS_H
 #define SB_GROUPS_H
 
+#include "sb_firsts.h"
 #include "sb_queue.h"
 
 #define SB_NO_BUCKET SB_BUCKETS
@@ -61,14 +77,18 @@ typedef struct sb_groups {
   sb_groups_shm *shm;                         /* NULL: not needed yet */
   void (*tell)(sb_queue *q);                  /* notifies all consumers of the queue; of a higher layer */
   uint32_t handles, consumers;                /* consumers: how many the connection ever had at the queue */
-  uint64_t get_cursor;                        /* where the next get begins to search */
+  struct sb_choice *get;                      /* of its gets (sb_choice.h) */
   uint64_t patient_until_ns;                  /* while it leaves buckets to others; 0 = it does not */
   uint32_t joins;                             /* of the object, as last seen */
   uint64_t claim;                             /* what the connection writes into `claims` */
+  uint32_t unused_count, behind_count;        /* bits of `unused` and `behind` */
+  uint32_t claim_count;                       /* claims that the connection has made */
+  sb_firsts firsts;                           /* the groups that it has had */
   uint64_t mine[SB_GROUPS_BITS];              /* the connection has the claim */
   uint64_t unused[SB_GROUPS_BITS];            /* ... and has taken no message for it */
   uint64_t leaving[SB_GROUPS_BITS];           /* ... and ends it when it holds no more messages of the bucket */
   uint64_t behind[SB_GROUPS_BITS];            /* ... and has not searched for all messages that others passed */
+  uint32_t number[SB_BUCKETS];                /* of the claim, from 1; 0: the connection has none */
   uint32_t consumer[SB_BUCKETS];              /* the number of the consumer that has the claim */
   uint32_t held[SB_BUCKETS];                  /* messages that it holds */
   uint64_t next[SB_BUCKETS], end[SB_BUCKETS]; /* it searches from `next` on; the messages that were passed end there */
@@ -88,13 +108,27 @@ sb_status sb_groups_find(sb_queue *q);
 /* Stores the hash of the group that a message names in its header JMSXGroupID, and SB_MESSAGE_LAST. `m` is not published
  * yet. Every put of a broker that has a queue with groups calls this, so that a message can be moved there later. */
 void sb_groups_describe(sb_message_shm *m, const char *properties, uint32_t length);
-/* The bucket of a message; SB_NO_BUCKET: the message may go to any consumer. */
-unsigned sb_groups_bucket(const sb_queue *q, const sb_message_shm *m);
+static inline unsigned sb_groups_buckets(const sb_queue_shm *q) {
+  int64_t buckets = sb_setting(q, SB_SETTING_GROUP_BUCKETS);
+  return buckets >= 1 && buckets <= SB_BUCKETS ? (unsigned)buckets : SB_BUCKETS;
+}
+/* The bucket of a message with the hash `hash`; SB_NO_BUCKET: the message may go to any consumer. */
+static inline unsigned sb_groups_bucket_of(const sb_queue_shm *q, uint32_t hash) {
+  if (hash == 0 && sb_setting(q, SB_SETTING_MESSAGE_GROUPS) != SB_GROUPS_SHARED) {
+    return SB_NO_BUCKET;
+  }
+  return hash % sb_groups_buckets(q);
+}
+static inline unsigned sb_groups_bucket(const sb_queue *q, const sb_message_shm *m) {
+  return sb_groups_bucket_of(q->shm, m->group_hash);
+}
 
 /* ---- the search of a consumer (sb_choice.h) ---- */
 
-/* Begins a search: claims the buckets that are free and may have messages that were passed. */
-void sb_groups_begin(sb_queue *q, uint32_t consumer);
+/* Begins a search: claims the buckets that are free and may have messages that were passed. A picky consumer, which does
+ * not want every message, claims none here: what it does not want, another one may. `passed`: the buckets of which a
+ * consumer that walks again has passed messages (sb_choice.h). True: one of them is free, or was claimed. */
+bool sb_groups_begin(sb_queue *q, uint32_t consumer, bool picky, const uint64_t *passed);
 /* Whether a consumer may take the AVAILABLE message at `position`, of `bucket`. PASSED: another consumer has the claim, and
  * the search goes on behind the message. CLAIMED: this call claimed the bucket, and the search begins again (I95).
  * `by_cursor`: the message has no `requeued` bits that others find it by. */
@@ -105,8 +139,19 @@ sb_group_verdict sb_groups_admits(sb_queue *q, uint32_t consumer, unsigned bucke
 unsigned sb_groups_behind(sb_queue *q, uint32_t consumer, unsigned from, uint64_t cursor);
 /* Called when the consumer took a message of `bucket`. `next`: behind it, if the search came there by position. */
 void sb_groups_took(sb_queue *q, unsigned bucket, uint64_t next);
-/* Ends a search: ends the claims for which no message was taken. */
-void sb_groups_end(sb_queue *q);
+/* True if the message, which the consumer has just taken, is the first one of its group for it (sb_firsts.h). */
+bool sb_groups_first(sb_queue *q, const sb_message_shm *m);
+/* Ends a search: ends the claims for which no message was taken. `searched_all`: of all messages of these buckets, the
+ * consumer could have had none. */
+void sb_groups_end(sb_queue *q, bool searched_all);
+
+/* ---- the arrival of a message ---- */
+
+/* The id of the connection that has the claim on the bucket of a message with the hash `hash`; 0: none has it. */
+unsigned sb_groups_claimant(sb_broker *b, const sb_queue_shm *q, uint32_t hash);
+/* Passes a message that is in the queue for the consumers of all other connections than `claimant`: the end of its claim
+ * tells them (P36). False: the claim has ended. */
+bool sb_groups_pass_for_others(sb_broker *b, const sb_queue_shm *q, uint32_t hash, unsigned claimant);
 
 /* ---- the end of claims ---- */
 
@@ -134,6 +179,10 @@ static inline unsigned sb_groups_of(const sb_queue *q, const sb_message_shm *m, 
     return SB_NO_BUCKET;
   }
   return sb_groups_bucket(q, m) | ((m->flags & SB_MESSAGE_LAST) != 0 ? SB_GROUP_LAST : 0u);
+}
+/* Called before the message returns to its place: if it was the first one of its group, it is so again. */
+static inline void sb_groups_returns(const sb_queue *q, const sb_message_shm *m, uint64_t side) {
+  if (q->groups != NULL && (side & SB_SIDE_GROUP_FIRST) != 0) sb_firsts_forget(&q->groups->firsts, m->group_hash);
 }
 static inline void sb_groups_gone(sb_queue *q, unsigned ending) {
   if (ending != SB_NO_BUCKET) sb_groups_ended(q, ending);

@@ -130,7 +130,8 @@ uint64_t sb_queue_next_end(sb_queue *q, uint64_t position);
 /* True if a search may have hidden messages from other consumers for a moment (I41 of sb_requeued.h, I77 of
  * sb_lanes.h). The caller then notifies a consumer. */
 static inline bool sb_queue_may_hide(const sb_queue *q) {
-  return SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0 || sb_queue_has_lanes(q);
+  /* a consumer of a queue with groups clears no ready bits (sb_choice.h) */
+  return SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0 || (sb_queue_has_lanes(q) && q->groups == NULL);
 }
 /* seq_cst: a process that made a cell AVAILABLE must see here that the queue was closed (sb_closing.h). */
 static inline bool sb_queue_is_open(const sb_queue *q) { return SB_LOAD(&q->shm->state, SB_SEQ_CST) == q->state; }

@@ -79,6 +79,7 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
     SB_STORE(&cell->side, sb_side_word(t.gen, count, SB_SIDE_REDELIVERED), SB_RELEASE);
   }
   unsigned ending = sb_groups_of(q, t.message, t.delivered) & ~SB_GROUP_LAST; /* the message did not end */
+  sb_groups_returns(q, t.message, t.side);
   sb_value_key key;
   bool keyed = sb_queue_has_values(q) && sb_values_key_of(q, t.slot, t.message, &key);
   bool tracked = sb_queue_tracks(q->shm);

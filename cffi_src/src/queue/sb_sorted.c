@@ -194,7 +194,7 @@ static sb_status take(const search *s, uint64_t token, sb_taken *t) {
       return SB_EMPTY;
     }
     uint64_t position = sb_sort_heap_first(heap)->position;
-    if (sb_take_for_consumer_at(q, position, false, token, t) == SB_OK) {
+    if (sb_take_for_consumer_at(q, &q->lanes[0].head_leaf, position, false, token, t) == SB_OK) {
       sb_sort_heap_drop(heap);
       return SB_OK;
     }

@@ -344,7 +344,7 @@ sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t) {
   }
 }
 
-static bool take_in_state(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, unsigned from, unsigned state,
+SB_HOT bool take_in_state(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, unsigned from, unsigned state,
                           sb_taken *t) {
   uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_ACQUIRE);
   return sb_cell_of(word, leaf->gen) && sb_cell_state(word) == from && sb_slot_ready(q->c->b, sb_cell_slot(word)) &&
@@ -368,21 +368,21 @@ unsigned sb_take_row(sb_queue *q, uint64_t first, const uint64_t *tokens, sb_tak
   return n;
 }
 
-/* Takes the message at `position`: its cell changes from state `from` to `state`. `requeued`: the message returned to
+/* Takes the message at `position`: its cell changes from state `from` to `state`. `near`: may be its leaf. `requeued`: the message returned to
  * the queue, so the function first clears the leaf's bit of the cell. SB_EMPTY: the cell is not in state `from`, or
  * another process was faster. */
-static sb_status take_at(sb_queue *q, uint64_t position, unsigned from, unsigned state, bool requeued, uint64_t token,
-                         sb_taken *t) {
+SB_HOT sb_status take_at(sb_queue *q, const sb_leaf_ref *near, uint64_t position, unsigned from, unsigned state,
+                         bool requeued, uint64_t token, sb_taken *t) {
   bool tracked = from == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm), before = tracked && sb_queue_evicts(q->shm);
   if (tracked) sb_ledger_hinting(q->ledger, 1);
   if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
-  const sb_lane *lane = sb_queue_lane(q, position);
-  sb_leaf_ref leaf = lane->head_leaf;
+  sb_leaf_ref leaf = *near;
   t->token = token;
   bool known = sb_leaf_covers(&leaf, position);
-  bool took_it = (known || sb_ring_locate(q->c->b, NULL, &lane->ring, position, &leaf) == SB_OK) &&
-                 (requeued ? take_returned_at(q, state, NULL, &leaf, position, t) == SB_OK
-                           : take_in_state(q, &leaf, position, from, state, t));
+  bool took_it =
+      (known || sb_ring_locate(q->c->b, NULL, &sb_queue_lane(q, position)->ring, position, &leaf) == SB_OK) &&
+      (requeued ? take_returned_at(q, state, NULL, &leaf, position, t) == SB_OK
+                : take_in_state(q, &leaf, position, from, state, t));
   if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
   if (took_it && tracked) {
     count_taken(q, before, t);
@@ -393,9 +393,10 @@ static sb_status take_at(sb_queue *q, uint64_t position, unsigned from, unsigned
 }
 
 sb_status sb_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t) {
-  return take_at(q, position, from, SB_CELL_REMOVING, false, token, t);
+  return take_at(q, &sb_queue_lane(q, position)->head_leaf, position, from, SB_CELL_REMOVING, false, token, t);
 }
 
-sb_status sb_take_for_consumer_at(sb_queue *q, uint64_t position, bool requeued, uint64_t token, sb_taken *t) {
-  return take_at(q, position, SB_CELL_AVAILABLE, SB_CELL_ACQUIRED, requeued, token, t);
+sb_status sb_take_for_consumer_at(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, bool requeued,
+                                  uint64_t token, sb_taken *t) {
+  return take_at(q, leaf, position, SB_CELL_AVAILABLE, SB_CELL_ACQUIRED, requeued, token, t);
 }

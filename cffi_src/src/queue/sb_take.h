@@ -70,10 +70,17 @@ sb_status sb_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t tok
  * no message is ready, or the queue is paused. SB_DELETED: the queue is closed. SB_STAYS: the queue is non-destructive, so
  * only consumers that follow it get its messages (sb_following.h). */
 sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t);
-/* Takes the ready message at `position` for a consumer. `requeued`: the message returned to the queue. SB_EMPTY: there
+/* Takes the ready message at `position` for a consumer. `leaf`: where the caller saw it; if it does not cover the
+ * position, the call finds the leaf. `requeued`: the message returned to the queue. SB_EMPTY: there
  * is no ready message at `position`; the caller must then search on, and enforce the queue's limits if it finds no
  * message (I42). */
-sb_status sb_take_for_consumer_at(sb_queue *q, uint64_t position, bool requeued, uint64_t token, sb_taken *t);
+sb_status sb_take_for_consumer_at(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, bool requeued,
+                                  uint64_t token, sb_taken *t);
+/* Adds a flag to the side record of a message that was taken. `leaf`: covers its position. */
+static inline void sb_take_mark(const sb_leaf_ref *leaf, uint64_t flag, sb_taken *t) {
+  t->side |= flag;
+  SB_STORE(&sb_leaf_cell(leaf, t->position)->side, t->side, SB_RELEASE);
+}
 /* Counts the delivery of a message that was taken for a consumer. */
 static inline void sb_take_delivered(sb_queue *q, const sb_taken *t) {
   if ((t->side & SB_SIDE_REDELIVERED) != 0) sb_ledger_count(q->ledger, SB_COUNT_REDELIVERED, 1);

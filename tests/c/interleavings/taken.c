@@ -62,8 +62,10 @@ static void take_first_by(method how) {
   switch (how) {
     case OLDEST: status = sb_take_oldest(one.q, SB_CELL_ACQUIRED, at(1), token, &taken); break;
     case AT: status = sb_take_at(one.q, at(0), SB_CELL_AVAILABLE, token, &taken); break;
-    case FOR_CONSUMER_AT: status = sb_take_for_consumer_at(one.q, at(0), false, token, &taken); break;
-    default: status = sb_take_for_consumer_at(one.q, at(0), true, token, &taken); break;
+    case FOR_CONSUMER_AT:
+      status = sb_take_for_consumer_at(one.q, &one.q->lanes[0].head_leaf, at(0), false, token, &taken);
+      break;
+    default: status = sb_take_for_consumer_at(one.q, &one.q->lanes[0].head_leaf, at(0), true, token, &taken); break;
   }
 }
 
@@ -160,7 +162,7 @@ static void put_beside(void) {
   mark(1);
   meanwhile("queue.take.cleared", put_first);
   new_token();
-  status = sb_take_for_consumer_at(one.q, at(1), true, token, &taken);
+  status = sb_take_for_consumer_at(one.q, &one.q->lanes[0].head_leaf, at(1), true, token, &taken);
   afterwards();
   expect(end_take() == 2, "the message was not taken");
 }

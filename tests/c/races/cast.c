@@ -217,13 +217,13 @@ static uint64_t delivered(uint64_t id, const char *record, bool settled) {
   fate *f = fate_of(id);
   if (f->acked && !f->may_go) complain("message %llu is delivered after it was acknowledged", (unsigned long long)id);
   if (!f->tried) complain("message %llu is delivered, and nobody put it", (unsigned long long)id);
-  if (f->delivered > 0 && !r->redelivered)
+  if (f->delivered > 0 && (r->marks & SB_MARK_REDELIVERED) == 0)
     complain("message %llu comes again, and is not marked", (unsigned long long)id);
-  if (f->delivered == 0 && r->redelivered && !scheduler_somebody_died() && !book->consumers)
+  if (f->delivered == 0 && (r->marks & SB_MARK_REDELIVERED) != 0 && !scheduler_somebody_died() && !book->consumers)
     complain("message %llu is marked, and comes for the first time", (unsigned long long)id);
   uint64_t *last = &book->newest[actor()][PRODUCED_BY(id) % (MESSAGES / 8)];
   uint64_t *newest_of_all = &book->newest[NOBODY][PRODUCED_BY(id) % (MESSAGES / 8)];
-  if (!r->redelivered) {
+  if ((r->marks & SB_MARK_REDELIVERED) == 0) {
     if (id < *last && !book->any_order && !scheduler_somebody_died())
       complain("message %llu comes after %llu", (unsigned long long)id, (unsigned long long)*last);
     *last = id;

@@ -43,6 +43,8 @@ static void two_consume(void) {
 
 /* ---- roles ---- */
 
+static void put_5(void) { (void)put_message(5); }
+
 /* The messages of a group come one by one, and in order. */
 static uint64_t took(uint64_t id) {
   static const char *const names[] = {"", "1", "2", "3", "4"};
@@ -64,6 +66,39 @@ static void take_and_return(void) {
 static void cancel(void) {
   sb_consumer_cancel(me()->consumer, true);
   if (me()->consumer->closed) scheduler_note("cancelled");
+}
+
+/* ---- with priorities: a message of id i has priority i % 3 ---- */
+
+#define RANKED_GROUPS \
+  {{-1, -1, -1, SB_OVERFLOW_BLOCK, -1, -1, 2, [SB_SETTING_MESSAGE_GROUPS] = SB_GROUPS_SHARED, \
+    [SB_SETTING_GROUP_BUCKETS] = 1}, \
+   0}
+static void ranked_are_there(void) {
+  any_order();
+  groups_are_there();
+}
+static void ranked_one_is_held(void) {
+  any_order();
+  first_has_what_the_second_passed();
+}
+static void take_ranked(void) {
+  if (get_message(me()->q, me()->first) != 0) ack(me()->q, me()->first);
+}
+static void wait_ranked(void) {
+  if (wait_for_message(me()->q, me()->first) != 0) ack(me()->q, me()->first);
+}
+static void wait_ranked_twice(void) {
+  wait_ranked();
+  wait_ranked();
+}
+
+/* A consumer has the group, and has acknowledged nothing: what comes is told to it alone. */
+static void one_of_two_has_the_group(void) {
+  groups_are_there();
+  consume_as(1, 1, 0);
+  consume_as(2, 2, 0);
+  put_by_keeper(2, 2);
 }
 
 /* ---- afterwards ---- */
@@ -100,6 +135,24 @@ static const scenario SCENARIOS[] = {
      KEEPS_ALL},
     {"groups, consumers, put", "a group that is free is served", SHARED, two_consume,
      {{"b", serve, 1, "slept filled slept"}, {"c", serve, 2, "slept slept"}, {"put", put_2, 0, "put"}}, KEEPS_ALL},
+    {"groups, claimed, put, cancel", "what the claimant alone was told of goes to the other one", SHARED,
+     one_of_two_has_the_group, {{"put", put_3, 0, "put"}, {"b", serve, 1, "filled slept"},
+      {"cancel", cancel, 1, "cancelled"}, {"c", serve, 2, "filled filled slept"}}, KEEPS_ALL},
+    {"groups, claimed, put, ack", "what came into a claimed group is told of at its end", SHARED, first_has_the_group,
+     {{"put", put_5, 2, "put"}, {"wait", wait_in_order, 1, "slept got 3 acked"}, {"ack", ack_held, 0, "acked"}},
+     nothing_is_claimed, KEEPS_ALL},
+    {"groups, ranked, ack, two wait", "each of two finds what it passed in other lanes", RANKED_GROUPS,
+     ranked_one_is_held,
+     {{"b", wait_ranked, 1, "slept got acked"}, {"c", wait_ranked, 2, "slept got acked"},
+      {"ack", ack_held, 0, "acked"}}, nothing_is_claimed, KEEPS_ALL},
+    {"groups, ranked, takes, wait", "what one passed is told of, although another one takes first", RANKED_GROUPS,
+     ranked_one_is_held,
+     {{"wait", wait_ranked_twice, 1, "slept got acked got acked"}, {"ack", ack_held, 0, "acked"},
+      {"take", take_ranked, 2, "nothing"}}, nothing_is_claimed, KEEPS_ALL},
+    {"groups, ranked, nack, wait", "what comes back in its lane is found", RANKED_GROUPS, ranked_one_is_held,
+     {{"wait", wait_ranked, 1, "slept got acked"}, {"nack", nack_held, 0, "returned"}}, nothing_is_claimed, KEEPS_ALL},
+    {"groups, ranked, put, take", "what comes beside a search is found later", RANKED_GROUPS, ranked_are_there,
+     {{"put", put_2_3, 0, "put put"}, {"wait", wait_ranked_twice, 1, "got acked got acked"}}, nothing_is_claimed, KEEPS_ALL},
     {"groups, cancel, put", "who leaves keeps no group", GROUPED(SB_GROUPS_SHARED), two_consume,
      {{"put", put_2, 0, "put"}, {"cancel", cancel, 1, "cancelled"}, {"c", serve, 2, "filled slept"}}, KEEPS_ALL},
 };

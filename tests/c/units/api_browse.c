@@ -45,7 +45,7 @@ static void messages_in_turn(void) {
   begin(UNLIMITED, 2);
   expect_seen(browse(), 1, 1);
   expect_is(record()->sequence, 0, "the sequence of the first");
-  expect_is(record()->redelivered, 0, "whether the first was redelivered");
+  expect_is(record()->marks, 0, "whether the first was redelivered");
   expect_seen(browse(), 2, 2);
   expect_is(record()->sequence, 1, "the sequence of the second");
   expect_nothing(browse(), SB_EMPTY, 2);
@@ -73,7 +73,7 @@ static void a_whole_record(void) {
   expect_is(position, 0, "the position of what did not fit");
   expect_is(browse_sized(NEED + 6), NEED + 6, "the length");
   got.tag = got.body_address = got.delivery_count = 0;
-  got.redelivered = 1;
+  got.marks = 1;
   expect(memcmp(record(), &got, sizeof got) == 0, "the record is another one");
   expect(memcmp(buffer + sizeof(sb_record), "Ekkppp", 6) == 0, "other names follow");
   expect_is(id_at(buffer + sizeof(sb_record) + 6, BYTES), 5, "the body");

@@ -230,7 +230,7 @@ static void messages_are_settled(void) {
   expect_is(settle(tags[2], SB_REQUEUE), SB_OK, "the status of a requeue");
   expect_is(sb_consumer_unacked(k), 2, "what is unacked");
   expect_is(next_id(false), 3, "the message that was requeued");
-  expect_is(record()->redelivered, 1, "whether it was given before");
+  expect_is(record()->marks, 1, "whether it was given before");
   (void)sb_dispose(queues[0], tags[4] & SB_TAG_TOKEN, SB_REASON_ACKED);
   expect_is(settle(tags[4], SB_ACK), SB_SETTLED, "the status of a message that was settled elsewhere");
 }

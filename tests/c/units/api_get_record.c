@@ -132,7 +132,7 @@ static void expect_record(uint64_t body_length, uint64_t address) {
   expect_is(r->properties_length, 3, "the length of the properties");
   expect_is(r->key_length, 2, "the length of the key");
   expect_is(r->delivery_count, 6, "the delivery count");
-  expect_is(r->redelivered, 1, "whether it was redelivered");
+  expect_is(r->marks, 1, "whether it was redelivered");
   expect_is(r->priority, 9, "the priority");
   expect_is(r->subscription, 8, "the subscription");
   expect_is(r->exchange_length, 1, "the length of the exchange");
@@ -154,7 +154,7 @@ static void the_record_of_one_piece(void) {
   expect_record(4, 0);
   expect(memcmp(behind() + 6, "bodyU", 5) == 0, "another body follows");
   (void)make_record(sb_side_word(GEN, 0, 0));
-  expect_is(record()->redelivered, 0, "whether it was redelivered, the first time");
+  expect_is(record()->marks, 0, "whether it was redelivered, the first time");
   message->body_length = SB_INLINE_BODY;
   expect_is(make_record(0), sizeof(sb_record) + 6 + SB_INLINE_BODY, "the length with the longest body inside");
   expect_is(record()->body_address, 0, "its address");

@@ -140,7 +140,7 @@ static void a_message_is_taken_and_put_back(void) {
   expect(sb_queue_take(q, 1, record) > 0, "it cannot be taken");
   memcpy(&r, record, sizeof r);
   expect_is(r.sequence, 1, "its sequence number");
-  expect_is(r.redelivered, 0, "whether it is redelivered");
+  expect_is(r.marks, 0, "whether it is redelivered");
   expect_is(cell_state(q, 1), SB_CELL_REMOVING, "the state of its cell");
   expect_is(sb_queue_take(q, 1, record + 4096), -(int64_t)SB_EMPTY, "the status of a second take");
   expect_is(sb_queue_take(q, 3, record + 4096), -(int64_t)SB_EMPTY, "the status of a take behind the end");

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cells.h"
+#include "ranked.h"
 #include "sb_choice.h"
 #include "sb_handles.h"
 
@@ -16,6 +17,7 @@
 
 static sb_queue *q;
 static sb_groups *g;
+static const uint64_t none[SB_GROUPS_BITS];
 
 static void begin_with(unsigned how, int64_t buckets) {
   sb_settings settings = GROUPED(how, buckets);
@@ -129,19 +131,19 @@ static void the_consumers_of_a_connection_have_their_own(void) {
   hold_one(1);
   expect_is(sb_groups_admits(q, 2, 1, at(1), true), SB_GROUP_PASSED, "the verdict for another consumer");
   expect_is(claim_of(1), g->claim | PASSED, "the claim");
-  sb_groups_begin(q, 2);
+  (void)sb_groups_begin(q, 2, false, none);
   expect_is(g->consumer[1], 1, "the consumer of the claim");
 }
 static void what_is_free_is_claimed_first(void) {
   begin();
   set_freed(1);
-  sb_groups_begin(q, 1);
+  (void)sb_groups_begin(q, 1, false, none);
   expect(claim_of(1) == g->claim && !is_freed(1), "a free bucket is not claimed");
-  sb_groups_end(q);
+  sb_groups_end(q, true);
   expect_is(claim_of(1), 0, "the claim after a search that found nothing");
   set_claim(2, ELSEWHERE);
   set_freed(2);
-  sb_groups_begin(q, 1);
+  (void)sb_groups_begin(q, 1, false, none);
   expect(claim_of(2) == ELSEWHERE && is_freed(2), "a bucket of others is claimed");
 }
 
@@ -182,7 +184,7 @@ static void a_sticky_claim_stays(void) {
   hold_one(1);
   sb_groups_ended(q, 1);
   expect_is(claim_of(1), g->claim, "the claim without messages");
-  sb_groups_end(q);
+  sb_groups_end(q, true);
   expect_is(claim_of(1), g->claim, "the claim after a search");
   sb_groups_took(q, 1, at(2));
   sb_groups_ended(q, 1 | SB_GROUP_LAST);
@@ -251,7 +253,116 @@ static void what_was_staged_comes_in_its_place(void) {
   }
 }
 
+/* ---- arrivals ---- */
+
+static void the_claimant_is_told_alone(void) {
+  begin();
+  expect_is(sb_groups_claimant(t.b, q->shm, 2), 0, "the claimant of a bucket without a claim");
+  expect(!sb_groups_pass_for_others(t.b, q->shm, 2, OTHER), "a message without a claim is passed");
+  set_claim(2, ELSEWHERE);
+  expect_is(sb_groups_claimant(t.b, q->shm, 2), ELSEWHERE & 0xfff, "the claimant");
+  expect(!sb_groups_pass_for_others(t.b, q->shm, 2, t.c->id), "a message is passed for an earlier claimant");
+  expect_is(claim_of(2), ELSEWHERE, "the claim of another one than was told");
+  for (unsigned i = 0; i < 2; i++) {
+    expect(sb_groups_pass_for_others(t.b, q->shm, 2, ELSEWHERE & 0xfff), "a message is not passed");
+    expect_is(claim_of(2), ELSEWHERE | PASSED, "the claim after it was passed");
+  }
+  SB_STORE(&q->shm->settings[SB_SETTING_MESSAGE_GROUPS], SB_GROUPS_STICKY, SB_RELAXED);
+  expect_is(sb_groups_claimant(t.b, q->shm, 0), 0, "the claimant of a message without a group");
+  SB_STORE(&q->shm->groups, 0u, SB_RELAXED);
+  expect_is(sb_groups_claimant(t.b, q->shm, 2), 0, "the claimant where there are no claims");
+}
+
+/* ---- messages of several priorities, or for picky consumers ---- */
+
+static void what_a_picky_consumer_passed_is_found_again(void) {
+  sb_choice picky = {.consumer = 1, .no_local = true}, other = {.consumer = 2};
+  sb_taken taken;
+  begin();
+  for (unsigned n = 0; n < 5; n++) message_of(n)->group_hash = 2;
+  message_of(1)->publisher = message_of(3)->publisher = OTHER;
+  set_claim(2, ELSEWHERE);
+  expect_is(sb_choice_take(q, &picky, new_token(), &taken), SB_EMPTY, "the status while another one has the bucket");
+  expect_is(sb_choice_take(q, &other, new_token(), &taken), SB_EMPTY, "the same for a consumer that wants all");
+  set_claim(2, 0);
+  set_freed(2);
+  expect_is(sb_choice_take(q, &picky, new_token(), &taken), SB_OK, "the status of what it passed");
+  expect_is(taken.position, at(1), "the first one that it wants");
+  expect((taken.side & SB_SIDE_GROUP_FIRST) != 0, "it is not the first one of its group");
+  expect_is(sb_dispose(q, taken.token, SB_REASON_ACKED), SB_OK, "its end");
+  expect(is_freed(2), "what it did not want is not announced");
+  for (unsigned n = 0; n < 5; n += n == 0 ? 2 : 1) {
+    expect_is(sb_choice_take(q, &other, new_token(), &taken), SB_OK, "the status of what the picky one left");
+    expect_is(taken.position, at(n), "what it left");
+  }
+}
+
+static void begin_ranked(unsigned how) {
+  static const unsigned PRIORITY[] = {0, 2, 1, 2};
+  sb_settings settings = GROUPED(how, 4);
+  settings.values[SB_SETTING_MAX_PRIORITY] = 2;
+  q = begin_queue("q", settings, 0);
+  g = q->groups;
+  if (g == NULL || sb_groups_find(q) != SB_OK) die("groups", 0);
+  for (unsigned i = 0; i < 4; i++) {
+    if (put_ranked(q, PRIORITY[i], i + 1) != SB_OK) die("put", 0);
+  }
+}
+static void take_id(sb_choice *choice, uint64_t id) {
+  sb_taken taken;
+  expect_is(sb_choice_take(q, choice, new_token(), &taken), SB_OK, "the status");
+  expect_is(id_of(&taken), id, "the message");
+}
+/* The messages have no group; where groups are shared these are one group, in bucket 0. */
+static void what_was_passed_comes_by_priority(void) {
+  sb_choice choice = {.consumer = 1};
+  sb_taken taken;
+  begin_ranked(SB_GROUPS_SHARED);
+  set_claim(0, ELSEWHERE);
+  expect_is(sb_choice_take(q, &choice, new_token(), &taken), SB_EMPTY, "the status while another one has the bucket");
+  expect_is(choice.passed[0], 1, "the buckets that it passed");
+  expect_is(claim_of(0), ELSEWHERE | PASSED, "the claim");
+  set_claim(0, 0);
+  set_freed(0);
+  const uint64_t ids[] = {2, 4, 3, 1};
+  for (unsigned i = 0; i < 4; i++) take_id(&choice, ids[i]);
+  expect_is(choice.passed[0], 0, "the buckets that it passed, after it walked again");
+}
+/* Consumer 2 passed what consumer 1 takes one by one: each end tells it, until nothing is left. */
+static void a_claim_hands_on_that_messages_were_passed(void) {
+  sb_choice one = {.consumer = 1}, two = {.consumer = 2};
+  sb_taken taken;
+  begin_ranked(SB_GROUPS_SHARED);
+  count_tells();
+  set_claim(0, ELSEWHERE);
+  expect_is(sb_choice_take(q, &two, new_token(), &taken), SB_EMPTY, "the status while another one has the bucket");
+  set_claim(0, 0);
+  set_freed(0);
+  for (unsigned n = 1; n <= 4; n++) {
+    expect_is(sb_choice_take(q, &one, new_token(), &taken), SB_OK, "the status");
+    expect(!is_freed(0), "the claim did not take the bit over");
+    expect_is(sb_dispose(q, taken.token, SB_REASON_ACKED), SB_OK, "its end");
+    expect(told == n && is_freed(0), "the end of claim %u told of nothing", n);
+  }
+  expect_is(sb_choice_take(q, &one, new_token(), &taken), SB_EMPTY, "the status when nothing is left");
+  expect(told == 4 && !is_freed(0), "a search that found nothing told of something");
+}
+static void a_late_bit_is_seen(void) {
+  begin_ranked(SB_GROUPS_SHARED);
+  count_tells();
+  hold_one(1);
+  set_freed(1); /* by an earlier claimant, whose claim ended before this one began */
+  sb_groups_ended(q, 1);
+  expect(told == 1 && is_freed(1), "the end of a claim does not see the bit of an earlier one");
+}
+
 static const test_case CASES[] = {
+    {"groups: arrival", "a message of a claimed bucket is the claimant's", the_claimant_is_told_alone},
+    {"groups: picky", "what a picky consumer passed, or does not want, is found",
+     what_a_picky_consumer_passed_is_found_again},
+    {"groups: ranked", "what was passed comes by priority", what_was_passed_comes_by_priority},
+    {"groups: handed on", "a claim hands on that messages were passed", a_claim_hands_on_that_messages_were_passed},
+    {"groups: late bit", "the end of a claim sees the bit of an earlier one", a_late_bit_is_seen},
     {"groups: bits", "the next bucket of a bitmap is found", bits_of_buckets},
     {"groups: buckets", "a message has the bucket of its group", buckets_of_messages},
     {"groups: header", "a header names the group", the_group_that_a_header_names},

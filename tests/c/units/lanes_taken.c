@@ -517,12 +517,13 @@ static void pages_are_forgotten(void) {
 
 /* ---- consumers with no_local ---- */
 
-static sb_choice choice = {.no_local = true};
+static sb_choice choice;
+static uint64_t cursor_in(unsigned number) { return choice.others[(number - 1) % SB_CHOICE_OTHERS]; }
 static sb_status take_foreign(void) { return sb_choice_take(q, &choice, new_token(), &taken); }
 static void foreign(unsigned number, uint64_t n) { ranked_message(q, number, n)->publisher = OTHER; }
 static void foreign_messages_by_priority(void) {
   begin(RANKED(9));
-  choice.cursor = 0;
+  choice = (sb_choice){.no_local = true};
   put_each((unsigned[]){FIRST, LAST, MIDDLE, FIRST, MIDDLE, LAST}, 6);
   foreign(0, 1);
   foreign(4, 1);
@@ -530,17 +531,20 @@ static void foreign_messages_by_priority(void) {
   expect_id(take_foreign(), 4, "the foreign one of the highest priority");
   expect_is(choice.cursor, q->base + 2, "the cursor in lane 0");
   expect_id(take_foreign(), 5, "the foreign one of the middle priority");
-  expect_is(choice.cursor, base_of(q, 4) + 2, "the cursor in lane 4");
-  foreign(0, 0);
-  expect_id(take_foreign(), 1, "one before the cursor in a lane that the cursor left");
+  expect_is(choice.cursor, q->base + 2, "the cursor in lane 0 after a search of others");
+  expect_is(cursor_in(4), base_of(q, 4) + 2, "the cursor in lane 4");
+  put_each((unsigned[]){FIRST}, 1);
+  foreign(0, 2);
+  expect_is(take_foreign(), SB_OK, "the status of one that came at the cursor of lane 0");
+  expect_is(taken.position, q->base + 2, "its place");
   expect_id(take_foreign(), 2, "the foreign one of the lowest priority");
   expect_is(take_foreign(), SB_EMPTY, "the status when only own ones are left");
   expect_ready(BIT(0) | BIT(4) | BIT(9), "the bits, which stay");
-  expect_is(sb_position_lane(choice.cursor), 9, "the lane of the cursor");
+  expect_is(cursor_in(9), base_of(q, 9) + 2, "the cursor in lane 9");
 }
 static void a_foreign_message_that_returned(void) {
   begin(RANKED(9));
-  choice.cursor = 0;
+  choice = (sb_choice){.no_local = true};
   put_each((unsigned[]){LAST, LAST, LAST}, 3);
   foreign(9, 0);
   foreign(9, 2);
@@ -552,16 +556,17 @@ static void a_foreign_message_that_returned(void) {
 }
 static void a_search_begins_at_the_cursor(void) {
   begin(RANKED(9));
+  choice = (sb_choice){.no_local = true};
   put_each((unsigned[]){LAST, LAST}, 2);
   foreign(9, 0);
   foreign(9, 1);
-  choice.cursor = base_of(q, 9) + 1;
+  choice.others[8] = base_of(q, 9) + 1;
   expect_id(take_foreign(), 2, "the one at the cursor");
 }
 /* The head of a lane is passed by all: the search begins there. */
 static void a_search_begins_at_the_head_of_a_lane(void) {
   begin(RANKED(9));
-  choice.cursor = 0;
+  choice = (sb_choice){.no_local = true};
   put_each((unsigned[]){LAST, LAST}, 2);
   foreign(9, 0);
   foreign(9, 1);
@@ -570,7 +575,7 @@ static void a_search_begins_at_the_head_of_a_lane(void) {
 }
 static void foreign_messages_of_few_lanes(void) {
   begin(RANKED(9));
-  choice.cursor = 0;
+  choice = (sb_choice){.no_local = true};
   set_ready(q, 10, true);
   expect_is(take_foreign(), SB_EMPTY, "the status of a bit behind the last lane");
   expect_is(choice.cursor, 0, "the cursor");

@@ -79,8 +79,8 @@ static sb_status take_by(method how, uint64_t number) {
   switch (how) {
     case OLDEST: return take_before(at(number + 1));
     case AT: return sb_take_at(q, at(number), SB_CELL_AVAILABLE, token, &taken);
-    case FOR_CONSUMER_AT: return sb_take_for_consumer_at(q, at(number), false, token, &taken);
-    default: return sb_take_for_consumer_at(q, at(number), true, token, &taken);
+    case FOR_CONSUMER_AT: return sb_take_for_consumer_at(q, &q->lanes[0].head_leaf, at(number), false, token, &taken);
+    default: return sb_take_for_consumer_at(q, &q->lanes[0].head_leaf, at(number), true, token, &taken);
   }
 }
 static void expect_hints(uint64_t counted, uint64_t bytes, const char *what) {
@@ -139,7 +139,7 @@ static void the_bound_falls(void) {
   expect_hints(1, BYTES, "what was counted of a victim that is paid");
   expect_is(sb_take_at(q, at(1), SB_CELL_AVAILABLE, token, &taken), SB_OK, "the status of one that is removed");
   expect_is(q->shm->bound, 6, "the bound when one was removed");
-  expect_is(sb_take_for_consumer_at(q, at(2), false, token, &taken), SB_OK, "the status");
+  expect_is(sb_take_for_consumer_at(q, &q->lanes[0].head_leaf, at(2), false, token, &taken), SB_OK, "the status");
   expect_is(q->shm->bound, 3, "the bound when one was taken from its place");
   expect_is(take(), SB_OK, "the status of the oldest");
   expect_is(q->shm->bound, 2, "the bound when the oldest was taken");
@@ -233,7 +233,8 @@ static void a_place_that_came_back(void) {
     set_cell(i, states[i], OTHER);
     mark(i);
     uint64_t word = word_of(i);
-    expect_is(sb_take_for_consumer_at(q, at(i), true, token, &taken), SB_EMPTY, "the status of what is not ready");
+    expect_is(sb_take_for_consumer_at(q, &q->lanes[0].head_leaf, at(i), true, token, &taken), SB_EMPTY,
+              "the status of what is not ready");
     expect_is(word_of(i), word, "the cell");
     expect_is(bits_of(0) >> i & 1, !goes, "its bit");
     expect_is(held_by(token), 0, "the holding");
@@ -241,14 +242,17 @@ static void a_place_that_came_back(void) {
   set_word(5, sb_cell_open(SB_CELL_AVAILABLE, slot_of(5), 0, leaf_of(5).gen + 1));
   mark(5);
   uint64_t word = word_of(5);
-  expect_is(sb_take_for_consumer_at(q, at(5), true, token, &taken), SB_EMPTY, "the status of another page's cell");
+  expect_is(sb_take_for_consumer_at(q, &q->lanes[0].head_leaf, at(5), true, token, &taken), SB_EMPTY,
+            "the status of another page's cell");
   expect_is(word_of(5), word, "the cell of another page");
   expect_is(bits_of(0) >> 5 & 1, 1, "its bit");
-  expect_is(sb_take_for_consumer_at(q, at(5), false, token, &taken), SB_EMPTY, "the same, not announced");
+  expect_is(sb_take_for_consumer_at(q, &q->lanes[0].head_leaf, at(5), false, token, &taken), SB_EMPTY,
+            "the same, not announced");
   expect_is(word_of(5), word, "the cell of another page");
   SB_STORE(&q->shm->requeued, 0, SB_RELAXED);
   set_bits(0, 192);
-  expect_is(sb_take_for_consumer_at(q, at(6), true, token, &taken), SB_OK, "the status of a message");
+  expect_is(sb_take_for_consumer_at(q, &q->lanes[0].head_leaf, at(6), true, token, &taken), SB_OK,
+            "the status of a message");
   expect_taken(6, SB_CELL_ACQUIRED, 0, "what came back");
   expect_is(bits_of(0), 128, "the bits: its own is cleared whatever the queue says");
 }
@@ -371,7 +375,8 @@ static void a_slot_that_is_none(void) {
     set_word(0, word);
     search_from(0);
     expect_is(take(), SB_CORRUPT, "the status of a slot that is none");
-    expect_is(sb_take_for_consumer_at(q, at(0), false, token, &taken), SB_EMPTY, "the status of its place");
+    expect_is(sb_take_for_consumer_at(q, &q->lanes[0].head_leaf, at(0), false, token, &taken), SB_EMPTY,
+              "the status of its place");
     expect_is(word_of(0), word, "its cell");
     expect_is(held_by(token), 0, "the holding");
   }
