@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING
 from shmbroker import exceptions
 from shmbroker._core import native, segments
 from shmbroker._core.connection import CoreConnection
-from shmbroker._core.housekeeper import CoreHousekeeper, look_at, started
+from shmbroker._core.housekeeper import CoreHousekeeper, started
 from shmbroker._core.queue import CoreQueue
 from shmbroker._housekeeper.auto_delete import AutoDelete
 from shmbroker._housekeeper.dead_letters import DeadLetters
 from shmbroker._housekeeper.launch import STARTING
-from shmbroker._process.timers import Timers
 from shmbroker._topology import addresses
 from shmbroker._topology.shared import exchanges_of
 
@@ -70,8 +69,7 @@ class Housekeeper:
         self._changes, self._unfreed, self._attached = -1, 0, -1
         self._busy, self._tick_due = True, 0
         self._reclaim_due = 0.0
-        self._timers = Timers(self._look_at)
-        self._dead_letters = DeadLetters(self._connection, self._queue_in, self._queue_of, self._timers.add)
+        self._dead_letters = DeadLetters(self._connection, self._core, self._queue_in, self._queue_of)
         self._auto_delete = AutoDelete(self._connection)
         self._applied: object = None  # the address settings that all queues have
         self._turns = 0
@@ -124,6 +122,8 @@ class Housekeeper:
         if self._serves:
             self._core.end()
         os.close(self._wake_reaper)
+        self._dead_letters.forget_plans()
+        self._replace([], [])
         self._connection.close()
 
     def run(self, ended: EndFlag, *, linger: float | None) -> None:
@@ -174,11 +174,11 @@ class Housekeeper:
         return not self._serves
 
     def _wait(self) -> int:
-        due = min(self._timers.due, self._dead_letters.due)
+        due = min(self._core.timers_due, self._dead_letters.due)
         self._core.next_due(due)
         armed = self._core.arm()
         # From here on, clients wake the housekeeper. Changes that came before, without a wake-up, are found here.
-        if self._new_timers() or self._has_changed() or self._timers.asks:
+        if self._core.has_timers() or self._has_changed():
             due = 0
         return self._core.wait(armed, min(self._tick_due, due))
 
@@ -197,8 +197,7 @@ class Housekeeper:
             self._attached = attached
             os.eventfd_write(self._wake_reaper, 1)
         self._watch()
-        self._new_timers()
-        self._timers.run(time.monotonic_ns())
+        self._run_timers(time.monotonic_ns())
         self._dead_letters.run(time.monotonic_ns())
         self._tick()
         self._reclaim()
@@ -255,6 +254,7 @@ class Housekeeper:
         watched = self._core.queues
         kept = [at for at, queue in enumerate(watched) if queue.length() >= 0 or not queue.leave()]
         if len(kept) < len(watched):
+            self._dead_letters.forget_plans()
             self._replace([watched[at] for at in kept], kept)
 
     def _open(self, slot: int) -> CoreQueue | None:
@@ -277,22 +277,9 @@ class Housekeeper:
 
     # ---- timers ----
 
-    def _new_timers(self) -> bool:
-        if not self._core.has_timers():
-            return False
-        for queue, positions in self._core.timers():
-            self._timers.add(queue.slot, positions)
-        return True
-
-    def _look_at(self, slot: int, position: int) -> int:
-        queue = self._by_slot.get(slot)
-        if queue is None:
-            return 0
-        again = look_at(queue, position)
-        if again == native.FOR_EVER:
-            self._dead_letters.add(slot, position)
-            return 0
-        return again
+    def _run_timers(self, until: int) -> None:
+        if self._core.run_timers(until):
+            self._dead_letters.add(self._core.with_dead())
 
     def _queue_in(self, slot: int) -> CoreQueue | None:
         """Returns the handle of the queue in a slot; ``None``: this process does not watch it."""

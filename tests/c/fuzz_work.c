@@ -269,7 +269,7 @@ static void keep_house(session *s) {
   sb_queue *q = any(s);
   uint32_t index = (uint32_t)choose(SB_DIRECTORY_SIZE), slot = sb_queue_next(s->t.c, &index);
   for (int i = 0; i < 5; i++) sb_housekeeper_tick(s->t.c, q != NULL ? q->slot : slot, &memory);
-  for (int64_t n = q != NULL ? sb_housekeeper_timers(q, &memory, positions, 16) : 0; n-- > 0;)
+  for (int64_t n = q != NULL ? sb_housekeeping_timers(q, memory.cursors, positions, 16) : 0; n-- > 0;)
     (void)sb_housekeeper_look_at(q, positions[n]);
   if (q != NULL) sb_housekeeper_trim(q);
 }
