@@ -174,13 +174,18 @@ class Housekeeper:
         return not self._serves
 
     def _wait(self) -> int:
-        due = min(self._core.timers_due, self._dead_letters.due)
-        self._core.next_due(due)
+        self._core.next_due(self._due())
         armed = self._core.arm()
-        # From here on, clients wake the housekeeper. Changes that came before, without a wake-up, are found here.
-        if self._core.has_timers() or self._has_changed():
-            due = 0
+        # From here on, clients wake the housekeeper for a timer that is due before the one that was announced, and for
+        # dead messages. What came before, without a wake-up, is found here. Later timers wait for the next turn: a
+        # producer that sets many does not keep the housekeeper awake.
+        if self._core.has_timers():
+            self._run_timers(time.monotonic_ns())
+        due = 0 if self._has_changed() else self._due()
         return self._core.wait(armed, min(self._tick_due, due))
+
+    def _due(self) -> int:
+        return min(self._core.timers_due, self._dead_letters.due)
 
     def _has_changed(self) -> bool:
         return self._core.changes() != self._changes
