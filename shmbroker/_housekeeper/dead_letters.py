@@ -98,15 +98,17 @@ class DeadLetters:
 
     def _carry_out(self, queue: CoreQueue) -> bool:
         """Carries out the first messages of a queue; returns whether some have to wait."""
-        exchanges = exchanges_of(self._connection)
-        waits = False
+        memory_of = self._core.memory_of  # routing may open queues, and so replace what it returned before
         try:
-            exact = exchanges.looks_at_headers(self._connection)
-            waits = self._batch.take(queue, self._core.memory_of(queue), exact=exact) != native.OK
+            exact = exchanges_of(self._connection).looks_at_headers(self._connection)
+            waits = self._batch.take(queue, memory_of(queue), exact=exact) != native.OK
+        except (exceptions.BrokerError, exceptions.OutOfMemory, MemoryError):
+            return True
+        try:
             self._go(queue, self._plans_for(queue, exact=exact))
         except (exceptions.BrokerError, exceptions.OutOfMemory, MemoryError):
             waits = True
-        return self._batch.end(self._core.memory_of(queue)) or waits  # routing may have replaced the memory
+        return self._batch.end(memory_of(queue)) or waits
 
     def _plans_for(self, queue: CoreQueue, *, exact: bool) -> Plans:
         """Returns the plans for a queue. Those that were made in this second hold while nothing changed."""
@@ -140,10 +142,18 @@ class DeadLetters:
                     batch.done(at)
         for at, position in batch.apart():
             taken = self._dead.take(queue, position)
-            if taken is None or self._commit_alone(queue, plans.puts(taken), taken) in _CARRIED:
+            if taken is None or self._commit_apart(queue, plans, taken):
                 batch.done(at)
-            else:
-                self._dead.give_back(queue, taken)
+
+    def _commit_apart(self, queue: CoreQueue, plans: Plans, message: DeadMessage) -> bool:
+        """Carries out a message that the batch does not hold, or gives it back."""
+        carried = False
+        try:
+            carried = self._commit_alone(queue, plans.puts(message), message) in _CARRIED
+        finally:
+            if not carried:
+                self._dead.give_back(queue, message)
+        return carried
 
     def _commit(self, first: int, end: int) -> None:
         """Carries out messages of the batch in one commit, if all have room.
