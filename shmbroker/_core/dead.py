@@ -180,9 +180,9 @@ class Batch:
         """Returns the number of the kind of a message that is held."""
         return int(self._batch.messages[index].kind)
 
-    def first(self, kind: int) -> int:
-        """Returns the index of a message of a kind."""
-        return int(self._batch.kind[kind].first)
+    def first(self, kind: int) -> DeadMessage:
+        """Returns a message of a kind, which must be held."""
+        return self.message(int(self._batch.kind[kind].first))
 
     def held(self, kind: int) -> list[int]:
         """Returns the indexes of the messages of a kind that are still held."""

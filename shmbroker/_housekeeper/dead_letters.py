@@ -8,6 +8,7 @@ in the others, whenever this process is killed.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
 from collections import deque
@@ -130,7 +131,7 @@ class DeadLetters:
         batch = self._batch
         alone = []
         for kind, key in enumerate(batch.kinds()):
-            plan = plans.plan(key, lambda at=batch.first(kind): batch.message(at))  # type: ignore[misc]
+            plan = plans.plan(key, functools.partial(batch.first, kind))
             batch.plan(kind, plan)
             if plan is None:
                 alone.append(kind)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "sb_holdings.h"
+#include "sb_housekeeping.h"
 #include "sb_queue.h"
 #include "sb_wait.h"
 

@@ -264,7 +264,8 @@ sb_status sb_dead_carry_out(sb_queue *q, sb_dead_batch *batch, const sb_dead_pla
     return SB_SYSTEM;
   }
   /* the connection holds the messages, so the bodies stay where they are; one that lost a message since: SB_SETTLED */
-  if (l.ends > 0) status = sb_transaction_commit(q->c, l.publications, l.count, l.settlements, l.ends, &failed[0], &failed[1]);
+  if (l.ends > 0)
+    status = sb_transaction_commit(q->c, l.publications, l.count, l.settlements, l.ends, &failed[0], &failed[1]);
   free(l.publications);
   for (uint32_t i = from; status == SB_OK && i < to; i++) {
     if (goes(&batch->messages[i], plans)) batch->messages[i].state = SB_DEAD_DONE;

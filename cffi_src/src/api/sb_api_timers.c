@@ -65,6 +65,9 @@ static void check_some(sb_queue *q, sb_agenda *a) {
 static bool turn(sb_queue *q, sb_queue_memory *m, uint64_t due_ns, uint64_t stop_ns) {
   uint64_t positions[AT_ONCE];
   uint32_t n;
+  if (sb_usable(q->c) != SB_OK) {
+    return false; /* no look is taken off the agenda that no call could make */
+  }
   while (m->new_timers != 0) {
     n = sb_housekeeping_timers(q, m->cursors, positions, AT_ONCE);
     (void)look_at(q, m->agenda, positions, n);

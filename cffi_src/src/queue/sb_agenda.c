@@ -165,7 +165,9 @@ void sb_agenda_remove_dead(sb_agenda *a, uint64_t count, const uint64_t *keep, u
     a->dead[a->dead_first + i] = keep[i];
     a->table[find(a, keep[i])] = keep[i] + 1;
   }
-  if (a->dead_room > LEAST_ROOM && a->dead_count <= a->dead_room / 8) (void)rebuild(a, a->dead_room / 2);
+  uint64_t room = a->dead_room;
+  while (room > LEAST_ROOM && a->dead_count <= room / 8) room /= 2;
+  if (room < a->dead_room) (void)rebuild(a, room); /* without memory for smaller arrays, it keeps the larger ones */
 }
 
 void sb_agenda_end(sb_agenda *a) {

@@ -174,9 +174,7 @@ def test_one_full_target_does_not_hold_up_messages_to_another(
 
 
 @pytest.mark.parametrize("fault", ["take", "plan", "alone"])
-def test_without_memory_they_wait(
-    keeper: Keeper, connection: shmbroker.Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
+def test_without_memory_they_wait(keeper: Keeper, connection: shmbroker.Connection, clock: Clock, fault: str) -> None:
     """Messages that cannot be held, planned or copied wait as before."""
     dead_queue, jobs = connection.queue("dead"), queue_of_dead(connection)
     jobs.put_many([b"0", b"1"])
