@@ -37,7 +37,9 @@ REAP_SECONDS = 4.0  # between checks whether a process called exec, which its pi
 LINGER_SECONDS = 10.0
 _DYING_SECONDS = 1.0  # how long a stand-in tries to become the housekeeper
 _ASK_SECONDS = 0.01
-_TRIM_TURNS = 40
+_TRIM_TURNS = 40  # between two trims of the schedules, at least
+_TRIM_SECONDS = 1.0  # between two of them, at least, and _TRIM_SHARE times as long as the last one took
+_TRIM_SHARE = 50
 _WATCH_TURNS = 8  # every 8 turns, the housekeeper looks for clients, and for new queues even without a sign of change
 
 
@@ -68,11 +70,11 @@ class Housekeeper:
         self._by_slot: dict[int, CoreQueue] = {}
         self._changes, self._unfreed, self._attached = -1, 0, -1
         self._busy, self._tick_due = True, 0
-        self._reclaim_due = 0.0
+        self._reclaim_due = self._trim_due = 0.0
         self._dead_letters = DeadLetters(self._connection, self._core, self._queue_in, self._queue_of)
         self._auto_delete = AutoDelete(self._connection)
         self._applied: object = None  # the address settings that all queues have
-        self._turns = 0
+        self._turns, self._trim_turn = 0, _TRIM_TURNS
         self._serves, self._stands_in = False, False
         self._wake_reaper = os.eventfd(0, os.EFD_CLOEXEC)
 
@@ -206,8 +208,7 @@ class Housekeeper:
         self._dead_letters.run(time.monotonic_ns())
         self._tick()
         self._reclaim()
-        if self._turns % _TRIM_TURNS == 0:
-            self._core.trim()
+        self._trim()
 
     def _tick(self) -> None:
         """Checks all queues if the periodic check is due; does nothing if a timer woke the thread earlier."""
@@ -216,6 +217,15 @@ class Housekeeper:
             self._auto_delete.run()
             seconds = TICK_SECONDS if self._busy else REST_SECONDS
             self._tick_due = time.monotonic_ns() + int(seconds * native.NANOSECONDS)
+
+    def _trim(self) -> None:
+        """Drops schedule entries that are not needed any more, if it is time to: this looks at all of them."""
+        begun = time.monotonic()
+        if self._turns >= self._trim_turn and begun >= self._trim_due:
+            self._core.trim()
+            ended = time.monotonic()
+            self._trim_turn = self._turns + _TRIM_TURNS
+            self._trim_due = ended + max(_TRIM_SECONDS, _TRIM_SHARE * (ended - begun))
 
     def _reclaim(self) -> None:
         """Takes the next step of freeing memory of unused structures, if it is due. Freed memory can hold bodies."""

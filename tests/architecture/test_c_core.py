@@ -33,7 +33,7 @@ MAY_GO_ROUND_THE_HOOKS = {
     "sb_peek": "reads bodies: plain bytes, which no schedule is about, and which ThreadSanitizer leaves out",
 }
 # Process-local memory. The layer of the handles allocates them; what a channel holds has no bound but memory.
-MAY_ALLOCATE = {"sb_deliveries", "sb_round_robin", "sb_channel"}
+MAY_ALLOCATE = {"sb_deliveries", "sb_round_robin", "sb_channel", "sb_agenda"}
 # Only the callers of system calls read errno. No other code reads or writes it: functions return sb_status.
 MAY_READ_ERRNO = {
     "sb_segment": "open: not there, or not allowed",

@@ -33,7 +33,7 @@ static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even
   sb_broker *b = c->b;
   *q = (sb_queue){.c = c, .slot = slot, .spin_ns = 50000};
   sb_lane_forget_pages(&q->lanes[0]);
-  q->schedule_leaf = SB_NO_LEAF;
+  q->schedule_leaf = q->looked_leaf = SB_NO_LEAF;
   if (!sb_ring_open(b, slot, SB_RING_CELLS, &q->lanes[0].ring)) {
     return sb_slot_in_range(b, slot) ? SB_DELETED : SB_CORRUPT; /* the queue was freed; its slot may be a body's now */
   }

@@ -80,6 +80,7 @@ struct sb_queue {
   uint64_t rescanned_ns, rescanned_deaths; /* time of the last sb_hints_rescan; number of deaths then */
   uint64_t reap_again_ns;                  /* until this time no call with this handle reaps (sb_api_bound.c) */
   sb_leaf_ref schedule_leaf; /* of the last schedule entry that this handle added, as the tail_leaf of a lane */
+  sb_leaf_ref looked_leaf;   /* of the last cell that the handle looked at, or took, by its position (sb_schedule.h) */
   /* lane 0, then `others` that were used last: the lane of a number is the one at (number - 1) modulo `others`, behind
    * lane 0. Last: a handle of an application has memory for more than one behind the struct (sb_queue_others) */
   sb_lane lanes[2];

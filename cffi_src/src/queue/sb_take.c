@@ -376,12 +376,15 @@ static sb_status take_at(sb_queue *q, uint64_t position, unsigned from, unsigned
   if (tracked) sb_ledger_hinting(q->ledger, 1);
   if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
   const sb_lane *lane = sb_queue_lane(q, position);
-  sb_leaf_ref leaf = lane->head_leaf;
+  sb_leaf_ref leaf = sb_leaf_covers(&q->looked_leaf, position) ? q->looked_leaf : lane->head_leaf;
   t->token = token;
   bool known = sb_leaf_covers(&leaf, position);
-  bool took_it = (known || sb_ring_locate(q->c->b, NULL, &lane->ring, position, &leaf) == SB_OK) &&
-                 (requeued ? take_returned_at(q, state, NULL, &leaf, position, t) == SB_OK
-                           : take_in_state(q, &leaf, position, from, state, t));
+  if (!known && sb_ring_locate(q->c->b, NULL, &lane->ring, position, &leaf) == SB_OK) {
+    known = true;
+    q->looked_leaf = leaf;
+  }
+  bool took_it = known && (requeued ? take_returned_at(q, state, NULL, &leaf, position, t) == SB_OK
+                                    : take_in_state(q, &leaf, position, from, state, t));
   if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
   if (took_it && tracked) {
     count_taken(q, before, t);
