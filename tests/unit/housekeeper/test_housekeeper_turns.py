@@ -143,18 +143,24 @@ def test_a_step_of_reclaiming_comes_sooner_where_there_is_more(
 
 
 def test_what_is_done_in_which_turn(keeper: Keeper, calls: Noted, clock: Clock) -> None:
-    """Queues are looked for in every eighth turn though nothing says so, and trimmed in every fortieth."""
+    """Queues are looked for in every eighth turn though nothing says so, and trimmed in every fortieth.
+
+    They are not trimmed again within a second.
+    """
     assert clock.now == 1000.0
     calls.answers = {"sb_housekeeper_changes": 7, "sb_housekeeper_sweep": 0}
     done = []
-    for _ in range(80):
+    for turn in range(120):
+        if turn == 100:
+            clock.now += 0.24  # before the next tick
+            keeper._trim_due = clock.now
         keeper._turn()
         done.append(calls.deeds())
     assert done[0] == ["sweep", "tick", "reclaim"]
     assert {turn + 1: deeds for turn, deeds in enumerate(done) if deeds and turn} == {
-        **{turn: ["sweep"] for turn in range(8, 81, 8)},
+        **{turn: ["sweep"] for turn in range(8, 121, 8)},
         40: ["sweep", "trim"],
-        80: ["sweep", "trim"],
+        101: ["trim"],
     }
 
 
