@@ -853,8 +853,8 @@ void sb_housekeeper_next_due(sb_connection *c, uint64_t due_ns);
  * the first tick. */
 typedef struct {
   uint64_t last_take, came, quiet_ticks, wrong_ticks;
-  uint64_t cursors[3]; /* where the next sb_housekeeper_timers continues, see sb_housekeeping_timers */
-  uint64_t new_timers; /* 1: when sb_housekeeper_new_timers last looked, there were timers for sb_housekeeper_timers */
+  uint64_t cursors[3]; /* where the next sb_housekeeper_run_timers continues, see sb_housekeeping_timers */
+  uint64_t new_timers; /* 1: the queue has entries of the schedule list that no sb_housekeeper_run_timers has read */
   /* tail, at the last tick that looked for a sleeper, of the first lane that had a ready message. Only messages before it prove a missed notification: the
    * producer of a later one may not have notified a node yet */
   uint64_t known_tail;
@@ -864,6 +864,7 @@ typedef struct {
    * explains any repair, too */
   uint64_t deaths;
   uint64_t values_lost; /* of the queue, when the keys of all its messages were last settled (sb_values.h) */
+  struct sb_agenda *agenda; /* when to look at which message, and which are dead (sb_agenda.h); NULL: nothing to do */
 } sb_queue_memory;
 void sb_housekeeper_tick(sb_connection *c, uint32_t slot, sb_queue_memory *memory);
 uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, sb_queue_memory *memories, uint32_t count);
@@ -871,11 +872,73 @@ uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, sb_queu
  * have new timers. */
 uint32_t sb_housekeeper_new_timers(sb_queue *const *queues, sb_queue_memory *memories, uint32_t count);
 uint64_t sb_housekeeper_changes(sb_connection *c);
-/* Writes the positions of messages with a timer, at most `room`, and returns their number. If it is `room`, the caller
- * calls again at once; else after sb_housekeeper_new_timers has set `new_timers` again. */
-int64_t sb_housekeeper_timers(sb_queue *q, sb_queue_memory *memory, uint64_t *positions, uint32_t room);
+/* Looks at the messages with a timer that are new since the last call, and at those that are due at `due_ns`: makes them
+ * ready, removes them, or notes that they are dead. Begins with queue number `first`, and ends after about `nanoseconds`,
+ * even if some are left. Returns the number of queues whose dead messages wait to be carried out. */
+uint32_t sb_housekeeper_run_timers(sb_queue *const *queues, sb_queue_memory *memories, uint32_t count, uint32_t first,
+                                   uint64_t due_ns, uint64_t nanoseconds);
+/* The time at which sb_housekeeper_run_timers is needed next; UINT64_MAX: it is not. */
+uint64_t sb_housekeeper_due(const sb_queue_memory *memories, uint32_t count);
+/* Writes the numbers of the queues, at most `room`, whose dead messages wait, and returns how many it wrote. */
+uint32_t sb_housekeeper_with_dead(const sb_queue_memory *memories, uint32_t count, uint32_t *indexes, uint32_t room);
+/* The number of looks that are noted for a queue. */
+uint64_t sb_housekeeper_looks(const sb_queue_memory *memory);
+/* Frees what a memory refers to. For each one that is not used any more. */
+void sb_housekeeper_forget(sb_queue_memory *memory);
 /* The time of the next look at the message, 0 = never. UINT64_MAX: the message is dead, and the caller carries it out. */
 uint64_t sb_housekeeper_look_at(sb_queue *q, uint64_t position);
+
+/* Dead messages of a queue that the housekeeper's program carries out together. `kind`: messages of one kind have the
+ * same plan. `low` and `high` stand for all that they have in common. */
+enum { SB_DEAD_MOST = 256 };
+enum {
+  SB_DEAD_HELD = 0,
+  SB_DEAD_DONE = 1,  /* it was carried out */
+  SB_DEAD_GONE = 2,  /* there is no dead message at the position */
+  SB_DEAD_APART = 3, /* the batch does not hold it: the caller carries it out by sb_dead_take, and stores SB_DEAD_DONE */
+};
+typedef struct {
+  uint64_t position, token;
+  uint32_t kind;
+  uint32_t state; /* SB_DEAD_... */
+} sb_dead_message;
+typedef struct {
+  uint64_t low, high;
+  uint32_t first; /* the number of a message of this kind */
+} sb_dead_kind;
+typedef struct {
+  uint32_t count, kinds;
+  uint32_t last;  /* the number of the last message that is held */
+  uint32_t apart; /* how many messages are apart */
+  sb_dead_message messages[SB_DEAD_MOST];
+  sb_dead_kind kind[SB_DEAD_MOST];
+} sb_dead_batch;
+/* Where messages of one kind go. All copies of a message have the same exchange, routing key and headers. */
+typedef struct {
+  sb_queue **targets;
+  uint32_t target_count;
+  uint64_t ttl_ns; /* of the copy in these queues, 0 = none */
+} sb_dead_part;
+typedef struct {
+  const char *exchange, *key, *headers; /* headers: those that tell of the death, encoded as in a table */
+  uint32_t exchange_length, key_length, headers_length;
+  uint32_t drops_copies; /* 1: the copies have no header CC */
+  uint32_t part_count;   /* 0: the messages end, and go nowhere */
+  const sb_dead_part *parts;
+} sb_dead_plan;
+/* Takes the first dead messages of a queue, of those that sb_housekeeper_run_timers found. `exact`: messages of one kind
+ * have equal properties, all of them, since the routes depend on them. Another status than SB_OK: the batch has the
+ * messages that were taken before. The caller ends each batch. */
+sb_status sb_dead_take_batch(sb_queue *q, const sb_queue_memory *memory, bool exact, sb_dead_batch *batch);
+/* Writes the record of a message that a batch holds, as sb_dead_take does. */
+int64_t sb_dead_record(sb_queue *q, const sb_dead_message *message, char *buffer, uint32_t *why);
+/* Carries out, in one commit, the messages `from` to `to` - 1 that the batch holds and whose kind has a plan. Any status
+ * but SB_OK: as of sb_transaction_commit; none was carried out. SB_SYSTEM: this process has no memory. */
+sb_status sb_dead_carry_out(sb_queue *q, sb_dead_batch *batch, const sb_dead_plan *const *plans, uint32_t from,
+                            uint32_t to);
+/* Gives back the messages that the batch still holds. They wait as before, in front of those behind the batch, and so do
+ * those that are apart. Returns how many wait. */
+uint32_t sb_dead_end_batch(sb_queue *q, sb_queue_memory *memory, sb_dead_batch *batch);
 /* Takes the dead message at `position`: writes its record to `buffer`, and to *why the number of the reason: 1 rejected,
  * 2 expired, 3 the queue was full, 4 delivered too often. The caller commits its end (SB_CARRIED_OUT, SB_GIVEN_UP), or
  * calls sb_dead_return. Returns the length of the record, or minus a status; SB_EMPTY: there is no dead message. */

@@ -71,7 +71,8 @@ static PyObject *queue_put(PyObject *object, PyObject *const *arguments, Py_ssiz
   }
   sb_put_options options;
   char buffer[PROPERTIES_BYTES];
-  if (!given.more && given.key == Py_None && given.priority == Py_None && given.properties == Py_None) {
+  bool timed = given.ttl != Py_None || given.delay != Py_None;
+  if (!given.more && !timed && given.key == Py_None && given.priority == Py_None && given.properties == Py_None) {
     return put_plain(object, given.first, given.timeout);
   }
   if (!given.more && !is_closed(self) && sb_read_options(&options, buffer, &given)) {
@@ -92,7 +93,8 @@ static PyObject *queue_reserve(PyObject *object, PyObject *const *arguments, Py_
   if (!sb_read_put(&given, "reserve", "size", arguments, count, names)) {
     return NULL;
   }
-  if (given.more || is_closed(self) || !sb_reserves_at_once(given.first, &size)) {
+  bool timed = given.ttl != Py_None || given.delay != Py_None;
+  if (given.more || timed || is_closed(self) || !sb_reserves_at_once(given.first, &size)) {
     return put_in_python(object, RESERVE_WITH, "size", &given, arguments + count, names);
   }
   return sb_is_good_timeout(given.timeout) ? sb_reserving(object, self->connection, self->handle, size, &given) : NULL;

@@ -56,7 +56,7 @@ bool sb_reserves_at_once(PyObject *size, uint64_t *bytes) {
 
 /* Reserves, and makes the memoryview. False: Python must do it, or an exception is set. */
 static bool begin(Reserving *self) {
-  const PutArguments given = {NULL, Py_None, self->key, self->priority, self->properties, false};
+  const PutArguments given = {NULL, Py_None, self->key, self->priority, self->properties, Py_None, Py_None, false};
   sb_put_options options;
   char buffer[PROPERTIES_BYTES];
   if (((InFlight *)self->connection)->closed || !sb_read_options(&options, buffer, &given) ||

@@ -4,8 +4,12 @@
 
 #include <string.h>
 
-enum { TIMEOUT, KEY, PRIORITY, PROPERTIES, NAME_COUNT };
-static const char *const TEXTS[NAME_COUNT] = {"timeout", "key", "priority", "properties"};
+/* of a time to live or a delay, as shmbroker/_put_options.py checks them */
+#define MOST_SECONDS 1e8
+#define LEAST_SECONDS 1e-9
+
+enum { TIMEOUT, KEY, PRIORITY, PROPERTIES, TTL, DELAY, NAME_COUNT };
+static const char *const TEXTS[NAME_COUNT] = {"timeout", "key", "priority", "properties", "ttl", "delay"};
 static PyObject *known[NAME_COUNT]; /* interned strings */
 
 bool sb_put_names(void) { return sb_intern(TEXTS, known, NAME_COUNT); }
@@ -19,7 +23,7 @@ Py_ssize_t sb_count_names(PyObject *names) { return names != NULL ? PyTuple_Size
 
 bool sb_read_put(PutArguments *to, const char *call, const char *first, PyObject *const *arguments, Py_ssize_t count,
                  PyObject *names) {
-  *to = (PutArguments){count > 0 ? arguments[0] : NULL, Py_None, Py_None, Py_None, Py_None, false};
+  *to = (PutArguments){count > 0 ? arguments[0] : NULL, Py_None, Py_None, Py_None, Py_None, Py_None, Py_None, false};
   if (count > 1) {
     PyErr_Format(PyExc_TypeError, "Queue.%s() takes 2 positional arguments but %zd were given", call, count + 1);
     return false;
@@ -34,6 +38,10 @@ bool sb_read_put(PutArguments *to, const char *call, const char *first, PyObject
       to->priority = value;
     } else if (is_name(name, PROPERTIES)) {
       to->properties = value;
+    } else if (is_name(name, TTL)) {
+      to->ttl = value;
+    } else if (is_name(name, DELAY)) {
+      to->delay = value;
     } else if (!is_first(name, first)) {
       to->more = true;
     } else if (to->first == NULL) {
@@ -47,6 +55,25 @@ bool sb_read_put(PutArguments *to, const char *call, const char *first, PyObject
     PyErr_Format(PyExc_TypeError, "Queue.%s() missing 1 required positional argument: '%s'", call, first);
   }
   return to->first != NULL;
+}
+
+/* *ns: a number of seconds in nanoseconds, 0 for None. False: it is no plain number, or out of range. */
+static bool read_seconds(PyObject *given, bool may_be_zero, uint64_t *ns) {
+  *ns = 0;
+  if (given == Py_None) {
+    return true;
+  }
+  if (!PyFloat_CheckExact(given) && !PyLong_CheckExact(given)) {
+    return false;
+  }
+  double seconds = PyFloat_AsDouble(given); /* an int that is too large for a double raises */
+  if (PyErr_Occurred() != NULL) {
+    PyErr_Clear();
+    return false;
+  }
+  bool good = seconds >= (may_be_zero ? 0 : LEAST_SECONDS) && seconds <= MOST_SECONDS; /* NaN: false */
+  if (good) *ns = (uint64_t)(seconds * 1e9);
+  return good;
 }
 
 bool sb_read_options(sb_put_options *to, char *buffer, const PutArguments *given) {
@@ -68,8 +95,11 @@ bool sb_read_options(sb_put_options *to, char *buffer, const PutArguments *given
     }
     to->priority = (uint8_t)priority;
   }
+  if (!read_seconds(given->ttl, false, &to->ttl_ns) || !read_seconds(given->delay, true, &to->delay_ns)) {
+    return false;
+  }
   return given->properties == Py_None ||
-         (given->priority == Py_None && sb_properties_encode(given->properties, buffer, to));
+         (given->priority == Py_None && given->ttl == Py_None && sb_properties_encode(given->properties, buffer, to));
 }
 
 PyObject *sb_given_options(const char *first, PyObject *const *values, PyObject *names) {

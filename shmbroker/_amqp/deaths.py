@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 DEATHS = "x-death"
+_TOLD = ("reason", "queue", "exchange")
 _MOST_COUNTED = 2**63 - 1  # the greatest integer of a field table
 REJECTED, EXPIRED, MAX_LENGTH, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"
 
@@ -74,6 +75,19 @@ def with_death(headers: Mapping[str, Any] | None, death: Death) -> dict[str, Any
         changed[f"x-{when}-death-queue"] = death.queue
         changed[f"x-{when}-death-exchange"] = death.exchange
     return changed
+
+
+def fresh(headers: Mapping[str, Any], earlier: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Returns those of the headers that :func:`with_death` has made or replaced.
+
+    Args:
+        headers: what `with_death` returned.
+        earlier: the headers before.
+    """
+    told = [DEATHS, *(f"x-last-death-{what}" for what in _TOLD)]
+    if "x-first-death-queue" not in (earlier or {}):
+        told += [f"x-first-death-{what}" for what in _TOLD]
+    return {name: headers[name] for name in told}
 
 
 def ever_shorter(headers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

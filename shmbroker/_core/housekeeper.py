@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from shmbroker._core.queue import CoreQueue
 
 ffi, slow = native.ffi, native.slow
-_POSITIONS = 1024
+TURN_SECONDS = 0.01
+"""How long one call works on timers, and the housekeeper on dead letters, before other work gets its turn."""
+_TURN = int(TURN_SECONDS * native.NANOSECONDS)
 _MAX_PROCESSES: int = slow.SB_MAX_PROCESSES
 _SUCCESSOR: int = slow.SB_LOCK_SUCCESSOR
 _STARTING: int = slow.SB_LOCK_STARTING
@@ -44,7 +46,9 @@ class CoreHousekeeper:
         self._makes_way = False  # whether this is a housekeeper that ends when a process waits for its place
         self._handles: Any = ffi.new("sb_queue *[]", 1)
         self._memories: Any = ffi.new("sb_queue_memory[]", 1)
-        self._positions = ffi.new("uint64_t[]", _POSITIONS)
+        self._at: dict[int, int] = {}  # the index of a queue by its slot
+        self._indexes: Any = ffi.new("uint32_t[]", 1)
+        self._first = 0  # the index of the queue whose timers have their turn first
 
     # ---- its service ----
 
@@ -119,8 +123,12 @@ class CoreHousekeeper:
         memories = ffi.new("sb_queue_memory[]", max(1, len(queues)))
         for to, at in enumerate(kept):
             memories[to] = self._memories[at]
+        for at in {*range(len(self.queues))}.difference(kept):
+            slow.sb_housekeeper_forget(self._memories + at)
         self.queues, self._memories = queues, memories
+        self._at = {queue.slot: at for at, queue in enumerate(queues)}
         self._handles = ffi.new("sb_queue *[]", [queue.handle for queue in queues])
+        self._indexes = ffi.new("uint32_t[]", max(1, len(queues)))
 
     def tick(self) -> bool:
         """Runs the periodic check of all queues. False: no queue had traffic for some ticks, and none can expire."""
@@ -145,22 +153,47 @@ class CoreHousekeeper:
     # ---- timers ----
 
     def has_timers(self) -> bool:
-        """Looks for timers that :meth:`timers` has not returned yet, and records their queues; True if it found any."""
+        """Looks for timers that :meth:`run_timers` has not found yet; True if there are some."""
         return bool(slow.sb_housekeeper_new_timers(self._handles, self._memories, len(self.queues)))
 
-    def timers(self) -> Iterator[tuple[CoreQueue, list[int]]]:
-        """Returns the new timers, as positions, of each queue that had some at the last :meth:`has_timers`."""
-        for at, queue in enumerate(self.queues):
-            if self._memories[at].new_timers:
-                yield queue, self._positions_of(queue, self._memories + at)
+    @property
+    def timers_due(self) -> int:
+        """The time at which :meth:`run_timers` is needed next."""
+        return int(slow.sb_housekeeper_due(self._memories, len(self.queues)))
 
-    def _positions_of(self, queue: CoreQueue, memory: Any) -> list[int]:  # noqa: ANN401 - cffi has no types
-        found: list[int] = []
-        while True:
-            count = slow.sb_housekeeper_timers(queue.handle, memory, self._positions, _POSITIONS)
-            found += ffi.unpack(self._positions, count) if count else []
-            if count < _POSITIONS:
-                return found
+    def run_timers(self, until: int, nanoseconds: int = _TURN) -> bool:
+        """Does what is due until ``until``, for about TURN_SECONDS; :attr:`timers_due` then says whether more is.
+
+        Returns:
+            Whether a queue has dead messages to carry out.
+        """
+        self.has_timers()
+        self._first += 1
+        count = len(self.queues)
+        return bool(
+            slow.sb_housekeeper_run_timers(
+                self._handles, self._memories, count, self._first % max(1, count), until, nanoseconds
+            )
+        )
+
+    def looks(self) -> int:
+        """The number of times at which messages are to be looked at."""
+        return sum(int(slow.sb_housekeeper_looks(self._memories + at)) for at in range(len(self.queues)))
+
+    # ---- dead messages ----
+
+    def with_dead(self) -> list[int]:
+        """Returns the slots of the queues that have dead messages to carry out."""
+        count = slow.sb_housekeeper_with_dead(self._memories, len(self.queues), self._indexes, len(self._indexes))
+        return [self.queues[at].slot for at in ffi.unpack(self._indexes, count)] if count else []
+
+    def memory_of(self, queue: CoreQueue) -> Any:  # noqa: ANN401 - cffi has no types
+        """Returns what the core remembers of a queue; valid until the next :meth:`watch`."""
+        return self._memories + self._at[queue.slot]
+
+    def has_dead(self, queue: CoreQueue) -> bool:
+        """Whether the queue has dead messages to carry out."""
+        return bool(slow.sb_housekeeper_with_dead(self.memory_of(queue), 1, self._indexes, 1))
 
     # ---- dead processes ----
 
@@ -177,11 +210,6 @@ class CoreHousekeeper:
     def reap(self) -> None:
         """Clears up after dead processes."""
         slow.sb_housekeeper_reap(self._handle)
-
-
-def look_at(queue: CoreQueue, position: int) -> int:
-    """Does what is due for the message at a position; returns the time at which to call again, 0: never."""
-    return int(slow.sb_housekeeper_look_at(queue.handle, position))
 
 
 @contextlib.contextmanager

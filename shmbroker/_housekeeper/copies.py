@@ -5,29 +5,49 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from shmbroker import properties as basic
 from shmbroker._amqp import deaths
+from shmbroker._core.dead import Plan, Route
 from shmbroker._core.queue import CoreQueue, PutOptions
 from shmbroker._core.selecting import Selected
 from shmbroker._dataclasses import replace
+from shmbroker.properties import BasicProperties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from shmbroker._core.dead import DeadMessage
-    from shmbroker.properties import BasicProperties
 
-Plan: TypeAlias = "tuple[tuple[Sequence[CoreQueue], PutOptions], ...]"
+Puts: TypeAlias = "tuple[tuple[Sequence[CoreQueue], PutOptions], ...]"
 """The puts of a message: target queues and options of each. Without any, the message goes nowhere."""
 
 _REASONS = ("", deaths.REJECTED, deaths.EXPIRED, deaths.MAX_LENGTH, deaths.DELIVERY_LIMIT)
 _MOST_ENCODED = 64_000  # more than a publisher may encode, so there is room for a death; SB_MAX_PREFIX, less the names
+_MOST_TOLD = 24_000  # bytes of the headers that a plan adds; the core adds none to properties of more than 32 KiB
+_MOST_KINDS = 4096  # that are remembered
+_IN_FRONT = 6  # bytes in front of the headers in properties that have nothing else: the flags, the size of the table
+
+
+class _Copies(NamedTuple):
+    """The copies of a message.
+
+    Attributes:
+        names: the routing key and the exchange to which they are published.
+        died: the properties of the message with its new death.
+        encoded: the properties of the copies: those, with as much of the deaths as there is room for.
+        routes: where the copies go.
+    """
+
+    names: tuple[bytes, bytes]
+    died: BasicProperties
+    encoded: bytes
+    routes: tuple[Route, ...]
 
 
 class Plans:
-    """The plans for dead messages of a queue that go in one commit. Those that differ in their body alone share one.
+    """The plans for the dead messages of a queue, for the deaths of one second, as long as no route changes.
 
     Args:
         queue: the queue.
@@ -35,6 +55,7 @@ class Plans:
             keeps its own.
         route: gets the queue, an exchange with a routing key, headers, further keys, and what runs selectors over the
             properties; returns the target queues.
+        now: the time of the deaths, in seconds since the epoch.
     """
 
     def __init__(
@@ -42,47 +63,74 @@ class Plans:
         queue: CoreQueue,
         to: tuple[str | None, str | None],
         route: Callable[[CoreQueue, tuple[str, str], dict[str, Any], tuple[str, ...], Selected], list[CoreQueue]],
+        now: int,
     ) -> None:
         self._queue, self._route = queue, route
         self._exchange, self._key = to
-        self._now = dt.datetime.now(dt.UTC).replace(microsecond=0)
-        self._known: dict[Any, Plan] = {}
+        self._now = dt.datetime.fromtimestamp(now, dt.UTC)
+        self._known: dict[bytes, Plan | None] = {}
 
-    def plan(self, message: DeadMessage) -> Plan:
-        """Returns the plan for a message."""
-        header = message.header
-        key = message.why, header.priority, header.exchange_length, header.key_length, message.head
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._make(message)
-        return found
+    def plan(self, kind: bytes, message: Callable[[], DeadMessage]) -> Plan | None:
+        """Returns the plan for the messages of a kind; ``None``: each of them needs its own :meth:`puts`.
 
-    def _make(self, message: DeadMessage) -> Plan:
+        Args:
+            kind: what stands for all that these messages have in common.
+            message: returns one of them.
+        """
+        if kind not in self._known:
+            if len(self._known) >= _MOST_KINDS:
+                self.forget()
+            self._known[kind] = self._plan(message())
+        return self._known[kind]
+
+    def forget(self) -> None:
+        """Forgets the plans, so that each kind is routed again."""
+        self._known.clear()
+
+    def puts(self, message: DeadMessage) -> Puts:
+        """Returns the puts for a message."""
         if self._exchange is None:
             return ()
+        copies = self._copies(message, self._exchange, _properties_of(message) or basic.NO_PROPERTIES)
+        key, exchange = copies.names
+
+        def options(ttl: float | None) -> PutOptions:
+            return PutOptions(ttl or 0.0, 0, message.header.priority, key, copies.encoded, exchange)
+
+        return tuple((targets, options(ttl)) for targets, ttl in copies.routes)
+
+    def _plan(self, message: DeadMessage) -> Plan | None:
+        if self._exchange is None:
+            return Plan(b"", b"", b"", (), drops_copies=False)
+        given = _properties_of(message)
+        if given is None:
+            return None
+        copies = self._copies(message, self._exchange, given)
+        fresh = deaths.fresh(copies.died.headers or {}, given.headers)
+        told = _encoded(BasicProperties(headers=fresh))[_IN_FRONT:]
+        key, exchange = copies.names
+        drops_copies = self._key is not None
+        return Plan(exchange, key, told, copies.routes, drops_copies=drops_copies) if len(told) <= _MOST_TOLD else None
+
+    def _copies(self, message: DeadMessage, exchange: str, given: BasicProperties) -> _Copies:
         own_key = message.routing_key
         if not message.exchange and not own_key:  # it was put into the queue itself
             own_key = self._queue.name
         routing_key = own_key if self._key is None else self._key
-        properties, keys = self._died(message, own_key)
+        properties, keys = self._died(message, given, own_key)
         encoded = _encoded(properties)
         selected = Selected(encoded, message.header.priority)
-        to = self._exchange, routing_key
-        targets = self._route(self._queue, to, dict(properties.headers or {}), keys, selected)
-        names = routing_key.encode(), self._exchange.encode()
-
-        def options(ttl: float | None) -> PutOptions:
-            life = 0.0 if ttl is None else max(1e-9, ttl)
-            return PutOptions(life, 0, message.header.priority, names[0], encoded, names[1])
-
+        targets = self._route(self._queue, (exchange, routing_key), dict(properties.headers or {}), keys, selected)
         limits = [(target, target.message_ttl()) for target in targets]
         free = tuple(target for target, ttl in limits if ttl is None)
-        limited = tuple(((target,), options(ttl)) for target, ttl in limits if ttl is not None)
-        return ((free, options(None)), *limited) if free else limited
+        limited = tuple(Route((target,), max(1e-9, ttl)) for target, ttl in limits if ttl is not None)
+        routes = (Route(free, None), *limited) if free else limited
+        return _Copies((routing_key.encode(), exchange.encode()), properties, encoded, routes)
 
-    def _died(self, message: DeadMessage, own_key: str) -> tuple[BasicProperties, tuple[str, ...]]:
+    def _died(
+        self, message: DeadMessage, given: BasicProperties, own_key: str
+    ) -> tuple[BasicProperties, tuple[str, ...]]:
         """Returns the properties of the copy, and the further routing keys of the message, from its header CC."""
-        given = _properties_of(message)
         headers = dict(given.headers or {})
         copies = headers.get("CC")
         keys = tuple(key for key in copies if isinstance(key, str)) if isinstance(copies, list) else ()
@@ -94,12 +142,13 @@ class Plans:
         return changed, keys if self._key is None else ()
 
 
-def _properties_of(message: DeadMessage) -> BasicProperties:
+def _properties_of(message: DeadMessage) -> BasicProperties | None:
+    """Returns the properties of a message; ``None``: they are damaged, and its body still arrives."""
     encoded = message.properties
     try:
         return basic.decode(encoded) if encoded else basic.NO_PROPERTIES
-    except ValueError:  # damaged: the body still arrives
-        return basic.NO_PROPERTIES
+    except ValueError:
+        return None
 
 
 def _encoded(properties: BasicProperties) -> bytes:

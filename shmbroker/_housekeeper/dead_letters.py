@@ -8,46 +8,37 @@ in the others, whenever this process is killed.
 from __future__ import annotations
 
 import contextlib
-import itertools
+import functools
 import logging
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker._amqp import deaths
 from shmbroker._core import native
-from shmbroker._core.dead import CARRIED_OUT, GIVEN_UP, Dead, DeadMessage
+from shmbroker._core.dead import CARRIED_OUT, GIVEN_UP, Batch, Dead
+from shmbroker._core.housekeeper import TURN_SECONDS
+from shmbroker._core.journal import version
 from shmbroker._core.transaction import Publication, Settlement, commit
-from shmbroker._housekeeper.copies import Plan, Plans
+from shmbroker._housekeeper.copies import Plans
 from shmbroker._topology.shared import exchanges_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from shmbroker._core.connection import CoreConnection
+    from shmbroker._core.dead import DeadMessage
+    from shmbroker._core.housekeeper import CoreHousekeeper
     from shmbroker._core.queue import CoreQueue
     from shmbroker._core.selecting import Selected
+    from shmbroker._housekeeper.copies import Puts
     from shmbroker._topology.binding import ToQueue
 
 _logger = logging.getLogger("shmbroker")
-_AT_ONCE = 64  # messages of one commit
-_TURN_SECONDS = 0.01  # of work before other work gets its turn
 _AGAIN_SECONDS = 0.1  # before the messages of a queue are tried again, after a target had no room or memory
 _MOST_TOLD = 10_000
-
-
-class _Waiting:
-    """The dead messages of one queue that wait.
-
-    Attributes:
-        positions: of the messages, in the order of their deaths.
-        due: the time of the next attempt, in nanoseconds of the monotonic clock.
-    """
-
-    def __init__(self) -> None:
-        self.positions: OrderedDict[int, None] = OrderedDict()
-        self.due = 0
+_CARRIED = frozenset({native.OK, native.SETTLED})
 
 
 class DeadLetters:
@@ -55,105 +46,140 @@ class DeadLetters:
 
     Args:
         connection: the housekeeper's connection.
+        core: the housekeeper in the core, which has the dead messages.
         handle_of: takes the slot of a queue and returns its handle; ``None``: there is no such queue.
         open_queue: the same by the name of the queue.
-        look_again: takes the slot of a queue and positions of messages at which the housekeeper is to look soon.
     """
 
     def __init__(
         self,
         connection: CoreConnection,
+        core: CoreHousekeeper,
         handle_of: Callable[[int], CoreQueue | None],
         open_queue: Callable[[str], CoreQueue | None],
-        look_again: Callable[[int, list[int]], None],
     ) -> None:
-        self._connection, self._handle_of, self._open = connection, handle_of, open_queue
-        self._look_again = look_again
-        self._dead = Dead(connection)
-        self._waiting: dict[int, _Waiting] = {}
+        self._connection, self._core, self._handle_of, self._open = connection, core, handle_of, open_queue
+        self._dead, self._batch = Dead(connection), Batch(connection)
+        self._waiting: dict[int, int] = {}  # the time of the next attempt, in nanoseconds, by the slot of the queue
+        self._plans: dict[int, Plans] = {}  # by the slot of the queue
+        self._plans_of: object = None  # for which the plans were made
         self._told: set[tuple[int, int]] = set()
 
     @property
     def due(self) -> int:
         """The time at which :meth:`run` is needed next."""
-        return min((waiting.due for waiting in self._waiting.values()), default=native.FOR_EVER)
+        return min(self._waiting.values(), default=native.FOR_EVER)
 
-    def add(self, slot: int, position: int) -> None:
-        """Adds a dead message to those that wait. One that waits already keeps its place."""
-        waiting = self._waiting.get(slot)
-        if waiting is None:
-            waiting = self._waiting[slot] = _Waiting()
-        waiting.positions[position] = None
+    def add(self, slots: Iterable[int]) -> None:
+        """Adds queues that have dead messages. One that waits already keeps its place."""
+        for slot in slots:
+            self._waiting.setdefault(slot, 0)
+
+    def forget_plans(self) -> None:
+        """Forgets the plans. To call before handles of queues are closed, which plans may name."""
+        self._plans.clear()
 
     def run(self, now: int) -> None:
         """Carries messages out for a limited time; :attr:`due` then says whether more are due."""
-        until = now + int(_TURN_SECONDS * native.NANOSECONDS)
-        ready = deque(slot for slot, waiting in self._waiting.items() if waiting.due <= now)
+        until = now + int(TURN_SECONDS * native.NANOSECONDS)
+        ready = deque(slot for slot, due in self._waiting.items() if due <= now)
         while ready and time.monotonic_ns() <= until:
             slot = ready.popleft()
-            waiting = self._waiting[slot]
-            self._batch(slot, waiting)
             del self._waiting[slot]
-            if waiting.positions:
-                self._waiting[slot] = waiting  # behind the others, which have their turn first next time
-                if waiting.due <= now:
-                    ready.append(slot)
+            queue = self._handle_of(slot)
+            if queue is None or queue.length() < 0:  # it is gone, and its messages are
+                continue
+            waits = self._carry_out(queue)
+            if not self._core.has_dead(queue):
+                continue
+            again = time.monotonic_ns() + int(_AGAIN_SECONDS * native.NANOSECONDS) if waits else 0
+            self._waiting[slot] = again  # behind the others, which have their turn first next time
+            if not waits:
+                ready.append(slot)
 
-    def _batch(self, slot: int, waiting: _Waiting) -> None:
-        """Carries out the first messages of a queue. If some have to wait, so does the queue."""
-        queue = self._handle_of(slot)
-        if queue is None or queue.length() < 0:  # it is gone, and its messages are
-            waiting.positions.clear()
-            return
-        held: dict[int, DeadMessage] = {}
-        done: list[int] = []
-        waits = False
+    def _carry_out(self, queue: CoreQueue) -> bool:
+        """Carries out the first messages of a queue; returns whether some have to wait."""
+        memory_of = self._core.memory_of  # routing may open queues, and so replace what it returned before
         try:
-            for position in tuple(itertools.islice(waiting.positions, _AT_ONCE)):
-                message = self._dead.take(queue, position)
-                if message is None:  # it is gone, or another housekeeper has it: one of the two was stopped
-                    del waiting.positions[position]
-                    self._look_again(slot, [position])
-                else:
-                    held[position] = message
-            if held:
-                self._carry_out(queue, held, done)
+            exact = exchanges_of(self._connection).looks_at_headers(self._connection)
+            waits = self._batch.take(queue, memory_of(queue), exact=exact) != native.OK
+        except (exceptions.BrokerError, exceptions.OutOfMemory, MemoryError):
+            return True
+        try:
+            self._go(queue, self._plans_for(queue, exact=exact))
         except (exceptions.BrokerError, exceptions.OutOfMemory, MemoryError):
             waits = True
-        for position in done:
-            del held[position], waiting.positions[position]
-        for message in held.values():
-            self._dead.give_back(queue, message)
-        if held or waits:
-            waiting.due = time.monotonic_ns() + int(_AGAIN_SECONDS * native.NANOSECONDS)
+        return self._batch.end(memory_of(queue)) or waits
 
-    def _carry_out(self, queue: CoreQueue, held: dict[int, DeadMessage], done: list[int]) -> None:
-        """Carries out messages that the connection holds. Adds the positions of those that are done to a list.
+    def _plans_for(self, queue: CoreQueue, *, exact: bool) -> Plans:
+        """Returns the plans for a queue. Those that were made in this second hold while nothing changed."""
+        now = int(time.time())
+        valid = now, self._core.changes(), version(self._connection)
+        if valid != self._plans_of:
+            self._plans, self._plans_of = {}, valid
+        plans = self._plans.get(queue.slot)
+        if plans is None:
+            found, _ = queue.settings()
+            to = found.dead_letter_exchange, found.dead_letter_routing_key
+            plans = self._plans[queue.slot] = Plans(queue, to, self._route, now)
+        elif exact:
+            plans.forget()  # a selector may look at the time
+        return plans
 
-        First all in one commit. If that fails, each alone, but for those that go where another one found no room.
+    def _go(self, queue: CoreQueue, plans: Plans) -> None:
+        """Carries out the messages of the batch: in one commit those that have a plan, the others one by one."""
+        batch = self._batch
+        alone = []
+        for kind, key in enumerate(batch.kinds()):
+            plan = plans.plan(key, functools.partial(batch.first, kind))
+            batch.plan(kind, plan)
+            if plan is None:
+                alone.append(kind)
+        self._commit(0, len(batch))
+        for kind in alone:
+            for at in batch.held(kind):
+                message = batch.message(at)
+                if self._commit_alone(queue, plans.puts(message), message) in _CARRIED:
+                    batch.done(at)
+        for at, position in batch.apart():
+            taken = self._dead.take(queue, position)
+            if taken is None or self._commit_apart(queue, plans, taken):
+                batch.done(at)
+
+    def _commit_apart(self, queue: CoreQueue, plans: Plans, message: DeadMessage) -> bool:
+        """Carries out a message that the batch does not hold, or gives it back."""
+        carried = False
+        try:
+            carried = self._commit_alone(queue, plans.puts(message), message) in _CARRIED
+        finally:
+            if not carried:
+                self._dead.give_back(queue, message)
+        return carried
+
+    def _commit(self, first: int, end: int) -> None:
+        """Carries out messages of the batch in one commit, if all have room.
+
+        Else each half alone, and so on. If a message alone finds no room, those of its kind wait.
         """
-        found, _ = queue.settings()
-        plans = Plans(queue, (found.dead_letter_exchange, found.dead_letter_routing_key), self._route)
-        each = {position: (plans.plan(message), message) for position, message in held.items()}
-        if self._commit(queue, list(each.values())) == native.OK:
-            done += held
-            return
-        full: list[Plan] = []
-        for position, one in each.items():
-            if one[0] in full:
+        parts = [(first, end)]
+        while parts:
+            first, end = parts.pop()
+            status = self._batch.carry_out(first, end)
+            if status == native.OK:
                 continue
-            if self._commit(queue, [one]) in {native.OK, native.SETTLED}:
-                done.append(position)
+            if end - first > 1:
+                middle = (first + end) // 2
+                parts += [(middle, end), (first, middle)]
+            elif status == native.SETTLED:
+                self._batch.done(first)
             else:
-                full.append(one[0])
+                self._batch.plan(self._batch.kind_of(first), None)
 
-    def _commit(self, queue: CoreQueue, messages: Sequence[tuple[Plan, DeadMessage]]) -> int:
-        publications, ends = [], []
-        for plan, message in messages:
-            body = self._dead.body(message) if plan else b""
-            publications += [Publication(body, targets, options) for targets, options in plan]
-            ends.append(Settlement(queue, message.header.tag, CARRIED_OUT if plan else GIVEN_UP))
-        return commit(self._connection, publications, ends).status
+    def _commit_alone(self, queue: CoreQueue, puts: Puts, message: DeadMessage) -> int:
+        body = self._dead.body(message) if puts else b""
+        publications = [Publication(body, targets, options) for targets, options in puts]
+        end = Settlement(queue, message.header.tag, CARRIED_OUT if puts else GIVEN_UP)
+        return commit(self._connection, publications, [end]).status
 
     def _route(
         self,

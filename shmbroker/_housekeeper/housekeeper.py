@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING
 from shmbroker import exceptions
 from shmbroker._core import native, segments
 from shmbroker._core.connection import CoreConnection
-from shmbroker._core.housekeeper import CoreHousekeeper, look_at, started
+from shmbroker._core.housekeeper import CoreHousekeeper, started
 from shmbroker._core.queue import CoreQueue
 from shmbroker._housekeeper.auto_delete import AutoDelete
 from shmbroker._housekeeper.dead_letters import DeadLetters
 from shmbroker._housekeeper.launch import STARTING
-from shmbroker._process.timers import Timers
 from shmbroker._topology import addresses
 from shmbroker._topology.shared import exchanges_of
 
@@ -38,7 +37,9 @@ REAP_SECONDS = 4.0  # between checks whether a process called exec, which its pi
 LINGER_SECONDS = 10.0
 _DYING_SECONDS = 1.0  # how long a stand-in tries to become the housekeeper
 _ASK_SECONDS = 0.01
-_TRIM_TURNS = 40
+_TRIM_TURNS = 40  # between two trims of the schedules, at least
+_TRIM_SECONDS = 1.0  # between two of them, at least, and _TRIM_SHARE times as long as the last one took
+_TRIM_SHARE = 50
 _WATCH_TURNS = 8  # every 8 turns, the housekeeper looks for clients, and for new queues even without a sign of change
 
 
@@ -69,12 +70,11 @@ class Housekeeper:
         self._by_slot: dict[int, CoreQueue] = {}
         self._changes, self._unfreed, self._attached = -1, 0, -1
         self._busy, self._tick_due = True, 0
-        self._reclaim_due = 0.0
-        self._timers = Timers(self._look_at)
-        self._dead_letters = DeadLetters(self._connection, self._queue_in, self._queue_of, self._timers.add)
+        self._reclaim_due = self._trim_due = 0.0
+        self._dead_letters = DeadLetters(self._connection, self._core, self._queue_in, self._queue_of)
         self._auto_delete = AutoDelete(self._connection)
         self._applied: object = None  # the address settings that all queues have
-        self._turns = 0
+        self._turns, self._trim_turn = 0, _TRIM_TURNS
         self._serves, self._stands_in = False, False
         self._wake_reaper = os.eventfd(0, os.EFD_CLOEXEC)
 
@@ -124,6 +124,8 @@ class Housekeeper:
         if self._serves:
             self._core.end()
         os.close(self._wake_reaper)
+        self._dead_letters.forget_plans()
+        self._replace([], [])
         self._connection.close()
 
     def run(self, ended: EndFlag, *, linger: float | None) -> None:
@@ -174,13 +176,18 @@ class Housekeeper:
         return not self._serves
 
     def _wait(self) -> int:
-        due = min(self._timers.due, self._dead_letters.due)
-        self._core.next_due(due)
+        self._core.next_due(self._due())
         armed = self._core.arm()
-        # From here on, clients wake the housekeeper. Changes that came before, without a wake-up, are found here.
-        if self._new_timers() or self._has_changed() or self._timers.asks:
-            due = 0
+        # From here on, clients wake the housekeeper for a timer that is due before the one that was announced, and for
+        # dead messages. What came before, without a wake-up, is found here. Later timers wait for the next turn: a
+        # producer that sets many does not keep the housekeeper awake.
+        if self._core.has_timers():
+            self._run_timers(time.monotonic_ns())
+        due = 0 if self._has_changed() else self._due()
         return self._core.wait(armed, min(self._tick_due, due))
+
+    def _due(self) -> int:
+        return min(self._core.timers_due, self._dead_letters.due)
 
     def _has_changed(self) -> bool:
         return self._core.changes() != self._changes
@@ -197,13 +204,11 @@ class Housekeeper:
             self._attached = attached
             os.eventfd_write(self._wake_reaper, 1)
         self._watch()
-        self._new_timers()
-        self._timers.run(time.monotonic_ns())
+        self._run_timers(time.monotonic_ns())
         self._dead_letters.run(time.monotonic_ns())
         self._tick()
         self._reclaim()
-        if self._turns % _TRIM_TURNS == 0:
-            self._core.trim()
+        self._trim()
 
     def _tick(self) -> None:
         """Checks all queues if the periodic check is due; does nothing if a timer woke the thread earlier."""
@@ -212,6 +217,15 @@ class Housekeeper:
             self._auto_delete.run()
             seconds = TICK_SECONDS if self._busy else REST_SECONDS
             self._tick_due = time.monotonic_ns() + int(seconds * native.NANOSECONDS)
+
+    def _trim(self) -> None:
+        """Drops schedule entries that are not needed any more, if it is time to: this looks at all of them."""
+        begun = time.monotonic()
+        if self._turns >= self._trim_turn and begun >= self._trim_due:
+            self._core.trim()
+            ended = time.monotonic()
+            self._trim_turn = self._turns + _TRIM_TURNS
+            self._trim_due = ended + max(_TRIM_SECONDS, _TRIM_SHARE * (ended - begun))
 
     def _reclaim(self) -> None:
         """Takes the next step of freeing memory of unused structures, if it is due. Freed memory can hold bodies."""
@@ -255,6 +269,7 @@ class Housekeeper:
         watched = self._core.queues
         kept = [at for at, queue in enumerate(watched) if queue.length() >= 0 or not queue.leave()]
         if len(kept) < len(watched):
+            self._dead_letters.forget_plans()
             self._replace([watched[at] for at in kept], kept)
 
     def _open(self, slot: int) -> CoreQueue | None:
@@ -277,22 +292,9 @@ class Housekeeper:
 
     # ---- timers ----
 
-    def _new_timers(self) -> bool:
-        if not self._core.has_timers():
-            return False
-        for queue, positions in self._core.timers():
-            self._timers.add(queue.slot, positions)
-        return True
-
-    def _look_at(self, slot: int, position: int) -> int:
-        queue = self._by_slot.get(slot)
-        if queue is None:
-            return 0
-        again = look_at(queue, position)
-        if again == native.FOR_EVER:
-            self._dead_letters.add(slot, position)
-            return 0
-        return again
+    def _run_timers(self, until: int) -> None:
+        if self._core.run_timers(until):
+            self._dead_letters.add(self._core.with_dead())
 
     def _queue_in(self, slot: int) -> CoreQueue | None:
         """Returns the handle of the queue in a slot; ``None``: this process does not watch it."""

@@ -263,15 +263,20 @@ static void cancel(session *s) {
   s->consumer = NULL;
 }
 
+#define AT_MOST_NS UINT64_C(1000000)
 static void keep_house(session *s) {
   sb_queue_memory memory = {0};
-  uint64_t positions[16];
+  static sb_dead_batch batch;
   sb_queue *q = any(s);
   uint32_t index = (uint32_t)choose(SB_DIRECTORY_SIZE), slot = sb_queue_next(s->t.c, &index);
   for (int i = 0; i < 5; i++) sb_housekeeper_tick(s->t.c, q != NULL ? q->slot : slot, &memory);
-  for (int64_t n = q != NULL ? sb_housekeeper_timers(q, &memory, positions, 16) : 0; n-- > 0;)
-    (void)sb_housekeeper_look_at(q, positions[n]);
-  if (q != NULL) sb_housekeeper_trim(q);
+  if (q == NULL) return;
+  (void)sb_housekeeper_new_timers(&q, &memory, 1);
+  (void)sb_housekeeper_run_timers(&q, &memory, 1, 0, 0, AT_MOST_NS);
+  (void)sb_dead_take_batch(q, &memory, choose(2) == 0, &batch);
+  (void)sb_dead_end_batch(q, &memory, &batch);
+  sb_housekeeper_forget(&memory);
+  sb_housekeeper_trim(q);
 }
 static void sweep(session *s) { (void)sb_housekeeper_sweep(s->t.c, SOON); }
 static void recover(session *s) { (void)sb_housekeeper_reap(s->t.c); }

@@ -8,6 +8,7 @@
 #include "channel_operations.h"
 #include "child.h"
 #include "commit_operations.h"
+#include "dead_operations.h"
 #include "following_operations.h"
 #include "grace_operations.h"
 #include "id_operations.h"
@@ -750,6 +751,14 @@ const operation OPERATIONS[] = {
     {"carry out 5 kB", DEADLY, SETUP, reject_one, carry_out, UNDER_WAY(BUT_1, ALL), AFTER(ALL, ALL), .bytes = LONG},
     {"give up", DEADLY, SETUP, reject_one, give_up, UNDER_WAY(BUT_1, BUT_1), AFTER(BUT_1, BUT_1)},
     {"give back", DEADLY, SETUP, reject_one, give_back, UNDER_WAY(BUT_1, BUT_1), AFTER(BUT_1, BUT_1)},
+    {"carry out a batch", DEADLY, SETUP, reject_two, carry_out_batch, UNDER_WAY(BUT_2, ALL), AFTER(ALL, ALL)},
+    {"carry out a batch of 5 kB", DEADLY, SETUP, reject_two, carry_out_batch, UNDER_WAY(BUT_2, ALL), AFTER(ALL, ALL),
+     .bytes = LONG},
+    {"give a batch up", DEADLY, SETUP, reject_two, give_batch_up, UNDER_WAY(BUT_2, BUT_2), AFTER(BUT_2, BUT_2)},
+    {"give a batch back", DEADLY, SETUP, reject_two, give_batch_back, UNDER_WAY(BUT_2, BUT_2), AFTER(BUT_2, BUT_2)},
+    {"run timers, delayed", FREELY, SETUP, put_due, run_timers, UNDER_WAY(ALL, ALL | NEW), AFTER(ALL | NEW, ALL | NEW)},
+    {"run timers, expired", FREELY, SETUP, put_expired, run_timers, UNCHANGED},
+    {"run timers, dead letters", DEADLY, SETUP, put_expired, run_timers, UNCHANGED},
     {"get expired, dead letters", DEADLY, 0, put_expired, get_one, EMPTY},
     {"put, dead letters of a full queue",
      {{-1, 6, -1, 2, -1, -1}, SB_QUEUE_DEAD_LETTERS},
@@ -775,6 +784,10 @@ const operation OPERATIONS[] = {
      .reaps = true, .dies_at = "commit.marked", .dies_in = die_with_a_dead_one},
     {"reap who carries out, decided", DEADLY, SETUP, nothing, reap, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), .reaps = true,
      .dies_at = "commit.decided", .dies_in = die_with_a_dead_one},
+    {"reap who carries a batch out, decided", DEADLY, SETUP, nothing, reap, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL),
+     .reaps = true, .dies_at = "commit.decided", .dies_in = die_with_a_batch},
+    {"reap who carries a batch out, marked", DEADLY, SETUP, nothing, reap, UNDER_WAY(BUT_2, BUT_2), AFTER(BUT_2, BUT_2),
+     .reaps = true, .dies_at = "commit.marked", .dies_in = die_with_a_batch},
     {"reap who transfers, taken", FREELY, SETUP, nothing, reap, UNCHANGED, .reaps = true, .dies_at = "commit.marked",
      .dies_in = transfer},
     {"reap who transfers, decided", FREELY, SETUP, nothing, reap, UNDER_WAY(BUT_1 | NEW, BUT_1 | NEW),

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "sb_holdings.h"
+#include "sb_housekeeping.h"
 #include "sb_queue.h"
 #include "sb_wait.h"
 
@@ -380,7 +381,7 @@ void keep_house_of(worker *w, sb_queue_memory memories[QUEUES]) {
   uint64_t positions[MOST];
   (void)sb_housekeeper_ticks(w->t.c, w->q, memories, QUEUES);
   for (int kind = 0; kind < QUEUES; kind++) {
-    int64_t n = sb_housekeeper_timers(w->q[kind], &memories[kind], positions, MOST);
+    int64_t n = sb_housekeeping_timers(w->q[kind], memories[kind].cursors, positions, MOST);
     for (int64_t i = 0; i < n; i++) { /* what is due in an hour, or was settled, needs no further look */
       uint64_t when;
       while ((when = sb_housekeeper_look_at(w->q[kind], positions[i])) != 0 && when < sb_now_ns() + MILLISECOND) {

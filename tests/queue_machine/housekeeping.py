@@ -17,10 +17,9 @@ class EagerDeadLetters(DeadLetters):
 
     def run_now(self) -> bool:
         """Carry out what can be; return whether there was anything to try."""
-        for waiting in self._waiting.values():
-            waiting.due = 0
+        self._waiting = dict.fromkeys(self._waiting, 0)
         tries = bool(self._waiting)
-        while any(waiting.due == 0 for waiting in self._waiting.values()):  # a turn ends after a time
+        while 0 in self._waiting.values():  # a turn ends after a time
             self.run(time.monotonic_ns())
         return tries
 
@@ -31,7 +30,7 @@ class SteppedHousekeeper(Housekeeper):
     def __init__(self, broker: str) -> None:
         super().__init__(broker)
         self._eager = self._dead_letters = EagerDeadLetters(
-            self._connection, self._queue_in, self._queue_of, self._timers.add
+            self._connection, self._core, self._queue_in, self._queue_of
         )
         self._frozen = 0
         if not self.begin():
@@ -41,18 +40,15 @@ class SteppedHousekeeper(Housekeeper):
     def step(self) -> None:
         """Expire messages and carry the dead out; messages that are delayed stay so."""
         self._watch()
-        again = self._new_timers()
-        self._timers.run(self._frozen)
-        self._eager.run_now()
-        while again or self._new_timers():
-            self._timers.run(self._frozen)
-            again = self._eager.run_now() and self._new_timers()
+        again = True
+        while again or self._core.has_timers():
+            self._run_timers(self._frozen)
+            again = self._eager.run_now() and self._core.has_timers()
         self._turns += 1
 
     def let_become_due(self) -> None:
         """What is due by the clock becomes ready."""
-        self._new_timers()
-        self._timers.run(time.monotonic_ns())
+        self._run_timers(time.monotonic_ns())
 
     def tick(self) -> None:
         """Do what the housekeeper does from time to time."""

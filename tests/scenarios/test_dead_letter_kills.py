@@ -43,9 +43,9 @@ def deaths_in_queue(connection: shmbroker.Connection, reason: str, bodies: list[
 def test_a_killed_housekeeper_loses_and_doubles_no_dead_letter(
     broker: shmbroker.Broker, connection: shmbroker.Connection, reason: str
 ) -> None:
-    """The housekeeper is killed again and again while it carries out hundreds: each arrives once in each queue."""
+    """The housekeeper is killed again and again while it carries out thousands: each arrives once in each queue."""
     targets = [dead_letter_queue(connection, name) for name in ("dead", "dead too")]
-    bodies = [f"{body}{'x' * 5000}" for body in numbered(400)]
+    bodies = [f"{body}{'x' * 500}" for body in numbered(20_000)]
     with connection.channel() as channel:  # its connection notices that the housekeeper is gone
         channel.basic_consume(channel.queue_declare("").queue, lambda *_: None)
         before = eventually(lambda: broker.statistics().housekeeper_pid)
@@ -55,7 +55,7 @@ def test_a_killed_housekeeper_loses_and_doubles_no_dead_letter(
         finally:
             os.kill(before, signal.SIGCONT)
         kills = 0
-        for done in range(20, len(bodies), 120):
+        for done in range(20, len(bodies), 6000):
             eventually(lambda done=done: targets[0].statistics().added >= done)
             keeper = eventually(lambda: broker.statistics().housekeeper_pid)
             kills += targets[0].statistics().added < len(bodies)

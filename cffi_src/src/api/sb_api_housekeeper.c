@@ -125,10 +125,6 @@ uint64_t sb_housekeeper_changes(sb_connection *c) {
   return SB_LOAD(&c->b->header->topology_epoch, SB_ACQUIRE) + SB_LOAD(&c->b->header->reaped, SB_ACQUIRE);
 }
 
-int64_t sb_housekeeper_timers(sb_queue *q, sb_queue_memory *memory, uint64_t *positions, uint32_t room) {
-  return sb_housekeeping_timers(q, memory->cursors, positions, room);
-}
-
 uint64_t sb_housekeeper_look_at(sb_queue *q, uint64_t position) {
   uint64_t next = 0;
   bool ready = false;

@@ -399,7 +399,7 @@ uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positi
 
 void sb_housekeeping_trim_schedule(sb_queue *q) {
   sb_ring r;
-  sb_leaf_ref leaf, cell_leaf;
+  sb_leaf_ref leaf, cell_leaf = SB_NO_LEAF;
   if (!sb_ring_open(q->c->b, q->slot, SB_RING_SCHEDULE, &r)) {
     return;
   }
@@ -415,7 +415,9 @@ void sb_housekeeping_trim_schedule(sb_queue *q) {
       }
       uint64_t position = word >> 4, cell = 0;
       bool needed = sb_cell_state(word) != SB_CELL_ENTRY;
-      if (!needed && sb_ring_locate(q->c->b, NULL, &sb_queue_lane(q, position)->ring, position, &cell_leaf) == SB_OK) {
+      if (!needed &&
+          (sb_leaf_covers(&cell_leaf, position) ||
+           sb_ring_locate(q->c->b, NULL, &sb_queue_lane(q, position)->ring, position, &cell_leaf) == SB_OK)) {
         cell = SB_LOAD(&sb_leaf_cell(&cell_leaf, position)->word, SB_ACQUIRE);
         needed = sb_cell_of(cell, cell_leaf.gen) && sb_cell_has_message(cell);
       }

@@ -27,6 +27,7 @@ static sb_queue_shm no_queue;
 
 static void forget_pages(sb_queue *q) {
   for (unsigned i = 0; i <= q->others; i++) sb_lane_forget_pages(q->lanes + i);
+  q->schedule_leaf = q->looked_leaf = SB_NO_LEAF;
 }
 
 void sb_handles_forget_pages(sb_connection *c) {

@@ -31,6 +31,7 @@ static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even
   sb_broker *b = c->b;
   *q = (sb_queue){.c = c, .slot = slot, .spin_ns = 50000};
   sb_lane_forget_pages(&q->lanes[0]);
+  q->schedule_leaf = q->looked_leaf = SB_NO_LEAF;
   if (!sb_ring_open(b, slot, SB_RING_CELLS, &q->lanes[0].ring)) {
     return sb_slot_in_range(b, slot) ? SB_DELETED : SB_CORRUPT; /* the queue was freed; its slot may be a body's now */
   }
@@ -253,10 +254,9 @@ void sb_queue_lower_bound(sb_queue *q) {
  * so that the housekeeper scans all cells. */
 void sb_queue_schedule(sb_queue *q, uint64_t position) {
   sb_ring r;
-  sb_leaf_ref cache = SB_NO_LEAF;
   uint64_t at = 0, entry = (uint64_t)SB_CELL_ENTRY | SB_FIELD(position, 4);
   if (!sb_ring_open(q->c->b, q->slot, SB_RING_SCHEDULE, &r) ||
-      sb_ring_append(q->c, &r, &cache, entry, SB_APPEND_ENTRY, NULL, &at) != SB_OK) {
+      sb_ring_append(q->c, &r, &q->schedule_leaf, entry, SB_APPEND_ENTRY, NULL, &at) != SB_OK) {
     (void)SB_ADD(&q->shm->timers_lost, 1, SB_RELEASE);
   }
 }

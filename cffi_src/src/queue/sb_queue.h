@@ -82,6 +82,8 @@ struct sb_queue {
   sb_word waited_ns; /* when a wait for a message last ended, so far as it is known; as `spin_ns` */
   uint64_t rescanned_ns, rescanned_deaths; /* time of the last sb_hints_rescan; number of deaths then */
   uint64_t reap_again_ns;                  /* until this time no call with this handle reaps (sb_api_bound.c) */
+  sb_leaf_ref schedule_leaf; /* of the last schedule entry that this handle added, as the tail_leaf of a lane */
+  sb_leaf_ref looked_leaf;   /* of the last cell that the handle looked at, or took, by its position (sb_schedule.h) */
   /* lane 0, then `others` that were used last: the lane of a number is the one at (number - 1) modulo `others`, behind
    * lane 0. Last: a handle of an application has memory for more than one behind the struct (sb_queue_others) */
   sb_lane lanes[2];
@@ -155,7 +157,9 @@ sb_status sb_queue_pass_closing(sb_queue *q, const sb_lane *lane, uint64_t posit
  * `token`: the holding that lists the slot. In a queue with last values it then lists the cell (I103 of sb_values.h). */
 sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool scheduled, uint64_t token,
                            uint64_t *position);
-/* Adds an entry to the schedule list for a message with a timer (I26 of sb_schedule.h). */
+/* Adds an entry to the schedule list for a message with a timer (I26 of sb_schedule.h). An entry has no generation. So
+ * the leaf that the handle remembers may be one that was retired, and is full of other entries. All its cells were filled
+ * before, so an append that passes them leaves no hole (I15 of sb_ring.h). */
 void sb_queue_schedule(sb_queue *q, uint64_t position);
 
 SB_HOT sb_status sb_queue_append(sb_queue *q, sb_lane *lane, uint64_t word, sb_append how, sb_word *announce,

@@ -37,11 +37,13 @@ void sb_schedule_make_ready(sb_queue *q, uint64_t token) {
 
 uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool *made_ready) {
   sb_broker *b = q->c->b;
-  sb_leaf_ref leaf;
   *made_ready = false;
-  if (sb_ring_locate(b, NULL, &sb_queue_lane(q, position)->ring, position, &leaf) != SB_OK) {
+  /* a leaf that was retired meanwhile, and perhaps reused, had no message any more: each position has one leaf, for ever */
+  if (!sb_leaf_covers(&q->looked_leaf, position) &&
+      sb_ring_locate(b, NULL, &sb_queue_lane(q, position)->ring, position, &q->looked_leaf) != SB_OK) {
     return 0;
   }
+  sb_leaf_ref leaf = q->looked_leaf;
   uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE);
   if (!sb_cell_of(word, leaf.gen) || !sb_cell_has_message(word)) {
     return 0;
@@ -97,7 +99,7 @@ uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bo
   }
   if (expired) {
     (void)sb_dispose(q, token, SB_REASON_EXPIRED);
-    return sb_queue_has_dead_letters(q->shm) ? now_ns : 0; /* if it was parked: look at it again */
+    return sb_queue_has_dead_letters(q->shm) ? SB_SCHEDULE_DEAD : 0;
   }
   sb_schedule_make_ready(q, token);
   *made_ready = true;

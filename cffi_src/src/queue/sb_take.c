@@ -376,13 +376,15 @@ SB_HOT sb_status take_at(sb_queue *q, const sb_leaf_ref *near, uint64_t position
   bool tracked = from == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm), before = tracked && sb_queue_evicts(q->shm);
   if (tracked) sb_ledger_hinting(q->ledger, 1);
   if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
-  sb_leaf_ref leaf = *near;
+  sb_leaf_ref leaf = sb_leaf_covers(near, position) ? *near : q->looked_leaf;
   t->token = token;
   bool known = sb_leaf_covers(&leaf, position);
-  bool took_it =
-      (known || sb_ring_locate(q->c->b, NULL, &sb_queue_lane(q, position)->ring, position, &leaf) == SB_OK) &&
-      (requeued ? take_returned_at(q, state, NULL, &leaf, position, t) == SB_OK
-                : take_in_state(q, &leaf, position, from, state, t));
+  if (!known && sb_ring_locate(q->c->b, NULL, &sb_queue_lane(q, position)->ring, position, &leaf) == SB_OK) {
+    known = true;
+    q->looked_leaf = leaf;
+  }
+  bool took_it = known && (requeued ? take_returned_at(q, state, NULL, &leaf, position, t) == SB_OK
+                                    : take_in_state(q, &leaf, position, from, state, t));
   if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
   if (took_it && tracked) {
     count_taken(q, before, t);

@@ -25,8 +25,7 @@ static bool size_of_property(const sb_properties *p, unsigned property, uint32_t
   return *size <= left;
 }
 
-/* The place of a property: *at and *size with its length in front; *size 0: it is not set. False: damaged. */
-static bool find_property(const sb_properties *p, unsigned property, uint32_t *at, uint32_t *size) {
+bool sb_properties_find(const sb_properties *p, unsigned property, uint32_t *at, uint32_t *size) {
   *at = FLAGS_BYTES;
   *size = 0;
   if (p->length == 0) return true;
@@ -70,7 +69,7 @@ bool sb_properties_read(const sb_properties *p, unsigned property, sb_value *v) 
     case SB_PROPERTY_JMS_TIMESTAMP: return read_timestamp(p, v);
     default: break;
   }
-  if (!find_property(p, property, &at, &size)) return false;
+  if (!sb_properties_find(p, property, &at, &size)) return false;
   if (size == 0) return true;
   bool number = property == SB_PROPERTY_DELIVERY_MODE || property == SB_PROPERTY_TIMESTAMP;
   *v = number ? sb_value_integer((int64_t)sb_value_big_endian(p->at + at, size))
@@ -162,28 +161,37 @@ static bool is_name(const uint8_t *at, const uint8_t *name, unsigned length) {
   return true;
 }
 
-static bool find_table(sb_properties *p) {
+bool sb_properties_open(sb_properties *p) {
   uint32_t at, size;
-  if (!find_property(p, SB_PROPERTY_HEADERS, &at, &size)) return false;
+  if (!sb_properties_find(p, SB_PROPERTY_HEADERS, &at, &size)) return false;
   p->table = size == 0 ? at : at + 4;
   p->table_end = at + size;
   return true;
 }
 
+bool sb_properties_next(const sb_properties *p, uint32_t at, sb_header_place *h) {
+  uint32_t end = p->table_end, size;
+  unsigned length = sb_peek_byte(p->at + at);
+  if (end - at < 2 + length) return false; /* no room for the name and a type letter */
+  h->name = p->at + at + 1;
+  h->name_length = length;
+  h->value = at + 1 + length;
+  h->letter = sb_peek_byte(p->at + h->value);
+  if (!size_of_value(p, h->letter, h->value + 1, end, &size)) return false;
+  h->end = h->value + 1 + size;
+  return true;
+}
+
 bool sb_properties_header(sb_properties *p, const uint8_t *name, unsigned name_length, sb_value *v) {
+  sb_header_place h;
   *v = sb_value_null();
-  if (p->table == 0 && !find_table(p)) return false;
-  for (uint32_t at = p->table, end = p->table_end, size; at < end; at += size) {
-    unsigned length = sb_peek_byte(p->at + at);
-    if (end - at < 2 + length) return false; /* no room for the name and a type letter */
-    uint32_t start = at + 1 + length;
-    uint8_t letter = sb_peek_byte(p->at + start);
-    if (!size_of_value(p, letter, start + 1, end, &size)) return false;
-    if (length == name_length && is_name(p->at + at + 1, name, length)) {
-      *v = decode(p->at + start, letter, size);
+  if (p->table == 0 && !sb_properties_open(p)) return false;
+  for (uint32_t at = p->table; at < p->table_end; at = h.end) {
+    if (!sb_properties_next(p, at, &h)) return false;
+    if (h.name_length == name_length && is_name(h.name, name, name_length)) {
+      *v = decode(p->at + h.value, h.letter, h.end - h.value - 1);
       return true;
     }
-    at = start + 1;
   }
   return true;
 }

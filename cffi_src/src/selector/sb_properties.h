@@ -39,5 +39,19 @@ typedef struct {
 bool sb_properties_read(const sb_properties *p, unsigned property, sb_value *v);
 /* The value of the first header of that name. False: as above. */
 bool sb_properties_header(sb_properties *p, const uint8_t *name, unsigned name_length, sb_value *v);
+/* The place of a property: *at and *size, with its length in front; *size 0: it is not set. False:
+ * as above. */
+bool sb_properties_find(const sb_properties *p, unsigned property, uint32_t *at, uint32_t *size);
+/* Finds the headers: sets `table` and `table_end`. False: as above. */
+bool sb_properties_open(sb_properties *p);
+/* A header: its name, and the offsets of its type letter and of its end. */
+typedef struct {
+  const uint8_t *name;
+  unsigned name_length;
+  uint32_t value, end;
+  uint8_t letter;
+} sb_header_place;
+/* The header at offset `at`, which is `table` or the end of another header, and below `table_end`. False: as above. */
+bool sb_properties_next(const sb_properties *p, uint32_t at, sb_header_place *h);
 
 #endif

@@ -210,7 +210,7 @@ static void a_message_becomes_due(void) {
   sb_queue *q = open_new("q", UNLIMITED);
   expect_is(put_sized(&t, q, 1, A_MESSAGE, &later), SB_OK, "the status of a put");
   sb_watch *w = armed_watch(q, false);
-  expect_is(sb_housekeeper_timers(q, &memory, positions, 4), 1, "how many timers there are");
+  expect_is(sb_housekeeping_timers(q, memory.cursors, positions, 4), 1, "how many timers there are");
   expect_is(positions[0], first_position(q), "where the message lies");
   uint64_t due = message_at(q, 0)->due_ns;
   for (unsigned i = 0; i < REFUSALS; i++) {

@@ -45,7 +45,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "files",
         nargs="*",
         metavar="FILE",
-        help="as shmbroker/_process/timers.py or 'shmbroker/leasing/*'; all, if none is given",
+        help="as shmbroker/_housekeeper/auto_delete.py or 'shmbroker/leasing/*'; all, if none is given",
     )
     parser.add_argument("--stage", action="append", choices=STAGES, help="tests to run; can be given more than once")
     parser.add_argument("--tests", action="append", metavar="PATTERN", help="only these files of tests: tests/unit/*")

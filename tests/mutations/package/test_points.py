@@ -92,7 +92,7 @@ def f():  # Here.
     assert points_of("a.py", bare)[0].key != points_of("a.py", bare.replace("#", "/"))[0].key
 
 
-@pytest.mark.parametrize("name", ["shmbroker/_process/timers.py", "shmbroker/_topology/records.py"])
+@pytest.mark.parametrize("name", ["shmbroker/_housekeeper/auto_delete.py", "shmbroker/_topology/records.py"])
 def test_a_module_with_a_fault_is_one(name: str) -> None:
     """Every fault leaves valid Python that differs; the keys tell all of them apart."""
     text = (ROOT / name).read_text(encoding="utf-8")

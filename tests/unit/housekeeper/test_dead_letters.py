@@ -9,14 +9,13 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scenario_support.inside import core_of
 from scenario_support.observing import assert_counts, listing
 
 import shmbroker
 from shmbroker import BasicProperties, exceptions
-from shmbroker._core import native
+from shmbroker._core import dead, native
 from shmbroker._housekeeper import dead_letters
-from shmbroker._housekeeper.copies import _encoded
+from shmbroker._housekeeper.copies import Plans, _encoded
 from shmbroker._housekeeper.housekeeper import Housekeeper
 
 if TYPE_CHECKING:
@@ -36,6 +35,10 @@ class Clock:
         """Nanoseconds."""
         self.now += self.step
         return self.now
+
+    def time(self) -> float:
+        """Seconds since the epoch."""
+        return self.now / SECOND
 
 
 @pytest.fixture
@@ -60,15 +63,15 @@ def keeper(broker: shmbroker.Broker, connection: shmbroker.Connection) -> Iterat
 
 @pytest.fixture
 def commits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Note the numbers of publications and settlements of each commit."""
+    """Note which messages of the batch each commit is to carry out: the first one, and the one behind the last."""
     noted: list[tuple[int, int]] = []
-    call: Callable[..., Any] = dead_letters.commit
+    call: Callable[..., int] = dead.Batch.carry_out
 
-    def commit(connection: Any, publications: Any, settlements: Any) -> Any:  # noqa: ANN401
-        noted.append((len(publications), len(settlements)))
-        return call(connection, publications, settlements)
+    def carry_out(batch: Any, first: int, end: int) -> int:  # noqa: ANN401
+        noted.append((first, end))
+        return call(batch, first, end)
 
-    monkeypatch.setattr(dead_letters, "commit", commit)
+    monkeypatch.setattr(dead.Batch, "carry_out", carry_out)
     return noted
 
 
@@ -87,26 +90,25 @@ def reject(queue: shmbroker.Queue, count: int) -> None:
 def found(keeper: Keeper) -> Any:  # noqa: ANN401
     """Have the housekeeper find what has timers, and return its dead letters."""
     keeper._watch()
-    keeper._new_timers()
-    keeper._timers.run(dead_letters.time.monotonic_ns())
+    keeper._run_timers(dead_letters.time.monotonic_ns())
     return keeper._dead_letters
 
 
 def test_a_batch_goes_in_one_commit(
     keeper: Keeper, connection: shmbroker.Connection, commits: list[tuple[int, int]]
 ) -> None:
-    """Up to 64 messages of a queue go in one commit, in their order."""
-    dead, jobs = connection.queue("dead"), queue_of_dead(connection)
-    reject(jobs, 100)
+    """Up to 256 messages of a queue go in one commit, in their order."""
+    dead_queue, jobs = connection.queue("dead"), queue_of_dead(connection)
+    reject(jobs, 400)
     letters = found(keeper)
     assert letters.due == 0
-    letters._batch(*next(iter(letters._waiting.items())))
-    assert commits == [(64, 64)]
+    letters._carry_out(keeper._by_slot[next(iter(letters._waiting))])
+    assert commits == [(0, dead.MOST)]
     letters.run(dead_letters.time.monotonic_ns())
-    assert commits == [(64, 64), (36, 36)]
-    assert listing(dead) == [str(number) for number in range(100)]
+    assert commits == [(0, 256), (0, 144)]
+    assert listing(dead_queue) == [str(number) for number in range(400)]
     assert letters.due == native.FOR_EVER
-    assert jobs.statistics().dead_lettered == 100
+    assert jobs.statistics().dead_lettered == 400
 
 
 def test_other_work_has_its_turn(
@@ -115,44 +117,44 @@ def test_other_work_has_its_turn(
     """A turn ends after 10 ms; two queues take turns, and the one that had to wait comes first in the next turn."""
     connection.queue("dead")
     for name in "a", "b":
-        reject(queue_of_dead(connection, name), 130)
+        reject(queue_of_dead(connection, name), 520)
     letters = found(keeper)
     clock.step = SECOND // 100
     slots = list(letters._waiting)
     letters.run(clock.now)
-    assert commits == [(64, 64)]
+    assert commits == [(0, 256)]
     assert letters.due == 0
     assert list(letters._waiting) == slots[::-1]
     letters.run(clock.now)
     assert list(letters._waiting) == slots
     clock.step = 0
     letters.run(clock.now)
-    assert [count for count, _ in commits] == [64, 64, 64, 64, 2, 2]
+    assert [count for _, count in commits] == [256, 256, 256, 256, 8, 8]
 
 
 def test_a_target_without_room_makes_the_queue_wait(
     keeper: Keeper, connection: shmbroker.Connection, clock: Clock, commits: list[tuple[int, int]]
 ) -> None:
-    """What has room goes, one by one; the rest waits in its order, counts as scheduled, and is tried again later."""
-    dead, jobs = connection.queue("dead", max_length=2), queue_of_dead(connection)
+    """What has room goes, by halves; the rest waits in its order, counts as scheduled, and is tried again later."""
+    dead_queue, jobs = connection.queue("dead", max_length=2), queue_of_dead(connection)
     reject(jobs, 5)
     letters = found(keeper)
     letters.run(clock.now)
-    assert commits == [(5, 5), (1, 1), (1, 1), (1, 1)]
+    assert commits == [(0, 5), (0, 2), (2, 5), (2, 3), (3, 5)]  # the last one has nothing to commit any more
     assert letters.due == clock.now + SECOND // 10
     assert_counts(jobs, ready=0, scheduled=3, delivering=0)
     letters.run(letters.due - 1)
-    assert len(commits) == 4
-    assert [bytes(message) for message in dead.get_many(2, auto_ack=True)] == [b"0", b"1"]
+    assert len(commits) == 5
+    assert [bytes(message) for message in dead_queue.get_many(2, auto_ack=True)] == [b"0", b"1"]
     assert not keeper._core.has_timers()  # each was parked again without an entry, which would wake the housekeeper
     assert found(keeper).due == letters.due
     clock.now = letters.due
     letters.run(clock.now)
-    assert listing(dead) == ["2", "3"]
-    dead.purge()
+    assert listing(dead_queue) == ["2", "3"]
+    dead_queue.purge()
     clock.now = letters.due
     letters.run(clock.now)
-    assert listing(dead) == ["4"]
+    assert listing(dead_queue) == ["4"]
     assert letters.due == native.FOR_EVER
 
 
@@ -171,75 +173,59 @@ def test_one_full_target_does_not_hold_up_messages_to_another(
     assert_counts(jobs, scheduled=2)
 
 
-def test_without_memory_they_wait(
-    keeper: Keeper, connection: shmbroker.Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A message that cannot be held, or whose copy cannot be made, waits as before."""
-    dead, jobs = connection.queue("dead"), queue_of_dead(connection)
-    reject(jobs, 3)
+@pytest.mark.parametrize("fault", ["take", "plan", "alone"])
+def test_without_memory_they_wait(keeper: Keeper, connection: shmbroker.Connection, clock: Clock, fault: str) -> None:
+    """Messages that cannot be held, planned or copied wait as before."""
+    dead_queue, jobs = connection.queue("dead"), queue_of_dead(connection)
+    jobs.put_many([b"0", b"1"])
+    jobs.put(b"2", headers={"x-death": "y" * 3000})
+    for message in jobs.get_many(3):
+        message.nack(requeue=False)
     letters = found(keeper)
-    take, taken = letters._dead.take, []
     with pytest.MonkeyPatch.context() as context:
-        context.setattr(letters._dead, "take", no_memory)
+        if fault == "take":
+            context.setattr(dead.Batch, "take", no_memory)
+        elif fault == "plan":
+            context.setattr(Plans, "plan", no_memory)
+        else:
+            context.setattr(letters._dead, "body", no_memory)
         letters.run(clock.now)
     assert letters.due == clock.now + SECOND // 10
-    clock.now = letters.due
-
-    def lacks(queue: Any, position: int) -> Any:  # noqa: ANN401
-        if taken:
-            raise exceptions.OutOfMemory(506, "full")
-        taken.append(position)
-        return take(queue, position)
-
-    monkeypatch.setattr(letters._dead, "take", lacks)
-    letters.run(clock.now)
-    assert (len(taken), letters.due) == (1, clock.now + SECOND // 10)
-    assert_counts(jobs, scheduled=3, delivering=0)
-    monkeypatch.undo()
-    monkeypatch.setattr(dead_letters, "time", clock)
-    clock.now = letters.due
-    with pytest.MonkeyPatch.context() as context:
-        context.setattr(letters._dead, "body", missing_memory)
-        letters.run(clock.now)
-    assert_counts(jobs, scheduled=3, delivering=0)
-    monkeypatch.undo()
-    monkeypatch.setattr(dead_letters, "time", clock)
+    gone = 2 if fault == "alone" else 0
+    assert_counts(jobs, scheduled=3 - gone, delivering=0)
+    assert listing(dead_queue) == ["0", "1"][:gone]
     clock.now = letters.due
     letters.run(clock.now)
-    assert listing(dead) == ["0", "1", "2"]
+    assert listing(dead_queue) == ["0", "1", "2"]
+    assert letters.due == native.FOR_EVER
 
 
-def no_memory(_queue: object, _position: int) -> None:
-    """Have no memory to hold a message."""
+def no_memory(*_: object, **__: object) -> None:
+    """Have no memory."""
     raise exceptions.OutOfMemory(506, "full")
-
-
-def missing_memory(_message: object) -> bytes:
-    """Have no memory for a body."""
-    raise MemoryError
 
 
 def test_a_queue_that_is_deleted_meanwhile(keeper: Keeper, connection: shmbroker.Connection) -> None:
     """Its dead messages are deleted with it, and nothing waits for them."""
-    dead, jobs = connection.queue("dead"), queue_of_dead(connection)
+    dead_queue, jobs = connection.queue("dead"), queue_of_dead(connection)
     reject(jobs, 3)
     letters = found(keeper)
     jobs.delete()
     letters.run(dead_letters.time.monotonic_ns())
     assert letters.due == native.FOR_EVER
-    assert listing(dead) == []
+    assert listing(dead_queue) == []
 
 
 def test_messages_that_are_gone(keeper: Keeper, connection: shmbroker.Connection) -> None:
     """A purge leaves none; and each is looked at once."""
-    dead, jobs = connection.queue("dead"), queue_of_dead(connection)
+    dead_queue, jobs = connection.queue("dead"), queue_of_dead(connection)
     reject(jobs, 3)
     letters = found(keeper)
     jobs.purge()
     reject(jobs, 1)
     found(keeper).run(dead_letters.time.monotonic_ns())
     assert letters.due == native.FOR_EVER
-    assert len(listing(dead)) == 4 - jobs.statistics().killed
+    assert len(listing(dead_queue)) == 4 - jobs.statistics().killed
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -250,26 +236,27 @@ def test_what_another_housekeeper_could_not_carry_out_is_found_again(
 
     The housekeeper looks at the message while the stand-in has it, whether it knows the message from before or not.
     """
-    dead, jobs = connection.queue("dead"), queue_of_dead(connection)
+    dead_queue, jobs = connection.queue("dead"), queue_of_dead(connection)
     other: Keeper = Housekeeper(broker.name, "stand-in")
     reject(jobs, 1)
     if known:
         assert found(keeper).due == 0
-    ((slot, waiting),) = found(other)._waiting.items()
-    queue, (position,) = other._by_slot[slot], waiting.positions
-    taken = other._dead_letters._dead.take(queue, position)
+    (slot,) = found(other)._waiting
+    queue = other._by_slot[slot]
+    batch = other._dead_letters._batch
+    assert batch.take(queue, other._core.memory_of(queue), exact=False) == native.OK
     letters = found(keeper)
     letters.run(dead_letters.time.monotonic_ns())
-    keeper._timers.run(dead_letters.time.monotonic_ns())
+    keeper._run_timers(dead_letters.time.monotonic_ns())
     assert letters.due == native.FOR_EVER
-    other._dead_letters._dead.give_back(queue, taken)
+    batch.end(other._core.memory_of(queue))
     other.close()
-    keeper._timers.run(dead_letters.time.monotonic_ns() + SECOND)
+    keeper._run_timers(dead_letters.time.monotonic_ns() + SECOND)
     letters.run(dead_letters.time.monotonic_ns())
-    assert listing(dead) == ["0"]
+    assert listing(dead_queue) == ["0"]
     assert_counts(jobs, message_count=0, dead_lettered=1)
-    keeper._timers.run(dead_letters.time.monotonic_ns() + 2 * SECOND)
-    assert len(keeper._timers) == 0
+    keeper._run_timers(dead_letters.time.monotonic_ns() + 2 * SECOND)
+    assert keeper._core.looks() == 0
 
 
 def test_a_target_that_is_younger_than_the_last_look(keeper: Keeper, connection: shmbroker.Connection) -> None:
@@ -277,9 +264,9 @@ def test_a_target_that_is_younger_than_the_last_look(keeper: Keeper, connection:
     jobs = queue_of_dead(connection)
     reject(jobs, 1)
     letters = found(keeper)
-    dead = connection.queue("dead")
+    dead_queue = connection.queue("dead")
     letters.run(dead_letters.time.monotonic_ns())
-    assert listing(dead) == ["0"]
+    assert listing(dead_queue) == ["0"]
     assert [queue.name for queue in keeper._core.queues].count("dead") == 1
 
 
@@ -317,7 +304,10 @@ def test_a_target_with_a_ttl(keeper: Keeper, connection: shmbroker.Connection) -
     found(keeper).run(dead_letters.time.monotonic_ns())
     assert (len(short), len(long)) == (1, 1)
     found(keeper)
-    assert {slot for _, slot, _ in keeper._timers._kept} == {core_of(short).slot}
+    assert keeper._core.looks() == 1
+    short.purge()
+    keeper._run_timers(dead_letters.time.monotonic_ns() + 3601 * SECOND)
+    assert keeper._core.looks() == 0
 
 
 @pytest.mark.parametrize(

@@ -143,18 +143,24 @@ def test_a_step_of_reclaiming_comes_sooner_where_there_is_more(
 
 
 def test_what_is_done_in_which_turn(keeper: Keeper, calls: Noted, clock: Clock) -> None:
-    """Queues are looked for in every eighth turn though nothing says so, and trimmed in every fortieth."""
+    """Queues are looked for in every eighth turn though nothing says so, and trimmed in every fortieth.
+
+    They are not trimmed again within a second.
+    """
     assert clock.now == 1000.0
     calls.answers = {"sb_housekeeper_changes": 7, "sb_housekeeper_sweep": 0}
     done = []
-    for _ in range(80):
+    for turn in range(120):
+        if turn == 100:
+            clock.now += 0.24  # before the next tick
+            keeper._trim_due = clock.now
         keeper._turn()
         done.append(calls.deeds())
     assert done[0] == ["sweep", "tick", "reclaim"]
     assert {turn + 1: deeds for turn, deeds in enumerate(done) if deeds and turn} == {
-        **{turn: ["sweep"] for turn in range(8, 81, 8)},
+        **{turn: ["sweep"] for turn in range(8, 121, 8)},
         40: ["sweep", "trim"],
-        80: ["sweep", "trim"],
+        101: ["trim"],
     }
 
 
@@ -240,6 +246,8 @@ def test_what_is_remembered_of_a_queue_goes_where_the_queue_goes(
         keeper._watch()
     assert [queue.name for queue in keeper._core.queues] == ["q", "a", "b", "c"]
     native.ffi.buffer(keeper._core._memories)[:] = bytes(1 + at % 255 for at in range(4 * BYTES))
+    for memory in keeper._core._memories:
+        memory.agenda = native.ffi.NULL  # the end of a queue frees it
     before = notes(keeper)
     connection.queue("d")
     keeper._turns = 0
@@ -295,61 +303,70 @@ def test_a_queue_that_goes_before_it_is_opened_is_left_out(keeper: Keeper, conne
 # ---- timers, and the sleep ----
 
 
-def test_positions_of_timers_are_asked_for_until_there_are_no_more(keeper: Keeper, calls: Noted) -> None:
-    """However many there are."""
-    keeper._watch()
-    counts = iter([1024, 1024, 3])
-    asked: list[int] = []
-
-    def timers(_queue: object, _cursors: object, positions: Any, room: int) -> int:  # noqa: ANN401
-        count = next(counts)
-        for at in range(count):
-            positions[at] = len(asked) * 10_000 + at
-        asked.append(room)
-        return count
-
-    calls.sb_housekeeper_timers = timers  # type: ignore[attr-defined]
-    found = keeper._core._positions_of(keeper._core.queues[0], None)
-    assert found == [*range(1024), *range(10_000, 11_024), *range(20_000, 20_003)]
-    assert asked == [1024] * 3
-
-
-def test_only_queues_with_new_timers_are_asked_for_them(
-    keeper: Keeper, calls: Noted, connection: shmbroker.Connection
-) -> None:
-    """Each with its own cursors; where there is none, none is asked."""
+def test_each_queue_has_its_turn_first(keeper: Keeper, calls: Noted, connection: shmbroker.Connection) -> None:
+    """Turn by turn, another queue's timers come first."""
     for name in ("q", "a", "b"):
         connection.queue(name)
         keeper._watch()
     assert [queue.name for queue in keeper._core.queues] == ["q", "a", "b"]
-    calls.called.clear()
-    assert keeper._new_timers() is False
-    assert calls.given("sb_housekeeper_timers") == []
+    for _ in range(4):
+        keeper._run_timers(5)
+    given = calls.given("sb_housekeeper_run_timers")
+    assert [(count, until) for _, _, count, _, until, _ in given] == [(3, 5)] * 4
+    assert sorted(first for _, _, _, first, _, _ in given[:3]) == [0, 1, 2]
+    assert given[3][3] == given[0][3]
+
+
+def test_queues_with_dead_messages_are_handed_on(
+    keeper: Keeper, calls: Noted, connection: shmbroker.Connection
+) -> None:
+    """Only if there are some."""
+    keeper._watch()
+    keeper._run_timers(0)
+    assert calls.given("sb_housekeeper_with_dead") == []
+    queue = connection.queue("dying", dead_letter_exchange="")
+    queue.put(b"A")
+    queue.get().nack(requeue=False)
+    keeper._watch()
+    keeper._run_timers(0)
+    assert keeper._dead_letters._waiting == {keeper._core.queues[1].slot: 0}
+
+
+def test_what_the_core_remembers_of_a_queue_goes_with_it(
+    keeper: Keeper, calls: Noted, connection: shmbroker.Connection
+) -> None:
+    """And what it remembers of the others stays."""
+    for name in ("q", "a"):
+        connection.queue(name)
+        keeper._watch()
+    connection.queue("q").put(b"A", delay=3600)
     connection.queue("a").put(b"A", delay=3600)
-    assert keeper._new_timers() is True
-    queue = keeper._core.queues[1]
-    assert [given[:2] for given in calls.given("sb_housekeeper_timers")] == [(queue.handle, keeper._core._memories + 1)]
-    assert len(keeper._timers) == 1
-    assert keeper._look_at(queue.slot + 1, 0) == 0
+    keeper._run_timers(0)
+    assert keeper._core.looks() == 2
+    assert keeper._core.timers_due < native.FOR_EVER
+    connection.queue("q").delete()
+    keeper._watch()
+    assert len(calls.given("sb_housekeeper_forget")) == 1
+    assert keeper._core.looks() == 1
 
 
 @pytest.mark.parametrize(
     ("came", "due"),
-    [((0, 0, 0), 500), ((1, 0, 0), 0), ((0, 1, 0), 0), ((0, 0, 1), 0)],
+    [((0, 0), 500), ((1, 0), 400), ((0, 1), 0)],
 )
 def test_it_sleeps_until_something_is_due(
     keeper: Keeper,
     calls: Noted,
     monkeypatch: pytest.MonkeyPatch,
-    came: tuple[int, int, int],
+    came: tuple[int, int],
     due: int,
 ) -> None:
-    """A timer or a tick; not at all if something came meanwhile, or timers are still to be asked."""
-    new, changed, asks = came
+    """A timer or a tick, or a timer that came meanwhile; not at all if there are new queues."""
+    new, changed = came
     keeper._tick_due, keeper._changes = 700, 0
-    monkeypatch.setattr(keeper, "_timers", types.SimpleNamespace(due=500, asks=bool(asks)))
-    monkeypatch.setattr(keeper, "_new_timers", lambda: bool(new))
-    calls.answers = {"sb_housekeeper_changes": changed, "sb_housekeeper_wait": native.STOPPING,
+    monkeypatch.setattr(keeper, "_due", lambda: 400 if calls.given("sb_housekeeper_run_timers") else 500)
+    calls.answers = {"sb_housekeeper_new_timers": new,
+                     "sb_housekeeper_changes": changed, "sb_housekeeper_wait": native.STOPPING,
                      "sb_housekeeper_arm": 9}  # fmt: skip
     assert keeper._wait() == native.STOPPING
     assert calls.given("sb_housekeeper_next_due") == [(keeper._core._handle, 500)]
