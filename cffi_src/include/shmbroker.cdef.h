@@ -47,7 +47,7 @@ typedef enum {
 } sb_status;
 
 /* The version of the layout of shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 16 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 17 };
 
 /* Offsets of two bytes of the lock file. A process locks SUCCESSOR while it waits to replace an automatic housekeeper,
  * one that a client started. A client locks STARTING before it starts one. The housekeeper inherits this lock, and
@@ -250,6 +250,10 @@ enum {
   SB_SETTING_CONSUMERS_BEFORE_DISPATCH, /* 0 and 1: any consumer */
   SB_SETTING_DELAY_BEFORE_DISPATCH_MS,  /* 0 = none */
   SB_SETTING_DUPLICATE_IDS,             /* how many ids the queue remembers; 0 = none */
+  SB_SETTING_EXPIRY_DELAY_MS,           /* 0 = none, as of the next two */
+  SB_SETTING_MIN_EXPIRY_DELAY_MS,
+  SB_SETTING_MAX_EXPIRY_DELAY_MS,
+  SB_SETTING_RESUME_AT, /* percent; 0 and 100: a producer that waits continues when there is room (sb_limits.h) */
   SB_SETTINGS_GIVEN, /* no setting: which settings were given for the queue (_core/settings.py); the core only stores it */
   SB_SETTINGS
 };
@@ -294,7 +298,11 @@ enum {
   SB_QUEUE_IDS = 16384,         /* it remembers the ids of its last messages (sb_duplicates.h) */
   SB_QUEUE_LAST_VALUE = 131072, /* of the messages with one key only the newest stays (sb_values.h) */
   SB_QUEUE_SEATS = 32768, /* max_consumers limits its consumers: they attach under the topology lock (sb_admission.h) */
-  SB_QUEUE_GATED = 65536  /* its consumers wait for others, or for a time, before they get messages (sb_dispatch.h) */
+  SB_QUEUE_GATED = 65536, /* its consumers wait for others, or for a time, before they get messages (sb_dispatch.h) */
+  SB_QUEUE_NO_EXPIRY = 262144,     /* messages that are put never expire (sb_life.h) */
+  SB_QUEUE_DROPS_EXPIRED = 524288, /* an expired message ends, wherever other dead ones go */
+  SB_QUEUE_EXPIRY_LETTERS =
+      1048576 /* expired messages go to an exchange of their own, as other dead ones (sb_park.h) */
 };
 
 /* What happens to a message whose id a target knows. SKIP: this target does not get it, and the call succeeds. FAIL: the

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
     from shmbroker._core.dead import DeadMessage
     from shmbroker.properties import BasicProperties
+    from shmbroker.settings import QueueSettings
 
 Plan: TypeAlias = "tuple[tuple[Sequence[CoreQueue], PutOptions], ...]"
 """The puts of a message: target queues and options of each. Without any, the message goes nowhere."""
 
 _REASONS = ("", deaths.REJECTED, deaths.EXPIRED, deaths.MAX_LENGTH, deaths.DELIVERY_LIMIT)
+_EXPIRED = _REASONS.index(deaths.EXPIRED)
 _MOST_ENCODED = 64_000  # more than a publisher may encode, so there is room for a death; SB_MAX_PREFIX, less the names
 
 
@@ -31,8 +33,7 @@ class Plans:
 
     Args:
         queue: the queue.
-        to: its dead-letter exchange, ``None``: it has none; and its dead-letter routing key, ``None``: each message
-            keeps its own.
+        settings: its settings.
         route: gets the queue, an exchange with a routing key, headers, further keys, and what runs selectors over the
             properties; returns the target queues.
     """
@@ -40,11 +41,16 @@ class Plans:
     def __init__(
         self,
         queue: CoreQueue,
-        to: tuple[str | None, str | None],
+        settings: QueueSettings,
         route: Callable[[CoreQueue, tuple[str, str], dict[str, Any], tuple[str, ...], Selected], list[CoreQueue]],
     ) -> None:
         self._queue, self._route = queue, route
-        self._exchange, self._key = to
+        self._to = settings.dead_letter_exchange, settings.dead_letter_routing_key
+        self._expired_to = self._to
+        if settings.drop_expired:
+            self._expired_to = None, None
+        elif settings.expiry_exchange is not None:
+            self._expired_to = settings.expiry_exchange, settings.expiry_routing_key
         self._now = dt.datetime.now(dt.UTC).replace(microsecond=0)
         self._known: dict[Any, Plan] = {}
 
@@ -58,40 +64,37 @@ class Plans:
         return found
 
     def _make(self, message: DeadMessage) -> Plan:
-        if self._exchange is None:
+        exchange, key = self._expired_to if message.why == _EXPIRED else self._to
+        if exchange is None:
             return ()
         own_key = message.routing_key
         if not message.exchange and not own_key:  # it was put into the queue itself
             own_key = self._queue.name
-        routing_key = own_key if self._key is None else self._key
-        properties, keys = self._died(message, own_key)
+        routing_key = own_key if key is None else key
+        properties, keys = self._died(message, own_key, keeps_key=key is None)
         encoded = _encoded(properties)
         selected = Selected(encoded, message.header.priority)
-        to = self._exchange, routing_key
+        to = exchange, routing_key
         targets = self._route(self._queue, to, dict(properties.headers or {}), keys, selected)
-        names = routing_key.encode(), self._exchange.encode()
+        names = routing_key.encode(), exchange.encode()
 
-        def options(ttl: float | None) -> PutOptions:
-            life = 0.0 if ttl is None else max(1e-9, ttl)
-            return PutOptions(life, 0, message.header.priority, names[0], encoded, names[1])
+        options = PutOptions(0, 0, message.header.priority, names[0], encoded, names[1])
+        free = tuple(target for target in targets if not target.changes_lives())
+        others = tuple(((target,), options) for target in targets if target not in free)
+        return ((free, options), *others) if free else others
 
-        limits = [(target, target.message_ttl()) for target in targets]
-        free = tuple(target for target, ttl in limits if ttl is None)
-        limited = tuple(((target,), options(ttl)) for target, ttl in limits if ttl is not None)
-        return ((free, options(None)), *limited) if free else limited
-
-    def _died(self, message: DeadMessage, own_key: str) -> tuple[BasicProperties, tuple[str, ...]]:
+    def _died(self, message: DeadMessage, own_key: str, *, keeps_key: bool) -> tuple[BasicProperties, tuple[str, ...]]:
         """Returns the properties of the copy, and the further routing keys of the message, from its header CC."""
         given = _properties_of(message)
         headers = dict(given.headers or {})
         copies = headers.get("CC")
         keys = tuple(key for key in copies if isinstance(key, str)) if isinstance(copies, list) else ()
-        if self._key is not None:
+        if not keeps_key:
             headers.pop("CC", None)
         reason = _REASONS[message.why] if message.why < len(_REASONS) else deaths.REJECTED
         death = deaths.Death(self._queue.name, reason, message.exchange, (own_key, *keys), self._now, given.expiration)
         changed = replace(given, headers=deaths.with_death(headers, death), expiration=None)
-        return changed, keys if self._key is None else ()
+        return changed, keys if keeps_key else ()
 
 
 def _properties_of(message: DeadMessage) -> BasicProperties:

@@ -133,7 +133,7 @@ class DeadLetters:
         First all in one commit. If that fails, each alone, but for those that go where another one found no room.
         """
         found, _ = queue.settings()
-        plans = Plans(queue, (found.dead_letter_exchange, found.dead_letter_routing_key), self._route)
+        plans = Plans(queue, found, self._route)
         each = {position: (plans.plan(message), message) for position, message in held.items()}
         if self._commit(queue, list(each.values())) == native.OK:
             done += held

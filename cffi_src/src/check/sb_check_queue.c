@@ -25,7 +25,11 @@ enum {
   REDELIVERY_DELAY,
   MULTIPLIER,
   MAX_REDELIVERY_DELAY,
-  COLLISION
+  COLLISION,
+  EXPIRY_DELAY,
+  MIN_EXPIRY_DELAY,
+  MAX_EXPIRY_DELAY,
+  RESUME_AT
 }; /* SB_BAD_QUEUE */
 enum { IMPOSSIBLE, NO_REASON, NO_MOMENT };            /* SB_BAD_CELL */
 enum { LENGTH, START, PRIORITY };                     /* SB_BAD_MESSAGE */
@@ -291,6 +295,10 @@ static void check_range(sb_checkup *k, const tally *t, unsigned which, int64_t v
 }
 
 static void check_times(sb_checkup *k, const sb_queue_shm *q, const tally *t) {
+  check_range(k, t, EXPIRY_DELAY, sb_setting(q, SB_SETTING_EXPIRY_DELAY_MS), 0, INT64_MAX);
+  check_range(k, t, MIN_EXPIRY_DELAY, sb_setting(q, SB_SETTING_MIN_EXPIRY_DELAY_MS), 0, INT64_MAX);
+  check_range(k, t, MAX_EXPIRY_DELAY, sb_setting(q, SB_SETTING_MAX_EXPIRY_DELAY_MS), 0, INT64_MAX);
+  check_range(k, t, RESUME_AT, sb_setting(q, SB_SETTING_RESUME_AT), 0, 100);
   check_range(k, t, MESSAGE_TTL, sb_setting(q, SB_SETTING_MESSAGE_TTL_MS), 0, INT64_MAX);
   check_range(k, t, EXPIRES, sb_setting(q, SB_SETTING_EXPIRES_MS), 1, INT64_MAX);
   check_range(k, t, REDELIVERY_DELAY, sb_setting(q, SB_SETTING_REDELIVERY_DELAY_MS), 0, INT64_MAX);

@@ -126,6 +126,9 @@ bool sb_notify_has_room_for(const sb_queue_shm *q, const sb_node_shm *n) {
 static bool wake_one_of(sb_connection *c, const sb_ring *list, const sb_queue_shm *q) {
   uint64_t position = 0;
   uint32_t node;
+  if (q != NULL && !sb_limits_room(q, 0, 0)) { /* stopped (sb_resume.h): nobody would find room */
+    return false;
+  }
   while ((node = sb_nodes_next(c, list, SB_NODE_INTERESTED, &position)) != 0) {
     sb_node_shm *shm = sb_slot_at(c->b, node);
     if (q != NULL && !sb_notify_has_room_for(q, shm)) {

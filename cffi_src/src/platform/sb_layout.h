@@ -289,6 +289,7 @@ typedef struct {
    * (SB_TRACKING_UNSURE of sb_queue.h) */
   _Atomic int32_t tracking;
   sb_half consumer_levels; /* first level, by descending priority */
+  sb_half stops;           /* odd: producers that find no room wait until the queue has emptied (sb_resume.h) */
   sb_word rescues;
   /* the claim of the exclusive or the single active consumer (sb_exclusive.h): 28 slot of its node | bit 31: tentative
    * | 32 registration of the node */

@@ -2,6 +2,7 @@
 #include "sb_limits.h"
 
 #include "sb_release.h"
+#include "sb_resume.h"
 #include "sb_wait.h"
 
 #define UNBOUNDED INT64_MAX
@@ -36,15 +37,25 @@ static limits limits_of(const sb_queue_shm *q) {
 }
 static bool refuses(const limits *l) { return l->overflow != SB_OVERFLOW_DROP_HEAD; }
 
+/* P38 of sb_resume.h: reads the hints. */
+static sb_depth depth_of(const sb_queue_shm *q, const limits *l) {
+  uint64_t admitted = SB_LOAD(&q->admitted, SB_SEQ_CST);
+  int64_t ready = ready_before(q, admitted, SB_LOAD(&q->taken, SB_SEQ_CST));
+  return (sb_depth){ready, ready_bytes(q), l->length, l->bytes};
+}
+/* True if producers that found the queue full wait until it has emptied (sb_resume.h). */
+static bool resumes_later(const sb_queue_shm *q, const limits *l) {
+  return l->overflow == SB_OVERFLOW_BLOCK && sb_resume_later(q);
+}
+
 bool sb_limits_room(const sb_queue_shm *q, uint64_t count, uint64_t bytes) {
   limits l = limits_of(q);
   if (!refuses(&l)) {
     return true;
   }
-  uint64_t admitted = SB_LOAD(&q->admitted, SB_SEQ_CST);
-  int64_t ready = ready_before(q, admitted, SB_LOAD(&q->taken, SB_SEQ_CST));
-  return (l.length < 0 || ready <= l.length - (int64_t)count) &&
-         (l.bytes < 0 || ready_bytes(q) <= l.bytes - (int64_t)bytes);
+  sb_depth d = depth_of(q, &l);
+  return (l.length < 0 || d.ready <= l.length - (int64_t)count) &&
+         (l.bytes < 0 || d.bytes <= l.bytes - (int64_t)bytes) && !(resumes_later(q, &l) && sb_resume_stops(q, &d));
 }
 
 /* What a put returns that finds no room. */
@@ -55,6 +66,44 @@ static sb_status full_by(const limits *l) {
     case SB_OVERFLOW_REJECT_PUBLISH_DLX: return SB_REJECTED;
     default: return SB_FULL;
   }
+}
+
+/* Takes the room that the limits leave, or returns `full`. */
+static sb_status reserve(sb_queue_shm *q, const limits *l, uint64_t bytes, sb_status full) {
+  uint64_t admitted = SB_LOAD(&q->admitted, SB_SEQ_CST);
+  do {
+    if (l->length >= 0 && ready_before(q, admitted, SB_LOAD(&q->taken, SB_SEQ_CST)) >= l->length) {
+      return full;
+    }
+  } while (!SB_CAS(&q->admitted, &admitted, admitted + 1, SB_SEQ_CST));
+  uint64_t in = SB_LOAD(&q->bytes_in, SB_SEQ_CST);
+  do {
+    if (l->bytes >= 0 && (int64_t)(in - SB_LOAD(&q->bytes_out, SB_SEQ_CST)) > l->bytes - (int64_t)bytes) {
+      (void)SB_SUB(&q->admitted, 1, SB_SEQ_CST);
+      return full;
+    }
+  } while (!SB_CAS(&q->bytes_in, &in, in + bytes, SB_SEQ_CST));
+  return SB_OK;
+}
+
+/* As reserve, in a queue whose producers resume later. */
+static sb_status reserve_or_stop(sb_queue_shm *q, const limits *l, uint64_t bytes, sb_status full) {
+  bool again, passes;
+  sb_depth d;
+  do {
+    d = depth_of(q, l);
+    passes = sb_resume_passes(q, &d, &again);
+  } while (again);
+  if (!passes) {
+    return full;
+  }
+  SB_CRASHPOINT("limits.admit.resumed");
+  sb_status status = reserve(q, l, bytes, full);
+  if (status == full) {
+    d = depth_of(q, l);
+    sb_resume_stop(q, &d);
+  }
+  return status;
 }
 
 static sb_status admit(sb_queue *q, uint64_t bytes) {
@@ -71,20 +120,7 @@ static sb_status admit(sb_queue *q, uint64_t bytes) {
   if (l.length == 0 || (l.bytes >= 0 && (int64_t)bytes > l.bytes)) {
     return full == SB_REJECTED ? full : SB_TOO_LARGE;
   }
-  uint64_t admitted = SB_LOAD(&q->shm->admitted, SB_SEQ_CST);
-  do {
-    if (l.length >= 0 && ready_before(q->shm, admitted, SB_LOAD(&q->shm->taken, SB_SEQ_CST)) >= l.length) {
-      return full;
-    }
-  } while (!SB_CAS(&q->shm->admitted, &admitted, admitted + 1, SB_SEQ_CST));
-  uint64_t in = SB_LOAD(&q->shm->bytes_in, SB_SEQ_CST);
-  do {
-    if (l.bytes >= 0 && (int64_t)(in - SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST)) > l.bytes - (int64_t)bytes) {
-      (void)SB_SUB(&q->shm->admitted, 1, SB_SEQ_CST);
-      return full;
-    }
-  } while (!SB_CAS(&q->shm->bytes_in, &in, in + bytes, SB_SEQ_CST));
-  return SB_OK;
+  return resumes_later(q->shm, &l) ? reserve_or_stop(q->shm, &l, bytes, full) : reserve(q->shm, &l, bytes, full);
 }
 
 sb_status sb_limits_admit(sb_queue *q, uint64_t bytes) {

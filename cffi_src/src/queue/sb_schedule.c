@@ -97,7 +97,7 @@ uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bo
   }
   if (expired) {
     (void)sb_dispose(q, token, SB_REASON_EXPIRED);
-    return sb_queue_has_dead_letters(q->shm) ? now_ns : 0; /* if it was parked: look at it again */
+    return sb_queue_carries(q->shm, SB_WHY_EXPIRED) ? now_ns : 0; /* if it was parked: look at it again */
   }
   sb_schedule_make_ready(q, token);
   *made_ready = true;
