@@ -454,6 +454,7 @@ typedef struct {
   uint64_t ready, delivering, scheduled, bytes;
   uint64_t added, acked, expired, killed, replaced, dropped, dead_lettered, moved, redelivered, delivered;
   uint64_t duplicates; /* messages that were not stored, since the queue knew their ids */
+  uint64_t stops;      /* how often the full queue stopped its producers (sb_resume.h) */
   uint64_t rescues, tail, created_ns;
   uint64_t used_ns; /* CLOCK_MONOTONIC: at least the creation of the queue, and the last end of a consumer */
   /* owner: id of the connection that owns an exclusive queue, 0 = none. locked: 1 if that is a living connection other
