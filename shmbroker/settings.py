@@ -21,6 +21,7 @@ from shmbroker._setting_kinds import (
     Factor,
     Kind,
     Level,
+    Limit,
     Name,
     Seats,
     Seconds,
@@ -108,12 +109,16 @@ class QueueSettings:
         copied=True,
     )
     max_length: int = _setting(
-        UNBOUNDED, Count(), "the most ready messages; -1: no limit", "SB_SETTING_MAX_LENGTH", argument="x-max-length"
+        UNBOUNDED,
+        Limit(),
+        "the most ready messages; 0: only as many as the consumers take that wait; -1: no limit",
+        "SB_SETTING_MAX_LENGTH",
+        argument="x-max-length",
     )
     max_bytes: int = _setting(
         UNBOUNDED,
         Size(),
-        "the most bytes of ready bodies; -1: no limit",
+        "the most bytes of ready bodies; 0: only bodies that the consumers take that wait; -1: no limit",
         "SB_SETTING_MAX_BYTES",
         argument="x-max-length-bytes",
     )
@@ -388,6 +393,14 @@ def check_together(queue: str, settings: QueueSettings) -> None:
             "rejects none; block, drop or drop-head are allowed"
         )
         raise ValueError(msg)
+    if settings.overflow == "block":
+        for name, value in (("max_length", settings.max_length), ("max_bytes", settings.max_bytes)):
+            if value == 0:
+                msg = (
+                    f"overflow='block', {name}=0: a put would wait for ever; drop, drop-head, reject-publish or "
+                    f"reject-publish-dlx is allowed, or {name}=-1 or from 1"
+                )
+                raise ValueError(msg)
     if settings.overflow == DEAD_LETTERING and settings.dead_letter_exchange is None:
         msg = f"overflow={DEAD_LETTERING!r}: it needs a dead_letter_exchange"
         raise ValueError(msg)

@@ -285,8 +285,8 @@ static void check_hints(sb_checkup *k, const sb_queue_shm *q, const tally *t, ui
     trouble(k, SB_BAD_HINT, t, READY_BYTES, 0, bytes, t->ready_bytes);
 }
 
-static void check_limit(sb_checkup *k, const tally *t, unsigned which, int64_t limit) {
-  if (limit != -1 && limit < 1) trouble(k, SB_BAD_QUEUE, t, which, 0, (uint64_t)limit, 0);
+static void check_limit(sb_checkup *k, const tally *t, unsigned which, int64_t limit, int64_t least) {
+  if (limit != -1 && limit < least) trouble(k, SB_BAD_QUEUE, t, which, 0, (uint64_t)limit, 0);
 }
 
 /* A time, or another number, that is at least `least` and at most `most` if the queue has it; -1: it has none. */
@@ -309,9 +309,9 @@ static void check_times(sb_checkup *k, const sb_queue_shm *q, const tally *t) {
 
 static void check_settings(sb_checkup *k, const sb_queue_shm *q, const tally *t) {
   uint64_t overflow = (uint64_t)sb_setting(q, SB_SETTING_OVERFLOW);
-  check_limit(k, t, RING_SIZE, sb_setting(q, SB_SETTING_RING_SIZE));
-  check_limit(k, t, MAX_LENGTH, sb_setting(q, SB_SETTING_MAX_LENGTH));
-  check_limit(k, t, MAX_BYTES, sb_setting(q, SB_SETTING_MAX_BYTES));
+  check_limit(k, t, RING_SIZE, sb_setting(q, SB_SETTING_RING_SIZE), 1);
+  check_limit(k, t, MAX_LENGTH, sb_setting(q, SB_SETTING_MAX_LENGTH), 0);
+  check_limit(k, t, MAX_BYTES, sb_setting(q, SB_SETTING_MAX_BYTES), 0);
   int64_t priority = sb_setting(q, SB_SETTING_MAX_PRIORITY);
   uint64_t closing = SB_LOAD(&q->closing, SB_ACQUIRE);
   if (priority < -1 || priority >= (int64_t)SB_LANES || (priority > 0) != sb_lanes_several(q))

@@ -180,6 +180,8 @@ bool sb_notify_looks_ready(sb_queue *q) { return !paused(q->shm) && sb_queue_is_
 
 /* I31: the caller has moved its own node; or it had no memory to do so, and takes nothing. */
 void sb_notify_pass_baton(sb_queue *q) {
+  /* the caller's node had credit, for which the queue may have kept messages (sb_takers.h) */
+  if (sb_limits_hand_over(q->shm)) (void)sb_limits_enforce(q);
   if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0) {
     if (sb_notify_looks_ready(q)) (void)sb_notify_one(q->c, q->slot, false);
   } else if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {

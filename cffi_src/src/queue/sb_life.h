@@ -24,7 +24,7 @@
 #include "sb_layout.h"
 
 /* The life that the settings of a queue with SB_QUEUE_TTL give a message, in ns; 0 = for ever. `ttl_ns`: its own. */
-uint64_t sb_life_within(const sb_queue_shm *q, uint32_t flags, uint64_t ttl_ns);
+uint64_t sb_life_within(const sb_queue_shm *q, uint32_t flags, uint64_t ttl_ns) __attribute__((cold));
 /* The life of a message that is put into the queue, in ns; 0 = for ever. */
 static inline uint64_t sb_life_of(const sb_queue_shm *q, uint64_t ttl_ns) {
   uint32_t flags = SB_LOAD(&q->flags, SB_RELAXED);
