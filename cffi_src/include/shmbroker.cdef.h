@@ -259,7 +259,7 @@ enum {
 };
 /* When a consumer that has a message group gives it up: when it leaves, or when it holds none of its messages. */
 enum { SB_GROUPS_NONE = 0, SB_GROUPS_STICKY = 1, SB_GROUPS_SHARED = 2 };
-enum { SB_TEXTS_MAX = 1020 }; /* the most bytes that all text settings of a queue have together */
+enum { SB_TEXTS_MAX = 1532 }; /* the most bytes that all text settings of a queue have together */
 /* What happens to a message for which a queue has no room. For the core, both REJECT_PUBLISH are the same: the caller
  * of a put that returned SB_REJECTED puts the message again, as a dead one (`dead` of sb_put_options), if the overflow is
  * REJECT_PUBLISH_DLX. */

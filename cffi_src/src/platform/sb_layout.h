@@ -341,7 +341,7 @@ typedef struct {
   sb_half texts_length;
   char texts[SB_TEXTS_MAX]; /* encoded by the callers of the core; the core does not decode it */
 } sb_long_queue_shm;
-#define SB_LONG_QUEUE_UNITS 8u
+#define SB_LONG_QUEUE_UNITS 10u
 _Static_assert(sizeof(sb_long_queue_shm) <= SB_LONG_QUEUE_UNITS * SB_UNIT, "long queue");
 
 static inline int64_t sb_setting(const sb_queue_shm *q, unsigned which) {
