@@ -387,23 +387,7 @@ def check_together(queue: str, settings: QueueSettings) -> None:
     Raises:
         ValueError: two values do not go together. The error's text names the settings and the values.
     """
-    if settings.ring_size != UNBOUNDED and settings.overflow in REJECTING:
-        msg = (
-            f"overflow={settings.overflow!r}, ring_size={settings.ring_size}: a ring makes room for each message, and "
-            "rejects none; block, drop or drop-head are allowed"
-        )
-        raise ValueError(msg)
-    if settings.overflow == "block":
-        for name, value in (("max_length", settings.max_length), ("max_bytes", settings.max_bytes)):
-            if value == 0:
-                msg = (
-                    f"overflow='block', {name}=0: a put would wait for ever; drop, drop-head, reject-publish or "
-                    f"reject-publish-dlx is allowed, or {name}=-1 or from 1"
-                )
-                raise ValueError(msg)
-    if settings.overflow == DEAD_LETTERING and settings.dead_letter_exchange is None:
-        msg = f"overflow={DEAD_LETTERING!r}: it needs a dead_letter_exchange"
-        raise ValueError(msg)
+    _check_overflow(settings)
     _check_letters(queue, "dead_letter", settings.dead_letter_exchange, settings.dead_letter_routing_key)
     _check_letters(queue, "expiry", settings.expiry_exchange, settings.expiry_routing_key)
     least, most = settings.min_expiry_delay, settings.max_expiry_delay
@@ -423,6 +407,31 @@ def check_together(queue: str, settings: QueueSettings) -> None:
             if value != nothing:
                 msg = f"last_value_key={settings.last_value_key!r}, {name}={value!r}: one of them is allowed"
                 raise ValueError(msg)
+
+
+def _check_overflow(settings: QueueSettings) -> None:
+    """Checks what a queue does with messages that it has no room for.
+
+    Raises:
+        ValueError: another setting does not go together with it.
+    """
+    if settings.ring_size != UNBOUNDED and settings.overflow in REJECTING:
+        msg = (
+            f"overflow={settings.overflow!r}, ring_size={settings.ring_size}: a ring makes room for each message, and "
+            "rejects none; block, drop or drop-head are allowed"
+        )
+        raise ValueError(msg)
+    if settings.overflow == "block":
+        for name, limit in (("max_length", settings.max_length), ("max_bytes", settings.max_bytes)):
+            if limit == 0:
+                msg = (
+                    f"overflow='block', {name}=0: a put would wait for ever; drop, drop-head, reject-publish or "
+                    f"reject-publish-dlx is allowed, or {name}=-1 or from 1"
+                )
+                raise ValueError(msg)
+    if settings.overflow == DEAD_LETTERING and settings.dead_letter_exchange is None:
+        msg = f"overflow={DEAD_LETTERING!r}: it needs a dead_letter_exchange"
+        raise ValueError(msg)
 
 
 def _check_letters(queue: str, which: str, exchange: str | None, key: str | None) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from shmbroker._core.record import Header
     from shmbroker.message import Message
 
+
 def defer_times(options: PutOptions) -> PutOptions:
     """Converts the options of a put to their staged form."""
     if not is_timed(options):

@@ -124,8 +124,8 @@ class Publisher:
     def _empty(self, source: StagedAttempt, target: Queue) -> int:
         """Moves the remaining messages of an attempt to the target; returns their number.
 
-        If their time to live or delay must be set, or the target changes times to live, or if the target drops new messages when it is full, this method
-        publishes copies instead of moving the messages.
+        If their time to live or delay must be set, or the target changes times to live, or drops new messages when it
+        is full, this method publishes copies instead of moving the messages.
         """
         anew = source.receipt.timed or core_of(target).changes_lives() or target.settings.overflow == "drop"
         step = self._publish_part if anew else self._move

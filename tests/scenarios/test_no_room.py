@@ -13,11 +13,12 @@ from scenario_support.observing import assert_balanced, assert_counts, await_cou
 from scenario_support.processes import Actor
 from scenario_support.waiting import becomes
 
-import shmbroker
 from shmbroker.exceptions import PublishRejected
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import shmbroker
 
 NOTHING = [{"max_length": 0}, {"max_bytes": 0}]
 

@@ -11,11 +11,12 @@ from scenario_support.observing import assert_balanced, assert_counts, listing, 
 from scenario_support.processes import Actor, actors
 from scenario_support.waiting import becomes
 
-import shmbroker
 from shmbroker._session.queues import core_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import shmbroker
 
 BODY = "x" * 10
 TEN = [{"max_length": 10}, {"max_bytes": 100}]
@@ -40,7 +41,7 @@ def refuses(queue: shmbroker.Queue) -> bool:
 def test_q68_blocked_until_it_has_emptied(
     broker: shmbroker.Broker, connection: shmbroker.Connection, limit: Mapping[str, int]
 ) -> None:
-    """An eleventh of ten messages stops the queue once; at nine its producer still waits; at eight it continues, once."""
+    """An eleventh of ten messages stops the queue once: at nine its producer still waits, at eight it continues."""
     queue = connection.queue("q", resume_at=80, **limit)
     put_each(queue, [BODY] * 10, timeout=0)
     assert_counts(queue, stops=0)
