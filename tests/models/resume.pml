@@ -15,9 +15,8 @@
  * full: -DTAKES=3
  * full: -DTAKES=2 -DKILLS=1
  * fault: -DTAKES=2 -DFAULT_NO_SECOND_LOOK
- * fault: -DTAKES=3 -DFAULT_STOP_FIRST_THEN_HINTS
- * fault: -DTAKES=3 -DFAULT_NEVER_ENDED
- * fault: -DTAKES=3 -DFAULT_NO_BATON
+ * fault: -DTAKES=2 -DFAULT_STOP_FIRST_THEN_HINTS
+ * fault: -DTAKES=2 -DFAULT_NO_BATON
  */
 #include "common.h"
 
@@ -83,11 +82,7 @@ proctype Producer(byte me) {
            atomic {
              FATE;
              if
-#ifdef FAULT_NEVER_ENDED
-             :: phase == before -> break
-#else
              :: phase == before -> phase = (phase + 1) % 8; break
-#endif
              :: else /* again */
              fi
            }

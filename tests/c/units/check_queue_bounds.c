@@ -224,7 +224,7 @@ static void limits_of_nothing(void) {
   for (unsigned i = 0; i < 3; i++) {
     SB_STORE(limits[i], 0, SB_RELAXED);
     look();
-    expect_is(checkup.count, 2, "the findings of a limit of 0");
+    expect_is(checkup.count, i == 0 ? 2 : 1, "the findings of a limit of 0"); /* a ring of nothing cannot be */
     expect(checkup.findings[0].code == SB_BAD_HINT && checkup.findings[0].which == TRACKING,
            "%u: a queue with a limit of 0 does not track, and that was not found", i);
     SB_STORE(limits[i], -1, SB_RELAXED);
