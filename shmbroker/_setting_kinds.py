@@ -181,8 +181,8 @@ class Whole(Kind):
         return number if self._least <= number <= self._most else self._most
 
 
-class Seats(Count):
-    """A number of consumers, or -1 = no limit. The core stores the number plus one, and 0 for no limit."""
+class Limit(Count):
+    """A number of messages, where 0 allows none; -1 = no limit."""
 
     __slots__ = ()
     allowed = "-1 or >= 0"
@@ -199,6 +199,12 @@ class Seats(Count):
         if is_integer(value) and value == UNBOUNDED:
             return UNBOUNDED
         return arguments.integer(queue, argument, value, 0, _MAX_COUNT - 1)
+
+
+class Seats(Limit):
+    """A number of consumers, or -1 = no limit. The core stores the number plus one, and 0 for no limit."""
+
+    __slots__ = ()
 
     def to_core(self, value: int) -> int:
         """Returns the number plus one."""
@@ -233,16 +239,16 @@ class Consumers(Kind):
         return max(number, 0)
 
 
-class Size(Count):
+class Size(Limit):
     """A number of bytes; -1 = no limit."""
 
     __slots__ = ()
     option = str
     metavar = "SIZE"
-    allowed = '-1, >= 1, or a size such as `"64M"`'
+    allowed = '-1, >= 0, or a size such as `"64M"`'
 
     def check(self, name: str, value: object) -> int:
-        """Accepts the numbers that `Count` accepts, and strings such as ``"64M"`` or ``"1000"``."""
+        """Accepts the numbers that `Limit` accepts, and strings such as ``"64M"`` or ``"1000"``."""
         return super().check(name, parse_size(value, name) if isinstance(value, str) else value)
 
     def from_option(self, value: str) -> int | str:

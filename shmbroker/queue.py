@@ -239,7 +239,8 @@ class Queue(ManagedQueue):
         """Changes settings while the queue is in use; settings that are not given stay.
 
         A shorter ``message_ttl`` is also for the ready messages: those that were published longer ago expire now, the
-        others when their time is over. The same call again completes one that was interrupted.
+        others when their time is over. The same call again completes one that was interrupted. The other settings of
+        the lives of messages are for messages that are put later.
 
         Args:
             trim: evict messages during the call to enforce a smaller ``ring_size``; otherwise the queue keeps the ready
@@ -261,7 +262,8 @@ class Queue(ManagedQueue):
             return replace(current, **checked), flags
 
         self._change(merged, trim=trim, given=frozenset(checked))
-        managing.shorten_lives(self._core, before[-1].message_ttl, checked.get("message_ttl"))
+        if not checked.get("no_expiry", before[-1].no_expiry):
+            managing.shorten_lives(self._core, before[-1].message_ttl, checked.get("message_ttl"))
 
     def pause(self) -> None:
         """Stops deliveries until :meth:`resume`; producers can still put."""

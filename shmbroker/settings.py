@@ -21,6 +21,7 @@ from shmbroker._setting_kinds import (
     Factor,
     Kind,
     Level,
+    Limit,
     Name,
     Seats,
     Seconds,
@@ -108,12 +109,16 @@ class QueueSettings:
         copied=True,
     )
     max_length: int = _setting(
-        UNBOUNDED, Count(), "the most ready messages; -1: no limit", "SB_SETTING_MAX_LENGTH", argument="x-max-length"
+        UNBOUNDED,
+        Limit(),
+        "the most ready messages; 0: only as many as the consumers take that wait; -1: no limit",
+        "SB_SETTING_MAX_LENGTH",
+        argument="x-max-length",
     )
     max_bytes: int = _setting(
         UNBOUNDED,
         Size(),
-        "the most bytes of ready bodies; -1: no limit",
+        "the most bytes of ready bodies; 0: only bodies that the consumers take that wait; -1: no limit",
         "SB_SETTING_MAX_BYTES",
         argument="x-max-length-bytes",
     )
@@ -125,12 +130,48 @@ class QueueSettings:
         argument="x-overflow",
         copied=True,
     )
+    resume_at: int = _setting(
+        100,
+        Whole(1, 100),
+        "when a queue that blocks was full, producers wait until it holds at most this percentage of max_length and "
+        "max_bytes; 100: until there is room",
+        "SB_SETTING_RESUME_AT",
+        argument="x-resume-at",
+    )
     message_ttl: float | None = _setting(
         None,
         Seconds(least_ms=0),
         "the longest life of a message, in seconds, also of one with a longer ttl of its own; -1: for ever",
         "SB_SETTING_MESSAGE_TTL_MS",
         argument="x-message-ttl",
+    )
+    expiry_delay: float | None = _setting(
+        None,
+        Seconds(least_ms=1),
+        "the life of a message that is put without a ttl, in seconds; -1: for ever",
+        "SB_SETTING_EXPIRY_DELAY_MS",
+        argument="x-expiry-delay",
+    )
+    min_expiry_delay: float | None = _setting(
+        None,
+        Seconds(least_ms=1),
+        "the shortest life of a message that is put with a ttl, or gets one by expiry_delay, in seconds; -1: any",
+        "SB_SETTING_MIN_EXPIRY_DELAY_MS",
+        argument="x-min-expiry-delay",
+    )
+    max_expiry_delay: float | None = _setting(
+        None,
+        Seconds(least_ms=1),
+        "the longest life of a message that is put, also without a ttl, in seconds; -1: for ever",
+        "SB_SETTING_MAX_EXPIRY_DELAY_MS",
+        argument="x-max-expiry-delay",
+    )
+    no_expiry: bool = _setting(
+        default=False,
+        kind=Switch(),
+        help="messages that are put live for ever, whatever their ttl and the other settings say",
+        core="SB_QUEUE_NO_EXPIRY",
+        argument="x-no-expiry",
     )
     expires: float | None = _setting(
         None,
@@ -161,6 +202,28 @@ class QueueSettings:
         "the routing key of such a message; without it, the message keeps its own",
         argument="x-dead-letter-routing-key",
         fixed=True,
+    )
+    expiry_exchange: str | None = _setting(
+        None,
+        Name(empty=True),
+        "the exchange that gets each message that expires, instead of dead_letter_exchange; it need not exist",
+        argument="x-expiry-exchange",
+        fixed=True,
+    )
+    expiry_routing_key: str | None = _setting(
+        None,
+        Name(empty=True),
+        "the routing key of such a message; without it, the message keeps its own",
+        argument="x-expiry-routing-key",
+        fixed=True,
+    )
+    drop_expired: bool = _setting(
+        default=False,
+        kind=Switch(),
+        help="messages that expire end, and go to no exchange",
+        core="SB_QUEUE_DROPS_EXPIRED",
+        argument="x-drop-expired",
+        copied=True,
     )
     max_delivery_attempts: int = _setting(
         UNBOUNDED,
@@ -346,31 +409,62 @@ def check_together(queue: str, settings: QueueSettings) -> None:
     Raises:
         ValueError: two values do not go together. The error's text names the settings and the values.
     """
+    _check_overflow(settings)
+    _check_letters(queue, "dead_letter", settings.dead_letter_exchange, settings.dead_letter_routing_key)
+    _check_letters(queue, "expiry", settings.expiry_exchange, settings.expiry_routing_key)
+    least, most = settings.min_expiry_delay, settings.max_expiry_delay
+    if least is not None and most is not None and least > most:
+        msg = f"min_expiry_delay={least!r}, max_expiry_delay={most!r}: the first must not be longer than the second"
+        raise ValueError(msg)
+    for one, others in _EITHER.items():
+        for other in others:
+            values = [f"{name}={getattr(settings, name)!r}" for name in (one, other) if _is_set(settings, name)]
+            if len(values) > 1:
+                msg = f"{', '.join(values)}: one of them is allowed"
+                raise ValueError(msg)
 
-    def is_set(name: str) -> bool:
-        return bool(getattr(settings, name) != getattr(_DEFAULTS, name))
 
-    exchange, key = settings.dead_letter_exchange, settings.dead_letter_routing_key
+def _is_set(settings: QueueSettings, name: str) -> bool:
+    return bool(getattr(settings, name) != getattr(_DEFAULTS, name))
+
+
+def _check_overflow(settings: QueueSettings) -> None:
+    """Checks what a queue does with messages that it has no room for.
+
+    Raises:
+        ValueError: another setting does not go together with it.
+    """
     if settings.ring_size != UNBOUNDED and settings.overflow in REJECTING:
         msg = (
             f"overflow={settings.overflow!r}, ring_size={settings.ring_size}: a ring makes room for each message, and "
             "rejects none; block, drop or drop-head are allowed"
         )
         raise ValueError(msg)
-    if settings.overflow == DEAD_LETTERING and exchange is None:
+    if settings.overflow == "block":
+        for name, limit in (("max_length", settings.max_length), ("max_bytes", settings.max_bytes)):
+            if limit == 0:
+                msg = (
+                    f"overflow='block', {name}=0: a put would wait for ever; drop, drop-head, reject-publish or "
+                    f"reject-publish-dlx is allowed, or {name}=-1 or from 1"
+                )
+                raise ValueError(msg)
+    if settings.overflow == DEAD_LETTERING and settings.dead_letter_exchange is None:
         msg = f"overflow={DEAD_LETTERING!r}: it needs a dead_letter_exchange"
         raise ValueError(msg)
+
+
+def _check_letters(queue: str, which: str, exchange: str | None, key: str | None) -> None:
+    """Checks where messages of a queue go that are dead, or have expired.
+
+    Raises:
+        ValueError: there is a routing key without an exchange, or both lead back to the queue itself.
+    """
     if key is not None and exchange is None:
-        msg = f"dead_letter_routing_key={key!r}: it needs a dead_letter_exchange"
+        msg = f"{which}_routing_key={key!r}: it needs {'an' if which == 'expiry' else 'a'} {which}_exchange"
         raise ValueError(msg)
-    for one, others in _EITHER.items():
-        for other in others:
-            if is_set(one) and is_set(other):
-                values = (f"{name}={getattr(settings, name)!r}" for name in (one, other))
-                msg = f"{', '.join(values)}: one of them is allowed"
-                raise ValueError(msg)
     if exchange == "" and key == queue:
-        msg = f"dead_letter_exchange='', dead_letter_routing_key={key!r}: a queue cannot be its own dead-letter queue"
+        role = which.replace("_", "-")
+        msg = f"{which}_exchange='', {which}_routing_key={key!r}: a queue cannot be its own {role} queue"
         raise ValueError(msg)
 
 
@@ -387,6 +481,8 @@ def from_arguments(queue: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
             given[setting] = ROWS[setting].kind.from_argument(queue, argument, value)
     if "dead_letter_routing_key" in given and "dead_letter_exchange" not in given:
         raise amqp.invalid(queue, "x-dead-letter-routing-key", "routing_key_but_no_dlx_defined")
+    if "expiry_routing_key" in given and "expiry_exchange" not in given:
+        raise amqp.invalid(queue, "x-expiry-routing-key", "routing_key_but_no_exchange_defined")
     return given
 
 

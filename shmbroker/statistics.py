@@ -23,6 +23,7 @@ class QueueStatistics:
     and delete ended. ``replaced`` counts the messages that were evicted from a ring. ``dropped`` counts messages that
     overflow or reject ended, and unreadable messages.
     ``duplicates`` counts the messages that were not stored, since the queue knew their ids; they are in no other count.
+    ``stops`` counts how often the queue was full, and made its producers wait until it had emptied to ``resume_at``.
     ``interested``, ``notified`` and ``not_interested`` are the lengths of the queue's lists of consumers; the first two
     include calls of get() that wait. ``non_acquiring`` counts the consumers with ``no_local`` that wait for a message;
     the others are in ``not_interested``. ``rescues`` counts
@@ -46,6 +47,7 @@ class QueueStatistics:
     moved: int
     redelivered: int
     duplicates: int
+    stops: int
     consumers: int
     interested: int
     notified: int

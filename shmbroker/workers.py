@@ -44,7 +44,6 @@ _PATIENCE_SECONDS = 30.0
 _QUICK_SECONDS = 1.0
 _MAX_ATTEMPTS = 1_000_000
 _MAX_PROCESSES = 1024
-_LEAST_TTL = 1e-9
 
 
 class WorkerPool:
@@ -354,7 +353,7 @@ def _set_aside(queue: Queue, message: Message, options: _Options) -> None:
     attempts = message.delivery_count - 1
     session = session_of_queue(queue)
     aside = core_of(open_queue(session, options.set_aside))
-    put = _put_aside(message, options, aside.message_ttl())
+    put = _put_aside(message, options)
     mine = Settlement(core_of(queue), record.header(message._record).tag)  # noqa: SLF001 - the tag that the core wrote
     try:
         commit_waiting(
@@ -373,8 +372,8 @@ def _set_aside(queue: Queue, message: Message, options: _Options) -> None:
     _log.error("%r was tried %d times: it is in queue %r now", message, attempts, options.set_aside)
 
 
-def _put_aside(message: Message, options: _Options, limit: float | None) -> PutOptions:
-    """Makes the options of the put that sets a message aside, into a queue with this limit on the life of a message."""
+def _put_aside(message: Message, options: _Options) -> PutOptions:
+    """Makes the options of the put that sets a message aside."""
     added = {"x-shmbroker-queue": options.queue, "x-shmbroker-attempts": message.delivery_count - 1}
     own = dataclasses.replace(message.properties, expiration=None)
     given: PutKeywords = {"key": message.key, "priority": message.priority or None}
@@ -383,9 +382,7 @@ def _put_aside(message: Message, options: _Options, limit: float | None) -> PutO
     except ValueError:  # the two headers do not fit
         fields = fields_of({**given, "properties": own})
     _, delay, priority, key, encoded = fields
-    # `PutOptions` directly, not the keyword ``ttl``: the limit of a queue may be 0, or more than ``ttl`` allows. 0
-    # becomes the shortest time to live, since the core takes 0 for no limit.
-    put = PutOptions(0 if limit is None else max(limit, _LEAST_TTL), delay, priority, key, encoded)
+    put = PutOptions(0, delay, priority, key, encoded)
     return put.without_id()  # the queue may know the message from an earlier failure, and is its only place
 
 

@@ -253,12 +253,16 @@ enum {
   SB_SETTING_CONSUMERS_BEFORE_DISPATCH, /* 0 and 1: any consumer */
   SB_SETTING_DELAY_BEFORE_DISPATCH_MS,  /* 0 = none */
   SB_SETTING_DUPLICATE_IDS,             /* how many ids the queue remembers; 0 = none */
+  SB_SETTING_EXPIRY_DELAY_MS,           /* 0 = none, as of the next two */
+  SB_SETTING_MIN_EXPIRY_DELAY_MS,
+  SB_SETTING_MAX_EXPIRY_DELAY_MS,
+  SB_SETTING_RESUME_AT, /* percent; 0 and 100: a producer that waits continues when there is room (sb_limits.h) */
   SB_SETTINGS_GIVEN, /* no setting: which settings were given for the queue (_core/settings.py); the core only stores it */
   SB_SETTINGS
 };
 /* When a consumer that has a message group gives it up: when it leaves, or when it holds none of its messages. */
 enum { SB_GROUPS_NONE = 0, SB_GROUPS_STICKY = 1, SB_GROUPS_SHARED = 2 };
-enum { SB_TEXTS_MAX = 1020 }; /* the most bytes that all text settings of a queue have together */
+enum { SB_TEXTS_MAX = 1532 }; /* the most bytes that all text settings of a queue have together */
 /* What happens to a message for which a queue has no room. For the core, both REJECT_PUBLISH are the same: the caller
  * of a put that returned SB_REJECTED puts the message again, as a dead one (`dead` of sb_put_options), if the overflow is
  * REJECT_PUBLISH_DLX. */
@@ -299,7 +303,11 @@ enum {
   SB_QUEUE_NON_DESTRUCTIVE = 262144, /* its messages stay when consumers have acknowledged them (sb_following.h) */
   SB_QUEUE_SORTED = 524288,     /* it delivers its messages in the order of a header (sb_sorted.h) */
   SB_QUEUE_SEATS = 32768, /* max_consumers limits its consumers: they attach under the topology lock (sb_admission.h) */
-  SB_QUEUE_GATED = 65536  /* its consumers wait for others, or for a time, before they get messages (sb_dispatch.h) */
+  SB_QUEUE_GATED = 65536, /* its consumers wait for others, or for a time, before they get messages (sb_dispatch.h) */
+  SB_QUEUE_NO_EXPIRY = 1048576,    /* messages that are put never expire (sb_life.h) */
+  SB_QUEUE_DROPS_EXPIRED = 2097152, /* an expired message ends, wherever other dead ones go */
+  SB_QUEUE_EXPIRY_LETTERS =
+      4194304 /* expired messages go to an exchange of their own, as other dead ones (sb_park.h) */
 };
 
 /* What happens to a message whose id a target knows. SKIP: this target does not get it, and the call succeeds. FAIL: the
@@ -452,6 +460,7 @@ typedef struct {
   uint64_t added, acked, expired, killed, replaced, dropped, dead_lettered, moved, redelivered, delivered;
   uint64_t duplicates; /* messages that were not stored, since the queue knew their ids */
   uint64_t reading;    /* what the consumers of a non-destructive queue have; these messages are in `ready` as well */
+  uint64_t stops;      /* how often the full queue stopped its producers (sb_resume.h) */
   uint64_t rescues, tail, created_ns;
   uint64_t used_ns; /* CLOCK_MONOTONIC: at least the creation of the queue, and the last end of a consumer */
   /* owner: id of the connection that owns an exclusive queue, 0 = none. locked: 1 if that is a living connection other
@@ -917,7 +926,6 @@ typedef struct {
 typedef struct {
   sb_queue **targets;
   uint32_t target_count;
-  uint64_t ttl_ns; /* of the copy in these queues, 0 = none */
 } sb_dead_part;
 typedef struct {
   const char *exchange, *key, *headers; /* headers: those that tell of the death, encoded as in a table */

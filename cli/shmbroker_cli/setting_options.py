@@ -21,7 +21,8 @@ def with_settings(*, fixed: bool) -> Callable[[Callable[..., None]], Callable[..
     Args:
         fixed: Whether there are also options for settings that cannot change after the declaration of the queue.
     """
-    return _with({name: row for name, row in ROWS.items() if row.option and (fixed or not row.fixed)})
+    rows = {name: row for name, row in ROWS.items() if row.option and (fixed or not row.fixed)}
+    return _with(rows, negatable=not fixed)
 
 
 def with_address_settings(command: Callable[..., None]) -> Callable[..., None]:

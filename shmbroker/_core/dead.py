@@ -94,18 +94,6 @@ class Dead:
         slow.sb_dead_return(queue.handle, message.record, message.why)
 
 
-class Route(NamedTuple):
-    """Queues that get copies.
-
-    Attributes:
-        targets: the queues, at least one.
-        ttl: how long a copy lives in them, in seconds; ``None``: it does not expire.
-    """
-
-    targets: Sequence[CoreQueue]
-    ttl: float | None
-
-
 class Plan:
     """How the messages of one kind are carried out.
 
@@ -113,20 +101,20 @@ class Plan:
         exchange: the dead-letter exchange.
         key: the routing key of the copies.
         headers: the headers that tell of the death, encoded as in a table.
-        routes: where the copies go; without any, the messages end, and go nowhere.
+        routes: the queues that the copies go to, in groups of which each is one publication; without any, the messages
+            end, and go nowhere.
         drops_copies: whether the copies lack the header CC.
     """
 
     def __init__(
-        self, exchange: bytes, key: bytes, headers: bytes, routes: Sequence[Route], *, drops_copies: bool
+        self, exchange: bytes, key: bytes, headers: bytes, routes: Sequence[Sequence[CoreQueue]], *, drops_copies: bool
     ) -> None:
         texts = [ffi.from_buffer("char[]", text) for text in (exchange, key, headers)]
         parts = ffi.new("sb_dead_part[]", len(routes))
         self._kept: list[Any] = [texts, parts, routes]  # the handles of the targets must live as long as the plan
-        for part, (targets, ttl) in zip(parts, routes, strict=True):
+        for part, targets in zip(parts, routes, strict=True):
             part.targets = handles = ffi.new("sb_queue *[]", [queue.handle for queue in targets])
             part.target_count = len(targets)
-            part.ttl_ns = 0 if ttl is None else max(1, int(ttl * native.NANOSECONDS))
             self._kept.append(handles)
         self.pointer = pointer = ffi.new("sb_dead_plan *")
         pointer.exchange, pointer.key, pointer.headers = texts

@@ -124,6 +124,10 @@ _SENTENCES: dict[int, tuple[str, ...]] = {
         "{queue}: redelivery_multiplier is {found} thousandths",
         "{queue}: max_redelivery_delay is {found} ms",
         "{queue}: redelivery_collision_factor is {found} thousandths",
+        "{queue}: expiry_delay is {found} ms",
+        "{queue}: min_expiry_delay is {found} ms",
+        "{queue}: max_expiry_delay is {found} ms",
+        "{queue}: resume_at is {found} percent",
     ),
     slow.SB_BAD_CHAIN: (
         "{queue}: the chain of its ledgers leads to slot {slot}, which does not belong there ({found_kind})",

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 ffi, slow = native.ffi, native.slow
 _SLOT_BITS: int = slow.SB_SLOT_BITS
-_DEAD_LETTERS: int = slow.SB_QUEUE_DEAD_LETTERS
+_LETTERS: tuple[tuple[str, str, int], ...] = (
+    ("dead_letter_exchange", "dead letters", slow.SB_QUEUE_DEAD_LETTERS),
+    ("expiry_exchange", "expired messages", slow.SB_QUEUE_EXPIRY_LETTERS),
+)
+"""For each setting that is an exchange: what goes there, and the flag of queues that have it."""
 
 
 class Inspection(Calls):
@@ -139,12 +143,13 @@ class Inspection(Calls):
             settings, _ = decoded_settings(facts, texts)
         except exceptions.CorruptSegment as error:
             return f"queue {facts.name!r}: {error.text}"
-        has_exchange, is_marked = settings.dead_letter_exchange is not None, facts.settings.flags & _DEAD_LETTERS
-        if has_exchange == bool(is_marked):
-            return ""
-        without = "the flag of dead letters" if has_exchange else "an exchange for dead letters"
-        having = "an exchange for them" if has_exchange else "their flag"
-        return f"queue {facts.name!r}: lacks {without}, and has {having}"
+        for setting, what, flag in _LETTERS:
+            has_exchange, is_marked = getattr(settings, setting) is not None, bool(facts.settings.flags & flag)
+            if has_exchange != is_marked:
+                without = f"the flag of {what}" if has_exchange else f"an exchange for {what}"
+                having = "an exchange for them" if has_exchange else "their flag"
+                return f"queue {facts.name!r}: lacks {without}, and has {having}"
+        return ""
 
     @in_flight
     def queue_texts(self, slot: int) -> bytes:

@@ -392,11 +392,13 @@ class CoreQueue(native.Finalized):
 
     # ---- topology and facts ----
 
-    def message_ttl(self) -> float | None:
-        """The queue's limit on the life of a message, in seconds, ``None`` if it has none."""
-        ttl = self.settings()[0].message_ttl
-        self.has_ttl = ttl is not None
-        return ttl
+    def changes_lives(self) -> bool:
+        """Whether the queue has a setting that changes the life of messages that are put. Updates `has_ttl`.
+
+        Such a queue needs a publication of its own: the core then gives the message its life.
+        """
+        self.has_ttl = bool(self.facts().settings.flags & _TTL)
+        return self.has_ttl
 
     @in_flight
     def facts(self) -> QueueFacts:

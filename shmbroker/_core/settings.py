@@ -76,6 +76,8 @@ def encoded_settings(settings: QueueSettings, flags: int, given: frozenset[str] 
         flags |= flag if getattr(settings, name) else 0
     if settings.dead_letter_exchange is not None:
         flags |= slow.SB_QUEUE_DEAD_LETTERS
+    if settings.expiry_exchange is not None:
+        flags |= slow.SB_QUEUE_EXPIRY_LETTERS
     if settings.last_value_key is not None:
         flags |= slow.SB_QUEUE_LAST_VALUE
     if settings.sort_key is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from shmbroker import properties as basic
 from shmbroker._amqp import deaths
-from shmbroker._core.dead import Plan, Route
+from shmbroker._core.dead import Plan
 from shmbroker._core.queue import CoreQueue, PutOptions
 from shmbroker._core.selecting import Selected
 from shmbroker._dataclasses import replace
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from shmbroker._core.dead import DeadMessage
+    from shmbroker.settings import QueueSettings
 
 Puts: TypeAlias = "tuple[tuple[Sequence[CoreQueue], PutOptions], ...]"
 """The puts of a message: target queues and options of each. Without any, the message goes nowhere."""
 
 _REASONS = ("", deaths.REJECTED, deaths.EXPIRED, deaths.MAX_LENGTH, deaths.DELIVERY_LIMIT)
+_EXPIRED = _REASONS.index(deaths.EXPIRED)
 _MOST_ENCODED = 64_000  # more than a publisher may encode, so there is room for a death; SB_MAX_PREFIX, less the names
 _MOST_TOLD = 24_000  # bytes of the headers that a plan adds; the core adds none to properties of more than 32 KiB
 _MOST_KINDS = 4096  # that are remembered
@@ -37,13 +39,14 @@ class _Copies(NamedTuple):
         names: the routing key and the exchange to which they are published.
         died: the properties of the message with its new death.
         encoded: the properties of the copies: those, with as much of the deaths as there is room for.
-        routes: where the copies go.
+        routes: the queues that the copies go to, in groups; a queue that changes the lives of its messages is alone in
+            its group, since the core then gives the copy its life.
     """
 
     names: tuple[bytes, bytes]
     died: BasicProperties
     encoded: bytes
-    routes: tuple[Route, ...]
+    routes: tuple[tuple[CoreQueue, ...], ...]
 
 
 class Plans:
@@ -51,8 +54,7 @@ class Plans:
 
     Args:
         queue: the queue.
-        to: its dead-letter exchange, ``None``: it has none; and its dead-letter routing key, ``None``: each message
-            keeps its own.
+        settings: its settings.
         route: gets the queue, an exchange with a routing key, headers, further keys, and what runs selectors over the
             properties; returns the target queues.
         now: the time of the deaths, in seconds since the epoch.
@@ -61,12 +63,17 @@ class Plans:
     def __init__(
         self,
         queue: CoreQueue,
-        to: tuple[str | None, str | None],
+        settings: QueueSettings,
         route: Callable[[CoreQueue, tuple[str, str], dict[str, Any], tuple[str, ...], Selected], list[CoreQueue]],
         now: int,
     ) -> None:
         self._queue, self._route = queue, route
-        self._exchange, self._key = to
+        self._to = settings.dead_letter_exchange, settings.dead_letter_routing_key
+        self._expired_to = self._to
+        if settings.drop_expired:
+            self._expired_to = None, None
+        elif settings.expiry_exchange is not None:
+            self._expired_to = settings.expiry_exchange, settings.expiry_routing_key
         self._now = dt.datetime.fromtimestamp(now, dt.UTC)
         self._known: dict[bytes, Plan | None] = {}
 
@@ -89,57 +96,61 @@ class Plans:
 
     def puts(self, message: DeadMessage) -> Puts:
         """Returns the puts for a message."""
-        if self._exchange is None:
+        exchange, goal_key = self._goal(message)
+        if exchange is None:
             return ()
-        copies = self._copies(message, self._exchange, _properties_of(message) or basic.NO_PROPERTIES)
-        key, exchange = copies.names
+        copies = self._copies(message, (exchange, goal_key), _properties_of(message) or basic.NO_PROPERTIES)
+        key, to = copies.names
+        options = PutOptions(0, 0, message.header.priority, key, copies.encoded, to)
+        return tuple((targets, options) for targets in copies.routes)
 
-        def options(ttl: float | None) -> PutOptions:
-            return PutOptions(ttl or 0.0, 0, message.header.priority, key, copies.encoded, exchange)
-
-        return tuple((targets, options(ttl)) for targets, ttl in copies.routes)
+    def _goal(self, message: DeadMessage) -> tuple[str | None, str | None]:
+        """Returns the exchange, ``None``: the message goes nowhere; and a routing key, ``None``: it keeps its own."""
+        return self._expired_to if message.why == _EXPIRED else self._to
 
     def _plan(self, message: DeadMessage) -> Plan | None:
-        if self._exchange is None:
+        exchange, goal_key = self._goal(message)
+        if exchange is None:
             return Plan(b"", b"", b"", (), drops_copies=False)
         given = _properties_of(message)
         if given is None:
             return None
-        copies = self._copies(message, self._exchange, given)
+        copies = self._copies(message, (exchange, goal_key), given)
         fresh = deaths.fresh(copies.died.headers or {}, given.headers)
         told = _encoded(BasicProperties(headers=fresh))[_IN_FRONT:]
-        key, exchange = copies.names
-        drops_copies = self._key is not None
-        return Plan(exchange, key, told, copies.routes, drops_copies=drops_copies) if len(told) <= _MOST_TOLD else None
+        if len(told) > _MOST_TOLD:
+            return None
+        key, to = copies.names
+        return Plan(to, key, told, copies.routes, drops_copies=goal_key is not None)
 
-    def _copies(self, message: DeadMessage, exchange: str, given: BasicProperties) -> _Copies:
+    def _copies(self, message: DeadMessage, goal: tuple[str, str | None], given: BasicProperties) -> _Copies:
+        exchange, key = goal
         own_key = message.routing_key
         if not message.exchange and not own_key:  # it was put into the queue itself
             own_key = self._queue.name
-        routing_key = own_key if self._key is None else self._key
-        properties, keys = self._died(message, given, own_key)
+        routing_key = own_key if key is None else key
+        properties, keys = self._died(message, given, own_key, keeps_key=key is None)
         encoded = _encoded(properties)
         selected = Selected(encoded, message.header.priority)
         targets = self._route(self._queue, (exchange, routing_key), dict(properties.headers or {}), keys, selected)
-        limits = [(target, target.message_ttl()) for target in targets]
-        free = tuple(target for target, ttl in limits if ttl is None)
-        limited = tuple(Route((target,), max(1e-9, ttl)) for target, ttl in limits if ttl is not None)
-        routes = (Route(free, None), *limited) if free else limited
+        free = tuple(target for target in targets if not target.changes_lives())
+        others = tuple((target,) for target in targets if target not in free)
+        routes = (free, *others) if free else others
         return _Copies((routing_key.encode(), exchange.encode()), properties, encoded, routes)
 
     def _died(
-        self, message: DeadMessage, given: BasicProperties, own_key: str
+        self, message: DeadMessage, given: BasicProperties, own_key: str, *, keeps_key: bool
     ) -> tuple[BasicProperties, tuple[str, ...]]:
         """Returns the properties of the copy, and the further routing keys of the message, from its header CC."""
         headers = dict(given.headers or {})
         copies = headers.get("CC")
         keys = tuple(key for key in copies if isinstance(key, str)) if isinstance(copies, list) else ()
-        if self._key is not None:
+        if not keeps_key:
             headers.pop("CC", None)
         reason = _REASONS[message.why] if message.why < len(_REASONS) else deaths.REJECTED
         death = deaths.Death(self._queue.name, reason, message.exchange, (own_key, *keys), self._now, given.expiration)
         changed = replace(given, headers=deaths.with_death(headers, death), expiration=None)
-        return changed, keys if self._key is None else ()
+        return changed, keys if keeps_key else ()
 
 
 def _properties_of(message: DeadMessage) -> BasicProperties | None:

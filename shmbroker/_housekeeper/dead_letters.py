@@ -120,8 +120,7 @@ class DeadLetters:
         plans = self._plans.get(queue.slot)
         if plans is None:
             found, _ = queue.settings()
-            to = found.dead_letter_exchange, found.dead_letter_routing_key
-            plans = self._plans[queue.slot] = Plans(queue, to, self._route, now)
+            plans = self._plans[queue.slot] = Plans(queue, found, self._route, now)
         elif exact:
             plans.forget()  # a selector may look at the time
         return plans

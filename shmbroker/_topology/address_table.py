@@ -17,7 +17,7 @@ from shmbroker._topology.address_rows import ADDRESS_ROWS, AUTO_CREATE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_DEAD_LETTERS = ("dead_letter_exchange", "dead_letter_routing_key")
+_DEAD_LETTERS = ("dead_letter_exchange", "dead_letter_routing_key", "expiry_exchange", "expiry_routing_key")
 
 
 class Explained(NamedTuple):
@@ -88,7 +88,9 @@ class AddressTable:
         """Returns the settings of a queue that is to be made.
 
         A dead-letter queue that is covered itself would be its own dead-letter queue, so the defaults that make it one
-        do not apply to it. A default routing key does not apply without a dead-letter exchange.
+        do not apply to it. A default routing key does not apply without a dead-letter exchange. The same holds for the
+        queue and the exchange of expired messages. If the match that decides gives `None` for that exchange, the queue
+        drops expired messages, as in Artemis; if no match gives one, they go where other dead ones go, as in RabbitMQ.
 
         Args:
             queue: the name of the queue.
@@ -100,6 +102,8 @@ class AddressTable:
         """
         found = {ADDRESS_ROWS[name].queue_setting: one.value for name, one in self.given(queue).items()}
         inherited = {name: value for name, value in found.items() if name is not None and name not in given}
+        if "expiry_exchange" in inherited and inherited["expiry_exchange"] is None:
+            inherited.setdefault("drop_expired", True)
         wanted = queue_settings.QueueSettings(**{**otherwise, **inherited, **given})
         try:
             queue_settings.check_together(queue, wanted)

@@ -155,7 +155,8 @@ def _apply_to(core: CoreConnection, queue: CoreQueue, until: int) -> None:
         differing = _differing(exchanges_of(core).addresses(core), queue.name, current, given)
         if differing:
             queue.configure(replace(current, **differing), flags, trim=False, until=until, given=given)
-    managing.shorten_lives(queue, current.message_ttl, differing.get("message_ttl"))
+    if not differing.get("no_expiry", current.no_expiry):
+        managing.shorten_lives(queue, current.message_ttl, differing.get("message_ttl"))
 
 
 def _differing(table: AddressTable, name: str, current: object, given: frozenset[str]) -> dict[str, Any]:

@@ -91,11 +91,9 @@ class Content:
                 shown = {name: value for name, value in headers.items() if name != "BCC"}
                 self.properties = basic.encode(replace(given, headers=shown))
 
-    def put_options(self, exchange: str, routing_key: str, at_most: float | None = None) -> PutOptions:
-        """Builds the options of a put. The queue limits a message's life to ``at_most`` seconds; ``None``: no limit."""
+    def put_options(self, exchange: str, routing_key: str) -> PutOptions:
+        """Builds the options of a put."""
         ttl, priority = self.options
-        if at_most is not None:
-            ttl = max(1e-9, min(ttl or at_most, at_most))
         return PutOptions(ttl, 0, priority, routing_key.encode(), self.properties, exchange.encode())
 
 
@@ -189,7 +187,7 @@ class Publishing:
                 found = tuple(queue for queue in opened if queue is not None)
                 for queue in found:
                     with contextlib.suppress(exceptions.NotFound):  # deleted: the commit skips it
-                        queue.message_ttl()  # updates `has_ttl`, which a new configuration may change
+                        queue.changes_lives()  # updates `has_ttl`, which a new configuration may change
                 if by_key and not selected.asked:
                     targets[exchange, routing_key] = found
                     self._learn(known, exchange, routing_key, found)
@@ -227,7 +225,7 @@ class Publishing:
         """Adds a route to the known routes of an exchange, if compiled code can take it.
 
         Compiled code gives a message the same options in all queues. So a route to several queues must not lead to a
-        queue that limits the life of its messages.
+        queue that changes the life of its messages.
         """
         if 0 < len(queues) <= native.MOST_QUEUES and (len(queues) == 1 or not any(queue.has_ttl for queue in queues)):
             options = PLAIN.put_options(exchange, routing_key)
@@ -266,15 +264,12 @@ class Publishing:
     ) -> list[Publication]:
         """Makes the publications of a message that goes to several queues.
 
-        A queue that limits the life of its messages gets a publication of its own; all other queues share one.
+        A queue that changes the life of its messages gets a publication of its own; all other queues share one.
         """
         options = content.put_options(exchange, routing_key)
         shared = tuple(queue for queue in targets if not queue.has_ttl)
         found = [Publication(body, shared, options)] if shared else []
-        for queue in targets:
-            if queue.has_ttl:
-                limited = content.put_options(exchange, routing_key, at_most=queue.message_ttl())
-                found.append(Publication(body, (queue,), limited))
+        found += [Publication(body, (queue,), options) for queue in targets if queue.has_ttl]
         return found
 
     def publish(  # noqa: PLR0917 - what a message consists of

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from shmbroker._core.record import Header
     from shmbroker.message import Message
 
-_AT_ONCE = 1 / native.NANOSECONDS
-
 
 def defer_times(options: PutOptions) -> PutOptions:
     """Converts the options of a put to their staged form."""
@@ -41,23 +39,17 @@ class RestoredOptions:
     """Restores the original options of staged messages.
 
     It caches the last options that it restored: consecutive messages often have the same options.
-
-    Args:
-        most: the target's limit on the life of a message, in seconds: a longer or missing time to live is set to it.
-            ``None`` = no limit.
     """
 
-    def __init__(self, most: float | None) -> None:
-        self._most = most
-        self._plain = NO_OPTIONS if most is None else PutOptions(max(most, _AT_ONCE), 0, 0, b"", b"")
+    def __init__(self) -> None:
         self._known: tuple[object, ...] = ()
-        self._options = self._plain
+        self._options = NO_OPTIONS
 
     def of(self, data: bytes, header: Header) -> PutOptions:
         """Returns the original options of a record."""
         end = header.key_start + header.key_length + header.properties_length
         if end == record.SIZE and not header.priority:
-            return self._plain
+            return NO_OPTIONS
         known = (data[record.SIZE : end], header.priority, header.exchange_length, header.key_length)
         if known != self._known:
             self._known, self._options = known, self._made(data, header, end)
@@ -66,8 +58,6 @@ class RestoredOptions:
     def _made(self, data: bytes, header: Header, end: int) -> PutOptions:
         middle = header.key_start + header.key_length
         ttl, delay = _times(data[record.SIZE : header.key_start])
-        if self._most is not None:
-            ttl = max(min(ttl or self._most, self._most), _AT_ONCE)
         return PutOptions(ttl, delay, header.priority, data[header.key_start : middle], data[middle:end])
 
 

@@ -124,11 +124,10 @@ class Publisher:
     def _empty(self, source: StagedAttempt, target: Queue) -> int:
         """Moves the remaining messages of an attempt to the target; returns their number.
 
-        If their time to live or delay must be set, or if the target drops new messages when it is full, this method
-        publishes copies instead of moving the messages.
+        If their time to live or delay must be set, or the target changes times to live, or drops new messages when it
+        is full, this method publishes copies instead of moving the messages.
         """
-        settings = target.settings
-        anew = source.receipt.timed or settings.message_ttl is not None or settings.overflow == "drop"
+        anew = source.receipt.timed or core_of(target).changes_lives() or target.settings.overflow == "drop"
         step = self._publish_part if anew else self._move
         count = 0
         while left := source.left():

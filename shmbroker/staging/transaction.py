@@ -64,7 +64,7 @@ class PartTransaction:
 
     def __init__(self, target: Queue, limits: Limits) -> None:
         self._limits = limits
-        self._restored = RestoredOptions(core_of(target).message_ttl())
+        self._restored = RestoredOptions()
         self._to: Sequence[CoreQueue] = (core_of(target),)
         self._size = 0
         self._full = False

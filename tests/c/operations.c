@@ -151,6 +151,10 @@ static void put_and_take_two(void) {
   put_once();
   take_two();
 }
+static void stop_and_take(void) {
+  put_one();
+  get_acked();
+}
 static void leave(void) { (void)sb_queue_close(other); }
 /* An operation at another queue, after this one was deleted. */
 static void let_go(void) {
@@ -345,6 +349,8 @@ static void die_with_a_dead_one(void) {
 #define BUT(i) (ALL & ~ID(i))
 #define DEADLY {{-1, -1, -1, 0, -1, -1}, SB_QUEUE_DEAD_LETTERS}
 #define LENGTH(n, overflow) {{-1, (n), -1, (overflow), -1, -1}, 0}
+/* Its producers resume at 5 of 6. */
+#define RESUMING {{-1, 6, -1, 0, -1, -1, [SB_SETTING_RESUME_AT] = 99}, 0}
 #define BYTES(n, overflow) {{-1, -1, (n), (overflow), -1, -1}, 0}
 #define REJECTING {{-1, 6, -1, SB_OVERFLOW_REJECT_PUBLISH_DLX, -1, -1}, SB_QUEUE_DEAD_LETTERS}
 #define UNDER_WAY(must, may) (must), (may)
@@ -374,6 +380,11 @@ const operation OPERATIONS[] = {
     {"put, drop new", LENGTH(6, 1), SETUP, nothing, put_one, UNCHANGED},
     {"put many", FREELY, SETUP, nothing, put_three, PUTS(BATCH)},
     {"reserve, commit", FREELY, SETUP, nothing, reserve_and_commit, PUTS(NEW)},
+    {"put that stops", RESUMING, SETUP, nothing, put_one, UNCHANGED},
+    {"put that resumes", RESUMING, SETUP, stop_and_take, put_one, UNDER_WAY(BUT_1, BUT_1 | NEW),
+     AFTER(BUT_1 | NEW, BUT_1 | NEW)},
+    {"reap who stopped producers", RESUMING, SETUP, nothing, reap, UNCHANGED, .reaps = true,
+     .dies_at = "limits.admit.resumed", .dies_in = put_one},
     {"reserve, abandon", LENGTH(7, 0), SETUP, nothing, reserve_and_abandon, UNCHANGED},
     {"commit a copy", FREELY, SETUP, reserve, commit_copy, PUTS(NEW)},
     {"abandon, viewed", LENGTH(7, 0), SETUP, reserve, abandon_viewed, UNCHANGED},

@@ -6,6 +6,7 @@
 #include "sb_api.h"
 #include "sb_closing.h"
 #include "sb_disposal.h"
+#include "sb_life.h"
 #include "sb_release.h"
 #include "sb_values.h"
 
@@ -16,18 +17,6 @@ static sb_status check(sb_queue *q, uint64_t length) {
     return SB_DELETED;
   }
   return length > SB_MAX_BODY ? SB_TOO_LARGE : SB_OK;
-}
-
-/* The time to live of a message, in ns: its own or that of its queue, whichever is shorter; 0 = for ever. */
-static uint64_t time_to_live(const sb_queue *q, const sb_put_options *o) {
-  bool limited = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_TTL) != 0;
-  int64_t most_ms = limited ? sb_setting(q->shm, SB_SETTING_MESSAGE_TTL_MS) : -1;
-  if (most_ms < 0) { /* even with the flag: a process that removes the setting clears the flag after it stored the -1 */
-    return o->ttl_ns;
-  }
-  uint64_t most = (uint64_t)most_ms * UINT64_C(1000000);
-  if (most == 0) most = 1; /* 0 ms: expires before any consumer can take it. 0 ns would mean: never expires */
-  return o->ttl_ns != 0 && o->ttl_ns < most ? o->ttl_ns : most;
 }
 
 /* Takes room, unless a producer that needs more has its turn (sb_turn.h). */
@@ -100,7 +89,7 @@ SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
     return status;
   }
   SB_CRASHPOINT("api.put.allocated");
-  sb_api_fill(c, r, length, o, time_to_live(q, o), 0);
+  sb_api_fill(c, r, length, o, sb_life_of(q->shm, o->ttl_ns), 0);
   return SB_OK;
 }
 

@@ -262,6 +262,7 @@ static void count_messages(sb_broker *b, const sb_queue_shm *q, sb_queue_facts *
     f->replaced = sb_ledger_sum(b, q, SB_COUNT_REPLACED);
     f->dropped = sb_ledger_sum(b, q, SB_COUNT_DROPPED) + refused;
     f->duplicates = SB_LOAD(&q->duplicates, SB_RELAXED);
+    f->stops = ((uint64_t)SB_LOAD(&q->stops, SB_RELAXED) + 1) / 2; /* relaxed: a statistic */
     f->dead_lettered = sb_ledger_sum(b, q, SB_COUNT_DEAD_LETTERED);
     f->moved = sb_ledger_sum(b, q, SB_COUNT_MOVED);
     uint64_t removed_bytes = sb_ledger_sum(b, q, SB_COUNT_REMOVED_BYTES);

@@ -6,6 +6,7 @@
 #include "sb_api.h"
 #include "sb_transaction.h"
 #include "sb_disposal.h"
+#include "sb_life.h"
 
 #define NO_ONE UINT32_MAX
 static const sb_put_options NO_OPTIONS;
@@ -319,6 +320,13 @@ static void fill_block(request *r, const sb_publication *p, uint32_t slot) {
   }
 }
 
+/* The life of a message, in ns; 0 = for ever. A message to several queues keeps its own: the caller gives each queue
+ * that changes lives a publication of its own. What is transferred keeps what is left of its life. */
+static uint64_t life_of(const request *r, const sb_publication *p) {
+  uint64_t own = options_of(p)->ttl_ns;
+  return p->target_count == 1 && !r->transfers ? sb_life_of(p->targets[0]->shm, own) : own;
+}
+
 /* The use (sb_reserve.h) with which a body is allocated, in a commit with the use `use`. If `use` is DRAIN or BOOKS,
  * and a target is no queue of notes, it is STAGE: such a body must leave the memory that is kept for notes. */
 static unsigned body_use(const sb_publication *p, unsigned use) {
@@ -345,7 +353,7 @@ static sb_status make_body(request *r, uint32_t i, unsigned use) {
   body->token = slot.token;
   body->slot = slot.slot;
   body->gen = slot.gen;
-  sb_api_fill(c, &slot, p->length, o, o->ttl_ns, block);
+  sb_api_fill(c, &slot, p->length, o, life_of(r, p), block);
   sb_message_shm *m = sb_slot_at(c->b, slot.slot);
   m->targets = (uint16_t)p->target_count;
   if (block != 0) fill_block(r, p, slot.slot);

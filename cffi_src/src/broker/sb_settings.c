@@ -9,12 +9,15 @@
   ((uint32_t)(SB_QUEUE_TTL | SB_QUEUE_EXPIRES | SB_QUEUE_LANES | SB_QUEUE_GROUPS | SB_QUEUE_SEATS | SB_QUEUE_GATED | \
               SB_QUEUE_IDS))
 
-/* Returns the flags of a queue with the settings `s`. Message TTL, `expires`, the highest priority, message groups, the
+/* Returns the flags of a queue with the settings `s`. The lives of messages, `expires`, the highest priority, message groups, the
  * most consumers, duplicate ids, and what a queue waits for before it dispatches have a flag each, in a cache line that
  * every put and get reads anyway: so a put or get reads the value of such a setting only if its flag is set. */
 static uint32_t flags_of(const sb_settings *s) {
   uint32_t flags = s->flags & ~DERIVED;
-  if (s->values[SB_SETTING_MESSAGE_TTL_MS] >= 0) flags |= SB_QUEUE_TTL;
+  if (s->values[SB_SETTING_MESSAGE_TTL_MS] >= 0 || s->values[SB_SETTING_EXPIRY_DELAY_MS] > 0 ||
+      s->values[SB_SETTING_MIN_EXPIRY_DELAY_MS] > 0 || s->values[SB_SETTING_MAX_EXPIRY_DELAY_MS] > 0 ||
+      (flags & SB_QUEUE_NO_EXPIRY) != 0)
+    flags |= SB_QUEUE_TTL;
   if (s->values[SB_SETTING_EXPIRES_MS] >= 0) flags |= SB_QUEUE_EXPIRES;
   if (s->values[SB_SETTING_MAX_PRIORITY] > 0) flags |= SB_QUEUE_LANES;
   if (s->values[SB_SETTING_MESSAGE_GROUPS] > SB_GROUPS_NONE) flags |= SB_QUEUE_GROUPS;

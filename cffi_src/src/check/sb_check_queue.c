@@ -25,7 +25,11 @@ enum {
   REDELIVERY_DELAY,
   MULTIPLIER,
   MAX_REDELIVERY_DELAY,
-  COLLISION
+  COLLISION,
+  EXPIRY_DELAY,
+  MIN_EXPIRY_DELAY,
+  MAX_EXPIRY_DELAY,
+  RESUME_AT
 }; /* SB_BAD_QUEUE */
 enum { IMPOSSIBLE, NO_REASON, NO_MOMENT };            /* SB_BAD_CELL */
 enum { LENGTH, START, PRIORITY };                     /* SB_BAD_MESSAGE */
@@ -281,8 +285,8 @@ static void check_hints(sb_checkup *k, const sb_queue_shm *q, const tally *t, ui
     trouble(k, SB_BAD_HINT, t, READY_BYTES, 0, bytes, t->ready_bytes);
 }
 
-static void check_limit(sb_checkup *k, const tally *t, unsigned which, int64_t limit) {
-  if (limit != -1 && limit < 1) trouble(k, SB_BAD_QUEUE, t, which, 0, (uint64_t)limit, 0);
+static void check_limit(sb_checkup *k, const tally *t, unsigned which, int64_t limit, int64_t least) {
+  if (limit != -1 && limit < least) trouble(k, SB_BAD_QUEUE, t, which, 0, (uint64_t)limit, 0);
 }
 
 /* A time, or another number, that is at least `least` and at most `most` if the queue has it; -1: it has none. */
@@ -291,6 +295,10 @@ static void check_range(sb_checkup *k, const tally *t, unsigned which, int64_t v
 }
 
 static void check_times(sb_checkup *k, const sb_queue_shm *q, const tally *t) {
+  check_range(k, t, EXPIRY_DELAY, sb_setting(q, SB_SETTING_EXPIRY_DELAY_MS), 0, INT64_MAX);
+  check_range(k, t, MIN_EXPIRY_DELAY, sb_setting(q, SB_SETTING_MIN_EXPIRY_DELAY_MS), 0, INT64_MAX);
+  check_range(k, t, MAX_EXPIRY_DELAY, sb_setting(q, SB_SETTING_MAX_EXPIRY_DELAY_MS), 0, INT64_MAX);
+  check_range(k, t, RESUME_AT, sb_setting(q, SB_SETTING_RESUME_AT), 0, 100);
   check_range(k, t, MESSAGE_TTL, sb_setting(q, SB_SETTING_MESSAGE_TTL_MS), 0, INT64_MAX);
   check_range(k, t, EXPIRES, sb_setting(q, SB_SETTING_EXPIRES_MS), 1, INT64_MAX);
   check_range(k, t, REDELIVERY_DELAY, sb_setting(q, SB_SETTING_REDELIVERY_DELAY_MS), 0, INT64_MAX);
@@ -301,9 +309,9 @@ static void check_times(sb_checkup *k, const sb_queue_shm *q, const tally *t) {
 
 static void check_settings(sb_checkup *k, const sb_queue_shm *q, const tally *t) {
   uint64_t overflow = (uint64_t)sb_setting(q, SB_SETTING_OVERFLOW);
-  check_limit(k, t, RING_SIZE, sb_setting(q, SB_SETTING_RING_SIZE));
-  check_limit(k, t, MAX_LENGTH, sb_setting(q, SB_SETTING_MAX_LENGTH));
-  check_limit(k, t, MAX_BYTES, sb_setting(q, SB_SETTING_MAX_BYTES));
+  check_limit(k, t, RING_SIZE, sb_setting(q, SB_SETTING_RING_SIZE), 1);
+  check_limit(k, t, MAX_LENGTH, sb_setting(q, SB_SETTING_MAX_LENGTH), 0);
+  check_limit(k, t, MAX_BYTES, sb_setting(q, SB_SETTING_MAX_BYTES), 0);
   int64_t priority = sb_setting(q, SB_SETTING_MAX_PRIORITY);
   uint64_t closing = SB_LOAD(&q->closing, SB_ACQUIRE);
   if (priority < -1 || priority >= (int64_t)SB_LANES || (priority > 0) != sb_lanes_several(q))

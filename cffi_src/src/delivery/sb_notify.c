@@ -161,6 +161,9 @@ bool sb_notify_has_room_for(const sb_queue_shm *q, const sb_node_shm *n) {
 static bool wake_one_of(sb_connection *c, const sb_ring *list, const sb_queue_shm *q) {
   uint64_t position = 0;
   uint32_t node;
+  if (q != NULL && !sb_limits_room(q, 0, 0)) { /* stopped (sb_resume.h): nobody would find room */
+    return false;
+  }
   while ((node = sb_nodes_next(c, list, SB_NODE_INTERESTED, &position)) != 0) {
     sb_node_shm *shm = sb_slot_at(c->b, node);
     if (q != NULL && !sb_notify_has_room_for(q, shm)) {
@@ -212,6 +215,8 @@ bool sb_notify_looks_ready(sb_queue *q) { return !paused(q->shm) && sb_queue_is_
 
 /* I31: the caller has moved its own node; or it had no memory to do so, and takes nothing. */
 void sb_notify_pass_baton(sb_queue *q) {
+  /* the caller's node had credit, for which the queue may have kept messages (sb_takers.h) */
+  if (sb_limits_hand_over(q->shm)) (void)sb_limits_enforce(q);
   if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0) {
     if (sb_notify_looks_ready(q)) (void)sb_notify_one(q->c, q->slot, false);
   } else if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {

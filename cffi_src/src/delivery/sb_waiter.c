@@ -192,7 +192,8 @@ sb_status sb_waiter_soon(sb_queue *q, uint64_t limit_ns, sb_taken *t) {
 
 sb_status sb_waiter_get(sb_queue *q, sb_wait *w, const sb_half *ended, sb_taken *t) {
   sb_connection *c = q->c;
-  if (w->node == 0 && !others_wait(q) && spin_for_message(q, w->deadline_ns)) {
+  /* a queue that hands messages over has none for a call that is not in its list yet */
+  if (w->node == 0 && !others_wait(q) && !sb_limits_hand_over(q->shm) && spin_for_message(q, w->deadline_ns)) {
     sb_lock(c);
     sb_status status = try_take(q, ended, t);
     sb_unlock(c);

@@ -290,6 +290,7 @@ typedef struct {
    * (SB_TRACKING_UNSURE of sb_queue.h) */
   _Atomic int32_t tracking;
   sb_half consumer_levels; /* first level, by descending priority */
+  sb_half stops;           /* odd: producers that find no room wait until the queue has emptied (sb_resume.h) */
   sb_word rescues;
   /* the claim of the exclusive or the single active consumer (sb_exclusive.h): 28 slot of its node | bit 31: tentative
    * | 32 registration of the node */
@@ -344,7 +345,7 @@ typedef struct {
   sb_half texts_length;
   char texts[SB_TEXTS_MAX]; /* encoded by the callers of the core; the core does not decode it */
 } sb_long_queue_shm;
-#define SB_LONG_QUEUE_UNITS 8u
+#define SB_LONG_QUEUE_UNITS 10u
 _Static_assert(sizeof(sb_long_queue_shm) <= SB_LONG_QUEUE_UNITS * SB_UNIT, "long queue");
 
 static inline int64_t sb_setting(const sb_queue_shm *q, unsigned which) {

@@ -7,7 +7,8 @@
  * source cell. A commit that publishes a copy elsewhere does end it, and counts it as moved.
  *
  * In a queue with dead letters, sb_dispose does not end a message that was rejected, has expired, was evicted or had its
- * last delivery: it parks the message (sb_park.h). Two other functions end messages that a dead connection held: settle_for
+ * last delivery: it parks the message (sb_park.h). A queue may have an exchange for expired messages alone, or let them
+ * end although it has one for the others (sb_queue_carries). Two other functions end messages that a dead connection held: settle_for
  * (sb_transaction.c) and resolve_settle (sb_intent.c). An intent SETTLE is never written for a message that is parked. A
  * commit marks a message that it rejects with the counter DEAD_LETTERED, so settle_for parks it, too.
  *
@@ -65,11 +66,20 @@ static inline bool sb_queue_has_dead_letters(const sb_queue_shm *q) {
   return (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_DEAD_LETTERS) != 0;
 }
 
+/* True if the queue has an exchange for messages that are dead for the reason. */
+static inline bool sb_queue_carries(const sb_queue_shm *q, sb_why why) {
+  uint32_t flags = SB_LOAD(&q->flags, SB_RELAXED);
+  if (why == SB_WHY_EXPIRED) {
+    return (flags & (SB_QUEUE_DEAD_LETTERS | SB_QUEUE_EXPIRY_LETTERS)) != 0 && (flags & SB_QUEUE_DROPS_EXPIRED) == 0;
+  }
+  return why != SB_WHY_ALIVE && (flags & SB_QUEUE_DEAD_LETTERS) != 0;
+}
+
 /* Ends the message of holding `token`, or parks it, and gives the holding back. SB_SETTLED: the connection does not hold
  * the message. */
 static inline sb_status sb_dispose(sb_queue *q, uint64_t token, sb_reason reason) {
   sb_why why = sb_reason_why(reason);
-  if (why != SB_WHY_ALIVE && sb_queue_has_dead_letters(q->shm) && sb_queue_is_open(q)) {
+  if (why != SB_WHY_ALIVE && sb_queue_carries(q->shm, why) && sb_queue_is_open(q)) {
     return sb_park_dead(q, token, why);
   }
   return sb_settle_message(q, token, sb_reason_counter(reason));

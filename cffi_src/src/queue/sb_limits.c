@@ -2,6 +2,8 @@
 #include "sb_limits.h"
 
 #include "sb_release.h"
+#include "sb_resume.h"
+#include "sb_takers.h"
 #include "sb_wait.h"
 
 #define UNBOUNDED INT64_MAX
@@ -35,16 +37,30 @@ static limits limits_of(const sb_queue_shm *q) {
   return l;
 }
 static bool refuses(const limits *l) { return l->overflow != SB_OVERFLOW_DROP_HEAD; }
+/* True if the queue has no room of its own, and hands messages over to the consumers that wait (sb_takers.h). */
+static bool hands_over(const limits *l) {
+  return (l->length == 0 || l->bytes == 0) && (l->overflow == SB_OVERFLOW_DROP_HEAD || l->overflow == SB_OVERFLOW_DROP);
+}
+
+/* P38 of sb_resume.h: reads the hints. */
+static sb_depth depth_of(const sb_queue_shm *q, const limits *l) {
+  uint64_t admitted = SB_LOAD(&q->admitted, SB_SEQ_CST);
+  int64_t ready = ready_before(q, admitted, SB_LOAD(&q->taken, SB_SEQ_CST));
+  return (sb_depth){ready, ready_bytes(q), l->length, l->bytes};
+}
+/* True if producers that found the queue full wait until it has emptied (sb_resume.h). */
+static bool resumes_later(const sb_queue_shm *q, const limits *l) {
+  return l->overflow == SB_OVERFLOW_BLOCK && sb_resume_later(q);
+}
 
 bool sb_limits_room(const sb_queue_shm *q, uint64_t count, uint64_t bytes) {
   limits l = limits_of(q);
   if (!refuses(&l)) {
     return true;
   }
-  uint64_t admitted = SB_LOAD(&q->admitted, SB_SEQ_CST);
-  int64_t ready = ready_before(q, admitted, SB_LOAD(&q->taken, SB_SEQ_CST));
-  return (l.length < 0 || ready <= l.length - (int64_t)count) &&
-         (l.bytes < 0 || ready_bytes(q) <= l.bytes - (int64_t)bytes);
+  sb_depth d = depth_of(q, &l);
+  return (l.length < 0 || d.ready <= l.length - (int64_t)count) &&
+         (l.bytes < 0 || d.bytes <= l.bytes - (int64_t)bytes) && !(resumes_later(q, &l) && sb_resume_stops(q, &d));
 }
 
 /* What a put returns that finds no room. */
@@ -57,10 +73,59 @@ static sb_status full_by(const limits *l) {
   }
 }
 
-static sb_status admit(sb_queue *q, uint64_t bytes) {
-  if (!sb_queue_tracks(q->shm)) {
-    return SB_OK;
+/* Takes the room that the limits leave, or returns `full`. */
+SB_HOT sb_status reserve(sb_queue_shm *q, const limits *l, uint64_t bytes, sb_status full) {
+  uint64_t admitted = SB_LOAD(&q->admitted, SB_SEQ_CST);
+  do {
+    if (l->length >= 0 && ready_before(q, admitted, SB_LOAD(&q->taken, SB_SEQ_CST)) >= l->length) {
+      return full;
+    }
+  } while (!SB_CAS(&q->admitted, &admitted, admitted + 1, SB_SEQ_CST));
+  uint64_t in = SB_LOAD(&q->bytes_in, SB_SEQ_CST);
+  do {
+    if (l->bytes >= 0 && (int64_t)(in - SB_LOAD(&q->bytes_out, SB_SEQ_CST)) > l->bytes - (int64_t)bytes) {
+      (void)SB_SUB(&q->admitted, 1, SB_SEQ_CST);
+      return full;
+    }
+  } while (!SB_CAS(&q->bytes_in, &in, in + bytes, SB_SEQ_CST));
+  return SB_OK;
+}
+
+/* As reserve, in a queue whose producers resume later. */
+static sb_status reserve_or_stop(sb_queue_shm *q, const limits *l, uint64_t bytes, sb_status full) {
+  bool again, passes;
+  sb_depth d;
+  do {
+    d = depth_of(q, l);
+    passes = sb_resume_passes(q, &d, &again);
+  } while (again);
+  if (!passes) {
+    return full;
   }
+  SB_CRASHPOINT("limits.admit.resumed");
+  sb_status status = reserve(q, l, bytes, full);
+  if (status == full) {
+    d = depth_of(q, l);
+    sb_resume_stop(q, &d);
+  }
+  return status;
+}
+
+/* Admits in a queue that hands messages over, has a limit of 0, or resumes later. Apart from other queues, so that their
+ * puts have none of these steps. */
+SB_COLD sb_status admit_specially(sb_queue *q, limits l, uint64_t bytes, sb_status full) {
+  if (hands_over(&l) && (l.length == 0 || bytes > 0)) { /* else no byte needs no room in a queue of no bytes */
+    l.length = sb_takers(q);
+    if (l.bytes == 0) l.bytes = -1;
+  }
+  if ((l.length == 0 && full == SB_FULL) || (l.bytes >= 0 && (int64_t)bytes > l.bytes)) {
+    return full == SB_REJECTED ? full : SB_TOO_LARGE;
+  }
+  return resumes_later(q->shm, &l) ? reserve_or_stop(q->shm, &l, bytes, full) : reserve(q->shm, &l, bytes, full);
+}
+
+/* Apart from sb_limits_admit, which so needs few registers in a queue without limits. */
+static __attribute__((noinline)) sb_status admit(sb_queue *q, uint64_t bytes) {
   limits l = limits_of(q->shm);
   sb_status full = full_by(&l);
   if (!refuses(&l) || (l.length < 0 && l.bytes < 0)) {
@@ -68,29 +133,19 @@ static sb_status admit(sb_queue *q, uint64_t bytes) {
     (void)SB_ADD(&q->shm->bytes_in, bytes, SB_RELEASE);
     return SB_OK;
   }
-  if (l.length == 0 || (l.bytes >= 0 && (int64_t)bytes > l.bytes)) {
+  if (l.length == 0 || l.bytes == 0 || resumes_later(q->shm, &l)) {
+    return admit_specially(q, l, bytes, full);
+  }
+  if (l.bytes >= 0 && (int64_t)bytes > l.bytes) {
     return full == SB_REJECTED ? full : SB_TOO_LARGE;
   }
-  uint64_t admitted = SB_LOAD(&q->shm->admitted, SB_SEQ_CST);
-  do {
-    if (l.length >= 0 && ready_before(q->shm, admitted, SB_LOAD(&q->shm->taken, SB_SEQ_CST)) >= l.length) {
-      return full;
-    }
-  } while (!SB_CAS(&q->shm->admitted, &admitted, admitted + 1, SB_SEQ_CST));
-  uint64_t in = SB_LOAD(&q->shm->bytes_in, SB_SEQ_CST);
-  do {
-    if (l.bytes >= 0 && (int64_t)(in - SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST)) > l.bytes - (int64_t)bytes) {
-      (void)SB_SUB(&q->shm->admitted, 1, SB_SEQ_CST);
-      return full;
-    }
-  } while (!SB_CAS(&q->shm->bytes_in, &in, in + bytes, SB_SEQ_CST));
-  return SB_OK;
+  return reserve(q->shm, &l, bytes, full);
 }
 
 sb_status sb_limits_admit(sb_queue *q, uint64_t bytes) {
   sb_ledger_reserve(q->ledger, 1, bytes);
   sb_ledger_hinting(q->ledger, 1); /* stays raised until sb_limits_published or sb_limits_unadmit */
-  sb_status status = admit(q, bytes);
+  sb_status status = sb_queue_tracks(q->shm) ? admit(q, bytes) : SB_OK;
   if (status != SB_OK) sb_limits_published(q, bytes);
   return status;
 }
@@ -121,8 +176,9 @@ void sb_limits_unadmit(sb_queue *q, uint64_t bytes) {
   sb_limits_published(q, bytes);
 }
 
-/* The most messages that may be ready. *reason: why a message beyond them ends. */
-static int64_t bound(const sb_queue_shm *q, sb_reason *reason) {
+/* The most messages that may be ready, `takers` of which the consumers would take now, if the queue hands messages over.
+ * *reason: why a message beyond them ends. */
+static int64_t bound(const sb_queue_shm *q, int64_t takers, sb_reason *reason) {
   int64_t ring = sb_setting(q, SB_SETTING_RING_SIZE), limit = UNBOUNDED;
   limits l = limits_of(q);
   *reason = SB_REASON_REPLACED;
@@ -134,7 +190,13 @@ static int64_t bound(const sb_queue_shm *q, sb_reason *reason) {
     limit = l.length;
     *reason = SB_REASON_EVICTED;
   }
+  if (limit == 0 && hands_over(&l)) limit = takers;
   return limit;
+}
+/* The same, after it asked the consumers, if that is needed. */
+static int64_t bound_now(const sb_queue *q, sb_reason *reason) {
+  int64_t limit = bound(q->shm, 0, reason);
+  return limit != 0 ? limit : bound(q->shm, sb_takers(q), reason);
 }
 
 /* I24: the condition for an eviction, after the caller raised `taken` for the victim: at least `limit` messages are
@@ -186,6 +248,9 @@ static bool pay_bytes(sb_queue *q, uint64_t *paid) {
   if (refuses(&l) || l.bytes < 0 || ready_bytes(q->shm) <= l.bytes) {
     return false;
   }
+  if (l.bytes == 0 && depth_of(q->shm, &l).ready <= sb_takers(q)) {
+    return false;
+  }
   *paid = sb_queue_oldest_bytes(q);
   sb_ledger_hinting(q->ledger, 1);
   uint64_t out = SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST);
@@ -201,7 +266,7 @@ static bool pay_bytes(sb_queue *q, uint64_t *paid) {
 /* Evicts one message if more are ready than the bound, and adds 1 to *removed. True: there may be more to evict. */
 static bool enforce_length(sb_queue *q, uint64_t *removed) {
   sb_reason reason;
-  int64_t limit = bound(q->shm, &reason);
+  int64_t limit = bound_now(q, &reason);
   uint64_t came = sb_lanes_came(q->shm);
   uint64_t before = SB_LOAD(&q->shm->taken, SB_SEQ_CST);
   if (limit == UNBOUNDED || ready_before(q->shm, came, before) <= limit) {
@@ -326,7 +391,8 @@ static void pass_taken(sb_queue *q, sb_lane *lane) {
 
 bool sb_limits_in_doubt(sb_queue *q) {
   sb_reason reason;
-  int64_t limit = sb_queue_tracks(q->shm) ? bound(q->shm, &reason) : UNBOUNDED;
+  /* a queue that hands messages over may have any number of them for a moment */
+  int64_t limit = sb_queue_tracks(q->shm) ? bound(q->shm, UNBOUNDED, &reason) : UNBOUNDED;
   if (limit == UNBOUNDED || fits(q, limit)) {
     return false;
   }
@@ -338,9 +404,14 @@ bool sb_limits_in_doubt(sb_queue *q) {
   return !fits(q, limit);
 }
 
+bool sb_limits_hand_over(const sb_queue_shm *q) {
+  limits l = limits_of(q);
+  return sb_queue_tracks(q) && hands_over(&l);
+}
+
 bool sb_limits_exceeded(const sb_queue_shm *q, uint64_t ready) {
   sb_reason reason;
-  return sb_queue_tracks(q) && (int64_t)ready > bound(q, &reason);
+  return sb_queue_tracks(q) && (int64_t)ready > bound(q, UNBOUNDED, &reason);
 }
 
 void sb_limits_set_bound(sb_queue *q, bool trim) {

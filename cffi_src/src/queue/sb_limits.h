@@ -8,7 +8,8 @@
  * count the bytes from `bytes_in` and `bytes_out`.
  *
  * The *bound* of a queue that evicts is the number of messages that may be ready: ring_size, or `bound` of the queue if
- * that is higher, or max_length if that is lower and the overflow is drop-head.
+ * that is higher, or max_length if that is lower and the overflow is drop-head. If max_length or max_bytes is 0, it is
+ * what the consumers that wait would take (sb_takers.h), also under the overflow "drop".
  *
  * Invariants: I23 of sb_queue.h, I24 of sb_take.h. If ring_size was lowered without trimming the queue, the queue's
  *  `bound` is first the number of messages that were ready then. `bound` falls with the number of ready messages,
@@ -65,6 +66,8 @@ bool sb_limits_keep(sb_queue *q, uint64_t *removed);
  * between two changes of the counts. Judges by cells and cursors, not by counts. Costs a few loads, unless another
  * process puts or takes at this moment. */
 bool sb_limits_in_doubt(sb_queue *q);
+/* True if the queue has no room for messages, but hands them over to consumers that wait (sb_takers.h). */
+bool sb_limits_hand_over(const sb_queue_shm *q);
 /* True if the queue evicts, and `ready` messages are more than its bound. */
 bool sb_limits_exceeded(const sb_queue_shm *q, uint64_t ready);
 /* Sets `bound` after ring_size was changed. If `trim` is true, `bound` becomes 0, so ring_size applies at once.

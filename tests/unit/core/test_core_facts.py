@@ -126,7 +126,7 @@ def test_the_statistics_of_a_queue(core: CoreConnection, patched: pytest.MonkeyP
     facts.name, facts.name_length = b"name that goes on", 4
     counted = (
         "ready", "delivering", "scheduled", "bytes", "added", "acked", "expired", "killed", "replaced", "dropped",
-        "dead_lettered", "moved", "redelivered", "duplicates", "rescues",
+        "dead_lettered", "moved", "redelivered", "duplicates", "stops", "rescues",
     )  # fmt: skip
     lists = {"consumers": 7, "interested": 0, "notified": -1, "not_interested": 2, "non_acquiring": -5}
     numbers = {name: 1000 + number for number, name in enumerate(counted)}

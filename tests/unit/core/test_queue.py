@@ -132,7 +132,7 @@ def test_settings_are_read_as_they_were_declared(connection: shmbroker.Connectio
         queue = declared(connection, f"q{flag}", settings, flag)
         assert queue.settings() == (settings, flag)
         assert (queue.exclusive, queue.has_ttl) == (settings.exclusive, settings.message_ttl is not None)
-        assert queue.message_ttl() == settings.message_ttl
+        assert queue.changes_lives() == (settings.message_ttl is not None)
         delete(queue)
 
 
@@ -147,8 +147,7 @@ def test_settings_are_changed_as_they_are_declared(connection: shmbroker.Connect
     assert {name: getattr(found, name) for name in changed} == {name: getattr(settings, name) for name in changed}
     assert flags == core_queue.PAUSED
     assert queue.has_ttl
-    queue.message_ttl()
-    assert queue.has_ttl == (settings.message_ttl is not None)
+    assert queue.changes_lives() == queue.has_ttl == (settings.message_ttl is not None)
 
 
 def test_a_queue_expires_after_a_millisecond_at_least() -> None:
@@ -216,7 +215,7 @@ def test_a_handle_of_a_queue_that_was_deleted(connection: shmbroker.Connection) 
     assert queue.is_deleted()
     uses = (
         queue.facts,
-        queue.message_ttl,
+        queue.changes_lives,
         queue.purge,
         lambda: queue.browse(0),
         lambda: queue.browse_place(0),
@@ -234,7 +233,7 @@ def test_the_facts_are_never_those_of_a_later_queue(connection: shmbroker.Connec
     """The slot of a deleted queue may have another queue: who asks for the first one is told that there is none."""
     queue, later = declared(connection, "q", QueueSettings()), declared(connection, "later", QueueSettings())
     queue.slot = later.slot
-    for use in (queue.facts, queue.settings, queue.message_ttl):
+    for use in (queue.facts, queue.settings, queue.changes_lives):
         with pytest.raises(NotFound, match="no queue 'q' in vhost"):
             use()
 

@@ -37,9 +37,10 @@ def test_rows_follow_from_queue_settings() -> None:
 
 
 def test_what_is_live() -> None:
-    """What `configure` can change is live, except what is copied: ring size, overflow, what decides on consumers."""
+    """What `configure` can change is live, except what is copied: ring size, overflow, consumers, expired ones."""
     live = {row.queue_setting for row in ADDRESS_ROWS.values() if row.is_live}
-    copied = {"ring_size", "overflow", "max_consumers", "consumers_before_dispatch", "delay_before_dispatch"}
+    of_consumers = {"max_consumers", "consumers_before_dispatch", "delay_before_dispatch"}
+    copied = {"ring_size", "overflow", "drop_expired"} | of_consumers
     assert live - {None} == {name for name, row in ROWS.items() if not row.fixed} - copied
 
 
