@@ -445,9 +445,9 @@ def waits_for_room(to: Queue, message: Message) -> bool:
 
 
 def keep_house(queues: Iterable[Queue]) -> None:
-    """Carry the dead out, and expire what is to expire, until nothing more happens."""
+    """Expire what is to expire, then carry the dead out, until nothing more happens."""
     queues = list(queues)
     more = True
     while more:
-        carried, expired = [queue.carry_out() for queue in queues], [queue.expire() for queue in queues]
+        expired, carried = [queue.expire() for queue in queues], [queue.carry_out() for queue in queues]
         more = any(carried) or any(expired)
