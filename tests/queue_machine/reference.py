@@ -386,14 +386,19 @@ class Queue:
         for message in sorted(due, key=lambda one: (-one.level, one.place)):
             self._make_ready(message)
 
-    def carry_out(self) -> bool:
-        """Carry dead messages out while there is room for them; return whether any was.
+    def dead(self) -> list[Message]:
+        """The messages that are to be carried out."""
+        return [message for message, why in self.resting if why != DELAYED]
+
+    def carry_out(self, dead: list[Message] | None = None) -> bool:
+        """Carry these dead messages out while there is room for them, or all; return whether any was.
 
         Those that had to wait come first, then the others in their order in the queue.
         """
+        dead = self.dead() if dead is None else dead
         waiting, done = [], False
         for message, why in sorted(self.resting, key=_turn):
-            if why == DELAYED:
+            if why == DELAYED or not any(message is one for one in dead):
                 waiting.append((message, why))
                 continue
             targets = self.dead_to or []
@@ -445,9 +450,14 @@ def waits_for_room(to: Queue, message: Message) -> bool:
 
 
 def keep_house(queues: Iterable[Queue]) -> None:
-    """Expire what is to expire, then carry the dead out, until nothing more happens."""
+    """Expire what is to expire, and carry the dead out, until nothing more happens.
+
+    What expires is gone before the dead come, and is carried out after those that were dead before.
+    """
     queues = list(queues)
     more = True
     while more:
-        expired, carried = [queue.expire() for queue in queues], [queue.carry_out() for queue in queues]
+        dead = [queue.dead() for queue in queues]
+        expired = [queue.expire() for queue in queues]
+        carried = [queue.carry_out(some) for queue, some in zip(queues, dead, strict=True)]
         more = any(carried) or any(expired)
