@@ -10,7 +10,7 @@ import time
 
 from tests.queue_machine.running import run
 
-STEPS_OF_A_ROUND = 20_000
+STEPS_OF_A_ROUND = 5_000
 
 
 def main() -> int:

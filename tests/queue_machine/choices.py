@@ -3,18 +3,43 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tests.queue_machine.reference import Message, Settings
 
-DELAY_SECONDS = 0.2
+DELAY_SECONDS = 0.06
 """Of delayed messages. It is long enough that the housekeeper sees them before they are due."""
+NO_WAIT, FOR_EVER = 0.001, 1000.0
+"""Delays of gates: `NO_WAIT` is over whenever the machine looks, `FOR_EVER` never is."""
 SIZES = (8, 8, 16, 24)
 PRIORITIES = (0, 0, 1, 2, 3, 9)
 COLOURS = (None, "red", "blue")
 GROUPS = (None, "a", "b", "c")
-SPECIALS = (*[""] * 9, "ends group", "ends group", "expired", "delayed")
-KINDS_OF_MESSAGES = len(SIZES) * len(PRIORITIES) * len(COLOURS) * len(GROUPS) * len(SPECIALS)
+SPECIALS = (*[""] * 7, "ends group", "ends group", "ends group", "expired", "delayed")
+IDS = (*[None] * 5, "one", "two", "three", "four", "five")
+KINDS_OF_MESSAGES = len(SIZES) * len(PRIORITIES) * len(COLOURS) * len(GROUPS) * len(SPECIALS) * len(IDS)
+KEY = "colour"
+"""The header that says what a message is the last value of."""
+
+VALUES: tuple[dict[str, Any], ...] = ({}, {}, {}, {"last_value_key": KEY}, {"last_value_key": KEY})
+REMEMBERED: tuple[dict[str, Any], ...] = ({}, {}, {"duplicate_ids": 1}, {"duplicate_ids": 2}, {"duplicate_ids": 4})
+ATTACHING: tuple[dict[str, Any], ...] = (
+    {},
+    {},
+    {},
+    {},
+    {"max_consumers": 0},
+    {"max_consumers": 1},
+    {"max_consumers": 2},
+    {"consumers_before_dispatch": 1},
+    {"consumers_before_dispatch": 2},
+    {"consumers_before_dispatch": 2, "delay_before_dispatch": FOR_EVER},
+    {"consumers_before_dispatch": 3, "delay_before_dispatch": NO_WAIT},
+    {"consumers_before_dispatch": 2, "max_consumers": 2},
+    {"delay_before_dispatch": FOR_EVER},
+    {"delay_before_dispatch": NO_WAIT},
+)
 
 LIMITS: tuple[dict[str, Any], ...] = (
     {},
@@ -66,6 +91,9 @@ DEAD: tuple[dict[str, Any], ...] = (
     {"max_length": 3, "overflow": "drop"},
     {"max_length": 3, "overflow": "drop-head"},
     {"max_priority": 3},
+    {"last_value_key": KEY},
+    {"last_value_key": KEY, "max_length": 2},
+    {"duplicate_ids": 3},
 )
 OTHER: tuple[dict[str, Any], ...] = (
     {},
@@ -75,6 +103,11 @@ OTHER: tuple[dict[str, Any], ...] = (
     {"max_bytes": 64, "overflow": "drop-head"},
     {"max_priority": 2},
     {"message_groups": "shared"},
+    {"last_value_key": KEY},
+    {"last_value_key": KEY, "max_length": 2},
+    {"duplicate_ids": 2},
+    {"max_consumers": 1},
+    {"consumers_before_dispatch": 2},
 )
 CHANGES: tuple[dict[str, Any], ...] = (
     {"ring_size": -1},
@@ -95,6 +128,18 @@ CHANGES: tuple[dict[str, Any], ...] = (
     {"overflow": "reject-publish"},
     {"message_ttl": None},
     {"message_ttl": 0},
+    {"duplicate_ids": 0},
+    {"duplicate_ids": 1},
+    {"duplicate_ids": 3},
+    {"max_consumers": -1},
+    {"max_consumers": 0},
+    {"max_consumers": 1},
+    {"max_consumers": 2},
+    {"consumers_before_dispatch": 0},
+    {"consumers_before_dispatch": 2},
+    {"delay_before_dispatch": 0.0},
+    {"delay_before_dispatch": NO_WAIT},
+    {"delay_before_dispatch": FOR_EVER},
 )
 
 
@@ -113,14 +158,18 @@ def put_of(number: int, kind: int) -> Put:
     kind, priority = divmod(kind, len(PRIORITIES))
     kind, colour = divmod(kind, len(COLOURS))
     kind, group = divmod(kind, len(GROUPS))
-    special = SPECIALS[kind % len(SPECIALS)]
+    kind, special_at = divmod(kind, len(SPECIALS))
+    special, duplicate_id = SPECIALS[special_at], IDS[kind % len(IDS)]
     message = Message(
         f"m{number}", SIZES[size], PRIORITIES[priority], COLOURS[colour], GROUPS[group],
         special == "ends group" and GROUPS[group] is not None, special == "expired", special == "delayed",
+        duplicate_id=duplicate_id,
     )  # fmt: skip
     headers: dict[str, Any] = {}
     if message.colour is not None:
-        headers["colour"] = message.colour
+        headers[KEY] = message.colour
+    if message.duplicate_id is not None:
+        headers["x-duplicate-id"] = message.duplicate_id
     if message.group is not None:
         headers["JMSXGroupID"] = message.group
     if message.ends_group:
@@ -136,12 +185,12 @@ def put_of(number: int, kind: int) -> Put:
     return Put(message, message.body.ljust(message.size, ".").encode(), options, properties)
 
 
-def combined(*parts: dict[str, Any]) -> Settings | None:
-    """Settings out of several parts; `None`: they do not go together."""
-    given: dict[str, Any] = {}
+def combined(*parts: dict[str, Any]) -> Settings:
+    """Settings out of several parts. A part that does not go together with those before it is left out."""
+    settings = Settings()
     for part in parts:
-        given |= part
-    return checked(Settings(**given))
+        settings = checked(replace(settings, **part)) or settings
+    return settings
 
 
 def checked(settings: Settings) -> Settings | None:
@@ -153,6 +202,7 @@ def checked(settings: Settings) -> Settings | None:
         or (settings.overflow == "reject-publish-dlx" and settings.dead_letter_exchange is None)
         or (grouped and settings.max_priority)
         or (settings.sort_key is not None and (grouped or settings.max_priority))
+        or (settings.last_value_key is not None and (grouped or settings.max_priority))
     )
     return None if wrong else settings
 

@@ -39,6 +39,7 @@ class Message:
     ends_group: bool = False
     expired: bool = False  # its time to live is over from the beginning
     delayed: bool = False
+    duplicate_id: str | None = None
     place: int = 0
     level: int = 0  # its priority, as far as the queue has priorities
     count: int = 0  # deliveries that count
@@ -74,10 +75,19 @@ class Settings:
     max_delivery_attempts: int = NO_LIMIT
     redelivery_delay: float = 0.0
     message_ttl: float | None = None
+    last_value_key: str | None = None
+    duplicate_ids: int = 0
+    max_consumers: int = NO_LIMIT
+    consumers_before_dispatch: int = 0
+    delay_before_dispatch: float = 0.0
 
     def is_limited(self) -> bool:
         """Whether there are messages that have no room, or that others evict."""
         return (self.ring_size, self.max_length, self.max_bytes) != (NO_LIMIT,) * 3
+
+    def replaces(self) -> bool:
+        """Whether a message that comes may end others."""
+        return self.is_limited() or self.last_value_key is not None
 
 
 @dataclass(eq=False)
@@ -94,6 +104,8 @@ class Queue:
     resting: list[tuple[Message, str]] = field(default_factory=list)
     held: list[Delivery] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)
+    newest: dict[str, Message] = field(default_factory=dict)  # the last value of each key; it may be gone
+    ids: list[str] = field(default_factory=list)  # those that are remembered, the latest last
 
     def __post_init__(self) -> None:
         self.claims = Claims(self.settings.message_groups, one_bucket=self.settings.group_buckets == 1)
@@ -112,10 +124,28 @@ class Queue:
         """Whether the message is too large for the limit, and the queue raises for it."""
         return self.settings.max_bytes != NO_LIMIT and message.size > self.settings.max_bytes
 
+    def has_room(self, message: Message) -> bool:
+        """Whether a put finds room. A new value may have the room of the one that it replaces."""
+        older = None if message.delayed else self.last_value(message)
+        if older is None or older not in self.ready:
+            return self.fits(message)
+        return self.fits(message) or self.fits(message, len(self.ready) - 1, self.ready_bytes() - older.size)
+
     def put(self, message: Message) -> str:
         """Put a message: `put`, `full` or `rejected`."""
+        if self.knows(message):
+            self.counters["duplicates"] += 1
+            return "put"
+        return self._put_new(message, has_room=self.has_room(message))
+
+    def receive(self, message: Message) -> None:
+        """Get the dead message of another queue: nothing is known of its id, and it needs room before it replaces."""
+        message.duplicate_id = None
+        self._put_new(message, has_room=self.fits(message))
+
+    def _put_new(self, message: Message, *, has_room: bool) -> str:
         overflow = self.settings.overflow
-        if overflow != "drop-head" and not self.fits(message):
+        if overflow != "drop-head" and not has_room:
             if overflow == "block" or (overflow == "drop" and self.never_fits(message)):
                 return "full"
             if overflow == "reject-publish":
@@ -138,6 +168,8 @@ class Queue:
         """Add a message that has room at the end of its priority; then evict. What is moved keeps its time to live."""
         self.counters["added"] += 1
         self._place(message)
+        if not moved:
+            self._remember(message)
         message.expired = message.expired or (self.settings.message_ttl == 0 and not moved)
         if message.delayed:
             self.resting.append((message, DELAYED))
@@ -147,8 +179,51 @@ class Queue:
     def _make_ready(self, message: Message, *, evicts: bool = True) -> None:
         self.ready.append(message)
         self.ready.sort(key=lambda one: (-one.level, one.place))
+        self._settle_value(message)
         if evicts:
             self.evict()
+
+    # ---- last values ----
+
+    def last_value(self, message: Message) -> Message | None:
+        """The newest message of the same key that was ready once, and is still there."""
+        newest = None if self.settings.last_value_key is None else self.newest.get(message.colour or "")
+        delayed = [one for one, why in self.resting if why == DELAYED]
+        held = [one.message for one in self.held]
+        return newest if any(newest is one for one in (*self.ready, *held, *delayed)) else None
+
+    def _settle_value(self, message: Message) -> None:
+        """A message became ready: of two values of one key the one that was put first ends, if it is ready."""
+        if self.settings.last_value_key is None or message.colour is None:
+            return
+        other = self.last_value(message) or message
+        older, self.newest[message.colour] = sorted((message, other), key=lambda one: one.place)
+        if older is not self.newest[message.colour] and older in self.ready:
+            self.ready.remove(older)
+            self._replaced(older)
+
+    def _replaced(self, message: Message) -> None:
+        """Another message takes the place of this one."""
+        if message.expired:
+            self._end(message, "expired", EXPIRED)
+        else:
+            self.counters["replaced"] += 1
+        self.lower_bound()
+
+    # ---- duplicate ids ----
+
+    def knows(self, message: Message) -> bool:
+        """Whether the queue remembers the id of the message."""
+        return message.duplicate_id in self.ids
+
+    def _remember(self, message: Message) -> None:
+        if message.duplicate_id is not None:
+            self.ids.append(message.duplicate_id)
+            self._forget()
+
+    def _forget(self) -> None:
+        while len(self.ids) > self.settings.duplicate_ids:
+            del self.ids[0]
 
     # ---- limits ----
 
@@ -170,10 +245,8 @@ class Queue:
             self.ready.remove(victim)
             # The tighter of the two limits of length is the reason.
             replaces = ring and not (long and wanted.max_length < max(wanted.ring_size, self.bound))
-            if victim.expired:
-                self._end(victim, "expired", EXPIRED)
-            elif replaces:
-                self.counters["replaced"] += 1
+            if victim.expired or replaces:
+                self._replaced(victim)
             else:
                 self._end(victim, "dropped", MAX_LENGTH)
         self.lower_bound()
@@ -187,6 +260,7 @@ class Queue:
         before, self.settings = self.settings, replace(self.settings, **changes)  # type: ignore[arg-type]
         if self.settings.ring_size != NO_LIMIT and (trim or self.settings.ring_size != before.ring_size):
             self.bound = 0 if trim else len(self.ready)
+        self._forget()
         self.evict()
         if changes.get("message_ttl") == 0:  # a shorter life is for what is there, too
             for message in self.ready:
@@ -309,6 +383,10 @@ class Queue:
         self.lower_bound()
         return bool(over)
 
+    def has_delayed(self) -> bool:
+        """Whether a message waits until it is due."""
+        return any(why == DELAYED for _, why in self.resting)
+
     def become_due(self) -> None:
         """The time of all messages that rest has come."""
         due = [message for message, why in self.resting if why == DELAYED]
@@ -316,14 +394,19 @@ class Queue:
         for message in sorted(due, key=lambda one: (-one.level, one.place)):
             self._make_ready(message)
 
-    def carry_out(self) -> bool:
-        """Carry dead messages out while there is room for them; return whether any was.
+    def dead(self) -> list[Message]:
+        """The messages that are to be carried out."""
+        return [message for message, why in self.resting if why != DELAYED]
+
+    def carry_out(self, dead: list[Message] | None = None) -> bool:
+        """Carry these dead messages out while there is room for them, or all; return whether any was.
 
         Those that had to wait come first, then the others in their order in the queue.
         """
+        dead = self.dead() if dead is None else dead
         waiting, done = [], False
         for message, why in sorted(self.resting, key=_turn):
-            if why == DELAYED:
+            if why == DELAYED or not any(message is one for one in dead):
                 waiting.append((message, why))
                 continue
             targets = self.dead_to or []
@@ -335,7 +418,7 @@ class Queue:
             done = True
             self.counters["dead_lettered" if copies else "dropped"] += 1
             for to, copy in copies:
-                to.put(copy)
+                to.receive(copy)
         self.resting = waiting
         return done
 
@@ -352,7 +435,8 @@ class Queue:
     def statistics(self) -> dict[str, int]:
         """What `Queue.statistics` should say."""
         there = [*self.ready, *(one for one, _ in self.resting), *(one.message for one in self.held)]
-        names = ("added", "acked", "expired", "killed", "replaced", "dropped", "dead_lettered", "moved", "redelivered")
+        names = ("added", "acked", "expired", "killed", "replaced", "dropped", "dead_lettered", "moved", "redelivered",
+                 "duplicates")  # fmt: skip
         return {
             "message_count": len(there),
             "ready": len(self.ready),
@@ -374,9 +458,14 @@ def waits_for_room(to: Queue, message: Message) -> bool:
 
 
 def keep_house(queues: Iterable[Queue]) -> None:
-    """Carry the dead out, and expire what is to expire, until nothing more happens."""
+    """Expire what is to expire, and carry the dead out, until nothing more happens.
+
+    What expires is gone before the dead come, and is carried out after those that were dead before.
+    """
     queues = list(queues)
     more = True
     while more:
-        carried, expired = [queue.carry_out() for queue in queues], [queue.expire() for queue in queues]
+        dead = [queue.dead() for queue in queues]
+        expired = [queue.expire() for queue in queues]
+        carried = [queue.carry_out(some) for queue, some in zip(queues, dead, strict=True)]
         more = any(carried) or any(expired)

@@ -31,7 +31,6 @@ class Stage:
         self.log: deque[str] = deque(maxlen=ORDERS_SHOWN)
         self.workers = [Process(name, self.log) for _ in range(workers)]
         self.queues: dict[str, shmbroker.Queue] = {}
-        self.has_delays = False
         self._delayed_at = self._last_delay = 0.0
         self._steps = 0
         with self._connection.channel() as channel:
@@ -44,7 +43,6 @@ class Stage:
         with self._connection.channel() as channel:
             for name in ("dead", "archive"):
                 channel.queue_bind(name, EXCHANGE)
-        self.has_delays = False
         self._delayed_at = 0.0
         self.log.clear()
 
@@ -55,7 +53,6 @@ class Stage:
     def delays(self, happens: bool) -> None:  # noqa: FBT001 - whether a message may be delayed by what comes next
         """Note that the next operation may delay a message from now on."""
         if happens:
-            self.has_delays = True
             self._delayed_at = self._delayed_at or time.monotonic()
 
     def keep_house(self) -> bool:
@@ -73,7 +70,6 @@ class Stage:
         """Wait until all delays are over, and let the housekeeper see it."""
         time.sleep(max(0.0, self._last_delay + DELAY_SECONDS + 0.005 - time.monotonic()))
         self._keeper.let_become_due()
-        self.has_delays = False
 
     def kill(self, worker: int) -> None:
         """Kill a worker, clear up after it, and start another one in its place."""

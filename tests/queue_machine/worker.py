@@ -10,17 +10,23 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import time
 from queue import Empty, Full
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import shmbroker
 from shmbroker import exceptions
+from shmbroker._selectors.compiler import compile_selector
 from tests.chaos.presence import die_with_parent
+from tests.queue_machine.choices import NO_WAIT
+from tests.queue_machine.world import SELECTORS
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection as Pipe
 
 REFUSED = (exceptions.AccessRefused, exceptions.ResourceLocked)
+for selector in filter(None, SELECTORS):  # in the process of which all workers are forks: the first takes long
+    compile_selector(selector)
 
 
 class Received(NamedTuple):
@@ -88,12 +94,16 @@ class Worker:
             return []
 
     def consume(self, number: int, queue: str, *, awake: bool, **options: Any) -> list[Received] | None:  # noqa: ANN401
-        """Open a consumer, and hand out all that it pulls; `None`: it is refused. One that is awake pulls on."""
+        """Open a consumer, and hand out all that it pulls; `None`: it is refused. One that is awake pulls on.
+
+        It waits for the shortest delay of a gate, whether there is one or not.
+        """
         try:
             consumer = self._queue(queue).consume(**options)
         except REFUSED:
             return None
         self._consumers[number] = consumer
+        time.sleep(2 * NO_WAIT)
         if awake:
             return []
         received = self._all(consumer)
@@ -156,7 +166,11 @@ class Worker:
     def transact(
         self, puts: list[tuple[str, bytes, dict[str, Any]]], settles: list[tuple[int, str]], *, commits: bool
     ) -> str:
-        """Publish and settle in one transaction; roll it back if it does not commit: `done`, `full`, `rejected`."""
+        """Publish and settle in one transaction; roll it back if it does not commit.
+
+        Returns:
+            `done`, `full`, `rejected`, `duplicate`.
+        """
         channel = self._tx()
         for exchange, body, properties in puts:
             name, _, key = exchange.partition(":")
@@ -171,6 +185,9 @@ class Worker:
         except Full:
             channel.tx_rollback()
             return "full"
+        except exceptions.DuplicateId:
+            channel.tx_rollback()
+            return "duplicate"
         except exceptions.PreconditionFailed:
             self._channel = None
             return "rejected"
@@ -222,9 +239,13 @@ class Worker:
         """Pause deliveries, or resume them."""
         (self._queue(queue).pause if paused else self._queue(queue).resume)()
 
-    def configure(self, queue: str, *, trim: bool, changes: dict[str, Any]) -> None:
-        """Change settings."""
-        self._queue(queue).configure(trim=trim, **changes)
+    def configure(self, queue: str, *, trim: bool, changes: dict[str, Any]) -> bool:
+        """Change settings; return whether that was allowed."""
+        try:
+            self._queue(queue).configure(trim=trim, **changes)
+        except exceptions.PreconditionFailed:
+            return False
+        return True
 
     def leave(self) -> None:
         """Close the connection, and open another one."""

@@ -6,8 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tests.queue_machine.choices import NO_WAIT
 from tests.queue_machine.claims import Holder
-from tests.queue_machine.reference import Delivery, Disagreement, Message, Queue, keep_house
+from tests.queue_machine.reference import NO_LIMIT, Delivery, Disagreement, Message, Queue, keep_house
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +65,7 @@ class World:
         self.consumers: dict[int, Consumer] = {}
         self.active: dict[str, Consumer | None] = {}
         self.exclusive: dict[int, Queue] = {}
+        self.open: set[Queue] = set()  # the gate of the queue is open for all of its consumers
         self.handed: list[Handed] = []
         self.has_been_awake = False  # a consumer that may pull messages, and return them with its end, unseen
 
@@ -121,11 +123,12 @@ class World:
 
     def has_credit(self, consumer: Consumer) -> bool:
         """Whether the consumer may get one more."""
-        return not self.stands_by(consumer) and len(self.of_consumer(consumer)) < consumer.prefetch
+        waits = self.stands_by(consumer) or consumer.queue not in self.open
+        return not waits and len(self.of_consumer(consumer)) < consumer.prefetch
 
     def _may_get(self, consumer: Consumer, one: Received) -> None:
         if not self.has_credit(consumer):
-            text = f"{one} came to consumer {consumer.number}, which stands by, or has {consumer.prefetch} messages"
+            text = f"{one} came to consumer {consumer.number}, which waits, or has {consumer.prefetch} messages"
             raise Disagreement(text)
 
     def _from_row(self, consumer: Consumer, received: list[Received]) -> list[Received]:
@@ -190,6 +193,8 @@ class World:
         room: dict[str, tuple[int, int]] = {}
         admitted = []
         for queue, message in puts:
+            if queue.knows(message):
+                return "duplicate", []
             count, size = room.get(queue.name, (len(queue.ready), queue.ready_bytes()))
             overflow = queue.settings.overflow
             fits = overflow == "drop-head" or queue.fits(message, count, size)
@@ -200,7 +205,12 @@ class World:
             if fits:
                 room[queue.name] = count + 1, size + message.size
             admitted.append((queue, message, fits))
-        return "done", admitted
+        ids = [
+            (queue.name, message.duplicate_id)
+            for queue, message, fits in admitted
+            if fits and queue.settings.duplicate_ids and message.duplicate_id is not None
+        ]
+        return ("done", admitted) if len(set(ids)) == len(ids) else ("duplicate", [])
 
     def publish(self, admitted: list[tuple[Queue, Message, bool]]) -> None:
         """Put the messages of a commit; what they evict goes when all of them are there."""
@@ -228,8 +238,41 @@ class World:
 
     def may_consume(self, queue: Queue, *, alone: bool = False) -> bool:
         """Whether a consumer is admitted."""
-        others = alone and any(one.queue is queue for one in self.consumers.values())
-        return queue not in self.exclusive.values() and not others
+        there, seats = self.attached(queue), queue.settings.max_consumers
+        has_seat = seats == NO_LIMIT or there < seats
+        return has_seat and queue not in self.exclusive.values() and not (alone and there)
+
+    def consumers_at(self, queue: Queue) -> list[Consumer]:
+        """The consumers of a queue, without those that claim it."""
+        return [one for one in self.consumers.values() if one.queue is queue]
+
+    def attached(self, queue: Queue) -> int:
+        """How many consumers a queue has."""
+        return len(self.consumers_at(queue)) + list(self.exclusive.values()).count(queue)
+
+    def may_limit(self, queue: Queue, seats: int) -> bool:
+        """Whether the queue may have this limit of consumers."""
+        return seats in {NO_LIMIT, queue.settings.max_consumers} or self.attached(queue) <= seats
+
+    def claimed(self, worker: int, queue: Queue) -> None:
+        """A process is the only consumer of a queue."""
+        self.exclusive[worker] = queue
+        self.look_at_gate(queue)
+
+    def unclaimed(self, worker: int) -> None:
+        """It is that no more, if it was."""
+        queue = self.exclusive.pop(worker, None)
+        if queue is not None:
+            self.look_at_gate(queue)
+
+    def look_at_gate(self, queue: Queue) -> None:
+        """The gate opens when enough consumers are there, or a time has passed; then until all of them have left."""
+        wanted, delay = queue.settings.consumers_before_dispatch, queue.settings.delay_before_dispatch
+        there = self.attached(queue)
+        if not there:
+            self.open.discard(queue)
+        elif (not wanted and not delay) or there >= (wanted or there + 1) or 0 < delay <= NO_WAIT:
+            self.open.add(queue)
 
     def consumer_came(self, consumer: Consumer) -> None:
         """A consumer is registered."""
@@ -237,6 +280,7 @@ class World:
         self.has_been_awake = self.has_been_awake or consumer.awake
         consumer.queue.claims.joined()
         self._succeed(consumer.queue)
+        self.look_at_gate(consumer.queue)
 
     def consumer_ended(self, consumer: Consumer, *, everything: bool) -> None:
         """A consumer was cancelled, or closed, with which everything goes back that it has."""
@@ -249,6 +293,7 @@ class World:
         for one in self.of_consumer(consumer):
             one.consumer = None
         self._succeed(consumer.queue)
+        self.look_at_gate(consumer.queue)
 
     def channel_closed(self, worker: int) -> None:
         """What a channel has comes back, and the deliveries count."""
@@ -258,7 +303,7 @@ class World:
     def left(self, worker: int) -> None:
         """The connection of a process was closed."""
         self.channel_closed(worker)
-        self.exclusive.pop(worker, None)
+        self.unclaimed(worker)
         for consumer in self._consumers_of(worker):
             self.consumer_ended(consumer, everything=True)
         for one in self.handed_by(worker, by_channel=False):
@@ -270,12 +315,13 @@ class World:
         for one in [one for one in self.handed if one.worker == worker]:
             self.handed.remove(one)
             one.delivery.queue.nack(one.delivery, killed=True)
-        self.exclusive.pop(worker, None)
+        self.unclaimed(worker)
         for consumer in self._consumers_of(worker):
             del self.consumers[consumer.number]
         for queue in self.queues.values():
             queue.claims.end_all_of(worker)
             self._succeed(queue)
+            self.look_at_gate(queue)
 
     def _consumers_of(self, worker: int) -> list[Consumer]:
         return [one for one in self.consumers.values() if one.holder.worker == worker]
@@ -289,8 +335,9 @@ class World:
     def _succeed(self, queue: Queue) -> None:
         active = self.active.get(queue.name)
         if active is None or active.number not in self.consumers:
-            there = [one for one in self.consumers.values() if one.queue is queue]
-            self.active[queue.name] = min(there, key=lambda one: (-one.priority, one.number), default=None)
+            self.active[queue.name] = min(
+                self.consumers_at(queue), key=lambda one: (-one.priority, one.number), default=None
+            )
 
     # ---- what happens by itself ----
 

@@ -245,6 +245,27 @@ def test_t48_a_group_that_is_closed_may_go_elsewhere(
     assert_balanced(queue)
 
 
+def test_t48_a_closing_message_that_returns_later_closes_nothing(
+    connection: shmbroker.Connection, other: shmbroker.Connection
+) -> None:
+    """A message with JMSXGroupSeq -1 that waits for its next delivery has not ended: its group stays with its consumer."""
+    queue = grouped(connection, "sticky", redelivery_delay=3600.0)
+    first = queue.consume()
+    queue.put(b"A-last", group="A", headers={"JMSXGroupSeq": -1})
+    last = first.get(timeout=60)
+    with other.queue("grouped").consume() as second:
+        first.suspend()
+        last.nack()
+        put_grouped(queue, "A-new")
+        assert arrived(second) is None
+        first.resume()
+        message = first.get(timeout=60)
+        assert text(message) == "A-new"
+        message.ack()
+    first.close()
+    assert queue.statistics().scheduled == 1
+
+
 def test_t50_a_group_is_handed_over_after_its_last_message_is_settled(
     connection: shmbroker.Connection, other: shmbroker.Connection
 ) -> None:

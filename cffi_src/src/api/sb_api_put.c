@@ -125,7 +125,7 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r, uint64_t replaces, bool
     return status;
   }
   unsigned replaced = looks && replaces != 0;
-  if (looks && replaces != 0) (void)sb_dispose(q, replaces, SB_REASON_REPLACED);
+  if (looks && replaces != 0) sb_values_end(q, replaces);
   if (!once) {
     if (keyed && !scheduled) replaced += sb_values_came(q, position, &key);
     sb_holding_give(q->c, r->token);

@@ -84,8 +84,11 @@ void sb_settings_configure(sb_queue *q, const sb_settings *s, bool trim) {
     SB_STORE(&q->shm->used_ns, sb_now_ns(), SB_RELAXED); /* relaxed: the flag EXPIRES is stored with release later */
   if (s->values[SB_SETTING_DUPLICATE_IDS] != sb_setting(q->shm, SB_SETTING_DUPLICATE_IDS)) sb_duplicates_forget(q->shm);
   sb_settings_apply(q->shm, s);
-  if (!sb_dispatch_gated(q->shm))
+  if (!sb_dispatch_gated(q->shm)) {
     sb_dispatch_open(q->shm); /* if the queue is gated again, its consumers need not wait */
+  } else {
+    (void)sb_dispatch_look(q->c, q->slot); /* fewer may be enough now, and some may leave before another one looks */
+  }
   if (ring_size >= 0 && (other_ring || unknown || trim)) sb_limits_set_bound(q, trim);
   if (trim && q->ledger != NULL) (void)sb_limits_enforce(q); /* without a ledger, the next put does it */
   sb_notify_backlog_arrived(q);                              /* the queue may have been paused before */

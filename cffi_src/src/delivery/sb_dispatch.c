@@ -72,7 +72,7 @@ static uint64_t delayed_until(const sb_queue_shm *q, uint64_t since_ns) {
 static bool must_open(const sb_queue_shm *q, const survey *s) {
   int64_t needed = sb_setting(q, SB_SETTING_CONSUMERS_BEFORE_DISPATCH);
   uint64_t until = delayed_until(q, s->since_ns);
-  return s->open || (needed > 1 && (int64_t)s->attached >= needed) || (until != 0 && sb_now_ns() >= until);
+  return s->open || (needed > 0 && (int64_t)s->attached >= needed) || (until != 0 && sb_now_ns() >= until);
 }
 
 /* Notifies the consumers for which the gate is open, and whose owners may not know it. */

@@ -34,6 +34,7 @@ static sb_status park(sb_queue *q, uint64_t token, uint64_t side, bool keeps_cou
   uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, t.position)->word, SB_RELAXED); /* nobody else changes it */
   if (keeps_count) side |= sb_side_word(t.gen, sb_side_count(t.side), t.side & SB_SIDE_REDELIVERED);
   unsigned ending = sb_groups_of(q, t.message, t.delivered);
+  if (!keeps_count) ending &= ~SB_GROUP_LAST; /* it is delayed, so it did not end */
   flip(q, &leaf, t.position, word, side, known);
   sb_ledger_hold(q->ledger, -1);
   sb_holding_give(c, token);

@@ -90,6 +90,11 @@ static view look_along(sb_queue *q, const sb_value_place *place, const sb_value_
 
 /* ---- replacing ---- */
 
+static void end_taken(sb_queue *q, uint64_t token, const sb_message_shm *m) {
+  bool expired = m->expires_ns != 0 && m->expires_ns <= sb_now_ns();
+  (void)sb_dispose(q, token, expired ? SB_REASON_EXPIRED : SB_REASON_REPLACED);
+}
+
 /* Ends the message at `position`, if it is ready. `token`: a free holding; the call gives it back. */
 static unsigned replace_by(sb_queue *q, uint64_t position, uint64_t token) {
   sb_taken t;
@@ -98,8 +103,7 @@ static unsigned replace_by(sb_queue *q, uint64_t position, uint64_t token) {
     return 0;
   }
   SB_CRASHPOINT("values.taken");
-  bool expired = t.message->expires_ns != 0 && t.message->expires_ns <= sb_now_ns();
-  (void)sb_dispose(q, token, expired ? SB_REASON_EXPIRED : SB_REASON_REPLACED);
+  end_taken(q, token, t.message);
   return 1;
 }
 
@@ -218,6 +222,12 @@ bool sb_values_take(sb_queue *q, const sb_value_key *key, uint64_t *token) {
                  sb_take_at(q, position, SB_CELL_AVAILABLE, *token, &t) == SB_OK;
   if (!took_it) sb_holding_give(q->c, *token);
   return took_it;
+}
+
+void sb_values_end(sb_queue *q, uint64_t token) {
+  sb_taken t;
+  sb_leaf_ref leaf;
+  if (sb_settle_find(q->c, token, &t, &leaf)) end_taken(q, token, t.message);
 }
 
 sb_status sb_values_prepare(sb_queue *q, const sb_value_key *key) {

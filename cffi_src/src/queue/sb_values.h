@@ -53,10 +53,12 @@ bool sb_values_key_of(const sb_queue *q, uint32_t slot, const sb_message_shm *m,
 /* Makes room in the index for a message that comes: so the next sb_values_came needs no memory, unless another process
  * needs the same room. */
 sb_status sb_values_prepare(sb_queue *q, const sb_value_key *key);
-/* Takes the ready message of a key, to make room for a newer one: its cell becomes REMOVING, listed by *token. The caller
- * ends it when the newer message is in the queue, or returns it (sb_release_unmarked). False: no message of the key is
- * ready. */
+/* Takes the ready message of a key, to make room for a newer one: its cell becomes REMOVING, listed by *token. When the
+ * newer message is in the queue, the caller ends it (sb_values_end); else returns it (sb_release_unmarked). False: no message
+ * of the key is ready. */
 bool sb_values_take(sb_queue *q, const sb_value_key *key, uint64_t *token);
+/* Ends a message that sb_values_take took: it expires if its time is over, else it is replaced. */
+void sb_values_end(sb_queue *q, uint64_t token);
 /* Settles the key of a message that became AVAILABLE at `position`. Returns how many messages were replaced. The caller
  * has named the position (I103). */
 unsigned sb_values_came(sb_queue *q, uint64_t position, const sb_value_key *key);

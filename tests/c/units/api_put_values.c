@@ -66,6 +66,15 @@ static void the_room_of_two_values_is_too_small(void) {
   expect(was_told(consumer), "a consumer is not told of the value that is back");
   expect_rest("a put that does not fit");
 }
+/* As one that is replaced where there is room. */
+static void a_value_whose_time_is_over_expires(void) {
+  begin((sb_settings)VALUED_LENGTH(1), BYTES);
+  message_at(q, 0)->expires_ns = 1;
+  expect_is(put_value_of(1, BYTES, 0), SB_OK, "the status of a newer value");
+  expect_is(counted(q, SB_COUNT_EXPIRED), 1, "what expired");
+  expect_is(counted(q, SB_COUNT_REPLACED), 0, "what was replaced");
+  expect_rest("a put over a value whose time is over");
+}
 static void no_memory_for_the_new_value(void) {
   begin((sb_settings)VALUED_LENGTH(1), BYTES);
   uint32_t consumer = wait_at(q, FOR_WORK, 0);
@@ -176,6 +185,7 @@ static const test_case CASES[] = {
     {"api_put values: larger", "a larger value takes the room that there is", the_room_is_too_small},
     {"api_put values: too large", "a value that does not fit gives the older one back, and tells who waits",
      the_room_of_two_values_is_too_small},
+    {"api_put values: expired", "an older value whose time is over expires", a_value_whose_time_is_over_expires},
     {"api_put values: memory", "... also where memory is short", no_memory_for_the_new_value},
     {"api_put values: cell", "... also where memory for the cell is short", no_memory_for_the_cell},
     {"api_put values: other", "a value of another key gives no room", a_value_of_another_key_gives_no_room},

@@ -132,6 +132,10 @@ static void a_new_queue(void) {
   s->timers_lost = s->tracking = 1;
   s->rescues = s->exclusive = s->created_ns = s->used_ns = 1;
   s->had_consumer = s->room_watched = 1;
+  s->lanes = s->groups = s->value_index = s->values_lost = s->ids = 1;
+  s->tickets = s->open_before = s->id_tags = s->id_floor = s->duplicates = 2;
+  s->id_numbers = 7;
+  s->turn_until_ns = s->turn_needs = s->came = s->ready[0] = s->ready[SB_LANES / 64 - 1] = 1;
   s->owner_connection = 9;
   memset(s->name, 'x', sizeof s->name);
   SB_STORE(sb_slot_header(t.b, slot), sb_slot_word(SB_SLOT_FREE, 0, 99), SB_RELAXED);
@@ -149,6 +153,13 @@ static void a_new_queue(void) {
   expect_is(before.interested | before.notified | before.not_interested | before.non_acquiring, 0, "its counts");
   expect_is(before.consumers | before.room_waiting | before.timers_lost | before.tracking, 0, "its other counts");
   expect_is(before.had_consumer | before.room_watched, 0, "what it had");
+  expect_is(before.lanes | before.groups | before.ready[0] | before.ready[SB_LANES / 64 - 1], 0, "its lanes and groups");
+  expect_is(before.came, 5 * SB_PAGE_CELLS, "where a search for what came begins");
+  expect_is(before.value_index | before.values_lost, 0, "its last values");
+  expect_is(before.tickets | before.open_before, 0, "its gate");
+  expect_is(before.ids | before.id_tags | before.id_floor | before.duplicates, 0, "its ids");
+  expect_is(before.id_numbers, 1, "the number of its latest id");
+  expect_is(before.turn_until_ns | before.turn_needs, 0, "its turn");
   expect(before.created_ns > 1 && before.used_ns > 1, "its times are those of before");
   expect(before.name[0] == 'q' && before.name[1] == 0 && before.name[SB_NAME_MAX] == 0, "its name is longer");
 }

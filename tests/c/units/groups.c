@@ -9,6 +9,7 @@
 #include "ranked.h"
 #include "sb_choice.h"
 #include "sb_handles.h"
+#include "sb_release.h"
 
 #define ELSEWHERE UINT64_C(0x7077)
 #define PASSED (UINT64_C(1) << 63)
@@ -194,6 +195,25 @@ static void a_sticky_claim_stays(void) {
   sb_groups_ended(q, 2);
   expect_is(claim_of(2), 0, "the claim of a get");
 }
+/* It waits for its next delivery. */
+static void what_is_delayed_closes_nothing(void) {
+  begin_with(SB_GROUPS_STICKY, 4);
+  SB_STORE(&q->shm->settings[SB_SETTING_REDELIVERY_DELAY_MS], 3600000, SB_RELAXED);
+  SB_STORE(&q->shm->settings[SB_SETTING_REDELIVERY_MULTIPLIER], 1000, SB_RELAXED);
+  SB_STORE(&q->shm->settings[SB_SETTING_MAX_REDELIVERY_DELAY_MS], -1, SB_RELAXED);
+  message_of(0)->group_hash = 1;
+  message_of(0)->flags |= SB_MESSAGE_LAST;
+  uint64_t token;
+  sb_taken taken;
+  if (sb_holding_take(t.c, &token) != SB_OK) die("sb_holding_take", 0);
+  expect_is(sb_groups_admits(q, 1, 1, at(0), true), SB_GROUP_CLAIMED, "the verdict on a free bucket");
+  expect_is(sb_take_for_consumer_at(q, at(0), false, token, &taken), SB_OK, "the status of a take");
+  sb_groups_took(q, 1, at(1));
+  expect_is(sb_release_message(q, token, SB_REQUEUE), SB_OK, "the status of a return");
+  expect_is(sb_cell_state(SB_LOAD(&sb_leaf_cell(&q->lanes[0].tail_leaf, at(0))->word, SB_RELAXED)), SB_CELL_SCHEDULED,
+            "its state");
+  expect_is(claim_of(1), g->claim, "the claim after the return of the last message of its group");
+}
 static void who_leaves_hands_over(void) {
   begin_with(SB_GROUPS_STICKY, 4);
   hold_one(1);
@@ -374,6 +394,7 @@ static const test_case CASES[] = {
     {"groups: announced", "what was passed is announced", what_was_passed_is_announced},
     {"groups: announced later", "what was passed in an earlier claim is announced", what_was_passed_before_is_announced},
     {"groups: sticky", "a sticky claim stays until its group ends", a_sticky_claim_stays},
+    {"groups: delayed", "a last message that is delayed closes nothing", what_is_delayed_closes_nothing},
     {"groups: leave", "a consumer that leaves hands over", who_leaves_hands_over},
     {"groups: handle", "a handle that is left leaves no claim", a_handle_that_is_left_leaves_its_claims},
     {"groups: dead", "claims of the dead end", claims_of_the_dead_end},
