@@ -201,7 +201,7 @@ def checked(settings: Settings) -> Settings | None:
         (rejects and settings.ring_size != -1)
         or (settings.overflow == "reject-publish-dlx" and settings.dead_letter_exchange is None)
         or (grouped and settings.max_priority)
-        or (settings.sort_key is not None and (grouped or settings.max_priority))
+        or (settings.sort_key is not None and (grouped or settings.max_priority or settings.last_value_key is not None))
         or (settings.last_value_key is not None and (grouped or settings.max_priority))
     )
     return None if wrong else settings

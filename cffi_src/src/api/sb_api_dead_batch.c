@@ -220,8 +220,7 @@ static void add_message(sb_queue *q, const sb_taken *t, const sb_dead_plan *plan
   for (uint32_t i = 0; i < plan->part_count; i++) {
     const sb_dead_part *part = &plan->parts[i];
     sb_put_options *o = &l->options[l->count];
-    *o = (sb_put_options){
-                          .key = plan->key,
+    *o = (sb_put_options){.key = plan->key,
                           .properties = (const char *)l->properties,
                           .exchange = plan->exchange,
                           .key_length = plan->key_length,

@@ -229,9 +229,8 @@ static void they_go_nowhere(void) {
 }
 static void parts_of_a_plan(void) {
   begin(2);
-  sb_queue *c = queue_named("c", (sb_settings)FREELY);
-  sb_dead_part both[] = {{.targets = &b, .target_count = 1},
-                         {.targets = &c, .target_count = 1, .ttl_ns = A_SECOND * 60}};
+  sb_queue *c = queue_named("c", (sb_settings){{-1, -1, -1, 0, 60000, -1}, 0}); /* message_ttl */
+  sb_dead_part both[] = {{.targets = &b, .target_count = 1}, {.targets = &c, .target_count = 1}};
   plan.parts = both;
   plan.part_count = 2;
   take(false, 2, 1);

@@ -207,7 +207,7 @@ static void what_is_delayed_closes_nothing(void) {
   sb_taken taken;
   if (sb_holding_take(t.c, &token) != SB_OK) die("sb_holding_take", 0);
   expect_is(sb_groups_admits(q, 1, 1, at(0), true), SB_GROUP_CLAIMED, "the verdict on a free bucket");
-  expect_is(sb_take_for_consumer_at(q, at(0), false, token, &taken), SB_OK, "the status of a take");
+  expect_is(sb_take_for_consumer_at(q, &SB_NO_LEAF, at(0), false, token, &taken), SB_OK, "the status of a take");
   sb_groups_took(q, 1, at(1));
   expect_is(sb_release_message(q, token, SB_REQUEUE), SB_OK, "the status of a return");
   expect_is(sb_cell_state(SB_LOAD(&sb_leaf_cell(&q->lanes[0].tail_leaf, at(0))->word, SB_RELAXED)), SB_CELL_SCHEDULED,
