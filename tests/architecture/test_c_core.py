@@ -34,8 +34,8 @@ MAY_GO_ROUND_THE_HOOKS = {
 }
 # Process-local memory. The layer of the handles allocates them; what a channel holds has no bound but memory.
 MAY_ALLOCATE = {
-    "sb_agenda", "sb_channel", "sb_deliveries", "sb_firsts", "sb_following", "sb_reading", "sb_rivals", "sb_round_robin",
-    "sb_sort_heap", "sb_sorted",
+    "sb_agenda", "sb_channel", "sb_deliveries", "sb_firsts", "sb_following", "sb_reading", "sb_rivals",
+    "sb_round_robin", "sb_sort_heap", "sb_sorted",
 }  # fmt: skip
 # Only the callers of system calls read errno. No other code reads or writes it: functions return sb_status.
 MAY_READ_ERRNO = {
