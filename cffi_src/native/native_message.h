@@ -100,9 +100,9 @@ PyObject *sb_untracked_type(PyObject *module, PyObject *name);
 
 /* The arguments of a put or a reserve. */
 typedef struct {
-  PyObject *first;                                 /* the body, or the size; NULL: it is not given */
+  PyObject *first;                                               /* the body, or the size; NULL: it is not given */
   PyObject *timeout, *key, *priority, *properties, *ttl, *delay; /* None: not given */
-  bool more;                                       /* there are further options */
+  bool more;                                                     /* there are further options */
 } PutArguments;
 
 /* Called once, before sb_read_put. False: an exception is set. */
