@@ -872,7 +872,7 @@ typedef struct {
    * repair of the queue (sb_repairs.h). SB_DEATHS_UNKNOWN: the housekeeper itself may have set a count wrong, which
    * explains any repair, too */
   uint64_t deaths;
-  uint64_t values_lost; /* of the queue, when the keys of all its messages were last settled (sb_values.h) */
+  uint64_t values_lost;     /* of the queue, when the keys of all its messages were last settled (sb_values.h) */
   struct sb_agenda *agenda; /* when to look at which message, and which are dead (sb_agenda.h); NULL: nothing to do */
 } sb_queue_memory;
 void sb_housekeeper_tick(sb_connection *c, uint32_t slot, sb_queue_memory *memory);
@@ -902,9 +902,10 @@ uint64_t sb_housekeeper_look_at(sb_queue *q, uint64_t position);
 enum { SB_DEAD_MOST = 256 };
 enum {
   SB_DEAD_HELD = 0,
-  SB_DEAD_DONE = 1,  /* it was carried out */
-  SB_DEAD_GONE = 2,  /* there is no dead message at the position */
-  SB_DEAD_APART = 3, /* the batch does not hold it: the caller carries it out by sb_dead_take, and stores SB_DEAD_DONE */
+  SB_DEAD_DONE = 1, /* it was carried out */
+  SB_DEAD_GONE = 2, /* there is no dead message at the position */
+  SB_DEAD_APART =
+      3, /* the batch does not hold it: the caller carries it out by sb_dead_take, and stores SB_DEAD_DONE */
 };
 typedef struct {
   uint64_t position, token;
