@@ -263,6 +263,7 @@ static sb_status search(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken
 
 sb_status sb_choice_take(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken *t) {
   sb_status status = SB_OK;
+  if (q->groups != NULL) q->groups->left_some = false;
   if (q->groups != NULL && q->groups->shm == NULL && (status = sb_groups_find(q)) != SB_OK) {
     return status;
   }
@@ -285,6 +286,7 @@ sb_status sb_choice_take(sb_queue *q, sb_choice *choice, uint64_t token, sb_take
       break;
     }
   }
+  if (q->groups != NULL && q->groups->patient_until_ns != 0) sb_groups_ends_patience(q, choice->consumer);
   if (q->groups != NULL && q->groups->unused_count != 0)
     sb_groups_end(q, status == SB_EMPTY && !choice->unfinished && !is_picky(choice));
   return status;
