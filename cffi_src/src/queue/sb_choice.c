@@ -241,7 +241,7 @@ static sb_status take_in_lanes(sb_queue *q, sb_choice *choice, uint64_t token, s
   return status;
 }
 
-/* I113: a bucket of which the consumer passed messages is free: all searches begin at the heads again. */
+/* I113 of sb_groups.h: a bucket of which the consumer passed messages is free: all searches begin at the heads again. */
 static void walk_again(const sb_queue *q, sb_choice *choice) {
   choice->cursor = SB_LOAD(&q->shm->head, SB_ACQUIRE);
   memset(choice->others, 0, sizeof choice->others);
