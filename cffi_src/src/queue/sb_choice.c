@@ -142,7 +142,7 @@ static sb_status take_returned(sb_queue *q, sb_lane *lane, const sb_choice *choi
   return SB_EMPTY;
 }
 
-/* I95: the consumer has claimed a bucket just now. True if no older message of the bucket can be ready, so that the search
+/* I95 of sb_groups.h: the consumer has claimed a bucket just now. True if no older message of the bucket can be ready, so that the search
  * need not begin again: no message returned, and none was passed. */
 static bool may_go_on(sb_queue *q, const sb_lane *lane, const sb_choice *choice, unsigned bucket) {
   return !walks_again(q, choice) && !sb_groups_has(q->groups->behind, bucket) &&
