@@ -536,9 +536,9 @@ inline tell_all() {
 }
 
 /* P36: sb_notify_group_arrived */
-inline put(p) {
-  cell[p] = AVAILABLE;
-  owner = OWNER(claims[BUCKET(p)]);
+inline put(at) {
+  cell[at] = AVAILABLE;
+  owner = OWNER(claims[BUCKET(at)]);
   if
   :: owner == 0 -> atomic { tell_all() }
   :: else ->
@@ -546,8 +546,8 @@ inline put(p) {
 #ifndef FAULT_TELLS_CLAIMANT_ONLY
      atomic {
        if
-       :: OWNER(claims[BUCKET(p)]) == owner ->
-          if :: claims[BUCKET(p)] < PASSED -> claims[BUCKET(p)] = claims[BUCKET(p)] | PASSED :: else fi
+       :: OWNER(claims[BUCKET(at)]) == owner ->
+          if :: claims[BUCKET(at)] < PASSED -> claims[BUCKET(at)] = claims[BUCKET(at)] | PASSED :: else fi
        :: else -> tell_all()
        fi
      }

@@ -53,7 +53,8 @@ void sb_notify_browsers(sb_connection *c, uint32_t queue);
  * interested node if no node is NOTIFIED, or if there are more ready messages than NOTIFIED nodes. */
 void sb_notify_work_arrived(sb_queue *q);
 /* The same after a put into a queue with message groups. `hash`: of the message's group. If a connection has the claim on
- * the bucket of the group, notifies only the NON_ACQUIRING nodes of that connection (I114). */
+ * the bucket of the group, notifies only the NON_ACQUIRING nodes of that connection (I114 of
+ * sb_groups.h). */
 void sb_notify_group_arrived(sb_queue *q, uint32_t hash);
 /* Called after many messages became ready. Notifies the NON_ACQUIRING nodes. Unless the queue is paused, also notifies
  * interested nodes, until as many are NOTIFIED as messages are ready. */

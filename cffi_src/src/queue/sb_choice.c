@@ -159,7 +159,7 @@ static sb_status take_returned(sb_queue *q, sb_lane *lane, const sb_choice *choi
   return SB_EMPTY;
 }
 
-/* I95: the consumer has claimed a bucket just now. True if no older message of the bucket can be ready, so that the search
+/* I95 of sb_groups.h: the consumer has claimed a bucket just now. True if no older message of the bucket can be ready, so that the search
  * need not begin again: no message returned, and none was passed. */
 static bool may_go_on(sb_queue *q, const sb_lane *lane, const sb_choice *choice, unsigned bucket) {
   return !walks_again(q, choice) && !sb_groups_has(q->groups->behind, bucket) &&
@@ -258,7 +258,7 @@ static sb_status take_in_lanes(sb_queue *q, sb_choice *choice, uint64_t token, s
   return status;
 }
 
-/* I113: a bucket of which the consumer passed messages is free: all searches begin at the heads again. */
+/* I113 of sb_groups.h: a bucket of which the consumer passed messages is free: all searches begin at the heads again. */
 static void walk_again(const sb_queue *q, sb_choice *choice) {
   choice->cursor = SB_LOAD(&q->shm->head, SB_ACQUIRE);
   memset(choice->others, 0, sizeof choice->others);
@@ -284,6 +284,7 @@ static sb_status search(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken
 
 sb_status sb_choice_take(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken *t) {
   sb_status status = SB_OK;
+  if (q->groups != NULL) q->groups->left_some = false;
   if (q->groups != NULL && q->groups->shm == NULL && (status = sb_groups_find(q)) != SB_OK) {
     return status;
   }
@@ -306,6 +307,7 @@ sb_status sb_choice_take(sb_queue *q, sb_choice *choice, uint64_t token, sb_take
       break;
     }
   }
+  if (q->groups != NULL && q->groups->patient_until_ns != 0) sb_groups_ends_patience(q, choice->consumer);
   if (q->groups != NULL && q->groups->unused_count != 0)
     sb_groups_end(q, status == SB_EMPTY && !choice->unfinished && !is_picky(choice));
   return status;

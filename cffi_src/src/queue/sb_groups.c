@@ -193,15 +193,24 @@ static bool leaves_to_others(sb_queue *q, uint32_t consumer) {
     return false;
   }
   uint64_t now = sb_now_ns();
-  if (g->patient_until_ns == 0) g->patient_until_ns = now + SB_GROUPS_PATIENCE_NS;
+  if (g->patient_until_ns == 0) {
+    g->patient_until_ns = now + SB_GROUPS_PATIENCE_NS;
+    g->patient = consumer;
+  }
   if (now < g->patient_until_ns) {
+    g->left_some = true;
     return true;
   }
   g->patient_until_ns = 0;
   return false;
 }
 
-bool sb_groups_searches_again(const sb_queue *q) { return q->groups->patient_until_ns != 0; }
+bool sb_groups_searches_again(const sb_queue *q) { return q->groups->left_some; }
+
+void sb_groups_ends_patience(sb_queue *q, uint32_t consumer) {
+  sb_groups *g = q->groups;
+  if (!g->left_some && g->patient == consumer) g->patient_until_ns = 0; /* another consumer has what it left */
+}
 
 /* A consumer came: each consumer of the connection gives up what is more than its share. */
 static void share_out(sb_queue *q) {

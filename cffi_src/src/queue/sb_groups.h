@@ -79,6 +79,8 @@ typedef struct sb_groups {
   uint32_t handles, consumers;                /* consumers: how many the connection ever had at the queue */
   struct sb_choice *get;                      /* of its gets (sb_choice.h) */
   uint64_t patient_until_ns;                  /* while it leaves buckets to others; 0 = it does not */
+  uint32_t patient;                           /* the consumer that began to */
+  bool left_some;                             /* this search left a bucket to others */
   uint32_t joins;                             /* of the object, as last seen */
   uint64_t claim;                             /* what the connection writes into `claims` */
   uint32_t unused_count, behind_count;        /* bits of `unused` and `behind` */
@@ -160,6 +162,8 @@ bool sb_groups_pass_for_others(sb_broker *b, const sb_queue_shm *q, uint32_t has
 void sb_groups_ended(sb_queue *q, unsigned ending);
 /* A consumer comes; returns its number. */
 uint32_t sb_groups_join(sb_queue *q);
+/* Called after a search: the patience of the consumer ends if the search left no bucket to others. */
+void sb_groups_ends_patience(sb_queue *q, uint32_t consumer);
 /* True if the last search left a message to other consumers, and its consumer must search again. */
 bool sb_groups_searches_again(const sb_queue *q);
 /* The consumer leaves: its claims end, at once or with the last message that the connection holds of the bucket. */

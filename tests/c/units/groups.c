@@ -273,6 +273,24 @@ static void what_was_staged_comes_in_its_place(void) {
   }
 }
 
+/* A consumer with more than its share leaves a bucket to others; when another one has it, it waits no longer. */
+static void patience_ends_with_what_was_left(void) {
+  sb_choice choice = {.consumer = 1};
+  sb_taken taken;
+  begin_with(SB_GROUPS_STICKY, 4);
+  SB_STORE(&q->shm->non_acquiring, 2, SB_RELAXED);
+  hold_one(1);
+  for (unsigned n = 0; n < 5; n++) message_of(n)->group_hash = 2;
+  g->patient_until_ns = UINT64_MAX;
+  g->patient = 1;
+  expect_is(sb_choice_take(q, &choice, new_token(), &taken), SB_EMPTY, "the status of what is left to others");
+  expect(sb_groups_searches_again(q) && is_freed(2), "a consumer that left a bucket does not search again");
+  set_claim(2, ELSEWHERE);
+  expect_is(sb_choice_take(q, &choice, new_token(), &taken), SB_EMPTY, "the status of what another one has");
+  expect(!sb_groups_searches_again(q), "a consumer searches again for ever");
+  expect_is(g->patient_until_ns, 0, "the end of its patience");
+}
+
 /* ---- arrivals ---- */
 
 static void the_claimant_is_told_alone(void) {
@@ -377,6 +395,7 @@ static void a_late_bit_is_seen(void) {
 }
 
 static const test_case CASES[] = {
+    {"groups: patience", "a consumer waits no longer for what another one has", patience_ends_with_what_was_left},
     {"groups: arrival", "a message of a claimed bucket is the claimant's", the_claimant_is_told_alone},
     {"groups: picky", "what a picky consumer passed, or does not want, is found",
      what_a_picky_consumer_passed_is_found_again},
