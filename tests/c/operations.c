@@ -383,7 +383,7 @@ const operation OPERATIONS[] = {
     {"put that stops", RESUMING, SETUP, nothing, put_one, UNCHANGED},
     {"put that resumes", RESUMING, SETUP, stop_and_take, put_one, UNDER_WAY(BUT_1, BUT_1 | NEW),
      AFTER(BUT_1 | NEW, BUT_1 | NEW)},
-    {"reap who stopped producers", RESUMING, SETUP, nothing, reap, UNCHANGED, .reaps = true,
+    {"reap a put that may resume", RESUMING, SETUP, nothing, reap, UNCHANGED, .reaps = true,
      .dies_at = "limits.admit.resumed", .dies_in = put_one},
     {"reserve, abandon", LENGTH(7, 0), SETUP, nothing, reserve_and_abandon, UNCHANGED},
     {"commit a copy", FREELY, SETUP, reserve, commit_copy, PUTS(NEW)},

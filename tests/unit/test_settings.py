@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NOT_A_COUNT = [0, -2, 1.5, "x", True, None, [], 2**80]
 
 
-@pytest.mark.parametrize("name", ["ring_size", "max_length"])
+@pytest.mark.parametrize("name", ["ring_size", "max_delivery_attempts"])
 @pytest.mark.parametrize("value", NOT_A_COUNT)
 def test_a_bad_count_is_refused(connection: shmbroker.Connection, name: str, value: object) -> None:
     """A count is -1 or at least 1; the error names setting, value, what is allowed."""
@@ -223,8 +223,8 @@ def test_all_settings_that_are_allowed() -> None:
     ("name", "value", "allowed"),
     [
         ("ring_size", 1 << 56, f"-1 (no limit) or an integer from 1 to {(1 << 56) - 1} is allowed"),
-        ("max_length", -2, f"-1 (no limit) or an integer from 1 to {(1 << 56) - 1} is allowed"),
-        ("max_bytes", 0, f"-1 (no limit) or an integer from 1 to {(1 << 56) - 1} is allowed"),
+        ("max_length", -2, f"-1 (no limit) or an integer from 0 to {(1 << 56) - 1} is allowed"),
+        ("max_bytes", -2, f"-1 (no limit) or an integer from 0 to {(1 << 56) - 1} is allowed"),
         ("overflow", "DROP", "one of block, drop, drop-head, reject-publish, reject-publish-dlx is allowed"),
         ("message_ttl", -0.001, "0 to 315360000 seconds, or None, are allowed"),
         ("message_ttl", 315_360_000.001, "0 to 315360000 seconds, or None, are allowed"),
@@ -298,7 +298,7 @@ def test_the_arguments_of_a_declaration() -> None:
         ("x-max-length", -2, "{value_negative,-2}"),
         ("x-message-ttl", -1, "{value_negative,-1}"),
         ("x-expires", -1, "{value_negative,-1}"),
-        ("x-max-length-bytes", 0, "{value_zero,0}"),
+        ("x-ring-size", 0, "{value_zero,0}"),
         ("x-expires", 0, "{value_zero,0}"),
         ("x-max-length", 1 << 56, "{value_too_large,72057594037927936}"),
         ("x-message-ttl", 315_360_000_001, "{value_too_large,315360000001}"),

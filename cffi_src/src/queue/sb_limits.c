@@ -125,7 +125,8 @@ SB_COLD sb_status admit_specially(sb_queue *q, limits l, uint64_t bytes, sb_stat
 }
 
 /* Apart from sb_limits_admit, which so needs few registers in a queue without limits. */
-static __attribute__((noinline)) sb_status admit(sb_queue *q, uint64_t bytes) {
+static sb_status admit(sb_queue *q, uint64_t bytes) __attribute__((noinline));
+static sb_status admit(sb_queue *q, uint64_t bytes) {
   limits l = limits_of(q->shm);
   sb_status full = full_by(&l);
   if (!refuses(&l) || (l.length < 0 && l.bytes < 0)) {

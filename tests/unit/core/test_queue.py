@@ -180,7 +180,7 @@ def test_texts_are_kept_with_the_queue(connection: shmbroker.Connection, monkeyp
     """
     monkeypatch.setattr(core_settings, "_TEXTS", ["overflow"])
     monkeypatch.setattr(core_settings, "_NUMBERS", [one for one in core_settings._NUMBERS if one[0] != "overflow"])  # noqa: SLF001
-    for name in ("a", "\u20ac" * 85, "x" * 1000):
+    for name in ("a", "\u20ac" * 85, "x" * 1500):
         wanted = dataclasses.replace(EVERYTHING, overflow=name)
         queue = declared(connection, f"q{len(name)}", wanted, core_queue.PAUSED)
         assert queue.settings() == (wanted, core_queue.PAUSED)
@@ -188,7 +188,7 @@ def test_texts_are_kept_with_the_queue(connection: shmbroker.Connection, monkeyp
         assert queue.settings() == (dataclasses.replace(wanted, max_length=7), 0)
         assert connection.queue(f"q{len(name)}", passive=True).put(b"A") is None
     with pytest.raises(BrokerError, match="a value is out of its range"):
-        core_queue.declare(core_of(connection), "q", QueueSettings(overflow="x" * 1010), FOR_EVER)
+        core_queue.declare(core_of(connection), "q", QueueSettings(overflow="x" * 1522), FOR_EVER)
     assert core_of(connection).queue_slot("q") == 0
 
 
