@@ -297,7 +297,7 @@ static const test_case CASES[] = {
     {"dispatch: only delay", "without a number only the delay counts", a_delay_without_a_number},
     {"dispatch: nobody", "without consumers no gate opens", nobody_is_there},
     {"dispatch: fewer", "a number that falls may open the gate", fewer_are_enough},
-    {"dispatch: leaves", "... also if one leaves before another one looks", one_leaves_before_another_looks},
+    {"dispatch: looks", "... also if one leaves before another one looks", one_leaves_before_another_looks},
     {"dispatch: begins", "consumers that got messages before get them further", a_queue_gets_its_gate},
     {"dispatch: ends", "a queue that loses its gate opens it", a_queue_loses_its_gate},
     {"dispatch: two come", "of two that come at the same time one opens the gate", another_comes_meanwhile},

@@ -148,6 +148,30 @@ static void the_last_ids_are_remembered(void) {
   for (uint64_t n = 2; n <= 4; n++) expect_is(look(n), SB_ID_IS_DUPLICATE, "the verdict on the last three");
   expect_is(SB_LOAD(&q->shm->id_numbers, SB_RELAXED), 5, "the number of the latest");
 }
+static void a_larger_number_in_between_brings_nothing_back(void) {
+  begin(2);
+  for (uint64_t n = 1; n <= 9; n++) remember(q, n);
+  const sb_settings five = KEEPS(5), three = KEEPS(3);
+  int32_t holder;
+  expect_is(sb_queue_configure(q, &five, false, FOREVER, &holder), SB_OK, "the status of a change to 5");
+  expect_is(sb_queue_configure(q, &three, false, FOREVER, &holder), SB_OK, "the status of a change to 3");
+  expect_is(look(7), SB_ID_IS_NEW, "the verdict on what two did not keep");
+  expect_is(look(8), SB_ID_IS_DUPLICATE, "the verdict on what two kept");
+}
+/* Of two claims in the cells of an id, the older one decides: its commit does not wait for the younger one. */
+static void the_oldest_of_several_rivals(void) {
+  begin(3);
+  sb_claim c;
+  expect_is(claim(theirs, 1, &c), SB_OK, "the status of a claim");
+  sb_id_shm *next = c.entry + 1; /* also a cell of the id */
+  SB_STORE(&next->low, 1, SB_RELAXED);
+  SB_STORE(&next->high, 4711, SB_RELAXED);
+  SB_STORE(&next->word, sb_id_word(SB_ID_CLAIMED, other->id + 1, sb_id_tag(c.word) + 1), SB_RELAXED);
+  unsigned owner;
+  expect_is(sb_duplicates_look(q, id(1), &owner), SB_ID_IS_UNDECIDED, "the verdict beside two claims");
+  expect_is(owner, other->id, "whose claim is older");
+  SB_STORE(&next->word, sb_id_word(SB_ID_FREE, 0, 0), SB_RELAXED);
+}
 static void a_change_of_the_setting_brings_nothing_back(void) {
   begin(3);
   for (uint64_t n = 1; n <= 4; n++) remember(q, n);
@@ -452,6 +476,8 @@ static const test_case CASES[] = {
     {"duplicates: other commit", "the commit word decides about a claim", the_claim_of_another_commit},
     {"duplicates: writing", "a hash counts when all of it is there", a_cell_that_is_being_written_says_nothing},
     {"duplicates: last", "the last ids are remembered, and no others", the_last_ids_are_remembered},
+    {"duplicates: between", "a larger number in between brings nothing back", a_larger_number_in_between_brings_nothing_back},
+    {"duplicates: rivals", "of several claims the oldest one counts", the_oldest_of_several_rivals},
     {"duplicates: setting", "what is forgotten stays forgotten", a_change_of_the_setting_brings_nothing_back},
     {"duplicates: blocks", "a full window gets another block", a_full_window_gets_another_block},
     {"duplicates: cells", "a forgotten id gives its cell", a_forgotten_id_gives_its_cell},

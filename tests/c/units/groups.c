@@ -214,6 +214,39 @@ static void what_is_delayed_closes_nothing(void) {
             "its state");
   expect_is(claim_of(1), g->claim, "the claim after the return of the last message of its group");
 }
+/* When another consumer came: half of four claims. */
+static void a_share_is_kept(void) {
+  begin_with(SB_GROUPS_STICKY, 4);
+  for (unsigned bucket = 0; bucket < 4; bucket++) {
+    hold_one(bucket);
+    sb_groups_ended(q, bucket);
+  }
+  SB_STORE(&q->shm->consumers, 2, SB_RELAXED);
+  (void)SB_ADD(&g->shm->joins, 1, SB_RELAXED);
+  sb_groups_begin(q, 1);
+  unsigned kept = 0;
+  for (unsigned bucket = 0; bucket < 4; bucket++) kept += claim_of(bucket) != 0;
+  expect_is(kept, 2, "how many claims of four one of two consumers keeps");
+}
+static void patience_ends_when_there_are_no_others(void) {
+  begin_with(SB_GROUPS_STICKY, 4);
+  SB_STORE(&q->shm->non_acquiring, 2, SB_RELAXED);
+  hold_one(1);
+  expect_is(sb_groups_admits(q, 1, 2, at(1), true), SB_GROUP_PASSED, "the verdict on a bucket for others");
+  expect(sb_groups_searches_again(q), "the consumer does not search again");
+  SB_STORE(&q->shm->non_acquiring, 1, SB_RELAXED);
+  expect_is(sb_groups_admits(q, 1, 2, at(1), true), SB_GROUP_CLAIMED, "the verdict on it without others");
+  expect(!sb_groups_searches_again(q), "the consumer searches again, although it left nothing");
+}
+/* A message that was found by its bits lies anywhere. */
+static void a_search_does_not_go_back(void) {
+  begin();
+  hold_one(1);
+  sb_groups_took(q, 1, 0);
+  sb_groups_ended(q, 1);
+  sb_groups_ended(q, 1);
+  expect_is(SB_LOAD(&g->shm->low[1], SB_RELAXED), at(1), "where the next claimant begins");
+}
 static void who_leaves_hands_over(void) {
   begin_with(SB_GROUPS_STICKY, 4);
   hold_one(1);
@@ -414,6 +447,9 @@ static const test_case CASES[] = {
     {"groups: announced later", "what was passed in an earlier claim is announced", what_was_passed_before_is_announced},
     {"groups: sticky", "a sticky claim stays until its group ends", a_sticky_claim_stays},
     {"groups: delayed", "a last message that is delayed closes nothing", what_is_delayed_closes_nothing},
+    {"groups: share", "a consumer keeps its share when another one comes", a_share_is_kept},
+    {"groups: patience", "a consumer leaves nothing to others that are gone", patience_ends_when_there_are_no_others},
+    {"groups: by bits", "what was found by its bits does not lead a search back", a_search_does_not_go_back},
     {"groups: leave", "a consumer that leaves hands over", who_leaves_hands_over},
     {"groups: handle", "a handle that is left leaves no claim", a_handle_that_is_left_leaves_its_claims},
     {"groups: dead", "claims of the dead end", claims_of_the_dead_end},

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "meanwhile.h"
 #include "../value_operations.h"
 #include "queues.h"
 #include "sb_slab.h"
@@ -223,6 +224,23 @@ static void which_nodes_are_linked(void) {
   expect(!sb_value_index_links(t.b, root), "a root of which the queue does not know is linked");
 }
 
+/* When it is freed, another queue may have it as a node. */
+static sb_word *link_of_node;
+static uint64_t link_when_freed;
+static void note_link(void) { link_when_freed = SB_LOAD(link_of_node, SB_RELAXED); }
+static void a_node_is_unlinked_before_it_is_freed(void) {
+  begin();
+  sb_value_key one = {0x21, 0}, two = {0x31, 0};
+  (void)name_cell(one, 1);
+  sb_value_place place = find(two);
+  link_of_node = place.word;
+  (void)sb_value_index_split(q, &place, &one);
+  uint32_t below = find(two).node;
+  meanwhile(sb_slot_header(t.b, below), BEFORE_CAS, 1, note_link);
+  sb_value_index_free(t.c, q->shm);
+  if (has_acted()) expect_is(link_when_freed, 0, "what names the node when it is freed");
+}
+
 /* A table, a line or two for each. */
 /* clang-format off */
 static const test_case CASES[] = {
@@ -236,6 +254,7 @@ static const test_case CASES[] = {
     {"value index: late", "a split of a word that has changed does nothing", a_split_that_is_too_late},
     {"value index: memory", "without memory nothing changes", no_memory_for_a_node},
     {"value index: damage", "a damaged tree ends the search", damaged_nodes},
+    {"value index: freed", "a node is unlinked before it is freed", a_node_is_unlinked_before_it_is_freed},
     {"value index: links", "a node is linked where it says", which_nodes_are_linked},
 };
 /* clang-format on */
