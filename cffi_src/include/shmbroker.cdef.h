@@ -299,8 +299,8 @@ enum {
   SB_QUEUE_LAST_VALUE = 131072, /* of the messages with one key only the newest stays (sb_values.h) */
   SB_QUEUE_SEATS = 32768, /* max_consumers limits its consumers: they attach under the topology lock (sb_admission.h) */
   SB_QUEUE_GATED = 65536, /* its consumers wait for others, or for a time, before they get messages (sb_dispatch.h) */
-  SB_QUEUE_NO_EXPIRY = 262144,     /* messages that are put never expire (sb_life.h) */
-  SB_QUEUE_DROPS_EXPIRED = 524288, /* an expired message ends, wherever other dead ones go */
+  SB_QUEUE_NO_EXPIRY = 2097152,     /* messages that are put never expire (sb_life.h) */
+  SB_QUEUE_DROPS_EXPIRED = 4194304, /* an expired message ends, wherever other dead ones go */
   SB_QUEUE_EXPIRY_LETTERS =
       1048576 /* expired messages go to an exchange of their own, as other dead ones (sb_park.h) */
 };
