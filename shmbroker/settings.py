@@ -329,8 +329,8 @@ class QueueSettings:
     non_destructive: bool = _setting(
         default=False,
         kind=Switch(),
-        help="an acknowledged message stays, so each consumer gets every message, from the oldest on; what ends messages "
-        "is their expiry, a limit, last_value_key, or an administrator",
+        help="an acknowledged message stays, so each consumer gets every message, from the oldest on; what ends "
+        "messages is their expiry, a limit, last_value_key, or an administrator",
         core="SB_QUEUE_NON_DESTRUCTIVE",
         argument="x-non-destructive",
         fixed=True,

@@ -304,10 +304,10 @@ enum {
   SB_QUEUE_SORTED = 524288,     /* it delivers its messages in the order of a header (sb_sorted.h) */
   SB_QUEUE_SEATS = 32768, /* max_consumers limits its consumers: they attach under the topology lock (sb_admission.h) */
   SB_QUEUE_GATED = 65536, /* its consumers wait for others, or for a time, before they get messages (sb_dispatch.h) */
-  SB_QUEUE_NO_EXPIRY = 1048576,    /* messages that are put never expire (sb_life.h) */
-  SB_QUEUE_DROPS_EXPIRED = 2097152, /* an expired message ends, wherever other dead ones go */
+  SB_QUEUE_NO_EXPIRY = 2097152,     /* messages that are put never expire (sb_life.h) */
+  SB_QUEUE_DROPS_EXPIRED = 4194304, /* an expired message ends, wherever other dead ones go */
   SB_QUEUE_EXPIRY_LETTERS =
-      4194304 /* expired messages go to an exchange of their own, as other dead ones (sb_park.h) */
+      1048576 /* expired messages go to an exchange of their own, as other dead ones (sb_park.h) */
 };
 
 /* What happens to a message whose id a target knows. SKIP: this target does not get it, and the call succeeds. FAIL: the

@@ -223,7 +223,7 @@ static void a_share_is_kept(void) {
   }
   SB_STORE(&q->shm->consumers, 2, SB_RELAXED);
   (void)SB_ADD(&g->shm->joins, 1, SB_RELAXED);
-  sb_groups_begin(q, 1);
+  (void)sb_groups_begin(q, 1, false, NULL);
   unsigned kept = 0;
   for (unsigned bucket = 0; bucket < 4; bucket++) kept += claim_of(bucket) != 0;
   expect_is(kept, 2, "how many claims of four one of two consumers keeps");
