@@ -235,6 +235,7 @@ static void patience_ends_when_there_are_no_others(void) {
   expect_is(sb_groups_admits(q, 1, 2, at(1), true), SB_GROUP_PASSED, "the verdict on a bucket for others");
   expect(sb_groups_searches_again(q), "the consumer does not search again");
   SB_STORE(&q->shm->non_acquiring, 1, SB_RELAXED);
+  (void)sb_groups_begin(q, 1, false, NULL); /* the next search */
   expect_is(sb_groups_admits(q, 1, 2, at(1), true), SB_GROUP_CLAIMED, "the verdict on it without others");
   expect(!sb_groups_searches_again(q), "the consumer searches again, although it left nothing");
 }
