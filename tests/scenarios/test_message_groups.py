@@ -248,7 +248,7 @@ def test_t48_a_group_that_is_closed_may_go_elsewhere(
 def test_t48_a_closing_message_that_returns_later_closes_nothing(
     connection: shmbroker.Connection, other: shmbroker.Connection
 ) -> None:
-    """A message with JMSXGroupSeq -1 that waits for its next delivery has not ended: its group stays with its consumer."""
+    """A message with JMSXGroupSeq -1 that waits for its next delivery has not ended: its group stays where it is."""
     queue = grouped(connection, "sticky", redelivery_delay=3600.0)
     first = queue.consume()
     queue.put(b"A-last", group="A", headers={"JMSXGroupSeq": -1})

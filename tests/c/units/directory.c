@@ -153,7 +153,8 @@ static void a_new_queue(void) {
   expect_is(before.interested | before.notified | before.not_interested | before.non_acquiring, 0, "its counts");
   expect_is(before.consumers | before.room_waiting | before.timers_lost | before.tracking, 0, "its other counts");
   expect_is(before.had_consumer | before.room_watched, 0, "what it had");
-  expect_is(before.lanes | before.groups | before.ready[0] | before.ready[SB_LANES / 64 - 1], 0, "its lanes and groups");
+  expect_is(before.lanes | before.groups | before.ready[0] | before.ready[SB_LANES / 64 - 1], 0,
+            "its lanes and groups");
   expect_is(before.came, 5 * SB_PAGE_CELLS, "where a search for what came begins");
   expect_is(before.value_index | before.values_lost, 0, "its last values");
   expect_is(before.tickets | before.open_before, 0, "its gate");
