@@ -32,6 +32,7 @@ KIND = range(choices.KINDS_OF_MESSAGES)
 ANY = range(2**8)
 ACTIONS = ("pause", "resume", "resume", "claim", "kill", "kill", "leave", "close_channel", "wait")
 BOTH = (False, True)
+PARTS = ("values", "order", "deaths", "limits", "returns", "remembered", "attaching")  # some need earlier ones
 SECONDS_TO_FLOW = 60.0
 MOST_CONSUMERS = 4
 OPERATIONS: tuple[tuple[str, int, dict[str, Sequence[Any]]], ...] = (  # how often each, and with what
@@ -90,7 +91,7 @@ class QueueMachine(RuleBasedStateMachine):
     )  # fmt: skip
     def declare(self, dead: dict[str, Any], other: dict[str, Any], **parts: dict[str, Any]) -> None:
         """Declare a queue with a choice of settings, and those to which its messages go."""
-        settings = choices.combined(*parts.values())
+        settings = choices.combined(*(parts[name] for name in PARTS))
         self.declare_all(settings, Settings(**dead), Settings(**other))
 
     def declare_all(self, settings: Settings, of_dead: Settings, of_other: Settings) -> None:

@@ -44,9 +44,10 @@ static inline bool sb_dispatch_gated(const sb_queue_shm *q) {
 /* Called when the queue admitted a new consumer, before the consumer may become INTERESTED: draws its ticket, then looks
  * (sb_dispatch_look). */
 void sb_dispatch_enter(sb_connection *c, uint32_t queue, uint32_t node);
-/* At a gated queue: opens the gate if it must be open for a consumer that has it closed, and notifies all consumers that
- * do not know yet that it is open. Also called when the settings change: fewer consumers may be enough then. At other queues does nothing. Returns when the gate opens because of its delay; 0:
- * there is no delay, or no consumer. */
+/* At a gated queue: opens the gate if it must be open for a consumer that has it closed, and notifies all consumers
+ * that do not know yet that it is open. Also called when the settings change: fewer consumers may be enough then.
+ * At other queues does nothing. Returns when the gate opens because of its delay; 0: there is no delay, or no
+ * consumer. */
 uint64_t sb_dispatch_look(sb_connection *c, uint32_t queue);
 /* Called for a consumer with the flag SB_NODE_GATED, by the owner of its node: looks. True: the gate is open for the
  * consumer, which has the flag no longer. */

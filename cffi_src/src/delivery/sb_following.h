@@ -24,7 +24,7 @@
  *  I104 each message before the cursor that is ready, or may become ready, was read by the consumer, or is not wanted by
  *      it, or has expired, or is noted.
  *
- * Ordering pairs:
+ * Ordering pairs: P1 of sb_slab.h, P2 of sb_ring.h, P3 and P9 of sb_notify.h.
  *  P32 whoever makes a noted message ready changes the cell, then notifies the NON_ACQUIRING nodes (both seq_cst). The
  *     consumer's node is NON_ACQUIRING; its owner clears the node's flag (P9), then looks at the cells. `early` is raised
  *     after the cell was changed, and before the notification; the consumer loads it before it looks at the cells.

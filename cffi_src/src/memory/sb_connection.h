@@ -73,6 +73,8 @@ struct sb_connection {
   uint64_t stand_in_asked_ns; /* when the IO thread last asked for a stand-in (sb_io.h) */
   uint64_t memory_miscounted; /* checksum of a wrong `memory_waiting`, see sb_nodes_recount_memory; 0 = none */
   uint64_t looked_deaths;     /* number of reaped processes when the IO thread last looked for missed notifications */
+  /* ends what a consumer of a non-destructive queue reads (sb_reading.h); NULL: the connection has read nothing yet */
+  sb_status (*end_reading)(struct sb_connection *c, uint64_t token, bool again);
   uint32_t stands_for;        /* slot of the node of the stopped housekeeper that this connection stands in for */
   bool handles_stay;          /* true for the housekeeper and its stand-in: only their program detaches the handles */
   struct sb_target **targets; /* SB_MAX_TARGETS chains, see sb_target.h */

@@ -2,7 +2,6 @@
 #include "sb_park.h"
 
 #include "sb_groups.h"
-#include "sb_reading.h"
 #include "sb_target.h"
 
 /* Makes the cell SCHEDULED, under an intent in the ledger of its owner. `known`: the housekeeper knows the position
@@ -29,7 +28,7 @@ static sb_status park(sb_queue *q, uint64_t token, uint64_t side, bool keeps_cou
   sb_leaf_ref leaf;
   sb_taken t;
   if (!sb_settle_find(c, token, &t, &leaf)) {
-    return sb_reading_end(c, token, false); /* a rejection by a consumer that only reads kills no message */
+    return sb_settle_reading(c, token, false); /* a rejection by a consumer that only reads kills no message */
   }
   uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, t.position)->word, SB_RELAXED); /* nobody else changes it */
   if (keeps_count) side |= sb_side_word(t.gen, sb_side_count(t.side), t.side & SB_SIDE_REDELIVERED);

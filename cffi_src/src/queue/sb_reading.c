@@ -195,6 +195,7 @@ sb_status sb_reading_take(sb_queue *q, sb_notes *notes, const sb_reading_filter 
   r->view = view;
   notes->users++;
   notes->out++;
+  q->c->end_reading = sb_reading_end;
   sb_holding_set(b, token, sb_holding_what(SB_HOLD_READING, q->slot, 0), (uint64_t)(uintptr_t)r);
   describe(b, r, token, t);
   return SB_OK;

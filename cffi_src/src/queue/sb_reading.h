@@ -5,7 +5,8 @@
  * consumer has must outlast that. A short body is copied, with its header, into memory of the process. For a longer one
  * the connection takes the message for a moment, adds a view of its body (sb_view.h), and gives the message back: so
  * several consumers read it in place. A reading has a holding, whose token is used where the token of a held message is.
- * Settling or returning it ends the reading, and changes nothing in the queue.
+ * Settling or returning it ends the reading, and changes nothing in the queue: sb_settle.c, sb_release.c and sb_park.c find
+ * no message under the token, and call `end_reading` of the connection.
  *
  * The *notes* of a consumer are the positions before its cursor that it will look at again. A message that the
  * application returned, to get it once more, is noted; so are messages that were not ready when the cursor came.

@@ -2,7 +2,6 @@
 #include "sb_release.h"
 
 #include "sb_groups.h"
-#include "sb_reading.h"
 #include "sb_values.h"
 #include "sb_wait.h"
 
@@ -52,7 +51,7 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
   sb_leaf_ref leaf;
   sb_taken t;
   if (!sb_settle_find(c, token, &t, &leaf)) {
-    return delivered ? sb_reading_end(c, token, disposition == SB_REQUEUE) : SB_SETTLED;
+    return delivered ? sb_settle_reading(c, token, disposition == SB_REQUEUE) : SB_SETTLED;
   }
   sb_cell_shm *cell = sb_leaf_cell(&leaf, t.position);
   sb_lane *lane = sb_queue_lane(q, t.position);

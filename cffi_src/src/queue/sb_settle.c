@@ -3,7 +3,6 @@
 
 #include "sb_groups.h"
 #include "sb_parts.h"
-#include "sb_reading.h"
 #include "sb_reference.h"
 
 SB_COLD bool is_sound_in_parts(sb_broker *b, uint32_t slot, const sb_message_shm *m) {
@@ -80,7 +79,7 @@ SB_HOT sb_status settle(sb_queue *q, uint64_t token, bool moved, unsigned counte
   sb_leaf_ref leaf;
   sb_taken t;
   if (!find(c, token, &t, &leaf)) {
-    return moved ? SB_SETTLED : sb_reading_end(c, token, false);
+    return moved ? SB_SETTLED : sb_settle_reading(c, token, false);
   }
   uint64_t bytes = t.message->body_length;
   unsigned ending = sb_groups_of(q, t.message, t.delivered);

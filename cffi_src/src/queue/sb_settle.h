@@ -42,6 +42,11 @@ bool sb_settle_find(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *
 /* True if the header of a message fits its slot, so that its names and its body can be read. `m`: the header, or a copy
  * of it. */
 bool sb_settle_is_sound(sb_broker *b, uint32_t slot, const sb_message_shm *m);
+/* Ends what holding `token` says that a consumer reads; `again`: the consumer gets the message once more (sb_reading.h). For
+ * those who found no message under the token. SB_SETTLED: it reads nothing either. */
+static inline sb_status sb_settle_reading(sb_connection *c, uint64_t token, bool again) {
+  return c->end_reading != NULL ? c->end_reading(c, token, again) : SB_SETTLED;
+}
 /* Ends the message of holding `token`, and raises the counter `counter` of the ledger. Only sb_dispose calls this
  * function: it knows which counter belongs to the reason of the end (sb_dispose.h). SB_SETTLED: the connection does not
  * hold the message. If the token is that of a reading (sb_reading.h), ends the reading, and no message. */

@@ -223,7 +223,8 @@ static void a_share_is_kept(void) {
   }
   SB_STORE(&q->shm->consumers, 2, SB_RELAXED);
   (void)SB_ADD(&g->shm->joins, 1, SB_RELAXED);
-  (void)sb_groups_begin(q, 1, false, NULL);
+  uint64_t passed[SB_GROUPS_BITS] = {0};
+  (void)sb_groups_begin(q, 1, false, passed);
   unsigned kept = 0;
   for (unsigned bucket = 0; bucket < 4; bucket++) kept += claim_of(bucket) != 0;
   expect_is(kept, 2, "how many claims of four one of two consumers keeps");
@@ -235,7 +236,8 @@ static void patience_ends_when_there_are_no_others(void) {
   expect_is(sb_groups_admits(q, 1, 2, at(1), true), SB_GROUP_PASSED, "the verdict on a bucket for others");
   expect(sb_groups_searches_again(q), "the consumer does not search again");
   SB_STORE(&q->shm->non_acquiring, 1, SB_RELAXED);
-  (void)sb_groups_begin(q, 1, false, NULL); /* the next search */
+  uint64_t passed[SB_GROUPS_BITS] = {0};
+  (void)sb_groups_begin(q, 1, false, passed); /* the next search */
   expect_is(sb_groups_admits(q, 1, 2, at(1), true), SB_GROUP_CLAIMED, "the verdict on it without others");
   expect(!sb_groups_searches_again(q), "the consumer searches again, although it left nothing");
 }
