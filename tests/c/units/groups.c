@@ -236,8 +236,7 @@ static void patience_ends_when_there_are_no_others(void) {
   expect_is(sb_groups_admits(q, 1, 2, at(1), true), SB_GROUP_PASSED, "the verdict on a bucket for others");
   expect(sb_groups_searches_again(q), "the consumer does not search again");
   SB_STORE(&q->shm->non_acquiring, 1, SB_RELAXED);
-  uint64_t passed[SB_GROUPS_BITS] = {0};
-  (void)sb_groups_begin(q, 1, false, passed); /* the next search */
+  g->left_some = false; /* the next search begins */
   expect_is(sb_groups_admits(q, 1, 2, at(1), true), SB_GROUP_CLAIMED, "the verdict on it without others");
   expect(!sb_groups_searches_again(q), "the consumer searches again, although it left nothing");
 }
@@ -451,7 +450,7 @@ static const test_case CASES[] = {
     {"groups: sticky", "a sticky claim stays until its group ends", a_sticky_claim_stays},
     {"groups: delayed", "a last message that is delayed closes nothing", what_is_delayed_closes_nothing},
     {"groups: share", "a consumer keeps its share when another one comes", a_share_is_kept},
-    {"groups: patience", "a consumer leaves nothing to others that are gone", patience_ends_when_there_are_no_others},
+    {"groups: patience ends", "a consumer leaves nothing to others that are gone", patience_ends_when_there_are_no_others},
     {"groups: by bits", "what was found by its bits does not lead a search back", a_search_does_not_go_back},
     {"groups: leave", "a consumer that leaves hands over", who_leaves_hands_over},
     {"groups: handle", "a handle that is left leaves no claim", a_handle_that_is_left_leaves_its_claims},
