@@ -498,58 +498,6 @@ def test_a_queue_stays_what_it_was_declared_as(connection: shmbroker.Connection)
         connection.queue("board", passive=True).configure(non_destructive=False)
 
 
-# ---- with last values ----
-
-
-def test_t43_an_attached_consumer_sees_each_update_once(
-    broker: shmbroker.Broker, connection: shmbroker.Connection
-) -> None:
-    """Five processes send 25 updates for each of five keys: a table of five messages, and everybody sees its changes.
-
-    A producer sends its next update when the consumer has the one before: what a consumer was only told of may be
-    replaced, as in a ring.
-    """
-    queue = board(connection, last_value_key="symbol")
-    steps = 125
-    seen: list[str] = []
-    with actors(broker.name, 5) as producers, queue.consume() as consumer:
-        for step in range(steps):
-            for number, producer in enumerate(producers):
-                key = "abcde"[(number + step) % 5]
-                producer.begin("put_values", queue="board", values=[[key, f"{key}-{step:03d}"]], header="symbol")
-            seen += read(consumer, 5)
-            for producer in producers:
-                producer.result()
-        assert arrived(consumer) is None
-    for key in "abcde":
-        assert [body for body in seen if body[0] == key] == [f"{key}-{step:03d}" for step in range(steps)]
-    assert_counts(queue, message_count=5, added=625, replaced=620)
-    with queue.consume() as late:
-        assert sorted(read(late, 5)) == [f"{key}-{steps - 1:03d}" for key in "abcde"]
-        assert arrived(late) is None
-        for key in "abcde":
-            queue.put(b"", headers={"symbol": key}, ttl=0.05)
-        await_counts(queue, message_count=0, replaced=625, expired=5)
-    assert listing(queue) == []
-    assert_balanced(queue)
-    assert connection.doctor() == []
-
-
-def test_a_consumer_that_is_slow_misses_values_and_none_comes_twice(connection: shmbroker.Connection) -> None:
-    """While it has no credit, values are replaced; then it gets the latest of each key, after what it has."""
-    queue = board(connection, last_value_key="symbol")
-    with queue.consume(prefetch=1) as consumer:
-        queue.put(b"a-0", headers={"symbol": "a"})
-        first = consumer.get(timeout=60)
-        for n in range(1, 9):
-            for key in "ab":
-                queue.put(f"{key}-{n}".encode(), headers={"symbol": key})
-        assert text(first) == "a-0"
-        first.ack()
-        assert read(consumer, 1) + read(consumer, 1) == ["a-8", "b-8"]
-        assert arrived(consumer) is None
-
-
 def test_a_stopped_process_does_not_keep_others_from_reading(
     broker: shmbroker.Broker, connection: shmbroker.Connection
 ) -> None:
