@@ -112,10 +112,9 @@ def test_t51_the_number_does_not_wait_for_the_delay(connection: shmbroker.Connec
             assert sorted(text(consumer.get(timeout=60)) for consumer in (first, second)) == ["A", "B"]
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_t51_the_delay_alone(connection: shmbroker.Connection, number: int) -> None:
+def test_t51_the_delay_alone(connection: shmbroker.Connection) -> None:
     """Without a number of consumers only the delay counts, from the first consumer on, also if that one leaves."""
-    queue = connection.queue("q", consumers_before_dispatch=number, delay_before_dispatch=DELAY)
+    queue = connection.queue("q", delay_before_dispatch=DELAY)
     put_each(queue, "AB")
     begun = time.monotonic()
     first = queue.consume(prefetch=1)
@@ -123,6 +122,14 @@ def test_t51_the_delay_alone(connection: shmbroker.Connection, number: int) -> N
         first.close()
         assert text(second.get(timeout=60)) == "A"
         assert time.monotonic() - begun >= DELAY
+
+
+def test_t51_a_number_of_one_is_reached_with_the_first_consumer(connection: shmbroker.Connection) -> None:
+    """The delay is for consumers that are too few: there are none."""
+    queue = connection.queue("q", consumers_before_dispatch=1, delay_before_dispatch=3600.0)
+    put_each(queue, "A")
+    with queue.consume() as consumer:
+        assert text(consumer.get(timeout=60)) == "A"
 
 
 def test_t51_the_consumers_of_channels_wait(connection: shmbroker.Connection, other: shmbroker.Connection) -> None:
