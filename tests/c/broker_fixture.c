@@ -190,14 +190,17 @@ uint64_t get(test_broker *t, sb_queue *q, char *buffer, bool auto_ack) {
   return id;
 }
 
-uint64_t take_away(test_broker *t, sb_queue *q, char *buffer) {
+uint64_t take_out(test_broker *t, sb_queue *q, char *buffer) {
   uint64_t position = 0;
   sb_record r;
   if (sb_queue_browse(q, &position, buffer, BUFFER) < 0) return 0;
   memcpy(&r, buffer, sizeof r);
   int64_t n = sb_queue_take(q, r.sequence, buffer);
-  uint64_t id = n < 0 ? 0 : id_of(t, buffer, n, false);
-  if (n >= 0) (void)sb_queue_settle(q, buffer, SB_ACK);
+  return n < 0 ? 0 : id_of(t, buffer, n, false);
+}
+uint64_t take_away(test_broker *t, sb_queue *q, char *buffer) {
+  uint64_t id = take_out(t, q, buffer);
+  if (id != 0) (void)sb_queue_settle(q, buffer, SB_ACK);
   return id;
 }
 

@@ -45,7 +45,10 @@ sb_status put_sized(test_broker *t, sb_queue *q, uint64_t id, uint64_t bytes, co
 sb_status put(test_broker *t, sb_queue *q, uint64_t id);
 /* The id of the next message, 0 when there is none; UINT64_MAX if its body does not say the same everywhere. */
 uint64_t get(test_broker *t, sb_queue *q, char *buffer, bool auto_ack);
-/* Takes the oldest message of a non-destructive queue out of it. Returns its id; 0: there is none. */
+/* Takes the oldest message of a non-destructive queue, which gives none to a get: it is held, until sb_queue_put_back.
+ * Returns its id; 0: there is none. */
+uint64_t take_out(test_broker *t, sb_queue *q, char *buffer);
+/* The same, and ends it. */
 uint64_t take_away(test_broker *t, sb_queue *q, char *buffer);
 /* How many messages a purge removes; minus its status if it fails. */
 int64_t purge_count(sb_queue *q);

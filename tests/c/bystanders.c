@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "sb_queue.h"
+
 #define MESSAGES 1000u
 #define FIRST_ID 1000u
 #define HANDS 128u
@@ -38,17 +40,28 @@ static void expect_alive(const trial *t, pid_t stopped) {
   if (!there || reaped > t->operation->reaps) complain("the stopped one was reaped");
 }
 
+static bool stays(const sb_queue *q) { return (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_NON_DESTRUCTIVE) != 0; }
+static uint64_t take_one(sb_queue *from, bool ends) {
+  if (!stays(from)) return get(&consumer.as, from, buffer, ends);
+  return ends ? take_away(&consumer.as, from, buffer) : take_out(&consumer.as, from, buffer);
+}
 static bool is_deleted(sb_queue *q) { return q == NULL || sb_queue_get(q, buffer, false) == -SB_DELETED; }
 
 static void take_what_is_there(void) {
-  while (consumer.q != NULL && get(&consumer.as, consumer.q, buffer, false) != 0) {
+  while (consumer.q != NULL && take_one(consumer.q, false) != 0) {
     if (count == HANDS) die("more messages than hands", (int)count);
     memcpy(&held[count++], buffer, sizeof *held);
   }
 }
 
 static void give_back(void) {
-  for (uint32_t i = 0; i < count; i++) (void)sb_queue_settle(consumer.q, (const char *)&held[i], SB_UNDELIVER);
+  for (uint32_t i = 0; i < count; i++) {
+    if (stays(consumer.q)) {
+      sb_queue_put_back(consumer.q, (const char *)&held[i]);
+    } else {
+      (void)sb_queue_settle(consumer.q, (const char *)&held[i], SB_UNDELIVER);
+    }
+  }
   count = 0;
 }
 
@@ -61,7 +74,7 @@ static bool pass(const operation *o, uint64_t id, sb_queue *from, sb_queue *to) 
     return true; /* the stopped one has what is left */
   }
   if (status != SB_OK) complain("put %llu beside the stopped one: status %d", (unsigned long long)id, (int)status);
-  uint64_t got = to != NULL ? get(&consumer.as, to, buffer, true) : 0;
+  uint64_t got = to != NULL ? take_one(to, true) : 0;
   if (got == 0 && is_deleted(to)) {
     return false;
   }

@@ -171,7 +171,11 @@ static int try_again(const operation *o, uint32_t place) {
     }
     result = trial_run(try_state, o, &place, SECONDS);
   }
-  if (result == TRIAL_NOWHERE) printf("FAIL %s, place %u: never found again\n", o->name, place);
+  if (result == TRIAL_NOWHERE) {
+    const stepper_state *state = &survey->states[stopping ? place / 2 : place];
+    printf("FAIL %s, place %u: never found again: visit %u of %p, which changes %p\n", o->name, place, state->visit,
+           (void *)state->pc, (void *)state->where);
+  }
   return result;
 }
 
