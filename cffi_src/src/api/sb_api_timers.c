@@ -61,6 +61,11 @@ static void check_some(sb_queue *q, sb_agenda *a) {
   }
 }
 
+static int by_position(const void *one, const void *other) {
+  uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
+  return a < b ? -1 : a > b;
+}
+
 /* Looks at the new messages of a queue, and at those that are due. False: the time is over, and some are left. */
 static bool turn(sb_queue *q, sb_queue_memory *m, uint64_t due_ns, uint64_t stop_ns) {
   uint64_t positions[AT_ONCE];
@@ -70,6 +75,8 @@ static bool turn(sb_queue *q, sb_queue_memory *m, uint64_t due_ns, uint64_t stop
   }
   while (m->new_timers != 0) {
     n = sb_housekeeping_timers(q, m->cursors, positions, AT_ONCE);
+    qsort(positions, n, sizeof *positions,
+          by_position); /* of those that died together, the oldest is carried out first */
     (void)look_at(q, m->agenda, positions, n);
     m->new_timers = n == AT_ONCE;
     if (sb_now_ns() >= stop_ns) return false;
