@@ -121,17 +121,23 @@ static sb_reading *make(sb_broker *b, const sb_message_shm *m, uint32_t slot, bo
   return r;
 }
 
-/* Takes the message at a position for a moment, to add a view of its body. SB_SETTLED: another process has it. */
+/* Takes the message at a position. SB_SETTLED: another process has it. */
+static sb_status take_for_a_moment(sb_queue *q, uint64_t position, uint64_t *token, sb_taken *t) {
+  sb_status status = sb_holding_take(q->c, token);
+  if (status == SB_OK && sb_take_at(q, position, SB_CELL_AVAILABLE, *token, t) != SB_OK) {
+    sb_holding_give(q->c, *token);
+    status = SB_SETTLED;
+  }
+  return status;
+}
+
+/* Takes the message for a moment, to add a view of its body. */
 static sb_status add_view(sb_queue *q, uint64_t position, uint64_t *view, bool *released) {
   uint64_t token;
   sb_taken t;
-  sb_status status = sb_holding_take(q->c, &token);
+  sb_status status = take_for_a_moment(q, position, &token, &t);
   if (status != SB_OK) {
     return status;
-  }
-  if (sb_take_at(q, position, SB_CELL_AVAILABLE, token, &t) != SB_OK) {
-    sb_holding_give(q->c, token);
-    return SB_SETTLED;
   }
   SB_CRASHPOINT("reading.taken");
   status = sb_view_take(q->c, &t, view);
@@ -144,13 +150,9 @@ static sb_status add_view(sb_queue *q, uint64_t position, uint64_t *view, bool *
 static sb_status remove_damaged(sb_queue *q, uint64_t position, bool *released) {
   uint64_t token;
   sb_taken t;
-  sb_status status = sb_holding_take(q->c, &token);
+  sb_status status = take_for_a_moment(q, position, &token, &t);
   if (status != SB_OK) {
     return status;
-  }
-  if (sb_take_at(q, position, SB_CELL_AVAILABLE, token, &t) != SB_OK) {
-    sb_holding_give(q->c, token);
-    return SB_SETTLED;
   }
   (void)sb_dispose(q, token, SB_REASON_UNREADABLE);
   *released = true;
