@@ -337,6 +337,14 @@ class QueueMachine(RuleBasedStateMachine):
             return
         type(self).steps += 1
         self.world.keep_house()
+        try:
+            self.compare()
+        except Disagreement as error:
+            error.add_note(self.stage.keep_evidence())
+            raise
+
+    def compare(self) -> None:
+        """Raise where the broker differs from the reference."""
         self.let_flow()
         for queue in self.world.queues.values():
             seen = self.stage.statistics(queue.name)

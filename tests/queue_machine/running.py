@@ -17,6 +17,7 @@ from tests.queue_machine.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 STEPS_OF_A_RUN = 60
 
@@ -33,13 +34,14 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def run(broker: str, steps: int, seed: int, *, shrinks: bool = True) -> int:
+def run(broker: str, steps: int, seed: int, *, shrinks: bool = True, keeps: Path | None = None) -> int:
     """Run the machine for at least as many steps, in a broker of its own; return how many there were.
 
     The seed decides what is chosen. A difference is made as short as Hypothesis can, unless `shrinks` is false. A run
     ends early where the computer was too slow for the delays of messages; its further steps do not count.
+    `keeps`: the directory to which the broker's memory is copied at a difference.
     """
-    with _quiet(), Stage(broker, WORKERS) as stage:
+    with _quiet(), Stage(broker, WORKERS, keeps) as stage:
 
         class Machine(QueueMachine):
             pass

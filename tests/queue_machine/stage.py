@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import shmbroker
@@ -23,7 +25,8 @@ ORDERS_SHOWN = 60
 class Stage:
     """Everything real that a machine uses."""
 
-    def __init__(self, name: str, workers: int) -> None:
+    def __init__(self, name: str, workers: int, keeps: Path | None = None) -> None:
+        self._keeps = keeps
         self.broker = shmbroker.Broker(name, memory=MEMORY)
         self.broker.create()
         self._keeper = SteppedHousekeeper(name)
@@ -76,6 +79,14 @@ class Stage:
         self.workers[worker].kill()
         self._keeper.reap()
         self.workers[worker] = Process(self.broker.name, self.log)
+
+    def keep_evidence(self) -> str:
+        """Copy the memory of the broker to where a difference is to leave it, and return what the queues say."""
+        if self._keeps is not None:
+            for segment in Path("/dev/shm").glob(f"shmbroker-*.{self.broker.name}.*"):  # noqa: S108 - where they are
+                shutil.copy(segment, self._keeps)
+        seen = [f"{name}: {self.statistics(name)}" for name in self.queues]
+        return "\n".join([*seen, *map(str, self._connection.consumers()), *map(str, self._connection.doctor())])
 
     def clear(self) -> None:
         """End what a run leaves."""

@@ -41,7 +41,8 @@ class Process:
         """
         self._pipe.send((order, arguments, options))
         answer = self._answer(order)
-        self._log.append(f"{self._process.pid}: {order}{arguments} {options} -> {answer}")
+        if order != "take" or answer:  # of those that find nothing there are thousands
+            self._log.append(f"{self._process.pid}: {order}{arguments} {options} -> {answer}")
         return answer
 
     def _answer(self, order: str) -> Any:  # noqa: ANN401
