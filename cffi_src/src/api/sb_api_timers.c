@@ -10,29 +10,43 @@
 #define ASKED_AT_ONCE 1024u        /* looks of a check (sb_agenda.h) in one call */
 #define RETRY_NS UINT64_C(1000000) /* until the next look at a message that a look could not decide */
 
-/* Lock held. Looks at the message at `position`, and notes what is to be done for it next. True: it has another look. */
-static bool look(sb_queue *q, sb_agenda *a, uint64_t position, uint64_t now_ns) {
-  bool ready;
-  uint64_t again = sb_schedule_look_at(q, position, now_ns, &ready);
-  if (ready) sb_notify_work_arrived(q);
-  if (again == 0) {
-    return false;
+/* Lock held. Looks at a message; again, if it changed during the look. */
+static uint64_t look(sb_queue *q, uint64_t position, uint64_t now_ns) {
+  uint64_t next = now_ns;
+  for (unsigned tries = 0; next == now_ns && tries < SB_MAX_RETRIES; tries++) {
+    bool ready;
+    next = sb_schedule_look_at(q, position, now_ns, &ready);
+    if (ready) sb_notify_work_arrived(q);
   }
-  bool dead = again == SB_SCHEDULE_DEAD;
-  bool noted =
-      dead ? sb_agenda_add_dead(a, position) : sb_agenda_note(a, again > now_ns ? again : now_ns + RETRY_NS, position);
-  if (!noted) (void)SB_ADD(&q->shm->timers_lost, 1, SB_RELEASE); /* no memory: a scan of all cells finds it again */
-  return !dead;
+  return next;
 }
 
-/* Looks at the messages at these positions. Returns how many of them have another look. */
+/* If there was no memory for a note, a scan of all cells finds the message again. */
+static void noted(sb_queue *q, bool is_noted) {
+  if (!is_noted) (void)SB_ADD(&q->shm->timers_lost, 1, SB_RELEASE);
+}
+
+/* Looks at up to AT_ONCE messages, and notes what is to be done for them next. Those that die by the looks are carried
+ * out after those that were dead. Returns how many of them have another look. */
 static uint32_t look_at(sb_queue *q, sb_agenda *a, const uint64_t *positions, uint32_t count) {
-  uint32_t needed = 0;
+  uint64_t died[AT_ONCE];
+  uint32_t needed = 0, died_count = 0;
   if (count == 0 || sb_api_enter(q->c) != SB_OK) {
     return 0;
   }
   uint64_t now = sb_now_ns();
-  for (uint32_t i = 0; i < count; i++) needed += look(q, a, positions[i], now);
+  for (uint32_t i = 0; i < count; i++) {
+    uint64_t next = look(q, positions[i], now);
+    if (next == SB_SCHEDULE_DIED) {
+      died[died_count++] = positions[i];
+    } else if (next == SB_SCHEDULE_DEAD) {
+      noted(q, sb_agenda_add_dead(a, positions[i]));
+    } else if (next != 0) {
+      noted(q, sb_agenda_note(a, next > now ? next : now + RETRY_NS, positions[i]));
+      needed++;
+    }
+  }
+  for (uint32_t i = 0; i < died_count; i++) noted(q, sb_agenda_add_dead(a, died[i]));
   sb_notify_room_made(q->c, q->shm, q->slot);
   sb_api_leave(q->c);
   return needed;

@@ -99,7 +99,7 @@ uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bo
   }
   if (expired) {
     (void)sb_dispose(q, token, SB_REASON_EXPIRED);
-    return sb_queue_carries(q->shm, SB_WHY_EXPIRED) ? SB_SCHEDULE_DEAD : 0;
+    return sb_queue_carries(q->shm, SB_WHY_EXPIRED) ? SB_SCHEDULE_DIED : 0;
   }
   sb_schedule_make_ready(q, token);
   *made_ready = true;

@@ -49,9 +49,11 @@ bool sb_schedule_limit(sb_queue *q, const sb_taken *t, uint64_t expires_ns);
  * is too full (I42 of sb_queue.h). */
 void sb_schedule_make_ready(sb_queue *q, uint64_t token);
 /* Makes the message at `position` AVAILABLE if it is due (*made_ready: true), or ends it if it has expired. Returns the
- * time of the next look at the message, 0 = never. SB_SCHEDULE_DEAD: the message is dead (sb_park.h), and the caller
- * carries it out. While another housekeeper has a dead message in hand, the next look is a tenth of a second later. */
+ * time of the next look at the message, 0 = never; `now_ns` if the message changed during the look. SB_SCHEDULE_DEAD: the
+ * message is dead (sb_park.h), and the caller carries it out. SB_SCHEDULE_DIED: the same, and it died by this look. While
+ * another housekeeper has a dead message in hand, the next look is a tenth of a second later. */
 #define SB_SCHEDULE_DEAD UINT64_MAX
+#define SB_SCHEDULE_DIED (UINT64_MAX - 1)
 uint64_t sb_schedule_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool *made_ready);
 
 #endif

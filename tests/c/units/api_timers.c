@@ -3,6 +3,7 @@
 #include "calls.h"
 #include "committing.h"
 #include "heap.h"
+#include "meanwhile.h"
 #include "queues.h"
 #include "sb_agenda.h"
 
@@ -91,6 +92,39 @@ static void dead_ones_wait(void) {
   end();
   expect_is(sb_housekeeper_with_dead(memories, 3, indexes, 3), 0, "those that are written after the end");
 }
+/* The first of a queue expired, the second was rejected before: it was dead when the housekeeper came. */
+static void the_dead_go_before_those_that_die(void) {
+  begin(DEADLY);
+  put_timed(1, 0, AN_HOUR);
+  put_timed(1, 0, 0);
+  char records[2][BUFFER];
+  for (unsigned i = 0; i < 2; i++) expect(sb_queue_get(queues[1], records[i], false) > 0, "there is no message");
+  expect_is(sb_queue_settle(queues[1], records[1], SB_REJECT), SB_OK, "the status of a rejection");
+  expect_is(sb_queue_settle(queues[1], records[0], SB_UNDELIVER), SB_OK, "the status of a return");
+  message_at(queues[1], 0)->expires_ns = 1;
+  expect_is(run(0, A_SECOND), 1, "the queues with dead messages");
+  expect_is(memories[1].agenda->dead_count, 2, "the dead");
+  const uint64_t *dead = sb_agenda_dead(memories[1].agenda);
+  expect(dead[0] == queues[1]->base + 1 && dead[1] == queues[1]->base, "they are carried out as %d, %d",
+         (int)(dead[0] - queues[1]->base), (int)(dead[1] - queues[1]->base));
+  end();
+}
+static void it_ends(void) { /* without the lock, which the call has */
+  uint64_t token;
+  sb_taken taken;
+  if (sb_holding_take(t.c, &token) != SB_OK ||
+      sb_take_oldest(queues[0], SB_CELL_ACQUIRED, SB_ANY_POSITION, token, &taken) != SB_OK ||
+      sb_dispose(queues[0], token, SB_REASON_ACKED) != SB_OK)
+    die("it does not end", 0);
+}
+static void it_changes_during_the_look(void) {
+  begin((sb_settings)FREELY);
+  put_timed(0, 0, AN_HOUR);
+  meanwhile(cell_at(queues[0], 0), AFTER_LOAD, 1, it_ends);
+  (void)run(0, A_SECOND);
+  expect_is(sb_housekeeper_looks(&memories[0]), has_acted() ? 0 : 1, "the looks at it");
+  end();
+}
 /* A call ends after its time: the rest is due, and the next call begins with another queue. */
 static void other_work_has_its_turn(void) {
   begin((sb_settings)FREELY);
@@ -167,6 +201,8 @@ static const test_case CASES[] = {
     {"api_timers: expired", "a message that expires in a queue with dead letters is dead, once",
      one_that_expires_is_dead},
     {"api_timers: dead", "dead messages wait for the housekeeper's program", dead_ones_wait},
+    {"api_timers: died", "what was dead is carried out before what dies", the_dead_go_before_those_that_die},
+    {"api_timers: changed", "what changes during a look is looked at again at once", it_changes_during_the_look},
     {"api_timers: time", "a call ends after its time", other_work_has_its_turn},
     {"api_timers: forgotten", "looks at messages that are gone are forgotten", needless_looks_are_forgotten},
     {"api_timers: refused", "a call that is refused changes nothing", refused},

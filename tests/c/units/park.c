@@ -439,7 +439,7 @@ static void it_expires(sb_settings settings, bool delayed, bool parks) {
   if (!delayed) expect_is(sb_release_message(q, token, SB_REQUEUE), SB_OK, "the status of a return");
   message_of(0)->expires_ns = now_ns;
   expect_is(sb_schedule_look_at(q, at(0), now_ns - 1, &ready), now_ns, "the look before it expires");
-  expect_is(sb_schedule_look_at(q, at(0), now_ns, &ready), parks ? SB_SCHEDULE_DEAD : 0,
+  expect_is(sb_schedule_look_at(q, at(0), now_ns, &ready), parks ? SB_SCHEDULE_DIED : 0,
             "the look at one that expires");
   expect(!ready, "it is ready");
   expect_is(count_of(SB_COUNT_EXPIRED), !parks, "what expired");
