@@ -301,11 +301,11 @@ class World:
             self.settle(one, "nack")
 
     def left(self, worker: int) -> None:
-        """The connection of a process was closed."""
-        self.channel_closed(worker)
-        self.unclaimed(worker)
+        """The connection of a process was closed: its consumers end first, then its channels."""
         for consumer in self._consumers_of(worker):
             self.consumer_ended(consumer, everything=True)
+        self.channel_closed(worker)
+        self.unclaimed(worker)
         for one in self.handed_by(worker, by_channel=False):
             one.consumer = None
             self.settle(one, "give_back")
