@@ -2,6 +2,7 @@
 /* The doctor's check of connections, and of the objects that their holdings list (I10 of sb_connection.h). */
 #include "sb_check.h"
 
+#include "sb_lanes.h"
 #include "sb_liveness.h"
 #include "sb_reader.h"
 #include "sb_slab.h"
@@ -16,6 +17,12 @@ static void bad(sb_checkup *k, unsigned id, unsigned what, uint64_t where, uint6
 
 static bool is_leaf(unsigned kind) { return kind == SB_KIND_LEAF || kind == SB_KIND_LONG_LEAF; }
 
+/* The slot of the queue, or of its lane, that has the ring of a position; 0: there is none. */
+static uint32_t object_of(const sb_checkup *k, uint32_t queue, uint64_t position) {
+  unsigned lane = sb_position_lane(position);
+  return lane == 0 ? queue : sb_lanes_find(k->b, sb_slot_at(k->b, queue), lane);
+}
+
 /* True if the entry names a cell that the connection owns. */
 static bool owns_cell(const sb_checkup *k, unsigned id, uint64_t what, uint64_t position) {
   uint32_t leaf_slot = sb_holding_leaf(what), queue = sb_holding_slot(what);
@@ -24,7 +31,7 @@ static bool owns_cell(const sb_checkup *k, unsigned id, uint64_t what, uint64_t 
   }
   const sb_leaf_shm *leaf = sb_slot_at(k->b, leaf_slot);
   uint64_t word = SB_LOAD(&leaf->cells[position % SB_PAGE_CELLS].word, SB_ACQUIRE);
-  return SB_LOAD(&leaf->page.object, SB_RELAXED) == queue &&
+  return SB_LOAD(&leaf->page.object, SB_RELAXED) == object_of(k, queue, position) &&
          SB_LOAD(&leaf->page.first, SB_RELAXED) == position / SB_PAGE_CELLS * SB_PAGE_CELLS && sb_cell_is_owned(word) &&
          sb_cell_owner(word) == id;
 }

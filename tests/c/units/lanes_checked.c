@@ -58,6 +58,13 @@ static void a_whole_broker_with_lanes(void) {
   expect(findings(t.c) != NULL, "the doctor does not find a lane that nothing leads to");
 }
 
+static void held_messages_of_lanes(void) {
+  static char records[4][BUFFER];
+  begin(RANKED(9));
+  for (unsigned i = 0; i < 4; i++) expect(sb_queue_get(q, records[i], false) > 0, "there is no message");
+  expect(findings(t.c) == NULL, "the doctor finds %s", findings(t.c));
+}
+
 /* ---- hidden messages ---- */
 
 static void lanes_that_are_hidden(void) {
@@ -266,6 +273,8 @@ static void timers_of_lanes(void) {
 static const test_case CASES[] = {
     {"lanes_checked: sound", "nothing is found where all is well", sound_lanes},
     {"lanes_checked: broker", "a lane that nothing leads to is found", a_whole_broker_with_lanes},
+    {"lanes_checked: held", "messages of lanes that a connection holds are known to be its own",
+     held_messages_of_lanes},
     {"lanes_checked: hidden lanes", "a lane with a message has its bit", lanes_that_are_hidden},
     {"lanes_checked: hidden cells", "no ready message lies before the head of its lane", cells_that_are_hidden},
     {"lanes_checked: chain", "the chain leads to lanes of the queue, by their numbers", chains_of_lanes},
