@@ -436,5 +436,6 @@ sb_status sb_limits_remove(sb_queue *q, sb_reason reason, uint64_t end, uint64_t
     (void)sb_dispose(q, token, reason);
     ++*removed;
   }
+  sb_queue_lower_bound(q);
   return SB_OK;
 }

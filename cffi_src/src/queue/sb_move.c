@@ -105,6 +105,7 @@ static sb_status move_taken(sb_queue *q, sb_queue *target, const sb_taken *taken
   sb_limits_published(target, bytes);
   (void)sb_settle_moved(q, token);
   SB_CRASHPOINT("queue.move.settled");
+  sb_queue_lower_bound(q);
   (void)sb_release_unmarked(target, target_token);
   *size = bytes;
   return SB_OK;

@@ -309,7 +309,9 @@ SB_HOT sb_status take_oldest(sb_queue *q, unsigned state, const sb_excess *exces
       counted ? take_counted_before(q, state, excess, before, t) : find_and_take(q, state, excess, before, t);
   if (status == SB_OK) {
     count_taken(q, counted || paid, t);
-    if (excess == NULL) sb_queue_lower_bound(q); /* not for a victim: evict (sb_limits.c) may make it ready again */
+    if (state == SB_CELL_ACQUIRED)
+      sb_queue_lower_bound(q); /* not for one that may be ready again at once: a victim, or
+                                                                a message that its move finds no room for */
   }
   sb_ledger_hinting(q->ledger, -1);
   return status;

@@ -281,6 +281,21 @@ static void no_room_for_a_move(void) {
   SB_STORE(&target->shm->settings[SB_SETTING_OVERFLOW], SB_OVERFLOW_DROP, SB_RELAXED);
   expect_refused(SB_FULL, "a move to a full queue that drops new messages");
 }
+/* A ring that was made smaller gets smaller with each message that leaves it, and stays as it is when none does. */
+static void the_bound_of_a_ring(void) {
+  two_queues((sb_settings){{-1, 1, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0});
+  q = queue_named("ring", RING_OF(100));
+  for (uint64_t id = 1; id <= 5; id++) (void)put(&t, q, id);
+  SB_STORE(&q->shm->settings[SB_SETTING_RING_SIZE], 1, SB_RELAXED);
+  sb_limits_set_bound(q, false);
+  expect_is(move(), SB_OK, "the status of a move");
+  expect_is(q->shm->bound, 4, "the bound after a move");
+  expect_is(move(), SB_FULL, "the status of a move to a full queue");
+  expect_is(q->shm->bound, 4, "the bound after a move to a full queue");
+  uint64_t removed = 0;
+  expect_is(sb_limits_remove(q, SB_REASON_KILLED, SB_ANY_POSITION, 2, &removed), SB_OK, "the status of a removal");
+  expect_is(q->shm->bound, 2, "the bound after a removal");
+}
 static void no_reference_for_a_move(void) {
   two_queues(RING_OF(100));
   (void)put(&t, q, 1);
@@ -367,6 +382,7 @@ static const test_case CASES[] = {
     {"move: no reference", "a move without a reference changes nothing", no_reference_for_a_move},
     {"move: no memory", "a move without memory changes nothing", no_memory_for_a_move},
     {"move: closing", "a move resolves a closing of its target", a_target_that_is_being_closed},
+    {"moved: bound", "a ring that was made smaller keeps its bound when a move fails", the_bound_of_a_ring},
     {"moved: last cell", "a move that fails keeps the bound of its target", a_move_that_loses_the_last_cell},
 };
 SUBJECT(CASES)
