@@ -130,6 +130,7 @@ class Connection:
         timeout: float | None = None,
         ack_batch: int = 1,
         ack_interval: float = 0.001,
+        prefetch_bytes: int | None = None,
         selector: str | None = None,
     ) -> Consumer:
         """Opens one consumer of several queues, which it serves in fair rotation.
@@ -143,6 +144,7 @@ class Connection:
             timeout: seconds without a message after which iteration ends; ``None`` = never.
             ack_batch: the number of acknowledgements that are sent together.
             ack_interval: seconds after which an incomplete batch of acknowledgements is sent.
+            prefetch_bytes: the most bytes of bodies that are unacked, unless it is one message; ``None`` = any number.
             selector: a condition, as of :meth:`Queue.browse`; the consumer takes only messages for which it is true.
         """
         session = self._session
@@ -156,7 +158,8 @@ class Connection:
                 raise ValueError(msg)
         return Consumer(
             session, [core_of(queue) for queue in opened], prefetch=prefetch, priority=priority,
-            auto_ack=auto_ack, timeout=timeout, ack_batch=ack_batch, ack_interval=ack_interval, selector=selector,
+            auto_ack=auto_ack, timeout=timeout, ack_batch=ack_batch, ack_interval=ack_interval,
+            prefetch_bytes=prefetch_bytes, selector=selector,
         )  # fmt: skip
 
     # ---- facts ----

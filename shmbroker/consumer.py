@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from shmbroker._session.session import Session
 
 MAX_PREFETCH = 1 << 20
+MAX_PREFETCH_BYTES = (1 << 63) - 1
 _MAX_PRIORITY = 2**31 - 1
 
 
@@ -48,10 +49,12 @@ class Consumer(native.ConsumerCalls):
     """Takes messages from one or more queues, in fair rotation.
 
     Iteration yields messages one by one. It stops when the consumer is closed, or when no message came for ``timeout``
-    seconds. At most ``prefetch`` messages are unacked at a time.
+    seconds. At most ``prefetch`` messages are unacked at a time, and at most ``prefetch_bytes`` bytes of their bodies. A
+    message whose body is too long for that waits until enough others are settled, or goes to another consumer; one that
+    is longer than ``prefetch_bytes`` comes when no other message is unacked. None overtakes it on its way here.
 
     With ``ack_batch`` > 1, acknowledgements are sent when that number is waiting, after ``ack_interval`` seconds, when
-    all ``prefetch`` messages are unacked, and when the consumer waits for a message. :meth:`flush`, :meth:`cancel` and
+    all ``prefetch`` messages are unacked or the next one is too long, and when the consumer waits for a message. :meth:`flush`, :meth:`cancel` and
     :meth:`close` also send them. If the process crashes before, the messages are redelivered.
 
     With a ``selector``, the consumer takes only messages for which this condition is true. Others stay in the queue.
@@ -68,9 +71,12 @@ class Consumer(native.ConsumerCalls):
         timeout: float | None,
         ack_batch: int,
         ack_interval: float,
+        prefetch_bytes: int | None = None,
         selector: str | None = None,
     ) -> None:
         _check("prefetch", prefetch, 1, MAX_PREFETCH)
+        if prefetch_bytes is not None:
+            _check("prefetch_bytes", prefetch_bytes, 1, MAX_PREFETCH_BYTES)
         _check("priority", priority, -_MAX_PRIORITY, _MAX_PRIORITY)
         _check("ack_batch", ack_batch, 1, MAX_PREFETCH)
         if not isinstance(ack_interval, (int, float)) or not 0 < ack_interval <= 3600:  # noqa: PLR2004
@@ -93,6 +99,7 @@ class Consumer(native.ConsumerCalls):
             priority,
             ack_batch=ack_batch,
             ack_interval=ack_interval,
+            prefetch_bytes=prefetch_bytes or 0,
             selector=b"" if selector is None else compile_selector(selector),
             until=session.operation_deadline(),
         )

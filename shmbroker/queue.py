@@ -209,12 +209,13 @@ class Queue(ManagedQueue):
         timeout: float | None = None,
         ack_batch: int = 1,
         ack_interval: float = 0.001,
+        prefetch_bytes: int | None = None,
         selector: str | None = None,
     ) -> Consumer:
         """Opens a consumer of this queue; see :class:`Consumer`."""
         return Consumer(
             self._session, [self._core], prefetch=prefetch, priority=priority, auto_ack=auto_ack, timeout=timeout,
-            ack_batch=ack_batch, ack_interval=ack_interval, selector=selector,
+            ack_batch=ack_batch, ack_interval=ack_interval, prefetch_bytes=prefetch_bytes, selector=selector,
         )  # fmt: skip
 
     # ---- the queue itself ----

@@ -48,7 +48,7 @@ typedef enum {
 } sb_status;
 
 /* The version of the layout of shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 17 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 18 };
 
 /* Offsets of two bytes of the lock file. A process locks SUCCESSOR while it waits to replace an automatic housekeeper,
  * one that a client started. A client locks STARTING before it starts one. The housekeeper inherits this lock, and
@@ -493,7 +493,7 @@ enum {
 typedef struct {
   uint32_t connection, pid, state, flags, prefetch, unacked, channel; /* channel: its number, 0 = none */
   int32_t priority;
-  uint64_t delivered, wakes;
+  uint64_t delivered, wakes, prefetch_bytes; /* prefetch_bytes: 0 = any number */
 } sb_consumer_facts;
 
 /* The `code` of a finding. findings.py has one or several sentences for each code; the member `which` of the finding
@@ -756,11 +756,18 @@ sb_status sb_transaction_commit(sb_connection *c, const sb_publication *publicat
    as many consumers as it allows. SB_ACCESS: another consumer uses it exclusively. */
 sb_consumer *sb_consumer_open(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority,
                               uint32_t ack_batch, uint64_t ack_interval_ns, sb_status *status);
-/* The same for a consumer that gets only the messages that a compiled selector selects. SB_INVALID: it is no valid
-   program. */
-sb_consumer *sb_consumer_open_selected(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch,
-                                       int32_t priority, uint32_t ack_batch, uint64_t ack_interval_ns,
-                                       const char *selector, uint32_t selector_length, sb_status *status);
+typedef struct {
+  uint32_t prefetch; /* messages that it holds at most; at least 1 */
+  uint32_t ack_batch;
+  uint64_t ack_interval_ns;
+  uint64_t prefetch_bytes; /* bytes of bodies that it holds at most, unless it holds one message only; 0 = any number */
+  int32_t priority;
+  uint32_t selector_length;
+  const char *selector; /* compiled: it gets only the messages that the selector selects. Length 0: it has none */
+} sb_consumer_options;
+/* The same with all options. SB_INVALID: the selector is no valid program. */
+sb_consumer *sb_consumer_open_with(sb_connection *c, sb_queue **queues, uint32_t count,
+                                   const sb_consumer_options *options, sb_status *status);
 void sb_consumer_cancel(sb_consumer *k, bool return_everything);
 void sb_consumer_free(sb_consumer *k);
 int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack);
@@ -790,7 +797,7 @@ void sb_channel_free(sb_channel *ch);
 /* SB_UNLOCKED, SB_NO_SEAT, SB_ACCESS: as sb_consumer_open. */
 sb_status sb_channel_consume(sb_channel *ch, sb_queue *q, uint32_t prefetch, int32_t priority, uint32_t flags,
                              uint32_t *subscription);
-/* As sb_consumer_open_selected. */
+/* The same for a consumer with a selector, as in sb_consumer_options. */
 sb_status sb_channel_consume_selected(sb_channel *ch, sb_queue *q, uint32_t prefetch, int32_t priority, uint32_t flags,
                                       const char *selector, uint32_t selector_length, uint32_t *subscription);
 /* Ends a consumer. Messages that were pulled for the consumer, and not given to the application yet, return to their

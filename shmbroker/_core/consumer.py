@@ -37,23 +37,35 @@ class CoreConsumer(native.Finalized):
         *,
         ack_batch: int,
         ack_interval: float,
+        prefetch_bytes: int = 0,
         selector: bytes = b"",
         until: int = native.FOR_EVER,
     ) -> None:
-        """Starts the consumer. ``until``, and the errors: as for :func:`shmbroker._core.admission.attach`."""
+        """Starts the consumer. ``prefetch_bytes``: 0 = any number. ``until``, and the errors: as for :func:`shmbroker._core.admission.attach`."""
         self.connection = connection
         self.descriptor = -1
         self._made: list[Any] = []
         self.queues = list(queues)
         self.what = " and ".join(queue.what for queue in queues)
         handles = ffi.new("sb_queue *[]", [queue.handle for queue in queues])
-        interval = int(ack_interval * native.NANOSECONDS)
+        program = ffi.from_buffer("char[]", selector)
+        options = ffi.new(
+            "sb_consumer_options *",
+            {
+                "prefetch": prefetch,
+                "ack_batch": ack_batch,
+                "ack_interval_ns": int(ack_interval * native.NANOSECONDS),
+                "prefetch_bytes": prefetch_bytes,
+                "priority": priority,
+                "selector_length": len(selector),
+                "selector": program,
+            },
+        )
 
         def start() -> int:
             return connection.opening(
-                slow.sb_consumer_open_selected, connection.handle, handles, len(queues), prefetch, priority, ack_batch,
-                interval, ffi.from_buffer("char[]", selector), len(selector), made=self._made,
-            )[1]  # fmt: skip
+                slow.sb_consumer_open_with, connection.handle, handles, len(queues), options, made=self._made
+            )[1]
 
         status = attach(connection, queues, until, start)
         handle = self._made[-1]

@@ -159,6 +159,7 @@ def consumers_in(queue: str, found: Any) -> list[ConsumerInfo]:  # noqa: ANN401 
             unacked=fact.unacked,
             delivered=fact.delivered,
             waiting=not fact.flags & _COUNTED,
+            prefetch_bytes=fact.prefetch_bytes,
         )
         for fact in found
         if fact.flags & _COUNTED or (fact.flags & _DIRECT and _STATES.get(fact.state) in {"interested", "notified"})

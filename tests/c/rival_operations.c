@@ -10,10 +10,16 @@ static const char OF_PRIORITY_5[] = {
 static sb_consumer *rival, *another;
 
 static sb_consumer *open(int32_t priority, const char *selector, uint32_t length) {
+  const sb_consumer_options o = {.prefetch = 2,
+                                 .ack_batch = 1,
+                                 .ack_interval_ns = 3600000000000u,
+                                 .priority = priority,
+                                 .selector_length = length,
+                                 .selector = selector};
   sb_consumer *k;
   sb_status status;
   do {
-    k = sb_consumer_open_selected(kid.c, &q, 1, 2, priority, 1, 3600000000000u, selector, length, &status);
+    k = sb_consumer_open_with(kid.c, &q, 1, &o, &status);
   } while (again(status));
   return k;
 }

@@ -187,7 +187,7 @@ static sb_status consume_once(sb_channel *ch, sb_queue *q, uint32_t prefetch, in
 sb_status sb_channel_consume_selected(sb_channel *ch, sb_queue *q, uint32_t prefetch, int32_t priority, uint32_t flags,
                                       const char *selector, uint32_t selector_length, uint32_t *subscription) {
   sb_status status = consume_once(ch, q, prefetch, priority, flags, selector, selector_length, subscription);
-  if (status == SB_NO_SEAT && sb_recover_all(q->c) > 0) { /* as in sb_consumer_open_selected */
+  if (status == SB_NO_SEAT && sb_recover_all(q->c) > 0) { /* as in sb_consumer_open_with */
     status = consume_once(ch, q, prefetch, priority, flags, selector, selector_length, subscription);
   }
   return status;
@@ -371,7 +371,10 @@ int64_t sb_channel_get(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack)
   status = sb_holding_take(q->c, &token);
   if (status == SB_OK) {
     status = sb_choice_get(q, token, &t);
-    if (status != SB_OK) sb_holding_give(q->c, token);
+    if (status != SB_OK) {
+      sb_holding_give(q->c, token);
+      sb_notify_ended(q);
+    }
   }
   int64_t length = status == SB_OK ? got(ch, q, &t, buffer, auto_ack) : -(int64_t)status;
   leave(ch);

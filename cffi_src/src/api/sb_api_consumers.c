@@ -22,6 +22,8 @@ static sb_status subscribe(sb_consumer *k, sb_queue **queues, uint32_t count) {
       return status;
     }
     k->subscription_count++;
+    if (k->window.limit != 0) s->choice.window = &k->window;
+    SB_STORE(&sb_subscription_node(s)->prefetch_bytes, k->window.limit, SB_RELAXED);
     status = sb_rivals_announce(k->c, s->node, &s->choice, &s->wish_token);
     if (status == SB_OK) status = sb_admission_enter(k->c, s->q->slot, s->node, alone);
     if (status != SB_OK) {
@@ -65,20 +67,21 @@ sb_status sb_api_wish(const char *selector, uint32_t length, sb_wish **wish) {
 
 sb_consumer *sb_consumer_open(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority,
                               uint32_t ack_batch, uint64_t ack_interval_ns, sb_status *status) {
-  return sb_consumer_open_selected(c, queues, count, prefetch, priority, ack_batch, ack_interval_ns, NULL, 0, status);
+  const sb_consumer_options o = {
+      .prefetch = prefetch, .priority = priority, .ack_batch = ack_batch, .ack_interval_ns = ack_interval_ns};
+  return sb_consumer_open_with(c, queues, count, &o, status);
 }
 
-static sb_consumer *open_once(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority,
-                              uint32_t ack_batch, uint64_t ack_interval_ns, const char *selector,
-                              uint32_t selector_length, sb_status *status) {
+static sb_consumer *open_once(sb_connection *c, sb_queue **queues, uint32_t count, const sb_consumer_options *o,
+                              sb_status *status) {
   sb_consumer *k = calloc(1, sizeof *k);
   if (k != NULL) {
     k->subscriptions = calloc(count, sizeof *k->subscriptions);
-    k->ack_slots = calloc(prefetch, sizeof *k->ack_slots);
-    k->row = calloc(prefetch, sizeof *k->row);
-    k->acks = calloc(prefetch, sizeof *k->acks);
+    k->ack_slots = calloc(o->prefetch, sizeof *k->ack_slots);
+    k->row = calloc(o->prefetch, sizeof *k->row);
+    k->acks = calloc(o->prefetch, sizeof *k->acks);
   }
-  *status = k != NULL ? sb_api_wish(selector, selector_length, &k->wish) : SB_OK;
+  *status = k != NULL ? sb_api_wish(o->selector, o->selector_length, &k->wish) : SB_OK;
   if (*status != SB_OK) {
     sb_consumer_free(k);
     return NULL;
@@ -91,13 +94,14 @@ static sb_consumer *open_once(sb_connection *c, sb_queue **queues, uint32_t coun
   k->c = k->target.c = c;
   k->target.kind = &CONSUMERS;
   (void)SB_ADD(&c->handles, 1u, SB_RELAXED);
-  k->prefetch = prefetch;
-  k->ack_batch = ack_batch < prefetch ? ack_batch : prefetch;
-  k->ack_interval_ns = ack_interval_ns;
-  k->priority = priority;
+  k->prefetch = o->prefetch;
+  k->window.limit = o->prefetch_bytes;
+  k->ack_batch = o->ack_batch < o->prefetch ? o->ack_batch : o->prefetch;
+  k->ack_interval_ns = o->ack_interval_ns;
+  k->priority = o->priority;
   k->event_fd = -1;
-  for (uint32_t i = 0; i < prefetch; i++) {
-    k->ack_slots[i].next_free = i + 2 <= prefetch ? i + 2 : 0;
+  for (uint32_t i = 0; i < k->prefetch; i++) {
+    k->ack_slots[i].next_free = i + 2 <= k->prefetch ? i + 2 : 0;
   }
   k->free_ack_slot = 1;
   *status = sb_api_enter(c);
@@ -121,13 +125,11 @@ static sb_consumer *open_once(sb_connection *c, sb_queue **queues, uint32_t coun
   return k;
 }
 
-sb_consumer *sb_consumer_open_selected(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch,
-                                       int32_t priority, uint32_t ack_batch, uint64_t ack_interval_ns,
-                                       const char *selector, uint32_t selector_length, sb_status *status) {
-  sb_consumer *k =
-      open_once(c, queues, count, prefetch, priority, ack_batch, ack_interval_ns, selector, selector_length, status);
+sb_consumer *sb_consumer_open_with(sb_connection *c, sb_queue **queues, uint32_t count,
+                                   const sb_consumer_options *options, sb_status *status) {
+  sb_consumer *k = open_once(c, queues, count, options, status);
   if (*status == SB_NO_SEAT && sb_recover_all(c) > 0) { /* a consumer that was killed has its seat until it is reaped */
-    k = open_once(c, queues, count, prefetch, priority, ack_batch, ack_interval_ns, selector, selector_length, status);
+    k = open_once(c, queues, count, options, status);
   }
   return k;
 }
@@ -232,7 +234,7 @@ int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack) {
   }
   bool pulls = k->row_first == k->row_end && !k->closed && !k->suspended;
   if (pulls) {
-    if (sb_consumer_credit(k) == 0) sb_consumer_flush(k);
+    if (sb_consumer_credit(k) == 0 || sb_consumer_is_held_back(k)) sb_consumer_flush(k);
     sb_consumer_resume(k);
     sb_consumer_pull(k);
   }
@@ -304,7 +306,8 @@ void sb_consumer_suspend(sb_consumer *k, bool suspended) {
     if (k->suspended != suspended && !k->closed) {
       k->suspended = suspended;
       for (uint32_t i = 0; i < k->subscription_count; i++) {
-        sb_subscription_set_interested(&k->subscriptions[i], !suspended && !k->starved);
+        sb_subscription *s = &k->subscriptions[i];
+        sb_subscription_set_interested(s, !suspended && !k->starved && !sb_subscription_is_held_back(s));
       }
       if (!suspended) sb_consumer_resume(k); /* its credit may have returned meanwhile */
     }

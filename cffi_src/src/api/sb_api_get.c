@@ -49,6 +49,7 @@ SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack, bool first) {
     status = sb_choice_get(q, token, &t);
     if (status != SB_OK) {
       sb_holding_give(q->c, token);
+      sb_notify_ended(q);
     }
   }
   if (status == SB_OK && sb_queue_may_hide(q)) sb_notify_work_arrived(q);

@@ -476,7 +476,8 @@ int64_t sb_queue_consumers(sb_connection *c, uint32_t slot, sb_consumer_facts *f
                                        .channel = SB_LOAD(&shm->channel, SB_RELAXED),
                                        .priority = SB_LOAD(&shm->priority, SB_RELAXED),
                                        .delivered = SB_LOAD(&shm->delivered, SB_RELAXED),
-                                       .wakes = SB_LOAD(&shm->wakes, SB_RELAXED)};
+                                       .wakes = SB_LOAD(&shm->wakes, SB_RELAXED),
+                                       .prefetch_bytes = SB_LOAD(&shm->prefetch_bytes, SB_RELAXED)};
     }
   }
   sb_api_leave(c);

@@ -207,7 +207,8 @@ static void recover(sb_queue *q, unsigned dead, bool removes) {
     (void)sb_lanes_count(by->b, q->slot);    /* advances the tails */
     sb_exclusive_succeed(by, q->slot);
     (void)sb_dispatch_look(by, q->slot);
-    (void)SB_ADD(&q->shm->early, 1, SB_SEQ_CST); /* P32 of sb_following.h: perhaps the dead process did not */
+    (void)SB_ADD(&q->shm->early, 1, SB_SEQ_CST);  /* P32 of sb_following.h: perhaps the dead process did not */
+    SB_STORE(&q->shm->held_back, 1u, SB_SEQ_CST); /* P39 of sb_window.h: perhaps the dead process told nobody */
     sb_notify_backlog_arrived(q);
   } else {
     if (removes) (void)sb_disposal_empty(q);

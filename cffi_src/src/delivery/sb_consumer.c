@@ -38,10 +38,11 @@ static sb_half *shown_unacked(const sb_consumer *k, const sb_subscription *s) {
   return &((sb_node_shm *)sb_slot_at(k->c->b, s->node))->unacked;
 }
 
-static void push(sb_consumer *k, sb_subscription *s, uint64_t token) {
+static void push(sb_consumer *k, sb_subscription *s, const sb_taken *t) {
   uint32_t ack_slot = k->free_ack_slot - 1;
   k->free_ack_slot = k->ack_slots[ack_slot].next_free;
-  k->ack_slots[ack_slot] = (sb_delivery){token, (uint32_t)(s - k->subscriptions), 0};
+  k->ack_slots[ack_slot] = (sb_delivery){t->token, t->message->body_length, (uint32_t)(s - k->subscriptions), 0};
+  k->window.used += t->message->body_length;
   k->row[k->row_end % k->prefetch] = ack_slot;
   bool was_empty = k->row_first == k->row_end;
   k->row_end++;
@@ -76,21 +77,39 @@ sb_status sb_consumer_deliver_one(sb_consumer *k, sb_subscription *s) {
   sb_taken t;
   sb_status status = sb_subscription_take_now(k->c, s, &t);
   if (status == SB_OK) {
-    push(k, s, t.token);
+    push(k, s, &t);
     /* NOTIFIED while the consumer is at work, so that producers do not wake it; most of the time it is already */
     const sb_node_shm *n = sb_slot_at(k->c->b, s->node);
     if (sb_node_state(SB_LOAD(&n->word, SB_RELAXED)) == SB_NODE_INTERESTED) {
       (void)sb_node_move(k->c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
     }
     if (k->unacked >= k->prefetch) starve(k);
+  } else if (status == SB_NO_CREDIT) {
+    sb_subscription_set_interested(s, false);
   }
   return status;
+}
+
+bool sb_consumer_is_held_back(const sb_consumer *k) {
+  uint32_t i = 0;
+  while (i < k->subscription_count && !sb_subscription_is_held_back(&k->subscriptions[i])) i++;
+  return i < k->subscription_count;
+}
+
+/* True if a subscription that is held back may look again: another process said so, or was about to (P39 of sb_window.h). */
+static bool may_look_again(const sb_subscription *s) {
+  return (SB_LOAD(&sb_subscription_node(s)->flags, SB_SEQ_CST) & SB_NODE_HELD_BACK) == 0 ||
+         SB_LOAD(&s->q->shm->held_back, SB_SEQ_CST) == 0 || !sb_queue_is_open(s->q);
 }
 
 bool sb_consumer_wants_work(sb_consumer *k) {
   for (uint32_t i = 0; i < k->subscription_count; i++) {
     sb_node_shm *n = sb_slot_at(k->c->b, k->subscriptions[i].node);
     unsigned state = sb_node_state(SB_LOAD(&n->word, SB_SEQ_CST));
+    if (sb_subscription_is_held_back(&k->subscriptions[i])) {
+      if (may_look_again(&k->subscriptions[i])) return true;
+      continue;
+    }
     if (state == SB_NODE_NOT_INTERESTED && !k->starved && sb_consumer_credit(k) > 0) {
       /* the node stands by (I54 of sb_exclusive.h), was parked (I61 of sb_stopped.h), or its entry got no memory */
       sb_subscription_set_interested(&k->subscriptions[i], true);
@@ -126,7 +145,13 @@ bool sb_consumer_turn(sb_consumer *k) {
   for (uint32_t i = 0; i < k->subscription_count; i++) {
     sb_subscription *s = &k->subscriptions[(k->rotation + i) % k->subscription_count];
     sb_node_shm *n = sb_slot_at(k->c->b, s->node);
+    bool waits = sb_subscription_is_held_back(s) && !may_look_again(s);
     if (SB_LOAD(&n->flagged, SB_SEQ_CST) != 0) (void)SB_SWAP(&n->flagged, 0, SB_SEQ_CST); /* P9: clear it, then look */
+    if (waits) {
+      sb_subscription_set_interested(s, false); /* again: its node may have lacked memory for its list entry (I30) */
+      continue;
+    }
+    if (sb_subscription_is_held_back(s)) (void)sb_subscription_go_on(s);
     sb_status status = sb_consumer_deliver_one(k, s);
     if (status == SB_OK) {
       more = true;
@@ -157,6 +182,19 @@ void sb_consumer_pull(sb_consumer *k) {
   }
 }
 
+/* Lets the subscriptions go on whose next message fits by now. True: there were some. */
+static bool lets_some_go_on(sb_consumer *k) {
+  bool some = false;
+  for (uint32_t i = 0; k->window.limit != 0 && i < k->subscription_count; i++) {
+    sb_subscription *s = &k->subscriptions[i];
+    if (sb_subscription_is_held_back(s) && sb_window_fits(&k->window, s->choice.lacks)) {
+      (void)sb_subscription_go_on(s);
+      some = true;
+    }
+  }
+  return some;
+}
+
 /* Makes a starved consumer interested again when half of its prefetch is free, and pulls. The consumer waits for that
  * half, since each change of interest appends list entries. With an empty row, one credit is enough. */
 void sb_consumer_resume(sb_consumer *k) {
@@ -164,8 +202,10 @@ void sb_consumer_resume(sb_consumer *k) {
   if (k->starved && (credit >= enough || (credit > 0 && k->row_first == k->row_end))) {
     k->starved = false;
     for (uint32_t i = 0; i < k->subscription_count; i++) {
-      (void)sb_subscription_want(&k->subscriptions[i]);
+      (void)sb_subscription_go_on(&k->subscriptions[i]);
     }
+    sb_consumer_pull(k);
+  } else if (!k->starved && credit > 0 && lets_some_go_on(k)) {
     sb_consumer_pull(k);
   }
 }
@@ -176,7 +216,8 @@ static void free_ack_slot(sb_consumer *k, uint32_t ack_slot) {
     uint32_t unacked = SB_LOAD(shown, SB_RELAXED);
     SB_STORE(shown, unacked - (unacked > 0), SB_RELAXED);
   }
-  k->ack_slots[ack_slot] = (sb_delivery){0, 0, k->free_ack_slot};
+  k->window.used -= k->ack_slots[ack_slot].bytes;
+  k->ack_slots[ack_slot] = (sb_delivery){0, 0, 0, k->free_ack_slot};
   k->free_ack_slot = ack_slot + 1;
   k->unacked -= k->unacked > 0;
 }
@@ -236,6 +277,7 @@ void sb_consumer_return(sb_consumer *k, bool everything) {
     }
   }
   k->unacked = 0;
+  k->window.used = 0;
 }
 
 void sb_consumer_detach(sb_consumer *k) {

@@ -2,7 +2,8 @@
 /* Consumers: consumers of the application that belong to no channel. All queues of a consumer share its one credit
  * (Qpid Broker-J: deliverSingleMessage).
  *
- * What: a consumer is one target (sb_target.h) over one or more queues, with one node in each. A queue notifies one
+ * What: a consumer is one target (sb_target.h) over one or more queues, with one node in each. Its credit is a number of
+ * messages, and perhaps of bytes (sb_window.h). A queue notifies one
  * interested node of new work. The connection of that node then pulls messages for the consumer, until the queue is
  * empty or the consumer's credit is used up. Pulled messages wait in a process-local row until the application takes
  * them. Any thread that holds the connection's lock may pull: the IO thread when it is notified, or a thread of the
@@ -29,6 +30,7 @@
 /* A slot for a message that a consumer holds: in the row, or with the application. */
 typedef struct {
   uint64_t token; /* 0 = the slot is free */
+  uint64_t bytes; /* of its body */
   uint32_t subscription;
   /* Of a free slot: the number of the next free slot plus one, 0 = none. Of a used slot: SB_ACK_WAITS if the message is
    * acknowledged, and not settled yet; else 0. */
@@ -47,6 +49,7 @@ struct sb_consumer {
   uint32_t free_ack_slot; /* number of the first free slot plus one; 0 = none */
   uint32_t subscription_count, rotation;
   uint32_t prefetch, unacked;
+  sb_window window; /* of all subscriptions */
   uint32_t ack_count, ack_batch;
   uint64_t ack_interval_ns, acks_due_ns;
   uint64_t delivered; /* messages given to the application */
@@ -80,6 +83,8 @@ void sb_consumer_take_back(sb_consumer *k, uint32_t ack_slot);
 sb_status sb_consumer_ack(sb_consumer *k, uint32_t ack_slot);
 /* Settles the messages that were acknowledged so far. This returns credit, so the consumer may pull again. */
 void sb_consumer_flush(sb_consumer *k);
+/* True if a message does not fit into the consumer's window (sb_window.h). */
+bool sb_consumer_is_held_back(const sb_consumer *k);
 bool sb_consumer_wants_work(sb_consumer *k);
 /* Finds a node of the consumer that should be flagged, but is not: `overlooked` of sb_target_kind (sb_target.h). */
 uint64_t sb_consumer_overlooked(const sb_consumer *k, const sb_queue **q);

@@ -44,6 +44,17 @@ static bool wants(const sb_queue *q, void *who, uint32_t slot, const sb_message_
   return sb_choice_wants(q, who, slot, m);
 }
 
+/* True if the consumer wants the message of an AVAILABLE cell, and it holds the consumer back (sb_window.h). */
+static bool is_held_back(const search *s, uint64_t word) {
+  sb_broker *b = s->q->c->b;
+  uint32_t slot = sb_cell_slot(word);
+  if (s->choice->window == NULL || !sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) {
+    return false;
+  }
+  sb_message_shm m = sb_peek_message(b, slot);
+  return sb_choice_wants(s->q, s->choice, slot, &m) && sb_choice_holds_back(s->q, s->choice, slot);
+}
+
 static bool note(sb_following *f, bool waits, sb_note n) {
   sb_note_heap *heap = waits ? &f->notes->waiting : &f->notes->passed;
   bool room = sb_note_reserve(heap, waits ? 1 : f->notes->out + 1);
@@ -70,7 +81,8 @@ static sb_status look_at_delay(const search *s, const sb_cell_shm *cell, uint64_
 
 /* Looks at a cell that is neither FREE nor an end of the queue. SB_OK: the message was read. SB_EMPTY: nothing for this
  * consumer comes from there any more. SB_IN_USE: the cell is owned. SB_TICK: it is SCHEDULED until *due_ns. SB_DONE: its
- * page was reused, so the caller finds it again. Any other status: that of sb_reading_take. */
+ * page was reused, so the caller finds it again. SB_NO_CREDIT: it does not fit. Any other status: that of
+ * sb_reading_take. */
 static sb_status look_at(search *s, const sb_leaf_ref *leaf, const sb_note *n, uint64_t *due_ns) {
   const sb_reading_filter filter = {wants, s->choice};
   const sb_cell_shm *cell = sb_leaf_cell(leaf, n->position);
@@ -85,6 +97,9 @@ static sb_status look_at(search *s, const sb_leaf_ref *leaf, const sb_note *n, u
     }
     switch (sb_cell_state(word)) {
       case SB_CELL_AVAILABLE:
+        if (is_held_back(s, word)) {
+          return SB_NO_CREDIT;
+        }
         status = sb_reading_take(s->q, s->f->notes, &filter, leaf, n, word, s->token, s->t, &s->released);
         break;
       case SB_CELL_SCHEDULED: status = look_at_delay(s, cell, word, due_ns); break;

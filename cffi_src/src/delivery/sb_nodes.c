@@ -201,6 +201,7 @@ sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uin
   SB_STORE(&n->target, target, SB_RELAXED);
   SB_STORE(&n->waiter, *slot, SB_RELAXED);
   SB_STORE(&n->prefetch, prefetch, SB_RELAXED);
+  SB_STORE(&n->prefetch_bytes, 0, SB_RELAXED);
   SB_STORE(&n->unacked, 0u, SB_RELAXED);
   SB_STORE(&n->priority, priority, SB_RELAXED);
   SB_STORE(&n->delivered, 0, SB_RELAXED);

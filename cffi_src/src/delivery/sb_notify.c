@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_notify.h"
 
+#include "sb_sorted.h"
 #include "sb_wait.h"
 
 void sb_notify_node(sb_broker *b, uint32_t slot) {
@@ -109,6 +110,38 @@ static bool notify_nodes_of(sb_connection *c, uint32_t queue, unsigned connectio
   return others;
 }
 
+static void notify_flagged(sb_connection *c, uint32_t queue, int64_t below) {
+  sb_ring list;
+  uint64_t position = 0;
+  uint32_t node;
+  if (!sb_ring_open(c->b, queue, SB_RING_ALL, &list)) {
+    return;
+  }
+  while ((node = sb_nodes_next(c, &list, SB_STATE_ALL, &position)) != 0) {
+    sb_node_shm *n = sb_slot_at(c->b, node);
+    if (SB_LOAD(&n->priority, SB_RELAXED) < below && (SB_LOAD(&n->flags, SB_SEQ_CST) & SB_NODE_HELD_BACK) != 0) {
+      (void)SB_AND(&n->flags, ~SB_NODE_HELD_BACK, SB_SEQ_CST);
+      sb_notify_node(c->b, node);
+    }
+  }
+}
+
+void sb_notify_held_back(sb_connection *c, sb_queue_shm *q, uint32_t slot) {
+  if (SB_LOAD(&q->held_back, SB_SEQ_CST) != 0 && SB_SWAP(&q->held_back, 0u, SB_SEQ_CST) != 0) {
+    SB_CRASHPOINT("consumer.notify.held_back");
+    notify_flagged(c, slot, INT64_MAX);
+  }
+}
+
+void sb_notify_held_back_below(sb_queue *q, int32_t priority) {
+  if (SB_LOAD(&q->shm->held_back, SB_SEQ_CST) != 0) notify_flagged(q->c, q->slot, priority);
+}
+
+/* True if a message that became ready may come before one that was ready. */
+static bool may_overtake(sb_queue *q) {
+  return sb_queue_has_lanes(q) || sb_queue_is_sorted(q) || SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0;
+}
+
 static void notify_interested(sb_queue *q) {
   if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 && !paused(q->shm)) { /* P3: after the append */
     int32_t notified = SB_LOAD(&q->shm->notified, SB_SEQ_CST);
@@ -119,6 +152,9 @@ static void notify_interested(sb_queue *q) {
 }
 
 void sb_notify_work_arrived(sb_queue *q) {
+  if (SB_LOAD(&q->shm->held_back, SB_SEQ_CST) != 0 && (q->groups != NULL || may_overtake(q))) { /* P39 */
+    sb_notify_held_back(q->c, q->shm, q->slot);
+  }
   if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {
     sb_notify_browsers(q->c, q->slot);
   }
@@ -127,6 +163,9 @@ void sb_notify_work_arrived(sb_queue *q) {
 
 void sb_notify_group_arrived(sb_queue *q, uint32_t hash) {
   sb_broker *b = q->c->b;
+  if (SB_LOAD(&q->shm->held_back, SB_SEQ_CST) != 0 && may_overtake(q)) { /* P39 */
+    sb_notify_held_back(q->c, q->shm, q->slot);
+  }
   if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) { /* P3: after the append */
     unsigned claimant = sb_groups_claimant(b, q->shm, hash);
     if (claimant == 0 ||
@@ -138,6 +177,7 @@ void sb_notify_group_arrived(sb_queue *q, uint32_t hash) {
 }
 
 void sb_notify_backlog_arrived(sb_queue *q) {
+  sb_notify_held_back(q->c, q->shm, q->slot);
   if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {
     sb_notify_browsers(q->c, q->slot);
   }
@@ -186,10 +226,21 @@ void sb_notify_room_in(sb_connection *c, sb_queue_shm *q, uint32_t slot) {
 
 void sb_notify_room_made(sb_connection *c, sb_queue_shm *q, uint32_t slot) {
   sb_ring list;
-  if (q != NULL) sb_notify_room_in(c, q, slot);
+  if (q != NULL) {
+    sb_notify_room_in(c, q, slot);
+    if (SB_LOAD(&q->held_back, SB_SEQ_CST) != 0) sb_notify_held_back(c, q, slot); /* P39: after the take */
+  }
   if (SB_LOAD(&c->b->header->memory_waiting, SB_SEQ_CST) != 0 && sb_ring_open(c->b, 0, SB_RING_MEMORY, &list)) {
     (void)wake_one_of(c, &list, NULL);
   }
+}
+
+void sb_notify_ended(sb_queue *q) {
+  if (!q->ended_some) {
+    return;
+  }
+  q->ended_some = false;
+  sb_notify_room_made(q->c, q->shm, q->slot);
 }
 
 void sb_notify_wake_all(sb_connection *c, uint32_t queue) {

@@ -59,13 +59,20 @@ void sb_notify_group_arrived(sb_queue *q, uint32_t hash);
 /* Called after many messages became ready. Notifies the NON_ACQUIRING nodes. Unless the queue is paused, also notifies
  * interested nodes, until as many are NOTIFIED as messages are ready. */
 void sb_notify_backlog_arrived(sb_queue *q);
+/* Notifies the consumers that are held back, if the queue says that there may be some (P39 of sb_window.h). */
+void sb_notify_held_back(sb_connection *c, sb_queue_shm *q, uint32_t slot);
+/* Notifies those of lower priorities than `priority`. */
+void sb_notify_held_back_below(sb_queue *q, int32_t priority);
 /* True if the queue has room for what a node of its room list waits for: for one message, or for all messages of a
  * batch, and no producer that needs more has its turn (sb_turn.h). A node is notified only if so: a producer that finds the room too small passes the baton when it waits again,
  * so two such producers would wake each other for ever. */
 bool sb_notify_has_room_for(const sb_queue_shm *q, const sb_node_shm *n);
 /* Called after room was made. Wakes a producer that waits for room in the queue `q` in `slot`, and one that waits for
- * memory. If `q` is NULL, wakes only the one that waits for memory. */
+ * memory; and the consumers that are held back, since the next message may be another one. If `q` is NULL, wakes only
+ * the producer that waits for memory. */
 void sb_notify_room_made(sb_connection *c, sb_queue_shm *q, uint32_t slot);
+/* Called after a search that found no message: as sb_notify_room_made, if the search ended messages that had expired. */
+void sb_notify_ended(sb_queue *q);
 /* Like sb_notify_room_made, but wakes no producer that waits for memory. */
 void sb_notify_room_in(sb_connection *c, sb_queue_shm *q, uint32_t slot);
 /* Wakes the nodes of a queue that was closed, or whose settings changed. It does not wake producers that wait for

@@ -62,6 +62,7 @@ void sb_rivals_left(sb_queue *q, int32_t priority) {
     return; /* all consumers have one priority */
   }
   tell_choosy_below(q, priority);
+  sb_notify_held_back_below(q, priority);
   if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 && sb_notify_looks_ready(q)) { /* P33 */
     (void)sb_notify_one(q->c, q->slot, false);
   }

@@ -37,6 +37,14 @@ bool sb_subscription_want(sb_subscription *s) {
                                                      s->choosy ? SB_NODE_NON_ACQUIRING : SB_NODE_INTERESTED);
 }
 
+bool sb_subscription_go_on(sb_subscription *s) {
+  if (s->choice.lacks != 0) {
+    s->choice.lacks = 0;
+    sb_window_go_on(s->q, s->node);
+  }
+  return sb_subscription_want(s);
+}
+
 static bool is_interested(const sb_subscription *s) {
   unsigned state = sb_node_state(SB_LOAD(&sb_subscription_node(s)->word, SB_SEQ_CST));
   return state == SB_NODE_INTERESTED || state == SB_NODE_NOTIFIED;
@@ -129,6 +137,15 @@ static sb_status choose(sb_subscription *s, uint64_t token, sb_taken *t) {
   return s->following != NULL ? sb_following_take(s->q, s->following, &s->choice, token, t) : SB_SYSTEM;
 }
 
+/* P39 of sb_window.h: the next message did not fit. */
+static sb_status look_twice(sb_subscription *s, uint64_t token, sb_taken *t) {
+  sb_window_hold_back(s->q, s->node);
+  s->choice.lacks = 0;
+  sb_status status = choose(s, token, t);
+  if (status != SB_NO_CREDIT) sb_window_go_on(s->q, s->node);
+  return status;
+}
+
 /* Takes a message that the subscription, and none of its rivals, wants. */
 static sb_status take_chosen(sb_subscription *s, sb_taken *t) {
   sb_queue *q = s->q;
@@ -138,12 +155,14 @@ static sb_status take_chosen(sb_subscription *s, sb_taken *t) {
     return status;
   }
   status = choose(s, token, t);
+  if (status == SB_NO_CREDIT) status = look_twice(s, token, t);
   bool again = s->choice.unfinished || (q->groups != NULL && sb_groups_searches_again(q));
   if (status == SB_EMPTY && again) sb_notify_node(q->c->b, s->node);
   if (status != SB_OK) {
     sb_holding_give(q->c, token);
     /* I42 of sb_queue.h */
     if (status == SB_EMPTY && sb_limits_enforce(q) > 0) sb_notify_room_made(q->c, q->shm, q->slot);
+    sb_notify_ended(q);
     return status;
   }
   sb_subscription_took(q->c, q, t);
@@ -151,11 +170,15 @@ static sb_status take_chosen(sb_subscription *s, sb_taken *t) {
 }
 
 sb_status sb_subscription_take_beside(sb_subscription *s, sb_taken *t) {
-  sb_status status = sb_rivals_find(s->q, s->priority, &s->choice);
+  sb_status status = SB_OK;
+  if (s->choice.window == NULL || sb_rivals_possible(s->q, sb_subscription_node(s)) || s->choice.rivals.count > 0) {
+    status = sb_rivals_find(s->q, s->priority, &s->choice);
+  }
   if (status != SB_OK) {
     return status;
   }
-  return s->choice.rivals.count > 0 ? take_chosen(s, t) : sb_subscription_acquire(s->q->c, s->q, t);
+  return s->choice.rivals.count > 0 || s->choice.window != NULL ? take_chosen(s, t)
+                                                                : sb_subscription_acquire(s->q->c, s->q, t);
 }
 
 /* I32: this NON_ACQUIRING node gives way to nodes of higher priorities that take any message. I107 of sb_rivals.h: it leaves to its

@@ -56,12 +56,19 @@ bool sb_subscription_want(sb_subscription *s);
 void sb_subscription_set_interested(sb_subscription *s, bool desired);
 /* Takes a message for the owner of the node. The owner must have credit. SB_EMPTY: there is no message for this node.
  * The call has then made a NOTIFIED node INTERESTED, unless there is no memory for its list entry. A node that stands
- * by (I54), or that another process parked (I61 of sb_stopped.h), stays NOT_INTERESTED. */
+ * by (I54), or that another process parked (I61 of sb_stopped.h), stays NOT_INTERESTED. SB_NO_CREDIT: a message holds the
+ * consumer back; the caller ends the interest of the node. */
 sb_status sb_subscription_take(sb_subscription *s, sb_taken *t);
 /* The same for a choosy subscription (sb_choice.h), whose node stays NON_ACQUIRING. */
 sb_status sb_subscription_take_choosy(sb_subscription *s, sb_taken *t);
-/* Takes a message for a subscription that takes any, but may have rivals: one that none of them wants. */
+/* Takes a message for a subscription that takes any, but may have rivals, or has a window: one that no rival wants.
+ * SB_NO_CREDIT: it does not fit. */
 sb_status sb_subscription_take_beside(sb_subscription *s, sb_taken *t);
+/* The message that comes next does not fit into the consumer's window: its node has become NOT_INTERESTED, and the
+ * consumer takes nothing until the caller lets it go on (sb_window.h). */
+static inline bool sb_subscription_is_held_back(const sb_subscription *s) { return s->choice.lacks != 0; }
+/* Lets a consumer that was held back go on, or makes one INTERESTED that was not: as sb_subscription_want. */
+bool sb_subscription_go_on(sb_subscription *s);
 /* Called after the node was destroyed. The consumer of the subscription leaves: others may get the messages that were kept for it (sb_groups.h), and the indexes
  * that it used are freed (sb_sorted.h). */
 void sb_subscription_leave(sb_subscription *s);
@@ -107,6 +114,7 @@ SB_HOT sb_status sb_subscription_acquire(sb_connection *c, sb_queue *q, sb_taken
     sb_holding_give(c, token);
     if (status == SB_EMPTY && sb_queue_is_sorted(q) && sb_limits_enforce(q) > 0) /* I42 of sb_queue.h */
       sb_notify_room_made(c, q->shm, q->slot);
+    sb_notify_ended(q);
     return status;
   }
   sb_subscription_took(c, q, t);
@@ -134,7 +142,8 @@ SB_HOT sb_status sb_subscription_take_now(sb_connection *c, sb_subscription *s, 
     if (!rescued && !highest && sb_notify_higher_wants(c->b, s->q->shm, s->priority) && sb_subscription_gives_way(s)) {
       return SB_EMPTY;
     }
-    bool beside = !rescued && !highest && sb_rivals_possible(s->q, node); /* I107 of sb_rivals.h */
+    bool beside =
+        s->choice.window != NULL || (!rescued && !highest && sb_rivals_possible(s->q, node)); /* I107 of sb_rivals.h */
     sb_status status = beside ? sb_subscription_take_beside(s, t) : sb_subscription_acquire(c, s->q, t);
     if (status != SB_EMPTY) {
       return status;

@@ -147,6 +147,7 @@ static sb_status try_take(sb_queue *q, const sb_half *ended, sb_taken *t) {
     status = sb_choice_get(q, token, t);
     if (status != SB_OK) {
       sb_holding_give(q->c, token);
+      sb_notify_ended(q);
     }
   }
   return status;

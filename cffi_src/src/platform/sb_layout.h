@@ -295,6 +295,7 @@ typedef struct {
   /* the claim of the exclusive or the single active consumer (sb_exclusive.h): 28 slot of its node | bit 31: tentative
    * | 32 registration of the node */
   sb_word exclusive;
+  sb_half held_back; /* 1: the next message may be too large for a consumer that waits for another one (sb_window.h) */
   /* written by consumers */
   alignas(64) sb_word head;
   /* hint, maintained while `tracking` is not 0: number of positions below the tail that are not AVAILABLE. If the queue
@@ -426,7 +427,8 @@ _Static_assert(sizeof(sb_consumer_level_shm) <= SB_UNIT, "level");
 #define SB_NODE_STANDBY 256u
 /* at a gated queue (sb_dispatch.h): gets no messages, or does not know yet that it does */
 #define SB_NODE_GATED 512u
-#define SB_NODE_NO_LOCAL 1024u /* wants no message that its own connection published */
+#define SB_NODE_NO_LOCAL 1024u  /* wants no message that its own connection published */
+#define SB_NODE_HELD_BACK 2048u /* the next message is too large for its window (sb_window.h) */
 
 /* The node of a consumer or a watch at one queue, of a waiting call, or of the IO thread of a connection (`queue` is
  * then 0). Its connection owns it: the slot stays ALLOC until the node is destroyed. */
@@ -455,7 +457,7 @@ typedef struct {
   /* the program of its selector, for consumers of lower priorities (sb_rivals.h). wish: its slot; 0 = none */
   sb_half wish, wish_length;
   sb_word wish_gen;
-  sb_word reserved;
+  sb_word prefetch_bytes; /* the window of a consumer, for listings; 0 = none */
 } sb_node_shm;
 _Static_assert(sizeof(sb_node_shm) <= SB_UNIT, "node");
 

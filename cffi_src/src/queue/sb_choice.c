@@ -36,6 +36,10 @@ static bool is_wanted(const sb_queue *q, const void *choice, uint32_t slot, cons
   return sb_choice_wants(q, choice, slot, m);
 }
 
+static bool is_too_large(const sb_queue *q, void *choice, uint32_t slot) {
+  return sb_choice_holds_back(q, choice, slot);
+}
+
 static bool is_picky(const sb_choice *choice) {
   return choice->wish != NULL || choice->no_local || choice->rivals.count > 0;
 }
@@ -85,20 +89,28 @@ static uint64_t available(const sb_leaf_ref *leaf, uint64_t position) {
   return sb_cell_of(word, leaf->gen) && sb_cell_state(word) == SB_CELL_AVAILABLE ? word : 0;
 }
 
-/* Takes a message that the consumer may have. `next`: behind it, if the search came there by position. */
-SB_HOT sb_status take_at(sb_queue *q, const sb_choice *choice, const looked *l, const sb_leaf_ref *leaf,
+static bool has_expired(const sb_taken *t) {
+  return t->message->expires_ns != 0 && t->message->expires_ns <= sb_now_ns();
+}
+
+/* Takes a message that the consumer may have, and that `word` names. SB_NO_CREDIT: it does not fit. */
+SB_HOT sb_status take_at(sb_queue *q, sb_choice *choice, const looked *l, const sb_leaf_ref *leaf, uint64_t word,
                          uint64_t position, bool requeued, uint64_t token, sb_taken *t) {
+  if (sb_choice_holds_back(q, choice, sb_cell_slot(word))) {
+    return SB_NO_CREDIT;
+  }
   sb_status status = sb_take_for_consumer_at(q, leaf, position, requeued, token, t);
   if (status == SB_OK && l->bucket != SB_NO_BUCKET) {
-    sb_groups_took(q, l->bucket, requeued || walks_again(q, choice) ? 0 : position + 1);
-    if (sb_groups_first(q, t->message)) sb_take_mark(leaf, SB_SIDE_GROUP_FIRST, t);
+    bool delivers = !has_expired(t);
+    sb_groups_took(q, l->bucket, requeued || walks_again(q, choice) ? 0 : position + 1, delivers);
+    if (delivers && sb_groups_first(q, t->message)) sb_take_mark(leaf, SB_SIDE_GROUP_FIRST, t);
   }
   return status;
 }
 
 /* Takes the first message of bucket `b` before `before` that the consumer, or others, passed while another consumer had
  * the bucket. The consumer has the claim, and is not picky. */
-static sb_status take_behind_in(sb_queue *q, const sb_lane *lane, const sb_choice *choice, unsigned b, uint64_t before,
+static sb_status take_behind_in(sb_queue *q, const sb_lane *lane, sb_choice *choice, unsigned b, uint64_t before,
                                 uint64_t token, sb_taken *t) {
   sb_groups *g = q->groups;
   sb_leaf_ref leaf;
@@ -114,9 +126,8 @@ static sb_status take_behind_in(sb_queue *q, const sb_lane *lane, const sb_choic
       if (word == 0 || !sb_slot_in_range(q->c->b, slot) || !sb_slot_ready(q->c->b, slot) ||
           sb_groups_bucket_of(q->shm, sb_peek_group(q->c->b, slot)) != b)
         continue;
-      if (take_at(q, choice, &l, &leaf, at, false, token, t) == SB_OK) {
-        return SB_OK;
-      }
+      sb_status status = take_at(q, choice, &l, &leaf, word, at, false, token, t);
+      if (status != SB_EMPTY) return status;
     }
     g->next[b] = at;
   }
@@ -125,7 +136,7 @@ static sb_status take_behind_in(sb_queue *q, const sb_lane *lane, const sb_choic
 }
 
 /* The same in all buckets that the consumer has. */
-static sb_status take_behind(sb_queue *q, const sb_lane *lane, const sb_choice *choice, uint64_t token, sb_taken *t) {
+static sb_status take_behind(sb_queue *q, const sb_lane *lane, sb_choice *choice, uint64_t token, sb_taken *t) {
   for (unsigned b = 0; (b = sb_groups_behind(q, choice->consumer, b, choice->cursor)) != SB_NO_BUCKET; b++) {
     sb_status status = take_behind_in(q, lane, choice, b, choice->cursor, token, t);
     if (status != SB_EMPTY) return status;
@@ -133,7 +144,7 @@ static sb_status take_behind(sb_queue *q, const sb_lane *lane, const sb_choice *
   return SB_EMPTY;
 }
 
-static sb_status take_returned(sb_queue *q, sb_lane *lane, const sb_choice *choice, uint64_t before, uint64_t token,
+static sb_status take_returned(sb_queue *q, sb_lane *lane, sb_choice *choice, uint64_t before, uint64_t token,
                                sb_taken *t) {
   uint64_t from = 0, position;
   sb_leaf_ref leaf;
@@ -150,8 +161,9 @@ static sb_status take_returned(sb_queue *q, sb_lane *lane, const sb_choice *choi
         sb_status status = take_behind_in(q, lane, choice, l.bucket, position, token, t);
         if (status != SB_EMPTY) return status;
       }
-      if (l.verdict == SB_GROUP_MINE && take_at(q, choice, &l, &leaf, position, true, token, t) == SB_OK) {
-        return SB_OK;
+      if (l.verdict == SB_GROUP_MINE) {
+        sb_status status = take_at(q, choice, &l, &leaf, word, position, true, token, t);
+        if (status != SB_EMPTY) return status;
       }
     }
     from = position + 1;
@@ -214,10 +226,9 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, sb_choice *choice, uint64
             sb_status status = take_returned(q, lane, choice, at, token, t);
             if (status != SB_EMPTY) return status;
           }
-          if (take_at(q, choice, &l, &leaf, at, false, token, t) == SB_OK) {
-            *cursor = at + 1;
-            return SB_OK;
-          }
+          sb_status status = take_at(q, choice, &l, &leaf, word, at, false, token, t);
+          if (status == SB_OK) *cursor = at + 1;
+          if (status != SB_EMPTY) return status;
           if (SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST) == word && ++retries > SB_MAX_RETRIES) {
             return SB_CORRUPT;
           }
@@ -270,7 +281,9 @@ static sb_status search(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken
   sb_status status;
   if (sb_queue_is_sorted(q)) {
     choice->unfinished = false;
-    return sb_sorted_take(q, &choice->sorted, is_picky(choice) ? is_wanted : NULL, choice, token, t);
+    const sb_sorted_reader reader = {is_picky(choice) ? is_wanted : NULL, choice->window != NULL ? is_too_large : NULL,
+                                     choice};
+    return sb_sorted_take(q, &choice->sorted, &reader, token, t);
   }
   do {
     choice->unfinished = false;
@@ -298,11 +311,12 @@ sb_status sb_choice_take(sb_queue *q, sb_choice *choice, uint64_t token, sb_take
       break;
     }
     status = search(q, choice, token, t);
-    if (status != SB_OK || t->message->expires_ns == 0 || t->message->expires_ns > sb_now_ns()) {
+    if (status != SB_OK || !has_expired(t)) {
       break;
     }
     (void)sb_dispose(q, token, SB_REASON_EXPIRED); /* frees the holding `token` */
-    status = sb_holding_take(q->c, &token);        /* gets the same holding: the one freed last is taken first */
+    q->ended_some = true;
+    status = sb_holding_take(q->c, &token); /* gets the same holding: the one freed last is taken first */
     if (status != SB_OK) {
       break;
     }

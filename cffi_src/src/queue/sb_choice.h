@@ -32,6 +32,7 @@
 #include "sb_groups.h"
 #include "sb_selector.h"
 #include "sb_sorted.h"
+#include "sb_window.h"
 
 /* The selector of a consumer: process-local, and freed by whoever frees the consumer. */
 typedef struct {
@@ -61,18 +62,26 @@ typedef struct sb_choice {
       others[SB_CHOICE_OTHERS]; /* ... in lane n, at (n - 1) % SB_CHOICE_OTHERS; a position of another lane: unknown */
   uint64_t passed[SB_GROUPS_BITS]; /* if it walks again: the buckets of which it passed messages by its cursors */
   sb_wish *wish;                   /* NULL: the consumer wants any message */
-  sb_sorted *sorted; /* its index in a sorted queue; NULL: none yet. Whoever frees the consumer frees it */
-  sb_rivals rivals;  /* of the consumer, since the last sb_rivals_find */
-  uint32_t consumer; /* its number at a queue with groups */
+  sb_sorted *sorted;       /* its index in a sorted queue; NULL: none yet. Whoever frees the consumer frees it */
+  sb_rivals rivals;        /* of the consumer, since the last sb_rivals_find */
+  const sb_window *window; /* NULL: the consumer takes messages of any length */
+  uint64_t lacks;          /* the bytes of the message that holds it back; 0: none does */
+  uint32_t consumer;       /* its number at a queue with groups */
   bool no_local;
   bool unfinished; /* the last search took no message, but passed SB_CHOICE_LOOKS of them: there may be others */
 } sb_choice;
 
+/* True if the message in `slot`, which the consumer wants, does not fit into its window; notes how long it is. */
+static inline bool sb_choice_holds_back(const sb_queue *q, sb_choice *choice, uint32_t slot) {
+  choice->lacks = choice->window == NULL ? 0 : sb_window_refuses(q, choice->window, slot);
+  return choice->lacks != 0;
+}
 /* True if the consumer wants the message in `slot`, which another process may be changing. `m`: a copy of its header. */
 bool sb_choice_wants(const sb_queue *q, const sb_choice *choice, uint32_t slot, const sb_message_shm *m);
 /* Takes the oldest ready message that has not expired and that the consumer may have; removes the expired ones before
  * it. `token`: a free holding, which then lists the message. SB_EMPTY: there is no such message, or the queue is paused, or
  * the search is unfinished.
+ * SB_NO_CREDIT: the message does not fit into the window of the consumer (sb_window.h).
  * SB_DELETED: the queue is closed. SB_NO_MEMORY, SB_GROW: there is no memory for the claims of the groups. */
 sb_status sb_choice_take(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken *t);
 /* Takes a message for a get, or for a consumer that takes any message: as sb_take_for_consumer, or in a queue with groups

@@ -332,11 +332,11 @@ unsigned sb_groups_behind(sb_queue *q, uint32_t consumer, unsigned from, uint64_
   return SB_NO_BUCKET;
 }
 
-void sb_groups_took(sb_queue *q, unsigned bucket, uint64_t next) {
+void sb_groups_took(sb_queue *q, unsigned bucket, uint64_t next, bool delivers) {
   sb_groups *g = q->groups;
   if (bucket != SB_NO_BUCKET) {
     g->held[bucket]++;
-    clear_counted(g->unused, &g->unused_count, bucket);
+    if (delivers) clear_counted(g->unused, &g->unused_count, bucket);
     if (next > g->next[bucket]) g->next[bucket] = next;
   }
 }

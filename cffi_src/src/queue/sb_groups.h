@@ -139,8 +139,9 @@ sb_group_verdict sb_groups_admits(sb_queue *q, uint32_t consumer, unsigned bucke
 /* The next bucket from `from` on that the consumer claimed, and in which it has to search for messages that others
  * passed, before `cursor`. SB_NO_BUCKET: there is none. */
 unsigned sb_groups_behind(sb_queue *q, uint32_t consumer, unsigned from, uint64_t cursor);
-/* Called when the consumer took a message of `bucket`. `next`: behind it, if the search came there by position. */
-void sb_groups_took(sb_queue *q, unsigned bucket, uint64_t next);
+/* Called when the consumer took a message of `bucket`. `next`: behind it, if the search came there by position. `delivers`:
+ * it has not expired; a claim for a message that ends instead ends with the search. */
+void sb_groups_took(sb_queue *q, unsigned bucket, uint64_t next, bool delivers);
 /* True if the message, which the consumer has just taken, is the first one of its group for it (sb_firsts.h). */
 bool sb_groups_first(sb_queue *q, const sb_message_shm *m);
 /* Ends a search: ends the claims for which no message was taken. `searched_all`: of all messages of these buckets, the

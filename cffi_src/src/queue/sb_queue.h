@@ -56,6 +56,7 @@ struct sb_queue {
   uint32_t busy;
   /* no call uses the handle any more, but it could not be detached yet: sb_handle_leave frees it */
   bool orphaned;
+  bool ended_some; /* a search ended messages that had expired, and nobody was notified of it (sb_notify_ended) */
   sb_queue_shm *shm;
   sb_ledger_shm *ledger;
   uint64_t ledger_token;

@@ -19,8 +19,7 @@ struct sb_sorted {
 typedef struct {
   sb_queue *q;
   sb_sorted *index;
-  sb_sorted_wish wish;
-  const void *reader;
+  const sb_sorted_reader *reader;
 } search;
 
 static sb_status find_index(const sb_queue *q, sb_sorted **index) {
@@ -47,7 +46,7 @@ static sb_status add(const search *s, sb_sort_heap *heap, const sb_cell_shm *cel
   }
   sb_message_shm m = sb_peek_message(b, slot);
   sb_sort_key key = {.rank = SB_SORT_NONE};
-  bool wanted = s->wish == NULL || s->wish(s->q, s->reader, slot, &m);
+  bool wanted = s->reader->wants == NULL || s->reader->wants(s->q, s->reader->who, slot, &m);
   sb_status status = wanted ? sb_sort_key_read(s->q, slot, &m, position, &key) : SB_OK;
   bool same = SB_LOAD(&cell->word, SB_SEQ_CST) == word; /* I109: the second look */
   if (!same || !wanted || status != SB_OK) {
@@ -57,15 +56,17 @@ static sb_status add(const search *s, sb_sort_heap *heap, const sb_cell_shm *cel
   return sb_sort_heap_add(heap, key);
 }
 
-static bool is_available(void *queue, uint64_t position) {
-  sb_queue *q = queue;
+/* The word of the cell at `position` if it is AVAILABLE; else 0. */
+static uint64_t available(const sb_queue *q, uint64_t position) {
   sb_leaf_ref leaf = SB_NO_LEAF;
   if (sb_ring_locate(q->c->b, NULL, &q->lanes[0].ring, position, &leaf) != SB_OK) {
-    return false;
+    return 0;
   }
   uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
-  return sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE;
+  return sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE ? word : 0;
 }
+
+static bool is_available(void *queue, uint64_t position) { return available(queue, position) != 0; }
 
 /* Keeps the heap from growing with messages that other processes removed, which may never come to its front. A message
  * that is not AVAILABLE now gets `requeued` bits before it is again (I108). */
@@ -167,11 +168,19 @@ static void pass_all(const search *s) {
   uint64_t cursor = s->index->cursor, head = SB_LOAD(lane->ring.head, SB_ACQUIRE);
   sb_sort_heap_clear(&s->index->came);
   sb_sort_heap_clear(&s->index->returned);
-  if (s->wish == NULL) {
+  if (s->reader->wants == NULL) {
     if (cursor > lane->cursor) lane->cursor = cursor;
     if (cursor > head) sb_ring_advance(lane->ring.head, head, cursor);
   }
   sb_slab_flush_freed(q->c); /* the caller may sleep now: other connections can take the slots that it freed */
+}
+
+static bool is_held_back(const search *s, uint64_t position) {
+  if (s->reader->is_held_back == NULL) {
+    return false;
+  }
+  uint64_t word = available(s->q, position);
+  return word != 0 && s->reader->is_held_back(s->q, s->reader->who, sb_cell_slot(word));
 }
 
 static sb_status take(const search *s, uint64_t token, sb_taken *t) {
@@ -194,6 +203,9 @@ static sb_status take(const search *s, uint64_t token, sb_taken *t) {
       return SB_EMPTY;
     }
     uint64_t position = sb_sort_heap_first(heap)->position;
+    if (is_held_back(s, position)) {
+      return SB_NO_CREDIT;
+    }
     if (sb_take_for_consumer_at(q, &q->lanes[0].head_leaf, position, false, token, t) == SB_OK) {
       sb_sort_heap_drop(heap);
       return SB_OK;
@@ -207,10 +219,9 @@ static sb_status take(const search *s, uint64_t token, sb_taken *t) {
   }
 }
 
-sb_status sb_sorted_take(sb_queue *q, sb_sorted **index, sb_sorted_wish wish, const void *reader, uint64_t token,
-                         sb_taken *t) {
+sb_status sb_sorted_take(sb_queue *q, sb_sorted **index, const sb_sorted_reader *reader, uint64_t token, sb_taken *t) {
   sb_status status = find_index(q, index);
-  const search s = {q, *index, wish, reader};
+  const search s = {q, *index, reader};
   return status == SB_OK ? take(&s, token, t) : status;
 }
 

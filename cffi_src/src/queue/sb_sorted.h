@@ -44,18 +44,21 @@
 #include "sb_take.h"
 
 typedef struct sb_sorted sb_sorted;
-/* True if the reader wants the message in `slot`. `m`: a copy of its header. What the function sees may be a guess (I43
- * of sb_peek.h). */
-typedef bool (*sb_sorted_wish)(const sb_queue *q, const void *reader, uint32_t slot, const sb_message_shm *m);
+/* Who reads. What both functions see may be a guess (I43 of sb_peek.h). */
+typedef struct {
+  /* True if the reader wants the message in `slot`. `m`: a copy of its header. NULL: it wants any */
+  bool (*wants)(const sb_queue *q, const void *who, uint32_t slot, const sb_message_shm *m);
+  /* True if the message in `slot` holds the reader back (sb_window.h). NULL: none does */
+  bool (*is_held_back)(const sb_queue *q, void *who, uint32_t slot);
+  void *who;
+} sb_sorted_reader;
 
 /* True if the queue delivers by keys. */
 static inline bool sb_queue_is_sorted(const sb_queue *q) { return q->sort_key_length != 0; }
 /* Takes the ready message with the smallest key for a consumer. *index: that of the reader, NULL before its first take.
- * `wish`: NULL, or which messages `reader` wants. SB_EMPTY: there is none; in a queue that evicts the caller then enforces
- * the limits (I42 of sb_queue.h). SB_DELETED: the queue is closed. SB_NO_MEMORY: the process has no memory for the
- * index. */
-sb_status sb_sorted_take(sb_queue *q, sb_sorted **index, sb_sorted_wish wish, const void *reader, uint64_t token,
-                         sb_taken *t);
+ * SB_EMPTY: there is none; in a queue that evicts the caller then enforces the limits (I42 of sb_queue.h). SB_NO_CREDIT:
+ * it holds the reader back. SB_DELETED: the queue is closed. SB_NO_MEMORY: the process has no memory for the index. */
+sb_status sb_sorted_take(sb_queue *q, sb_sorted **index, const sb_sorted_reader *reader, uint64_t token, sb_taken *t);
 /* Frees an index. */
 void sb_sorted_free(sb_sorted **index);
 

@@ -57,7 +57,7 @@ SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess,
     }
     (void)SB_ADD(&q->shm->bytes_out, bytes, SB_SEQ_CST);
   }
-  if (!SB_CAS(&cell->word, &word, mine, SB_ACQ_REL)) { /* the linearisation point */
+  if (!SB_CAS(&cell->word, &word, mine, SB_SEQ_CST)) { /* the linearisation point; P39 of sb_window.h */
     if (t->bytes_paid) (void)SB_SUB(&q->shm->bytes_out, bytes, SB_SEQ_CST);
     return SB_EMPTY;
   }
@@ -339,7 +339,8 @@ sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t) {
       return status;
     }
     (void)sb_dispose(q, token, SB_REASON_EXPIRED); /* frees the holding `token` */
-    status = sb_holding_take(q->c, &token);        /* takes the same holding: the last one freed comes first */
+    q->ended_some = true;
+    status = sb_holding_take(q->c, &token); /* takes the same holding: the last one freed comes first */
     if (status != SB_OK) {
       return status;
     }

@@ -45,7 +45,7 @@ static void count_tells(void) {
 static void hold_one(unsigned bucket) {
   sb_group_verdict verdict = sb_groups_admits(q, 1, bucket, at(0), true);
   expect_is(verdict, SB_GROUP_CLAIMED, "the verdict on a free bucket");
-  sb_groups_took(q, bucket, at(1));
+  sb_groups_took(q, bucket, at(1), true);
 }
 
 /* ---- buckets ---- */
@@ -154,7 +154,7 @@ static void a_shared_claim_ends_with_its_messages(void) {
   begin();
   count_tells();
   hold_one(1);
-  sb_groups_took(q, 1, at(3));
+  sb_groups_took(q, 1, at(3), true);
   sb_groups_ended(q, 1);
   expect_is(claim_of(1), g->claim, "the claim beside a message");
   sb_groups_ended(q, 1);
@@ -187,13 +187,35 @@ static void a_sticky_claim_stays(void) {
   expect_is(claim_of(1), g->claim, "the claim without messages");
   sb_groups_end(q, true);
   expect_is(claim_of(1), g->claim, "the claim after a search");
-  sb_groups_took(q, 1, at(2));
+  sb_groups_took(q, 1, at(2), true);
   sb_groups_ended(q, 1 | SB_GROUP_LAST);
   expect_is(claim_of(1), 0, "the claim after the last message of the group");
   (void)sb_groups_admits(q, SB_GROUPS_GETS, 2, at(0), true);
-  sb_groups_took(q, 2, at(1));
+  sb_groups_took(q, 2, at(1), true);
   sb_groups_ended(q, 2);
   expect_is(claim_of(2), 0, "the claim of a get");
+}
+/* All five messages are of one group; those before `live` have expired. */
+static sb_status take_behind_expired(unsigned live, sb_taken *taken) {
+  sb_choice choice = {.consumer = 1};
+  begin_with(SB_GROUPS_STICKY, 4);
+  for (unsigned n = 0; n < 5; n++) {
+    message_of(n)->group_hash = 2;
+    message_of(n)->expires_ns = n < live ? 1 : 0;
+  }
+  return sb_choice_take(q, &choice, new_token(), taken);
+}
+static void what_expires_claims_nothing(void) {
+  sb_taken taken;
+  expect_is(take_behind_expired(5, &taken), SB_EMPTY, "the status");
+  expect_is(claim_of(2), 0, "the claim");
+}
+static void what_comes_behind_is_the_first(void) {
+  sb_taken taken;
+  expect_is(take_behind_expired(4, &taken), SB_OK, "the status");
+  expect_is(taken.position, at(4), "what was taken");
+  expect_is(claim_of(2), g->claim, "the claim");
+  expect((taken.side & SB_SIDE_GROUP_FIRST) != 0, "it is not the first one of its group");
 }
 /* It waits for its next delivery. */
 static void what_is_delayed_closes_nothing(void) {
@@ -208,7 +230,7 @@ static void what_is_delayed_closes_nothing(void) {
   if (sb_holding_take(t.c, &token) != SB_OK) die("sb_holding_take", 0);
   expect_is(sb_groups_admits(q, 1, 1, at(0), true), SB_GROUP_CLAIMED, "the verdict on a free bucket");
   expect_is(sb_take_for_consumer_at(q, &SB_NO_LEAF, at(0), false, token, &taken), SB_OK, "the status of a take");
-  sb_groups_took(q, 1, at(1));
+  sb_groups_took(q, 1, at(1), true);
   expect_is(sb_release_message(q, token, SB_REQUEUE), SB_OK, "the status of a return");
   expect_is(sb_cell_state(SB_LOAD(&sb_leaf_cell(&q->lanes[0].tail_leaf, at(0))->word, SB_RELAXED)), SB_CELL_SCHEDULED,
             "its state");
@@ -244,7 +266,7 @@ static void patience_ends_when_there_are_no_others(void) {
 static void a_search_does_not_go_back(void) {
   begin();
   hold_one(1);
-  sb_groups_took(q, 1, 0);
+  sb_groups_took(q, 1, 0, true);
   sb_groups_ended(q, 1);
   sb_groups_ended(q, 1);
   expect_is(SB_LOAD(&g->shm->low[1], SB_RELAXED), at(1), "where the next claimant begins");
@@ -448,6 +470,8 @@ static const test_case CASES[] = {
     {"groups: announced", "what was passed is announced", what_was_passed_is_announced},
     {"groups: announced later", "what was passed in an earlier claim is announced", what_was_passed_before_is_announced},
     {"groups: sticky", "a sticky claim stays until its group ends", a_sticky_claim_stays},
+    {"groups: expired", "a message that expires claims no bucket", what_expires_claims_nothing},
+    {"groups: behind expired", "a message that expires is not the first one of its group", what_comes_behind_is_the_first},
     {"groups: delayed", "a last message that is delayed closes nothing", what_is_delayed_closes_nothing},
     {"groups: share", "a consumer keeps its share when another one comes", a_share_is_kept},
     {"groups: patience ends", "a consumer leaves nothing to others that are gone", patience_ends_when_there_are_no_others},

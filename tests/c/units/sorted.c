@@ -33,9 +33,12 @@ static void put_key(unsigned key) {
 static void put_keys(const char *keys) {
   for (; *keys != 0; keys++) put_key((unsigned)(*keys - '0'));
 }
-static sb_status take_with(sb_sorted **index, sb_sorted_wish wish) {
+typedef bool wish_of(const sb_queue *queue, const void *who, uint32_t slot, const sb_message_shm *m);
+static sb_status take_with(sb_sorted **index, wish_of *wish) {
   if (sb_holding_take(t.c, &token) != SB_OK) die("sb_holding_take", 0);
-  sb_status status = sb_sorted_take(q, index, wish, "reader", token, &taken);
+  static char name[] = "reader";
+  const sb_sorted_reader reader = {wish, NULL, name};
+  sb_status status = sb_sorted_take(q, index, &reader, token, &taken);
   if (status != SB_OK) sb_holding_give(t.c, token);
   return status;
 }

@@ -40,20 +40,21 @@ def test_what_a_consumer_is(
     connection: shmbroker.Connection, queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The core gets what the caller gave, times in nanoseconds; the queues are kept and named."""
-    consume = Noted(native.slow.sb_consumer_open_selected)
-    other_calls(monkeypatch, sb_consumer_open_selected=consume)
+    consume = Noted(native.slow.sb_consumer_open_with)
+    other_calls(monkeypatch, sb_consumer_open_with=consume)
     second = connection.queue("second")
-    made = consumer_of(queue, second, prefetch=3, priority=-2, ack_batch=2, ack_interval=1.5)
-    ((handle, handles, *rest, selector, length, _),) = consume.calls
+    made = consumer_of(queue, second, prefetch=3, priority=-2, ack_batch=2, ack_interval=1.5, prefetch_bytes=70)
+    ((handle, handles, count, options, _),) = consume.calls
     assert handle == core_of(connection).handle
     assert list(handles) == [core_of(queue).handle, core_of(second).handle]
-    assert rest == [2, 3, -2, 2, 1_500_000_000]
-    assert (bytes(native.ffi.buffer(selector)), length) == (b"", 0)
+    assert count == 2
+    given = ("prefetch", "priority", "ack_batch", "ack_interval_ns", "prefetch_bytes", "selector_length")
+    assert [getattr(options, name) for name in given] == [3, -2, 2, 1_500_000_000, 70, 0]
     assert made.queues == [core_of(queue), core_of(second)]
     assert made.what == "queue 'q' and queue 'second'"
     assert made.address == int(native.ffi.cast("uintptr_t", made.handle))
     (seen, _) = connection.consumers()
-    assert (seen.priority, seen.prefetch) == (-2, 3)
+    assert (seen.priority, seen.prefetch, seen.prefetch_bytes) == (-2, 3, 70)
     assert (made.waiting(), made.delivered(), made.unacked()) == (0, 0, 0)
 
 
@@ -61,8 +62,8 @@ def test_a_consumer_that_needs_another_segment(queue: shmbroker.Queue, monkeypat
     """The broker grows each time that the core asks for it; then the consumer is there."""
     attached = core_of(queue).connection.attachment
     before = attached.facts().segments
-    consume = telling(native.slow.sb_consumer_open_selected, native.GROW, native.GROW, result=native.ffi.NULL)
-    other_calls(monkeypatch, sb_consumer_open_selected=consume)
+    consume = telling(native.slow.sb_consumer_open_with, native.GROW, native.GROW, result=native.ffi.NULL)
+    other_calls(monkeypatch, sb_consumer_open_with=consume)
     made = consumer_of(queue)
     assert attached.facts().segments == before + 2
     assert made.handle != native.ffi.NULL
@@ -71,16 +72,16 @@ def test_a_consumer_that_needs_another_segment(queue: shmbroker.Queue, monkeypat
 
 def test_there_is_no_memory_for_a_consumer(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what the broker's memory is used for."""
-    consume = telling(native.slow.sb_consumer_open_selected, native.NO_MEMORY, native.NO_MEMORY, result=native.ffi.NULL)
-    other_calls(monkeypatch, sb_consumer_open_selected=consume)
+    consume = telling(native.slow.sb_consumer_open_with, native.NO_MEMORY, native.NO_MEMORY, result=native.ffi.NULL)
+    other_calls(monkeypatch, sb_consumer_open_with=consume)
     with pytest.raises(OutOfMemory, match=r"has no room: \d+ of \d+ bytes are used"):
         consumer_of(queue)
 
 
 def test_a_queue_in_exclusive_use(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error has RabbitMQ's words and code."""
-    consume = telling(native.slow.sb_consumer_open_selected, native.ACCESS, result=native.ffi.NULL)
-    other_calls(monkeypatch, sb_consumer_open_selected=consume)
+    consume = telling(native.slow.sb_consumer_open_with, native.ACCESS, result=native.ffi.NULL)
+    other_calls(monkeypatch, sb_consumer_open_with=consume)
     with pytest.raises(AccessRefused) as refused:
         consumer_of(queue)
     assert refused.value.code == 403
