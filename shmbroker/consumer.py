@@ -49,13 +49,14 @@ class Consumer(native.ConsumerCalls):
     """Takes messages from one or more queues, in fair rotation.
 
     Iteration yields messages one by one. It stops when the consumer is closed, or when no message came for ``timeout``
-    seconds. At most ``prefetch`` messages are unacked at a time, and at most ``prefetch_bytes`` bytes of their bodies. A
-    message whose body is too long for that waits until enough others are settled, or goes to another consumer; one that
-    is longer than ``prefetch_bytes`` comes when no other message is unacked. None overtakes it on its way here.
+    seconds. At most ``prefetch`` messages are unacked at a time, and at most ``prefetch_bytes`` bytes of their bodies.
+    A message that is too long for what is left of these waits until enough others are settled, or goes to another
+    consumer; this consumer takes no later one meanwhile. A message that is longer than ``prefetch_bytes`` comes when no
+    other one is unacked.
 
     With ``ack_batch`` > 1, acknowledgements are sent when that number is waiting, after ``ack_interval`` seconds, when
-    all ``prefetch`` messages are unacked or the next one is too long, and when the consumer waits for a message. :meth:`flush`, :meth:`cancel` and
-    :meth:`close` also send them. If the process crashes before, the messages are redelivered.
+    the prefetch is used up, and when the consumer waits for a message. :meth:`flush`, :meth:`cancel` and :meth:`close`
+    also send them. If the process crashes before, the messages are redelivered.
 
     With a ``selector``, the consumer takes only messages for which this condition is true. Others stay in the queue.
     """

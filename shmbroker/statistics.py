@@ -168,8 +168,8 @@ class ConsumerInfo:
 
     ``waiting`` marks a call of get() that waits, which is not counted as a consumer. ``state`` is the list that the
     consumer is in: "interested", "notified", "not_interested" or "non_acquiring"; "removed" if it is in none of them.
-    ``channel`` is the number of its channel; 0: it has no channel, as a consumer of ``Queue.consume``. ``prefetch_bytes``:
-    0 = any number.
+    ``channel`` is the number of its channel; 0: it has no channel, as a consumer of ``Queue.consume``.
+    ``prefetch_bytes``: 0 = any number.
     """
 
     queue: str

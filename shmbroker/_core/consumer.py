@@ -41,7 +41,10 @@ class CoreConsumer(native.Finalized):
         selector: bytes = b"",
         until: int = native.FOR_EVER,
     ) -> None:
-        """Starts the consumer. ``prefetch_bytes``: 0 = any number. ``until``, and the errors: as for :func:`shmbroker._core.admission.attach`."""
+        """Starts the consumer. ``prefetch_bytes``: 0 = any number.
+
+        ``until``, and the errors: as for :func:`shmbroker._core.admission.attach`.
+        """
         self.connection = connection
         self.descriptor = -1
         self._made: list[Any] = []
