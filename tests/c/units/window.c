@@ -135,6 +135,19 @@ static void the_second_look_sees_another(void) {
   expect(!sb_subscription_is_held_back(k->subscriptions), "it is held back");
 }
 
+static void the_second_look_finds_nothing(void) {
+  sb_consumer *k = windowed(1, ALONE);
+  put_bytes(0, 1, 80);
+  put_bytes(0, 2, 50);
+  meanwhile(&queue_number(0)->shm->held_back, BEFORE_STORE, 1, another_takes);
+  sb_consumer_pull(k);
+  if (!has_acted()) return;
+  expect_is(in_row(k), 1, "the messages in the row");
+  expect(!is_flagged(k, 0), "the flag stays");
+  expect(!sb_subscription_is_held_back(k->subscriptions), "it is held back");
+  expect(consumer_state(k, 0) != SB_NODE_NOT_INTERESTED, "it lost its interest");
+}
+
 /* ---- who tells ---- */
 
 static void a_get_tells(void) {
@@ -191,6 +204,32 @@ static void a_put_with_priority_tells(void) {
   expect_is(id_in_row(k, 1), 9, "what it takes then");
   expect_held_back(k, 0);
 }
+static void a_put_into_groups_with_priorities_tells(void) {
+  queues[0] = new_queue("a", (sb_settings){{-1, -1, -1, 0, -1, -1, 9, [SB_SETTING_MESSAGE_GROUPS] = SB_GROUPS_SHARED,
+                                            [SB_SETTING_GROUP_BUCKETS] = 4},
+                                           0});
+  sb_consumer *k = held_back_with(ALONE);
+  const sb_put_options first = {.priority = 5};
+  put_with(0, 9, 10, &first);
+  expect(!is_flagged(k, 0) && held_back(0) == 0, "a put tells nobody");
+  sb_consumer_pull(k);
+  expect_is(id_in_row(k, 1), 9, "what it takes then");
+  expect_held_back(k, 0);
+}
+static void a_move_tells(void) {
+  queues[0] = new_queue("a", RANKED(9));
+  queues[1] = new_queue("b", RANKED(9));
+  sb_consumer *k = held_back_with(ALONE);
+  const sb_put_options first = {.priority = 5};
+  uint64_t wakes = consumer_node(k, 0)->wakes, bytes = UINT64_MAX;
+  sb_status status;
+  put_with(1, 8, 10, &first);
+  put_with(1, 9, 10, &first);
+  expect_is(sb_queue_move(queues[1], queues[0], 2, &bytes, &status), 2, "what is moved");
+  expect_told_once(k, wakes, "a move of several messages");
+  sb_consumer_pull(k);
+  expect_is(id_in_row(k, 1), 8, "what it takes then");
+}
 static void put_key(uint64_t bytes, unsigned key) {
   char properties[13];
   sb_put_options o = sort_options(properties, key);
@@ -226,10 +265,14 @@ static void the_baton_goes_no_further(void) {
   expect_held_back(a, 0);
   expect_held_back(b, 0);
   uint64_t of_a = consumer_node(a, 0)->wakes, of_b = consumer_node(b, 0)->wakes;
+  uint32_t epoch = node_epoch(a->subscriptions[0].node);
   for (unsigned i = 0; i < 5; i++) {
+    sb_notify_node(t.b, a->subscriptions[0].node); /* a baton that was on its way */
     sb_consumer_pull(a);
     sb_consumer_pull(b);
   }
+  of_a += 5;
+  expect_is(node_epoch(a->subscriptions[0].node), epoch, "the epoch of its node");
   expect_is(consumer_node(a, 0)->wakes, of_a, "how often the first is woken");
   expect_is(consumer_node(b, 0)->wakes, of_b, "how often the second is woken");
   expect(!sb_consumer_wants_work(a) && !sb_consumer_wants_work(b), "one wants a turn");
@@ -402,12 +445,16 @@ static const test_case CASES[] = {
     {"window: refuses", "only a ready message that is too long is refused", what_is_refused},
     {"window: held back", "a message that does not fit stays, and ends the interest", it_is_held_back},
     {"window: twice", "the second look sees what another process changed", the_second_look_sees_another},
+    {"window: nothing", "a second look that finds nothing leaves no flag", the_second_look_finds_nothing},
     {"window: get", "a get tells those that are held back", a_get_tells},
     {"window: purge", "a purge tells them", a_purge_tells},
     {"window: expiry", "a get that ends expired messages only tells them", an_expiry_tells},
     {"window: put", "a put behind the next message tells nobody", a_put_behind_tells_nobody},
     {"window: return", "a message that returns tells them", a_return_tells},
     {"window: priorities", "a put into a queue with priorities tells them", a_put_with_priority_tells},
+    {"window: lanes of groups", "a put into groups with priorities tells them",
+     a_put_into_groups_with_priorities_tells},
+    {"window: move", "a move of several messages tells them", a_move_tells},
     {"window: sorted", "a put into a sorted queue tells them", a_sorted_put_tells},
     {"window: baton", "two that are held back do not wake each other", the_baton_goes_no_further},
     {"window: below", "a rival that leaves tells lower priorities", only_lower_priorities_are_told},
