@@ -20,6 +20,7 @@
 #include "rival_operations.h"
 #include "sort_operations.h"
 #include "value_operations.h"
+#include "window_operations.h"
 
 const char *die_at;
 
@@ -699,6 +700,10 @@ const operation OPERATIONS[] = {
     {"cancel, selector", FREELY, SETUP, rival_and_another, rival_leaves, UNCHANGED, .slow = true},
     {"suspend, selector", FREELY, SETUP, rival_and_another, rival_loses_credit, UNCHANGED},
     {"consumer's turn beside a rival", FREELY, SETUP, rival_and_another, another_takes, LEAVES(BUT_2)},
+    {"consumer is held back", FREELY, SETUP, window_opens, window_takes, UNCHANGED},
+    {"get beside one that is held back", FREELY, SETUP, window_is_full, window_loses_next, LEAVES(BUT(2))},
+    {"settle, held back", FREELY, SETUP, window_is_full, window_settles, LEAVES(BUT_1)},
+    {"cancel, held back", FREELY, SETUP, window_is_full, window_closes, UNCHANGED, .slow = true},
     {"consume, seats", SEATED(1), SETUP, nothing, take_a_seat, UNCHANGED},
     {"get seats", FREELY, SETUP, one_waits, get_seats, UNCHANGED},
     {"give seats away", SEATED(1), SETUP, take_a_seat, give_seats_away, UNCHANGED},

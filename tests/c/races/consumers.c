@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Scenarios of waiting and notifying: waiting calls, consumers, priorities, credit. */
+#include <string.h>
+
 #include "roles.h"
 #include "scenarios.h"
 
@@ -20,6 +22,44 @@ static void second_is_out_of_credit(void) {
   (void)next_message(me()->first);
 }
 
+/* A message of this number of bytes fits beside one of 64 in a window, another one of 64 does not. */
+#define SHORT 16u
+#define WINDOW 100u
+static void short_by_keeper(uint64_t id) {
+  sb_put_options none = {0};
+  act_as(KEEPER);
+  (void)put_message_with(id, SHORT, &none);
+}
+static void consume_window_as(unsigned player) {
+  const sb_consumer_options o = {.prefetch = 4, .prefetch_bytes = WINDOW};
+  sb_status status;
+  act_as(player);
+  consumers_may_return();
+  me()->consumer = sb_consumer_open_with(me()->t.c, &me()->q, 1, &o, &status);
+  if (me()->consumer == NULL) die("sb_consumer_open_with", (int)status);
+  (void)next_message(me()->first);
+  (void)next_message(me()->second); /* in vain: it is held back */
+  if (!sb_consumer_is_held_back(me()->consumer)) die("the consumer is not held back", 0);
+}
+/* Each of two consumers holds a long message; the next one is long, the one behind it is short. */
+static void two_are_held_back(void) {
+  put_by_keeper(1, 3);
+  short_by_keeper(4);
+  consume_window_as(1);
+  consume_window_as(2);
+  any_order();
+}
+/* The same, and the first player holds a short one that comes before all others. */
+static void two_are_held_back_by_third(void) {
+  short_by_keeper(8); /* as of another producer */
+  act_as(0);
+  (void)get_message(me()->q, me()->first);
+  put_by_keeper(1, 3);
+  consume_window_as(1);
+  consume_window_as(2);
+  any_order();
+}
+
 /* ---- roles ---- */
 
 static void ack_consumed(void) { ack_next(me()->first); }
@@ -34,6 +74,19 @@ static void suspend(void) {
 static void subscribe(void) {
   consume_as(1, 4, 0);
   if (me()->consumer->subscription_count == 1) scheduler_note("subscribed");
+}
+/* The next message is too long for each consumer that lives. */
+static void nobody_is_held_back_in_vain(void) {
+  static char record[8192];
+  uint64_t position = 0;
+  sb_record next;
+  act_as(KEEPER);
+  if (sb_queue_browse(me()->q, &position, record, sizeof record) <= 0) return;
+  memcpy(&next, record, sizeof next);
+  for (unsigned i = 1; i <= 2; i++) {
+    if (!player_is_dead(i) && sb_window_fits(&players[i].consumer->window, next.body_length))
+      complain("player %u waits beside a message that fits", i);
+  }
 }
 /* A table, a line or two for each. */
 /* clang-format off */
@@ -63,6 +116,12 @@ static const scenario SCENARIOS[] = {
     {"subscribe, put", "a new consumer sees what came before or after", FREELY, nothing,
      {{"subscribe", subscribe, 1, "subscribed"}, {"io", serve, 1, "slept filled slept"}, {"put", put_1, 0, "put"}},
      KEEPS_ALL},
+    {"held back, get", "a get lets consumers that are held back look again", FREELY, two_are_held_back,
+     {{"get", take_then_ack, 0, "got acked"}, {"b", serve, 1, "filled slept"}, {"c", serve, 2, "slept"}},
+     nobody_is_held_back_in_vain, KEEPS_ALL, .idle = true},
+    {"held back, nack", "a message that returns goes to a consumer that is held back", FREELY, two_are_held_back_by_third,
+     {{"nack", nack_held, 0, "returned"}, {"b", serve, 1, "filled slept"}, {"c", serve, 2, "slept"}},
+     nobody_is_held_back_in_vain, KEEPS_ALL, .idle = true},
 };
 /* clang-format on */
 const subject CONSUMER_SCENARIOS = {SCENARIOS, sizeof SCENARIOS / sizeof SCENARIOS[0]};
