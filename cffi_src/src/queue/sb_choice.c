@@ -13,6 +13,7 @@
 typedef struct {
   sb_group_verdict verdict; /* PASSED: the consumer may not have it */
   unsigned bucket;
+  bool held_back; /* I118 of sb_window.h: MINE without a claim, since the message does not fit */
 } looked;
 
 static bool selects(const sb_queue *q, sb_wish *wish, uint32_t slot, const sb_message_shm *m) {
@@ -44,9 +45,12 @@ static bool is_picky(const sb_choice *choice) {
   return choice->wish != NULL || choice->no_local || choice->rivals.count > 0;
 }
 
+/* It claims no bucket before it has looked at a message of it: the message may not be for it, or not fit (I118 of sb_window.h). */
+static bool claims_late(const sb_choice *choice) { return is_picky(choice) || choice->window != NULL; }
+
 /* I113 of sb_groups.h. */
 static bool walks_again(const sb_queue *q, const sb_choice *choice) {
-  return q->groups != NULL && (sb_queue_has_lanes(q) || is_picky(choice));
+  return q->groups != NULL && (sb_queue_has_lanes(q) || claims_late(choice));
 }
 
 static uint64_t *cursor_in(sb_choice *choice, unsigned lane) {
@@ -70,12 +74,15 @@ static bool looks_at(const sb_queue *q, const sb_choice *choice, uint32_t slot, 
 }
 
 /* `word`: the value of an AVAILABLE cell. `by_cursor`: as for sb_groups_admits. */
-SB_HOT looked look_at(sb_queue *q, const sb_choice *choice, uint64_t word, uint64_t position, bool by_cursor) {
+SB_HOT looked look_at(sb_queue *q, sb_choice *choice, uint64_t word, uint64_t position, bool by_cursor) {
   uint32_t slot = sb_cell_slot(word);
-  looked l = {SB_GROUP_MINE, SB_NO_BUCKET};
+  looked l = {SB_GROUP_MINE, SB_NO_BUCKET, false};
   if (sb_slot_in_range(q->c->b, slot) && sb_slot_ready(q->c->b, slot)) {
     if (!looks_at(q, choice, slot, &l.bucket)) {
       l.verdict = SB_GROUP_PASSED;
+    } else if (l.bucket != SB_NO_BUCKET && choice->window != NULL &&
+               sb_groups_would_claim(q, choice->consumer, l.bucket) && sb_choice_holds_back(q, choice, slot)) {
+      l.held_back = true;
     } else if (l.bucket != SB_NO_BUCKET) {
       l.verdict = sb_groups_admits(q, choice->consumer, l.bucket, position, by_cursor);
     }
@@ -96,7 +103,7 @@ static bool has_expired(const sb_taken *t) {
 /* Takes a message that the consumer may have, and that `word` names. SB_NO_CREDIT: it does not fit. */
 SB_HOT sb_status take_at(sb_queue *q, sb_choice *choice, const looked *l, const sb_leaf_ref *leaf, uint64_t word,
                          uint64_t position, bool requeued, uint64_t token, sb_taken *t) {
-  if (sb_choice_holds_back(q, choice, sb_cell_slot(word))) {
+  if (l->held_back || sb_choice_holds_back(q, choice, sb_cell_slot(word))) {
     return SB_NO_CREDIT;
   }
   sb_status status = sb_take_for_consumer_at(q, leaf, position, requeued, token, t);
@@ -122,7 +129,7 @@ static sb_status take_behind_in(sb_queue *q, const sb_lane *lane, sb_choice *cho
     for (; at < end && sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = available(&leaf, at);
       uint32_t slot = sb_cell_slot(word);
-      looked l = {SB_GROUP_MINE, b};
+      looked l = {SB_GROUP_MINE, b, false};
       if (word == 0 || !sb_slot_in_range(q->c->b, slot) || !sb_slot_ready(q->c->b, slot) ||
           sb_groups_bucket_of(q->shm, sb_peek_group(q->c->b, slot)) != b)
         continue;
@@ -287,7 +294,7 @@ static sb_status search(sb_queue *q, sb_choice *choice, uint64_t token, sb_taken
   }
   do {
     choice->unfinished = false;
-    if (q->groups != NULL && sb_groups_begin(q, choice->consumer, is_picky(choice), choice->passed))
+    if (q->groups != NULL && sb_groups_begin(q, choice->consumer, claims_late(choice), choice->passed))
       walk_again(q, choice);
     status =
         sb_queue_has_lanes(q) ? take_in_lanes(q, choice, token, t) : take_in_lane(q, &q->lanes[0], choice, token, t);
@@ -323,7 +330,7 @@ sb_status sb_choice_take(sb_queue *q, sb_choice *choice, uint64_t token, sb_take
   }
   if (q->groups != NULL && q->groups->patient_until_ns != 0) sb_groups_ends_patience(q, choice->consumer);
   if (q->groups != NULL && q->groups->unused_count != 0)
-    sb_groups_end(q, status == SB_EMPTY && !choice->unfinished && !is_picky(choice));
+    sb_groups_end(q, status == SB_EMPTY && !choice->unfinished && !claims_late(choice));
   return status;
 }
 

@@ -266,6 +266,12 @@ static bool takes_of(const sb_groups *g, uint32_t consumer, unsigned bucket) {
   return sb_groups_has(g->mine, bucket) && g->consumer[bucket] == consumer && !sb_groups_has(g->leaving, bucket);
 }
 
+bool sb_groups_would_claim(sb_queue *q, uint32_t consumer, unsigned bucket) {
+  /* relaxed: a hint. sb_groups_admits decides by a CAS */
+  return !takes_of(q->groups, consumer, bucket) && SB_LOAD(&q->groups->shm->claims[bucket], SB_RELAXED) == 0 &&
+         !leaves_to_others(q, consumer);
+}
+
 sb_group_verdict sb_groups_admits(sb_queue *q, uint32_t consumer, unsigned bucket, uint64_t position, bool by_cursor) {
   sb_groups *g = q->groups;
   sb_groups_shm *s = g->shm;

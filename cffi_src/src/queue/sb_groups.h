@@ -136,6 +136,8 @@ bool sb_groups_begin(sb_queue *q, uint32_t consumer, bool picky, const uint64_t 
  * `by_cursor`: the message has no `requeued` bits that others find it by. */
 typedef enum { SB_GROUP_MINE, SB_GROUP_PASSED, SB_GROUP_CLAIMED } sb_group_verdict;
 sb_group_verdict sb_groups_admits(sb_queue *q, uint32_t consumer, unsigned bucket, uint64_t position, bool by_cursor);
+/* Whether sb_groups_admits would claim `bucket` for the consumer, as far as one look can say. */
+bool sb_groups_would_claim(sb_queue *q, uint32_t consumer, unsigned bucket);
 /* The next bucket from `from` on that the consumer claimed, and in which it has to search for messages that others
  * passed, before `cursor`. SB_NO_BUCKET: there is none. */
 unsigned sb_groups_behind(sb_queue *q, uint32_t consumer, unsigned from, uint64_t cursor);

@@ -22,6 +22,9 @@
  *  I117 while a consumer is held back, and its node has the flag, its next message is the one that it looked at last, and
  *       this does not fit; or a process that has changed `held_back` to 0 is about to remove the flag.
  *
+ *  I118 a consumer that is held back by a message of a group that no consumer has does not claim the group. Else the end of
+ *       that claim would notify the other consumers, and two of them that are held back would wake each other for ever.
+ *
  * Ordering pairs:
  *  P39 a consumer sets the flag of its node, then `held_back` to 1, then looks at the next message a second time (all
  *      seq_cst). Whoever took a message, or made one ready that may come first, did so by a seq_cst operation, then loads
