@@ -25,8 +25,9 @@ class QueueStatistics:
     ``duplicates`` counts the messages that were not stored, since the queue knew their ids; they are in no other count.
     ``stops`` counts how often the queue was full, and made its producers wait until it had emptied to ``resume_at``.
     ``interested``, ``notified`` and ``not_interested`` are the lengths of the queue's lists of consumers; the first two
-    include calls of get() that wait. ``non_acquiring`` counts the consumers with ``no_local`` that wait for a message;
-    the others are in ``not_interested``. ``rescues`` counts
+    include calls of get() that wait. ``non_acquiring`` counts the consumers that wait for a message and
+    choose: with ``no_local`` or a selector, of a queue with message groups, or of a non-destructive one. Those without
+    credit are in ``not_interested``. ``rescues`` counts
     notifications that only the housekeeper's check caused, or the same check by another process while the housekeeper
     was stopped.
     """

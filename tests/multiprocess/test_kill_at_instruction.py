@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-SAMPLE = 53  # one place of 53 is tried, different ones for each operation
+SAMPLE = 61  # one place of 61 is tried, different ones for each operation
 NOT_PERMITTED = 77
 
 

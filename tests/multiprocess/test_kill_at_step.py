@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-SAMPLE = 25  # one step of 25 is tried, different ones for each operation
+SAMPLE = 29  # one step of 29 is tried, different ones for each operation
 
 
 @pytest.mark.timeout(1800)

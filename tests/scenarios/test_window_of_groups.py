@@ -29,7 +29,7 @@ def rest(connection: shmbroker.Connection, queue: shmbroker.Queue) -> bool:
 
 @pytest.mark.parametrize("kind", ["sticky", "shared"])
 @pytest.mark.parametrize("priorities", [0, 3])
-def test_t45_consumers_that_a_free_group_holds_back_rest(
+def test_q84_consumers_that_a_free_group_holds_back_rest(
     connection: shmbroker.Connection, broker_name: str, kind: str, priorities: int
 ) -> None:
     """Two consumers for which the message of a free group is too long do not wake each other, and go on later."""

@@ -152,7 +152,7 @@ static void notify_interested(sb_queue *q) {
 }
 
 void sb_notify_work_arrived(sb_queue *q) {
-  if (SB_LOAD(&q->shm->held_back, SB_SEQ_CST) != 0 && (q->groups != NULL || may_overtake(q))) { /* P39 */
+  if (SB_LOAD(&q->shm->held_back, SB_SEQ_CST) != 0 && (q->groups != NULL || may_overtake(q))) { /* P39 of sb_window.h */
     sb_notify_held_back(q->c, q->shm, q->slot);
   }
   if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {
@@ -163,7 +163,7 @@ void sb_notify_work_arrived(sb_queue *q) {
 
 void sb_notify_group_arrived(sb_queue *q, uint32_t hash) {
   sb_broker *b = q->c->b;
-  if (SB_LOAD(&q->shm->held_back, SB_SEQ_CST) != 0 && may_overtake(q)) { /* P39 */
+  if (SB_LOAD(&q->shm->held_back, SB_SEQ_CST) != 0 && may_overtake(q)) { /* P39 of sb_window.h */
     sb_notify_held_back(q->c, q->shm, q->slot);
   }
   if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) { /* P3: after the append */
@@ -228,7 +228,8 @@ void sb_notify_room_made(sb_connection *c, sb_queue_shm *q, uint32_t slot) {
   sb_ring list;
   if (q != NULL) {
     sb_notify_room_in(c, q, slot);
-    if (SB_LOAD(&q->held_back, SB_SEQ_CST) != 0) sb_notify_held_back(c, q, slot); /* P39: after the take */
+    if (SB_LOAD(&q->held_back, SB_SEQ_CST) != 0)
+      sb_notify_held_back(c, q, slot); /* P39 of sb_window.h: after the take */
   }
   if (SB_LOAD(&c->b->header->memory_waiting, SB_SEQ_CST) != 0 && sb_ring_open(c->b, 0, SB_RING_MEMORY, &list)) {
     (void)wake_one_of(c, &list, NULL);
