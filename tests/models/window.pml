@@ -5,7 +5,7 @@
  * Mirrors: sb_window.c sb_window_hold_back, sb_window_go_on; sb_subscription.c look_twice, end_interest, sb_subscription_go_on;
  *   sb_consumer.c sb_consumer_turn, may_look_again, lets_some_go_on; sb_notify.c sb_notify_held_back, sb_notify_room_made,
  *   sb_notify_work_arrived, sb_notify_pass_baton; sb_recover.c recover.
- * Abstracted: `requeued` is not cleared, so whoever makes a message ready tells those that are held back (may_overtake). A look at the
+ * Abstracted: `requeued` is not cleared, so whoever makes a message ready tells those that are held back (overtaken). A look at the
  *   queue, with the take of what fits, is one step (cell.pml has the take); so is passing the baton, whose counts and lists
  *   notify.pml and list.pml have; a wake is a flag (wake.pml). A get takes any message. The reaper is one process, which is not killed
  *   itself. One consumer may settle what it held at the beginning.

@@ -137,9 +137,11 @@ void sb_notify_held_back_below(sb_queue *q, int32_t priority) {
   if (SB_LOAD(&q->shm->held_back, SB_SEQ_CST) != 0) notify_flagged(q->c, q->slot, priority);
 }
 
-/* True if a message that became ready may come before one that was ready. */
-static bool may_overtake(sb_queue *q) {
-  return sb_queue_has_lanes(q) || sb_queue_is_sorted(q) || SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0;
+/* A message became ready, perhaps before one that was ready; where groups are involved, perhaps by the end of a claim. */
+SB_COLD void overtaken(sb_queue *q, bool ends_claim) {
+  if (ends_claim || sb_queue_has_lanes(q) || sb_queue_is_sorted(q) || SB_LOAD(&q->shm->requeued, SB_SEQ_CST) != 0) {
+    sb_notify_held_back(q->c, q->shm, q->slot);
+  }
 }
 
 static void notify_interested(sb_queue *q) {
@@ -152,9 +154,7 @@ static void notify_interested(sb_queue *q) {
 }
 
 void sb_notify_work_arrived(sb_queue *q) {
-  if (SB_LOAD(&q->shm->held_back, SB_SEQ_CST) != 0 && (q->groups != NULL || may_overtake(q))) { /* P39 of sb_window.h */
-    sb_notify_held_back(q->c, q->shm, q->slot);
-  }
+  if (SB_LOAD(&q->shm->held_back, SB_SEQ_CST) != 0) overtaken(q, q->groups != NULL); /* P39 of sb_window.h */
   if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {
     sb_notify_browsers(q->c, q->slot);
   }
@@ -163,10 +163,8 @@ void sb_notify_work_arrived(sb_queue *q) {
 
 void sb_notify_group_arrived(sb_queue *q, uint32_t hash) {
   sb_broker *b = q->c->b;
-  if (SB_LOAD(&q->shm->held_back, SB_SEQ_CST) != 0 && may_overtake(q)) { /* P39 of sb_window.h */
-    sb_notify_held_back(q->c, q->shm, q->slot);
-  }
-  if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) { /* P3: after the append */
+  if (SB_LOAD(&q->shm->held_back, SB_SEQ_CST) != 0) overtaken(q, false); /* P39 of sb_window.h */
+  if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {                 /* P3: after the append */
     unsigned claimant = sb_groups_claimant(b, q->shm, hash);
     if (claimant == 0 ||
         (notify_nodes_of(q->c, q->slot, claimant) && !sb_groups_pass_for_others(b, q->shm, hash, claimant))) {
