@@ -105,16 +105,17 @@ def test_a_consumer_of_a_channel_gets_them(connection: shmbroker.Connection, oth
 
 
 def test_a_waiting_get_gets_it(connection: shmbroker.Connection, other: shmbroker.Connection) -> None:
-    """A call that waits for a message is a consumer of credit one."""
+    """A call that waits for a message is a consumer of credit one: what comes after its message finds no credit."""
     queue = connection.queue("q", max_length=0, overflow="drop-head")
     mine = other.queue("q", passive=True)
     got: list[str] = []
     thread = threading.Thread(target=lambda: got.append(text(mine.get(auto_ack=True))))
     thread.start()
     becomes(lambda: queue.statistics().interested, 1)
-    put_each(queue, "ab")
-    thread.join()
+    put_each(queue, "a")
+    thread.join()  # before that, the queue would drop "a" to keep "b" for the call
     assert got == ["a"]
+    put_each(queue, "b")
     assert_counts(queue, ready=0, dropped=1)
 
 
