@@ -318,7 +318,10 @@ class Queue:
         self._end(delivery.message, "dropped", REJECTED)
 
     def nack(self, delivery: Delivery, *, killed: bool = False) -> None:
-        """The message comes back to its place, and the delivery counts; that of a killed process does not wait."""
+        """The message comes back to its place, and the delivery counts.
+
+        That of a killed process does not wait; and nothing is evicted before all of that process are back (World.killed).
+        """
         message, attempts = delivery.message, self.settings.max_delivery_attempts
         exhausted = attempts != NO_LIMIT and message.count >= attempts
         self._let_go(delivery, ended=exhausted)
@@ -328,7 +331,7 @@ class Queue:
         elif self.settings.redelivery_delay and not killed and self._has_ring_room():
             self.resting.append((message, DELAYED))
         else:
-            self._make_ready(message)
+            self._make_ready(message, evicts=not killed)
 
     def _has_ring_room(self) -> bool:
         ring = self.settings.ring_size

@@ -319,6 +319,7 @@ class World:
         for consumer in self._consumers_of(worker):
             del self.consumers[consumer.number]
         for queue in self.queues.values():
+            queue.evict()
             queue.claims.end_all_of(worker)
             self._succeed(queue)
             self.look_at_gate(queue)
