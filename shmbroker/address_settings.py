@@ -55,7 +55,8 @@ class AddressSettings:
 
         Raises:
             TypeError: there is no such setting, or the match is no string.
-            ValueError: a value or the match is not allowed, or no setting is given.
+            ValueError: a value or the match is not allowed, two values of the match do not go together, or no setting
+                is given.
             Timeout: the topology lock was not free within the connection's ``operation_timeout``.
             OutOfMemory: /dev/shm has no room for the change; nothing was changed.
         """

@@ -37,7 +37,7 @@ _START_SECONDS = 30.0
 _PURGE_SECONDS = 30.0
 _LOOK_SECONDS = 0.002
 _LEAST_MARK = 0.001
-_MODES = frozenset({0o600, 0o660})
+_MODES = (0o600, 0o660)
 
 
 class _Default(str):

@@ -118,7 +118,7 @@ class ManagedQueue(native.QueueCalls):
             InvalidSelector: the selector is no condition in the language of selectors.
             CorruptSegment: a message, or a property that the selector reads, is damaged.
         """
-        if state not in managing.STATES:
+        if not isinstance(state, str) or state not in managing.STATES:
             allowed = ", ".join(repr(name) for name in managing.STATES)
             msg = f"state={state!r}: one of {allowed} is allowed"
             raise ValueError(msg)
@@ -324,7 +324,7 @@ class ManagedQueue(native.QueueCalls):
     @staticmethod
     def _in_state(state: str, which: managing.Chosen) -> managing.Chosen:
         """Returns which messages a call is for that ends ready or scheduled ones."""
-        if state not in {"ready", "scheduled"}:
+        if not isinstance(state, str) or state not in {"ready", "scheduled"}:
             msg = f"state={state!r}: 'ready' or 'scheduled' is allowed"
             raise ValueError(msg)
         return which._replace(scheduled=state == "scheduled")

@@ -21,6 +21,7 @@ from shmbroker._put_many import put_rest
 from shmbroker._put_options import PutKeywords, body_of, check_size, fields_of, options_of
 from shmbroker._session.queues import ClosedQueue
 from shmbroker._session.session import Session
+from shmbroker._setting_conflicts import check_together
 from shmbroker.consumer import Consumer
 from shmbroker.management import ManagedQueue
 from shmbroker.message import OPEN, Message, MessageBatch
@@ -288,7 +289,7 @@ class Queue(ManagedQueue):
         until = self._session.operation_deadline()
         with topology_lock(self._core.connection, until, self._core.what):
             wanted, flags = change(*self._core.settings())
-            settings.check_together(self.name, wanted)
+            check_together(self.name, wanted)
             given = self._core.given() | given
             self._core.configure(wanted, flags, trim=trim, until=until, given=given)
 

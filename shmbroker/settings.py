@@ -376,13 +376,6 @@ DEAD_LETTERING = "reject-publish-dlx"
 REJECTING = frozenset({"reject-publish", DEAD_LETTERING})
 """The values of ``overflow`` with which a full queue rejects a message, and its publisher learns of it."""
 
-# Settings that do not go together: each of them decides which message comes next, or who gets it.
-_EITHER = {
-    "last_value_key": ("message_groups", "max_priority"),
-    "sort_key": ("message_groups", "max_priority", "last_value_key"),
-    "non_destructive": ("message_groups", "max_priority", "sort_key"),
-}
-_DEFAULTS = QueueSettings()
 _SETTING_OF = {row.argument: name for name, row in ROWS.items() if row.argument is not None}
 
 
@@ -401,71 +394,6 @@ def validate(given: Mapping[str, Any]) -> dict[str, Any]:
             raise TypeError(msg)
         checked[name] = row.kind.check(name, value)
     return checked
-
-
-def check_together(queue: str, settings: QueueSettings) -> None:
-    """Checks the settings of a queue that depend on each other.
-
-    Raises:
-        ValueError: two values do not go together. The error's text names the settings and the values.
-    """
-    _check_overflow(settings)
-    _check_letters(queue, "dead_letter", settings.dead_letter_exchange, settings.dead_letter_routing_key)
-    _check_letters(queue, "expiry", settings.expiry_exchange, settings.expiry_routing_key)
-    least, most = settings.min_expiry_delay, settings.max_expiry_delay
-    if least is not None and most is not None and least > most:
-        msg = f"min_expiry_delay={least!r}, max_expiry_delay={most!r}: the first must not be longer than the second"
-        raise ValueError(msg)
-    for one, others in _EITHER.items():
-        for other in others:
-            values = [f"{name}={getattr(settings, name)!r}" for name in (one, other) if _is_set(settings, name)]
-            if len(values) > 1:
-                msg = f"{', '.join(values)}: one of them is allowed"
-                raise ValueError(msg)
-
-
-def _is_set(settings: QueueSettings, name: str) -> bool:
-    return bool(getattr(settings, name) != getattr(_DEFAULTS, name))
-
-
-def _check_overflow(settings: QueueSettings) -> None:
-    """Checks what a queue does with messages that it has no room for.
-
-    Raises:
-        ValueError: another setting does not go together with it.
-    """
-    if settings.ring_size != UNBOUNDED and settings.overflow in REJECTING:
-        msg = (
-            f"overflow={settings.overflow!r}, ring_size={settings.ring_size}: a ring makes room for each message, and "
-            "rejects none; block, drop or drop-head are allowed"
-        )
-        raise ValueError(msg)
-    if settings.overflow == "block":
-        for name, limit in (("max_length", settings.max_length), ("max_bytes", settings.max_bytes)):
-            if limit == 0:
-                msg = (
-                    f"overflow='block', {name}=0: a put would wait for ever; drop, drop-head, reject-publish or "
-                    f"reject-publish-dlx is allowed, or {name}=-1 or from 1"
-                )
-                raise ValueError(msg)
-    if settings.overflow == DEAD_LETTERING and settings.dead_letter_exchange is None:
-        msg = f"overflow={DEAD_LETTERING!r}: it needs a dead_letter_exchange"
-        raise ValueError(msg)
-
-
-def _check_letters(queue: str, which: str, exchange: str | None, key: str | None) -> None:
-    """Checks where messages of a queue go that are dead, or have expired.
-
-    Raises:
-        ValueError: there is a routing key without an exchange, or both lead back to the queue itself.
-    """
-    if key is not None and exchange is None:
-        msg = f"{which}_routing_key={key!r}: it needs {'an' if which == 'expiry' else 'a'} {which}_exchange"
-        raise ValueError(msg)
-    if exchange == "" and key == queue:
-        role = which.replace("_", "-")
-        msg = f"{which}_exchange='', {which}_routing_key={key!r}: a queue cannot be its own {role} queue"
-        raise ValueError(msg)
 
 
 def from_arguments(queue: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

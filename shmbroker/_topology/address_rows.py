@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from shmbroker._setting_conflicts import check_given
 from shmbroker._setting_kinds import Kind, Seconds, Switch
 from shmbroker.settings import ROWS, QueueSettings
 
@@ -90,3 +91,17 @@ def validate(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     check_names(given)
     return {name: ADDRESS_ROWS[name].kind.check(name, value) for name, value in given.items()}
+
+
+def check_together(match: str, settings: Mapping[str, Any]) -> None:
+    """Checks what one match gives. Which values of several matches meet is known when a queue is made.
+
+    Raises:
+        ValueError: two values do not go together. The error's text names the match, the settings and the values.
+    """
+    of_queues = {ADDRESS_ROWS[name].queue_setting: value for name, value in settings.items()}
+    try:
+        check_given({name: value for name, value in of_queues.items() if name is not None})
+    except ValueError as error:
+        msg = f"match={match!r}: {error}"
+        raise ValueError(msg) from None

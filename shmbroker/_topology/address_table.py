@@ -10,14 +10,13 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shmbroker import settings as queue_settings
+from shmbroker._setting_conflicts import LETTERS, conflicts
 from shmbroker._topology.address_matching import covers, precedence
 from shmbroker._topology.address_rows import ADDRESS_ROWS, AUTO_CREATE
+from shmbroker.settings import QueueSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_DEAD_LETTERS = ("dead_letter_exchange", "dead_letter_routing_key", "expiry_exchange", "expiry_routing_key")
 
 
 class Explained(NamedTuple):
@@ -82,9 +81,7 @@ class AddressTable:
         rows = ADDRESS_ROWS.items()
         return {row.queue_setting: found[name].value for name, row in rows if row.is_live and row.queue_setting}
 
-    def for_new_queue(
-        self, queue: str, given: Mapping[str, Any], otherwise: Mapping[str, Any]
-    ) -> queue_settings.QueueSettings:
+    def for_new_queue(self, queue: str, given: Mapping[str, Any], otherwise: Mapping[str, Any]) -> QueueSettings:
         """Returns the settings of a queue that is to be made.
 
         A dead-letter queue that is covered itself would be its own dead-letter queue, so the defaults that make it one
@@ -98,20 +95,20 @@ class AddressTable:
             otherwise: the values that replace the table's defaults of queue settings, where no match gives one.
 
         Raises:
-            ValueError: two values that were given do not go together.
+            ValueError: two values do not go together. The error's text names the matches that give them.
         """
-        found = {ADDRESS_ROWS[name].queue_setting: one.value for name, one in self.given(queue).items()}
-        inherited = {name: value for name, value in found.items() if name is not None and name not in given}
+        found = {ADDRESS_ROWS[name].queue_setting: one for name, one in self.given(queue).items()}
+        inherited = {name: one.value for name, one in found.items() if name is not None and name not in given}
         if "expiry_exchange" in inherited and inherited["expiry_exchange"] is None:
             inherited.setdefault("drop_expired", True)
-        wanted = queue_settings.QueueSettings(**{**otherwise, **inherited, **given})
-        try:
-            queue_settings.check_together(queue, wanted)
-        except ValueError:
-            if inherited.keys().isdisjoint(_DEAD_LETTERS):
-                raise
-            for name in _DEAD_LETTERS:
-                inherited.pop(name, None)
-            wanted = queue_settings.QueueSettings(**{**otherwise, **inherited, **given})
-            queue_settings.check_together(queue, wanted)
+        wanted = QueueSettings(**{**otherwise, **inherited, **given})
+        if any(conflicts(queue, wanted)) and not inherited.keys().isdisjoint(LETTERS):
+            inherited = {name: value for name, value in inherited.items() if name not in LETTERS}
+            wanted = QueueSettings(**{**otherwise, **inherited, **given})
+        for conflict in conflicts(queue, wanted):
+            sources = (
+                f"{name} by {found[name].match!r}" for name in conflict.names if name in inherited.keys() & found
+            )
+            given_by = ", ".join(sources)
+            raise ValueError(f"{conflict.text} (address settings: {given_by})" if given_by else conflict.text)
         return wanted

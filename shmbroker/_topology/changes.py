@@ -167,7 +167,8 @@ def set_address(topology: Topology, match: str, given: Mapping[str, Any]) -> byt
 
     Raises:
         TypeError: the match is no string, or a name is not that of an address setting.
-        ValueError: the match or a value is not allowed, or no setting is given.
+        ValueError: the match or a value is not allowed, two values of the match do not go together, or no setting is
+            given.
     """
     check_match(match)
     checked = address_rows.validate(given)
@@ -176,6 +177,7 @@ def set_address(topology: Topology, match: str, given: Mapping[str, Any]) -> byt
         raise ValueError(msg)
     current = topology.addresses.entries.get(match, {})
     wanted = {**current, **checked}
+    address_rows.check_together(match, wanted)
     return b"" if wanted == current else records.encode(records.AddressSet(match, wanted))
 
 

@@ -320,7 +320,8 @@ class Queue:
     def nack(self, delivery: Delivery, *, killed: bool = False) -> None:
         """The message comes back to its place, and the delivery counts.
 
-        That of a killed process does not wait; and nothing is evicted before all of that process are back (World.killed).
+        That of a killed process does not wait; and nothing is evicted before all of that process are back: see
+        `World.killed`.
         """
         message, attempts = delivery.message, self.settings.max_delivery_attempts
         exhausted = attempts != NO_LIMIT and message.count >= attempts

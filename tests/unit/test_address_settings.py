@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,53 @@ def test_a_bad_value_is_refused(connection: shmbroker.Connection, given: dict[st
         connection.settings.set("a", **given)
     assert text in str(refusal.value)
     assert connection.settings.list() == []
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"default_sort_key": "k", "default_max_priority": 3}, "sort_key='k', max_priority=3: one of them is allowed"),
+        ({"default_ring_size": 3, "default_overflow": "reject-publish"}, "a ring makes room for each message"),
+        ({"default_overflow": "block", "default_max_bytes": 0}, "overflow='block', max_bytes=0: a put would wait"),
+        ({"default_min_expiry_delay": 2, "default_max_expiry_delay": 1}, "must not be longer than the second"),
+    ],
+)
+def test_a_match_does_not_contradict_itself(connection: shmbroker.Connection, given: dict[str, Any], text: str) -> None:
+    """No queue could be made with these values of one match, whether they come together or one by one."""
+    with pytest.raises(ValueError, match=re.escape("match='a.#': ")) as refusal:
+        connection.settings.set("a.#", **given)
+    assert text in str(refusal.value)
+    first, second = given.items()
+    connection.settings.set("a.#", **dict([first]))
+    with pytest.raises(ValueError, match=re.escape("match='a.#': ")):
+        connection.settings.set("a.#", **dict([second]))
+    assert connection.settings.list() == [("a.#", dict([first]))]
+
+
+def test_half_of_a_pair_is_allowed(connection: shmbroker.Connection) -> None:
+    """What another match may complete is no contradiction."""
+    for name, value in (
+        ("default_max_length", 0),
+        ("default_overflow", "reject-publish-dlx"),
+        ("default_dead_letter_routing_key", "dead"),
+    ):
+        connection.settings.set(name, **{name: value})
+    assert len(connection.settings.list()) == 3
+
+
+def test_a_queue_that_gets_two_values_that_do_not_go_together_says_from_where(connection: shmbroker.Connection) -> None:
+    """The error names each match that gives one of the values; what was given for the queue is from nowhere else."""
+    connection.settings.set("x.#", default_sort_key="k")
+    connection.settings.set("x.*", default_max_priority=3)
+    both = "one of them is allowed (address settings: sort_key by 'x.#', max_priority by 'x.*')"
+    with pytest.raises(ValueError, match=re.escape(f"sort_key='k', max_priority=3: {both}")):
+        connection.queue("x.a")
+    one = "one of them is allowed (address settings: sort_key by 'x.#')"
+    with pytest.raises(ValueError, match=re.escape(f"sort_key='k', max_priority=9: {one}")):
+        connection.queue("x.a", max_priority=9)
+    with pytest.raises(ValueError, match=r"one of them is allowed$"):
+        connection.queue("x.a", sort_key="k", max_priority=9)
+    assert connection.queue("x.a", max_priority=0).settings.sort_key == "k"
 
 
 @pytest.mark.parametrize("name", ["ring_size", "default_exclusive", "nonsense", "default_"])

@@ -41,6 +41,7 @@ def test_the_name_of_a_broker(given: str, name: str) -> None:
         ({"memory": "16M"}, "memory=16777216: "),
         ({"memory": "65G"}, "memory="),
         ({"mode": 0o644}, "mode=0o644: 0o600 or"),
+        ({"mode": [0o600]}, r"mode=\[384\]: 0o600 or"),
     ],
 )
 def test_options_that_are_refused(broker_name: str, options: dict[str, Any], text: str) -> None:

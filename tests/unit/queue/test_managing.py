@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -75,10 +76,15 @@ def test_a_progress_that_cannot_be_called(ranked: shmbroker.Queue, call: str) ->
         CALLS[call](ranked, progress=3)
 
 
-def test_a_state_that_does_not_exist(queue: shmbroker.Queue) -> None:
-    """The error names the states."""
-    with pytest.raises(ValueError, match="state='held': one of 'ready', 'scheduled', 'delivering', 'dead' is allowed"):
-        queue.browse(state="held")
+@pytest.mark.parametrize("state", ["held", ["ready"], None])
+def test_a_state_that_does_not_exist(queue: shmbroker.Queue, state: Any) -> None:  # noqa: ANN401 - any value is given
+    """The error names the value and the states, whatever the value is."""
+    shown = re.escape(f"state={state!r}: ")
+    with pytest.raises(ValueError, match=f"{shown}one of 'ready', 'scheduled', 'delivering', 'dead' is allowed"):
+        queue.browse(state=state)
+    for end in (queue.purge, queue.expire):
+        with pytest.raises(ValueError, match=f"{shown}'ready' or 'scheduled' is allowed"):
+            end(state=state)
 
 
 def test_ids_become_ranges(queue: shmbroker.Queue) -> None:
