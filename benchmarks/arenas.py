@@ -147,7 +147,8 @@ ARENAS = (
     Arena("feature-priority", "put and get by priority", COST, peers=False, baseline="first"),
     Arena("feature-groups", "get and ack of messages of groups", COST, peers=False, baseline="first"),
     Arena("feature-dead-letter", "a message to the dead letters", COST, peers=False, baseline="first"),
-    Arena("feature-delay", "a message that is delayed", COST, peers=False, baseline="first"),
+    Arena("feature-delay", "what a delay adds to a message", COST, peers=False, baseline="first"),
+    Arena("feature-delayed", "a message that is delayed", COST, peers=False, baseline="first"),
     Arena("start", "the start of a program", MILLISECONDS, peers=False),
     Arena(
         "connect",

@@ -3,23 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from benchmarks.compare.protocol import module
+from benchmarks.compare.feature_work import BODY, DEPTH, LEVELS
 from benchmarks.compare.redis_list import RedisLink, RedisList
-from benchmarks.harness import Contender, Kind
-from benchmarks.samples import Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    Work = Callable[[Any, int], float]
-
-BODY = b"x" * 64
-DEPTH = 1000
-LEVELS = 10
+    from collections.abc import Iterator
 
 
 def ranked(client: Any, count: int) -> float:  # noqa: ANN401 (the client has no types)
@@ -56,49 +48,37 @@ def dead(client: Any, count: int) -> float:  # noqa: ANN401
     return time.perf_counter_ns() - start_ns
 
 
-class RedisWork(Contender):
-    """Commands to a server of our own, over a unix socket."""
+def dead_in_streams(client: Any, count: int) -> float:  # noqa: ANN401
+    """Read from a stream as a consumer of a group, add to another stream and acknowledge; return the nanoseconds."""
+    for _ in range(count):
+        client.xadd("q", {"body": BODY})
+    client.xgroup_create("q", "group", id="0")
+    start_ns = time.perf_counter_ns()
+    for _ in range(count):
+        ((_, ((entry, fields),)),) = client.xreadgroup("group", "consumer", {"q": ">"}, count=1)
+        client.xadd("dead", fields)
+        client.xack("q", "group", entry)
+    return time.perf_counter_ns() - start_ns
 
-    def __init__(self, name: str, work: Work, count: int) -> None:
-        """Choose the work.
 
-        Args:
-            name: Shown in tables.
-            work: Does it to a number of messages, and returns its nanoseconds.
-            count: Messages of a run.
-        """
-        super().__init__(name, Kind.PEER)
-        self._work = work
-        self._count = count
-        self._link: RedisLink | None = None
-        self.accountable = False
+class RedisServer(RedisLink):
+    """A server of our own, over a unix socket."""
 
-    def available(self) -> str | None:
-        """Return why it cannot run here."""
-        return RedisList().available()
-
-    def version(self) -> str:
-        """Return the version of the client."""
-        return RedisList().version()
-
-    def prepare(self) -> None:
-        """Start the server."""
-        self._link = RedisLink()
-
-    def run(self) -> Sample:
-        """Do the work once, in an empty database."""
-        if self._link is None:
-            message = "prepare was not called"
-            raise RuntimeError(message)
-        client = module("redis").Redis(unix_socket_path=self._link.socket)
-        try:
+    @contextlib.contextmanager
+    def client(self) -> Iterator[Any]:
+        """Connect, to an empty database."""
+        with self._client() as client:
             client.flushall()
-            value = self._work(client, self._count) / self._count
-        finally:
-            client.close()
-        return Sample(value, self._count, self._count, verified=True)
+            yield client
 
-    def close(self) -> None:
-        """End the server."""
-        if self._link is not None:
-            self._link.close()
+
+class Redis:
+    """A server of Redis."""
+
+    def __init__(self, name: str = "Redis") -> None:
+        """Name it."""
+        self.name = name
+
+    available = RedisList().available
+    version = RedisList().version
+    start = staticmethod(RedisServer)

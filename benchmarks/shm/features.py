@@ -132,6 +132,26 @@ def dead(broker: str, count: int) -> Steps:
             yield _sample(elapsed_ns, count, wrong)
 
 
+def _delay(queue: shmbroker.Queue, count: int) -> tuple[float, float, str]:
+    """Put messages that are delayed, and wait until all are ready.
+
+    Returns:
+        The nanoseconds of the puts, those from the end of the last delay until the last message was ready, and how the
+        queue's statistics differ from those expected.
+    """
+    start_ns = time.perf_counter_ns()
+    for _ in range(count):
+        queue.put(BODY, delay=DELAY_SECONDS)
+    end_ns = time.perf_counter_ns()
+    due_ns = end_ns + round(DELAY_SECONDS * 1e9)
+    while queue.statistics().scheduled:
+        time.sleep(PAUSE_SECONDS)
+    late_ns = max(time.perf_counter_ns() - due_ns, 0)
+    wrong = _expected(queue, ready=count)
+    queue.purge()
+    return end_ns - start_ns, late_ns, wrong
+
+
 def delayed(broker: str, count: int) -> Steps:
     """Put messages that are delayed, and wait until all are ready.
 
@@ -151,14 +171,20 @@ def delayed(broker: str, count: int) -> Steps:
                 queue.put(BODY)
             plain_ns = time.perf_counter_ns() - start_ns
             queue.purge()
-            start_ns = time.perf_counter_ns()
-            for _ in range(count):
-                queue.put(BODY, delay=DELAY_SECONDS)
-            end_ns = time.perf_counter_ns()
-            due_ns = end_ns + round(DELAY_SECONDS * 1e9)
-            while queue.statistics().scheduled:
-                time.sleep(PAUSE_SECONDS)
-            late_ns = max(time.perf_counter_ns() - due_ns, 0)
-            wrong = _expected(queue, ready=count)
-            queue.purge()
-            yield _sample(max(end_ns - start_ns - plain_ns, 0) + late_ns, count, wrong)
+            put_ns, late_ns, wrong = _delay(queue, count)
+            yield _sample(max(put_ns - plain_ns, 0) + late_ns, count, wrong)
+
+
+def delayed_whole(broker: str, count: int) -> Steps:
+    """Put messages that are delayed, and wait until all are ready; the value is the time of both beyond the delay.
+
+    Args:
+        broker: Name of the running broker.
+        count: Messages of a step.
+    """
+    with connected(broker) as connection:
+        queue = connection.queue("delayed")
+        yield None
+        while True:
+            put_ns, late_ns, wrong = _delay(queue, count)
+            yield _sample(put_ns + late_ns, count, wrong)

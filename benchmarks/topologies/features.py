@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topologies of the features of queues: each beside a plain queue, or beside what Redis' users write for it."""
+"""Topologies of the features of queues: each beside a plain queue, or beside what users of Redis and RabbitMQ write."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.compare import redis_features
+from benchmarks.compare import rabbitmq_features, redis_features
+from benchmarks.compare.feature_work import FeatureWork
+from benchmarks.compare.rabbitmq_features import RabbitMQ
+from benchmarks.compare.redis_features import Redis
 from benchmarks.shm import features
 from benchmarks.shm.contenders import Steps
 from benchmarks.targets import AtLeast, Flat, Limit
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from benchmarks.arenas import Arena
+    from benchmarks.compare.feature_work import FeaturePeer, Work
     from benchmarks.harness import Contender, Settings
     from benchmarks.targets import Target
 
@@ -23,7 +27,9 @@ KEYS, QUICK_KEYS = 1_000_000, 5_000
 RING = 1000
 GROUPS, QUICK_GROUPS = 10_000, 500
 LEVELS = 10
-_REDIS = AtLeast(10, than=("Redis",), called="Redis")
+PEER_MESSAGES, QUICK_PEER_MESSAGES = 5_000, 250  # a peer takes up to 0.3 ms for each
+STREAMS = "Redis streams"
+_PEERS = AtLeast(10, than=("Redis", STREAMS, "RabbitMQ"), called="the best of Redis and RabbitMQ")
 
 
 def _messages(settings: Settings) -> int:
@@ -40,9 +46,10 @@ def _steps(name: str, function: Callable[..., Any], *arguments: object) -> Calla
     return make
 
 
-def _redis(work: redis_features.Work) -> Callable[[Arena, Settings], list[Contender]]:
+def _peer(peer: FeaturePeer, work: Work) -> Callable[[Arena, Settings], list[Contender]]:
     def make(_: Arena, settings: Settings) -> list[Contender]:
-        return [redis_features.RedisWork("Redis", work, _messages(settings))] if settings.peers else []
+        count = QUICK_PEER_MESSAGES if settings.quick else PEER_MESSAGES
+        return [FeatureWork(peer, work, count)] if settings.peers else []
 
     return make
 
@@ -98,13 +105,19 @@ TOPOLOGIES: tuple[Topology, ...] = (
         "the same with ten levels of priority",
         _steps("priorities", features.ranked, LEVELS, _messages),
         Flat(1.5),
-        _REDIS,
+        _PEERS,
     ),
     _topology(
         "feature-priority-redis",
         "feature-priority",
         "the same in a sorted set of Redis: ZADD and ZPOPMIN",
-        _redis(redis_features.ranked),
+        _peer(Redis(), redis_features.ranked),
+    ),
+    _topology(
+        "feature-priority-rabbitmq",
+        "feature-priority",
+        "the same in a queue of RabbitMQ with x-max-priority",
+        _peer(RabbitMQ(), rabbitmq_features.ranked),
     ),
     _topology(
         "feature-plain-groups",
@@ -132,13 +145,25 @@ TOPOLOGIES: tuple[Topology, ...] = (
         "messages are got and rejected, until all lie in the dead-letter queue",
         _steps("dead letters", features.dead, _messages),
         Limit(2000, "ns"),
-        _REDIS,
+        _PEERS,
     ),
     _topology(
         "feature-dead-letter-redis",
         "feature-dead-letter",
         "messages are moved between lists of Redis: LMOVE",
-        _redis(redis_features.dead),
+        _peer(Redis(), redis_features.dead),
+    ),
+    _topology(
+        "feature-dead-letter-streams",
+        "feature-dead-letter",
+        "messages are moved between streams of Redis: XREADGROUP, XADD and XACK",
+        _peer(Redis(STREAMS), redis_features.dead_in_streams),
+    ),
+    _topology(
+        "feature-dead-letter-rabbitmq",
+        "feature-dead-letter",
+        "the same in RabbitMQ: basic_get and basic_reject",
+        _peer(RabbitMQ(), rabbitmq_features.dead),
     ),
     _topology(
         "feature-delay",
@@ -146,13 +171,25 @@ TOPOLOGIES: tuple[Topology, ...] = (
         "100,000 messages are put with a delay, until all are ready: what that takes beyond plain puts and the delay",
         _steps("delays", features.delayed, _messages),
         Limit(1000, "ns"),
-        _REDIS,
     ),
     _topology(
-        "feature-delay-redis",
-        "feature-delay",
+        "feature-delayed",
+        "feature-delayed",
+        "messages are put with a delay, until all are ready: what that takes beyond the delay",
+        _steps("delayed", features.delayed_whole, _messages),
+        _PEERS,
+    ),
+    _topology(
+        "feature-delayed-redis",
+        "feature-delayed",
         "messages wait in a sorted set of Redis: ZADD, ZRANGEBYSCORE, ZREM and RPUSH",
-        _redis(redis_features.delayed),
+        _peer(Redis(), redis_features.delayed),
+    ),
+    _topology(
+        "feature-delayed-rabbitmq",
+        "feature-delayed",
+        "messages expire from a queue of RabbitMQ into another one",
+        _peer(RabbitMQ(), rabbitmq_features.delayed),
     ),
 )
 """Topologies of the features of queues, in the order of printing."""
