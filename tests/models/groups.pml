@@ -26,6 +26,7 @@
  * full: -DMESSAGES=2 -DONE_BUCKET -DCREDIT=2
  * full: -DMESSAGES=2 -DRETURNS=0 -DHOLDERS=0 -DKILLS=1 -DSTICKY
  * full: -DMESSAGES=2 -DRETURNS=0 -DSTICKY -DLEAVES=1
+ * full: -DMESSAGES=2 -DRETURNS=0 -DLEAVES=2
  * full: -DMESSAGES=2 -DONE_BUCKET -DHOLDERS=0 -DLEAVES=1
  * full: -DMESSAGES=2 -DONE_BUCKET -DRETURNS=0 -DHOLDERS=0 -DLEAVES=1 -DKILLS=1
  * full: -DMESSAGES=2 -DONE_BUCKET -DRETURNS=0 -DHOLDERS=0 -DWALKS
@@ -92,16 +93,14 @@ byte returns, keepers;
 byte left_to_others;
 #endif
 
-inline notify_all() {
-  atomic {
-    FATE;
-    wake[0] = true;
-    wake[1] = true
+inline tell() {
+  wake[0] = true;
+  wake[1] = true
 #if CONSUMERS > 2
-    ; wake[2] = true
+  ; wake[2] = true
 #endif
-  }
 }
+inline notify_all() { atomic { FATE; tell() } }
 
 /* end_claim */
 inline free_claim(b) {
@@ -169,8 +168,8 @@ inline admits(p, by_cursor) {
         :: by_cursor -> atomic { FATE; if :: high[BUCKET(p)] < p + 1 -> high[BUCKET(p)] = p + 1 :: else fi }
         :: else
         fi;
-        atomic { FATE; freed[BUCKET(p)] = true }
-        notify_all();
+        atomic { FATE; got = freed[BUCKET(p)]; freed[BUCKET(p)] = true }
+        atomic { FATE; if :: !got -> tell() :: else -> wake[me] = true fi; got = false } /* sb_groups_searches_again */
         verdict = PASS
 #endif
      :: word == 0 ->

@@ -282,8 +282,9 @@ sb_group_verdict sb_groups_admits(sb_queue *q, uint32_t consumer, unsigned bucke
     uint64_t word = SB_LOAD(&s->claims[bucket], SB_SEQ_CST);
     if (word == 0 && leaves_to_others(q, consumer)) {
       if (by_cursor) raise(&s->high[bucket], position + 1);
-      (void)SB_OR(&s->freed[bucket / 64], UINT64_C(1) << bucket % 64, SB_SEQ_CST); /* P25 */
-      g->tell(q);
+      uint64_t bit = UINT64_C(1) << bucket % 64;
+      /* P25. Whoever set the bit tells all, or its reaper does: to tell them again at each look would keep them awake */
+      if ((SB_OR(&s->freed[bucket / 64], bit, SB_SEQ_CST) & bit) == 0) g->tell(q);
       return SB_GROUP_PASSED;
     }
     if (word == 0) {

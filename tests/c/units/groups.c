@@ -335,6 +335,7 @@ static void patience_ends_with_what_was_left(void) {
   sb_choice choice = {.consumer = 1};
   sb_taken taken;
   begin_with(SB_GROUPS_STICKY, 4);
+  count_tells();
   SB_STORE(&q->shm->non_acquiring, 2, SB_RELAXED);
   hold_one(1);
   for (unsigned n = 0; n < 5; n++) message_of(n)->group_hash = 2;
@@ -342,6 +343,8 @@ static void patience_ends_with_what_was_left(void) {
   g->patient = 1;
   expect_is(sb_choice_take(q, &choice, new_token(), &taken), SB_EMPTY, "the status of what is left to others");
   expect(sb_groups_searches_again(q) && is_freed(2), "a consumer that left a bucket does not search again");
+  expect_is(sb_choice_take(q, &choice, new_token(), &taken), SB_EMPTY, "the status of what is still left to others");
+  expect_is(told, 1, "how often the others are told of it, whenever the consumer looks");
   set_claim(2, ELSEWHERE);
   expect_is(sb_choice_take(q, &choice, new_token(), &taken), SB_EMPTY, "the status of what another one has");
   expect(!sb_groups_searches_again(q), "a consumer searches again for ever");
