@@ -17,7 +17,7 @@ from benchmarks.compare.feature_work import BODY, DEPTH, LEVELS
 from benchmarks.compare.protocol import module
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
@@ -95,7 +95,7 @@ class RabbitServer:
         """Start both, in a directory of their own."""
         self._directory = tempfile.mkdtemp(prefix="benchmark-rabbitmq-")
         self._port, distribution, names = _free_ports(3)
-        path, nowhere = Path(self._directory), subprocess.DEVNULL
+        path = Path(self._directory)
         path.joinpath("plugins").write_text("[].")
         environment = {
             **os.environ,
@@ -113,28 +113,41 @@ class RabbitServer:
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(path / "plugins"),
             "RABBITMQ_CONFIG_FILE": str(path / "none"),
         }
-        self._processes = [
-            subprocess.Popen(  # noqa: S603 (a fixed command)
-                [command], env=environment, stdin=subprocess.DEVNULL, stdout=nowhere, stderr=nowhere
-            )
-            for command in (EPMD or "epmd", PROGRAM or "rabbitmq-server")
-        ]
+        self._processes: list[subprocess.Popen[bytes]] = []
         try:
-            self._wait()
+            self._start(EPMD, environment)
+            self._wait_until(lambda: socket.create_connection(("127.0.0.1", names)).close(), OSError)
+            self._start(PROGRAM, environment)
+            pika = module("pika")
+            self._wait_until(self._try, pika.exceptions.AMQPConnectionError)
         except BaseException:
             self.close()
             raise
 
-    def _wait(self) -> None:
+    def _start(self, program: str | None, environment: dict[str, str]) -> None:
+        nowhere = subprocess.DEVNULL
+        self._processes.append(
+            subprocess.Popen(  # noqa: S603 (a fixed command)
+                [program or ""], env=environment, stdin=nowhere, stdout=nowhere, stderr=nowhere
+            )
+        )
+
+    def _wait_until(self, attempt: Callable[[], None], error: type[Exception]) -> None:
+        """Try again until it raises no such error, or the process that was started last has ended."""
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:
-                with self.client():
-                    return
-            except module("pika").exceptions.AMQPConnectionError:
+                attempt()
+            except error:
                 if time.monotonic() > deadline or self._processes[-1].poll() is not None:
                     raise
                 time.sleep(0.1)
+            else:
+                return
+
+    def _try(self) -> None:
+        with self.client():
+            pass
 
     @contextlib.contextmanager
     def client(self) -> Iterator[Any]:
