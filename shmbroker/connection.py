@@ -132,6 +132,8 @@ class Connection:
         ack_interval: float = 0.001,
         prefetch_bytes: int | None = None,
         selector: str | None = None,
+        exclusive: bool = False,
+        no_local: bool = False,
     ) -> Consumer:
         """Opens one consumer of several queues, which it serves in fair rotation.
 
@@ -146,6 +148,16 @@ class Connection:
             ack_interval: seconds after which an incomplete batch of acknowledgements is sent.
             prefetch_bytes: the most bytes of bodies that are unacked, unless it is one message; ``None`` = any number.
             selector: a condition, as of :meth:`Queue.browse`; the consumer takes only messages for which it is true.
+            exclusive: be the only consumer of the queues.
+            no_local: skip messages that this connection put.
+
+        Raises:
+            AccessRefused: a queue has an exclusive consumer; or ``exclusive`` is set, and a queue has another consumer,
+                or a single active one.
+            ResourceLocked: a queue has as many consumers as its ``max_consumers`` allows.
+            NotFound: a name is not that of a queue.
+            TypeError: something is neither a queue nor a name.
+            ValueError: an argument is not allowed, or a queue is one of another connection.
         """
         session = self._session
         opened = [open_to_consume(session, queue) if isinstance(queue, str) else queue for queue in queues]
@@ -159,7 +171,7 @@ class Connection:
         return Consumer(
             session, [core_of(queue) for queue in opened], prefetch=prefetch, priority=priority,
             auto_ack=auto_ack, timeout=timeout, ack_batch=ack_batch, ack_interval=ack_interval,
-            prefetch_bytes=prefetch_bytes, selector=selector,
+            prefetch_bytes=prefetch_bytes, selector=selector, exclusive=exclusive, no_local=no_local,
         )  # fmt: skip
 
     # ---- facts ----

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from shmbroker._core import native
+from shmbroker._core.channel import EXCLUSIVE, NO_LOCAL
 from shmbroker._core.consumer import CoreConsumer
 from shmbroker._selectors.compiler import compile_selector
 from shmbroker.exceptions import ConnectionClosed
@@ -37,12 +38,13 @@ def _check(name: str, value: object, low: int, high: int) -> int:
     raise ValueError(msg)
 
 
-def _check_selector(selector: str | None, queues: Sequence[CoreQueue]) -> None:
-    """Refuses a selector where a queue has message groups: other consumers would not find what it leaves out of one."""
+def _check_choice(queues: Sequence[CoreQueue], **choice: object) -> None:
+    """Refuses a choice where a queue has message groups: other consumers would not find what it leaves out of one."""
     for queue in queues:
-        if selector is not None and queue.has_groups:
-            msg = f"selector={selector!r}: a consumer of {queue.what}, which has message groups, takes all messages"
-            raise ValueError(msg)
+        for name, value in choice.items():
+            if value and queue.has_groups:
+                msg = f"{name}={value!r}: a consumer of {queue.what}, which has message groups, takes all messages"
+                raise ValueError(msg)
 
 
 class Consumer(native.ConsumerCalls):
@@ -58,7 +60,9 @@ class Consumer(native.ConsumerCalls):
     the prefetch is used up, and when the consumer waits for a message. :meth:`flush`, :meth:`cancel` and :meth:`close`
     also send them. If the process crashes before, the messages are redelivered.
 
-    With a ``selector``, the consumer takes only messages for which this condition is true. Others stay in the queue.
+    With a ``selector``, the consumer takes only messages for which this condition is true. With ``no_local``, it takes
+    none that its own connection put. Others stay in the queue. With ``exclusive``, it is the only consumer of its
+    queues: it is refused where there is another one, and others are refused as long as it is there.
     """
 
     def __init__(
@@ -74,6 +78,8 @@ class Consumer(native.ConsumerCalls):
         ack_interval: float,
         prefetch_bytes: int | None = None,
         selector: str | None = None,
+        exclusive: bool = False,
+        no_local: bool = False,
     ) -> None:
         _check("prefetch", prefetch, 1, MAX_PREFETCH)
         if prefetch_bytes is not None:
@@ -87,7 +93,7 @@ class Consumer(native.ConsumerCalls):
         if not queues:
             msg = "a consumer needs at least one queue"
             raise ValueError(msg)
-        _check_selector(selector, queues)
+        _check_choice(queues, selector=selector, no_local=no_local)
         self._session = session
         self._core_connection: CoreConnection = session.core
         self._prefetch, self._timeout, self._auto_ack = prefetch, timeout, auto_ack
@@ -102,6 +108,7 @@ class Consumer(native.ConsumerCalls):
             ack_interval=ack_interval,
             prefetch_bytes=prefetch_bytes or 0,
             selector=b"" if selector is None else compile_selector(selector),
+            flags=EXCLUSIVE * bool(exclusive) | NO_LOCAL * bool(no_local),
             until=session.operation_deadline(),
         )
         self._taker = native.Receiver(self._core.address, native.OF_CONSUMER, Message, MessageBatch)

@@ -81,6 +81,10 @@ def encode(properties: BasicProperties, most: int = _MAX_ENCODED) -> bytes:
     return encoded
 
 
+LIFE_NOW = 1e-9
+"""The time to live, in seconds, of a message that only a consumer gets that waits for it: the shortest one."""
+
+
 def seconds_of(expiration: object) -> float:
     """Returns the time to live that ``expiration`` states, in seconds. It is above 0, because 0 would mean for ever.
 
@@ -94,7 +98,7 @@ def seconds_of(expiration: object) -> float:
         shown = expiration if len(expiration) <= _MAX_DIGITS else f"{expiration[:_MAX_DIGITS]}..."
         text = f"PRECONDITION_FAILED - invalid expiration '{shown}': {{value_too_big,{shown}}}"
         raise PreconditionFailed(406, text)
-    return max(int(expiration) / 1000, 1e-9)
+    return int(expiration) / 1000 or LIFE_NOW
 
 
 def _short(name: str, value: object) -> bytes:

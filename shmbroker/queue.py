@@ -212,11 +212,21 @@ class Queue(ManagedQueue):
         ack_interval: float = 0.001,
         prefetch_bytes: int | None = None,
         selector: str | None = None,
+        exclusive: bool = False,
+        no_local: bool = False,
     ) -> Consumer:
-        """Opens a consumer of this queue; see :class:`Consumer`."""
+        """Opens a consumer of this queue; see :class:`Consumer`.
+
+        Raises:
+            AccessRefused: the queue has an exclusive consumer; or ``exclusive`` is set, and the queue has another
+                consumer, or a single active one.
+            ResourceLocked: the queue has as many consumers as its ``max_consumers`` allows.
+            ValueError: an argument is not allowed.
+        """
         return Consumer(
             self._session, [self._core], prefetch=prefetch, priority=priority, auto_ack=auto_ack, timeout=timeout,
             ack_batch=ack_batch, ack_interval=ack_interval, prefetch_bytes=prefetch_bytes, selector=selector,
+            exclusive=exclusive, no_local=no_local,
         )  # fmt: skip
 
     # ---- the queue itself ----

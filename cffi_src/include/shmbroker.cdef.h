@@ -315,6 +315,8 @@ enum {
  * one message skips. */
 enum { SB_DUPLICATES_SKIP = 0, SB_DUPLICATES_FAIL = 1, SB_DUPLICATES_IGNORE = 2 };
 
+/* A life of 0: the message is for a consumer that waits for it now (sb_life.h). */
+#define SB_TTL_NOW 1
 typedef struct {
   uint64_t ttl_ns, delay_ns; /* 0 = none */
   const char *key;
@@ -756,12 +758,15 @@ sb_status sb_transaction_commit(sb_connection *c, const sb_publication *publicat
    as many consumers as it allows. SB_ACCESS: another consumer uses it exclusively. */
 sb_consumer *sb_consumer_open(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority,
                               uint32_t ack_batch, uint64_t ack_interval_ns, sb_status *status);
+/* How a consumer, or one of a channel, consumes. AUTO_ACK: of a channel only. */
+enum { SB_CONSUME_AUTO_ACK = 1, SB_CONSUME_NO_LOCAL = 2, SB_CONSUME_EXCLUSIVE = 4 };
 typedef struct {
   uint32_t prefetch; /* messages that it holds at most; at least 1 */
   uint32_t ack_batch;
   uint64_t ack_interval_ns;
   uint64_t prefetch_bytes; /* bytes of bodies that it holds at most, unless it holds one message only; 0 = any number */
   int32_t priority;
+  uint32_t flags; /* SB_CONSUME_... */
   uint32_t selector_length;
   const char *selector; /* compiled: it gets only the messages that the selector selects. Length 0: it has none */
 } sb_consumer_options;
@@ -785,7 +790,6 @@ bool sb_consumer_arm_event(sb_consumer *k);
    The tag of a record that a channel gives is the delivery tag (1, 2, 3 ...). If the body is in shared memory, 8 more
    bytes follow where a short body would. They are the tag that sb_view_begin takes; for a message that was acknowledged
    when it was given (SB_GIVEN_SETTLED), they are a view, which sb_view_end takes. */
-enum { SB_CONSUME_AUTO_ACK = 1, SB_CONSUME_NO_LOCAL = 2, SB_CONSUME_EXCLUSIVE = 4 };
 enum { SB_BY_GET = 65535 }; /* `subscription` in the record of a message that sb_channel_get took */
 
 /* number: the number of the channel, which sb_connection_next_ready returns and sb_queue_consumers shows; not 0. */

@@ -173,7 +173,7 @@ static bool take_expiration(sb_put_options *options, const char *text, Py_ssize_
     }
     milliseconds = milliseconds * 10 + (text[i] - '0');
   }
-  options->ttl_ns = milliseconds > 0 ? (uint64_t)milliseconds * 1000000 : 1;
+  options->ttl_ns = milliseconds > 0 ? (uint64_t)milliseconds * 1000000 : SB_TTL_NOW;
   return milliseconds <= LONGEST_EXPIRATION_MS;
 }
 

@@ -143,9 +143,13 @@ static const Route *route_of(Publisher *self, PyObject *exchange, PyObject *key,
   return route != NULL && (route->count == 1 || body->length <= SHORT_COMMIT) ? route : NULL;
 }
 
-static sb_status send(const Publisher *self, const Route *route, body_bytes body, const sb_put_options *options) {
+/* Sends the message. -1: Python must publish. */
+static int send(const Publisher *self, const Route *route, body_bytes body, const sb_put_options *options) {
   if (route->count == 1) {
-    return sb_queue_put_with(route->queues[0], body.data, (uint64_t)body.length, options);
+    return (int)sb_queue_put_with(route->queues[0], body.data, (uint64_t)body.length, options);
+  }
+  if (options->ttl_ns == SB_TTL_NOW) {
+    return -1; /* each queue decides by its own consumers how long the message lives, so each needs a publication */
   }
   sb_publication publication = {.body = body.data,
                                 .length = (uint64_t)body.length,
@@ -153,7 +157,7 @@ static sb_status send(const Publisher *self, const Route *route, body_bytes body
                                 .targets = route->queues,
                                 .target_count = route->count};
   uint32_t failed_publication, failed_target;
-  return sb_transaction_commit(self->connection, &publication, 1, NULL, 0, &failed_publication, &failed_target);
+  return (int)sb_transaction_commit(self->connection, &publication, 1, NULL, 0, &failed_publication, &failed_target);
 }
 
 int sb_publish(PyObject *publisher, PyObject *exchange, PyObject *key, PyObject *given, PyObject *properties) {
@@ -165,12 +169,12 @@ int sb_publish(PyObject *publisher, PyObject *exchange, PyObject *key, PyObject 
     return -1;
   }
   if (properties == Py_None) {
-    return (int)send(self, route, body, route->options);
+    return send(self, route, body, route->options);
   }
   sb_put_options options = *route->options;
   bool good = sb_properties_encode(properties, buffer, &options) &&
               !(self->headers_count && sb_properties_have_headers(properties));
-  return good ? (int)send(self, route, body, &options) : -1;
+  return good ? send(self, route, body, &options) : -1;
 }
 
 /* publish_with(exchange, routing_key, body, properties, ttl_ns, priority, has_headers): as sb_publish, with encoded
@@ -200,7 +204,7 @@ static PyObject *publisher_publish_with(PyObject *object, PyObject *const *argum
   options.properties_length = (uint32_t)PyBytes_Size(arguments[3]);
   options.ttl_ns = ttl_ns;
   options.priority = (uint8_t)priority;
-  return PyLong_FromLong((long)send(self, route, body, &options));
+  return PyLong_FromLong(send(self, route, body, &options));
 }
 
 /* renew(version, headers_count): removes all routes, unless they are of that version. */

@@ -39,9 +39,10 @@ class CoreConsumer(native.Finalized):
         ack_interval: float,
         prefetch_bytes: int = 0,
         selector: bytes = b"",
+        flags: int = 0,
         until: int = native.FOR_EVER,
     ) -> None:
-        """Starts the consumer. ``prefetch_bytes``: 0 = any number.
+        """Starts the consumer. ``prefetch_bytes``: 0 = any number. ``flags``: EXCLUSIVE and NO_LOCAL of a channel's.
 
         ``until``, and the errors: as for :func:`shmbroker._core.admission.attach`.
         """
@@ -60,6 +61,7 @@ class CoreConsumer(native.Finalized):
                 "ack_interval_ns": int(ack_interval * native.NANOSECONDS),
                 "prefetch_bytes": prefetch_bytes,
                 "priority": priority,
+                "flags": flags,
                 "selector_length": len(selector),
                 "selector": program,
             },

@@ -264,12 +264,15 @@ class Publishing:
     ) -> list[Publication]:
         """Makes the publications of a message that goes to several queues.
 
-        A queue that changes the life of its messages gets a publication of its own; all other queues share one.
+        A queue that changes the life of its messages gets a publication of its own; all other queues share one. A
+        message that only a consumer gets that waits for it has one for each queue.
         """
         options = content.put_options(exchange, routing_key)
-        shared = tuple(queue for queue in targets if not queue.has_ttl)
+        is_for_now = content.options[0] == basic.LIFE_NOW
+        apart = tuple(queue for queue in targets if is_for_now or queue.has_ttl)
+        shared = tuple(queue for queue in targets if queue not in apart)
         found = [Publication(body, shared, options)] if shared else []
-        found += [Publication(body, (queue,), options) for queue in targets if queue.has_ttl]
+        found += [Publication(body, (queue,), options) for queue in apart]
         return found
 
     def publish(  # noqa: PLR0917 - what a message consists of

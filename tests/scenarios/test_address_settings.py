@@ -125,6 +125,25 @@ def test_t62_the_last_consumer_of_an_empty_queue(connection: shmbroker.Connectio
     eventually(lambda: not is_there(connection, "q"), "the queue to be deleted")
 
 
+def leave_by_consumer(connection: shmbroker.Connection, name: str, *, empty: bool) -> None:
+    """Publish a message to a queue that makes itself, attach a consumer and leave; `empty`: after it took it."""
+    connection.channel().basic_publish("", name, b"x")
+    with connection.consumer([name]) as consumer:
+        message = consumer.get(timeout=None)
+        message.ack() if empty else message.nack()
+
+
+@pytest.mark.usefixtures("auto")
+def test_t62_the_last_consumer_of_a_queue_with_a_message(connection: shmbroker.Connection) -> None:
+    """A queue whose last consumer leaves a message behind stays until that is gone, while one beside it is deleted."""
+    leave_by_consumer(connection, "stays", empty=False)
+    leave_by_consumer(connection, "goes", empty=True)
+    eventually(lambda: not is_there(connection, "goes"), "the other queue to be deleted")
+    assert is_there(connection, "stays")
+    connection.queue("stays", passive=True).get(timeout=60).ack()
+    eventually(lambda: not is_there(connection, "stays"), "the queue to be deleted after all")
+
+
 def test_t62_a_queue_that_is_not_to_be_deleted(
     connection: shmbroker.Connection, channel: shmbroker.Channel, auto: shmbroker.AddressSettings
 ) -> None:
@@ -133,6 +152,7 @@ def test_t62_a_queue_that_is_not_to_be_deleted(
     for name in ("stays", "goes"):
         channel.basic_publish("", name, b"x")
         assert channel.basic_get(name, auto_ack=True) is not None
+        leave_by_consumer(connection, name, empty=True)
     eventually(lambda: not is_there(connection, "goes"), "the other queue to be deleted")
     assert is_there(connection, "stays")
     auto.set("stays", auto_delete_queues=True)

@@ -242,7 +242,7 @@ def test_q82_a_lowered_limit_needs_as_many_restores(scene: Scene) -> None:
 
 
 def test_q82_there_is_no_limit_in_bytes(scene: Scene, other: shmbroker.Connection) -> None:
-    """prefetch_size is refused with 540, as by RabbitMQ; so no consumer can wait for credit in bytes (Q84)."""
+    """prefetch_size is refused with 540, as by RabbitMQ. `Queue.consume(prefetch_bytes=)` has such a limit (Q84)."""
     with refused(NotImplementedByBroker, "NOT_IMPLEMENTED - prefetch_size!=0 (30)"):
         other.channel().basic_qos(prefetch_size=30)
     assert not other.is_open

@@ -4,30 +4,27 @@
 from __future__ import annotations
 
 import datetime as dt
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from scenario_support.dead_letters import EXCHANGE, dead_letter_queue, death, deaths_of, next_dead, reasons
+from scenario_support.dead_letters import (
+    EXCHANGE,
+    dead_letter_queue,
+    death,
+    deaths_of,
+    next_dead,
+    reasons,
+    without_housekeeper,
+)
 from scenario_support.observing import assert_balanced, await_counts, listing, texts
 
 from shmbroker import BasicProperties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import shmbroker
 
 MANY = 600
 """Messages of more than two batches."""
-
-
-@contextmanager
-def without_housekeeper(broker: shmbroker.Broker) -> Iterator[None]:
-    """Have no housekeeper, so that what dies is carried out together afterwards."""
-    broker.stop()
-    yield
-    broker.start()
 
 
 def reject_all(queue: shmbroker.Queue, count: int) -> None:

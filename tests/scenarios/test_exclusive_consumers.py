@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scenario_support.channels import Inbox, assert_closed, refused
-from scenario_support.observing import assert_balanced, assert_counts, await_counts, numbered, put_each, texts
+from scenario_support.observing import (
+    arrived,
+    assert_balanced,
+    assert_counts,
+    await_counts,
+    numbered,
+    put_each,
+    take,
+    text,
+    texts,
+)
 from scenario_support.processes import Actor, actors
 from scenario_support.waiting import becomes
 
@@ -90,6 +100,58 @@ def test_q74_an_exclusive_consumer_and_others_exclude_each_other(
         shares.basic_consume("q", inbox, exclusive=True)
         shares.basic_publish("", "q", b"A")
         assert [delivery.text for delivery in inbox.wait(1)] == ["A"]
+
+
+def test_q74_a_consumer_of_queues_may_be_exclusive(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, queue: shmbroker.Queue
+) -> None:
+    """`consume(exclusive=True)` excludes others and is excluded; of several queues it has all or none."""
+    connection.queue("other")
+    with Actor(broker.name) as owner:
+        owner.do("consume", queue="q", exclusive=True)
+        for exclusive in False, True:
+            with pytest.raises(AccessRefused, match=IN_USE):
+                queue.consume(exclusive=exclusive)
+        with pytest.raises(AccessRefused, match="queue 'other' and queue 'q' in vhost '/' in exclusive use"):
+            connection.consumer(["other", "q"], exclusive=True)
+        await_counts(connection.queue("other"), consumers=0)
+        put_each(queue, "A")
+        (message,) = owner.do("receive", timeout=60)
+        assert message["body"] == "A"
+        owner.kill()
+    with connection.consumer(["other", "q"], exclusive=True) as consumer:
+        with consumer.get(timeout=60) as again:
+            assert (text(again), again.delivery_count) == ("A", 2)
+        for name in "other", "q":
+            with pytest.raises(AccessRefused, match=f"queue '{name}'"):
+                connection.queue(name).consume()
+    with queue.consume(), pytest.raises(AccessRefused, match=IN_USE):
+        queue.consume(exclusive=True)
+    assert_balanced(queue)
+
+
+def test_q74_a_single_active_queue_has_no_exclusive_consumer(connection: shmbroker.Connection) -> None:
+    """Its consumers take turns, so none may keep the others out."""
+    queue = connection.queue("q", single_active_consumer=True)
+    with pytest.raises(AccessRefused, match=IN_USE):
+        queue.consume(exclusive=True)
+    assert_counts(queue, consumers=0)
+
+
+def test_a_consumer_of_a_queue_may_skip_what_its_connection_put(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, queue: shmbroker.Queue
+) -> None:
+    """`consume(no_local=True)` leaves the messages of its own connection to others; it is refused beside groups."""
+    put_each(queue, ["own"])
+    with Actor(broker.name) as other, queue.consume(no_local=True) as consumer:
+        other.do("put", queue="q", bodies=["of another process"])
+        with consumer.get(timeout=60) as message:
+            assert text(message) == "of another process"
+        assert arrived(consumer) is None
+    assert take(queue, 1) == ["own"]
+    grouped = connection.queue("grouped", message_groups="sticky")
+    with pytest.raises(ValueError, match="no_local=True: a consumer of queue 'grouped', which has message groups"):
+        grouped.consume(no_local=True)
 
 
 def test_q74_a_killed_exclusive_consumer_leaves_the_queue_free(

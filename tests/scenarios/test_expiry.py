@@ -235,6 +235,17 @@ def test_q58_what_expires_goes_to_the_dead_letter_exchange(connection: shmbroker
     assert reasons(next_dead(dead)) == [("q", "expired", 1)]
 
 
+def test_q58_what_is_there_expires_by_itself_at_its_new_time(connection: shmbroker.Connection) -> None:
+    """A message that is younger than the new `message_ttl` expires when that is over, although nobody looks at it."""
+    queue = connection.queue("q")
+    put_each(queue, ["A"])
+    before = time.monotonic()
+    queue.configure(message_ttl=0.5)
+    await_counts(queue, expired=1, ready=0)
+    assert time.monotonic() >= before + 0.3
+    assert_balanced(queue)
+
+
 def test_q58_the_same_again_completes_an_interrupted_change(
     connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

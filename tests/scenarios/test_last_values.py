@@ -8,6 +8,7 @@ from queue import Full
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario_support.dead_letters import without_housekeeper
 from scenario_support.observing import (
     arrived,
     assert_balanced,
@@ -185,14 +186,23 @@ def test_any_single_value_is_a_key(connection: shmbroker.Connection, key: object
     assert listing(queue) == ["other"] * len(others) + ["3"]
 
 
+@pytest.mark.parametrize("way", ["nack", "rollback"])
 def test_t38_a_value_that_was_rolled_back_often_is_replaced_once(
-    connection: shmbroker.Connection, channel: shmbroker.Channel
+    connection: shmbroker.Connection, channel: shmbroker.Channel, way: str
 ) -> None:
     """Received and returned ten times, then a new value: exactly one message is left."""
     queue = latest(connection)
     put_values(queue, "K-1")
+    if way == "rollback":
+        channel.tx_select()
     for _ in range(10):
-        channel.basic_nack(channel.basic_get("latest").delivery_tag)
+        tag = channel.basic_get("latest").delivery_tag
+        if way == "nack":
+            channel.basic_nack(tag)
+        else:
+            channel.basic_ack(tag)
+            channel.tx_rollback()
+            channel.basic_recover()
     assert_counts(queue, message_count=1, replaced=0)
     put_values(queue, "K-2")
     assert listing(queue) == ["K-2"]
@@ -234,10 +244,14 @@ def test_t39_after_a_purge_the_same_key_is_delivered(connection: shmbroker.Conne
     assert_counts(queue, message_count=0, replaced=1)
 
 
-def test_t40_of_values_that_become_due_the_last_one_is_left(connection: shmbroker.Connection) -> None:
+def test_t40_of_values_that_become_due_the_last_one_is_left(
+    broker: shmbroker.Broker, connection: shmbroker.Connection
+) -> None:
     """Five delayed values of one key: all are scheduled; when all were due, the last one is left, and four replaced."""
     queue = latest(connection)
-    put_values(queue, *(f"K-{n}" for n in range(5)), delay=0.05)
+    with without_housekeeper(broker):
+        put_values(queue, *(f"K-{n}" for n in range(5)), delay=0.05)
+        assert_counts(queue, scheduled=5, replaced=0)
     await_counts(queue, message_count=1, scheduled=0, added=5, replaced=4)
     assert listing(queue) == ["K-4"]
 

@@ -115,12 +115,15 @@ def test_q69_three_and_a_half(broker: shmbroker.Broker, connection: shmbroker.Co
     assert [body[0] for body in listing(queue)] == ["b", "c", "d"]
 
 
-def test_q69_a_higher_limit_resumes(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:
+@pytest.mark.parametrize(("limit", "low", "high"), [("max_length", 1, 2), ("max_bytes", 8, 9)])
+def test_q69_a_higher_limit_resumes(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, limit: str, low: int, high: int
+) -> None:
     """Raising the limit lets a blocked producer go on."""
-    queue = connection.queue("q", max_length=1)
+    queue = connection.queue("q", **{limit: low})
     queue.put(b"first")
     with blocked(broker) as outcome:
-        queue.configure(max_length=2)
+        queue.configure(**{limit: high})
     assert outcome == [None]
     assert listing(queue) == ["first", "late"]
 

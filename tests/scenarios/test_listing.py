@@ -234,7 +234,7 @@ def test_q21_processes_that_read_and_ack_free_each_message_once(
 
 
 def test_t64_messages_are_counted_by_filter_and_by_property(queue: shmbroker.Queue) -> None:
-    """A count covers every ready message, on however many pages: all, those of a filter, or by a property."""
+    """A count covers every ready message, on however many pages, where a listing is limited."""
     regions = ("eu", "us", "ap")
     for number in range(PAGES_OF_MESSAGES):
         queue.put(str(number).encode(), headers={"region": regions[number % 3], "number": number})
@@ -245,5 +245,7 @@ def test_t64_messages_are_counted_by_filter_and_by_property(queue: shmbroker.Que
     assert queue.count(selector="region = 'eu' AND number < 90") == 29
     assert queue.count(group_by="region") == {"ap": 66, "eu": 66, "us": 66}
     assert queue.count(selector="number < 3", group_by="region") == {"ap": 1}
+    for selector in None, "number >= 150":
+        assert len(list(queue.browse(selector, limit=10))) == 10
     held.ack()
     assert_balanced(queue)

@@ -259,9 +259,8 @@ def test_a_killed_administrator_leaves_each_message_in_one_place(
     elsewhere = connection.queue("elsewhere")
     arguments: dict[str, list[Any]] = {"change_priority": [1], "move": ["elsewhere"], "copy": ["elsewhere"]}
     with Actor(broker.name) as administrator:
-        administrator.begin(
-            "manage", queue="dead" if how == "retry" else "q", how=how, arguments=arguments.get(how, [])
-        )
+        given = {"queue": "dead" if how == "retry" else "q", "how": how, "arguments": arguments.get(how, [])}
+        administrator.begin("manage", most=len(bodies) - 1, **given)
         while administrator.item() < 40:
             pass
         administrator.kill()

@@ -269,22 +269,27 @@ def test_t48_a_closing_message_that_returns_later_closes_nothing(
 def test_t50_a_group_is_handed_over_after_its_last_message_is_settled(
     connection: shmbroker.Connection, other: shmbroker.Connection
 ) -> None:
-    """When a consumer comes, it gets half of the groups, each after the first one has settled what it holds."""
+    """When a consumer comes, it gets half of the groups, each after the first one has settled all that it holds."""
     queue = grouped(connection, "sticky")
-    with queue.consume(prefetch=10, ack_batch=1) as first:
+    with queue.consume(prefetch=30, ack_batch=1) as first:
         put_grouped(queue, *(f"g{number % 10}-{number // 10}" for number in range(20)))
-        held = [first.get(timeout=60) for _ in range(10)]
+        held = [first.get(timeout=60) for _ in range(20)]  # two of each group
+        put_grouped(queue, *(f"g{number}-2" for number in range(10)))
         with other.queue("grouped").consume(prefetch=10) as second:
-            assert arrived(second) is None  # the first consumer holds a message of each group
-            settled = set()
+            assert arrived(second) is None
+            settled: Counter[str] = Counter()
+            moved: list[str] = []
             for message in held:
-                settled.add(text(message).partition("-")[0])
+                settled[text(message).partition("-")[0]] += 1
                 message.ack()
+                while (came := arrived(second)) is not None:
+                    moved.append(text(came))
+                    assert settled[moved[-1].partition("-")[0]] == 2
             await_counts(queue, ready=0)
-            moved = texts(message for message in iter(lambda: arrived(second), None))
+            moved += texts(message for message in iter(lambda: arrived(second), None))
             kept = texts(message for message in iter(lambda: arrived(first), None))
             assert len(moved) == len(kept) == 5
-            assert sorted(moved + kept) == [f"g{number}-1" for number in range(10)]
+            assert sorted(moved + kept) == [f"g{number}-2" for number in range(10)]
     assert_balanced(queue)
 
 

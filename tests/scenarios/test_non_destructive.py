@@ -280,7 +280,7 @@ def test_a_killed_administrator_hides_nothing(broker: shmbroker.Broker, connecti
     put_each(queue, numbered(300), delay=HOUR)
     with Actor(broker.name) as administrator, queue.consume(prefetch=300) as consumer:
         assert arrived(consumer) is None
-        administrator.begin("manage", queue="board", how="deliver_scheduled", arguments=[])
+        administrator.begin("manage", queue="board", how="deliver_scheduled", arguments=[], most=299)
         while administrator.item() < 40:
             pass
         administrator.kill()

@@ -33,14 +33,14 @@ def put_ranked(queue: shmbroker.Queue, *ranked: tuple[str, int | None]) -> None:
 
 
 def test_b68_a_priority_above_the_highest_counts_as_the_highest(connection: shmbroker.Connection) -> None:
-    """max-priority 5: p9 (as 5), p5, p1, none, p0 come in this order; none counts as 0."""
+    """max-priority 5: p9 counts as 5, and none as 0: they come after p5 and before p0, as they were put."""
     channel = connection.channel()
     channel.queue_declare("ranked", arguments={"x-max-priority": 5})
-    for body, priority in ("none", None), ("p0", 0), ("p1", 1), ("p9", 9), ("p5", 5):
+    for body, priority in ("none", None), ("p0", 0), ("p1", 1), ("p5", 5), ("p9", 9):
         channel.basic_publish("", "ranked", body.encode(), BasicProperties(priority=priority))
     messages = [channel.basic_get("ranked", auto_ack=True) for _ in range(5)]
-    assert texts(messages) == ["p9", "p5", "p1", "none", "p0"]
-    assert [message.priority for message in messages if message is not None] == [9, 5, 1, 0, 0]
+    assert texts(messages) == ["p5", "p9", "p1", "none", "p0"]
+    assert [message.priority for message in messages if message is not None] == [5, 9, 1, 0, 0]
 
 
 def test_q78_three_levels_come_one_after_the_other(connection: shmbroker.Connection) -> None:

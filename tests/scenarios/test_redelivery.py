@@ -9,7 +9,15 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from scenario_support.dead_letters import EXCHANGE, dead_letter_queue, death, deaths_of, next_dead, reasons
+from scenario_support.dead_letters import (
+    EXCHANGE,
+    dead_letter_queue,
+    death,
+    deaths_of,
+    next_dead,
+    reasons,
+    without_housekeeper,
+)
 from scenario_support.observing import (
     assert_balanced,
     assert_counts,
@@ -29,6 +37,8 @@ import shmbroker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+CLOCKS = 0.1
+"""How much the wall clock may be set meanwhile, in seconds."""
 NEVER = 600.0
 """A delay that no test waits for."""
 SERVES = "import shmbroker, sys; shmbroker.Broker(sys.argv[1]).serve_forever()"
@@ -65,18 +75,22 @@ def test_t29_after_its_last_attempt_a_message_is_dead(
     channel: shmbroker.Channel,
     give_back: Callable[[shmbroker.Queue], tuple[str, int]],
 ) -> None:
-    """max_attempts=2: the second return brings it to every queue behind the exchange; the source counts 0 and 0."""
+    """max_attempts=2: the second return brings it to every queue behind the exchange; the source counts 0 and 0.
+
+    It keeps its exchange, routing key and id.
+    """
     queues = [dead_letter_queue(connection, name) for name in ("dead", "dead too")]
     queue = connection.queue("q", max_delivery_attempts=2, dead_letter_exchange=EXCHANGE)
     channel.exchange_declare("work", "fanout")
     channel.queue_bind("q", "work")
-    channel.basic_publish("work", "k", b"A")
+    channel.basic_publish("work", "k", b"A", shmbroker.BasicProperties(message_id="one of its own"))
     assert give_back(queue) == ("A", 1)
     assert_counts(queue, ready=1, scheduled=0)
     assert give_back(queue) == ("A", 2)
     for dead in queues:
         message = next_dead(dead)
         assert (text(message), message.routing_key, message.delivery_count) == ("A", "k", 1)
+        assert message.properties.message_id == "one of its own"
         assert not message.redelivered
         assert deaths_of(message) == [death("q", "delivery_limit", "k", exchange="work")]
     await_counts(queue, message_count=0, delivering=0, scheduled=0, dead_lettered=1)
@@ -108,8 +122,9 @@ def test_a_channel_that_returns_a_message_uses_an_attempt(connection: shmbroker.
     await_counts(connection.queue("q", passive=True), message_count=0, dead_lettered=1)
 
 
-def test_t30_without_a_queue_behind_the_exchange_it_is_dropped(broker_name: str) -> None:
-    """max_attempts=1 and an exchange without queues: dropped, counters consistent, one warning for the queue."""
+@pytest.mark.parametrize("exchange", ["amq.fanout", "nowhere"])
+def test_t30_without_a_queue_behind_the_exchange_it_is_dropped(broker_name: str, exchange: str) -> None:
+    """max_attempts=1 and an exchange without queues, or none: dropped, counters consistent, one warning."""
     keeper = subprocess.Popen(
         [sys.executable, "-P", "-c", SERVES, broker_name], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
@@ -117,7 +132,7 @@ def test_t30_without_a_queue_behind_the_exchange_it_is_dropped(broker_name: str)
     try:
         eventually(lambda: broker_name in shmbroker.brokers() and broker.statistics().housekeeper_pid == keeper.pid)
         with broker.connect() as connection:
-            queue = connection.queue("q", max_delivery_attempts=1, dead_letter_exchange="nowhere")
+            queue = connection.queue("q", max_delivery_attempts=1, dead_letter_exchange=exchange)
             put_each(queue, "ABC")
             for body in "ABC":
                 assert nack(queue) == (body, 1)
@@ -128,7 +143,7 @@ def test_t30_without_a_queue_behind_the_exchange_it_is_dropped(broker_name: str)
         _, said = keeper.communicate()
     assert said.count("a dead message was dropped") == 1
     assert "'q'" in said
-    assert "'nowhere'" in said
+    assert repr(exchange) in said
 
 
 def test_without_an_exchange_the_last_attempt_drops(connection: shmbroker.Connection) -> None:
@@ -237,6 +252,18 @@ def test_only_what_the_killed_process_was_given_uses_an_attempt(
 # ---- delay ----
 
 
+def delay_of(queue: shmbroker.Queue, *messages: shmbroker.Message) -> list[tuple[float, float]]:
+    """Return messages; for each, return between which two numbers of seconds lies how long it waits."""
+    before = time.time()
+    for message in messages:
+        message.nack()
+    after = time.time()
+    waiting = [one for one in queue.browse(state="scheduled") if isinstance(one, shmbroker.QueuedMessage)]
+    ends = [one.due_at for one in waiting if one.due_at is not None]
+    assert len(ends) == len(messages)
+    return [(end - after - CLOCKS, end - before + CLOCKS) for end in ends]
+
+
 def waits_of(queue: shmbroker.Queue, rounds: int) -> list[float]:
     """Return how long the message of a queue waits after each of its returns, in seconds."""
     waits = []
@@ -259,6 +286,26 @@ def test_t33_the_wait_grows_by_the_factor_up_to_the_most(connection: shmbroker.C
     for wait, least in zip(waits_of(queue, 4), [0.05, 0.1, 0.15, 0.15], strict=True):
         assert wait >= least
     assert_counts(queue, acked=1, message_count=0)
+
+
+def test_t33_each_wait_is_as_long_as_it_should_be(connection: shmbroker.Connection) -> None:
+    """Delay 5 x 2 capped at 15: the message is due after 5, 10, 15, 15 seconds."""
+    queue = connection.queue("q", redelivery_delay=5, redelivery_multiplier=2, max_redelivery_delay=15)
+    put_each(queue, "A")
+    for expected in (5, 10, 15, 15):
+        ((least, most),) = delay_of(queue, queue.get(timeout=60))
+        assert least <= expected <= most
+        assert queue.deliver_scheduled() == 1
+
+
+def test_t33_the_collision_factor_makes_waits_longer_and_shorter(connection: shmbroker.Connection) -> None:
+    """Delay 60, factor 0.5: each message is due after 30 to 90 seconds, some before 60 and some after."""
+    queue = connection.queue("q", redelivery_delay=60, redelivery_collision_factor=0.5)
+    put_each(queue, numbered(100))
+    waits = delay_of(queue, *(queue.get(timeout=60) for _ in range(100)))
+    assert all(most >= 30 and least <= 90 for least, most in waits)
+    for low, high in ((30, 45), (45, 60), (60, 75), (75, 90)):
+        assert any(low <= least and most <= high for least, most in waits)
 
 
 def test_t33_the_most_ends_the_growth(connection: shmbroker.Connection) -> None:
@@ -364,12 +411,17 @@ def test_t18_a_full_ring_has_no_delay(connection: shmbroker.Connection) -> None:
     assert_balanced(ring)
 
 
-def test_r23_a_message_that_comes_due_in_a_full_ring_is_replaced(connection: shmbroker.Connection) -> None:
+def test_r23_a_message_that_comes_due_in_a_full_ring_is_replaced(
+    broker: shmbroker.Broker, connection: shmbroker.Connection
+) -> None:
     """With room a returned message waits; due, it is the oldest of a ring that is full meanwhile, and is replaced."""
-    ring = connection.queue("ring", ring_size=2, redelivery_delay=0.3)
+    ring = connection.queue("ring", ring_size=2, redelivery_delay=0.01)
     put_each(ring, "A")
-    assert nack(ring) == ("A", 1)
-    put_each(ring, "BC")
+    with without_housekeeper(broker):
+        assert nack(ring) == ("A", 1)
+        assert_counts(ring, scheduled=1, ready=0)
+        put_each(ring, "BC")
+        assert_counts(ring, scheduled=1, ready=2, replaced=0)
     await_counts(ring, message_count=2, ready=2, scheduled=0, replaced=1)
     assert listing(ring) == ["B", "C"]
     assert_balanced(ring)

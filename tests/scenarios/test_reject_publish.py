@@ -207,6 +207,23 @@ def test_q67_a_reservation_is_rejected(connection: shmbroker.Connection) -> None
     assert listing(queue) == ["1"]
 
 
+def test_q67_a_reservation_that_is_given_up_keeps_no_room(connection: shmbroker.Connection) -> None:
+    """What was reserved and given up leaves room for as much as before; what was put takes its place once."""
+    queue = connection.queue("q", max_length=2, max_bytes=4, overflow="reject-publish")
+    for _ in range(5):
+        with pytest.raises(ZeroDivisionError), queue.reserve(4):
+            raise ZeroDivisionError
+    with queue.reserve(2) as memory:
+        memory[:] = b"12"
+    with pytest.raises(shmbroker.PublishRejected), queue.reserve(3):
+        pass
+    queue.put(b"34")
+    with pytest.raises(shmbroker.PublishRejected):
+        queue.put(b"")
+    assert listing(queue) == ["12", "34"]
+    assert_balanced(queue)
+
+
 def test_q67_a_move_stops(connection: shmbroker.Connection) -> None:
     """A move into a queue that rejects stops: the other messages stay in their queue."""
     queue = connection.queue("q", max_length=1, overflow="reject-publish")

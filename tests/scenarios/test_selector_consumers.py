@@ -10,6 +10,7 @@ from scenario_support.observing import (
     arrived,
     assert_balanced,
     assert_counts,
+    await_counts,
     listing,
     numbered,
     put_each,
@@ -77,6 +78,28 @@ def test_t55_no_message_is_lost_or_reordered_when_consumers_come_and_go(
             assert take_all(red, 1) == ["1"]
             assert arrived(red) is None
         assert take(queue, 1) == ["2"]
+    assert_balanced(queue)
+
+
+def test_t55_what_a_consumer_of_any_returns_goes_on_to_the_one_of_red(
+    connection: shmbroker.Connection, other: shmbroker.Connection
+) -> None:
+    """The consumer of any has all and is closed: the one of red, which stays, gets the red ones, a new one the rest."""
+    queue = connection.queue("colors")
+    with other.queue("colors").consume(selector=IS_RED) as red:
+        any_one = queue.consume()
+        red.suspend()
+        for number in range(4):
+            put_each(queue, [f"red {number}"], headers=RED)
+            put_each(queue, [f"blue {number}"], headers=BLUE)
+        assert texts([any_one.get(timeout=60) for _ in range(2)]) == ["red 0", "blue 0"]
+        await_counts(queue, delivering=8)
+        red.resume()
+        assert arrived(red) is None
+        any_one.close()
+        assert take_all(red, 4) == [f"red {number}" for number in range(4)]
+        with queue.consume() as again:
+            assert take_all(again, 4) == [f"blue {number}" for number in range(4)]
     assert_balanced(queue)
 
 

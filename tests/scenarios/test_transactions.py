@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scenario_support.channels import taken
-from scenario_support.observing import assert_balanced, assert_counts, await_counts, listing, put_each, text
+from scenario_support.observing import assert_balanced, assert_counts, await_counts, listing, put_each, text, texts
 from scenario_support.processes import Actor
 
 if TYPE_CHECKING:
@@ -103,9 +103,11 @@ def test_t70_what_was_acked_in_an_open_transaction_is_in_delivery(
     deliveries.close()
     await_counts(queue, consumers=0)
     assert_counts(queue, delivering=1, ready=0, acked=0, message_count=1)
+    assert texts(queue.browse(state="delivering")) == ["A"]
     if end == "commit":
         channel.tx_commit()
         assert_counts(queue, delivering=0, acked=1, message_count=0)
+        assert texts(queue.browse(state="delivering")) == []
     elif end == "rollback":
         channel.tx_rollback()
         assert_counts(queue, delivering=1, acked=0, message_count=1)

@@ -6,16 +6,17 @@
 
 #include "sb_api.h"
 
-static sb_status subscribe(sb_consumer *k, sb_queue **queues, uint32_t count) {
+static sb_status subscribe(sb_consumer *k, sb_queue **queues, uint32_t count, uint32_t how) {
   for (uint32_t i = 0; i < count; i++) {
     sb_subscription *s = &k->subscriptions[i];
     if (!sb_queue_is_open(queues[i])) {
       return SB_DELETED;
     }
-    *s = sb_subscription_to(queues[i], k->priority, false, k->wish);
+    *s = sb_subscription_to(queues[i], k->priority, (how & SB_CONSUME_NO_LOCAL) != 0, k->wish);
     bool alone = sb_topology_is_held(k->c->b);
     uint32_t flags;
     sb_status status = sb_admission_begin(k->c, s->q->slot, alone, &flags);
+    flags |= (how & SB_CONSUME_EXCLUSIVE) != 0 ? SB_NODE_EXCLUSIVE : 0u;
     if (status == SB_OK)
       status = sb_node_create(k->c, s->q->slot, k->priority, flags, k->target.number, k->prefetch, &s->node, &s->token);
     if (status != SB_OK) {
@@ -107,7 +108,7 @@ static sb_consumer *open_once(sb_connection *c, sb_queue **queues, uint32_t coun
   *status = sb_api_enter(c);
   if (*status == SB_OK) {
     sb_target_add(&k->target);
-    *status = subscribe(k, queues, count);
+    *status = subscribe(k, queues, count, o->flags);
     if (*status == SB_OK) {
       for (uint32_t i = 0; i < k->subscription_count; i++) {
         sb_subscription_set_interested(&k->subscriptions[i], true);

@@ -89,7 +89,8 @@ SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
     return status;
   }
   SB_CRASHPOINT("api.put.allocated");
-  sb_api_fill(c, r, length, o, sb_life_of(q->shm, o->ttl_ns), 0);
+  _Static_assert(SB_TTL_NOW == SB_LIFE_NONE, "the life of 0 of the options");
+  sb_api_fill(c, r, length, o, sb_life_of(q, o->ttl_ns), 0);
   return SB_OK;
 }
 

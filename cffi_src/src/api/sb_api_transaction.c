@@ -324,7 +324,7 @@ static void fill_block(request *r, const sb_publication *p, uint32_t slot) {
  * that changes lives a publication of its own. What is transferred keeps what is left of its life. */
 static uint64_t life_of(const request *r, const sb_publication *p) {
   uint64_t own = options_of(p)->ttl_ns;
-  return p->target_count == 1 && !r->transfers ? sb_life_of(p->targets[0]->shm, own) : own;
+  return p->target_count == 1 && !r->transfers ? sb_life_of(p->targets[0], own) : own;
 }
 
 /* The use (sb_reserve.h) with which a body is allocated, in a commit with the use `use`. If `use` is DRAIN or BOOKS,

@@ -3,6 +3,7 @@
 #include "sb_life.h"
 
 #include "cells.h"
+#include "consuming.h"
 #include "system.h"
 
 #define MS UINT64_C(1000000)
@@ -45,13 +46,31 @@ static void each_setting(void) {
     SB_STORE(&q->shm->settings[SB_SETTING_MAX_EXPIRY_DELAY_MS], lives[i].most, SB_RELAXED);
     SB_STORE(&q->shm->settings[SB_SETTING_MESSAGE_TTL_MS], lives[i].message_ttl, SB_RELAXED);
     SB_STORE(&q->shm->flags, lives[i].flags | SB_QUEUE_TTL, SB_RELAXED);
-    expect_is(sb_life_of(q->shm, lives[i].own), lives[i].should, "the life of a message");
+    expect_is(sb_life_of(q, lives[i].own), lives[i].should, "the life of a message");
     SB_STORE(&q->shm->flags, lives[i].flags, SB_RELAXED);
-    expect_is(sb_life_of(q->shm, lives[i].own), lives[i].own, "its life in a queue without the flag");
+    expect_is(sb_life_of(q, lives[i].own), lives[i].own, "its life in a queue without the flag");
   }
 }
 
+/* A message with a life of 0, beside a consumer with credit for two. */
+static void a_life_of_nothing(void) {
+  sb_queue *q = queue_number(0);
+  expect_is(sb_life_of(q, SB_LIFE_NONE), SB_LIFE_NONE, "the life of a message for nobody");
+  uint32_t node = make_node(q->slot, 0, SB_NODE_DIRECT, 2, SB_NODE_INTERESTED);
+  expect_is(sb_life_of(q, SB_LIFE_NONE), SB_LIFE_HAND_OVER, "the life of a message that a consumer waits for");
+  expect_is(sb_life_of(q, 5), 5, "a life that is longer than nothing");
+  put_some(0, 1, 1);
+  expect_is(sb_life_of(q, SB_LIFE_NONE), SB_LIFE_HAND_OVER, "the life of the last message that it takes");
+  put_some(0, 2, 2);
+  expect_is(sb_life_of(q, SB_LIFE_NONE), SB_LIFE_NONE, "the life of a message beyond its credit");
+  set_node_state(node, SB_NODE_NON_ACQUIRING);
+  expect_is(sb_life_of(q, SB_LIFE_NONE), SB_LIFE_HAND_OVER, "the life of a message that a choosy consumer may want");
+  (void)SB_OR(&q->shm->flags, SB_QUEUE_PAUSED, SB_RELAXED);
+  expect_is(sb_life_of(q, SB_LIFE_NONE), SB_LIFE_NONE, "the life of a message in a queue that is paused");
+}
+
 static const test_case CASES[] = {
+    {"life: nothing", "a message with a life of 0 is for a consumer that waits", a_life_of_nothing},
     {"life: settings", "each setting changes the lives that it is for", each_setting},
 };
 SUBJECT(CASES)

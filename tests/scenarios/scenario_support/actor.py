@@ -13,6 +13,7 @@ import functools
 import inspect
 import json
 import random
+import signal
 import sys
 import threading
 import time
@@ -204,16 +205,14 @@ class Tasks:
             self._views.append(message.body)
             message.ack()
 
-    def manage(self, queue: str, how: str, arguments: list[Any]) -> Iterator[int]:
-        """Do something with one message after the other, and report how many they were so far."""
-        done = 0
-        while True:
+    def manage(self, queue: str, how: str, arguments: list[Any], most: int) -> Iterator[int]:
+        """Do something with one message after the other, and report each; after `most` of them wait to be killed."""
+        for done in range(1, most + 1):
             result = getattr(self._queue(queue), how)(*arguments, limit=1)
-            count = result if isinstance(result, int) else result.retried
-            done += count
+            assert (result if isinstance(result, int) else result.retried) == 1
             yield done
-            if not count:
-                break
+        while True:
+            signal.pause()
 
     def echo(self, queue: str, count: int, way: str) -> Iterator[str]:
         """Take one message after the other and report each as soon as it is acked."""

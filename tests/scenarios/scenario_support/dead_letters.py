@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from scenario_support.observing import text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import shmbroker
 
 EXCHANGE, DEAD = "dlx", "dead"
@@ -22,6 +25,14 @@ def dead_letter_queue(
         channel.exchange_declare(exchange, "fanout")
         channel.queue_bind(name, exchange)
     return queue
+
+
+@contextmanager
+def without_housekeeper(broker: shmbroker.Broker) -> Iterator[None]:
+    """Have no housekeeper: nothing becomes due, and what dies is carried out afterwards."""
+    broker.stop()
+    yield
+    broker.start()
 
 
 def deaths_of(message: shmbroker.Message) -> list[dict[str, Any]]:
