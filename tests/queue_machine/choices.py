@@ -152,8 +152,8 @@ class Put(NamedTuple):
     properties: dict[str, Any]
 
 
-def put_of(number: int, kind: int) -> Put:
-    """The message of a kind, with a body of its own; kind 0 is the plainest."""
+def put_of(number: int, kind: int, *, lasts: bool) -> Put:
+    """The message of a kind, with a body of its own; kind 0 is the plainest. One that `lasts` does not expire."""
     kind, size = divmod(kind, len(SIZES))
     kind, priority = divmod(kind, len(PRIORITIES))
     kind, colour = divmod(kind, len(COLOURS))
@@ -162,7 +162,7 @@ def put_of(number: int, kind: int) -> Put:
     special, duplicate_id = SPECIALS[special_at], IDS[kind % len(IDS)]
     message = Message(
         f"m{number}", SIZES[size], PRIORITIES[priority], COLOURS[colour], GROUPS[group],
-        special == "ends group" and GROUPS[group] is not None, special == "expired", special == "delayed",
+        special == "ends group" and GROUPS[group] is not None, special == "expired" and not lasts, special == "delayed",
         duplicate_id=duplicate_id,
     )  # fmt: skip
     headers: dict[str, Any] = {}

@@ -118,16 +118,20 @@ class QueueMachine(RuleBasedStateMachine):
 
     # ---- putting ----
 
+    def put_of(self, name: str, kind: int) -> choices.Put:
+        """A message for a queue. Where a consumer waits that may take it, it has no life of 0: it might come, or not."""
+        return choices.put_of(next(self.numbers), kind, lasts=self.world.wakes(self.world.queues[name]))
+
     def put(self, worker: int, name: str, kind: int) -> None:
         """Put a message."""
-        put = choices.put_of(next(self.numbers), kind)
+        put = self.put_of(name, kind)
         expected = self.world.queues[name].put(put.message)
         self.stage.delays(put.message.delayed)
         same(self.do(worker, "put", name, [put.body], **put.options), expected)
 
     def put_many(self, worker: int, name: str, kind: int, count: int) -> None:
         """Put several messages in one call, as far as there is room."""
-        puts = [choices.put_of(next(self.numbers), kind) for _ in range(count)]
+        puts = [self.put_of(name, kind) for _ in range(count)]
         queue, done, ended = self.world.queues[name], 0, "put"
         self.stage.delays(puts[0].message.delayed)
         for put in puts:
@@ -156,7 +160,8 @@ class QueueMachine(RuleBasedStateMachine):
             return
         queue, number = self.world.queues[name], next(NUMBERS)
         chosen = selector if queue.claims.kind == "none" else None
-        awake = awake and not queue.settings.replaces()  # else a put would race with it for a message, or for room
+        # Else a put would race with it for a message, for room, or for its life.
+        awake = awake and not queue.settings.replaces() and queue.settings.message_ttl != 0
         # One that opens the gate would race with those that wait at it.
         awake = awake or (queue not in self.world.open and any(one.awake for one in self.world.consumers_at(queue)))
         received = self.do(
@@ -176,7 +181,7 @@ class QueueMachine(RuleBasedStateMachine):
         if worker in self.world.exclusive:
             self.do(worker, "unclaim")
             self.world.unclaimed(worker)
-        elif choices.admits_claims(queue.settings):
+        elif choices.admits_claims(queue.settings) and queue.settings.message_ttl != 0:
             allowed = self.world.may_consume(queue, alone=True)
             same(self.do(worker, "claim", name), allowed)
             if allowed:
@@ -231,7 +236,7 @@ class QueueMachine(RuleBasedStateMachine):
     ) -> None:
         """Publish and settle in one transaction: all of it happens, or nothing."""
         given = zip(names[:count], kinds.values(), strict=False)
-        puts = [(name, choices.put_of(next(self.numbers), kind)) for name, kind in given]
+        puts = [(name, self.put_of(name, kind)) for name, kind in given]
         for _, put in puts:
             put.message.delayed = False
         some = self.some_of(self.world.handed_by(worker, by_channel=True), which)
@@ -284,8 +289,8 @@ class QueueMachine(RuleBasedStateMachine):
         """Change a setting of the queue while it is in use."""
         queue = self.world.queues[QUEUE]
         changed = replace(queue.settings, **changes)
-        wakes = any(one.awake for one in self.world.consumers_at(queue))
-        if choices.checked(changed) is not None and not (wakes and changed.replaces()):
+        races = self.world.wakes(queue) and (changed.replaces() or changed.message_ttl == 0)
+        if choices.checked(changed) is not None and not races:
             # A limit of bytes that became smaller is enforced by a later put.
             trim = trim or (changed.overflow == "drop-head" and changed.max_bytes != -1)
             allowed = self.world.may_limit(queue, changed.max_consumers)

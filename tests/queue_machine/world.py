@@ -246,6 +246,10 @@ class World:
         """The consumers of a queue, without those that claim it."""
         return [one for one in self.consumers.values() if one.queue is queue]
 
+    def wakes(self, queue: Queue) -> bool:
+        """Whether a consumer waits for messages between two steps."""
+        return any(one.awake for one in self.consumers_at(queue)) or queue in self.exclusive.values()
+
     def attached(self, queue: Queue) -> int:
         """How many consumers a queue has."""
         return len(self.consumers_at(queue)) + list(self.exclusive.values()).count(queue)
