@@ -119,7 +119,7 @@ class QueueMachine(RuleBasedStateMachine):
     # ---- putting ----
 
     def put_of(self, name: str, kind: int) -> choices.Put:
-        """A message for a queue. Where a consumer waits that may take it, it has no life of 0: it might come, or not."""
+        """A message for a queue. Where a consumer waits, it has no life of 0: it might come, or not."""
         return choices.put_of(next(self.numbers), kind, lasts=self.world.wakes(self.world.queues[name]))
 
     def put(self, worker: int, name: str, kind: int) -> None:
