@@ -316,7 +316,7 @@ enum {
 enum { SB_DUPLICATES_SKIP = 0, SB_DUPLICATES_FAIL = 1, SB_DUPLICATES_IGNORE = 2 };
 
 /* A life of 0: the message is for a consumer that waits for it now (sb_life.h). */
-#define SB_TTL_NOW 1
+enum { SB_TTL_NOW = 1 };
 typedef struct {
   uint64_t ttl_ns, delay_ns; /* 0 = none */
   const char *key;

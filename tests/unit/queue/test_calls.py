@@ -66,7 +66,7 @@ def test_a_consumer_has_the_options_that_were_given(queue: shmbroker.Queue, monk
     given: list[tuple[Any, dict[str, Any]]] = []
     monkeypatch.setattr(queue_module, "Consumer", lambda *queues, **options: given.append((queues, options)))
     options = {"prefetch": 3, "priority": 5, "auto_ack": True, "timeout": 7.0, "ack_batch": 9, "ack_interval": 0.5}
-    options |= {"prefetch_bytes": 2000, "selector": "a = 1"}
+    options |= {"prefetch_bytes": 2000, "selector": "a = 1", "exclusive": True, "no_local": True}
     queue.consume(**options)  # type: ignore[arg-type]
     queue.consume()
     standard = {
@@ -78,6 +78,8 @@ def test_a_consumer_has_the_options_that_were_given(queue: shmbroker.Queue, monk
         "ack_interval": 0.001,
         "prefetch_bytes": None,
         "selector": None,
+        "exclusive": False,
+        "no_local": False,
     }
     of = session_of(queue), [core_of(queue)]
     assert given == [(of, options), (of, standard)]
