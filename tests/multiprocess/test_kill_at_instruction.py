@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-SAMPLE = 61  # one place of 61 is tried, different ones for each operation
+SAMPLE = 89  # one place of 89 is tried, different ones for each operation
 NOT_PERMITTED = 77
 
 
@@ -30,5 +30,5 @@ def test_a_process_may_end_or_stop_after_any_instruction(plain_programs: Path) -
     counts = re.search(r"(\d+) passed, (\d+) failed", run.stdout)
     assert counts, run.stdout + run.stderr
     assert int(counts[2]) == 0, run.stdout + run.stderr
-    assert int(counts[1]) > 400
+    assert int(counts[1]) > 300
     assert run.returncode == 0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
-MOST = 800  # schedules of a scenario; `make races` tries all within larger bounds
+MOST = 600  # schedules of a scenario; `make races` tries all within larger bounds
 
 
 KINDS = ("kills", "orders", "delays", "random", "plain")  # the longest first

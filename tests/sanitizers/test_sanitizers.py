@@ -13,7 +13,7 @@ from tests.building import built
 if TYPE_CHECKING:
     from pathlib import Path
 
-STEPS = 97  # one step of 97 is killed
+STEPS = 131  # one step of 131 is killed
 SEEDS = 150
 
 
