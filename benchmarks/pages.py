@@ -2,7 +2,7 @@
 """`python -m benchmarks.pages RESULTS.json`: writes the figures of a run into the pages that show them.
 
 The page of figures has every row. The README has a few rows and a plot. Each table stands between two markers; a run of
-`benchmarks` and one of `benchmarks.spark` have a table each.
+`benchmarks`, one of its measurements of features alone, and one of `benchmarks.spark` have a table each.
 """
 
 from __future__ import annotations
@@ -121,6 +121,35 @@ def short_table(document: dict[str, Any]) -> str:
     return "\n".join([*lines, "", f"{_where(document)}. {UNITS}"])
 
 
+def kind_of(document: dict[str, Any]) -> str:
+    """The table that a document is for: `bench`, `features` or `spark`."""
+    if "found" in document:
+        return "spark"
+    names = [one["name"] for one in document["measurements"]]
+    return "features" if all(name.startswith("feature-") or name == "selectors" for name in names) else "bench"
+
+
+def feature_table(document: dict[str, Any]) -> str:
+    """The table of a run that measured the features of queues: ours and the peers', and what was asked for.
+
+    Args:
+        document: The JSON that a run of `benchmarks --peers --only "feature-*" --only selectors` wrote.
+    """
+    lines = ["| measurement | way | median | target |", "|---|---|---:|---|"]
+    for measurement in document["measurements"]:
+        for one in measurement["contenders"]:
+            if one["status"] == "ok":
+                value = _number(one["summary"]["median"], measurement["unit"])
+                targets = "<br>".join(_measured(target) for target in one["targets"]) or "-"
+                lines.append(f"| {measurement['title']} | {one['name']} | {value} | {targets} |")
+    return "\n".join([*lines, "", f"{_where(document)}. Times are those of a message."])
+
+
+def _measured(target: dict[str, Any]) -> str:
+    value = "" if target["value"] is None else f" ({target['value']:.3g})"
+    return f"{_target(target)}{value}"
+
+
 def spark_table(document: dict[str, Any]) -> str:
     """The table of a run of `benchmarks.spark`."""
     lines = ["| what | ours | counterpart | figure | goal |", "|---|---:|---:|---:|---|"]
@@ -147,8 +176,11 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("usage: python -m benchmarks.pages RESULTS.json\n")
         return 2
     document = json.loads(Path(arguments[0]).read_text("utf-8"))
-    if "found" in document:
+    kind = kind_of(document)
+    if kind == "spark":
         _replace(FIGURES, "spark", spark_table(document))
+    elif kind == "features":
+        _replace(FIGURES, "features", feature_table(document))
     else:
         _replace(FIGURES, "bench", table(document))
         _replace(README, "bench", short_table(document))
