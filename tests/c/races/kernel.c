@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -89,6 +90,16 @@ void *__wrap_calloc(size_t count, size_t bytes) {
 }
 void *__wrap_malloc(size_t bytes);
 void *__wrap_malloc(size_t bytes) { return __wrap_calloc(1, bytes); }
+/* How long the old memory is, nobody knows: what lies behind it is copied, too, and means nothing. */
+void *__real_realloc(void *memory, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes) {
+  if (memory != NULL && !world_contains(memory)) {
+    return __real_realloc(memory, bytes);
+  }
+  void *wider = __wrap_calloc(1, bytes);
+  return memory != NULL && wider != NULL ? memcpy(wider, memory, bytes) : wider;
+}
 void __wrap_free(void *memory);
 void __wrap_free(void *memory) {
   if (!world_contains(memory)) __real_free(memory);
