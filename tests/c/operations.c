@@ -332,6 +332,7 @@ static void die_with_a_dead_one(void) {
 #define TWO (ID(FRESH) | ID(FRESH + 1))
 #define BUT_1 (ALL & ~ID(1))
 #define BUT_2 (ALL & ~(ID(1) | ID(2)))
+#define BUT_1_AND_3 (ALL & ~(ID(1) | ID(3))) /* without what a selector of priority 2 leaves */
 #define BUT_3 (ID(4) | ID(5) | ID(6))
 #define REST ID(OTHERS)
 
@@ -697,9 +698,10 @@ const operation OPERATIONS[] = {
     {"reap a commit, sorted", SORTED, 0, nothing, reap, UNDER_WAY(NEW, NEW), AFTER(NEW, NEW), .reaps = true,
      .dies_at = "commit.flip.done", .dies_in = commit_sorted, .twice = NEW},
     {"consume, selector", FREELY, SETUP, nothing, rival_comes, UNCHANGED},
+    {"consumer's turn, selector", FREELY, SETUP, rival_comes, rival_takes, LEAVES(BUT(2))},
     {"cancel, selector", FREELY, SETUP, rival_and_another, rival_leaves, UNCHANGED, .slow = true},
     {"suspend, selector", FREELY, SETUP, rival_and_another, rival_loses_credit, UNCHANGED},
-    {"consumer's turn beside a rival", FREELY, SETUP, rival_and_another, another_takes, LEAVES(BUT_2)},
+    {"consumer's turn beside a rival", FREELY, SETUP, rival_and_another, another_takes, LEAVES(BUT_1_AND_3)},
     {"consumer is held back", FREELY, SETUP, window_opens, window_takes, UNCHANGED},
     {"get beside one that is held back", FREELY, SETUP, window_is_full, window_loses_next, LEAVES(BUT(2))},
     {"settle, held back", FREELY, SETUP, window_is_full, window_settles, LEAVES(BUT_1)},

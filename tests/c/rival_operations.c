@@ -4,8 +4,8 @@
 #include "child.h"
 #include "operations.h"
 
-static const char OF_PRIORITY_5[] = {
-    SB_PROGRAM_VERSION, SB_OP_PROPERTY_U8, SB_PROPERTY_PRIORITY, SB_OP_INTEGER_I64, 5, 0, 0, 0, 0, 0, 0, 0,
+static const char OF_PRIORITY_2[] = {
+    SB_PROGRAM_VERSION, SB_OP_PROPERTY_U8, SB_PROPERTY_PRIORITY, SB_OP_INTEGER_I64, 2, 0, 0, 0, 0, 0, 0, 0,
     SB_OP_EQUAL};
 static sb_consumer *rival, *another;
 
@@ -23,7 +23,10 @@ static sb_consumer *open(int32_t priority, const char *selector, uint32_t length
   } while (again(status));
   return k;
 }
-void rival_comes(void) { rival = open(1, OF_PRIORITY_5, sizeof OF_PRIORITY_5); }
+void rival_comes(void) { rival = open(1, OF_PRIORITY_2, sizeof OF_PRIORITY_2); }
+void rival_takes(void) {
+  if (sb_consumer_next(rival, buffer, false) > 0) (void)sb_consumer_settle(rival, buffer, SB_ACK);
+}
 void rival_leaves(void) { sb_consumer_cancel(rival, true); }
 void rival_and_another(void) {
   rival_comes();
