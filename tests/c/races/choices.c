@@ -97,7 +97,7 @@ static const scenario SCENARIOS[] = {
       {"nack", nack_held, 0, "returned"}}, NULL, KEEPS_ALL, .idle = true},
     {"choose, another, put", "a lower priority leaves what is wanted, and takes the rest", FREELY,
      one_chooses_before_another,
-     {{"high", serve, 1, "slept filled slept"}, {"low", serve, 2, "slept filled slept"}, {"put", put_1_2, 0, "put put"}},
+     {{"low", serve, 2, "slept filled slept"}, {"high", serve, 1, "slept filled slept"}, {"put", put_1_2, 0, "put put"}},
      NULL, KEEPS_ALL},
     {"choose, another, cancel", "what was left to one that leaves goes to the other", FREELY, one_chooses_before_another,
      {{"cancel", stop_choosing, 1, "cancelled"}, {"low", serve, 2, "slept filled slept"}, {"put", put_2, 0, "put"}},

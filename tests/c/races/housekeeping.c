@@ -36,6 +36,10 @@ static void two_are_due(void) {
   some_are_due(2);
   any_order(); /* whichever is found first */
 }
+static void one_is_due_in_a_ring(void) {
+  some_are_due(1);
+  everything_may_go();
+}
 static void consumer_sleeps(void) {
   consume_as(1, 4, 0);
   come_to_rest();
@@ -131,6 +135,8 @@ static const scenario SCENARIOS[] = {
     {"two find it due", "and it becomes ready once", FREELY, two_are_due,
      {{"a", become_due, 0, "made-ready looked looked"},
       {"b", become_due_second_first, 1, "made-ready looked looked looked"}}, both_are_due, KEEPS_ALL},
+    {"due, ring", "what becomes due in a ring leaves no room for two", RING(1), one_is_due_in_a_ring,
+     {{"put", put_2, 1, "put"}, {"due", become_due, 0, "looked looked looked"}}, is_due, .bound = 1},
     {"tick, wait, put", "the housekeeper disturbs nobody", FREELY, come_to_rest,
      {{"wait", wait_then_ack, 2, "slept got acked"}, {"tick", have_tick, 0, "reconciled"}, {"put", put_1, 1, "put"}},
      no_rescue, KEEPS_ALL},
