@@ -6,29 +6,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import wakes_of
 from scenario_support.observing import assert_balanced, await_counts
 from scenario_support.processes import actors
-
-from shmbroker._core import native
-from shmbroker._session.session import session_of
 
 if TYPE_CHECKING:
     import shmbroker
 
 WINDOW = 1000
+LOOKS = 1000
 EACH_KIND: tuple[dict[str, Any], ...] = (
     {}, {"max_priority": 5}, {"sort_key": "number"}, {"message_groups": "shared"}, {"message_groups": "sticky"},
     {"last_value_key": "number"}, {"ring_size": 100},
 )  # fmt: skip
-
-
-def wakes_of(connection: shmbroker.Connection) -> int:
-    """How often the consumers of the first queue were notified."""
-    core = session_of(connection).core
-    facts = native.ffi.new("sb_consumer_facts[]", 8)
-    (slot,) = core.queue_slots()
-    count = native.slow.sb_queue_consumers(core.handle, slot, facts, len(facts))
-    return sum(fact.wakes for fact in facts[0:count])
 
 
 def put_lengths(queue: shmbroker.Queue, *lengths: int) -> None:
@@ -58,6 +48,9 @@ def test_q84_a_message_that_does_not_fit_waits_for_room(
         first, second = taken(consumer, 2)
         await_counts(queue, ready=2, delivering=2, not_interested=1)
         assert consumer.statistics().waiting == 0
+        before = wakes_of(connection)
+        assert all(queue.statistics().not_interested == 1 for _ in range(LOOKS))
+        assert wakes_of(connection) == before
         first.ack()
         third, fourth = taken(consumer, 2)
         assert lengths_of([second, third, fourth]) == [300, 500, 100]

@@ -6,12 +6,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario_support.inside import wakes_of
 from scenario_support.observing import assert_balanced
 from scenario_support.waiting import eventually
 
 import shmbroker
-from shmbroker._core import native
-from shmbroker._session.session import session_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,15 +21,6 @@ LOOKS = 2_000
 def states(connection: shmbroker.Connection, queue: shmbroker.Queue) -> set[str]:
     """The lists that the consumers of a queue are in."""
     return {consumer.state for consumer in connection.consumers() if consumer.queue == queue.name}
-
-
-def wakes_of(connection: shmbroker.Connection) -> int:
-    """How often the consumers of the first queue were notified."""
-    core = session_of(connection).core
-    facts = native.ffi.new("sb_consumer_facts[]", 8)
-    (slot,) = core.queue_slots()
-    count = native.slow.sb_queue_consumers(core.handle, slot, facts, len(facts))
-    return sum(fact.wakes for fact in facts[0:count])
 
 
 def rest(connection: shmbroker.Connection, queue: shmbroker.Queue) -> bool:

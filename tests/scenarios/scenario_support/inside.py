@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from shmbroker._core import native
 from shmbroker.channel import Channel
 from shmbroker.connection import Connection
 from shmbroker.queue import Queue, session_of_queue
@@ -29,3 +30,12 @@ def core_of(thing: Any) -> Any:  # noqa: ANN401
     if isinstance(thing, Connection):
         return session_of(thing).core
     return thing._core_channel if isinstance(thing, Channel) else thing._core  # noqa: SLF001
+
+
+def wakes_of(connection: Connection) -> int:
+    """How often the consumers of the first queue were notified."""
+    core = session_of(connection).core
+    facts = native.ffi.new("sb_consumer_facts[]", 8)
+    (slot,) = core.queue_slots()
+    count = native.slow.sb_queue_consumers(core.handle, slot, facts, len(facts))
+    return sum(fact.wakes for fact in facts[0:count])
