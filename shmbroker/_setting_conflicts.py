@@ -80,7 +80,7 @@ def _conflicts_of_values(settings: QueueSettings) -> Iterator[Conflict]:
         for other in others:
             if all(getattr(settings, name) != getattr(_DEFAULTS, name) for name in (one, other)):
                 values = ", ".join(f"{name}={getattr(settings, name)!r}" for name in (one, other))
-                yield Conflict((one, other), f"{values}: one of them is allowed")
+                yield Conflict((one, other), f"{values}: only one of them may be set")
 
 
 def _conflicts_of_overflow(settings: QueueSettings) -> Iterator[Conflict]:

@@ -249,7 +249,13 @@ class Size(Limit):
 
     def check(self, name: str, value: object) -> int:
         """Accepts the numbers that `Limit` accepts, and strings such as ``"64M"`` or ``"1000"``."""
-        return super().check(name, parse_size(value, name) if isinstance(value, str) else value)
+        if isinstance(value, str):
+            try:
+                value = parse_size(value, name)
+            except ValueError:
+                msg = f"{name}={value!r}: -1 (no limit), an integer >= 0, or a string such as '64M' is allowed"
+                raise ValueError(msg) from None
+        return super().check(name, value)
 
     def from_option(self, value: str) -> int | str:
         """Converts digits, with or without a leading minus sign, to a number; returns any other string unchanged."""

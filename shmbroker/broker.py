@@ -50,6 +50,7 @@ class _Default(str):
 
 
 DEFAULT_MEMORY = _Default("256M")
+_UNCHANGED: Any = _Default("unchanged")
 
 
 def check_name(name: object) -> str:
@@ -157,7 +158,9 @@ class Broker:
                 text = f"broker {self.name!r} exists with {marks.format(*exists)}, not {marks.format(*self._marks)}"
                 raise amqp_error(exceptions.PreconditionFailed, text)
 
-    def configure(self, *, memory_high_watermark: float | None = None, memory_warning: float | None = None) -> None:
+    def configure(
+        self, *, memory_high_watermark: float | None = _UNCHANGED, memory_warning: float | None = _UNCHANGED
+    ) -> None:
         """Changes the marks of the memory of a broker that exists; applies immediately, to all clients.
 
         A publish that needs memory beyond ``memory_high_watermark`` waits, as one does in a full broker. Consumers,
@@ -170,12 +173,18 @@ class Broker:
                 the broker keeps only its own reserve from publishers.
             memory_warning: a share as well, at most ``memory_high_watermark``; ``None`` = no warning.
 
+        A mark that is not given stays.
+
         Raises:
             BrokerNotFound: the broker does not exist.
             ValueError: a mark is not allowed.
         """
-        marks = _checked_marks(memory_high_watermark, memory_warning)
         with self._attached() as attached:
+            high, warning = attached.memory_marks()
+            marks = _checked_marks(
+                high if memory_high_watermark is _UNCHANGED else memory_high_watermark,
+                warning if memory_warning is _UNCHANGED else memory_warning,
+            )
             attached.set_memory_marks(*marks)
             self._marks = marks
 

@@ -196,10 +196,10 @@ def configure(
 ) -> None:
     """Change the marks of a broker's memory, while it is in use; a mark that is not given stays."""
     found = shmbroker.Broker(broker)
-    before = found.statistics()
-    high = before.memory_high_watermark if memory_high_watermark is None else memory_high_watermark or None
-    warning = before.memory_warning if memory_warning is None else memory_warning or None
-    found.configure(memory_high_watermark=high, memory_warning=warning)
+    given = {"memory_high_watermark": memory_high_watermark, "memory_warning": memory_warning}
+    found.configure(**{name: mark or None for name, mark in given.items() if mark is not None})
+    now = found.statistics()
+    high, warning = now.memory_high_watermark, now.memory_warning
     if as_json:
         print_json({"broker": found.name, "memory_high_watermark": high, "memory_warning": warning})
         return

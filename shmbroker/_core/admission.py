@@ -37,13 +37,22 @@ def attach(connection: CoreConnection, queues: Sequence[CoreQueue], until: int, 
         with topology_lock(connection, until, what):
             status = start()
     if status == native.NO_SEAT:
-        raise _no_seat(what, queues)
+        raise _no_seat(connection, queues)
     if status == native.ACCESS:
         raise amqp_error(exceptions.AccessRefused, f"{what} in vhost '/' in exclusive use")
     return status
 
 
-def _no_seat(what: str, queues: Sequence[CoreQueue]) -> exceptions.ResourceLocked:
-    most = sorted(limit for queue in queues if (limit := queue.settings()[0].max_consumers) >= 0)
-    limits = ", ".join(f"max_consumers={limit}" for limit in most) or "max_consumers"
-    return amqp_error(exceptions.ResourceLocked, f"{what} in vhost '/' admits no further consumer: {limits}")
+def _no_seat(connection: CoreConnection, queues: Sequence[CoreQueue]) -> exceptions.ResourceLocked:
+    """Names the queues that are full, with their limits; if none is any more, all of them."""
+    limited = [(queue, most) for queue in queues if (most := queue.settings()[0].max_consumers) >= 0]
+    full = []
+    for queue, most in limited:
+        seen = connection.queue_statistics(queue.slot)
+        if seen is not None and seen.consumers >= most:
+            full.append((queue, most))
+    text = "{} in vhost '/' admits no further consumer: max_consumers{}"
+    said = [text.format(queue.what, f"={most}") for queue, most in full] or [
+        text.format(queue.what, "") for queue in queues
+    ]
+    return amqp_error(exceptions.ResourceLocked, "; ".join(said))

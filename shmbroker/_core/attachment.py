@@ -136,7 +136,7 @@ class Attachment(native.Finalized):
                 raise self.full()
 
     def full(self, what: str = "", holder: str = "") -> exceptions.OutOfMemory:
-        """The error of a broker that has no room for something: bytes used, the limit, and why it does not grow.
+        """The error of a broker that has no room for something: bytes used, the limits, and why it does not grow.
 
         Args:
             what: what there is no room for, such as ``" for a body of 10 bytes"``; empty: unsaid.
@@ -149,6 +149,9 @@ class Attachment(native.Finalized):
             f"{facts.memory_structures} are kept for structures, {facts.memory_bodies} for bodies, {free} are free"
             f"; the longest body that fits now has {facts.memory_room} bytes"
         )
+        mark, _ = self.memory_marks()
+        if mark is not None:
+            text += f"; publishers may use a share of {mark} (memory_high_watermark)"
         number, reason = self._no_growth
         outside = f"; {reason}" if number == facts.segments + 1 else ""
         return exceptions.OutOfMemory(text + holder + outside)

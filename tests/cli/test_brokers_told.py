@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import shmbroker
+from shmbroker._dataclasses import replace
 from shmbroker.statistics import Repairs
 from shmbroker_cli import brokers as module
 from shmbroker_cli.errors import Refused
@@ -309,12 +310,14 @@ def test_configure_changes_the_marks(
     """A mark that is not given stays, and 0 removes one."""
     known["orders"] = STATISTICS
     marks: list[dict[str, object]] = []
-    monkeypatch.setattr(shmbroker.Broker, "configure", lambda _broker, **given: marks.append(given))
+
+    def configure(_broker: shmbroker.Broker, **given: object) -> None:
+        marks.append(given)
+        known["orders"] = replace(known["orders"], **given)
+
+    monkeypatch.setattr(shmbroker.Broker, "configure", configure)
     ran = cli("configure", "--broker", "orders", "--memory-warning", "0.5")
     assert ran.lines == ["orders: high watermark 80.0%, warning 50.0%"]
     told = cli("configure", "--broker", "orders", "--memory-high-watermark", "0", "--json").facts
-    assert told == {"broker": "orders", "memory_high_watermark": None, "memory_warning": None}
-    assert marks == [
-        {"memory_high_watermark": 0.8, "memory_warning": 0.5},
-        {"memory_high_watermark": None, "memory_warning": None},
-    ]
+    assert told == {"broker": "orders", "memory_high_watermark": None, "memory_warning": 0.5}
+    assert marks == [{"memory_warning": 0.5}, {"memory_high_watermark": None}]

@@ -420,7 +420,7 @@ def test_last_values_with_groups_or_priorities_are_refused(
     connection: shmbroker.Connection, more: dict[str, object], named: str
 ) -> None:
     """Both together have no meaning: the error names both settings and their values."""
-    with pytest.raises(ValueError, match=f"last_value_key='symbol', {named}: one of them is allowed"):
+    with pytest.raises(ValueError, match=f"last_value_key='symbol', {named}: only one of them may be set"):
         latest(connection, **more)
 
 

@@ -46,6 +46,8 @@ def test_publishers_stay_below_the_high_watermark(half: shmbroker.Broker) -> Non
         count = fill(queue)
         found = half.statistics()
         assert found.memory_state == "blocked"
+        with pytest.raises(shmbroker.OutOfMemory, match=r"a share of 0.5 \(memory_high_watermark\)"):
+            queue.put(BODY, timeout=0)
         assert (found.memory_high_watermark, found.memory_warning) == (0.5, 0.25)
         assert 40 * MEBIBYTE < count * len(BODY) <= found.memory_used <= 64 * MEBIBYTE
         assert connection.doctor() == []
@@ -146,10 +148,22 @@ def test_a_lowered_mark_blocks(half: shmbroker.Broker) -> None:
         queue = connection.queue("q")
         for _ in range(200):
             queue.put(BODY, timeout=0)
-        half.configure(memory_high_watermark=0.1)
+        half.configure(memory_high_watermark=0.1, memory_warning=None)
         assert half.statistics().memory_state == "blocked"
         assert fill(queue) < 30  # what fits into the chunks that are in use
         assert len(queue.get_nowait(auto_ack=True)) == len(BODY)
+
+
+def test_a_mark_that_is_not_given_stays(half: shmbroker.Broker) -> None:
+    """Each mark is changed, or removed with None, by itself; the warning must not come to lie above the other."""
+    half.configure(memory_high_watermark=0.9)
+    half.configure()
+    assert (half.statistics().memory_high_watermark, half.statistics().memory_warning) == (0.9, 0.25)
+    half.configure(memory_warning=0.5)
+    with pytest.raises(ValueError, match=r"memory_warning=0\.5: at most memory_high_watermark=0.4 is allowed"):
+        half.configure(memory_high_watermark=0.4)
+    half.configure(memory_warning=None)
+    assert (half.statistics().memory_high_watermark, half.statistics().memory_warning) == (0.9, None)
 
 
 def test_marks_of_a_new_broker(broker_name: str) -> None:

@@ -485,7 +485,7 @@ def test_a_paused_queue_shows_nothing(connection: shmbroker.Connection) -> None:
 @pytest.mark.parametrize(("setting", "value"), [("max_priority", 5), ("message_groups", "shared")])
 def test_settings_that_do_not_go_together(connection: shmbroker.Connection, setting: str, value: object) -> None:
     """The error names both settings and their values."""
-    with pytest.raises(ValueError, match=rf"non_destructive=True, {setting}={value!r}: one of them is allowed"):
+    with pytest.raises(ValueError, match=rf"non_destructive=True, {setting}={value!r}: only one of them may be set"):
         board(connection, **{setting: value})
 
 

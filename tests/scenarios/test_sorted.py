@@ -276,7 +276,7 @@ def test_q79_a_queue_of_many_messages(connection: shmbroker.Connection) -> None:
 )
 def test_q79_other_orders_are_refused(connection: shmbroker.Connection, others: dict[str, Any], named: str) -> None:
     """Settings that determine another order raise a ValueError that names both."""
-    with pytest.raises(ValueError, match=f"sort_key='rank', {named}: one of them is allowed"):
+    with pytest.raises(ValueError, match=f"sort_key='rank', {named}: only one of them may be set"):
         in_order(connection, **others)
 
 

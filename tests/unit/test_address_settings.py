@@ -57,7 +57,10 @@ def test_a_bad_value_is_refused(connection: shmbroker.Connection, given: dict[st
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"default_sort_key": "k", "default_max_priority": 3}, "sort_key='k', max_priority=3: one of them is allowed"),
+        (
+            {"default_sort_key": "k", "default_max_priority": 3},
+            "sort_key='k', max_priority=3: only one of them may be set",
+        ),
         ({"default_ring_size": 3, "default_overflow": "reject-publish"}, "a ring makes room for each message"),
         ({"default_overflow": "block", "default_max_bytes": 0}, "overflow='block', max_bytes=0: a put would wait"),
         ({"default_min_expiry_delay": 2, "default_max_expiry_delay": 1}, "must not be longer than the second"),
@@ -90,13 +93,13 @@ def test_a_queue_that_gets_two_values_that_do_not_go_together_says_from_where(co
     """The error names each match that gives one of the values; what was given for the queue is from nowhere else."""
     connection.settings.set("x.#", default_sort_key="k")
     connection.settings.set("x.*", default_max_priority=3)
-    both = "one of them is allowed (address settings: sort_key by 'x.#', max_priority by 'x.*')"
+    both = "only one of them may be set (address settings: sort_key by 'x.#', max_priority by 'x.*')"
     with pytest.raises(ValueError, match=re.escape(f"sort_key='k', max_priority=3: {both}")):
         connection.queue("x.a")
-    one = "one of them is allowed (address settings: sort_key by 'x.#')"
+    one = "only one of them may be set (address settings: sort_key by 'x.#')"
     with pytest.raises(ValueError, match=re.escape(f"sort_key='k', max_priority=9: {one}")):
         connection.queue("x.a", max_priority=9)
-    with pytest.raises(ValueError, match=r"one of them is allowed$"):
+    with pytest.raises(ValueError, match=r"only one of them may be set$"):
         connection.queue("x.a", sort_key="k", max_priority=9)
     assert connection.queue("x.a", max_priority=0).settings.sort_key == "k"
 
