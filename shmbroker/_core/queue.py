@@ -235,8 +235,8 @@ class CoreQueue(native.Finalized):
     def _refusal(self, status: int) -> exceptions.PublishRejected | exceptions.DuplicateId:
         if status == native.REJECTED:
             return exceptions.PublishRejected(f"{self.what} rejects the message: {self._ready()}", self.name)
-        text = f"{self.what} knows the id of the message, so the transaction is not done: roll it back"
-        return exceptions.DuplicateId(text, self.name)
+        why = "knows the id of the message, or the transaction has it twice"
+        return exceptions.DuplicateId(f"{self.what} {why}, so it is not done: roll it back", self.name)
 
     def check_can_fit(self, count: int, size: int) -> None:
         """Checks that ``count`` messages, ``size`` bytes in total, fit into the queue when it is empty.

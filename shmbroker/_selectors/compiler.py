@@ -100,6 +100,8 @@ def _explained(error: Any, text: str) -> tuple[Place, str]:  # noqa: ANN401 - an
         return place, f"the {'string' if character == chr(39) else 'name'} that begins here has no end"
     if character.isdigit():
         return place, "a number is followed by a letter, a digit or a point"
+    if text.startswith("!=", error.pos_in_stream):
+        return place, "'!=' is not allowed here: '<>' says that two values differ"
     return place, f"{character!r} is not allowed here"
 
 

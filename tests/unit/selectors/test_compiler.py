@@ -56,6 +56,8 @@ def test_a_selector_is_compiled(text: str) -> None:
         ("a =", 1, 4, "the text ends where more is needed"),
         ("a AND\n  b OR  ", 2, 7, "the text ends where more is needed"),
         ("a = = 1", 1, 5, "'=' is not allowed here"),
+        ("a != 1", 1, 3, "'!=' is not allowed here: '<>' says that two values differ"),
+        ("a ! 1", 1, 3, "'!' is not allowed here"),
         ("a = 1 b", 1, 7, "'b' is not allowed here"),
         ("a = 1)", 1, 6, "')' is not allowed here"),
         ("(a = 1", 1, 7, "the text ends"),
