@@ -140,6 +140,7 @@ static sb_status subscribe(sb_channel *ch, sb_member *m, bool exclusive) {
     SB_STORE(&sb_subscription_node(&m->s)->channel, (uint32_t)ch->number, SB_RELAXED);
     status = sb_rivals_announce(q->c, m->s.node, &m->s.choice, &m->s.wish_token);
     if (status == SB_OK) status = sb_admission_enter(q->c, q->slot, m->s.node, alone);
+    if (status == SB_OK && sb_admission_ended(q)) status = SB_DELETED;
     if (status != SB_OK) {
       sb_node_destroy(q->c, m->s.node, m->s.token);
       sb_rivals_withdraw(q->c, m->s.wish_token);
@@ -147,6 +148,7 @@ static sb_status subscribe(sb_channel *ch, sb_member *m, bool exclusive) {
       (void)sb_lifetime_end(q, 0);         /* if this node was the last one, an auto-delete queue ends */
     }
   }
+  if (status == SB_OK) sb_admission_done(q->shm);
   if (status != SB_OK) sb_round_robin_leave(m);
   return status;
 }

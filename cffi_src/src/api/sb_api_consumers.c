@@ -27,10 +27,12 @@ static sb_status subscribe(sb_consumer *k, sb_queue **queues, uint32_t count, ui
     SB_STORE(&sb_subscription_node(s)->prefetch_bytes, k->window.limit, SB_RELAXED);
     status = sb_rivals_announce(k->c, s->node, &s->choice, &s->wish_token);
     if (status == SB_OK) status = sb_admission_enter(k->c, s->q->slot, s->node, alone);
+    if (status == SB_OK && sb_admission_ended(s->q)) status = SB_DELETED;
     if (status != SB_OK) {
       return status;
     }
   }
+  for (uint32_t i = 0; i < count; i++) sb_admission_done(queues[i]->shm);
   return SB_OK;
 }
 

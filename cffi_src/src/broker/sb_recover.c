@@ -183,13 +183,8 @@ static void visit_cells(sb_reap_context *w, uint64_t what, uint64_t where) {
 /* Corrects the hints of a queue; `but` as for sb_hints_reconcile. First decides a deletion that a killed process may have
  * asked for. False: the hints may still be wrong, since others are changing them. */
 static bool correct_hints(sb_queue *q, const sb_ledger_shm *but) {
-  sb_broker *b = q->c->b;
-  if (sb_queue_has_lanes(q)) {
-    (void)sb_closing_ends(b, q->slot);
-  } else {
-    (void)sb_closing_resolve(b, q->c, q->shm, &q->lanes[0].ring, sb_ring_exact_tail(b, &q->lanes[0].ring));
-  }
-  sb_hints found = sb_hints_reconcile(b, q->shm, but);
+  sb_disposal_decide(q);
+  sb_hints found = sb_hints_reconcile(q->c->b, q->shm, but);
   return found == SB_HINTS_RIGHT || found == SB_HINTS_SET_RIGHT;
 }
 

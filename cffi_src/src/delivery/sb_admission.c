@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_admission.h"
 
+#include "sb_disposal.h"
+
 static bool has_seats(const sb_queue_shm *q) { return (SB_LOAD(&q->flags, SB_SEQ_CST) & SB_QUEUE_SEATS) != 0; }
 
 static int64_t registered(sb_connection *c, uint32_t queue) {
@@ -37,6 +39,11 @@ sb_status sb_admission_enter(sb_connection *c, uint32_t queue, uint32_t node, bo
   sb_status status = sb_exclusive_enter(c, queue, node);
   if (status == SB_OK) sb_dispatch_enter(c, queue, node);
   return status;
+}
+
+bool sb_admission_ended(sb_queue *q) {
+  sb_disposal_decide(q);
+  return !sb_queue_is_open(q);
 }
 
 sb_status sb_admission_prepare(sb_connection *c, uint32_t queue, int64_t seats) {

@@ -223,10 +223,7 @@ sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uin
     status = sb_chunk_may_grow(b) ? SB_GROW : SB_NO_MEMORY; /* no memory to list the node as NOT_INTERESTED */
   }
   if (status == SB_OK && (flags & SB_NODE_COUNTED) != 0) {
-    sb_queue_shm *q = sb_slot_at(b, queue);
-    (void)SB_ADD(&q->consumers, 1, SB_SEQ_CST);
-    /* only after the node was counted: else an auto-delete queue might look unused for a moment */
-    SB_STORE(&q->had_consumer, 1u, SB_RELEASE);
+    (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(b, queue))->consumers, 1, SB_SEQ_CST);
   }
   if (status != SB_OK) {
     SB_STORE(&n->word, sb_node_word(SB_NODE_REMOVED, 0, sb_node_epoch(SB_LOAD(&n->word, SB_RELAXED)) + 2), SB_RELEASE);

@@ -83,6 +83,15 @@ static sb_status close_once(sb_queue *q, uint64_t flags) {
   return decided ? why_it_stays(q, flags, position) : SB_CORRUPT;
 }
 
+void sb_disposal_decide(sb_queue *q) {
+  sb_broker *b = q->c->b;
+  if (sb_queue_has_lanes(q)) {
+    (void)sb_closing_ends(b, q->slot);
+  } else {
+    (void)sb_closing_resolve(b, q->c, q->shm, &q->lanes[0].ring, sb_ring_exact_tail(b, &q->lanes[0].ring));
+  }
+}
+
 #define TRIES 8u /* a queue whose users come and go so often during one call is in use */
 
 sb_status sb_disposal_close_if(sb_queue *q, uint64_t flags, uint64_t *removed) {

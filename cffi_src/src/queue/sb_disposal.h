@@ -38,6 +38,8 @@ sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t
 /* The same for the conditions `flags`: any of SB_CLOSING_IF_UNUSED, SB_CLOSING_IF_EMPTY and SB_CLOSING_IF_SETTLED. With
  * the last one, SB_NOT_EMPTY also says that a connection holds a message of the queue. */
 sb_status sb_disposal_close_if(sb_queue *q, uint64_t flags, uint64_t *removed);
+/* Decides a deletion that a process has asked for, and that is not decided yet, if there is one (sb_closing.h). */
+void sb_disposal_decide(sb_queue *q);
 /* Removes the ready and the scheduled messages of a closed queue. Returns how many it removed. It stops if there is no
  * memory for a holding; the next sweep of the directory removes the rest. */
 uint64_t sb_disposal_empty(sb_queue *q);

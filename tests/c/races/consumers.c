@@ -5,6 +5,8 @@
 #include "roles.h"
 #include "scenarios.h"
 
+static bool subscribed; /* the consumer of player 2, in this run */
+
 /* ---- before ---- */
 
 static void two_consume(void) {
@@ -14,6 +16,12 @@ static void two_consume(void) {
 static void high_and_low_consume(void) {
   consume_as(1, 4, 5);
   consume_as(2, 4, 0);
+}
+static void first_of_those_who_come(void) {
+  subscribed = false;
+  (void)SB_OR(&me()->q->shm->flags, SB_QUEUE_AUTO_DELETE, SB_SEQ_CST);
+  consume_as(1, 4, 0);
+  everything_may_go();
 }
 static void second_is_out_of_credit(void) {
   one_ready();
@@ -75,6 +83,17 @@ static void subscribe(void) {
   consume_as(1, 4, 0);
   if (me()->consumer->subscription_count == 1) scheduler_note("subscribed");
 }
+static void come_to_a_queue_that_ends(void) {
+  sb_status status;
+  subscribed = false;
+  me()->consumer = sb_consumer_open(me()->t.c, &me()->q, 1, 4, 0, 0, 0, &status);
+  subscribed = me()->consumer != NULL;
+  scheduler_note(subscribed ? "subscribed" : status == SB_DELETED ? "deleted" : "not-subscribed");
+}
+/* A queue does not end under a consumer that was admitted. */
+static void is_there_for_its_consumer(void) {
+  if (subscribed && !player_is_dead(2) && !sb_queue_is_open(players[2].q)) complain("the queue has ended");
+}
 /* The next message is too long for each consumer that lives. */
 static void nobody_is_held_back_in_vain(void) {
   static char record[8192];
@@ -116,6 +135,9 @@ static const scenario SCENARIOS[] = {
     {"subscribe, put", "a new consumer sees what came before or after", FREELY, nothing,
      {{"subscribe", subscribe, 1, "subscribed"}, {"io", serve, 1, "slept filled slept"}, {"put", put_1, 0, "put"}},
      KEEPS_ALL},
+    {"cancel, come", "a consumer comes while the last one of an auto-delete queue leaves", FREELY, first_of_those_who_come,
+     {{"cancel", cancel, 1, "cancelled"}, {"come", come_to_a_queue_that_ends, 2, "deleted"}}, is_there_for_its_consumer,
+     KEEPS_ALL, .idle = true},
     {"held back, get", "a get lets consumers that are held back look again", FREELY, two_are_held_back,
      {{"get", take_then_ack, 0, "got acked"}, {"b", serve, 1, "filled slept"}, {"c", serve, 2, "slept"}},
      nobody_is_held_back_in_vain, KEEPS_ALL, .idle = true},

@@ -304,13 +304,17 @@ static void others_are_told_of_what_goes_back(void) {
   expect_is(node_state(waits[0]), SB_NODE_NOTIFIED, "the state of the first that waits");
   expect_is(node_state(waits[1]), SB_NODE_INTERESTED, "the state of the second, for whom there is nothing");
 }
-/* An auto-delete queue that it was the last one of, for a moment. */
-static void a_queue_ends_with_one_that_is_refused(void) {
+/* One that is refused at another queue was none: an auto-delete queue ends with the last one that was admitted. */
+static void a_queue_stays_when_one_is_refused(void) {
   sb_status status;
   queues[0] = new_queue("a", (sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_AUTO_DELETE});
   remove_queue((open_queues(2), 1));
   expect(make(2, 4, ALONE, &status) == NULL, "there is a consumer");
   expect_is(status, SB_DELETED, "the status");
+  expect(sb_queue_is_open(queues[0]), "a queue ends that has had no consumer");
+  sb_consumer *k = consume(1, 4, 0, ALONE);
+  expect_is(queues[0]->shm->had_consumer, 1, "whether it has had a consumer");
+  sb_consumer_cancel(k, true);
   expect(!sb_queue_is_open(queues[0]), "a queue stays that ends with its last consumer");
 }
 static void close_the_connection(void) { (void)sb_connection_close(t.c); }
@@ -346,8 +350,8 @@ static const test_case CASES[] = {
     {"api_consumers: not cancelled", "a cancel with a connection that cannot be used does nothing",
      a_cancel_that_is_refused},
     {"api_consumers: for others", "what goes back is told to others only", others_are_told_of_what_goes_back},
-    {"api_consumers: for a moment", "an auto-delete queue ends with a consumer that is refused",
-     a_queue_ends_with_one_that_is_refused},
+    {"api_consumers: for a moment", "an auto-delete queue does not end with a consumer that is refused",
+     a_queue_stays_when_one_is_refused},
     {"api_consumers: under the lock", "a consumer that is refused is over before others have the lock",
      one_that_is_refused_is_over_under_the_lock},
     {"api_consumers: freed", "a consumer that is freed is cancelled, under the lock", a_handle_is_freed},

@@ -206,7 +206,7 @@ static void a_new_node(void) {
   expect(n->created_ns >= before && n->created_ns <= sb_wall_ns(), "it was made at another time");
   expect_is(live(queue, SB_RING_ALL, SB_STATE_ALL), 2, "the entries of all");
   expect_is(shm->consumers, 1, "the consumers: it alone is counted");
-  expect_is(shm->had_consumer, 1, "whether there was a consumer");
+  expect_is(shm->had_consumer, 0, "whether a consumer was admitted");
   expect_is(sb_holding_what(SB_HOLD_SLOT, node, sb_slot_gen(SB_LOAD(sb_slot_header(t.b, node), SB_RELAXED))),
             SB_LOAD(&sb_holding_at(t.b, token)->what, SB_RELAXED), "its holding");
   expect_is(t.c->cache[sb_class_of_kind(t.b, SB_KIND_NODE)].mask, 0, "the slots of nodes that are kept");

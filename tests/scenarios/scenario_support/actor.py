@@ -25,7 +25,7 @@ import shmbroker
 from shmbroker._core.channel import EXCLUSIVE, CoreChannel
 from shmbroker._session.queues import core_of
 from shmbroker._session.session import session_of
-from shmbroker.exceptions import ResourceLocked
+from shmbroker.exceptions import NotFound, ResourceLocked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,6 +146,24 @@ class Tasks:
         except ResourceLocked:
             return False
         return True
+
+    def attach_and_leave(self, queue: str, rounds: int) -> int:
+        """Declare an auto-delete queue, consume, put and get, and leave; return how often that succeeded.
+
+        The queue may end with the consumer of another process before this one is admitted: then it is tried again.
+        """
+        done = 0
+        while done < rounds:
+            try:
+                opened = self._connection.queue(queue, auto_delete=True)
+                consumer = opened.consume()
+            except NotFound:
+                continue
+            opened.put(b"x")
+            consumer.get(timeout=GIVE_UP_SECONDS).ack()
+            consumer.close()
+            done += 1
+        return done
 
     def claim(self, queue: str) -> None:
         """Attach an exclusive consumer."""
