@@ -19,6 +19,7 @@ from shmbroker._core import queue as core_queue
 from shmbroker._core.journal import topology_lock
 from shmbroker._core.settings import ALL_GIVEN, decoded_settings, given_settings
 from shmbroker._dataclasses import replace
+from shmbroker._setting_conflicts import conflicts
 from shmbroker._topology import changes
 from shmbroker._topology.address_rows import AUTO_CREATE
 from shmbroker._topology.shared import exchanges_of
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
     from shmbroker._topology.address_table import AddressTable
+    from shmbroker.settings import QueueSettings
 
 _NOTHING: Mapping[str, Any] = {}
 
@@ -159,7 +161,15 @@ def _apply_to(core: CoreConnection, queue: CoreQueue, until: int) -> None:
         managing.shorten_lives(queue, current.message_ttl, differing.get("message_ttl"))
 
 
-def _differing(table: AddressTable, name: str, current: object, given: frozenset[str]) -> dict[str, Any]:
-    """Returns the live settings that a queue should have, and does not have."""
+def _differing(table: AddressTable, name: str, current: QueueSettings, given: frozenset[str]) -> dict[str, Any]:
+    """Returns the live settings that a queue should have, and does not have.
+
+    Those that do not go together with what the queue has are left out: it keeps its own.
+    """
     wanted = table.live_settings(name)
-    return {one: value for one, value in wanted.items() if one not in given and getattr(current, one) != value}
+    differing = {one: value for one, value in wanted.items() if one not in given and getattr(current, one) != value}
+    if differing:
+        for conflict in conflicts(name, replace(current, **differing)):
+            for one in conflict.names:
+                differing.pop(one, None)
+    return differing

@@ -78,6 +78,18 @@ def test_a_match_does_not_contradict_itself(connection: shmbroker.Connection, gi
     assert connection.settings.list() == [("a.#", dict([first]))]
 
 
+@pytest.mark.parametrize("limit", ["max_length", "max_bytes"])
+def test_a_queue_keeps_what_a_change_does_not_go_together_with(connection: shmbroker.Connection, limit: str) -> None:
+    """A limit of 0 is for queues that drop or reject; of one that blocks neither it nor its puts change."""
+    blocks, drops = connection.queue("live.1", overflow="block"), connection.queue("live.2", overflow="drop")
+    connection.settings.set("live.#", **{f"default_{limit}": 0, "default_message_ttl": 60})
+    assert (getattr(blocks.settings, limit), blocks.settings.message_ttl) == (-1, 60)
+    assert (getattr(drops.settings, limit), drops.settings.message_ttl) == (0, 60)
+    for queue in (blocks, drops):
+        queue.put(b"x")
+    assert (len(blocks), len(drops)) == (1, 0)
+
+
 def test_half_of_a_pair_is_allowed(connection: shmbroker.Connection) -> None:
     """What another match may complete is no contradiction."""
     for name, value in (
