@@ -119,6 +119,18 @@ def test_q48_a_browser_goes_on_while_messages_remain(queue: shmbroker.Queue) -> 
     assert listing(queue) == bodies[200:]
 
 
+def test_q48_a_browser_with_a_selector_passes_what_does_not_match(queue: shmbroker.Queue) -> None:
+    """It does not end at thousands of messages that do not match, nor at removed or held ones among them."""
+    for number in range(3000):
+        queue.put(str(number).encode(), headers={"wanted": number % 1000 == 999})
+    held = list(queue.get_many(500))
+    for message in held[:250]:
+        message.ack()
+    assert texts(queue.browse("wanted")) == ["999", "1999", "2999"]
+    for message in held[250:]:
+        message.nack()
+
+
 def test_q48_a_browser_sees_all_that_stays_under_traffic(broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:
     """While another process takes and returns, what is there all along is seen once."""
     moving, staying = numbered(2000), numbered(300, first=90000)

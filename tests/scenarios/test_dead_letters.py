@@ -139,6 +139,19 @@ def test_an_expired_message_at_the_head_that_a_consumer_holds(
     assert_balanced(queue)
 
 
+def test_b62_the_head_is_dropped_for_bytes(connection: shmbroker.Connection, channel: shmbroker.Channel) -> None:
+    """max-length-bytes 10, as a channel declares it: the oldest go until the rest fits."""
+    channel.queue_declare("q", arguments={"x-max-length-bytes": 10})
+    queue = connection.queue("q", passive=True)
+    for body in (b"12345", b"67890", b"abcdef"):
+        channel.basic_publish("", "q", body)
+    assert listing(queue) == ["abcdef"]
+    assert_counts(queue, dropped=2, bytes=6)
+    channel.basic_publish("", "q", b"ghij")
+    assert listing(queue) == ["abcdef", "ghij"]
+    assert_balanced(queue)
+
+
 def test_b60_the_head_is_dropped_when_the_queue_is_full(
     connection: shmbroker.Connection, channel: shmbroker.Channel, dead: shmbroker.Queue
 ) -> None:

@@ -48,8 +48,12 @@ def test_q63_the_next_oldest_goes(connection: shmbroker.Connection, settings: di
     queue = connection.queue("q", **settings)
     put_each(queue, "AB")
     held = queue.get_nowait()
-    put_each(queue, "CD")
+    put_each(queue, "C")  # what is held does not count
+    assert_counts(queue, ready=2, replaced=0, dropped=0)
+    put_each(queue, "D")
     assert listing(queue) == ["C", "D"]
+    found = queue.statistics()
+    assert found.replaced + found.dropped == 1
     assert bytes(held) == b"A"
     held.ack()
     assert_balanced(queue)
@@ -64,6 +68,7 @@ def test_q65_exactly_at_the_limit(connection: shmbroker.Connection, overflow: st
     with contextlib.suppress(standard_queue.Full):
         queue.put(b"dd", timeout=0)
     assert listing(queue) == ["aa", "bb", "cc"]
+    assert_counts(queue, dropped=int(overflow == "drop"))
     assert_balanced(queue)
 
 
@@ -128,9 +133,12 @@ def test_q69_a_higher_limit_resumes(
     assert listing(queue) == ["first", "late"]
 
 
-def test_q69_a_deletion_ends_the_wait(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:
-    """Deleting the queue ends the wait of a blocked producer with NotFound."""
-    queue = connection.queue("q", max_length=1)
+@pytest.mark.parametrize("resume_at", [100, 50])
+def test_q69_a_deletion_ends_the_wait(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, resume_at: int
+) -> None:
+    """Deleting the queue ends the wait of a blocked producer with NotFound, also while it waits for `resume_at`."""
+    queue = connection.queue("q", max_length=1, resume_at=resume_at)
     queue.put(b"first")
     with blocked(broker) as outcome:
         queue.delete()
@@ -148,6 +156,21 @@ def test_q70_drained_while_it_blocks(broker: shmbroker.Broker, connection: shmbr
         assert take(connection.queue("q"), len(bodies)) == bodies
         thread.join()
     assert_counts(connection.queue("q"), ready=0, added=600)
+
+
+def test_t58_a_producer_goes_on_whenever_there_is_room(
+    broker: shmbroker.Broker, connection: shmbroker.Connection
+) -> None:
+    """A process puts 1,200 messages into a queue of 100, which blocks it: the consumer gets all of them in order."""
+    queue = connection.queue("q", max_length=100)
+    bodies = numbered(1200)
+    with actors(broker.name, 1) as (producer,):
+        producer.begin("put", queue="q", bodies=bodies)
+        becomes(lambda: waiting(queue), 1)
+        assert_counts(queue, ready=100)
+        assert take(queue, 1200) == bodies
+        producer.result()
+    assert_balanced(queue)
 
 
 def test_t58_a_closed_session_ends_the_wait(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:

@@ -90,6 +90,76 @@ def test_q51_the_group_of_a_consumer_that_dies_goes_to_another(
     assert_balanced(queue)
 
 
+@BOTH
+def test_q49_in_a_queue_that_was_filled_before(
+    connection: shmbroker.Connection, other: shmbroker.Connection, kind: str
+) -> None:
+    """ONE TWO ONE TWO lie there: c1 gets 1, c2 gets 2; after c2's ack it gets 4, and passes 3; then c1 gets 3."""
+    queue = grouped(connection, kind)
+    put_grouped(queue, "ONE-1", "TWO-2", "ONE-3", "TWO-4")
+    with queue.consume(prefetch=1) as first:
+        one = first.get(timeout=60)
+        with other.queue("grouped").consume(prefetch=1) as second:
+            two = second.get(timeout=60)
+            assert texts([one, two]) == ["ONE-1", "TWO-2"]
+            two.ack()
+            four = second.get(timeout=60)
+            assert text(four) == "TWO-4"
+            one.ack()
+            three = first.get(timeout=60)
+            assert text(three) == "ONE-3"
+            for message in (three, four):
+                message.ack()
+    assert_balanced(queue)
+
+
+@BOTH
+def test_q51_a_consumer_that_dies_leaves_its_group_in_order(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, kind: str
+) -> None:
+    """c1, a consumer with prefetch 1, dies with message 1: c2, which has 2, gets 1 again, then 3, each in its group."""
+    queue = grouped(connection, kind)
+    with actors(broker.name, 1) as (first,):
+        first.do("consume", queue="grouped", prefetch=1)
+        put_grouped(queue, "ONE-1")
+        assert [message["body"] for message in first.do("receive", timeout=60)] == ["ONE-1"]
+        with queue.consume(prefetch=1) as second:
+            put_grouped(queue, "TWO-2", "ONE-3", "TWO-4")
+            two = second.get(timeout=60)
+            assert text(two) == "TWO-2"
+            first.kill()
+            await_counts(queue, delivering=1, ready=3)
+            two.ack()
+            got = []
+            for _ in range(3):
+                with second.get(timeout=60) as message:
+                    got.append((text(message), message.redelivered))
+            assert got == [("ONE-1", True), ("ONE-3", False), ("TWO-4", False)]
+    assert_balanced(queue)
+
+
+def test_t47_what_comes_back_goes_to_its_owner_in_order(
+    connection: shmbroker.Connection, other: shmbroker.Connection
+) -> None:
+    """Each of two consumers returns five messages of its group, the last one first: it gets them again, in order."""
+    queue = grouped(connection, "sticky")
+    with queue.consume(prefetch=5) as first, other.queue("grouped").consume(prefetch=5) as second:
+        put_grouped(queue, *(f"{group}-{number}" for number in range(5) for group in ("A", "B")))
+        for consumer in (first, second):
+            held = [consumer.get(timeout=60) for _ in range(5)]
+            bodies = texts(held)
+            assert bodies in ([f"{name}-{number}" for number in range(5)] for name in ("A", "B"))
+            consumer.suspend()
+            for message in reversed(held):
+                message.nack()
+            consumer.resume()
+            again = [consumer.get(timeout=60) for _ in range(5)]
+            assert texts(again) == bodies
+            for message in again:
+                message.ack()
+    assert_balanced(queue)
+
+
 def test_q52_a_sticky_group_stays_with_its_consumer_when_it_has_no_messages(
     connection: shmbroker.Connection, other: shmbroker.Connection
 ) -> None:
