@@ -2,16 +2,16 @@
 """Commands about bindings: `shmbroker bind`, `unbind` and `bindings`."""
 
 import json
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
 import shmbroker
 from shmbroker_cli.errors import Refused
 from shmbroker_cli.exchanges import called
+from shmbroker_cli.named_values import named_values, value_of
 from shmbroker_cli.options import BrokerOption, JsonOption
 from shmbroker_cli.output import Column, print_rows, report
 from shmbroker_cli.session import connected
@@ -39,39 +39,6 @@ ArgumentsOption = Annotated[
 ]
 
 
-def _arguments(given: list[str] | None) -> dict[str, Any]:
-    """Return the arguments of a binding."""
-    arguments: dict[str, Any] = {}
-    for one in given or ():
-        name, equals, value = one.partition("=")
-        if not equals or not name:
-            message = f"--argument: '{one}' is not NAME=VALUE"
-            raise typer.BadParameter(message)
-        if name in arguments:
-            message = f"--argument: '{name}' is given twice"
-            raise typer.BadParameter(message)
-        arguments[name] = _value(value)
-    return arguments
-
-
-def _value(text: str) -> Any:  # noqa: ANN401 (whatever JSON has)
-    try:
-        return json.loads(text, parse_constant=_not_json, parse_float=_finite)
-    except (ValueError, RecursionError):  # JSON too deep for the parser is too deep for an AMQP table: it is text
-        return text
-
-
-def _not_json(text: str) -> NoReturn:
-    """Refuse a constant that Python's JSON parser accepts and JSON does not have, such as NaN."""
-    raise ValueError(text)
-
-
-def _finite(text: str) -> float:
-    """Refuse a number that is too large for a float: it would be infinite, which JSON cannot represent."""
-    found = float(text)
-    return found if math.isfinite(found) else _not_json(text)
-
-
 def _canonical(arguments: dict[str, Any]) -> str:
     """Return a text for comparing arguments: 1, 1.0 and true have different texts, as they differ for the broker."""
     return json.dumps(arguments, sort_keys=True, default=repr)
@@ -92,7 +59,7 @@ def _wanted(
         destination=destination,
         destination_type=EXCHANGE if exchange else QUEUE,
         routing_key=key,
-        arguments=_arguments(given),
+        arguments=named_values(given, "--argument"),
     )
 
 
@@ -167,7 +134,7 @@ def _given_as(value: Any) -> str:  # noqa: ANN401 (whatever AMQP has)
 
     Text stays as it is, unless `--argument` would read it as something else, or a terminal cannot show it.
     """
-    if isinstance(value, str) and value.isprintable() and _value(value) == value:
+    if isinstance(value, str) and value.isprintable() and value_of(value) == value:
         return value
     return json.dumps(value, default=str)
 

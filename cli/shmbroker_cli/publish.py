@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Full
-from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
 import typer
 
@@ -17,6 +17,7 @@ from shmbroker.channel import Channel
 from shmbroker.exceptions import BrokerError
 from shmbroker_cli.errors import Refused
 from shmbroker_cli.exchanges import called
+from shmbroker_cli.named_values import named_values
 from shmbroker_cli.options import BrokerOption, JsonOption, TimeoutOption
 from shmbroker_cli.output import report
 from shmbroker_cli.session import connected
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from io import BufferedReader
 
 STANDARD_INPUT = "-"
+GROUP, DUPLICATE_ID = "JMSXGroupID", "x-duplicate-id"  # the headers
 AT_ONCE = 8192  # bytes to read at once
 
 
@@ -52,6 +54,7 @@ class _ToQueue:
 
     queue: shmbroker.Queue
     properties: shmbroker.BasicProperties | None
+    delay: float | None
     timeout: float | None
 
     @property
@@ -66,11 +69,11 @@ class _ToQueue:
 
     def put(self, body: bytes) -> None:
         """Publish a message."""
-        self.queue.put(body, timeout=self.timeout, properties=self.properties)
+        self.queue.put(body, timeout=self.timeout, properties=self.properties, delay=self.delay)
 
     def put_some(self, bodies: list[bytes]) -> int:
         """Publish messages, and return for how many of them there was room: one at least, else it raises `Full`."""
-        return self.queue.put_many(bodies, timeout=self.timeout, properties=self.properties)
+        return self.queue.put_many(bodies, timeout=self.timeout, properties=self.properties, delay=self.delay)
 
 
 @dataclass(frozen=True)
@@ -158,6 +161,14 @@ def _addressed(
     return None, queue
 
 
+def _properties(headers: dict[str, Any], ttl: float | None, **given: Any) -> shmbroker.BasicProperties | None:  # noqa: ANN401
+    """Return the properties of the messages; None: they have none."""
+    if ttl is not None:
+        given["expiration"] = str(round(ttl * 1000))
+    given["headers"] = headers or None
+    return None if all(value is None for value in given.values()) else shmbroker.BasicProperties(**given)
+
+
 def publish(
     queue: Annotated[
         str | None,
@@ -190,6 +201,28 @@ def publish(
     content_type: Annotated[
         str | None, typer.Option(metavar="TYPE", help="The content type property, such as application/json.")
     ] = None,
+    priority: Annotated[
+        int | None, typer.Option(metavar="N", min=0, max=255, help="The priority; higher is more urgent.")
+    ] = None,
+    ttl: Annotated[
+        float | None,
+        typer.Option(metavar="S", min=0, help="Expire after S seconds; 0: unless a consumer waits for it now."),
+    ] = None,
+    delay: Annotated[
+        float | None, typer.Option(metavar="S", min=0, help="Become ready after S seconds; not with --exchange.")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            show_default=False,
+            help="A header; VALUE is JSON if it parses, else text. Repeatable.",
+        ),
+    ] = None,
+    group: Annotated[str | None, typer.Option(metavar="G", help="The message group.")] = None,
+    duplicate_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="The id by which a queue knows a message that it had already.")
+    ] = None,
     timeout: TimeoutOption = None,
     broker: BrokerOption = "",
     as_json: JsonOption = False,
@@ -199,15 +232,20 @@ def publish(
     if sum(source is not None for source in (body, file, lines)) != 1:
         message = "give exactly one of BODY, '-', --file and --lines"
         raise typer.BadParameter(message)
-    properties = None
-    if message_id is not None or content_type is not None:
-        properties = shmbroker.BasicProperties(message_id=message_id, content_type=content_type)
+    if exchange is not None and delay is not None:
+        message = "--delay needs QUEUE: an exchange delays no message"
+        raise typer.BadParameter(message)
+    headers = named_values(header, "--header")
+    for name, value in ((GROUP, group), (DUPLICATE_ID, duplicate_id)):
+        if value is not None:
+            headers[name] = value
+    properties = _properties(headers, ttl, message_id=message_id, content_type=content_type, priority=priority)
     target: _ToQueue | _ToExchange
     with connected(broker) as connection:
         if exchange is not None:
             target = _ToExchange(connection.channel(), exchange, key or "", mandatory, properties, timeout)
         else:
-            target = _ToQueue(connection.queue(queue or "", passive=True), properties, timeout)
+            target = _ToQueue(connection.queue(queue or "", passive=True), properties, delay, timeout)
         if lines is not None:
             count = _put_lines(target, lines)
         else:

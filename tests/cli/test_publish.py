@@ -92,6 +92,43 @@ def test_properties_are_sent_along(cli: Callable[..., Any], jobs: shmbroker.Queu
     assert message.properties.content_type == "text/json"
 
 
+def test_what_a_message_can_have(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:
+    """Priority, life, headers (JSON if they parse), group and duplicate id."""
+    cli(
+        "publish", "jobs", "x", "--priority", "7", "--ttl", "90.5", "--header", "size=3", "--header", "colour=red",
+        "--header", "tags=[1]", "--group", "g", "--duplicate-id", "one",
+    )  # fmt: skip
+    (message,) = jobs.browse()
+    assert (message.priority, message.properties.expiration) == (7, "90500")
+    assert message.headers == {"size": 3, "colour": "red", "tags": [1], "JMSXGroupID": "g", "x-duplicate-id": "one"}
+    assert jobs.count(selector="size = 3 AND JMSPriority = 7") == 1
+
+
+def test_a_message_for_later(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:
+    """It is scheduled, also if it is one of several lines."""
+    assert cli("publish", "jobs", "x", "--delay", "3600").code == 0
+    assert cli("publish", "jobs", "--lines", "-", "--delay", "3600", given="a\nb\n").code == 0
+    assert jobs.statistics().scheduled == 3
+    assert cli("publish", "--exchange", "amq.fanout", "x", "--delay", "1").is_refused("--delay needs QUEUE", code=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--priority", "256"), "--priority"),
+        (("--ttl", "-1"), "--ttl"),
+        (("--header", "colour"), "--header: 'colour' is not NAME=VALUE"),
+        (("--header", "a=1", "--header", "a=2"), "--header: 'a' is given twice"),
+    ],
+)
+def test_what_it_cannot_have(
+    cli: Callable[..., Any], jobs: shmbroker.Queue, arguments: tuple[str, ...], text: str
+) -> None:
+    """A value that is never allowed is wrong usage, and nothing is published."""
+    assert cli("publish", "jobs", "x", *arguments).is_refused(text, code=2)
+    assert len(jobs) == 0
+
+
 @pytest.mark.parametrize("arguments", [(), ("x", "--file", "f"), ("x", "--lines", "-")])
 def test_exactly_one_source_is_needed(
     cli: Callable[..., Any], jobs: shmbroker.Queue, arguments: tuple[str, ...]
