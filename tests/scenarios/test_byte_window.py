@@ -188,6 +188,7 @@ def test_q84_what_does_not_fit_goes_to_a_consumer_that_has_room(
         narrow.do("receive", timeout=60)
         put_lengths(queue, 700)
         assert len(wide.do("receive", timeout=60)[0]["body"]) == 64
+        await_counts(queue, interested=2)  # the one with the window waits again
         put_lengths(queue, 300)
         narrow.do("receive", timeout=60)
         await_counts(queue, ready=0, delivering=3)
