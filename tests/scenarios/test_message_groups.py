@@ -341,7 +341,7 @@ def test_t50_a_group_is_handed_over_after_its_last_message_is_settled(
 ) -> None:
     """When a consumer comes, it gets half of the groups, each after the first one has settled all that it holds."""
     queue = grouped(connection, "sticky")
-    with queue.consume(prefetch=30, ack_batch=1) as first:
+    with queue.consume(prefetch=20, ack_batch=1) as first:
         put_grouped(queue, *(f"g{number % 10}-{number // 10}" for number in range(20)))
         held = [first.get(timeout=60) for _ in range(20)]  # two of each group
         put_grouped(queue, *(f"g{number}-2" for number in range(10)))
