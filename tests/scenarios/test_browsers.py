@@ -131,20 +131,21 @@ def test_q48_a_browser_with_a_selector_passes_what_does_not_match(queue: shmbrok
         message.nack()
 
 
-def test_q48_a_browser_sees_all_that_stays_under_traffic(broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:
+def test_q48_a_browser_sees_all_that_stays_under_traffic(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, queue: shmbroker.Queue
+) -> None:
     """While another process takes and returns, what is there all along is seen once."""
+    watched = connection.queue("watched")
     moving, staying = numbered(2000), numbered(300, first=90000)
     put_each(queue, moving + staying)
     with actors(broker.name, 1) as (worker,):
-        worker.begin("come_and_go", queue="q", until=1000, seed=48)
-        looks = 0
-        while queue.statistics().acked < 1000:
+        worker.begin("come_and_go", queue="q", until=1000, seed=48, watched="watched")
+        while queue.statistics().acked < 1000 or not watched.statistics().message_count:
             shown = listing(queue)
             assert shown[-300:] == staying
             assert shown == sorted(set(shown))
-            looks += 1
+            watched.put(b"looked")
         worker.result()
-    assert looks > 0
     assert_balanced(queue)
 
 
@@ -157,6 +158,7 @@ def test_t80_browsing_while_consumers_work_shows_nothing_twice(
     Those that stay lie behind the ones that move; in a queue with priorities, in each of them.
     """
     queue = connection.queue("q", **settings)
+    watched = connection.queue("watched")
     highest = settings.get("max_priority", 0)
     put_each(queue, numbered(1000), priority=highest)
     staying: list[str] = []
@@ -167,15 +169,13 @@ def test_t80_browsing_while_consumers_work_shows_nothing_twice(
     remain = frozenset(staying)
     with actors(broker.name, 3) as (first, second, producer):
         for seed, worker in enumerate((first, second)):
-            worker.begin("come_and_go", queue="q", until=600, seed=seed)
+            worker.begin("come_and_go", queue="q", until=600, seed=seed, watched="watched")
         producer.begin("put_storm", queue="q", bodies=numbered(2000, first=50_000))
-        looks = 0
-        while queue.statistics().acked < 600:
+        while queue.statistics().acked < 600 or not watched.statistics().message_count:
             shown = listing(queue)
             assert len(shown) == len(set(shown))
             assert [body for body in shown if body in remain] == staying
-            looks += 1
+            watched.put(b"looked")
         for actor in (first, second, producer):
             actor.result()
-    assert looks > 0
     assert_balanced(queue)

@@ -257,13 +257,18 @@ class Tasks:
             message.ack()
         return received
 
-    def come_and_go(self, queue: str, until: int, seed: int) -> list[str]:
-        """Consume a little, return some, close, attach again, until all are acked."""
+    def come_and_go(self, queue: str, until: int, seed: int, watched: str = "") -> list[str]:
+        """Consume a little, return some, close, attach again, until all are acked.
+
+        With `watched`, go on until a message lies in that queue as well, and return all that comes meanwhile: whoever
+        looks on has then looked while this process worked, however slow it is.
+        """
         chance = random.Random(seed)
         received: list[str] = []
         deadline = time.monotonic() + GIVE_UP_SECONDS
-        while self._queue(queue).statistics().acked < until:
-            if time.monotonic() > deadline:
+        while time.monotonic() < deadline:
+            enough = self._queue(queue).statistics().acked >= until
+            if enough and (not watched or self._queue(watched).statistics().message_count):
                 break
             options = {"prefetch": chance.randint(1, 8)}
             with self._queue(queue).consume(**options) as consumer:
@@ -272,7 +277,7 @@ class Tasks:
                         message = consumer.get(timeout=chance.uniform(0, 0.002))
                     except Empty:
                         break
-                    if chance.random() < 0.25:
+                    if chance.random() < 0.25 or (watched and enough):
                         message.nack()
                     else:
                         received.append(bytes(message).decode())
