@@ -48,12 +48,14 @@ typedef enum {
 } sb_status;
 
 /* The version of the layout of shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 18 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 19 };
 
 /* Offsets of two bytes of the lock file. A process locks SUCCESSOR while it waits to replace an automatic housekeeper,
  * one that a client started. A client locks STARTING before it starts one. The housekeeper inherits this lock, and
  * releases it when it serves. */
 enum { SB_LOCK_SUCCESSOR = 3, SB_LOCK_STARTING = 4 };
+/* The byte of the lock file that the storekeeper locks. */
+enum { SB_LOCK_STOREKEEPER = 5 };
 
 /* The limits of a broker. */
 enum {
@@ -851,6 +853,70 @@ sb_status sb_watch_arm(sb_watch *w, uint64_t bytes);
 void sb_watch_disarm(sb_watch *w);
 void sb_watch_close(sb_watch *w);
 void sb_watch_free(sb_watch *w);
+
+/* ---- store ---- */
+/* The broker has a store from the moment of this call. The caller made the broker, and nobody else has attached yet. */
+void sb_broker_set_stores(sb_broker *b);
+bool sb_broker_stores(sb_broker *b);
+/* True if the storekeeper writes the messages of the queue into the store. */
+bool sb_queue_is_stored(const sb_queue *q);
+/* sb_store_ask returns the number of a turn of the storekeeper that has all changes which the caller has made; when that
+ * turn is done they are in the store, and synced. sb_store_await waits until it is. SB_TIMEOUT, SB_INTERRUPTED,
+ * SB_STOPPING: why it ended earlier. */
+uint32_t sb_store_ask(sb_connection *c);
+sb_status sb_store_await(sb_connection *c, uint32_t turn, uint64_t deadline_ns);
+/* Makes the caller the storekeeper. SB_EXISTS: there is one. */
+sb_status sb_store_begin(sb_connection *c);
+void sb_store_end(sb_connection *c);
+/* The process of the storekeeper; 0: there is none. */
+int32_t sb_store_keeper(sb_broker *b);
+uint32_t sb_store_turn_begin(sb_connection *c);
+void sb_store_turn_end(sb_connection *c, uint32_t turn);
+/* Waits until a connection asks for a turn. SB_TIMEOUT, SB_INTERRUPTED; SB_STOPPING: the broker is stopped or purged. */
+sb_status sb_store_rest(sb_connection *c, uint64_t deadline_ns);
+/* A lane of a queue, as sequence numbers: what was appended before `stored` is in the store, or has ended. */
+typedef struct {
+  uint64_t stored, tail;
+} sb_store_lane;
+/* Fills in the lanes by ascending number; returns how many there are, at most `most`. */
+uint32_t sb_store_lanes(sb_queue *q, sb_store_lane *lanes, uint32_t most);
+/* Sets `stored` of the lane of a sequence number. */
+void sb_store_advance(sb_queue *q, uint64_t sequence);
+/* A row of the store (sb_row.h). The caller gives the buffers and their sizes. */
+typedef struct {
+  char *heads, *bodies;
+  uint64_t heads_size, bodies_size;
+  uint64_t heads_length, bodies_length;
+  uint64_t
+      staged; /* bit i: the message at the sequence number of the call plus i belongs to a commit that is not carried out */
+  uint32_t count, damaged; /* messages in the row, and damaged ones that are not; count 0: there is no row */
+} sb_store_row;
+/* Copies messages from *sequence on into a row, and advances *sequence; `end`: at most the tail. SB_FULL: the sizes are
+ * now those that the next message needs. SB_CORRUPT. */
+sb_status sb_store_gather(sb_queue *q, uint64_t *sequence, uint64_t end, sb_store_row *row);
+/* What changed in a queue: `span` sequence numbers from `first` on. whole: all their messages ended. Else bit i of `ended`:
+ * that of first + i did; bit i of `live`: it is there, and no commit is about to bring it; bit i of `returned`: that, and it
+ * has a delivery count or a state. */
+typedef struct {
+  uint64_t first, span, ended, live, returned;
+  uint32_t whole;
+} sb_store_change;
+/* Collects what changed in a lane since the last call; `all`: everything counts as changed. `lane`: a sequence number of
+ * it. False: there is more, so the caller calls again. */
+bool sb_store_changes(sb_queue *q, uint64_t lane, bool all, sb_store_change *changes, uint32_t most, uint32_t *count);
+/* Makes a stored queue again, which was declared and not used yet. First sb_store_resume for each lane: it begins at a
+ * sequence number. Then sb_store_restore for each row, by ascending sequence number; *done: how many messages of the row
+ * are done, 0 at first; after SB_GROW the caller lets the broker grow, and calls again. sb_store_skip ends all positions
+ * up to a sequence number, exclusive. At last sb_store_resumed. */
+typedef struct {
+  const char *heads, *bodies;
+  uint64_t heads_length, bodies_length;
+  uint64_t ended; /* bit i: the message at the row's first sequence number plus i has ended */
+} sb_stored_row;
+sb_status sb_store_resume(sb_queue *q, uint64_t sequence);
+sb_status sb_store_skip(sb_queue *q, uint64_t sequence);
+sb_status sb_store_restore(sb_queue *q, const sb_stored_row *row, uint32_t *done);
+void sb_store_resumed(sb_queue *q);
 
 /* ---- housekeeper ---- */
 sb_status sb_housekeeper_begin(sb_connection *c);

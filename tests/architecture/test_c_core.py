@@ -16,7 +16,7 @@ SOURCES = sorted((CORE / "src").rglob("*.[ch]"))
 FOLDERS_WITH_C = (CORE, ROOT / "tests", ROOT / "benchmarks")
 
 # Bottom first. A file includes headers of its folder and of lower folders; includes within a folder have no circle.
-FOLDERS = ("platform", "memory", "selector", "ring", "queue", "delivery", "broker", "check", "api")
+FOLDERS = ("platform", "memory", "selector", "ring", "queue", "storage", "delivery", "broker", "check", "api")
 FOLDER_OF = {path.stem: path.parent.name for path in SOURCES}
 PUBLIC = {"shmbroker", "shmbroker.cdef"}  # of include/: below all folders
 

@@ -7,6 +7,7 @@
 
 #include "id_operations.h"
 #include "sb_queue.h"
+#include "stored_operations.h"
 
 #define TRIED 20u /* messages that are put to see how many fit */
 
@@ -215,6 +216,11 @@ void verify(test_broker *t, const operation *o, bool done, uint64_t memory) {
     complain("upkeep mends what an operation left that had come back");
   (void)sb_housekeeper_sweep(t->c, FOREVER); /* the next holder of the topology lock finishes what the last one began */
   expect_sound(t, "after reaping");
+  sb_queue *stored = open_queue(t, "q");
+  if (stored != NULL) {
+    expect_changes_found(stored);
+    (void)sb_queue_close(stored);
+  }
   expect_content(t, o, done);
   repairs = repairs_of(t->b);
   housekeep(t);

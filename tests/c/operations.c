@@ -19,6 +19,7 @@
 #include "put_operations.h"
 #include "rival_operations.h"
 #include "sort_operations.h"
+#include "stored_operations.h"
 #include "value_operations.h"
 #include "window_operations.h"
 
@@ -702,6 +703,13 @@ const operation OPERATIONS[] = {
     {"cancel, selector", FREELY, SETUP, rival_and_another, rival_leaves, UNCHANGED, .slow = true},
     {"suspend, selector", FREELY, SETUP, rival_and_another, rival_loses_credit, UNCHANGED},
     {"consumer's turn beside a rival", FREELY, SETUP, rival_and_another, another_takes, LEAVES(BUT_1_AND_3)},
+    {"ack, stored", STORED, SETUP, get_one, ack, LEAVES(BUT_1)},
+    {"ack many, stored", STORED, SETUP, get_three, ack_three, LEAVES(BUT_3)},
+    {"ack, stored, page done", STORED, 70, take_page, ack, UNDER_WAY(REST, REST), AFTER(REST, REST)},
+    {"nack, stored", STORED, SETUP, get_one, nack, UNCHANGED},
+    {"put, stored", STORED, SETUP, nothing, put_one, PUTS(NEW)},
+    {"ask for a turn", STORED, SETUP, nothing, asks_for_a_turn, UNCHANGED},
+    {"turn of the storekeeper", STORED, SETUP, ends_before_a_turn, takes_a_turn, LEAVES(BUT_1)},
     {"consumer is held back", FREELY, SETUP, window_opens, window_takes, UNCHANGED},
     {"get beside one that is held back", FREELY, SETUP, window_is_full, window_loses_next, LEAVES(BUT(2))},
     {"settle, held back", FREELY, SETUP, window_is_full, window_settles, LEAVES(BUT_1)},

@@ -152,3 +152,6 @@ uint32_t sb_broker_pids(sb_broker *b, int32_t *pids, uint32_t room) {
   }
   return count;
 }
+
+void sb_broker_set_stores(sb_broker *b) { SB_STORE(&b->header->stores, 1u, SB_SEQ_CST); }
+bool sb_broker_stores(sb_broker *b) { return SB_LOAD(&b->header->stores, SB_ACQUIRE) != 0; }

@@ -58,6 +58,9 @@ static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t 
   SB_STORE(&q->taken, 0, SB_RELAXED);
   SB_STORE(&q->bytes_out, 0, SB_RELAXED);
   SB_STORE(&q->requeued, 0, SB_RELAXED);
+  SB_STORE(&q->changed, 0, SB_RELAXED);
+  SB_STORE(&q->stored, base, SB_RELAXED);
+  SB_STORE(&q->from, base, SB_RELAXED);
   for (unsigned w = 0; w < SB_LANES / 64; w++) SB_STORE(&q->ready[w], 0, SB_RELAXED);
   SB_STORE(&q->came, base, SB_RELAXED);
   SB_STORE(&q->closing, sb_closing_word(SB_ASKED_NOT, 0, sb_closing_number(SB_LOAD(&q->closing, SB_RELAXED)) + 1),

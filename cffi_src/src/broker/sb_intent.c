@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_intent.h"
 
+#include "sb_changed.h"
 #include "sb_reference.h"
 #include "sb_release.h"
 #include "sb_target.h"
@@ -96,7 +97,8 @@ static void release_cell(sb_reap_context *w, uint32_t queue, uint64_t position) 
     return;
   }
   if (sb_cell_state(word) == SB_CELL_ACQUIRED) SB_STORE(&cell->side, side, SB_RELEASE);
-  sb_requeued_mark(w->b, &r, position); /* P5 of sb_requeued.h */
+  if (r.changed != NULL) sb_changed_mark_cell(w->b, &r, position); /* I119 of sb_changed.h */
+  sb_requeued_mark(w->b, &r, position);                            /* P5 of sb_requeued.h */
   uint64_t open = sb_cell_open(SB_CELL_AVAILABLE, slot, sb_cell_ref(word), leaf.gen);
   if (SB_CAS(&cell->word, &word, open, SB_SEQ_CST)) {
     SB_CRASHPOINT("recover.cell.released");

@@ -121,14 +121,17 @@ bool sb_check_ring(sb_checkup *k, uint32_t object, uint32_t id, uint32_t queue, 
   if (!sb_ring_open(k->b, object, id, &w.ring)) {
     return false; /* the object was freed after the caller had checked its kind */
   }
-  w.end = SB_LOAD(w.ring.base, SB_RELAXED);
+  uint64_t base = SB_LOAD(w.ring.base, SB_RELAXED);
+  w.end = SB_LOAD(w.ring.from, SB_RELAXED);
   uint64_t root = SB_LOAD(w.ring.root, SB_ACQUIRE);
   bool marked = w.ring.requeued != NULL && SB_LOAD(w.ring.requeued, SB_ACQUIRE) != 0;
   if (w.end % SB_PAGE_CELLS != 0 || w.end >> 60 != 0) {
     broken(&w, SB_BAD_TAIL, BASE, 0, 0, w.end, 0);
+  } else if (base % SB_PAGE_CELLS != 0 || base > w.end) {
+    broken(&w, SB_BAD_TAIL, BASE, 0, 0, base, w.end);
   } else if (sb_link_state(root) == SB_LINK_PAGE && sb_link_height(root) <= HIGHEST) {
     unsigned height = sb_link_height(root);
-    walk_page(&w, root, height, sb_page_first(height, w.end), marked); /* the root covers the base */
+    walk_page(&w, root, height, sb_page_first(height, w.end), marked); /* the root covers the first position */
   } else if (sb_link_state(root) != SB_LINK_EMPTY) {
     broken(&w, SB_BAD_PAGE, LINK, 0, 0, root, 0);
   }

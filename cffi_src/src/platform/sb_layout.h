@@ -52,7 +52,7 @@
 #define SB_REPAIRS 6u          /* kinds of repairs, see sb_repairs.h */
 
 /* Bytes of the lock file: the topology lock, the housekeeper's lock, the lock of the process that stands in for a
- * stopped housekeeper, SB_LOCK_SUCCESSOR and SB_LOCK_STARTING of shmbroker.cdef.h, and from 64 on one for each process
+ * stopped housekeeper, SB_LOCK_SUCCESSOR, SB_LOCK_STARTING and SB_LOCK_STOREKEEPER of shmbroker.cdef.h, and from 64 on one for each process
  * slot. */
 #define SB_LOCK_TOPOLOGY 0
 #define SB_LOCK_HOUSEKEEPER 1
@@ -154,6 +154,12 @@ typedef struct {
    * warns */
   sb_half memory_high_watermark, memory_warning;
   sb_half no_room; /* hint: 1: a client had no room for another segment, and none was added since (sb_reserve.h) */
+  /* The store (sb_turns.h). stores: 1: the broker has one, so its durable queues are stored. turns_asked, turns_begun,
+   * turns_done: numbers of turns of the storekeeper; turns_done is a futex. storekeeper_waiter: slot of the node of the
+   * storekeeper; 0 = none */
+  alignas(64) sb_half stores;
+  sb_half turns_asked, turns_begun, turns_done;
+  sb_half storekeeper_waiter, storekeeper_pid;
 } sb_header_shm;
 _Static_assert(sizeof(sb_header_shm) <= 4096, "header page");
 
@@ -202,6 +208,7 @@ _Static_assert(sizeof(sb_message_shm) == 64, "message header");
 #define SB_MESSAGE_REJECTED 2u /* its queue had no room: the message is dead from the start (I90 of sb_park.h) */
 /* Flag of the last message of its group (sb_groups.h). */
 #define SB_MESSAGE_LAST 4u
+#define SB_MESSAGE_TRANSIENT 8u /* is not stored, even in a stored queue */
 
 /* The last bytes of the slot of a message whose body lies in parts. They name the slot of the first part. */
 typedef struct {
@@ -223,7 +230,10 @@ typedef struct {
   sb_word first;    /* first position covered */
   sb_word done;     /* hint: bit i set: child or cell i is finished; all set: a call tries to retire the page */
   sb_word requeued; /* bit i set: cell i, or a cell below child i, may have become AVAILABLE again */
-  sb_word reserved[4];
+  /* of a stored queue: bit i set: the store may lack the end or the return of cell i, or of a cell below child i
+   * (sb_changed.h) */
+  sb_word changed;
+  sb_word reserved[3];
 } sb_page_shm;
 _Static_assert(sizeof(sb_page_shm) == 64, "page header");
 
@@ -334,6 +344,11 @@ typedef struct {
   sb_word early;               /* raised for each message that becomes ready before its time (sb_following.h) */
   /* of a queue with SB_QUEUE_SORTED: raised for each message that returned, and when `requeued` bits were set again */
   sb_word returned;
+  /* of a stored queue. changed: 1: some page may have a `changed` bit. stored: the storekeeper has written, and synced,
+   * what was appended before this position (sb_gather.h) */
+  sb_word changed, stored;
+  sb_word
+      from; /* the first position of the tree: `base`, unless the queue was made again from the store (sb_restore.h) */
 } sb_queue_shm;
 #define SB_QUEUE_UNITS 4u
 _Static_assert(sizeof(sb_queue_shm) <= SB_QUEUE_UNITS * SB_UNIT, "queue");
@@ -360,7 +375,8 @@ typedef struct {
   sb_half next;
   alignas(64) sb_word tail;
   alignas(64) sb_word head;
-  sb_word requeued; /* as in sb_queue_shm */
+  sb_word requeued; /* this one and those below: as in sb_queue_shm */
+  sb_word changed, stored, from;
 } sb_lane_shm;
 _Static_assert(sizeof(sb_lane_shm) <= SB_UNIT, "lane");
 

@@ -76,3 +76,5 @@ bool sb_wake_ring(sb_half *w) {
     }
   }
 }
+
+void sb_wake_all(sb_half *w) { (void)syscall(SYS_futex, w, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0); }

@@ -42,6 +42,8 @@ bool sb_wake_sleep(sb_half *w, uint32_t armed, uint64_t deadline_ns, bool *inter
 bool sb_wake_ring(sb_half *w);
 /* When sb_wake_ring, called by this thread, last woke a thread that slept; 0: never. */
 uint64_t sb_wake_woke_ns(void);
+/* Wakes all threads that sleep on a word which is not a wake word: its value has changed. */
+void sb_wake_all(sb_half *w);
 void sb_pause(void);
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_park.h"
 
+#include "sb_changed.h"
 #include "sb_groups.h"
 #include "sb_target.h"
 
@@ -13,6 +14,8 @@ static void flip(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64
   sb_ledger_begin_intent(l, SB_INTENT_PARK, SB_COUNT_SCHEDULED, position,
                          (uint64_t)slot | SB_FIELD(sb_cell_ref(word), 32), 0, 0);
   SB_STORE(&cell->side, side, SB_RELEASE); /* I80 */
+  const sb_ring *r = &sb_queue_lane(q, position)->ring;
+  if (r->changed != NULL) sb_changed_mark_cell(q->c->b, r, position); /* I119 of sb_changed.h */
   SB_CRASHPOINT("queue.park.described");
   uint64_t open = sb_cell_open(SB_CELL_SCHEDULED, slot, sb_cell_ref(word), leaf->gen);
   if (SB_CAS(&cell->word, &word, open, SB_SEQ_CST)) { /* the linearisation point; fails only beside another reaper */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_release.h"
 
+#include "sb_changed.h"
 #include "sb_groups.h"
 #include "sb_values.h"
 #include "sb_wait.h"
@@ -76,6 +77,7 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
       return sb_park_delayed(q, token, count, sb_now_ns() + delay);
     }
     SB_STORE(&cell->side, sb_side_word(t.gen, count, SB_SIDE_REDELIVERED), SB_RELEASE);
+    if (lane->ring.changed != NULL) sb_changed_mark_cell(c->b, &lane->ring, t.position); /* I119 of sb_changed.h */
   }
   unsigned ending = sb_groups_of(q, t.message, t.delivered) & ~SB_GROUP_LAST; /* the message did not end */
   sb_groups_returns(q, t.message, t.side);

@@ -50,6 +50,9 @@ static void start(sb_lane_shm *l, uint32_t queue, unsigned number) {
   SB_STORE(&l->queue, queue, SB_RELAXED);
   SB_STORE(&l->number, number, SB_RELAXED);
   SB_STORE(&l->requeued, 0, SB_RELAXED);
+  SB_STORE(&l->changed, 0, SB_RELAXED);
+  SB_STORE(&l->stored, base, SB_RELAXED);
+  SB_STORE(&l->from, base, SB_RELAXED);
   SB_STORE(&l->base, base, SB_RELAXED);
   SB_STORE(&l->tail, base, SB_RELAXED);
   SB_STORE(&l->head, base, SB_RELAXED);

@@ -69,6 +69,7 @@ static sb_status new_page(sb_connection *c, const sb_ring *r, unsigned height, u
   SB_STORE(&p->page->first, first, SB_RELAXED);
   SB_STORE(&p->page->done, 0, SB_RELAXED);
   SB_STORE(&p->page->requeued, 0, SB_RELAXED);
+  SB_STORE(&p->page->changed, 0, SB_RELAXED);
   if (height == 0) {
     sb_leaf_shm *leaf = (sb_leaf_shm *)(void *)p->page;
     for (unsigned w = 0; w < SB_PAGE_CELLS / 8; w++) {
@@ -80,9 +81,9 @@ static sb_status new_page(sb_connection *c, const sb_ring *r, unsigned height, u
       if (kind == SB_KIND_LONG_LEAF) SB_STORE(&((sb_long_leaf_shm *)leaf)->origins[i], SB_NO_ORIGIN, SB_RELAXED);
     }
   } else {
-    uint64_t base = SB_LOAD(r->base, SB_RELAXED), span = UINT64_C(1) << (6 * height), done = 0;
+    uint64_t from = SB_LOAD(r->from, SB_RELAXED), span = UINT64_C(1) << (6 * height), done = 0;
     for (unsigned i = 0; i < SB_PAGE_CELLS; i++) {
-      bool before = first + (i + 1) * span <= base; /* the ring has no cells before its base (I4 of sb_layout.h) */
+      bool before = first + (i + 1) * span <= from; /* the tree has no cells there (I4 of sb_layout.h) */
       done |= (uint64_t)before << i;
       SB_STORE(&sb_page_children(p)[i], before ? SB_LINK_DONE : sb_link_empty(p->gen), SB_RELAXED);
     }
@@ -130,6 +131,7 @@ static sb_status grow(sb_connection *c, const sb_ring *r, uint64_t root, const s
   SB_STORE(&sb_page_children(&fresh)[index], root, SB_RELAXED);
   /* searches must look below the old root, which may have bits */
   SB_STORE(&fresh.page->requeued, UINT64_C(1) << index, SB_RELAXED);
+  SB_STORE(&fresh.page->changed, UINT64_C(1) << index, SB_RELAXED);
   if (link_page(c, r->root, root, token, &fresh) && SB_LOAD(&old->page->done, SB_SEQ_CST) == ~UINT64_C(0)) {
     sb_page_retire(c, r, *old); /* the old root could not be retired while it had no parent */
   }

@@ -20,12 +20,15 @@
 /* Process-local view of one ring. */
 typedef struct {
   sb_word *root, *tail, *head, *base;
+  sb_word *from; /* the first position of the tree, a multiple of 64: all before it have ended; of a list its base */
   sb_word *requeued; /* the flag `requeued` of the queue or lane; NULL for a list, whose entries never return */
   sb_word *ready;    /* the word with the ready bit of the lane; NULL: the queue has no priorities */
   uint64_t ready_bit;
   uint32_t object;
   uint32_t id;
   sb_word *returned; /* `returned` of a sorted queue (sb_sorted.h); NULL: the queue is none */
+  /* of a stored queue: its flag `changed` (sb_changed.h) and its position `stored` (sb_gather.h); else NULL */
+  sb_word *changed, *stored;
 } sb_ring;
 
 /* A page that a walk found. */

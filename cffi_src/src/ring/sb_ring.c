@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_ring.h"
 
+#include "sb_changed.h"
 #include "sb_slab.h"
 
 /* ---- finding leaves ---- */
@@ -20,8 +21,8 @@ sb_status sb_ring_locate(sb_broker *b, sb_connection *c, const sb_ring *r, uint6
 
 bool sb_ring_next_leaf(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position) {
   uint64_t at = from;
-  uint64_t base = SB_LOAD(r->base, SB_RELAXED);
-  if (at < base) at = base;
+  uint64_t first = SB_LOAD(r->from, SB_RELAXED);
+  if (at < first) at = first;
   for (;;) {
     sb_page_ref p;
     unsigned skip = 0;
@@ -171,6 +172,7 @@ static unsigned unfinished(const sb_leaf_shm *leaf, unsigned enough) {
  * finish cells at the same time, the page stays until the next sweep (sb_page_sweep). */
 void sb_ring_redo(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position) {
   unsigned index = (unsigned)(position % SB_PAGE_CELLS);
+  if (r->changed != NULL) sb_changed_mark_cell(c->b, r, position); /* I119 of sb_changed.h */
   _Atomic uint8_t *byte = (_Atomic uint8_t *)(void *)ref->leaf->finished + index;
   SB_STORE(byte, 1, SB_RELEASE);
   if (unfinished_of(ref->leaf, index / 8) > 3 || unfinished(ref->leaf, 8) > 8) {
@@ -192,11 +194,13 @@ void sb_ring_finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, 
 
 void sb_ring_finish_row(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position, unsigned count) {
   _Atomic uint8_t *finished = (_Atomic uint8_t *)(void *)ref->leaf->finished + position % SB_PAGE_CELLS;
+  uint64_t row = (~UINT64_C(0) >> (SB_PAGE_CELLS - count)) << position % SB_PAGE_CELLS;
   for (unsigned i = 0; i < count; i++) {
     SB_STORE(&sb_leaf_cell(ref, position + i)->word, sb_cell_bare(SB_CELL_TOMBSTONE, ref->gen), SB_RELEASE);
     SB_CRASHPOINT("ring.tombstone");
-    SB_STORE(&finished[i], 1, SB_RELEASE);
   }
+  if (r->changed != NULL) sb_changed_mark(c->b, r, position, row); /* I119 of sb_changed.h: before `finished` */
+  for (unsigned i = 0; i < count; i++) SB_STORE(&finished[i], 1, SB_RELEASE);
   sb_ring_redo(c, r, ref, position + count - 1); /* looks at the marks of all cells, and retires the page */
 }
 
@@ -231,6 +235,7 @@ void sb_ring_destroy(sb_connection *c, const sb_ring *r) {
   uint64_t base = (tail / SB_PAGE_CELLS + 1) * SB_PAGE_CELLS; /* I4 of sb_layout.h: after all used positions */
   destroy(c, root, 0, 11);
   SB_STORE(r->base, base, SB_RELAXED);
+  SB_STORE(r->from, base, SB_RELAXED);
   SB_STORE(r->tail, base, SB_RELAXED);
   SB_STORE(r->head, base, SB_RELAXED);
   SB_STORE(r->root, sb_link_empty(base / SB_PAGE_CELLS), SB_RELEASE);
@@ -239,21 +244,36 @@ void sb_ring_destroy(sb_connection *c, const sb_ring *r) {
 /* ---- finding rings ---- */
 
 static sb_ring view(sb_ring_shm *r, uint32_t object, uint32_t id) {
-  return (sb_ring){.root = &r->root, .tail = &r->tail, .head = &r->head, .base = &r->base, .object = object, .id = id};
+  return (sb_ring){.root = &r->root,
+                   .tail = &r->tail,
+                   .head = &r->head,
+                   .base = &r->base,
+                   .from = &r->base,
+                   .object = object,
+                   .id = id};
 }
 
-static sb_ring cells_of(sb_queue_shm *q, uint32_t object) {
+/* True for a queue whose messages the storekeeper writes into the store. An exclusive queue ends with its connection. */
+static bool is_stored(const sb_broker *b, uint32_t flags) {
+  return (flags & (SB_QUEUE_DURABLE | SB_QUEUE_EXCLUSIVE)) == SB_QUEUE_DURABLE &&
+         SB_LOAD(&b->header->stores, SB_RELAXED) != 0;
+}
+
+static sb_ring cells_of(const sb_broker *b, sb_queue_shm *q, uint32_t object) {
   uint32_t flags = SB_LOAD(&q->flags, SB_RELAXED);
   return (sb_ring){.root = &q->root,
                    .tail = &q->tail,
                    .head = &q->head,
                    .base = &q->base,
+                   .from = &q->from,
                    .requeued = &q->requeued,
                    .ready = (flags & SB_QUEUE_LANES) != 0 ? &q->ready[0] : NULL,
                    .ready_bit = 1,
                    .object = object,
                    .id = SB_RING_CELLS,
-                   .returned = (flags & SB_QUEUE_SORTED) != 0 ? &q->returned : NULL};
+                   .returned = (flags & SB_QUEUE_SORTED) != 0 ? &q->returned : NULL,
+                   .changed = is_stored(b, flags) ? &q->changed : NULL,
+                   .stored = &q->stored};
 }
 
 static bool open_lane(sb_broker *b, uint32_t object, sb_ring *r) {
@@ -267,19 +287,26 @@ static bool open_lane(sb_broker *b, uint32_t object, sb_ring *r) {
                  .tail = &l->tail,
                  .head = &l->head,
                  .base = &l->base,
+                 .from = &l->from,
                  .requeued = &l->requeued,
                  .ready = &q->ready[number / 64],
                  .ready_bit = UINT64_C(1) << number % 64,
                  .object = object,
-                 .id = SB_RING_LANE};
+                 .id = SB_RING_LANE,
+                 .changed = is_stored(b, SB_LOAD(&q->flags, SB_RELAXED)) ? &l->changed : NULL,
+                 .stored = &l->stored};
   return true;
 }
 
 bool sb_ring_open(sb_broker *b, uint32_t object, uint32_t id, sb_ring *r) {
   if (id == SB_RING_MEMORY) {
     sb_header_shm *h = b->header;
-    *r = (sb_ring){
-        .root = &h->memory_root, .tail = &h->memory_tail, .head = &h->memory_head, .base = &h->memory_base, .id = id};
+    *r = (sb_ring){.root = &h->memory_root,
+                   .tail = &h->memory_tail,
+                   .head = &h->memory_head,
+                   .base = &h->memory_base,
+                   .from = &h->memory_base,
+                   .id = id};
     return object == 0;
   }
   if (id == SB_RING_LANE) {
@@ -298,7 +325,7 @@ bool sb_ring_open(sb_broker *b, uint32_t object, uint32_t id, sb_ring *r) {
     return false;
   }
   switch (id) {
-    case SB_RING_CELLS: *r = cells_of(q, object); return true;
+    case SB_RING_CELLS: *r = cells_of(b, q, object); return true;
     case SB_RING_ALL: *r = view(&q->all, object, id); return true;
     case SB_RING_NON_ACQUIRING: *r = view(&q->non_acquiring_list, object, id); return true;
     case SB_RING_NOT_INTERESTED: *r = view(&q->not_interested_list, object, id); return true;

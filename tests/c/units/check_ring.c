@@ -199,6 +199,7 @@ static void a_root_without_the_first_page(void) {
   SB_STORE(&inner()->page.ring, SB_RING_CELLS | 2u << 8, SB_RELAXED);
   SB_STORE(&q->shm->root, sb_link_word(2, slot, gen_of(slot)), SB_RELAXED);
   SB_STORE(&q->shm->base, base, SB_RELAXED);
+  SB_STORE(&q->shm->from, base, SB_RELAXED);
   SB_STORE(&q->shm->tail, base, SB_RELAXED);
   SB_STORE(&q->shm->head, base, SB_RELAXED);
   expect_sound(0, "a root without the first page");
@@ -210,6 +211,7 @@ static void a_root_at_the_base(void) {
   begin(0);
   SB_STORE(&q->shm->root, sb_link_empty(base / SB_PAGE_CELLS), SB_RELAXED);
   SB_STORE(&q->shm->base, base, SB_RELAXED);
+  SB_STORE(&q->shm->from, base, SB_RELAXED);
   SB_STORE(&q->shm->tail, base, SB_RELAXED);
   SB_STORE(&q->shm->head, base, SB_RELAXED);
   q = open_queue(&t, "q");
@@ -235,10 +237,15 @@ static void damaged_places(void) {
   set_child(0, 3); /* where pages are missing, places are not compared */
   SB_STORE(&q->shm->tail, UINT64_MAX, SB_RELAXED);
   expect_page(LINK, 0, 0, 3, gen_of(sb_link_slot(root())), "a ring with a broken page");
+  SB_STORE(&q->shm->from, 1, SB_RELAXED);
+  expect_broken(SB_BAD_TAIL, BASE, 0, 0, 1, 0, "a first position in the middle of a page");
+  SB_STORE(&q->shm->from, UINT64_C(1) << 60, SB_RELAXED);
+  expect_broken(SB_BAD_TAIL, BASE, 0, 0, UINT64_C(1) << 60, 0, "a first position that is too high");
+  SB_STORE(&q->shm->from, SB_PAGE_CELLS, SB_RELAXED);
   SB_STORE(&q->shm->base, 1, SB_RELAXED);
-  expect_broken(SB_BAD_TAIL, BASE, 0, 0, 1, 0, "a base in the middle of a page");
-  SB_STORE(&q->shm->base, UINT64_C(1) << 60, SB_RELAXED);
-  expect_broken(SB_BAD_TAIL, BASE, 0, 0, UINT64_C(1) << 60, 0, "a base that is too high");
+  expect_broken(SB_BAD_TAIL, BASE, 0, 0, 1, SB_PAGE_CELLS, "a base in the middle of a page");
+  SB_STORE(&q->shm->base, 2 * SB_PAGE_CELLS, SB_RELAXED);
+  expect_broken(SB_BAD_TAIL, BASE, 0, 0, 2 * SB_PAGE_CELLS, SB_PAGE_CELLS, "a base behind the first position");
 }
 
 static const test_case CASES[] = {

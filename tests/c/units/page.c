@@ -59,6 +59,7 @@ static void set_root(uint64_t link) { SB_STORE(q->lanes[0].ring.root, link, SB_R
 /* The empty ring begins at that position, a multiple of 64. */
 static void begin_at(uint64_t base) {
   SB_STORE(q->lanes[0].ring.base, base, SB_RELAXED);
+  SB_STORE(q->lanes[0].ring.from, base, SB_RELAXED);
   set_root(sb_link_empty(base / SB_PAGE_CELLS));
 }
 static uint64_t child(const sb_page_ref *of, unsigned i) { return SB_LOAD(&sb_page_children(of)[i], SB_RELAXED); }

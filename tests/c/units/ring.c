@@ -54,6 +54,7 @@ static void leaves_are_found(void) {
 static void leaves_in_turn(void) {
   begin();
   SB_STORE(q->lanes[0].ring.base, 128, SB_RELAXED);
+  SB_STORE(q->lanes[0].ring.from, 128, SB_RELAXED);
   (void)make_leaf(300);
   expect(!sb_ring_next_leaf(t.b, &q->lanes[0].ring, 0, &leaf, &position),
          "there is a leaf behind one that was not made");
@@ -278,9 +279,11 @@ static void leaves_before_the_base(void) {
   (void)make_leaf(0);
   (void)make_leaf(64);
   SB_STORE(q->lanes[0].ring.base, 64, SB_RELAXED);
+  SB_STORE(q->lanes[0].ring.from, 64, SB_RELAXED);
   expect(sb_ring_next_leaf(t.b, &q->lanes[0].ring, 0, &leaf, &position), "no leaf was found");
   expect_is(position, 64, "the position");
   SB_STORE(q->lanes[0].ring.base, 0, SB_RELAXED);
+  SB_STORE(q->lanes[0].ring.from, 0, SB_RELAXED);
 }
 
 static const test_case CASES[] = {

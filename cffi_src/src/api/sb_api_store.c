@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Public calls: the storekeeper, and waiting for it. Positions are given as sequence numbers: these stay the same when a
+ * queue is made again from the store. */
+#include "sb_api.h"
+#include "sb_changes.h"
+#include "sb_gather.h"
+#include "sb_turns.h"
+
+/* ---- waiting ---- */
+
+bool sb_queue_is_stored(const sb_queue *q) { return q->lanes[0].ring.changed != NULL; }
+
+uint32_t sb_store_ask(sb_connection *c) { return sb_turns_ask(c->b); }
+
+sb_status sb_store_await(sb_connection *c, uint32_t turn, uint64_t deadline_ns) {
+  sb_status status = sb_usable(c);
+  return status == SB_OK ? sb_turns_wait(c->b, turn, deadline_ns) : status;
+}
+
+/* ---- the storekeeper's place ---- */
+
+sb_status sb_store_begin(sb_connection *c) {
+  uint32_t nobody = 0;
+  if (!SB_CAS(&c->b->keeps_store, &nobody, 1u, SB_ACQUIRE)) { /* the byte lock excludes only other processes */
+    return SB_EXISTS;
+  }
+  if (!sb_lock_byte(c->b->lock_fd, SB_LOCK_STOREKEEPER)) {
+    SB_STORE(&c->b->keeps_store, 0u, SB_RELAXED);
+    return SB_EXISTS;
+  }
+  SB_STORE(&c->b->header->storekeeper_pid, (uint32_t)SB_LOAD(&c->b->processes[c->b->process].pid, SB_RELAXED),
+           SB_RELAXED);
+  SB_STORE(&c->b->header->storekeeper_waiter, c->io_node, SB_RELEASE);
+  c->handles_stay = true; /* as the housekeeper's */
+  return SB_OK;
+}
+
+void sb_store_end(sb_connection *c) {
+  SB_STORE(&c->b->header->storekeeper_waiter, 0u, SB_RELEASE);
+  SB_STORE(&c->b->header->storekeeper_pid, 0u, SB_RELAXED);
+  sb_unlock_byte(c->b->lock_fd, SB_LOCK_STOREKEEPER);
+  SB_STORE(&c->b->keeps_store, 0u, SB_RELAXED);
+}
+
+int32_t sb_store_keeper(sb_broker *b) {
+  bool kept = SB_LOAD(&b->keeps_store, SB_RELAXED) != 0 || sb_byte_holder(b->lock_fd, SB_LOCK_STOREKEEPER) != 0;
+  return kept ? (int32_t)SB_LOAD(&b->header->storekeeper_pid, SB_RELAXED) : 0;
+}
+
+uint32_t sb_store_turn_begin(sb_connection *c) { return sb_turns_begin(c->b); }
+void sb_store_turn_end(sb_connection *c, uint32_t turn) { sb_turns_end(c->b, turn); }
+
+sb_status sb_store_rest(sb_connection *c, uint64_t deadline_ns) {
+  sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, c->io_node))->wake;
+  uint32_t armed = sb_wake_arm(wake);
+  bool interrupted = false, woken = true;
+  bool ends = SB_LOAD(&c->b->header->closing, SB_SEQ_CST) != 0 || SB_LOAD(&c->b->header->stopped, SB_SEQ_CST) != 0;
+  if (!ends && !sb_turns_are_asked(c->b)) woken = sb_wake_sleep(wake, armed, deadline_ns, &interrupted);
+  sb_wake_disarm(wake);
+  return ends ? SB_STOPPING : interrupted ? SB_INTERRUPTED : woken ? SB_OK : SB_TIMEOUT;
+}
+
+/* ---- lanes ---- */
+
+uint32_t sb_store_lanes(sb_queue *q, sb_store_lane *lanes, uint32_t most) {
+  uint32_t count = 0;
+  sb_ring r;
+  if (sb_api_enter(q->c) != SB_OK) {
+    return 0;
+  }
+  sb_lanes_walk walk = sb_lanes_of(q->c->b, q->slot);
+  while (count < most && sb_lanes_next(&walk, &r)) {
+    uint64_t base = SB_LOAD(r.base, SB_RELAXED), tail = sb_ring_exact_tail(q->c->b, &r);
+    uint64_t stored = SB_LOAD(r.stored, SB_ACQUIRE), zero = sb_position_in(sb_position_lane(base), 0);
+    lanes[count++] =
+        (sb_store_lane){.stored = zero + (stored > base ? stored - base : 0), .tail = zero + (tail - base)};
+  }
+  sb_api_leave(q->c);
+  return count;
+}
+
+/* Finds the ring of a sequence number, and the position of the number. */
+static bool find(sb_queue *q, uint64_t sequence, sb_ring *r, uint64_t *position) {
+  if (!sb_lanes_ring(q->c->b, q->slot, sequence, r)) {
+    return false;
+  }
+  *position = SB_LOAD(r->base, SB_RELAXED) + sb_position_place(sequence);
+  return true;
+}
+
+void sb_store_advance(sb_queue *q, uint64_t sequence) {
+  sb_ring r;
+  uint64_t position;
+  if (sb_api_enter(q->c) == SB_OK) {
+    if (find(q, sequence, &r, &position)) SB_STORE(r.stored, position, SB_RELEASE);
+    sb_api_leave(q->c);
+  }
+}
+
+/* ---- gathering ---- */
+
+sb_status sb_store_gather(sb_queue *q, uint64_t *sequence, uint64_t end, sb_store_row *row) {
+  sb_status status = sb_api_enter(q->c);
+  if (status != SB_OK) {
+    return status;
+  }
+  sb_ring r;
+  uint64_t position;
+  sb_gathering g = {
+      .heads = row->heads, .bodies = row->bodies, .heads_size = row->heads_size, .bodies_size = row->bodies_size};
+  if (find(q, *sequence, &r, &position)) {
+    uint64_t from = position;
+    status = sb_gather_row(q, &position, position + (end - *sequence), &g);
+    row->staged = g.staged;
+    *sequence += position - from;
+  } else {
+    status = SB_CORRUPT;
+  }
+  row->heads_size = g.heads_size;
+  row->bodies_size = g.bodies_size;
+  row->heads_length = g.heads_length;
+  row->bodies_length = g.bodies_length;
+  row->count = g.count;
+  row->damaged = g.damaged;
+  sb_api_leave(q->c);
+  return status;
+}
+
+typedef struct {
+  sb_store_change *changes;
+  uint32_t most, count;
+  uint64_t base;
+} collection;
+
+static bool collect(void *with, const sb_changes_part *part) {
+  collection *k = with;
+  if (k->count == k->most) {
+    return false;
+  }
+  uint64_t zero = sb_position_in(sb_position_lane(k->base), 0);
+  sb_store_change change = {.first = zero + (part->first - k->base), .span = part->span};
+  if (part->first < k->base) { /* the ring has no cells before its base */
+    uint64_t before = k->base - part->first;
+    if (part->leaf.leaf != NULL || before >= part->span) return true;
+    change.first = zero;
+    change.span -= before;
+  }
+  for (uint64_t cells = part->cells; cells != 0; cells &= cells - 1) {
+    unsigned i = (unsigned)__builtin_ctzll(cells);
+    uint64_t bit = UINT64_C(1) << i;
+    unsigned state = sb_cell_state(part->words[i]);
+    if (state == SB_CELL_TOMBSTONE) change.ended |= bit;
+    if (state == SB_CELL_STAGED || !sb_cell_has_message(part->words[i])) continue;
+    change.live |= bit;
+    if ((part->sides[i] & ~SB_GEN_MASK) != 0) change.returned |= bit;
+  }
+  change.whole = part->leaf.leaf == NULL;
+  if (change.whole || (change.ended | change.live) != 0) k->changes[k->count++] = change;
+  return true;
+}
+
+bool sb_store_changes(sb_queue *q, uint64_t lane, bool all, sb_store_change *changes, uint32_t most, uint32_t *count) {
+  sb_ring r;
+  uint64_t position;
+  bool done = true;
+  *count = 0;
+  if (sb_api_enter(q->c) == SB_OK) {
+    if (find(q, lane, &r, &position) && r.changed != NULL) {
+      collection k = {.changes = changes, .most = most, .base = SB_LOAD(r.base, SB_RELAXED)};
+      done = sb_changes_visit(q->c->b, &r, all, collect, &k);
+      *count = k.count;
+    }
+    sb_api_leave(q->c);
+  }
+  return done;
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_gather.h"
+
+#include <string.h>
+
+#include "sb_parts.h"
+#include "sb_peek.h"
+#include "sb_schedule.h"
+#include "sb_wait.h"
+
+/* TAKEN: the row has the message. LATER: it has no room. NONE: there is no message. AGAIN: the cell changed. */
+typedef enum { TAKEN, LATER, NONE, AGAIN, DAMAGED } outcome;
+
+typedef struct {
+  sb_broker *b;
+  const sb_ring *ring;
+  sb_leaf_ref leaf;
+  sb_gathering *g;
+  int64_t to_wall; /* what to add to a CLOCK_MONOTONIC time */
+  uint64_t members;
+} gatherer;
+
+static uint64_t wall_of(const gatherer *t, uint64_t monotonic_ns) {
+  int64_t wall = (int64_t)monotonic_ns + t->to_wall;
+  return monotonic_ns == 0 ? 0 : wall > 0 ? (uint64_t)wall : 1;
+}
+
+static sb_row_entry entry_of(const gatherer *t, uint64_t position, uint64_t word, uint64_t side,
+                             const sb_message_shm *m) {
+  bool delayed = (side & SB_SIDE_DELAYED) != 0, scheduled = sb_cell_state(word) == SB_CELL_SCHEDULED;
+  sb_word *origin = sb_ring_origin(t->b, &t->leaf, position);
+  return (sb_row_entry){
+      .body_length = m->body_length,
+      .expires_ns = wall_of(t, m->expires_ns),
+      .due_ns = scheduled || delayed ? wall_of(t, sb_schedule_due(side, m)) : 0,
+      .timestamp_ns = m->timestamp_ns,
+      .origin = origin != NULL ? SB_LOAD(origin, SB_ACQUIRE) : SB_NO_ORIGIN,
+      .key_length = m->key_length,
+      .properties_length = m->properties_length,
+      .group_hash = m->group_hash,
+      .exchange_length = m->exchange_length,
+      .delivery_count = (uint16_t)sb_side_count(side),
+      .index = (uint8_t)(position - t->g->first),
+      .priority = m->priority,
+      .flags = (uint8_t)(m->flags & ~SB_MESSAGE_IN_PARTS),
+      .marks = (uint8_t)(((side & SB_SIDE_REDELIVERED) != 0 ? SB_ROW_REDELIVERED : 0u) |
+                         (delayed ? SB_ROW_DELAYED : 0u) | (unsigned)sb_side_why_of(side) << SB_ROW_WHY),
+  };
+}
+
+/* Copies a message behind the row. The lengths of *m were checked against its slot. False: its parts are damaged. */
+static bool copy(const gatherer *t, uint32_t slot, const sb_message_shm *m, uint64_t names) {
+  char *to = t->g->heads + t->g->heads_length + sizeof(sb_row_entry), *body = t->g->bodies + t->g->bodies_length;
+  const uint8_t *from = sb_slot_at(t->b, slot);
+  if ((m->flags & SB_MESSAGE_IN_PARTS) != 0) {
+    return sb_parts_copy(t->b, slot, 0, to, names) && sb_parts_copy(t->b, slot, names, body, m->body_length);
+  }
+  sb_peek_bytes(to, from + sizeof *m, names);
+  sb_peek_bytes(body, from + m->body_offset, m->body_length);
+  return true;
+}
+
+static outcome gather(const gatherer *t, uint64_t position) {
+  sb_gathering *g = t->g;
+  sb_cell_shm *cell = sb_leaf_cell(&t->leaf, position);
+  uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST);
+  uint32_t slot = sb_cell_slot(word);
+  if (!sb_cell_of(word, t->leaf.gen)) {
+    return AGAIN;
+  }
+  if (sb_cell_state(word) == SB_CELL_STAGED) {
+    g->staged |= UINT64_C(1) << (position - g->first); /* I122 */
+    return NONE;
+  }
+  if (!sb_cell_has_message(word)) {
+    return NONE;
+  }
+  if (!sb_slot_ready(t->b, slot)) {
+    return DAMAGED;
+  }
+  uint64_t side = SB_LOAD(&cell->side, SB_ACQUIRE), gen = sb_slot_gen(SB_LOAD(sb_slot_header(t->b, slot), SB_ACQUIRE));
+  sb_message_shm m = sb_peek_message(t->b, slot);
+  uint64_t names = (uint64_t)m.exchange_length + m.key_length + m.properties_length;
+  bool sound = sb_settle_is_sound(t->b, slot, &m), transient = (m.flags & SB_MESSAGE_TRANSIENT) != 0,
+       fits = g->heads_size - g->heads_length >= sizeof(sb_row_entry) + names &&
+              g->bodies_size - g->bodies_length >= m.body_length;
+  if (sound && fits && !transient) {
+    sb_row_entry entry = entry_of(t, position, word, side, &m);
+    memcpy(g->heads + g->heads_length, &entry, sizeof entry);
+    sound = copy(t, slot, &m, names);
+  }
+  if (SB_LOAD(&cell->word, SB_SEQ_CST) != word || !sb_leaf_is_current(t->b, &t->leaf) ||
+      sb_slot_gen(SB_LOAD(sb_slot_header(t->b, slot), SB_SEQ_CST)) != gen) {
+    return AGAIN;
+  }
+  if (!sound) {
+    return DAMAGED;
+  }
+  if (transient) {
+    return NONE;
+  }
+  if (!fits) {
+    if (g->count == 0) {
+      g->heads_size = sizeof(sb_row_head) + sizeof(sb_row_entry) + names;
+      g->bodies_size = m.body_length;
+    }
+    return LATER;
+  }
+  g->heads_length += sizeof(sb_row_entry) + names;
+  g->bodies_length += m.body_length;
+  g->count++;
+  return TAKEN;
+}
+
+static void write_head(const gatherer *t, uint64_t first_sequence) {
+  sb_row_head head = {.format = SB_ROW_FORMAT,
+                      .count = (uint16_t)t->g->count,
+                      .first = first_sequence,
+                      .members = t->members,
+                      .bodies_length = t->g->bodies_length,
+                      .written_ns = sb_wall_ns()};
+  memcpy(t->g->heads, &head, sizeof head);
+}
+
+sb_status sb_gather_row(sb_queue *q, uint64_t *position, uint64_t end, sb_gathering *g) {
+  sb_broker *b = q->c->b;
+  sb_ring ring;
+  gatherer t = {.b = b, .ring = &ring, .leaf = SB_NO_LEAF, .g = g};
+  t.to_wall = (int64_t)sb_wall_ns() - (int64_t)sb_now_ns();
+  *g = (sb_gathering){g->heads, g->bodies, g->heads_size, g->bodies_size, sizeof(sb_row_head), 0, *position, 0, 0, 0};
+  if (g->heads_size < sizeof(sb_row_head) || !sb_lanes_ring(b, q->slot, *position, &ring)) {
+    return SB_CORRUPT;
+  }
+  uint64_t last = (*position / SB_PAGE_CELLS + 1) * SB_PAGE_CELLS;
+  if (end < last) last = end;
+  for (unsigned retries = 0; *position < last;) {
+    if (!sb_leaf_covers(&t.leaf, *position)) {
+      sb_status status = sb_ring_locate(b, NULL, &ring, *position, &t.leaf);
+      if (status == SB_DONE) { /* all that was there has ended */
+        *position = t.leaf.first < end ? t.leaf.first : end;
+        break;
+      }
+      if (status != SB_OK) {
+        return SB_CORRUPT;
+      }
+    }
+    outcome o = gather(&t, *position);
+    if (o == LATER) {
+      if (g->count == 0) return SB_FULL;
+      break;
+    }
+    if (o == AGAIN) {
+      t.leaf = SB_NO_LEAF;
+      if (++retries > SB_MAX_RETRIES) return SB_CORRUPT;
+      continue;
+    }
+    g->damaged += o == DAMAGED;
+    if (o == TAKEN) t.members |= UINT64_C(1) << (*position - g->first);
+    ++*position;
+  }
+  if (g->count > 0) write_head(&t, sb_lanes_sequence(b, q->slot, g->first));
+  return SB_OK;
+}

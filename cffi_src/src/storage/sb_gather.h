@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Gather: copies messages of a stored queue into rows for the store.
+ *
+ * What: the queue itself is the list of what the store lacks. A stored queue has a position `stored` in each lane: what
+ * was appended before it is in the store, or ended before it had to be. The storekeeper gathers rows (sb_row.h) from
+ * `stored` to the tail, writes them in one transaction, and then advances `stored`. A message that ended meanwhile is
+ * never written. For what changed before `stored`, see sb_changed.h.
+ *
+ * Layout: `stored` of sb_queue_shm and sb_lane_shm: a position.
+ *
+ * Invariants:
+ *  I121 `stored` of a lane is advanced only after the transaction was synced that has all messages before it. Of a
+ *      position before `stored` the store has the row, unless the message ended.
+ *  I122 a STAGED cell is in no row: its commit is undecided, or not carried out. The storekeeper remembers such a
+ *      position, and gathers it in a later turn. The next storekeeper finds it when it looks at everything
+ *      (I120 of sb_changed.h).
+ *
+ * Ordering pairs: P2 of sb_ring.h: a cell names a message that is complete. I43 of sb_peek.h: the copy counts only after
+ *  the second look.
+ *
+ * Death: the storekeeper was killed, before `stored` was advanced -> rows at and behind `stored` may be in the store or
+ *  not -> the next storekeeper removes the rows behind `stored` in its first transaction, and gathers them again.
+ *
+ * Concurrency: the storekeeper gathers, beside all other operations.
+ */
+#ifndef SB_GATHER_H
+#define SB_GATHER_H
+
+#include "sb_queue.h"
+#include "sb_row.h"
+
+/* Where a row is written, and what is known of it then. */
+typedef struct {
+  char *heads, *bodies;
+  uint64_t heads_size, bodies_size; /* the bytes that there are; after SB_FULL: those that the first message needs */
+  uint64_t heads_length, bodies_length;
+  uint64_t first;   /* position */
+  uint64_t staged;  /* bit i: the cell at first + i is STAGED */
+  uint32_t count;   /* messages; 0: there is no row */
+  uint32_t damaged; /* messages that were left out, since their header or their parts are damaged */
+} sb_gathering;
+
+/* Gathers a row from *position on, of one leaf at most, and advances *position. `end`: a position up to which all cells
+ * are filled. SB_FULL: not even the first message fits the buffers. SB_CORRUPT: the ring is damaged. */
+sb_status sb_gather_row(sb_queue *q, uint64_t *position, uint64_t end, sb_gathering *g);
+
+#endif

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Turns: what a program waits for that wants to know that its changes are in the store.
+ *
+ * What: the storekeeper is the one process that writes the store. It works in turns. In a turn it finds all changes of
+ * the stored queues and of the topology that were made before the turn began, writes them in one transaction, and syncs
+ * it. Turns have numbers. A connection that made changes waits for the end of a turn that began after them. So one wait
+ * covers any number of messages, queues and acknowledgements, and one sync serves all connections that wait.
+ *
+ * Layout: `turns_begun`, `turns_done`: the number of the last turn that began, and that was synced. `turns_asked`: the
+ *  highest number that a connection waits for. They are 32 bits, and are compared as a difference. `turns_done` is a
+ *  futex. `storekeeper_waiter` names the node whose wake word the storekeeper sleeps on.
+ *
+ * Invariants:
+ *  I123 the numbers only rise. Turn n is done only after a transaction was synced that has all changes that were made
+ *      before turn n began, except those that have ended meanwhile.
+ *  I124 in a turn, the storekeeper first collects the ends of messages, then gathers what was appended, then gathers once
+ *      more what was appended meanwhile. So if it has seen that a message ended because another queue got it, the
+ *      transaction has the message in that queue. Without the second pass the message would be in neither queue.
+ *
+ * Ordering pairs:
+ *  P42 a connection appends a message, then reads `turns_begun`; the storekeeper raises `turns_begun`, then reads the
+ *     tails and bits of the queues. All are seq_cst, so the turn after the number that was read has the message.
+ *  P43 a connection raises `turns_asked`, then rings the storekeeper; the storekeeper arms its wake word, then reads
+ *     `turns_asked` (P6 of sb_wait.h).
+ *
+ * Death (killed after -> what is left -> who repairs it):
+ *  the connection raised `turns_asked` -> a turn that nobody waits for -> nobody.
+ *  the storekeeper began a turn, or has synced it -> `turns_done` is behind -> the next storekeeper begins another turn.
+ * A stopped storekeeper keeps its place: those that wait for a turn wait, and nobody else does.
+ *
+ * Concurrency: one storekeeper, which holds SB_LOCK_STOREKEEPER; any thread asks and waits.
+ */
+#ifndef SB_TURNS_H
+#define SB_TURNS_H
+
+#include "sb_connection.h"
+
+static inline bool sb_turns_reached(uint32_t done, uint32_t number) { return (int32_t)(done - number) >= 0; }
+/* The number of a turn that has all changes which the caller has made. Asks the storekeeper for it. */
+uint32_t sb_turns_ask(sb_broker *b);
+bool sb_turns_are_done(const sb_broker *b, uint32_t number);
+/* Waits until the turn is done. SB_TIMEOUT; SB_INTERRUPTED: a signal came; SB_STOPPING: the broker is purged. */
+sb_status sb_turns_wait(sb_broker *b, uint32_t number, uint64_t deadline_ns);
+/* The storekeeper's part. True if a connection waits for a turn that has not begun, or is not done. */
+bool sb_turns_are_asked(const sb_broker *b);
+uint32_t sb_turns_begin(sb_broker *b);
+void sb_turns_end(sb_broker *b, uint32_t number);
+
+#endif

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sb_changed, sb_changes, sb_gather and sb_api_store: what the storekeeper finds in a stored queue, and the rows that it
+ * gets. The queue has a tree of three heights where a case needs one. */
+#include <string.h>
+
+#include "calls.h"
+#include "meanwhile.h"
+#include "queues.h"
+#include "ranked.h"
+#include "sb_changes.h"
+#include "sb_gather.h"
+
+#define STORED ((sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_DURABLE})
+#define EXCLUSIVE ((sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_DURABLE | SB_QUEUE_EXCLUSIVE})
+#define MOST 300u
+#define LEAF 64u
+#define HEADS 65536u
+#define BODIES 65536u
+
+static sb_queue *q, *others; /* others: the handle of another connection */
+static sb_store_change found[MOST];
+static uint32_t count;
+static char heads[HEADS], bodies[BODIES];
+static sb_store_row row;
+static uint64_t next;
+
+static void begin(unsigned messages) {
+  sb_broker_set_stores(t.b);
+  q = queue_named("q", STORED);
+  put_up_to(q, messages);
+}
+static void settle_first(unsigned messages) {
+  while (messages-- > 0) take_from(q);
+}
+static void begin_beside_another(unsigned messages) {
+  sb_status status;
+  begin(messages);
+  others = sb_queue_open(connect_to(&t), q->slot, &status);
+  if (others == NULL) die("sb_queue_open", (int)status);
+}
+static void another_settles(unsigned messages) {
+  while (messages-- > 0) take_from(others);
+}
+static bool look(bool all) { return sb_store_changes(q, 0, all, found, MOST, &count); }
+static void expect_nothing(const char *what) {
+  expect(look(false), "%s: there is more", what);
+  expect_is(count, 0, what);
+}
+static void expect_change(unsigned which, uint64_t first, uint64_t span, uint64_t ended, uint64_t live) {
+  expect_is(found[which].first, first, "the first one of a change");
+  expect_is(found[which].span, span, "the span of a change");
+  expect_is(found[which].ended, ended, "what ended");
+  expect_is(found[which].live, live, "what is there");
+  expect_is(found[which].whole, span != LEAF || (ended | live) == 0, "whether everything ended");
+}
+static sb_status gather_with(uint64_t from, uint64_t end, uint64_t heads_size, uint64_t bodies_size) {
+  row = (sb_store_row){.heads = heads, .bodies = bodies, .heads_size = heads_size, .bodies_size = bodies_size};
+  next = from;
+  return sb_store_gather(q, &next, end, &row);
+}
+static void gather(uint64_t from, uint64_t end) {
+  expect_is(gather_with(from, end, HEADS, BODIES), SB_OK, "the status of a gathering");
+}
+static sb_row_head head(void) {
+  sb_row_head h;
+  memcpy(&h, heads, sizeof h);
+  return h;
+}
+/* The n-th entry of a row without names. */
+static sb_row_entry entry(unsigned n) {
+  sb_row_entry e;
+  memcpy(&e, heads + sizeof(sb_row_head) + n * sizeof e, sizeof e);
+  return e;
+}
+
+/* ---- which queues ---- */
+
+static void only_durable_queues_of_a_broker_with_a_store(void) {
+  sb_queue *before = queue_named("before", STORED);
+  expect(!sb_queue_is_stored(before), "a queue of a broker without a store is stored");
+  expect(!sb_broker_stores(t.b), "the broker has a store");
+  put_up_to(before, 3);
+  take_from(before);
+  expect(sb_store_changes(before, 0, true, found, MOST, &count), "there is more of a queue that is not stored");
+  expect_is(count, 0, "the changes of a queue that is not stored");
+  sb_broker_set_stores(t.b);
+  expect(sb_broker_stores(t.b), "the broker has no store");
+  expect(sb_queue_is_stored(queue_named("durable", STORED)), "a durable queue is not stored");
+  expect(!sb_queue_is_stored(queue_named("exclusive", EXCLUSIVE)), "an exclusive queue is stored");
+  expect(!sb_queue_is_stored(queue_named("transient", (sb_settings)FREELY)), "a transient queue is stored");
+}
+
+/* ---- changes ---- */
+
+static void what_ended_is_found_once(void) {
+  begin(3);
+  expect_nothing("changes after puts");
+  settle_first(2);
+  expect(look(false), "there is more");
+  expect_is(count, 1, "the changes");
+  expect_change(0, 0, LEAF, 3, 0);
+  expect_nothing("changes that were found");
+}
+static void a_leaf_that_is_gone_ended_as_a_whole(void) {
+  begin(3 * LEAF);
+  settle_first(LEAF + 2);
+  expect(look(false), "there is more");
+  expect_is(count, 2, "the changes");
+  expect_change(0, 0, LEAF, 0, 0);
+  expect_change(1, LEAF, LEAF, 3, 0);
+  expect_nothing("changes that were found");
+  settle_first(2 * LEAF - 2);
+  expect(look(false), "there is more");
+  expect_is(count, 2, "the changes of the rest");
+  expect_change(0, LEAF, LEAF, 0, 0);
+  expect_change(1, 2 * LEAF, LEAF, 0, 0);
+}
+static void a_page_that_is_gone_ended_as_a_whole(void) {
+  begin(LEAF * LEAF + 1);
+  settle_first(LEAF * LEAF);
+  expect(look(false), "there is more");
+  expect_is(count, 1, "the changes");
+  expect_change(0, 0, LEAF * LEAF, 0, 0);
+}
+static void a_returned_message_changed(void) {
+  char record[BUFFER];
+  begin(2);
+  expect(get(&t, q, record, false) != 0, "there is no message");
+  expect_nothing("changes after a get");
+  expect_is(sb_queue_settle(q, record, SB_REQUEUE), SB_OK, "the status of a return");
+  expect(look(false), "there is more");
+  expect_is(count, 1, "the changes");
+  expect_change(0, 0, LEAF, 0, 1);
+  expect_is(found[0].returned, 1, "what has a delivery count");
+  gather(0, 1);
+  expect_is(entry(0).delivery_count, 1, "the deliveries of the returned message");
+  expect_is(entry(0).marks, SB_ROW_REDELIVERED, "its marks");
+}
+static void everything_counts_as_changed(void) {
+  begin(LEAF + 3);
+  settle_first(LEAF + 1);
+  expect(look(false), "there is more");
+  expect(look(true), "there is more of everything");
+  expect_is(count, 2, "the changes of everything");
+  expect_change(0, 0, LEAF, 0, 0);
+  expect_change(1, LEAF, LEAF, 1, 6);
+  expect_is(found[1].returned, 0, "what has a delivery count");
+  expect(look(true), "there is more, again");
+  expect_is(count, 2, "the changes of everything, again");
+}
+static void what_has_no_room_is_found_later(void) {
+  begin(LEAF * LEAF + 3 * LEAF);
+  settle_first(3 * LEAF + 1);
+  for (uint32_t n = 0; n < 3; n++) {
+    expect(!sb_store_changes(q, 0, false, found, 1, &count), "there is no more");
+    expect_is(count, 1, "the changes that have room");
+    expect_change(0, n * LEAF, LEAF, 0, 0);
+  }
+  expect(sb_store_changes(q, 0, false, found, 1, &count), "there is more than all");
+  expect_change(0, 3 * LEAF, LEAF, 1, 0);
+  expect_nothing("changes that were found");
+}
+/* The root gets a parent while the bits are set. */
+static void bits_lead_from_a_new_root(void) {
+  begin(2);
+  settle_first(1);
+  for (uint64_t id = 3; id <= LEAF + 1; id++) (void)put(&t, q, id);
+  expect(look(false), "there is more");
+  expect_is(count, 1, "the changes");
+  expect_change(0, 0, LEAF, 1, 0);
+}
+static void end_another(void) { another_settles(1); }
+/* A change that comes after the bit was cleared and the cell was read has its bit. */
+static void a_change_during_the_look(void) {
+  begin_beside_another(3);
+  settle_first(1);
+  meanwhile(cell_at(q, 0), AFTER_LOAD, 1, end_another);
+  expect(look(false), "there is more");
+  if (has_acted()) {
+    expect_is(count, 1, "the changes");
+    expect_change(0, 0, LEAF, 1, 0);
+    expect(look(false), "there is more");
+    expect_is(count, 1, "the later changes");
+    expect_change(0, 0, LEAF, 2, 0);
+  }
+}
+static void end_the_leaf(void) { another_settles(LEAF - 1); }
+/* The leaf is retired between the look at its bits and the look at its cells. */
+static void a_leaf_that_goes_during_the_look(void) {
+  begin_beside_another(LEAF + 1);
+  settle_first(1);
+  meanwhile(cell_at(q, 0), AFTER_LOAD, 1, end_the_leaf);
+  expect(look(false), "there is more");
+  if (has_acted()) {
+    expect_is(count, 1, "the changes");
+    expect_change(0, 0, LEAF, 0, 0);
+  }
+}
+
+/* ---- rows ---- */
+
+static void a_row_has_the_messages_of_a_leaf(void) {
+  begin(LEAF + 2);
+  settle_first(1);
+  sb_store_lane lane;
+  expect_is(sb_store_lanes(q, &lane, 1), 1, "the lanes");
+  expect_is(lane.stored, 0, "what is stored");
+  expect_is(lane.tail, LEAF + 2, "the tail");
+  gather(0, lane.tail);
+  expect_is(next, LEAF, "where the next row begins");
+  expect_is(row.count, LEAF - 1, "the messages of the row");
+  expect_is(head().format, SB_ROW_FORMAT, "the format");
+  expect_is(head().count, LEAF - 1, "the messages, as the row says");
+  expect_is(head().first, 0, "the first position of the row");
+  expect_is(entry(0).index, 1, "the index of the first message");
+  expect_is(entry(LEAF - 2).index, LEAF - 1, "the index of the last message");
+  expect_is(entry(0).origin, SB_NO_ORIGIN, "its origin");
+  expect_is(row.heads_length, sizeof(sb_row_head) + (LEAF - 1) * sizeof(sb_row_entry), "the length of the heads");
+  expect_is(row.bodies_length, head().bodies_length, "the length of the bodies");
+  gather(next, lane.tail);
+  expect_is(row.count, 2, "the messages of the second row");
+  expect_is(head().first, LEAF, "its first position");
+  expect_is(next, lane.tail, "where it ends");
+  sb_store_advance(q, next);
+  (void)sb_store_lanes(q, &lane, 1);
+  expect_is(lane.stored, LEAF + 2, "what is stored then");
+}
+static void a_row_is_as_long_as_the_buffers_allow(void) {
+  begin(3);
+  uint64_t body = message_at(q, 0)->body_length;
+  expect_is(gather_with(0, 3, HEADS, 2 * body + 1), SB_OK, "the status of a gathering");
+  expect_is(row.count, 2, "the messages that have room");
+  expect_is(next, 2, "where the next row begins");
+  expect_is(gather_with(2, 3, HEADS, body - 1), SB_FULL, "the status without room");
+  expect_is(row.bodies_size, body, "the bytes that the message needs");
+  expect_is(next, 2, "where it stays");
+  expect_is(gather_with(2, 3, sizeof(sb_row_head) + sizeof(sb_row_entry) - 1, body), SB_FULL, "the status");
+  expect_is(row.heads_size, sizeof(sb_row_head) + sizeof(sb_row_entry), "the bytes that the head needs");
+  expect_is(gather_with(2, 3, row.heads_size, body), SB_OK, "the status with enough room");
+  expect_is(row.count, 1, "the last message");
+}
+static void what_ended_is_in_no_row(void) {
+  begin(2 * LEAF);
+  settle_first(2 * LEAF);
+  gather(0, LEAF);
+  expect_is(row.count, 0, "the messages of a leaf that is gone");
+  expect_is(next, LEAF, "where the next row begins");
+}
+static void transient_messages_are_in_no_row(void) {
+  begin(3);
+  message_at(q, 1)->flags |= SB_MESSAGE_TRANSIENT;
+  gather(0, 3);
+  expect_is(row.count, 2, "the messages");
+  expect_is(entry(1).index, 2, "the index of the second");
+}
+static void damaged_messages_are_left_out(void) {
+  begin(3);
+  message_at(q, 1)->body_length = UINT64_C(1) << 40;
+  gather(0, 3);
+  expect_is(row.count, 2, "the messages");
+  expect_is(row.damaged, 1, "the damaged messages");
+  expect_is(next, 3, "where the row ends");
+}
+static void a_staged_message_is_named(void) {
+  begin(3);
+  uint64_t word = word_at(q, 1);
+  set_cell_word(q, 1, sb_cell_owned(SB_CELL_STAGED, sb_cell_slot(word), 0, t.c->id, gen_at(q, 1)));
+  gather(0, 3);
+  expect_is(row.count, 2, "the messages");
+  expect_is(row.staged, 2, "the staged ones");
+  set_cell_word(q, 1, word);
+  gather(1, 2);
+  expect_is(row.count, 1, "the message, once it is there");
+  expect_is(head().first, 1, "its position");
+  expect_is(row.staged, 0, "the staged ones");
+}
+static void times_are_those_of_the_wall_clock(void) {
+  const uint64_t second = UINT64_C(1000000000);
+  begin(1);
+  put_with(q, 2, 100, 0);
+  put_with(q, 3, 0, 200);
+  gather(0, 3);
+  uint64_t written = head().written_ns;
+  expect_is(entry(0).expires_ns + entry(0).due_ns, 0, "the times of a message without");
+  expect_is((entry(1).due_ns - written + second / 2) / second, 100, "the seconds until it is due");
+  expect_is(entry(1).expires_ns, 0, "its end");
+  expect_is((entry(2).expires_ns - written + second / 2) / second, 200, "the seconds until it expires");
+  expect_is(entry(2).due_ns, 0, "its due time");
+}
+static void lanes_have_rows_of_their_own(void) {
+  sb_store_lane lanes[4];
+  sb_settings settings = RANKED(9);
+  settings.flags = SB_QUEUE_DURABLE;
+  sb_broker_set_stores(t.b);
+  q = queue_named("q", settings);
+  expect_is(put_ranked(q, 9, 1), SB_OK, "the status of a put");
+  expect_is(put_ranked(q, 0, 2), SB_OK, "the status of a put");
+  expect_is(sb_store_lanes(q, lanes, 4), 2, "the lanes");
+  uint64_t low = sb_position_in(9, 0);
+  expect_is(lanes[1].stored, low, "what is stored of the lower one");
+  expect_is(lanes[1].tail, low + 1, "its tail");
+  gather(low, low + 1);
+  expect_is(row.count, 1, "its messages");
+  expect_is(head().first, low, "its first position");
+  sb_store_advance(q, low + 1);
+  expect_is(sb_store_lanes(q, lanes, 4), 2, "the lanes");
+  expect_is(lanes[0].stored, 0, "what is stored of the higher one");
+  expect_is(lanes[1].stored, low + 1, "what is stored of the lower one");
+  settle_first(2);
+  expect(sb_store_changes(q, low, false, found, MOST, &count), "there is more");
+  expect_is(count, 1, "its changes");
+  expect_change(0, low, LEAF, 1, 0);
+}
+static void take_the_second(void) { another_settles(2); }
+/* The message ends while it is copied, and its slot may have another one then. */
+static void a_message_that_ends_during_the_copy(void) {
+  begin_beside_another(2);
+  meanwhile(cell_at(q, 1), AFTER_LOAD, 1, take_the_second);
+  gather(0, 2);
+  if (has_acted()) {
+    expect_is(row.count, 1, "the messages: the first one was copied before");
+    expect_is(entry(0).index, 0, "its index");
+  }
+}
+
+static const test_case CASES[] = {
+    {"stored: which queues", "durable ones that are not exclusive, of a broker with a store",
+     only_durable_queues_of_a_broker_with_a_store},
+    {"stored: ends", "are found once", what_ended_is_found_once},
+    {"stored: leaves", "that are gone ended as a whole", a_leaf_that_is_gone_ended_as_a_whole},
+    {"stored: pages", "that are gone ended as a whole", a_page_that_is_gone_ended_as_a_whole},
+    {"stored: returns", "are changes, and count", a_returned_message_changed},
+    {"stored: everything", "counts as changed when the storekeeper begins", everything_counts_as_changed},
+    {"stored: many changes", "are found in several calls", what_has_no_room_is_found_later},
+    {"stored: a new root", "leads to the bits below the old one", bits_lead_from_a_new_root},
+    {"stored: a change during the look", "is found by the next one", a_change_during_the_look},
+    {"stored: a leaf that goes during the look", "ended as a whole", a_leaf_that_goes_during_the_look},
+    {"stored: rows", "have the messages of a leaf", a_row_has_the_messages_of_a_leaf},
+    {"stored: buffers", "bound a row, and are asked for", a_row_is_as_long_as_the_buffers_allow},
+    {"stored: what ended", "is in no row", what_ended_is_in_no_row},
+    {"stored: transient messages", "are in no row", transient_messages_are_in_no_row},
+    {"stored: damaged messages", "are left out, and counted", damaged_messages_are_left_out},
+    {"stored: staged messages", "are named, and gathered later", a_staged_message_is_named},
+    {"stored: times", "are those of the wall clock", times_are_those_of_the_wall_clock},
+    {"stored: lanes", "have rows of their own", lanes_have_rows_of_their_own},
+    {"stored: a message that ends during the copy", "is in no row", a_message_that_ends_during_the_copy},
+};
+SUBJECT(CASES)
