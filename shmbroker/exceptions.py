@@ -114,6 +114,10 @@ class CorruptSegment(BrokerError):
     """The shared memory contradicts itself."""
 
 
+class StoreError(BrokerError):
+    """The store on disk is missing, damaged, of another format, in use by another broker, or cannot be written."""
+
+
 class ConnectionClosed(BrokerError):
     """The connection, the consumer, or the handle of the queue was closed in this process."""
 

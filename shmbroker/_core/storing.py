@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The storekeeper's functions of the core, and those that make a queue again from the store.
+
+Sequence numbers name messages here, as in the store: they stay the same when a queue is made again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from shmbroker import exceptions
+from shmbroker._core import native
+
+if TYPE_CHECKING:
+    from shmbroker._core.attachment import Attachment
+    from shmbroker._core.connection import CoreConnection
+    from shmbroker._core.queue import CoreQueue
+
+ffi, slow = native.ffi, native.slow
+_MOST_LANES = 256
+_CHANGES = 1024
+_HEADS, _BODIES = 64 << 10, 256 << 10  # bytes of the buffers at first; they grow with the messages
+
+
+class Lane(NamedTuple):
+    """What was appended to a lane before ``stored`` is in the store, or has ended; the next message gets ``tail``."""
+
+    stored: int
+    tail: int
+
+
+class Change(NamedTuple):
+    """What changed in a span of sequence numbers.
+
+    Attributes:
+        first: the first sequence number.
+        span: how many there are.
+        whole: whether all messages there have ended; the masks are 0 then.
+        ended: bit i is set if the message with the sequence number ``first`` + i has ended.
+        live: bit i is set if that message is there, and no commit is about to bring it.
+        returned: bit i is set if that is so, and it has a delivery count or a state.
+    """
+
+    first: int
+    span: int
+    whole: bool
+    ended: int
+    live: int
+    returned: int
+
+
+class Gathered(NamedTuple):
+    """A row that was gathered.
+
+    Attributes:
+        messages: how many it has; 0: there is no row.
+        behind: the sequence number to continue at.
+        heads: room for a checksum, then the heads. Valid until the next call.
+        bodies: room for a checksum, then the bodies. Valid until the next call.
+        staged: sequence numbers of messages of a commit that is not carried out.
+        damaged: how many messages were left out, since they are damaged.
+    """
+
+    messages: int
+    behind: int
+    heads: memoryview
+    bodies: memoryview
+    staged: tuple[int, ...]
+    damaged: int
+
+
+class CoreStorekeeper:
+    """The storekeeper of a broker in the core; one thread uses it.
+
+    Args:
+        connection: its connection, which the caller closes after the last call.
+        room: the bytes that each of the two buffers of a row keeps free at its beginning.
+    """
+
+    def __init__(self, connection: CoreConnection, room: int) -> None:
+        self._connection = connection
+        self._handle = connection.handle
+        self._room = room
+        self._lanes: Any = ffi.new("sb_store_lane[]", _MOST_LANES)
+        self._changes: Any = ffi.new("sb_store_change[]", _CHANGES)
+        self._most_changes = _CHANGES
+        self._count: Any = ffi.new("uint32_t *")
+        self._sequence: Any = ffi.new("uint64_t *")
+        self._row: Any = ffi.new("sb_store_row *")
+        self._heads, self._bodies = bytearray(room + _HEADS), bytearray(room + _BODIES)
+
+    # ---- its place, and its turns ----
+
+    def begin(self) -> bool:
+        """Becomes the storekeeper, unless there is another one."""
+        return bool(slow.sb_store_begin(self._handle) == native.OK)
+
+    def end(self) -> None:
+        """Ends the service of a storekeeper."""
+        slow.sb_store_end(self._handle)
+
+    def turn_begin(self) -> int:
+        """Begins a turn, which has all changes made before this call; returns its number."""
+        return int(slow.sb_store_turn_begin(self._handle))
+
+    def turn_end(self, turn: int) -> None:
+        """Tells the connections that wait for the turn that it is synced."""
+        slow.sb_store_turn_end(self._handle, turn)
+
+    def rest(self, until: int) -> int:
+        """Waits until a connection asks for a turn; returns a status, STOPPING if the broker is stopped or purged."""
+        return int(slow.sb_store_rest(self._handle, until))
+
+    # ---- what there is to store ----
+
+    def lanes(self, queue: CoreQueue) -> list[Lane]:
+        """The lanes of a queue, by ascending number."""
+        count = slow.sb_store_lanes(queue.handle, self._lanes, _MOST_LANES)
+        return [Lane(self._lanes[at].stored, self._lanes[at].tail) for at in range(count)]
+
+    def advance(self, queue: CoreQueue, sequence: int) -> None:
+        """Notes that what was appended to a lane before a sequence number is in the store, and synced."""
+        slow.sb_store_advance(queue.handle, sequence)
+
+    def changes(self, queue: CoreQueue, lane: int, *, everything: bool) -> tuple[list[Change], bool]:
+        """Collects what changed in a lane since the last call.
+
+        Args:
+            queue: the queue.
+            lane: any sequence number of the lane.
+            everything: whether everything counts as changed.
+
+        Returns:
+            The changes, and whether these are all.
+        """
+        complete = bool(
+            slow.sb_store_changes(queue.handle, lane, everything, self._changes, self._most_changes, self._count)
+        )
+        found = [self._changes[at] for at in range(self._count[0])]
+        return [
+            Change(one.first, one.span, bool(one.whole), one.ended, one.live, one.returned) for one in found
+        ], complete
+
+    def more_changes(self) -> None:
+        """Makes room for twice as many changes, for a call that wants all of them."""
+        self._most_changes *= 2
+        self._changes = ffi.new("sb_store_change[]", self._most_changes)
+
+    def gather(self, queue: CoreQueue, sequence: int, end: int) -> Gathered:
+        """Copies messages from a sequence number on into a row, of one leaf at most.
+
+        Raises:
+            CorruptSegment: the ring of the queue is damaged.
+        """
+        self._sequence[0] = sequence
+        row = self._row
+        while True:
+            with ffi.from_buffer(self._heads) as heads, ffi.from_buffer(self._bodies) as bodies:
+                row.heads, row.heads_size = heads + self._room, len(self._heads) - self._room
+                row.bodies, row.bodies_size = bodies + self._room, len(self._bodies) - self._room
+                status = slow.sb_store_gather(queue.handle, self._sequence, end, row)
+            if status != native.FULL:
+                break
+            if row.heads_size > len(self._heads) - self._room:
+                self._heads = bytearray(self._room + row.heads_size)
+            if row.bodies_size > len(self._bodies) - self._room:
+                self._bodies = bytearray(self._room + row.bodies_size)
+        if status != native.OK:
+            native.raise_for(status, f"queue {queue.name!r}")
+        return Gathered(
+            row.count,
+            int(self._sequence[0]),
+            memoryview(self._heads)[: self._room + row.heads_length],
+            memoryview(self._bodies)[: self._room + row.bodies_length],
+            tuple(sequence + at for at in range(64) if row.staged >> at & 1),
+            row.damaged,
+        )
+
+
+def set_stores(attachment: Attachment) -> None:
+    """Notes that the broker has a store. The caller made the broker, and nobody else has attached yet."""
+    slow.sb_broker_set_stores(attachment.handle)
+
+
+def is_stored(queue: CoreQueue) -> bool:
+    """Whether the storekeeper writes the messages of the queue into the store."""
+    return bool(slow.sb_queue_is_stored(queue.handle))
+
+
+def ask(connection: CoreConnection) -> int:
+    """Asks for a turn of the storekeeper that has all changes which this process has made; returns its number."""
+    with connection.call():
+        return int(slow.sb_store_ask(connection.handle))
+
+
+def wait(connection: CoreConnection, turn: int, until: int) -> None:
+    """Waits until a turn of the storekeeper is done, so that its changes are in the store, and synced.
+
+    Raises:
+        Timeout: the turn is not done in time.
+        ConnectionClosedByBroker: the broker is purged meanwhile.
+    """
+    with connection.call():
+        while (status := slow.sb_store_await(connection.handle, turn, until)) == native.INTERRUPTED:
+            pass  # signal handlers run between the calls
+        if status == native.TIMEOUT:
+            text = "the storekeeper has not synced the changes in time"
+            raise exceptions.Timeout(text)
+        if status != native.OK:
+            native.raise_for(status)
+
+
+def resume(queue: CoreQueue, sequence: int) -> None:
+    """Begins a lane of a queue that is made again, at a sequence number; a lower one has no message."""
+    _growing(queue, slow.sb_store_resume, sequence)
+
+
+def skip(queue: CoreQueue, sequence: int) -> None:
+    """Ends all positions of a lane up to a sequence number, exclusive."""
+    _growing(queue, slow.sb_store_skip, sequence)
+
+
+def restore(queue: CoreQueue, heads: bytes | bytearray | memoryview, bodies: memoryview, ended: int) -> None:
+    """Puts the messages of a row of the store into a queue that is made again.
+
+    Args:
+        queue: the queue; all earlier rows were restored.
+        heads: the heads of the row.
+        bodies: the bodies of the row.
+        ended: bit i is set if the message with the row's sequence number + i has ended.
+
+    Raises:
+        OutOfMemory: the broker has no room for the messages.
+        CorruptSegment: the row contradicts itself, or the rows before it.
+    """
+    done = ffi.new("uint32_t *")
+    with ffi.from_buffer(heads) as first, ffi.from_buffer(bodies) as second:
+        row = ffi.new("sb_stored_row *", (first, second, len(heads), len(bodies), ended))
+        _growing(queue, slow.sb_store_restore, row, done)
+
+
+def resumed(queue: CoreQueue) -> None:
+    """Ends the restoring of a queue: it can be used."""
+    slow.sb_store_resumed(queue.handle)
+
+
+def _growing(queue: CoreQueue, function: Any, *given: object) -> None:  # noqa: ANN401 - cffi has no types
+    status = queue.connection.growing(function, queue.handle, *given)
+    if status != native.OK:
+        native.raise_for(status, f"queue {queue.name!r}")

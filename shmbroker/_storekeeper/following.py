@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One stored queue, as the storekeeper follows it: what the store lacks of it, turn by turn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shmbroker.storage import rows
+
+if TYPE_CHECKING:
+    from shmbroker._core.queue import CoreQueue
+    from shmbroker._core.storing import Change, CoreStorekeeper, Gathered
+    from shmbroker.storage.batch import Batch
+
+_STATE_OF_ENTRY = slice(rows.SEAL + rows.HEAD, rows.SEAL + rows.HEAD + rows.ENTRY)
+
+
+class Following:
+    """A queue that the storekeeper follows.
+
+    Args:
+        core: the storekeeper in the core.
+        queue: the queue.
+        number: the number of the queue in the store.
+    """
+
+    def __init__(self, core: CoreStorekeeper, queue: CoreQueue, number: int) -> None:
+        self.queue = queue
+        self.number = number
+        self.is_known = False  # whether the store has the record of the queue, as it is now
+        self._core = core
+        self._staged: set[int] = set()
+        self._changes: list[Change] = []
+        self._stored: dict[int, int] = {}  # by lane: what the store has when this turn begins
+        self._reached: dict[int, int] = {}  # by lane: up to where this turn has gathered
+
+    def collect(self, *, everything: bool) -> None:
+        """Collects what has ended or returned. The first step of a turn."""
+        self._changes.clear()
+        self._stored = {lane.stored >> rows.LANE_SHIFT: lane.stored for lane in self._core.lanes(self.queue)}
+        self._reached = dict(self._stored)
+        for lane in self._stored:
+            complete = False
+            while not complete:
+                found, complete = self._core.changes(self.queue, lane << rows.LANE_SHIFT, everything=everything)
+                if everything and not complete:  # the core begins again: a walk with room for all of them is needed
+                    self._core.more_changes()
+                    continue
+                self._changes += found
+
+    def forget_unsynced(self, batch: Batch) -> None:
+        """Removes rows that an earlier storekeeper wrote, and perhaps did not sync: they are gathered again."""
+        for stored in self._stored.values():
+            batch.end_from(self.number, stored)
+
+    def write_ends(self, batch: Batch) -> None:
+        """Removes what has ended."""
+        for change in self._changes:
+            if change.whole:
+                batch.end_span(self.number, change.first, change.span)
+            elif change.ended:
+                batch.end_cells(self.number, change.first, change.ended)
+
+    def write_messages(self, batch: Batch) -> int:
+        """Writes what was appended since the last call in this turn; returns how many messages."""
+        count = 0
+        for lane in self._core.lanes(self.queue):
+            at = self._reached.setdefault(lane.tail >> rows.LANE_SHIFT, lane.stored)
+            while at < lane.tail:
+                row = self._core.gather(self.queue, at, lane.tail)
+                self._staged.update(row.staged)
+                if row.messages:
+                    batch.put_row(self.number, at, row.heads, row.bodies)
+                count += row.messages
+                at = row.behind
+            self._reached[lane.tail >> rows.LANE_SHIFT] = at
+        return count
+
+    def write_changed(self, batch: Batch) -> None:
+        """Writes delivery counts and states that have changed, and messages of commits that were carried out."""
+        for change in self._changes:
+            stored = self._stored[change.first >> rows.LANE_SHIFT]
+            below = (1 << max(0, min(rows.LEAF, stored - change.first))) - 1
+            if change.live & below:
+                members = batch.members(self.number, change.first)
+                for at in _bits(change.live & below & ~members):
+                    self._write_one(batch, change.first + at)
+                for at in _bits(change.returned & below & members):
+                    self._write_state(batch, change.first + at)
+        for sequence in sorted(self._staged):
+            self._staged.discard(sequence)  # it is added again if it is still staged
+            self._write_one(batch, sequence)
+
+    def _gather_one(self, sequence: int) -> Gathered:
+        row = self._core.gather(self.queue, sequence, sequence + 1)
+        self._staged.update(row.staged)
+        return row
+
+    def _write_one(self, batch: Batch, sequence: int) -> None:
+        row = self._gather_one(sequence)
+        if row.messages:
+            batch.put_row(self.number, sequence, row.heads, row.bodies)
+
+    def _write_state(self, batch: Batch, sequence: int) -> None:
+        row = self._gather_one(sequence)
+        if row.messages:
+            written = rows.row_of(row.heads[rows.SEAL :]).written_ns
+            batch.put_returned(self.number, sequence, written, bytes(row.heads[_STATE_OF_ENTRY]))
+
+    def write_tails(self, batch: Batch) -> None:
+        """Notes which sequence numbers the next messages get."""
+        for lane, reached in self._reached.items():
+            if reached != self._stored.get(lane):
+                batch.set_tail(self.number, reached)
+
+    def synced(self) -> None:
+        """Tells the core what the store has now. The last step of a turn, after the sync."""
+        for lane, reached in self._reached.items():
+            if reached != self._stored.get(lane):
+                self._core.advance(self.queue, reached)
+
+
+def _bits(mask: int) -> list[int]:
+    return [at for at in range(rows.LEAF) if mask >> at & 1]

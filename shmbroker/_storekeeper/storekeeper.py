@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The storekeeper of a broker: follows the stored queues, and brings what changes into the store, turn by turn.
+
+A turn collects what ended, gathers what came, and writes both in one transaction, which is synced once for all that
+wait for it. The protocol is that of ``sb_turns.h``, and is checked in ``tests/models/store.pml``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Self
+
+from shmbroker import exceptions
+from shmbroker._core import queue as core_queue
+from shmbroker._core import storing
+from shmbroker._core.connection import CoreConnection
+from shmbroker._core.queue import CoreQueue
+from shmbroker._storekeeper import records
+from shmbroker._storekeeper.following import Following
+from shmbroker._storekeeper.records import QueueRecord
+from shmbroker.storage import rows
+from shmbroker.storage.batch import Batch
+from shmbroker.storage.reading import Reader
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from shmbroker.storage.database import Database
+
+NAME = "storekeeper"
+_FIRST_NUMBER = 1
+
+
+class Storekeeper:
+    """The storekeeper of one broker. One thread uses it.
+
+    Args:
+        path: the path of the broker's memory.
+        database: the store, opened for writing; the caller closes it.
+    """
+
+    def __init__(self, path: str, database: Database) -> None:
+        self._connection = CoreConnection(path, NAME)
+        self._core = storing.CoreStorekeeper(self._connection, rows.SEAL)
+        self._database = database
+        self._instance = self._connection.attachment.facts().instance
+        self._following: dict[tuple[int, int], Following] = {}  # by slot and incarnation of the queue
+        self._numbers: dict[tuple[str, int], int] = {}  # of the queues of this memory, by name and incarnation
+        self._next_number = _FIRST_NUMBER
+        self._everything = True  # whether all that the memory has counts as changed
+        self._serves = False
+
+    def begin(self) -> bool:
+        """Becomes the storekeeper, unless there is another one; reads which queues the store has.
+
+        Raises:
+            StoreError: the store is damaged.
+        """
+        self._serves = self._core.begin()
+        if self._serves:
+            for number, record in self._stored_queues().items():
+                self._next_number = max(self._next_number, number + 1)
+                if record.instance == self._instance:
+                    self._numbers[record.name, record.incarnation] = number
+        return self._serves
+
+    def _stored_queues(self) -> dict[int, QueueRecord]:
+        with self._database.read() as transaction:
+            found = Reader(self._database, transaction).queues()
+        return {number: records.decode(encoded) for number, encoded in found.items()}
+
+    # ---- turns ----
+
+    def turn(self) -> int:
+        """Runs one turn; returns how many messages it wrote.
+
+        Raises:
+            StoreError: the store cannot be written; those that wait go on waiting, and a later turn tries again.
+        """
+        turn = self._core.turn_begin()
+        self._follow()
+        followed = list(self._following.values())
+        for one in followed:
+            one.collect(everything=self._everything)
+        afresh, self._everything = self._everything, True  # unless this turn comes to its end
+        count = 0
+        with self._database.write() as transaction:
+            batch = Batch(self._database, transaction)
+            self._forget_deleted(batch)
+            for one in followed:
+                if afresh:
+                    one.forget_unsynced(batch)
+                if afresh or not one.is_known:
+                    self._write_record(batch, one)
+                one.write_ends(batch)
+            for one in followed:
+                count += one.write_messages(batch)
+            for one in followed:
+                one.write_changed(batch)
+            for one in followed:  # I124: a message that was seen as ended may have gone to another queue
+                count += one.write_messages(batch)
+                one.write_tails(batch)
+        self._everything = False
+        for one in followed:
+            one.synced()
+            one.is_known = True
+        self._core.turn_end(turn)
+        return count
+
+    def rest(self, until: int) -> int:
+        """Waits until a connection asks for a turn; returns a status of the core."""
+        return self._core.rest(until)
+
+    def _follow(self) -> None:
+        """Opens queues that are new, and leaves those that are gone."""
+        there = set()
+        for slot in self._connection.queue_slots():
+            facts = self._connection.queue_facts(slot)
+            if facts is None:
+                continue
+            place = slot, facts.incarnation
+            there.add(place)
+            if place in self._following:
+                continue
+            with contextlib.suppress(exceptions.NotFound):  # deleted again
+                queue = CoreQueue(self._connection, facts.name, slot)
+                if storing.is_stored(queue):
+                    number = self._numbers.get((queue.name, queue.incarnation), 0) or self._new_number(queue)
+                    self._following[place] = Following(self._core, queue, number)
+                else:
+                    queue.leave()
+        for place in self._following.keys() - there:
+            self._following.pop(place).queue.leave()
+
+    def _new_number(self, queue: CoreQueue) -> int:
+        number = self._next_number
+        self._next_number += 1
+        self._numbers[queue.name, queue.incarnation] = number
+        return number
+
+    def _write_record(self, batch: Batch, one: Following) -> None:
+        settings, flags = one.queue.settings()
+        record = QueueRecord(one.queue.name, self._instance, one.queue.incarnation, settings, one.queue.given(), flags)
+        batch.put_queue(one.number, records.encode(record))
+
+    def _forget_deleted(self, batch: Batch) -> None:
+        kept = {one.number for one in self._following.values()}
+        for place, number in list(self._numbers.items()):
+            if number not in kept:
+                batch.remove_queue(number)
+                del self._numbers[place]
+
+    # ---- recovery ----
+
+    def restore(self) -> int:
+        """Makes the queues of the store again, in a memory that has none of them; returns how many there are.
+
+        Raises:
+            StoreError: the store is damaged.
+            OutOfMemory: the memory of the broker is too small for the messages.
+        """
+        found = self._stored_queues()
+        with self._database.read() as transaction:
+            reader = Reader(self._database, transaction)
+            for number, record in found.items():
+                if record.instance != self._instance:
+                    self._restore_queue(reader, number, record)
+        return len(found)
+
+    def _restore_queue(self, reader: Reader, number: int, record: QueueRecord) -> None:
+        core_queue.declare(self._connection, record.name, record.settings, 0, record.flags, record.given)
+        queue = CoreQueue(self._connection, record.name, self._connection.queue_slot(record.name))
+        try:
+            for tail in reader.tails(number):
+                lane = tail >> rows.LANE_SHIFT << rows.LANE_SHIFT
+                first = reader.first(number, lane)
+                storing.resume(queue, tail if first is None else first)
+                for heads, bodies, ended in reader.in_order(number, lane):
+                    storing.restore(queue, heads, bodies, ended)
+                storing.skip(queue, tail)
+            storing.resumed(queue)
+            self._numbers[queue.name, queue.incarnation] = number
+        finally:
+            queue.leave()
+
+    # ---- its end ----
+
+    def close(self) -> None:
+        """Gives up the storekeeper's place, and closes its connection."""
+        if self._serves:
+            self._core.end()
+            self._serves = False
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

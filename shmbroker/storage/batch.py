@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A batch: what one turn of the storekeeper changes in the store, in one transaction.
+
+The order of the calls within a batch is theirs to choose, but for one rule: a row that was written in this batch is not
+touched by the ends that were collected before it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shmbroker.storage import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import lmdb
+
+    from shmbroker.storage.database import Database
+
+_ALL = (1 << rows.LEAF) - 1
+
+
+class Batch:
+    """Changes of the store, within a transaction that :meth:`Database.write` began."""
+
+    def __init__(self, database: Database, transaction: lmdb.Transaction) -> None:
+        self._transaction = transaction
+        self._heads, self._bodies = database.names[b"heads"], database.names[b"bodies"]
+        self._ended, self._returned = database.names[b"ended"], database.names[b"returned"]
+        self._tails, self._queues = database.names[b"tails"], database.names[b"queues"]
+
+    # ---- messages ----
+
+    def put_row(self, queue: int, first: int, heads: memoryview, bodies: memoryview) -> None:
+        """Writes a row. Both buffers begin with room for the checksum, which is filled in.
+
+        Args:
+            queue: the number of the queue in the store.
+            first: the sequence number of the row.
+            heads: room for the checksum, then the heads.
+            bodies: room for the checksum, then the bodies.
+        """
+        key = rows.key(queue, first)
+        for database, value in ((self._heads, heads), (self._bodies, bodies)):
+            value[: rows.SEAL] = rows.seal_of(key, value[rows.SEAL :])
+            self._transaction.put(key, value, db=database)
+
+    def members(self, queue: int, leaf: int) -> int:
+        """Which messages of a leaf the store has: bit i stands for the sequence number ``leaf`` + i."""
+        found = 0
+        for first, row in self._rows_in(queue, leaf, rows.LEAF):
+            found |= row.members << (first - leaf)
+        return found & _ALL
+
+    def put_returned(self, queue: int, sequence: int, written_ns: int, entry: bytes) -> None:
+        """Notes the delivery count and the state of a message that has changed since its row was written.
+
+        Args:
+            queue: the number of the queue in the store.
+            sequence: the sequence number of the message.
+            written_ns: the wall clock that the times in ``entry`` belong to.
+            entry: the fixed part of the message's head as it is now.
+        """
+        key = rows.key(queue, sequence)
+        self._transaction.put(key, rows.sealed(key, written_ns.to_bytes(8, "little") + entry), db=self._returned)
+
+    def end_span(self, queue: int, first: int, span: int) -> None:
+        """Removes all messages of a span of sequence numbers."""
+        low, high = rows.key(queue, first), rows.key(queue, first + span)
+        for database in (self._heads, self._bodies, self._ended, self._returned):
+            self._remove(database, low, high)
+
+    def end_cells(self, queue: int, leaf: int, ended: int) -> None:
+        """Notes that messages of a leaf have ended; removes the rows of which no message is left.
+
+        Args:
+            queue: the number of the queue in the store.
+            leaf: the first sequence number of the leaf.
+            ended: bit i is set if the message with the sequence number ``leaf`` + i has ended.
+        """
+        key = rows.key(queue, leaf)
+        found = self._transaction.get(key, db=self._ended)
+        before = 0 if found is None else int.from_bytes(rows.opened(key, found, "the ends"), "little")
+        ended |= before
+        left = 0
+        for first, row in list(self._rows_in(queue, leaf, rows.LEAF)):
+            members = row.members << (first - leaf) & _ALL
+            if members & ~ended:
+                left |= members
+            else:
+                for database in (self._heads, self._bodies):
+                    self._transaction.delete(rows.key(queue, first), db=database)
+        if left & ended:
+            if ended & left != before:
+                self._transaction.put(key, rows.sealed(key, (ended & left).to_bytes(8, "little")), db=self._ended)
+        elif found is not None:
+            self._transaction.delete(key, db=self._ended)
+        self._forget_returned(queue, leaf, ended)
+
+    def _forget_returned(self, queue: int, leaf: int, ended: int) -> None:
+        with self._transaction.cursor(db=self._returned) as cursor:
+            there = cursor.set_range(rows.key(queue, leaf))
+            while there and bytes(cursor.key()) < rows.key(queue, leaf + rows.LEAF):
+                gone = ended >> (rows.sequence_in(cursor.key()) - leaf) & 1
+                there = cursor.delete() and bool(cursor.key()) if gone else cursor.next()
+
+    def end_from(self, queue: int, sequence: int) -> None:
+        """Removes all messages of a lane from a sequence number on."""
+        self.end_span(queue, sequence, rows.behind_lane(sequence) - sequence)
+        leaf = rows.leaf_of(sequence)
+        if leaf != sequence:  # the ends of that leaf may be those of messages that were removed
+            key = rows.key(queue, leaf)
+            found = self._transaction.get(key, db=self._ended)
+            if found is not None:
+                kept = int.from_bytes(rows.opened(key, found, "the ends"), "little") & (1 << (sequence - leaf)) - 1
+                self._transaction.put(key, rows.sealed(key, kept.to_bytes(8, "little")), db=self._ended)
+
+    def _rows_in(self, queue: int, first: int, span: int) -> Iterator[tuple[int, rows.Row]]:
+        """Yields the rows that begin in a span: the sequence number of each, and its head."""
+        high = rows.key(queue, first + span)
+        with self._transaction.cursor(db=self._heads) as cursor:
+            there = cursor.set_range(rows.key(queue, first))
+            while there and (key := bytes(cursor.key())) < high:
+                yield rows.sequence_in(key), rows.row_of(rows.opened(key, cursor.value(), "the heads"))
+                there = cursor.next()
+
+    def _remove(self, database: Any, low: bytes, high: bytes) -> None:  # noqa: ANN401 - lmdb has no types
+        with self._transaction.cursor(db=database) as cursor:
+            there = cursor.set_range(low)
+            while there and bytes(cursor.key()) < high:
+                there = cursor.delete() and bool(cursor.key())
+
+    # ---- queues ----
+
+    def set_tail(self, queue: int, tail: int) -> None:
+        """Notes the sequence number that the next message of a lane gets."""
+        key = rows.key(queue, tail >> rows.LANE_SHIFT << rows.LANE_SHIFT)
+        self._transaction.put(key, rows.sealed(key, tail.to_bytes(8, "little")), db=self._tails)
+
+    def put_queue(self, queue: int, record: bytes) -> None:
+        """Writes the record of a queue."""
+        key = rows.key(queue, 0)
+        self._transaction.put(key, rows.sealed(key, record), db=self._queues)
+
+    def remove_queue(self, queue: int) -> None:
+        """Removes a queue, with its messages."""
+        low, high = rows.key(queue, 0), rows.key(queue + 1, 0)
+        for database in (self._heads, self._bodies, self._ended, self._returned, self._tails, self._queues):
+            self._remove(database, low, high)

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The environment of a store: opening it, and the reasons for which it is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import lmdb
+
+from shmbroker.exceptions import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+FORMAT = 1
+"""The format of the store: what the databases are named, and what their values mean."""
+NAMES = (b"heads", b"bodies", b"ended", b"returned", b"queues", b"tails", b"topology", b"info")
+_MAP = 1 << 40  # bytes of address space; the file grows only as it is written
+_LEAST_MAP = 1 << 28
+_READERS = 1024
+_OWNER = "owner"
+_FORMAT_KEY = b"format"
+
+
+class Database:
+    """The LMDB environment of a store, open in this process.
+
+    Args:
+        folder: the ``data_dir`` of the broker.
+        owner: what another writer is told, such as ``broker 'orders'``; ``None``: this process only reads.
+
+    Raises:
+        StoreError: the folder is missing or cannot be written; another process writes the store; the store is none, is
+            damaged, or has another format.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, owner: str | None = None) -> None:
+        self.folder = Path(folder)
+        self._lock = -1
+        self._pid = os.getpid()
+        writes = owner is not None
+        if not self.folder.is_dir():
+            raise StoreError(text=f"data_dir={str(self.folder)!r} is no folder")
+        try:
+            if owner is not None:
+                self._take_place(owner)
+            self.environment = self._open(writes)
+            self.names = self._prepare(writes)
+        except BaseException:
+            self._leave_place()
+            raise
+
+    def _take_place(self, owner: str) -> None:
+        """Locks the file `owner` of the folder, for as long as this process writes."""
+        try:
+            self._lock = os.open(self.folder / _OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            found = os.pread(self._lock, 200, 0).decode(errors="replace")
+            raise StoreError(text=f"the store in {str(self.folder)!r} is in use by {found}") from None
+        except OSError as error:
+            raise StoreError(text=f"data_dir={str(self.folder)!r}: {error.strerror}") from error
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{owner}, process {os.getpid()}".encode(), 0)
+
+    def _leave_place(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _open(self, writes: bool) -> lmdb.Environment:  # noqa: FBT001
+        size = _MAP
+        while True:
+            try:
+                with self._errors():
+                    return lmdb.open(
+                        str(self.folder),
+                        map_size=size,
+                        max_dbs=len(NAMES),
+                        max_readers=_READERS,
+                        mode=0o600,
+                        create=writes,
+                        readonly=not writes,
+                        readahead=False,
+                    )
+            except StoreError as error:
+                limited = isinstance(error.__cause__, lmdb.MemoryError) or "Cannot allocate" in str(error)
+                if not limited or size <= _LEAST_MAP:
+                    raise
+                size //= 4
+
+    def _prepare(self, writes: bool) -> dict[bytes, Any]:  # noqa: FBT001
+        """Opens the databases; the first writer makes them, and notes the format."""
+        with self._errors():
+            names = {name: self.environment.open_db(name, create=writes) for name in NAMES}
+            with self.environment.begin(write=writes) as transaction:
+                found = transaction.get(_FORMAT_KEY, db=names[b"info"])
+                if found is None and writes:
+                    transaction.put(_FORMAT_KEY, str(FORMAT).encode(), db=names[b"info"])
+                    found = str(FORMAT).encode()
+        if found != str(FORMAT).encode():
+            text = f"the store in {str(self.folder)!r} has format {found!r}, this version reads {FORMAT}"
+            raise StoreError(text=text)
+        return names
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except lmdb.Error as error:
+            raise StoreError(text=f"the store in {str(self.folder)!r}: {error}") from error
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[lmdb.Transaction]:
+        """A transaction that sees the store as it is now. Its values are views, valid until the block ends.
+
+        Raises:
+            StoreError: the store is damaged.
+        """
+        with self._errors(), self.environment.begin(buffers=True) as transaction:
+            yield transaction
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[lmdb.Transaction]:
+        """A transaction whose changes are synced when the block ends, or undone if it raises.
+
+        Raises:
+            StoreError: the disk is full or fails, or the store is damaged; nothing was changed.
+        """
+        with self._errors(), self.environment.begin(write=True, buffers=True) as transaction:
+            yield transaction
+
+    def close(self) -> None:
+        """Closes the environment. A forked process closes nothing: the environment is its parent's."""
+        if self._pid == os.getpid():
+            self.environment.close()
+            self._leave_place()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Database {str(self.folder)!r}>"

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading a store: its queues, and the rows of each in the order of delivery."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from shmbroker.exceptions import StoreError
+from shmbroker.storage import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import lmdb
+
+    from shmbroker.storage.database import Database
+
+
+class StoredRow(NamedTuple):
+    """A row of the store, with what has changed since it was written.
+
+    Attributes:
+        first: the sequence number of the row.
+        row: its head.
+        heads: the heads of its messages.
+        bodies: their bodies.
+        ended: bit i is set if the message with the sequence number ``first`` + i has ended.
+        returned: the fixed part of the head of each message that has changed, with the wall clock of its times.
+    """
+
+    first: int
+    row: rows.Row
+    heads: memoryview
+    bodies: memoryview
+    ended: int
+    returned: dict[int, tuple[int, bytes]]
+
+
+class Reader:
+    """Reads a store within a transaction that :meth:`Database.read` began; what it returns is valid until that ends."""
+
+    def __init__(self, database: Database, transaction: lmdb.Transaction) -> None:
+        self._transaction = transaction
+        self._names = database.names
+
+    def queues(self) -> dict[int, bytes]:
+        """The records of all queues by number."""
+        found = {}
+        with self._transaction.cursor(db=self._names[b"queues"]) as cursor:
+            for key, value in cursor:
+                found[rows.queue_in(key)] = bytes(rows.opened(bytes(key), value, "the record"))
+        return found
+
+    def tails(self, queue: int) -> list[int]:
+        """The sequence number that the next message of each lane gets, by ascending number of the lane."""
+        found = []
+        with self._transaction.cursor(db=self._names[b"tails"]) as cursor:
+            there = cursor.set_range(rows.key(queue, 0))
+            while there and rows.queue_in(cursor.key()) == queue:
+                payload = rows.opened(bytes(cursor.key()), cursor.value(), "the tail")
+                found.append(int.from_bytes(payload, "little"))
+                there = cursor.next()
+        return found
+
+    def first(self, queue: int, lane: int) -> int | None:
+        """The sequence number of the first row of a lane; ``None``: the lane has none."""
+        with self._transaction.cursor(db=self._names[b"heads"]) as cursor:
+            if cursor.set_range(rows.key(queue, lane)) and rows.queue_in(cursor.key()) == queue:
+                found = rows.sequence_in(cursor.key())
+                return found if found < rows.behind_lane(lane) else None
+        return None
+
+    def rows_from(self, queue: int, sequence: int = 0) -> Iterator[StoredRow]:
+        """Yields the rows of a queue, by ascending sequence number.
+
+        Args:
+            queue: the number of the queue in the store.
+            sequence: the first row is the first one that begins there, or behind it.
+
+        Raises:
+            StoreError: a value is damaged, or missing.
+        """
+        with self._transaction.cursor(db=self._names[b"heads"]) as cursor:
+            there = cursor.set_range(rows.key(queue, sequence))
+            while there and rows.queue_in(key := bytes(cursor.key())) == queue:
+                first = rows.sequence_in(key)
+                heads = rows.opened(key, cursor.value(), "the heads")
+                row = rows.row_of(heads)
+                found = self._transaction.get(key, b"", db=self._names[b"bodies"])
+                if len(found) != rows.SEAL + row.bodies_length:  # compared before the bodies are touched
+                    raise StoreError(text=f"the store is damaged: the bodies at {first} have {len(found)} bytes")
+                bodies = rows.opened(key, found, "the bodies")
+                yield StoredRow(first, row, heads, bodies, self._ended(queue, first), self._returned(queue, first))
+                there = cursor.next()
+
+    def in_order(self, queue: int, lane: int) -> Iterator[tuple[rows.Bytes, memoryview, int]]:
+        """Yields the messages of a lane by ascending sequence number: heads, bodies, and which of them have ended.
+
+        The rows of a leaf may overlap: messages of a commit are written when the commit is carried out.
+        """
+        leaf: list[StoredRow] = []
+        for row in self.rows_from(queue, lane):
+            if row.first >= rows.behind_lane(lane):
+                break
+            if leaf and rows.leaf_of(row.first) != rows.leaf_of(leaf[0].first):
+                yield from _merged(leaf)
+                leaf = []
+            leaf.append(row)
+        yield from _merged(leaf)
+
+    def _ended(self, queue: int, first: int) -> int:
+        leaf = rows.leaf_of(first)
+        key = rows.key(queue, leaf)
+        found = self._transaction.get(key, db=self._names[b"ended"])
+        if found is None:
+            return 0
+        return int.from_bytes(rows.opened(key, found, "the ends"), "little") >> (first - leaf)
+
+    def _returned(self, queue: int, first: int) -> dict[int, tuple[int, bytes]]:
+        found = {}
+        high = rows.key(queue, rows.leaf_of(first) + rows.LEAF)
+        with self._transaction.cursor(db=self._names[b"returned"]) as cursor:
+            there = cursor.set_range(rows.key(queue, first))
+            while there and (key := bytes(cursor.key())) < high:
+                payload = bytes(rows.opened(key, cursor.value(), "the state of a message"))
+                found[rows.sequence_in(key)] = int.from_bytes(payload[:8], "little"), payload[8:]
+                there = cursor.next()
+        return found
+
+
+def _merged(leaf: list[StoredRow]) -> Iterator[tuple[rows.Bytes, memoryview, int]]:
+    ends = [row.first + row.row.members.bit_length() for row in leaf]
+    if all(row.first >= end for row, end in zip(leaf[1:], ends, strict=False)):
+        for row in leaf:
+            yield _as_it_is(row), row.bodies, row.ended
+        return
+    pieces = []
+    for row in leaf:
+        heads = _as_it_is(row)
+        for message in rows.messages_of(heads):
+            body = row.bodies[message.body : message.body + message.body_length]
+            ended = row.ended >> message.place & 1
+            pieces.append((row.first + message.place, (rows.single(heads, message), body, ended)))
+    yield from (piece for _, piece in sorted(pieces, key=lambda pair: pair[0]))
+
+
+def _as_it_is(row: StoredRow) -> rows.Bytes:
+    """The heads of a row, with what has changed since it was written."""
+    if not row.returned:
+        return row.heads
+    heads = bytearray(row.heads)
+    for message in rows.messages_of(heads):
+        found = row.returned.get(row.first + message.place)
+        if found is not None:
+            rows.with_state(heads, message, found[1], found[0])
+    return heads

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The environment of a store: what is refused, and with which words."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from shmbroker import exceptions
+from shmbroker.storage import Database, rows
+from shmbroker.storage.batch import Batch
+from shmbroker.storage.reading import Reader
+
+DAMAGE = Path(__file__).with_name("damage.py")
+
+
+def test_a_store_is_made_once(tmp_path: Path) -> None:
+    """A writer makes it; a reader finds what was written."""
+    with Database(tmp_path, owner="broker 'b'") as made, made.write() as transaction:
+        Batch(made, transaction).put_queue(1, b"record")
+    with Database(tmp_path) as read, read.read() as transaction:
+        assert Reader(read, transaction).queues() == {1: b"record"}
+
+
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
+    """A store is never made in a folder that is not there: it may be a disk that is not mounted."""
+    with pytest.raises(exceptions.StoreError, match=r"data_dir='.*/missing' is no folder"):
+        Database(tmp_path / "missing", owner="broker 'b'")
+
+
+def test_a_reader_makes_no_store(tmp_path: Path) -> None:
+    """A folder without a store is refused."""
+    with pytest.raises(exceptions.StoreError, match="No such file"):
+        Database(tmp_path)
+
+
+def test_a_store_in_use_is_refused(tmp_path: Path) -> None:
+    """Another writer is told who writes it; after the first one's end there is a place."""
+    with (
+        Database(tmp_path, owner="broker 'one'"),
+        pytest.raises(exceptions.StoreError, match=r"in use by broker 'one', process \d+"),
+    ):
+        Database(tmp_path, owner="broker 'two'")
+    Database(tmp_path, owner="broker 'two'").close()
+
+
+@pytest.mark.parametrize("content", [b"\x00" * 8192, b"no store" * 1024, b"short"], ids=["zeros", "text", "short"])
+def test_a_foreign_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    """Something else lies where the store would be."""
+    (tmp_path / "data.mdb").write_bytes(content)
+    with pytest.raises(exceptions.StoreError, match=str(tmp_path)):
+        Database(tmp_path, owner="broker 'b'")
+    assert (tmp_path / "data.mdb").read_bytes() == content
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
+    """A store of a later version is not touched."""
+    with Database(tmp_path, owner="broker 'b'") as made, made.write() as transaction:
+        transaction.put(b"format", b"2", db=made.names[b"info"])
+    for owner in ("broker 'b'", None):
+        with pytest.raises(exceptions.StoreError, match="has format b'2', this version reads 1"):
+            Database(tmp_path, owner=owner)
+
+
+def test_a_store_without_room_is_refused(tmp_path: Path) -> None:
+    """A transaction that finds no room changes nothing, and says where."""
+    with Database(tmp_path, owner="broker 'b'") as made:
+        made.environment.set_mapsize(1 << 20)
+
+        def fill() -> None:
+            with made.write() as transaction:
+                batch = Batch(made, transaction)
+                batch.put_queue(1, b"record")
+                for number in range(100):
+                    batch.put_row(2, number * 64, memoryview(bytearray(100)), memoryview(bytearray(100_000)))
+
+        with pytest.raises(exceptions.StoreError, match=str(tmp_path)) as refused:
+            fill()
+        assert isinstance(refused.value.__cause__, lmdb.MapFullError)
+        with made.read() as transaction:
+            assert Reader(made, transaction).queues() == {}
+
+
+def test_a_value_under_another_key_is_refused() -> None:
+    """The checksum of a value covers its key."""
+    value = rows.sealed(rows.key(1, 64), b"payload")
+    assert rows.opened(rows.key(1, 64), value, "a value") == b"payload"
+    for wrong in (rows.key(1, 65), rows.key(2, 64)):
+        with pytest.raises(exceptions.StoreError, match="the store is damaged: a value of queue"):
+            rows.opened(wrong, value, "a value")
+    for cut in (value[:-1], value[:5], b""):
+        with pytest.raises(exceptions.StoreError, match="damaged"):
+            rows.opened(rows.key(1, 64), cut, "a value")
+
+
+@pytest.mark.parametrize("part", ["all", "pages"])
+def test_a_flipped_bit_gives_an_error_or_the_right_message(tmp_path: Path, part: str) -> None:
+    """Wherever it is: no crash, and no wrong message. In a process of its own, since a crash would end it."""
+    command = [sys.executable, str(DAMAGE), str(tmp_path), "40", part]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-2000:]

@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The storekeeper: what a turn brings into the store, and what a restart makes of it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import shmbroker
+from shmbroker import exceptions
+from shmbroker._core import native, storing
+from shmbroker._storekeeper import following
+from shmbroker.storage import batch
+
+if TYPE_CHECKING:
+    from tests.unit.storage.conftest import Stored
+
+LEAF = 64
+
+
+def put_numbers(queue: shmbroker.Queue, count: int, first: int = 0) -> None:
+    """Puts so many bodies, which are numbers."""
+    queue.put_many([b"%d" % number for number in range(first, first + count)])
+
+
+def numbers_of(queue: shmbroker.Queue) -> list[int]:
+    """The bodies that are ready, as numbers."""
+    return [int(bytes(message)) for message in queue.browse()]
+
+
+def acked(queue: shmbroker.Queue, count: int) -> None:
+    """Gets and acknowledges the next messages."""
+    for _ in range(count):
+        queue.get(timeout=10).ack()
+
+
+def entries(stored: Stored, name: bytes) -> int:
+    """How many entries a database of the store has."""
+    with stored.database.read() as transaction:
+        return int(transaction.stat(stored.database.names[name])["entries"])
+
+
+# ---- messages ----
+
+
+@pytest.mark.parametrize("count", [0, 1, LEAF, 3 * LEAF + 5, LEAF * LEAF + 1])
+def test_messages_survive_a_restart(stored: Stored, count: int) -> None:
+    """Those that a turn has seen are there afterwards, in their order and with their sequence numbers."""
+    queue = stored.connection.queue("q", durable=True)
+    put_numbers(queue, count)
+    assert stored.keeper.turn() == count
+    assert stored.keeper.turn() == 0
+    stored.restart()
+    assert stored.restored == 1
+    queue = stored.connection.queue("q", passive=True)
+    assert numbers_of(queue) == [*range(count)]
+    assert [message.sequence for message in queue.browse()] == [*range(count)]
+    assert len(queue) == count
+
+
+@pytest.mark.parametrize("gone", [1, 5, LEAF, LEAF + 7, 3 * LEAF])
+def test_what_was_acknowledged_does_not_come_back(stored: Stored, gone: int) -> None:
+    """Whether the acknowledgement comes before the message was stored, or after it."""
+    queue = stored.connection.queue("q", durable=True)
+    put_numbers(queue, 2 * LEAF)
+    stored.keeper.turn()
+    put_numbers(queue, 2 * LEAF, first=2 * LEAF)
+    acked(queue, gone)
+    stored.keeper.turn()
+    stored.restart()
+    queue = stored.connection.queue("q", passive=True)
+    assert numbers_of(queue) == [*range(gone, 4 * LEAF)]
+    acked(queue, 1)
+    stored.keeper.turn()
+    stored.restart()
+    assert numbers_of(stored.connection.queue("q", passive=True)) == [*range(gone + 1, 4 * LEAF)]
+
+
+def test_gaps_anywhere_survive(stored: Stored) -> None:
+    """Messages that consumers hold or have acknowledged in any order leave gaps."""
+    queue = stored.connection.queue("q", durable=True)
+    put_numbers(queue, 5 * LEAF)
+    held = queue.get_many(5 * LEAF, timeout=10)
+    left = []
+    for number, message in enumerate(held):
+        if number % 7 == 3 or 130 <= number < 135:
+            left.append(number)
+            message.nack()
+        else:
+            message.ack()
+    stored.keeper.turn()
+    stored.restart()
+    queue = stored.connection.queue("q", passive=True)
+    assert numbers_of(queue) == left
+    assert [message.sequence for message in queue.browse()] == left
+
+
+def test_an_acknowledged_message_is_never_written(stored: Stored) -> None:
+    """If it ended before a turn saw it, both writes are saved."""
+    queue = stored.connection.queue("q", durable=True)
+    put_numbers(queue, 3 * LEAF)
+    acked(queue, 3 * LEAF)
+    assert stored.keeper.turn() == 0
+    assert entries(stored, b"heads") == 0
+
+
+def test_an_empty_queue_leaves_nothing_but_its_record(stored: Stored) -> None:
+    """Rows, ends and states go with the messages."""
+    queue = stored.connection.queue("q", durable=True)
+    put_numbers(queue, 10 * LEAF)
+    stored.keeper.turn()
+    for message in queue.get_many(LEAF + 3, timeout=10):
+        message.nack()
+    stored.keeper.turn()
+    assert entries(stored, b"heads") == 10
+    assert entries(stored, b"returned") == LEAF + 3
+    acked(queue, 10 * LEAF)
+    stored.keeper.turn()
+    assert [entries(stored, name) for name in (b"heads", b"bodies", b"ended", b"returned")] == [0] * 4
+    stored.restart()
+    queue = stored.connection.queue("q", passive=True)
+    put_numbers(queue, 1)
+    assert queue.get(timeout=10).sequence == 10 * LEAF
+
+
+def test_everything_of_a_message_survives(stored: Stored) -> None:
+    """Body, properties, headers, priority, key and timestamp."""
+    channel = stored.connection.channel()
+    channel.exchange_declare("x", "topic")
+    channel.queue_declare("q", durable=True)
+    channel.queue_bind("q", "x", "a.#")
+    properties = shmbroker.BasicProperties(
+        content_type="text/plain", headers={"n": 5, "deep": {"list": [1, "two"]}}, correlation_id="c", priority=3,
+        delivery_mode=2, timestamp=77,
+    )  # fmt: skip
+    body = bytes(range(256)) * 300
+    channel.basic_publish("x", "a.b", body, properties)
+    before = channel.basic_get("q")
+    assert before is not None
+    channel.basic_nack(before.delivery_tag)
+    stored.keeper.turn()
+    stored.restart()
+    after = stored.connection.channel().basic_get("q")
+    assert after is not None
+    assert bytes(after.body) == body
+    for name in ("properties", "headers", "priority", "exchange", "routing_key", "sequence"):
+        assert getattr(after, name) == getattr(before, name), name
+    assert after.redelivered
+    assert after.delivery_count == before.delivery_count + 1
+
+
+@pytest.mark.parametrize("size", [0, 1, 4096, 70_000, 3_000_000])
+def test_bodies_of_any_size_survive(stored: Stored, size: int) -> None:
+    """Larger than the buffers of a row, and between others."""
+    queue = stored.connection.queue("q", durable=True)
+    bodies = [b"small", b"b" * size, b"last"]
+    for body in bodies:
+        queue.put(body)
+    stored.keeper.turn()
+    stored.restart()
+    assert [bytes(message) for message in stored.connection.queue("q", passive=True).browse()] == bodies
+
+
+def test_priorities_survive(stored: Stored) -> None:
+    """Each lane has its rows; the order of delivery is as before."""
+    queue = stored.connection.queue("q", durable=True, max_priority=9)
+    for number in range(300):
+        queue.put(b"%d" % number, priority=number % 4)
+    order = numbers_of(queue)
+    acked(queue, 30)
+    stored.keeper.turn()
+    stored.restart()
+    queue = stored.connection.queue("q", passive=True)
+    assert numbers_of(queue) == order[30:]
+    queue.put(b"1000", priority=9)
+    assert numbers_of(queue)[0] == 1000
+
+
+def test_the_newest_value_survives(stored: Stored) -> None:
+    """A later value replaces one that was restored (T39)."""
+    queue = stored.connection.queue("q", durable=True, last_value_key="k")
+    for number in range(5):
+        queue.put(b"%d" % number, headers={"k": "one" if number % 2 else "two"})
+    stored.keeper.turn()
+    stored.restart()
+    queue = stored.connection.queue("q", passive=True)
+    assert numbers_of(queue) == [3, 4]
+    queue.put(b"5", headers={"k": "one"})
+    assert numbers_of(queue) == [4, 5]
+
+
+def test_a_moved_message_is_in_one_queue(stored: Stored) -> None:
+    """Of a move between stored queues, one turn writes both sides."""
+    source, target = (stored.connection.queue(name, durable=True) for name in ("source", "target"))
+    put_numbers(source, 3 * LEAF)
+    stored.keeper.turn()
+    source.move("target", limit=LEAF + 5)
+    stored.keeper.turn()
+    stored.restart()
+    source, target = (stored.connection.queue(name, passive=True) for name in ("source", "target"))
+    assert numbers_of(target) == [*range(LEAF + 5)]
+    assert numbers_of(source) == [*range(LEAF + 5, 3 * LEAF)]
+
+
+def test_a_commit_survives(stored: Stored) -> None:
+    """Messages of a transaction, and its acknowledgements."""
+    channel = stored.connection.channel()
+    for name in ("one", "two"):
+        channel.queue_declare(name, durable=True)
+    channel.basic_publish("", "one", b"0")
+    stored.keeper.turn()
+    channel.tx_select()
+    message = channel.basic_get("one")
+    assert message is not None
+    channel.basic_publish("", "one", b"1")
+    channel.basic_publish("", "two", b"2")
+    stored.keeper.turn()
+    channel.basic_ack(message.delivery_tag)
+    channel.tx_commit()
+    stored.keeper.turn()
+    stored.restart()
+    assert numbers_of(stored.connection.queue("one", passive=True)) == [1]
+    assert numbers_of(stored.connection.queue("two", passive=True)) == [2]
+
+
+# ---- times ----
+
+
+def test_a_delay_goes_on(stored: Stored) -> None:
+    """A message that is due later is not ready after the restart, and has the rest of its delay."""
+    queue = stored.connection.queue("q", durable=True)
+    queue.put(b"1", delay=1000)
+    stored.keeper.turn()
+    stored.restart()
+    queue = stored.connection.queue("q", passive=True)
+    assert queue.statistics().scheduled == 1
+    listed = next(iter(queue.browse(state="scheduled")))
+    assert 900 < listed.due_at - time.time() <= 1001
+
+
+def test_a_life_goes_on(stored: Stored) -> None:
+    """A message expires when it would have expired without the restart."""
+    queue = stored.connection.queue("q", durable=True)
+    queue.put(b"1", ttl=1000)
+    queue.put(b"2", ttl=0.05)
+    stored.keeper.turn()
+    time.sleep(0.06)  # the life of the second message
+    stored.restart()
+    messages = list(stored.connection.queue("q", passive=True).browse())
+    assert [bytes(message) for message in messages] == [b"1"]
+    assert messages[0].expires_at is not None
+    assert 900 < messages[0].expires_at - time.time() <= 1001
+
+
+# ---- queues ----
+
+
+def test_settings_survive(stored: Stored) -> None:
+    """Those that were given, and those that are a default."""
+    wanted: dict[str, Any] = {"max_length": 7, "ring_size": 5, "dead_letter_exchange": "x", "message_ttl": 2.5}
+    stored.connection.queue("q", durable=True, **wanted)
+    stored.keeper.turn()
+    stored.restart()
+    found = stored.connection.queue("q", passive=True).settings
+    assert {name: getattr(found, name) for name in wanted} == wanted
+    assert found.durable
+    assert stored.connection.queue("q", durable=True, **wanted)
+
+
+def test_other_queues_are_not_stored(stored: Stored) -> None:
+    """Those that are not durable, or exclusive, end with the memory."""
+    put_numbers(stored.connection.queue("transient"), 3)
+    put_numbers(stored.connection.queue("mine", durable=True, exclusive=True), 3)
+    assert stored.keeper.turn() == 0
+    stored.restart()
+    assert stored.restored == 0
+    with pytest.raises(exceptions.NotFound):
+        stored.connection.queue("transient", passive=True)
+
+
+def test_a_deleted_queue_does_not_come_back(stored: Stored) -> None:
+    """Nor do the messages of an earlier queue of the same name."""
+    queue = stored.connection.queue("q", durable=True)
+    put_numbers(queue, 100)
+    stored.keeper.turn()
+    queue.delete()
+    put_numbers(stored.connection.queue("q", durable=True), 2, first=500)
+    stored.keeper.turn()
+    stored.restart()
+    assert numbers_of(stored.connection.queue("q", passive=True)) == [500, 501]
+    stored.connection.queue("q", passive=True).delete()
+    stored.keeper.turn()
+    stored.restart()
+    assert stored.restored == 0
+    assert entries(stored, b"heads") == 0
+
+
+# ---- turns ----
+
+
+def test_a_turn_tells_those_that_wait(stored: Stored) -> None:
+    """A wait is for a turn that begins after it was asked for."""
+    core = stored.connection._session.core  # noqa: SLF001 - a wait of the core
+    queue = stored.connection.queue("q", durable=True)
+    queue.put(b"1")
+    turn = storing.ask(core)
+    with pytest.raises(exceptions.Timeout):
+        storing.wait(core, turn, native.deadline(0))
+    stored.keeper.turn()
+    storing.wait(core, turn, native.deadline(60))
+
+
+class Killed(BaseException):
+    """Raised where a storekeeper is killed."""
+
+
+@pytest.mark.parametrize(
+    ("owner", "step"),
+    [
+        (following.Following, "write_ends"),
+        (following.Following, "write_messages"),
+        (following.Following, "write_changed"),
+        (batch.Batch, "put_row"),
+        (following.Following, "synced"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_the_next_storekeeper_goes_on(stored: Stored, monkeypatch: pytest.MonkeyPatch, owner: type, step: str) -> None:
+    """Wherever in a turn its predecessor ended: nothing is lost, and nothing comes back."""
+    queue = stored.connection.queue("q", durable=True)
+    put_numbers(queue, 3 * LEAF)
+    stored.keeper.turn()
+    acked(queue, LEAF + 3)
+    queue.get(timeout=10).nack()
+    put_numbers(queue, LEAF + 1, first=3 * LEAF)
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, step, killed)
+        with pytest.raises(Killed):
+            stored.keeper.turn()
+    acked(queue, 2)
+    stored.take_over()
+    stored.keeper.turn()
+    assert stored.keeper.turn() == 0
+    stored.restart()
+    queue = stored.connection.queue("q", passive=True)
+    assert numbers_of(queue) == [*range(LEAF + 5, 4 * LEAF + 1)]
+    assert entries(stored, b"heads") == 4
+
+
+def test_a_turn_that_fails_is_made_up_for(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the store cannot be written, a later turn of the same storekeeper has all changes."""
+    queue = stored.connection.queue("q", durable=True)
+    put_numbers(queue, 100)
+    stored.keeper.turn()
+    acked(queue, 70)
+    put_numbers(queue, 10, first=100)
+
+    def full(*_: object) -> None:
+        raise exceptions.StoreError(text="no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(following.Following, "write_tails", full)
+        with pytest.raises(exceptions.StoreError, match="no room"):
+            stored.keeper.turn()
+    stored.keeper.turn()
+    stored.restart()
+    assert numbers_of(stored.connection.queue("q", passive=True)) == [*range(70, 110)]
+
+
+def test_one_storekeeper_at_a_time(stored: Stored) -> None:
+    """Another one does not begin, and begins when the first one has ended."""
+    with stored.another_keeper() as other:
+        assert not other.begin()
+    stored.take_over()
