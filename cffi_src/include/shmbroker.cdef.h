@@ -855,9 +855,16 @@ void sb_watch_close(sb_watch *w);
 void sb_watch_free(sb_watch *w);
 
 /* ---- store ---- */
-/* The broker has a store from the moment of this call. The caller made the broker, and nobody else has attached yet. */
-void sb_broker_set_stores(sb_broker *b);
-bool sb_broker_stores(sb_broker *b);
+/* Whether a broker has a store. RESTORING: its queues are being made again from the store, so clients wait. */
+enum { SB_STORES_NONE = 0, SB_STORES_RESTORING = 1, SB_STORES_READY = 2 };
+enum { SB_DATA_DIR_MAX = 1023 };
+/* Writes the folder of the store into a formatted segment 0 that has no name yet; the broker is then RESTORING. SB_INVALID:
+ * the path is too long. */
+sb_status sb_broker_format_store(void *memory, const char *data_dir);
+void sb_broker_set_stores(sb_broker *b, uint32_t stores);
+uint32_t sb_broker_stores(sb_broker *b);
+/* The folder of the store, at most SB_DATA_DIR_MAX bytes; valid as long as the attachment. */
+const char *sb_broker_data_dir(sb_broker *b);
 /* True if the storekeeper writes the messages of the queue into the store. */
 bool sb_queue_is_stored(const sb_queue *q);
 /* sb_store_ask returns the number of a turn of the storekeeper that has all changes which the caller has made; when that

@@ -244,6 +244,25 @@ class Attachment(native.Finalized):
         found = self.statistics()
         return found.memory_high_watermark, found.memory_warning
 
+    @property
+    def data_dir(self) -> str | None:
+        """The folder of the broker's store; ``None``: it has none."""
+        if slow.sb_broker_stores(self.handle) == slow.SB_STORES_NONE:
+            return None
+        return os.fsdecode(ffi.string(slow.sb_broker_data_dir(self.handle)))
+
+    def is_restoring(self) -> bool:
+        """Whether the queues of the broker are being made again from its store."""
+        return bool(slow.sb_broker_stores(self.handle) == slow.SB_STORES_RESTORING)
+
+    def set_restored(self) -> None:
+        """Admits clients: all queues of the store are there again."""
+        slow.sb_broker_set_stores(self.handle, slow.SB_STORES_READY)
+
+    def storekeeper_missing(self) -> bool:
+        """Whether the broker has a store, and no process holds the storekeeper's lock."""
+        return self.data_dir is not None and slow.sb_store_keeper(self.handle) == 0
+
     def housekeeper_missing(self) -> bool:
         """Whether no process holds the housekeeper's lock."""
         return bool(slow.sb_housekeeper_missing(self.handle))

@@ -258,8 +258,10 @@ def plan(memory: int) -> tuple[int, int]:
     return chunks, max(per_segment, -(-chunks // _MAXIMUM_SEGMENTS))
 
 
-def create(path: str, name: str, memory: int, mode: int) -> bool:
+def create(path: str, name: str, memory: int, mode: int, data_dir: str | None = None) -> bool:
     """Makes the lock file, the journals and segment 0 of a new broker; False when the broker exists.
+
+    With ``data_dir``, the folder of its store, the broker then waits to be restored from there.
 
     A broker that is shared with a group gets all its segments immediately: only the owner of a file in /dev/shm may
     remove it, so clients of other users must not make any.
@@ -273,7 +275,7 @@ def create(path: str, name: str, memory: int, mode: int) -> bool:
                 if turn.there and _missing(path, (0,)):
                     if turn.held:
                         _remove_unfit(path, memory, mode)
-                    if _make_all(path, name, memory, mode, made):
+                    if _make_all(path, name, memory, mode, made, data_dir):
                         return True
     except BaseException:  # including an interrupt, wherever it arrives
         if made:
@@ -295,7 +297,9 @@ def _missing(path: str, suffixes: Iterable[int | str]) -> list[int | str]:
     return [suffix for suffix in suffixes if not os.path.lexists(file_of(path, suffix))]
 
 
-def _make_all(path: str, name: str, memory: int, mode: int, made: list[int | str]) -> bool:
+def _make_all(  # noqa: PLR0917 - what a broker consists of
+    path: str, name: str, memory: int, mode: int, made: list[int | str], data_dir: str | None
+) -> bool:
     """Makes the files that a broker does not have yet, segment 0 last.
 
     False: this process did not make segment 0: another process made it first, or removed the file before it had its
@@ -321,7 +325,7 @@ def _make_all(path: str, name: str, memory: int, mode: int, made: list[int | str
         # another process purges the broker.
         with contextlib.suppress(FileNotFoundError), open_file(path, suffix, os.O_RDWR) as descriptor:
             os.fchmod(descriptor, mode)
-    return _make_first(path, name, chunks, per_segment, mode)
+    return _make_first(path, name, chunks, per_segment, mode, data_dir)
 
 
 def _remove_unfit(path: str, memory: int, mode: int) -> None:
@@ -359,12 +363,16 @@ def _take_back(path: str, made: list[int | str]) -> None:
                 _unlink(file_of(path, each))
 
 
-def _make_first(path: str, name: str, chunks: int, per_segment: int, mode: int) -> bool:
+def _make_first(  # noqa: PLR0917 - as above
+    path: str, name: str, chunks: int, per_segment: int, mode: int, data_dir: str | None
+) -> bool:
     size = native.slow.sb_broker_segment_bytes(0, 0)
     _expect_room(path, 0, size)
     head = mmap.mmap(-1, size)
     view = native.ffi.from_buffer(head)
     status = native.slow.sb_broker_format(view, size, name.encode(), chunks * CHUNK, per_segment, mode, _random() | 1)
+    if status == native.OK and data_dir is not None:
+        status = native.slow.sb_broker_format_store(view, os.fsencode(data_dir))
     if status != native.OK:
         native.raise_for(status, f"broker {name!r}")
     return _make(path, 0, size, mode, head)

@@ -12,7 +12,6 @@ from shmbroker import exceptions
 from shmbroker._core import native
 
 if TYPE_CHECKING:
-    from shmbroker._core.attachment import Attachment
     from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
 
@@ -175,11 +174,6 @@ class CoreStorekeeper:
             tuple(sequence + at for at in range(64) if row.staged >> at & 1),
             row.damaged,
         )
-
-
-def set_stores(attachment: Attachment) -> None:
-    """Notes that the broker has a store. The caller made the broker, and nobody else has attached yet."""
-    slow.sb_broker_set_stores(attachment.handle)
 
 
 def is_stored(queue: CoreQueue) -> bool:

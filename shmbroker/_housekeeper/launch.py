@@ -22,12 +22,8 @@ STARTING = "--starting="
 MARK = "SHMBROKER_HOUSEKEEPER_OF"
 """The environment variable that marks a housekeeper's process. A program that finds it set starts no housekeeper."""
 _PYTHON = re.compile(r"(python|pypy|graalpy)[\d.]*\w?(-\w+)*", re.IGNORECASE)
-_RUN = (
-    "import sys\n"
-    "sys.path[:] = {path}\n"
-    "from shmbroker._housekeeper import housekeeper\n"
-    "sys.exit(housekeeper.main(sys.argv[1:]))"
-)
+_RUN = "import sys\nsys.path[:] = {path}\nfrom {package} import {program}\nsys.exit({program}.main(sys.argv[1:]))"
+_PROGRAM = ("shmbroker._housekeeper", "housekeeper")
 _ORDERED = {-signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL, 0, 1}  # expected ends; for 1, see `housekeeper.main`
 # If a housekeeper that another process is starting does not serve after this time, this process starts another one:
 # that process or its housekeeper may be stopped, or be starved.
@@ -72,8 +68,13 @@ def _path() -> list[str]:
     return path
 
 
-def command(name: str, *, automatic: bool) -> list[str]:
-    """Builds the command line of a housekeeper.
+def command(name: str, *, automatic: bool, program: tuple[str, str] = _PROGRAM) -> list[str]:
+    """Builds the command line of a housekeeper, or of another program of a broker.
+
+    Args:
+        name: the broker.
+        automatic: whether a client starts the program, not a user.
+        program: its package and its module, whose ``main`` gets the arguments.
 
     Raises:
         CannotStartError: there is no interpreter.
@@ -91,7 +92,7 @@ def command(name: str, *, automatic: bool) -> list[str]:
         interpreter(),
         *flags,
         "-c",
-        _RUN.format(path=ascii(_path())),
+        _RUN.format(path=ascii(_path()), package=program[0], program=program[1]),
         name,
         *(["--automatic"] if automatic else []),
     ]

@@ -8,11 +8,12 @@ wait for it. The protocol is that of ``sb_turns.h``, and is checked in ``tests/m
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import TYPE_CHECKING, Self
 
 from shmbroker import exceptions
+from shmbroker._core import native, storing
 from shmbroker._core import queue as core_queue
-from shmbroker._core import storing
 from shmbroker._core.connection import CoreConnection
 from shmbroker._core.queue import CoreQueue
 from shmbroker._storekeeper import records
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 NAME = "storekeeper"
 _FIRST_NUMBER = 1
+_LOOK_SECONDS = 0.05
 
 
 class Storekeeper:
@@ -107,9 +109,22 @@ class Storekeeper:
         self._core.turn_end(turn)
         return count
 
-    def rest(self, until: int) -> int:
-        """Waits until a connection asks for a turn; returns a status of the core."""
-        return self._core.rest(until)
+    def rest(self, until: int, *, patient: bool = False) -> int:
+        """Waits until a connection asks for a turn; returns a status of the core.
+
+        Args:
+            until: the time at which the wait ends, in nanoseconds of the monotonic clock.
+            patient: whether to wait until then even if a connection asks, because the store cannot be written.
+        """
+        status = self._core.rest(until)
+        while patient and status == native.OK and (left := until - time.monotonic_ns()) > 0:
+            time.sleep(min(left / native.NANOSECONDS, _LOOK_SECONDS))
+            status = self._core.rest(0)
+        return status
+
+    def is_alone(self) -> bool:
+        """Whether no other process uses the broker."""
+        return self._connection.attachment.facts().processes <= 1
 
     def _follow(self) -> None:
         """Opens queues that are new, and leaves those that are gone."""

@@ -50,7 +50,7 @@ void trial_begin(trial *t, const operation *o) {
   sb_broker_describe(b->b, &f, true);
   t->memory = f.memory_used;
   sb_settings of_other = FREELY;
-  if ((o->settings.flags & SB_QUEUE_DURABLE) != 0) sb_broker_set_stores(b->b);
+  if ((o->settings.flags & SB_QUEUE_DURABLE) != 0) sb_broker_set_stores(b->b, SB_STORES_READY);
   if (o->leases) of_other.flags = SB_QUEUE_KEEPS;
   if (declare(b, "q", o->settings) != SB_OK || declare(b, "other", of_other) != SB_OK) die("declare", 0);
   sb_queue *here = open_queue(b, "q");

@@ -153,5 +153,20 @@ uint32_t sb_broker_pids(sb_broker *b, int32_t *pids, uint32_t room) {
   return count;
 }
 
-void sb_broker_set_stores(sb_broker *b) { SB_STORE(&b->header->stores, 1u, SB_SEQ_CST); }
-bool sb_broker_stores(sb_broker *b) { return SB_LOAD(&b->header->stores, SB_ACQUIRE) != 0; }
+sb_status sb_broker_format_store(void *memory, const char *data_dir) {
+  sb_header_shm *h = memory;
+  size_t length = strlen(data_dir);
+  if (length > SB_DATA_DIR_MAX) {
+    return SB_INVALID;
+  }
+  memcpy(h->data_dir, data_dir, length + 1);
+  SB_STORE(&h->stores, SB_STORES_RESTORING, SB_RELEASE);
+  return SB_OK;
+}
+
+void sb_broker_set_stores(sb_broker *b, uint32_t stores) { SB_STORE(&b->header->stores, stores, SB_SEQ_CST); }
+uint32_t sb_broker_stores(sb_broker *b) { return SB_LOAD(&b->header->stores, SB_ACQUIRE); }
+
+const char *sb_broker_data_dir(sb_broker *b) {
+  return memchr(b->header->data_dir, 0, sizeof b->header->data_dir) != NULL ? b->header->data_dir : "";
+}

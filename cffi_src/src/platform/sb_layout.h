@@ -154,12 +154,13 @@ typedef struct {
    * warns */
   sb_half memory_high_watermark, memory_warning;
   sb_half no_room; /* hint: 1: a client had no room for another segment, and none was added since (sb_reserve.h) */
-  /* The store (sb_turns.h). stores: 1: the broker has one, so its durable queues are stored. turns_asked, turns_begun,
-   * turns_done: numbers of turns of the storekeeper; turns_done is a futex. storekeeper_waiter: slot of the node of the
-   * storekeeper; 0 = none */
+  /* The store (sb_turns.h). stores: SB_STORES_..., not NONE: the broker has a store, so its durable queues are stored.
+   * turns_asked, turns_begun, turns_done: numbers of turns of the storekeeper; turns_done is a futex.
+   * storekeeper_waiter: slot of the node of the storekeeper; 0 = none */
   alignas(64) sb_half stores;
   sb_half turns_asked, turns_begun, turns_done;
   sb_half storekeeper_waiter, storekeeper_pid;
+  char data_dir[SB_DATA_DIR_MAX + 1]; /* the folder of the store; written before the broker has a name */
 } sb_header_shm;
 _Static_assert(sizeof(sb_header_shm) <= 4096, "header page");
 

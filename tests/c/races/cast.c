@@ -94,7 +94,7 @@ void cast_make(const char *name, const sb_settings *settings) {
   file_name(lock_file, sizeof lock_file, first->t.path, "lock");
   attach(&first->t);
   (void)grow(first->t.b, first->t.path);
-  if ((settings->flags & SB_QUEUE_DURABLE) != 0) sb_broker_set_stores(first->t.b);
+  if ((settings->flags & SB_QUEUE_DURABLE) != 0) sb_broker_set_stores(first->t.b, SB_STORES_READY);
   for (unsigned i = 0; i < PLAYERS; i++) make_player(i, first);
   if (declare(&first->t, "q", *settings) != SB_OK || declare(&first->t, "other", (sb_settings)FREELY) != SB_OK)
     die("sb_queue_declare", 0);

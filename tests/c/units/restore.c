@@ -21,7 +21,7 @@ static uint32_t count;
 static char record[BUFFER];
 
 static void begin_with(unsigned messages, sb_settings settings) {
-  sb_broker_set_stores(t.b);
+  sb_broker_set_stores(t.b, SB_STORES_READY);
   from = queue_named("from", settings);
   to = queue_named("to", settings);
   put_up_to(from, messages);

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import shmbroker
-from shmbroker._core import attachment, segments, storing
+from shmbroker._core import attachment, segments
+from shmbroker._storekeeper.process import opened
 from shmbroker._storekeeper.storekeeper import Storekeeper
+from shmbroker.settings import parse_size
 from shmbroker.storage import Database
 
 if TYPE_CHECKING:
@@ -37,19 +39,24 @@ class Stored:
         self._begin()
 
     def _begin(self) -> None:
-        self.broker = shmbroker.Broker(self.name, memory=self._memory).create()
         path = segments.path_of(self.name)
+        self.broker = shmbroker.Broker(self.name, memory=self._memory)
+        assert segments.create(path, self.name, parse_size(self._memory), 0o600, str(self.folder))
         found = attachment.acquire(path)
-        storing.set_stores(found)
-        attachment.release(found)
         self.keeper = self.another_keeper()
         assert self.keeper.begin()
         self.restored = self.keeper.restore()
+        found.set_restored()
+        attachment.release(found)
         self.connection = self.broker.connect()
 
     def another_keeper(self) -> Storekeeper:
         """A storekeeper that has not begun."""
         return Storekeeper(segments.path_of(self.name), self.database)
+
+    def reopen(self) -> None:
+        """Opens the store again, after another process had it."""
+        self.database = opened(self.name, str(self.folder))
 
     def take_over(self) -> None:
         """The storekeeper ends, and another one begins."""

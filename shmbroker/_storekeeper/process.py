@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program of a storekeeper: takes turns until the broker is stopped, or has no client left."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import time
+
+from shmbroker import exceptions
+from shmbroker._core import attachment, native, segments
+from shmbroker._storekeeper.storekeeper import Storekeeper
+from shmbroker.storage.database import Database
+
+BUSY_SECONDS = 0.05  # until the next turn, if the last one had something to write, and nobody asks for one
+REST_SECONDS = 0.5  # the same, if it had nothing to write
+LINGER_SECONDS = 10.0  # without a client
+_PLACE_SECONDS = 5.0  # how long a storekeeper waits for the store of a predecessor that is ending
+_ASK_SECONDS = 0.01
+
+
+class EndFlag:
+    """A flag that a signal handler sets: it needs no lock."""
+
+    def __init__(self) -> None:
+        self.is_set = False
+
+    def set(self, *_: object) -> None:
+        """Tells the storekeeper to end."""
+        self.is_set = True
+
+
+def opened(name: str, folder: str) -> Database:
+    """Opens the store for writing; waits for a predecessor that is ending.
+
+    Raises:
+        StoreError: the store cannot be opened.
+    """
+    until = time.monotonic() + _PLACE_SECONDS
+    while True:
+        try:
+            return Database(folder, owner=f"broker {name!r}")
+        except exceptions.StoreError as error:
+            if "is in use by" not in error.text or time.monotonic() > until:
+                raise
+        time.sleep(_ASK_SECONDS)
+
+
+def run(keeper: Storekeeper, ended: EndFlag) -> None:
+    """Takes turns until the flag is set, the broker is stopped or purged, or no client is left."""
+    lonely_since = time.monotonic()
+    said = ""
+    while not ended.is_set:
+        wrote = 0
+        try:
+            wrote = keeper.turn()
+            said = ""
+        except exceptions.StoreError as error:
+            if error.text != said:
+                said = error.text
+                sys.stderr.write(f"{said}; those that wait for the store go on waiting\n")
+                sys.stderr.flush()
+        seconds = BUSY_SECONDS if wrote else REST_SECONDS
+        status = keeper.rest(time.monotonic_ns() + int(seconds * native.NANOSECONDS), patient=bool(said))
+        if status == native.STOPPING:
+            break
+        if not keeper.is_alone():
+            lonely_since = time.monotonic()
+        elif time.monotonic() - lonely_since > LINGER_SECONDS:
+            break
+    # What came since the last turn. After a purge there is no memory to read it from.
+    with contextlib.suppress(exceptions.StoreError, exceptions.ConnectionClosedByBroker):
+        keeper.turn()
+
+
+def main(arguments: list[str]) -> int:
+    """``python -m shmbroker._storekeeper.process NAME``: 0 after it has served, 1 if it could not."""
+    ended = EndFlag()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ended.set)
+    path = segments.path_of(arguments[0])
+    try:
+        found = attachment.acquire(path)
+        try:
+            folder = found.data_dir
+        finally:
+            attachment.release(found)
+        if folder is None:
+            return 1
+        with opened(arguments[0], folder) as database, Storekeeper(path, database) as keeper:
+            if not keeper.begin():
+                return 1
+            run(keeper, ended)
+    except exceptions.BrokerError as error:
+        purged = isinstance(error, (exceptions.BrokerNotFound, exceptions.ConnectionClosedByBroker))
+        if not purged and "is in use by" not in error.text:
+            sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
