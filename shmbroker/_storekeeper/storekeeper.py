@@ -16,9 +16,10 @@ from shmbroker._core import native, storing
 from shmbroker._core import queue as core_queue
 from shmbroker._core.connection import CoreConnection
 from shmbroker._core.queue import CoreQueue
-from shmbroker._storekeeper import records
+from shmbroker._storekeeper import records, stored_topology
 from shmbroker._storekeeper.following import Following
 from shmbroker._storekeeper.records import QueueRecord
+from shmbroker._storekeeper.stored_topology import StoredTopology
 from shmbroker.storage import rows
 from shmbroker.storage.batch import Batch
 from shmbroker.storage.reading import Reader
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 NAME = "storekeeper"
 _FIRST_NUMBER = 1
 _LOOK_SECONDS = 0.05
+_RESTORE_SECONDS = 30.0
 
 
 class Storekeeper:
@@ -49,6 +51,7 @@ class Storekeeper:
         self._following: dict[tuple[int, int], Following] = {}  # by slot and incarnation of the queue
         self._numbers: dict[tuple[str, int], int] = {}  # of the queues of this memory, by name and incarnation
         self._next_number = _FIRST_NUMBER
+        self._topology = StoredTopology(self._connection)
         self._everything = True  # whether all that the memory has counts as changed
         self._serves = False
 
@@ -81,32 +84,46 @@ class Storekeeper:
         """
         turn = self._core.turn_begin()
         self._follow()
+        topology = self._topology.changed(self._numbers)
         followed = list(self._following.values())
         for one in followed:
             one.collect(everything=self._everything)
         afresh, self._everything = self._everything, True  # unless this turn comes to its end
-        count = 0
         with self._database.write() as transaction:
             batch = Batch(self._database, transaction)
             self._forget_deleted(batch)
-            for one in followed:
-                if afresh:
-                    one.forget_unsynced(batch)
-                if afresh or not one.is_known:
-                    self._write_record(batch, one)
-                one.write_ends(batch)
-            for one in followed:
-                count += one.write_messages(batch)
-            for one in followed:
-                one.write_changed(batch)
-            for one in followed:  # I124: a message that was seen as ended may have gone to another queue
-                count += one.write_messages(batch)
-                one.write_tails(batch)
+            if topology is not None:
+                batch.put_topology(topology[1])
+            count = self._write(batch, followed, afresh=afresh)
         self._everything = False
+        if topology is not None:
+            self._topology.written(topology[0])
         for one in followed:
             one.synced()
             one.is_known = True
         self._core.turn_end(turn)
+        return count
+
+    def _write(self, batch: Batch, followed: list[Following], *, afresh: bool) -> int:
+        """Writes what has changed in the queues; returns how many messages.
+
+        The ends come first, and the messages last once more: a message that was seen as ended may have gone to another
+        queue meanwhile (I124 of ``sb_turns.h``).
+        """
+        count = 0
+        for one in followed:
+            if afresh:
+                one.forget_unsynced(batch)
+            if afresh or not one.is_known:
+                self._write_record(batch, one)
+            one.write_ends(batch)
+        for one in followed:
+            count += one.write_messages(batch)
+        for one in followed:
+            one.write_changed(batch)
+        for one in followed:
+            count += one.write_messages(batch)
+            one.write_tails(batch)
         return count
 
     def rest(self, until: int, *, patient: bool = False) -> int:
@@ -168,7 +185,7 @@ class Storekeeper:
     # ---- recovery ----
 
     def restore(self) -> int:
-        """Makes the queues of the store again, in a memory that has none of them; returns how many there are.
+        """Makes queues and topology of the store again, in a memory that has none; returns how many queues there are.
 
         Raises:
             StoreError: the store is damaged.
@@ -180,6 +197,9 @@ class Storekeeper:
             for number, record in found.items():
                 if record.instance != self._instance:
                     self._restore_queue(reader, number, record)
+            incarnations = {number: incarnation for (_, incarnation), number in self._numbers.items()}
+            until = native.deadline(_RESTORE_SECONDS)
+            stored_topology.restore(self._connection, reader.topology(), incarnations.get, until)
         return len(found)
 
     def _restore_queue(self, reader: Reader, number: int, record: QueueRecord) -> None:

@@ -29,6 +29,7 @@ class Batch:
         self._heads, self._bodies = database.names[b"heads"], database.names[b"bodies"]
         self._ended, self._returned = database.names[b"ended"], database.names[b"returned"]
         self._tails, self._queues = database.names[b"tails"], database.names[b"queues"]
+        self._topology = database.names[b"topology"]
 
     # ---- messages ----
 
@@ -148,3 +149,10 @@ class Batch:
         low, high = rows.key(queue, 0), rows.key(queue + 1, 0)
         for database in (self._heads, self._bodies, self._ended, self._returned, self._tails, self._queues):
             self._remove(database, low, high)
+
+    def put_topology(self, records: list[bytes]) -> None:
+        """Replaces the records of exchanges, bindings and address settings."""
+        self._transaction.drop(self._topology, delete=False)
+        for number, record in enumerate(records):
+            key = rows.key(0, number)
+            self._transaction.put(key, rows.sealed(key, record), db=self._topology)

@@ -51,6 +51,11 @@ class Reader:
                 found[rows.queue_in(key)] = bytes(rows.opened(bytes(key), value, "the record"))
         return found
 
+    def topology(self) -> list[bytes]:
+        """The records of exchanges, bindings and address settings."""
+        with self._transaction.cursor(db=self._names[b"topology"]) as cursor:
+            return [bytes(rows.opened(bytes(key), value, "a record of the topology")) for key, value in cursor]
+
     def tails(self, queue: int) -> list[int]:
         """The sequence number that the next message of each lane gets, by ascending number of the lane."""
         found = []
