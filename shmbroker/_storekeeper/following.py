@@ -27,7 +27,7 @@ class Following:
     def __init__(self, core: CoreStorekeeper, queue: CoreQueue, number: int) -> None:
         self.queue = queue
         self.number = number
-        self.is_known = False  # whether the store has the record of the queue, as it is now
+        self.recorded: object = None  # the settings that the record in the store has; None: there is no record
         self._core = core
         self._staged: set[int] = set()
         self._changes: list[Change] = []

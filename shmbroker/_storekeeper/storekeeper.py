@@ -94,13 +94,15 @@ class Storekeeper:
             self._forget_deleted(batch)
             if topology is not None:
                 batch.put_topology(topology[1])
+                recorded = self._write_records(batch, followed)
             count = self._write(batch, followed, afresh=afresh)
         self._everything = False
         if topology is not None:
             self._topology.written(topology[0])
+            for one, settings in recorded:
+                one.recorded = settings
         for one in followed:
             one.synced()
-            one.is_known = True
         self._core.turn_end(turn)
         return count
 
@@ -114,8 +116,6 @@ class Storekeeper:
         for one in followed:
             if afresh:
                 one.forget_unsynced(batch)
-            if afresh or not one.is_known:
-                self._write_record(batch, one)
             one.write_ends(batch)
         for one in followed:
             count += one.write_messages(batch)
@@ -170,9 +170,22 @@ class Storekeeper:
         self._numbers[queue.name, queue.incarnation] = number
         return number
 
+    def _write_records(self, batch: Batch, followed: list[Following]) -> list[tuple[Following, object]]:
+        """Writes the records of queues that are new, or have other settings; returns these queues and settings."""
+        written: list[tuple[Following, object]] = []
+        for one in followed:
+            with contextlib.suppress(exceptions.NotFound):  # deleted meanwhile: the next turn removes it
+                found = one.queue.facts().settings
+                if found != one.recorded:
+                    self._write_record(batch, one)
+                    written.append((one, found))
+        return written
+
     def _write_record(self, batch: Batch, one: Following) -> None:
         settings, flags = one.queue.settings()
-        record = QueueRecord(one.queue.name, self._instance, one.queue.incarnation, settings, one.queue.given(), flags)
+        given = one.queue.given()
+        kept = flags & ~core_queue.PAUSED  # a pause ends with the memory
+        record = QueueRecord(one.queue.name, self._instance, one.queue.incarnation, settings, given, kept)
         batch.put_queue(one.number, records.encode(record))
 
     def _forget_deleted(self, batch: Batch) -> None:

@@ -269,6 +269,22 @@ def test_settings_survive(stored: Stored) -> None:
     assert stored.connection.queue("q", durable=True, **wanted)
 
 
+def test_changed_settings_survive(stored: Stored) -> None:
+    """A partial update changes only what it names (T69)."""
+    queue = stored.connection.queue("q", durable=True, max_length=7, ring_size=5)
+    stored.keeper.turn()
+    stored.restart()
+    queue = stored.connection.queue("q", passive=True)
+    queue.configure(max_length=9)
+    queue.pause()
+    stored.keeper.turn()
+    stored.restart()
+    queue = stored.connection.queue("q", passive=True)
+    assert (queue.settings.max_length, queue.settings.ring_size) == (9, 5)
+    queue.put(b"1")
+    assert bytes(queue.get(timeout=10)) == b"1"  # the pause ended with the memory
+
+
 def test_other_queues_are_not_stored(stored: Stored) -> None:
     """Those that are not durable, or exclusive, end with the memory."""
     put_numbers(stored.connection.queue("transient"), 3)
