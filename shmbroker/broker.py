@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import signal
@@ -19,6 +20,8 @@ from shmbroker._core import attachment, native, segments
 from shmbroker._core.housekeeper import awaiting_place
 from shmbroker._housekeeper.launch import CannotStartError, ensure_housekeeper, start_housekeeper
 from shmbroker._session.session import Session
+from shmbroker._storekeeper import admission
+from shmbroker._storekeeper.launch import ensure_storekeeper
 from shmbroker.connection import Connection
 
 if TYPE_CHECKING:
@@ -87,7 +90,8 @@ class Broker:
         memory: the limit for bodies and structures, bytes or a string such as "256M"; allocated in segments as needed.
         memory_high_watermark: publishers wait while this share of the memory is in use, see :meth:`configure`.
         memory_warning: the share of the memory in use from which on the broker warns, see there.
-        data_dir: reserved for durable queues; not used yet.
+        data_dir: the folder of the broker's store, which must exist: durable queues, exchanges and bindings survive the
+            loss of the memory, and are there again when the broker is created. ``None``: the broker has no store.
         mode: permissions of the memory: 0o600, or 0o660 for a broker that members of our (effective) group may use as
             ``<uid>/<name>``. With 0o660, the creation of the broker allocates all its memory.
     """
@@ -99,7 +103,7 @@ class Broker:
         memory: int | str = DEFAULT_MEMORY,
         memory_high_watermark: float | None = None,
         memory_warning: float | None = None,
-        data_dir: str | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
         mode: int = 0o600,
     ) -> None:
         self.name = check_name(name)
@@ -112,7 +116,7 @@ class Broker:
             msg = f"mode={shown}: 0o600 or 0o660 is allowed"
             raise ValueError(msg)
         self._mode = mode
-        self.data_dir = data_dir
+        self.data_dir = None if data_dir is None else os.path.realpath(data_dir)
         self._path = segments.path_of(self.name)
         self._child: subprocess.Popen[bytes] | None = None
         self._process = os.getpid()  # the parent of the child
@@ -130,17 +134,58 @@ class Broker:
         if segments.uid_of(self._path) != os.getuid() and not segments.exists(self._path):
             text = f"no broker {self.name!r}, and only user {segments.uid_of(self._path)} can make it"
             raise amqp_error(exceptions.BrokerNotFound, text)
-        if segments.create(self._path, self.name, self._memory, self._mode):
-            with self._attached() as attached:
-                try:
-                    attached.grow_first()
-                    attached.set_memory_marks(*self._marks)
-                except exceptions.OutOfMemory:  # without a first segment, the broker cannot work: remove it
-                    segments.remove(self._path, segments.identity(self._path))
-                    raise
+        if self.data_dir is not None:
+            made = self._create_with_store(self.data_dir)
         else:
+            made = segments.create(self._path, self.name, self._memory, self._mode)
+            if made:
+                self._begin(lambda _: None)
+        if not made:
             self._compare()
+        ensure_storekeeper(self.name)
         return self
+
+    def _create_with_store(self, data_dir: str) -> bool:
+        """Creates the memory of a broker with a store, and restores it; False if the broker exists.
+
+        Raises:
+            StoreError: the store is damaged, of another format, in use, or cannot be written.
+        """
+        from shmbroker._storekeeper import beginning  # noqa: PLC0415 - it imports LMDB
+
+        while self._gives_up() or not segments.exists(self._path):
+            try:
+                database = beginning.store_of(self.name, data_dir)
+            except exceptions.StoreError:
+                if segments.exists(self._path):
+                    continue  # another process makes the broker, and has its store
+                raise
+            with database:
+                if segments.create(self._path, self.name, self._memory, self._mode, data_dir):
+                    self._begin(functools.partial(beginning.restore, database))
+                    return True
+        return False
+
+    def _begin(self, restore: Callable[[Attachment], None]) -> None:
+        """Gives new memory what it needs before clients use it; removes the memory if that fails."""
+        with self._attached() as attached:
+            try:
+                attached.grow_first()
+                attached.set_memory_marks(*self._marks)
+                restore(attached)
+            except BaseException:
+                attached.set_closing()
+                segments.remove(self._path, segments.identity(self._path))
+                raise
+
+    def _gives_up(self) -> bool:
+        """Removes the memory of a broker whose maker was killed while it restored the broker; whether it was one."""
+        with contextlib.suppress(exceptions.BrokerNotFound, exceptions.LayoutMismatch), self._attached() as attached:
+            if admission.is_abandoned(attached):
+                attached.set_closing()
+                segments.remove(self._path, segments.identity(self._path))
+                return True
+        return False
 
     def _compare(self) -> None:
         """Checks that the broker, which exists, has the limit and the marks that were given."""
@@ -149,6 +194,12 @@ class Broker:
                 found, wanted = attached.facts().memory_limit, self._memory // segments.CHUNK * segments.CHUNK
             if found != wanted:
                 text = f"broker {self.name!r} exists with memory={found}, not {wanted}"
+                raise amqp_error(exceptions.PreconditionFailed, text)
+        if self.data_dir is not None:
+            with self._attached() as attached:
+                has = attached.data_dir
+            if has != self.data_dir:
+                text = f"broker {self.name!r} exists with data_dir={has!r}, not {self.data_dir!r}"
                 raise amqp_error(exceptions.PreconditionFailed, text)
         if self._marks != (None, None):
             with self._attached() as attached:
@@ -200,6 +251,7 @@ class Broker:
                 child = _started(self.name)
                 self._process, self._child = os.getpid(), child
                 _await_housekeeper(attached, child)
+        ensure_storekeeper(self.name)
         return self
 
     def serve_forever(self, *, on_ready: Callable[[], None] | None = None) -> None:
@@ -267,7 +319,8 @@ class Broker:
 
         Raises:
             AccessRefused: the broker belongs to another user: only that user and root can purge it.
-            Timeout: the housekeeper does not end. With ``purge`` the memory is removed nevertheless.
+            Timeout: the housekeeper does not end. With ``purge`` the memory is removed nevertheless. Or the store
+                cannot be written now: then nothing is stopped, and the memory stays.
         """
         what = segments.identity(self._path)
         if what is None:
@@ -278,7 +331,10 @@ class Broker:
             raise amqp_error(exceptions.AccessRefused, text)
         try:
             with self._attached() as attached:
+                if attached.data_dir is not None and not attached.is_restoring():
+                    admission.sync(attached, native.deadline(_START_SECONDS))
                 attached.set_stopped(stopped=True)
+                _await_storekeeper_end(attached)
                 if purge:
                     attached.set_closing()
                     segments.remove(self._path, what)
@@ -422,8 +478,19 @@ def connect(
         else:
             if create:
                 ensure_housekeeper(name)
-            return Connection(session)
+            return Connection(_restored(session, purged_until))
         time.sleep(_LOOK_SECONDS)
+
+
+def _restored(session: Session, until: int) -> Session:
+    """Waits until the broker of a session admits clients; returns the session."""
+    if session.core.attachment.is_restoring():
+        try:
+            admission.await_restored(session.core.attachment, until)
+        except BaseException:
+            session.close()
+            raise
+    return session
 
 
 def patience_with_purge(timeout: float | None) -> float:
@@ -524,6 +591,16 @@ def _await_end(attached: Attachment) -> None:
             return
         if time.monotonic_ns() > until:
             raise _still_there(attached, facts.housekeeper_pid)
+        time.sleep(_LOOK_SECONDS)
+
+
+def _await_storekeeper_end(attached: Attachment) -> None:
+    """Waits until the storekeeper has taken its last turn and ended, or until another call starts the broker again."""
+    until = native.deadline(_START_SECONDS)
+    while attached.storekeeper_serves() and not _is_started_again(attached.facts()):
+        if time.monotonic_ns() > until:
+            text = f"the storekeeper of broker {attached.name!r} was told to end, and has not ended within 30 seconds"
+            raise exceptions.Timeout(text)
         time.sleep(_LOOK_SECONDS)
 
 

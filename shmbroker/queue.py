@@ -90,6 +90,7 @@ class Queue(ManagedQueue):
             if status > 0 and status != native.REJECTED:  # a message that the queue rejects may become a dead letter
                 self._core.put_failed(status, size, until)
             self._core.put_with(data, size, NO_OPTIONS if fields is None else PutOptions(*fields), until)
+        self._core.await_store(until)
 
     def put_nowait(self, body: Any, **options: Any) -> None:  # noqa: ANN401
         """Puts a message as :meth:`put` does, without waiting for room."""
@@ -116,10 +117,11 @@ class Queue(ManagedQueue):
         options = options_of(**given)
         until = native.deadline(timeout)
         done = self._put_many(wanted, 0, options.address, False)  # noqa: FBT003 - keeps the GIL
-        if done == len(wanted):
-            return done
-        with self._core_connection.memory_waits:
-            return put_rest(self._core, self._put_many, wanted, done, options, until)
+        if done != len(wanted):
+            with self._core_connection.memory_waits:
+                done = put_rest(self._core, self._put_many, wanted, done, options, until)
+        self._core.await_store(until)
+        return done
 
     def _reserve_with(self, size: Any, timeout: float | None, given: PutKeywords) -> Reserved:  # noqa: ANN401
         """Makes a reservation that the compiled code does not make, for its size or its options; called by C."""

@@ -338,7 +338,7 @@ class QueueSettings:
     durable: bool = _setting(
         default=False,
         kind=Switch(),
-        help="an attribute that declarations compare, and nothing else: messages live as long as the memory",
+        help="in a broker with a `data_dir`, queue and messages outlive the memory; declarations compare it",
         core="SB_QUEUE_DURABLE",
         fixed=True,
     )

@@ -17,7 +17,8 @@ static PyObject *outcome(sb_status status) {
 int sb_put_at_once(void *handle, PyObject *body, const sb_put_options *options) {
   char *bytes;
   Py_ssize_t length;
-  if (!PyBytes_CheckExact(body) || PyBytes_AsStringAndSize(body, &bytes, &length) < 0 || length > SHORT_BODY) {
+  if (!PyBytes_CheckExact(body) || PyBytes_AsStringAndSize(body, &bytes, &length) < 0 || length > SHORT_BODY ||
+      sb_queue_is_stored(handle)) { /* Python waits for the store */
     return -1;
   }
   return (int)(options == NULL ? sb_queue_put(handle, bytes, (uint64_t)length)
@@ -25,7 +26,7 @@ int sb_put_at_once(void *handle, PyObject *body, const sb_put_options *options) 
 }
 
 /* put_with(body, (ttl, delay, priority, key, properties)[, timeout]): puts without waiting. Returns None, or the status;
- * -1: Python must put, since the body is not bytes, or is too long. Times are in seconds, 0 = none. */
+ * -1: Python must put, since the body is not bytes, or is too long, or the queue is stored. Times are in seconds, 0 = none. */
 static PyObject *sender_put_with(PyObject *object, PyObject *const *arguments, Py_ssize_t given) {
   if (!sb_expect_timeout(arguments, given, 2)) {
     return NULL;
@@ -33,7 +34,7 @@ static PyObject *sender_put_with(PyObject *object, PyObject *const *arguments, P
   PyObject *body = arguments[0], *key, *properties;
   double ttl, delay;
   unsigned char priority;
-  if (!PyBytes_CheckExact(body) || PyBytes_Size(body) > SHORT_BODY) {
+  if (!PyBytes_CheckExact(body) || PyBytes_Size(body) > SHORT_BODY || sb_queue_is_stored(((Sender *)object)->handle)) {
     return PyLong_FromLong(-1);
   }
   if (!PyArg_ParseTuple(arguments[1], "ddbSS", &ttl, &delay, &priority, &key, &properties)) {

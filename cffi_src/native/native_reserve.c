@@ -129,7 +129,8 @@ static PyObject *reserving_exit(PyObject *object, PyObject *const *arguments, Py
       return NULL;
     }
     Py_CLEAR(self->memory);
-    if (arguments[0] == Py_None && alone && sb_reservation_publish(self->handle, &self->r) == SB_OK) {
+    bool stored = sb_queue_is_stored(self->handle); /* Python waits for the store */
+    if (arguments[0] == Py_None && alone && !stored && sb_reservation_publish(self->handle, &self->r) == SB_OK) {
       self->begun = false;
       Py_CLEAR(self->writable);
       return sb_in_flight_end(self->connection, Py_NewRef(Py_None));

@@ -60,7 +60,7 @@ def serve(
     memory_warning: Warning_ = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder for durable queues; not used yet."),
+        typer.Option(metavar="DIR", help="Folder of the store that keeps durable queues; it must exist."),
     ] = None,
 ) -> None:
     """Run the housekeeper of a broker in the foreground, until SIGTERM, Ctrl-C or `shmbroker stop`.

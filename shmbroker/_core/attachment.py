@@ -259,9 +259,13 @@ class Attachment(native.Finalized):
         """Admits clients: all queues of the store are there again."""
         slow.sb_broker_set_stores(self.handle, slow.SB_STORES_READY)
 
+    def storekeeper_serves(self) -> bool:
+        """Whether a process holds the storekeeper's lock."""
+        return bool(slow.sb_store_keeper(self.handle) != 0)
+
     def storekeeper_missing(self) -> bool:
         """Whether the broker has a store, and no process holds the storekeeper's lock."""
-        return self.data_dir is not None and slow.sb_store_keeper(self.handle) == 0
+        return self.data_dir is not None and not self.storekeeper_serves()
 
     def housekeeper_missing(self) -> bool:
         """Whether no process holds the housekeeper's lock."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker._amqp.errors import amqp_error
-from shmbroker._core import native
+from shmbroker._core import native, storing
 from shmbroker._core.bodies import Place
 from shmbroker._core.calls import in_flight
 from shmbroker._core.growing import out_of_memory
@@ -194,6 +194,7 @@ class CoreQueue(native.Finalized):
             native.raise_for(native.NOT_FOUND, self.what)
         self.incarnation = 0 if facts is None else incarnation_of(facts)
         self.exclusive = facts is not None and bool(facts.settings.flags & slow.SB_QUEUE_EXCLUSIVE)
+        self.stored = bool(slow.sb_queue_is_stored(handle))
         self.has_ttl = facts is not None and bool(facts.settings.flags & _TTL)
         self.has_groups = facts is not None and bool(facts.settings.flags & _GROUPS)
         self.auto_created = facts is not None and bool(facts.settings.flags & AUTO_CREATED)
@@ -329,6 +330,15 @@ class CoreQueue(native.Finalized):
                 if status == native.REJECTED and self.dead_letters_rejected():
                     self._put_dead(pointer, size, options.as_dead(), until)
                 self.put_failed(status, size, until)
+
+    def await_store(self, until: int) -> None:
+        """Waits until what was put into a stored queue is in the store. Does not wait if ``until`` has come.
+
+        Raises:
+            Timeout: it is not in time. The messages are in the queue.
+        """
+        if self.stored and until > time.monotonic_ns():
+            storing.wait(self.connection, storing.ask(self.connection), until)
 
     def dead_letters_rejected(self) -> bool:
         """Whether the queue sends the messages that it rejects to its dead-letter exchange."""

@@ -201,3 +201,5 @@ class Reserved(Reservation):
                 self.commit()
         finally:
             self.end()
+        if kind is None:
+            self._queue.await_store(self._until)

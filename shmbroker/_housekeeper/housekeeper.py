@@ -24,6 +24,7 @@ from shmbroker._core.queue import CoreQueue
 from shmbroker._housekeeper.auto_delete import AutoDelete
 from shmbroker._housekeeper.dead_letters import DeadLetters
 from shmbroker._housekeeper.launch import STARTING
+from shmbroker._storekeeper.launch import ensure_storekeeper
 from shmbroker._topology import addresses
 from shmbroker._topology.shared import exchanges_of
 
@@ -77,6 +78,8 @@ class Housekeeper:
         self._turns, self._trim_turn = 0, _TRIM_TURNS
         self._serves, self._stands_in = False, False
         self._wake_reaper = os.eventfd(0, os.EFD_CLOEXEC)
+        self._broker = broker
+        self._has_store = self._connection.attachment.data_dir is not None
 
     def begin(self) -> bool:
         """Becomes the housekeeper, unless there is another one."""
@@ -209,6 +212,12 @@ class Housekeeper:
         self._tick()
         self._reclaim()
         self._trim()
+        self._keep_store()
+
+    def _keep_store(self) -> None:
+        """Starts a storekeeper if the broker has a store, and no storekeeper."""
+        if self._has_store and self._connection.attachment.storekeeper_missing():
+            ensure_storekeeper(self._broker)
 
     def _tick(self) -> None:
         """Checks all queues if the periodic check is due; does nothing if a timer woke the thread earlier."""

@@ -19,6 +19,7 @@ from shmbroker._process.living import Living
 from shmbroker._session.channel_numbers import ChannelNumbers
 from shmbroker._session.dispatch import Dispatcher, Executor
 from shmbroker._session.queues import OpenQueues
+from shmbroker._session.store_waits import StoreWaits
 from shmbroker._topology.addresses import Addresses
 from shmbroker._topology.administration import Administration
 from shmbroker._topology.publisher import Publishing
@@ -86,6 +87,7 @@ class Session(native.Finalized):
         consumers: the consumers.
         administration: the declarations, bindings and deletions.
         publishing: the publishing side.
+        store_waits: tells when what was published is in the store; ``None``: the broker has no store.
     """
 
     def __init__(
@@ -113,6 +115,8 @@ class Session(native.Finalized):
         self._close_callbacks: list[Callable[[], None]] = []
         self._over = self._closing = False
         self.core = CoreConnection(path, name)
+        has_store = self.core.attachment.data_dir is not None
+        self.store_waits = StoreWaits(self.core) if has_store else None
         self.core.on_stopping = self._broker_stops
         self.core.on_ready = self._channel_ready
         self.addresses = Addresses(self.core, self._routed, self.operation_deadline)

@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> int:
     try:
         found = attachment.acquire(path)
         try:
-            folder = found.data_dir
+            folder = None if found.is_restoring() else found.data_dir
         finally:
             attachment.release(found)
         if folder is None:

@@ -49,6 +49,12 @@ class Queue:
                 raise
             size = memoryview(body).nbytes
             await self._wait_for_room(lambda: self._sync.put(body, timeout=0, **options), timeout, full, size)
+        await self._synced(timeout)
+
+    async def _synced(self, timeout: float | None) -> None:  # noqa: ASYNC109
+        """Waits until what was put into a stored queue is in the store; not with a timeout of 0."""
+        if timeout != 0 and core_of(self._sync).stored:
+            await self._session.synced(timeout)
 
     async def _wait_for_room(
         self,
@@ -96,6 +102,7 @@ class Queue:
                     raise
                 break
             done += 1
+        await self._synced(timeout)
         return done
 
     # ---- getting ----

@@ -75,6 +75,20 @@ class LoopSession:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LOOK_SECONDS)
 
+    async def synced(self, timeout: float | None) -> None:  # noqa: ASYNC109
+        """Waits until what this process has published is in the store of the broker, if it has one.
+
+        Raises:
+            Timeout: it is not in time. The messages are in their queues.
+        """
+        if self.shared.store_waits is None:
+            return
+        try:
+            await asyncio.wait_for(asyncio.wrap_future(self.shared.store_waits.synced()), timeout)
+        except TimeoutError:
+            text = "the storekeeper has not synced the changes in time"
+            raise exceptions.Timeout(text) from None
+
     def close(self) -> None:
         """Closes the consumers and the handles of queues, and ends every wait of a task at a queue."""
         for one in (*self.consumers, *self.queues):

@@ -1,29 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
 """Publisher confirms: the outcome of each message published on a channel.
 
-A publish takes effect before it returns, so its message is confirmed immediately. A returned message is confirmed after
-the application has been told of the return.
+A publish takes effect before it returns, so its message is confirmed immediately; in a broker with a store, when the
+message is in the store. A returned message is confirmed after the application has been told of the return.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import itertools
+from typing import TYPE_CHECKING
 
 from shmbroker import exceptions
 from shmbroker._core import native
 from shmbroker._process import locks
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from shmbroker._session.store_waits import StoreWaits
+
 
 class Confirms:
-    """The confirms of one channel."""
+    """The confirms of one channel.
 
-    def __init__(self) -> None:
+    Args:
+        store_waits: tells when what was published is in the store; ``None``: the broker has no store.
+    """
+
+    def __init__(self, store_waits: StoreWaits | None = None) -> None:
         self._changed = locks.condition()
-        self._numbers = itertools.count(1)
-        self.at_once = self._numbers.__next__
-        """Counts a message that is published and thereby confirmed; returns its number."""
+        self._next = itertools.count(1).__next__
+        self._store_waits = store_waits
+        self.at_once: Callable[[], int] = self._next if store_waits is None else self._stored
+        """Counts a message that is published, and confirmed unless it goes into the store; returns its number."""
         self._pending: dict[int, concurrent.futures.Future[int] | None] = {}
         self._nacked = False
         self._closed: BaseException | None = None
@@ -32,7 +44,7 @@ class Confirms:
         """Counts a message; returns its number, from 1. :meth:`end` reports its outcome later, also to ``future``."""
         if future is not None:
             future.set_running_or_notify_cancel()  # a caller cannot cancel it any more
-        number = self.at_once()
+        number = self._next()
         try:
             with self._changed:
                 self._pending[number] = future
@@ -46,10 +58,23 @@ class Confirms:
 
         The message is never pending, so a signal handler that raises cannot leave it unconfirmed.
         """
+        if error is None and self._store_waits is not None:
+            return self._stored(future)
         if isinstance(error, exceptions.NackError):
             self._nacked = True
-        number = self.at_once()
+        number = self._next()
         _tell(future, number, error)
+        return number
+
+    def _stored(self, future: concurrent.futures.Future[int] | None = None) -> int:
+        """Counts a message that was published, and is confirmed when it is in the store; returns its number."""
+        number = self.begin(future)
+        try:
+            if self._store_waits is not None:
+                self._store_waits.after(functools.partial(self.end, number))
+        except BaseException:  # a signal handler raised: the caller does not get the number
+            self.end(number)
+            raise
         return number
 
     def end(self, number: int, error: BaseException | None = None) -> None:

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shmbroker import exceptions
-from shmbroker._core import native
+from shmbroker._core import native, storing
 from shmbroker._put_options import body_of
 from shmbroker._topology.administration import clean_name
 from shmbroker._topology.publisher import PLAIN, Content
@@ -216,7 +216,7 @@ class Sending(Declaring):
             text = "cannot switch from tx to confirm mode"
             raise refused(text)
         if self._confirms is None:
-            self._confirms = Confirms()
+            self._confirms = Confirms(self._session.store_waits)
             self._number = self._confirms.at_once  # counts a message that was just published as confirmed
 
     def wait_for_confirms(self, timeout: float | None = None) -> bool:
@@ -262,7 +262,11 @@ class Sending(Declaring):
     def tx_commit(self, *, timeout: float | None = None) -> None:
         """Commits everything since the last commit in one atomic step, even if the process is killed during it.
 
+        In a broker with a store, the call returns when all of it is in the store. With ``timeout=0`` it does not wait
+        for that.
+
         Raises:
+            Timeout: it is done, and was not in the store in time.
             PreconditionFailed: the channel is not transactional; or a queue rejected a message: nothing was done. This
                 error closes the channel.
             queue.Full: a queue had no room in time: nothing was done, and the caller can try again.
@@ -271,13 +275,16 @@ class Sending(Declaring):
         """
         transaction = self._in_transaction()
         commit = functools.partial(transaction.commit, self._session.publishing, self._core)
+        until = deadline(timeout)
         try:
-            self._while_open(commit, deadline(timeout))
+            self._while_open(commit, until)
         except exceptions.PublishRejected as error:
             text = f"transaction not committed: {error}"
             raise refused(text) from error
         finally:
             self._give_back_from(transaction)  # also if a signal handler raised after the commit
+        if self._session.store_waits is not None and timeout != 0:
+            storing.wait(self._session.core, storing.ask(self._session.core), until)
 
     @synchronous
     def tx_rollback(self) -> None:

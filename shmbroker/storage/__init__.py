@@ -3,9 +3,5 @@
 
 A store is a folder with one LMDB environment. Only the storekeeper of the broker writes it, any process may read it
 meanwhile (:mod:`shmbroker._storekeeper`). The modules here know the disk, and nothing of shared memory.
+This one imports none of them: a process that uses no store does not import LMDB.
 """
-
-from shmbroker.storage.database import Database
-from shmbroker.storage.rows import Row
-
-__all__ = ["Database", "Row"]

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import lmdb
 
 from shmbroker.exceptions import StoreError
+from shmbroker.storage.place import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,8 @@ NAMES = (b"heads", b"bodies", b"ended", b"returned", b"queues", b"tails", b"topo
 _MAP = 1 << 40  # bytes of address space; the file grows only as it is written
 _LEAST_MAP = 1 << 28
 _READERS = 1024
-_OWNER = "owner"
+DATA = "data.mdb"
+"""The file of the store, as LMDB names it."""
 _FORMAT_KEY = b"format"
 
 
@@ -41,37 +42,19 @@ class Database:
 
     def __init__(self, folder: str | os.PathLike[str], *, owner: str | None = None) -> None:
         self.folder = Path(folder)
-        self._lock = -1
+        self._place: Place | None = None
         self._pid = os.getpid()
         writes = owner is not None
         if not self.folder.is_dir():
             raise StoreError(text=f"data_dir={str(self.folder)!r} is no folder")
         try:
             if owner is not None:
-                self._take_place(owner)
+                self._place = Place(self.folder, owner)
             self.environment = self._open(writes)
             self.names = self._prepare(writes)
         except BaseException:
-            self._leave_place()
+            self._leave()
             raise
-
-    def _take_place(self, owner: str) -> None:
-        """Locks the file `owner` of the folder, for as long as this process writes."""
-        try:
-            self._lock = os.open(self.folder / _OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            found = os.pread(self._lock, 200, 0).decode(errors="replace")
-            raise StoreError(text=f"the store in {str(self.folder)!r} is in use by {found}") from None
-        except OSError as error:
-            raise StoreError(text=f"data_dir={str(self.folder)!r}: {error.strerror}") from error
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"{owner}, process {os.getpid()}".encode(), 0)
-
-    def _leave_place(self) -> None:
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
 
     def _open(self, writes: bool) -> lmdb.Environment:  # noqa: FBT001
         size = _MAP
@@ -139,7 +122,11 @@ class Database:
         """Closes the environment. A forked process closes nothing: the environment is its parent's."""
         if self._pid == os.getpid():
             self.environment.close()
-            self._leave_place()
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._place is not None:
+            self._place.leave()
 
     def __enter__(self) -> Self:
         return self

@@ -14,7 +14,7 @@ from shmbroker._core import attachment, segments
 from shmbroker._storekeeper.process import opened
 from shmbroker._storekeeper.storekeeper import Storekeeper
 from shmbroker.settings import parse_size
-from shmbroker.storage import Database
+from shmbroker.storage.database import Database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +67,11 @@ class Stored:
     def _end(self) -> None:
         self.connection.close()
         self.keeper.close()
-        self.broker.stop(purge=True)
+        path = segments.path_of(self.name)
+        found = attachment.acquire(path)
+        found.set_closing()  # no `stop`, which lets a storekeeper take a last turn
+        segments.remove(path, segments.identity(path))
+        attachment.release(found)
 
     def restart(self) -> None:
         """The memory is lost, and made again from the store."""

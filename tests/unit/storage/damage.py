@@ -16,8 +16,9 @@ import sys
 from pathlib import Path
 
 from shmbroker import exceptions
-from shmbroker.storage import Database, rows
+from shmbroker.storage import rows
 from shmbroker.storage.batch import Batch
+from shmbroker.storage.database import Database
 from shmbroker.storage.reading import Reader
 from shmbroker.storage.verify import verified
 

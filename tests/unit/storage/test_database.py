@@ -11,8 +11,9 @@ import lmdb
 import pytest
 
 from shmbroker import exceptions
-from shmbroker.storage import Database, rows
+from shmbroker.storage import rows
 from shmbroker.storage.batch import Batch
+from shmbroker.storage.database import Database
 from shmbroker.storage.reading import Reader
 
 DAMAGE = Path(__file__).with_name("damage.py")

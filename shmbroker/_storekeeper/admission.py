@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waits of a client of a broker with a store: until its queues are there again, or changes are in the store."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from shmbroker import exceptions
+from shmbroker._core import native, storing
+from shmbroker._core.connection import CoreConnection
+from shmbroker._storekeeper.launch import ensure_storekeeper
+from shmbroker.storage.place import is_in_use
+
+if TYPE_CHECKING:
+    from shmbroker._core.attachment import Attachment
+
+_LOOK_SECONDS = 0.005
+_ENSURE_NS = 200_000_000
+
+
+def is_abandoned(attached: Attachment) -> bool:
+    """Whether the process that was restoring the broker has ended before it admitted clients."""
+    folder = attached.data_dir
+    return folder is not None and attached.is_restoring() and not is_in_use(folder)
+
+
+def await_restored(attached: Attachment, until: int) -> None:
+    """Waits until the broker admits clients.
+
+    Raises:
+        Timeout: it does not in time.
+        ConnectionClosedByBroker: it was given up, because it could not be restored.
+    """
+    while attached.is_restoring():
+        if attached.removed:
+            native.raise_for(native.STOPPING)
+        if time.monotonic_ns() > until:
+            text = f"broker {attached.name!r} is being restored from {attached.data_dir!r}"
+            raise exceptions.Timeout(text)
+        time.sleep(_LOOK_SECONDS)
+
+
+def sync(attached: Attachment, until: int) -> None:
+    """Waits until all changes that were made before this call are in the store; starts a storekeeper if there is none.
+
+    Raises:
+        Timeout: they are not in time: the store cannot be written, or the storekeeper is stopped.
+    """
+    connection = CoreConnection(attached.path, "sync")
+    try:
+        turn = storing.ask(connection)
+        while True:
+            ensure_storekeeper(attached.name)
+            look = min(until, time.monotonic_ns() + _ENSURE_NS)
+            try:
+                storing.wait(connection, turn, look)
+            except exceptions.Timeout:
+                if look == until:
+                    raise
+            else:
+                return
+    finally:
+        connection.close()

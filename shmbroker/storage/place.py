@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The place of the writer of a store: a file of its folder that the writer locks."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from shmbroker.exceptions import StoreError
+
+_OWNER = "owner"
+
+
+class Place:
+    """The place of the process that writes the store in a folder, from its making until :meth:`leave`.
+
+    Raises:
+        StoreError: another process writes the store, or the folder cannot be written.
+    """
+
+    def __init__(self, folder: Path, owner: str) -> None:
+        self._descriptor = -1
+        try:
+            self._descriptor = os.open(folder / _OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            found = os.pread(self._descriptor, 200, 0).decode(errors="replace")
+            self.leave()
+            raise StoreError(text=f"the store in {str(folder)!r} is in use by {found}") from None
+        except OSError as error:
+            self.leave()
+            raise StoreError(text=f"data_dir={str(folder)!r}: {error.strerror}") from error
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{owner}, process {os.getpid()}".encode(), 0)
+
+    def leave(self) -> None:
+        """Gives up the place."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def is_in_use(folder: str | os.PathLike[str]) -> bool:
+    """Whether a process writes the store in a folder."""
+    try:
+        descriptor = os.open(Path(folder) / _OWNER, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Brokers that are given a folder: created from it, stopped, refused."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+import shmbroker
+from shmbroker import exceptions
+from shmbroker._core import attachment, segments
+from shmbroker._storekeeper.process import opened
+from shmbroker.settings import parse_size
+from shmbroker.storage.database import DATA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def name() -> Iterator[str]:
+    """The name of a broker, whose memory is removed afterwards."""
+    made = f"t-{secrets.token_hex(8)}"
+    yield made
+    with contextlib.suppress(exceptions.BrokerError):
+        shmbroker.Broker(made).stop(purge=True)
+
+
+def numbers_of(connection: shmbroker.Connection) -> list[int]:
+    """The bodies in the queue q, as numbers."""
+    with connection:
+        return [int(bytes(message)) for message in connection.queue("q", passive=True).browse()]
+
+
+def put_and_lose(name: str, folder: Path, count: int) -> None:
+    """A broker gets messages, and its memory is removed."""
+    broker = shmbroker.Broker(name, memory="64M", data_dir=folder).create()
+    with broker.connect() as connection:
+        connection.queue("q", durable=True).put_many([b"%d" % number for number in range(count)])
+    broker.stop(purge=True)
+    assert not segments.exists(segments.path_of(name))
+
+
+def test_messages_survive_a_purge_of_the_memory(name: str, tmp_path: Path) -> None:
+    """A stop writes what is not written yet; the next broker of that folder has it, whatever its name."""
+    put_and_lose(name, tmp_path, 300)
+    with shmbroker.Broker(name, memory="64M", data_dir=tmp_path) as broker:
+        assert numbers_of(broker.connect()) == [*range(300)]
+        assert numbers_of(shmbroker.connect(name)) == [*range(300)]
+        broker.stop(purge=True)
+    with shmbroker.Broker(f"{name}-2", memory="64M", data_dir=tmp_path) as broker:
+        assert numbers_of(broker.connect()) == [*range(300)]
+        broker.stop(purge=True)
+
+
+def test_a_broker_has_one_folder(name: str, tmp_path: Path) -> None:
+    """A broker that exists with another one, or without, is refused; one that names none gets the broker as it is."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    shmbroker.Broker(name, memory="64M", data_dir=tmp_path / "one").create()
+    with pytest.raises(exceptions.PreconditionFailed, match=r"exists with data_dir='.*/one', not '.*/two'"):
+        shmbroker.Broker(name, data_dir=tmp_path / "two").create()
+    shmbroker.Broker(name, data_dir=tmp_path / "one").create()
+    shmbroker.Broker(name).create()
+    other = f"{name}-2"
+    with contextlib.closing(shmbroker.Broker(other, memory="64M").create().connect()):
+        with pytest.raises(exceptions.PreconditionFailed, match="exists with data_dir=None, not"):
+            shmbroker.Broker(other, data_dir=tmp_path / "two").create()
+        shmbroker.Broker(other).stop(purge=True)
+
+
+def test_a_folder_has_one_broker(name: str, tmp_path: Path) -> None:
+    """The error names the one that has it; nothing of the refused one is left."""
+    shmbroker.Broker(name, memory="64M", data_dir=tmp_path).create()
+    with contextlib.closing(shmbroker.connect(name)) as connection:
+        connection.queue("q", durable=True).put(b"1")
+        other = f"{name}-2"
+        with pytest.raises(exceptions.StoreError, match=f"in use by broker '{name}', process"):
+            shmbroker.Broker(other, memory="64M", data_dir=tmp_path).create()
+    assert not segments.exists(segments.path_of(other))
+
+
+@pytest.mark.parametrize("damage", ["missing", "foreign", "damaged"])
+def test_a_store_that_cannot_be_read_is_refused(name: str, tmp_path: Path, damage: str) -> None:
+    """No memory is left that would look like an empty broker."""
+    folder = tmp_path / "store"
+    if damage != "missing":
+        folder.mkdir()
+        put_and_lose(name, folder, 500)
+        file = folder / DATA
+        whole = bytearray(file.read_bytes())
+        whole[:] = b"x" * len(whole) if damage == "foreign" else whole
+        for at in range(8192, len(whole), 4096 if damage == "damaged" else len(whole)):
+            whole[at + 40 : at + 60] = b"\xff" * 20
+        file.write_bytes(whole)
+    with pytest.raises(exceptions.StoreError, match=str(folder)):
+        shmbroker.Broker(name, memory="64M", data_dir=folder).create()
+    assert not segments.exists(segments.path_of(name))
+
+
+def test_a_memory_that_is_too_small_is_refused(name: str, tmp_path: Path) -> None:
+    """The messages stay in the store."""
+    broker = shmbroker.Broker(name, memory="128M", data_dir=tmp_path).create()
+    with broker.connect() as connection:
+        connection.queue("q", durable=True).put_many([b"%d" % number + b" " * 500_000 for number in range(120)])
+    broker.stop(purge=True)
+    with pytest.raises(exceptions.OutOfMemory):
+        shmbroker.Broker(name, memory="32M", data_dir=tmp_path).create()
+    assert not segments.exists(segments.path_of(name))
+    with shmbroker.Broker(name, memory="128M", data_dir=tmp_path) as again:
+        assert numbers_of(again.connect()) == [*range(120)]
+        again.stop(purge=True)
+
+
+def test_a_broker_that_was_half_restored_is_made_again(name: str, tmp_path: Path) -> None:
+    """The process that restored it was killed: the next one begins anew."""
+    put_and_lose(name, tmp_path, 50)
+    assert segments.create(segments.path_of(name), name, parse_size("64M"), 0o600, str(tmp_path))
+    shmbroker.Broker(name, memory="64M", data_dir=tmp_path).create()
+    assert numbers_of(shmbroker.connect(name)) == [*range(50)]
+
+
+def test_clients_wait_until_a_broker_is_restored(name: str, tmp_path: Path) -> None:
+    """Nobody finds a queue missing that is about to come back."""
+    put_and_lose(name, tmp_path, 50)
+    database = opened("another", str(tmp_path))  # so that the broker does not count as abandoned
+    path = segments.path_of(name)
+    assert segments.create(path, name, parse_size("64M"), 0o600, str(tmp_path))
+    connected = threading.Event()
+
+    def connect() -> None:
+        shmbroker.connect(name).close()
+        connected.set()
+
+    thread = threading.Thread(target=connect)
+    thread.start()
+    assert not connected.wait(0.2)
+    found = attachment.acquire(path)
+    found.set_restored()
+    attachment.release(found)
+    thread.join()
+    database.close()
