@@ -90,7 +90,7 @@ class Queue(ManagedQueue):
             if status > 0 and status != native.REJECTED:  # a message that the queue rejects may become a dead letter
                 self._core.put_failed(status, size, until)
             self._core.put_with(data, size, NO_OPTIONS if fields is None else PutOptions(*fields), until)
-        self._core.await_store(until)
+        self._core.await_store(0 if timeout == 0 else until)
 
     def put_nowait(self, body: Any, **options: Any) -> None:  # noqa: ANN401
         """Puts a message as :meth:`put` does, without waiting for room."""
@@ -120,12 +120,13 @@ class Queue(ManagedQueue):
         if done != len(wanted):
             with self._core_connection.memory_waits:
                 done = put_rest(self._core, self._put_many, wanted, done, options, until)
-        self._core.await_store(until)
+        self._core.await_store(0 if timeout == 0 else until)
         return done
 
     def _reserve_with(self, size: Any, timeout: float | None, given: PutKeywords) -> Reserved:  # noqa: ANN401
         """Makes a reservation that the compiled code does not make, for its size or its options; called by C."""
-        return Reserved(self._core, check_size(size), native.deadline(timeout), options_of(**given))
+        until = native.deadline(timeout)
+        return Reserved(self._core, check_size(size), 0 if timeout == 0 else until, options_of(**given))
 
     def _reserve_slowly(self, size: int, until: int, *options: Any) -> Reserved:  # noqa: ANN401
         """Makes a reservation that the compiled code could not begin at once; called by C."""

@@ -37,7 +37,8 @@ PyObject *sb_reserving(PyObject *queue, PyObject *connection, void *handle, uint
   if (self != NULL) {
     self->queue = Py_NewRef(queue);
     self->connection = Py_NewRef(connection);
-    self->until = sb_deadline_of(given->timeout);
+    /* 0: the end of the block does not wait for the store, either */
+    self->until = sb_is_zero(given->timeout) ? 0 : sb_deadline_of(given->timeout);
     self->key = Py_NewRef(given->key);
     self->priority = Py_NewRef(given->priority);
     self->properties = Py_NewRef(given->properties);

@@ -332,12 +332,12 @@ class CoreQueue(native.Finalized):
                 self.put_failed(status, size, until)
 
     def await_store(self, until: int) -> None:
-        """Waits until what was put into a stored queue is in the store. Does not wait if ``until`` has come.
+        """Waits until what was put into a stored queue is in the store; not if ``until`` is 0.
 
         Raises:
             Timeout: it is not in time. The messages are in the queue.
         """
-        if self.stored and until > time.monotonic_ns():
+        if self.stored and until != 0:
             storing.wait(self.connection, storing.ask(self.connection), until)
 
     def dead_letters_rejected(self) -> bool:

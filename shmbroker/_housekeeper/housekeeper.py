@@ -196,7 +196,8 @@ class Housekeeper:
         return self._core.changes() != self._changes
 
     def _clients(self) -> bool:
-        return self._connection.attachment.facts().processes > 1 + self._stands_in
+        attached = self._connection.attachment
+        return attached.facts().processes > 1 + self._stands_in + attached.storekeeper_serves()
 
     # ---- queues ----
 

@@ -140,8 +140,9 @@ class Storekeeper:
         return status
 
     def is_alone(self) -> bool:
-        """Whether no other process uses the broker."""
-        return self._connection.attachment.facts().processes <= 1
+        """Whether no process uses the broker but this one and the housekeeper."""
+        attached = self._connection.attachment
+        return attached.facts().processes <= 1 + (not attached.housekeeper_missing())
 
     def _follow(self) -> None:
         """Opens queues that are new, and leaves those that are gone."""

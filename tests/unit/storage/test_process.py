@@ -111,7 +111,7 @@ def test_what_is_synced_survives(served: Served) -> None:
     """After the wait, the message is in the store."""
     queue = served.connection.queue("q", durable=True)
     for number in range(50):
-        queue.put(b"%d" % number)
+        queue.put(b"%d" % number, timeout=0)
         served.wait()
     assert numbers_of(served.restart().queue("q", passive=True)) == [*range(50)]
 
@@ -122,7 +122,7 @@ def test_a_killed_storekeeper_loses_nothing(served: Served) -> None:
     queue = served.connection.queue("q", durable=True)
     left: list[int] = []
     for number in range(12):
-        queue.put_many([b"%d" % (number * 100 + at) for at in range(100)])
+        queue.put_many([b"%d" % (number * 100 + at) for at in range(100)], timeout=0)
         left += range(number * 100, number * 100 + 100)
         for _ in range(chance.randrange(60)):
             queue.get(timeout=WATCHDOG).ack()
@@ -139,11 +139,11 @@ def test_a_killed_storekeeper_loses_nothing(served: Served) -> None:
 def test_a_stopped_storekeeper_blocks_only_those_that_wait(served: Served) -> None:
     """Put, get and ack go on; a wait times out, and succeeds when the storekeeper goes on."""
     queue = served.connection.queue("q", durable=True)
-    queue.put(b"0")
+    queue.put(b"0", timeout=0)
     served.wait()
     os.kill(served.pid, signal.SIGSTOP)
     for number in range(1, 2000):
-        queue.put(b"%d" % number)
+        queue.put(b"%d" % number, timeout=0)
         queue.get(timeout=WATCHDOG).ack()
     with pytest.raises(exceptions.Timeout, match="has not synced"):
         served.wait(0.05)
@@ -155,7 +155,7 @@ def test_a_stopped_storekeeper_blocks_only_those_that_wait(served: Served) -> No
 def test_it_ends_with_the_broker(served: Served) -> None:
     """A stop of the broker ends it, after a last turn."""
     queue = served.connection.queue("q", durable=True)
-    queue.put_many([b"%d" % number for number in range(500)])
+    queue.put_many([b"%d" % number for number in range(500)], timeout=0)
     served.end()
     assert numbers_of(served.restart().queue("q", passive=True)) == [*range(500)]
 
@@ -165,6 +165,6 @@ def test_a_second_one_ends(served: Served) -> None:
     pid = served.pid
     launch._started.clear()  # noqa: SLF001 - as another process would
     launch._start(served.stored.name)  # noqa: SLF001
-    served.connection.queue("q", durable=True).put(b"0")
+    served.connection.queue("q", durable=True).put(b"0", timeout=0)
     served.wait()
     assert served.pid == pid

@@ -22,7 +22,7 @@ LEAF = 64
 
 def put_numbers(queue: shmbroker.Queue, count: int, first: int = 0) -> None:
     """Puts so many bodies, which are numbers."""
-    queue.put_many([b"%d" % number for number in range(first, first + count)])
+    queue.put_many([b"%d" % number for number in range(first, first + count)], timeout=0)
 
 
 def numbers_of(queue: shmbroker.Queue) -> list[int]:
@@ -157,7 +157,7 @@ def test_bodies_of_any_size_survive(stored: Stored, size: int) -> None:
     queue = stored.connection.queue("q", durable=True)
     bodies = [b"small", b"b" * size, b"last"]
     for body in bodies:
-        queue.put(body)
+        queue.put(body, timeout=0)
     stored.keeper.turn()
     stored.restart()
     assert [bytes(message) for message in stored.connection.queue("q", passive=True).browse()] == bodies
@@ -167,14 +167,14 @@ def test_priorities_survive(stored: Stored) -> None:
     """Each lane has its rows; the order of delivery is as before."""
     queue = stored.connection.queue("q", durable=True, max_priority=9)
     for number in range(300):
-        queue.put(b"%d" % number, priority=number % 4)
+        queue.put(b"%d" % number, priority=number % 4, timeout=0)
     order = numbers_of(queue)
     acked(queue, 30)
     stored.keeper.turn()
     stored.restart()
     queue = stored.connection.queue("q", passive=True)
     assert numbers_of(queue) == order[30:]
-    queue.put(b"1000", priority=9)
+    queue.put(b"1000", priority=9, timeout=0)
     assert numbers_of(queue)[0] == 1000
 
 
@@ -182,12 +182,12 @@ def test_the_newest_value_survives(stored: Stored) -> None:
     """A later value replaces one that was restored (T39)."""
     queue = stored.connection.queue("q", durable=True, last_value_key="k")
     for number in range(5):
-        queue.put(b"%d" % number, headers={"k": "one" if number % 2 else "two"})
+        queue.put(b"%d" % number, headers={"k": "one" if number % 2 else "two"}, timeout=0)
     stored.keeper.turn()
     stored.restart()
     queue = stored.connection.queue("q", passive=True)
     assert numbers_of(queue) == [3, 4]
-    queue.put(b"5", headers={"k": "one"})
+    queue.put(b"5", headers={"k": "one"}, timeout=0)
     assert numbers_of(queue) == [4, 5]
 
 
@@ -218,7 +218,7 @@ def test_a_commit_survives(stored: Stored) -> None:
     channel.basic_publish("", "two", b"2")
     stored.keeper.turn()
     channel.basic_ack(message.delivery_tag)
-    channel.tx_commit()
+    channel.tx_commit(timeout=0)
     stored.keeper.turn()
     stored.restart()
     assert numbers_of(stored.connection.queue("one", passive=True)) == [1]
@@ -231,7 +231,7 @@ def test_a_commit_survives(stored: Stored) -> None:
 def test_a_delay_goes_on(stored: Stored) -> None:
     """A message that is due later is not ready after the restart, and has the rest of its delay."""
     queue = stored.connection.queue("q", durable=True)
-    queue.put(b"1", delay=1000)
+    queue.put(b"1", delay=1000, timeout=0)
     stored.keeper.turn()
     stored.restart()
     queue = stored.connection.queue("q", passive=True)
@@ -243,8 +243,8 @@ def test_a_delay_goes_on(stored: Stored) -> None:
 def test_a_life_goes_on(stored: Stored) -> None:
     """A message expires when it would have expired without the restart."""
     queue = stored.connection.queue("q", durable=True)
-    queue.put(b"1", ttl=1000)
-    queue.put(b"2", ttl=0.05)
+    queue.put(b"1", ttl=1000, timeout=0)
+    queue.put(b"2", ttl=0.05, timeout=0)
     stored.keeper.turn()
     time.sleep(0.06)  # the life of the second message
     stored.restart()
@@ -281,7 +281,7 @@ def test_changed_settings_survive(stored: Stored) -> None:
     stored.restart()
     queue = stored.connection.queue("q", passive=True)
     assert (queue.settings.max_length, queue.settings.ring_size) == (9, 5)
-    queue.put(b"1")
+    queue.put(b"1", timeout=0)
     assert bytes(queue.get(timeout=10)) == b"1"  # the pause ended with the memory
 
 
@@ -320,7 +320,7 @@ def test_a_turn_tells_those_that_wait(stored: Stored) -> None:
     """A wait is for a turn that begins after it was asked for."""
     core = stored.connection._session.core  # noqa: SLF001 - a wait of the core
     queue = stored.connection.queue("q", durable=True)
-    queue.put(b"1")
+    queue.put(b"1", timeout=0)
     turn = storing.ask(core)
     with pytest.raises(exceptions.Timeout):
         storing.wait(core, turn, native.deadline(0))
