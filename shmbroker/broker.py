@@ -21,8 +21,9 @@ from shmbroker._core.housekeeper import awaiting_place
 from shmbroker._housekeeper.launch import CannotStartError, ensure_housekeeper, start_housekeeper
 from shmbroker._session.session import Session
 from shmbroker._storekeeper import admission
-from shmbroker._storekeeper.launch import ensure_storekeeper
+from shmbroker._storekeeper.launch import await_children, ensure_storekeeper
 from shmbroker.connection import Connection
+from shmbroker.storage.place import is_in_use
 
 if TYPE_CHECKING:
     import concurrent.futures
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"(?:(\d{1,10})/)?([A-Za-z0-9_-]{1,64})\Z")
 _START_SECONDS = 30.0
 _PURGE_SECONDS = 30.0
+_CHILD_SECONDS = 5.0  # for a storekeeper that was only starting
 _LOOK_SECONDS = 0.002
 _LEAST_MARK = 0.001
 _MODES = (0o600, 0o660)
@@ -116,7 +118,7 @@ class Broker:
             msg = f"mode={shown}: 0o600 or 0o660 is allowed"
             raise ValueError(msg)
         self._mode = mode
-        self.data_dir = None if data_dir is None else os.path.realpath(data_dir)
+        self.data_dir = None if data_dir is None else _folder_of(data_dir)
         self._path = segments.path_of(self.name)
         self._child: subprocess.Popen[bytes] | None = None
         self._process = os.getpid()  # the parent of the child
@@ -484,6 +486,8 @@ def connect(
 
 def _restored(session: Session, until: int) -> Session:
     """Waits until the broker of a session admits clients; returns the session."""
+    name = session.broker_full_name
+    session.core.on_storekeeper_missing = functools.partial(ensure_storekeeper, name)
     if session.core.attachment.is_restoring():
         try:
             admission.await_restored(session.core.attachment, until)
@@ -518,6 +522,15 @@ def check_options(**given: Any) -> None:  # noqa: ANN401
         if not good(value):
             msg = f"{option}={value!r}: {allowed} is allowed"
             raise ValueError(msg)
+
+
+def _folder_of(data_dir: object) -> str:
+    """Checks the folder of a store; returns it as an absolute path."""
+    path = os.fspath(data_dir) if isinstance(data_dir, (str, os.PathLike)) else None
+    if not isinstance(path, str) or not path or "\0" in path:
+        msg = f"data_dir={data_dir!r}: the path of a folder is allowed, or None"
+        raise ValueError(msg)
+    return os.path.realpath(path)
 
 
 def _checked_marks(high_watermark: object, warning: object) -> tuple[float | None, float | None]:
@@ -597,7 +610,11 @@ def _await_end(attached: Attachment) -> None:
 def _await_storekeeper_end(attached: Attachment) -> None:
     """Waits until the storekeeper has taken its last turn and ended, or until another call starts the broker again."""
     until = native.deadline(_START_SECONDS)
-    while attached.storekeeper_serves() and not _is_started_again(attached.facts()):
+    folder = attached.data_dir
+    if folder is None:
+        return
+    await_children(attached.name, _CHILD_SECONDS)
+    while (attached.storekeeper_serves() or is_in_use(folder)) and not _is_started_again(attached.facts()):
         if time.monotonic_ns() > until:
             text = f"the storekeeper of broker {attached.name!r} was told to end, and has not ended within 30 seconds"
             raise exceptions.Timeout(text)

@@ -18,8 +18,16 @@ if TYPE_CHECKING:
 ffi, slow, fast = native.ffi, native.slow, native.fast
 
 
+def _nothing() -> None:
+    """Starts no storekeeper."""
+
+
 class CoreConnection(IoThread, native.Finalized):
-    """One connection to a broker. It counts the calls in flight, so that closing frees no memory they use."""
+    """One connection to a broker. It counts the calls in flight, so that closing frees no memory they use.
+
+    Attributes:
+        on_storekeeper_missing: called by a wait for the store that finds no storekeeper.
+    """
 
     # `_finalize` reads this and `handle`, even if a signal handler raises in `__init__` before they are set.
     mapping: attachment.MappingReference | None = None
@@ -30,6 +38,7 @@ class CoreConnection(IoThread, native.Finalized):
         self._place = ffi.gc(self._handles, slow.sb_connection_discard)
         self._forgotten = False
         self.memory_waits = MemoryWaits()
+        self.on_storekeeper_missing: Callable[[], None] = _nothing
         super().__init__()
         attachment.acquire(path, self)
         try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker._amqp.errors import amqp_error
-from shmbroker._core import native, storing
+from shmbroker._core import native, syncing
 from shmbroker._core.bodies import Place
 from shmbroker._core.calls import in_flight
 from shmbroker._core.growing import out_of_memory
@@ -338,7 +338,7 @@ class CoreQueue(native.Finalized):
             Timeout: it is not in time. The messages are in the queue.
         """
         if self.stored and until != 0:
-            storing.wait(self.connection, storing.ask(self.connection), until)
+            syncing.wait(self.connection, syncing.ask(self.connection), until)
 
     def dead_letters_rejected(self) -> bool:
         """Whether the queue sends the messages that it rejects to its dead-letter exchange."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shmbroker import exceptions
 from shmbroker._core import native
 
 if TYPE_CHECKING:
@@ -179,29 +178,6 @@ class CoreStorekeeper:
 def is_stored(queue: CoreQueue) -> bool:
     """Whether the storekeeper writes the messages of the queue into the store."""
     return bool(slow.sb_queue_is_stored(queue.handle))
-
-
-def ask(connection: CoreConnection) -> int:
-    """Asks for a turn of the storekeeper that has all changes which this process has made; returns its number."""
-    with connection.call():
-        return int(slow.sb_store_ask(connection.handle))
-
-
-def wait(connection: CoreConnection, turn: int, until: int) -> None:
-    """Waits until a turn of the storekeeper is done, so that its changes are in the store, and synced.
-
-    Raises:
-        Timeout: the turn is not done in time.
-        ConnectionClosedByBroker: the broker is purged meanwhile.
-    """
-    with connection.call():
-        while (status := slow.sb_store_await(connection.handle, turn, until)) == native.INTERRUPTED:
-            pass  # signal handlers run between the calls
-        if status == native.TIMEOUT:
-            text = "the storekeeper has not synced the changes in time"
-            raise exceptions.Timeout(text)
-        if status != native.OK:
-            native.raise_for(status)
 
 
 def resume(queue: CoreQueue, sequence: int) -> None:

@@ -24,7 +24,7 @@ from shmbroker._core.queue import CoreQueue
 from shmbroker._housekeeper.auto_delete import AutoDelete
 from shmbroker._housekeeper.dead_letters import DeadLetters
 from shmbroker._housekeeper.launch import STARTING
-from shmbroker._storekeeper.launch import ensure_storekeeper
+from shmbroker._storekeeper.launch import await_children, ensure_storekeeper
 from shmbroker._topology import addresses
 from shmbroker._topology.shared import exchanges_of
 
@@ -160,6 +160,7 @@ class Housekeeper:
             ended.set()
             os.eventfd_write(self._wake_reaper, 1)
             reaper.join()
+            await_children(self._broker, _DYING_SECONDS)
             self.close()
 
     def _leaves(self) -> bool:

@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from shmbroker import exceptions
-from shmbroker._core import native, storing
+from shmbroker._core import native, syncing
 from shmbroker._process import locks
 
 if TYPE_CHECKING:
@@ -78,10 +78,10 @@ class StoreWaits:
 
     def _wait(self) -> BaseException | None:
         try:
-            turn = storing.ask(self._core)
+            turn = syncing.ask(self._core)
             while True:
                 try:
-                    storing.wait(self._core, turn, native.deadline(_LOOK_SECONDS))
+                    syncing.wait(self._core, turn, native.deadline(_LOOK_SECONDS))
                 except exceptions.Timeout:
                     continue
                 return None

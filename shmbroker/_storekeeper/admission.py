@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import TYPE_CHECKING
 
 from shmbroker import exceptions
-from shmbroker._core import native, storing
+from shmbroker._core import native, syncing
 from shmbroker._core.connection import CoreConnection
 from shmbroker._storekeeper.launch import ensure_storekeeper
 from shmbroker.storage.place import is_in_use
@@ -48,16 +49,20 @@ def sync(attached: Attachment, until: int) -> None:
         Timeout: they are not in time: the store cannot be written, or the storekeeper is stopped.
     """
     connection = CoreConnection(attached.path, "sync")
+    connection.on_storekeeper_missing = functools.partial(ensure_storekeeper, attached.name, once=True)
     try:
-        turn = storing.ask(connection)
+        turn = syncing.ask(connection)
+        if attached.storekeeper_missing():
+            connection.on_storekeeper_missing()
         while True:
-            ensure_storekeeper(attached.name)
             look = min(until, time.monotonic_ns() + _ENSURE_NS)
             try:
-                storing.wait(connection, turn, look)
+                syncing.wait(connection, turn, look)
             except exceptions.Timeout:
                 if look == until:
                     raise
+                if attached.storekeeper_missing():
+                    connection.on_storekeeper_missing()
             else:
                 return
     finally:

@@ -104,8 +104,7 @@ class Following:
     def _write_state(self, batch: Batch, sequence: int) -> None:
         row = self._gather_one(sequence)
         if row.messages:
-            written = rows.row_of(row.heads[rows.SEAL :]).written_ns
-            batch.put_returned(self.number, sequence, written, bytes(row.heads[_STATE_OF_ENTRY]))
+            batch.put_returned(self.number, sequence, bytes(row.heads[_STATE_OF_ENTRY]))
 
     def write_tails(self, batch: Batch) -> None:
         """Notes which sequence numbers the next messages get."""

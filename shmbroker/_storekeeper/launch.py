@@ -18,10 +18,15 @@ _PROGRAM = ("shmbroker._storekeeper", "process")
 _AGAIN_SECONDS = 0.5  # after this time, a process that still finds no storekeeper starts another one
 _log = logging.getLogger("shmbroker")
 _started: dict[str, float] = {}
+_children: dict[str, list[subprocess.Popen[bytes]]] = {}
+ONCE = "--once"
+"""Tells a storekeeper to take one turn, and to end."""
 
 
-def ensure_storekeeper(name: str) -> None:
+def ensure_storekeeper(name: str, *, once: bool = False) -> None:
     """Starts a storekeeper if the broker has a store, and no storekeeper. Returns immediately.
+
+    For a broker that was stopped it does nothing, unless ``once``: then the storekeeper takes one turn, and ends.
 
     Several processes may start one at the same time: one of them gets the place, the others end. If none can be
     started, the call only logs that.
@@ -31,8 +36,8 @@ def ensure_storekeeper(name: str) -> None:
         try:
             facts = found.facts()
             missing = found.storekeeper_missing() and not found.is_restoring()
-            if missing and not facts.stopped and not facts.closing and _is_time(name):
-                _start(name)
+            if missing and (once or not facts.stopped) and not facts.closing and _is_time(name):
+                _start(name, ONCE if facts.stopped else None)
         finally:
             attachment.release(found)
 
@@ -45,9 +50,10 @@ def _is_time(name: str) -> bool:
     return True
 
 
-def _start(name: str) -> None:
+def _start(name: str, option: str | None = None) -> None:
     try:
         line = launch.command(name, automatic=True, program=_PROGRAM)
+        line += [] if option is None else [option]
         child = subprocess.Popen(  # noqa: S603 - our own module
             line,
             stdin=subprocess.DEVNULL,
@@ -61,6 +67,7 @@ def _start(name: str) -> None:
         text = "no storekeeper can be started for broker %r: %s. Publishers to its durable queues wait"
         _log.warning(text, name, error)
         return
+    _children.setdefault(name, []).append(child)
     # The thread logs what the storekeeper says, and waits for its end: it would stay a zombie of this process.
     threading.Thread(target=_follow, args=(name, child), name="shmbroker-reap-storekeeper", daemon=True).start()
 
@@ -71,3 +78,11 @@ def _follow(name: str, child: subprocess.Popen[bytes]) -> None:
             for line in said:
                 _log.warning("the storekeeper of broker %r says: %s", name, line.decode(errors="replace").rstrip())
     child.wait()
+
+
+def await_children(name: str, seconds: float) -> None:
+    """Waits until the storekeepers that this process has started have ended, of a broker that was stopped."""
+    until = time.monotonic() + seconds
+    for child in _children.pop(name, []):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(max(0.0, until - time.monotonic()))

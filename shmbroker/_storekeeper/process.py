@@ -7,11 +7,18 @@ import contextlib
 import signal
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from shmbroker import exceptions
 from shmbroker._core import attachment, native, segments
+from shmbroker._storekeeper import launch
 from shmbroker._storekeeper.storekeeper import Storekeeper
 from shmbroker.storage.database import Database
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from shmbroker._core.attachment import Attachment
 
 BUSY_SECONDS = 0.05  # until the next turn, if the last one had something to write, and nobody asks for one
 REST_SECONDS = 0.5  # the same, if it had nothing to write
@@ -31,8 +38,8 @@ class EndFlag:
         self.is_set = True
 
 
-def opened(name: str, folder: str) -> Database:
-    """Opens the store for writing; waits for a predecessor that is ending.
+def opened(name: str, folder: str, is_needless: Callable[[], bool] = lambda: False) -> Database:
+    """Opens the store for writing; waits for a predecessor that is ending, unless the wait is needless meanwhile.
 
     Raises:
         StoreError: the store cannot be opened.
@@ -42,13 +49,13 @@ def opened(name: str, folder: str) -> Database:
         try:
             return Database(folder, owner=f"broker {name!r}")
         except exceptions.StoreError as error:
-            if "is in use by" not in error.text or time.monotonic() > until:
+            if "is in use by" not in error.text or time.monotonic() > until or is_needless():
                 raise
         time.sleep(_ASK_SECONDS)
 
 
 def run(keeper: Storekeeper, ended: EndFlag) -> None:
-    """Takes turns until the flag is set, the broker is stopped or purged, or no client is left."""
+    """Takes turns until the flag is set, the broker is stopped or purged, or no client is left; at least one."""
     lonely_since = time.monotonic()
     said = ""
     while not ended.is_set:
@@ -74,30 +81,37 @@ def run(keeper: Storekeeper, ended: EndFlag) -> None:
         keeper.turn()
 
 
+def _served(found: Attachment, name: str, ended: EndFlag, *, even_if_stopped: bool) -> int:
+    def is_needless() -> bool:
+        return found.removed or (bool(found.facts().stopped) and not even_if_stopped)
+
+    folder = found.data_dir
+    if folder is None or found.is_restoring() or is_needless():
+        return 1
+    with opened(name, folder, is_needless) as database, Storekeeper(found.path, database) as keeper:
+        if not keeper.begin():
+            return 1
+        run(keeper, ended)
+    return 0
+
+
 def main(arguments: list[str]) -> int:
     """``python -m shmbroker._storekeeper.process NAME``: 0 after it has served, 1 if it could not."""
     ended = EndFlag()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ended.set)
-    path = segments.path_of(arguments[0])
+    name, path = arguments[0], segments.path_of(arguments[0])
     try:
         found = attachment.acquire(path)
         try:
-            folder = None if found.is_restoring() else found.data_dir
+            return _served(found, name, ended, even_if_stopped=launch.ONCE in arguments)
         finally:
             attachment.release(found)
-        if folder is None:
-            return 1
-        with opened(arguments[0], folder) as database, Storekeeper(path, database) as keeper:
-            if not keeper.begin():
-                return 1
-            run(keeper, ended)
     except exceptions.BrokerError as error:
         purged = isinstance(error, (exceptions.BrokerNotFound, exceptions.ConnectionClosedByBroker))
         if not purged and "is in use by" not in error.text:
             sys.stderr.write(f"{error}\n")
         return 1
-    return 0
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shmbroker import exceptions
-from shmbroker._core import native, storing
+from shmbroker._core import native, syncing
 from shmbroker._put_options import body_of
 from shmbroker._topology.administration import clean_name
 from shmbroker._topology.publisher import PLAIN, Content
@@ -284,7 +284,7 @@ class Sending(Declaring):
         finally:
             self._give_back_from(transaction)  # also if a signal handler raised after the commit
         if self._session.store_waits is not None and timeout != 0:
-            storing.wait(self._session.core, storing.ask(self._session.core), until)
+            syncing.wait(self._session.core, syncing.ask(self._session.core), until)
 
     @synchronous
     def tx_rollback(self) -> None:

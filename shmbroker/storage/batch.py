@@ -54,17 +54,16 @@ class Batch:
             found |= row.members << (first - leaf)
         return found & _ALL
 
-    def put_returned(self, queue: int, sequence: int, written_ns: int, entry: bytes) -> None:
+    def put_returned(self, queue: int, sequence: int, entry: bytes) -> None:
         """Notes the delivery count and the state of a message that has changed since its row was written.
 
         Args:
             queue: the number of the queue in the store.
             sequence: the sequence number of the message.
-            written_ns: the wall clock that the times in ``entry`` belong to.
             entry: the fixed part of the message's head as it is now.
         """
         key = rows.key(queue, sequence)
-        self._transaction.put(key, rows.sealed(key, written_ns.to_bytes(8, "little") + entry), db=self._returned)
+        self._transaction.put(key, rows.sealed(key, entry), db=self._returned)
 
     def end_span(self, queue: int, first: int, span: int) -> None:
         """Removes all messages of a span of sequence numbers."""

@@ -96,7 +96,11 @@ class Database:
         try:
             yield
         except lmdb.Error as error:
-            raise StoreError(text=f"the store in {str(self.folder)!r}: {error}") from error
+            found = os.statvfs(self.folder)
+            text = f"the store in {str(self.folder)!r}: {error}"
+            if found.f_bavail == 0:
+                text += "; the disk is full"
+            raise StoreError(text=text) from error
 
     @contextlib.contextmanager
     def read(self) -> Iterator[lmdb.Transaction]:

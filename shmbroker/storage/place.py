@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import fcntl
 import os
-from pathlib import Path
 
 from shmbroker.exceptions import StoreError
 
 _OWNER = "owner"
+
+
+def _file_of(folder: str | os.PathLike[str]) -> str:
+    return os.path.join(folder, _OWNER)  # noqa: PTH118 - no pathlib: it is slow to import
 
 
 class Place:
@@ -19,18 +22,18 @@ class Place:
         StoreError: another process writes the store, or the folder cannot be written.
     """
 
-    def __init__(self, folder: Path, owner: str) -> None:
+    def __init__(self, folder: str | os.PathLike[str], owner: str) -> None:
         self._descriptor = -1
         try:
-            self._descriptor = os.open(folder / _OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._descriptor = os.open(_file_of(folder), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             found = os.pread(self._descriptor, 200, 0).decode(errors="replace")
             self.leave()
-            raise StoreError(text=f"the store in {str(folder)!r} is in use by {found}") from None
+            raise StoreError(text=f"the store in {os.fspath(folder)!r} is in use by {found}") from None
         except OSError as error:
             self.leave()
-            raise StoreError(text=f"data_dir={str(folder)!r}: {error.strerror}") from error
+            raise StoreError(text=f"data_dir={os.fspath(folder)!r}: {error.strerror}") from error
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{owner}, process {os.getpid()}".encode(), 0)
 
@@ -44,7 +47,7 @@ class Place:
 def is_in_use(folder: str | os.PathLike[str]) -> bool:
     """Whether a process writes the store in a folder."""
     try:
-        descriptor = os.open(Path(folder) / _OWNER, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(_file_of(folder), os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return False
     try:

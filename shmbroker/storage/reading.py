@@ -25,7 +25,7 @@ class StoredRow(NamedTuple):
         heads: the heads of its messages.
         bodies: their bodies.
         ended: bit i is set if the message with the sequence number ``first`` + i has ended.
-        returned: the fixed part of the head of each message that has changed, with the wall clock of its times.
+        returned: the fixed part of the head of each message that has changed, by sequence number.
     """
 
     first: int
@@ -33,7 +33,7 @@ class StoredRow(NamedTuple):
     heads: memoryview
     bodies: memoryview
     ended: int
-    returned: dict[int, tuple[int, bytes]]
+    returned: dict[int, bytes]
 
 
 class Reader:
@@ -121,14 +121,13 @@ class Reader:
             return 0
         return int.from_bytes(rows.opened(key, found, "the ends"), "little") >> (first - leaf)
 
-    def _returned(self, queue: int, first: int) -> dict[int, tuple[int, bytes]]:
+    def _returned(self, queue: int, first: int) -> dict[int, bytes]:
         found = {}
         high = rows.key(queue, rows.leaf_of(first) + rows.LEAF)
         with self._transaction.cursor(db=self._names[b"returned"]) as cursor:
             there = cursor.set_range(rows.key(queue, first))
             while there and (key := bytes(cursor.key())) < high:
-                payload = bytes(rows.opened(key, cursor.value(), "the state of a message"))
-                found[rows.sequence_in(key)] = int.from_bytes(payload[:8], "little"), payload[8:]
+                found[rows.sequence_in(key)] = bytes(rows.opened(key, cursor.value(), "the state of a message"))
                 there = cursor.next()
         return found
 
@@ -157,5 +156,5 @@ def _as_it_is(row: StoredRow) -> rows.Bytes:
     for message in rows.messages_of(heads):
         found = row.returned.get(row.first + message.place)
         if found is not None:
-            rows.with_state(heads, message, found[1], found[0])
+            rows.with_state(heads, message, found)
     return heads

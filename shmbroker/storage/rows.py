@@ -158,23 +158,16 @@ def messages_of(heads: Bytes) -> list[Message]:
     return found
 
 
-def with_state(heads: bytearray, message: Message, entry: bytes, written_ns: int) -> None:
+def with_state(heads: bytearray, message: Message, entry: bytes) -> None:
     """Gives a message of a row the state that it has got since the row was written.
-
-    As much remains of its delay and its life as remained when the state was written.
 
     Args:
         heads: the heads of the row, which are changed.
         message: the message.
         entry: the fixed part of the message's head, with the state.
-        written_ns: the wall clock when the state was written.
     """
-    fields = list(_ENTRY.unpack(entry))
-    for at in (1, 2):
-        if fields[at]:
-            fields[at] = max(1, fields[at] - written_ns + row_of(heads).written_ns)
-    fields[10] = message.place
-    _ENTRY.pack_into(heads, message.head, *fields)
+    heads[message.head : message.head + ENTRY] = entry
+    heads[message.head + _INDEX] = message.place
 
 
 def single(heads: Bytes, message: Message) -> bytes:

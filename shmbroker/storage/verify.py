@@ -32,7 +32,8 @@ def verified(folder: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own module
     if done.returncode != 0:
         said = (done.stderr.strip().splitlines() or [f"LMDB ended with status {done.returncode}"])[-1]
-        raise StoreError(text=f"the store in {str(folder)!r} is damaged: {said}")
+        where = "" if str(folder) in said else f"the store in {str(folder)!r} is damaged: "
+        raise StoreError(text=f"{where}{said}")
 
 
 def walk(found: database.Database) -> None:

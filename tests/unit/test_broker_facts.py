@@ -199,6 +199,7 @@ def deeds(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         yield SimpleNamespace(
             set_stopped=lambda *, stopped: noted.append(f"stopped={stopped}"),
             set_closing=lambda: noted.append("closing"),
+            data_dir=None,
         )
 
     monkeypatch.setattr(shmbroker.Broker, "_attached", attached)

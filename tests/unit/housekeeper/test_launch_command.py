@@ -36,7 +36,9 @@ def command(monkeypatch: pytest.MonkeyPatch, *wanted: str, bytecode: bool = True
 
 def test_a_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the interpreter, its flags, the program, the places of modules, and the name of the broker."""
-    rest = ["-c", launch._RUN.format(path="['/a', '/b']"), "name"]  # noqa: SLF001
+    run = launch._RUN  # noqa: SLF001
+    code = run.format(path="['/a', '/b']", package="shmbroker._housekeeper", program="housekeeper")
+    rest = ["-c", code, "name"]
     assert command(monkeypatch) == ["/python", "-P", *rest]
     assert command(monkeypatch, automatic=True) == ["/python", "-P", *rest, "--automatic"]
     assert command(monkeypatch, *FLAGS[:3], bytecode=False) == ["/python", "-P", "-I", "-E", "-s", "-B", *rest]

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import shutil
 import threading
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 import shmbroker
@@ -145,3 +147,56 @@ def test_clients_wait_until_a_broker_is_restored(name: str, tmp_path: Path) -> N
     attachment.release(found)
     thread.join()
     database.close()
+
+
+def keepers_of(name: str) -> list[psutil.Process]:
+    """The processes of a broker: housekeepers and storekeepers."""
+    found = []
+    for one in psutil.process_iter(["cmdline"]):
+        line = one.info["cmdline"] or []
+        if name in line and any("shmbroker._storekeeper" in word or "shmbroker._housekeeper" in word for word in line):
+            found.append(one)
+    return found
+
+
+def test_a_waiting_put_starts_a_storekeeper(name: str, tmp_path: Path) -> None:
+    """Housekeeper and storekeeper are dead: nobody else would."""
+    with shmbroker.Broker(name, memory="64M", data_dir=tmp_path) as broker, broker.connect() as connection:
+        queue = connection.queue("q", durable=True)
+        queue.put(b"0")
+        for one in keepers_of(name):
+            one.kill()
+        queue.put(b"1", timeout=60)
+        assert numbers_of(broker.connect()) == [0, 1]
+
+
+def test_a_stopped_broker_says_that_it_stores_nothing(name: str, tmp_path: Path) -> None:
+    """A put does not wait for ever; a purge writes what is not written."""
+    broker = shmbroker.Broker(name, memory="64M", data_dir=tmp_path).create()
+    with broker.connect() as connection:
+        queue = connection.queue("q", durable=True)
+        queue.put(b"0")
+        broker.stop()
+        with pytest.raises(exceptions.Timeout, match=f"Broker '{name}' is stopped: run `shmbroker serve {name}`"):
+            queue.put(b"1")
+    broker.stop(purge=True)
+    with shmbroker.Broker(name, memory="64M", data_dir=tmp_path) as again:
+        assert numbers_of(again.connect()) == [0, 1]
+
+
+def test_nobody_uses_the_folder_after_a_stop(name: str, tmp_path: Path) -> None:
+    """Not even a storekeeper that was only starting: the folder can be removed."""
+    for number in range(5):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        broker = shmbroker.Broker(name, memory="64M", data_dir=folder).start()
+        broker.stop(purge=True)
+        assert keepers_of(name) == []
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("given", ["", b"", 5, "a\0b"], ids=repr)
+def test_a_folder_is_a_path(given: object) -> None:
+    """An empty one would be the current directory: it may be a variable that is not set."""
+    with pytest.raises(ValueError, match=r"data_dir=.*: the path of a folder is allowed, or None"):
+        shmbroker.Broker("t-no", data_dir=given)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ import pytest
 from scenario_support.waiting import eventually
 
 from shmbroker import exceptions
-from shmbroker._core import attachment, native, segments, storing
+from shmbroker._core import attachment, native, segments, syncing
 from shmbroker._storekeeper import launch
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Served:
     def wait(self, seconds: float = WATCHDOG) -> None:
         """Waits until all that was put is in the store."""
         core = self.connection._session.core  # noqa: SLF001 - a wait of the core
-        storing.wait(core, storing.ask(core), native.deadline(seconds))
+        syncing.wait(core, syncing.ask(core), native.deadline(seconds))
 
     def kill(self) -> None:
         """The storekeeper is killed."""
@@ -128,11 +128,11 @@ def test_a_killed_storekeeper_loses_nothing(served: Served) -> None:
             queue.get(timeout=WATCHDOG).ack()
             left.pop(0)
         core = served.connection._session.core  # noqa: SLF001
-        turn = storing.ask(core)
+        turn = syncing.ask(core)
         time.sleep(chance.uniform(0, 0.01))  # into the turn
         served.kill()
         served.ensure()
-        storing.wait(core, turn, native.deadline(WATCHDOG))
+        syncing.wait(core, turn, native.deadline(WATCHDOG))
     assert numbers_of(served.restart().queue("q", passive=True)) == left
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import shmbroker
 from shmbroker import exceptions
-from shmbroker._core import native, storing
+from shmbroker._core import native, syncing
 from shmbroker._storekeeper import following
 from shmbroker.storage import batch
 
@@ -254,6 +254,28 @@ def test_a_life_goes_on(stored: Stored) -> None:
     assert 900 < messages[0].expires_at - time.time() <= 1001
 
 
+def test_the_times_of_a_returned_message_go_on(stored: Stored) -> None:
+    """Its state was written later than its row; each restart leaves its life and its delay as they are."""
+    queue = stored.connection.queue("q", durable=True)
+    queue.put(b"1", ttl=1000, timeout=0)
+    delayed = stored.connection.queue("delayed", durable=True, redelivery_delay=500)
+    delayed.put(b"2", timeout=0)
+    stored.keeper.turn()
+    begun = time.time()
+    time.sleep(1.1)  # between the row and the state
+    queue.get(timeout=10).nack()
+    delayed.get(timeout=10).nack()
+    stored.keeper.turn()
+    for _ in range(4):
+        stored.restart()
+        message = next(iter(stored.connection.queue("q", passive=True).browse()))
+        assert message.expires_at is not None
+        assert abs(message.expires_at - begun - 1000) < 0.5
+        waiting = next(iter(stored.connection.queue("delayed", passive=True).browse(state="scheduled")))
+        assert abs(waiting.due_at - begun - 501.1) < 0.7
+        stored.keeper.turn()
+
+
 # ---- queues ----
 
 
@@ -321,11 +343,11 @@ def test_a_turn_tells_those_that_wait(stored: Stored) -> None:
     core = stored.connection._session.core  # noqa: SLF001 - a wait of the core
     queue = stored.connection.queue("q", durable=True)
     queue.put(b"1", timeout=0)
-    turn = storing.ask(core)
+    turn = syncing.ask(core)
     with pytest.raises(exceptions.Timeout):
-        storing.wait(core, turn, native.deadline(0))
+        syncing.wait(core, turn, native.deadline(0))
     stored.keeper.turn()
-    storing.wait(core, turn, native.deadline(60))
+    syncing.wait(core, turn, native.deadline(60))
 
 
 class Killed(BaseException):
