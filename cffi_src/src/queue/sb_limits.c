@@ -249,8 +249,11 @@ static bool pay_bytes(sb_queue *q, uint64_t *paid) {
   if (refuses(&l) || l.bytes < 0 || ready_bytes(q->shm) <= l.bytes) {
     return false;
   }
-  if (l.bytes == 0 && depth_of(q->shm, &l).ready <= sb_takers(q)) {
-    return false;
+  if (l.bytes == 0) {
+    int64_t takers = sb_takers(q); /* before the depth: a take lowers the depth, then the credit */
+    if (depth_of(q->shm, &l).ready <= takers) {
+      return false;
+    }
   }
   *paid = sb_queue_oldest_bytes(q);
   sb_ledger_hinting(q->ledger, 1);
