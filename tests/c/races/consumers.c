@@ -7,8 +7,18 @@
 
 static bool subscribed; /* the consumer of player 2, in this run */
 
+#define HANDS_OVER {{-1, -1, 0, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0}
+
 /* ---- before ---- */
 
+static void second_has_credit_of_two(void) {
+  sb_settings none_kept = HANDS_OVER;
+  int32_t holder;
+  act_as(KEEPER);
+  if (sb_queue_configure(me()->q, &none_kept, false, FOREVER, &holder) != SB_OK) die("sb_queue_configure", 0);
+  consume_as(1, 2, 0);
+  everything_may_go(); /* when the consumer leaves */
+}
 static void two_consume(void) {
   consume_as(1, 4, 0);
   consume_as(2, 4, 0);
@@ -107,6 +117,12 @@ static void nobody_is_held_back_in_vain(void) {
       complain("player %u waits beside a message that fits", i);
   }
 }
+static void nothing_was_dropped(void) {
+  sb_queue_facts f;
+  act_as(KEEPER);
+  if (sb_queue_describe(me()->t.c, me()->q->slot, &f) != SB_OK) die("sb_queue_describe", 0);
+  if (f.dropped > 0 && !scheduler_somebody_died()) complain("%u messages were dropped", (unsigned)f.dropped);
+}
 /* A table, a line or two for each. */
 /* clang-format off */
 static const scenario SCENARIOS[] = {
@@ -144,6 +160,8 @@ static const scenario SCENARIOS[] = {
     {"held back, nack", "a message that returns goes to a consumer that is held back", FREELY, two_are_held_back_by_third,
      {{"nack", nack_held, 0, "returned"}, {"b", serve, 1, "filled slept"}, {"c", serve, 2, "slept"}},
      nobody_is_held_back_in_vain, KEEPS_ALL, .idle = true},
+    {"hand over, put", "a queue of no bytes keeps what its consumer has credit for", FREELY, second_has_credit_of_two,
+     {{"put", put_1_2, 0, "put put"}, {"io", serve, 1, "filled filled slept"}}, nothing_was_dropped, KEEPS_ALL},
 };
 /* clang-format on */
 const subject CONSUMER_SCENARIOS = {SCENARIOS, sizeof SCENARIOS / sizeof SCENARIOS[0]};
