@@ -317,7 +317,8 @@ class Broker:
     def stop(self, purge: bool = False) -> None:  # noqa: FBT001, FBT002 - as the contract has it
         """Ends the broker's housekeeper; with ``purge`` also disconnects the clients and removes the memory.
 
-        The housekeeper stays if another process starts the broker before it has ended.
+        Without ``purge``, the housekeeper has given back the memory that it used when the call returns. It stays if
+        another process starts the broker before it has ended.
 
         Raises:
             AccessRefused: the broker belongs to another user: only that user and root can purge it.
@@ -335,12 +336,13 @@ class Broker:
             with self._attached() as attached:
                 if attached.data_dir is not None and not attached.is_restoring():
                     admission.sync(attached, native.deadline(_START_SECONDS))
+                keepers = [] if purge else _keepers(attached)
                 attached.set_stopped(stopped=True)
                 _await_storekeeper_end(attached)
                 if purge:
                     attached.set_closing()
                     segments.remove(self._path, what)
-                _await_end(attached)
+                _await_end(attached, keepers)
                 self._reap_child(attached)
         except (
             exceptions.LayoutMismatch,
@@ -595,15 +597,26 @@ def _await_housekeeper(attached: Attachment, child: subprocess.Popen[bytes]) -> 
         time.sleep(_LOOK_SECONDS)
 
 
-def _await_end(attached: Attachment) -> None:
-    """Waits until the housekeeper has ended, or until another call starts the broker again."""
+def _keepers(attached: Attachment) -> list[ConnectionInfo]:
+    """The connections that the housekeeper's program opened for its work: one, or none."""
+    pid = attached.facts().housekeeper_pid
+    return [info for info in attached.connections() if info.pid == pid and info.name in segments.HOUSEKEEPERS]
+
+
+def _await_end(attached: Attachment, keepers: list[ConnectionInfo]) -> None:
+    """Waits until the housekeeper has ended, or until another call starts the broker again.
+
+    Args:
+        keepers: its connections, which it closes after it gave up its place. A connection whose process was killed
+            meanwhile stays until a client reaps it: the call does not wait for that.
+    """
     until = native.deadline(_START_SECONDS)
-    while not attached.housekeeper_missing():
+    while not attached.housekeeper_missing() or _are_open(attached, keepers):
         facts = attached.facts()
         if _is_started_again(facts):
             return
         if time.monotonic_ns() > until:
-            raise _still_there(attached, facts.housekeeper_pid)
+            raise _still_there(attached, facts.housekeeper_pid or keepers[0].pid)
         time.sleep(_LOOK_SECONDS)
 
 
@@ -619,6 +632,22 @@ def _await_storekeeper_end(attached: Attachment) -> None:
             text = f"the storekeeper of broker {attached.name!r} was told to end, and has not ended within 30 seconds"
             raise exceptions.Timeout(text)
         time.sleep(_LOOK_SECONDS)
+
+
+def _are_open(attached: Attachment, keepers: list[ConnectionInfo]) -> bool:
+    """Whether one of these connections is still open, and its process still runs."""
+    listed = {(info.id, info.pid, info.created_at) for info in attached.connections()} if keepers else set()
+    return any((info.id, info.pid, info.created_at) in listed and _runs(info.pid) for info in keepers)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # a process of another user
+        pass
+    return True
 
 
 def _is_started_again(facts: BrokerFacts) -> bool:

@@ -35,8 +35,11 @@ _SEGMENTS_WANTED = 16
 _LARGEST_SEGMENT = 128
 _GROUP = 0o060
 _PATH = re.compile(r"/shmbroker-(0|[1-9]\d*)\.[A-Za-z0-9_-]+\Z")
+HOUSEKEEPER = "housekeeper"
+"""The connection name of a housekeeper that a user started."""
 AUTOMATIC = "automatic housekeeper"
 """The connection name of a housekeeper that a client started automatically."""
+HOUSEKEEPERS = (HOUSEKEEPER, AUTOMATIC)
 JOURNALS = ("journal-0", "journal-1")
 """The files of exchanges and bindings: one is in use, the other is the target of the next rewrite."""
 _PATIENCE_SECONDS = 1.0

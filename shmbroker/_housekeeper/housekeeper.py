@@ -65,7 +65,7 @@ class EndFlag:
 class Housekeeper:
     """The housekeeper of one broker, or a stand-in for one whose process is stopped; :meth:`run` does the work."""
 
-    def __init__(self, broker: str, name: str = "housekeeper") -> None:
+    def __init__(self, broker: str, name: str = segments.HOUSEKEEPER) -> None:
         self._connection = CoreConnection(segments.path_of(broker), name)
         self._core = CoreHousekeeper(self._connection)
         self._by_slot: dict[int, CoreQueue] = {}
@@ -386,7 +386,7 @@ def main(arguments: list[str], on_ready: Callable[[], None] = lambda: None) -> i
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     try:
-        keeper = Housekeeper(arguments[0], segments.AUTOMATIC if "--automatic" in arguments else "housekeeper")
+        keeper = Housekeeper(arguments[0], segments.AUTOMATIC if "--automatic" in arguments else segments.HOUSEKEEPER)
     except (exceptions.BrokerError, exceptions.OutOfMemory) as error:
         purged = isinstance(error, (exceptions.BrokerNotFound, exceptions.ConnectionClosedByBroker))
         if not purged or isinstance(error, exceptions.NotAllowed):
