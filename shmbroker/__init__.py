@@ -13,9 +13,10 @@ b'hello'
 
 from typing import TYPE_CHECKING, Any
 
+from shmbroker._broker.connecting import connect
 from shmbroker._topology.administration import DeclareOk
 from shmbroker.address_settings import AddressSetting, AddressSettings, Explained
-from shmbroker.broker import Broker, connect
+from shmbroker.broker import Broker
 from shmbroker.broker import names as brokers
 from shmbroker.channel import Channel
 from shmbroker.channel.deliveries import Delivery, Return

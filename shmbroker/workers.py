@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions
 from shmbroker._amqp.utf8 import check_queue_name
+from shmbroker._broker.connecting import connect
 from shmbroker._checks import integer
 from shmbroker._core import native, record
 from shmbroker._core.queue import PutOptions
@@ -28,7 +29,6 @@ from shmbroker._core.transaction import Publication, Settlement, commit_waiting
 from shmbroker._process import locks
 from shmbroker._put_options import PutKeywords, fields_of
 from shmbroker._session.queues import core_of
-from shmbroker.broker import connect
 from shmbroker.queue import open_queue, session_of_queue
 
 if TYPE_CHECKING:

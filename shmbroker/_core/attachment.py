@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from shmbroker._process import locks
 from shmbroker.statistics import ConnectionInfo
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from shmbroker.statistics import BrokerStatistics
 
 ffi, slow = native.ffi, native.slow
@@ -363,3 +366,13 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+@contextlib.contextmanager
+def attached_to(path: str) -> Iterator[Attachment]:
+    """Attaches this process to a broker for the length of a block."""
+    found = acquire(path)
+    try:
+        yield found
+    finally:
+        release(found)

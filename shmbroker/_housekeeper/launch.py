@@ -165,8 +165,7 @@ def ensure_housekeeper(name: str) -> None:
     does not serve within some seconds. If a housekeeper cannot be started, the call only logs that, once for each
     reason: messages flow without one.
     """
-    with contextlib.suppress(exceptions.BrokerNotFound):
-        found = attachment.acquire(segments.path_of(name))
+    with contextlib.suppress(exceptions.BrokerNotFound), attachment.attached_to(segments.path_of(name)) as found:
         try:
             if not _needs_one(found):
                 _starting_since.pop(name, None)
@@ -185,8 +184,6 @@ def ensure_housekeeper(name: str) -> None:
                     "back from processes that die, and nothing expires: run `shmbroker serve %s`"
                 )
                 _log.warning(text, name, error, name)
-        finally:
-            attachment.release(found)
 
 
 def _needs_one(found: attachment.Attachment) -> bool:

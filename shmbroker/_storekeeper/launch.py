@@ -31,15 +31,11 @@ def ensure_storekeeper(name: str, *, once: bool = False) -> None:
     Several processes may start one at the same time: one of them gets the place, the others end. If none can be
     started, the call only logs that.
     """
-    with contextlib.suppress(exceptions.BrokerNotFound):
-        found = attachment.acquire(segments.path_of(name))
-        try:
-            facts = found.facts()
-            missing = found.storekeeper_missing() and not found.is_restoring()
-            if missing and (once or not facts.stopped) and not facts.closing and _is_time(name):
-                _start(name, ONCE if facts.stopped else None)
-        finally:
-            attachment.release(found)
+    with contextlib.suppress(exceptions.BrokerNotFound), attachment.attached_to(segments.path_of(name)) as found:
+        facts = found.facts()
+        missing = found.storekeeper_missing() and not found.is_restoring()
+        if missing and (once or not facts.stopped) and not facts.closing and _is_time(name):
+            _start(name, ONCE if facts.stopped else None)
 
 
 def _is_time(name: str) -> bool:

@@ -102,11 +102,8 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, ended.set)
     name, path = arguments[0], segments.path_of(arguments[0])
     try:
-        found = attachment.acquire(path)
-        try:
+        with attachment.attached_to(path) as found:
             return _served(found, name, ended, even_if_stopped=launch.ONCE in arguments)
-        finally:
-            attachment.release(found)
     except exceptions.BrokerError as error:
         purged = isinstance(error, (exceptions.BrokerNotFound, exceptions.ConnectionClosedByBroker))
         if not purged and "is in use by" not in error.text:

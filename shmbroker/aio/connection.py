@@ -7,7 +7,9 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from shmbroker import broker, exceptions
+from shmbroker import exceptions
+from shmbroker._broker import connecting
+from shmbroker._broker.making import check_name
 from shmbroker._core import native
 from shmbroker._session.session import session_of
 from shmbroker.aio.address_settings import AddressSettings
@@ -94,20 +96,20 @@ class _Connecting:
         self._operation_timeout = operation_timeout
 
     async def _connect(self) -> Connection:
-        broker.check_options(operation_timeout=self._operation_timeout)
+        connecting.check_options(operation_timeout=self._operation_timeout)
         native.deadline(self._timeout)  # raises if it is no timeout
         begun = time.monotonic()
-        purge_seconds = broker.patience_with_purge(self._timeout)
+        purge_seconds = connecting.patience_with_purge(self._timeout)
         while True:
             try:
-                sync = broker.connect(self._name, timeout=0, operation_timeout=0, **self._options)
+                sync = connecting.connect(self._name, timeout=0, operation_timeout=0, **self._options)
                 return Connection(sync, self._operation_timeout)
             except exceptions.BrokerNotFound:
                 if time.monotonic() >= begun + (self._timeout or 0):
                     raise
             except exceptions.Timeout:  # a purge: with timeout=0 the call does not wait for its end
                 if time.monotonic() >= begun + purge_seconds:
-                    raise broker.being_purged(broker.check_name(self._name), purge_seconds) from None
+                    raise connecting.being_purged(check_name(self._name), purge_seconds) from None
             await asyncio.sleep(_LOOK_SECONDS)
 
     def __await__(self) -> Generator[Any, None, Connection]:

@@ -12,8 +12,8 @@ import pytest
 
 from shmbroker import _native_message, message, statistics
 from shmbroker._amqp.utf8 import check_queue_name
+from shmbroker._broker.making import check_name
 from shmbroker._core import columns, facts, findings, native, occupancy, record
-from shmbroker.broker import check_name
 from shmbroker.channel.deliveries import Subscription
 
 SOURCES = Path(__file__).parents[2] / "cffi_src"

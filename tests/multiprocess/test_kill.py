@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import shmbroker
-import shmbroker.broker
 import shmbroker.testing
+from shmbroker._broker import connecting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -198,14 +198,14 @@ def test_a_busy_client_misses_a_killed_housekeeper(broker_name: str, monkeypatch
     longer. So it has looked before a few of them are over, each of which sent an acknowledgement.
     """
     missed = threading.Event()
-    start_another = shmbroker.broker.ensure_housekeeper
+    start_another = connecting.ensure_housekeeper
 
     def note_then_start(name: str) -> None:
         missed.set()
         start_another(name)
 
     with shmbroker.testing.broker(broker_name) as broker, broker.connect() as connection:
-        monkeypatch.setattr(shmbroker.broker, "ensure_housekeeper", note_then_start)
+        monkeypatch.setattr(connecting, "ensure_housekeeper", note_then_start)
         jobs = connection.queue("jobs")
         jobs.put_many([b"x"] * INTERVALS)
         first = broker.statistics().housekeeper_pid

@@ -28,6 +28,7 @@ from scenario_support.waiting import eventually
 import shmbroker
 import shmbroker.testing
 from shmbroker import broker as module
+from shmbroker._broker import ending
 from shmbroker._core import attachment, io_thread, native, segments
 from shmbroker.exceptions import (
     BrokerNotFound,
@@ -287,7 +288,7 @@ def test_a_stop_through_another_handle(broker_name: str, recwarn: pytest.Warning
 def test_a_housekeeper_that_does_not_end(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stopped process cannot end: that is an error, not silence. A purge has removed the memory all the same."""
     broker = shmbroker.Broker(broker_name).start()
-    monkeypatch.setattr("shmbroker.broker._START_SECONDS", 0.2)
+    monkeypatch.setattr("shmbroker._broker.ending.PATIENCE_SECONDS", 0.2)
     pid = broker.statistics().housekeeper_pid
     os.kill(pid, signal.SIGSTOP)
     eventually(lambda: broker.statistics().housekeeper_stopped, "it is stopped")
@@ -307,18 +308,18 @@ STARTS = "import sys, shmbroker; shmbroker.Broker(sys.argv[1]).start()"
 def test_a_stop_beside_a_start(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If another process starts the broker before its housekeeper has ended, that one stays, whoever's child it is."""
     broker = shmbroker.Broker(broker_name, memory="32M").start()
-    keeper, await_end = psutil.Process(broker.statistics().housekeeper_pid), module._await_end  # noqa: SLF001
+    keeper, await_end = psutil.Process(broker.statistics().housekeeper_pid), ending.await_end
     keeper.suspend()
     eventually(lambda: keeper.status() == psutil.STATUS_STOPPED, "it cannot end")
 
-    def started_meanwhile(attached: attachment.Attachment) -> None:
+    def started_meanwhile(attached: attachment.Attachment, keepers: list[shmbroker.ConnectionInfo]) -> None:
         assert run_python(STARTS, broker_name).returncode == 0
         keeper.resume()
-        await_end(attached)
+        await_end(attached, keepers)
 
     with monkeypatch.context() as patched:
-        patched.setattr(module, "_START_SECONDS", 0.2)
-        patched.setattr(module, "_await_end", started_meanwhile)
+        patched.setattr(ending, "PATIENCE_SECONDS", 0.2)
+        patched.setattr(ending, "await_end", started_meanwhile)
         broker.stop()
     assert broker.statistics().housekeeper_pid == keeper.pid
     broker.stop(purge=True)
@@ -437,7 +438,9 @@ def test_connect_waits_for_a_broker(broker_name: str, monkeypatch: pytest.Monkey
     assert time.monotonic() - before >= 0.1
     with pytest.raises(ValueError, match="timeout"):
         shmbroker.connect(broker_name, timeout=-1)
-    monkeypatch.setattr("shmbroker.broker.time", time_with(lambda _: shmbroker.Broker(broker_name).create()))
+    monkeypatch.setattr(
+        "shmbroker._broker.connecting.time", time_with(lambda _: shmbroker.Broker(broker_name).create())
+    )
     with shmbroker.connect(broker_name, create=False, timeout=60) as connection:
         assert connection.is_open
 
@@ -453,7 +456,7 @@ def closing(name: str) -> None:
 def test_connect_while_a_broker_is_purged(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits until that one is gone, and makes another."""
     closing(broker_name)
-    monkeypatch.setattr("shmbroker.broker.time", time_with(lambda _: segments.remove(path, what)))
+    monkeypatch.setattr("shmbroker._broker.connecting.time", time_with(lambda _: segments.remove(path, what)))
     path = segments.path_of(broker_name)
     what = segments.identity(path)
     with shmbroker.connect(broker_name) as connection:
@@ -463,7 +466,7 @@ def test_connect_while_a_broker_is_purged(broker_name: str, monkeypatch: pytest.
 
 def test_connect_while_a_purge_does_not_end(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was killed is told of, and how to finish it."""
-    monkeypatch.setattr("shmbroker.broker._PURGE_SECONDS", 0.05)
+    monkeypatch.setattr("shmbroker._broker.connecting._PURGE_SECONDS", 0.05)
     closing(broker_name)
     with pytest.raises(shmbroker.Timeout, match="stop --purge"):
         shmbroker.connect(broker_name)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
@@ -16,7 +17,8 @@ from scenario_support.core_calls import Noted
 
 import shmbroker
 from shmbroker import broker as module
-from shmbroker._core import attachment, segments
+from shmbroker._broker import ending
+from shmbroker._core import attachment, native, segments
 from shmbroker.exceptions import AccessRefused, BrokerNotFound, CorruptSegment, OutOfMemory
 
 if TYPE_CHECKING:
@@ -146,7 +148,7 @@ def test_a_purge_of_what_cannot_be_read_waits_for_the_child(broker_name: str, mo
     """As any other purge."""
     deeds: list[str] = []
     broker = with_child(broker_name, deeds).create()
-    monkeypatch.setattr(broker, "_attached", Mock(side_effect=CorruptSegment))
+    monkeypatch.setattr(module, "attached_to", Mock(side_effect=CorruptSegment))
     broker.stop(purge=True)
     assert deeds != []
 
@@ -158,7 +160,7 @@ def test_a_stop_kills_a_child_that_does_not_end(
     purge: bool,  # noqa: FBT001
 ) -> None:
     """Once: another stop finds that it has ended."""
-    monkeypatch.setattr(module, "_START_SECONDS", 0.0)
+    monkeypatch.setattr(ending, "PATIENCE_SECONDS", 0.0)
     deeds: list[str] = []
     broker = with_child(broker_name, deeds, hangs=True)
     for _ in range(2):
@@ -168,7 +170,7 @@ def test_a_stop_kills_a_child_that_does_not_end(
 
 def test_two_threads_stop_a_broker(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of them returns when the child has ended, also if the other one kills it meanwhile."""
-    monkeypatch.setattr(module, "_START_SECONDS", 0.0)
+    monkeypatch.setattr(ending, "PATIENCE_SECONDS", 0.0)
     deeds: list[str] = []
     with_child(broker_name, deeds, hangs=True, stopped_beside=True).stop()
     assert "kill" in deeds
@@ -202,11 +204,12 @@ def deeds(monkeypatch: pytest.MonkeyPatch) -> list[object]:
             data_dir=None,
         )
 
-    monkeypatch.setattr(shmbroker.Broker, "_attached", attached)
+    monkeypatch.setattr(module, "attached_to", attached)
     monkeypatch.setattr(segments, "identity", lambda _: (3, 4))
     monkeypatch.setattr(segments, "uid_of", lambda _: STRANGER)
     monkeypatch.setattr(segments, "remove", lambda path, what: noted.append((path, what)))
-    monkeypatch.setattr(module, "_await_end", lambda _: noted.append("ended"))
+    monkeypatch.setattr(ending, "await_end", lambda *_: noted.append("ended"))
+    monkeypatch.setattr(ending, "keepers_of", lambda _: [])
     return noted
 
 
@@ -248,8 +251,9 @@ def times(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Give deadlines the moment 5, and each look at the clock the next one of these; sleeping takes one of them."""
     left: list[int] = []
     clock = SimpleNamespace(monotonic_ns=lambda: left[0], sleep=lambda _: left.pop(0))
-    monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(module.native, "deadline", lambda _: 5)
+    for one in (module, ending):
+        monkeypatch.setattr(one, "time", clock)
+    monkeypatch.setattr(native, "deadline", lambda _: 5)
     return left
 
 
@@ -291,9 +295,9 @@ def test_a_housekeeper_that_ends(times: list[int]) -> None:
     """It is waited for until it is gone, also at the last moment, or until it is wanted again."""
     times += [4, 5, 99]
     attached = keeper(0, 0, 1)
-    module._await_end(attached)  # noqa: SLF001
+    ending.await_end(attached, [])
     assert (attached.left, times) == ([], [99])
-    module._await_end(keeper(0, stopped=False))  # noqa: SLF001
+    ending.await_end(keeper(0, stopped=False), [])
     assert times == [99]
 
 
@@ -301,7 +305,7 @@ def test_the_housekeeper_of_a_broker_that_is_purged(times: list[int]) -> None:
     """It is waited for also if a call that began before the purge has started the broker again."""
     times += [4, 99]
     attached = keeper(0, 1, stopped=False, closing=True)
-    module._await_end(attached)  # noqa: SLF001
+    ending.await_end(attached, [])
     assert (attached.left, times) == ([], [99])
 
 
@@ -311,8 +315,46 @@ def test_a_housekeeper_that_stays(times: list[int]) -> None:
     with pytest.raises(
         shmbroker.Timeout, match="'b', process 77, was told to end, and has not ended within 30 seconds"
     ):
-        module._await_end(keeper(0, 0))  # noqa: SLF001
+        ending.await_end(keeper(0, 0), [])
     assert times == [6, 99]
+
+
+def closing_late(looks: int, pid: int, name: str = segments.AUTOMATIC) -> Any:  # noqa: ANN401
+    """An attachment whose housekeeper has given up its place; it lists a connection for some more looks."""
+    one, left = SimpleNamespace(id=3, name=name, pid=pid, created_at=1.5), [looks]
+
+    def connections() -> list[SimpleNamespace]:
+        left[0] -= 1
+        return [one] if left[0] >= 0 else []
+
+    facts = SimpleNamespace(stopped=True, closing=False, housekeeper_pid=pid)
+    return SimpleNamespace(
+        name="b", housekeeper_missing=lambda: True, facts=lambda: facts, connections=connections, one=one
+    )
+
+
+def test_a_housekeeper_that_has_memory_still(times: list[int]) -> None:
+    """It is waited for until its connection is closed, which gives the memory back."""
+    times += [4, 5, 99]
+    attached = closing_late(2, os.getpid())
+    ending.await_end(attached, [attached.one])
+    assert times == [99]
+
+
+def test_a_housekeeper_that_is_killed_at_its_end(times: list[int]) -> None:
+    """Its connection stays until a client reaps it: that is not waited for."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    times += [99]
+    attached = closing_late(9, gone.pid)
+    ending.await_end(attached, [attached.one])
+    assert times == [99]
+
+
+@pytest.mark.parametrize(("name", "found"), [("housekeeper", 1), ("automatic housekeeper", 1), ("mine", 0)])
+def test_the_connections_of_a_housekeeper(name: str, found: int) -> None:
+    """A process that serves a broker may have other connections to it: they are none of the housekeeper's."""
+    assert len(ending.keepers_of(closing_late(1, 77, name))) == found
 
 
 # ---- starting ----
@@ -358,7 +400,7 @@ def test_a_start_after_a_stop(broker_name: str, started: list[str]) -> None:
     """Clients may start housekeepers again."""
     broker = shmbroker.Broker(broker_name, memory="32M").create()
     broker.stop()
-    with broker._attached() as attached:  # noqa: SLF001
+    with attachment.attached_to(segments.path_of(broker_name)) as attached:
         assert attached.facts().stopped
         broker.start()
         assert not attached.facts().stopped

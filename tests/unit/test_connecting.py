@@ -16,7 +16,7 @@ from scenario_support.core_calls import Noted
 from scenario_support.inside import core_of, session_of
 
 import shmbroker
-from shmbroker import broker as module
+from shmbroker._broker import connecting, making
 from shmbroker.exceptions import BrokerNotFound, ConnectionClosedByBroker
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def ensured(monkeypatch: pytest.MonkeyPatch) -> Noted:
     """Note for which brokers a housekeeper is started, and start none."""
     noted = Noted(lambda _: None)
-    monkeypatch.setattr(module, "ensure_housekeeper", noted)
+    monkeypatch.setattr(connecting, "ensure_housekeeper", noted)
     return noted
 
 
@@ -65,7 +65,7 @@ def test_a_connection_is_named_after_its_program(
 def test_what_exists_is_not_made(broker_name: str, ensured: Noted, monkeypatch: pytest.MonkeyPatch) -> None:
     """A housekeeper is started for it, if it would have been made."""
     shmbroker.Broker(broker_name, memory="32M").create()
-    monkeypatch.setattr(shmbroker.Broker, "create", None)
+    monkeypatch.setattr(making.Plan, "make", None)
     with shmbroker.connect(broker_name):
         assert ensured.calls == [(broker_name,)]
 
@@ -104,14 +104,14 @@ def times(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Give deadlines the moment 5, and each look at the clock the next one of these; sleeping takes one of them."""
     left: list[int] = []
     clock = SimpleNamespace(monotonic_ns=lambda: left[0], sleep=lambda _: left.pop(0))
-    monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(module.native, "deadline", lambda _: 5)
+    monkeypatch.setattr(connecting, "time", clock)
+    monkeypatch.setattr(connecting.native, "deadline", lambda _: 5)
     return left
 
 
 def test_a_broker_that_is_not_made_in_time(broker_name: str, times: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """The time is up when it has passed; without a timeout there is none."""
-    monkeypatch.setattr(module, "Session", failing(BrokerNotFound(404, "none")))
+    monkeypatch.setattr(connecting, "Session", failing(BrokerNotFound(404, "none")))
     times += [3, 4, 5, 99]
     with pytest.raises(BrokerNotFound):
         shmbroker.connect(broker_name, create=False, timeout=1)
@@ -124,7 +124,7 @@ def test_a_broker_that_is_not_made_in_time(broker_name: str, times: list[int], m
 
 def test_a_purge_that_lasts(broker_name: str, times: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is waited for until the time is up."""
-    monkeypatch.setattr(module, "Session", failing(ConnectionClosedByBroker(320, "purged")))
+    monkeypatch.setattr(connecting, "Session", failing(ConnectionClosedByBroker(320, "purged")))
     times += [3, 4, 5, 99]
     with pytest.raises(shmbroker.Timeout, match="still there after 30 seconds"):
         shmbroker.connect(broker_name, create=False)

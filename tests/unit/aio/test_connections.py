@@ -14,6 +14,7 @@ from scenario_support.turns import at_once, noted_options, noted_pauses, stopped
 
 import shmbroker
 from shmbroker import aio, exceptions
+from shmbroker._broker import connecting
 from shmbroker._core import attachment, segments
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def test_a_connection_is_closed_by_with(broker: shmbroker.Broker) -> None:
 
 def test_connecting_never_holds_up_the_loop(broker: shmbroker.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither opening nor the operations of the sync connection wait; its other options are handed on."""
-    calls = noted_options(monkeypatch, shmbroker.broker, "connect")
+    calls = noted_options(monkeypatch, connecting, "connect")
 
     async def main() -> None:
         connection = await aio.connect(broker.name, timeout=5, operation_timeout=3, create=False, client_name="tester")
@@ -249,7 +250,7 @@ def test_a_purge_is_not_waited_for_without_end(half_purged: str, monkeypatch: py
             exceptions.Timeout, match=f"broker '{half_purged}' is being purged, and still there after 0 s"
         ):
             at_once(connect(0))
-        monkeypatch.setattr("shmbroker.broker._PURGE_SECONDS", 0.1)
+        monkeypatch.setattr("shmbroker._broker.connecting._PURGE_SECONDS", 0.1)
         pauses = noted_pauses()
         with pytest.raises(exceptions.Timeout, match="finishes what a killed process began"):
             await ready(asyncio.ensure_future(connect(None)))

@@ -145,19 +145,26 @@ class Launched:
         self.when_locked: Callable[[], None] = lambda: None
         self.now = 1000.0
         self.seen: list[object] = []
-        found = SimpleNamespace(
+        self.found = SimpleNamespace(
             path="/path",
             housekeeper_missing=lambda: self.missing,
             housekeeper_stopped=lambda: self.halted,
             facts=lambda: SimpleNamespace(stopped=self.stopped, closing=self.closing),
         )
         # Of this module only: sessions that other tests left are detached whenever the garbage collector finds them.
-        attachments = SimpleNamespace(acquire=lambda _path: found, release=lambda one: self.seen.append(one is found))
-        monkeypatch.setattr(launch, "attachment", attachments)
+        monkeypatch.setattr(launch, "attachment", SimpleNamespace(attached_to=self.attached_to))
         monkeypatch.setattr(launch, "starting", self.starting)
         monkeypatch.setattr(launch, "start_housekeeper", self.start)
         monkeypatch.setattr(launch, "_starting_since", {})
         monkeypatch.setattr(launch, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+    @contextlib.contextmanager
+    def attached_to(self, _path: str) -> Iterator[SimpleNamespace]:
+        """The broker, which is given back afterwards."""
+        try:
+            yield self.found
+        finally:
+            self.seen.append(True)
 
     @contextlib.contextmanager
     def starting(self, path: str) -> Iterator[int | None]:

@@ -12,6 +12,7 @@ from scenario_support.inside import core_of
 from scenario_support.observing import assert_counts, take
 
 import shmbroker
+from shmbroker._broker import connecting
 from shmbroker.exceptions import OutOfMemory
 
 
@@ -151,7 +152,7 @@ def filled_while_queues_come_and_go(connection: shmbroker.Connection) -> tuple[s
 
 def test_what_deleted_queues_had_serves_what_is_needed_now(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever kind of memory that is, and without a housekeeper: queues come and go as fast as one can."""
-    monkeypatch.setattr(shmbroker.broker, "ensure_housekeeper", lambda _name: None)
+    monkeypatch.setattr(connecting, "ensure_housekeeper", lambda _name: None)
     shmbroker.Broker(broker_name, memory="32M").create()
     with shmbroker.connect(broker_name, create=False) as connection:
         queue, before = filled_while_queues_come_and_go(connection)
