@@ -141,6 +141,7 @@ static sb_status subscribe(sb_channel *ch, sb_member *m, bool exclusive) {
     status = sb_rivals_announce(q->c, m->s.node, &m->s.choice, &m->s.wish_token);
     if (status == SB_OK) status = sb_admission_enter(q->c, q->slot, m->s.node, alone);
     if (status == SB_OK && sb_admission_ended(q)) status = SB_DELETED;
+    if (status == SB_OK && sb_channel_may_want(m)) status = sb_subscription_begin(&m->s);
     if (status != SB_OK) {
       sb_node_destroy(q->c, m->s.node, m->s.token);
       sb_rivals_withdraw(q->c, m->s.wish_token);

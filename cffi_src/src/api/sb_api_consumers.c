@@ -32,6 +32,12 @@ static sb_status subscribe(sb_consumer *k, sb_queue **queues, uint32_t count, ui
       return status;
     }
   }
+  for (uint32_t i = 0; i < count; i++) {
+    sb_status status = sb_subscription_begin(&k->subscriptions[i]);
+    if (status != SB_OK) {
+      return status;
+    }
+  }
   for (uint32_t i = 0; i < count; i++) sb_admission_done(queues[i]->shm);
   return SB_OK;
 }
@@ -111,14 +117,9 @@ static sb_consumer *open_once(sb_connection *c, sb_queue **queues, uint32_t coun
   if (*status == SB_OK) {
     sb_target_add(&k->target);
     *status = subscribe(k, queues, count, o->flags);
-    if (*status == SB_OK) {
-      for (uint32_t i = 0; i < k->subscription_count; i++) {
-        sb_subscription_set_interested(&k->subscriptions[i], true);
-      }
-    } else {
+    if (*status != SB_OK)
       sb_api_cancel(k, false); /* if k was the only consumer of an auto-delete queue, the queue ends */
-    }
-    sb_slab_return_cache(c); /* cached slots would lie idle, as in sb_queue_open */
+    sb_slab_return_cache(c);   /* cached slots would lie idle, as in sb_queue_open */
     sb_api_leave(c);
   }
   if (*status != SB_OK) {

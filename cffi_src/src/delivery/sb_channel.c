@@ -74,7 +74,7 @@ static bool connection_enough(sb_connection *c) {
   return enough(c->unacked, c->limit, false) || (!connection_full(c) && an_empty_row_waits(c));
 }
 
-static bool may_want(const sb_member *m) {
+bool sb_channel_may_want(const sb_member *m) {
   const sb_channel *ch = m->channel;
   return !m->starved && !ch->blocked && !connection_of(ch)->limited;
 }
@@ -89,7 +89,7 @@ static void unwant(sb_member *m) {
 /* Makes a member willing if nothing prevents that, and its node INTERESTED (if choosy: NON_ACQUIRING). True: this
  * call made the member willing, so the caller looks at the queue now (P3). */
 static bool want(sb_member *m) {
-  if (m->willing || !may_want(m) || !sb_subscription_may_want(&m->s)) {
+  if (m->willing || !sb_channel_may_want(m) || !sb_subscription_may_want(&m->s)) {
     return false;
   }
   sb_round_robin_willing(m, true);

@@ -83,6 +83,8 @@ struct sb_channel {
 _Static_assert(sizeof(struct sb_channel) <= 320, "a connection may have 65,535 of them");
 
 /* ---- members ---- */
+/* True if the limits of its channel and of its connection leave it credit. */
+bool sb_channel_may_want(const sb_member *m);
 /* Starts a member whose node exists: from now on messages are pulled for it. */
 void sb_channel_start(sb_member *m);
 /* Ends a member, and puts its messages that are in the row back into the queue. The member is freed now, or when its

@@ -79,20 +79,32 @@ static void end_interest(sb_subscription *s) {
   sb_notify_pass_baton(s->q);
 }
 
-void sb_subscription_set_interested(sb_subscription *s, bool desired) {
+/* False: the node is as it was. */
+static bool begin_interest(sb_subscription *s) {
   sb_connection *c = s->q->c;
-  if (desired && s->choosy) {
-    if (sb_subscription_want(s)) sb_notify_node(c->b, s->node); /* P3: after the CAS */
-  } else if (desired) {
-    if (sb_subscription_want(s) && sb_notify_looks_ready(s->q) &&
-        !sb_notify_better_wants(s->q, s->priority)) { /* P3: after the CAS */
-      if (sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) {
-        sb_notify_node(c->b, s->node);
-      }
+  if (!sb_subscription_want(s)) {
+    return false;
+  }
+  if (s->choosy) {
+    sb_notify_node(c->b, s->node);                                                        /* P3: after the CAS */
+  } else if (sb_notify_looks_ready(s->q) && !sb_notify_better_wants(s->q, s->priority)) { /* P3: after the CAS */
+    if (sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) {
+      sb_notify_node(c->b, s->node);
     }
+  }
+  return true;
+}
+
+void sb_subscription_set_interested(sb_subscription *s, bool desired) {
+  if (desired) {
+    (void)begin_interest(s);
   } else {
     end_interest(s);
   }
+}
+
+sb_status sb_subscription_begin(sb_subscription *s) {
+  return sb_subscription_may_want(s) && !begin_interest(s) && sb_chunk_may_grow(s->q->c->b) ? SB_GROW : SB_OK;
 }
 
 /* I32: a node of a higher priority that wants the message goes first. This node changes its state, then looks at the

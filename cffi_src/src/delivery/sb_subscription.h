@@ -9,13 +9,15 @@
  * Invariants:
  *  I30 a node that is INTERESTED or NOTIFIED has credit; a node without credit is NOT_INTERESTED. Without memory for
  *      the list entry a node that lost its credit stays as it is: its owner passes the baton, and tries again at each
- *      turn.
+ *      turn. A node whose interest begins without that memory stays NOT_INTERESTED: if the broker may grow, its consumer
+ *      is refused with SB_GROW, so that a consumer that was admitted gets what is put from then on.
  *  I31, I32 of sb_notify.h; I54 of sb_exclusive.h.
  *
  * Ordering pairs: P3 of sb_notify.h.
  *
  * Death (killed after -> what is left -> who repairs it):
- *  any step -> a node of a dead connection -> the reaper makes the node REMOVED, and passes the baton.
+ *  any step -> a node of a dead connection -> the reaper makes the node REMOVED, and passes the baton. That includes the
+ *      node of a consumer that is being refused.
  *
  * Concurrency: under the connection's lock.
  */
@@ -54,6 +56,10 @@ bool sb_subscription_want(sb_subscription *s);
 /* Begins the interest of a node in messages; ends it if `desired` is false (Qpid: setNotifyWorkDesired). Ending may
  * find no memory (I30); the owner then ends it again at its next turn. */
 void sb_subscription_set_interested(sb_subscription *s, bool desired);
+/* Begins the interest of a node that its owner, which has credit, has registered just now. SB_GROW: there is no memory
+ * for its list entry, and the broker may grow: the owner removes the node, and the caller repeats all when it has added a
+ * segment. In a broker that is full the node stays NOT_INTERESTED, and the owner tries again at each turn (I30). */
+sb_status sb_subscription_begin(sb_subscription *s);
 /* Takes a message for the owner of the node. The owner must have credit. SB_EMPTY: there is no message for this node.
  * The call has then made a NOTIFIED node INTERESTED, unless there is no memory for its list entry. A node that stands
  * by (I54), or that another process parked (I61 of sb_stopped.h), stays NOT_INTERESTED. SB_NO_CREDIT: a message holds the

@@ -7,6 +7,7 @@
 
 #include "calls.h"
 #include "channels.h"
+#include "surroundings.h"
 #include "heap.h"
 #include "meanwhile.h"
 #include "sb_exclusive.h"
@@ -296,6 +297,22 @@ static void without_memory_of_the_broker(void) {
   expect_is(t.c->lock, 0, "the lock");
 }
 
+/* Else its queue might drop what is put after it was admitted. */
+static void without_memory_of_the_broker_for_its_interest(void) {
+  uint32_t number = UNTOUCHED;
+  begin_channels();
+  sb_member *m = join_channel(ch, first_queue, 0, 0, 0);
+  if (!sb_node_move(t.c, m->s.node, SB_ANY_STATE, SB_NODE_NOT_INTERESTED)) die("sb_node_move", 0);
+  leave_no_page_to(m->s.node, member_node(m)->level, SB_RING_INTERESTED, SB_NODE_INTERESTED, true);
+  expect_is(consumed(ch, first_queue, 0, &number), SB_GROW, "the status");
+  expect_is(number, UNTOUCHED, "the number");
+  expect_is(ch->member_count, 1, "consumers");
+  expect_is(first_queue->shm->consumers, 1, "consumers of the queue");
+  expect_is(m->rank->members, 1, "those that have turns");
+  ch->blocked = true; /* a channel without credit wants nothing, so its consumers need no entry */
+  expect_is(consumed(ch, first_queue, 0, &number), SB_OK, "the status without credit");
+}
+
 /* ---- consumers that may not be here ---- */
 
 static void what_may_not_be_here(void) {
@@ -356,6 +373,8 @@ static const test_case CASES[] = {
     {"api_channels: deleted", "a deleted queue gets no consumer", a_consumer_of_a_deleted_queue},
     {"api_channels: no memory", "nothing is left of what has no memory", without_memory_of_the_process},
     {"api_channels: grows", "nothing is left of what waits for a broker that grows", without_memory_of_the_broker},
+    {"api_channels: interest", "a consumer that cannot say that it wants messages waits for a segment, too",
+     without_memory_of_the_broker_for_its_interest},
     {"api_channels: access", "a consumer that may not be here leaves nothing", what_may_not_be_here},
     {"api_channels: active", "a consumer that may not be here names the next one", it_was_active_for_a_moment},
     {"api_channels: last", "a consumer that may not be here ends its queue", it_was_the_last_for_a_moment},

@@ -129,6 +129,16 @@ static void no_node_is_left(void) {
   take_slots(sb_class_of_kind(t.b, SB_KIND_NODE));
   expect_refused(1, SB_NO_MEMORY, "the status without memory of the broker");
 }
+/* Its consumer of the first queue has an interest by then. */
+static void no_page_is_left_for_its_interest(void) {
+  open_queues(2);
+  uint32_t node = make_node(queues[1]->slot, 4, SB_NODE_DIRECT, 0, SB_NODE_NOT_INTERESTED);
+  sb_node_destroy(t.c, make_node(queues[0]->slot, 4, SB_NODE_DIRECT, 0, SB_NODE_INTERESTED), 0);
+  leave_no_page_to(node, node_shm(node)->level, SB_RING_INTERESTED, SB_NODE_INTERESTED, true);
+  expect_refused(2, SB_GROW, "the status without memory of the broker for its interest");
+  expect_is(queues[1]->shm->consumers, 0, "the consumers of the second queue");
+  expect_is(queues[0]->shm->had_consumer, 0, "whether the first queue has had a consumer");
+}
 static void memory_of_the_process(void) {
   sb_status status = SB_OK;
   open_queues(1);
@@ -341,6 +351,8 @@ static const test_case CASES[] = {
      a_queue_that_is_deleted},
     {"api_consumers: exclusive", "a consumer beside an exclusive one is refused", a_queue_that_another_has_to_itself},
     {"api_consumers: node", "a consumer without a node is refused", no_node_is_left},
+    {"api_consumers: interest", "a consumer that cannot say that it wants messages is refused, too",
+     no_page_is_left_for_its_interest},
     {"api_consumers: heap", "without memory of the process there is no consumer", memory_of_the_process},
     {"api_consumers: pieces", "a consumer that lacks a piece of memory keeps none", pieces_of_memory},
     {"api_consumers: cancelled", "what was not given goes back", what_was_not_given_goes_back},

@@ -6,6 +6,7 @@
 
 #include "sb_slab.h"
 #include "sb_wait.h"
+#include "surroundings.h"
 
 #define CHUNKS_IN_USE 24u
 
@@ -98,18 +99,6 @@ void add_no_channel(sb_member *m) {
   sb_target_add(&none.target);
 }
 
-static void leave_none_of(unsigned kind, bool may_grow) {
-  uint32_t slot;
-  uint64_t gen;
-  SB_STORE(&t.b->grow_again_ns, may_grow ? 0 : UINT64_MAX, SB_RELAXED);
-  for (uint32_t i = 0; i < CHUNKS_IN_USE; i++) {
-    if (sb_chunk_state(SB_LOAD(&t.b->chunks[i], SB_RELAXED)) == SB_CHUNK_FREE)
-      SB_STORE(&t.b->chunks[i], sb_chunk_word(SB_CHUNK_CLAIMED, 0, 0, 0), SB_RELAXED);
-  }
-  while (sb_slab_alloc(t.c, sb_class_of_kind(t.b, kind), SB_TOKEN_BOOT, &slot, &gen) == SB_OK) {
-  }
-}
-void leave_no_page(bool may_grow) { leave_none_of(SB_KIND_LEAF, may_grow); }
 void leave_no_holding(bool may_grow) {
   leave_none_of(SB_KIND_HOLDINGS, may_grow);
   t.c->free_holding = 0;

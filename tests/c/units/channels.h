@@ -42,8 +42,6 @@ void add_no_channel(sb_member *m);
 
 /* The next message that is taken finds no holding, and no memory for more. The broker may grow, or not. */
 void leave_no_holding(bool may_grow);
-/* The next list that needs a page finds none. The broker may grow, or not. */
-void leave_no_page(bool may_grow);
 /* The next one finds a holding that cannot be. */
 void spoil_holdings(void);
 void mend_holdings(void);

@@ -8,6 +8,7 @@
 #include "meanwhile.h"
 #include "sb_exclusive.h"
 #include "sb_ledger.h"
+#include "surroundings.h"
 
 static sb_member *m;
 static sb_subscription *s;
@@ -107,27 +108,18 @@ static void work_is_desired(void) {
   sb_subscription_set_interested(s, true);
   if (has_acted()) expect(!flagged(m), "it is told of what another one told it");
 }
-/* The node moves in and out of a state until the next entry in that list needs a page. */
-static void fill_page(uint32_t id, sb_member *of, unsigned state, unsigned between) {
-  sb_ring list;
-  if (!sb_ring_open(t.b, first_queue->slot, id, &list)) die("sb_ring_open", (int)id);
-  do {
-    set_state(of, between);
-    set_state(of, state);
-  } while ((sb_ring_exact_tail(t.b, &list) - SB_LOAD(list.base, SB_RELAXED)) % SB_PAGE_CELLS != 0);
-  set_state(of, between);
-}
 /* The node stays in the counts of those that are told, so another one is told at once. */
 static void no_memory_to_be_without_interest(void) {
   begin(0);
   sb_member *other = of_stranger(0);
-  fill_page(SB_RING_NOT_INTERESTED, other, SB_NODE_NOT_INTERESTED, SB_NODE_INTERESTED);
+  set_state(other, SB_NODE_INTERESTED);
+  leave_no_page_to(other->s.node, first_queue->slot, SB_RING_NOT_INTERESTED, SB_NODE_NOT_INTERESTED, true);
   stranger_puts(first_queue, 2);
   set_state(m, SB_NODE_NOTIFIED);
   for (unsigned may_grow = 0; may_grow < 2; may_grow++) {
     set_state(other, SB_NODE_INTERESTED);
     unflag(m);
-    leave_no_page(may_grow != 0);
+    leave_none_of(SB_KIND_LEAF, may_grow != 0);
     sb_subscription_set_interested(s, false);
     expect_is(member_state(m), SB_NODE_NOTIFIED, "the state of a node without an entry");
     expect_is(member_state(other), SB_NODE_NOTIFIED, "the state of the one that has the baton");
@@ -140,6 +132,20 @@ static void no_memory_to_be_without_interest(void) {
   sb_subscription_set_interested(s, false);
   expect(!t.c->must_grow && !flagged(m), "there is no memory for what needs none");
 }
+static void begin_without_memory(bool may_grow, sb_status should) {
+  begin(0);
+  set_state(m, SB_NODE_NOT_INTERESTED);
+  expect_is(sb_subscription_begin(s), SB_OK, "the status with memory");
+  expect_is(member_state(m), SB_NODE_INTERESTED, "the state with memory");
+  set_state(m, SB_NODE_NOT_INTERESTED);
+  leave_no_page_to(m->s.node, member_node(m)->level, SB_RING_INTERESTED, SB_NODE_INTERESTED, may_grow);
+  expect_is(sb_subscription_begin(s), should, "the status without memory");
+  expect_is(member_state(m), SB_NODE_NOT_INTERESTED, "the state without memory");
+  expect(!flagged(m), "it is told of nothing");
+}
+static void no_memory_to_begin(void) { begin_without_memory(true, SB_GROW); }
+/* It tries again at its turns. */
+static void no_memory_at_all_to_begin(void) { begin_without_memory(false, SB_OK); }
 static void what_stands_by_does_not_want(void) {
   bool rescued = false;
   sb_settings single = FREELY;
@@ -370,6 +376,8 @@ static void what_was_overlooked(void) {
 static const test_case CASES[] = {
     {"subscription: no page", "without memory to end its interest a node passes the baton",
      no_memory_to_be_without_interest},
+    {"subscription: begin", "without memory to begin its interest a node waits for a segment", no_memory_to_begin},
+    {"subscription: full", "where there will be no segment, it does not wait", no_memory_at_all_to_begin},
     {"subscription: desired", "a node is told when it wants messages that are there", work_is_desired},
     {"subscription: standby", "what stands by does not want", what_stands_by_does_not_want},
     {"subscription: rescue", "a rescue is used once", a_rescue_is_used_once},

@@ -109,6 +109,31 @@ void take_slots(unsigned cls) {
   while (sb_slab_alloc_spare(t.c, cls, true, token, &slot, &gen)) token = token_of_its_own();
   sb_holding_give(t.c, token);
 }
+void leave_none_of(unsigned kind, bool may_grow) {
+  uint32_t slot;
+  uint64_t gen;
+  SB_STORE(&t.b->grow_again_ns, may_grow ? 0 : UINT64_MAX, SB_RELAXED);
+  for (uint32_t i = 0; i < SB_LOAD(&t.b->mapped_chunks, SB_RELAXED); i++) {
+    if (sb_chunk_state(SB_LOAD(&t.b->chunks[i], SB_RELAXED)) == SB_CHUNK_FREE)
+      SB_STORE(&t.b->chunks[i], sb_chunk_word(SB_CHUNK_CLAIMED, 0, 0, 0), SB_RELAXED);
+  }
+  while (sb_slab_alloc(t.c, sb_class_of_kind(t.b, kind), SB_TOKEN_BOOT, &slot, &gen) == SB_OK) {
+  }
+}
+static void move_to(uint32_t node, unsigned state) {
+  if (!sb_node_move(t.c, node, SB_ANY_STATE & ~SB_IN(state), state)) die("sb_node_move", (int)state);
+}
+void leave_no_page_to(uint32_t node, uint32_t owner, unsigned ring, unsigned state, bool may_grow) {
+  const sb_node_shm *n = sb_slot_at(t.b, node);
+  unsigned before = sb_node_state(SB_LOAD(&n->word, SB_RELAXED));
+  sb_ring list;
+  if (!sb_ring_open(t.b, owner, ring, &list)) die("sb_ring_open", (int)ring);
+  do {
+    move_to(node, state);
+    move_to(node, before);
+  } while ((sb_ring_exact_tail(t.b, &list) - SB_LOAD(list.base, SB_RELAXED)) % SB_PAGE_CELLS != 0);
+  leave_none_of(SB_KIND_LEAF, may_grow);
+}
 void break_parts(uint32_t head) {
   const sb_part_shm *first = sb_slot_at(t.b, sb_parts_first(t.b, head));
   ((sb_part_shm *)sb_slot_at(t.b, first->next))->head = 0;

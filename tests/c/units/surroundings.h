@@ -43,6 +43,10 @@ bool was_told(uint32_t node);
 void leave_chunks(uint32_t chunks);
 /* No slot of the class is free. A class that has no chunk gets none. */
 void take_slots(unsigned cls);
+/* No slot and no chunk is left for objects of that kind; the broker may grow, or not. */
+void leave_none_of(unsigned kind, bool may_grow);
+/* A list of nodes is filled with old entries of a node: its next entry needs a page, which the broker does not have. */
+void leave_no_page_to(uint32_t node, uint32_t owner, unsigned ring, unsigned state, bool may_grow);
 /* The second part of a body no longer says that it belongs to that head. */
 void break_parts(uint32_t head);
 
