@@ -881,6 +881,13 @@ uint32_t sb_store_turn_begin(sb_connection *c);
 void sb_store_turn_end(sb_connection *c, uint32_t turn);
 /* Waits until a connection asks for a turn. SB_TIMEOUT, SB_INTERRUPTED; SB_STOPPING: the broker is stopped or purged. */
 sb_status sb_store_rest(sb_connection *c, uint64_t deadline_ns);
+/* Finds the stored queues that have something to store: messages that were appended, or bits of what changed. Returns how
+ * many there are; the first `most` are in `found`. *all: a number that is another one if other stored queues exist. */
+typedef struct {
+  uint64_t incarnation;
+  uint32_t slot, reserved;
+} sb_store_work;
+uint32_t sb_store_look(sb_connection *c, sb_store_work *found, uint32_t most, uint64_t *all);
 /* A lane of a queue, as sequence numbers: what was appended before `stored` is in the store, or has ended. */
 typedef struct {
   uint64_t stored, tail;

@@ -17,7 +17,24 @@ if TYPE_CHECKING:
 ffi, slow = native.ffi, native.slow
 _MOST_LANES = 256
 _CHANGES = 1024
+_WORK = 64
 _HEADS, _BODIES = 64 << 10, 256 << 10  # bytes of the buffers at first; they grow with the messages
+
+
+Place = tuple[int, int]
+"""A queue: its slot, and its incarnation."""
+
+
+class Look(NamedTuple):
+    """What there is to store.
+
+    Attributes:
+        work: the queues that have something to store.
+        queues: a number that is another one if other stored queues exist.
+    """
+
+    work: list[Place]
+    queues: int
 
 
 class Lane(NamedTuple):
@@ -82,6 +99,9 @@ class CoreStorekeeper:
         self._lanes: Any = ffi.new("sb_store_lane[]", _MOST_LANES)
         self._changes: Any = ffi.new("sb_store_change[]", _CHANGES)
         self._most_changes = _CHANGES
+        self._work: Any = ffi.new("sb_store_work[]", _WORK)
+        self._most_work = _WORK
+        self._all: Any = ffi.new("uint64_t *")
         self._count: Any = ffi.new("uint32_t *")
         self._sequence: Any = ffi.new("uint64_t *")
         self._row: Any = ffi.new("sb_store_row *")
@@ -110,6 +130,13 @@ class CoreStorekeeper:
         return int(slow.sb_store_rest(self._handle, until))
 
     # ---- what there is to store ----
+
+    def look(self) -> Look:
+        """Finds the queues that have something to store."""
+        while (count := slow.sb_store_look(self._handle, self._work, self._most_work, self._all)) > self._most_work:
+            self._most_work = 2 * count
+            self._work = ffi.new("sb_store_work[]", self._most_work)
+        return Look([(self._work[at].slot, self._work[at].incarnation) for at in range(count)], self._all[0])
 
     def lanes(self, queue: CoreQueue) -> list[Lane]:
         """The lanes of a queue, by ascending number."""

@@ -28,17 +28,27 @@ class Following:
         self.queue = queue
         self.number = number
         self.recorded: object = None  # the settings that the record in the store has; None: there is no record
+        self.saw_ends = False  # whether this turn found that a message ended, perhaps because another queue got it
         self._core = core
         self._staged: set[int] = set()
         self._changes: list[Change] = []
         self._stored: dict[int, int] = {}  # by lane: what the store has when this turn begins
         self._reached: dict[int, int] = {}  # by lane: up to where this turn has gathered
 
-    def collect(self, *, everything: bool) -> None:
-        """Collects what has ended or returned. The first step of a turn."""
+    @property
+    def has_staged(self) -> bool:
+        """Whether a commit that was not carried out has messages here."""
+        return bool(self._staged)
+
+    def begin(self) -> None:
+        """Notes what the store has. The first step of a turn."""
         self._changes.clear()
+        self.saw_ends = False
         self._stored = {lane.stored >> rows.LANE_SHIFT: lane.stored for lane in self._core.lanes(self.queue)}
         self._reached = dict(self._stored)
+
+    def collect(self, *, everything: bool) -> None:
+        """Collects what has ended or returned."""
         for lane in self._stored:
             complete = False
             while not complete:
@@ -47,6 +57,7 @@ class Following:
                     self._core.more_changes()
                     continue
                 self._changes += found
+        self.saw_ends = any(change.whole or change.ended for change in self._changes)
 
     def forget_unsynced(self, batch: Batch) -> None:
         """Removes rows that an earlier storekeeper wrote, and perhaps did not sync: they are gathered again."""
@@ -72,6 +83,7 @@ class Following:
                 if row.messages:
                     batch.put_row(self.number, at, row.heads, row.bodies)
                 count += row.messages
+                self.saw_ends = self.saw_ends or row.behind - at > row.messages + len(row.staged)
                 at = row.behind
             self._reached[lane.tail >> rows.LANE_SHIFT] = at
         return count

@@ -48,10 +48,12 @@ class Storekeeper:
         self._core = storing.CoreStorekeeper(self._connection, rows.SEAL)
         self._database = database
         self._instance = self._connection.attachment.facts().instance
-        self._following: dict[tuple[int, int], Following] = {}  # by slot and incarnation of the queue
+        self._following: dict[storing.Place, Following] = {}
         self._numbers: dict[tuple[str, int], int] = {}  # of the queues of this memory, by name and incarnation
         self._next_number = _FIRST_NUMBER
         self._topology = StoredTopology(self._connection)
+        self._new: list[Following] = []  # those of which the store may have no record
+        self._queues = -1  # which queues are followed, as `Look.queues`
         self._everything = True  # whether all that the memory has counts as changed
         self._serves = False
 
@@ -83,48 +85,66 @@ class Storekeeper:
             StoreError: the store cannot be written; those that wait go on waiting, and a later turn tries again.
         """
         turn = self._core.turn_begin()
-        self._follow()
-        topology = self._topology.changed(self._numbers)
-        followed = list(self._following.values())
-        for one in followed:
-            one.collect(everything=self._everything)
         afresh, self._everything = self._everything, True  # unless this turn comes to its end
+        followed = self._with_work(everything=afresh)
+        topology = self._topology.changed(self._numbers)
+        for one in followed:
+            one.begin()
+            one.collect(everything=afresh)
+        gone = self._gone()
         with self._database.write() as transaction:
             batch = Batch(self._database, transaction)
-            self._forget_deleted(batch)
+            for place in gone:
+                batch.remove_queue(self._numbers[place])
             if topology is not None:
                 batch.put_topology(topology[1])
-                recorded = self._write_records(batch, followed)
-            count = self._write(batch, followed, afresh=afresh)
+            recorded = self._write_records(batch, everything=afresh or topology is not None)
+            count = self._write_ends(batch, followed, afresh=afresh)
+            if any(one.saw_ends for one in followed):  # such a message may have gone to another queue meanwhile (I124)
+                followed += self._begun_meanwhile(followed)
+                recorded |= self._write_records(batch)
+                count += sum(one.write_messages(batch) for one in followed)
+            for one in followed:
+                one.write_tails(batch)
         self._everything = False
+        for place in gone:
+            del self._numbers[place]
         if topology is not None:
             self._topology.written(topology[0])
-            for one, settings in recorded:
-                one.recorded = settings
+        for one, settings in recorded.items():
+            one.recorded = settings
         for one in followed:
             one.synced()
         self._core.turn_end(turn)
         return count
 
-    def _write(self, batch: Batch, followed: list[Following], *, afresh: bool) -> int:
-        """Writes what has changed in the queues; returns how many messages.
+    def _with_work(self, *, everything: bool = False) -> list[Following]:
+        """The queues that have something to store. Follows queues that are new."""
+        seen = self._core.look()
+        if everything or seen.queues != self._queues:
+            self._follow()
+            self._queues = seen.queues
+        if everything:
+            return list(self._following.values())
+        work = set(seen.work)
+        return [one for place, one in self._following.items() if place in work or one.has_staged]
 
-        The ends come first, and the messages last once more: a message that was seen as ended may have gone to another
-        queue meanwhile (I124 of ``sb_turns.h``).
-        """
-        count = 0
+    def _write_ends(self, batch: Batch, followed: list[Following], *, afresh: bool) -> int:
+        """Writes what has changed in queues; returns how many messages. The ends come first."""
         for one in followed:
             if afresh:
                 one.forget_unsynced(batch)
             one.write_ends(batch)
-        for one in followed:
-            count += one.write_messages(batch)
+        count = sum(one.write_messages(batch) for one in followed)
         for one in followed:
             one.write_changed(batch)
-        for one in followed:
-            count += one.write_messages(batch)
-            one.write_tails(batch)
         return count
+
+    def _begun_meanwhile(self, followed: list[Following]) -> list[Following]:
+        others = [one for one in self._with_work() if one not in followed]
+        for one in others:
+            one.begin()
+        return others
 
     def rest(self, until: int, *, patient: bool = False) -> int:
         """Waits until a connection asks for a turn; returns a status of the core.
@@ -160,6 +180,7 @@ class Storekeeper:
                 if storing.is_stored(queue):
                     number = self._numbers.get((queue.name, queue.incarnation), 0) or self._new_number(queue)
                     self._following[place] = Following(self._core, queue, number)
+                    self._new.append(self._following[place])
                 else:
                     queue.leave()
         for place in self._following.keys() - there:
@@ -171,15 +192,16 @@ class Storekeeper:
         self._numbers[queue.name, queue.incarnation] = number
         return number
 
-    def _write_records(self, batch: Batch, followed: list[Following]) -> list[tuple[Following, object]]:
-        """Writes the records of queues that are new, or have other settings; returns these queues and settings."""
-        written: list[tuple[Following, object]] = []
-        for one in followed:
+    def _write_records(self, batch: Batch, *, everything: bool = False) -> dict[Following, object]:
+        """Writes the records of new queues, or of all that have other settings; returns these queues and settings."""
+        written: dict[Following, object] = {}
+        for one in self._following.values() if everything else self._new:
             with contextlib.suppress(exceptions.NotFound):  # deleted meanwhile: the next turn removes it
                 found = one.queue.facts().settings
                 if found != one.recorded:
                     self._write_record(batch, one)
-                    written.append((one, found))
+                    written[one] = found
+        self._new.clear()
         return written
 
     def _write_record(self, batch: Batch, one: Following) -> None:
@@ -189,12 +211,12 @@ class Storekeeper:
         record = QueueRecord(one.queue.name, self._instance, one.queue.incarnation, settings, given, kept)
         batch.put_queue(one.number, records.encode(record))
 
-    def _forget_deleted(self, batch: Batch) -> None:
+    def _gone(self) -> list[tuple[str, int]]:
+        """The queues of this memory that were deleted, and that the store has still."""
+        if len(self._numbers) == len(self._following):
+            return []
         kept = {one.number for one in self._following.values()}
-        for place, number in list(self._numbers.items()):
-            if number not in kept:
-                batch.remove_queue(number)
-                del self._numbers[place]
+        return [place for place, number in self._numbers.items() if number not in kept]
 
     # ---- recovery ----
 

@@ -3,6 +3,7 @@
  * queue is made again from the store. */
 #include "sb_api.h"
 #include "sb_changes.h"
+#include "sb_directory.h"
 #include "sb_gather.h"
 #include "sb_turns.h"
 
@@ -58,6 +59,44 @@ sb_status sb_store_rest(sb_connection *c, uint64_t deadline_ns) {
   if (!ends && !sb_turns_are_asked(c->b)) woken = sb_wake_sleep(wake, armed, deadline_ns, &interrupted);
   sb_wake_disarm(wake);
   return ends ? SB_STOPPING : interrupted ? SB_INTERRUPTED : woken ? SB_OK : SB_TIMEOUT;
+}
+
+/* ---- which queues ---- */
+
+static bool has_work(sb_broker *b, uint32_t slot) {
+  bool works = false;
+  sb_ring r;
+  for (sb_lanes_walk all = sb_lanes_of(b, slot); !works && sb_lanes_next(&all, &r);) {
+    /* I121 of sb_gather.h: a lane of which nothing was stored has a `stored` below its base */
+    uint64_t base = SB_LOAD(r.base, SB_RELAXED), stored = SB_LOAD(r.stored, SB_ACQUIRE);
+    works = SB_LOAD(r.changed, SB_SEQ_CST) != 0 || sb_ring_exact_tail(b, &r) > (stored > base ? stored : base);
+  }
+  return works;
+}
+
+/* P42 of sb_turns.h: the directory, the tails and the bits are read after the turn began. */
+uint32_t sb_store_look(sb_connection *c, sb_store_work *found, uint32_t most, uint64_t *all) {
+  uint32_t index = 0, slot, count = 0;
+  sb_ring r;
+  *all = 0;
+  if (sb_api_enter(c) != SB_OK) {
+    return 0;
+  }
+  while ((slot = sb_directory_next(c->b, &index, false)) != 0) {
+    const sb_queue_shm *q = sb_slab_queue(c->b, slot);
+    if (q == NULL || !sb_ring_open(c->b, slot, SB_RING_CELLS, &r) || r.changed == NULL) {
+      continue;
+    }
+    uint64_t incarnation = SB_LOAD(&q->state, SB_ACQUIRE) >> 2;
+    *all += (incarnation << 24 ^ slot) * UINT64_C(0x9e3779b97f4a7c15);
+    if (!has_work(c->b, slot)) {
+      continue;
+    }
+    if (count < most) found[count] = (sb_store_work){.slot = slot, .incarnation = incarnation};
+    count++;
+  }
+  sb_api_leave(c);
+  return count;
 }
 
 /* ---- lanes ---- */

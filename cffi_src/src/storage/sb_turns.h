@@ -15,7 +15,9 @@
  *      before turn n began, except those that have ended meanwhile.
  *  I124 in a turn, the storekeeper first collects the ends of messages, then gathers what was appended, then gathers once
  *      more what was appended meanwhile. So if it has seen that a message ended because another queue got it, the
- *      transaction has the message in that queue. Without the second pass the message would be in neither queue.
+ *      transaction has the message in that queue. Without the second pass the message would be in neither queue. Each
+ *      pass begins with a look at all queues (sb_store_look): the other queue may be new, or may have been quiet until
+ *      then. A turn that has seen no end needs no second pass.
  *
  * Ordering pairs:
  *  P42 a connection appends a message, then reads `turns_begun`; the storekeeper raises `turns_begun`, then reads the
