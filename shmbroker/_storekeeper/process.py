@@ -57,10 +57,12 @@ def opened(name: str, folder: str, is_needless: Callable[[], bool] = lambda: Fal
 def run(keeper: Storekeeper, ended: EndFlag) -> None:
     """Takes turns until the flag is set, the broker is stopped or purged, or no client is left; at least one."""
     lonely_since = time.monotonic()
-    said = ""
+    said, quiet = "", False
     while not ended.is_set:
         wrote = 0
         try:
+            if quiet:
+                keeper.settle()
             wrote = keeper.turn()
             said = ""
         except exceptions.StoreError as error:
@@ -72,6 +74,7 @@ def run(keeper: Storekeeper, ended: EndFlag) -> None:
         status = keeper.rest(time.monotonic_ns() + int(seconds * native.NANOSECONDS), patient=bool(said))
         if status == native.STOPPING:
             break
+        quiet = status == native.TIMEOUT
         if not keeper.is_alone():
             lonely_since = time.monotonic()
         elif time.monotonic() - lonely_since > LINGER_SECONDS:

@@ -21,12 +21,13 @@ from shmbroker._storekeeper.following import Following
 from shmbroker._storekeeper.records import QueueRecord
 from shmbroker._storekeeper.stored_topology import StoredTopology
 from shmbroker.storage import rows
-from shmbroker.storage.batch import Batch
 from shmbroker.storage.reading import Reader
+from shmbroker.storage.writer import Writer
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from shmbroker.storage.batch import Batch
     from shmbroker.storage.database import Database
 
 NAME = "storekeeper"
@@ -47,6 +48,7 @@ class Storekeeper:
         self._connection = CoreConnection(path, NAME)
         self._core = storing.CoreStorekeeper(self._connection, rows.SEAL)
         self._database = database
+        self._writer: Writer | None = None
         self._instance = self._connection.attachment.facts().instance
         self._following: dict[storing.Place, Following] = {}
         self._numbers: dict[tuple[str, int], int] = {}  # of the queues of this memory, by name and incarnation
@@ -65,6 +67,7 @@ class Storekeeper:
         """
         self._serves = self._core.begin()
         if self._serves:
+            self._writer = Writer(self._database)
             for number, record in self._stored_queues().items():
                 self._next_number = max(self._next_number, number + 1)
                 if record.instance == self._instance:
@@ -92,8 +95,7 @@ class Storekeeper:
             one.begin()
             one.collect(everything=afresh)
         gone = self._gone()
-        with self._database.write() as transaction:
-            batch = Batch(self._database, transaction)
+        with self._writing().turn() as batch:
             for place in gone:
                 batch.remove_queue(self._numbers[place])
             if topology is not None:
@@ -117,6 +119,18 @@ class Storekeeper:
             one.synced()
         self._core.turn_end(turn)
         return count
+
+    def settle(self) -> None:
+        """Brings what only the log has into the database. The broker is quiet.
+
+        Raises:
+            StoreError: the store cannot be written; the log keeps what it has.
+        """
+        self._writing().settle()
+
+    def _writing(self) -> Writer:
+        assert self._writer is not None  # noqa: S101 - `begin` has opened it
+        return self._writer
 
     def _with_work(self, *, everything: bool = False) -> list[Following]:
         """The queues that have something to store. Follows queues that are new."""
@@ -258,6 +272,10 @@ class Storekeeper:
 
     def close(self) -> None:
         """Gives up the storekeeper's place, and closes its connection."""
+        if self._writer is not None:
+            with contextlib.suppress(exceptions.StoreError):  # the log keeps it
+                self._writer.settle()
+            self._writer.close()
         if self._serves:
             self._core.end()
             self._serves = False

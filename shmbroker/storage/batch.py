@@ -1,35 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A batch: what one turn of the storekeeper changes in the store, in one transaction.
+"""A batch: what one turn of the storekeeper changes in the store, all or nothing.
 
 The order of the calls within a batch is theirs to choose, but for one rule: a row that was written in this batch is not
 touched by the ends that were collected before it.
+
+A batch also notes its calls, for the log. :func:`repeat` makes the same calls again. On a store that is as it was
+before the batch, they have the same effect.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any
 
+from shmbroker.exceptions import StoreError
 from shmbroker.storage import rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import lmdb
 
     from shmbroker.storage.database import Database
 
 _ALL = (1 << rows.LEAF) - 1
+_CALL = struct.Struct("<BQQQII")  # which call, three numbers, the lengths of two texts, which follow
+_LENGTH = struct.Struct("<I")
+_MOST = 256 << 10  # bytes
 
 
 class Batch:
-    """Changes of the store, within a transaction that :meth:`Database.write` began."""
+    """Changes of the store, within a transaction that :meth:`Database.write` began.
+
+    Attributes:
+        calls: the calls, as :func:`repeat` takes them; empty: nothing is changed. ``None``: they have more than 256
+            KiB, and the log is not for them.
+    """
 
     def __init__(self, database: Database, transaction: lmdb.Transaction) -> None:
+        self.calls: bytearray | None = bytearray()
         self._transaction = transaction
         self._heads, self._bodies = database.names[b"heads"], database.names[b"bodies"]
         self._ended, self._returned = database.names[b"ended"], database.names[b"returned"]
         self._tails, self._queues = database.names[b"tails"], database.names[b"queues"]
         self._topology = database.names[b"topology"]
+
+    def _note(self, which: int, *numbers: int, text: rows.Bytes = b"", other: rows.Bytes = b"") -> None:
+        if self.calls is not None:
+            queue, first, second = (*numbers, 0, 0, 0)[:3]
+            self.calls += _CALL.pack(which, queue, first, second, len(text), len(other))
+            self.calls += text
+            self.calls += other
+            if len(self.calls) > _MOST:
+                self.calls = None
 
     # ---- messages ----
 
@@ -46,6 +69,7 @@ class Batch:
         for database, value in ((self._heads, heads), (self._bodies, bodies)):
             value[: rows.SEAL] = rows.seal_of(key, value[rows.SEAL :])
             self._transaction.put(key, value, db=database)
+        self._note(_PUT_ROW, queue, first, text=heads, other=bodies)
 
     def members(self, queue: int, leaf: int) -> int:
         """Which messages of a leaf the store has: bit i stands for the sequence number ``leaf`` + i."""
@@ -64,9 +88,14 @@ class Batch:
         """
         key = rows.key(queue, sequence)
         self._transaction.put(key, rows.sealed(key, entry), db=self._returned)
+        self._note(_PUT_RETURNED, queue, sequence, text=entry)
 
     def end_span(self, queue: int, first: int, span: int) -> None:
         """Removes all messages of a span of sequence numbers."""
+        self._note(_END_SPAN, queue, first, span)
+        self._end_span(queue, first, span)
+
+    def _end_span(self, queue: int, first: int, span: int) -> None:
         low, high = rows.key(queue, first), rows.key(queue, first + span)
         for database in (self._heads, self._bodies, self._ended, self._returned):
             self._remove(database, low, high)
@@ -79,6 +108,7 @@ class Batch:
             leaf: the first sequence number of the leaf.
             ended: bit i is set if the message with the sequence number ``leaf`` + i has ended.
         """
+        self._note(_END_CELLS, queue, leaf, ended)
         key = rows.key(queue, leaf)
         found = self._transaction.get(key, db=self._ended)
         before = 0 if found is None else int.from_bytes(rows.opened(key, found, "the ends"), "little")
@@ -107,7 +137,8 @@ class Batch:
 
     def end_from(self, queue: int, sequence: int) -> None:
         """Removes all messages of a lane from a sequence number on."""
-        self.end_span(queue, sequence, rows.behind_lane(sequence) - sequence)
+        self._note(_END_FROM, queue, sequence)
+        self._end_span(queue, sequence, rows.behind_lane(sequence) - sequence)
         leaf = rows.leaf_of(sequence)
         if leaf != sequence:  # the ends of that leaf may be those of messages that were removed
             key = rows.key(queue, leaf)
@@ -135,23 +166,76 @@ class Batch:
 
     def set_tail(self, queue: int, tail: int) -> None:
         """Notes the sequence number that the next message of a lane gets."""
+        self._note(_SET_TAIL, queue, tail)
         key = rows.key(queue, tail >> rows.LANE_SHIFT << rows.LANE_SHIFT)
         self._transaction.put(key, rows.sealed(key, tail.to_bytes(8, "little")), db=self._tails)
 
     def put_queue(self, queue: int, record: bytes) -> None:
         """Writes the record of a queue."""
+        self._note(_PUT_QUEUE, queue, text=record)
         key = rows.key(queue, 0)
         self._transaction.put(key, rows.sealed(key, record), db=self._queues)
 
     def remove_queue(self, queue: int) -> None:
         """Removes a queue, with its messages."""
+        self._note(_REMOVE_QUEUE, queue)
         low, high = rows.key(queue, 0), rows.key(queue + 1, 0)
         for database in (self._heads, self._bodies, self._ended, self._returned, self._tails, self._queues):
             self._remove(database, low, high)
 
     def put_topology(self, records: list[bytes]) -> None:
         """Replaces the records of exchanges, bindings and address settings."""
+        self._note(_PUT_TOPOLOGY, text=b"".join(_LENGTH.pack(len(record)) + record for record in records))
         self._transaction.drop(self._topology, delete=False)
         for number, record in enumerate(records):
             key = rows.key(0, number)
             self._transaction.put(key, rows.sealed(key, record), db=self._topology)
+
+
+# ---- calls again ----
+
+
+def _row(batch: Batch, queue: int, first: int, _: int, heads: bytes, bodies: bytes) -> None:
+    batch.put_row(queue, first, memoryview(bytearray(heads)), memoryview(bytearray(bodies)))
+
+
+def _topology(batch: Batch, _: int, _first: int, _second: int, text: bytes, _other: bytes) -> None:
+    records, at = [], 0
+    while at < len(text):
+        (length,) = _LENGTH.unpack_from(text, at)
+        at += _LENGTH.size + length
+        records.append(text[at - length : at])
+    batch.put_topology(records)
+
+
+_CALLS: tuple[Callable[[Batch, int, int, int, bytes, bytes], None], ...] = (
+    _row,
+    lambda batch, queue, sequence, _, entry, _none: batch.put_returned(queue, sequence, entry),
+    lambda batch, queue, first, span, _, _none: batch.end_span(queue, first, span),
+    lambda batch, queue, leaf, ended, _, _none: batch.end_cells(queue, leaf, ended),
+    lambda batch, queue, sequence, *_: batch.end_from(queue, sequence),
+    lambda batch, queue, tail, *_: batch.set_tail(queue, tail),
+    lambda batch, queue, _, _second, record, _none: batch.put_queue(queue, record),
+    lambda batch, queue, *_: batch.remove_queue(queue),
+    _topology,
+)
+(
+    _PUT_ROW, _PUT_RETURNED, _END_SPAN, _END_CELLS, _END_FROM, _SET_TAIL, _PUT_QUEUE, _REMOVE_QUEUE, _PUT_TOPOLOGY,
+) = range(len(_CALLS))  # fmt: skip
+
+
+def repeat(batch: Batch, calls: bytes) -> None:
+    """Makes the calls again that another batch noted.
+
+    Raises:
+        StoreError: what was noted is damaged, or of another version.
+    """
+    at = 0
+    while at < len(calls):
+        try:
+            which, queue, first, second, length, other = _CALL.unpack_from(calls, at)
+            call = _CALLS[which]
+        except (struct.error, IndexError) as error:
+            raise StoreError(text=f"the log has a call that this version does not know, at {at}") from error
+        at += _CALL.size + length + other
+        call(batch, queue, first, second, calls[at - other - length : at - other], calls[at - other : at])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-FORMAT = 1
+FORMAT = 2
 """The format of the store: what the databases are named, and what their values mean."""
 NAMES = (b"heads", b"bodies", b"ended", b"returned", b"queues", b"tails", b"topology", b"info")
 _MAP = 1 << 40  # bytes of address space; the file grows only as it is written
@@ -60,7 +60,7 @@ class Database:
         size = _MAP
         while True:
             try:
-                with self._errors():
+                with self.errors():
                     return lmdb.open(
                         str(self.folder),
                         map_size=size,
@@ -79,7 +79,7 @@ class Database:
 
     def _prepare(self, writes: bool) -> dict[bytes, Any]:  # noqa: FBT001
         """Opens the databases; the first writer makes them, and notes the format."""
-        with self._errors():
+        with self.errors():
             names = {name: self.environment.open_db(name, create=writes) for name in NAMES}
             with self.environment.begin(write=writes) as transaction:
                 found = transaction.get(_FORMAT_KEY, db=names[b"info"])
@@ -92,7 +92,8 @@ class Database:
         return names
 
     @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
+    def errors(self) -> Iterator[None]:
+        """Turns errors of LMDB into StoreError."""
         try:
             yield
         except lmdb.Error as error:
@@ -109,7 +110,7 @@ class Database:
         Raises:
             StoreError: the store is damaged.
         """
-        with self._errors(), self.environment.begin(buffers=True) as transaction:
+        with self.errors(), self.environment.begin(buffers=True) as transaction:
             yield transaction
 
     @contextlib.contextmanager
@@ -119,7 +120,7 @@ class Database:
         Raises:
             StoreError: the disk is full or fails, or the store is damaged; nothing was changed.
         """
-        with self._errors(), self.environment.begin(write=True, buffers=True) as transaction:
+        with self.errors(), self.environment.begin(write=True, buffers=True) as transaction:
             yield transaction
 
     def close(self) -> None:

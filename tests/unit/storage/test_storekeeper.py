@@ -38,6 +38,7 @@ def acked(queue: shmbroker.Queue, count: int) -> None:
 
 def entries(stored: Stored, name: bytes) -> int:
     """How many entries a database of the store has."""
+    stored.keeper.settle()
     with stored.database.read() as transaction:
         return int(transaction.stat(stored.database.names[name])["entries"])
 

@@ -21,7 +21,7 @@ WATCHDOG = 60.0
 
 
 class Keeping:
-    """Takes turns in a thread, so that a call in the main thread can wait for one."""
+    """A storekeeper in a thread, instead of that of the main thread, so that a call in that one can wait for a turn."""
 
     def __init__(self, stored: Stored) -> None:
         self._stored = stored
@@ -29,15 +29,19 @@ class Keeping:
         self._thread = threading.Thread(target=self._run)
 
     def _run(self) -> None:
-        while not self._ended.is_set():
-            self._stored.keeper.turn()
+        with self._stored.another_keeper() as keeper:
+            assert keeper.begin()
+            while not self._ended.is_set():
+                keeper.turn()
 
     def __enter__(self) -> None:
+        self._stored.keeper.close()
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
+        self._stored.take_over()
 
 
 def reserve(queue: shmbroker.Queue, timeout: float | None) -> None:

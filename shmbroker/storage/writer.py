@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the turns of the storekeeper into a store, so that each of them is synced when it ends.
+
+The changes of a turn go into a transaction of the database that stays open, and into the log, which is synced. The
+transaction is committed after some turns, when the broker is quiet, or at once if a turn is large. The database then
+says up to which turn it has everything. A writer that begins repeats what the log has behind that.
+
+    killed in a turn                -> neither the log nor the database has the turn: nobody was told that it ended
+    killed after the log was synced -> the log has the turn: the next writer repeats it
+    killed in a commit              -> the database is as before: the next writer repeats all turns of the log
+    killed after a commit           -> the log has turns that the database has, too: the next writer leaves them alone
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from shmbroker.exceptions import StoreError
+from shmbroker.storage.batch import Batch, repeat
+from shmbroker.storage.log import LOG, ROWS, Log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import lmdb
+
+    from shmbroker.storage.database import Database
+
+_APPLIED = b"applied"  # the last turn of the log that the database has; none: the store has had no writer
+_NUMBER_BYTES = 8
+_MOST_LOGGED = 4 << 20  # bytes
+
+
+class Writer:
+    """The writer of a store. One thread uses it.
+
+    Args:
+        database: the store, opened for writing; the caller closes it after the writer.
+
+    Raises:
+        StoreError: the store is damaged, or cannot be written.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._transaction: lmdb.Transaction | None = None
+        self._number = self._applied = 0  # the last turn in the log, and the last one of these that the database has
+        self._logged = 0  # bytes in the log that the database does not have
+        applied = self._noted()
+        if applied is not None and not (database.folder / LOG).exists():
+            raise self._damaged(f"{LOG} is missing")
+        self._log = Log(database.folder)
+        try:
+            if applied is None and self._log.after(0):
+                raise self._damaged(f"{LOG} has turns, and the database is new")  # noqa: TRY301
+            self._applied = applied or 0
+            with database.errors():
+                self._commit()
+        except BaseException:
+            self.close()
+            raise
+
+    def _damaged(self, text: str) -> StoreError:
+        return StoreError(text=f"the store in {str(self._database.folder)!r} is damaged: {text}")
+
+    def _noted(self) -> int | None:
+        with self._database.read() as transaction:
+            found = transaction.get(_APPLIED, db=self._database.names[b"info"])
+            return None if found is None else int.from_bytes(found, "little")
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[Batch]:
+        """A batch whose changes are synced when the block ends, or undone if it raises.
+
+        Raises:
+            StoreError: the disk is full or fails, or the store is damaged; nothing was changed.
+        """
+        with self._undone_if_it_fails():
+            if self._number - self._applied == ROWS or self._logged > _MOST_LOGGED:
+                self._commit()
+            batch = Batch(self._database, self._begun())
+            yield batch
+            if batch.calls is None:
+                self._commit()
+            elif batch.calls:
+                self._append(batch.calls)
+
+    def settle(self) -> None:
+        """Commits what the database does not have yet. Its turns are synced already.
+
+        Raises:
+            StoreError: the database cannot be written; the log keeps the turns.
+        """
+        with self._undone_if_it_fails():
+            if self._number > self._applied:
+                self._commit()
+
+    @contextlib.contextmanager
+    def _undone_if_it_fails(self) -> Iterator[None]:
+        """Gives the open transaction up if the block raises: the next one repeats the turns that the log has."""
+        with self._database.errors():
+            try:
+                yield
+            except BaseException:
+                self._undo()
+                raise
+
+    def _begun(self) -> lmdb.Transaction:
+        """The transaction that is open. A new one repeats the turns that the database does not have."""
+        if self._transaction is None:
+            self._transaction = self._database.environment.begin(write=True, buffers=True)
+            self._number, self._logged = self._applied, 0
+            for number, calls in self._log.after(self._applied):
+                repeat(Batch(self._database, self._transaction), calls)
+                self._number, self._logged = number, self._logged + len(calls)
+        return self._transaction
+
+    def _append(self, calls: bytearray) -> None:
+        self._log.append(self._number + 1, calls)
+        self._number += 1
+        self._logged += len(calls)
+
+    def _commit(self) -> None:
+        transaction, self._transaction = self._begun(), None
+        noted = self._number.to_bytes(_NUMBER_BYTES, "little")
+        transaction.put(_APPLIED, noted, db=self._database.names[b"info"])
+        transaction.commit()
+        self._applied, self._logged = self._number, 0
+
+    def _undo(self) -> None:
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            transaction.abort()
+
+    def close(self) -> None:
+        """Closes the log. What the database does not have is in the log, for the next writer."""
+        self._undo()
+        self._log.close()
