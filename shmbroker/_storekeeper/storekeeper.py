@@ -108,6 +108,8 @@ class Storekeeper:
                 count += sum(one.write_messages(batch) for one in followed)
             for one in followed:
                 one.write_tails(batch)
+        self._core.turn_end(turn)
+        self._writing().catch_up()
         self._everything = False
         for place in gone:
             del self._numbers[place]
@@ -117,7 +119,6 @@ class Storekeeper:
             one.recorded = settings
         for one in followed:
             one.synced()
-        self._core.turn_end(turn)
         return count
 
     def settle(self) -> None:

@@ -4,8 +4,8 @@
 The order of the calls within a batch is theirs to choose, but for one rule: a row that was written in this batch is not
 touched by the ends that were collected before it.
 
-A batch also notes its calls, for the log. :func:`repeat` makes the same calls again. On a store that is as it was
-before the batch, they have the same effect.
+A batch notes its changes as bytes, for the log. :func:`apply` makes them in a transaction of the database. On a store
+that is as it was before the batch, they have the same effect each time.
 """
 
 from __future__ import annotations
@@ -24,35 +24,41 @@ if TYPE_CHECKING:
     from shmbroker.storage.database import Database
 
 _ALL = (1 << rows.LEAF) - 1
-_CALL = struct.Struct("<BQQQII")  # which call, three numbers, the lengths of two texts, which follow
+_CHANGE = struct.Struct("<BQQQII")  # which change, three numbers, the lengths of two texts, which follow
 _LENGTH = struct.Struct("<I")
 _MOST = 256 << 10  # bytes
 
 
 class Batch:
-    """Changes of the store, within a transaction that :meth:`Database.write` began.
+    """Changes of the store, for a transaction that is open.
 
     Attributes:
-        calls: the calls, as :func:`repeat` takes them; empty: nothing is changed. ``None``: they have more than 256
+        changes: the changes, as :func:`apply` takes them; empty: nothing is changed. ``None``: they have more than 256
             KiB, and the log is not for them.
+        applied: whether the transaction has them. It has, when the batch was asked what the store has, or is large.
     """
 
     def __init__(self, database: Database, transaction: lmdb.Transaction) -> None:
-        self.calls: bytearray | None = bytearray()
-        self._transaction = transaction
-        self._heads, self._bodies = database.names[b"heads"], database.names[b"bodies"]
-        self._ended, self._returned = database.names[b"ended"], database.names[b"returned"]
-        self._tails, self._queues = database.names[b"tails"], database.names[b"queues"]
-        self._topology = database.names[b"topology"]
+        self.changes: bytearray | None = bytearray()
+        self.applied = False
+        self._tables = _Tables(database, transaction)
 
-    def _note(self, which: int, *numbers: int, text: rows.Bytes = b"", other: rows.Bytes = b"") -> None:
-        if self.calls is not None:
-            queue, first, second = (*numbers, 0, 0, 0)[:3]
-            self.calls += _CALL.pack(which, queue, first, second, len(text), len(other))
-            self.calls += text
-            self.calls += other
-            if len(self.calls) > _MOST:
-                self.calls = None
+    def _change(self, which: int, *numbers: int, text: rows.Bytes = b"", other: rows.Bytes = b"") -> None:
+        queue, first, second = (*numbers, 0, 0)[:3]
+        if self.changes is not None:
+            self.changes += _CHANGE.pack(which, queue, first, second, len(text), len(other))
+            self.changes += text
+            self.changes += other
+        if self.applied:
+            _CHANGES[which](self._tables, queue, first, second, text, other)
+        if self.changes is not None and len(self.changes) > _MOST:
+            self._apply()
+            self.changes = None
+
+    def _apply(self) -> None:
+        if not self.applied and self.changes is not None:
+            self._tables.apply(self.changes)
+        self.applied = True
 
     # ---- messages ----
 
@@ -66,17 +72,14 @@ class Batch:
             bodies: room for the checksum, then the bodies.
         """
         key = rows.key(queue, first)
-        for database, value in ((self._heads, heads), (self._bodies, bodies)):
+        for value in (heads, bodies):
             value[: rows.SEAL] = rows.seal_of(key, value[rows.SEAL :])
-            self._transaction.put(key, value, db=database)
-        self._note(_PUT_ROW, queue, first, text=heads, other=bodies)
+        self._change(_PUT_ROW, queue, first, text=heads, other=bodies)
 
     def members(self, queue: int, leaf: int) -> int:
         """Which messages of a leaf the store has: bit i stands for the sequence number ``leaf`` + i."""
-        found = 0
-        for first, row in self._rows_in(queue, leaf, rows.LEAF):
-            found |= row.members << (first - leaf)
-        return found & _ALL
+        self._apply()
+        return self._tables.members(queue, leaf)
 
     def put_returned(self, queue: int, sequence: int, entry: bytes) -> None:
         """Notes the delivery count and the state of a message that has changed since its row was written.
@@ -86,19 +89,11 @@ class Batch:
             sequence: the sequence number of the message.
             entry: the fixed part of the message's head as it is now.
         """
-        key = rows.key(queue, sequence)
-        self._transaction.put(key, rows.sealed(key, entry), db=self._returned)
-        self._note(_PUT_RETURNED, queue, sequence, text=entry)
+        self._change(_PUT_RETURNED, queue, sequence, text=entry)
 
     def end_span(self, queue: int, first: int, span: int) -> None:
         """Removes all messages of a span of sequence numbers."""
-        self._note(_END_SPAN, queue, first, span)
-        self._end_span(queue, first, span)
-
-    def _end_span(self, queue: int, first: int, span: int) -> None:
-        low, high = rows.key(queue, first), rows.key(queue, first + span)
-        for database in (self._heads, self._bodies, self._ended, self._returned):
-            self._remove(database, low, high)
+        self._change(_END_SPAN, queue, first, span)
 
     def end_cells(self, queue: int, leaf: int, ended: int) -> None:
         """Notes that messages of a leaf have ended; removes the rows of which no message is left.
@@ -108,7 +103,83 @@ class Batch:
             leaf: the first sequence number of the leaf.
             ended: bit i is set if the message with the sequence number ``leaf`` + i has ended.
         """
-        self._note(_END_CELLS, queue, leaf, ended)
+        self._change(_END_CELLS, queue, leaf, ended)
+
+    def end_from(self, queue: int, sequence: int) -> None:
+        """Removes all messages of a lane from a sequence number on."""
+        self._change(_END_FROM, queue, sequence)
+
+    # ---- queues ----
+
+    def set_tail(self, queue: int, tail: int) -> None:
+        """Notes the sequence number that the next message of a lane gets."""
+        self._change(_SET_TAIL, queue, tail)
+
+    def put_queue(self, queue: int, record: bytes) -> None:
+        """Writes the record of a queue."""
+        self._change(_PUT_QUEUE, queue, text=record)
+
+    def remove_queue(self, queue: int) -> None:
+        """Removes a queue, with its messages."""
+        self._change(_REMOVE_QUEUE, queue)
+
+    def put_topology(self, records: list[bytes]) -> None:
+        """Replaces the records of exchanges, bindings and address settings."""
+        text = b"".join(_LENGTH.pack(len(record)) + record for record in records)
+        self._change(_PUT_TOPOLOGY, 0, text=text)
+
+
+def apply(database: Database, transaction: lmdb.Transaction, changes: rows.Bytes) -> None:
+    """Makes the changes that a batch noted, in a transaction that :meth:`Database.environment` began.
+
+    Raises:
+        StoreError: the changes are damaged, or of another version.
+    """
+    _Tables(database, transaction).apply(changes)
+
+
+class _Tables:
+    """The databases of the store, within a transaction."""
+
+    def __init__(self, database: Database, transaction: lmdb.Transaction) -> None:
+        self._transaction = transaction
+        self._heads, self._bodies = database.names[b"heads"], database.names[b"bodies"]
+        self._ended, self._returned = database.names[b"ended"], database.names[b"returned"]
+        self._tails, self._queues = database.names[b"tails"], database.names[b"queues"]
+        self._topology = database.names[b"topology"]
+
+    def apply(self, changes: rows.Bytes) -> None:
+        view, at = memoryview(changes), 0
+        while at < len(view):
+            try:
+                which, queue, first, second, length, other = _CHANGE.unpack_from(view, at)
+                change = _CHANGES[which]
+            except (struct.error, IndexError) as error:
+                raise StoreError(text=f"the log has a change that this version does not know, at {at}") from error
+            at += _CHANGE.size + length + other
+            change(self, queue, first, second, view[at - other - length : at - other], view[at - other : at])
+
+    def put_row(self, queue: int, first: int, _: int, heads: rows.Bytes, bodies: rows.Bytes) -> None:
+        key = rows.key(queue, first)
+        self._transaction.put(key, heads, db=self._heads)
+        self._transaction.put(key, bodies, db=self._bodies)
+
+    def members(self, queue: int, leaf: int) -> int:
+        found = 0
+        for first, row in self._rows_in(queue, leaf, rows.LEAF):
+            found |= row.members << (first - leaf)
+        return found & _ALL
+
+    def put_returned(self, queue: int, sequence: int, _: int, entry: rows.Bytes, _none: rows.Bytes) -> None:
+        key = rows.key(queue, sequence)
+        self._transaction.put(key, rows.sealed(key, entry), db=self._returned)
+
+    def end_span(self, queue: int, first: int, span: int, *_: rows.Bytes) -> None:
+        low, high = rows.key(queue, first), rows.key(queue, first + span)
+        for database in (self._heads, self._bodies, self._ended, self._returned):
+            self._remove(database, low, high)
+
+    def end_cells(self, queue: int, leaf: int, ended: int, *_: rows.Bytes) -> None:
         key = rows.key(queue, leaf)
         found = self._transaction.get(key, db=self._ended)
         before = 0 if found is None else int.from_bytes(rows.opened(key, found, "the ends"), "little")
@@ -135,10 +206,8 @@ class Batch:
                 gone = ended >> (rows.sequence_in(cursor.key()) - leaf) & 1
                 there = cursor.delete() and bool(cursor.key()) if gone else cursor.next()
 
-    def end_from(self, queue: int, sequence: int) -> None:
-        """Removes all messages of a lane from a sequence number on."""
-        self._note(_END_FROM, queue, sequence)
-        self._end_span(queue, sequence, rows.behind_lane(sequence) - sequence)
+    def end_from(self, queue: int, sequence: int, *_: rows.Bytes | int) -> None:
+        self.end_span(queue, sequence, rows.behind_lane(sequence) - sequence)
         leaf = rows.leaf_of(sequence)
         if leaf != sequence:  # the ends of that leaf may be those of messages that were removed
             key = rows.key(queue, leaf)
@@ -162,80 +231,42 @@ class Batch:
             while there and bytes(cursor.key()) < high:
                 there = cursor.delete() and bool(cursor.key())
 
-    # ---- queues ----
-
-    def set_tail(self, queue: int, tail: int) -> None:
-        """Notes the sequence number that the next message of a lane gets."""
-        self._note(_SET_TAIL, queue, tail)
+    def set_tail(self, queue: int, tail: int, *_: rows.Bytes | int) -> None:
         key = rows.key(queue, tail >> rows.LANE_SHIFT << rows.LANE_SHIFT)
         self._transaction.put(key, rows.sealed(key, tail.to_bytes(8, "little")), db=self._tails)
 
-    def put_queue(self, queue: int, record: bytes) -> None:
-        """Writes the record of a queue."""
-        self._note(_PUT_QUEUE, queue, text=record)
+    def put_queue(self, queue: int, _: int, _second: int, record: rows.Bytes, _none: rows.Bytes) -> None:
         key = rows.key(queue, 0)
         self._transaction.put(key, rows.sealed(key, record), db=self._queues)
 
-    def remove_queue(self, queue: int) -> None:
-        """Removes a queue, with its messages."""
-        self._note(_REMOVE_QUEUE, queue)
+    def remove_queue(self, queue: int, *_: rows.Bytes | int) -> None:
         low, high = rows.key(queue, 0), rows.key(queue + 1, 0)
         for database in (self._heads, self._bodies, self._ended, self._returned, self._tails, self._queues):
             self._remove(database, low, high)
 
-    def put_topology(self, records: list[bytes]) -> None:
-        """Replaces the records of exchanges, bindings and address settings."""
-        self._note(_PUT_TOPOLOGY, text=b"".join(_LENGTH.pack(len(record)) + record for record in records))
+    def put_topology(self, _: int, _first: int, _second: int, text: rows.Bytes, _none: rows.Bytes) -> None:
         self._transaction.drop(self._topology, delete=False)
-        for number, record in enumerate(records):
+        at = number = 0
+        while at < len(text):
+            (length,) = _LENGTH.unpack_from(text, at)
+            at += _LENGTH.size + length
             key = rows.key(0, number)
-            self._transaction.put(key, rows.sealed(key, record), db=self._topology)
+            self._transaction.put(key, rows.sealed(key, text[at - length : at]), db=self._topology)
+            number += 1
 
 
-# ---- calls again ----
-
-
-def _row(batch: Batch, queue: int, first: int, _: int, heads: bytes, bodies: bytes) -> None:
-    batch.put_row(queue, first, memoryview(bytearray(heads)), memoryview(bytearray(bodies)))
-
-
-def _topology(batch: Batch, _: int, _first: int, _second: int, text: bytes, _other: bytes) -> None:
-    records, at = [], 0
-    while at < len(text):
-        (length,) = _LENGTH.unpack_from(text, at)
-        at += _LENGTH.size + length
-        records.append(text[at - length : at])
-    batch.put_topology(records)
-
-
-_CALLS: tuple[Callable[[Batch, int, int, int, bytes, bytes], None], ...] = (
-    _row,
-    lambda batch, queue, sequence, _, entry, _none: batch.put_returned(queue, sequence, entry),
-    lambda batch, queue, first, span, _, _none: batch.end_span(queue, first, span),
-    lambda batch, queue, leaf, ended, _, _none: batch.end_cells(queue, leaf, ended),
-    lambda batch, queue, sequence, *_: batch.end_from(queue, sequence),
-    lambda batch, queue, tail, *_: batch.set_tail(queue, tail),
-    lambda batch, queue, _, _second, record, _none: batch.put_queue(queue, record),
-    lambda batch, queue, *_: batch.remove_queue(queue),
-    _topology,
+# Where a change stands here is its number in the log.
+_CHANGES: tuple[Callable[[_Tables, int, int, int, rows.Bytes, rows.Bytes], None], ...] = (
+    _Tables.put_row,
+    _Tables.put_returned,
+    _Tables.end_span,
+    _Tables.end_cells,
+    _Tables.end_from,
+    _Tables.set_tail,
+    _Tables.put_queue,
+    _Tables.remove_queue,
+    _Tables.put_topology,
 )
 (
     _PUT_ROW, _PUT_RETURNED, _END_SPAN, _END_CELLS, _END_FROM, _SET_TAIL, _PUT_QUEUE, _REMOVE_QUEUE, _PUT_TOPOLOGY,
-) = range(len(_CALLS))  # fmt: skip
-
-
-def repeat(batch: Batch, calls: bytes) -> None:
-    """Makes the calls again that another batch noted.
-
-    Raises:
-        StoreError: what was noted is damaged, or of another version.
-    """
-    at = 0
-    while at < len(calls):
-        try:
-            which, queue, first, second, length, other = _CALL.unpack_from(calls, at)
-            call = _CALLS[which]
-        except (struct.error, IndexError) as error:
-            raise StoreError(text=f"the log has a call that this version does not know, at {at}") from error
-        at += _CALL.size + length + other
-        call(batch, queue, first, second, calls[at - other - length : at - other], calls[at - other : at])
+) = range(len(_CHANGES))  # fmt: skip

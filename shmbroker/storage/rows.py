@@ -92,7 +92,7 @@ def seal_of(found_key: bytes, payload: Bytes) -> bytes:
 
 def sealed(found_key: bytes, payload: Bytes) -> bytes:
     """A value: the checksum, then the payload."""
-    return seal_of(found_key, payload) + payload
+    return b"".join((seal_of(found_key, payload), payload))
 
 
 def opened(found_key: bytes, value: Bytes, what: str) -> memoryview:

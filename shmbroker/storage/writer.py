@@ -17,7 +17,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from shmbroker.exceptions import StoreError
-from shmbroker.storage.batch import Batch, repeat
+from shmbroker.storage.batch import Batch, apply
+from shmbroker.storage.database import DATA
 from shmbroker.storage.log import LOG, ROWS, Log
 
 if TYPE_CHECKING:
@@ -46,23 +47,21 @@ class Writer:
         self._database = database
         self._transaction: lmdb.Transaction | None = None
         self._number = self._applied = 0  # the last turn in the log, and the last one of these that the database has
+        self._pending: bytes | bytearray = b""  # what the log has of the last turn, and the transaction has not
         self._logged = 0  # bytes in the log that the database does not have
         applied = self._noted()
         if applied is not None and not (database.folder / LOG).exists():
-            raise self._damaged(f"{LOG} is missing")
+            raise _parted(database)
         self._log = Log(database.folder)
         try:
             if applied is None and self._log.after(0):
-                raise self._damaged(f"{LOG} has turns, and the database is new")  # noqa: TRY301
+                raise _parted(database)  # noqa: TRY301
             self._applied = applied or 0
             with database.errors():
                 self._commit()
         except BaseException:
             self.close()
             raise
-
-    def _damaged(self, text: str) -> StoreError:
-        return StoreError(text=f"the store in {str(self._database.folder)!r} is damaged: {text}")
 
     def _noted(self) -> int | None:
         with self._database.read() as transaction:
@@ -81,10 +80,25 @@ class Writer:
                 self._commit()
             batch = Batch(self._database, self._begun())
             yield batch
-            if batch.calls is None:
+            if batch.changes is None:
                 self._commit()
-            elif batch.calls:
-                self._append(batch.calls)
+            elif batch.changes:
+                self._append(batch.changes)
+                self._pending = b"" if batch.applied else batch.changes
+
+    def catch_up(self) -> None:
+        """Brings the last turn, which the log has, into the open transaction. Nobody waits for that.
+
+        Raises:
+            StoreError: the database is damaged; the log keeps the turn.
+        """
+        with self._undone_if_it_fails():
+            self._apply_pending()
+
+    def _apply_pending(self) -> None:
+        pending, self._pending = self._pending, b""
+        if pending and self._transaction is not None:
+            apply(self._database, self._transaction, pending)
 
     def settle(self) -> None:
         """Commits what the database does not have yet. Its turns are synced already.
@@ -108,18 +122,19 @@ class Writer:
 
     def _begun(self) -> lmdb.Transaction:
         """The transaction that is open. A new one repeats the turns that the database does not have."""
+        self._apply_pending()
         if self._transaction is None:
             self._transaction = self._database.environment.begin(write=True, buffers=True)
             self._number, self._logged = self._applied, 0
-            for number, calls in self._log.after(self._applied):
-                repeat(Batch(self._database, self._transaction), calls)
-                self._number, self._logged = number, self._logged + len(calls)
+            for number, changes in self._log.after(self._applied):
+                apply(self._database, self._transaction, changes)
+                self._number, self._logged = number, self._logged + len(changes)
         return self._transaction
 
-    def _append(self, calls: bytearray) -> None:
-        self._log.append(self._number + 1, calls)
+    def _append(self, changes: bytearray) -> None:
+        self._log.append(self._number + 1, changes)
         self._number += 1
-        self._logged += len(calls)
+        self._logged += len(changes)
 
     def _commit(self) -> None:
         transaction, self._transaction = self._begun(), None
@@ -137,3 +152,8 @@ class Writer:
         """Closes the log. What the database does not have is in the log, for the next writer."""
         self._undo()
         self._log.close()
+
+
+def _parted(database: Database) -> StoreError:
+    text = f"the store in {str(database.folder)!r} is damaged: {DATA} and {LOG} belong together, and one was removed"
+    return StoreError(text=text)

@@ -9,18 +9,25 @@ the standard output is where the process crashed, if it did.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
 import struct
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from shmbroker import exceptions
 from shmbroker.storage import rows
-from shmbroker.storage.batch import Batch
 from shmbroker.storage.database import Database
 from shmbroker.storage.reading import Reader
 from shmbroker.storage.verify import verified
+from shmbroker.storage.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shmbroker.storage.batch import Batch
 
 PAGE = 4096
 TREE = {1, 2}  # the flags of branch and leaf pages
@@ -34,11 +41,19 @@ def head_of(number: int) -> bytes:
     return struct.pack("<HHIQQQQ", 1, 1, 0, number * rows.LEAF, 1, 3000 + number, 5) + entry
 
 
+@contextlib.contextmanager
+def written(database: Database) -> Iterator[Batch]:
+    """A batch that the database has when the block ends."""
+    with contextlib.closing(Writer(database)) as writer:
+        with writer.turn() as batch:
+            yield batch
+        writer.settle()
+
+
 def fill(folder: Path) -> None:
     """Makes a store with rows."""
     chance = random.Random(1)
-    with Database(folder, owner="a test") as made, made.write() as transaction:
-        batch = Batch(made, transaction)
+    with Database(folder, owner="a test") as made, written(made) as batch:
         batch.put_queue(7, b"record")
         for number in range(COUNT):
             heads = bytearray(rows.SEAL) + head_of(number)

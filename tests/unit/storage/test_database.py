@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -12,17 +13,19 @@ import pytest
 
 from shmbroker import exceptions
 from shmbroker.storage import rows
-from shmbroker.storage.batch import Batch
 from shmbroker.storage.database import Database
 from shmbroker.storage.reading import Reader
+from shmbroker.storage.writer import Writer
 
 DAMAGE = Path(__file__).with_name("damage.py")
 
 
 def test_a_store_is_made_once(tmp_path: Path) -> None:
     """A writer makes it; a reader finds what was written."""
-    with Database(tmp_path, owner="broker 'b'") as made, made.write() as transaction:
-        Batch(made, transaction).put_queue(1, b"record")
+    with Database(tmp_path, owner="broker 'b'") as made, contextlib.closing(Writer(made)) as writer:
+        with writer.turn() as batch:
+            batch.put_queue(1, b"record")
+        writer.settle()
     with Database(tmp_path) as read, read.read() as transaction:
         assert Reader(read, transaction).queues() == {1: b"record"}
 
@@ -70,11 +73,11 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
 def test_a_store_without_room_is_refused(tmp_path: Path) -> None:
     """A transaction that finds no room changes nothing, and says where."""
     with Database(tmp_path, owner="broker 'b'") as made:
+        writer = Writer(made)
         made.environment.set_mapsize(1 << 20)
 
         def fill() -> None:
-            with made.write() as transaction:
-                batch = Batch(made, transaction)
+            with writer.turn() as batch:
                 batch.put_queue(1, b"record")
                 for number in range(100):
                     batch.put_row(2, number * 64, memoryview(bytearray(100)), memoryview(bytearray(100_000)))
@@ -82,8 +85,10 @@ def test_a_store_without_room_is_refused(tmp_path: Path) -> None:
         with pytest.raises(exceptions.StoreError, match=str(tmp_path)) as refused:
             fill()
         assert isinstance(refused.value.__cause__, lmdb.MapFullError)
+        writer.settle()
         with made.read() as transaction:
             assert Reader(made, transaction).queues() == {}
+        writer.close()
 
 
 def test_a_value_under_another_key_is_refused() -> None:
