@@ -100,7 +100,7 @@ class Storekeeper:
                 batch.remove_queue(self._numbers[place])
             if topology is not None:
                 batch.put_topology(topology[1])
-            recorded = self._write_records(batch, everything=afresh or topology is not None)
+            recorded = self._write_records(batch, everything=topology is not None)
             count = self._write_ends(batch, followed, afresh=afresh)
             if any(one.saw_ends for one in followed):  # such a message may have gone to another queue meanwhile (I124)
                 followed += self._begun_meanwhile(followed)

@@ -4,7 +4,7 @@
  *
  * Mirrors: sb_changed.c sb_changed_mark; sb_changes.c sb_changes_visit; sb_ring.c sb_ring_redo; sb_page.c
  *   sb_page_retire; sb_gather.c sb_gather_row; sb_turns.c sb_turns_ask, sb_turns_begin, sb_turns_end; sb_api_store.c
- *   sb_store_changes, sb_store_advance.
+ *   sb_store_look, sb_store_changes, sb_store_advance.
  * Abstracted: two leaves of two cells below one root, whose word `above` stands for the bits of all inner pages and for the
  *   flag of the queue; pages that are used again (pages.pml); the slots of the messages (cell.pml). One transaction of the
  *   store is one step, and is synced. In this model each killed process is followed by a reaper or by another storekeeper,
@@ -37,6 +37,7 @@
  * fault: -DPUTS=2 -DTAKES=1 -DFAULT_BEGIN_LATE
  * fault: -DPUTS=2 -DTAKES=2 -DMOVE -DFAULT_MESSAGES_FIRST
  * fault: -DPUTS=2 -DTAKES=2 -DMOVE -DFAULT_ONE_PASS
+ * fault: -DPUTS=2 -DTAKES=2 -DMOVE -DFAULT_BLIND
  */
 #include "common.h"
 
@@ -91,6 +92,13 @@ byte working[CONSUMERS + 1] = NOBODY; /* the holding of each consumer: the posit
 #define looks(p) (fresh || changed[p])
 #endif
 #define live(p) (state[p] == READY || state[p] == HELD)
+#ifndef MOVE
+#define SAW skip
+#elif defined(FAULT_BLIND)
+#define SAW skip
+#else
+#define SAW saw = saw || !live(p) /* a cell that is passed was seen as ended */
+#endif
 
 /* At any moment. */
 #define kept(p) (!told[p] || state[p] == TOMBSTONE || disk[p])
@@ -271,6 +279,7 @@ active proctype Storekeeper() {
   bit idle;
 #ifdef MOVE
   bit other[ALL];
+  bit saw;             /* a message was seen as ended */
 #endif
   fresh = 1;
   goto begin;
@@ -333,10 +342,14 @@ begin:
      l++
   :: else -> break
   od;
-  /* sb_gather_row, from `stored` on. In the end the second queue once more: it may have got a message
-   * that was seen as ended here. */
-#if defined(MOVE) && defined(FAULT_ONE_PASS)
-  atomic { FATE; copy(other, moved) }
+  /* sb_gather_row, from `stored` on. In the end the second queue once more, if a message was seen as ended here: it
+   * may have gone there. */
+#if defined(MOVE) && !defined(FAULT_MESSAGES_FIRST)
+  atomic {
+    FATE;
+    copy(other, moved);
+    saw = range[0] || range[1] || ended[0] || ended[1] || ended[2] || ended[3]
+  }
 #endif
   atomic { FATE; limit = tail; p = cursor }
 #ifdef FAULT_STORED_FIRST
@@ -346,11 +359,14 @@ begin:
   atomic { FATE; copy(in_turn, asked) }
 #endif
   do
-  :: p < limit -> atomic { FATE; row[p] = live(p); was_counted[p] = counted[p]; p++; idle = 0 }
+  :: p < limit -> atomic { FATE; row[p] = live(p); SAW; was_counted[p] = counted[p]; p++; idle = 0 }
   :: else -> break
   od;
 #if defined(MOVE) && !defined(FAULT_ONE_PASS) && !defined(FAULT_MESSAGES_FIRST)
-  atomic { FATE; copy(other, moved) }
+  if
+  :: saw -> atomic { FATE; copy(other, moved); saw = 0 }
+  :: else
+  fi;
 #endif
   /* the transaction */
   atomic {
@@ -378,14 +394,14 @@ begin:
     p = 0;
     fresh = 0
   }
-#ifndef FAULT_STORED_FIRST
-  atomic { FATE; stored = limit };
-#endif
   atomic {
     FATE;
     told[0] = told[0] || in_turn[0]; told[1] = told[1] || in_turn[1];
     told[2] = told[2] || in_turn[2]; told[3] = told[3] || in_turn[3]
   };
+#ifndef FAULT_STORED_FIRST
+  atomic { FATE; stored = limit };
+#endif
   if
   :: idle && !above[0] && !above[1] -> goto rest
   :: else -> goto begin

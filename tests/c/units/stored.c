@@ -197,6 +197,54 @@ static void a_leaf_that_goes_during_the_look(void) {
   }
 }
 
+/* ---- which queues ---- */
+
+static sb_store_work work[4];
+static uint64_t all;
+static void expect_work(uint32_t queues, const char *what) {
+  expect_is(sb_store_look(t.c, work, 4, &all), queues, what);
+}
+static void only_queues_with_work_are_found(void) {
+  begin(0);
+  sb_queue *ordinary = queue_named("transient", (sb_settings)FREELY);
+  put_up_to(ordinary, 1);
+  expect_work(0, "the queues when nothing was put");
+  uint64_t one = all;
+  put_up_to(q, 3);
+  expect_work(1, "the queues when something was put");
+  expect_is(work[0].slot, q->slot, "the slot");
+  expect_is(work[0].incarnation, SB_LOAD(&q->shm->state, SB_RELAXED) >> 2, "the incarnation");
+  sb_store_advance(q, 2);
+  expect_work(1, "the queues while a message is not stored");
+  sb_store_advance(q, 3);
+  expect_work(0, "the queues when everything is stored");
+  settle_first(1);
+  expect_work(1, "the queues when a message ended");
+  (void)look(false);
+  expect_work(0, "the queues when its end was collected");
+  expect_is(all, one, "which queues there are");
+  sb_queue *second = queue_named("second", STORED);
+  expect_work(0, "the queues with a new one");
+  expect(all != one, "a new queue is not seen");
+  put_up_to(second, 1);
+  put_up_to(q, 4);
+  work[1].slot = 0;
+  expect_is(sb_store_look(t.c, work, 1, &all), 2, "the queues that have no room");
+  expect_is(work[1].slot, 0, "what is behind the room");
+}
+static void each_lane_of_a_queue_is_looked_at(void) {
+  begin(0);
+  sb_settings ranked = RANKED(9);
+  ranked.flags = SB_QUEUE_DURABLE;
+  sb_queue *of = queue_named("ranked", ranked);
+  expect_work(0, "the queues when nothing was put");
+  expect_is(put_ranked(of, 3, 1), SB_OK, "the status of a put");
+  expect_work(1, "the queues when a message of a priority was put");
+  sb_store_lane lane;
+  (void)sb_store_lanes(of, &lane, 1);
+  expect_is(lane.tail, lane.stored, "the messages without a priority");
+}
+
 /* ---- rows ---- */
 
 static void a_row_has_the_messages_of_a_leaf(void) {
@@ -326,6 +374,8 @@ static void a_message_that_ends_during_the_copy(void) {
 static const test_case CASES[] = {
     {"stored: which queues", "durable ones that are not exclusive, of a broker with a store",
      only_durable_queues_of_a_broker_with_a_store},
+    {"stored: work", "only queues with something to store are found", only_queues_with_work_are_found},
+    {"stored: work of lanes", "each lane of a queue is looked at", each_lane_of_a_queue_is_looked_at},
     {"stored: ends", "are found once", what_ended_is_found_once},
     {"stored: leaves", "that are gone ended as a whole", a_leaf_that_is_gone_ended_as_a_whole},
     {"stored: pages", "that are gone ended as a whole", a_page_that_is_gone_ended_as_a_whole},

@@ -12,7 +12,9 @@ import shmbroker
 from shmbroker import exceptions
 from shmbroker._core import native, syncing
 from shmbroker._storekeeper import following
+from shmbroker._storekeeper.storekeeper import Storekeeper
 from shmbroker.storage import batch
+from shmbroker.storage.log import Log
 
 if TYPE_CHECKING:
     from tests.unit.storage.conftest import Stored
@@ -417,3 +419,65 @@ def test_one_storekeeper_at_a_time(stored: Stored) -> None:
     with stored.another_keeper() as other:
         assert not other.begin()
     stored.take_over()
+
+
+def test_a_turn_leaves_quiet_queues_alone(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks into those that have something to store, however many there are."""
+    queues = [stored.connection.queue(f"q{number}", durable=True) for number in range(20)]
+    for queue in queues:
+        put_numbers(queue, 1)
+    stored.keeper.turn()
+    put_numbers(queues[3], 1)
+    acked(queues[5], 1)
+    begun: list[str] = []
+    begin = following.Following.begin
+
+    def note(one: following.Following) -> None:
+        begun.append(one.queue.name)
+        begin(one)
+
+    monkeypatch.setattr(following.Following, "begin", note)
+    monkeypatch.setattr(Storekeeper, "_follow", lambda _: begun.append("all"))
+    assert stored.keeper.turn() == 1
+    assert sorted(begun) == ["q3", "q5"]
+
+
+def test_a_queue_that_is_made_during_a_turn(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that moves there while the turn looks at its old queue is in the new one on the disk."""
+    queue = stored.connection.queue("q", durable=True)
+    put_numbers(queue, 2)
+    stored.keeper.turn()
+    begin = following.Following.begin
+    acked(queue, 1)  # so that the turn looks at the queue
+
+    def move_meanwhile(one: following.Following) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(following.Following, "begin", begin)
+            queue.move(stored.connection.queue("new", durable=True))
+        monkeypatch.setattr(following.Following, "begin", begin)
+        begin(one)
+
+    monkeypatch.setattr(following.Following, "begin", move_meanwhile)
+    stored.keeper.turn()
+    stored.restart()
+    assert numbers_of(stored.connection.queue("q", passive=True)) == []
+    assert numbers_of(stored.connection.queue("new", passive=True)) == [1]
+
+
+def test_a_deletion_that_fails_is_made_up_for(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue that was deleted while the store could not be written does not come back."""
+    queue = stored.connection.queue("q", durable=True)
+    put_numbers(queue, 2)
+    stored.keeper.turn()
+    queue.delete()
+
+    def full(*_: object) -> None:
+        raise exceptions.StoreError(text="no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Log, "append", full)
+        with pytest.raises(exceptions.StoreError, match="no room"):
+            stored.keeper.turn()
+    stored.keeper.turn()
+    stored.restart()
+    assert stored.restored == 0
