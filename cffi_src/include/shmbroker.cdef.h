@@ -48,7 +48,7 @@ typedef enum {
 } sb_status;
 
 /* The version of the layout of shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 19 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 20 };
 
 /* Offsets of two bytes of the lock file. A process locks SUCCESSOR while it waits to replace an automatic housekeeper,
  * one that a client started. A client locks STARTING before it starts one. The housekeeper inherits this lock, and
@@ -879,6 +879,11 @@ void sb_store_end(sb_connection *c);
 int32_t sb_store_keeper(sb_broker *b);
 uint32_t sb_store_turn_begin(sb_connection *c);
 void sb_store_turn_end(sb_connection *c, uint32_t turn);
+/* Commits of several stored messages (sb_turns.h): how many have begun; the same after a wait until none is being carried
+ * out, which ends after 20 ms at the latest; whether those that are not decided yet are held back, for 20 ms at the latest. */
+uint32_t sb_store_commits(sb_connection *c);
+uint32_t sb_store_await_commits(sb_connection *c);
+void sb_store_hold_commits(sb_connection *c, bool held);
 /* Waits until a connection asks for a turn. SB_TIMEOUT, SB_INTERRUPTED; SB_STOPPING: the broker is stopped or purged. */
 sb_status sb_store_rest(sb_connection *c, uint64_t deadline_ns);
 /* Finds the stored queues that have something to store: messages that were appended, or bits of what changed. Returns how

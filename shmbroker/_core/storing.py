@@ -125,6 +125,18 @@ class CoreStorekeeper:
         """Tells the connections that wait for the turn that it is synced."""
         slow.sb_store_turn_end(self._handle, turn)
 
+    def commits(self) -> int:
+        """How many commits of several stored messages have begun to be carried out."""
+        return int(slow.sb_store_commits(self._handle))
+
+    def await_commits(self) -> int:
+        """As :meth:`commits`, after a wait until none is being carried out; at most 20 ms, if a process is stopped."""
+        return int(slow.sb_store_await_commits(self._handle))
+
+    def hold_commits(self, *, held: bool) -> None:
+        """Whether such commits wait before they are decided; at most 20 ms."""
+        slow.sb_store_hold_commits(self._handle, held)
+
     def rest(self, until: int) -> int:
         """Waits until a connection asks for a turn; returns a status, STOPPING if the broker is stopped or purged."""
         return int(slow.sb_store_rest(self._handle, until))

@@ -34,6 +34,7 @@ class Following:
         self._changes: list[Change] = []
         self._stored: dict[int, int] = {}  # by lane: what the store has when this turn begins
         self._reached: dict[int, int] = {}  # by lane: up to where this turn has gathered
+        self._collected: dict[int, int] = {}  # the same, when it last collected
 
     @property
     def has_staged(self) -> bool:
@@ -42,14 +43,14 @@ class Following:
 
     def begin(self) -> None:
         """Notes what the store has. The first step of a turn."""
-        self._changes.clear()
-        self.saw_ends = False
+        self._changes, self.saw_ends = [], False
         self._stored = {lane.stored >> rows.LANE_SHIFT: lane.stored for lane in self._core.lanes(self.queue)}
         self._reached = dict(self._stored)
 
     def collect(self, *, everything: bool) -> None:
-        """Collects what has ended or returned."""
-        for lane in self._stored:
+        """Collects what has ended or returned since the last call. The first step of a pass."""
+        self._changes, self._collected = [], dict(self._reached)
+        for lane in self._collected:
             complete = False
             while not complete:
                 found, complete = self._core.changes(self.queue, lane << rows.LANE_SHIFT, everything=everything)
@@ -91,8 +92,8 @@ class Following:
     def write_changed(self, batch: Batch) -> None:
         """Writes delivery counts and states that have changed, and messages of commits that were carried out."""
         for change in self._changes:
-            stored = self._stored[change.first >> rows.LANE_SHIFT]
-            below = (1 << max(0, min(rows.LEAF, stored - change.first))) - 1
+            reached = self._collected[change.first >> rows.LANE_SHIFT]
+            below = (1 << max(0, min(rows.LEAF, reached - change.first))) - 1
             if change.live & below:
                 members = batch.members(self.number, change.first)
                 for at in _bits(change.live & below & ~members):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from shmbroker import exceptions
@@ -25,6 +26,7 @@ from shmbroker.storage.reading import Reader
 from shmbroker.storage.writer import Writer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
     from shmbroker.storage.batch import Batch
@@ -34,6 +36,26 @@ NAME = "storekeeper"
 _FIRST_NUMBER = 1
 _LOOK_SECONDS = 0.05
 _RESTORE_SECONDS = 30.0
+_PASSES = 4  # of a turn, before it holds commits back
+
+
+@dataclass
+class _Written:
+    """What a turn writes.
+
+    Attributes:
+        queues: those that it looked into, in that order.
+        records: the settings of those whose record it wrote.
+        removed: those that were deleted.
+        topology: the version of the topology that it wrote; ``None``: it wrote none, or one that is not complete.
+        messages: how many messages it wrote.
+    """
+
+    queues: dict[Following, None] = field(default_factory=dict)
+    records: dict[Following, object] = field(default_factory=dict)
+    removed: list[tuple[str, int]] = field(default_factory=list)
+    topology: int | None = None
+    messages: int = 0
 
 
 class Storekeeper:
@@ -89,37 +111,83 @@ class Storekeeper:
         """
         turn = self._core.turn_begin()
         afresh, self._everything = self._everything, True  # unless this turn comes to its end
-        followed = self._with_work(everything=afresh)
-        topology = self._topology.changed(self._numbers)
-        for one in followed:
-            one.begin()
-            one.collect(everything=afresh)
-        gone = self._gone()
+        written = _Written()
         with self._writing().turn() as batch:
-            for place in gone:
-                batch.remove_queue(self._numbers[place])
-            if topology is not None:
-                batch.put_topology(topology[1])
-            recorded = self._write_records(batch, everything=topology is not None)
-            count = self._write_ends(batch, followed, afresh=afresh)
-            if any(one.saw_ends for one in followed):  # such a message may have gone to another queue meanwhile (I124)
-                followed += self._begun_meanwhile(followed)
-                recorded |= self._write_records(batch)
-                count += sum(one.write_messages(batch) for one in followed)
-            for one in followed:
+            commits, passes = self._core.await_commits(), 1
+            work = self._look(everything=afresh)
+            self._write_topology(batch, written)
+            self._pass(batch, written, work, everything=afresh)
+            # Once more, if what a commit changes in several queues may be in the batch in part (I125 of `sb_turns.h`).
+            while commits != self._core.commits():
+                if passes == _PASSES:
+                    self._core.hold_commits(held=True)
+                commits, passes = self._core.await_commits(), passes + 1
+                self._pass(batch, written, self._look())
+            for one in written.queues:
                 one.write_tails(batch)
+        if passes > _PASSES:
+            self._core.hold_commits(held=False)
         self._core.turn_end(turn)
         self._writing().catch_up()
         self._everything = False
-        for place in gone:
+        self._end(written)
+        return written.messages
+
+    def _end(self, written: _Written) -> None:
+        """Notes what the store has after a turn."""
+        for place in written.removed:
             del self._numbers[place]
-        if topology is not None:
-            self._topology.written(topology[0])
-        for one, settings in recorded.items():
+        if written.topology is not None:
+            self._topology.written(written.topology)
+        for one, settings in written.records.items():
             one.recorded = settings
-        for one in followed:
+        for one in written.queues:
             one.synced()
-        return count
+
+    def _look(self, *, everything: bool = False) -> list[Following]:
+        """The queues that have something to store. Follows those that are new, and leaves those that are gone."""
+        seen = self._core.look()
+        if everything or seen.queues != self._queues:
+            self._follow()
+            self._queues = seen.queues
+        places = set(seen.work)
+        return [one for place, one in self._following.items() if everything or place in places or one.has_staged]
+
+    def _write_topology(self, batch: Batch, written: _Written) -> None:
+        """Writes what is no message: the topology, the records of queues, and that queues were deleted."""
+        written.removed = self._gone()
+        for place in written.removed:
+            batch.remove_queue(self._numbers[place])
+        topology = self._topology.changed(self._numbers)
+        if topology is not None:
+            batch.put_topology(topology[1])
+            self._write_records(batch, written, self._following.values())
+            # A binding to a queue that was made meanwhile is left out: then a later turn writes the topology again.
+            written.topology = topology[0] if self._core.look().queues == self._queues else None
+
+    def _pass(self, batch: Batch, written: _Written, work: list[Following], *, everything: bool = False) -> None:
+        """Brings what has changed in queues into the batch: the ends first, then the messages."""
+        self._begin_with(batch, written, work)
+        for one in work:
+            one.collect(everything=everything)
+        for one in work:
+            if everything:
+                one.forget_unsynced(batch)
+            one.write_ends(batch)
+        written.messages += sum(one.write_messages(batch) for one in work)
+        for one in work:
+            one.write_changed(batch)
+        if any(one.saw_ends for one in work):  # such a message may have gone to another queue meanwhile (I124)
+            self._begin_with(batch, written, self._look())
+            written.messages += sum(one.write_messages(batch) for one in written.queues)
+
+    def _begin_with(self, batch: Batch, written: _Written, work: list[Following]) -> None:
+        self._write_records(batch, written, self._new)
+        self._new.clear()
+        for one in work:
+            if one not in written.queues:
+                one.begin()
+                written.queues[one] = None
 
     def settle(self) -> None:
         """Brings what only the log has into the database. The broker is quiet.
@@ -132,34 +200,6 @@ class Storekeeper:
     def _writing(self) -> Writer:
         assert self._writer is not None  # noqa: S101 - `begin` has opened it
         return self._writer
-
-    def _with_work(self, *, everything: bool = False) -> list[Following]:
-        """The queues that have something to store. Follows queues that are new."""
-        seen = self._core.look()
-        if everything or seen.queues != self._queues:
-            self._follow()
-            self._queues = seen.queues
-        if everything:
-            return list(self._following.values())
-        work = set(seen.work)
-        return [one for place, one in self._following.items() if place in work or one.has_staged]
-
-    def _write_ends(self, batch: Batch, followed: list[Following], *, afresh: bool) -> int:
-        """Writes what has changed in queues; returns how many messages. The ends come first."""
-        for one in followed:
-            if afresh:
-                one.forget_unsynced(batch)
-            one.write_ends(batch)
-        count = sum(one.write_messages(batch) for one in followed)
-        for one in followed:
-            one.write_changed(batch)
-        return count
-
-    def _begun_meanwhile(self, followed: list[Following]) -> list[Following]:
-        others = [one for one in self._with_work() if one not in followed]
-        for one in others:
-            one.begin()
-        return others
 
     def rest(self, until: int, *, patient: bool = False) -> int:
         """Waits until a connection asks for a turn; returns a status of the core.
@@ -207,17 +247,14 @@ class Storekeeper:
         self._numbers[queue.name, queue.incarnation] = number
         return number
 
-    def _write_records(self, batch: Batch, *, everything: bool = False) -> dict[Following, object]:
-        """Writes the records of new queues, or of all that have other settings; returns these queues and settings."""
-        written: dict[Following, object] = {}
-        for one in self._following.values() if everything else self._new:
+    def _write_records(self, batch: Batch, written: _Written, followed: Iterable[Following]) -> None:
+        """Writes the records of queues of which the store has none, or an old one."""
+        for one in followed:
             with contextlib.suppress(exceptions.NotFound):  # deleted meanwhile: the next turn removes it
                 found = one.queue.facts().settings
-                if found != one.recorded:
+                if found != written.records.get(one, one.recorded):
                     self._write_record(batch, one)
-                    written[one] = found
-        self._new.clear()
-        return written
+                    written.records[one] = found
 
     def _write_record(self, batch: Batch, one: Following) -> None:
         settings, flags = one.queue.settings()

@@ -51,6 +51,10 @@ int32_t sb_store_keeper(sb_broker *b) {
 uint32_t sb_store_turn_begin(sb_connection *c) { return sb_turns_begin(c->b); }
 void sb_store_turn_end(sb_connection *c, uint32_t turn) { sb_turns_end(c->b, turn); }
 
+uint32_t sb_store_commits(sb_connection *c) { return sb_turns_commits(c->b); }
+uint32_t sb_store_await_commits(sb_connection *c) { return sb_turns_await_commits(c->b); }
+void sb_store_hold_commits(sb_connection *c, bool held) { sb_turns_hold_commits(c->b, held); }
+
 sb_status sb_store_rest(sb_connection *c, uint64_t deadline_ns) {
   sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, c->io_node))->wake;
   uint32_t armed = sb_wake_arm(wake);

@@ -3,6 +3,7 @@
 
 #include "sb_closing.h"
 #include "sb_transaction.h"
+#include "sb_turns.h"
 #include "sb_directory.h"
 #include "sb_disposal.h"
 #include "sb_drained.h"
@@ -339,7 +340,11 @@ static void end_connection(sb_reap_context *w, sb_connection_shm *shm, const sb_
  * slots and cells of the connection afterwards. */
 static void recover_commit(sb_reap_context *w, sb_connection_shm *shm) {
   if (sb_transaction_is_decided(shm)) {
+    bool stored = SB_LOAD(&shm->commit, SB_RELAXED) == SB_COMMIT_STORED;
+    if (stored)
+      sb_turns_commit_begins(w->b); /* I125 of sb_turns.h: the dead connection may have raised the number, or not */
     each_holding(w, shm, sb_transaction_roll_forward);
+    if (stored) sb_turns_commit_ends(w->b);
   } else {
     each_holding(w, shm, sb_transaction_roll_back);
     each_holding(w, shm, sb_transaction_free_body);

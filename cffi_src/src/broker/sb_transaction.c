@@ -4,6 +4,7 @@
 #include "sb_closing.h"
 #include "sb_reference.h"
 #include "sb_settle.h"
+#include "sb_turns.h"
 #include "sb_values.h"
 #include "sb_wait.h"
 
@@ -157,6 +158,18 @@ static void free_body(sb_connection *c, sb_transaction_body *body) {
   }
 }
 
+static bool is_stored(const sb_queue *q) { return q->lanes[0].ring.changed != NULL; }
+
+/* True if the commit changes several messages of stored queues. */
+static bool stores_several(const sb_transaction_plan *p) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < p->cell_count; i++) {
+    count += p->cells[i].token != SB_TRANSACTION_NO_TOKEN && is_stored(p->cells[i].q);
+  }
+  for (uint32_t i = 0; i < p->end_count; i++) count += is_stored(p->ends[i].q);
+  return count > 1;
+}
+
 void sb_transaction_decide(sb_transaction_plan *p) {
   for (uint32_t i = 0; i < p->body_count; i++) {
     sb_transaction_body *body = &p->bodies[i];
@@ -171,8 +184,12 @@ void sb_transaction_decide(sb_transaction_plan *p) {
     }
   }
   SB_CRASHPOINT("commit.published");
-  SB_STORE(&p->c->shm->commit, 1, SB_SEQ_CST); /* P12: the linearisation point */
+  bool stored = stores_several(p);
+  if (stored) sb_turns_pass_hold(p->c->b);
+  /* P12: the linearisation point */
+  SB_STORE(&p->c->shm->commit, stored ? SB_COMMIT_STORED : SB_COMMIT_DECIDED, SB_SEQ_CST);
   SB_CRASHPOINT("commit.decided");
+  if (stored) sb_turns_commit_begins(p->c->b); /* I125 of sb_turns.h */
 }
 
 /* ---- carrying out ---- */
@@ -235,6 +252,7 @@ void sb_transaction_carry_out(sb_transaction_plan *p) {
   for (uint32_t i = 0; i < p->end_count; i++) {
     (void)sb_dispose(p->ends[i].q, p->ends[i].token, p->ends[i].reason); /* also frees the holding */
   }
+  if (SB_LOAD(&c->shm->commit, SB_RELAXED) == SB_COMMIT_STORED) sb_turns_commit_ends(c->b); /* I125 of sb_turns.h */
   SB_CRASHPOINT("commit.carried_out");
   for (uint32_t i = 0; i < p->cell_count; i++) {
     if (p->cells[i].claim.token != 0) sb_holding_give(c, p->cells[i].claim.token);
@@ -243,7 +261,7 @@ void sb_transaction_carry_out(sb_transaction_plan *p) {
   for (uint32_t i = 0; i < p->body_count; i++) {
     if (p->bodies[i].token != SB_TRANSACTION_NO_TOKEN) sb_holding_give(c, p->bodies[i].token);
   }
-  SB_STORE(&c->shm->commit, 0, SB_RELEASE); /* I46: nothing is listed any more */
+  SB_STORE(&c->shm->commit, SB_COMMIT_NONE, SB_RELEASE); /* I46: nothing is listed any more */
 }
 
 /* ---- undoing ---- */
@@ -278,7 +296,8 @@ void sb_transaction_undo(sb_transaction_plan *p) {
 /* ---- by the reaper ---- */
 
 bool sb_transaction_is_decided(const sb_connection_shm *dead) {
-  return SB_LOAD(&dead->commit, SB_SEQ_CST) != 0; /* P12: the word is loaded before the holdings are read */
+  return SB_LOAD(&dead->commit, SB_SEQ_CST) !=
+         SB_COMMIT_NONE; /* P12: the word is loaded before the holdings are read */
 }
 
 static bool counts_as_taken(const sb_queue_shm *q, bool scheduled) {

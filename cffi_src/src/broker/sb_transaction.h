@@ -6,15 +6,15 @@
  * store the connection, or its reaper, *flips* each cell (STAGED -> AVAILABLE or SCHEDULED) and settles each message. A
  * body that goes to several queues is stored once.
  *
- * Layout: `commit` of sb_connection_shm: 0, or 1 from the decision until all is carried out. Holdings STAGED (a cell),
+ * Layout: `commit` of sb_connection_shm: SB_COMMIT_NONE, or another value from the decision until all is carried out. Holdings STAGED (a cell),
  * PUBLICATION (a body), SETTLING (a message; its holding was CELL until the commit marked it), ID (the claim of a
  * message's id, sb_duplicates.h).
  *
  * Invariants:
- *  I45 a STAGED cell is flipped only while the commit word of its owner is 1. It becomes a TOMBSTONE only while that
- *      word is 0.
+ *  I45 a STAGED cell is flipped only while the commit word of its owner is not NONE. It becomes a TOMBSTONE only while
+ *      that word is NONE.
  *  I46 the holdings list a body as PUBLICATION from before its first cell is staged until its last cell was flipped. So
- *      while the commit word is 0, a body that is listed so belongs only to the owner of that word, whatever the header
+ *      while the commit word is NONE, a body that is listed so belongs only to the owner of that word, whatever the header
  *      of the slot says. The commit word is cleared after all holdings of the commit were given back.
  *  I47 the counter `added` is raised under an intent that is written before the flip, and names the cell. So a reaper
  *      that finds this intent knows whether the cell was flipped: it was if the cell is not STAGED any more.
@@ -24,18 +24,19 @@
  *      the word before it reads the holdings.
  *
  * Death (killed after -> what is left -> who repairs it):
- *  any step before storing the commit word -> STAGED cells, bodies in slots, marked messages, and the word 0 -> the
+ *  any step before storing the commit word -> STAGED cells, bodies in slots, marked messages, and the word NONE -> the
  *   reaper makes the cells TOMBSTONE, releases the marked messages like all other messages that the connection held,
  *   then frees the slots of the bodies whatever references they have.
- *  storing the commit word -> STAGED cells, ACQUIRED messages, and the word 1 -> the reaper flips each cell that is
+ *  storing the commit word -> STAGED cells, ACQUIRED messages, and another word -> the reaper flips each cell that is
  *   still STAGED, and settles each message that is still ACQUIRED; or REMOVING, if the commit carries out or transfers
  *   it. It writes into the intents and counters of the dead connection's ledgers: if the reaper is killed, too, its successor can continue.
- *  claiming an id -> the claim, and the word 0 or 1 -> the reaper gives the claim back, or makes the id known.
+ *  claiming an id -> the claim, and any word -> the reaper gives the claim back, or makes the id known.
+ *  storing SB_COMMIT_STORED, before or while the numbers of sb_turns.h are raised -> see there.
  *  flipping a cell, before counting it -> the intent COMMIT -> the reaper counts the cell (sb_intent.c).
  *  counting a cell, before looking after its queue (notifying consumers, enforcing limits, emptying a queue that was
  *   closed meanwhile) -> a queue for which these steps were not done -> the reaper does them for each queue that the
  *   dead connection had open (sb_recover.c).
- *  giving back all holdings, before clearing the commit word -> the word 1 without holdings -> nothing to repair.
+ *  giving back all holdings, before clearing the commit word -> the word without holdings -> nothing to repair.
  *
  * Concurrency: the caller keeps the connection's lock from sb_transaction_stage to sb_transaction_carry_out or
  *  sb_transaction_undo, so the holdings never list bodies of two commits as PUBLICATION. Before that, the caller drops

@@ -86,6 +86,10 @@ typedef struct {
   sb_word where;
 } sb_holding_shm;
 
+/* The commit in the holdings of a connection (sb_transaction.h): undecided, or none; decided; decided, and counted in
+ * `commits_begun` and `commits_done`, since it changes several messages of stored queues (sb_turns.h). */
+enum { SB_COMMIT_NONE = 0, SB_COMMIT_DECIDED = 1, SB_COMMIT_STORED = 2 };
+
 #define SB_PROC_WATCHES 1u /* the process has an IO thread: such threads watch the housekeeper (sb_io.h) */
 typedef struct {
   alignas(64) sb_word word;
@@ -156,10 +160,13 @@ typedef struct {
   sb_half no_room; /* hint: 1: a client had no room for another segment, and none was added since (sb_reserve.h) */
   /* The store (sb_turns.h). stores: SB_STORES_..., not NONE: the broker has a store, so its durable queues are stored.
    * turns_asked, turns_begun, turns_done: numbers of turns of the storekeeper; turns_done is a futex.
-   * storekeeper_waiter: slot of the node of the storekeeper; 0 = none */
+   * storekeeper_waiter: slot of the node of the storekeeper; 0 = none
+   * commits_begun, commits_done: how often the carrying out of a commit of several stored messages began, and ended */
   alignas(64) sb_half stores;
   sb_half turns_asked, turns_begun, turns_done;
   sb_half storekeeper_waiter, storekeeper_pid;
+  sb_half commits_begun, commits_done;
+  sb_word commits_held_ns;            /* CLOCK_MONOTONIC: until then, no such commit is decided */
   char data_dir[SB_DATA_DIR_MAX + 1]; /* the folder of the store; written before the broker has a name */
 } sb_header_shm;
 _Static_assert(sizeof(sb_header_shm) <= 4096, "header page");
@@ -566,7 +573,8 @@ typedef struct {
   sb_half reserved1;
   sb_word created_ns;
   sb_word delivered, published;
-  /* 1: the commit in its holdings is decided; a reaper carries it out if the connection dies (sb_transaction.h) */
+  /* SB_COMMIT_...: not NONE: the commit in its holdings is decided; a reaper carries it out if the connection dies
+   * (sb_transaction.h) */
   sb_word commit;
   sb_word reserved0;
   alignas(64) sb_gate_shm gate;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_turns.h"
 
+#include <time.h>
+
+#include "sb_holdings.h"
 #include "sb_slab.h"
 #include "sb_wait.h"
 
@@ -56,4 +59,54 @@ void sb_turns_end(sb_broker *b, uint32_t number) {
   SB_STORE(&b->header->turns_done, number, SB_RELEASE);
   SB_CRASHPOINT("turns.ended");
   sb_wake_all(&b->header->turns_done);
+}
+
+/* ---- commits of several stored messages ---- */
+
+#define AWAIT_NS UINT64_C(20000000)
+#define HOLD_NS UINT64_C(20000000) /* a storekeeper that is killed meanwhile holds nobody back for longer */
+
+static void pause_shortly(void) {
+  const struct timespec shortly = {0, 20000};
+  nanosleep(&shortly, NULL);
+}
+
+void sb_turns_pass_hold(sb_broker *b) {
+  while (SB_LOAD(&b->header->commits_held_ns, SB_RELAXED) > sb_now_ns()) pause_shortly();
+}
+
+void sb_turns_hold_commits(sb_broker *b, bool held) {
+  SB_STORE(&b->header->commits_held_ns, held ? sb_now_ns() + HOLD_NS : 0, SB_RELAXED);
+}
+
+void sb_turns_commit_begins(sb_broker *b) {
+  (void)SB_ADD(&b->header->commits_begun, 1, SB_SEQ_CST); /* P44 */
+  SB_CRASHPOINT("turns.commit.begun");
+}
+
+void sb_turns_commit_ends(sb_broker *b) {
+  (void)SB_ADD(&b->header->commits_done, 1, SB_SEQ_CST);
+  SB_CRASHPOINT("turns.commit.done");
+}
+
+uint32_t sb_turns_commits(const sb_broker *b) { return SB_LOAD(&b->header->commits_begun, SB_SEQ_CST); /* P44 */ }
+
+/* A connection was killed after it had raised `commits_begun`, and its reaper raised it as well. */
+static bool mend_commits(sb_broker *b, uint32_t begun, uint32_t done) {
+  for (unsigned id = 1; id < SB_MAX_CONNECTIONS; id++) {
+    const sb_connection_shm *c = sb_connection_record(b, id);
+    if (c != NULL && SB_LOAD(&c->commit, SB_SEQ_CST) == SB_COMMIT_STORED) return false;
+  }
+  return SB_CAS(&b->header->commits_done, &done, begun, SB_SEQ_CST);
+}
+
+uint32_t sb_turns_await_commits(sb_broker *b) {
+  uint64_t until = sb_now_ns() + AWAIT_NS;
+  for (;;) {
+    uint32_t done = SB_LOAD(&b->header->commits_done, SB_SEQ_CST), begun = sb_turns_commits(b);
+    if (done == begun || mend_commits(b, begun, done) || sb_now_ns() > until) {
+      return begun;
+    }
+    pause_shortly();
+  }
 }

@@ -19,15 +19,25 @@
  *      pass begins with a look at all queues (sb_store_look): the other queue may be new, or may have been quiet until
  *      then. A turn that has seen no end needs no second pass.
  *
+ *  I125 a commit of several stored messages is in a transaction of the store as a whole, or not at all. Before its first
+ *      effect its connection, or the reaper of that, raises `commits_begun`, and after the last one `commits_done`. The
+ *      storekeeper collects and gathers while both are equal, and once more if `commits_begun` has risen meanwhile.
+ *      If commits go on and on, it holds new ones back for some milliseconds. Exception: a commit whose process is
+ *      stopped in the middle of that; the storekeeper does not wait for it longer than AWAIT_NS.
+ *
  * Ordering pairs:
  *  P42 a connection appends a message, then reads `turns_begun`; the storekeeper raises `turns_begun`, then reads the
  *     tails and bits of the queues. All are seq_cst, so the turn after the number that was read has the message.
  *  P43 a connection raises `turns_asked`, then rings the storekeeper; the storekeeper arms its wake word, then reads
  *     `turns_asked` (P6 of sb_wait.h).
+ *  P44 a connection raises `commits_begun`, then changes cells; the storekeeper reads the cells, then `commits_begun`. All
+ *     are seq_cst: if it has read an effect, it reads the raised number.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  the connection raised `turns_asked` -> a turn that nobody waits for -> nobody.
  *  the storekeeper began a turn, or has synced it -> `turns_done` is behind -> the next storekeeper begins another turn.
+ *  a commit was decided, or is being carried out -> SB_COMMIT_STORED, and perhaps `commits_begun` is ahead -> the reaper
+ *   raises both numbers as well. The storekeeper makes them equal when no connection has SB_COMMIT_STORED.
  * A stopped storekeeper keeps its place: those that wait for a turn wait, and nobody else does.
  *
  * Concurrency: one storekeeper, which holds SB_LOCK_STOREKEEPER; any thread asks and waits.
@@ -47,5 +57,20 @@ sb_status sb_turns_wait(sb_broker *b, uint32_t number, uint64_t deadline_ns);
 bool sb_turns_are_asked(const sb_broker *b);
 uint32_t sb_turns_begin(sb_broker *b);
 void sb_turns_end(sb_broker *b, uint32_t number);
+
+/* ---- commits of several stored messages (I125) ---- */
+
+/* Called before the commit is decided: waits while the storekeeper holds commits back. */
+void sb_turns_pass_hold(sb_broker *b);
+/* Called after it was decided, before its first effect. */
+void sb_turns_commit_begins(sb_broker *b);
+/* Called after its last effect. */
+void sb_turns_commit_ends(sb_broker *b);
+/* The storekeeper's part. The number of commits that have begun. */
+uint32_t sb_turns_commits(const sb_broker *b);
+/* Waits until no commit is being carried out, for AWAIT_NS at most; returns the number of those that have begun. */
+uint32_t sb_turns_await_commits(sb_broker *b);
+/* Holds commits back that are not decided yet; false ends it. */
+void sb_turns_hold_commits(sb_broker *b, bool held);
 
 #endif
