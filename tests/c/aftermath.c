@@ -219,6 +219,7 @@ void verify(test_broker *t, const operation *o, bool done, uint64_t memory) {
   sb_queue *stored = open_queue(t, "q");
   if (stored != NULL) {
     expect_changes_found(stored);
+    expect_commits_counted(stored);
     (void)sb_queue_close(stored);
   }
   expect_content(t, o, done);

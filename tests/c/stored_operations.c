@@ -36,6 +36,12 @@ void takes_a_turn(void) {
 void asks_for_a_turn(void) { (void)sb_store_ask(kid.c); }
 
 #ifdef SB_TEST_HOOKS /* without them, a program is linked against the public functions only */
+void expect_commits_counted(sb_queue *of) {
+  const sb_header_shm *h = of->c->b->header;
+  (void)sb_store_await_commits(of->c);
+  if (SB_LOAD(&h->commits_begun, SB_RELAXED) != SB_LOAD(&h->commits_done, SB_RELAXED))
+    complain("a commit is being carried out for ever");
+}
 void expect_changes_found(sb_queue *of) {
   sb_store_change changes[CHANGES];
   sb_store_lane lane;
@@ -60,5 +66,6 @@ void expect_changes_found(sb_queue *of) {
   }
 }
 #else
+void expect_commits_counted(sb_queue *of) { (void)of; }
 void expect_changes_found(sb_queue *of) { (void)of; }
 #endif

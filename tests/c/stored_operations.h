@@ -12,5 +12,7 @@ void takes_a_turn(void);       /* as the storekeeper */
 void asks_for_a_turn(void);
 /* Each message that has ended is found by the changed bits, unless a storekeeper found it. */
 void expect_changes_found(sb_queue *q);
+/* No commit of several stored messages counts as one that is being carried out. */
+void expect_commits_counted(sb_queue *q);
 
 #endif

@@ -16,6 +16,7 @@
 
 typedef struct {
   bool has[POSITIONS];
+  bool staged[POSITIONS]; /* a message of a commit that was not carried out */
   unsigned count[POSITIONS];
 } table;
 typedef struct {
@@ -28,12 +29,16 @@ static disk *store; /* part of the world */
 
 /* Gathers from a sequence number on, into the table; returns the sequence number to go on at. */
 static uint64_t gather(table *t, uint64_t from, uint64_t end) {
+  uint64_t first = from;
   sb_store_row row = {.heads = store->heads,
                       .bodies = store->bodies,
                       .heads_size = sizeof store->heads,
                       .bodies_size = sizeof store->bodies};
   if (sb_store_gather(me()->q, &from, end, &row) != SB_OK) complain("a row cannot be gathered");
   sb_row_head head;
+  for (unsigned n = 0; n < LEAF && first + n < POSITIONS; n++) {
+    if ((row.staged >> n & 1) != 0) t->staged[first + n] = true;
+  }
   memcpy(&head, store->heads, sizeof head);
   for (unsigned n = 0; n < row.count; n++) {
     sb_row_entry e;
@@ -44,13 +49,19 @@ static uint64_t gather(table *t, uint64_t from, uint64_t end) {
   return from;
 }
 
-/* One turn. A storekeeper that dies in it leaves the table as it was. */
-static void turn(void) {
+/* One turn. A storekeeper that dies in it leaves the table as it was. True: the turn came to its end. `whole`: it does not if a
+ * commit is carried out meanwhile (I125 of sb_turns.h), where the storekeeper takes another pass. */
+static bool turn_beside_commits(bool whole) {
   sb_store_change changes[CHANGES];
   sb_store_lane lane;
   uint32_t count = 0;
   table t = store->kept;
   bool afresh = store->afresh;
+  uint32_t done = SB_LOAD(&me()->t.b->header->commits_done, SB_SEQ_CST), begun = sb_store_commits(me()->t.c);
+  if (whole && begun != done) {
+    scheduler_note("beside");
+    return false;
+  }
   store->afresh = true;
   uint32_t number = sb_store_turn_begin(me()->t.c);
   (void)sb_store_lanes(me()->q, &lane, 1);
@@ -71,12 +82,23 @@ static void turn(void) {
       if ((changes[i].returned >> n & 1) != 0 && sequence < stored) (void)gather(&t, sequence, sequence + 1);
     }
   }
+  for (uint64_t n = 0; n < POSITIONS; n++) {
+    if (!t.staged[n]) continue;
+    t.staged[n] = false; /* set again if it is staged still */
+    (void)gather(&t, n, n + 1);
+  }
+  if (whole && sb_store_commits(me()->t.c) != begun) {
+    scheduler_note("beside");
+    return false;
+  }
   store->kept = t; /* the transaction */
   store->afresh = false;
   sb_store_advance(me()->q, at);
   sb_store_turn_end(me()->t.c, number);
   scheduler_note("stored");
+  return true;
 }
+static void turn(void) { (void)turn_beside_commits(false); }
 
 /* ---- before ---- */
 
@@ -122,6 +144,22 @@ static void two_turns(void) {
   turn();
   turn();
 }
+
+static unsigned stored_messages(void) {
+  unsigned n = 0;
+  for (unsigned at = 0; at < POSITIONS; at++) n += store->kept.has[at];
+  return n;
+}
+/* Beside a commit that acknowledges one message, and publishes another one. */
+static void whole_turn(void) {
+  unsigned before = stored_messages();
+  if (turn_beside_commits(true) && stored_messages() != before) complain("a commit is in the store in part");
+}
+static void two_whole_turns(void) {
+  whole_turn();
+  whole_turn();
+}
+static void commit_9_and_ack(void) { (void)commit_with_ack(9, me()->first); }
 
 static void nack_then_ack(void) {
   nack_held();
@@ -170,6 +208,9 @@ static const scenario SCENARIOS[] = {
      {{"ack", ack_held, 0, "acked"}, {"keep", two_turns, 1, "stored stored"}}, store_has_what_the_queue_has, KEEPS_ALL},
     {"stored, two acks", "two end the last messages of a leaf", STORED, two_hold_the_last_of_a_leaf,
      {{"a", ack_held, 0, "acked"}, {"b", ack_held, 1, "acked"}, {"keep", one_turn, 2, "stored"}},
+     store_has_what_the_queue_has, KEEPS_ALL},
+    {"stored, commit", "what a commit changes is in a turn as a whole", STORED, first_holds_a_stored_one,
+     {{"commit", commit_9_and_ack, 0, "committed acked"}, {"keep", two_whole_turns, 1, "stored stored"}},
      store_has_what_the_queue_has, KEEPS_ALL},
 };
 /* clang-format on */

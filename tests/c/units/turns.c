@@ -79,6 +79,42 @@ static void the_storekeeper_rests_until_it_is_asked(void) {
   sb_store_end(t.c);
 }
 
+static void set_commits(uint32_t begun, uint32_t done) {
+  SB_STORE(&t.b->header->commits_begun, begun, SB_RELAXED);
+  SB_STORE(&t.b->header->commits_done, done, SB_RELAXED);
+}
+static uint32_t commits_done(void) { return SB_LOAD(&t.b->header->commits_done, SB_RELAXED); }
+static void a_commit_that_is_carried_out_is_awaited(void) {
+  set_commits(UINT32_MAX, UINT32_MAX);
+  expect_is(sb_store_await_commits(t.c), UINT32_MAX, "the commits when none is carried out");
+  sb_turns_commit_begins(t.b);
+  SB_STORE(&t.c->shm->commit, SB_COMMIT_STORED, SB_RELAXED);
+  uint64_t before = sb_now_ns();
+  expect_is(sb_store_await_commits(t.c), 0, "the commits with one whose process is stopped");
+  expect(sb_now_ns() - before >= 20000000, "it was not awaited");
+  expect_is(commits_done(), UINT32_MAX, "how many have ended");
+  sb_turns_commit_ends(t.b);
+  expect_is(sb_store_await_commits(t.c), 0, "the commits when it has ended");
+  expect_is(sb_store_commits(t.c), 0, "the same, without a wait");
+}
+static void a_commit_that_was_counted_twice_is_made_up_for(void) {
+  set_commits(7, 5);
+  SB_STORE(&t.c->shm->commit, SB_COMMIT_DECIDED, SB_RELAXED);
+  expect_is(sb_store_await_commits(t.c), 7, "the commits");
+  expect_is(commits_done(), 7, "how many have ended, when nobody carries one out");
+}
+static void commits_are_held_back_for_a_while(void) {
+  uint64_t before = sb_now_ns();
+  sb_turns_pass_hold(t.b);
+  sb_store_hold_commits(t.c, true);
+  sb_store_hold_commits(t.c, false);
+  sb_turns_pass_hold(t.b);
+  expect(sb_now_ns() - before < 20000000, "a commit waits that is not held back");
+  sb_store_hold_commits(t.c, true);
+  sb_turns_pass_hold(t.b);
+  expect(sb_now_ns() - before >= 20000000, "a commit that is held back does not wait");
+}
+
 static const test_case CASES[] = {
     {"turns: a wait", "is for the turn after the last one that began",
      a_wait_is_for_the_turn_after_the_last_that_began},
@@ -86,6 +122,9 @@ static const test_case CASES[] = {
     {"turns: an earlier question", "changes nothing", an_earlier_question_changes_nothing},
     {"turns: a purge", "ends the wait", a_purge_ends_the_wait},
     {"turns: the storekeeper", "is one at a time", one_storekeeper_at_a_time},
+    {"turns: commits", "that are being carried out are awaited", a_commit_that_is_carried_out_is_awaited},
+    {"turns: a commit", "that was counted twice is made up for", a_commit_that_was_counted_twice_is_made_up_for},
+    {"turns: a hold", "keeps commits back for a while", commits_are_held_back_for_a_while},
     {"turns: the storekeeper's rest", "lasts until a turn is asked for", the_storekeeper_rests_until_it_is_asked},
 };
 SUBJECT(CASES)

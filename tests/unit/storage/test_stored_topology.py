@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from shmbroker import exceptions
+from shmbroker._storekeeper.stored_topology import StoredTopology
 
 if TYPE_CHECKING:
     from tests.unit.storage.conftest import Stored
@@ -93,3 +94,23 @@ def test_address_settings_survive(stored: Stored) -> None:
         ("jobs.#", {"default_ring_size": 5, "default_max_length": 9})
     ]
     assert stored.connection.queue("jobs.new").settings.ring_size == 5
+
+
+def test_a_binding_that_is_made_during_a_turn(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its queue was made after the turn looked which queues there are: the next turn writes the binding."""
+    channel = stored.connection.channel()
+    channel.exchange_declare("x", "fanout", durable=True)
+    real = StoredTopology.changed
+
+    def bound_meanwhile(*given: object) -> object:
+        monkeypatch.setattr(StoredTopology, "changed", real)
+        channel.queue_declare("late", durable=True)
+        channel.queue_bind("late", "x")
+        return real(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(StoredTopology, "changed", bound_meanwhile)
+    stored.keeper.turn()
+    stored.keeper.turn()
+    stored.restart()
+    stored.connection.channel().basic_publish("x", "", b"1")
+    assert len(stored.connection.queue("late", passive=True)) == 1

@@ -10,7 +10,7 @@ import pytest
 
 import shmbroker
 from shmbroker import exceptions
-from shmbroker._core import native, syncing
+from shmbroker._core import native, storing, syncing
 from shmbroker._storekeeper import following
 from shmbroker._storekeeper.storekeeper import Storekeeper
 from shmbroker.storage import batch
@@ -481,3 +481,88 @@ def test_a_deletion_that_fails_is_made_up_for(stored: Stored, monkeypatch: pytes
     stored.keeper.turn()
     stored.restart()
     assert stored.restored == 0
+
+
+@pytest.mark.parametrize("step", ["collect", "write_ends", "write_messages", "write_changed"])
+def test_a_commit_beside_a_turn_is_stored_as_a_whole(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Wherever the turn is when the commit is carried out: the disk has the old message or the new one."""
+    old, new = (stored.connection.queue(name, durable=True) for name in ("old", "new"))
+    put_numbers(old, 1)
+    put_numbers(new, 1)
+    channel = stored.connection.channel()
+    channel.tx_select()
+    delivery = channel.basic_get("old")
+    assert delivery is not None
+    stored.keeper.turn()
+    put_numbers(old, 1, first=1)  # so that the turn looks at both
+    put_numbers(new, 1, first=1)
+    real = getattr(following.Following, step)
+
+    def commit_after(one: following.Following, *given: object, **named: object) -> object:
+        done = real(one, *given, **named)
+        monkeypatch.setattr(following.Following, step, real)
+        channel.basic_publish("", "new", b"2")
+        channel.basic_ack(delivery.delivery_tag)
+        channel.tx_commit(timeout=0)
+        return done
+
+    monkeypatch.setattr(following.Following, step, commit_after)
+    stored.keeper.turn()
+    stored.restart()
+    assert numbers_of(stored.connection.queue("old", passive=True)) == [1]
+    assert numbers_of(stored.connection.queue("new", passive=True)) == [0, 1, 2]
+
+
+def test_commits_that_go_on_are_held_back(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn whose passes all meet a commit comes to its end."""
+    queues = [stored.connection.queue(name, durable=True) for name in ("one", "two")]
+    stored.keeper.turn()
+    channel = stored.connection.channel()
+    channel.tx_select()
+    held: list[bool] = []
+    real, hold = Storekeeper._pass, storing.CoreStorekeeper.hold_commits  # noqa: SLF001
+
+    def commit_meanwhile(*given: object, **named: object) -> None:
+        real(*given, **named)  # type: ignore[arg-type]
+        if not held:
+            for queue in queues:
+                channel.basic_publish("", queue.name, b"1")
+            channel.tx_commit(timeout=0)
+
+    def note(one: storing.CoreStorekeeper, *, held_back: bool) -> None:
+        held.append(held_back)
+        hold(one, held=held_back)
+
+    monkeypatch.setattr(Storekeeper, "_pass", commit_meanwhile)
+    monkeypatch.setattr(storing.CoreStorekeeper, "hold_commits", lambda one, *, held: note(one, held_back=held))
+    stored.keeper.turn()
+    assert held == [True, False]
+    stored.restart()
+    counts = [len(stored.connection.queue(queue.name, passive=True)) for queue in queues]
+    assert counts == [4, 4]
+
+
+def test_a_return_between_two_passes_is_stored(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that the turn has gathered already is returned, and a commit makes the turn look once more."""
+    queues = [stored.connection.queue(name, durable=True) for name in ("one", "two")]
+    stored.keeper.turn()
+    channel = stored.connection.channel()
+    channel.tx_select()
+    put_numbers(queues[0], 1)
+    real = Storekeeper._pass  # noqa: SLF001
+
+    def return_meanwhile(*given: object, **named: object) -> None:
+        real(*given, **named)  # type: ignore[arg-type]
+        monkeypatch.setattr(Storekeeper, "_pass", real)
+        queues[0].get(timeout=10).nack()
+        for queue in queues:
+            channel.basic_publish("", queue.name, b"1")
+        channel.tx_commit(timeout=0)
+
+    monkeypatch.setattr(Storekeeper, "_pass", return_meanwhile)
+    stored.keeper.turn()
+    stored.restart()
+    queue = stored.connection.queue("one", passive=True)
+    assert [queue.get(timeout=10).delivery_count for _ in range(2)] == [2, 1]
