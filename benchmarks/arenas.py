@@ -149,6 +149,8 @@ ARENAS = (
     Arena("feature-dead-letter", "a message to the dead letters", COST, peers=False, baseline="first"),
     Arena("feature-delay", "what a delay adds to a message", COST, peers=False, baseline="first"),
     Arena("feature-delayed", "a message that is delayed", COST, peers=False, baseline="first"),
+    Arena("durable", "publishing 1 KiB to the disk, each before the next", COST, peers=False, baseline="first"),
+    Arena("durable-bulk", "publishing 1 KiB to the disk, 1,000 at a time", COST, peers=False, baseline="first"),
     Arena("start", "the start of a program", MILLISECONDS, peers=False),
     Arena(
         "connect",

@@ -91,10 +91,14 @@ def _free_ports(count: int) -> list[int]:
 class RabbitServer:
     """A server of our own, on a port of this machine, with its name server."""
 
-    def __init__(self) -> None:
-        """Start both, in a directory of their own."""
-        self._directory = tempfile.mkdtemp(prefix="benchmark-rabbitmq-")
-        self._port, distribution, names = _free_ports(3)
+    def __init__(self, folder: Path | None = None) -> None:
+        """Start both, in a directory of their own.
+
+        Args:
+            folder: Where the directory is made; without one, among those for temporary files.
+        """
+        self._directory = tempfile.mkdtemp(prefix="benchmark-rabbitmq-", dir=folder)
+        self.port, distribution, names = _free_ports(3)
         path = Path(self._directory)
         path.joinpath("plugins").write_text("[].")
         environment = {
@@ -104,7 +108,7 @@ class RabbitServer:
             "ERL_EPMD_PORT": str(names),
             "RABBITMQ_NODENAME": f"benchmark{os.getpid()}@localhost",
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODE_PORT": str(self._port),
+            "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_DIST_PORT": str(distribution),
             "RABBITMQ_BASE": self._directory,
             "RABBITMQ_MNESIA_BASE": str(path / "data"),
@@ -153,7 +157,7 @@ class RabbitServer:
     def client(self) -> Iterator[Any]:
         """Connect, and open a channel, to a server without queues."""
         pika = module("pika")
-        connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", self._port))
+        connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", self.port))
         try:
             channel = connection.channel()
             for queue in QUEUES:

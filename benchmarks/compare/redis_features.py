@@ -67,7 +67,7 @@ class RedisServer(RedisLink):
     @contextlib.contextmanager
     def client(self) -> Iterator[Any]:
         """Connect, to an empty database."""
-        with self._client() as client:
+        with super().client() as client:
             client.flushall()
             yield client
 

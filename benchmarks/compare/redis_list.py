@@ -16,7 +16,7 @@ from benchmarks.compare.protocol import Peer, module
 from benchmarks.links import Inlet, Link, Outlet, inlet, outlet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 START_SECONDS = 10.0
 STOP_SECONDS = 5.0
@@ -30,7 +30,8 @@ class RedisEnd:
     socket: str
 
     @contextlib.contextmanager
-    def _client(self) -> Iterator[Any]:
+    def client(self) -> Iterator[Any]:
+        """Connect."""
         client = module("redis").Redis(unix_socket_path=self.socket)
         try:
             yield client
@@ -40,26 +41,30 @@ class RedisEnd:
     @contextlib.contextmanager
     def sending(self) -> Iterator[Outlet]:
         """Push at the right, one command and one answer per message."""
-        with self._client() as client:
+        with self.client() as client:
             yield outlet(lambda body: client.rpush(KEY, body))
 
     @contextlib.contextmanager
     def receiving(self) -> Iterator[Inlet]:
         """Pop at the left, waiting; one command and one answer per message."""
-        with self._client() as client:
+        with self.client() as client:
             yield inlet(lambda: client.blpop(KEY)[1])
 
 
 class RedisLink(RedisEnd):
     """The parent's side: starts the server, waits for it, ends it."""
 
-    def __init__(self) -> None:
-        """Start a server that keeps nothing on disk and listens on no port."""
+    def __init__(self, options: Sequence[str] = ("--save", "", "--appendonly", "no")) -> None:
+        """Start a server that listens on no port.
+
+        Args:
+            options: Of the server; without any it keeps nothing on disk.
+        """
         self._directory = tempfile.mkdtemp(prefix="benchmark-redis-")
         socket = str(Path(self._directory) / "socket")
         super().__init__(socket)
         command = ["redis-server", "--port", "0", "--unixsocket", socket]
-        command += ["--save", "", "--appendonly", "no", "--dir", self._directory]
+        command += ["--dir", self._directory, *options]
         self._server = subprocess.Popen(  # noqa: S603 (a fixed command)
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         )
@@ -78,7 +83,7 @@ class RedisLink(RedisEnd):
         redis = module("redis")
         while True:
             try:
-                with self._client() as client:
+                with self.client() as client:
                     client.ping()
                     return
             except redis.ConnectionError:

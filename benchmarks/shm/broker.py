@@ -39,17 +39,18 @@ def unavailable() -> str | None:
     return None
 
 
-def start_broker(memory: str) -> tuple[shmbroker.Broker, str]:
+def start_broker(memory: str, **options: object) -> tuple[shmbroker.Broker, str]:
     """Start a broker under a new name.
 
     Args:
         memory: Its limit, such as `"256M"`.
+        **options: Further ones of the broker.
 
     Returns:
         The broker and its name.
     """
     name = f"bench-{uuid.uuid4().hex[:12]}"
-    broker: shmbroker.Broker = package().Broker(name, memory=memory)
+    broker: shmbroker.Broker = package().Broker(name, memory=memory, **options)
     broker.start()
     return broker, name
 

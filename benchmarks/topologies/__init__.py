@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from benchmarks.topologies import (
     c_core,
     channels,
+    durable,
     features,
     footprint,
     publishing,
@@ -27,7 +28,10 @@ from benchmarks.topologies import (
 if TYPE_CHECKING:
     from benchmarks.topologies.topology import Topology
 
-_SUBJECTS = (streams, round_trips, sweeps, publishing, channels, routing, selectors, features, start, footprint, c_core)
+_SUBJECTS = (
+    *(streams, round_trips, sweeps, publishing, channels, routing, selectors, features, durable, start, footprint),
+    c_core,
+)
 
 TOPOLOGIES: dict[str, Topology] = {one.name: one for subject in _SUBJECTS for one in subject.TOPOLOGIES}
 """All topologies by name, in the order of printing."""
