@@ -51,6 +51,9 @@ class Broker:
         memory_warning: the share of the memory in use from which on the broker warns, see there.
         data_dir: the folder of the broker's store, which must exist: durable queues, exchanges and bindings survive the
             loss of the memory, and are there again when the broker is created. ``None``: the broker has no store.
+        sync: what a publisher to a durable queue waits for. "always", the default: its message is on the disk, and
+            synced. "interval": nothing; what came is synced within a tenth of a second. "none": nothing, and nothing is
+            synced, so a loss of the machine may lose more, or damage the store. ``None``: as the broker has it.
         mode: permissions of the memory: 0o600, or 0o660 for a broker that members of our (effective) group may use as
             ``<uid>/<name>``. With 0o660, the creation of the broker allocates all its memory.
     """
@@ -63,9 +66,10 @@ class Broker:
         memory_high_watermark: float | None = None,
         memory_warning: float | None = None,
         data_dir: str | os.PathLike[str] | None = None,
+        sync: str | None = None,
         mode: int = 0o600,
     ) -> None:
-        self._plan = making.checked(name, memory, (memory_high_watermark, memory_warning), data_dir, mode)
+        self._plan = making.checked(name, memory, (memory_high_watermark, memory_warning), data_dir, mode, sync)
         self.name, self.data_dir, self._path = self._plan.name, self._plan.data_dir, self._plan.path
         self._child: subprocess.Popen[bytes] | None = None
         self._process = os.getpid()  # the parent of the child

@@ -858,15 +858,21 @@ void sb_watch_free(sb_watch *w);
 /* Whether a broker has a store. RESTORING: its queues are being made again from the store, so clients wait. */
 enum { SB_STORES_NONE = 0, SB_STORES_RESTORING = 1, SB_STORES_READY = 2 };
 enum { SB_DATA_DIR_MAX = 1023 };
+/* What a publisher to a stored queue waits for. ALWAYS: its message is in the store, and synced. INTERVAL, NONE: nothing. With
+ * NONE the storekeeper does not sync, either. */
+enum { SB_SYNC_ALWAYS = 0, SB_SYNC_INTERVAL = 1, SB_SYNC_NONE = 2 };
 /* Writes the folder of the store into a formatted segment 0 that has no name yet; the broker is then RESTORING. SB_INVALID:
  * the path is too long. */
-sb_status sb_broker_format_store(void *memory, const char *data_dir);
+sb_status sb_broker_format_store(void *memory, const char *data_dir, uint32_t sync);
 void sb_broker_set_stores(sb_broker *b, uint32_t stores);
 uint32_t sb_broker_stores(sb_broker *b);
 /* The folder of the store, at most SB_DATA_DIR_MAX bytes; valid as long as the attachment. */
 const char *sb_broker_data_dir(sb_broker *b);
+uint32_t sb_broker_sync(sb_broker *b);
 /* True if the storekeeper writes the messages of the queue into the store. */
 bool sb_queue_is_stored(const sb_queue *q);
+/* The same, and publishers wait for that. */
+bool sb_queue_waits_for_store(const sb_queue *q);
 /* sb_store_ask returns the number of a turn of the storekeeper that has all changes which the caller has made; when that
  * turn is done they are in the store, and synced. sb_store_await waits until it is. SB_TIMEOUT, SB_INTERRUPTED,
  * SB_STOPPING: why it ended earlier. */

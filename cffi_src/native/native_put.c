@@ -18,7 +18,7 @@ int sb_put_at_once(void *handle, PyObject *body, const sb_put_options *options) 
   char *bytes;
   Py_ssize_t length;
   if (!PyBytes_CheckExact(body) || PyBytes_AsStringAndSize(body, &bytes, &length) < 0 || length > SHORT_BODY ||
-      sb_queue_is_stored(handle)) { /* Python waits for the store */
+      sb_queue_waits_for_store(handle)) { /* Python waits for the store */
     return -1;
   }
   return (int)(options == NULL ? sb_queue_put(handle, bytes, (uint64_t)length)
@@ -34,7 +34,8 @@ static PyObject *sender_put_with(PyObject *object, PyObject *const *arguments, P
   PyObject *body = arguments[0], *key, *properties;
   double ttl, delay;
   unsigned char priority;
-  if (!PyBytes_CheckExact(body) || PyBytes_Size(body) > SHORT_BODY || sb_queue_is_stored(((Sender *)object)->handle)) {
+  if (!PyBytes_CheckExact(body) || PyBytes_Size(body) > SHORT_BODY ||
+      sb_queue_waits_for_store(((Sender *)object)->handle)) {
     return PyLong_FromLong(-1);
   }
   if (!PyArg_ParseTuple(arguments[1], "ddbSS", &ttl, &delay, &priority, &key, &properties)) {

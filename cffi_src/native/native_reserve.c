@@ -130,7 +130,7 @@ static PyObject *reserving_exit(PyObject *object, PyObject *const *arguments, Py
       return NULL;
     }
     Py_CLEAR(self->memory);
-    bool stored = sb_queue_is_stored(self->handle); /* Python waits for the store */
+    bool stored = sb_queue_waits_for_store(self->handle); /* Python waits for the store */
     if (arguments[0] == Py_None && alone && !stored && sb_reservation_publish(self->handle, &self->r) == SB_OK) {
       self->begun = false;
       Py_CLEAR(self->writable);

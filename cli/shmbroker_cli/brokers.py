@@ -62,13 +62,21 @@ def serve(
         Path | None,
         typer.Option(metavar="DIR", help="Folder of the store that keeps durable queues; it must exist."),
     ] = None,
+    sync: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOW",
+            help="What publishers to durable queues of a new broker wait for: always (the sync of their message), "
+            "interval (nothing: it is synced within 0.1 s) or none (nothing, and it is not synced).",
+        ),
+    ] = None,
 ) -> None:
     """Run the housekeeper of a broker in the foreground, until SIGTERM, Ctrl-C or `shmbroker stop`.
 
     Makes the broker if it does not exist. Its memory outlives this command: messages
     stay until `shmbroker stop --purge`.
     """
-    given: dict[str, Any] = {"data_dir": str(data_dir) if data_dir else None}
+    given: dict[str, Any] = {"data_dir": str(data_dir) if data_dir else None, "sync": sync}
     marks = {"memory_high_watermark": memory_high_watermark, "memory_warning": memory_warning}
     given |= {name: mark for name, mark in marks.items() if mark}
     if memory is not None:

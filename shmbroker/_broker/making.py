@@ -70,6 +70,7 @@ class Plan:
         marks: the marks of memory.
         data_dir: the absolute path of the store's folder.
         mode: the permissions of the memory.
+        sync: what publishers to durable queues wait for; ``None``: not given.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Plan:
     marks: Marks
     data_dir: str | None
     mode: int
+    sync: str | None = None
 
     @property
     def path(self) -> str:
@@ -118,7 +120,8 @@ class Plan:
                     continue  # another process makes the broker, and has its store
                 raise
             with database:
-                if segments.create(self.path, self.name, self.memory, self.mode, data_dir):
+                store = segments.Store(data_dir, self.sync or segments.SYNCS[0])
+                if segments.create(self.path, self.name, self.memory, self.mode, store):
                     self._begin(functools.partial(beginning.restore, database))
                     return True
         return False
@@ -150,9 +153,10 @@ class Plan:
     def _compare(self) -> None:
         """Checks that the broker, which exists, has what was given."""
         if not self.given_memory and self.data_dir is None and self.marks == (None, None):
-            return
+            return  # `sync` is only given with `data_dir`
         with attachment.attached_to(self.path) as attached:
             limit, folder, marks = attached.facts().memory_limit, attached.data_dir, attached.memory_marks()
+            sync = attached.sync
         wanted = self.memory // segments.CHUNK * segments.CHUNK
         if self.given_memory and limit != wanted:
             text = f"memory={limit}, not {wanted}"
@@ -161,17 +165,20 @@ class Plan:
         elif self.marks not in {(None, None), marks}:
             shown = "memory_high_watermark={}, memory_warning={}"
             text = f"{shown.format(*marks)}, not {shown.format(*self.marks)}"
+        elif self.sync not in {None, sync}:
+            text = f"sync={sync!r}, not {self.sync!r}"
         else:
             return
         raise amqp_error(exceptions.PreconditionFailed, f"broker {self.name!r} exists with {text}")
 
 
-def checked(
+def checked(  # noqa: PLR0917 - those of `Broker`
     name: str,
     memory: int | str = DEFAULT_MEMORY,
     marks: Marks = (None, None),
     data_dir: str | os.PathLike[str] | None = None,
     mode: int = 0o600,
+    sync: str | None = None,
 ) -> Plan:
     """Checks what a broker is to be made with. The arguments are those of :class:`shmbroker.Broker`.
 
@@ -187,7 +194,16 @@ def checked(
         msg = f"mode={shown}: 0o600 or 0o660 is allowed"
         raise ValueError(msg)
     folder = None if data_dir is None else _folder_of(data_dir)
-    return Plan(name, size, memory is not DEFAULT_MEMORY, marks, folder, mode)
+    _check_sync(sync, folder)
+    return Plan(name, size, memory is not DEFAULT_MEMORY, marks, folder, mode, sync)
+
+
+def _check_sync(sync: object, folder: str | None) -> None:
+    if sync is None or (sync in segments.SYNCS and folder is not None):
+        return
+    allowed = "one of " + ", ".join(map(repr, segments.SYNCS)) if folder is not None else "only with data_dir it"
+    msg = f"sync={sync!r}: {allowed} is allowed"
+    raise ValueError(msg)
 
 
 def _folder_of(data_dir: object) -> str:

@@ -254,6 +254,16 @@ class Attachment(native.Finalized):
             return None
         return os.fsdecode(ffi.string(slow.sb_broker_data_dir(self.handle)))
 
+    @property
+    def sync(self) -> str:
+        """What publishers to stored queues wait for, one of :data:`segments.SYNCS`."""
+        return segments.SYNCS[min(slow.sb_broker_sync(self.handle), len(segments.SYNCS) - 1)]
+
+    @property
+    def waits_for_store(self) -> bool:
+        """Whether publishers to stored queues wait until their messages are in the store, and synced."""
+        return self.data_dir is not None and self.sync == segments.SYNCS[0]
+
     def is_restoring(self) -> bool:
         """Whether the queues of the broker are being made again from its store."""
         return bool(slow.sb_broker_stores(self.handle) == slow.SB_STORES_RESTORING)

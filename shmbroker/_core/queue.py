@@ -194,7 +194,7 @@ class CoreQueue(native.Finalized):
             native.raise_for(native.NOT_FOUND, self.what)
         self.incarnation = 0 if facts is None else incarnation_of(facts)
         self.exclusive = facts is not None and bool(facts.settings.flags & slow.SB_QUEUE_EXCLUSIVE)
-        self.stored = bool(slow.sb_queue_is_stored(handle))
+        self.waits_for_store = bool(slow.sb_queue_waits_for_store(handle))
         self.has_ttl = facts is not None and bool(facts.settings.flags & _TTL)
         self.has_groups = facts is not None and bool(facts.settings.flags & _GROUPS)
         self.auto_created = facts is not None and bool(facts.settings.flags & AUTO_CREATED)
@@ -337,7 +337,7 @@ class CoreQueue(native.Finalized):
         Raises:
             Timeout: it is not in time. The messages are in the queue.
         """
-        if self.stored and until != 0:
+        if self.waits_for_store and until != 0:
             syncing.wait(self.connection, syncing.ask(self.connection), until)
 
     def dead_letters_rejected(self) -> bool:

@@ -40,6 +40,8 @@ HOUSEKEEPER = "housekeeper"
 AUTOMATIC = "automatic housekeeper"
 """The connection name of a housekeeper that a client started automatically."""
 HOUSEKEEPERS = (HOUSEKEEPER, AUTOMATIC)
+SYNCS = ("always", "interval", "none")
+"""What a publisher to a durable queue waits for, by the number that the core has for it."""
 JOURNALS = ("journal-0", "journal-1")
 """The files of exchanges and bindings: one is in use, the other is the target of the next rewrite."""
 _PATIENCE_SECONDS = 1.0
@@ -261,10 +263,10 @@ def plan(memory: int) -> tuple[int, int]:
     return chunks, max(per_segment, -(-chunks // _MAXIMUM_SEGMENTS))
 
 
-def create(path: str, name: str, memory: int, mode: int, data_dir: str | None = None) -> bool:
+def create(path: str, name: str, memory: int, mode: int, store: Store | None = None) -> bool:
     """Makes the lock file, the journals and segment 0 of a new broker; False when the broker exists.
 
-    With ``data_dir``, the folder of its store, the broker then waits to be restored from there.
+    With a ``store``, the broker then waits to be restored from there.
 
     A broker that is shared with a group gets all its segments immediately: only the owner of a file in /dev/shm may
     remove it, so clients of other users must not make any.
@@ -278,7 +280,7 @@ def create(path: str, name: str, memory: int, mode: int, data_dir: str | None = 
                 if turn.there and _missing(path, (0,)):
                     if turn.held:
                         _remove_unfit(path, memory, mode)
-                    if _make_all(path, name, memory, mode, made, data_dir):
+                    if _make_all(path, name, memory, mode, made, store):
                         return True
     except BaseException:  # including an interrupt, wherever it arrives
         if made:
@@ -301,7 +303,7 @@ def _missing(path: str, suffixes: Iterable[int | str]) -> list[int | str]:
 
 
 def _make_all(  # noqa: PLR0917 - what a broker consists of
-    path: str, name: str, memory: int, mode: int, made: list[int | str], data_dir: str | None
+    path: str, name: str, memory: int, mode: int, made: list[int | str], store: Store | None
 ) -> bool:
     """Makes the files that a broker does not have yet, segment 0 last.
 
@@ -328,7 +330,7 @@ def _make_all(  # noqa: PLR0917 - what a broker consists of
         # another process purges the broker.
         with contextlib.suppress(FileNotFoundError), open_file(path, suffix, os.O_RDWR) as descriptor:
             os.fchmod(descriptor, mode)
-    return _make_first(path, name, chunks, per_segment, mode, data_dir)
+    return _make_first(path, name, chunks, per_segment, mode, store)
 
 
 def _remove_unfit(path: str, memory: int, mode: int) -> None:
@@ -367,18 +369,30 @@ def _take_back(path: str, made: list[int | str]) -> None:
 
 
 def _make_first(  # noqa: PLR0917 - as above
-    path: str, name: str, chunks: int, per_segment: int, mode: int, data_dir: str | None
+    path: str, name: str, chunks: int, per_segment: int, mode: int, store: Store | None
 ) -> bool:
     size = native.slow.sb_broker_segment_bytes(0, 0)
     _expect_room(path, 0, size)
     head = mmap.mmap(-1, size)
     view = native.ffi.from_buffer(head)
     status = native.slow.sb_broker_format(view, size, name.encode(), chunks * CHUNK, per_segment, mode, _random() | 1)
-    if status == native.OK and data_dir is not None:
-        status = native.slow.sb_broker_format_store(view, os.fsencode(data_dir))
+    if status == native.OK and store is not None:
+        status = native.slow.sb_broker_format_store(view, os.fsencode(store.data_dir), SYNCS.index(store.sync))
     if status != native.OK:
         native.raise_for(status, f"broker {name!r}")
     return _make(path, 0, size, mode, head)
+
+
+class Store(NamedTuple):
+    """The store of a new broker.
+
+    Attributes:
+        data_dir: its folder.
+        sync: what publishers to durable queues wait for, one of :data:`SYNCS`.
+    """
+
+    data_dir: str
+    sync: str = "always"
 
 
 class _Turn(NamedTuple):

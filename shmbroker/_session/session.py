@@ -87,7 +87,7 @@ class Session(native.Finalized):
         consumers: the consumers.
         administration: the declarations, bindings and deletions.
         publishing: the publishing side.
-        store_waits: tells when what was published is in the store; ``None``: the broker has no store.
+        store_waits: tells when what was published is in the store; ``None``: publishers do not wait for that.
     """
 
     def __init__(
@@ -115,8 +115,7 @@ class Session(native.Finalized):
         self._close_callbacks: list[Callable[[], None]] = []
         self._over = self._closing = False
         self.core = CoreConnection(path, name)
-        has_store = self.core.attachment.data_dir is not None
-        self.store_waits = StoreWaits(self.core) if has_store else None
+        self.store_waits = StoreWaits(self.core) if self.core.attachment.waits_for_store else None
         self.core.on_stopping = self._broker_stops
         self.core.on_ready = self._channel_ready
         self.addresses = Addresses(self.core, self._routed, self.operation_deadline)

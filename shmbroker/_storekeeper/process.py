@@ -38,7 +38,7 @@ class EndFlag:
         self.is_set = True
 
 
-def opened(name: str, folder: str, is_needless: Callable[[], bool] = lambda: False) -> Database:
+def opened(name: str, folder: str, is_needless: Callable[[], bool] = lambda: False, *, syncs: bool = True) -> Database:
     """Opens the store for writing; waits for a predecessor that is ending, unless the wait is needless meanwhile.
 
     Raises:
@@ -47,7 +47,7 @@ def opened(name: str, folder: str, is_needless: Callable[[], bool] = lambda: Fal
     until = time.monotonic() + _PLACE_SECONDS
     while True:
         try:
-            return Database(folder, owner=f"broker {name!r}")
+            return Database(folder, owner=f"broker {name!r}", syncs=syncs)
         except exceptions.StoreError as error:
             if "is in use by" not in error.text or time.monotonic() > until or is_needless():
                 raise
@@ -91,7 +91,10 @@ def _served(found: Attachment, name: str, ended: EndFlag, *, even_if_stopped: bo
     folder = found.data_dir
     if folder is None or found.is_restoring() or is_needless():
         return 1
-    with opened(name, folder, is_needless) as database, Storekeeper(found.path, database) as keeper:
+    with (
+        opened(name, folder, is_needless, syncs=found.sync != segments.SYNCS[-1]) as database,
+        Storekeeper(found.path, database) as keeper,
+    ):
         if not keeper.begin():
             return 1
         run(keeper, ended)

@@ -53,7 +53,7 @@ class Queue:
 
     async def _synced(self, timeout: float | None) -> None:  # noqa: ASYNC109
         """Waits until what was put into a stored queue is in the store; not with a timeout of 0."""
-        if timeout != 0 and core_of(self._sync).stored:
+        if timeout != 0 and core_of(self._sync).waits_for_store:
             await self._session.synced(timeout)
 
     async def _wait_for_room(

@@ -34,14 +34,16 @@ class Database:
     Args:
         folder: the ``data_dir`` of the broker.
         owner: what another writer is told, such as ``broker 'orders'``; ``None``: this process only reads.
+        syncs: whether a commit is synced. If not, a loss of the machine may damage the store.
 
     Raises:
         StoreError: the folder is missing or cannot be written; another process writes the store; the store is none, is
             damaged, or has another format.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, owner: str | None = None) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, owner: str | None = None, syncs: bool = True) -> None:
         self.folder = Path(folder)
+        self.syncs = syncs
         self._place: Place | None = None
         self._pid = os.getpid()
         writes = owner is not None
@@ -70,6 +72,7 @@ class Database:
                         create=writes,
                         readonly=not writes,
                         readahead=False,
+                        sync=self.syncs,
                     )
             except StoreError as error:
                 limited = isinstance(error.__cause__, lmdb.MemoryError) or "Cannot allocate" in str(error)

@@ -30,7 +30,6 @@ _SETTINGS = (
     "page_size = 8192",
     "locking_mode = exclusive",  # the writer's place (place.py) admits one process; SQLite needs no shared memory then
     "journal_mode = wal",
-    "synchronous = full",
     "wal_autocheckpoint = 100",
 )
 
@@ -38,11 +37,15 @@ _SETTINGS = (
 class Log:
     """The log of the store in a folder. One process has it open, and one thread uses it.
 
+    Args:
+        folder: the ``data_dir`` of the broker.
+        syncs: whether a turn is synced.
+
     Raises:
         StoreError: the log is damaged, or cannot be written.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, syncs: bool = True) -> None:
         self._path = Path(folder) / LOG
         with self._errors():
             # SQLite would make a file that other users can read.
@@ -50,7 +53,7 @@ class Log:
             self._connection = sqlite3.connect(self._path, isolation_level=None)
         try:
             with self._errors():
-                for setting in _SETTINGS:
+                for setting in (*_SETTINGS, f"synchronous = {'full' if syncs else 'off'}"):
                     self._connection.execute(f"PRAGMA {setting}").close()
                 self._connection.execute("CREATE TABLE IF NOT EXISTS turns (place INTEGER PRIMARY KEY, number, what)")
         except BaseException:

@@ -52,7 +52,7 @@ class Writer:
         applied = self._noted()
         if applied is not None and not (database.folder / LOG).exists():
             raise _parted(database)
-        self._log = Log(database.folder)
+        self._log = Log(database.folder, syncs=database.syncs)
         try:
             if applied is None and self._log.after(0):
                 raise _parted(database)  # noqa: TRY301

@@ -223,12 +223,13 @@ def served(monkeypatch: pytest.MonkeyPatch, known: dict[str, Any]) -> list[tuple
 @pytest.mark.parametrize(
     ("options", "given"),
     [
-        (("new",), {"data_dir": None, "memory": "1G"}),
-        (("taken",), {"data_dir": None}),
-        ((f"{os.getuid()}/taken",), {"data_dir": None}),
-        (("new", "--memory", "64M"), {"data_dir": None, "memory": "64M"}),
-        (("taken", "--memory", "64M"), {"data_dir": None, "memory": "64M"}),
-        (("taken", "--data-dir", "kept/here"), {"data_dir": "kept/here"}),
+        (("new",), {"data_dir": None, "sync": None, "memory": "1G"}),
+        (("taken",), {"data_dir": None, "sync": None}),
+        ((f"{os.getuid()}/taken",), {"data_dir": None, "sync": None}),
+        (("new", "--memory", "64M"), {"data_dir": None, "sync": None, "memory": "64M"}),
+        (("taken", "--memory", "64M"), {"data_dir": None, "sync": None, "memory": "64M"}),
+        (("taken", "--data-dir", "kept/here"), {"data_dir": "kept/here", "sync": None}),
+        (("taken", "--data-dir", "kept/here", "--sync", "none"), {"data_dir": "kept/here", "sync": "none"}),
     ],
 )
 def test_serve_makes_a_broker_as_it_is_asked(

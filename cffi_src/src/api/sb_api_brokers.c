@@ -153,13 +153,14 @@ uint32_t sb_broker_pids(sb_broker *b, int32_t *pids, uint32_t room) {
   return count;
 }
 
-sb_status sb_broker_format_store(void *memory, const char *data_dir) {
+sb_status sb_broker_format_store(void *memory, const char *data_dir, uint32_t sync) {
   sb_header_shm *h = memory;
   size_t length = strlen(data_dir);
   if (length > SB_DATA_DIR_MAX) {
     return SB_INVALID;
   }
   memcpy(h->data_dir, data_dir, length + 1);
+  SB_STORE(&h->sync, sync, SB_RELAXED);
   SB_STORE(&h->stores, SB_STORES_RESTORING, SB_RELEASE);
   return SB_OK;
 }

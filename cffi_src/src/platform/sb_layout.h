@@ -166,7 +166,9 @@ typedef struct {
   sb_half turns_asked, turns_begun, turns_done;
   sb_half storekeeper_waiter, storekeeper_pid;
   sb_half commits_begun, commits_done;
-  sb_word commits_held_ns;            /* CLOCK_MONOTONIC: until then, no such commit is decided */
+  sb_word commits_held_ns; /* CLOCK_MONOTONIC: until then, no such commit is decided */
+  sb_half sync;            /* SB_SYNC_...: what publishers to stored queues wait for */
+  sb_half reserved_store;
   char data_dir[SB_DATA_DIR_MAX + 1]; /* the folder of the store; written before the broker has a name */
 } sb_header_shm;
 _Static_assert(sizeof(sb_header_shm) <= 4096, "header page");

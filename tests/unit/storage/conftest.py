@@ -41,7 +41,7 @@ class Stored:
     def _begin(self) -> None:
         path = segments.path_of(self.name)
         self.broker = shmbroker.Broker(self.name, memory=self._memory)
-        assert segments.create(path, self.name, parse_size(self._memory), 0o600, str(self.folder))
+        assert segments.create(path, self.name, parse_size(self._memory), 0o600, segments.Store(str(self.folder)))
         found = attachment.acquire(path)
         self.keeper = self.another_keeper()
         assert self.keeper.begin()

@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import shutil
+import signal
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from scenario_support.waiting import eventually
 
 import shmbroker
 from shmbroker import exceptions
-from shmbroker._core import attachment, segments
+from shmbroker._core import attachment, native, segments
 from shmbroker._storekeeper.process import opened
 from shmbroker.settings import parse_size
 from shmbroker.storage.database import DATA
@@ -60,6 +63,13 @@ def test_messages_survive_a_purge_of_the_memory(name: str, tmp_path: Path) -> No
         broker.stop(purge=True)
 
 
+def storekeeper_of(name: str) -> int:
+    """The process of the storekeeper, as soon as there is one."""
+    with attachment.attached_to(segments.path_of(name)) as found:
+        eventually(lambda: native.slow.sb_store_keeper(found.handle) > 0)
+        return int(native.slow.sb_store_keeper(found.handle))
+
+
 def test_a_broker_has_one_folder(name: str, tmp_path: Path) -> None:
     """A broker that exists with another one, or without, is refused; one that names none gets the broker as it is."""
     (tmp_path / "one").mkdir()
@@ -74,6 +84,47 @@ def test_a_broker_has_one_folder(name: str, tmp_path: Path) -> None:
         with pytest.raises(exceptions.PreconditionFailed, match="exists with data_dir=None, not"):
             shmbroker.Broker(other, data_dir=tmp_path / "two").create()
         shmbroker.Broker(other).stop(purge=True)
+
+
+@pytest.mark.parametrize("sync", ["interval", "none"])
+def test_a_publisher_need_not_wait(name: str, tmp_path: Path, sync: str) -> None:
+    """A put, a confirm and a commit return beside a stopped storekeeper; a restart has what they brought."""
+    broker = shmbroker.Broker(name, memory="64M", data_dir=tmp_path, sync=sync).create()
+    found = storekeeper_of(name)
+    os.kill(found, signal.SIGSTOP)
+    try:
+        with broker.connect() as connection:
+            connection.queue("q", durable=True).put(b"1", timeout=None)
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.basic_publish("", "q", b"2")
+            assert channel.wait_for_confirms(60)
+            transaction = connection.channel()
+            transaction.tx_select()
+            transaction.basic_publish("", "q", b"3")
+            transaction.tx_commit()
+    finally:
+        os.kill(found, signal.SIGCONT)
+    broker.stop(purge=True)
+    with shmbroker.Broker(name, memory="64M", data_dir=tmp_path, sync="always") as again, again.connect() as connection:
+        assert [bytes(message) for message in connection.queue("q", passive=True).browse()] == [b"1", b"2", b"3"]
+        with pytest.raises(exceptions.PreconditionFailed, match="exists with sync='always', not 'none'"):
+            shmbroker.Broker(name, data_dir=tmp_path, sync="none").create()
+        again.stop(purge=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"sync": "always"}, "sync='always': only with data_dir it is allowed"),
+        ({"sync": "never", "data_dir": "."}, "sync='never': one of 'always', 'interval', 'none' is allowed"),
+        ({"sync": 1, "data_dir": "."}, "sync=1: one of"),
+    ],
+)
+def test_a_sync_that_is_refused(name: str, options: dict[str, Any], text: str) -> None:
+    """The error names the value, and what is allowed."""
+    with pytest.raises(ValueError, match=text):
+        shmbroker.Broker(name, **options)
 
 
 def test_a_folder_has_one_broker(name: str, tmp_path: Path) -> None:
@@ -122,7 +173,7 @@ def test_a_memory_that_is_too_small_is_refused(name: str, tmp_path: Path) -> Non
 def test_a_broker_that_was_half_restored_is_made_again(name: str, tmp_path: Path) -> None:
     """The process that restored it was killed: the next one begins anew."""
     put_and_lose(name, tmp_path, 50)
-    assert segments.create(segments.path_of(name), name, parse_size("64M"), 0o600, str(tmp_path))
+    assert segments.create(segments.path_of(name), name, parse_size("64M"), 0o600, segments.Store(str(tmp_path)))
     shmbroker.Broker(name, memory="64M", data_dir=tmp_path).create()
     assert numbers_of(shmbroker.connect(name)) == [*range(50)]
 
@@ -132,7 +183,7 @@ def test_clients_wait_until_a_broker_is_restored(name: str, tmp_path: Path) -> N
     put_and_lose(name, tmp_path, 50)
     database = opened("another", str(tmp_path))  # so that the broker does not count as abandoned
     path = segments.path_of(name)
-    assert segments.create(path, name, parse_size("64M"), 0o600, str(tmp_path))
+    assert segments.create(path, name, parse_size("64M"), 0o600, segments.Store(str(tmp_path)))
     connected = threading.Event()
 
     def connect() -> None:
