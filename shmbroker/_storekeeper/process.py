@@ -55,7 +55,7 @@ def opened(name: str, folder: str, is_needless: Callable[[], bool] = lambda: Fal
 
 
 def run(keeper: Storekeeper, ended: EndFlag) -> None:
-    """Takes turns until the flag is set, the broker is stopped or purged, or no client is left; at least one."""
+    """Takes turns until the flag is set, the broker is stopped, purged or gone, or no client is left; at least one."""
     lonely_since = time.monotonic()
     said, quiet = "", False
     while not ended.is_set:
@@ -75,6 +75,8 @@ def run(keeper: Storekeeper, ended: EndFlag) -> None:
         if status == native.STOPPING:
             break
         quiet = status == native.TIMEOUT
+        if quiet and keeper.is_forsaken():
+            return
         if not keeper.is_alone():
             lonely_since = time.monotonic()
         elif time.monotonic() - lonely_since > LINGER_SECONDS:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from shmbroker import exceptions
-from shmbroker._core import native, storing
+from shmbroker._core import native, segments, storing
 from shmbroker._core import queue as core_queue
 from shmbroker._core.connection import CoreConnection
 from shmbroker._core.queue import CoreQueue
@@ -67,6 +67,7 @@ class Storekeeper:
     """
 
     def __init__(self, path: str, database: Database) -> None:
+        self._path, self._memory = path, segments.identity(path)
         self._connection = CoreConnection(path, NAME)
         self._core = storing.CoreStorekeeper(self._connection, rows.SEAL)
         self._database = database
@@ -218,6 +219,10 @@ class Storekeeper:
         """Whether no process uses the broker but this one and the housekeeper."""
         attached = self._connection.attachment
         return attached.facts().processes <= 1 + (not attached.housekeeper_missing())
+
+    def is_forsaken(self) -> bool:
+        """Whether the memory was removed without a purge, for example by hand: nobody can reach it any more."""
+        return segments.identity(self._path) != self._memory
 
     def _follow(self) -> None:
         """Opens queues that are new, and leaves those that are gone."""

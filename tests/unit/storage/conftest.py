@@ -68,10 +68,11 @@ class Stored:
         self.connection.close()
         self.keeper.close()
         path = segments.path_of(self.name)
-        found = attachment.acquire(path)
-        found.set_closing()  # no `stop`, which lets a storekeeper take a last turn
-        segments.remove(path, segments.identity(path))
-        attachment.release(found)
+        if not segments.exists(path):
+            return  # a test has removed it
+        with attachment.attached_to(path) as found:
+            found.set_closing()  # no `stop`, which lets a storekeeper take a last turn
+            segments.remove(path, segments.identity(path))
 
     def restart(self) -> None:
         """The memory is lost, and made again from the store."""

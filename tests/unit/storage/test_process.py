@@ -11,11 +11,13 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario_support.brokers import remove_files
 from scenario_support.waiting import eventually
 
 from shmbroker import exceptions
 from shmbroker._core import attachment, native, segments, syncing
 from shmbroker._storekeeper import launch
+from shmbroker.storage.place import is_in_use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,6 +160,16 @@ def test_it_ends_with_the_broker(served: Served) -> None:
     queue.put_many([b"%d" % number for number in range(500)], timeout=0)
     served.end()
     assert numbers_of(served.restart().queue("q", passive=True)) == [*range(500)]
+
+
+def test_it_ends_when_the_memory_is_gone(served: Served) -> None:
+    """Somebody removed the files by hand: the folder is free for the next broker."""
+    queue = served.connection.queue("q", durable=True)
+    queue.put(b"0", timeout=0)
+    served.wait()
+    remove_files(served.stored.name)
+    eventually(lambda: served.pid == 0, "the end of the storekeeper")
+    assert not is_in_use(served.stored.folder)
 
 
 def test_a_second_one_ends(served: Served) -> None:
