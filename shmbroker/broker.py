@@ -52,7 +52,7 @@ class Broker:
         data_dir: the folder of the broker's store, which must exist: durable queues, exchanges and bindings survive the
             loss of the memory, and are there again when the broker is created. ``None``: the broker has no store.
         sync: what a publisher to a durable queue waits for. "always", the default: its message is on the disk, and
-            synced. "interval": nothing; what came is synced within a tenth of a second. "none": nothing, and nothing is
+            synced. "interval": nothing; what came is synced within half a second. "none": nothing, and nothing is
             synced, so a loss of the machine may lose more, or damage the store. ``None``: as the broker has it.
         mode: permissions of the memory: 0o600, or 0o660 for a broker that members of our (effective) group may use as
             ``<uid>/<name>``. With 0o660, the creation of the broker allocates all its memory.

@@ -67,7 +67,7 @@ def serve(
         typer.Option(
             metavar="HOW",
             help="What publishers to durable queues of a new broker wait for: always (the sync of their message), "
-            "interval (nothing: it is synced within 0.1 s) or none (nothing, and it is not synced).",
+            "interval (nothing: it is synced within half a second) or none (nothing, and it is not synced).",
         ),
     ] = None,
 ) -> None:
