@@ -130,7 +130,7 @@ class Batch:
 
 
 def apply(database: Database, transaction: lmdb.Transaction, changes: rows.Bytes) -> None:
-    """Makes the changes that a batch noted, in a transaction that :meth:`Database.environment` began.
+    """Makes the changes that a batch noted, in a transaction of its environment.
 
     Raises:
         StoreError: the changes are damaged, or of another version.

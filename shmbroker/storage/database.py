@@ -116,16 +116,6 @@ class Database:
         with self.errors(), self.environment.begin(buffers=True) as transaction:
             yield transaction
 
-    @contextlib.contextmanager
-    def write(self) -> Iterator[lmdb.Transaction]:
-        """A transaction whose changes are synced when the block ends, or undone if it raises.
-
-        Raises:
-            StoreError: the disk is full or fails, or the store is damaged; nothing was changed.
-        """
-        with self.errors(), self.environment.begin(write=True, buffers=True) as transaction:
-            yield transaction
-
     def close(self) -> None:
         """Closes the environment. A forked process closes nothing: the environment is its parent's."""
         if self._pid == os.getpid():
