@@ -89,3 +89,10 @@ def test_a_log_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / LOG).mkdir()
     with pytest.raises(exceptions.StoreError, match=f"{LOG}.*: Is a directory"):
         Log(tmp_path)
+
+
+@pytest.mark.parametrize(("syncs", "synchronous"), [(True, 2), (False, 0)])
+def test_a_turn_is_synced_unless_it_need_not_be(tmp_path: Path, syncs: bool, synchronous: int) -> None:  # noqa: FBT001
+    """SQLite's numbers: 2 is FULL, 0 is OFF."""
+    with contextlib.closing(Log(tmp_path, syncs=syncs)) as log:
+        assert log._connection.execute("PRAGMA synchronous").fetchone() == (synchronous,)  # noqa: SLF001

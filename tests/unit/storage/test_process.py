@@ -8,7 +8,8 @@ import os
 import random
 import signal
 import time
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.brokers import remove_files
@@ -16,7 +17,7 @@ from scenario_support.waiting import eventually
 
 from shmbroker import exceptions
 from shmbroker._core import attachment, native, segments, syncing
-from shmbroker._storekeeper import launch
+from shmbroker._storekeeper import launch, process
 from shmbroker.storage.place import is_in_use
 
 if TYPE_CHECKING:
@@ -179,3 +180,19 @@ def test_a_second_one_ends(served: Served) -> None:
     served.connection.queue("q", durable=True).put(b"0", timeout=0)
     served.wait()
     assert served.pid == pid
+
+
+@pytest.mark.parametrize(("sync", "syncs"), [("always", True), ("interval", True), ("none", False)])
+def test_whether_the_store_is_synced(monkeypatch: pytest.MonkeyPatch, sync: str, syncs: bool) -> None:  # noqa: FBT001
+    """As the broker was made: a storekeeper syncs what nobody waits for, unless nothing is to be synced."""
+    given: list[bool] = []
+
+    def opened(*_: object, syncs: bool) -> None:
+        given.append(syncs)
+        raise exceptions.StoreError(text="not opened")
+
+    broker: Any = SimpleNamespace(data_dir="folder", is_restoring=lambda: False, removed=False, sync=sync)
+    monkeypatch.setattr(process, "opened", opened)
+    with pytest.raises(exceptions.StoreError, match="not opened"):
+        process._served(broker, "name", process.EndFlag(), even_if_stopped=True)  # noqa: SLF001
+    assert given == [syncs]
