@@ -13,7 +13,7 @@ typedef enum {
   SB_EMPTY = 1,
   SB_FULL = 2,
   SB_NO_MEMORY = 3,
-  SB_GROW = 4, /* the caller must add a segment, then repeat the call */
+  SB_GROW = 4, /* the caller must load messages (sb_store_wanted) or add a segment, then repeat the call */
   SB_NOT_FOUND = 5,
   SB_DELETED = 6,
   SB_EXISTS = 7,
@@ -44,11 +44,12 @@ typedef enum {
   SB_NO_SEAT = 32,   /* the queue has as many consumers as max_consumers allows, or more than its new value */
   SB_DUPLICATE = 33, /* the queue knows the id of the message; only of a commit with SB_DUPLICATES_FAIL */
   SB_UNDECIDED = 34, /* another process is putting a message of the same id: see sb_queue_wait_for_id */
-  SB_STAYS = 35      /* the queue is non-destructive: consumers and browsers read its messages, and nobody gets one */
+  SB_STAYS = 35,     /* the queue is non-destructive: consumers and browsers read its messages, and nobody gets one */
+  SB_PAGED = 36      /* inside the core: the messages are in the store, and not in the memory */
 } sb_status;
 
 /* The version of the layout of shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 20 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 21 };
 
 /* Offsets of two bytes of the lock file. A process locks SUCCESSOR while it waits to replace an automatic housekeeper,
  * one that a client started. A client locks STARTING before it starts one. The housekeeper inherits this lock, and
@@ -902,6 +903,7 @@ uint32_t sb_store_look(sb_connection *c, sb_store_work *found, uint32_t most, ui
 /* A lane of a queue, as sequence numbers: what was appended before `stored` is in the store, or has ended. */
 typedef struct {
   uint64_t stored, tail;
+  uint64_t head; /* hint: what lies before it has been taken, or has returned */
 } sb_store_lane;
 /* Fills in the lanes by ascending number; returns how many there are, at most `most`. */
 uint32_t sb_store_lanes(sb_queue *q, sb_store_lane *lanes, uint32_t most);
@@ -942,6 +944,23 @@ sb_status sb_store_resume(sb_queue *q, uint64_t sequence);
 sb_status sb_store_skip(sb_queue *q, uint64_t sequence);
 sb_status sb_store_restore(sb_queue *q, const sb_stored_row *row, uint32_t *done);
 void sb_store_resumed(sb_queue *q);
+
+/* ---- messages that are in the store, and not in the memory (sb_departure.h) ---- */
+
+/* The storekeeper. sb_store_may_leave: whether messages of the queue may leave the memory. sb_store_leave lets up to `most`
+ * leaves of the lane of a sequence number leave, the newest ones first, and none of the first `ahead` messages after the
+ * head. Everything that the storekeeper has collected must be committed. Returns how many have left. */
+bool sb_store_may_leave(sb_queue *q);
+uint32_t sb_store_leave(sb_queue *q, uint64_t lane, uint64_t ahead, uint32_t most);
+/* A call that needs a message which is not in the memory returns SB_GROW. sb_store_wanting finds the queue and the sequence
+ * number that such a call of this process needed last; asked again, it finds none. */
+bool sb_store_wanting(sb_broker *b, uint32_t *slot, uint64_t *sequence);
+/* Finds the first leaf, from a sequence number on and before `end`, that is not in the memory. *sequence: the first one of
+ * it; *link: what sb_store_come_back expects. The caller reads the store after this call, then calls sb_store_come_back
+ * with all rows of the leaf: at most the 64 sequence numbers that one leaf has. SB_EMPTY: there is no such leaf. */
+sb_status sb_store_absent(sb_queue *q, uint64_t *sequence, uint64_t end, uint64_t *link);
+/* SB_DONE: another process was faster. SB_CORRUPT: the rows contradict each other, or have no message. */
+sb_status sb_store_come_back(sb_queue *q, uint64_t sequence, uint64_t link, const sb_stored_row *rows, uint32_t count);
 
 /* ---- housekeeper ---- */
 sb_status sb_housekeeper_begin(sb_connection *c);

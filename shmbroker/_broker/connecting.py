@@ -101,6 +101,7 @@ def connect(
 def _restored(session: Session, until: int) -> Session:
     """Waits until the broker of a session admits clients; returns the session."""
     name = session.broker_full_name
+    admission.loads_from_its_store(session.core.attachment)
     session.core.on_storekeeper_missing = functools.partial(ensure_storekeeper, name)
     if session.core.attachment.is_restoring():
         try:

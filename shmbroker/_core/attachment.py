@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker._amqp.errors import amqp_error
-from shmbroker._core import native, segments
+from shmbroker._core import native, paging, segments
 from shmbroker._core.facts import WHOLE, BrokerFacts, facts_of_broker, statistics_of_broker
 from shmbroker._process import locks
 from shmbroker.statistics import ConnectionInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from shmbroker.statistics import BrokerStatistics
 
@@ -45,6 +45,8 @@ class Attachment(native.Finalized):
         self.users = 1
         self._no_growth = 0, ""  # the number of the segment that could not be added, and the reason
         self._grow_lock = locks.lock()
+        # Loads messages that are in the store and not in the memory: the slot of a queue, and a sequence number.
+        self.load: Callable[[Attachment, int, int], None] | None = None
         self.exchanges: Any = None  # the exchanges that `_topology.shared` caches for the life of this attachment
         self._process = os.getpid()
         self._attach()
@@ -89,7 +91,10 @@ class Attachment(native.Finalized):
             slow.sb_broker_detach(handle)  # no signal handler runs between these two lines
 
     def grow(self) -> None:
-        """Adds a segment after a call returned GROW; the caller then repeats that call.
+        """Does what a call lacks that returned GROW; the caller then repeats that call.
+
+        The call may lack messages that are in the store, and not in the memory: then this method loads them. Otherwise it
+        adds a segment.
 
         If /dev/shm has no room for the segment, or a file that is not the broker's has its name, no call of this
         process returns GROW for a tenth of a second. So the repeated call uses memory that was freed meanwhile, or
@@ -102,7 +107,12 @@ class Attachment(native.Finalized):
             ConnectionClosedByBroker: the broker was removed.
             LayoutMismatch: the file of the segment is cut short.
             OSError, BrokerError, OutOfMemory: this process cannot open or map a file of the broker.
+            StoreError: the store cannot be read.
         """
+        wanted = paging.wanted(self) if self.load is not None else None
+        if wanted is not None and self.load is not None:
+            self.load(self, *wanted)
+            return
         facts = self.facts()
         number = facts.segments + 1
         if number > facts.segments_limit:

@@ -91,6 +91,7 @@ LIMIT: int = slow.SB_LIMIT
 UNLOCKED: int = slow.SB_UNLOCKED
 NO_SEAT: int = slow.SB_NO_SEAT
 STAYS: int = slow.SB_STAYS
+DONE: int = slow.SB_DONE
 
 # The dispositions of a message.
 ACK: int = slow.SB_ACK

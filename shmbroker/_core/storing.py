@@ -38,10 +38,17 @@ class Look(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """What was appended to a lane before ``stored`` is in the store, or has ended; the next message gets ``tail``."""
+    """The state of a lane.
+
+    Attributes:
+        stored: what was appended before it is in the store, or has ended.
+        tail: the next message gets it.
+        head: a hint: what lies before it was taken.
+    """
 
     stored: int
     tail: int
+    head: int
 
 
 class Change(NamedTuple):
@@ -153,7 +160,8 @@ class CoreStorekeeper:
     def lanes(self, queue: CoreQueue) -> list[Lane]:
         """The lanes of a queue, by ascending number."""
         count = slow.sb_store_lanes(queue.handle, self._lanes, _MOST_LANES)
-        return [Lane(self._lanes[at].stored, self._lanes[at].tail) for at in range(count)]
+        found = [self._lanes[at] for at in range(count)]
+        return [Lane(one.stored, one.tail, one.head) for one in found]
 
     def advance(self, queue: CoreQueue, sequence: int) -> None:
         """Notes that what was appended to a lane before a sequence number is in the store, and synced."""

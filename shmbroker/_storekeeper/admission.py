@@ -20,6 +20,19 @@ _LOOK_SECONDS = 0.005
 _ENSURE_NS = 200_000_000
 
 
+def loads_from_its_store(attached: Attachment) -> None:
+    """Lets calls of this process load messages of stored queues that are not in the memory."""
+    if attached.load is None and attached.data_dir is not None:
+        attached.load = _load
+
+
+def _load(attached: Attachment, slot: int, sequence: int) -> None:
+    # Late, since it imports LMDB. Most processes never need it.
+    from shmbroker._storekeeper import loading  # noqa: PLC0415 - see above
+
+    loading.of_this_process(attached).load(attached, slot, sequence)
+
+
 def is_abandoned(attached: Attachment) -> bool:
     """Whether the process that was restoring the broker has ended before it admitted clients."""
     folder = attached.data_dir

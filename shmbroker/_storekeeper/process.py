@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from shmbroker._core.attachment import Attachment
 
 BUSY_SECONDS = 0.05  # until the next turn, if the last one had something to write, and nobody asks for one
+LOADING_SECONDS = 0.005  # the same, if it loaded messages that consumers need next
 REST_SECONDS = 0.5  # the same, if it had nothing to write
 LINGER_SECONDS = 10.0  # without a client
 _PLACE_SECONDS = 5.0  # how long a storekeeper waits for the store of a predecessor that is ending
@@ -59,18 +60,19 @@ def run(keeper: Storekeeper, ended: EndFlag) -> None:
     lonely_since = time.monotonic()
     said, quiet = "", False
     while not ended.is_set:
-        wrote = 0
+        wrote, loads = 0, False
         try:
             if quiet:
                 keeper.settle()
             wrote = keeper.turn()
+            loads = keeper.make_room()
             said = ""
         except exceptions.StoreError as error:
             if error.text != said:
                 said = error.text
                 sys.stderr.write(f"{said}; those that wait for the store go on waiting\n")
                 sys.stderr.flush()
-        seconds = BUSY_SECONDS if wrote else REST_SECONDS
+        seconds = LOADING_SECONDS if loads else BUSY_SECONDS if wrote else REST_SECONDS
         status = keeper.rest(time.monotonic_ns() + int(seconds * native.NANOSECONDS), patient=bool(said))
         if status == native.STOPPING:
             break

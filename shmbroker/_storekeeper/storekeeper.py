@@ -19,7 +19,9 @@ from shmbroker._core.connection import CoreConnection
 from shmbroker._core.queue import CoreQueue
 from shmbroker._storekeeper import records, stored_topology
 from shmbroker._storekeeper.following import Following
+from shmbroker._storekeeper.loading import Loader
 from shmbroker._storekeeper.records import QueueRecord
+from shmbroker._storekeeper.room import Room
 from shmbroker._storekeeper.stored_topology import StoredTopology
 from shmbroker.storage import rows
 from shmbroker.storage.reading import Reader
@@ -77,6 +79,9 @@ class Storekeeper:
         self._numbers: dict[tuple[str, int], int] = {}  # of the queues of this memory, by name and incarnation
         self._next_number = _FIRST_NUMBER
         self._topology = StoredTopology(self._connection)
+        loader = Loader(lambda: database)
+        self._connection.attachment.load = loader.load
+        self._room = Room(self._connection.attachment, self._core, loader)
         self._new: list[Following] = []  # those of which the store may have no record
         self._queues = -1  # which queues are followed, as `Look.queues`
         self._everything = True  # whether all that the memory has counts as changed
@@ -189,6 +194,20 @@ class Storekeeper:
             if one not in written.queues:
                 one.begin()
                 written.queues[one] = None
+
+    def make_room(self) -> bool:
+        """Lets messages leave the memory if it is short, else loads what consumers need next.
+
+        Returns:
+            Whether messages were loaded: consumers may need more soon.
+
+        Raises:
+            StoreError: the store cannot be written, or is damaged.
+        """
+        if self._everything:
+            return False  # the last turn failed
+        followed = list(self._following.values())
+        return self._room.make(followed, self._writing().settle) == 0 and self._room.load_ahead(followed)
 
     def settle(self) -> None:
         """Brings what only the log has into the database. The broker is quiet.

@@ -113,6 +113,18 @@ class Reader:
             leaf.append(row)
         yield from _merged(leaf)
 
+    def leaf(self, queue: int, leaf: int) -> Iterator[tuple[rows.Bytes, memoryview, int]]:
+        """Yields the rows of a leaf: heads, bodies, and which of their messages have ended.
+
+        Args:
+            queue: the number of the queue in the store.
+            leaf: the first sequence number of the leaf.
+        """
+        for row in self.rows_from(queue, leaf):
+            if rows.leaf_of(row.first) != leaf:
+                return
+            yield _as_it_is(row), row.bodies, row.ended
+
     def _ended(self, queue: int, first: int) -> int:
         leaf = rows.leaf_of(first)
         key = rows.key(queue, leaf)

@@ -14,6 +14,7 @@
 #define SB_API_H
 
 #include "sb_directory.h"
+#include "sb_row.h"
 #include "sb_duplicates.h"
 #include "sb_grace.h"
 #include "sb_groups.h"
@@ -71,6 +72,27 @@ bool sb_api_write_parts(sb_connection *c, const sb_reservation *r, const char *b
 static inline uint64_t sb_api_names(const sb_message_shm *m) {
   return (uint64_t)m->exchange_length + m->key_length + m->properties_length;
 }
+/* A message of a row that got a slot: ALLOC, and listed by `place.token`. `scheduled`: its cell is SCHEDULED. `timer`: it
+ * needs an entry in the schedule. due_ns: the end of a redelivery delay, CLOCK_MONOTONIC. */
+typedef struct {
+  sb_reservation place;
+  uint64_t due_ns;
+  bool scheduled, timer;
+} sb_unpacked;
+/* Copies the message of an entry, whose names and body are given, into a slot. */
+sb_status sb_api_unpack(sb_queue *q, const sb_row_entry *e, const char *names, const char *body, uint64_t written_ns,
+                        sb_unpacked *u);
+/* A walk over the entries of a row; begins as {.n = 0}. The entry begins at `at` of the heads, and its body at `body` of
+ * the bodies. */
+typedef struct {
+  sb_row_head head;
+  sb_row_entry entry;
+  uint64_t at, body, behind, body_behind;
+  uint32_t n; /* how many entries the walk has shown */
+  bool head_ok;
+} sb_row_walk;
+/* False: that was the last entry, or, if head_ok is false, the row is damaged. */
+bool sb_api_next_entry(const sb_stored_row *row, sb_row_walk *w);
 /* Frees the slot of a reservation, and its holding. */
 void sb_api_give_slot(sb_connection *c, const sb_reservation *r);
 /* Writes the prefix: message header, exchange, key, properties. Leaves room for the block (`more` bytes, see

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sb_api.h"
+#include "sb_paged.h"
 #include "sb_schedule.h"
 
 /* The position of a browser, and what it saw there. A browser holds the connection's lock only in `begin` and `finish`.
@@ -116,12 +117,15 @@ static sb_status look_in_lane(sight *s) {
   sb_broker *b = s->queue->c->b;
   for (;; s->at++) {
     while (!s->in_leaf || !sb_leaf_covers(&s->leaf, s->at)) {
-      s->in_leaf = sb_ring_next_leaf(b, &s->ring, s->at, &s->leaf, &s->at);
+      sb_status status = sb_ring_find_leaf(b, &s->ring, s->at, &s->leaf, &s->at);
+      s->in_leaf = status == SB_OK;
+      if (status == SB_PAGED && !(s->end != SB_ANY_POSITION && sequence_at(s) >= s->end))
+        return sb_paged_want(s->queue->c, &s->ring, s->at);
       if (!s->in_leaf) return SB_EMPTY;
     }
     if (s->end != SB_ANY_POSITION && sequence_at(s) >= s->end) return SB_EMPTY;
     s->cell = sb_leaf_cell(&s->leaf, s->at);
-    s->word = SB_LOAD(&s->cell->word, SB_ACQUIRE);
+    s->word = sb_paged_word(b, &s->ring, &s->leaf, s->at);
     uint32_t state = sb_cell_state(s->word), slot = sb_cell_slot(s->word);
     if (!sb_cell_of(s->word, s->leaf.gen) || state == SB_CELL_FREE || state == SB_CELL_CLOSED) {
       if (leaf_is_there(s)) return SB_EMPTY;

@@ -32,13 +32,15 @@ void sb_store_resumed(sb_queue *q) {
   }
 }
 
-/* Appends the message of an entry, whose names and body follow. The tail is at its position. */
-static sb_status restore(sb_queue *q, const sb_row_entry *e, const char *names, const char *body, uint64_t written_ns) {
-  uint64_t wall = sb_wall_ns(), now = sb_now_ns(), position;
-  uint64_t due = sb_restore_remains(e->due_ns, written_ns, wall),
+sb_status sb_api_unpack(sb_queue *q, const sb_row_entry *e, const char *names, const char *body, uint64_t written_ns,
+                        sb_unpacked *u) {
+  uint64_t wall = sb_wall_ns(), due = sb_restore_remains(e->due_ns, written_ns, wall),
            life = sb_restore_remains(e->expires_ns, written_ns, wall);
   bool dead = e->marks >> SB_ROW_WHY != 0 || (e->flags & SB_MESSAGE_REJECTED) != 0;
-  bool delayed = (e->marks & SB_ROW_DELAYED) != 0, scheduled = due != 0 || dead;
+  bool delayed = (e->marks & SB_ROW_DELAYED) != 0;
+  u->due_ns = sb_now_ns() + due;
+  u->scheduled = due != 0 || dead;
+  u->timer = u->scheduled || life != 0;
   sb_put_options o = {.delay_ns = delayed ? 0 : due,
                       .exchange = names,
                       .exchange_length = (uint8_t)e->exchange_length,
@@ -47,71 +49,96 @@ static sb_status restore(sb_queue *q, const sb_row_entry *e, const char *names, 
                       .properties = names + e->exchange_length + e->key_length,
                       .properties_length = e->properties_length,
                       .priority = e->priority};
-  sb_reservation r;
-  sb_value_key key;
-  sb_status status = sb_api_claim_slot(q->c, sb_api_body_offset(e->body_length, &o, 0) + e->body_length, &r);
-  if (status != SB_OK) status = sb_api_claim_elsewhere(q->c, status, e->body_length, &o, 0, &r);
+  sb_reservation *r = &u->place;
+  sb_status status = sb_api_claim_slot(q->c, sb_api_body_offset(e->body_length, &o, 0) + e->body_length, r);
+  if (status != SB_OK) status = sb_api_claim_elsewhere(q->c, status, e->body_length, &o, 0, r);
   if (status != SB_OK) {
     return status;
   }
-  sb_api_fill(q->c, &r, e->body_length, &o, life, 0);
-  sb_message_shm *m = sb_slot_at(q->c->b, r.slot);
+  sb_api_fill(q->c, r, e->body_length, &o, life, 0);
+  sb_message_shm *m = sb_slot_at(q->c->b, r->slot);
   m->timestamp_ns = e->timestamp_ns;
   m->flags |= (uint8_t)(e->flags & ~SB_MESSAGE_IN_PARTS);
   m->publisher = 0;
-  if (r.scattered) {
-    status = sb_api_write_parts(q->c, &r, body) ? SB_OK : SB_CORRUPT;
+  if (r->scattered) {
+    status = sb_api_write_parts(q->c, r, body) ? SB_OK : SB_CORRUPT;
   } else {
-    memcpy(r.body, body, e->body_length);
+    memcpy(r->body, body, e->body_length);
   }
-  bool keyed = status == SB_OK && sb_queue_has_values(q) && sb_values_key_of(q, r.slot, m, &key);
-  if (keyed) status = sb_values_prepare(q, &key);
-  if (status == SB_OK) status = sb_queue_enqueue(q, r.slot, r.gen, r.size, scheduled, r.token, &position);
+  if (status != SB_OK) sb_api_give_slot(q->c, r);
+  return status;
+}
+
+/* Appends the message of an entry, whose names and body follow. The tail is at its position. */
+static sb_status restore(sb_queue *q, const sb_row_entry *e, const char *names, const char *body, uint64_t written_ns) {
+  sb_unpacked u;
+  sb_value_key key;
+  uint64_t position;
+  sb_status status = sb_api_unpack(q, e, names, body, written_ns, &u);
   if (status != SB_OK) {
-    sb_api_give_slot(q->c, &r);
+    return status;
+  }
+  const sb_reservation *r = &u.place;
+  bool keyed = sb_queue_has_values(q) && sb_values_key_of(q, r->slot, sb_slot_at(q->c->b, r->slot), &key);
+  if (keyed) status = sb_values_prepare(q, &key);
+  if (status == SB_OK) status = sb_queue_enqueue(q, r->slot, r->gen, r->size, u.scheduled, r->token, &position);
+  if (status != SB_OK) {
+    sb_api_give_slot(q->c, r);
     return status;
   }
   if (e->delivery_count != 0 || e->marks != 0 || e->origin != SB_NO_ORIGIN)
-    sb_restore_describe(q, position, r.gen, e, now + due);
-  if (keyed && !scheduled) (void)sb_values_came(q, position, &key);
-  sb_holding_give(q->c, r.token);
+    sb_restore_describe(q, position, r->gen, e, u.due_ns);
+  if (keyed && !u.scheduled) (void)sb_values_came(q, position, &key);
+  sb_holding_give(q->c, r->token);
   return SB_OK;
 }
 
+bool sb_api_next_entry(const sb_stored_row *row, sb_row_walk *w) {
+  if (w->n == 0) {
+    w->head_ok = row->heads_length >= sizeof w->head;
+    if (w->head_ok) memcpy(&w->head, row->heads, sizeof w->head);
+    w->head_ok = w->head_ok && w->head.format == SB_ROW_FORMAT && w->head.count <= SB_PAGE_CELLS;
+    w->behind = sizeof w->head;
+    w->body_behind = 0;
+  }
+  if (!w->head_ok || w->n == w->head.count) {
+    return false;
+  }
+  w->at = w->behind;
+  w->body = w->body_behind;
+  w->head_ok = row->heads_length - w->at >= sizeof w->entry;
+  if (!w->head_ok) {
+    return false;
+  }
+  memcpy(&w->entry, row->heads + w->at, sizeof w->entry);
+  uint64_t names = (uint64_t)w->entry.exchange_length + w->entry.key_length + w->entry.properties_length;
+  w->head_ok = row->heads_length - w->at - sizeof w->entry >= names &&
+               row->bodies_length - w->body >= w->entry.body_length && w->entry.index < SB_PAGE_CELLS;
+  w->behind = w->at + sizeof w->entry + names;
+  w->body_behind = w->body + w->entry.body_length;
+  w->n++;
+  return w->head_ok;
+}
+
 sb_status sb_store_restore(sb_queue *q, const sb_stored_row *row, uint32_t *done) {
-  sb_row_head head;
-  uint64_t at = sizeof head, body = 0;
+  sb_row_walk w = {.n = 0};
   sb_status status = sb_api_enter(q->c);
   if (status != SB_OK) {
     return status;
   }
-  if (row->heads_length < sizeof head) status = SB_CORRUPT;
-  if (status == SB_OK) memcpy(&head, row->heads, sizeof head);
-  if (status == SB_OK && (head.format != SB_ROW_FORMAT || head.count > SB_PAGE_CELLS)) status = SB_CORRUPT;
-  for (uint32_t n = 0; status == SB_OK && n < head.count; n++) {
-    sb_row_entry e;
-    if (row->heads_length - at < sizeof e) {
+  while (status == SB_OK && sb_api_next_entry(row, &w)) {
+    unsigned lane = sb_queue_has_lanes(q) ? sb_lanes_number(q->shm, w.entry.priority) : 0;
+    if (lane != sb_position_lane(w.head.first)) {
       status = SB_CORRUPT;
-      break;
-    }
-    memcpy(&e, row->heads + at, sizeof e);
-    uint64_t names = (uint64_t)e.exchange_length + e.key_length + e.properties_length;
-    unsigned lane = sb_queue_has_lanes(q) ? sb_lanes_number(q->shm, e.priority) : 0;
-    if (row->heads_length - at - sizeof e < names || row->bodies_length - body < e.body_length ||
-        e.index >= SB_PAGE_CELLS || lane != sb_position_lane(head.first)) {
-      status = SB_CORRUPT;
-      break;
-    }
-    if (n >= *done) {
-      if ((row->ended >> e.index & 1) == 0) {
-        status = sb_restore_skip(q, head.first + e.index);
-        if (status == SB_OK) status = restore(q, &e, row->heads + at + sizeof e, row->bodies + body, head.written_ns);
+    } else if (w.n > *done) {
+      if ((row->ended >> w.entry.index & 1) == 0) {
+        status = sb_restore_skip(q, w.head.first + w.entry.index);
+        if (status == SB_OK)
+          status = restore(q, &w.entry, row->heads + w.at + sizeof w.entry, row->bodies + w.body, w.head.written_ns);
       }
-      if (status == SB_OK) *done = n + 1;
+      if (status == SB_OK) *done = w.n;
     }
-    at += sizeof e + names;
-    body += e.body_length;
   }
   sb_api_leave(q->c);
-  return status;
+  return status == SB_OK && !w.head_ok ? SB_CORRUPT : status;
 }

@@ -120,8 +120,10 @@ uint32_t sb_store_lanes(sb_queue *q, sb_store_lane *lanes, uint32_t most) {
   while (count < most && sb_lanes_next(&walk, &r)) {
     uint64_t base = SB_LOAD(r.base, SB_RELAXED), tail = sb_ring_exact_tail(q->c->b, &r);
     uint64_t stored = SB_LOAD(r.stored, SB_ACQUIRE), zero = sb_position_in(sb_position_lane(base), 0);
-    lanes[count++] =
-        (sb_store_lane){.stored = zero + (stored > base ? stored - base : 0), .tail = zero + (tail - base)};
+    uint64_t head = SB_LOAD(r.head, SB_RELAXED);
+    lanes[count++] = (sb_store_lane){.stored = zero + (stored > base ? stored - base : 0),
+                                     .tail = zero + (tail - base),
+                                     .head = zero + (head > base ? head - base : 0)};
   }
   sb_api_leave(q->c);
   return count;

@@ -2,6 +2,7 @@
 #include "sb_intent.h"
 
 #include "sb_changed.h"
+#include "sb_paged.h"
 #include "sb_reference.h"
 #include "sb_release.h"
 #include "sb_target.h"
@@ -62,7 +63,11 @@ static void release_cell(sb_reap_context *w, uint32_t queue, uint64_t position) 
   sb_ring r;
   sb_leaf_ref leaf;
   uint64_t word;
+  uint64_t link;
   if (!sb_intent_find_cell(w, queue, position, &r, &leaf, &word)) {
+    bool there = sb_lanes_ring(w->b, queue, position, &r);
+    /* the dead connection may have cleared a bit of a leaf that left meanwhile */
+    if (there && r.changed != NULL && sb_paged_is_at(w->b, &r, position, &link)) sb_requeued_mark(w->b, &r, position);
     return;
   }
   sb_cell_shm *cell = sb_leaf_cell(&leaf, position);
@@ -73,7 +78,7 @@ static void release_cell(sb_reap_context *w, uint32_t queue, uint64_t position) 
     sb_ring_redo(w->by, &r, &leaf, position); /* the holder may have been killed before it marked the cell finished */
     return;
   }
-  if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
+  if (sb_cell_state(word) == SB_CELL_AVAILABLE || sb_cell_state(word) == SB_CELL_FROZEN) {
     sb_requeued_mark(w->b, &r, position); /* the dead connection may have cleared these bits and not taken the cell */
     /* an earlier reaper may have made the cell AVAILABLE, and been killed before it asked */
     if (readable) ask_to_remove_expired(q, sb_peek_message(w->b, slot).expires_ns);
@@ -110,7 +115,7 @@ static void release_cell(sb_reap_context *w, uint32_t queue, uint64_t position) 
     if (sb_queue_tracks(q)) sb_hints_untaken(q, 1, m.body_length);
     if (!sb_requeued_is_marked(w->b, &r, position)) {
       word = SB_LOAD(&cell->word, SB_SEQ_CST);
-      if (word == open) sb_requeued_mark(w->b, &r, position);
+      if (word == open || r.changed != NULL) sb_requeued_mark(w->b, &r, position);
     }
   }
 }

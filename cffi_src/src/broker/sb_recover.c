@@ -13,6 +13,7 @@
 #include "sb_intent.h"
 #include "sb_lifetime.h"
 #include "sb_liveness.h"
+#include "sb_paged.h"
 #include "sb_parts.h"
 #include "sb_slab.h"
 #include "sb_view.h"
@@ -115,7 +116,15 @@ static void settle_slot(sb_reap_context *w, uint32_t slot, uint32_t gen) {
     case SB_KIND_LONG_LEAF:
     case SB_KIND_INNER: {
       bool known = sb_ring_open(w->b, SB_LOAD(&page->object, SB_RELAXED), SB_LOAD(&page->ring, SB_RELAXED) & 0xffu, &r);
-      publish_or_free(w, slot, h, known && sb_page_links(w->b, &r, slot, sb_slot_gen(h)));
+      bool linked = known && sb_page_links(w->b, &r, slot, sb_slot_gen(h));
+      if (SB_LOAD(&page->paging, SB_ACQUIRE) == SB_PAGING_COMING) {
+        if (linked) SB_STORE(&page->paging, SB_PAGING_THERE, SB_RELEASE);
+        if (linked) sb_requeued_mark_leaf(w->b, &r, SB_LOAD(&page->first, SB_RELAXED)); /* if its link was marked */
+        sb_queue_shm *q = sb_slab_queue(w->b, known ? sb_page_queue(w->b, &r) : 0);
+        if (linked && q != NULL) (void)SB_ADD(&q->timers_lost, 1, SB_RELEASE);
+        if (!linked) sb_paged_recover_coming(w->b, slot);
+      }
+      publish_or_free(w, slot, h, linked);
       break;
     }
     case SB_KIND_CONSUMER_LEVEL: publish_or_free(w, slot, h, level_linked(w->b, slot)); break;
@@ -149,13 +158,17 @@ static void visit_slots(sb_reap_context *w, uint64_t what, uint64_t where) {
   }
   if (sb_holding_kind(what) == SB_HOLD_SLOT) {
     settle_slot(w, slot, sb_holding_gen(what));
-  } else if (sb_holding_kind(what) == SB_HOLD_PAGE) {
+  } else if (sb_holding_kind(what) == SB_HOLD_PAGE || sb_holding_kind(what) == SB_HOLD_LEAVING) {
     uint64_t h = SB_LOAD(sb_slot_header(w->b, slot), SB_ACQUIRE);
     sb_page_shm *page = sb_slot_at(w->b, slot);
     sb_ring r;
     if (sb_slot_state(h) != SB_SLOT_FREE && (uint32_t)sb_slot_gen(h) == sb_holding_gen(what) &&
         sb_ring_open(w->b, SB_LOAD(&page->object, SB_RELAXED), SB_LOAD(&page->ring, SB_RELAXED) & 0xffu, &r)) {
-      sb_page_settle(w->by, &r, slot, sb_slot_gen(h));
+      if (sb_holding_kind(what) == SB_HOLD_LEAVING) {
+        sb_paged_recover_leaving(w->by, &r, slot, sb_slot_gen(h));
+      } else {
+        sb_page_settle(w->by, &r, slot, sb_slot_gen(h));
+      }
     }
   }
 }

@@ -39,6 +39,7 @@ typedef struct {
   /* By connection id. owned: number of cells, and of claims of duplicate ids, that name the connection as their owner;
    * named: number of these that the connection's holdings list. */
   uint32_t *owned, *named;
+  uint64_t paged; /* leaves that have left the memory (sb_paged.h) */
 } sb_checkup;
 
 enum {

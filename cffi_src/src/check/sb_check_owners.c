@@ -116,6 +116,7 @@ static void check_entry(sb_checkup *k, unsigned id, uint64_t what, uint64_t wher
         bad(k, id, SLOT, slot, kind, sb_holding_gen(what));
       }
       break;
+    case SB_HOLD_LEAVING:
     case SB_HOLD_PAGE:
       /* only the kind is checked: the page may have been freed since */
       if (!stale && !is_leaf(kind) && kind != SB_KIND_INNER) bad(k, id, PAGE, slot, kind, 0);

@@ -42,6 +42,7 @@ typedef struct {
   uint64_t head;
   uint64_t ready, scheduled, owned, bytes, ready_bytes;
   uint64_t staged, staged_bytes; /* of STAGED cells, which no ledger counts yet */
+  uint64_t paged;                /* leaves that are not in the memory: of their messages only the ledgers know */
   uint64_t counters[SB_COUNTERS], holding;
 } tally;
 
@@ -159,7 +160,7 @@ static void visit_cell(sb_checkup *k, void *context, const sb_check_cell *cell) 
     check_rest(k, t, cell, slot);
   }
   uint64_t bytes = sb_peek_length(k->b, slot);
-  t->ready += state == SB_CELL_AVAILABLE;
+  t->ready += state == SB_CELL_AVAILABLE || state == SB_CELL_FROZEN;
   t->scheduled += state == SB_CELL_SCHEDULED;
   t->owned += state == SB_CELL_ACQUIRED || state == SB_CELL_REMOVING;
   if (state == SB_CELL_STAGED) {
@@ -168,7 +169,7 @@ static void visit_cell(sb_checkup *k, void *context, const sb_check_cell *cell) 
     return;
   }
   t->bytes += bytes;
-  t->ready_bytes += state == SB_CELL_AVAILABLE ? bytes : 0;
+  t->ready_bytes += state == SB_CELL_AVAILABLE || state == SB_CELL_FROZEN ? bytes : 0;
   if (state == SB_CELL_AVAILABLE && cell->position < t->head && !cell->marked) {
     sb_check_found(k, (sb_finding){SB_HIDDEN_CELL, t->slot, slot, CELL, 0, cell->position, t->head, 0});
   }
@@ -180,13 +181,14 @@ static void visit_cell(sb_checkup *k, void *context, const sb_check_cell *cell) 
  * False: the ring is broken. */
 static bool check_lane(sb_checkup *k, tally *t, uint32_t object, uint32_t id, uint64_t *cells) {
   sb_ring r;
-  uint64_t end, before = t->ready;
+  uint64_t end, before = t->ready, paged = k->paged;
   if (!sb_ring_open(k->b, object, id, &r)) {
     return false;
   }
   t->head = SB_LOAD(r.head, SB_ACQUIRE);
   bool sound = sb_check_ring(k, object, id, t->slot, visit_cell, t, &end);
   *cells += end - SB_LOAD(r.base, SB_RELAXED);
+  t->paged += k->paged - paged;
   if (sound && t->ready > before && !sb_lanes_is_marked(&r)) { /* I77 of sb_lanes.h */
     uint64_t base = SB_LOAD(r.base, SB_RELAXED);
     sb_check_found(k, (sb_finding){SB_HIDDEN_CELL, t->slot, object, LANE, 0, sb_position_lane(base), 0, 0});
@@ -260,10 +262,11 @@ static void check_counts(sb_checkup *k, const tally *t) {
                   n[SB_COUNT_DROPPED] + n[SB_COUNT_DEAD_LETTERED] + n[SB_COUNT_MOVED];
   uint64_t ready = n[SB_COUNT_ADDED] - gone - scheduled - t->holding;
   uint64_t bytes = n[SB_COUNT_ADDED_BYTES] - n[SB_COUNT_REMOVED_BYTES];
-  if (ready != t->ready) trouble(k, SB_BAD_COUNT, t, READY, 0, ready, t->ready);
+  bool fits = ready >= t->ready + t->paged && ready <= t->ready + SB_PAGE_CELLS * t->paged;
+  if (!fits) trouble(k, SB_BAD_COUNT, t, READY, 0, ready, t->ready);
   if (t->holding != t->owned) trouble(k, SB_BAD_COUNT, t, DELIVERING, 0, t->holding, t->owned);
   if (scheduled != t->scheduled) trouble(k, SB_BAD_COUNT, t, SCHEDULED, 0, scheduled, t->scheduled);
-  if (bytes != t->bytes) trouble(k, SB_BAD_COUNT, t, BYTES, 0, bytes, t->bytes);
+  if (bytes < t->bytes || (bytes > t->bytes && t->paged == 0)) trouble(k, SB_BAD_COUNT, t, BYTES, 0, bytes, t->bytes);
 }
 
 static void check_hints(sb_checkup *k, const sb_queue_shm *q, const tally *t, uint64_t cells) {
@@ -273,8 +276,8 @@ static void check_hints(sb_checkup *k, const sb_queue_shm *q, const tally *t, ui
   uint64_t bytes = SB_LOAD(&q->bytes_in, SB_ACQUIRE) - SB_LOAD(&q->bytes_out, SB_ACQUIRE);
   bool limits = sb_setting(q, SB_SETTING_RING_SIZE) >= 0 || sb_setting(q, SB_SETTING_MAX_LENGTH) >= 0 ||
                 sb_setting(q, SB_SETTING_MAX_BYTES) >= 0;
-  if (!sb_queue_tracks(q)) {
-    if (limits) trouble(k, SB_BAD_HINT, t, TRACKING, 0, 0, 1);
+  if (!sb_queue_tracks(q) || t->paged != 0) {
+    if (limits && !sb_queue_tracks(q)) trouble(k, SB_BAD_HINT, t, TRACKING, 0, 0, 1);
     return;
   }
   /* I23 of sb_queue.h: depending on the queue and the message, a STAGED cell counts as taken or as ready */

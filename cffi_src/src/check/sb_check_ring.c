@@ -46,7 +46,8 @@ static void walk_leaf(walk *w, const sb_leaf_shm *leaf, uint64_t gen, uint64_t f
     filled(w, first + i, first + i + 1);
     bool list = w->ring.id != SB_RING_CELLS && w->ring.id != SB_RING_LANE;
     bool known = list ? state == SB_CELL_ENTRY || state == SB_CELL_TOMBSTONE
-                      : state >= SB_CELL_AVAILABLE && state <= SB_CELL_CLOSED;
+                      : (state >= SB_CELL_AVAILABLE && state <= SB_CELL_CLOSED) ||
+                            (state == SB_CELL_FROZEN && w->ring.changed != NULL);
     if (!known || !sb_cell_of(word, gen)) {
       broken(w, SB_BAD_CELL, 0, 0, first + i, word, gen);
     } else {
@@ -102,7 +103,10 @@ static void walk_page(walk *w, uint64_t link, unsigned height, uint64_t first, b
   uint64_t span = UINT64_C(1) << (6 * height), requeued = SB_LOAD(&page->page.requeued, SB_ACQUIRE);
   for (unsigned i = 0; i < SB_PAGE_CELLS; i++) {
     uint64_t child = SB_LOAD(&page->children[i], SB_ACQUIRE), at = first + i * span;
-    if (child == SB_LINK_DONE) {
+    bool paged = w->ring.changed != NULL && height == 1 &&
+                 (child & ~SB_LINK_MARKED) == sb_link_paged(gen, (uint32_t)(child >> 32));
+    w->k->paged += paged;
+    if (child == SB_LINK_DONE || paged) {
       filled(w, at, at + span);
     } else if (child == sb_link_empty(gen)) {
       w->ended = true;

@@ -78,8 +78,9 @@ enum {
   /* a cell that a commit settles: as for CELL, but the slot of the leaf has 28 bits; the 4 bits above it are the number
    * of the counter that the settlement raises */
   SB_HOLD_SETTLING = 9,
-  SB_HOLD_ID = 10,     /* the claim of a message's id, by a commit that puts the message (sb_duplicates.h) */
-  SB_HOLD_READING = 11 /* a message that a consumer reads; `where` means nothing to other processes (sb_reading.h) */
+  SB_HOLD_ID = 10,      /* the claim of a message's id, by a commit that puts the message (sb_duplicates.h) */
+  SB_HOLD_READING = 11, /* a message that a consumer reads; `where` means nothing to other processes (sb_reading.h) */
+  SB_HOLD_LEAVING = 12  /* a leaf that leaves the memory (sb_paged.h); `where`: its first position */
 };
 typedef struct {
   sb_word what;
@@ -166,9 +167,9 @@ typedef struct {
   sb_half turns_asked, turns_begun, turns_done;
   sb_half storekeeper_waiter, storekeeper_pid;
   sb_half commits_begun, commits_done;
-  sb_word commits_held_ns; /* CLOCK_MONOTONIC: until then, no such commit is decided */
-  sb_half sync;            /* SB_SYNC_...: what publishers to stored queues wait for */
-  sb_half reserved_store;
+  sb_word commits_held_ns;            /* CLOCK_MONOTONIC: until then, no such commit is decided */
+  sb_half sync;                       /* SB_SYNC_...: what publishers to stored queues wait for */
+  sb_half departures;                 /* how many leaves have left the memory (sb_paged.h) */
   char data_dir[SB_DATA_DIR_MAX + 1]; /* the folder of the store; written before the broker has a name */
 } sb_header_shm;
 _Static_assert(sizeof(sb_header_shm) <= 4096, "header page");
@@ -243,7 +244,9 @@ typedef struct {
   /* of a stored queue: bit i set: the store may lack the end or the return of cell i, or of a cell below child i
    * (sb_changed.h) */
   sb_word changed;
-  sb_word reserved[3];
+  sb_word paging;    /* of a leaf: SB_PAGING_... (sb_paged.h) */
+  sb_word departure; /* of a leaf that leaves the memory: the number of its departure */
+  sb_word reserved;
 } sb_page_shm;
 _Static_assert(sizeof(sb_page_shm) == 64, "page header");
 

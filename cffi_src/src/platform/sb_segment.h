@@ -61,8 +61,10 @@ struct sb_broker {
   uint64_t pid_namespace;   /* of this process; 0 = unknown, /proc does not show it */
   sb_broker *next_attached; /* in the list of sb_liveness.c */
   sb_half keeps_store;      /* 1: this process is the storekeeper */
-  sb_half keeps_house;      /* 1: this process is the housekeeper, whose own lock F_OFD_GETLK does not report */
-  sb_half *guard;           /* on a page that a fork wipes: 1 in the process that attached, 0 in its children */
+  sb_half wanting;     /* slot of a queue of which a call of this process needs a message that has left the memory */
+  sb_word wanting_at;  /* the position of that message */
+  sb_half keeps_house; /* 1: this process is the housekeeper, whose own lock F_OFD_GETLK does not report */
+  sb_half *guard;      /* on a page that a fork wipes: 1 in the process that attached, 0 in its children */
   sb_word populated[SB_MAX_CHUNKS / 64];
   char path[160]; /* "/shmbroker-<uid>.<name>" */
 };

@@ -70,7 +70,7 @@ static inline uint64_t sb_slot_word(unsigned state, uint64_t field, uint64_t gen
   return (uint64_t)state | SB_FIELD(field, 2) | SB_FIELD(gen & SB_GEN_MASK, 26);
 }
 
-/* ---- ring cell, by state; the generation is that of the page. AVAILABLE, SCHEDULED: 4 state | 28 slot | 5 reference |
+/* ---- ring cell, by state; the generation is that of the page. AVAILABLE, SCHEDULED, FROZEN: 4 state | 28 slot | 5 reference |
  *      27 generation. ACQUIRED, REMOVING, STAGED: 4 state | 28 slot | 5 reference | 12 owner | 15 generation.
  *      FREE, TOMBSTONE, CLOSING, CLOSED: 4 state | 38 generation | flags ---- */
 enum {
@@ -83,7 +83,8 @@ enum {
   SB_CELL_TOMBSTONE = 7,
   SB_CELL_CLOSING = 8,
   SB_CELL_CLOSED = 9,
-  SB_CELL_ENTRY = 10 /* lists: 4 state | 28 node | 32 epoch; schedule: 4 state | 60 position */
+  SB_CELL_ENTRY = 10, /* lists: 4 state | 28 node | 32 epoch; schedule: 4 state | 60 position */
+  SB_CELL_FROZEN = 11 /* AVAILABLE, in a leaf that is about to leave the memory (sb_paged.h) */
 };
 #define SB_CLOSING_IF_UNUSED (UINT64_C(1) << 42)
 #define SB_CLOSING_IF_EMPTY (UINT64_C(1) << 43)
@@ -104,7 +105,7 @@ static inline uint64_t sb_cell_owned(unsigned state, uint32_t slot, unsigned ref
 }
 static inline bool sb_cell_has_message(uint64_t c) {
   unsigned s = sb_cell_state(c);
-  return s >= SB_CELL_AVAILABLE && s <= SB_CELL_STAGED;
+  return (s >= SB_CELL_AVAILABLE && s <= SB_CELL_STAGED) || s == SB_CELL_FROZEN;
 }
 static inline bool sb_cell_is_owned(uint64_t c) {
   unsigned s = sb_cell_state(c);
@@ -114,7 +115,8 @@ static inline bool sb_cell_is_owned(uint64_t c) {
 static inline bool sb_cell_of(uint64_t c, uint64_t gen) {
   switch (sb_cell_state(c)) {
     case SB_CELL_AVAILABLE:
-    case SB_CELL_SCHEDULED: return (c >> 37) == (gen & 0x7ffffffu);
+    case SB_CELL_SCHEDULED:
+    case SB_CELL_FROZEN: return (c >> 37) == (gen & 0x7ffffffu);
     case SB_CELL_ACQUIRED:
     case SB_CELL_REMOVING:
     case SB_CELL_STAGED: return (c >> 49) == (gen & 0x7fffu);
@@ -185,8 +187,13 @@ static inline uint64_t sb_closing_word(unsigned state, unsigned conditions, uint
 
 /* ---- page link (root and children), by state. EMPTY: 2 state | 62 generation of the page that contains the link; in a
  *      root instead the `base` of the ring, divided by 64. DONE: 2 state. PAGE: 2 state | 4 height | 28 slot |
- *      30 low bits of the linked page's generation ---- */
-enum { SB_LINK_EMPTY = 0, SB_LINK_DONE = 1, SB_LINK_PAGE = 2 };
+ *      30 low bits of the linked page's generation. PAGED: 2 state | 1 marked | 29 low bits of the generation of the page
+ *      that contains the link | 32 number of the departure (sb_paged.h) ---- */
+enum { SB_LINK_EMPTY = 0, SB_LINK_DONE = 1, SB_LINK_PAGE = 2, SB_LINK_PAGED = 3 };
+#define SB_LINK_MARKED UINT64_C(4) /* of a PAGED link: searches may have passed a message that it leads to */
+static inline uint64_t sb_link_paged(uint64_t parent_gen, uint32_t number) {
+  return (uint64_t)SB_LINK_PAGED | SB_FIELD(parent_gen & 0x1fffffffu, 3) | SB_FIELD(number, 32);
+}
 static inline unsigned sb_link_state(uint64_t l) { return (unsigned)SB_BITS(l, 0, 2); }
 static inline uint64_t sb_link_empty(uint64_t gen) { return SB_FIELD(gen, 2); }
 static inline uint64_t sb_link_base(uint64_t root) { return root >> 2; } /* of an EMPTY root: the base, divided by 64 */

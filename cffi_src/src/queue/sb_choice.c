@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sb_closing.h"
+#include "sb_paged.h"
 #include "sb_wait.h"
 
 #define AGAIN SB_DONE /* of the functions below: the search begins again (I95 of sb_groups.h) */
@@ -91,8 +92,8 @@ SB_HOT looked look_at(sb_queue *q, sb_choice *choice, uint64_t word, uint64_t po
 }
 
 /* The word of an AVAILABLE cell; 0: the cell is in another state. */
-static uint64_t available(const sb_leaf_ref *leaf, uint64_t position) {
-  uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
+static uint64_t available(const sb_queue *q, const sb_ring *r, const sb_leaf_ref *leaf, uint64_t position) {
+  uint64_t word = sb_paged_word(q->c->b, r, leaf, position);
   return sb_cell_of(word, leaf->gen) && sb_cell_state(word) == SB_CELL_AVAILABLE ? word : 0;
 }
 
@@ -127,7 +128,7 @@ static sb_status take_behind_in(sb_queue *q, const sb_lane *lane, sb_choice *cho
   }
   while (at < end && sb_ring_next_leaf(q->c->b, &lane->ring, at, &leaf, &at) && at < end) {
     for (; at < end && sb_leaf_covers(&leaf, at); at++) {
-      uint64_t word = available(&leaf, at);
+      uint64_t word = available(q, &lane->ring, &leaf, at);
       uint32_t slot = sb_cell_slot(word);
       looked l = {SB_GROUP_MINE, b, false};
       if (word == 0 || !sb_slot_in_range(q->c->b, slot) || !sb_slot_ready(q->c->b, slot) ||
@@ -157,7 +158,10 @@ static sb_status take_returned(sb_queue *q, sb_lane *lane, sb_choice *choice, ui
   sb_leaf_ref leaf;
   while (SB_LOAD(lane->ring.requeued, SB_SEQ_CST) != 0 &&
          sb_requeued_next_near(q->c->b, lane, from, &leaf, &position) && position < before) {
-    uint64_t word = available(&leaf, position);
+    if (leaf.leaf == NULL) {
+      return sb_paged_want(q->c, &lane->ring, position);
+    }
+    uint64_t word = available(q, &lane->ring, &leaf, position);
     if (word != 0) {
       looked l = look_at(q, choice, word, position, false);
       if (l.verdict == SB_GROUP_CLAIMED) {
@@ -196,7 +200,9 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, sb_choice *choice, uint64
   bool by_cursor = !sb_queue_has_lanes(q), limited = q->last_lane <= SB_CHOICE_OTHERS;
   sb_leaf_ref leaf = lane->head_leaf;
   unsigned retries = 0, passed = 0;
-  while (sb_leaf_covers(&leaf, at) || sb_ring_next_leaf(q->c->b, &lane->ring, at, &leaf, &at)) {
+  sb_status found;
+  while ((found = sb_leaf_covers(&leaf, at) ? SB_OK : sb_ring_find_leaf(q->c->b, &lane->ring, at, &leaf, &at)) ==
+         SB_OK) {
     lane->head_leaf = leaf;
     while (sb_leaf_covers(&leaf, at)) {
       uint64_t word =
@@ -210,6 +216,13 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, sb_choice *choice, uint64
       }
       if (state == SB_CELL_FREE) {
         return SB_EMPTY;
+      }
+      if (state == SB_CELL_FROZEN) { /* I127 of sb_paged.h */
+        bool stays = sb_paged_stay(q->c->b, &lane->ring, &leaf);
+        if (!stays) leaf = lane->head_leaf = SB_NO_LEAF;
+        if (++retries > SB_MAX_RETRIES) return SB_CORRUPT;
+        if (!stays) break;
+        continue;
       }
       if (state == SB_CELL_CLOSING) {
         if (!sb_closing_resolve(q->c->b, q->c, q->shm, &lane->ring, at) || ++retries > SB_MAX_RETRIES)
@@ -251,7 +264,8 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, sb_choice *choice, uint64
       }
     }
   }
-  return SB_EMPTY;
+  if (found == SB_PAGED) *cursor = at;
+  return found == SB_PAGED ? sb_paged_want(q->c, &lane->ring, at) : SB_EMPTY;
 }
 
 /* Searches one lane. Where the consumer does not know its cursor of the lane, the search begins at the lane's head. */

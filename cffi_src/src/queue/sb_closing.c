@@ -8,7 +8,7 @@
  * counts, since its commit may be decided already. */
 static bool nobodys_message(uint64_t word) {
   unsigned state = sb_cell_state(word);
-  return state == SB_CELL_AVAILABLE || state == SB_CELL_SCHEDULED || state == SB_CELL_STAGED;
+  return state == SB_CELL_AVAILABLE || state == SB_CELL_SCHEDULED || state == SB_CELL_STAGED || state == SB_CELL_FROZEN;
 }
 
 static bool any_message(uint64_t word) { return sb_cell_has_message(word); }

@@ -4,6 +4,7 @@
 #include "sb_closing.h"
 #include "sb_duplicates.h"
 #include "sb_groups.h"
+#include "sb_paged.h"
 #include "sb_value_index.h"
 #include "sb_schedule.h"
 #include "sb_slab.h"
@@ -107,14 +108,20 @@ sb_status sb_disposal_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t
   return sb_disposal_close_if(q, flags, removed);
 }
 
-/* Empties one lane, as far as there is memory for a holding. */
-static uint64_t empty_lane(sb_queue *q, const sb_ring *r) {
+/* Empties one lane, as far as there is memory for a holding. *paged: messages have ended that were not in the memory. */
+static uint64_t empty_lane(sb_queue *q, const sb_ring *r, bool *paged) {
   sb_broker *b = q->c->b;
   uint64_t removed = 0, at = SB_LOAD(r->base, SB_RELAXED);
   sb_leaf_ref leaf;
-  while (sb_ring_next_leaf(b, r, at, &leaf, &at)) {
+  sb_status status;
+  while ((status = sb_ring_find_leaf(b, r, at, &leaf, &at)) == SB_OK || status == SB_PAGED) {
+    if (status == SB_PAGED) {
+      sb_paged_end(q->c, r, at);
+      *paged = true;
+      continue;
+    }
     for (; sb_leaf_covers(&leaf, at); at++) {
-      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
+      uint64_t word = sb_paged_word(b, r, &leaf, at);
       unsigned state = sb_cell_state(word);
       if (!sb_cell_of(word, leaf.gen) || state == SB_CELL_FREE || state == SB_CELL_CLOSED) {
         return removed;
@@ -139,10 +146,12 @@ static uint64_t empty_lane(sb_queue *q, const sb_ring *r) {
 }
 
 uint64_t sb_disposal_empty(sb_queue *q) {
-  uint64_t removed = 0;
+  uint64_t removed = 0, ready = sb_queue_count_ready(q->c->b, q->shm);
+  bool paged = false;
   sb_ring r;
-  for (sb_lanes_walk all = sb_lanes_of(q->c->b, q->slot); sb_lanes_next(&all, &r);) removed += empty_lane(q, &r);
-  return removed;
+  for (sb_lanes_walk all = sb_lanes_of(q->c->b, q->slot); sb_lanes_next(&all, &r);)
+    removed += empty_lane(q, &r, &paged);
+  return paged && removed < ready ? ready : removed;
 }
 
 /* Lists the object in `slot` in the holdings of `c`. The caller then unlinks the object, and frees it. If the caller is

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_hints.h"
 
+#include "sb_paged.h"
 #include "sb_slab.h"
 #include "sb_wait.h"
 
@@ -9,13 +10,22 @@ static bool hides_lane(sb_broker *b, const sb_ring *r) {
   return !sb_lanes_is_marked(r) && sb_hints_has_ready(b, r, UINT64_MAX);
 }
 
-/* Finds the first hidden cell at or after position `from`: AVAILABLE, below the head, and without `requeued` bits.
+/* Finds the first hidden cell at or after position `from`: AVAILABLE, below the head, and without `requeued` bits; or the
+ * first one of a leaf that has left the memory there, and is not marked.
  * False: there is none, or the search met a page that was reused meanwhile. */
 static bool next_hidden(sb_broker *b, const sb_ring *r, uint64_t from, uint64_t *position) {
   uint64_t at = from;
   sb_leaf_ref leaf;
-  while (sb_ring_next_leaf(b, r, at, &leaf, &at)) {
+  sb_status status;
+  while ((status = sb_ring_find_leaf(b, r, at, &leaf, &at)) == SB_OK || status == SB_PAGED) {
     uint64_t head = SB_LOAD(r->head, SB_ACQUIRE);
+    if (status == SB_PAGED) {
+      if (at >= head) return false;
+      *position = at;
+      if (!sb_requeued_is_marked(b, r, at)) return true;
+      at = (at / SB_PAGE_CELLS + 1) * SB_PAGE_CELLS;
+      continue;
+    }
     for (; sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
       if (at >= head || !sb_cell_of(word, leaf.gen)) {
@@ -53,18 +63,23 @@ uint64_t sb_hints_resurface(sb_broker *b, const sb_queue_shm *q, const sb_ring *
   return found;
 }
 
+static bool is_ready(uint64_t word) {
+  return sb_cell_state(word) == SB_CELL_AVAILABLE || sb_cell_state(word) == SB_CELL_FROZEN;
+}
+
 bool sb_hints_has_ready(sb_broker *b, const sb_ring *r, uint64_t end) {
   uint64_t at = SB_LOAD(r->requeued, SB_SEQ_CST) != 0 ? SB_LOAD(r->base, SB_RELAXED) : SB_LOAD(r->head, SB_ACQUIRE);
   sb_leaf_ref leaf;
-  while (at < end && sb_ring_next_leaf(b, r, at, &leaf, &at)) {
+  sb_status status = SB_EMPTY;
+  while (at < end && (status = sb_ring_find_leaf(b, r, at, &leaf, &at)) == SB_OK) {
     for (; at < end && sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
-      if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
+      if (sb_cell_of(word, leaf.gen) && is_ready(word)) {
         return true;
       }
     }
   }
-  return false;
+  return at < end && status == SB_PAGED;
 }
 
 uint64_t sb_hints_resurface_all(sb_broker *b, uint32_t queue, uint64_t deaths_before) {
@@ -128,20 +143,22 @@ typedef struct {
   uint64_t tail, added, ready, ready_bytes;            /* the truth: cells and ledgers */
 } reading;
 
-static void count_ready(sb_broker *b, const sb_ring *r, uint64_t tail, reading *n) {
+/* False: leaves of the ring have left the memory, so nobody knows how many messages are ready. */
+static bool count_ready(sb_broker *b, const sb_ring *r, uint64_t tail, reading *n) {
   uint64_t at = SB_LOAD(r->base, SB_RELAXED);
   sb_leaf_ref leaf;
-  while (sb_ring_next_leaf(b, r, at, &leaf, &at) && at < tail) {
+  sb_status status;
+  while ((status = sb_ring_find_leaf(b, r, at, &leaf, &at)) == SB_OK && at < tail) {
     for (; sb_leaf_covers(&leaf, at) && at < tail; at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
       uint32_t slot = sb_cell_slot(word);
-      if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE && sb_slot_in_range(b, slot) &&
-          sb_slot_ready(b, slot)) {
+      if (sb_cell_of(word, leaf.gen) && is_ready(word) && sb_slot_in_range(b, slot) && sb_slot_ready(b, slot)) {
         n->ready++;
         n->ready_bytes += sb_peek_length(b, slot);
       }
     }
   }
+  return status != SB_PAGED;
 }
 
 static reading read_queue(sb_broker *b, sb_queue_shm *q, uint32_t slot) {
@@ -153,8 +170,13 @@ static reading read_queue(sb_broker *b, sb_queue_shm *q, uint32_t slot) {
   n.came = sb_lanes_several(q) ? SB_LOAD(&q->came, SB_SEQ_CST) : n.tail;
   n.added = sb_ledger_sum(b, q, SB_COUNT_ADDED);
   sb_ring r;
+  bool all_there = true;
   for (sb_lanes_walk all = sb_lanes_of(b, slot); sb_lanes_next(&all, &r);) {
-    count_ready(b, &r, SB_LOAD(r.tail, SB_SEQ_CST), &n);
+    all_there = count_ready(b, &r, SB_LOAD(r.tail, SB_SEQ_CST), &n) && all_there;
+  }
+  if (!all_there) { /* the ledgers know the number, and nobody knows the bytes */
+    n.ready = sb_queue_count_ready(b, q);
+    n.ready_bytes = n.bytes_in - n.bytes_out;
   }
   return n;
 }

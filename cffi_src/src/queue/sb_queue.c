@@ -165,14 +165,15 @@ static bool ready_from(sb_queue *q, const sb_lane *lane, uint64_t at, sb_leaf_re
       continue;
     }
     if (status != SB_OK) {
-      return false;
+      return status == SB_PAGED;
     }
     uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, at)->word, SB_SEQ_CST);
-    if (!sb_cell_of(word, leaf->gen) || sb_cell_state(word) == SB_CELL_AVAILABLE) {
+    unsigned state = sb_cell_state(word);
+    if (!sb_cell_of(word, leaf->gen) || state == SB_CELL_AVAILABLE || state == SB_CELL_FROZEN) {
       *leaf = SB_NO_LEAF;
       return true; /* AVAILABLE, or the page was reused: the caller looks closer */
     }
-    if (sb_cell_state(word) == SB_CELL_FREE || sb_cell_state(word) == SB_CELL_CLOSED) {
+    if (state == SB_CELL_FREE || state == SB_CELL_CLOSED) {
       return false;
     }
   }
@@ -227,6 +228,9 @@ bool sb_queue_older_ready(sb_queue *q, uint64_t position) {
   sb_leaf_ref leaf;
   const sb_ring *r = &sb_queue_lane(q, position)->ring;
   while (SB_LOAD(r->requeued, SB_SEQ_CST) != 0 && sb_requeued_next(q->c->b, r, from, &leaf, &at) && at < position) {
+    if (leaf.leaf == NULL) {
+      return true; /* it has left the memory */
+    }
     uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
     /* a message whose chunk cannot be mapped is never taken: if it counted here, no newer message would be evicted */
     bool takeable = sb_slot_ready(q->c->b, sb_cell_slot(word));

@@ -91,11 +91,14 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
                 SB_SEQ_CST); /* linearisation point */
   SB_CRASHPOINT("queue.release.flipped");
   sb_requeued_returned(&lane->ring);
-  if (!sb_requeued_stays_marked(c->b, lane, t.position)) {
+  /* in a stored queue the leaf may have left the memory meanwhile: then the bits that this call looks at are others */
+  bool may_leave = lane->ring.changed != NULL;
+  if (!sb_requeued_stays_marked(c->b, lane, t.position) || (may_leave && !sb_leaf_is_current(c->b, &leaf))) {
     /* a searcher cleared a bit meanwhile. If the searcher looked at the cell after the flip, it takes the cell. If it
      * looked before the flip, it missed the cell: if the cell is still AVAILABLE, it needs its bits again */
     uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST);
-    if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
+    bool left = may_leave && (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) == SB_CELL_FROZEN);
+    if (left || (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE)) {
       sb_requeued_mark(c->b, &lane->ring, t.position);
     }
   }

@@ -2,7 +2,10 @@
 #include "sb_take.h"
 
 #include "sb_closing.h"
+#include "sb_paged.h"
 #include "sb_wait.h"
+
+#define AGAIN SB_SETTLED /* of the functions below: the search for the cell begins again */
 
 /* In the functions below, t->token is the holding that will list the taken message. */
 
@@ -69,12 +72,12 @@ SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess,
 
 /* Takes a cell that has `requeued` bits. Checks the excess only before it clears the leaf's bit: other searchers do not
  * find a cell that lacks this bit, so the function must not spare the cell afterwards. SB_EMPTY: the cell could not be
- * taken. SB_DONE: the excess is gone. */
+ * taken. SB_DONE: the excess is gone. AGAIN: the leaf left the memory, or was about to. */
 static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *excess, const sb_leaf_ref *leaf,
                                   uint64_t position, sb_taken *t) {
   sb_broker *b = q->c->b;
   const sb_lane *lane = sb_queue_lane(q, position);
-  uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
+  uint64_t word = sb_paged_word(b, &lane->ring, leaf, position);
   if (!sb_cell_of(word, leaf->gen) || sb_cell_is_owned(word) || sb_cell_state(word) == SB_CELL_SCHEDULED) {
     return SB_EMPTY; /* the cell may be about to become AVAILABLE, so its bit must stay */
   }
@@ -89,6 +92,10 @@ static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *
   sb_requeued_clear(b, leaf, position);
   SB_CRASHPOINT("queue.take.cleared");
   word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST); /* P5: look a second time after clearing */
+  if (lane->ring.changed != NULL && (!sb_cell_of(word, leaf->gen) || sb_cell_state(word) == SB_CELL_FROZEN)) {
+    sb_requeued_mark(b, &lane->ring, position); /* I128 of sb_paged.h: nobody else knows of the bit that was cleared */
+    return AGAIN;
+  }
   if (sb_cell_of(word, leaf->gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
     if (sb_slot_ready(b, sb_cell_slot(word)) && take_cell(q, state, NULL, leaf, position, word, t) == SB_OK) {
       return SB_OK;
@@ -105,14 +112,14 @@ static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *
  * cell was retired or reused, or this process cannot read the slot that the cell names. take_returned begins again at 0
  * once for each AVAILABLE cell behind a STAGED one, and remembers only the last such cell. Two cells that it can never
  * take would make it begin again for ever. */
-static unsigned look_at(sb_broker *b, const sb_leaf_ref *leaf, uint64_t position) {
-  uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
+static unsigned look_at(sb_broker *b, const sb_ring *r, const sb_leaf_ref *leaf, uint64_t position) {
+  uint64_t word = sb_paged_word(b, r, leaf, position);
   bool takeable = sb_cell_state(word) != SB_CELL_AVAILABLE || sb_slot_ready(b, sb_cell_slot(word));
   return sb_cell_of(word, leaf->gen) && takeable ? sb_cell_state(word) : SB_CELL_FREE;
 }
 
 /* Takes a cell before `end` that has `requeued` bits, the oldest one that can be taken. SB_EMPTY: there is none.
- * SB_DONE: the excess is gone. */
+ * SB_DONE: the excess is gone. SB_GROW: it has left the memory. */
 static sb_status take_returned(sb_queue *q, sb_lane *lane, unsigned state, const sb_excess *excess, uint64_t end,
                                sb_taken *t) {
   uint64_t from = 0, position, known = SB_ANY_POSITION;
@@ -120,7 +127,10 @@ static sb_status take_returned(sb_queue *q, sb_lane *lane, unsigned state, const
   /* `staged`: the loop has passed a STAGED cell since it last began at 0 */
   bool commits = SB_LOAD(&q->shm->staged, SB_RELAXED) != 0, staged = false;
   while (sb_requeued_next_near(q->c->b, lane, from, &leaf, &position) && position < end) {
-    unsigned is = commits ? look_at(q->c->b, &leaf, position) : SB_CELL_FREE;
+    if (leaf.leaf == NULL) {
+      return sb_paged_want(q->c, &lane->ring, position);
+    }
+    unsigned is = commits ? look_at(q->c->b, &lane->ring, &leaf, position) : SB_CELL_FREE;
     from = position + 1;
     if (is == SB_CELL_STAGED) {
       staged = true;
@@ -130,7 +140,8 @@ static sb_status take_returned(sb_queue *q, sb_lane *lane, unsigned state, const
       from = 0;
     } else {
       sb_status status = take_returned_at(q, state, excess, &leaf, position, t);
-      if (status != SB_EMPTY) return status;
+      if (status == AGAIN) from = position;
+      if (status != SB_EMPTY && status != AGAIN) return status;
     }
   }
   return SB_EMPTY;
@@ -177,7 +188,7 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_
         continue;
       }
       if (found != SB_OK) {
-        status = found;
+        status = found == SB_PAGED ? sb_paged_want(q->c, &lane->ring, at) : found;
         break;
       }
     }
@@ -185,6 +196,9 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_
     unsigned found = sb_cell_state(word);
     if (!sb_cell_of(word, leaf->gen)) {
       *leaf = SB_NO_LEAF;
+      if (++retries > SB_MAX_RETRIES) return SB_CORRUPT;
+    } else if (found == SB_CELL_FROZEN) { /* I127 of sb_paged.h */
+      if (!sb_paged_stay(b, &lane->ring, leaf)) *leaf = SB_NO_LEAF;
       if (++retries > SB_MAX_RETRIES) return SB_CORRUPT;
     } else if (found == SB_CELL_AVAILABLE) {
       if (!sb_slot_ready(b, sb_cell_slot(word))) {
@@ -371,30 +385,64 @@ unsigned sb_take_row(sb_queue *q, uint64_t first, const uint64_t *tokens, sb_tak
   return n;
 }
 
-/* Takes the message at `position`: its cell changes from state `from` to `state`. `near`: may be its leaf. `requeued`: the message returned to
- * the queue, so the function first clears the leaf's bit of the cell. SB_EMPTY: the cell is not in state `from`, or
- * another process was faster. */
+/* Finds the leaf of a position: `near`, or the last one that the handle looked at, if it covers the position. */
+SB_HOT sb_status find_leaf(sb_queue *q, const sb_leaf_ref *near, uint64_t position, sb_leaf_ref *leaf) {
+  *leaf = sb_leaf_covers(near, position) ? *near : q->looked_leaf;
+  if (sb_leaf_covers(leaf, position)) {
+    return SB_OK;
+  }
+  const sb_ring *r = &sb_queue_lane(q, position)->ring;
+  sb_status status = sb_ring_locate(q->c->b, NULL, r, position, leaf);
+  if (status == SB_OK) q->looked_leaf = *leaf;
+  return status == SB_PAGED ? sb_paged_want(q->c, r, position) : status == SB_OK ? SB_OK : SB_EMPTY;
+}
+
+/* As take_at. AGAIN: the leaf left the memory, or was about to. */
+SB_HOT sb_status take_at_once(sb_queue *q, const sb_leaf_ref *near, uint64_t position, unsigned from, unsigned state,
+                              bool requeued, sb_taken *t) {
+  sb_leaf_ref leaf;
+  sb_status status = find_leaf(q, near, position, &leaf);
+  if (status != SB_OK) {
+    return status;
+  }
+  if (requeued) {
+    return take_returned_at(q, state, NULL, &leaf, position, t);
+  }
+  if (take_in_state(q, &leaf, position, from, state, t)) {
+    return SB_OK;
+  }
+  const sb_ring *r = &sb_queue_lane(q, position)->ring;
+  uint64_t word = r->changed != NULL ? SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST) : 0;
+  if (r->changed == NULL || (sb_cell_of(word, leaf.gen) && sb_cell_state(word) != SB_CELL_FROZEN)) {
+    return SB_EMPTY;
+  }
+  if (sb_cell_of(word, leaf.gen)) (void)sb_paged_stay(q->c->b, r, &leaf);
+  return AGAIN;
+}
+
+/* Takes the message at `position`: its cell changes from state `from` to `state`. `near`: may be its leaf. `requeued`: the
+ * message returned to the queue, so the function first clears the leaf's bit of the cell. SB_EMPTY: the cell is not in
+ * state `from`, or another process was faster. SB_GROW: it has left the memory. */
 SB_HOT sb_status take_at(sb_queue *q, const sb_leaf_ref *near, uint64_t position, unsigned from, unsigned state,
                          bool requeued, uint64_t token, sb_taken *t) {
   bool tracked = from == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm), before = tracked && sb_queue_evicts(q->shm);
   if (tracked) sb_ledger_hinting(q->ledger, 1);
   if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
-  sb_leaf_ref leaf = sb_leaf_covers(near, position) ? *near : q->looked_leaf;
   t->token = token;
-  bool known = sb_leaf_covers(&leaf, position);
-  if (!known && sb_ring_locate(q->c->b, NULL, &sb_queue_lane(q, position)->ring, position, &leaf) == SB_OK) {
-    known = true;
-    q->looked_leaf = leaf;
+  sb_status status = take_at_once(q, near, position, from, state, requeued, t);
+  const sb_leaf_ref nowhere = SB_NO_LEAF;
+  for (unsigned tries = 0; status == AGAIN && tries < SB_MAX_RETRIES; tries++) {
+    q->looked_leaf = nowhere;
+    status = take_at_once(q, &nowhere, position, from, state, requeued, t);
   }
-  bool took_it = known && (requeued ? take_returned_at(q, state, NULL, &leaf, position, t) == SB_OK
-                                    : take_in_state(q, &leaf, position, from, state, t));
-  if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
-  if (took_it && tracked) {
+  if (status == AGAIN) status = SB_CORRUPT;
+  if (status != SB_OK && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+  if (status == SB_OK && tracked) {
     count_taken(q, before, t);
     if (state == SB_CELL_ACQUIRED) sb_queue_lower_bound(q);
   }
   if (tracked) sb_ledger_hinting(q->ledger, -1);
-  return took_it ? SB_OK : SB_EMPTY;
+  return status;
 }
 
 sb_status sb_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t) {

@@ -3,15 +3,17 @@
 
 #include "sb_slab.h"
 
+uint32_t sb_page_queue(sb_broker *b, const sb_ring *r) {
+  if (r->id == SB_RING_LANE) {
+    return SB_LOAD(&((sb_lane_shm *)sb_slot_at(b, r->object))->queue, SB_RELAXED);
+  }
+  return r->id == SB_RING_CELLS ? r->object : 0;
+}
+
 /* True for a ring of messages of a queue with SB_QUEUE_KEEPS. */
 static bool keeps(sb_broker *b, const sb_ring *r) {
-  uint32_t queue = r->object;
-  if (r->id == SB_RING_LANE) {
-    queue = SB_LOAD(&((sb_lane_shm *)sb_slot_at(b, r->object))->queue, SB_RELAXED);
-  } else if (r->id != SB_RING_CELLS) {
-    return false;
-  }
-  const sb_queue_shm *q = sb_slab_queue(b, queue);
+  uint32_t queue = sb_page_queue(b, r);
+  const sb_queue_shm *q = queue != 0 ? sb_slab_queue(b, queue) : NULL;
   return q != NULL && (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0;
 }
 
@@ -70,6 +72,7 @@ static sb_status new_page(sb_connection *c, const sb_ring *r, unsigned height, u
   SB_STORE(&p->page->done, 0, SB_RELAXED);
   SB_STORE(&p->page->requeued, 0, SB_RELAXED);
   SB_STORE(&p->page->changed, 0, SB_RELAXED);
+  SB_STORE(&p->page->paging, 0, SB_RELAXED);
   if (height == 0) {
     sb_leaf_shm *leaf = (sb_leaf_shm *)(void *)p->page;
     for (unsigned w = 0; w < SB_PAGE_CELLS / 8; w++) {
@@ -181,6 +184,9 @@ sb_status sb_page_descend(sb_broker *b, sb_connection *c, const sb_ring *r, uint
       } else if (sb_link_state(word) == SB_LINK_DONE) {
         *skip = p->height;
         return SB_DONE;
+      } else if (sb_link_state(word) == SB_LINK_PAGED) {
+        *skip = p->height;
+        return SB_PAGED;
       } else if (sb_link_state(word) == SB_LINK_EMPTY) {
         if (c == NULL) {
           return SB_EMPTY;
@@ -226,6 +232,20 @@ sb_status sb_page_prepare_leaf(sb_connection *c, const sb_ring *r, uint64_t firs
   f->expected = sb_link_empty(parent.gen); /* with the generation: the parent may be freed and used again meanwhile */
   return SB_LOAD(f->link, SB_ACQUIRE) == f->expected ? new_page(c, r, 0, first, &f->token, &f->leaf) : SB_EMPTY;
 }
+
+sb_status sb_page_renew_leaf(sb_connection *c, const sb_ring *r, uint64_t first, uint64_t link, sb_page_fresh *f) {
+  sb_page_ref parent;
+  unsigned skip = 0;
+  sb_status status = sb_page_descend(c->b, NULL, r, first, 1, &parent, &skip);
+  if (status != SB_OK) {
+    return SB_DONE;
+  }
+  f->link = &sb_page_children(&parent)[sb_page_index(1, first)];
+  f->expected = link;
+  return SB_LOAD(f->link, SB_ACQUIRE) == link ? new_page(c, r, 0, first, &f->token, &f->leaf) : SB_DONE;
+}
+
+void sb_page_linked(sb_connection *c, const sb_page_fresh *f) { link_done(c, f->token, &f->leaf); }
 
 void sb_page_drop_leaf(sb_connection *c, const sb_page_fresh *f) {
   (void)sb_slab_free_gen(c->b, f->leaf.slot, f->leaf.gen);

@@ -60,6 +60,8 @@ static inline bool sb_page_is_current(sb_broker *b, const sb_page_ref *p) {
   return sb_slot_gen(SB_LOAD(sb_slot_header(b, p->slot), SB_ACQUIRE)) == p->gen;
 }
 
+/* The slot of the queue that a ring of messages belongs to; 0: the ring is a list. */
+uint32_t sb_page_queue(sb_broker *b, const sb_ring *r);
 /* The SB_KIND_... of the pages of `height` in a ring. In a queue with SB_QUEUE_KEEPS the leaves of the ring of messages
  * have the kind LONG_LEAF, with one more word for each cell: the origin (sb_ring.h). All other leaves have the kind
  * LEAF. */
@@ -71,7 +73,8 @@ bool sb_page_of(sb_broker *b, uint64_t link, uint64_t position, sb_page_ref *p);
 bool sb_page_root(sb_broker *b, uint64_t link, sb_page_ref *p);
 /* Walks to the page of `height` that covers `position`; with a connection `c` it creates missing pages. SB_EMPTY: the
  * page is not created yet. SB_DONE: the page is finished and freed, or lies before the base of the ring; *skip is then
- * the height of the page with the DONE link, or of the page that would have it. */
+ * the height of the page with the DONE link, or of the page that would have it. SB_PAGED: the page has left the memory
+ * (sb_paged.h); *skip is the height of the page with the PAGED link. */
 sb_status sb_page_descend(sb_broker *b, sb_connection *c, const sb_ring *r, uint64_t position, unsigned height,
                           sb_page_ref *p, unsigned *skip);
 /* A leaf that a connection prepares, and fills, before it links the leaf: the ring gets all cells of the leaf by one
@@ -89,6 +92,11 @@ sb_status sb_page_prepare_leaf(sb_connection *c, const sb_ring *r, uint64_t firs
  * one. */
 bool sb_page_link_leaf(sb_connection *c, const sb_page_fresh *f);
 void sb_page_drop_leaf(sb_connection *c, const sb_page_fresh *f);
+/* Prepares a leaf for the positions of one that has left the memory. `link`: the PAGED link that the caller read. SB_DONE:
+ * the link is another one by now. */
+sb_status sb_page_renew_leaf(sb_connection *c, const sb_ring *r, uint64_t first, uint64_t link, sb_page_fresh *f);
+/* Ends the preparation of a leaf that the caller has linked. */
+void sb_page_linked(sb_connection *c, const sb_page_fresh *f);
 /* Retires a page if everything in it is finished, then its parent, and so on. */
 void sb_page_retire(sb_connection *c, const sb_ring *r, sb_page_ref p);
 /* Retires all finished pages that are left in the ring: because a process was killed, or because many calls finished

@@ -1,34 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_requeued.h"
 
-/* Sets the bits of a position, from the page of height `lowest` up to the root, then the flag of the queue. */
-static void mark_from(sb_broker *b, const sb_ring *r, uint64_t position, unsigned lowest) {
+#include "sb_paged.h"
+
+/* True if the leaf, of which the caller has just set a bit, does not leave the memory. Then the bit is found (P45). */
+static bool stays(sb_broker *b, const sb_ring *r, const sb_page_ref *p) {
+  uint64_t paging = SB_LOAD(&p->page->paging, SB_SEQ_CST);
+  sb_leaf_ref leaf = {(sb_leaf_shm *)(void *)p->page, p->first, p->gen, p->slot};
+  bool leaves = paging == SB_PAGING_LEAVING || paging == SB_PAGING_LEFT || paging == SB_PAGING_EMPTYING;
+  return leaves ? sb_paged_stay(b, r, &leaf) : sb_page_is_current(b, p);
+}
+
+/* Sets the bits of a position, from the page of height `lowest` up to the root, then the flag of the queue. `cells`: those
+ * of its leaf, if that is the lowest page. */
+static void mark_from(sb_broker *b, const sb_ring *r, uint64_t position, unsigned lowest, uint64_t cells) {
   uint64_t root;
+  bool again;
   do {
     root = SB_LOAD(r->root, SB_SEQ_CST);
+    again = false;
     sb_page_ref p;
     unsigned skip = 0;
     for (unsigned height = lowest; height <= sb_link_height(root) && height <= SB_MAX_HEIGHT; height++) {
-      if (sb_page_descend(b, NULL, r, position, height, &p, &skip) != SB_OK) {
+      sb_status status = sb_page_descend(b, NULL, r, position, height, &p, &skip);
+      if (status == SB_PAGED && height == 0) {
+        again = !sb_paged_mark(b, r, position); /* I128 of sb_paged.h */
+        continue;
+      }
+      if (status != SB_OK) {
         break;
       }
-      (void)SB_OR(&p.page->requeued, UINT64_C(1) << sb_page_index(height, position), SB_SEQ_CST); /* P5 */
+      uint64_t bits = height == 0 ? cells : UINT64_C(1) << sb_page_index(height, position);
+      (void)SB_OR(&p.page->requeued, bits, SB_SEQ_CST); /* P5 */
+      again = again || (height == 0 && r->changed != NULL && !stays(b, r, &p));
     }
-  } while (SB_LOAD(r->root, SB_SEQ_CST) != root);
+  } while (again || SB_LOAD(r->root, SB_SEQ_CST) != root);
   SB_STORE(r->requeued, 1, SB_SEQ_CST);
   sb_lanes_mark(r);
   sb_requeued_returned(r); /* the cell may be AVAILABLE already: a reader that missed its bits looks again */
 }
 
-void sb_requeued_mark(sb_broker *b, const sb_ring *r, uint64_t position) { mark_from(b, r, position, 0); }
+void sb_requeued_mark(sb_broker *b, const sb_ring *r, uint64_t position) {
+  mark_from(b, r, position, 0, UINT64_C(1) << position % SB_PAGE_CELLS);
+}
+
+void sb_requeued_mark_leaf(sb_broker *b, const sb_ring *r, uint64_t position) {
+  mark_from(b, r, position, 0, ~UINT64_C(0));
+}
 
 bool sb_requeued_is_marked(sb_broker *b, const sb_ring *r, uint64_t position) {
   uint64_t root = SB_LOAD(r->root, SB_SEQ_CST);
   sb_page_ref p;
   unsigned skip = 0;
   for (unsigned height = 0; height <= sb_link_height(root) && height <= SB_MAX_HEIGHT; height++) {
-    if (sb_page_descend(b, NULL, r, position, height, &p, &skip) != SB_OK ||
-        (SB_LOAD(&p.page->requeued, SB_SEQ_CST) >> sb_page_index(height, position) & 1) == 0) {
+    sb_status status = sb_page_descend(b, NULL, r, position, height, &p, &skip);
+    uint64_t link;
+    if (status == SB_PAGED && height == 0 && sb_paged_is_at(b, r, position, &link) && (link & SB_LINK_MARKED) != 0) {
+      continue;
+    }
+    if (status != SB_OK || (SB_LOAD(&p.page->requeued, SB_SEQ_CST) >> sb_page_index(height, position) & 1) == 0) {
       return false;
     }
   }
@@ -99,7 +129,7 @@ static void clear_bit(sb_broker *b, const sb_page_ref *p, unsigned index) {
     uint32_t ring = SB_LOAD(&p->page->ring, SB_RELAXED);
     (void)SB_OR(&p->page->requeued, bit, SB_SEQ_CST);
     if (sb_ring_open(b, SB_LOAD(&p->page->object, SB_RELAXED), ring & 0xffu, &other) && other.requeued != NULL) {
-      mark_from(b, &other, SB_LOAD(&p->page->first, SB_RELAXED), ring >> 8);
+      mark_from(b, &other, SB_LOAD(&p->page->first, SB_RELAXED), ring >> 8, 0);
     }
   }
 }
@@ -147,12 +177,20 @@ static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_
     if (exists && search(b, r, &child, from, ref, position, again)) {
       return true;
     }
+    if (sb_link_state(link) == SB_LINK_PAGED && (link & SB_LINK_MARKED) != 0) {
+      *ref = SB_NO_LEAF;
+      *position = first > from ? first : from;
+      return true;
+    }
     if (!exists || (first >= from && SB_LOAD(&child.page->requeued, SB_SEQ_CST) == 0)) {
       clear_bit(b, p, i);
-      /* a link that changed may lead to a child that was created meanwhile */
-      bool now = exists || SB_LOAD(&sb_page_children(p)[i], SB_ACQUIRE) != link;
-      if (now && (!exists || SB_LOAD(&child.page->requeued, SB_SEQ_CST) != 0)) {
-        mark_from(b, r, first, p->height);
+      /* a link that changed may lead to a child that was created meanwhile, that has left the memory, or came back */
+      bool changed = SB_LOAD(&sb_page_children(p)[i], SB_SEQ_CST) != link;
+      if (changed && r->changed != NULL && p->height == 1) {
+        sb_requeued_mark_leaf(b, r, first); /* I128 of sb_paged.h */
+        *again = true;
+      } else if (changed || (exists && SB_LOAD(&child.page->requeued, SB_SEQ_CST) != 0)) {
+        mark_from(b, r, first, p->height, 0);
         *again = true;
       }
     }

@@ -55,6 +55,8 @@ static inline void sb_requeued_returned(const sb_ring *r) {
   if (r->returned != NULL) (void)SB_ADD(r->returned, 1, SB_SEQ_CST); /* P5 */
 }
 void sb_requeued_mark(sb_broker *b, const sb_ring *r, uint64_t position);
+/* Marks all cells of the leaf of a position. Bits of cells that are not AVAILABLE do no harm. */
+void sb_requeued_mark_leaf(sb_broker *b, const sb_ring *r, uint64_t position);
 void sb_requeued_clear(sb_broker *b, const sb_leaf_ref *ref, uint64_t position);
 /* Clears the leaf's bit of a cell that the caller just took. If no bit is left in the leaf, the next
  * search clears the bits that lead to the leaf. */
@@ -65,7 +67,8 @@ bool sb_requeued_is_marked(sb_broker *b, const sb_ring *r, uint64_t position);
  * sb_requeued_mark_owned. */
 void sb_requeued_mark_owned(sb_broker *b, sb_lane *lane, const sb_leaf_ref *ref, uint64_t position);
 bool sb_requeued_stays_marked(sb_broker *b, const sb_lane *lane, uint64_t position);
-/* Finds the lowest position >= `from` with a bit, and its leaf. False: there is none. */
+/* Finds the lowest position >= `from` with a bit, and its leaf. The leaf is SB_NO_LEAF if the position has left the memory,
+ * and a search may have passed its message (sb_paged.h). False: there is none. */
 bool sb_requeued_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position);
 /* As sb_requeued_next, but first looks in the leaf to which the lane's way leads. If the lowest bit of the ring is in
  * that leaf, and `from` is not after the leaf's first position, the function needs no search. Otherwise it searches

@@ -14,12 +14,12 @@ sb_status sb_ring_locate(sb_broker *b, sb_connection *c, const sb_ring *r, uint6
     *ref = (sb_leaf_ref){(sb_leaf_shm *)(void *)p.page, p.first, p.gen, p.slot};
   } else {
     *ref = SB_NO_LEAF;
-    if (status == SB_DONE) ref->first = sb_page_behind(skip, position);
+    if (status == SB_DONE || status == SB_PAGED) ref->first = sb_page_behind(skip, position);
   }
   return status;
 }
 
-bool sb_ring_next_leaf(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position) {
+sb_status sb_ring_find_leaf(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position) {
   uint64_t at = from;
   uint64_t first = SB_LOAD(r->from, SB_RELAXED);
   if (at < first) at = first;
@@ -27,22 +27,33 @@ bool sb_ring_next_leaf(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_re
     sb_page_ref p;
     unsigned skip = 0;
     sb_status status = sb_page_descend(b, NULL, r, at, 0, &p, &skip);
+    *position = at;
     if (status == SB_OK) {
       *ref = (sb_leaf_ref){(sb_leaf_shm *)(void *)p.page, p.first, p.gen, p.slot};
-      *position = at;
-      return true;
+      return status;
     }
     if (status != SB_DONE) {
-      return false;
+      return status;
     }
     at = sb_page_behind(skip, at);
   }
 }
 
+bool sb_ring_next_leaf(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position) {
+  uint64_t at = from, found;
+  sb_status status;
+  while ((status = sb_ring_find_leaf(b, r, at, ref, &found)) == SB_PAGED) {
+    at = (found / SB_PAGE_CELLS + 1) * SB_PAGE_CELLS;
+  }
+  if (status == SB_OK) *position = found;
+  return status == SB_OK;
+}
+
 bool sb_ring_has(sb_broker *b, const sb_ring *r, uint64_t end, bool (*is)(uint64_t word)) {
   sb_leaf_ref leaf;
   uint64_t at = SB_LOAD(r->base, SB_RELAXED);
-  while (sb_ring_next_leaf(b, r, at, &leaf, &at) && at < end) {
+  sb_status status;
+  while ((status = sb_ring_find_leaf(b, r, at, &leaf, &at)) == SB_OK && at < end) {
     for (; sb_leaf_covers(&leaf, at) && at < end; at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
       if (sb_cell_of(word, leaf.gen) && is(word)) {
@@ -50,7 +61,7 @@ bool sb_ring_has(sb_broker *b, const sb_ring *r, uint64_t end, bool (*is)(uint64
       }
     }
   }
-  return false;
+  return status == SB_PAGED && at < end;
 }
 
 void sb_ring_advance(sb_word *hint, uint64_t from, uint64_t to) {
@@ -64,7 +75,7 @@ uint64_t sb_ring_exact_tail_near(sb_broker *b, const sb_ring *r, sb_leaf_ref *ca
   for (;;) {
     if (!sb_leaf_covers(cache, at)) {
       sb_status status = sb_ring_locate(b, NULL, r, at, cache);
-      if (status == SB_DONE) {
+      if (status == SB_DONE || status == SB_PAGED) { /* filled, and so passed */
         at = cache->first;
         continue;
       }
@@ -111,7 +122,7 @@ sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache,
   for (;;) {
     if (!sb_leaf_covers(cache, at)) {
       sb_status status = sb_ring_locate(c->b, c, r, at, cache);
-      if (status == SB_DONE) {
+      if (status == SB_DONE || status == SB_PAGED) { /* filled, and so passed */
         at = cache->first;
         continue;
       }

@@ -62,7 +62,8 @@ typedef struct {
 
 /* Finds the leaf of a position. `c`: the connection that creates missing pages, or NULL; with a connection the call may
  * return SB_GROW or SB_NO_MEMORY. SB_EMPTY: `c` is NULL, and the leaf is not created yet. SB_DONE: the leaf is finished
- * and freed; ref->first is the first position after the freed pages. */
+ * and freed; ref->first is the first position after the freed pages. SB_PAGED: the same, but the messages are in the
+ * store (sb_paged.h). */
 sb_status sb_ring_locate(sb_broker *b, sb_connection *c, const sb_ring *r, uint64_t position, sb_leaf_ref *ref);
 /* The forms of a cell's word. An append adds bits of the page's generation to the word: none to WHOLE, 27 to OPEN, 15
  * to OWNED, 38 to BARE (sb_words.h). */
@@ -95,9 +96,12 @@ void sb_ring_redo(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, ui
 /* Makes a cell TOMBSTONE by a CAS that expects `word`, then finishes it: an entry of a list, a CLOSING cell, or the
  * cell of a message that the caller, or a dead connection that it reaps, owns. False: the CAS failed. */
 bool sb_ring_drop(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position, uint64_t word);
-/* Finds the first position >= `from` whose leaf exists, and that leaf. False: there is none. */
+/* Finds the first position >= `from` whose leaf is not finished, and that leaf. SB_EMPTY: there is none. SB_PAGED: the leaf
+ * has left the memory; *position lies in it. Any other status: the ring is damaged. */
+sb_status sb_ring_find_leaf(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position);
+/* The same, but passes over leaves that have left the memory. False: there is none. */
 bool sb_ring_next_leaf(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position);
-/* True if a cell before `end` satisfies `is`. If other processes change cells meanwhile, the answer may be outdated. */
+/* True if a cell before `end` satisfies `is`, or has left the memory. If other processes change cells meanwhile, the answer may be outdated. */
 bool sb_ring_has(sb_broker *b, const sb_ring *r, uint64_t end, bool (*is)(uint64_t word));
 /* Advances the shared tail to the first position that is not filled, and returns that position. Its cell is FREE,
  * CLOSING or CLOSED, or does not exist yet. */

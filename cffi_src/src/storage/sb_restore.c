@@ -89,16 +89,20 @@ sb_status sb_restore_skip(sb_queue *q, uint64_t sequence) {
   return status == SB_OK && lane->tail_cursor > end ? SB_CORRUPT : status;
 }
 
-void sb_restore_describe(sb_queue *q, uint64_t position, uint64_t gen, const sb_row_entry *e, uint64_t due_ns) {
-  sb_lane *lane = sb_queue_lane(q, position);
+uint64_t sb_restore_side(uint64_t gen, const sb_row_entry *e, uint64_t due_ns) {
   uint64_t flags = (e->marks & SB_ROW_REDELIVERED) != 0 ? SB_SIDE_REDELIVERED : 0, low = gen;
   flags |= sb_side_why((sb_why)(e->marks >> SB_ROW_WHY));
   if ((e->marks & SB_ROW_DELAYED) != 0) {
     flags |= SB_SIDE_DELAYED;
     low = due_ns / SB_DELAY_NS + 1;
   }
+  return sb_side_word(low, e->delivery_count, flags);
+}
+
+void sb_restore_describe(sb_queue *q, uint64_t position, uint64_t gen, const sb_row_entry *e, uint64_t due_ns) {
+  sb_lane *lane = sb_queue_lane(q, position);
   sb_cell_shm *cell = sb_leaf_cell(&lane->tail_leaf, position);
-  SB_STORE(&cell->side, sb_side_word(low, e->delivery_count, flags), SB_RELEASE);
+  SB_STORE(&cell->side, sb_restore_side(gen, e, due_ns), SB_RELEASE);
   sb_word *origin = sb_ring_origin(q->c->b, &lane->tail_leaf, position);
   if (origin != NULL) SB_STORE(origin, e->origin, SB_RELEASE);
 }

@@ -39,7 +39,7 @@ static void which_slots_are_special(void) {
 static void which_cells_have_a_message(void) {
   for (unsigned state = 0; state < 16; state++) {
     bool owned = state == SB_CELL_ACQUIRED || state == SB_CELL_REMOVING || state == SB_CELL_STAGED;
-    bool message = owned || state == SB_CELL_AVAILABLE || state == SB_CELL_SCHEDULED;
+    bool message = owned || state == SB_CELL_AVAILABLE || state == SB_CELL_SCHEDULED || state == SB_CELL_FROZEN;
     expect(sb_cell_is_owned(state) == owned, "state %u: owned", state);
     expect(sb_cell_has_message(state) == message, "state %u: a message", state);
   }
@@ -47,7 +47,7 @@ static void which_cells_have_a_message(void) {
 /* A cell keeps as many low bits of the generation as it has room for; an entry of a list is right in any. */
 static void which_cells_are_of_a_page(void) {
   const uint64_t gen = (UINT64_C(1) << 38) - 5;
-  for (unsigned state = SB_CELL_FREE; state <= SB_CELL_ENTRY; state++) {
+  for (unsigned state = SB_CELL_FREE; state <= SB_CELL_FROZEN; state++) {
     uint64_t word = sb_cell_is_owned(state)      ? sb_cell_owned(state, 7, 3, 9, gen)
                     : sb_cell_has_message(state) ? sb_cell_open(state, 7, 3, gen)
                     : state == SB_CELL_ENTRY     ? sb_entry_word(7, 9)
@@ -116,7 +116,7 @@ static void bytes_are_copied(void) {
 static const test_case CASES[] = {
     {"words: references", "a reader's number is no reference", references_of_a_slot},
     {"words: slots", "heads, parts and drained slots are known by state and bit", which_slots_are_special},
-    {"words: cells", "cells have a message from AVAILABLE to STAGED, and an owner from ACQUIRED on",
+    {"words: cells", "cells have a message from AVAILABLE to STAGED, or FROZEN, and an owner from ACQUIRED to STAGED",
      which_cells_have_a_message},
     {"words: generations", "a cell is of the page whose generation it was written in", which_cells_are_of_a_page},
     {"words: deliveries", "a count of deliveries ends at the highest number it can hold", how_often_it_was_delivered},

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_departure.h"
+
+#include "sb_peek.h"
+
+#define KEEPING (SB_QUEUE_GROUPS | SB_QUEUE_LAST_VALUE | SB_QUEUE_SORTED | SB_QUEUE_NON_DESTRUCTIVE)
+
+bool sb_departure_allowed(const sb_queue *q) {
+  return q->lanes[0].ring.changed != NULL && (SB_LOAD(&q->shm->flags, SB_RELAXED) & KEEPING) == 0 &&
+         !sb_queue_tracks(q->shm) && sb_queue_is_open(q);
+}
+
+/* True if a message of the leaf has a timer, is not stored, or cannot be read. */
+static bool keeps_some(sb_broker *b, const sb_leaf_ref *ref) {
+  for (uint64_t at = ref->first; at < ref->first + SB_PAGE_CELLS; at++) {
+    uint64_t word = SB_LOAD(&sb_leaf_cell(ref, at)->word, SB_ACQUIRE);
+    uint32_t slot = sb_cell_slot(word);
+    if (!sb_cell_has_message(word)) continue;
+    if (!sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) {
+      return true;
+    }
+    sb_message_shm m = sb_peek_message(b, slot);
+    if (m.expires_ns != 0 || (m.flags & SB_MESSAGE_TRANSIENT) != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* True if the intent of a ledger of the queue names a cell of the leaf: its reaper would look at the cell. */
+static bool is_intended(sb_broker *b, const sb_queue_shm *q, const sb_leaf_ref *ref) {
+  uint32_t slot = SB_LOAD(&q->ledgers, SB_ACQUIRE);
+  sb_chain chain = {0};
+  for (const sb_ledger_shm *l; !sb_chain_bites(&chain, slot) && (l = sb_ledger_at(b, slot)) != NULL;) {
+    bool idle = (SB_LOAD(&l->kind, SB_SEQ_CST) & 0xffu) == SB_INTENT_NONE;
+    if (!idle && SB_LOAD(&l->position, SB_SEQ_CST) - ref->first < SB_PAGE_CELLS) {
+      return true;
+    }
+    slot = SB_LOAD(&l->next, SB_ACQUIRE);
+  }
+  return false;
+}
+
+static bool leave(sb_queue *q, const sb_ring *r, const sb_page_ref *p) {
+  sb_broker *b = q->c->b;
+  sb_leaf_ref ref = {(sb_leaf_shm *)(void *)p->page, p->first, p->gen, p->slot};
+  if (!sb_paged_may_leave(b, r, &ref) || keeps_some(b, &ref) || !sb_paged_freeze(q->c, r, &ref)) {
+    return false;
+  }
+  if (is_intended(b, q->shm, &ref) || keeps_some(b, &ref)) {
+    (void)sb_paged_stay(b, r, &ref);
+    return false;
+  }
+  return sb_paged_leave(q->c, r, &ref);
+}
+
+typedef struct {
+  sb_queue *q;
+  const sb_ring *ring;
+  uint64_t from, end;
+  uint32_t most, left;
+} departure;
+
+static void walk(departure *d, const sb_page_ref *p) {
+  uint64_t span = UINT64_C(1) << (6 * p->height);
+  for (unsigned i = SB_PAGE_CELLS; i-- > 0 && d->left < d->most;) {
+    uint64_t first = p->first + i * span;
+    uint64_t link = SB_LOAD(&sb_page_children(p)[i], SB_SEQ_CST);
+    sb_page_ref child;
+    if (first >= d->end || first + span <= d->from || !sb_page_is_current(d->q->c->b, p) ||
+        !sb_page_of(d->q->c->b, link, first, &child) || child.height + 1 != p->height) {
+      continue;
+    }
+    if (child.height > 0) {
+      walk(d, &child);
+    } else if (first >= d->from && first + span <= d->end) {
+      d->left += leave(d->q, d->ring, &child);
+    }
+  }
+}
+
+uint32_t sb_departure_run(sb_queue *q, const sb_ring *r, uint64_t from, uint64_t end, uint32_t most) {
+  departure d = {.q = q, .ring = r, .from = from, .end = end, .most = most};
+  sb_page_ref root;
+  if (sb_departure_allowed(q) && sb_page_root(q->c->b, SB_LOAD(r->root, SB_SEQ_CST), &root) && root.height > 0) {
+    walk(&d, &root);
+  }
+  return d.left;
+}

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages that are in the store, and not in the memory: the functions of the core (``sb_departure.h``).
+
+They leave the memory and come back by leaves, of up to 64 successive sequence numbers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from shmbroker._core import native
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from shmbroker._core.queue import CoreQueue
+
+ffi, slow = native.ffi, native.slow
+
+Bytes = bytes | bytearray | memoryview
+
+
+class Absent(NamedTuple):
+    """A leaf that is not in the memory.
+
+    Attributes:
+        sequence: its first sequence number.
+        link: what the memory says of it; the leaf comes back only if that has not changed.
+    """
+
+    sequence: int
+    link: int
+
+
+class Stored(NamedTuple):
+    """A row of the store.
+
+    Attributes:
+        heads: the heads of its messages.
+        bodies: their bodies.
+        ended: bit i is set if the message with the row's sequence number + i has ended.
+    """
+
+    heads: Bytes
+    bodies: Bytes
+    ended: int
+
+
+def wanted(attached: Any) -> tuple[int, int] | None:  # noqa: ANN401 - an attachment, which imports this module
+    """The queue (its slot) and the sequence number of a message that a call of this process needed, and did not find.
+
+    Args:
+        attached: the attachment.
+
+    Returns:
+        What was needed last; ``None``: nothing since the last call of this function.
+    """
+    slot, sequence = ffi.new("uint32_t *"), ffi.new("uint64_t *")
+    if not slow.sb_store_wanting(attached.handle, slot, sequence):
+        return None
+    return int(slot[0]), int(sequence[0])
+
+
+def may_leave(queue: CoreQueue) -> bool:
+    """Whether messages of the queue may leave the memory."""
+    return bool(slow.sb_store_may_leave(queue.handle))
+
+
+def leave(queue: CoreQueue, lane: int, ahead: int, most: int) -> int:
+    """Lets leaves of a lane leave the memory, the newest ones first. Only for the storekeeper, after a commit.
+
+    Args:
+        queue: the queue.
+        lane: any sequence number of the lane.
+        ahead: the first so many messages after the head stay.
+        most: how many leaves may leave.
+
+    Returns:
+        How many have left.
+    """
+    return int(slow.sb_store_leave(queue.handle, lane, ahead, most))
+
+
+def absent(queue: CoreQueue, sequence: int, end: int) -> Absent | None:
+    """The first leaf that is not in the memory, from a sequence number on and before another one.
+
+    Raises:
+        CorruptSegment: the ring of the queue is damaged.
+    """
+    at, link = ffi.new("uint64_t *", sequence), ffi.new("uint64_t *")
+    status = slow.sb_store_absent(queue.handle, at, end, link)
+    if status == native.OK:
+        return Absent(int(at[0]), int(link[0]))
+    if status != native.EMPTY:
+        native.raise_for(status, queue.what)
+    return None
+
+
+def come_back(queue: CoreQueue, leaf: Absent, rows: Sequence[Stored]) -> int:
+    """Makes a leaf again; returns a status: OK, DONE (another process was faster), GROW or NO_MEMORY.
+
+    Args:
+        queue: the queue.
+        leaf: the leaf.
+        rows: all rows of the leaf, which were read after :func:`absent` has found it.
+
+    Raises:
+        CorruptSegment: the rows contradict each other.
+    """
+    kept = [(ffi.from_buffer(row.heads), ffi.from_buffer(row.bodies)) for row in rows]
+    given = [
+        (heads, bodies, len(heads), len(bodies), row.ended) for (heads, bodies), row in zip(kept, rows, strict=True)
+    ]
+    status = int(
+        slow.sb_store_come_back(queue.handle, leaf.sequence, leaf.link, ffi.new("sb_stored_row[]", given), len(rows))
+    )
+    if status not in {native.OK, native.GROW, native.NO_MEMORY, native.DONE}:
+        native.raise_for(status, f"{queue.what}, at {leaf.sequence}")
+    return status

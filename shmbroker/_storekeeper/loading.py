@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loading: messages that have left the memory come back, read from the store by the process that needs them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+from shmbroker import exceptions
+from shmbroker._core import native, paging, syncing
+from shmbroker._core.connection import CoreConnection
+from shmbroker._core.queue import CoreQueue
+from shmbroker._process import locks
+from shmbroker._storekeeper import records
+from shmbroker.storage import rows
+from shmbroker.storage.database import Database
+from shmbroker.storage.reading import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from shmbroker._core.attachment import Attachment
+
+NAME = "loader"
+LEAVES_AHEAD = 16
+"""How many leaves of up to 64 messages a call reads, if there is memory for them."""
+_PATIENCE_NS = 5_000_000_000  # until a call gives up that finds no memory for the one leaf that it needs
+_TURN_NS = 100_000_000
+
+
+class Loader:
+    """Loads messages of the queues of a broker, for the calls of this process. Any thread.
+
+    Args:
+        opened: opens the store for reading, or returns the one that this process has open.
+    """
+
+    def __init__(self, opened: Callable[[], Database]) -> None:
+        self._opened = opened
+        self._database: Database | None = None
+        self._lock = locks.lock()
+        self._numbers: dict[tuple[str, int, int], int] = {}  # of queues in the store
+
+    def load(self, attached: Attachment, slot: int, sequence: int) -> None:
+        """Lets the leaf of a sequence number come back, and some that follow it.
+
+        Raises:
+            StoreError: the store cannot be read, or is damaged.
+            OutOfMemory: there is no memory for the leaf, and none came free in time.
+        """
+        with self._lock, contextlib.suppress(exceptions.NotFound):  # the queue was deleted meanwhile
+            connection = CoreConnection(attached.path, NAME)
+            try:
+                facts = connection.queue_facts(slot)
+                if facts is not None:
+                    queue = CoreQueue(connection, facts.name, slot)
+                    try:
+                        self._load(queue, sequence)
+                        syncing.ask(connection)  # the storekeeper then loads what comes next
+                    finally:
+                        queue.leave()
+            finally:
+                connection.close()
+
+    def _load(self, queue: CoreQueue, sequence: int) -> None:
+        until = time.monotonic_ns() + _PATIENCE_NS
+        first = rows.leaf_of(sequence)
+        while self.come_back(queue, first, LEAVES_AHEAD) == native.NO_MEMORY:
+            # What others hold may be paged out: the storekeeper does so in its turns.
+            if time.monotonic_ns() > until:
+                what = f" for messages of {queue.what} that are in the store"
+                raise queue.connection.attachment.full(what)
+            with contextlib.suppress(exceptions.Timeout):
+                syncing.wait(queue.connection, syncing.ask(queue.connection), time.monotonic_ns() + _TURN_NS)
+
+    def come_back(self, queue: CoreQueue, sequence: int, leaves: int) -> int:
+        """Lets leaves come back that are not in the memory, from a sequence number on.
+
+        Returns:
+            NO_MEMORY if there is no memory for the first of them, else OK.
+
+        Raises:
+            StoreError: the store cannot be read, or is damaged.
+        """
+        end = sequence + leaves * rows.LEAF
+        missing = []
+        at = sequence
+        while (found := paging.absent(queue, at, end)) is not None:
+            missing.append(found)
+            at = rows.leaf_of(found.sequence) + rows.LEAF
+        if not missing:
+            return native.OK
+        database = self._store()
+        number = self._number(database, queue)
+        with database.read() as transaction:  # after the links were read (I129 of sb_paged.h)
+            reader = Reader(database, transaction)
+            for place, leaf in enumerate(missing):
+                status = _one_back(
+                    queue, leaf, [paging.Stored(*row) for row in reader.leaf(number, rows.leaf_of(leaf.sequence))]
+                )
+                if status == native.NO_MEMORY:
+                    return status if place == 0 else native.OK
+        return native.OK
+
+    def _store(self) -> Database:
+        if self._database is None:
+            self._database = self._opened()
+        return self._database
+
+    def _number(self, database: Database, queue: CoreQueue) -> int:
+        instance = queue.connection.attachment.facts().instance
+        place = queue.name, queue.incarnation, instance
+        if place not in self._numbers:
+            with database.read() as transaction:
+                found = Reader(database, transaction).queues()
+            stored = {number: records.decode(record) for number, record in found.items()}
+            self._numbers = {(one.name, one.incarnation, one.instance): number for number, one in stored.items()}
+        if place not in self._numbers:
+            text = f"the store in {str(database.folder)!r} has no {queue.what}, whose messages are not in the memory"
+            raise exceptions.StoreError(text=text)
+        return self._numbers[place]
+
+
+_loaders: dict[str, Loader] = {}
+_loaders_lock = locks.lock()
+
+
+def of_this_process(attached: Attachment) -> Loader:
+    """The loader that this process keeps for the folder of a broker; it opens the store when it is needed."""
+    folder = attached.data_dir or ""
+    with _loaders_lock:
+        if folder not in _loaders:
+            _loaders[folder] = Loader(lambda: Database(folder))
+        return _loaders[folder]
+
+
+def _one_back(queue: CoreQueue, leaf: paging.Absent, found: list[paging.Stored]) -> int:
+    while (status := paging.come_back(queue, leaf, found)) == native.GROW:
+        queue.connection.attachment.grow()
+    return status

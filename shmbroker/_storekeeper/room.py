@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Room: the storekeeper keeps the memory of a broker from filling with messages that are in the store as well.
+
+Above the high mark, leaves of stored queues leave the memory, until the use is below the low mark: those that consumers
+need last, so the newest ones of each queue. Below it, the storekeeper loads what consumers need next.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from shmbroker._core import native, paging
+from shmbroker.storage import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from shmbroker._core.attachment import Attachment
+    from shmbroker._core.storing import CoreStorekeeper
+    from shmbroker._storekeeper.following import Following
+    from shmbroker._storekeeper.loading import Loader
+
+HIGH, LOW = 0.75, 0.6
+"""Parts of the memory for messages: leaves leave above the one, until the use is below the other."""
+WINDOWS = 64 * rows.LEAF, 8 * rows.LEAF
+"""So many messages of each lane stay behind its head; the second number holds if the first leaves too little room."""
+LEAVES_AHEAD = 32
+"""How many leaves behind the head of a lane are loaded before they are needed."""
+_BATCH = 64  # leaves of a lane that leave between two looks at the use
+_SHARE = 20  # a look at the use takes time in proportion to the memory: it is taken for 1/20 of the time at most
+
+
+class Room:
+    """What the storekeeper knows of the use of the memory. One thread uses it.
+
+    Args:
+        attached: the attachment of the storekeeper.
+        core: the storekeeper in the core.
+        loader: loads messages.
+    """
+
+    def __init__(self, attached: Attachment, core: CoreStorekeeper, loader: Loader) -> None:
+        self._attached = attached
+        self._core = core
+        self._loader = loader
+        self._again = 0  # when the use is looked at again, in nanoseconds of the monotonic clock
+        self._used = 0.0
+
+    def _look(self) -> float:
+        """The part of the memory that messages use, of what the structures of the broker leave to them."""
+        began = time.monotonic_ns()
+        facts = self._attached.facts(in_full=True)
+        now = time.monotonic_ns()
+        self._again = now + _SHARE * (now - began)
+        room = max(1, facts.memory_limit - facts.memory_structures)
+        self._used = min(facts.memory_used, facts.memory_bodies) / room
+        return self._used
+
+    def make(self, queues: Iterable[Following], commit: Callable[[], None]) -> int:
+        """Lets leaves leave if the memory is short; returns how many have left.
+
+        Args:
+            queues: the stored queues. What they had before this call is in the store.
+            commit: brings everything that is in the store into its database. It is called before a leaf leaves.
+        """
+        if time.monotonic_ns() < self._again or self._look() < HIGH:
+            return 0
+        able = [one for one in queues if not one.has_staged and paging.may_leave(one.queue)]
+        if not able:
+            return 0
+        commit()
+        left = 0
+        for ahead in WINDOWS:
+            some = True
+            while some and self._used > LOW:
+                some = False
+                for one in able:
+                    for lane in self._core.lanes(one.queue):
+                        gone = paging.leave(one.queue, lane.tail >> rows.LANE_SHIFT << rows.LANE_SHIFT, ahead, _BATCH)
+                        some, left = some or gone > 0, left + gone
+                self._look()
+        return left
+
+    def load_ahead(self, queues: Iterable[Following]) -> bool:
+        """Loads what consumers need next, if there is room for it; returns whether it loaded something."""
+        if self._used > LOW and self._look() > LOW:
+            return False
+        some = False
+        for one in queues:
+            if not paging.may_leave(one.queue):
+                continue
+            for lane in self._core.lanes(one.queue):
+                missing = paging.absent(one.queue, lane.head, lane.head + LEAVES_AHEAD * rows.LEAF)
+                if missing is None:
+                    continue
+                some = True
+                if self._loader.come_back(one.queue, rows.leaf_of(missing.sequence), LEAVES_AHEAD) == native.NO_MEMORY:
+                    return some
+        return some
