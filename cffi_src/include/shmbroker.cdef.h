@@ -943,6 +943,10 @@ typedef struct {
 sb_status sb_store_resume(sb_queue *q, uint64_t sequence);
 sb_status sb_store_skip(sb_queue *q, uint64_t sequence);
 sb_status sb_store_restore(sb_queue *q, const sb_stored_row *row, uint32_t *done);
+/* Restores a leaf of a queue for which sb_store_may_leave is true, without its messages; in the place of sb_store_restore, for
+ * a leaf all of whose 64 sequence numbers were used, and of which no message has a timer. `messages`, `bytes` of bodies: what
+ * the store has of it. The messages come back when they are needed. */
+sb_status sb_store_restore_absent(sb_queue *q, uint64_t sequence, uint64_t messages, uint64_t bytes);
 void sb_store_resumed(sb_queue *q);
 
 /* ---- messages that are in the store, and not in the memory (sb_departure.h) ---- */

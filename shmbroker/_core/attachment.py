@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker._amqp.errors import amqp_error
-from shmbroker._core import native, paging, segments
+from shmbroker._core import native, segments
 from shmbroker._core.facts import WHOLE, BrokerFacts, facts_of_broker, statistics_of_broker
 from shmbroker._process import locks
 from shmbroker.statistics import ConnectionInfo
@@ -93,8 +93,8 @@ class Attachment(native.Finalized):
     def grow(self) -> None:
         """Does what a call lacks that returned GROW; the caller then repeats that call.
 
-        The call may lack messages that are in the store, and not in the memory: then this method loads them. Otherwise it
-        adds a segment.
+        The call may lack messages that are in the store, and not in the memory: then this method loads them.
+        Otherwise it adds a segment.
 
         If /dev/shm has no room for the segment, or a file that is not the broker's has its name, no call of this
         process returns GROW for a tenth of a second. So the repeated call uses memory that was freed meanwhile, or
@@ -109,8 +109,7 @@ class Attachment(native.Finalized):
             OSError, BrokerError, OutOfMemory: this process cannot open or map a file of the broker.
             StoreError: the store cannot be read.
         """
-        wanted = paging.wanted(self) if self.load is not None else None
-        if wanted is not None and self.load is not None:
+        if self.load is not None and (wanted := self._wanted()) is not None:
             self.load(self, *wanted)
             return
         facts = self.facts()
@@ -132,6 +131,11 @@ class Attachment(native.Finalized):
             if not why:
                 native.raise_for(status, f"broker {self.name!r}")
             self._pause_growth(number, f"segment {number} cannot be added: {why}")
+
+    def _wanted(self) -> tuple[int, int] | None:
+        """The slot of the queue and the sequence number that a call of this process needed last, and did not find."""
+        slot, sequence = ffi.new("uint32_t *"), ffi.new("uint64_t *")
+        return (slot[0], sequence[0]) if slow.sb_store_wanting(self.handle, slot, sequence) else None
 
     def _pause_growth(self, number: int, reason: str) -> None:
         self._no_growth = number, reason

@@ -6,7 +6,7 @@ They leave the memory and come back by leaves, of up to 64 successive sequence n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from shmbroker._core import native
 
@@ -44,21 +44,6 @@ class Stored(NamedTuple):
     heads: Bytes
     bodies: Bytes
     ended: int
-
-
-def wanted(attached: Any) -> tuple[int, int] | None:  # noqa: ANN401 - an attachment, which imports this module
-    """The queue (its slot) and the sequence number of a message that a call of this process needed, and did not find.
-
-    Args:
-        attached: the attachment.
-
-    Returns:
-        What was needed last; ``None``: nothing since the last call of this function.
-    """
-    slot, sequence = ffi.new("uint32_t *"), ffi.new("uint64_t *")
-    if not slow.sb_store_wanting(attached.handle, slot, sequence):
-        return None
-    return int(slot[0]), int(sequence[0])
 
 
 def may_leave(queue: CoreQueue) -> bool:

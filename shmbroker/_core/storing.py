@@ -256,6 +256,18 @@ def restore(queue: CoreQueue, heads: bytes | bytearray | memoryview, bodies: mem
         _growing(queue, slow.sb_store_restore, row, done)
 
 
+def restore_absent(queue: CoreQueue, leaf: int, messages: int, size: int) -> None:
+    """Restores a leaf without its messages, which come back when they are needed.
+
+    Args:
+        queue: the queue; all earlier leaves were restored.
+        leaf: the first sequence number of the leaf. All 64 were used, and no message of it has a timer.
+        messages: how many messages the store has of it.
+        size: the bytes of their bodies.
+    """
+    _growing(queue, slow.sb_store_restore_absent, leaf, messages, size)
+
+
 def resumed(queue: CoreQueue) -> None:
     """Ends the restoring of a queue: it can be used."""
     slow.sb_store_resumed(queue.handle)

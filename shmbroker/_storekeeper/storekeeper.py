@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from shmbroker import exceptions
-from shmbroker._core import native, segments, storing
+from shmbroker._core import native, paging, segments, storing
 from shmbroker._core import queue as core_queue
 from shmbroker._core.connection import CoreConnection
 from shmbroker._core.queue import CoreQueue
@@ -24,7 +24,7 @@ from shmbroker._storekeeper.records import QueueRecord
 from shmbroker._storekeeper.room import Room
 from shmbroker._storekeeper.stored_topology import StoredTopology
 from shmbroker.storage import rows
-from shmbroker.storage.reading import Reader
+from shmbroker.storage.reading import Reader, StoredLeaf
 from shmbroker.storage.writer import Writer
 
 if TYPE_CHECKING:
@@ -321,9 +321,9 @@ class Storekeeper:
             for tail in reader.tails(number):
                 lane = tail >> rows.LANE_SHIFT << rows.LANE_SHIFT
                 first = reader.first(number, lane)
-                storing.resume(queue, tail if first is None else first)
-                for heads, bodies, ended in reader.in_order(number, lane):
-                    storing.restore(queue, heads, bodies, ended)
+                storing.resume(queue, tail if first is None else rows.leaf_of(first))
+                for leaf in reader.leaves(number, lane):
+                    _restore_leaf(reader, number, queue, leaf, tail)
                 storing.skip(queue, tail)
             storing.resumed(queue)
             self._numbers[queue.name, queue.incarnation] = number
@@ -350,3 +350,14 @@ class Storekeeper:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _restore_leaf(reader: Reader, number: int, queue: CoreQueue, leaf: StoredLeaf, tail: int) -> None:
+    """Restores a leaf. Its messages stay in the store if they may (`sb_departure.h`): they come back when needed."""
+    whole = leaf.sequence + rows.LEAF <= tail
+    if whole and leaf.messages and not leaf.timers and paging.may_leave(queue):
+        storing.skip(queue, leaf.sequence)
+        storing.restore_absent(queue, leaf.sequence, leaf.messages, leaf.size)
+        return
+    for heads, bodies, ended in reader.leaf(number, leaf.sequence):
+        storing.restore(queue, heads, bodies, ended)

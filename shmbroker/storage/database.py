@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-FORMAT = 2
+FORMAT = 3
 """The format of the store: what the databases are named, and what their values mean."""
 NAMES = (b"heads", b"bodies", b"ended", b"returned", b"queues", b"tails", b"topology", b"info")
 _MAP = 1 << 40  # bytes of address space; the file grows only as it is written

@@ -36,6 +36,22 @@ class StoredRow(NamedTuple):
     returned: dict[int, bytes]
 
 
+class StoredLeaf(NamedTuple):
+    """What the store has of a leaf.
+
+    Attributes:
+        sequence: the first sequence number of the leaf.
+        messages: how many messages it has.
+        size: the bytes of their bodies.
+        timers: whether one of them expires, is delayed, or waits as dead.
+    """
+
+    sequence: int
+    messages: int
+    size: int
+    timers: bool
+
+
 class Reader:
     """Reads a store within a transaction that :meth:`Database.read` began; what it returns is valid until that ends."""
 
@@ -98,32 +114,60 @@ class Reader:
                 yield StoredRow(first, row, heads, bodies, self._ended(queue, first), self._returned(queue, first))
                 there = cursor.next()
 
-    def in_order(self, queue: int, lane: int) -> Iterator[tuple[rows.Bytes, memoryview, int]]:
-        """Yields the messages of a lane by ascending sequence number: heads, bodies, and which of them have ended.
+    def leaves(self, queue: int, lane: int) -> Iterator[StoredLeaf]:
+        """Yields what the store has of each leaf of a lane, by ascending sequence number. Reads no bodies.
 
-        The rows of a leaf may overlap: messages of a commit are written when the commit is carried out.
+        Raises:
+            StoreError: a value is damaged.
         """
-        leaf: list[StoredRow] = []
-        for row in self.rows_from(queue, lane):
-            if row.first >= rows.behind_lane(lane):
-                break
-            if leaf and rows.leaf_of(row.first) != rows.leaf_of(leaf[0].first):
-                yield from _merged(leaf)
-                leaf = []
-            leaf.append(row)
-        yield from _merged(leaf)
+        found: StoredLeaf | None = None
+        with self._transaction.cursor(db=self._names[b"heads"]) as cursor:
+            there = cursor.set_range(rows.key(queue, lane))
+            while there and rows.queue_in(key := bytes(cursor.key())) == queue:
+                first = rows.sequence_in(key)
+                if first >= rows.behind_lane(lane):
+                    break
+                one = self._facts(queue, first, cursor.value())
+                if found is not None and one.sequence == found.sequence:
+                    found = StoredLeaf(
+                        one.sequence, found.messages + one.messages, found.size + one.size, found.timers or one.timers
+                    )
+                else:
+                    if found is not None:
+                        yield found
+                    found = one
+                there = cursor.next()
+        if found is not None:
+            yield found
+
+    def _facts(self, queue: int, first: int, heads: rows.Bytes) -> StoredLeaf:
+        row = rows.row_of(heads[rows.SEAL :])
+        ended, returned = self._ended(queue, first), self._returned(queue, first)
+        timers = row.has_timers or any(rows.has_timer(entry) for entry in returned.values())
+        messages, size = row.messages, row.bodies_length
+        if ended & row.members:
+            left = [one for one in rows.messages_of(heads[rows.SEAL :]) if not ended >> one.place & 1]
+            messages, size = len(left), sum(one.body_length for one in left)
+        return StoredLeaf(rows.leaf_of(first), messages, size, timers)
 
     def leaf(self, queue: int, leaf: int) -> Iterator[tuple[rows.Bytes, memoryview, int]]:
-        """Yields the rows of a leaf: heads, bodies, and which of their messages have ended.
+        """Yields the messages of a leaf by ascending sequence number: heads, bodies, and which of them have ended.
+
+        The rows of a leaf may overlap: messages of a commit are written when the commit is carried out.
 
         Args:
             queue: the number of the queue in the store.
             leaf: the first sequence number of the leaf.
+
+        Raises:
+            StoreError: a value is damaged, or missing.
         """
+        found = []
         for row in self.rows_from(queue, leaf):
             if rows.leaf_of(row.first) != leaf:
-                return
-            yield _as_it_is(row), row.bodies, row.ended
+                break
+            found.append(row)
+        yield from _merged(found)
 
     def _ended(self, queue: int, first: int) -> int:
         leaf = rows.leaf_of(first)

@@ -25,7 +25,9 @@ _KEY = struct.Struct(">QQ")
 _HEAD = struct.Struct("<HHIQQQQ")
 _ENTRY = struct.Struct("<QQQQQIIIHHBBBBI")
 _INDEX = 56  # the offset of the index in an entry
-FORMAT = 1
+_TIMERS = 1  # the bit of a row's flags
+_WHY = 4  # the reason why a message is dead is above these bits of its marks
+FORMAT = 2
 HEAD = _HEAD.size
 ENTRY = 64
 """The length in bytes of the fixed part of a message's head."""
@@ -42,6 +44,7 @@ class Row(NamedTuple):
         members: bit i is set if the row has the message with the sequence number ``first`` + i.
         bodies_length: the bytes of all bodies.
         written_ns: the wall clock when the row was written.
+        has_timers: whether a message of it expires, is delayed, or waits as dead.
     """
 
     messages: int
@@ -49,6 +52,7 @@ class Row(NamedTuple):
     members: int
     bodies_length: int
     written_ns: int
+    has_timers: bool
 
 
 def key(queue: int, sequence: int) -> bytes:
@@ -116,10 +120,10 @@ def row_of(heads: Bytes) -> Row:
     """
     if len(heads) < _HEAD.size:
         raise StoreError(text=f"the store is damaged: a row of {len(heads)} bytes has no head")
-    form, count, _, first, members, bodies_length, written_ns = _HEAD.unpack_from(heads)
+    form, count, flags, first, members, bodies_length, written_ns = _HEAD.unpack_from(heads)
     if form != FORMAT:
         raise StoreError(text=f"a row of the store has format {form}, this version reads {FORMAT}")
-    return Row(count, first, members, bodies_length, written_ns)
+    return Row(count, first, members, bodies_length, written_ns, bool(flags & _TIMERS))
 
 
 class Message(NamedTuple):
@@ -158,6 +162,16 @@ def messages_of(heads: Bytes) -> list[Message]:
     return found
 
 
+def has_timer(entry: bytes) -> bool:
+    """Whether a message expires, is delayed, or waits as dead.
+
+    Args:
+        entry: the fixed part of its head.
+    """
+    _, expires_ns, due_ns, *_, marks, _ = _ENTRY.unpack(entry)
+    return bool(expires_ns or due_ns or marks >> _WHY)
+
+
 def with_state(heads: bytearray, message: Message, entry: bytes) -> None:
     """Gives a message of a row the state that it has got since the row was written.
 
@@ -173,7 +187,8 @@ def with_state(heads: bytearray, message: Message, entry: bytes) -> None:
 def single(heads: Bytes, message: Message) -> bytes:
     """The heads of a row that has only one of the messages of another row."""
     row = row_of(heads)
-    head = _HEAD.pack(FORMAT, 1, 0, row.first + message.place, 1, message.body_length, row.written_ns)
+    flags = _TIMERS if row.has_timers else 0
+    head = _HEAD.pack(FORMAT, 1, flags, row.first + message.place, 1, message.body_length, row.written_ns)
     entry = bytearray(heads[message.head : message.head + ENTRY + message.names])
     entry[_INDEX] = 0
     return head + entry

@@ -95,7 +95,7 @@ static void place(sb_queue *q, const sb_page_fresh *f, uint64_t position, const 
   SB_STORE(&cell->word, sb_cell_open(u->scheduled ? SB_CELL_SCHEDULED : SB_CELL_AVAILABLE, r->slot, 0, f->leaf.gen),
            SB_RELEASE);
   SB_CRASHPOINT("paging.placed");
-  SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, 1, r->gen) | parts, SB_RELEASE); /* P1 release */
+  SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, 1, r->gen) | parts, SB_RELEASE); /* P1 of sb_slab.h, release */
   SB_CRASHPOINT("paging.published");
   sb_holding_give(q->c, r->token);
   sb_leaf_ref ref = {leaf, f->leaf.first, f->leaf.gen, f->leaf.slot};

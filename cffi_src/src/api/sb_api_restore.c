@@ -24,6 +24,15 @@ sb_status sb_store_skip(sb_queue *q, uint64_t sequence) {
   return status;
 }
 
+sb_status sb_store_restore_absent(sb_queue *q, uint64_t sequence, uint64_t messages, uint64_t bytes) {
+  sb_status status = sb_api_enter(q->c);
+  if (status == SB_OK) {
+    status = sb_restore_absent(q, sequence, messages, bytes);
+    sb_api_leave(q->c);
+  }
+  return status;
+}
+
 void sb_store_resumed(sb_queue *q) {
   if (sb_api_enter(q->c) == SB_OK) {
     sb_restore_end(q);

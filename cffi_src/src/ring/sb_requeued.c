@@ -3,7 +3,7 @@
 
 #include "sb_paged.h"
 
-/* True if the leaf, of which the caller has just set a bit, does not leave the memory. Then the bit is found (P45). */
+/* True if the leaf, of which the caller has just set a bit, does not leave the memory. Then the bit is found (P45 of sb_paged.h). */
 static bool stays(sb_broker *b, const sb_ring *r, const sb_page_ref *p) {
   uint64_t paging = SB_LOAD(&p->page->paging, SB_SEQ_CST);
   sb_leaf_ref leaf = {(sb_leaf_shm *)(void *)p->page, p->first, p->gen, p->slot};

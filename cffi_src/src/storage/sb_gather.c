@@ -84,8 +84,10 @@ static outcome gather(const gatherer *t, uint64_t position) {
   bool sound = sb_settle_is_sound(t->b, slot, &m), transient = (m.flags & SB_MESSAGE_TRANSIENT) != 0,
        fits = g->heads_size - g->heads_length >= sizeof(sb_row_entry) + names &&
               g->bodies_size - g->bodies_length >= m.body_length;
+  bool timer = false;
   if (sound && fits && !transient) {
     sb_row_entry entry = entry_of(t, position, word, side, &m);
+    timer = entry.expires_ns != 0 || entry.due_ns != 0 || entry.marks >> SB_ROW_WHY != 0;
     memcpy(g->heads + g->heads_length, &entry, sizeof entry);
     sound = copy(t, slot, &m, names);
   }
@@ -109,12 +111,14 @@ static outcome gather(const gatherer *t, uint64_t position) {
   g->heads_length += sizeof(sb_row_entry) + names;
   g->bodies_length += m.body_length;
   g->count++;
+  if (timer) g->flags |= SB_ROW_TIMERS;
   return TAKEN;
 }
 
 static void write_head(const gatherer *t, uint64_t first_sequence) {
   sb_row_head head = {.format = SB_ROW_FORMAT,
                       .count = (uint16_t)t->g->count,
+                      .flags = t->g->flags,
                       .first = first_sequence,
                       .members = t->members,
                       .bodies_length = t->g->bodies_length,
@@ -127,7 +131,12 @@ sb_status sb_gather_row(sb_queue *q, uint64_t *position, uint64_t end, sb_gather
   sb_ring ring;
   gatherer t = {.b = b, .ring = &ring, .leaf = SB_NO_LEAF, .g = g};
   t.to_wall = (int64_t)sb_wall_ns() - (int64_t)sb_now_ns();
-  *g = (sb_gathering){g->heads, g->bodies, g->heads_size, g->bodies_size, sizeof(sb_row_head), 0, *position, 0, 0, 0};
+  *g = (sb_gathering){.heads = g->heads,
+                      .bodies = g->bodies,
+                      .heads_size = g->heads_size,
+                      .bodies_size = g->bodies_size,
+                      .heads_length = sizeof(sb_row_head),
+                      .first = *position};
   if (g->heads_size < sizeof(sb_row_head) || !sb_lanes_ring(b, q->slot, *position, &ring)) {
     return SB_CORRUPT;
   }

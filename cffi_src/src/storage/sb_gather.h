@@ -37,6 +37,7 @@ typedef struct {
   uint64_t first;   /* position */
   uint64_t staged;  /* bit i: the cell at first + i is STAGED */
   uint32_t count;   /* messages; 0: there is no row */
+  uint32_t flags;   /* SB_ROW_... */
   uint32_t damaged; /* messages that were left out, since their header or their parts are damaged */
 } sb_gathering;
 

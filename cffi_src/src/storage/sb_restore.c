@@ -89,6 +89,39 @@ sb_status sb_restore_skip(sb_queue *q, uint64_t sequence) {
   return status == SB_OK && lane->tail_cursor > end ? SB_CORRUPT : status;
 }
 
+sb_status sb_restore_absent(sb_queue *q, uint64_t sequence, uint64_t messages, uint64_t bytes) {
+  sb_lane *lane;
+  uint64_t first;
+  sb_status status = find(q, sequence, &lane, &first);
+  if (status != SB_OK) {
+    return status;
+  }
+  sb_connection *c = q->c;
+  const sb_ring *r = &lane->ring;
+  uint64_t behind = first + SB_PAGE_CELLS;
+  sb_page_ref parent;
+  unsigned skip = 0;
+  if (first % SB_PAGE_CELLS != 0 || first != lane->tail_cursor || messages == 0) {
+    return SB_CORRUPT;
+  }
+  status = sb_page_descend(c->b, c, r, behind, 1, &parent, &skip); /* the root has pages below it then, and no cells */
+  if (status == SB_OK) status = sb_page_descend(c->b, c, r, first, 1, &parent, &skip);
+  if (status != SB_OK) {
+    return status;
+  }
+  uint64_t empty = sb_link_empty(parent.gen);
+  uint32_t number = SB_ADD(&c->b->header->departures, 1u, SB_RELAXED) + 1u;
+  if (!SB_CAS(&sb_page_children(&parent)[sb_page_index(1, first)], &empty, sb_link_paged(parent.gen, number),
+              SB_SEQ_CST)) {
+    return SB_CORRUPT;
+  }
+  sb_ledger_count(q->ledger, SB_COUNT_ADDED_BYTES, bytes);
+  sb_ledger_count(q->ledger, SB_COUNT_ADDED, messages);
+  lane->tail_cursor = behind;
+  sb_ring_advance(r->tail, SB_LOAD(r->tail, SB_RELAXED), behind);
+  return SB_OK;
+}
+
 uint64_t sb_restore_side(uint64_t gen, const sb_row_entry *e, uint64_t due_ns) {
   uint64_t flags = (e->marks & SB_ROW_REDELIVERED) != 0 ? SB_SIDE_REDELIVERED : 0, low = gen;
   flags |= sb_side_why((sb_why)(e->marks >> SB_ROW_WHY));

@@ -27,6 +27,9 @@
 sb_status sb_restore_begin(sb_queue *q, uint64_t sequence);
 /* Ends all positions from the tail of a lane up to a sequence number, exclusive. SB_CORRUPT: the tail is behind it. */
 sb_status sb_restore_skip(sb_queue *q, uint64_t sequence);
+/* Restores a leaf without its messages: they are in the store, and come back when they are needed (sb_paged.h). The tail is
+ * at its first position; all of its positions were used. `messages`, `bytes`: what the store has of it. */
+sb_status sb_restore_absent(sb_queue *q, uint64_t sequence, uint64_t messages, uint64_t bytes);
 /* The side record of the message of an entry. `gen`, `due_ns`: as below. */
 uint64_t sb_restore_side(uint64_t gen, const sb_row_entry *e, uint64_t due_ns);
 /* Gives the cell of the message that was appended last in its lane the side record of an entry. `gen`: the generation of

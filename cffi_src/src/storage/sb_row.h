@@ -24,17 +24,20 @@
 
 #include "sb_layout.h"
 
-#define SB_ROW_FORMAT 1u
+#define SB_ROW_FORMAT 2u
 
 typedef struct {
   uint16_t format, count; /* count: the number of messages */
-  uint32_t reserved;
-  uint64_t first;   /* the sequence number of the first position */
-  uint64_t members; /* bit i: there is a message at first + i */
+  uint32_t flags;         /* SB_ROW_... */
+  uint64_t first;         /* the sequence number of the first position */
+  uint64_t members;       /* bit i: there is a message at first + i */
   uint64_t bodies_length;
   uint64_t written_ns;
 } sb_row_head;
 _Static_assert(sizeof(sb_row_head) == 40, "head of a row");
+
+/* Bit of `flags` of a row: a message has a timer: it expires, is delayed, or waits as dead. */
+#define SB_ROW_TIMERS 1u
 
 /* Bits of `marks` of an entry. The four bits above them are the reason why the message is dead (sb_why). */
 #define SB_ROW_REDELIVERED 1u
