@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import threading
 from typing import TYPE_CHECKING
@@ -25,8 +26,8 @@ _REST_SECONDS = 1.0  # after which a thread without a wait ends
 class StoreWaits:
     """Tells callers of one connection when what they published is in the store.
 
-    A thread waits for all of them together: one turn of the storekeeper has what was published before it began. The
-    thread is started when it is needed, and ends when it is not.
+    Each call asks for a turn of the storekeeper immediately: the turn has all that was published before. A thread waits
+    for these turns, one after the other. The thread is started when it is needed, and ends when it is not.
 
     Args:
         core: the connection.
@@ -35,7 +36,7 @@ class StoreWaits:
     def __init__(self, core: CoreConnection) -> None:
         self._core = core
         self._changed = locks.condition()
-        self._waiting: list[Tell] = []
+        self._waiting: collections.deque[tuple[int | BaseException, Tell]] = collections.deque()
         self._thread: threading.Thread | None = None
 
     def after(self, tell: Tell) -> None:
@@ -45,7 +46,7 @@ class StoreWaits:
         calls of this method.
         """
         with self._changed:
-            self._waiting.append(tell)
+            self._waiting.append((self._ask(), tell))
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="shmbroker-store-waits", daemon=True)
                 self._thread.start()
@@ -65,20 +66,30 @@ class StoreWaits:
         self.after(tell)
         return future
 
+    def _ask(self) -> int | BaseException:
+        """Asks for a turn; returns its number, or the error for which there will be none."""
+        try:
+            return syncing.ask(self._core)
+        except exceptions.BrokerError as error:
+            return error
+
     def _run(self) -> None:
         while True:
             with self._changed:
                 if not self._changed.wait_for(lambda: self._waiting, _REST_SECONDS):
                     self._thread = None
                     return
-                told, self._waiting = self._waiting, []
-            error = self._wait()
+                turn = self._waiting[0][0]
+            error = turn if isinstance(turn, BaseException) else self._wait(turn)
+            with self._changed:
+                told = []
+                while self._waiting and self._waiting[0][0] == turn:
+                    told.append(self._waiting.popleft()[1])
             for tell in told:
                 tell(error)
 
-    def _wait(self) -> BaseException | None:
+    def _wait(self, turn: int) -> BaseException | None:
         try:
-            turn = syncing.ask(self._core)
             while True:
                 try:
                     syncing.wait(self._core, turn, native.deadline(_LOOK_SECONDS))

@@ -18,6 +18,7 @@ from shmbroker.channel.channel_state import callable_of, deadline, never_known, 
 from shmbroker.channel.confirms import Confirms
 from shmbroker.channel.declaring import Declaring
 from shmbroker.channel.deliveries import NO_ROUTE, Return
+from shmbroker.channel.stored_confirms import StoredConfirms
 from shmbroker.channel.transaction import Transaction
 from shmbroker.properties import BasicProperties
 
@@ -216,8 +217,9 @@ class Sending(Declaring):
             text = "cannot switch from tx to confirm mode"
             raise refused(text)
         if self._confirms is None:
-            self._confirms = Confirms(self._session.store_waits)
-            self._number = self._confirms.at_once  # counts a message that was just published as confirmed
+            store_waits = self._session.store_waits
+            self._confirms = Confirms() if store_waits is None else StoredConfirms(store_waits)
+            self._number = self._confirms.at_once  # counts a message that was just published
 
     def wait_for_confirms(self, timeout: float | None = None) -> bool:
         """Waits until all published messages are confirmed; ``True``: no queue rejected any since the last call.
