@@ -233,14 +233,22 @@ class Publishing:
             route = native.Route(addresses, options.address, (queues, options))
             known[routing_key] = route
 
-    def publish_described(self, exchange: str, routing_key: str, body: Any, properties: BasicProperties) -> int:  # noqa: ANN401
-        """Publishes a message with properties on the fast path.
+    def publish_described(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: Any,  # noqa: ANN401
+        properties: BasicProperties | None,
+    ) -> int:
+        """Publishes a message on the fast path, with properties or without.
 
         Returns 0 if the message is published. Any other number: nothing was published, and the caller must use the slow
         path.
         """
         given, content = self._last
-        if properties is not given:
+        if properties is None:
+            content = PLAIN
+        elif properties is not given:
             try:
                 content = _content(properties)
             except (exceptions.PreconditionFailed, TypeError, ValueError):

@@ -86,9 +86,15 @@ class Sending(Declaring):
             queue.Full: there is no room in time; nothing was published.
             PreconditionFailed: the channel is transactional.
         """
+        deadline(timeout)
         if self._confirms is None:
             self.confirm_delivery()
         future: concurrent.futures.Future[int] = concurrent.futures.Future()
+        if self._publisher is not None:
+            publishing = self._session.publishing
+            if publishing.publish_described(exchange, routing_key, body, properties) == native.OK:
+                self._confirmed(future, None)
+                return future
         self._publish(exchange, routing_key, body, properties, mandatory=mandatory, timeout=timeout, future=future)
         return future
 

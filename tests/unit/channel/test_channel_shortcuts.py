@@ -186,6 +186,46 @@ def test_confirmed_messages_are_numbered_in_order(channel: shmbroker.Channel) ->
     assert channel.wait_for_confirms()
 
 
+def test_a_message_with_a_future_takes_a_known_route(
+    channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With properties or without, in compiled code; a message that is routed to no queue is returned as before."""
+    names = fan_out(channel, 2)
+    channel.publish_confirmed("x", "", b"new")
+
+    def slowly(*_: object) -> None:
+        pytest.fail("the route is known")
+
+    kinds = None, BasicProperties(app_id="a", priority=3), None, BasicProperties(headers={"n": 1})
+    with monkeypatch.context() as patched:
+        patched.setattr(session_of(channel).publishing, "publish", slowly)
+        futures = [channel.publish_confirmed("x", "", b"A", kind, mandatory=True) for kind in kinds]
+    assert [future.result(0) for future in futures] == [2, 3, 4, 5]
+    for name in names:
+        found = [one(channel, name) for _ in range(5)]
+        assert [message.properties for message in found[1:]] == [kind or BasicProperties() for kind in kinds]
+        assert [bytes(message) for message in found] == [b"new", *[b"A"] * 4]
+        assert channel.basic_get(name) is None
+    assert isinstance(channel.publish_confirmed("", "no", b"", None, True).exception(0), shmbroker.UnroutableError)  # noqa: FBT003
+
+
+def test_a_closed_channel_publishes_nothing_with_a_future(
+    connection: shmbroker.Connection, channel: shmbroker.Channel
+) -> None:
+    """On a known route, too, after an error, which the future has, and after a close."""
+    queue = connection.queue("q")
+    for _ in range(2):
+        channel.publish_confirmed("", "q", b"before")
+    channel.basic_publish("nowhere", "", b"")
+    assert isinstance(channel.publish_confirmed("", "q", b"").exception(0), shmbroker.NotFound)
+    channel.close()
+    with pytest.raises(shmbroker.BrokerError):
+        channel.wait_for_confirms()
+    with pytest.raises(shmbroker.ChannelClosed):
+        channel.publish_confirmed("", "q", b"")
+    assert len(queue) == 2
+
+
 # ---- callbacks ----
 
 

@@ -68,6 +68,22 @@ def test_what_is_refused(channel: shmbroker.Channel, given: str, *, warm: bool) 
     assert content(channel, "q") == ["before"] * (2 if warm else 0)
 
 
+OF_PYTHON = {"none", "no body", "too many", "an unknown one", "one twice"}  # as for each function of Python
+
+
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize("given", sorted(WRONG.keys() - OF_PYTHON))
+def test_what_is_refused_with_a_future(channel: shmbroker.Channel, given: str, *, warm: bool) -> None:
+    """The same: the error is raised, and nothing is published."""
+    error, text, positional, named = WRONG[given]
+    channel.queue_declare("q")
+    for _ in range(2 if warm else 0):
+        channel.publish_confirmed("", "q", b"before")
+    with pytest.raises(error, match=text):
+        channel.publish_confirmed(*positional, **named)
+    assert content(channel, "q") == ["before"] * (2 if warm else 0)
+
+
 def test_a_closed_channel_is_freed(connection: shmbroker.Connection) -> None:
     """The channel and what it publishes with refer to each other; the garbage collector frees both."""
     channel = connection.channel()
