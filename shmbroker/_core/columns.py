@@ -72,7 +72,7 @@ class Columns:
 
         Returns:
             The number of rows; the position after them; whether there may be more messages, because ``most`` rows
-            were filled or a column had no more room.
+            were filled, a column had no more room, or messages were loaded that the next call finds.
 
         Raises:
             NotFound: the queue is deleted.
@@ -80,7 +80,9 @@ class Columns:
         at, status, connection = ffi.new("uint64_t *", position), ffi.new("sb_status *"), queue.connection
         with connection.call():
             rows = int(slow.sb_queue_browse_columns(queue.handle, at, most, self._pointer, status))
-        if status[0] not in {native.OK, native.EMPTY, native.FULL}:
+        if status[0] == native.GROW:
+            connection.attachment.grow()
+        elif status[0] not in {native.OK, native.EMPTY, native.FULL}:
             native.raise_for(int(status[0]), queue.what)
         return rows, int(at[0]), status[0] != native.EMPTY
 

@@ -251,9 +251,12 @@ def _next(queue: CoreQueue, states: int, selector: bytes, end: int, memory: _Mem
             return Seen(data, _NAMES[where.state], int(where.due_ns), int(where.connection))
         if -length == native.EMPTY:
             return None
-        if -length != native.FULL:
+        if -length == native.GROW:
+            queue.connection.attachment.grow()
+        elif -length == native.FULL:
+            memory.grow()
+        else:
             native.raise_for(int(-length), queue.what)
-        memory.grow()
 
 
 class Held(NamedTuple):

@@ -383,6 +383,9 @@ class CoreQueue(native.Finalized):
                 return bytes(ffi.buffer(memory, length)), int(at[0])
             if -length == native.EMPTY:
                 return None
+            if -length == native.GROW:
+                self.connection.attachment.grow()
+                continue
             if -length != native.FULL:
                 native.raise_for(-length, self.what)
             size = int.from_bytes(bytes(ffi.buffer(memory, 8)), "little")
@@ -392,7 +395,8 @@ class CoreQueue(native.Finalized):
         """Browses as :meth:`browse` does: returns the record without the body, the position, and the body's place."""
         at, size, place = ffi.new("uint64_t *", position), native.RECORD_BYTES, ffi.new("sb_place *")
         memory = ffi.new("char[]", size)
-        length = slow.sb_queue_browse_place(self.handle, at, memory, size, place)
+        while (length := slow.sb_queue_browse_place(self.handle, at, memory, size, place)) == -native.GROW:
+            self.connection.attachment.grow()
         if length >= 0:
             found = Place(int(place.slot), int(place.generation), int(place.length))
             return bytes(ffi.buffer(memory, length)), int(at[0]), found

@@ -101,7 +101,9 @@ def _selected(queue: CoreQueue, selector: bytes, group: bytes) -> Iterator[tuple
             "memory": memory,
         },
     )
-    while status[0] in {native.OK, native.FULL}:
+    while status[0] in {native.OK, native.FULL, native.GROW}:
+        if status[0] == native.GROW:
+            queue.connection.attachment.grow()
         with queue.connection.call():
             found = int(slow.sb_queue_select(queue.handle, at, _AT_ONCE, selection, status))
         yield found, bytes(ffi.buffer(values, selection.used))

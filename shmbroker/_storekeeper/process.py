@@ -88,7 +88,7 @@ def run(keeper: Storekeeper, ended: EndFlag) -> None:
         keeper.turn()
 
 
-def _served(found: Attachment, name: str, ended: EndFlag, *, even_if_stopped: bool) -> int:
+def _served(found: Attachment, ended: EndFlag, *, even_if_stopped: bool) -> int:
     def is_needless() -> bool:
         return found.removed or (bool(found.facts().stopped) and not even_if_stopped)
 
@@ -96,7 +96,7 @@ def _served(found: Attachment, name: str, ended: EndFlag, *, even_if_stopped: bo
     if folder is None or found.is_restoring() or is_needless():
         return 1
     with (
-        opened(name, folder, is_needless, syncs=found.sync != segments.SYNCS[-1]) as database,
+        opened(found.name, folder, is_needless, syncs=found.sync != segments.SYNCS[-1]) as database,
         Storekeeper(found.path, database) as keeper,
     ):
         if not keeper.begin():
@@ -110,10 +110,10 @@ def main(arguments: list[str]) -> int:
     ended = EndFlag()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ended.set)
-    name, path = arguments[0], segments.path_of(arguments[0])
+    path = segments.path_of(arguments[0])
     try:
         with attachment.attached_to(path) as found:
-            return _served(found, name, ended, even_if_stopped=launch.ONCE in arguments)
+            return _served(found, ended, even_if_stopped=launch.ONCE in arguments)
     except exceptions.BrokerError as error:
         purged = isinstance(error, (exceptions.BrokerNotFound, exceptions.ConnectionClosedByBroker))
         if not purged and "is in use by" not in error.text:

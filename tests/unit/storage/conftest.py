@@ -78,6 +78,8 @@ class Stored:
         """The memory is lost, and made again from the store."""
         self._end()
         self._begin()
+        self.keeper.turn()  # as who begins a broker: the store then knows the queues of this memory
+        self.keeper.settle()
 
     def close(self) -> None:
         """Ends the broker, and removes its memory."""

@@ -38,7 +38,7 @@ Found = list[tuple[int, bytes, bytes]]
 def head_of(number: int) -> bytes:
     """The heads of a row with one message without names."""
     entry = struct.pack("<QQQQQIIIHHBBBBI", 3000 + number, 0, 0, 1, 2**64 - 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-    return struct.pack("<HHIQQQQ", 1, 1, 0, number * rows.LEAF, 1, 3000 + number, 5) + entry
+    return struct.pack("<HHIQQQQ", rows.FORMAT, 1, 0, number * rows.LEAF, 1, 3000 + number, 5) + entry
 
 
 @contextlib.contextmanager

@@ -64,9 +64,9 @@ def test_a_foreign_file_is_refused(tmp_path: Path, content: bytes) -> None:
 def test_another_format_is_refused(tmp_path: Path) -> None:
     """A store of a later version is not touched."""
     with Database(tmp_path, owner="broker 'b'") as made, made.environment.begin(write=True) as transaction:
-        transaction.put(b"format", b"3", db=made.names[b"info"])
+        transaction.put(b"format", b"4", db=made.names[b"info"])
     for owner in ("broker 'b'", None):
-        with pytest.raises(exceptions.StoreError, match="has format b'3', this version reads 2"):
+        with pytest.raises(exceptions.StoreError, match="has format b'4', this version reads 3"):
             Database(tmp_path, owner=owner)
 
 

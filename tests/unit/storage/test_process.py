@@ -191,9 +191,9 @@ def test_whether_the_store_is_synced(monkeypatch: pytest.MonkeyPatch, sync: str,
         given.append(syncs)
         raise exceptions.StoreError(text="not opened")
 
-    broker: Any = SimpleNamespace(data_dir="folder", is_restoring=lambda: False, removed=False, sync=sync)
+    broker: Any = SimpleNamespace(data_dir="folder", is_restoring=lambda: False, removed=False, sync=sync, name="name")
     broker.facts = lambda: SimpleNamespace(stopped=False)
     monkeypatch.setattr(process, "opened", opened)
     with pytest.raises(exceptions.StoreError, match="not opened"):
-        process._served(broker, "name", process.EndFlag(), even_if_stopped=True)  # noqa: SLF001
+        process._served(broker, process.EndFlag(), even_if_stopped=True)  # noqa: SLF001
     assert given == [syncs]

@@ -99,7 +99,9 @@ def test_a_turn_that_fails_changes_nothing(store: Open, tmp_path_factory: pytest
 
 def test_a_turn_sees_those_before_it(store: Open) -> None:
     """Also those that only the log has."""
-    heads = rows.SEAL * b"\0" + b"\x01\0\x01\0" + bytes(4) + bytes(8) + (5).to_bytes(8, "little") + bytes(16)
+    heads = (
+        rows.SEAL * b"\0" + bytes([rows.FORMAT, 0, 1, 0]) + bytes(4) + bytes(8) + (5).to_bytes(8, "little") + bytes(16)
+    )
     with store.writer.turn() as batch:
         batch.put_row(1, 64, memoryview(bytearray(heads)), memoryview(bytearray(rows.SEAL)))
         assert batch.members(1, 64) == 5
