@@ -43,6 +43,7 @@ class Database:
 
     def __init__(self, folder: str | os.PathLike[str], *, owner: str | None = None, syncs: bool = True) -> None:
         self.folder = Path(folder)
+        self._path = self.folder / DATA
         self.syncs = syncs
         self._place: Place | None = None
         self._pid = os.getpid()
@@ -52,27 +53,54 @@ class Database:
         try:
             if owner is not None:
                 self._place = Place(self.folder, owner)
-            self.environment = self._open(writes)
-            self.names = self._prepare(writes)
+                if not self._path.exists():
+                    self._make()
+            self.environment = self._open(self._path, writes=writes, syncs=self.syncs)
+            self.names = self._prepare()
         except BaseException:
             self._leave()
             raise
 
-    def _open(self, writes: bool) -> lmdb.Environment:  # noqa: FBT001
+    def _make(self) -> None:
+        """Makes the file of the store. It gets its name when the disk has all of it, so there is never a part of it."""
+        new = self.folder / f"{DATA}.new"
+        lock = self.folder / f"{DATA}.new-lock"  # as LMDB names it
+        try:
+            for left in (new, lock):  # by a writer that was killed, or lost power
+                left.unlink(missing_ok=True)
+            environment = self._open(new, writes=True, syncs=True)
+            with contextlib.closing(environment), self.errors(), environment.begin(write=True) as transaction:
+                names = {name: environment.open_db(name, transaction) for name in NAMES}
+                transaction.put(_FORMAT_KEY, str(FORMAT).encode(), db=names[b"info"])
+            lock.unlink()
+            new.rename(self._path)
+            self._sync_folder()
+        except OSError as error:
+            raise StoreError(text=f"data_dir={str(self.folder)!r}: {error.strerror}") from error
+
+    def _sync_folder(self) -> None:
+        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _open(self, path: Path, *, writes: bool, syncs: bool) -> lmdb.Environment:
         size = _MAP
         while True:
             try:
                 with self.errors():
                     return lmdb.open(
-                        str(self.folder),
+                        str(self.folder if path == self._path else path),
                         map_size=size,
+                        subdir=path == self._path,
                         max_dbs=len(NAMES),
                         max_readers=_READERS,
                         mode=0o600,
-                        create=writes,
+                        create=False,
                         readonly=not writes,
                         readahead=False,
-                        sync=self.syncs,
+                        sync=syncs,
                     )
             except StoreError as error:
                 limited = isinstance(error.__cause__, lmdb.MemoryError) or "Cannot allocate" in str(error)
@@ -80,15 +108,12 @@ class Database:
                     raise
                 size //= 4
 
-    def _prepare(self, writes: bool) -> dict[bytes, Any]:  # noqa: FBT001
-        """Opens the databases; the first writer makes them, and notes the format."""
+    def _prepare(self) -> dict[bytes, Any]:
+        """Opens the databases, and compares the format."""
         with self.errors():
-            names = {name: self.environment.open_db(name, create=writes) for name in NAMES}
-            with self.environment.begin(write=writes) as transaction:
+            names = {name: self.environment.open_db(name, create=False) for name in NAMES}
+            with self.environment.begin() as transaction:
                 found = transaction.get(_FORMAT_KEY, db=names[b"info"])
-                if found is None and writes:
-                    transaction.put(_FORMAT_KEY, str(FORMAT).encode(), db=names[b"info"])
-                    found = str(FORMAT).encode()
         if found != str(FORMAT).encode():
             text = f"the store in {str(self.folder)!r} has format {found!r}, this version reads {FORMAT}"
             raise StoreError(text=text)

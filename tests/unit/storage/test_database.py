@@ -52,6 +52,31 @@ def test_a_store_in_use_is_refused(tmp_path: Path) -> None:
     Database(tmp_path, owner="broker 'two'").close()
 
 
+def test_a_store_that_was_half_made_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer that ends while it makes the store leaves none: no reader finds a part of it."""
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            Database(tmp_path, owner="broker 'b'")
+    with pytest.raises(exceptions.StoreError, match="No such file"):
+        Database(tmp_path)
+    (tmp_path / "data.mdb.new").write_bytes(b"\0" * 8192)  # as after a loss of power
+    with Database(tmp_path, owner="broker 'b'") as made, made.read() as transaction:
+        assert Reader(made, transaction).queues() == {}
+    assert {path.name for path in tmp_path.iterdir()} == {"data.mdb", "lock.mdb", "owner"}
+
+
+def test_a_store_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    """The error names the folder, and the reason."""
+    (tmp_path / "data.mdb.new").mkdir()
+    with pytest.raises(exceptions.StoreError, match=rf"data_dir='{tmp_path}': Is a directory"):
+        Database(tmp_path, owner="broker 'b'")
+
+
 @pytest.mark.parametrize("content", [b"\x00" * 8192, b"no store" * 1024, b"short"], ids=["zeros", "text", "short"])
 def test_a_foreign_file_is_refused(tmp_path: Path, content: bytes) -> None:
     """Something else lies where the store would be."""
