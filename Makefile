@@ -24,7 +24,7 @@ SPARK := $(if $(JAVA_HOME)$(shell command -v java),$(STAMPS)/spark)
 # Requirements out of pyproject.toml, for example $(call requirements,["build-system"]["requires"]).
 requirements = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))$(1))')
 
-.PHONY: test build check demo demo-spark lint lint-ruff lint-format lint-mypy lint-clang format bench docs images wheel models races mutants mutation mutation-package chaos queue-machine fuzz memcheck clean
+.PHONY: test build check demo demo-spark lint lint-ruff lint-format lint-mypy lint-clang format bench docs images wheel models races mutants mutation mutation-package chaos queue-machine power-loss fuzz memcheck clean
 
 # Where a registry does not have what the tests of `make mutation` read C with, they say so and are skipped.
 test: $(PACKAGE) $(STAMPS)/test $(STAMPS)/wheel $(SPARK)
@@ -116,6 +116,10 @@ chaos: $(PACKAGE) $(STAMPS)/test
 STEPS ?= 100000
 queue-machine: $(PACKAGE) $(STAMPS)/test
 	$(BIN)/python -m tests.queue_machine --steps $(STEPS) $(ARGS)
+
+# A busy store, and power lost at many places of its writes: some minutes. ARGS="--places 1000 --losses 50 --seed 7".
+power-loss: $(PACKAGE) $(STAMPS)/test
+	$(BIN)/python -m tests.power_loss $(ARGS)
 
 # A damaged broker, for as many seeds as one has time for: ARGS="-from 1000 -count 100000", ARGS="-seed 17".
 fuzz: $(STAMPS)/venv
