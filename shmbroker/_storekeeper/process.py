@@ -58,12 +58,14 @@ def opened(name: str, folder: str, is_needless: Callable[[], bool] = lambda: Fal
 def run(keeper: Storekeeper, ended: EndFlag) -> None:
     """Takes turns until the flag is set, the broker is stopped, purged or gone, or no client is left; at least one."""
     lonely_since = time.monotonic()
-    said, quiet = "", False
+    said, quiet, asked = "", False, False
     while not ended.is_set:
         wrote, loads = 0, False
         try:
-            if quiet:
+            asked = keeper.takes_request_to_settle() or asked
+            if quiet or asked:
                 keeper.settle()
+                asked = False  # if it raises, no turn begins before it succeeds: the process that asked waits for one
             wrote = keeper.turn()
             loads = keeper.make_room()
             said = ""

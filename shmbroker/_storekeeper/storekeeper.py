@@ -23,7 +23,7 @@ from shmbroker._storekeeper.loading import Loader
 from shmbroker._storekeeper.records import QueueRecord
 from shmbroker._storekeeper.room import Room
 from shmbroker._storekeeper.stored_topology import StoredTopology
-from shmbroker.storage import rows
+from shmbroker.storage import rows, settling
 from shmbroker.storage.reading import Reader, StoredLeaf
 from shmbroker.storage.writer import Writer
 
@@ -210,12 +210,17 @@ class Storekeeper:
         return self._room.make(followed, self._writing().settle) == 0 and self._room.load_ahead(followed)
 
     def settle(self) -> None:
-        """Brings what only the log has into the database. The broker is quiet.
+        """Brings what only the log has into the database. The broker is quiet, or a process asks for it.
 
         Raises:
             StoreError: the store cannot be written; the log keeps what it has.
         """
         self._writing().settle()
+        self._database.forget_dead_readers()
+
+    def takes_request_to_settle(self) -> bool:
+        """Whether a process has asked for a database that has everything; the request counts once."""
+        return settling.take(self._database.folder)
 
     def _writing(self) -> Writer:
         assert self._writer is not None  # noqa: S101 - `begin` has opened it

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import lmdb
 
 from shmbroker.exceptions import StoreError
+from shmbroker.storage import beside
 from shmbroker.storage.place import Place
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Database:
         self._path = self.folder / DATA
         self.syncs = syncs
         self._place: Place | None = None
+        self._reading = -1
         self._pid = os.getpid()
         writes = owner is not None
         if not self.folder.is_dir():
@@ -55,6 +57,8 @@ class Database:
                 self._place = Place(self.folder, owner)
                 if not self._path.exists():
                     self._make()
+            else:
+                self._reading = beside.reading(self._path)
             self.environment = self._open(self._path, writes=writes, syncs=self.syncs)
             self.names = self._prepare()
         except BaseException:
@@ -141,6 +145,11 @@ class Database:
         with self.errors(), self.environment.begin(buffers=True) as transaction:
             yield transaction
 
+    def forget_dead_readers(self) -> None:
+        """Frees the places of readers that were killed: pages that such a reader saw would never be used again."""
+        with self.errors():
+            self.environment.reader_check()
+
     def close(self) -> None:
         """Closes the environment. A forked process closes nothing: the environment is its parent's."""
         if self._pid == os.getpid():
@@ -150,6 +159,9 @@ class Database:
     def _leave(self) -> None:
         if self._place is not None:
             self._place.leave()
+        if self._reading >= 0:
+            os.close(self._reading)
+            self._reading = -1
 
     def __enter__(self) -> Self:
         return self
