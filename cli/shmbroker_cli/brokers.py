@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands about brokers as a whole: serve, list, status, stop, doctor."""
+"""Commands about brokers as a whole: serve, list, status, configure, stop."""
 
 import dataclasses
 from datetime import UTC, datetime
@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 import shmbroker
-from shmbroker.exceptions import BrokerError, BrokerNotFound, CorruptSegment, OutOfMemory
-from shmbroker_cli.errors import REFUSED, Refused
+from shmbroker.exceptions import BrokerError, BrokerNotFound, OutOfMemory
+from shmbroker_cli.errors import Refused
 from shmbroker_cli.options import BrokerOption, JsonOption
 from shmbroker_cli.output import (
     Column,
@@ -21,7 +21,6 @@ from shmbroker_cli.output import (
     say,
 )
 from shmbroker_cli.processes import ProcessFacts, ProcessSums, look_at, process_of, sums
-from shmbroker_cli.session import connected
 
 DEFAULT_MEMORY = "1G"
 
@@ -233,28 +232,3 @@ def stop(
         print_json({"broker": found.name, "purged": purge})
         return
     say(f"{broker}: {'purged' if purge else 'stopped'}")
-
-
-def doctor(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="[NAME]", show_default=False, help="Name of the broker, instead of --broker."),
-    ] = None,
-    *,
-    broker: BrokerOption = "",
-    as_json: JsonOption = False,
-) -> None:
-    """Examine a broker's memory: exit code 1 if something is wrong."""
-    broker = name or broker
-    try:
-        with connected(broker) as connection:
-            problems = connection.doctor()
-    except CorruptSegment as error:  # the memory is too damaged to connect
-        problems = [error.text]
-    if as_json:
-        print_json({"broker": broker, "healthy": not problems, "problems": list(problems)})
-    else:
-        for problem in problems or ["healthy"]:
-            say(f"{broker}: {problem}")
-    if problems:
-        raise typer.Exit(REFUSED)

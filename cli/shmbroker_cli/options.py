@@ -6,6 +6,7 @@ after it wins.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -81,4 +82,10 @@ IdsOption = Annotated[
 CountOption = Annotated[
     int | None,
     typer.Option("--count", metavar="N", min=1, help="Stop after N messages."),
+]
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir", metavar="DIR", show_default=False, help="A store that no broker uses, instead of a broker."
+    ),
 ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bar that shows how far a command has come."""
+"""Bars that show how far a command has come."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
 )
 
-from shmbroker_cli.output import console
+from shmbroker_cli.output import byte_count, console
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+_BYTES = frozenset({"copied"})  # the steps whose amounts are bytes
 
 
 @contextmanager
@@ -44,3 +47,32 @@ def bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
     with shown:
         task = shown.add_task(title, total=total)
         yield lambda done: shown.update(task, completed=done)
+
+
+@contextmanager
+def steps() -> Iterator[Callable[[str, int, int], None]]:
+    """Show a bar for each step of a command on standard error, if that is a terminal.
+
+    Yields:
+        A function. The caller calls it with the name of the step, how much of it is done, and how much it is.
+    """
+    shown = Progress(
+        TextColumn("{task.description:<12}"),
+        BarColumn(),
+        TextColumn("{task.fields[amount]}"),
+        TimeElapsedColumn(),
+        console=console(stderr=True),
+    )
+    if not shown.console.is_terminal:
+        yield lambda _step, _done, _total: None
+        return
+    tasks: dict[str, TaskID] = {}
+
+    def show(step: str, done: int, total: int) -> None:
+        amount = f"{byte_count(done)} of {byte_count(total)}" if step in _BYTES else f"{done:,}/{total:,}"
+        if step not in tasks:
+            tasks[step] = shown.add_task(step, total=total, amount=amount)
+        shown.update(tasks[step], completed=done, total=total, amount=amount)
+
+    with shown:
+        yield show
