@@ -17,6 +17,8 @@ import shmbroker.aio
 import shmbroker.body_references
 import shmbroker.columns
 import shmbroker.staging
+import shmbroker.stores
+import shmbroker.transfer
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "python.md"
 # Classes that have, as the page says, the methods of another class.

@@ -16,10 +16,11 @@ SLOW = {
     *("secrets", "shutil", "socket", "ssl", "statistics", "tempfile", "urllib", "uuid", "xml", "zipfile"),
     *("importlib.metadata", "importlib.resources"),
     # Libraries that only some calls need, and those of the command line and of Spark.
-    *("cffi", "lark", "numpy", "pamqp", "pandas", "psutil", "pyarrow", "pyspark", "rich", "typer"),
+    *("cffi", "lark", "lmdb", "numpy", "pamqp", "pandas", "psutil", "pyarrow", "pyspark", "rich", "typer"),
     # Parts of the package that many programs never use.
     *("shmbroker.aio", "shmbroker.body_references", "shmbroker.columns", "shmbroker.leasing", "shmbroker.spark"),
-    *("shmbroker.staging", "shmbroker.testing", "shmbroker.workers", "shmbroker._housekeeper.housekeeper"),
+    *("shmbroker.staging", "shmbroker.storage.database", "shmbroker.stores", "shmbroker.testing"),
+    *("shmbroker.transfer", "shmbroker.workers", "shmbroker._housekeeper.housekeeper"),
 }
 
 # A program, after the import. The modules that the interpreter itself imports, for example for an editable install, do

@@ -15,6 +15,8 @@ from shmbroker._amqp.utf8 import check_queue_name
 from shmbroker._broker.making import check_name
 from shmbroker._core import columns, facts, findings, native, occupancy, record
 from shmbroker.channel.deliveries import Subscription
+from shmbroker.storage import messages as stored
+from shmbroker.storage import rows
 
 SOURCES = Path(__file__).parents[2] / "cffi_src"
 CODE = "\n".join(path.read_text(encoding="utf-8") for path in sorted(SOURCES.rglob("*.h")))
@@ -146,3 +148,18 @@ def test_spark_knows_the_sizes_of_slots() -> None:
     sizes = [int(number) * defined("SB_UNIT") for number in units]
     known = memory._SLOTS  # noqa: SLF001
     assert list(known) == sizes[sizes.index(known[0]) :]
+
+
+def test_the_head_of_a_stored_message_is_that_of_the_core() -> None:
+    """The format has the fields of the structure, in their order and with their sizes; the bits are the core's."""
+    body = re.findall(r"typedef struct \{([^}]*)\} sb_row_entry;", CODE)[0]
+    fields = [
+        (name.strip(), int(bits) // 8)
+        for bits, names in re.findall(r"uint(\d+)_t ([^;]*);", body)
+        for name in names.split(",")
+    ]
+    sizes = [struct.calcsize(f"<{code}") for code in stored.ENTRY.format[1:]]
+    assert list(zip(stored.FIELDS, sizes, strict=True)) == fields
+    assert stored.ENTRY.size == rows.ENTRY
+    assert (defined("SB_ROW_REDELIVERED"), defined("SB_ROW_WHY")) == (stored.REDELIVERED, stored.WHY)
+    assert defined("SB_MESSAGE_REJECTED") == stored.REJECTED

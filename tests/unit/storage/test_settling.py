@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from shmbroker import exceptions
+from shmbroker._core import native
 from shmbroker._storekeeper import process
 from shmbroker.storage import beside, settling
 from shmbroker.storage.database import DATA
@@ -32,7 +33,7 @@ def test_a_request_counts_once(tmp_path: Path) -> None:
 
 
 def test_a_failed_commit_is_tried_again(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request is not forgotten: no turn begins before the database has everything."""
+    """A request is not forgotten, although the broker is busy: no turn begins before the database has everything."""
     ended, settle, turn = process.EndFlag(), Writer.settle, stored.keeper.turn
     calls: list[str] = []
 
@@ -49,7 +50,7 @@ def test_a_failed_commit_is_tried_again(stored: Stored, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Writer, "settle", fails_twice)
     monkeypatch.setattr(stored.keeper, "turn", ends)
-    monkeypatch.setattr(process, "REST_SECONDS", 0.001)
+    monkeypatch.setattr(stored.keeper, "rest", lambda *_, **__: native.OK)  # a connection asks for a turn
     settling.ask(stored.folder)
     process.run(stored.keeper, ended)
     assert calls == ["settle", "settle", "settle", "turn", "turn"]  # the last one is that of the end
