@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from shmbroker import stores
-from shmbroker.exceptions import CorruptSegment
+from shmbroker.exceptions import CorruptSegment, StoreError
 from shmbroker_cli.errors import REFUSED
 from shmbroker_cli.options import BrokerOption, DataDirOption, JsonOption
 from shmbroker_cli.output import print_json, printable, say
@@ -52,4 +52,8 @@ def _problems(broker: str, progress: Callable[[str, int, int], object]) -> list[
             problems = connection.doctor()
     except CorruptSegment as error:  # the memory is too damaged to connect
         return [error.text]
-    return [*problems, *(f"store: {problem}" for problem in stores.examine(broker=broker, progress=progress))]
+    try:
+        found = stores.examine(broker=broker, progress=progress)
+    except StoreError as error:  # what the memory has is told nevertheless
+        found = [error.text]
+    return [*problems, *(f"store: {problem}" for problem in found)]

@@ -24,12 +24,12 @@ _BYTES = frozenset({"copied"})  # the steps whose amounts are bytes
 
 
 @contextmanager
-def bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
+def bar(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """Show a bar on standard error, if that is a terminal.
 
     Args:
         title: The text before the bar.
-        total: The bar is full when this many files, or messages, are done.
+        total: The bar is full when this many files, or messages, are done; None: it is not known how many there are.
 
     Yields:
         A function. The caller calls it with the number done so far, and it moves the bar.

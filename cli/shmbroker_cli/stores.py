@@ -24,14 +24,14 @@ def _facts(path: Path, found: stores.Backup) -> dict[str, object]:
         "backup": str(path),
         "broker": found.broker,
         "created_at": found.created_at,
-        "bytes": found.bytes,
+        "bytes": found.size,
         "queues": found.queues,
         "messages": found.messages,
     }
 
 
 def _has(found: stores.Backup) -> str:
-    return f"{_queues(found.queues)}, {messages(found.messages)}, {byte_count(found.bytes)}"
+    return f"{_queues(found.queues)}, {messages(found.messages)}, {byte_count(found.size)}"
 
 
 def backup(

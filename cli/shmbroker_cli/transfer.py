@@ -145,15 +145,17 @@ def export(
     if data_dir is not None and state == State.DELIVERING:
         message = "--state delivering needs a broker: in a store, what was being delivered is ready"
         raise typer.BadParameter(message)
+    total = count
     with ExitStack() as stack:
         if data_dir is None:
             found = stack.enter_context(opened(broker, queue))
-            total = len(found) if state == State.READY and selector is None else 0
             source = transfer.messages_of(found, selector, state=state.value, limit=count)
+            if state == State.READY and selector is None:
+                total = min(len(found), len(found) if count is None else count)
         else:
-            store, total = stack.enter_context(transfer.opened(data_dir)), 0
+            store = stack.enter_context(transfer.opened(data_dir))
             source = store.messages_of(queue, state=state.value, limit=count)
-        counted = _Counted(source, stack.enter_context(bar("exported", min(total, count or total))))
+        counted = _Counted(source, stack.enter_context(bar("exported", total)))
         transfer.write(stack.enter_context(_writing(file)), counted, chosen)
     if file != STANDARD:
         facts = {"queue": queue, "file": file, "exported": counted.count}
@@ -176,7 +178,7 @@ def import_(
     chosen = _form(file, form)
     done = 0
 
-    with opened(broker, queue) as target, _reading(file) as stream, bar("imported", 0) as show:
+    with opened(broker, queue) as target, _reading(file) as stream, bar("imported", None) as show:
 
         def progress(count: int) -> None:
             nonlocal done

@@ -50,7 +50,7 @@ class Backup:
     Attributes:
         broker: the name of the broker; ``None``: the broker did not run.
         created_at: the time at which it began, in POSIX seconds.
-        bytes: the length of its database file.
+        size: the length of its database file, in bytes.
         checksum: the XXH3 checksum of the database file, of 128 bits.
         queues: how many queues it has.
         messages: how many messages it has.
@@ -58,7 +58,7 @@ class Backup:
 
     broker: str | None
     created_at: float
-    bytes: int
+    size: int
     checksum: str
     queues: int
     messages: int
@@ -208,10 +208,10 @@ def _copy(found: Backup, source: Path, target: Path, progress: Progress) -> None
             copying.write_all(writer, part)
             digest.update(part)
             done += len(part)
-            progress(min(done, found.bytes), found.bytes)
+            progress(min(done, found.size), found.size)
         os.fsync(writer.fileno())
     target.chmod(0o600)
-    if done != found.bytes:
-        raise StoreError(text=f"{damaged} has {done} bytes, not {found.bytes}")
+    if done != found.size:
+        raise StoreError(text=f"{damaged} has {done} bytes, not {found.size}")
     if digest.hexdigest() != found.checksum:
         raise StoreError(text=f"{damaged} has the checksum {digest.hexdigest()}, not {found.checksum}")

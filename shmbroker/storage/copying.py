@@ -10,6 +10,7 @@ over by a pipe. This one writes them, so it knows how far the copy has come, and
 from __future__ import annotations
 
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _LENGTH = struct.Struct("<Q")
 _AT_ONCE = 1 << 20
 _METAS = 2  # pages that each database file has
+_ENDS = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)  # the signals that damage does not bring
 
 
 def copy(folder: Path, target: Path, progress: Progress | None = None) -> None:
@@ -64,6 +66,8 @@ def failed(folder: Path, status: int, said: str) -> StoreError:
         status: how the process ended.
         said: what it wrote to the standard error.
     """
+    if -status in _ENDS:
+        return StoreError(text=f"the process that read the store in {str(folder)!r} was ended by signal {-status}")
     last = (said.strip().splitlines() or [f"LMDB ended with status {status}"])[-1]
     where = "" if str(folder) in last else f"the store in {str(folder)!r} is damaged: "
     return StoreError(text=f"{where}{last}")

@@ -415,6 +415,38 @@ def test_a_killed_compaction(cli: Callable[..., Any], broker_name: str, filled: 
     assert numbers_of(broker_name, filled) == [*range(300)]
 
 
+@pytest.mark.parametrize(("number", "words"), [(signal.SIGKILL, "was ended by signal 9"), (signal.SIGSEGV, "damaged")])
+def test_a_reader_that_ends_by_a_signal(
+    cli: Callable[..., Any], filled: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
+) -> None:
+    """A damaged page may end the process that copies; a signal of another process does not mean damage."""
+    program = filled.parent / "python"
+    program.write_text(f"#!/bin/sh\nkill -{int(number)} $$\n", encoding="utf-8")
+    program.chmod(0o700)
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "executable", str(program))
+        given = (str(filled.with_name("backup")), "--data-dir", str(filled))
+        assert cli("backup", *given).is_refused(words)
+        ran = cli("doctor", "--data-dir", str(filled))
+        assert ran.code == 1
+        assert words in ran.out
+    assert names_in(filled.parent) == {"store", "python"}
+    assert cli("backup", *given).code == 0
+
+
+def test_a_store_that_has_gone(cli: Callable[..., Any], broker_name: str, data_dir: Path) -> None:
+    """The doctor says so, and what it found in the memory."""
+    with serving(broker_name, data_dir):
+        moved = data_dir.rename(data_dir.with_name("moved"))
+        try:
+            ran = cli("doctor")
+        finally:
+            moved.rename(data_dir)
+        assert ran.code == 1
+        assert ran.out.startswith(f"{broker_name}: store: ")
+        assert str(data_dir) in ran.out
+
+
 def test_a_killed_reader_keeps_no_pages(cli: Callable[..., Any], broker_name: str, data_dir: Path) -> None:
     """The storekeeper forgets a copier that was killed while it held the state of the store at one moment."""
     with serving(broker_name, data_dir) as broker, broker.connect() as connection:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime as dt
 import io
 import json
@@ -392,6 +393,28 @@ def test_an_interrupted_export_leaves_no_file(
     assert (ran.code, ran.out, ran.err) == (130, "", "")
     assert [one.name for one in tmp_path.iterdir()] == [file.name]
     assert file.read_bytes() == b"before"
+
+
+@pytest.mark.parametrize(("arguments", "shown"), [((), b"2000/2000"), (("--count", "9"), b"9/9")])
+def test_bars_are_for_a_terminal(
+    many: shmbroker.Queue, tmp_path: Path, arguments: tuple[str, ...], shown: bytes
+) -> None:
+    """An export says how many messages there are; an import does not know."""
+    command = [sys.executable, "-m", "shmbroker_cli", "--broker", many._session.broker_name]  # noqa: SLF001
+    file = str(tmp_path / "jobs.jsonl")
+    for given, words in ((("export", *arguments), shown), (("import",), b"imported")):
+        outer, inner = os.openpty()
+        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+        line = [*command, *given, many.name, file]
+        subprocess.run(line, stdout=subprocess.PIPE, stderr=inner, env=environment, check=True)
+        os.close(inner)
+        seen = b""
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while found := os.read(outer, 65536):
+                seen += found
+        os.close(outer)
+        assert words in seen
+        assert b"/0" not in seen
 
 
 def test_an_interrupted_import_says_how_far_it_came(
