@@ -55,7 +55,8 @@ def put(
         queue: the queue.
         messages: the messages.
         timeout: seconds that a message waits for room, and a batch for the disk; ``None`` = for ever.
-        progress: called with the number of messages put so far, after each batch, and before the call raises.
+        progress: called with the number of messages put so far, after each batch, and before the call raises. At an
+            interrupt one more may have been put.
 
     Raises:
         queue.Full: a message found no room in time. It is a :class:`PublishRejected` if the queue rejected it.
