@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.nursery import nursery
+from scenario_support.stores import serving
 from typer.testing import CliRunner
 
 import shmbroker
@@ -121,3 +122,19 @@ def finish() -> Callable[[subprocess.Popen[str]], Ran]:
         return Ran(process.returncode, out, err)
 
     return wait
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """Return an empty folder for a store."""
+    made = tmp_path / "store"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def filled(broker_name: str, data_dir: Path) -> Path:
+    """Return a store with 300 messages, which no broker uses."""
+    with serving(broker_name, data_dir) as broker, broker.connect() as connection:
+        connection.queue("jobs", durable=True).put_many([b"%d" % number for number in range(300)])
+    return data_dir
