@@ -104,6 +104,10 @@ class Loader:
         return native.OK
 
     def _store(self) -> Database:
+        if self._database is not None and self._database.is_replaced():
+            self._database.close()
+            self._database = None
+            self._numbers.clear()
         if self._database is None:
             self._database = self._opened()
         return self._database

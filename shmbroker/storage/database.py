@@ -150,6 +150,19 @@ class Database:
         with self.errors():
             self.environment.reader_check()
 
+    def is_replaced(self) -> bool:
+        """Whether a reader has to open the store anew: it is a forked process, or the file is another one by now."""
+        if self._pid != os.getpid():
+            return True
+        if self._reading < 0:
+            return False
+        try:
+            now = self._path.stat()
+        except OSError:
+            return True
+        mine = os.fstat(self._reading)
+        return (now.st_dev, now.st_ino) != (mine.st_dev, mine.st_ino)
+
     def close(self) -> None:
         """Closes the environment. A forked process closes nothing: the environment is its parent's."""
         if self._pid == os.getpid():

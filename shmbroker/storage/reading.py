@@ -114,6 +114,24 @@ class Reader:
                 yield StoredRow(first, row, heads, bodies, self._ended(queue, first), self._returned(queue, first))
                 there = cursor.next()
 
+    def in_order(self, queue: int, lane: int) -> Iterator[tuple[rows.Bytes, memoryview, int]]:
+        """Yields the messages of a lane by ascending sequence number: heads, bodies, and which of them have ended.
+
+        The rows of a leaf may overlap: messages of a commit are written when the commit is carried out.
+
+        Raises:
+            StoreError: a value is damaged, or missing.
+        """
+        leaf: list[StoredRow] = []
+        for row in self.rows_from(queue, lane):
+            if row.first >= rows.behind_lane(lane):
+                break
+            if leaf and rows.leaf_of(row.first) != rows.leaf_of(leaf[0].first):
+                yield from _merged(leaf)
+                leaf = []
+            leaf.append(row)
+        yield from _merged(leaf)
+
     def leaves(self, queue: int, lane: int) -> Iterator[StoredLeaf]:
         """Yields what the store has of each leaf of a lane, by ascending sequence number. Reads no bodies.
 
@@ -151,9 +169,7 @@ class Reader:
         return StoredLeaf(rows.leaf_of(first), messages, size, timers)
 
     def leaf(self, queue: int, leaf: int) -> Iterator[tuple[rows.Bytes, memoryview, int]]:
-        """Yields the messages of a leaf by ascending sequence number: heads, bodies, and which of them have ended.
-
-        The rows of a leaf may overlap: messages of a commit are written when the commit is carried out.
+        """Yields the messages of a leaf, as :meth:`in_order` does.
 
         Args:
             queue: the number of the queue in the store.

@@ -7,7 +7,7 @@
  *
  * Layout: rows, see sb_row.h.
  *
- * Invariants: I126 to I129 of sb_paged.h.
+ * Invariants: those of sb_paged.h, and
  *  I130 a queue whose messages are found by something else than a search along its ring keeps them in the memory: one with
  *      message groups, last values, a sort key, one that is non-destructive, and one that tracks (sb_queue_tracks), since
  *      its hints are corrected by what the cells say. So does a leaf with a message that has a timer.
