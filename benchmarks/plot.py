@@ -66,3 +66,30 @@ def _short(rate: float | None) -> str:
         return "-"
     value, letter = next((rate / factor, letter) for factor, letter in UNITS if rate >= factor)
     return f"{value:.3g}{letter}"
+
+
+def deep_queue(document: dict[str, Any], path: Path) -> None:
+    """Draws a queue that is deeper than the memory of its broker: its messages, and the memory, over time.
+
+    Args:
+        document: The JSON that a run of `benchmarks.deep` wrote.
+        path: The file of the image, SVG.
+    """
+    rows = document["deep"]["rows"]
+    seconds = [row["seconds"] for row in rows]
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "deep-queue", "font.size": 8}):
+        figure = Figure(figsize=INCHES, layout="constrained")
+        messages, memory = figure.subplots(1, 2)
+        messages.plot(seconds, [row["messages"] / 1e6 for row in rows], color=OURS)
+        messages.set_title("messages in the queue, millions")
+        memory.plot(seconds, [row["shared"] / 1e6 for row in rows], color=OURS, label="shared memory of the broker")
+        memory.plot(
+            seconds, [row["storekeeper"] / 1e6 for row in rows], color=PEERS, label="private memory of the storekeeper"
+        )
+        memory.set_title("memory, MB")
+        memory.legend(frameon=False, loc="center right")
+        for axes in (messages, memory):
+            axes.set_ylim(bottom=0)
+            axes.set_xlabel("seconds")
+            axes.spines[["top", "right"]].set_visible(False)
+        figure.savefig(path, format="svg", metadata={"Date": None})

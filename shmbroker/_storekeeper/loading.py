@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from shmbroker._core.attachment import Attachment
 
 NAME = "loader"
-LEAVES_AHEAD = 16
-"""How many leaves of up to 64 messages a call reads, if there is memory for them."""
+LEAVES, SIZE = 8, 1 << 20
+"""How many leaves of up to 64 messages a call loads at most, and how many bytes of bodies; one leaf in any case."""
 _PATIENCE_NS = 5_000_000_000  # until a call gives up that finds no memory for the one leaf that it needs
 _TURN_NS = 100_000_000
 
@@ -66,7 +66,7 @@ class Loader:
     def _load(self, queue: CoreQueue, sequence: int) -> None:
         until = time.monotonic_ns() + _PATIENCE_NS
         first = rows.leaf_of(sequence)
-        while self.come_back(queue, first, LEAVES_AHEAD) == native.NO_MEMORY:
+        while self.come_back(queue, first, LEAVES, SIZE) == native.NO_MEMORY:
             # What others hold may be paged out: the storekeeper does so in its turns.
             if time.monotonic_ns() > until:
                 what = f" for messages of {queue.what} that are in the store"
@@ -74,8 +74,14 @@ class Loader:
             with contextlib.suppress(exceptions.Timeout):
                 syncing.wait(queue.connection, syncing.ask(queue.connection), time.monotonic_ns() + _TURN_NS)
 
-    def come_back(self, queue: CoreQueue, sequence: int, leaves: int) -> int:
+    def come_back(self, queue: CoreQueue, sequence: int, leaves: int, size: int) -> int:
         """Lets leaves come back that are not in the memory, from a sequence number on.
+
+        Args:
+            queue: the queue.
+            sequence: the first sequence number of a leaf.
+            leaves: up to so many leaves behind it are looked at.
+            size: the bytes of bodies, after which no other leaf is loaded.
 
         Returns:
             NO_MEMORY if there is no memory for the first of them, else OK.
@@ -93,14 +99,17 @@ class Loader:
             return native.OK
         database = self._store()
         number = self._number(database, queue)
+        loaded = 0
         with database.read() as transaction:  # after the links were read (I129 of sb_paged.h)
             reader = Reader(database, transaction)
-            for place, leaf in enumerate(missing):
-                status = _one_back(
-                    queue, leaf, [paging.Stored(*row) for row in reader.leaf(number, rows.leaf_of(leaf.sequence))]
-                )
-                if status == native.NO_MEMORY:
-                    return status if place == 0 else native.OK
+            for leaf in missing:
+                stored = [paging.Stored(*row) for row in reader.leaf(number, rows.leaf_of(leaf.sequence))]
+                added = sum(len(row.bodies) for row in stored)
+                if loaded and loaded + added > size:
+                    break
+                if _one_back(queue, leaf, stored) == native.NO_MEMORY:
+                    return native.OK if loaded else native.NO_MEMORY
+                loaded += added + 1
         return native.OK
 
     def _store(self) -> Database:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shmbroker._core.attachment import Attachment
 
 BUSY_SECONDS = 0.05  # until the next turn, if the last one had something to write, and nobody asks for one
-LOADING_SECONDS = 0.005  # the same, if it loaded messages that consumers need next
+LOADING_SECONDS = 0.001  # the same, if it loaded messages that consumers need next
 REST_SECONDS = 0.5  # the same, if it had nothing to write
 LINGER_SECONDS = 10.0  # without a client
 _PLACE_SECONDS = 5.0  # how long a storekeeper waits for the store of a predecessor that is ending

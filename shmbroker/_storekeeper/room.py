@@ -25,8 +25,8 @@ HIGH, LOW = 0.75, 0.6
 """Parts of the memory for messages: leaves leave above the one, until the use is below the other."""
 WINDOWS = 64 * rows.LEAF, 8 * rows.LEAF
 """So many messages of each lane stay behind its head; the second number holds if the first leaves too little room."""
-LEAVES_AHEAD = 32
-"""How many leaves behind the head of a lane are loaded before they are needed."""
+LEAVES_AHEAD, AHEAD = 256, 1 / 8
+"""How many leaves behind the head of a lane are loaded before they are needed, and which part of the memory at most."""
 _BATCH = 64  # leaves of a lane that leave between two looks at the use
 _SHARE = 20  # a look at the use takes time in proportion to the memory: it is taken for 1/20 of the time at most
 
@@ -45,7 +45,7 @@ class Room:
         self._core = core
         self._loader = loader
         self._again = 0  # when the use is looked at again, in nanoseconds of the monotonic clock
-        self._used = 0.0
+        self._used, self._room = 0.0, 0
 
     def _look(self) -> float:
         """The part of the memory that messages use, of what the structures of the broker leave to them."""
@@ -53,8 +53,8 @@ class Room:
         facts = self._attached.facts(in_full=True)
         now = time.monotonic_ns()
         self._again = now + _SHARE * (now - began)
-        room = max(1, facts.memory_limit - facts.memory_structures)
-        self._used = min(facts.memory_used, facts.memory_bodies) / room
+        self._room = max(1, facts.memory_limit - facts.memory_structures)
+        self._used = min(facts.memory_used, facts.memory_bodies) / self._room
         return self._used
 
     def make(self, queues: Iterable[Following], commit: Callable[[], None]) -> int:
@@ -95,6 +95,7 @@ class Room:
                 if missing is None:
                     continue
                 some = True
-                if self._loader.come_back(one.queue, rows.leaf_of(missing.sequence), LEAVES_AHEAD) == native.NO_MEMORY:
+                size = int(self._room * AHEAD)
+                if self._loader.come_back(one.queue, missing.sequence, LEAVES_AHEAD, size) == native.NO_MEMORY:
                     return some
         return some

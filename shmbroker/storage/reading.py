@@ -91,12 +91,13 @@ class Reader:
                 return found if found < rows.behind_lane(lane) else None
         return None
 
-    def rows_from(self, queue: int, sequence: int = 0) -> Iterator[StoredRow]:
+    def rows_from(self, queue: int, sequence: int = 0, end: int = rows.BEHIND_ALL) -> Iterator[StoredRow]:
         """Yields the rows of a queue, by ascending sequence number.
 
         Args:
             queue: the number of the queue in the store.
             sequence: the first row is the first one that begins there, or behind it.
+            end: the last row begins before it.
 
         Raises:
             StoreError: a value is damaged, or missing.
@@ -105,6 +106,8 @@ class Reader:
             there = cursor.set_range(rows.key(queue, sequence))
             while there and rows.queue_in(key := bytes(cursor.key())) == queue:
                 first = rows.sequence_in(key)
+                if first >= end:
+                    return
                 heads = rows.opened(key, cursor.value(), "the heads")
                 row = rows.row_of(heads)
                 found = self._transaction.get(key, b"", db=self._names[b"bodies"])
@@ -178,11 +181,7 @@ class Reader:
         Raises:
             StoreError: a value is damaged, or missing.
         """
-        found = []
-        for row in self.rows_from(queue, leaf):
-            if rows.leaf_of(row.first) != leaf:
-                break
-            found.append(row)
+        found = list(self.rows_from(queue, leaf, leaf + rows.LEAF))
         yield from _merged(found)
 
     def _ended(self, queue: int, first: int) -> int:

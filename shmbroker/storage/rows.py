@@ -21,6 +21,8 @@ LEAF = 64
 """Rows cover sequence numbers of one leaf: so many, and the first one is a multiple of this."""
 LANE_SHIFT = 52
 """A sequence number has the number of its lane above these bits: messages of one priority have one lane."""
+BEHIND_ALL = 1 << 64
+"""No sequence number is as high."""
 _KEY = struct.Struct(">QQ")
 _HEAD = struct.Struct("<HHIQQQQ")
 _ENTRY = struct.Struct("<QQQQQIIIHHBBBBI")

@@ -43,11 +43,12 @@ void sb_store_resumed(sb_queue *q) {
 
 sb_status sb_api_unpack(sb_queue *q, const sb_row_entry *e, const char *names, const char *body, uint64_t written_ns,
                         sb_unpacked *u) {
-  uint64_t wall = sb_wall_ns(), due = sb_restore_remains(e->due_ns, written_ns, wall),
+  bool timed = e->due_ns != 0 || e->expires_ns != 0; /* most have no timer, and need no clock */
+  uint64_t wall = timed ? sb_wall_ns() : 0, due = sb_restore_remains(e->due_ns, written_ns, wall),
            life = sb_restore_remains(e->expires_ns, written_ns, wall);
   bool dead = e->marks >> SB_ROW_WHY != 0 || (e->flags & SB_MESSAGE_REJECTED) != 0;
   bool delayed = (e->marks & SB_ROW_DELAYED) != 0;
-  u->due_ns = sb_now_ns() + due;
+  u->due_ns = timed ? sb_now_ns() + due : 0;
   u->scheduled = due != 0 || dead;
   u->timer = u->scheduled || life != 0;
   sb_put_options o = {.delay_ns = delayed ? 0 : due,

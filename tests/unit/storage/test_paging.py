@@ -422,4 +422,4 @@ def test_a_queue_that_the_store_does_not_have_is_named(stored: Stored) -> None:
         transaction.delete(next(iter(transaction.cursor(db=queues)))[0], db=queues)
     loader = loading.Loader(lambda: stored.database)
     with pytest.raises(exceptions.StoreError, match="has no queue 'q', whose messages are not in the memory"):
-        loader.come_back(queue._core, 0, 1)  # noqa: SLF001
+        loader.come_back(queue._core, 0, 1, 1)  # noqa: SLF001
