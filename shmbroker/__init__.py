@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         ExchangeInfo,
         GroupInfo,
         QueueStatistics,
+        StoreStatistics,
     )
     from shmbroker.workers import WorkerPool
 
@@ -147,6 +148,7 @@ __all__ = [
     "SchemaMismatch",
     "StaleHandle",
     "StoreError",
+    "StoreStatistics",
     "Timeout",
     "UnroutableError",
     "WorkerError",
@@ -170,6 +172,7 @@ _LATER = {
     "Group": "shmbroker.leasing",
     "GroupInfo": "shmbroker.statistics",
     "QueueStatistics": "shmbroker.statistics",
+    "StoreStatistics": "shmbroker.statistics",
     "WorkerPool": "shmbroker.workers",
     "groups": "shmbroker.leasing.group_state",
 }

@@ -90,6 +90,27 @@ class Repairs:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreStatistics:
+    """The store of a broker at one moment.
+
+    ``sync`` is what publishers to durable queues wait for: "always" (the disk), "interval" or "none".
+    ``storekeeper_pid`` is 0 if there is no storekeeper. ``turns`` counts the turns of storekeepers. ``sync_seconds``
+    and ``messages_per_turn`` are averages over the last turns that wrote messages: how long the sync took, and how many
+    messages it had. ``left`` and ``came_back`` count the leaves, of up to 64 messages of a queue, that have left the
+    memory and have come back; a start that leaves messages in the store counts as well.
+    """
+
+    data_dir: str
+    sync: str
+    storekeeper_pid: int
+    turns: int
+    sync_seconds: float
+    messages_per_turn: int
+    left: int
+    came_back: int
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerStatistics:
     """A broker at one moment.
 
@@ -98,7 +119,7 @@ class BrokerStatistics:
     process does its work. ``repairs`` counts the repairs that nothing explains. ``explained_repairs`` counts the
     others: a process was killed, was stopped or got no processor, memory was short, or a program that watches a queue
     for room may have reacted late. ``memory_state`` is "normal", "warning" or "blocked"; the two marks are shares of
-    ``memory_limit``, ``None`` = none, see :meth:`Broker.configure`.
+    ``memory_limit``, ``None`` = none, see :meth:`Broker.configure`. ``store``: ``None`` = the broker has none.
     """
 
     name: str
@@ -121,6 +142,7 @@ class BrokerStatistics:
     memory_state: str = "normal"
     memory_high_watermark: float | None = None
     memory_warning: float | None = None
+    store: StoreStatistics | None = None
 
 
 @dataclass(frozen=True, slots=True)

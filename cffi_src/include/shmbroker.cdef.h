@@ -892,6 +892,16 @@ uint32_t sb_store_commits(sb_connection *c);
 uint32_t sb_store_await_commits(sb_connection *c);
 void sb_store_hold_commits(sb_connection *c, bool held);
 /* Waits until a connection asks for a turn. SB_TIMEOUT, SB_INTERRUPTED; SB_STOPPING: the broker is stopped or purged. */
+/* Notes how long the sync of a turn took, and how many messages it had; for sb_store_describe. */
+void sb_store_report(sb_connection *c, uint64_t sync_ns, uint64_t messages);
+/* What the storekeeper has done. sync_ns, messages: averages over its last turns that wrote messages. left, came_back: leaves
+ * of up to 64 messages that have left the memory, and that have come back. */
+typedef struct {
+  uint64_t sync_ns, messages, came_back;
+  uint32_t turns, left;
+  int32_t keeper; /* its pid; 0 = there is none */
+} sb_store_facts;
+void sb_store_describe(sb_broker *b, sb_store_facts *facts);
 sb_status sb_store_rest(sb_connection *c, uint64_t deadline_ns);
 /* Finds the stored queues that have something to store: messages that were appended, or bits of what changed. Returns how
  * many there are; the first `most` are in `found`. *all: a number that is another one if other stored queues exist. */

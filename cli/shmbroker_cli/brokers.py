@@ -190,8 +190,21 @@ def status(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
             "repairs": str(statistics.repairs),
             "explained repairs": str(statistics.explained_repairs),
             "reaped": statistics.reaped,
+            **({} if statistics.store is None else _store(statistics.store)),
         }
     )
+
+
+def _store(store: shmbroker.StoreStatistics) -> dict[str, str | float | bool | None]:
+    return {
+        "store": store.data_dir,
+        "storekeeper": str(store.storekeeper_pid or "none"),
+        "publishers wait": store.sync,
+        "turns": store.turns,
+        "sync": f"{store.sync_seconds * 1000:.2f} ms, {store.messages_per_turn} messages",
+        "leaves that left": store.left,
+        "leaves that came back": store.came_back,
+    }
 
 
 def configure(

@@ -11,14 +11,20 @@ from typing import TYPE_CHECKING, Any
 from shmbroker import exceptions
 from shmbroker._amqp.errors import amqp_error
 from shmbroker._core import native, segments
-from shmbroker._core.facts import WHOLE, BrokerFacts, facts_of_broker, statistics_of_broker
+from shmbroker._core.facts import (
+    WHOLE,
+    BrokerFacts,
+    facts_of_broker,
+    statistics_of_broker,
+    statistics_of_store,
+)
 from shmbroker._process import locks
 from shmbroker.statistics import ConnectionInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from shmbroker.statistics import BrokerStatistics
+    from shmbroker.statistics import BrokerStatistics, StoreStatistics
 
 ffi, slow = native.ffi, native.slow
 _MAX_CONNECTIONS: int = slow.SB_MAX_CONNECTIONS  # number 0 is not used
@@ -210,7 +216,15 @@ class Attachment(native.Finalized):
 
     def statistics(self) -> BrokerStatistics:
         """A snapshot of the broker."""
-        return statistics_of_broker(self.name, self._described(in_full=True))
+        return statistics_of_broker(self.name, self._described(in_full=True), self._store())
+
+    def _store(self) -> StoreStatistics | None:
+        folder = self.data_dir
+        if folder is None:
+            return None
+        facts = ffi.new("sb_store_facts *")
+        slow.sb_store_describe(self.handle, facts)
+        return statistics_of_store(folder, self.sync, facts)
 
     def _described(self, *, in_full: bool) -> Any:  # noqa: ANN401 - cffi has no types
         facts = ffi.new("sb_broker_facts *")

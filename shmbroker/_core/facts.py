@@ -9,7 +9,7 @@ import operator
 from typing import Any, NamedTuple
 
 from shmbroker._core import native
-from shmbroker.statistics import BrokerStatistics, ConsumerInfo, QueueStatistics, Repairs
+from shmbroker.statistics import BrokerStatistics, ConsumerInfo, QueueStatistics, Repairs, StoreStatistics
 
 ffi, slow = native.ffi, native.slow
 _STATES = {
@@ -117,7 +117,7 @@ _NAMES_IN_CORE = {
     "process_count": "processes",
     "created_at": "created_ns",
 }
-_BROKER_STATISTICS = {name: _NAMES_IN_CORE.get(name, name) for name in BrokerStatistics.__match_args__[1:]}
+_BROKER_STATISTICS = {name: _NAMES_IN_CORE.get(name, name) for name in BrokerStatistics.__match_args__[1:-1]}
 
 
 def _name(found: Any) -> str:  # noqa: ANN401 - cffi has no types
@@ -171,7 +171,19 @@ def facts_of_broker(found: Any) -> BrokerFacts:  # noqa: ANN401 - cffi has no ty
     return BrokerFacts(*_broker_numbers(found))
 
 
-def statistics_of_broker(name: str, found: Any) -> BrokerStatistics:  # noqa: ANN401 - cffi has no types
+def statistics_of_store(data_dir: str, sync: str, found: Any) -> StoreStatistics:  # noqa: ANN401 - cffi has no types
+    """Copies the statistics of a store out of an ``sb_store_facts``."""
+    seconds = found.sync_ns / native.NANOSECONDS
+    return StoreStatistics(
+        data_dir, sync, found.keeper, found.turns, seconds, found.messages, found.left, found.came_back
+    )
+
+
+def statistics_of_broker(
+    name: str,
+    found: Any,  # noqa: ANN401 - cffi has no types
+    store: StoreStatistics | None,
+) -> BrokerStatistics:
     """Copies the statistics of the broker ``name`` out of an ``sb_broker_facts``."""
     values = {field: getattr(found, of_core) for field, of_core in _BROKER_STATISTICS.items()}
     values["created_at"] /= native.NANOSECONDS
@@ -181,4 +193,4 @@ def statistics_of_broker(name: str, found: Any) -> BrokerStatistics:  # noqa: AN
     for mark in ("memory_high_watermark", "memory_warning"):
         values[mark] = values[mark] / WHOLE if values[mark] else None
     values["explained_repairs"] = Repairs(*values["explained_repairs"])
-    return BrokerStatistics(name, **values)
+    return BrokerStatistics(name, **values, store=store)

@@ -144,6 +144,10 @@ class CoreStorekeeper:
         """Whether such commits wait before they are decided; at most 20 ms."""
         slow.sb_store_hold_commits(self._handle, held)
 
+    def report(self, sync_ns: int, messages: int) -> None:
+        """Notes how long the sync of a turn took, and how many messages it had."""
+        slow.sb_store_report(self._handle, sync_ns, messages)
+
     def rest(self, until: int) -> int:
         """Waits until a connection asks for a turn; returns a status, STOPPING if the broker is stopped or purged."""
         return int(slow.sb_store_rest(self._handle, until))

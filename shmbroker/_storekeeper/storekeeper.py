@@ -131,6 +131,9 @@ class Storekeeper:
                 self._pass(batch, written, self._look())
             for one in written.queues:
                 one.write_tails(batch)
+            began = time.monotonic_ns()
+        if written.messages:
+            self._core.report(time.monotonic_ns() - began, written.messages)
         if passes > _PASSES:
             self._core.hold_commits(held=False)
         self._core.turn_end(turn)

@@ -9,6 +9,7 @@ import re
 import signal
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 from scenario_support.waiting import eventually
 
@@ -19,6 +20,7 @@ from shmbroker._core.native import slow
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
+    from pathlib import Path
 
 
 def test_list_shows_a_broker_as_long_as_its_memory_is_there(
@@ -84,6 +86,26 @@ def test_status_tells_what_a_broker_holds(cli: Callable[..., Any], jobs: shmbrok
     assert broker_name in shown
     assert re.search(r"kept for structures +[\d.]+ MiB", shown)
     assert re.search(r"kept for bodies +[\d.]+ MiB", shown)
+
+
+def test_status_tells_of_a_store(cli: Callable[..., Any], tmp_path: Path, broker_name: str) -> None:
+    """Its folder, its storekeeper, what publishers wait for, and how long a sync takes."""
+    name = f"{broker_name}-stored"
+    with shmbroker.Broker(name, memory="32M", data_dir=tmp_path) as stored, stored.connect() as connection:
+        try:
+            connection.queue("jobs", durable=True).put(b"1")
+            store = cli("status", "--broker", name, "--json").facts["store"]
+            assert (store["data_dir"], store["sync"]) == (str(tmp_path), "always")
+            assert psutil.pid_exists(store["storekeeper_pid"])
+            assert store["turns"] >= 1
+            assert store["sync_seconds"] > 0
+            shown = cli("status", "--broker", name).out
+            assert re.search(rf"storekeeper +{store['storekeeper_pid']}", shown)
+            assert re.search(r"publishers wait +always", shown)
+            assert re.search(r"sync +[\d.]+ ms, \d+ messages", shown)
+        finally:
+            stored.stop(purge=True)
+    assert "storekeeper" not in cli("status").out
 
 
 def test_a_stopped_housekeeper_is_shown_as_stopped(

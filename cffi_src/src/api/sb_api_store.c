@@ -60,6 +60,28 @@ uint32_t sb_store_commits(sb_connection *c) { return sb_turns_commits(c->b); }
 uint32_t sb_store_await_commits(sb_connection *c) { return sb_turns_await_commits(c->b); }
 void sb_store_hold_commits(sb_connection *c, bool held) { sb_turns_hold_commits(c->b, held); }
 
+/* A new value counts as much as the last AVERAGED ones. Only the storekeeper writes these words. */
+#define AVERAGED 8u
+static void average(sb_word *word, uint64_t value) {
+  uint64_t before = SB_LOAD(word, SB_RELAXED);
+  SB_STORE(word, before == 0 ? value : before - before / AVERAGED + value / AVERAGED, SB_RELAXED);
+}
+
+void sb_store_report(sb_connection *c, uint64_t sync_ns, uint64_t messages) {
+  average(&c->b->header->sync_ns, sync_ns);
+  average(&c->b->header->synced_messages, messages * AVERAGED); /* in eighths: a turn may have one message */
+}
+
+void sb_store_describe(sb_broker *b, sb_store_facts *facts) {
+  sb_header_shm *h = b->header;
+  *facts = (sb_store_facts){.sync_ns = SB_LOAD(&h->sync_ns, SB_RELAXED),
+                            .messages = SB_LOAD(&h->synced_messages, SB_RELAXED) / AVERAGED,
+                            .came_back = SB_LOAD(&h->arrivals, SB_RELAXED),
+                            .turns = SB_LOAD(&h->turns_done, SB_RELAXED),
+                            .left = SB_LOAD(&h->departures, SB_RELAXED),
+                            .keeper = sb_store_keeper(b)};
+}
+
 sb_status sb_store_rest(sb_connection *c, uint64_t deadline_ns) {
   sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, c->io_node))->wake;
   uint32_t armed = sb_wake_arm(wake);

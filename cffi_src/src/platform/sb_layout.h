@@ -171,6 +171,8 @@ typedef struct {
   sb_half sync;                       /* SB_SYNC_...: what publishers to stored queues wait for */
   sb_half departures;                 /* how many leaves have left the memory (sb_paged.h) */
   char data_dir[SB_DATA_DIR_MAX + 1]; /* the folder of the store; written before the broker has a name */
+  sb_word arrivals;                   /* how many leaves have come back (sb_paged.h) */
+  sb_word sync_ns, synced_messages; /* of turns of the storekeeper that wrote messages: moving averages (sb_turns.h) */
 } sb_header_shm;
 _Static_assert(sizeof(sb_header_shm) <= 4096, "header page");
 

@@ -233,6 +233,7 @@ void sb_paged_arrived(sb_connection *c, const sb_page_fresh *f) {
   SB_STORE(&f->leaf.page->paging, SB_PAGING_THERE,
            SB_RELEASE); /* nobody else changes it: only a leaf that is THERE leaves */
   sb_page_linked(c, f);
+  (void)SB_ADD(&c->b->header->arrivals, 1, SB_RELAXED);
   SB_CRASHPOINT("paged.arrived");
 }
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import queue as standard_queue
 from typing import TYPE_CHECKING, Any
 
@@ -352,6 +353,25 @@ def test_a_store_may_be_larger_than_the_memory(stored: Stored) -> None:
         if number % LEAF == 0:
             stored.keeper.turn()
             stored.keeper.make_room()
+
+
+# ---- what people see ----
+
+
+def test_the_statistics_of_a_broker_tell_of_its_store(stored: Stored) -> None:
+    """The folder, the storekeeper, its turns, and what has left the memory and come back."""
+    queue = made_absent(stored, count=4 * LEAF)
+    before = stored.broker.statistics().store
+    assert before is not None
+    assert (before.data_dir, before.sync, before.storekeeper_pid) == (str(stored.folder), "always", os.getpid())
+    assert (before.left, before.came_back) == (4, 0)
+    assert before.sync_seconds > 0
+    assert before.messages_per_turn == 4 * LEAF
+    queue.get_nowait().ack()
+    stored.keeper.turn()
+    now = stored.broker.statistics().store
+    assert now is not None
+    assert (now.left, now.came_back, now.turns) == (4, 4, before.turns + 1)
 
 
 # ---- errors ----
