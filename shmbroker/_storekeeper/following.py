@@ -29,6 +29,7 @@ class Following:
         self.number = number
         self.recorded: object = None  # the settings that the record in the store has; None: there is no record
         self.saw_ends = False  # whether this turn found that a message ended, perhaps because another queue got it
+        self.size = 0  # bytes of bodies that this turn has gathered
         self._core = core
         self._staged: set[int] = set()
         self._changes: list[Change] = []
@@ -43,7 +44,7 @@ class Following:
 
     def begin(self) -> None:
         """Notes what the store has. The first step of a turn."""
-        self._changes, self.saw_ends = [], False
+        self._changes, self.saw_ends, self.size = [], False, 0
         self._stored = {lane.stored >> rows.LANE_SHIFT: lane.stored for lane in self._core.lanes(self.queue)}
         self._reached = dict(self._stored)
 
@@ -84,6 +85,7 @@ class Following:
                 if row.messages:
                     batch.put_row(self.number, at, row.heads, row.bodies)
                 count += row.messages
+                self.size += len(row.bodies)
                 self.saw_ends = self.saw_ends or row.behind - at > row.messages + len(row.staged)
                 at = row.behind
             self._reached[lane.tail >> rows.LANE_SHIFT] = at

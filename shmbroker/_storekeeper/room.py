@@ -27,8 +27,9 @@ WINDOWS = 64 * rows.LEAF, 8 * rows.LEAF
 """So many messages of each lane stay behind its head; the second number holds if the first leaves too little room."""
 LEAVES_AHEAD, AHEAD = 256, 1 / 8
 """How many leaves behind the head of a lane are loaded before they are needed, and which part of the memory at most."""
-_BATCH = 64  # leaves of a lane that leave between two looks at the use
-_SHARE = 20  # a look at the use takes time in proportion to the memory: it is taken for 1/20 of the time at most
+_FIRST, _MOST = 4, 1024  # leaves of a lane that leave between two looks at the use
+_SHARE = 20  # a look at the use takes time in proportion to the memory: it is taken for 1/20 of the time at most ...
+_CAME = 1 / 50  # ... unless so much of the memory came meanwhile
 
 
 class Room:
@@ -46,6 +47,7 @@ class Room:
         self._loader = loader
         self._again = 0  # when the use is looked at again, in nanoseconds of the monotonic clock
         self._used, self._room = 0.0, 0
+        self._came = 0  # bytes of bodies since the last look
 
     def _look(self) -> float:
         """The part of the memory that messages use, of what the structures of the broker leave to them."""
@@ -55,7 +57,15 @@ class Room:
         self._again = now + _SHARE * (now - began)
         self._room = max(1, facts.memory_limit - facts.memory_structures)
         self._used = min(facts.memory_used, facts.memory_bodies) / self._room
+        self._came = 0
         return self._used
+
+    def came(self, size: int) -> None:
+        """Notes that so many bytes of bodies were put."""
+        self._came += size
+
+    def _needs_no_look(self) -> bool:
+        return time.monotonic_ns() < self._again and self._came < self._room * _CAME
 
     def make(self, queues: Iterable[Following], commit: Callable[[], None]) -> int:
         """Lets leaves leave if the memory is short; returns how many have left.
@@ -64,22 +74,26 @@ class Room:
             queues: the stored queues. What they had before this call is in the store.
             commit: brings everything that is in the store into its database. It is called before a leaf leaves.
         """
-        if time.monotonic_ns() < self._again or self._look() < HIGH:
+        if self._needs_no_look() or self._look() < HIGH:
             return 0
         able = [one for one in queues if not one.has_staged and paging.may_leave(one.queue)]
         if not able:
             return 0
         commit()
-        left = 0
-        for ahead in WINDOWS:
-            some = True
-            while some and self._used > LOW:
-                some = False
-                for one in able:
-                    for lane in self._core.lanes(one.queue):
-                        gone = paging.leave(one.queue, lane.tail >> rows.LANE_SHIFT << rows.LANE_SHIFT, ahead, _BATCH)
-                        some, left = some or gone > 0, left + gone
-                self._look()
+        return sum(self._leave(able, ahead) for ahead in WINDOWS)
+
+    def _leave(self, queues: list[Following], ahead: int) -> int:
+        """Lets leaves leave until the use is below the low mark, or no other one may; returns how many have left."""
+        left, most, gone = 0, _FIRST, 1
+        while gone and self._used > LOW:
+            gone, before = 0, self._used
+            for one in queues:
+                for lane in self._core.lanes(one.queue):
+                    gone += paging.leave(one.queue, lane.tail >> rows.LANE_SHIFT << rows.LANE_SHIFT, ahead, most)
+            left += gone
+            freed = before - self._look()
+            if gone and freed > 0:  # as many as are needed now, if the others are as large as these
+                most = int(min(_MOST, max(_FIRST, (self._used - LOW) / freed * gone / len(queues))))
         return left
 
     def load_ahead(self, queues: Iterable[Following]) -> bool:

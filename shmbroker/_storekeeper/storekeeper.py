@@ -152,6 +152,7 @@ class Storekeeper:
             one.recorded = settings
         for one in written.queues:
             one.synced()
+            self._room.came(one.size)
 
     def _look(self, *, everything: bool = False) -> list[Following]:
         """The queues that have something to store. Follows those that are new, and leaves those that are gone."""

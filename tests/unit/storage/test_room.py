@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When messages leave the memory of a broker, and when they are loaded before they are needed."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from shmbroker._core import paging
+from shmbroker._storekeeper import room
+from shmbroker.storage import rows
+from tests.unit.storage.conftest import Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import shmbroker
+
+LEAF = 64
+BODY = bytes(2000)
+EVERYTHING = 1 << 52
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Stored]:
+    """A broker whose memory has room for about 12 MB of messages."""
+    with contextlib.closing(Stored(tmp_path, "32M")) as made:
+        yield made
+
+
+def put_leaves(stored: Stored, queue: shmbroker.Queue, count: int) -> None:
+    """Puts so many leaves, and lets the storekeeper take a turn after each."""
+    for _ in range(count):
+        queue.put_many([BODY] * LEAF, timeout=0)
+        stored.keeper.turn()
+
+
+def absent(queue: shmbroker.Queue) -> list[int]:
+    """Which leaves of the queue are not in the memory, by number."""
+    found, at = [], 0
+    while (one := paging.absent(queue._core, at, EVERYTHING)) is not None:  # noqa: SLF001
+        found.append(one.sequence // LEAF)
+        at = rows.leaf_of(one.sequence) + LEAF
+    return found
+
+
+def part_in_use(queue: shmbroker.Queue) -> float:
+    """The part of the memory for messages that is in use."""
+    facts = queue._core.connection.attachment.facts(in_full=True)  # noqa: SLF001
+    return min(facts.memory_used, facts.memory_bodies) / (facts.memory_limit - facts.memory_structures)
+
+
+def test_nothing_leaves_below_the_high_mark(small: Stored) -> None:
+    """There is room."""
+    queue = small.connection.queue("q", durable=True)
+    put_leaves(small, queue, 20)
+    assert part_in_use(queue) < room.HIGH
+    assert not small.keeper.make_room()
+    assert absent(queue) == []
+
+
+def test_the_newest_leave_above_the_high_mark(small: Stored) -> None:
+    """Until the use is below the low mark. Consumers need the first ones next."""
+    queue = small.connection.queue("q", durable=True)
+    number = 0
+    while part_in_use(queue) < room.HIGH:
+        put_leaves(small, queue, 1)
+        number += 1
+    small.keeper.make_room()
+    gone = absent(queue)
+    assert part_in_use(queue) <= room.LOW
+    assert gone == [*range(gone[0], gone[-1] + 1)]
+    assert gone[-1] >= number - 2
+    assert gone[0] > number // 3
+
+
+def test_a_queue_keeps_room_for_more(small: Stored) -> None:
+    """However much is put, the memory suffices, and everything is there in its order."""
+    queue = small.connection.queue("q", durable=True)
+    for number in range(200):
+        queue.put_many([b"%06d" % (number * LEAF + at) + BODY for at in range(LEAF)], timeout=0)
+        small.keeper.turn()
+        small.keeper.make_room()
+    for number in range(200 * LEAF):
+        message = queue.get_nowait()
+        assert int(bytes(message)[:6]) == number
+        message.ack()
+        if number % (4 * LEAF) == 0:
+            small.keeper.turn()
+            small.keeper.make_room()
+
+
+def test_what_comes_next_is_loaded_before_it_is_needed(small: Stored) -> None:
+    """When there is room again."""
+    queue = small.connection.queue("q", durable=True)
+    put_leaves(small, queue, 30)
+    small.keeper.settle()
+    assert paging.leave(queue._core, 0, 0, 1000) > 0  # noqa: SLF001
+    assert absent(queue)[0] == 0
+    assert small.keeper.make_room()
+    assert absent(queue) == [] or absent(queue)[0] > 0
+    while small.keeper.make_room():
+        pass
+    assert absent(queue) == []
+
+
+def test_nothing_is_loaded_above_the_low_mark(small: Stored) -> None:
+    """What others hold takes the room."""
+    queue = small.connection.queue("q", durable=True)
+    put_leaves(small, queue, 10)
+    small.keeper.settle()
+    assert paging.leave(queue._core, 0, 0, 1000) > 0  # noqa: SLF001
+    other = small.connection.queue("other")
+    while part_in_use(queue) < (room.LOW + room.HIGH) / 2:
+        other.put_many([BODY] * LEAF)
+    assert not small.keeper.make_room()
+    assert absent(queue)[0] == 0
+
+
+def test_a_queue_with_a_message_of_a_commit_that_is_under_way_stays(
+    small: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store does not have that message, which looks like any other one as soon as the commit is carried out."""
+    queue = small.connection.queue("q", durable=True)
+    while part_in_use(queue) < room.HIGH:
+        put_leaves(small, queue, 1)
+    for one in small.keeper._following.values():  # noqa: SLF001
+        monkeypatch.setattr(one, "_staged", {1})
+    small.keeper.make_room()
+    assert absent(queue) == []
+
+
+def test_nothing_leaves_after_a_turn_that_failed(small: Stored) -> None:
+    """The bits that the turn cleared lead to changes that the store does not have."""
+    queue = small.connection.queue("q", durable=True)
+    while part_in_use(queue) < room.HIGH:
+        put_leaves(small, queue, 1)
+    small.keeper._everything = True  # noqa: SLF001 - as after a turn that raised
+    assert not small.keeper.make_room()
+    assert absent(queue) == []
