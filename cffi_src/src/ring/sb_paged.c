@@ -82,7 +82,7 @@ bool sb_paged_stay(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref) {
     unlink(b, r, ref);
     return false;
   }
-  thaw(ref); /* I127: only after STAYS */
+  if (state == SB_PAGING_STAYS) thaw(ref); /* I127: not while it is THERE: somebody may freeze it now */
   return true;
 }
 
