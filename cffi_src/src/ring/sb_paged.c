@@ -190,7 +190,7 @@ static void drop_messages(sb_broker *b, const sb_leaf_shm *leaf, uint32_t queue)
 static void empty(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref) {
   if (SB_LOAD(paging_of(ref), SB_ACQUIRE) == SB_PAGING_LEFT) note_generations(b, ref);
   SB_CRASHPOINT("paged.emptying");
-  drop_messages(b, ref->leaf, r->object);
+  drop_messages(b, ref->leaf, sb_page_queue(b, r));
   (void)sb_slab_free_gen(b, ref->slot, ref->gen);
   SB_CRASHPOINT("paged.freed");
 }
