@@ -117,11 +117,14 @@ static void settle_slot(sb_reap_context *w, uint32_t slot, uint32_t gen) {
     case SB_KIND_INNER: {
       bool known = sb_ring_open(w->b, SB_LOAD(&page->object, SB_RELAXED), SB_LOAD(&page->ring, SB_RELAXED) & 0xffu, &r);
       bool linked = known && sb_page_links(w->b, &r, slot, sb_slot_gen(h));
-      if (SB_LOAD(&page->paging, SB_ACQUIRE) == SB_PAGING_COMING) {
-        if (linked) SB_STORE(&page->paging, SB_PAGING_THERE, SB_RELEASE);
-        if (linked) sb_requeued_mark_leaf(w->b, &r, SB_LOAD(&page->first, SB_RELAXED)); /* if its link was marked */
+      uint64_t coming = sb_paging_coming(sb_slot_gen(h));
+      if (SB_LOAD(&page->paging, SB_ACQUIRE) == coming) {
         sb_queue_shm *q = sb_slab_queue(w->b, known ? sb_page_queue(w->b, &r) : 0);
+        if (linked) sb_requeued_mark_leaf(w->b, &r, SB_LOAD(&page->first, SB_RELAXED)); /* if its link was marked */
         if (linked && q != NULL) (void)SB_ADD(&q->timers_lost, 1, SB_RELEASE);
+        SB_CRASHPOINT("paging.recovered");
+        /* last: this reaper may die, too */
+        if (linked) (void)SB_CAS(&page->paging, &coming, SB_PAGING_THERE, SB_SEQ_CST);
         if (!linked) sb_paged_recover_coming(w->b, slot);
       }
       publish_or_free(w, slot, h, linked);

@@ -210,7 +210,9 @@ bool sb_paged_leave(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref) 
 
 /* ---- coming back ---- */
 
-void sb_paged_coming(const sb_page_fresh *f) { SB_STORE(&f->leaf.page->paging, SB_PAGING_COMING, SB_RELEASE); }
+void sb_paged_coming(const sb_page_fresh *f) {
+  SB_STORE(&f->leaf.page->paging, sb_paging_coming(f->leaf.gen), SB_RELEASE);
+}
 
 void sb_paged_give_up(sb_connection *c, const sb_page_fresh *f) {
   sb_paged_recover_coming(c->b, f->leaf.slot);
@@ -230,8 +232,9 @@ bool sb_paged_arrive(sb_connection *c, sb_page_fresh *f) {
 }
 
 void sb_paged_arrived(sb_connection *c, const sb_page_fresh *f) {
-  SB_STORE(&f->leaf.page->paging, SB_PAGING_THERE,
-           SB_RELEASE); /* nobody else changes it: only a leaf that is THERE leaves */
+  uint64_t coming = sb_paging_coming(f->leaf.gen);
+  /* fails if its messages have ended meanwhile, and the page is another leaf's */
+  (void)SB_CAS(&f->leaf.page->paging, &coming, SB_PAGING_THERE, SB_SEQ_CST);
   sb_page_linked(c, f);
   (void)SB_ADD(&c->b->header->arrivals, 1, SB_RELAXED);
   SB_CRASHPOINT("paged.arrived");

@@ -7,7 +7,8 @@
  * positions, with the same sequence numbers.
  *
  * Layout: `paging` of a leaf changes THERE -> LEAVING -> LEFT -> EMPTYING, or LEAVING -> STAYS. A leaf that comes back is
- * COMING until it is linked. `departure` numbers the departures of a broker. The link of the parent changes PAGE -> PAGED
+ * COMING until it has arrived; this state has the generation of the leaf, so that nobody takes another leaf in its place
+ * for it. `departure` numbers the departures of a broker. The link of the parent changes PAGE -> PAGED
  * -> PAGE; see sb_words.h.
  *
  * Invariants:
@@ -53,8 +54,9 @@ enum {
   SB_PAGING_LEFT = 2,
   SB_PAGING_EMPTYING = 3,
   SB_PAGING_STAYS = 4,
-  SB_PAGING_COMING = 5
+  SB_PAGING_COMING = 5 /* 3 state | 38 generation of the leaf */
 };
+static inline uint64_t sb_paging_coming(uint64_t gen) { return (uint64_t)SB_PAGING_COMING | SB_FIELD(gen, 3); }
 
 /* ---- searches ---- */
 
