@@ -115,7 +115,8 @@ static bool may_see(const sight *s, uint32_t state) {
  * is none. */
 static sb_status look_in_lane(sight *s) {
   sb_broker *b = s->queue->c->b;
-  for (;; s->at++) {
+  unsigned retries = 0;
+  for (;;) {
     while (!s->in_leaf || !sb_leaf_covers(&s->leaf, s->at)) {
       sb_status status = sb_ring_find_leaf(b, &s->ring, s->at, &s->leaf, &s->at);
       s->in_leaf = status == SB_OK;
@@ -127,12 +128,18 @@ static sb_status look_in_lane(sight *s) {
     s->cell = sb_leaf_cell(&s->leaf, s->at);
     s->word = sb_paged_word(b, &s->ring, &s->leaf, s->at);
     uint32_t state = sb_cell_state(s->word), slot = sb_cell_slot(s->word);
-    if (!sb_cell_of(s->word, s->leaf.gen) || state == SB_CELL_FREE || state == SB_CELL_CLOSED) {
-      if (leaf_is_there(s)) return SB_EMPTY;
+    bool of_leaf = sb_cell_of(s->word, s->leaf.gen), ends = state == SB_CELL_FREE || state == SB_CELL_CLOSED;
+    if ((!of_leaf || ends) && leaf_is_there(s)) return SB_EMPTY;
+    if (!of_leaf || ends || state == SB_CELL_FROZEN) { /* the leaf is gone, or has left the memory: look for it again */
       s->in_leaf = false;
+      if (++retries > SB_MAX_RETRIES) return SB_CORRUPT;
       continue;
     }
-    if (!may_see(s, state) || !sb_slot_ready(b, slot)) continue;
+    retries = 0;
+    if (!may_see(s, state) || !sb_slot_ready(b, slot)) {
+      s->at++;
+      continue;
+    }
     s->taken = (sb_taken){.position = s->at, .slot = slot, .side = SB_LOAD(&s->cell->side, SB_ACQUIRE)};
     s->gen = sb_slot_gen(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE));
     s->message = sb_peek_message(b, slot);
@@ -140,6 +147,7 @@ static sb_status look_in_lane(sight *s) {
     s->sound = sb_api_plausible(b, &s->taken);
     s->where = where_of(s, state);
     if ((s->where.state & s->states) != 0) return SB_OK;
+    s->at++;
   }
 }
 
