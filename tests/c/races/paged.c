@@ -134,13 +134,21 @@ static void lets_leave_twice(void) {
   lets_leave();
   lets_leave();
 }
+/* Nobody takes messages, so the first one is seen. */
 static void browse_loading(void) {
-  uint64_t position = 0;
+  uint64_t position = 0, sequence;
   uint32_t slot;
-  uint64_t sequence;
-  while (sb_queue_browse(me()->q, &position, me()->first, 4096) == -SB_GROW &&
+  int64_t length;
+  sb_record r;
+  while ((length = sb_queue_browse(me()->q, &position, me()->first, 4096)) == -(int64_t)SB_GROW &&
          sb_store_wanting(me()->t.b, &slot, &sequence))
     load();
+  if (length <= 0) {
+    scheduler_note("nothing");
+    return;
+  }
+  memcpy(&r, me()->first, sizeof r);
+  if (r.sequence != FIRST) complain("a browser saw message %llu first", (unsigned long long)r.sequence);
 }
 
 /* ---- afterwards ---- */
