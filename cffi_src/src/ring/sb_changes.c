@@ -62,29 +62,45 @@ static outcome visit_leaf(walk *w, const sb_page_ref *p) {
   return part->cells != 0 ? show(w) : VISITED;
 }
 
+static outcome visit_page(walk *w, const sb_page_ref *p);
+
+/* Visits what link i of page p leads to. The link may change meanwhile: to DONE, and to PAGED and back, if a reaper ends the
+ * departure of a leaf (sb_paged.h). What has left the memory has not ended. */
+static outcome visit_child(walk *w, const sb_page_ref *p, unsigned i) {
+  uint64_t first = p->first + ((uint64_t)i << (6 * p->height));
+  for (unsigned retries = 0; retries < SB_MAX_RETRIES; retries++) {
+    uint64_t link = SB_LOAD(&sb_page_children(p)[i], SB_SEQ_CST);
+    sb_page_ref child;
+    if (!sb_page_is_current(w->b, p)) {
+      return ENDED;
+    }
+    if (sb_link_state(link) != SB_LINK_PAGE) {
+      return sb_link_state(link) == SB_LINK_DONE ? ENDED : VISITED;
+    }
+    outcome o = VISITED;
+    if (sb_page_of(w->b, link, first, &child) && child.height + 1 == p->height) {
+      o = child.height == 0 ? visit_leaf(w, &child) : visit_page(w, &child);
+      if (o != ENDED) return o;
+    }
+    if (SB_LOAD(&sb_page_children(p)[i], SB_SEQ_CST) == link) return o;
+  }
+  return VISITED;
+}
+
 static outcome visit_page(walk *w, const sb_page_ref *p) {
   uint64_t span = UINT64_C(1) << (6 * p->height);
   for (unsigned i = 0; i < SB_PAGE_CELLS; i++) {
-    uint64_t bit = UINT64_C(1) << i, first = p->first + i * span;
+    uint64_t bit = UINT64_C(1) << i;
     bool marked = (SB_LOAD(&p->page->changed, SB_SEQ_CST) & bit) != 0;
     if (!marked && !w->all) {
       continue;
     }
     clear(w, p, bit);
-    uint64_t link = SB_LOAD(&sb_page_children(p)[i], SB_SEQ_CST);
-    if (!sb_page_is_current(w->b, p)) {
+    outcome o = visit_child(w, p, i);
+    if (o == ENDED && !sb_page_is_current(w->b, p)) {
       return ENDED;
     }
-    sb_page_ref child;
-    outcome o = VISITED;
-    if (sb_link_state(link) == SB_LINK_DONE) {
-      o = ENDED;
-    } else if (sb_page_of(w->b, link, first, &child) && child.height + 1 == p->height) {
-      o = child.height == 0 ? visit_leaf(w, &child) : visit_page(w, &child);
-    } else if (sb_link_state(link) == SB_LINK_PAGE && SB_LOAD(&sb_page_children(p)[i], SB_SEQ_CST) != link) {
-      o = ENDED; /* a link that led to a page and changed is DONE now */
-    }
-    if (o == ENDED) o = visit_ended(w, first, span);
+    if (o == ENDED) o = visit_ended(w, p->first + i * span, span);
     if (o == STOPPED) {
       return o;
     }

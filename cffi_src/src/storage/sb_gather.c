@@ -72,7 +72,7 @@ static outcome gather(const gatherer *t, uint64_t position) {
     g->staged |= UINT64_C(1) << (position - g->first); /* I122 */
     return NONE;
   }
-  if (!sb_cell_has_message(word)) {
+  if (!sb_cell_has_message(word) || sb_cell_state(word) == SB_CELL_FROZEN) { /* the store has what is FROZEN (I126) */
     return NONE;
   }
   if (!sb_slot_ready(t->b, slot)) {
@@ -145,7 +145,7 @@ sb_status sb_gather_row(sb_queue *q, uint64_t *position, uint64_t end, sb_gather
   for (unsigned retries = 0; *position < last;) {
     if (!sb_leaf_covers(&t.leaf, *position)) {
       sb_status status = sb_ring_locate(b, NULL, &ring, *position, &t.leaf);
-      if (status == SB_DONE) { /* all that was there has ended */
+      if (status == SB_DONE || status == SB_PAGED) { /* all that was there has ended, or the store has it */
         *position = t.leaf.first < end ? t.leaf.first : end;
         break;
       }
