@@ -10,6 +10,8 @@
 
 #include "kept_files.h"
 
+bool (*load_wanted)(test_broker *t, sb_queue *q);
+
 void die(const char *what, int status) {
   fprintf(stderr, "%s failed: %d\n", what, status);
   abort();
@@ -182,7 +184,7 @@ uint64_t get(test_broker *t, sb_queue *q, char *buffer, bool auto_ack) {
   int64_t n;
   do {
     n = sb_queue_get(q, buffer, auto_ack);
-  } while (n == -SB_GROW && grow(t->b, t->path));
+  } while (n == -SB_GROW && ((load_wanted != NULL && load_wanted(t, q)) || grow(t->b, t->path)));
   if (n < 0) return 0;
   const sb_record *r = (const sb_record *)(const void *)buffer;
   uint64_t id = id_of(t, buffer, n, auto_ack);

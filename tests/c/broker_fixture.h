@@ -43,6 +43,8 @@ sb_status declare(test_broker *t, const char *name, sb_settings settings);
 sb_queue *open_queue(test_broker *t, const char *name);
 sb_status put_sized(test_broker *t, sb_queue *q, uint64_t id, uint64_t bytes, const sb_put_options *options);
 sb_status put(test_broker *t, sb_queue *q, uint64_t id);
+/* Loads what a call needs that returned SB_GROW, if it needs messages of the store. NULL: the test has no store. */
+extern bool (*load_wanted)(test_broker *t, sb_queue *q);
 /* The id of the next message, 0 when there is none; UINT64_MAX if its body does not say the same everywhere. */
 uint64_t get(test_broker *t, sb_queue *q, char *buffer, bool auto_ack);
 /* Takes the oldest message of a non-destructive queue, which gives none to a get: it is held, until sb_queue_put_back.

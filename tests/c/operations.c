@@ -15,6 +15,7 @@
 #include "lease_operations.h"
 #include "managed_operations.h"
 #include "page_operations.h"
+#include "paged_operations.h"
 #include "parts_operations.h"
 #include "put_operations.h"
 #include "rival_operations.h"
@@ -361,6 +362,11 @@ static void die_with_a_dead_one(void) {
 #define UNCHANGED UNDER_WAY(ALL, ALL), AFTER(ALL, ALL)
 #define PUTS(ids) UNDER_WAY(ALL, ALL | (ids)), AFTER(ALL | (ids), ALL | (ids))
 #define LEAVES(rest) UNDER_WAY(rest, ALL), AFTER(rest, rest)
+#define PAGED STORED, PAGED_MESSAGES
+#define PAGED_UNCHANGED \
+  UNDER_WAY(ALL | REST, ALL | REST), AFTER(ALL | REST, ALL | REST), .exactly = PAGED_MESSAGES, .has_store = true
+#define PAGED_LEAVES(rest) UNDER_WAY((rest) | REST, ALL | REST), AFTER((rest) | REST, (rest) | REST), .has_store = true
+#define PAGED_DEATH(point, of) PAGED, nothing, reap, PAGED_UNCHANGED, .reaps = true, .dies_at = point, .dies_in = of
 #define REPLACES UNDER_WAY(BUT_1, ALL | NEW), AFTER(BUT_1 | NEW, ALL | NEW), .exactly = 6
 #define EMPTY UNDER_WAY(0, 0), AFTER(0, 0)
 #define PUTS_DONE UNDER_WAY(ALL | NEW, ALL | NEW), AFTER(ALL | NEW, ALL | NEW)
@@ -716,6 +722,41 @@ const operation OPERATIONS[] = {
     {"put, stored", STORED, SETUP, nothing, put_one, PUTS(NEW)},
     {"ask for a turn", STORED, SETUP, nothing, asks_for_a_turn, UNCHANGED},
     {"turn of the storekeeper", STORED, SETUP, ends_before_a_turn, takes_a_turn, LEAVES(BUT_1)},
+
+    {"a leaf leaves", PAGED, nothing, let_leaf_leave, PAGED_UNCHANGED},
+    {"a leaf leaves, one ended", PAGED, get_acked, let_leaf_leave, PAGED_LEAVES(BUT_1)},
+    {"a leaf comes back", PAGED, let_leaf_leave, let_leaf_come_back, PAGED_UNCHANGED},
+    {"a leaf leaves and comes back", PAGED, nothing, leave_and_come_back, PAGED_UNCHANGED},
+    {"a marked leaf comes back", PAGED, nothing, leave_and_come_back_marked, PAGED_UNCHANGED},
+    {"get what has left, ack", PAGED, let_leaf_leave, get_loading_and_ack, PAGED_LEAVES(BUT_1)},
+    {"get what has left, hold it", PAGED, let_leaf_leave, hold_one_loading, PAGED_UNCHANGED},
+    {"browse what has left", PAGED, let_leaf_leave, browse_loading, PAGED_UNCHANGED},
+    {"purge what has left", PAGED, let_leaf_leave, purge_loading, UNDER_WAY(0, ALL | REST), AFTER(0, 0),
+     .has_store = true},
+    {"delete what has left", PAGED, let_leaf_leave, delete_queue, UNDER_WAY(0, ALL | REST), AFTER(0, 0),
+     .has_store = true, .deletes = true},
+    {"reap who lets leave, leaving", PAGED_DEATH("paged.leaving", let_leaf_leave)},
+    {"reap who lets leave, frozen", PAGED_DEATH("paged.frozen", let_leaf_leave)},
+    {"reap who lets leave, left", PAGED_DEATH("paged.left", let_leaf_leave)},
+    {"reap who lets leave, unlinked", PAGED_DEATH("paged.unlinked", let_leaf_leave)},
+    {"reap who lets leave, emptying", PAGED_DEATH("paged.emptying", let_leaf_leave)},
+    {"reap who lets leave, dropped", PAGED_DEATH("paged.dropped", let_leaf_leave)},
+    {"reap who lets leave, freed", PAGED_DEATH("paged.freed", let_leaf_leave)},
+    {"reap who loads, coming", PAGED_DEATH("paging.coming", leave_and_come_back)},
+    {"reap who loads, placed", PAGED_DEATH("paging.placed", leave_and_come_back)},
+    {"reap who loads, published", PAGED_DEATH("paging.published", leave_and_come_back)},
+    {"reap who loads, filled", PAGED_DEATH("paged.filled", leave_and_come_back)},
+    {"reap who loads, linked", PAGED_DEATH("paged.linked", leave_and_come_back)},
+    {"reap who loads, linked a marked one", PAGED_DEATH("paged.linked", leave_and_come_back_marked)},
+    {"reap who loads, arrived", PAGED_DEATH("paged.arrived", leave_and_come_back)},
+    {"reap a delete of what has left", PAGED, nothing, reap, UNDER_WAY(0, ALL | REST), AFTER(0, ALL | REST),
+     .has_store = true, .deletes = true, .reaps = true, .dies_at = "paged.ended", .dies_in = leave_and_delete},
+    {"get beside who lets leave, frozen", PAGED, nothing, get_loading_and_ack, PAGED_LEAVES(BUT_1), .reaps = true,
+     .dies_at = "paged.frozen", .dies_in = let_leaf_leave},
+    {"get beside who lets leave, left", PAGED, nothing, get_loading_and_ack, PAGED_LEAVES(BUT_1), .reaps = true,
+     .dies_at = "paged.left", .dies_in = let_leaf_leave},
+    {"go on with who lets leave, frozen", PAGED, nothing, let_leaf_leave, PAGED_UNCHANGED, .reaps = true,
+     .dies_at = "paged.frozen", .dies_in = let_leaf_leave},
     {"consumer is held back", FREELY, SETUP, window_opens, window_takes, UNCHANGED},
     {"get beside one that is held back", FREELY, SETUP, window_is_full, window_loses_next, LEAVES(BUT(2))},
     {"settle, held back", FREELY, SETUP, window_is_full, window_settles, LEAVES(BUT_1)},

@@ -51,6 +51,7 @@ typedef struct {
   bool keeps_group; /* who stands still keeps a message group from all others: only kills are tried */
   unsigned again;   /* after the reaping another process puts FRESH with its id once more: AGAIN_... */
   bool takes_all;   /* while it is under way there may be no memory left for a put */
+  bool has_store;   /* for the first leaf of "q": its messages may leave the memory */
   bool slow;        /* a hundred thousand instructions, or nearly what another one does */
 } operation;
 

@@ -55,7 +55,9 @@ void expect_changes_found(sb_queue *of) {
     const sb_ring *r = &of->lanes[0].ring;
     uint64_t position = SB_LOAD(r->base, SB_RELAXED) + at;
     sb_leaf_ref leaf;
-    bool ended = sb_ring_locate(of->c->b, NULL, r, position, &leaf) != SB_OK ||
+    sb_status status = sb_ring_locate(of->c->b, NULL, r, position, &leaf);
+    if (status == SB_PAGED) continue;
+    bool ended = status != SB_OK ||
                  sb_cell_state(SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_RELAXED)) == SB_CELL_TOMBSTONE;
     bool found = false;
     for (uint32_t i = 0; i < count; i++) {

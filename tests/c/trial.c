@@ -9,6 +9,7 @@
 
 #include "child.h"
 #include "kept_files.h"
+#include "paged_operations.h"
 
 #define PROGRAM "kill"
 #define PLENTY 32u /* chunks of memory */
@@ -60,6 +61,7 @@ void trial_begin(trial *t, const operation *o) {
   }
   for (uint64_t id = 1; id <= o->messages; id++)
     (void)put_sized(b, here, id <= SETUP ? id : OTHERS, o->bytes != 0 ? o->bytes : 64, &none);
+  if (o->has_store) begin_a_store(b, here);
   (void)sb_queue_close(here);
   if (o->reaps) have_somebody_killed(b, o);
 }
