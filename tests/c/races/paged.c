@@ -82,7 +82,10 @@ static void load(void) {
       if (r->has) rows[count++] = (sb_stored_row){r->heads, r->bodies, r->heads_length, r->bodies_length, 0};
     }
     sb_status status = sb_store_come_back(me()->q, sequence, link, rows, count);
-    if (status != SB_OK && status != SB_DONE) complain("a leaf does not come back: status %d", (int)status);
+    if (status != SB_OK && status != SB_DONE) {
+      complain("a leaf does not come back: status %d", (int)status);
+      return;
+    }
     scheduler_note(status == SB_OK ? "loaded" : "there");
   }
 }
@@ -109,6 +112,21 @@ static void first_has_left(void) {
   three_are_stored();
   lets_leave();
 }
+/* The storekeeper has decided that the leaf leaves, and was killed; the next one looks at everything. */
+static sb_leaf_ref leaving;
+static void first_has_decided(void) {
+  three_are_stored();
+  turn();
+  const sb_ring *r = &me()->q->lanes[0].ring;
+  if (sb_ring_locate(me()->t.b, NULL, r, SB_LOAD(r->base, SB_RELAXED), &leaving) != SB_OK) die("sb_ring_locate", 0);
+  if (!sb_paged_freeze(me()->t.c, r, &leaving)) die("sb_paged_freeze", 0);
+  SB_STORE(&leaving.leaf->page.paging, SB_PAGING_LEFT, SB_RELAXED);
+  sb_holding_set(me()->t.b, me()->t.c->page_token, 0, 0);
+  store->afresh = true;
+  act_as(1); /* if the reaper dies, another one goes on by this */
+  sb_holding_set(me()->t.b, me()->t.c->page_token, sb_holding_what(SB_HOLD_LEAVING, leaving.slot, leaving.gen),
+                 leaving.first);
+}
 static void second_holds_first(void) {
   three_are_stored();
   act_as(1);
@@ -129,6 +147,14 @@ static void take_loading(void) {
 }
 static void take_and_return(void) {
   if (get_loading(me()->first) != 0) nack(me()->q, me()->first);
+}
+static void reaps_who_decided(void) {
+  sb_paged_recover_leaving(me()->t.c, &me()->q->lanes[0].ring, leaving.slot, leaving.gen);
+  scheduler_note("left");
+}
+static void takes_a_turn(void) {
+  turn();
+  scheduler_note("turned");
 }
 static void lets_leave_twice(void) {
   lets_leave();
@@ -179,6 +205,8 @@ static const scenario SCENARIOS[] = {
     {"paged, again", "it comes back, changes, and leaves again beside another load", STORED, first_has_left,
      {{"a", take_and_return, 1, "nothing loaded got returned"}, {"leave", lets_leave, 0, "stays"}, {"b", take_loading, 2, "got acked"}},
      all_come_back, KEEPS_ALL},
+    {"paged, next turn", "a reaper ends a departure beside the next storekeeper", STORED, first_has_decided,
+     {{"reap", reaps_who_decided, 1, "left"}, {"turn", takes_a_turn, 0, "turned"}}, all_come_back, KEEPS_ALL},
     {"paged, browse", "a browser lets it come back", STORED, three_are_stored,
      {{"leave", lets_leave, 0, "left"}, {"browse", browse_loading, 1, "loaded"}}, all_come_back, KEEPS_ALL},
 };
