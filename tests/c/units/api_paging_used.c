@@ -141,6 +141,27 @@ static void browsers_load(void) {
   for (uint64_t id = LEAF + 1; id <= 2 * LEAF + 1; id++) expect_seen(id);
   expect_is(browse(), -(int64_t)SB_EMPTY, "the status at the end");
 }
+static void browsers_of_many_load(void) {
+  static char bodies[BUFFER], values[BUFFER], memory[SB_MAX_PREFIX];
+  static int32_t ends[2 * LEAF + 2];
+  static int64_t sequences[2 * LEAF + 1];
+  sb_columns columns = {.body = {.ends = ends, .bytes = bodies, .room = sizeof bodies}, .sequence = sequences};
+  sb_selection selection = {.values = values, .memory = memory, .room = sizeof values};
+  sb_status status;
+  begin(2 * LEAF + 1);
+  expect(let_leave(1), "the leaf stays");
+  expect_is(sb_queue_browse_columns(q, &at_number, 2 * LEAF, &columns, &status), LEAF, "the rows before the leaf");
+  expect_is(at_number, LEAF, "where the columns end");
+  expect_wanted(-(int64_t)status, LEAF, "a browser of columns");
+  expect_is(sb_queue_browse_columns(q, &at_number, 2 * LEAF, &columns, &status), LEAF + 1, "the rows behind it");
+  expect_is(status, SB_EMPTY, "the status at the end");
+  expect(let_leave(1), "the leaf stays, then");
+  at_number = 0;
+  expect_is(sb_queue_select(q, &at_number, 2 * LEAF, &selection, &status), LEAF, "what is selected before the leaf");
+  expect_is(at_number, LEAF, "where the selection ends");
+  expect_wanted(-(int64_t)status, LEAF, "a selection");
+  expect_is(sb_queue_select(q, &at_number, 2 * LEAF, &selection, &status), LEAF + 1, "what is selected behind it");
+}
 static void let_it_leave(void) {
   if (!let_leave(0)) die("the leaf stays", 0);
 }
@@ -185,6 +206,7 @@ static const test_case CASES[] = {
     {"api paging: idle", "a queue with messages in the store is not empty", a_careful_deletion},
     {"api paging: consumers", "need messages that are not there", consumers_load},
     {"api paging: browsers", "need messages before their end", browsers_load},
+    {"api paging: browsers of many", "get what lies before, and then need more", browsers_of_many_load},
     {"api paging: browsed, leaves", "a browser misses no message of a leaf that leaves",
      it_leaves_while_somebody_browses},
     {"api paging: browsed, left", "a browser misses no message of a leaf that left",
