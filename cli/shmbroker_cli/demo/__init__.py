@@ -4,5 +4,6 @@
 `files` finds the source files, `analysis` counts what is in a file, and `workers` does so
 for each message. `run` sends all files through the broker, `left` reads what the run left
 in other queues, `serial` analyses the files without the broker, and `report` compares the
-results. `shmbroker demo-spark` also uses `files`, `serial` and `progress`.
+results. `restart` has the last part: the restart of a broker with a store. `shmbroker demo-spark` also uses `files`,
+`serial` and `progress`.
 """

@@ -9,12 +9,15 @@ import typer
 from shmbroker_cli.demo.analysis import Counts, count
 from shmbroker_cli.demo.files import WITH_TEXTS, library, source_files
 from shmbroker_cli.demo.report import Report, compare
+from shmbroker_cli.demo.restart.plan import DEEP
+from shmbroker_cli.demo.restart.run import restart
 from shmbroker_cli.demo.run import run
 from shmbroker_cli.demo.serial import run_serially
 from shmbroker_cli.errors import REFUSED, Refused
 from shmbroker_cli.options import JsonOption
 from shmbroker_cli.output import (
     Column,
+    byte_count,
     print_facts,
     print_json,
     print_table,
@@ -24,6 +27,7 @@ from shmbroker_cli.progress import bar
 
 if TYPE_CHECKING:
     from shmbroker_cli.demo.left import Rejected
+    from shmbroker_cli.demo.restart.report import Restart
 
 
 def _print(report: Report) -> None:
@@ -59,10 +63,34 @@ def _print(report: Report) -> None:
         say("nothing lost, all counts right, and what cannot be parsed put aside")
 
 
+def _print_restart(found: "Restart") -> None:
+    killed = (f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in found.killed.items())
+    say("")
+    print_facts(
+        {
+            "killed": ", ".join(killed),
+            "begun again": f"in {found.seconds:.1f} s, from the disk alone",
+            "deepest queue": f"{byte_count(found.deepest)} of messages, in {byte_count(found.memory)} of memory",
+            "confirmed": f"{found.confirmed:,}, of which {found.acknowledged:,} were acknowledged",
+            "there": f"{found.there:,}, of which {found.due:,} had to be there",
+            "lost": found.lost,
+            "twice": found.twice,
+            "came back": f"{found.came_back} that were acknowledged",
+            "misplaced": found.misplaced,
+            "transactions": f"{found.transactions:,} over two queues, {found.halves} in part",
+            "topology": "queues, settings and bindings as before" if found.topology else "another one",
+        }
+    )
+    if found.unknown:
+        say(f"{found.unknown:,} messages that no producer put")
+    if found.good:
+        say("all that was confirmed and not acknowledged came back from the disk, once and in order")
+
+
 def demo(
     *,
     workers: Annotated[int, typer.Option(metavar="N", min=1, help="Worker processes.")] = 4,
-    no_kill: Annotated[bool, typer.Option("--no-kill", help="Kill no process.")] = False,
+    no_kill: Annotated[bool, typer.Option("--no-kill", help="Kill no process, and restart no broker.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Analyse the standard library in worker processes, and kill some half-way.
@@ -70,7 +98,10 @@ def demo(
     Urgent files are sent last and done first, files that cannot be parsed become dead letters, and a ring keeps the
     last lines of the log.
 
-    Exit code 1 if a file was lost, the totals differ from a serial run, or a wrong file is a dead letter.
+    In the end all processes of another broker, which has a store, are killed, and it begins again from the disk alone.
+
+    Exit code 1 if a file was lost, the totals differ from a serial run, a wrong file is a dead letter, or what came
+    back from the disk is not what had to be there.
     """
     root = library()
     paths = source_files(root, WITH_TEXTS)
@@ -82,9 +113,18 @@ def demo(
     with bar("alone", len(paths)) as progress:
         serial = run_serially(root, paths, count, progress)
     report = compare(outcome, serial, workers)
-    if as_json:
-        print_json({**asdict(report), "good": report.good})
-    else:
+    if not as_json:
         _print(report)
-    if not report.good:
+    restarted = None if no_kill else _restart()
+    good = report.good and (restarted is None or restarted.good)
+    if as_json:
+        print_json({**asdict(report), "restart": restarted and asdict(restarted), "good": good})
+    elif restarted is not None:
+        _print_restart(restarted)
+    if not good:
         raise typer.Exit(REFUSED)
+
+
+def _restart() -> "Restart":
+    with bar("restart", DEEP) as progress:
+        return restart(progress)
