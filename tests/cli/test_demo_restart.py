@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
+import subprocess
+import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
@@ -187,6 +190,34 @@ def test_every_process_of_a_broker_is_killed(broker_name: str, data_dir: Path) -
             kill_all(one.name)
             remove_memory(one.name)
             one.stop(purge=True)
+
+
+CLIENT = "import shmbroker; c = shmbroker.connect(input(), create=False); print('there', flush=True); input()"
+
+
+def test_a_process_is_known_by_the_memory_or_by_an_argument(broker_name: str) -> None:
+    """Such as a client that does not name the broker, and a storekeeper that has only begun."""
+    shmbroker.Broker(broker_name, memory="32M").create()
+    with (
+        subprocess.Popen([sys.executable, "-c", "input()", broker_name], stdin=subprocess.PIPE) as named,
+        subprocess.Popen([sys.executable, "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client,
+        subprocess.Popen([sys.executable, "-c", "input()", f"{broker_name}-2"], stdin=subprocess.PIPE) as other,
+    ):
+        try:
+            assert client.stdin
+            assert client.stdout
+            client.stdin.write(f"{broker_name}\n".encode("ascii"))
+            client.stdin.flush()
+            assert client.stdout.readline() == b"there\n"
+            killed = kill_all(broker_name)
+            assert killed["other"] == 2
+            assert killed.keys() <= {"other", "housekeeper"}
+            assert [named.wait(), client.wait(), other.poll()] == [-signal.SIGKILL, -signal.SIGKILL, None]
+        finally:
+            kill_all(broker_name)
+            remove_memory(broker_name)
+            for one in (named, client, other):
+                one.kill()
 
 
 # ---- a run ----
