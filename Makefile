@@ -111,6 +111,7 @@ chaos: $(PACKAGE) $(STAMPS)/test
 	$(BIN)/python -m tests.chaos --seconds 600 $(ARGS)
 	$(BIN)/python -m tests.chaos --seconds 600 --play dead-letters $(ARGS)
 	$(BIN)/python -m tests.chaos --seconds 600 --play features $(ARGS)
+	$(BIN)/python -m tests.chaos --seconds 600 --play stored $(ARGS)
 
 # Queues of several processes beside a plain reference; STEPS=1000000 takes an hour or two. ARGS="--seed 17" repeats.
 STEPS ?= 100000

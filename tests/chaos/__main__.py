@@ -16,17 +16,21 @@ import shmbroker
 from tests.chaos.dead_letters.director import DeadLetterDirector
 from tests.chaos.dead_letters.oracle import judge as judge_dead_letters
 from tests.chaos.director import FACTS, MEMORY, Director, Facts
-from tests.chaos.evidence import gather
+from tests.chaos.evidence import STORE, gather
 from tests.chaos.features.director import FeatureDirector
 from tests.chaos.features.oracle import judge as judge_features
 from tests.chaos.oracle import judge
 from tests.chaos.report import report
+from tests.chaos.stored.director import StoredDirector
+from tests.chaos.stored.oracle import judge as judge_stored
+from tests.chaos.stored.plan import MEMORY as MEMORY_WITH_STORE
 
 SECONDS_TO_CLEAR_UP = 600
 PLAYS = {
     "queues": (Director, judge),
     "dead-letters": (DeadLetterDirector, judge_dead_letters),
     "features": (FeatureDirector, judge_features),
+    "stored": (StoredDirector, judge_stored),
 }
 
 
@@ -39,7 +43,7 @@ def main() -> int:
         "--seed", type=int, help="of what the director and the processes choose; when is left to chance"
     )
     parser.add_argument("--broker", help="its name")
-    parser.add_argument("--memory", default=MEMORY, help="of the broker; with 64M it is full at times")
+    parser.add_argument("--memory", help=f"of the broker: {MEMORY}; with 64M it is full at times")
     parser.add_argument("--logs", type=Path, help="an empty folder for the journals; kept")
     parser.add_argument("--keep-memory", action="store_true", help="on a failure the broker's memory stays as it is")
     parser.add_argument("--spare-housekeeper", action="store_true", help="it is neither killed nor stopped")
@@ -50,9 +54,14 @@ def main() -> int:
     seed = secrets.randbits(32) if arguments.seed is None else arguments.seed
     folder = arguments.logs or Path(tempfile.mkdtemp(prefix="shmbroker-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
-    _say(f"{arguments.play}: seed {seed}, {arguments.seconds:.0f} seconds, {arguments.memory}, journals in {folder}")
+    stored = arguments.play == "stored"
+    memory = arguments.memory or (MEMORY_WITH_STORE if stored else MEMORY)
+    _say(f"{arguments.play}: seed {seed}, {arguments.seconds:.0f} seconds, {memory}, journals in {folder}")
     faulthandler.dump_traceback_later(arguments.seconds + SECONDS_TO_CLEAR_UP, exit=True)
-    broker = shmbroker.Broker(arguments.broker or f"chaos-{secrets.token_hex(6)}", memory=arguments.memory)
+    store = folder / STORE if stored else None
+    if store is not None:
+        store.mkdir()
+    broker = shmbroker.Broker(arguments.broker or f"chaos-{secrets.token_hex(6)}", memory=memory, data_dir=store)
     failed = True
     try:
         facts = Facts(seed, arguments.seconds)

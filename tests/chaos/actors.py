@@ -9,7 +9,7 @@ import os
 import random
 import signal
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import shmbroker
 from tests.chaos import putters, takers
@@ -18,6 +18,7 @@ from tests.chaos.features import actors as features
 from tests.chaos.forking import fork
 from tests.chaos.journal import Journal, names
 from tests.chaos.presence import connected, die_with_parent, write_error
+from tests.chaos.stored import actors as stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 BACKLOG = 2000  # a producer pauses at this many ready messages: nothing else limits the plain queue
 MOST_MOVED = 60
+Role: TypeAlias = "Callable[[str, list[str], int, Journal, random.Random], None]"
 
 
 def perform(kind: str, *, broker: str, queues: list[str], number: int, journal: Path, seed: int) -> None:
@@ -139,7 +141,20 @@ def _come_and_go(actor: Actor, name: str) -> None:
         actor.journal.write("timeout")
 
 
-ROLES: dict[str, Callable[[str, list[str], int, Journal, random.Random], None]] = {
+def patient(role: Role) -> Role:
+    """The role, begun again with another connection when a broker that is full of messages has no memory for a call."""
+
+    def perform(broker: str, queues: list[str], number: int, journal: Journal, chance: random.Random) -> None:
+        while True:
+            try:
+                role(broker, queues, number, journal, chance)
+            except shmbroker.OutOfMemory:
+                journal.write("full")
+
+    return perform
+
+
+ROLES: dict[str, Role] = {
     "producer": produce,
     "consumer": take,
     "browser": browse,
@@ -154,4 +169,8 @@ ROLES: dict[str, Callable[[str, list[str], int, Journal, random.Random], None]] 
     "poster": features.post,
     "reader": features.read,
     "gatherer": features.collect,
+    "filler": stored.fill,
+    "drainer": patient(stored.drain),
+    "taker": patient(take),
+    "looker": patient(browse),
 }

@@ -18,7 +18,7 @@ from tests.chaos.stage import CAST, LIMITED, PLAIN, SECOND, EndedByItselfError, 
 from tests.chaos.takers import Actor as Taker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import shmbroker
@@ -55,6 +55,8 @@ class Facts:
     memory_after: int = 0
     rescues: int = 0
     stopped_rescues: int = 0
+    losses: int = 0  # of everything but the disk
+    deepest: int = 0  # bytes of all bodies in the queues, at most, when everything was lost
     repairs: dict[str, int] = dataclasses.field(default_factory=dict)  # by kind, those that the broker cannot explain
     explained_repairs: dict[str, int] = dataclasses.field(default_factory=dict)
     reaped: int = 0
@@ -72,11 +74,15 @@ class Director:
 
     roles: Sequence[Role] = CAST
     queues: Sequence[str] = (PLAIN, LIMITED, SECOND)
+    acts: Mapping[str, int] = ACTS
+    keepers = 1  # processes that are there with the director when nobody else is
 
     def __init__(self, broker: shmbroker.Broker, folder: Path, facts: Facts, *, spare_housekeeper: bool) -> None:
         self._broker, self._folder, self._facts, self._spare = broker, folder, facts, spare_housekeeper
         self._chance = random.Random(facts.seed)
-        self._housekeeper: Player | None = None  # while it is stopped
+        self._keeper: Player | None = None  # the housekeeper, or another one, while it is stopped
+        self._connection: shmbroker.Connection
+        self._flowing: list[shmbroker.Queue] = []  # queues in which messages have to flow all the time
 
     def run(self) -> None:
         """From an empty broker to an empty broker."""
@@ -85,16 +91,15 @@ class Director:
         facts.memory_before = self._broker.statistics().memory_used
         self._broker.start()
         try:
-            with Journal(self._folder / "director") as journal, self._broker.connect() as connection:
-                flowing = self._declare(connection)
+            with Journal(self._folder / "director") as journal, self._connected():
                 with Stage(self._broker.name, self._folder, journal, self._chance, self.roles) as players:
-                    self._disturb(players, connection, flowing)
+                    self._disturb(players)
                     journal.write("end")
-                    self._continue_housekeeper(players)
+                    self._continue_keeper(players)
                     facts.troubles += players.clear()
                 self._await_the_living()
-                self._take_the_rest(connection)
-                self._look(connection)
+                self._take_the_rest(self._connection)
+                self._look(self._connection)
             with contextlib.suppress(StallError):
                 self.await_true(self._memory_is_back, lambda: "the memory to be back")
         except StallError as error:
@@ -103,6 +108,16 @@ class Director:
         finally:
             (self._folder / FACTS).write_text(json.dumps(dataclasses.asdict(facts), indent=1), encoding="utf-8")
 
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[None]:
+        """Is connected, for a block; in it, another connection may take the place of the first one."""
+        self._connection = self._broker.connect()
+        try:
+            self._flowing = self._declare(self._connection)
+            yield
+        finally:
+            self._connection.close()
+
     def _declare(self, connection: shmbroker.Connection) -> list[shmbroker.Queue]:
         """Declares the queues; returns those in which messages have to flow all the time."""
         connection.queue(SECOND)
@@ -110,15 +125,15 @@ class Director:
 
     # ---- disturbing ----
 
-    def _disturb(self, players: Stage, connection: shmbroker.Connection, queues: list[shmbroker.Queue]) -> None:
+    def _disturb(self, players: Stage) -> None:
         players.fill()
         end = time.monotonic() + self._facts.seconds
         try:
             while time.monotonic() < end:
-                before = [_settled(queue) for queue in queues]
+                before = {queue: _settled(queue) for queue in self._flowing}
                 self._act(players)
-                for queue, count in zip(queues, before, strict=True):
-                    self._await_flow(players, connection, queue, count + FLOWING)
+                for queue in self._flowing:  # of another broker, if everything was lost
+                    self._await_flow(players, queue, before.get(queue, 0) + FLOWING)
                 self._let_go_on(players)
                 players.check()
         except (EndedByItselfError, StallError) as error:
@@ -126,24 +141,29 @@ class Director:
 
     def _act(self, players: Stage) -> None:
         actor = self._chance.choice(players.cast)
-        act = self._chance.choices(list(ACTS), list(ACTS.values()))[0]
+        act = self._chance.choices(list(self.acts), list(self.acts.values()))[0]
         if act == "kill":
             players.kill(actor)
         elif act == "interrupt" and not actor.is_stopped and actor.has_begun:
             players.interrupt(actor)
         elif act == "stop" and not actor.is_stopped and players.may_stop(actor):
-            players.stop(actor, self._pause())
-        elif act.endswith("housekeeper") and self._housekeeper is None and not self._spare:
-            pid = self._broker.statistics().housekeeper_pid
-            found = stage.housekeeper_of(self._broker.name, pid) if pid else None
-            if found is not None and act == "kill housekeeper":
+            players.stop(actor, self._pause(actor))
+        elif act.endswith("keeper") and self._keeper is None and not self._spare:
+            deed, _, name = act.partition(" ")
+            pid = self._pid_of(name)
+            found = stage.housekeeper_of(self._broker.name, pid, name) if pid else None
+            if found is not None and deed == "kill":
                 players.kill_housekeeper(found)
                 found.close()
             elif found is not None:
-                players.stop_housekeeper(found, self._pause())
-                self._housekeeper = found
+                players.stop_housekeeper(found, self._pause(found))
+                self._keeper = found
 
-    def _pause(self) -> float:
+    def _pid_of(self, _keeper: str) -> int:
+        """The process that has the place of a keeper; 0: there is none."""
+        return self._broker.statistics().housekeeper_pid
+
+    def _pause(self, _player: Player) -> float:
         return self._chance.choice([0.0, 0.05, 0.3, 1.0, 6.0])
 
     def _let_go_on(self, players: Stage) -> None:
@@ -151,19 +171,19 @@ class Director:
         for actor in players.cast:
             if actor.is_stopped and actor.stopped_until <= now:
                 players.go_on(actor)
-        if self._housekeeper is not None and self._housekeeper.stopped_until <= now:
-            self._continue_housekeeper(players)
+        if self._keeper is not None and self._keeper.stopped_until <= now:
+            self._continue_keeper(players)
 
-    def _continue_housekeeper(self, players: Stage) -> None:
-        if self._housekeeper is not None:
-            players.continue_housekeeper(self._housekeeper)
-            self._housekeeper.close()
-            self._housekeeper = None
+    def _continue_keeper(self, players: Stage) -> None:
+        if self._keeper is not None:
+            players.continue_housekeeper(self._keeper)
+            self._keeper.close()
+            self._keeper = None
 
-    def _await_flow(self, players: Stage, connection: shmbroker.Connection, queue: shmbroker.Queue, count: int) -> None:
+    def _await_flow(self, players: Stage, queue: shmbroker.Queue, count: int) -> None:
         def what() -> str:
-            stopped = "" if self._housekeeper is None else ", housekeeper stopped"
-            consumers = "; ".join(map(str, connection.consumers(queue.name)))
+            stopped = "" if self._keeper is None else f", {self._keeper.name} stopped"
+            consumers = "; ".join(map(str, self._connection.consumers(queue.name)))
             return f"messages to flow: {queue.statistics()}; {players.states()}{stopped}; {consumers}"
 
         self.await_true(lambda: _settled(queue) >= count, what)
@@ -177,7 +197,7 @@ class Director:
     def _nobody_else_is_there(self) -> bool:
         """With a housekeeper: the one that was there a moment ago may have been killed, and be gone only now."""
         self._broker.start()
-        return self._broker.statistics().process_count <= 2
+        return self._broker.statistics().process_count <= 1 + self.keepers
 
     def _take_the_rest(self, connection: shmbroker.Connection) -> None:
         with Journal(self._folder / "rest") as journal:
@@ -194,13 +214,20 @@ class Director:
         for name in self.queues:  # after that: what a death left in the counts of lists was set right
             found = dataclasses.asdict(connection.queue(name).statistics())
             facts.queues[name] = {key: value for key, value in found.items() if isinstance(value, int)}
-        broker = self._broker.statistics()
-        facts.rescues, facts.stopped_rescues, facts.reaped = broker.rescues, broker.stopped_rescues, broker.reaped
-        facts.repairs = dataclasses.asdict(broker.repairs)
-        facts.explained_repairs = dataclasses.asdict(broker.explained_repairs)
+        self._count_repairs()
         if not facts.doctor:
             for name in connection.queue_names():
                 connection.queue(name).delete()
+
+    def _count_repairs(self) -> None:
+        """Adds those of a broker whose memory is about to go."""
+        facts, broker = self._facts, self._broker.statistics()
+        facts.rescues += broker.rescues
+        facts.stopped_rescues += broker.stopped_rescues
+        facts.reaped += broker.reaped
+        for all_, found in ((facts.repairs, broker.repairs), (facts.explained_repairs, broker.explained_repairs)):
+            for kind, number in dataclasses.asdict(found).items():
+                all_[kind] = all_.get(kind, 0) + number
 
     def await_true(self, condition: Callable[[], bool], what: Callable[[], str]) -> None:
         """Waits until a condition is true.

@@ -19,7 +19,8 @@ FINAL = frozenset({ACK, REJECT, AUTO})
 DIED, RETURNED = "died", "returned"
 DEADLY = frozenset({"kill", "interrupt"})  # of what was under way anything may be true
 ENDS = frozenset({"bye", "exec", "interrupted"})
-NOT_OF_ACTORS = frozenset({"director", "facts.json"})
+STORE = "store"  # the folder of a broker that has one
+NOT_OF_ACTORS = frozenset({"director", "facts.json", STORE})
 
 
 @dataclasses.dataclass(slots=True)
@@ -27,7 +28,8 @@ class Delivery:
     """A message in somebody's hands.
 
     ``end`` is how it left them, or was about to: "" while it has not; ``began_ns`` is before that, and ``done`` says
-    that it is certain. The holder may have had it some time before ``got_ns``, when it wrote that down.
+    that it is certain, since ``done_ns``. The holder may have had it some time before ``got_ns``, when it wrote that
+    down.
     """
 
     holder: str
@@ -38,6 +40,7 @@ class Delivery:
     end: str = ""
     began_ns: int = 0
     done: bool = False
+    done_ns: int = 0
 
     def __str__(self) -> str:
         mark = " again" if self.marked else ""
@@ -81,10 +84,15 @@ class Evidence:
     browsed: int = 0
     timeouts: int = 0
     connects: int = 0
+    full: int = 0  # calls for which a broker that is full of messages had no memory
     counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)  # the director's acts
     killed: dict[str, int] = dataclasses.field(default_factory=dict)
     settled_ns: list[int] = dataclasses.field(default_factory=list)
     end_ns: int = 0
+    losses: list[int] = dataclasses.field(default_factory=list)  # when the memory of a broker with a store was lost
+    waits: list[tuple[int, int]] = dataclasses.field(
+        default_factory=list
+    )  # when a put or a commit that waits for the disk began, and was through
     troubles: list[str] = dataclasses.field(default_factory=list)
 
     def delivered(self) -> int:
@@ -98,6 +106,8 @@ def gather(folder: Path) -> Evidence:
     for line in journal.read(folder / "director"):
         if line.event == "end":
             evidence.end_ns = line.ns
+        elif line.event == "lost":
+            evidence.losses.append(line.ns)
         else:
             evidence.counts[f"{line.event} {line.words[0].partition('-')[0]}"] += 1
             if line.event in DEADLY:
@@ -119,6 +129,7 @@ class _Reader:
         self._putting: tuple[str, list[int]] | None = None
         self._committing: dict[int, str] = {}
         self._moving: tuple[int, int] | None = None
+        self._waiting_ns = 0  # since it waits for the disk
         self._taking, self._taking_at, self._row, self._auto = 0, "", 0, False
 
     def read(self, path: Path) -> None:
@@ -169,6 +180,10 @@ class _Reader:
     def _exec(self, line: Line) -> None:
         self._died(line.ns)
 
+    def _full(self, line: Line) -> None:
+        self._all.full += 1
+        self._died(line.ns)
+
     def _interrupted(self, _line: Line) -> None:
         pass
 
@@ -180,13 +195,23 @@ class _Reader:
     # ---- putting ----
 
     def _put(self, line: Line) -> None:
+        self._waiting_ns = line.ns
         self._putting = line.words[0], [int(word, 16) for word in line.words[1:]]
 
     def _commit(self, line: Line) -> None:
+        self._waiting_ns = line.ns
         pairs = (word.split(":") for word in line.words)
         self._committing = {int(message, 16): queue for queue, message in pairs}
 
+    def _late(self, _line: Line) -> None:
+        if self._putting is not None:
+            self._all.unsure.append(self._putting)
+        self._putting, self._waiting_ns = None, 0
+
     def _done(self, line: Line) -> None:
+        if self._waiting_ns and line.words and int(line.words[0]):
+            self._all.waits.append((self._waiting_ns, line.ns))
+        self._waiting_ns = 0
         self._all.accepted.update(self._committing)
         self._committing = {}
         if self._putting is not None:
@@ -196,7 +221,7 @@ class _Reader:
             self._all.refused.update(dict.fromkeys(messages[done:], queue))
             self._putting = None
         for delivery in self._settling:
-            delivery.done = True
+            delivery.done, delivery.done_ns = True, line.ns
         if self._settling:
             self._all.settled_ns.append(line.ns)
         self._settling = []
@@ -223,7 +248,7 @@ class _Reader:
             self._all.deliveries.setdefault(known, []).append(delivery)
             self._mine.append((known, delivery))
             if self._auto:
-                delivery.end, delivery.began_ns, delivery.done = AUTO, line.ns, True
+                delivery.end, delivery.began_ns, delivery.done, delivery.done_ns = AUTO, line.ns, True, line.ns
             else:
                 self._held[known] = delivery
         if self._auto:

@@ -14,15 +14,18 @@ written in hexadecimal.
 | close | most | it is about to be closed: what it holds goes back, so many at most that it has not handed out |
 | got | queue, message:sequence:mark ... | these came; the mark is 1 if it says that it was delivered before |
 | ack, nack, reject | messages | about to be settled so |
+| late | | the put is through, and its messages were not on the disk in time |
 | done | number of messages put | what was begun is through: the put, or everything settled so far |
 | move, moved | queue, target, most; how many | |
 | dead | message:reason ... | why these, which came just before, were dead-lettered |
 | saw | queue, messages | what the mover found where only it puts: these were moved |
 | browsed | how many | |
 | exec | | another program is about to run in its place |
+| full | | the broker had no memory for a call; the connection was closed, with whatever was in hand |
 | interrupted | | it ended in order after a SIGINT |
 | torn, error | in words | what must not be |
 | start, kill, interrupt, stop, cont, end | process | the director: about to be done; nobody is disturbed any more |
+| lost | | the director: the memory of the broker was removed; each process of it had been killed |
 """
 
 from __future__ import annotations

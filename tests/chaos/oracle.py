@@ -42,16 +42,15 @@ def judge(evidence: Evidence, facts: Facts) -> Judgement:
         *evidence.troubles,
         *(f"the doctor: {words}" for words in facts.doctor),
         *strangers(evidence, known, may_exist),
-        *(_lost(evidence, known, explained) if facts.all_taken else ()),
+        *(lost(evidence, known, explained) if facts.all_taken else ()),
         *itertools.chain.from_iterable(twice(message, evidence) for message in evidence.deliveries),
         *marked_without_reason(evidence, explained),
         *_out_of_place(evidence, known, explained),
-        *_out_of_order(evidence, known, explained),
+        *out_of_order(evidence, known, explained),
         *_miscounted(evidence, facts, known, may_exist),
         *repaired(evidence, facts, explained),
+        *memory_kept(facts),
     ]
-    if facts.queues and facts.memory_kept > LIST_OF_WAITERS:
-        findings.append(f"memory: {facts.memory_before} bytes used before, {facts.memory_after} after")
     return Judgement(findings, explained)
 
 
@@ -59,15 +58,17 @@ def existing(evidence: Evidence) -> tuple[dict[int, str], dict[int, str]]:
     """The messages that are known to have been put, and those that may have been, with their queues.
 
     Of a put that was cut short a beginning is there: whatever comes before one that was seen. A commit that was cut
-    short is there as a whole, if anything of it was seen.
+    short is there as a whole, if anything of it was seen. If the memory was lost, what was seen before may be gone.
     """
+    since = evidence.losses[-1] if evidence.losses else 0
+    seen = {message for message, found in evidence.deliveries.items() if any(one.got_ns > since for one in found)}
     known, may_exist = dict(evidence.accepted), {}
     for queue, messages in evidence.unsure:
-        there = max((at + 1 for at, message in enumerate(messages) if message in evidence.deliveries), default=0)
+        there = max((at + 1 for at, message in enumerate(messages) if message in seen), default=0)
         known.update(dict.fromkeys(messages[:there], queue))
         may_exist.update(dict.fromkeys(messages[there:], queue))
     for commit in evidence.undecided:
-        there = any(message in evidence.deliveries for message in commit)
+        there = any(message in seen for message in commit)
         (known if there else may_exist).update(commit)
     return known, may_exist
 
@@ -80,7 +81,7 @@ def strangers(evidence: Evidence, known: dict[int, str], may_exist: dict[int, st
             yield f"delivered, though {why}: {history(message, evidence)}"
 
 
-def _lost(evidence: Evidence, known: dict[int, str], explained: dict[str, tuple[int, int]]) -> list[str]:
+def lost(evidence: Evidence, known: dict[int, str], explained: dict[str, tuple[int, int]]) -> list[str]:
     """Every message was settled in the end: what was left, the director took."""
     missing = []
     for message in known:
@@ -101,12 +102,17 @@ def twice(message: int, evidence: Evidence) -> Iterator[str]:
     if sum(delivery.end in FINAL and delivery.done for delivery in deliveries) > 1:
         yield f"settled twice: {history(message, evidence)}"
     for before, after in itertools.pairwise(deliveries):
-        if before.end in FINAL and before.done:
-            yield f"delivered after it was settled: {history(message, evidence)}"
-        elif not before.end or before.began_ns > after.got_ns:
-            yield f"delivered while somebody else had it: {history(message, evidence)}"
-        if not after.marked:
-            yield f"delivered again without a mark: {history(message, evidence)}"
+        yield from again(message, before, after, evidence)
+
+
+def again(message: int, before: Delivery, after: Delivery, evidence: Evidence) -> Iterator[str]:
+    """What is wrong with a delivery that follows another one."""
+    if before.end in FINAL and before.done:
+        yield f"delivered after it was settled: {history(message, evidence)}"
+    elif not before.end or before.began_ns > after.got_ns:
+        yield f"delivered while somebody else had it: {history(message, evidence)}"
+    if not after.marked:
+        yield f"delivered again without a mark: {history(message, evidence)}"
 
 
 def marked_without_reason(evidence: Evidence, explained: dict[str, tuple[int, int]]) -> list[str]:
@@ -139,13 +145,15 @@ def _out_of_place(evidence: Evidence, known: dict[int, str], explained: dict[str
             key = deliveries[0].queue, producer_of(message)
             mine.setdefault(key, []).append((message, deliveries[0]))
     for pairs in mine.values():
-        odd += _late(sorted(pairs, key=_sequence))
+        odd += late(sorted(pairs, key=sequence_of))
     taken = [allowance for queue, allowance in evidence.unwritten_at if queue in evidence.looked_at]
-    late = _unexplained(odd, evidence.moves_cut_short + taken, "moved and not seen, since somebody died", explained)
-    return findings + [f"not at its place: {history(message, evidence)}" for message in late]
+    unexplained = _unexplained(
+        odd, evidence.moves_cut_short + taken, "moved and not seen, since somebody died", explained
+    )
+    return findings + [f"not at its place: {history(message, evidence)}" for message in unexplained]
 
 
-def _out_of_order(evidence: Evidence, known: dict[int, str], explained: dict[str, tuple[int, int]]) -> list[str]:
+def out_of_order(evidence: Evidence, known: dict[int, str], explained: dict[str, tuple[int, int]]) -> list[str]:
     """Each holder sees the messages of a producer in order, as far as they were neither moved nor delivered before."""
     odd: list[tuple[int, int]] = []
     for pairs in evidence.by_holder.values():
@@ -154,17 +162,14 @@ def _out_of_order(evidence: Evidence, known: dict[int, str], explained: dict[str
             if not delivery.marked and not _moved(message, evidence, known):
                 mine.setdefault((delivery.queue, producer_of(message)), []).append((message, delivery))
         for came in mine.values():
-            odd += _late(came)
+            odd += late(came)
     late_ones = _unexplained(odd, evidence.moves_cut_short, "overtaken while a mover had it in hand", explained)
     return [f"out of order: {history(message, evidence)}" for message in late_ones]
 
 
 def _miscounted(evidence: Evidence, facts: Facts, known: dict[int, str], may_exist: dict[int, str]) -> Iterator[str]:
     """Counters are exact after a kill, as far as journals can tell."""
-    for name, found in facts.queues.items():
-        if found["added"] != sum(found[counter] for counter in GONE):
-            yield f"statistics of {name} do not add up: {found}"
-        yield from (f"statistics of {name}: {found[counter]} {counter}" for counter in NEVER if found[counter])
+    yield from unbalanced(facts)
     if not facts.queues:
         return
     total = {counter: sum(found[counter] for found in facts.queues.values()) for counter in ("added", *GONE)}
@@ -184,6 +189,20 @@ def _miscounted(evidence: Evidence, facts: Facts, known: dict[int, str], may_exi
     ):
         if not least <= found_in_all <= most:
             yield f"statistics: {found_in_all} messages {what}; the journals say {least} to {most}"
+
+
+def unbalanced(facts: Facts) -> Iterator[str]:
+    """Counters that contradict each other, or count what never happens."""
+    for name, found in facts.queues.items():
+        if found["added"] != sum(found[counter] for counter in GONE):
+            yield f"statistics of {name} do not add up: {found}"
+        yield from (f"statistics of {name}: {found[counter]} {counter}" for counter in NEVER if found[counter])
+
+
+def memory_kept(facts: Facts) -> Iterator[str]:
+    """The memory is as before, when the queues are gone."""
+    if facts.queues and facts.memory_kept > LIST_OF_WAITERS:
+        yield f"memory: {facts.memory_before} bytes used before, {facts.memory_after} after"
 
 
 def repaired(evidence: Evidence, facts: Facts, explained: dict[str, tuple[int, int]]) -> Iterator[str]:
@@ -207,11 +226,12 @@ def got_at(delivery: Delivery) -> int:
     return delivery.got_ns
 
 
-def _sequence(pair: tuple[int, Delivery]) -> int:
+def sequence_of(pair: tuple[int, Delivery]) -> int:
+    """The place of a message in its queue."""
     return pair[1].sequence
 
 
-def _late(pairs: Iterable[tuple[int, Delivery]]) -> Iterator[tuple[int, int]]:
+def late(pairs: Iterable[tuple[int, Delivery]]) -> Iterator[tuple[int, int]]:
     """When and which messages came after one that was put after them."""
     highest = -1
     for message, delivery in pairs:

@@ -7,13 +7,13 @@ import itertools
 import queue as standard_queue
 from typing import TYPE_CHECKING
 
+import shmbroker
 from tests.chaos import content
 from tests.chaos.journal import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import shmbroker
     from tests.chaos.takers import Actor
 
 MOST_PUT = 40
@@ -28,6 +28,8 @@ def put_one(actor: Actor, queue: shmbroker.Queue, number: int, counts: Iterator[
         queue.put(body, timeout=actor.chance.choice([None, 0.05]))
     except standard_queue.Full:
         actor.journal.write("done", 0)
+    except shmbroker.Timeout:
+        actor.journal.write("late")
     else:
         actor.journal.write("done", 1)
 
@@ -51,6 +53,9 @@ def put_many(actor: Actor, queue: shmbroker.Queue, number: int, counts: Iterator
         done = queue.put_many(bodies, timeout=actor.chance.choice([None, 0.05]))
     except standard_queue.Full:
         done = 0
+    except shmbroker.Timeout:
+        actor.journal.write("late")
+        return
     actor.journal.write("done", done)
 
 

@@ -43,6 +43,10 @@ def _rows(evidence: Evidence, facts: Facts, judgement: Judgement) -> Iterator[tu
         by_kind = {key.partition(" ")[2]: count for key, count in evidence.counts.items() if key.startswith(act)}
         by = ", ".join(f"{kind} {count}" for kind, count in sorted(by_kind.items()))
         yield f"{act}s", f"{sum(by_kind.values()):,} ({by})"
+    if facts.losses:
+        yield "losses of everything but the disk", f"{facts.losses}, with up to {facts.deepest:,} bytes in the queues"
+    if evidence.full:
+        yield "calls that found no memory", f"{evidence.full:,}"
     yield "connects", f"{evidence.connects:,}"
     yield "topology changes that timed out", f"{evidence.timeouts:,}"
     yield "connections reaped", f"{facts.reaped:,}"

@@ -17,7 +17,7 @@ from tests.chaos.roles import Role
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from multiprocessing.connection import Connection as Pipe
     from multiprocessing.context import ForkServerProcess
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 PLAIN, LIMITED, SECOND = "plain", "limited", "second"
 SECONDS_TO_DIE = 60.0
 INTERRUPTS = 6
-HOUSEKEEPER = "housekeeper"
+HOUSEKEEPER, STOREKEEPER = "housekeeper", "storekeeper"
 NEEDED = frozenset(  # without them nothing flows
-    {"producer", "consumer", "sender", "worker", "collector", "publisher", "handler", "gatherer"}
+    {"producer", "consumer", "sender", "worker", "collector", "publisher", "handler", "gatherer", "taker"}
 )
 
 
@@ -241,6 +241,20 @@ class Stage:
         others = [one for one in self.cast if one.role == actor.role and one is not actor and not one.is_stopped]
         return actor.role.kind not in NEEDED or len(actor.role.queues) > 1 or bool(others)
 
+    def lose(self, deed: Callable[[], None]) -> None:
+        """Kills all, by a deed that ends every process of the broker; nobody comes in their place before `fill`."""
+        for actor in self.cast:
+            self._check_there(actor)
+            self._note("kill", actor)
+        deed()
+        for actor in self.cast:
+            actor.send(signal.SIGKILL)
+            actor.process.join(SECONDS_TO_DIE)
+            actor.process.close()
+            actor.close()
+        self.cast = []
+        self._journal.write("lost")
+
     def clear(self) -> list[str]:
         """Kills all, the stopped ones too. Returns who had ended before."""
         ended = []
@@ -264,10 +278,10 @@ class Stage:
         self.clear()
 
 
-def housekeeper_of(broker: str, pid: int) -> Player | None:
-    """The housekeeper, if that is still its number."""
+def housekeeper_of(broker: str, pid: int, name: str = HOUSEKEEPER) -> Player | None:
+    """The housekeeper, or another process that clients of a broker start, if that is still its number."""
     try:
-        found = Player(HOUSEKEEPER, pid)
+        found = Player(name, pid)
     except OSError:
         return None
     environment: list[bytes] = []

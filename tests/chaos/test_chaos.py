@@ -50,6 +50,18 @@ def test_twenty_seconds_of_chaos_among_all_features(broker_name: str, tmp_path: 
     assert re.search(r"^groups that went from one process to another +[1-9]", said, re.MULTILINE), said
 
 
+@pytest.mark.timeout(1800)
+def test_twenty_seconds_of_chaos_with_a_store(broker_name: str, tmp_path: Path) -> None:
+    """Durable queues, one larger than the memory, while processes are killed, and once at least all of them at once.
+
+    What was on the disk comes back after that; else nothing is lost, twice, out of order or without a mark.
+    """
+    said = run_chaos(broker_name, tmp_path, "--play", "stored")
+    losses = re.search(r"^losses of everything but the disk +[1-9]\d*, with up to ([\d,]+) bytes", said, re.MULTILINE)
+    assert losses, said
+    assert "storekeeper" in said, f"nobody disturbed the storekeeper: {said}"
+
+
 def run_chaos(broker: str, folder: Path, *arguments: str) -> str:
     """Run the chaos for a while; nothing may be found, and nothing said on standard error. Return what it printed."""
     command = [sys.executable, "-m", "tests.chaos", "--seconds", "20", "--broker", broker, "--logs", str(folder)]
