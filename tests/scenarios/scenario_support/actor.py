@@ -66,6 +66,12 @@ class Tasks:
         for body in bodies:
             self._queue(queue).put(body.encode(), **options)
 
+    def put_told(self, queue: str, count: int) -> Iterator[int]:
+        """Put the numbers from 0 on one by one, and report how many puts have returned."""
+        for number in range(count):
+            self._queue(queue).put(b"%d" % number)
+            yield number + 1
+
     def put_ids(self, queue: str, ids: list[str]) -> None:
         """Put a message for each id, whose body is the id."""
         for one in ids:
@@ -283,6 +289,43 @@ class Tasks:
                         received.append(bytes(message).decode())
                         message.ack()
         return received
+
+    def drift(self, queue: str, until: int, seed: int, selectors: list[str | None]) -> list[int]:
+        """Attach with one of the selectors, take some, return some, leave, until `until` are acked in all.
+
+        Return the acked bodies, which begin with a number of eight digits.
+        """
+        chance = random.Random(seed)
+        acked = []
+        deadline = time.monotonic() + GIVE_UP_SECONDS
+        while self._queue(queue).statistics().acked < until and time.monotonic() < deadline:
+            selector, prefetch = chance.choice(selectors), chance.choice([1, 8, 64, 300])
+            with self._queue(queue).consume(prefetch=prefetch, selector=selector) as consumer:
+                for _ in range(chance.randint(0, 400)):
+                    try:
+                        message = consumer.get(timeout=0.02)
+                    except Empty:
+                        break
+                    if chance.random() < 0.1:
+                        message.nack()
+                    else:
+                        acked.append(int(bytes(message)[:8]))
+                        message.ack()
+        return acked
+
+    def take_numbers(self, queue: str, count: int) -> list[int]:
+        """Get and ack so many messages, one by one; return the numbers that their bodies begin with."""
+        taken = []
+        for _ in range(count):
+            message = self._queue(queue).get(timeout=GIVE_UP_SECONDS)
+            taken.append(int(bytes(message)[:8]))
+            message.ack()
+        return taken
+
+    def fill(self, queue: str, count: int, size: int, first: int = 0) -> None:
+        """Put bodies of a size that begin with successive numbers of eight digits, each with its number as header."""
+        for number in range(first, first + count):
+            self._queue(queue).put(b"%08d" % number + bytes(size - 8), headers={"n": number}, timeout=60)
 
     def browse_until(self, queue: str, until: int, size: int) -> int:
         """Browse again and again until `until` are acked; every body must be whole."""

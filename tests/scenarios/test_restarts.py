@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loss of all processes and of the memory: a broker that is made again from its folder goes on where it was."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from queue import Empty
+from typing import TYPE_CHECKING
+
+import pytest
+from scenario_support.lasting import Lasting
+from scenario_support.observing import (
+    assert_counts,
+    await_counts,
+    listing,
+    nothing_to_get,
+    put_each,
+    take,
+    text,
+    texts,
+)
+from scenario_support.processes import ActorError, actors
+from scenario_support.waiting import eventually
+
+from shmbroker import BasicProperties
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+DELAY_SECONDS = 4.0
+"""Long enough for a restart before a delayed message is due, on a machine that is busy with others too."""
+HOUR = 3600.0
+
+
+@pytest.fixture
+def lasting(broker_name: str, tmp_path: Path) -> Iterator[Lasting]:
+    """Begin a broker with an empty store."""
+    with contextlib.closing(Lasting(broker_name, tmp_path)) as made:
+        yield made
+
+
+def synced(lasting: Lasting) -> None:
+    """Wait until all that has changed is on the disk: a put waits for it, and for what came before."""
+    lasting.connection.queue("synced", durable=True).put(b"x")
+
+
+# ---- scheduled messages ----
+
+
+def test_t23_a_scheduled_message_is_delivered_when_it_is_due(lasting: Lasting) -> None:
+    """The broker is lost between the put and the due time: the message comes at its time, and not before."""
+    queue = lasting.connection.queue("q", durable=True)
+    due_at = time.time() + DELAY_SECONDS
+    queue.put(b"A", delay=DELAY_SECONDS)
+    queue.put(b"much later", delay=HOUR)
+    lasting.restart()
+    queue = lasting.queue()
+    if time.time() < due_at:  # the restart was not held up
+        assert_counts(queue, message_count=2, scheduled=2, ready=0)
+    message = queue.get(timeout=60)
+    assert time.time() >= due_at - 0.01  # it is stored in milliseconds
+    assert (text(message), message.redelivered) == ("A", False)
+    message.ack()
+    assert_counts(queue, message_count=1, scheduled=1, delivering=0)
+
+
+def test_t23_what_was_due_while_there_was_no_broker_is_ready(lasting: Lasting) -> None:
+    """A message whose time came while no process and no memory was there is delivered immediately, in its place."""
+    queue = lasting.connection.queue("q", durable=True)
+    put_each(queue, ["A"])
+    due_at = time.time() + 0.2
+    queue.put(b"B", delay=0.2)
+    put_each(queue, ["C"])
+    lasting.lose()
+    eventually(lambda: time.time() > due_at, "the due time")
+    lasting.begin()
+    queue = lasting.queue()
+    await_counts(queue, ready=3, scheduled=0)
+    assert take(queue, 3) == ["A", "B", "C"]
+
+
+def test_t23_a_deleted_scheduled_message_stays_deleted(lasting: Lasting) -> None:
+    """A scheduled message that a purge ended does not come back; the counts are 0 (ARTEMIS-2986, ARTEMIS-4726)."""
+    queue = lasting.connection.queue("q", durable=True)
+    for body in "ABC":
+        queue.put(body.encode(), delay=HOUR)
+    assert queue.purge(state="scheduled", selector="TRUE", limit=1) == 1
+    synced(lasting)
+    lasting.restart()
+    queue = lasting.queue()
+    assert texts(queue.browse(state="scheduled")) == ["B", "C"]
+    assert queue.purge(state="scheduled") == 2
+    synced(lasting)
+    lasting.restart()
+    queue = lasting.queue()
+    assert_counts(queue, message_count=0, scheduled=0, ready=0)
+    assert nothing_to_get(queue)
+
+
+# ---- last values ----
+
+
+def test_t39_a_value_replaces_the_one_from_before_a_restart(lasting: Lasting) -> None:
+    """After a restart, the new value of a key replaces the old one: one message is left (ARTEMIS-2927)."""
+    queue = lasting.connection.queue("q", durable=True, last_value_key="k")
+    for body in ("K-1", "L-1", "K-2"):
+        queue.put(body.encode(), headers={"k": body[0]})
+    lasting.restart()
+    queue = lasting.queue()
+    assert listing(queue) == ["L-1", "K-2"]
+    queue.put(b"K-3", headers={"k": "K"})
+    assert listing(queue) == ["L-1", "K-3"]
+    assert_counts(queue, message_count=2, replaced=1)
+    lasting.restart()
+    assert listing(lasting.queue()) == ["L-1", "K-3"]
+
+
+def test_t39_after_a_purge_and_a_restart_the_same_key_is_delivered(lasting: Lasting) -> None:
+    """Nothing of a value that was purged is left that would replace, or be replaced."""
+    queue = lasting.connection.queue("q", durable=True, last_value_key="k")
+    queue.put(b"K-1", headers={"k": "K"})
+    assert queue.purge() == 1
+    synced(lasting)
+    lasting.restart()
+    queue = lasting.queue()
+    queue.put(b"K-2", headers={"k": "K"})
+    assert_counts(queue, message_count=1, replaced=0)
+    assert take(queue, 1) == ["K-2"]
+
+
+# ---- settings ----
+
+
+def test_t69_ring_filter_and_exclusive_survive(lasting: Lasting) -> None:
+    """A ring is one still, a filter still filters, and one consumer at a time gets the messages.
+
+    The filter of a queue is the selector of its binding here, and an exclusive queue of Artemis is one with a single
+    active consumer.
+    """
+    lasting.connection.queue("q", durable=True, ring_size=3, single_active_consumer=True)
+    channel = lasting.connection.channel()
+    channel.queue_bind("q", "amq.fanout", arguments={"x-filter-jms-selector": "name <> 'x'"})
+    synced(lasting)
+    lasting.restart()
+    queue = lasting.queue()
+    assert (queue.settings.ring_size, queue.settings.single_active_consumer) == (3, True)
+    channel = lasting.connection.channel()
+    for body in "AxBCxD":
+        channel.basic_publish("amq.fanout", "", body.encode(), BasicProperties(headers={"name": body}))
+    assert listing(queue) == ["B", "C", "D"]
+    assert_counts(queue, replaced=1, added=4)
+    with queue.consume() as active, queue.consume() as waiting:
+        assert [text(active.get(timeout=60)) for _ in range(3)] == ["B", "C", "D"]
+        with pytest.raises(Empty):
+            waiting.get(timeout=0)
+
+
+def test_t69_a_partial_update_survives(lasting: Lasting) -> None:
+    """Only what was changed has changed, also after a restart; an unknown setting is refused, and changes nothing."""
+    queue = lasting.connection.queue("q", durable=True, max_length=100, message_ttl=HOUR, max_priority=4)
+    queue.put(b"x")
+    queue.configure(max_length=50)
+    with pytest.raises((TypeError, ValueError), match="length_max"):
+        queue.configure(length_max=1)
+    before = queue.settings
+    synced(lasting)
+    lasting.restart()
+    after = lasting.queue().settings
+    assert after == before
+    assert (after.max_length, after.message_ttl, after.max_priority) == (50, HOUR, 4)
+
+
+# ---- a crash during an append ----
+
+
+@pytest.mark.parametrize("torn", [False, True], ids=["killed", "torn"])
+def test_t78_a_crash_during_an_append_leaves_no_hole(lasting: Lasting, *, torn: bool) -> None:
+    """All processes are killed while producers append: what they were told is there, then perhaps one, without a gap.
+
+    The next message comes right behind. With a torn write, half of a record lies behind the end of the log.
+    """
+    names = ["q0", "q1", "q2"]
+    for name in names:
+        lasting.connection.queue(name, durable=True)
+    with actors(lasting.name, len(names)) as producers:
+        for producer, name in zip(producers, names, strict=True):
+            producer.begin("put_told", queue=name, count=100_000)
+        told = {}
+        while told.get(names[-1], 0) < 100:
+            for producer, name in zip(producers, names, strict=True):
+                told[name] = producer.item()
+        os.kill(lasting.keeper(), signal.SIGKILL)
+        for producer in producers:
+            producer.kill()
+        lasting.lose()
+        for producer, name in zip(producers, names, strict=True):
+            with contextlib.suppress(ActorError):  # its end
+                while True:
+                    told[name] = producer.item()
+    if torn:
+        log = lasting.folder / "log.sqlite-wal"
+        whole = log.read_bytes()
+        log.write_bytes(whole + whole[32 : 32 + 2000])
+    lasting.begin()
+    for name in names:
+        queue = lasting.queue(name)
+        found = [(int(bytes(message)), message.sequence) for message in queue.browse()]
+        count, first = len(found), found[0][1]
+        assert told[name] <= count <= told[name] + 1
+        assert found == [(number, first + number) for number in range(count)]
+        queue.put(b"%d" % count)
+        *_, last = queue.browse()
+        assert (int(bytes(last)), last.sequence) == (count, first + count)
+
+
+def test_t78_sequence_numbers_go_on_after_all_was_taken(lasting: Lasting) -> None:
+    """A queue whose messages have all ended gives no sequence number a second time after a restart."""
+    queue = lasting.connection.queue("q", durable=True)
+    queue.put_many([b"%d" % number for number in range(100)])
+    for _ in range(100):
+        last = queue.get(timeout=60)
+        last.ack()
+    synced(lasting)
+    lasting.restart()
+    queue = lasting.queue()
+    assert_counts(queue, message_count=0)
+    queue.put(b"next")
+    assert queue.get(timeout=60).sequence == last.sequence + 1
