@@ -965,6 +965,8 @@ void sb_store_resumed(sb_queue *q);
  * leaves of the lane of a sequence number leave, the newest ones first, and none of the first `ahead` messages after the
  * head. Everything that the storekeeper has collected must be committed. Returns how many have left. */
 bool sb_store_may_leave(sb_queue *q);
+/* A leaf whose bodies have more bytes than this share of the memory stays: it could not come back. */
+enum { SB_LEAF_SHARE = 8 };
 uint32_t sb_store_leave(sb_queue *q, uint64_t lane, uint64_t ahead, uint32_t most);
 /* A call that needs a message which is not in the memory returns SB_GROW. sb_store_wanting finds the queue and the sequence
  * number that such a call of this process needed last; asked again, it finds none. */

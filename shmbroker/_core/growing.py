@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shmbroker import exceptions
 
 ffi, slow = native.ffi, native.slow
+_PATIENCE_NS, _TURN_NS = 1_000_000_000, 50_000_000
 _LET_GO_SECONDS = 0.25
 
 
@@ -53,6 +54,18 @@ class Growing(Inspection):
         if not self.let_go():
             raise out_of_memory(self, 0)
 
+    def _some_may_leave(self, until: int) -> bool:
+        """Waits for a turn of the storekeeper, after which messages leave a memory that is full; not after a time.
+
+        Returns:
+            Whether there is a store, and was time.
+        """
+        now = time.monotonic_ns()
+        if now > until or self.attachment.data_dir is None:
+            return False
+        slow.sb_store_await(self.handle, slow.sb_store_ask(self.handle), now + _TURN_NS)
+        return True
+
     @in_flight
     def growing(
         self,
@@ -61,7 +74,8 @@ class Growing(Inspection):
     ) -> int:
         """Calls a function of the core, and again as long as it needs another segment; returns its status.
 
-        If the broker has no memory, this method frees that of deleted queues, and calls the function once more.
+        If the broker has no memory, this method frees that of deleted queues, and calls the function once more. If the
+        broker has a store, messages may leave the memory: the method tries again for a second.
 
         Args:
             call: the function.
@@ -70,17 +84,17 @@ class Growing(Inspection):
         Raises:
             OutOfMemory: the broker has no memory for its structures.
         """
-        swept = False
+        swept, until = False, 0
         while True:
             status = int(call(*arguments))
             if status == native.GROW:
                 self.attachment.grow()
             elif status != native.NO_MEMORY:
                 return status
-            elif swept:
+            elif not swept:
+                swept, until = self.let_go(at_once=True), time.monotonic_ns() + _PATIENCE_NS
+            elif not self._some_may_leave(until):
                 raise out_of_memory(self, 0)
-            else:
-                swept = self.let_go(at_once=True)
 
     def opening(
         self,

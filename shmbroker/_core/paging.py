@@ -46,6 +46,11 @@ class Stored(NamedTuple):
     ended: int
 
 
+def largest(queue: CoreQueue) -> int:
+    """The most bytes of bodies of a leaf that leaves the memory."""
+    return queue.connection.attachment.facts().memory_limit // int(slow.SB_LEAF_SHARE)
+
+
 def may_leave(queue: CoreQueue) -> bool:
     """Whether messages of the queue may leave the memory."""
     return bool(slow.sb_store_may_leave(queue.handle))

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 HIGH, LOW = 0.75, 0.6
 """Parts of the memory for messages: leaves leave above the one, until the use is below the other."""
-WINDOWS = 64 * rows.LEAF, 8 * rows.LEAF
-"""So many messages of each lane stay behind its head; the second number holds if the first leaves too little room."""
+WINDOWS = 64 * rows.LEAF, 8 * rows.LEAF, rows.LEAF
+"""So many messages of each lane stay behind its head; the next number holds if that leaves too little room."""
 LEAVES_AHEAD, AHEAD = 256, 1 / 8
 """How many leaves behind the head of a lane are loaded before they are needed, and which part of the memory at most."""
 _FIRST, _MOST = 4, 1024  # leaves of a lane that leave between two looks at the use

@@ -363,7 +363,7 @@ class Storekeeper:
 
 def _restore_leaf(reader: Reader, number: int, queue: CoreQueue, leaf: StoredLeaf, tail: int) -> None:
     """Restores a leaf. Its messages stay in the store if they may (`sb_departure.h`): they come back when needed."""
-    whole = leaf.sequence + rows.LEAF <= tail
+    whole = leaf.sequence + rows.LEAF <= tail and leaf.size <= paging.largest(queue)
     if whole and leaf.messages and not leaf.timers and paging.may_leave(queue):
         storing.skip(queue, leaf.sequence)
         storing.restore_absent(queue, leaf.sequence, leaf.messages, leaf.size)

@@ -267,7 +267,8 @@ static void check_counts(sb_checkup *k, const tally *t, bool closed) {
   if (!fits) trouble(k, SB_BAD_COUNT, t, READY, 0, ready, t->ready);
   if (t->holding != t->owned) trouble(k, SB_BAD_COUNT, t, DELIVERING, 0, t->holding, t->owned);
   if (scheduled != t->scheduled) trouble(k, SB_BAD_COUNT, t, SCHEDULED, 0, scheduled, t->scheduled);
-  if (bytes < t->bytes || (bytes > t->bytes && t->paged == 0 && !closed)) trouble(k, SB_BAD_COUNT, t, BYTES, 0, bytes, t->bytes);
+  if (bytes < t->bytes || (bytes > t->bytes && t->paged == 0 && !closed))
+    trouble(k, SB_BAD_COUNT, t, BYTES, 0, bytes, t->bytes);
 }
 
 static void check_hints(sb_checkup *k, const sb_queue_shm *q, const tally *t, uint64_t cells) {

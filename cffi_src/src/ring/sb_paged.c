@@ -223,7 +223,8 @@ bool sb_paged_arrive(sb_connection *c, sb_page_fresh *f) {
   uint64_t expected = f->expected;
   if ((expected & SB_LINK_MARKED) != 0) SB_STORE(&f->leaf.page->requeued, ~UINT64_C(0), SB_RELAXED); /* I128 */
   SB_CRASHPOINT("paged.filled");
-  if (!SB_CAS(f->link, &expected, sb_link_word(0, f->leaf.slot, f->leaf.gen), SB_SEQ_CST)) { /* P4 of sb_ring.h, release; I129 */
+  if (!SB_CAS(f->link, &expected, sb_link_word(0, f->leaf.slot, f->leaf.gen),
+              SB_SEQ_CST)) { /* P4 of sb_ring.h, release; I129 */
     sb_paged_give_up(c, f);
     return false;
   }

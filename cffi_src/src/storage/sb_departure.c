@@ -10,8 +10,10 @@ bool sb_departure_allowed(const sb_queue *q) {
          !sb_queue_tracks(q->shm) && sb_queue_is_open(q);
 }
 
-/* True if a message of the leaf has a timer, is not stored, or cannot be read. */
+/* True if a message of the leaf has a timer, is not stored, or cannot be read; or if all of them together have more bytes
+ * than the memory can be expected to have room for at once, when they come back. */
 static bool keeps_some(sb_broker *b, const sb_leaf_ref *ref) {
+  uint64_t bytes = 0, most = SB_LOAD(&b->header->memory_limit, SB_RELAXED) / SB_LEAF_SHARE;
   for (uint64_t at = ref->first; at < ref->first + SB_PAGE_CELLS; at++) {
     uint64_t word = SB_LOAD(&sb_leaf_cell(ref, at)->word, SB_ACQUIRE);
     uint32_t slot = sb_cell_slot(word);
@@ -20,7 +22,8 @@ static bool keeps_some(sb_broker *b, const sb_leaf_ref *ref) {
       return true;
     }
     sb_message_shm m = sb_peek_message(b, slot);
-    if (m.expires_ns != 0 || (m.flags & SB_MESSAGE_TRANSIENT) != 0) {
+    bytes += m.body_length;
+    if (m.expires_ns != 0 || (m.flags & SB_MESSAGE_TRANSIENT) != 0 || bytes > most) {
       return true;
     }
   }

@@ -109,6 +109,7 @@ sb_status sb_restore_absent(sb_queue *q, uint64_t sequence, uint64_t messages, u
   if (status != SB_OK) {
     return status;
   }
+  sb_lanes_mark(r); /* P23 of sb_lanes.h */
   uint64_t empty = sb_link_empty(parent.gen);
   uint32_t number = SB_ADD(&c->b->header->departures, 1u, SB_RELAXED) + 1u;
   if (!SB_CAS(&sb_page_children(&parent)[sb_page_index(1, first)], &empty, sb_link_paged(parent.gen, number),

@@ -187,7 +187,7 @@ static const scenario *scenario_at(unsigned i) {
   static const subject *const subjects[] = {
       &MESSAGE_SCENARIOS, &CONSUMER_SCENARIOS, &COMMIT_SCENARIOS, &HOUSEKEEPING_SCENARIOS, &CHANNEL_SCENARIOS,
       &MEMORY_SCENARIOS,  &LANE_SCENARIOS,     &GROUP_SCENARIOS,  &VALUE_SCENARIOS,        &ADMISSION_SCENARIOS,
-      &ID_SCENARIOS,      &LETTER_SCENARIOS,   &CHOICE_SCENARIOS, &STORE_SCENARIOS, &PAGED_SCENARIOS};
+      &ID_SCENARIOS,      &LETTER_SCENARIOS,   &CHOICE_SCENARIOS, &STORE_SCENARIOS,        &PAGED_SCENARIOS};
   for (unsigned k = 0; k < sizeof subjects / sizeof subjects[0]; k++) {
     if (i < subjects[k]->count) return &subjects[k]->scenarios[i];
     i -= subjects[k]->count;
