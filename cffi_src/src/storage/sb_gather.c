@@ -72,7 +72,8 @@ static outcome gather(const gatherer *t, uint64_t position) {
     g->staged |= UINT64_C(1) << (position - g->first); /* I122 */
     return NONE;
   }
-  if (!sb_cell_has_message(word) || sb_cell_state(word) == SB_CELL_FROZEN) { /* the store has what is FROZEN (I126) */
+  if (!sb_cell_has_message(word) ||
+      sb_cell_state(word) == SB_CELL_FROZEN) { /* I126 of sb_paged.h: the store has what is FROZEN */
     return NONE;
   }
   if (!sb_slot_ready(t->b, slot)) {
