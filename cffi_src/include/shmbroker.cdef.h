@@ -13,7 +13,7 @@ typedef enum {
   SB_EMPTY = 1,
   SB_FULL = 2,
   SB_NO_MEMORY = 3,
-  SB_GROW = 4, /* the caller must load messages (sb_store_wanted) or add a segment, then repeat the call */
+  SB_GROW = 4, /* the caller must load messages (sb_store_wanting) or add a segment, then repeat the call */
   SB_NOT_FOUND = 5,
   SB_DELETED = 6,
   SB_EXISTS = 7,
