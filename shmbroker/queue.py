@@ -15,6 +15,7 @@ from shmbroker._core import managing, native, segments
 from shmbroker._core.journal import topology_lock
 from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions
 from shmbroker._core.reservation import Reserved
+from shmbroker._core.settings import PERSISTENT_PAUSE
 from shmbroker._dataclasses import replace
 from shmbroker._process import connections
 from shmbroker._put_many import put_rest
@@ -280,16 +281,19 @@ class Queue(ManagedQueue):
         if not checked.get("no_expiry", before[-1].no_expiry):
             managing.shorten_lives(self._core, before[-1].message_ttl, checked.get("message_ttl"))
 
-    def pause(self) -> None:
-        """Stops deliveries until :meth:`resume`; producers can still put."""
-        self._set_flag(PAUSED, on=True)
+    def pause(self, *, persist: bool = False) -> None:
+        """Stops deliveries until :meth:`resume`; producers can still put.
+
+        Args:
+            persist: whether the pause outlives the memory: a queue on disk is then paused after a restart, too. Without
+                it, a pause ends with the memory. A later call without ``persist`` does not change that.
+        """
+        given = frozenset({PERSISTENT_PAUSE}) if persist else frozenset()
+        self._change(lambda current, flags: (current, flags | PAUSED), given=given)
 
     def resume(self) -> None:
-        """Resumes deliveries after :meth:`pause`."""
-        self._set_flag(PAUSED, on=False)
-
-    def _set_flag(self, flag: int, *, on: bool) -> None:
-        self._change(lambda current, flags: (current, flags | flag if on else flags & ~flag))
+        """Resumes deliveries after :meth:`pause`, also after a restart."""
+        self._change(lambda current, flags: (current, flags & ~PAUSED), no_longer_given=frozenset({PERSISTENT_PAUSE}))
 
     def _change(
         self,
@@ -297,13 +301,14 @@ class Queue(ManagedQueue):
         *,
         trim: bool = False,
         given: frozenset[str] = frozenset(),
+        no_longer_given: frozenset[str] = frozenset(),
     ) -> None:
         # The core stores all settings anew. The lock keeps other changes from coming between the read and the store.
         until = self._session.operation_deadline()
         with topology_lock(self._core.connection, until, self._core.what):
             wanted, flags = change(*self._core.settings())
             check_together(self.name, wanted)
-            given = self._core.given() | given
+            given = (self._core.given() | given) - no_longer_given
             self._core.configure(wanted, flags, trim=trim, until=until, given=given)
 
     @property

@@ -191,10 +191,16 @@ def delete(
 
 
 @queue_commands.command()
-def pause(queue: QueueArgument, *, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
+def pause(
+    queue: QueueArgument,
+    *,
+    persist: Annotated[bool, typer.Option("--persist", help="Also after a restart, if the queue is on disk.")] = False,
+    broker: BrokerOption = "",
+    as_json: JsonOption = False,
+) -> None:
     """Stop deliveries from a queue; publishing continues."""
     with opened(broker, queue) as found:
-        found.pause()
+        found.pause(persist=persist)
     report({"queue": queue, "paused": True}, f"{queue}: paused", as_json=as_json)
 
 

@@ -22,8 +22,11 @@ _OTHERS: int = (
 )
 _GIVEN: int = slow.SB_SETTINGS_GIVEN
 _FLAG_SHIFT, _TEXT_SHIFT = 32, 56
+PERSISTENT_PAUSE = "pause"
+"""Stands among the names of the settings that were given for a queue: its pause was, so that it outlives the memory."""
 # The bit of each setting in the word of the core that says which settings were given for a queue.
 _BITS = {
+    PERSISTENT_PAUSE: slow.SB_QUEUE_PAUSED << _FLAG_SHIFT,
     **{name: 1 << index for name, _, index in _NUMBERS},
     **{name: flag << _FLAG_SHIFT for name, flag in _FLAGS},
     **{name: 1 << _TEXT_SHIFT + index for index, name in enumerate(_TEXTS)},
@@ -48,7 +51,10 @@ def decoded_settings(facts: QueueFacts, texts: bytes = b"") -> tuple[QueueSettin
 
 
 def given_settings(facts: QueueFacts) -> frozenset[str]:
-    """Returns the names of the settings that were given for a queue; address settings determine the others."""
+    """Returns the names of the settings that were given for a queue, and perhaps `PERSISTENT_PAUSE`.
+
+    Address settings determine the other settings.
+    """
     word = facts.settings.values[_GIVEN]
     return ALL_GIVEN if word < 0 else frozenset(name for name, bit in _BITS.items() if word & bit)
 

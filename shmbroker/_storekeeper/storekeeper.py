@@ -17,6 +17,7 @@ from shmbroker._core import native, paging, segments, storing
 from shmbroker._core import queue as core_queue
 from shmbroker._core.connection import CoreConnection
 from shmbroker._core.queue import CoreQueue
+from shmbroker._core.settings import PERSISTENT_PAUSE
 from shmbroker._storekeeper import records, stored_topology
 from shmbroker._storekeeper.following import Following
 from shmbroker._storekeeper.loading import Loader
@@ -292,7 +293,7 @@ class Storekeeper:
     def _write_record(self, batch: Batch, one: Following) -> None:
         settings, flags = one.queue.settings()
         given = one.queue.given()
-        kept = flags & ~core_queue.PAUSED  # a pause ends with the memory
+        kept = flags if PERSISTENT_PAUSE in given else flags & ~core_queue.PAUSED  # another pause ends with the memory
         record = QueueRecord(one.queue.name, self._instance, one.queue.incarnation, settings, given, kept)
         batch.put_queue(one.number, records.encode(record))
 

@@ -211,9 +211,9 @@ class Queue:
         """Changes settings while the queue is in use."""
         await self._session.change(lambda: self._sync.configure(trim=trim, **given))
 
-    async def pause(self) -> None:
-        """Pauses delivery until :meth:`resume`."""
-        await self._session.change(self._sync.pause)
+    async def pause(self, *, persist: bool = False) -> None:
+        """Pauses delivery until :meth:`resume`; with ``persist`` also after a restart, see `shmbroker.Queue.pause`."""
+        await self._session.change(lambda: self._sync.pause(persist=persist))
 
     async def resume(self) -> None:
         """Ends :meth:`pause`."""

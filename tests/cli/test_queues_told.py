@@ -10,10 +10,11 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scenario_support.inside import connection_of
+from scenario_support.inside import connection_of, core_of
 from scenario_support.waiting import eventually
 
 import shmbroker
+from shmbroker._core.settings import PERSISTENT_PAUSE
 from shmbroker._system_queues import schemas
 from shmbroker.staging import Stage
 
@@ -170,6 +171,9 @@ def test_what_commands_say_of_a_pause(cli: Callable[..., Any], jobs: shmbroker.Q
     assert cli("queue", "resume", "jobs", "--json").facts == {"queue": "jobs", "paused": False}
     assert not jobs.paused
     assert cli("queue", "resume", "jobs").lines == ["jobs: resumed"]
+    assert PERSISTENT_PAUSE not in core_of(jobs).given()
+    assert cli("queue", "pause", "jobs", "--persist").lines == ["jobs: paused"]
+    assert PERSISTENT_PAUSE in core_of(jobs).given()
 
 
 def test_commands_are_known_by_a_name(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:

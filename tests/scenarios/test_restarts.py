@@ -175,6 +175,42 @@ def test_t69_a_partial_update_survives(lasting: Lasting) -> None:
     assert (after.max_length, after.message_ttl, after.max_priority) == (50, HOUR, 4)
 
 
+# ---- pauses ----
+
+
+def test_t67_a_pause_outlives_the_memory_only_if_it_is_to_persist(lasting: Lasting) -> None:
+    """A paused queue accepts messages. After a restart, only the pause with `persist` is there; a resume ends it."""
+    names = ("lasting", "passing")
+    for name in names:
+        lasting.connection.queue(name, durable=True).put(b"A")
+    lasting.queue("lasting").pause(persist=True)
+    lasting.queue("passing").pause()
+    for name in names:
+        queue = lasting.queue(name)
+        queue.put(b"B")
+        assert queue.paused
+        assert nothing_to_get(queue)
+    lasting.restart()
+    assert [lasting.queue(name).paused for name in names] == [True, False]
+    assert take(lasting.queue("passing"), 2) == ["A", "B"]
+    queue = lasting.queue("lasting")
+    queue.put(b"C")
+    assert nothing_to_get(queue)
+    assert_counts(queue, ready=3)
+    queue.pause()  # does not make the pause one that passes
+    queue.put(b"D")
+    lasting.restart()
+    queue = lasting.queue("lasting")
+    assert nothing_to_get(queue)
+    queue.resume()
+    assert take(queue, 4) == list("ABCD")
+    queue.pause()
+    queue.put(b"E")
+    lasting.restart()
+    assert not lasting.queue("lasting").paused
+    assert take(lasting.queue("lasting"), 1) == ["E"]
+
+
 # ---- a crash during an append ----
 
 

@@ -14,6 +14,7 @@ from scenario_support.loops import ready, run, until_waiting
 from scenario_support.turns import at_once, noted_options
 
 from shmbroker import aio, exceptions
+from shmbroker._core.settings import PERSISTENT_PAUSE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -244,6 +245,9 @@ def test_a_queue_is_paused_configured_moved_and_deleted(broker: shmbroker.Broker
         await jobs.pause()
         with pytest.raises(standard_queue.Empty):
             jobs.get_nowait()
+        assert PERSISTENT_PAUSE not in core_of(jobs._sync).given()  # noqa: SLF001
+        await jobs.pause(persist=True)
+        assert PERSISTENT_PAUSE in core_of(jobs._sync).given()  # noqa: SLF001
         await jobs.resume()
         assert bytes(jobs.get_nowait(auto_ack=True)) == b"A"
         assert jobs.move(other, limit=1) == 1

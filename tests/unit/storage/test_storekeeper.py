@@ -310,6 +310,24 @@ def test_changed_settings_survive(stored: Stored) -> None:
     assert bytes(queue.get(timeout=10)) == b"1"  # the pause ended with the memory
 
 
+def test_a_pause_that_persists_ends_with_a_resume(stored: Stored) -> None:
+    """The store has it, whatever else changes, until the queue is resumed; a later pause is another one."""
+    stored.connection.queue("q", durable=True)
+    for paused in (True, True, False):
+        queue = stored.connection.queue("q", passive=True)
+        if paused:
+            queue.pause(persist=True)
+            queue.configure(max_length=9)
+            queue.pause()
+        else:
+            queue.resume()
+            queue.pause()
+        stored.keeper.turn()
+        stored.restart()
+        assert stored.connection.queue("q", passive=True).paused is paused
+        assert stored.connection.queue("q", passive=True).settings.max_length == 9
+
+
 def test_other_queues_are_not_stored(stored: Stored) -> None:
     """Those that are not durable, or exclusive, end with the memory."""
     put_numbers(stored.connection.queue("transient"), 3)
