@@ -18,6 +18,7 @@ from shmbroker._core import queue as core_queue
 from shmbroker._core.connection import CoreConnection
 from shmbroker._core.queue import CoreQueue
 from shmbroker._core.settings import PERSISTENT_PAUSE
+from shmbroker._dataclasses import replace
 from shmbroker._storekeeper import records, stored_topology
 from shmbroker._storekeeper.following import Following
 from shmbroker._storekeeper.loading import Loader
@@ -39,6 +40,7 @@ NAME = "storekeeper"
 _FIRST_NUMBER = 1
 _LOOK_SECONDS = 0.05
 _RESTORE_SECONDS = 30.0
+_WIDEST_RING = 1 << 56
 _PASSES = 4  # of a turn, before it holds commits back
 
 
@@ -325,7 +327,10 @@ class Storekeeper:
         return len(found)
 
     def _restore_queue(self, reader: Reader, number: int, record: QueueRecord) -> None:
-        core_queue.declare(self._connection, record.name, record.settings, 0, record.flags, record.given)
+        # A ring that was made smaller may have more messages than its size: only messages that come later evict some.
+        is_ring = record.settings.ring_size >= 0
+        settings = replace(record.settings, ring_size=_WIDEST_RING) if is_ring else record.settings
+        core_queue.declare(self._connection, record.name, settings, 0, record.flags, record.given)
         queue = CoreQueue(self._connection, record.name, self._connection.queue_slot(record.name))
         try:
             for tail in reader.tails(number):
@@ -336,6 +341,9 @@ class Storekeeper:
                     _restore_leaf(reader, number, queue, leaf, tail)
                 storing.skip(queue, tail)
             storing.resumed(queue)
+            if is_ring:
+                until = native.deadline(_RESTORE_SECONDS)
+                queue.configure(record.settings, record.flags, trim=False, until=until, given=record.given)
             self._numbers[queue.name, queue.incarnation] = number
         finally:
             queue.leave()

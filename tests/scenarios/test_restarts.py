@@ -17,6 +17,7 @@ from scenario_support.observing import (
     await_counts,
     listing,
     nothing_to_get,
+    numbered,
     put_each,
     take,
     text,
@@ -173,6 +174,23 @@ def test_t69_a_partial_update_survives(lasting: Lasting) -> None:
     after = lasting.queue().settings
     assert after == before
     assert (after.max_length, after.message_ttl, after.max_priority) == (50, HOUR, 4)
+
+
+def test_r12_a_restart_enforces_no_more_than_the_live_broker_did(lasting: Lasting) -> None:
+    """A ring that was made smaller, and has more messages than that, has them after a restart as well."""
+    queue = lasting.connection.queue("q", durable=True)
+    bodies = numbered(20)
+    put_each(queue, bodies)
+    queue.configure(ring_size=10)
+    assert_counts(queue, message_count=20, replaced=0)
+    synced(lasting)
+    lasting.restart()
+    queue = lasting.queue()
+    assert queue.settings.ring_size == 10
+    assert listing(queue) == bodies
+    put_each(queue, ["new"])
+    assert listing(queue) == [*bodies[1:], "new"]
+    assert_counts(queue, message_count=20, replaced=1)
 
 
 # ---- pauses ----
