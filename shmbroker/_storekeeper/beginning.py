@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shmbroker._storekeeper.loading import let_go
 from shmbroker._storekeeper.process import opened
 from shmbroker._storekeeper.storekeeper import Storekeeper
 from shmbroker.storage import verify
@@ -27,6 +28,7 @@ def store_of(name: str, folder: str) -> Database:
     """
     if (Path(folder) / DATA).exists():
         verify.verified(Path(folder))
+    let_go(folder)  # this process may have read from the store, as a client of an earlier broker
     return opened(name, folder)
 
 

@@ -42,6 +42,14 @@ class Loader:
         self._lock = locks.lock()
         self._numbers: dict[tuple[str, int, int], int] = {}  # of queues in the store
 
+    def close(self) -> None:
+        """Closes the store; a later call opens it again."""
+        with self._lock:
+            if self._database is not None:
+                self._database.close()
+                self._database = None
+                self._numbers.clear()
+
     def load(self, attached: Attachment, slot: int, sequence: int) -> None:
         """Lets the leaf of a sequence number come back, and some that follow it.
 
@@ -146,6 +154,14 @@ def of_this_process(attached: Attachment) -> Loader:
         if folder not in _loaders:
             _loaders[folder] = Loader(lambda: Database(folder))
         return _loaders[folder]
+
+
+def let_go(folder: str) -> None:
+    """Closes the store if a loader of this process has it open: LMDB opens a database only once in a process."""
+    with _loaders_lock:
+        loader = _loaders.get(folder)
+    if loader is not None:
+        loader.close()
 
 
 def _one_back(queue: CoreQueue, leaf: paging.Absent, found: list[paging.Stored]) -> int:

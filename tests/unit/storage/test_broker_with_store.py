@@ -251,3 +251,15 @@ def test_a_folder_is_a_path(given: object) -> None:
     """An empty one would be the current directory: it may be a variable that is not set."""
     with pytest.raises(ValueError, match=r"data_dir=.*: the path of a folder is allowed, or None"):
         shmbroker.Broker("t-no", data_dir=given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("way", ["get", "browse"])
+def test_a_process_that_read_from_the_store_can_make_the_broker_again(name: str, tmp_path: Path, way: str) -> None:
+    """It has the database open for the messages that were not in the memory; that ends with the broker."""
+    put_and_lose(name, tmp_path, 300)
+    for first in range(3):
+        with shmbroker.Broker(name, memory="64M", data_dir=tmp_path) as broker, broker.connect() as connection:
+            queue = connection.queue("q", passive=True)
+            found = queue.get_nowait(auto_ack=True) if way == "get" else next(iter(queue.browse(limit=1)))
+            assert bytes(found) == (b"%d" % first if way == "get" else b"0")
+            broker.stop(purge=True)
