@@ -316,7 +316,13 @@ static void counters_and_cells(void) {
   expect_sound("one that is not scheduled any more");
   set_counter(SB_COUNT_ADDED, 1);
   look(true);
-  expect_finding((sb_finding){SB_BAD_COUNT, q->slot, 0, READY, 0, 0, 3, 2}, "the counters of a queue that is closed");
+  expect_no_finding("messages that had left the memory end with a closed queue, uncounted");
+  set_counter(SB_COUNT_ADDED, -1);
+  set_counter(SB_COUNT_ACKED, 1);
+  look(true);
+  expect_finding((sb_finding){SB_BAD_COUNT, q->slot, 0, READY, 0, 0, 1, 2}, "too few in a queue that is closed");
+  set_counter(SB_COUNT_ACKED, -1);
+  set_counter(SB_COUNT_ADDED, 1);
   SB_STORE(&q->ledger->queue, 1u, SB_RELAXED); /* what was found explains it */
   expect_ledger(OTHER_QUEUE, 1, q->slot, "a queue with another trouble");
 }
