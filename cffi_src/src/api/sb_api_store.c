@@ -12,9 +12,7 @@
 uint32_t sb_broker_sync(sb_broker *b) { return SB_LOAD(&b->header->sync, SB_RELAXED); }
 
 bool sb_queue_is_stored(const sb_queue *q) { return q->lanes[0].ring.changed != NULL; }
-bool sb_queue_waits_for_store(const sb_queue *q) {
-  return sb_queue_is_stored(q) && sb_broker_sync(q->c->b) == SB_SYNC_ALWAYS;
-}
+bool sb_queue_waits_for_store(const sb_queue *q) { return q->waits_for_store; }
 
 uint32_t sb_store_ask(sb_connection *c) { return sb_turns_ask(c->b); }
 

@@ -56,7 +56,9 @@ struct sb_queue {
   uint32_t busy;
   /* no call uses the handle any more, but it could not be detached yet: sb_handle_leave frees it */
   bool orphaned;
-  bool ended_some; /* a search ended messages that had expired, and nobody was notified of it (sb_notify_ended) */
+  bool
+      waits_for_store; /* a put waits until the store has it; read without the lock, even after the connection closed */
+  bool ended_some;     /* a search ended messages that had expired, and nobody was notified of it (sb_notify_ended) */
   sb_queue_shm *shm;
   sb_ledger_shm *ledger;
   uint64_t ledger_token;

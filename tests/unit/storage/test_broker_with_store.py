@@ -263,3 +263,32 @@ def test_a_process_that_read_from_the_store_can_make_the_broker_again(name: str,
             found = queue.get_nowait(auto_ack=True) if way == "get" else next(iter(queue.browse(limit=1)))
             assert bytes(found) == (b"%d" % first if way == "get" else b"0")
             broker.stop(purge=True)
+
+
+@pytest.mark.parametrize("headers", [None, {"n": 1}])
+def test_a_put_beside_the_close_of_its_connection_is_refused(
+    name: str, tmp_path: Path, headers: dict[str, Any] | None
+) -> None:
+    """A thread puts into a durable queue while another closes the last connection of the process: ConnectionClosed."""
+    broker = shmbroker.Broker(name, memory="64M", data_dir=tmp_path).create()
+    options = {} if headers is None else {"headers": headers}
+    refused: list[BaseException] = []
+    for _ in range(20):
+        connection = broker.connect()
+        queue = connection.queue("q", durable=True)
+        begun = threading.Event()
+
+        def put(queue: shmbroker.Queue = queue, begun: threading.Event = begun) -> None:
+            try:
+                while True:
+                    queue.put(b"x", **options)
+                    begun.set()
+            except exceptions.ConnectionClosed as error:
+                refused.append(error)
+
+        thread = threading.Thread(target=put)
+        thread.start()
+        begun.wait()
+        connection.close()
+        thread.join()
+    assert len(refused) == 20
