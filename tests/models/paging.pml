@@ -3,7 +3,7 @@
  * Paging: a leaf of a stored queue leaves the memory, and comes back, beside consumers that take, end and return its
  * messages.
  *
- * Mirrors: sb_paged.c sb_paged_leave, sb_paged_stay, sb_paged_come_back; sb_requeued.c sb_requeued_mark, search,
+ * Mirrors: sb_paged.c sb_paged_leave, sb_paged_stay, sb_paged_arrive; sb_requeued.c sb_requeued_mark, search,
  *   clear_bit; sb_take.c take_next, take_returned_at; sb_release.c release; sb_ring.c sb_ring_redo; sb_changes.c
  *   visit_leaf; sb_hints.c sb_hints_resurface; sb_intent.c release_cell; sb_recover.c settle_slot.
  * Abstracted: pages above the parent of the leaf; the slots of messages, which sb_reference.h frees once whoever does
@@ -155,7 +155,7 @@ inline mark(m) {
   atomic { FATE; flag = 1; l1 = 0; again = 0 }
 }
 
-/* sb_paged_come_back */
+/* sb_paged_arrive */
 inline load(n) {
   atomic { FATE; d_live = live; d_sided = sided }
   atomic {
