@@ -440,7 +440,10 @@ def test_a_run_in_one_process(library: Path, monkeypatch: pytest.MonkeyPatch, *,
 
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch, library: Path) -> dict[str, Any]:
-    """Return what a run is asked for; it gives what a serial one does, but for what is in `lost`."""
+    """Return what a run is asked for; it gives what a serial one does, but for what is in `lost`.
+
+    There is no restart.
+    """
     asked: dict[str, Any] = {"lost": [], "dead": 0}
 
     def fake(root: Path, paths: list[str], *, progress: Callable[[int], None], **options: object) -> Outcome:
@@ -451,6 +454,7 @@ def played(monkeypatch: pytest.MonkeyPatch, library: Path) -> dict[str, Any]:
         return Outcome(results, 1, 2, ["worker"] if options["kill"] else [], 2.0, left)
 
     monkeypatch.setattr(command, "run", fake)
+    monkeypatch.setattr(command, "_restart", lambda: None)  # test_demo_restart.py has it
     monkeypatch.setattr(command, "library", lambda: library)
     monkeypatch.setattr(command, "run_serially", lambda *given: dataclasses.replace(run_serially(*given), seconds=3.0))
     return asked

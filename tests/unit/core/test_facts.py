@@ -16,8 +16,9 @@ from shmbroker._core.facts import (
     facts_of_broker,
     facts_of_queue,
     statistics_of_broker,
+    statistics_of_store,
 )
-from shmbroker.statistics import BrokerStatistics, Repairs
+from shmbroker.statistics import BrokerStatistics, Repairs, StoreStatistics
 
 if TYPE_CHECKING:
     import shmbroker
@@ -65,12 +66,13 @@ def test_statistics_of_a_broker() -> None:
     found.repairs, found.explained_repairs = lists.values()
     there = {"queue_count": "queues", "connection_count": "connections", "process_count": "processes"}
     marks = {"memory_high_watermark": 500, "memory_warning": 0}  # in thousandths; 0 = none
-    other = {"name", "created_at", "housekeeper_stopped", "memory_state", *marks, *lists}
+    other = {"name", "created_at", "housekeeper_stopped", "memory_state", "store", *marks, *lists}
     fields = [field.name for field in dataclasses.fields(BrokerStatistics) if field.name not in other]
     filled(found, [there.get(field, field) for field in fields])
     found.created_ns, found.housekeeper_stopped = 1_500_000_000, 1
     found.memory_high_watermark, found.memory_warning = marks.values()
-    statistics = statistics_of_broker("b", found)
+    store = StoreStatistics("/var/b", "always", 1, 2, 3.0, 4, 5, 6)
+    statistics = statistics_of_broker("b", found, store)
     FFI.release(found)
     assert statistics == BrokerStatistics(
         name="b",
@@ -79,6 +81,7 @@ def test_statistics_of_a_broker() -> None:
         memory_state="normal",
         memory_high_watermark=0.5,
         memory_warning=None,
+        store=store,
         **{field: 10 + at for at, field in enumerate(fields)},  # type: ignore[arg-type]
         **{which: Repairs(**dict(zip(kinds, numbers, strict=True))) for which, numbers in lists.items()},
     )
@@ -93,3 +96,22 @@ def test_the_facts_of_what_there_is(connection: shmbroker.Connection) -> None:
     assert (facts.name, facts.ready, facts.bytes) == ("q", 1, 4)
     assert facts.settings.values[LIB.SB_SETTING_MAX_LENGTH] == 5
     assert (core_of(queue).connection.attachment.facts().queues, facts.locked) == (1, 0)
+
+
+def test_statistics_of_a_store() -> None:
+    """Each number is that of its name; the time is in seconds."""
+    found = FFI.new("sb_store_facts *")
+    filled(found, ["messages", "came_back", "turns", "left", "keeper"])
+    found.sync_ns = 1_500_000_000
+    statistics = statistics_of_store("/var/b", "interval", found)
+    FFI.release(found)
+    assert statistics == StoreStatistics(
+        data_dir="/var/b",
+        sync="interval",
+        storekeeper_pid=14,
+        turns=12,
+        sync_seconds=1.5,
+        messages_per_turn=10,
+        left=13,
+        came_back=11,
+    )
