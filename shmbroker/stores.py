@@ -30,7 +30,7 @@ from shmbroker._broker.making import check_name
 from shmbroker._core import native, segments
 from shmbroker._core.attachment import attached_to
 from shmbroker._dataclasses import dataclass
-from shmbroker._storekeeper import admission, examination, settled
+from shmbroker._storekeeper import admission, examination, settled, users
 from shmbroker.storage import backup as backups
 from shmbroker.storage import compacting
 from shmbroker.storage.backup import Backup
@@ -121,7 +121,7 @@ def restore(
         OSError: the folder cannot be written.
     """
     folder = Path(data_dir).resolve()
-    for name in _brokers_of(folder):
+    for name in users.brokers_of(folder):
         text = (
             f"the folder {str(folder)!r} is that of broker {name!r}, which exists: `shmbroker stop --purge` removes it"
         )
@@ -143,8 +143,10 @@ def compact(data_dir: str | os.PathLike[str], *, progress: Progress | None = Non
         StoreError: the folder has no store; the store is in use, or damaged. It is as it was.
         OSError: the folder cannot be written. The store is as it was.
     """
+    folder = Path(data_dir).resolve()
+    users.refuse_a_broker(folder)
     copied, check = _steps(progress)
-    return Compacted(*compacting.compact(Path(data_dir).resolve(), check, copied))
+    return Compacted(*compacting.compact(folder, check, copied))
 
 
 def examine(
@@ -199,6 +201,7 @@ class _Held:
     """The writer's place of a store that no broker uses."""
 
     def __init__(self, folder: Path, owner: str) -> None:
+        users.refuse_a_broker(folder)
         if not folder.is_dir():
             raise exceptions.StoreError(text=f"data_dir={str(folder)!r} is no folder")
         if not (folder / DATA).exists():
@@ -225,17 +228,6 @@ def _source(broker: str | None, data_dir: str | os.PathLike[str] | None) -> Iter
             raise _NoStoreError(text=f"broker {name!r} has no store: it was made without data_dir")
         admission.await_restored(attached, native.deadline(_SYNC_SECONDS))
         yield attached, Path(folder)
-
-
-def _brokers_of(folder: Path) -> Iterator[str]:
-    """The brokers that exist and have their store in a folder, as far as this user can look into them."""
-    for name in segments.names():
-        with (
-            contextlib.suppress(exceptions.BrokerError, exceptions.OutOfMemory, OSError),
-            attached_to(segments.path_of(name)) as attached,
-        ):
-            if attached.data_dir is not None and Path(attached.data_dir) == folder:
-                yield name
 
 
 def _told(progress: Progress | None, step: str) -> Callable[[int, int], object] | None:

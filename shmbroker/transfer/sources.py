@@ -14,7 +14,7 @@ from shmbroker._amqp.errors import amqp_error
 from shmbroker._choosing import at_most, chosen
 from shmbroker._core import managing, record
 from shmbroker._session.queues import core_of
-from shmbroker._storekeeper import records
+from shmbroker._storekeeper import records, users
 from shmbroker.storage import messages as stored
 from shmbroker.storage import rows, verify
 from shmbroker.storage.database import DATA, Database
@@ -179,6 +179,7 @@ def opened(data_dir: str | os.PathLike[str]) -> Iterator[StoredQueues]:
         StoreError: the folder has no store; the store is in use, or damaged.
     """
     folder = Path(data_dir).resolve()
+    users.refuse_a_broker(folder)
     if folder.is_dir() and not (folder / DATA).exists():
         raise exceptions.StoreError(text=f"data_dir={str(folder)!r} has no store: there is no file {DATA!r}")
     if folder.is_dir():

@@ -82,6 +82,7 @@ class Evidence:
     moved: int = 0
     moves_unsure: int = 0
     browsed: int = 0
+    passed: list[str] = dataclasses.field(default_factory=list)  # came after a newer one, where messages stay
     timeouts: int = 0
     connects: int = 0
     full: int = 0  # calls for which a broker that is full of messages had no memory
@@ -285,6 +286,9 @@ class _Reader:
 
     def _browsed(self, line: Line) -> None:
         self._all.browsed += int(line.words[0])
+
+    def _passed(self, line: Line) -> None:
+        self._all.passed += line.words
 
     def _timeout(self, _line: Line) -> None:
         self._all.timeouts += 1

@@ -20,6 +20,7 @@ written in hexadecimal.
 | dead | message:reason ... | why these, which came just before, were dead-lettered |
 | saw | queue, messages | what the mover found where only it puts: these were moved |
 | browsed | how many | |
+| passed | message | it came after a newer one of its producer, from a queue whose messages stay |
 | exec | | another program is about to run in its place |
 | full | | the broker had no memory for a call; the connection was closed, with whatever was in hand |
 | interrupted | | it ended in order after a SIGINT |

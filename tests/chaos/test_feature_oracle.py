@@ -96,3 +96,11 @@ def test_what_was_settled_as_it_came_says_nothing_of_the_order(tmp_path: Path) -
     """It was written down after the group had gone to another process."""
     one, two = taken("shared", (A, 0, 60, 0), how="auto"), taken("shared", (B, 1, 40, 80))
     assert found(tmp_path, sender=put("shared"), one=one, two=two) == []
+
+
+def test_what_was_passed_needs_a_stop(tmp_path: Path) -> None:
+    """A reader may pass a message of a board for each stop of a process that may own it."""
+    reader = f"10 connected\n11 passed {A}\n12 bye"
+    assert found(tmp_path, reader=reader) == ["passed, and nobody had them"]
+    assert found(tmp_path, director="5 stop publisher-1", reader=reader) == ["passed, and nobody had them"]
+    assert found(tmp_path, director="5 stop reader-1", reader=reader) == []

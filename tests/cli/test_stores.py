@@ -157,7 +157,7 @@ def test_a_store_in_use_is_left_alone(cli: Callable[..., Any], broker_name: str,
     backup = filled.with_name("backup")
     assert cli("backup", str(backup), "--data-dir", str(filled)).code == 0
     with serving(broker_name, filled):
-        text = f"in use by broker '{broker_name}', process"
+        text = f"in use by broker '{broker_name}'"
         assert cli("compact", str(filled)).is_refused(text)
         assert cli("doctor", "--data-dir", str(filled)).is_refused(text)
         assert cli("backup", str(filled.with_name("b")), "--data-dir", str(filled)).is_refused(text)
@@ -166,6 +166,23 @@ def test_a_store_in_use_is_left_alone(cli: Callable[..., Any], broker_name: str,
         assert cli("restore", str(backup), str(filled)).is_refused("in use by a test, process")
     assert cli("restore", str(backup), str(filled)).is_refused("has a store already")
     assert numbers_of(broker_name, filled) == [*range(300)]
+
+
+def test_a_store_between_two_storekeepers_is_left_alone(
+    cli: Callable[..., Any], broker_name: str, filled: Path
+) -> None:
+    """The broker runs, and nobody holds the writer's place: whoever came in would delay the next storekeeper."""
+    backup = filled.with_name("backup")
+    with serving(broker_name, filled):
+        (filled / "owner").unlink()  # the lock is on what was there
+        for given in (
+            ("compact", str(filled)),
+            ("doctor", "--data-dir", str(filled)),
+            ("backup", str(backup), "--data-dir", str(filled)),
+            ("export", "jobs", str(filled.with_name("jobs.jsonl")), "--data-dir", str(filled)),
+        ):
+            assert cli(*given).is_refused(f"in use by broker '{broker_name}'")
+    assert not backup.exists()
 
 
 class _Closing:

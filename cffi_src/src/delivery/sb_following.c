@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_following.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 #include "sb_closing.h"
@@ -166,9 +167,13 @@ static sb_status look_at_waiting(const search *s) {
 /* Handles what was seen at the cursor. SB_EMPTY: the cursor may go on. SB_IN_USE: it stops here for now. */
 static sb_status pass(const search *s, sb_status seen, uint64_t due_ns) {
   sb_following *f = s->f;
-  if (seen == SB_IN_USE && ++f->stops < SB_FOLLOWING_STOPS) {
-    s->choice->unfinished = true;
-    return SB_IN_USE;
+  if (seen == SB_IN_USE) {
+    if (f->since_ns == 0) f->since_ns = s->now_ns;
+    if (++f->stops < SB_FOLLOWING_STOPS || s->now_ns < f->since_ns + SB_FOLLOWING_PATIENCE_NS) {
+      (void)sched_yield(); /* the owner may wait for a processor */
+      s->choice->unfinished = true;
+      return SB_IN_USE;
+    }
   }
   if ((seen == SB_IN_USE || seen == SB_TICK) &&
       !note(f, seen == SB_TICK, (sb_note){seen == SB_TICK ? due_ns : f->cursor, f->cursor, 0})) {
@@ -215,6 +220,7 @@ static sb_status look_on(search *s) {
       }
       if (status == SB_OK) {
         f->stops = 0;
+        f->since_ns = 0;
         f->cursor++;
         return SB_OK;
       }

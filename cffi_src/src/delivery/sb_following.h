@@ -8,8 +8,10 @@
  *
  * The cursor meets cells that are not ready:
  *   owned   STAGED, REMOVING, ACQUIRED: the message may become ready, or end. The cursor waits here for SB_FOLLOWING_STOPS
- *           looks, so that a consumer gets the messages in order although another one reads a long body now. Then it notes
- *           the position, and goes on: the owner may be stopped.
+ *           looks and SB_FOLLOWING_PATIENCE_NS, so that a consumer gets the messages in order although another one reads a
+ *           long body now, and lost its processor meanwhile. Then it notes the position, and goes on: the owner may be
+ *           stopped. It has this patience once between two messages that it reads, since a stopped owner may own a
+ *           thousand cells of a commit.
  *   SCHEDULED  the consumer notes the position, and looks again when the delay is over, or when `early` of the queue
  *           has changed: an administrator made messages ready before their time.
  *   TOMBSTONE  nothing comes there any more.
@@ -45,12 +47,15 @@
 #include "sb_reading.h"
 
 #define SB_FOLLOWING_STOPS 256u
+#define SB_FOLLOWING_PATIENCE_NS UINT64_C(100000000) /* a thread that wants a processor has one within this time */
+
 typedef struct sb_following {
   sb_notes *notes;
   uint64_t cursor;
-  uint64_t early; /* of the queue, when the consumer last looked at all that waits */
-  uint32_t stops; /* how often the cursor found the cell owned that it is at */
-  bool stuck;     /* the next message has as many views as it can have: the IO thread looks again later */
+  uint64_t early;    /* of the queue, when the consumer last looked at all that waits */
+  uint32_t stops;    /* how often the cursor found the cell owned that it is at */
+  uint64_t since_ns; /* when it first found a cell owned since it read a message; 0: never */
+  bool stuck;        /* the next message has as many views as it can have: the IO thread looks again later */
   sb_leaf_ref leaf;
 } sb_following;
 

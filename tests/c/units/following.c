@@ -52,11 +52,13 @@ static void schedule(uint64_t number, uint64_t due_ns) {
   set_cell(number, SB_CELL_SCHEDULED, 0);
 }
 static void raise_early(void) { (void)SB_ADD(&q->shm->early, 1, SB_SEQ_CST); }
-/* The cursor is at an owned cell: so many looks end there. */
+/* The cursor is at an owned cell: so many looks end there. The time of its patience passes with the first one. */
 static void look_in_vain(unsigned looks) {
+  answer_for_the_system();
   for (unsigned i = 0; i < looks; i++) {
     expect_status(SB_EMPTY, "at an owned cell");
     expect(choice.unfinished, "the caller is not told to look again");
+    if (i == 0) says.now_ns += SB_FOLLOWING_PATIENCE_NS;
   }
 }
 
@@ -169,6 +171,20 @@ static void it_is_passed_in_the_end(void) {
   set_cell(0, SB_CELL_AVAILABLE, 0);
   (void)expect_read(0, "when the owner gives it back");
   (void)expect_read(3, "then the next one");
+}
+static void an_owner_without_a_processor(void) {
+  begin();
+  answer_for_the_system();
+  set_cell(0, SB_CELL_ACQUIRED, OTHER);
+  set_cell(1, SB_CELL_ACQUIRED, OTHER);
+  for (unsigned i = 0; i < 2 * SB_FOLLOWING_STOPS; i++) expect_status(SB_EMPTY, "in its time");
+  says.now_ns += SB_FOLLOWING_PATIENCE_NS - 1;
+  expect_status(SB_EMPTY, "at the end of its time");
+  says.now_ns++;
+  for (unsigned i = 1; i < SB_FOLLOWING_STOPS; i++) expect_status(SB_EMPTY, "at the next cell");
+  (void)expect_read(2, "behind both");
+  set_cell(3, SB_CELL_ACQUIRED, OTHER);
+  for (unsigned i = 0; i < 2 * SB_FOLLOWING_STOPS; i++) expect_status(SB_EMPTY, "it is patient anew");
 }
 static void decide(void) { set_cell(0, SB_CELL_AVAILABLE, 0); }
 static void a_commit_that_returned_comes_first(void) {
@@ -501,6 +517,8 @@ static const test_case CASES[] = {
     {"following: deletion", "a consumer decides about a deletion that it meets", a_deletion_is_decided},
     {"following: get", "nobody gets a message", nobody_gets_one},
     {"following: owned", "the cursor waits at an owned cell", a_cell_that_is_owned_stops_it},
+    {"following: patience", "an owner that has no processor for a while is waited for, and a stopped one once",
+     an_owner_without_a_processor},
     {"following: passed", "the cursor passes an owned cell in the end, and comes back", it_is_passed_in_the_end},
     {"following: commit", "the message of a commit that returned comes first", a_commit_that_returned_comes_first},
     {"following: ends", "a message that was passed may end", one_that_was_passed_ends},

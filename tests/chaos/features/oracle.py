@@ -11,7 +11,7 @@ from tests.chaos.dead_letters import oracle as dead_letters
 from tests.chaos.dead_letters.oracle import Scene
 from tests.chaos.dead_letters.plan import RING
 from tests.chaos.evidence import AUTO
-from tests.chaos.features.plan import DELAYED, GROUPED, RANKED, SOURCES, class_of, row_of
+from tests.chaos.features.plan import BOARD, CAST, DELAYED, GROUPED, RANKED, SOURCES, class_of, row_of
 from tests.chaos.oracle import Judgement, got_at, history
 
 if TYPE_CHECKING:
@@ -27,8 +27,13 @@ def judge(evidence: Evidence, facts: Facts) -> Judgement:
     """Looks at everything."""
     judgement = dead_letters.judge(evidence, facts, SCENE)
     groups = _groups(evidence)
-    findings = [*judgement.findings, *_shared_out_twice(groups, evidence), *_out_of_order(groups, evidence)]
     explained = dict(judgement.explained)
+    findings = [
+        *judgement.findings,
+        *_shared_out_twice(groups, evidence),
+        *_out_of_order(groups, evidence),
+        *_passed(evidence, explained),
+    ]
     passed = sum(1 for pairs in groups for _ in _handovers(pairs))
     explained["groups that went from one process to another"] = passed, sum(map(len, groups))
     return dataclasses.replace(judgement, findings=findings, explained=explained)
@@ -80,6 +85,19 @@ def _out_of_order(groups: list[list[tuple[int, Delivery]]], evidence: Evidence) 
         for message, one in pairs:
             if one.queue == RANKED and not one.marked:
                 yield from _late(highest, (holder, *row_of(message, one.queue)), message, evidence)
+
+
+def _passed(evidence: Evidence, explained: dict[str, tuple[int, int]]) -> Iterator[str]:
+    """A consumer passes a message whose owner is stopped (sb_following.h): at most one for each stop and each reader.
+
+    A process that is killed is as one that is stopped, until its connection is reaped.
+    """
+    owners = {role.kind for role in CAST if BOARD in role.queues}
+    acts = sum(evidence.counts[f"{act} {owner}"] for act in ("stop", "kill", "interrupt") for owner in owners)
+    most = acts * sum(role.kind == "reader" for role in CAST)
+    explained["passed, since its owner was stopped"] = len(evidence.passed), most
+    if len(evidence.passed) > most:
+        yield f"passed, and nobody had them: {evidence.passed}"
 
 
 def _late(
