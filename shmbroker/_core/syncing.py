@@ -30,6 +30,7 @@ def wait(connection: CoreConnection, turn: int, until: int) -> None:
     Raises:
         Timeout: the turn is not done in time, or the broker was stopped, so that no storekeeper runs.
         ConnectionClosedByBroker: the broker is purged meanwhile.
+        ConnectionClosed: another thread closes the connection meanwhile.
     """
     attached = connection.attachment
     while True:
@@ -40,9 +41,10 @@ def wait(connection: CoreConnection, turn: int, until: int) -> None:
             return
         if status not in {native.TIMEOUT, native.INTERRUPTED}:  # signal handlers run between the calls
             native.raise_for(status)
-        missing = attached.storekeeper_missing()
-        if status == native.TIMEOUT and (look == until or (missing and attached.facts().stopped)):
-            raise exceptions.Timeout(_why(connection, missing=missing))
+        with connection.call():  # another thread may have closed the connection meanwhile
+            missing = attached.storekeeper_missing()
+            if status == native.TIMEOUT and (look == until or (missing and attached.facts().stopped)):
+                raise exceptions.Timeout(_why(connection, missing=missing))
         if missing:
             connection.on_storekeeper_missing()
 

@@ -246,9 +246,10 @@ class Stage:
         for actor in self.cast:
             self._check_there(actor)
             self._note("kill", actor)
+        for actor in self.cast:  # one that has not attached yet is no process of the broker
+            actor.send(signal.SIGKILL)
         deed()
         for actor in self.cast:
-            actor.send(signal.SIGKILL)
             actor.process.join(SECONDS_TO_DIE)
             actor.process.close()
             actor.close()

@@ -9,6 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import shmbroker
 from tests.chaos import content
 from tests.chaos.journal import names
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterable
 
-    import shmbroker
     from tests.chaos.journal import Journal
 
 MOST_AT_ONCE = 50
@@ -192,12 +192,19 @@ def consume_in_batches(actor: Actor) -> None:
 
 
 class Called:
-    """The callback of a consumer on a channel: so many messages are settled, the others go back when it is closed."""
+    """The callback of a consumer on a channel: so many messages are settled, the others go back when it is closed.
+
+    Attributes:
+        lock: held by the callback.
+        closing: nothing is written any more.
+        leaving: the program is about to close the channel. An interrupt may let it do so beside the callback.
+        enough: set after so many messages.
+    """
 
     def __init__(self, actor: Actor, most: int) -> None:
         self._actor, self._left = actor, most
         self.lock = threading.Lock()
-        self.closing = False
+        self.closing = self.leaving = False
         self.enough = threading.Event()
 
     def __call__(self, channel: shmbroker.Channel, message: shmbroker.Delivery, *_: object) -> None:
@@ -206,7 +213,13 @@ class Called:
             if self.closing:
                 return
             self._channel = channel
-            self._settle(message, self._actor.got([message])[0])
+            try:
+                self._settle(message, self._actor.got([message])[0])
+            except shmbroker.exceptions.ConnectionClosed:
+                if not self.leaving:
+                    raise
+                self.closing = True
+                return
             self._left -= 1
             if self._left == 0:
                 self.closing = True
@@ -264,7 +277,8 @@ def _until_enough(actor: Actor, called: Called, prefetch: int, *, commits: bool)
             for queue in queues:
                 channel.basic_consume(queue.name, called)
             called.enough.wait(actor.chance.uniform(0, 1))
-        finally:  # an interrupt too ends the callbacks before the channel is closed
+        finally:  # an interrupt too ends the callbacks before the channel is closed, unless a second one comes
+            called.leaving = True
             with called.lock:
                 called.closing = True
                 actor.journal.write("close", prefetch * len(queues))

@@ -31,6 +31,8 @@ MEMORY = "32M"
 BATCH = 500
 AHEAD = 32 * LEAF
 """How many messages behind the head the storekeeper keeps in the memory, or loads."""
+FEW = 8 * LEAF
+"""The same, while the use of the memory is between the two marks."""
 
 
 @pytest.fixture
@@ -163,7 +165,7 @@ def test_t74_consumption_goes_on_without_a_storekeeper(lasting: Lasting, how: st
             found = consumer.do("take_numbers", queue="q", count=count // 2)
             assert lasting.keeper() != before
         assert found == [*range(count // 2)]
-        eventually(lambda: absent(queue, count // 2 + AHEAD) == 0, "what comes next, loaded ahead")
+        eventually(lambda: absent(queue, count // 2 + FEW) == 0, "what comes next, loaded ahead")
         assert consumer.do("take_numbers", queue="q", count=count - count // 2) == [*range(count // 2, count)]
     assert_counts(queue, message_count=0, acked=count)
 
@@ -191,13 +193,14 @@ def test_t76_a_new_consumer_begins_without_a_look_into_the_store(
     monkeypatch.setattr(
         Loader, "load", lambda loader, attached, slot, at: (loads.append(at), load(loader, attached, slot, at))
     )
-    with lasting.keeper_stopped(), queue.consume(prefetch=1) as consumer:
-        for number in range(AHEAD):
-            assert loads == []
-            message = consumer.get(timeout=60)
-            assert number_of(message) == number
-            message.ack()
-    assert drained(queue) == [*range(AHEAD, count)]
+    with lasting.keeper_stopped():
+        with queue.consume(prefetch=1) as consumer:
+            for number in range(AHEAD):
+                assert loads == []
+                message = consumer.get(timeout=60)
+                assert number_of(message) == number
+                message.ack()
+        assert drained(queue) == [*range(AHEAD, count)]
     assert loads != []  # the rest was not in the memory
     for number in range(1000):
         queue.put(body(number, size))

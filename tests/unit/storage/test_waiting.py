@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from shmbroker import aio, exceptions
+from shmbroker._core import native, segments, syncing
+from shmbroker._core.attachment import Attachment
+from shmbroker._core.connection import CoreConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +63,21 @@ CALLS: dict[str, Callable[[shmbroker.Queue, float | None], object]] = {
     "put_many of bytearrays": lambda queue, timeout: queue.put_many([bytearray(b"abc")], timeout=timeout),
     "reserve": reserve,
 }
+
+
+def test_a_wait_ends_when_another_thread_closes_the_connection(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if that happens before the wait looks whether there is a storekeeper: the broker may be detached by then."""
+    core = CoreConnection(segments.path_of(stored.name), "waits")
+    turn = syncing.ask(core)
+
+    def await_turn(*_: object) -> int:
+        core.close()
+        return native.TIMEOUT
+
+    monkeypatch.setattr(syncing, "slow", SimpleNamespace(sb_store_await=await_turn))
+    monkeypatch.setattr(Attachment, "storekeeper_missing", lambda _: pytest.fail("the broker is detached"))
+    with pytest.raises(exceptions.ConnectionClosed):
+        syncing.wait(core, turn, native.deadline(WATCHDOG))
 
 
 @pytest.mark.parametrize("call", CALLS)
