@@ -93,6 +93,8 @@ class Repairs:
 class StoreStatistics:
     """The store of a broker at one moment.
 
+    ``state`` is "restoring" (clients wait), "verifying" (only the storekeeper reads the store, since a process still
+    walks its pages), "ready", or "damaged" (nobody reads or writes it; the text of the error says what and where).
     ``sync`` is what publishers to durable queues wait for: "always" (the disk), "interval" or "none".
     ``storekeeper_pid`` is 0 if there is no storekeeper. ``turns`` counts the turns of storekeepers. ``sync_seconds``
     and ``messages_per_turn`` are averages over the last turns that wrote messages: how long the sync took, and how many
@@ -101,6 +103,7 @@ class StoreStatistics:
     """
 
     data_dir: str
+    state: str
     sync: str
     storekeeper_pid: int
     turns: int

@@ -49,7 +49,7 @@ typedef enum {
 } sb_status;
 
 /* The version of the layout of shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 21 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 22 };
 
 /* Offsets of two bytes of the lock file. A process locks SUCCESSOR while it waits to replace an automatic housekeeper,
  * one that a client started. A client locks STARTING before it starts one. The housekeeper inherits this lock, and
@@ -856,8 +856,15 @@ void sb_watch_close(sb_watch *w);
 void sb_watch_free(sb_watch *w);
 
 /* ---- store ---- */
-/* Whether a broker has a store. RESTORING: its queues are being made again from the store, so clients wait. */
-enum { SB_STORES_NONE = 0, SB_STORES_RESTORING = 1, SB_STORES_READY = 2 };
+/* Whether a broker has a store. RESTORING: its queues are being made again from the store, so clients wait. UNVERIFIED: only
+ * the storekeeper reads the store, since its pages are still being verified. DAMAGED: nobody reads or writes it. */
+enum {
+  SB_STORES_NONE = 0,
+  SB_STORES_RESTORING = 1,
+  SB_STORES_READY = 2,
+  SB_STORES_UNVERIFIED = 3,
+  SB_STORES_DAMAGED = 4
+};
 enum { SB_DATA_DIR_MAX = 1023 };
 /* What a publisher to a stored queue waits for. ALWAYS: its message is in the store, and synced. INTERVAL, NONE: nothing. With
  * NONE the storekeeper does not sync, either. */
@@ -953,10 +960,14 @@ typedef struct {
 sb_status sb_store_resume(sb_queue *q, uint64_t sequence);
 sb_status sb_store_skip(sb_queue *q, uint64_t sequence);
 sb_status sb_store_restore(sb_queue *q, const sb_stored_row *row, uint32_t *done);
-/* Restores a leaf of a queue for which sb_store_may_leave is true, without its messages; in the place of sb_store_restore, for
- * a leaf all of whose 64 sequence numbers were used, and of which no message has a timer. `messages`, `bytes` of bodies: what
- * the store has of it. The messages come back when they are needed. */
-sb_status sb_store_restore_absent(sb_queue *q, uint64_t sequence, uint64_t messages, uint64_t bytes);
+/* Restores leaves of a queue for which sb_store_may_leave is true, without their messages; in the place of sb_store_restore,
+ * for leaves all of whose 64 sequence numbers were used, and of which no message has a timer. They come by ascending
+ * sequence number, that of the first message of the leaf. `messages`, `bytes` of bodies: what the store has of it. The
+ * messages come back when they are needed. *done: how many leaves are restored; the next call continues there. */
+typedef struct {
+  uint64_t sequence, messages, bytes;
+} sb_absent_leaf;
+sb_status sb_store_restore_absent(sb_queue *q, const sb_absent_leaf *leaves, uint32_t count, uint32_t *done);
 void sb_store_resumed(sb_queue *q);
 
 /* ---- messages that are in the store, and not in the memory (sb_departure.h) ---- */
@@ -975,6 +986,11 @@ bool sb_store_wanting(sb_broker *b, uint32_t *slot, uint64_t *sequence);
  * it; *link: what sb_store_come_back expects. The caller reads the store after this call, then calls sb_store_come_back
  * with all rows of the leaf: at most the 64 sequence numbers that one leaf has. SB_EMPTY: there is no such leaf. */
 sb_status sb_store_absent(sb_queue *q, uint64_t *sequence, uint64_t end, uint64_t *link);
+/* A process that must not or cannot read the store wishes for the leaf of a sequence number (sb_wishes.h), and asks for a
+ * turn. The storekeeper, when sb_store_wishes has changed, takes the wish of each queue; false: the queue has none. */
+void sb_store_wish(sb_queue *q, uint64_t sequence);
+uint32_t sb_store_wishes(sb_broker *b);
+bool sb_store_take_wish(sb_queue *q, uint64_t *sequence);
 /* SB_DONE: another process was faster. SB_CORRUPT: the rows contradict each other, or have no message. */
 sb_status sb_store_come_back(sb_queue *q, uint64_t sequence, uint64_t link, const sb_stored_row *rows, uint32_t count);
 

@@ -197,7 +197,7 @@ def status(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
 
 def _store(store: shmbroker.StoreStatistics) -> dict[str, str | float | bool | None]:
     return {
-        "store": store.data_dir,
+        "store": f"{store.data_dir}, {store.state}",
         "storekeeper": str(store.storekeeper_pid or "none"),
         "publishers wait": store.sync,
         "turns": store.turns,

@@ -14,7 +14,7 @@ from shmbroker._amqp.errors import amqp_error
 from shmbroker._checks import is_number
 from shmbroker._core import attachment, segments
 from shmbroker._dataclasses import dataclass
-from shmbroker._storekeeper import admission
+from shmbroker._storekeeper import admission, beginning
 from shmbroker._storekeeper.launch import ensure_storekeeper
 
 if TYPE_CHECKING:
@@ -110,20 +110,20 @@ class Plan:
 
     def _make_with_store(self, data_dir: str) -> bool:
         """Creates the memory of a broker with a store, and restores it; False if the broker exists."""
-        from shmbroker._storekeeper import beginning  # noqa: PLC0415 - it imports LMDB
-
         while self._gives_up() or not segments.exists(self.path):
             try:
-                database = beginning.store_of(self.name, data_dir)
+                place = beginning.place_in(self.name, data_dir)
             except exceptions.StoreError:
                 if segments.exists(self.path):
                     continue  # another process makes the broker, and has its store
                 raise
-            with database:
+            try:
                 store = segments.Store(data_dir, self.sync or segments.SYNCS[0])
                 if segments.create(self.path, self.name, self.memory, self.mode, store):
-                    self._begin(functools.partial(beginning.restore, database))
+                    self._begin(functools.partial(beginning.restore, place))
                     return True
+            finally:
+                place.leave()
         return False
 
     def _begin(self, restore: Callable[[Attachment], None]) -> None:

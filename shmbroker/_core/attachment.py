@@ -224,7 +224,7 @@ class Attachment(native.Finalized):
             return None
         facts = ffi.new("sb_store_facts *")
         slow.sb_store_describe(self.handle, facts)
-        return statistics_of_store(folder, self.sync, facts)
+        return statistics_of_store(folder, slow.sb_broker_stores(self.handle), self.sync, facts)
 
     def _described(self, *, in_full: bool) -> Any:  # noqa: ANN401 - cffi has no types
         facts = ffi.new("sb_broker_facts *")
@@ -296,9 +296,25 @@ class Attachment(native.Finalized):
         """Whether the queues of the broker are being made again from its store."""
         return bool(slow.sb_broker_stores(self.handle) == slow.SB_STORES_RESTORING)
 
-    def set_restored(self) -> None:
-        """Admits clients: all queues of the store are there again."""
-        slow.sb_broker_set_stores(self.handle, slow.SB_STORES_READY)
+    def set_restored(self, *, verified: bool) -> None:
+        """Admits clients: all queues of the store are there again.
+
+        Args:
+            verified: whether every process may read the store; if not, only the storekeeper does.
+        """
+        slow.sb_broker_set_stores(self.handle, slow.SB_STORES_READY if verified else slow.SB_STORES_UNVERIFIED)
+
+    def set_damaged(self) -> None:
+        """Nobody reads or writes the store any more."""
+        slow.sb_broker_set_stores(self.handle, slow.SB_STORES_DAMAGED)
+
+    def is_verified(self) -> bool:
+        """Whether every process may read the store."""
+        return bool(slow.sb_broker_stores(self.handle) == slow.SB_STORES_READY)
+
+    def is_damaged(self) -> bool:
+        """Whether the store was found to be damaged while the broker ran."""
+        return bool(slow.sb_broker_stores(self.handle) == slow.SB_STORES_DAMAGED)
 
     def storekeeper_serves(self) -> bool:
         """Whether a process holds the storekeeper's lock."""

@@ -19,6 +19,12 @@ _STATES = {
     slow.SB_NODE_NOTIFIED: "notified",
     slow.SB_NODE_NON_ACQUIRING: "non_acquiring",
 }
+_STORE_STATES = {
+    slow.SB_STORES_RESTORING: "restoring",
+    slow.SB_STORES_UNVERIFIED: "verifying",
+    slow.SB_STORES_READY: "ready",
+    slow.SB_STORES_DAMAGED: "damaged",
+}
 _MEMORY_STATES = {
     slow.SB_MEMORY_NORMAL: "normal",
     slow.SB_MEMORY_WARNING: "warning",
@@ -171,11 +177,12 @@ def facts_of_broker(found: Any) -> BrokerFacts:  # noqa: ANN401 - cffi has no ty
     return BrokerFacts(*_broker_numbers(found))
 
 
-def statistics_of_store(data_dir: str, sync: str, found: Any) -> StoreStatistics:  # noqa: ANN401 - cffi has no types
-    """Copies the statistics of a store out of an ``sb_store_facts``."""
+def statistics_of_store(data_dir: str, stores: int, sync: str, found: Any) -> StoreStatistics:  # noqa: ANN401 - cffi
+    """Copies the statistics of a store out of an ``sb_store_facts``; `stores` is one of ``SB_STORES_``."""
     seconds = found.sync_ns / native.NANOSECONDS
+    left = found.left, found.came_back
     return StoreStatistics(
-        data_dir, sync, found.keeper, found.turns, seconds, found.messages, found.left, found.came_back
+        data_dir, _STORE_STATES[stores], sync, found.keeper, found.turns, seconds, found.messages, *left
     )
 
 

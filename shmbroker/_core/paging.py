@@ -13,6 +13,7 @@ from shmbroker._core import native
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from shmbroker._core.attachment import Attachment
     from shmbroker._core.queue import CoreQueue
 
 ffi, slow = native.ffi, native.slow
@@ -84,6 +85,22 @@ def absent(queue: CoreQueue, sequence: int, end: int) -> Absent | None:
     if status != native.EMPTY:
         native.raise_for(status, queue.what)
     return None
+
+
+def wish(queue: CoreQueue, sequence: int) -> None:
+    """Asks the storekeeper to load the leaf of a sequence number in its next turn. Repeat it until it is there."""
+    slow.sb_store_wish(queue.handle, sequence)
+
+
+def wishes(attached: Attachment) -> int:
+    """A number that is another one when a process wished for messages."""
+    return int(slow.sb_store_wishes(attached.handle))
+
+
+def take_wish(queue: CoreQueue) -> int | None:
+    """The sequence number of a message that a process wished for; ``None``: none of this queue."""
+    sequence = ffi.new("uint64_t *")
+    return int(sequence[0]) if slow.sb_store_take_wish(queue.handle, sequence) else None
 
 
 def come_back(queue: CoreQueue, leaf: Absent, rows: Sequence[Stored]) -> int:

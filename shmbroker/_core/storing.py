@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from shmbroker._core import native
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
 
@@ -260,16 +262,16 @@ def restore(queue: CoreQueue, heads: bytes | bytearray | memoryview, bodies: mem
         _growing(queue, slow.sb_store_restore, row, done)
 
 
-def restore_absent(queue: CoreQueue, leaf: int, messages: int, size: int) -> None:
-    """Restores a leaf without its messages, which come back when they are needed.
+def restore_absent(queue: CoreQueue, leaves: Sequence[tuple[int, int, int]]) -> None:
+    """Restores leaves without their messages, which come back when they are needed.
 
     Args:
         queue: the queue; all earlier leaves were restored.
-        leaf: the first sequence number of the leaf. All 64 were used, and no message of it has a timer.
-        messages: how many messages the store has of it.
-        size: the bytes of their bodies.
+        leaves: of each leaf its first sequence number, how many messages the store has of it, and the bytes of their
+            bodies. All 64 numbers of each were used, and no message has a timer.
     """
-    _growing(queue, slow.sb_store_restore_absent, leaf, messages, size)
+    done = ffi.new("uint32_t *")
+    _growing(queue, slow.sb_store_restore_absent, ffi.new("sb_absent_leaf[]", leaves), len(leaves), done)
 
 
 def resumed(queue: CoreQueue) -> None:

@@ -1,46 +1,115 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Beginning a broker from its store, before it admits clients."""
+"""Beginning a broker from its store, before it admits clients.
+
+The process that makes the broker reads nothing of the store: LMDB trusts its pages, and may end a process that meets a
+damaged one. The storekeeper makes the queues again, then goes on as the storekeeper.
+
+    the maker is killed         -> the storekeeper goes on
+    the storekeeper is killed   -> the maker removes the memory, and raises an error
+    both are                    -> the broker is abandoned: whoever wants it removes the memory, and begins again
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+import contextlib
+import os
+import select
+import signal
+import time
 from typing import TYPE_CHECKING
 
-from shmbroker._storekeeper.loading import let_go
-from shmbroker._storekeeper.process import opened
-from shmbroker._storekeeper.storekeeper import Storekeeper
-from shmbroker.storage import verify
-from shmbroker.storage.database import DATA
+from shmbroker import exceptions
+from shmbroker._storekeeper import launch
+from shmbroker.storage.place import Place
 
 if TYPE_CHECKING:
+    import subprocess
+
     from shmbroker._core.attachment import Attachment
-    from shmbroker.storage.database import Database
+
+RESTORE = "--restore="
+"""Tells a storekeeper to make the queues again: the descriptors of its place and of a pipe for its report follow."""
+RESTORED = "restored"
+NO_MEMORY = "no memory:"
+_PLACE_SECONDS = 5.0  # how long a broker waits for the store of a predecessor that is ending
+_ASK_SECONDS = 0.01
+_LOOK_SECONDS = 0.1
+_MOST = 1 << 16  # bytes of a report
 
 
-def store_of(name: str, folder: str) -> Database:
-    """Verifies the store of a broker that is to be made, and opens it.
+def place_in(name: str, folder: str) -> Place:
+    """Takes the place of the writer of a store, for a storekeeper that is to be started.
 
-    It is opened before the broker is made: a storekeeper that was started for an earlier broker of that name then finds
+    It is taken before the broker is made: a storekeeper that was started for an earlier broker of that name then finds
     the place taken.
 
     Raises:
-        StoreError: the store is damaged, of another format, in use, or cannot be written.
+        StoreError: the folder is missing, cannot be written, or is in use.
     """
-    if (Path(folder) / DATA).exists():
-        verify.verified(Path(folder))
-    let_go(folder)  # this process may have read from the store, as a client of an earlier broker
-    return opened(name, folder)
+    if not os.path.isdir(folder):  # noqa: PTH112 - no pathlib: it is slow to import
+        raise exceptions.StoreError(text=f"data_dir={folder!r} is no folder")
+    until = time.monotonic() + _PLACE_SECONDS
+    while True:
+        try:
+            return Place(folder, f"broker {name!r}")
+        except exceptions.StoreError as error:
+            if "is in use by" not in error.text or time.monotonic() > until:
+                raise
+        time.sleep(_ASK_SECONDS)
 
 
-def restore(database: Database, attached: Attachment) -> None:
-    """Makes the queues and the topology of the store again, then admits clients. The caller has made the broker.
+def restore(place: Place, attached: Attachment) -> None:
+    """Lets a storekeeper make the queues and the topology of the store again, and admit clients.
+
+    Args:
+        place: the place of the writer of the store, which the storekeeper inherits.
+        attached: the broker, whose memory the caller has made.
 
     Raises:
-        StoreError: the store is damaged, or cannot be written.
+        StoreError: the store is damaged, of another format, or cannot be written.
         OutOfMemory: the memory of the broker is too small for the messages.
+        BrokerError: no storekeeper can be started.
     """
-    with Storekeeper(attached.path, database) as keeper:
-        keeper.begin()
-        keeper.restore()
-        keeper.turn()  # the records name the queues of this memory
-    attached.set_restored()
+    reads, writes = os.pipe()
+    try:
+        try:
+            option = f"{RESTORE}{place.descriptor},{writes}"
+            child = launch.start(attached.name, option, inherits=(place.descriptor, writes))
+        finally:
+            os.close(writes)
+        said = _reported(reads, child)
+    finally:
+        os.close(reads)
+    if said == RESTORED:
+        return
+    status = child.wait()
+    if said.startswith(NO_MEMORY):
+        raise exceptions.OutOfMemory(said.removeprefix(NO_MEMORY))
+    if said:
+        raise exceptions.StoreError(text=said)
+    how = f"status {status}"
+    with contextlib.suppress(ValueError):
+        how = signal.Signals(-status).name
+    text = (
+        f"the store in {attached.data_dir!r} is damaged, or was not read to its end: the storekeeper ended with {how}"
+    )
+    raise exceptions.StoreError(text=text)
+
+
+def _reported(reads: int, child: subprocess.Popen[bytes]) -> str:
+    """What the storekeeper reports; empty: it has ended without a report.
+
+    The end of the pipe says nothing: a program that this one has forked meanwhile may have it open as well.
+    """
+    said, ended = b"", False
+    while not said.endswith(b"\n"):
+        if select.select([reads], [], [], 0 if ended else _LOOK_SECONDS)[0]:
+            part = os.read(reads, _MOST)
+            if not part:
+                break
+            said += part
+        elif ended:
+            break
+        else:
+            ended = child.poll() is not None
+    return said.decode(errors="replace").rstrip("\n")

@@ -48,6 +48,23 @@ def _is_time(name: str) -> bool:
 
 def _start(name: str, option: str | None = None) -> None:
     try:
+        start(name, option)
+    except exceptions.BrokerError as error:
+        _log.warning("%s. Publishers to its durable queues wait", error.text)
+
+
+def start(name: str, option: str | None = None, inherits: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
+    """Starts a storekeeper, and logs what it says. It outlives this process.
+
+    Args:
+        name: the broker.
+        option: an option of the storekeeper; ``None``: no option.
+        inherits: the descriptors that the process inherits.
+
+    Raises:
+        BrokerError: it cannot be started.
+    """
+    try:
         line = launch.command(name, automatic=True, program=_PROGRAM)
         line += [] if option is None else [option]
         child = subprocess.Popen(  # noqa: S603 - our own module
@@ -58,14 +75,15 @@ def _start(name: str, option: str | None = None) -> None:
             start_new_session=True,
             cwd="/",
             env={**os.environ, launch.MARK: name},
+            pass_fds=inherits,
         )
     except (launch.CannotStartError, OSError) as error:
-        text = "no storekeeper can be started for broker %r: %s. Publishers to its durable queues wait"
-        _log.warning(text, name, error)
-        return
+        text = f"no storekeeper can be started for broker {name!r}: {error}"
+        raise exceptions.BrokerError(541, text) from error
     _children.setdefault(name, []).append(child)
     # The thread logs what the storekeeper says, and waits for its end: it would stay a zombie of this process.
     threading.Thread(target=_follow, args=(name, child), name="shmbroker-reap-storekeeper", daemon=True).start()
+    return child
 
 
 def _follow(name: str, child: subprocess.Popen[bytes]) -> None:

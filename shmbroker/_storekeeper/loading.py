@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,9 @@ from shmbroker._core.connection import CoreConnection
 from shmbroker._core.queue import CoreQueue
 from shmbroker._process import locks
 from shmbroker._storekeeper import records
+from shmbroker._storekeeper.verification import fault_in
 from shmbroker.storage import rows
-from shmbroker.storage.database import Database
+from shmbroker.storage.database import DATA, LOCK, Database
 from shmbroker.storage.reading import Reader
 
 if TYPE_CHECKING:
@@ -34,10 +36,11 @@ class Loader:
 
     Args:
         opened: opens the store for reading, or returns the one that this process has open.
+        keeps: whether this process is the storekeeper, which reads the store before its pages are verified.
     """
 
-    def __init__(self, opened: Callable[[], Database]) -> None:
-        self._opened = opened
+    def __init__(self, opened: Callable[[], Database], *, keeps: bool = False) -> None:
+        self._opened, self._keeps = opened, keeps
         self._database: Database | None = None
         self._lock = locks.lock()
         self._numbers: dict[tuple[str, int, int], int] = {}  # of queues in the store
@@ -71,14 +74,45 @@ class Loader:
             finally:
                 connection.close()
 
+    def _reads(self, attached: Attachment) -> bool:
+        """Whether this process reads the store itself."""
+        if self._keeps or (attached.is_verified() and self._database is not None):
+            return True
+        folder = attached.data_dir or ""
+        files = (os.path.join(folder, DATA), os.R_OK), (os.path.join(folder, LOCK), os.R_OK | os.W_OK)  # noqa: PTH118
+        return attached.is_verified() and all(os.access(path, mode) for path, mode in files)
+
+    def _wish(self, queue: CoreQueue, sequence: int) -> None:
+        """Lets the storekeeper load the leaf."""
+        attached, first = queue.connection.attachment, rows.leaf_of(sequence)
+        until, answered = time.monotonic_ns() + _PATIENCE_NS, False
+        while paging.absent(queue, first, first + rows.LEAF) is not None:
+            if attached.is_damaged():
+                raise fault_in(attached.data_dir or "")
+            if time.monotonic_ns() > until:
+                raise self._not_loaded(queue, answered=answered)
+            paging.wish(queue, first)
+            with contextlib.suppress(exceptions.Timeout):
+                syncing.wait(queue.connection, syncing.ask(queue.connection), time.monotonic_ns() + _TURN_NS)
+                answered = True
+
+    @staticmethod
+    def _not_loaded(queue: CoreQueue, *, answered: bool) -> Exception:
+        if answered:
+            return queue.connection.attachment.full(f" for messages of {queue.what} that are in the store")
+        text = f"the storekeeper has not loaded messages of {queue.what}, which are in the store"
+        return exceptions.Timeout(text)
+
     def _load(self, queue: CoreQueue, sequence: int) -> None:
+        if not self._reads(queue.connection.attachment):
+            self._wish(queue, sequence)
+            return
         until = time.monotonic_ns() + _PATIENCE_NS
         first = rows.leaf_of(sequence)
         while self.come_back(queue, first, LEAVES, SIZE) == native.NO_MEMORY:
             # What others hold may be paged out: the storekeeper does so in its turns.
             if time.monotonic_ns() > until:
-                what = f" for messages of {queue.what} that are in the store"
-                raise queue.connection.attachment.full(what)
+                raise self._not_loaded(queue, answered=True)
             with contextlib.suppress(exceptions.Timeout):
                 syncing.wait(queue.connection, syncing.ask(queue.connection), time.monotonic_ns() + _TURN_NS)
 

@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shmbroker import exceptions
 from shmbroker._core import attachment, native, segments
-from shmbroker._storekeeper import launch
+from shmbroker._storekeeper import beginning, launch, verification
 from shmbroker._storekeeper.storekeeper import Storekeeper
+from shmbroker.storage import verify
 from shmbroker.storage.database import Database
+from shmbroker.storage.place import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,10 +62,12 @@ def opened(name: str, folder: str, is_needless: Callable[[], bool] = lambda: Fal
 def run(keeper: Storekeeper, ended: EndFlag) -> None:
     """Takes turns until the flag is set, the broker is stopped, purged or gone, or no client is left; at least one."""
     lonely_since = time.monotonic()
+    keeper.verification.begin()
     said, quiet, asked = "", False, False
     while not ended.is_set:
         wrote, loads = 0, False
         try:
+            keeper.verification.look()
             asked = keeper.takes_request_to_settle() or asked
             if quiet or asked:
                 keeper.settle()
@@ -90,6 +96,37 @@ def run(keeper: Storekeeper, ended: EndFlag) -> None:
         keeper.turn()
 
 
+def _restored(found: Attachment, ended: EndFlag, place: int, report: int) -> int:
+    """Makes the queues of the store again, and serves."""
+    os.set_inheritable(report, False)  # noqa: FBT003 - it takes no keyword
+    with os.fdopen(report, "w", encoding="utf-8") as told, contextlib.ExitStack() as stack:
+        folder = Path(found.data_dir or "")
+        try:
+            kept = Place(folder, f"broker {found.name!r}", place)
+            database = stack.enter_context(Database(folder, place=kept, syncs=found.sync != segments.SYNCS[-1]))
+            verification.forget_fault(folder)
+            small = verification.is_small(folder)
+            if small:
+                verify.walk(database)
+            keeper = stack.enter_context(Storekeeper(found.path, database))
+            keeper.begin()
+            keeper.restore()
+            keeper.turn()  # the records name the queues of this memory
+            keeper.settle()  # for those who read the database
+            found.set_restored(verified=small)
+            told.write(f"{beginning.RESTORED}\n")
+        except exceptions.OutOfMemory as error:
+            told.write(f"{beginning.NO_MEMORY}{error}\n")
+            return 1
+        except exceptions.BrokerError as error:
+            where = "" if str(folder) in error.text else f"the store in {str(folder)!r}: "
+            told.write(f"{where}{error.text}\n")
+            return 1
+        told.close()
+        run(keeper, ended)
+    return 0
+
+
 def _served(found: Attachment, ended: EndFlag, *, even_if_stopped: bool) -> int:
     def is_needless() -> bool:
         return found.removed or (bool(found.facts().stopped) and not even_if_stopped)
@@ -115,6 +152,10 @@ def main(arguments: list[str]) -> int:
     path = segments.path_of(arguments[0])
     try:
         with attachment.attached_to(path) as found:
+            for one in arguments:
+                if one.startswith(beginning.RESTORE):
+                    place, report = map(int, one.removeprefix(beginning.RESTORE).split(","))
+                    return _restored(found, ended, place, report)
             return _served(found, ended, even_if_stopped=launch.ONCE in arguments)
     except exceptions.BrokerError as error:
         purged = isinstance(error, (exceptions.BrokerNotFound, exceptions.ConnectionClosedByBroker))

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from shmbroker._core import native, paging
+from shmbroker._storekeeper.loading import LEAVES, SIZE
 from shmbroker.storage import rows
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ WINDOWS = 64 * rows.LEAF, 8 * rows.LEAF, rows.LEAF
 """So many messages of each lane stay behind its head; the next number holds if that leaves too little room."""
 LEAVES_AHEAD, AHEAD = 256, 1 / 8
 """How many leaves behind the head of a lane are loaded before they are needed, and which part of the memory at most."""
+FEW_AHEAD = 8
+"""The same, if the use is between the two marks."""
 _FIRST, _MOST = 4, 1024  # leaves of a lane that leave between two looks at the use
 _SHARE = 20  # a look at the use takes time in proportion to the memory: it is taken for 1/20 of the time at most ...
 _CAME = 1 / 50  # ... unless so much of the memory came meanwhile
@@ -48,6 +51,7 @@ class Room:
         self._again = 0  # when the use is looked at again, in nanoseconds of the monotonic clock
         self._used, self._room = 0.0, 0
         self._came = 0  # bytes of bodies since the last look
+        self._wishes = 0
 
     def _look(self) -> float:
         """The part of the memory that messages use, of what the structures of the broker leave to them."""
@@ -96,20 +100,38 @@ class Room:
                 most = int(min(_MOST, max(_FIRST, (self._used - LOW) / freed * gone / len(queues))))
         return left
 
+    def load_wished(self, queues: Iterable[Following]) -> bool:
+        """Loads what processes wish for that do not read the store; returns whether there was a wish."""
+        made = paging.wishes(self._attached)
+        if made == self._wishes:
+            return False
+        self._wishes = made  # P46 of `sb_wishes.h`: read before the wishes are taken
+        for one in queues:
+            wanted = paging.take_wish(one.queue)
+            if wanted is not None:
+                self._loader.come_back(one.queue, rows.leaf_of(wanted), LEAVES, SIZE)
+        return True
+
     def load_ahead(self, queues: Iterable[Following]) -> bool:
-        """Loads what consumers need next, if there is room for it; returns whether it loaded something."""
+        """Loads what consumers need next, if there is room for it; returns whether it loaded something.
+
+        Between the two marks it loads only few leaves, so that a consumer never waits for other messages to end.
+        """
+        leaves = LEAVES_AHEAD
         if self._used > LOW and self._look() > LOW:
+            leaves = FEW_AHEAD
+        if self._used > HIGH:
             return False
         some = False
         for one in queues:
             if not paging.may_leave(one.queue):
                 continue
             for lane in self._core.lanes(one.queue):
-                missing = paging.absent(one.queue, lane.head, lane.head + LEAVES_AHEAD * rows.LEAF)
+                missing = paging.absent(one.queue, lane.head, lane.head + leaves * rows.LEAF)
                 if missing is None:
                     continue
                 some = True
                 size = int(self._room * AHEAD)
-                if self._loader.come_back(one.queue, missing.sequence, LEAVES_AHEAD, size) == native.NO_MEMORY:
+                if self._loader.come_back(one.queue, missing.sequence, leaves, size) == native.NO_MEMORY:
                     return some
         return some

@@ -25,8 +25,9 @@ from shmbroker._storekeeper.loading import Loader
 from shmbroker._storekeeper.records import QueueRecord
 from shmbroker._storekeeper.room import Room
 from shmbroker._storekeeper.stored_topology import StoredTopology
+from shmbroker._storekeeper.verification import Verification
 from shmbroker.storage import rows, settling
-from shmbroker.storage.reading import Reader, StoredLeaf
+from shmbroker.storage.reading import Reader
 from shmbroker.storage.writer import Writer
 
 if TYPE_CHECKING:
@@ -82,9 +83,10 @@ class Storekeeper:
         self._numbers: dict[tuple[str, int], int] = {}  # of the queues of this memory, by name and incarnation
         self._next_number = _FIRST_NUMBER
         self._topology = StoredTopology(self._connection)
-        loader = Loader(lambda: database)
+        loader = Loader(lambda: database, keeps=True)
         self._connection.attachment.load = loader.load
         self._room = Room(self._connection.attachment, self._core, loader)
+        self.verification = Verification(self._connection.attachment, database.folder)
         self._new: list[Following] = []  # those of which the store may have no record
         self._queues = -1  # which queues are followed, as `Look.queues`
         self._everything = True  # whether all that the memory has counts as changed
@@ -214,7 +216,8 @@ class Storekeeper:
         if self._everything:
             return False  # the last turn failed
         followed = list(self._following.values())
-        return self._room.make(followed, self._writing().settle) == 0 and self._room.load_ahead(followed)
+        left = self._room.make(followed, self._writing().settle)
+        return self._room.load_wished(followed) or (left == 0 and self._room.load_ahead(followed))
 
     def settle(self) -> None:
         """Brings what only the log has into the database. The broker is quiet, or a process asks for it.
@@ -337,8 +340,7 @@ class Storekeeper:
                 lane = tail >> rows.LANE_SHIFT << rows.LANE_SHIFT
                 first = reader.first(number, lane)
                 storing.resume(queue, tail if first is None else rows.leaf_of(first))
-                for leaf in reader.leaves(number, lane):
-                    _restore_leaf(reader, number, queue, leaf, tail)
+                _restore_lane(reader, number, queue, tail)
                 storing.skip(queue, tail)
             storing.resumed(queue)
             if is_ring:
@@ -352,6 +354,7 @@ class Storekeeper:
 
     def close(self) -> None:
         """Gives up the storekeeper's place, and closes its connection."""
+        self.verification.close()
         if self._writer is not None:
             with contextlib.suppress(exceptions.StoreError):  # the log keeps it
                 self._writer.settle()
@@ -370,12 +373,18 @@ class Storekeeper:
         self.close()
 
 
-def _restore_leaf(reader: Reader, number: int, queue: CoreQueue, leaf: StoredLeaf, tail: int) -> None:
-    """Restores a leaf. Its messages stay in the store if they may (`sb_departure.h`): they come back when needed."""
-    whole = leaf.sequence + rows.LEAF <= tail and leaf.size <= paging.largest(queue)
-    if whole and leaf.messages and not leaf.timers and paging.may_leave(queue):
-        storing.skip(queue, leaf.sequence)
-        storing.restore_absent(queue, leaf.sequence, leaf.messages, leaf.size)
-        return
-    for heads, bodies, ended in reader.leaf(number, leaf.sequence):
-        storing.restore(queue, heads, bodies, ended)
+def _restore_lane(reader: Reader, number: int, queue: CoreQueue, tail: int) -> None:
+    """Restores the messages of a lane. They stay in the store if they may (`sb_departure.h`), until they are needed."""
+    may_leave, largest = paging.may_leave(queue), paging.largest(queue)
+    absent: list[tuple[int, int, int]] = []
+    for found in reader.leaves(number, tail >> rows.LANE_SHIFT << rows.LANE_SHIFT):
+        leaf = found if found.sure else reader.counted(number, found)
+        whole = leaf.sequence + rows.LEAF <= tail and leaf.size <= largest
+        if may_leave and whole and leaf.messages and not leaf.timers:
+            absent.append((leaf.sequence, leaf.messages, leaf.size))
+        else:
+            storing.restore_absent(queue, absent)
+            absent = []
+            for heads, bodies, ended in reader.leaf(number, leaf.sequence):
+                storing.restore(queue, heads, bodies, ended)
+    storing.restore_absent(queue, absent)

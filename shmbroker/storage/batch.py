@@ -14,7 +14,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from shmbroker.exceptions import StoreError
-from shmbroker.storage import rows
+from shmbroker.storage import leaves, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,6 +59,10 @@ class Batch:
         if not self.applied and self.changes is not None:
             self._tables.apply(self.changes)
         self.applied = True
+
+    def finish(self) -> None:
+        """Brings what was applied into the transaction as a whole. The last call."""
+        self._tables.leaves.flush()
 
     # ---- messages ----
 
@@ -147,6 +151,7 @@ class _Tables:
         self._ended, self._returned = database.names[b"ended"], database.names[b"returned"]
         self._tails, self._queues = database.names[b"tails"], database.names[b"queues"]
         self._topology = database.names[b"topology"]
+        self.leaves = leaves.Leaves(transaction, database.names[leaves.NAME])
 
     def apply(self, changes: rows.Bytes) -> None:
         view, at = memoryview(changes), 0
@@ -158,11 +163,15 @@ class _Tables:
                 raise StoreError(text=f"the log has a change that this version does not know, at {at}") from error
             at += _CHANGE.size + length + other
             change(self, queue, first, second, view[at - other - length : at - other], view[at - other : at])
+        self.leaves.flush()
 
     def put_row(self, queue: int, first: int, _: int, heads: rows.Bytes, bodies: rows.Bytes) -> None:
         key = rows.key(queue, first)
-        self._transaction.put(key, heads, db=self._heads)
+        new = self._transaction.put(key, heads, db=self._heads, overwrite=False)
+        if not new:
+            self._transaction.put(key, heads, db=self._heads)
         self._transaction.put(key, bodies, db=self._bodies)
+        self.leaves.add(queue, first, rows.row_of(heads[rows.SEAL :]), again=not new)
 
     def members(self, queue: int, leaf: int) -> int:
         found = 0
@@ -173,23 +182,27 @@ class _Tables:
     def put_returned(self, queue: int, sequence: int, _: int, entry: rows.Bytes, _none: rows.Bytes) -> None:
         key = rows.key(queue, sequence)
         self._transaction.put(key, rows.sealed(key, entry), db=self._returned)
+        if rows.has_timer(bytes(entry)):
+            self.leaves.has_timers(queue, sequence)
 
     def end_span(self, queue: int, first: int, span: int, *_: rows.Bytes) -> None:
         low, high = rows.key(queue, first), rows.key(queue, first + span)
         for database in (self._heads, self._bodies, self._ended, self._returned):
             self._remove(database, low, high)
+        self.leaves.end_span(queue, first, first + span)
 
     def end_cells(self, queue: int, leaf: int, ended: int, *_: rows.Bytes) -> None:
         key = rows.key(queue, leaf)
         found = self._transaction.get(key, db=self._ended)
         before = 0 if found is None else int.from_bytes(rows.opened(key, found, "the ends"), "little")
         ended |= before
-        left = 0
+        left, removed = 0, []
         for first, row in list(self._rows_in(queue, leaf, rows.LEAF)):
             members = row.members << (first - leaf) & _ALL
             if members & ~ended:
                 left |= members
             else:
+                removed.append(row)
                 for database in (self._heads, self._bodies):
                     self._transaction.delete(rows.key(queue, first), db=database)
         if left & ended:
@@ -198,6 +211,7 @@ class _Tables:
         elif found is not None:
             self._transaction.delete(key, db=self._ended)
         self._forget_returned(queue, leaf, ended)
+        self.leaves.some_ended(queue, leaf, removed, left=left != 0, partly=bool(left & ended))
 
     def _forget_returned(self, queue: int, leaf: int, ended: int) -> None:
         with self._transaction.cursor(db=self._returned) as cursor:
@@ -243,6 +257,7 @@ class _Tables:
         low, high = rows.key(queue, 0), rows.key(queue + 1, 0)
         for database in (self._heads, self._bodies, self._ended, self._returned, self._tails, self._queues):
             self._remove(database, low, high)
+        self.leaves.forget(queue)
 
     def put_topology(self, _: int, _first: int, _second: int, text: rows.Bytes, _none: rows.Bytes) -> None:
         self._transaction.drop(self._topology, delete=False)

@@ -18,14 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-FORMAT = 3
+FORMAT = 4
 """The format of the store: what the databases are named, and what their values mean."""
-NAMES = (b"heads", b"bodies", b"ended", b"returned", b"queues", b"tails", b"topology", b"info")
+NAMES = (b"heads", b"bodies", b"leaves", b"ended", b"returned", b"queues", b"tails", b"topology", b"info")
 _MAP = 1 << 40  # bytes of address space; the file grows only as it is written
 _LEAST_MAP = 1 << 28
 _READERS = 1024
 DATA = "data.mdb"
 """The file of the store, as LMDB names it."""
+LOCK = "lock.mdb"
+"""The file of its readers, as LMDB names it."""
 _FORMAT_KEY = b"format"
 
 
@@ -35,6 +37,7 @@ class Database:
     Args:
         folder: the ``data_dir`` of the broker.
         owner: what another writer is told, such as ``broker 'orders'``; ``None``: this process only reads.
+        place: the place of the writer, if this process has it already; it is left when the database is closed.
         syncs: whether a commit is synced. If not, a loss of the machine may damage the store.
 
     Raises:
@@ -42,19 +45,26 @@ class Database:
             damaged, or has another format.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, owner: str | None = None, syncs: bool = True) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        owner: str | None = None,
+        place: Place | None = None,
+        syncs: bool = True,
+    ) -> None:
         self.folder = Path(folder)
         self._path = self.folder / DATA
         self.syncs = syncs
-        self._place: Place | None = None
+        self._place = place
         self._reading = -1
         self._pid = os.getpid()
-        writes = owner is not None
+        writes = owner is not None or place is not None
         if not self.folder.is_dir():
             raise StoreError(text=f"data_dir={str(self.folder)!r} is no folder")
         try:
-            if owner is not None:
-                self._place = Place(self.folder, owner)
+            if writes:
+                self._place = place or Place(self.folder, owner or "")
                 if not self._path.exists():
                     self._make()
             else:

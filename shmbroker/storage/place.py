@@ -18,12 +18,21 @@ def _file_of(folder: str | os.PathLike[str]) -> str:
 class Place:
     """The place of the process that writes the store in a folder, from its making until :meth:`leave`.
 
+    Args:
+        folder: the folder.
+        owner: what another process is told that wants the place.
+        inherited: the descriptor of a place that the parent of this process has taken for it; -1: there is none.
+
     Raises:
         StoreError: another process writes the store, or the folder cannot be written.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], owner: str) -> None:
-        self._descriptor = -1
+    def __init__(self, folder: str | os.PathLike[str], owner: str, inherited: int = -1) -> None:
+        self._descriptor = inherited
+        if inherited >= 0:
+            os.set_inheritable(inherited, False)  # noqa: FBT003 - it takes no keyword
+            self._note(owner)
+            return
         try:
             self._descriptor = os.open(_file_of(folder), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -34,8 +43,16 @@ class Place:
         except OSError as error:
             self.leave()
             raise StoreError(text=f"data_dir={os.fspath(folder)!r}: {error.strerror}") from error
+        self._note(owner)
+
+    def _note(self, owner: str) -> None:
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{owner}, process {os.getpid()}".encode(), 0)
+
+    @property
+    def descriptor(self) -> int:
+        """The open file, which a child may inherit: the place is then that of both processes."""
+        return self._descriptor
 
     def leave(self) -> None:
         """Gives up the place."""

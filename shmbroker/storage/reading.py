@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from shmbroker.exceptions import StoreError
-from shmbroker.storage import rows
+from shmbroker.storage import leaves, rows
+from shmbroker.storage.leaves import StoredLeaf, leaves_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,22 +35,6 @@ class StoredRow(NamedTuple):
     bodies: memoryview
     ended: int
     returned: dict[int, bytes]
-
-
-class StoredLeaf(NamedTuple):
-    """What the store has of a leaf.
-
-    Attributes:
-        sequence: the first sequence number of the leaf.
-        messages: how many messages it has.
-        size: the bytes of their bodies.
-        timers: whether one of them expires, is delayed, or waits as dead.
-    """
-
-    sequence: int
-    messages: int
-    size: int
-    timers: bool
 
 
 class Reader:
@@ -136,40 +121,34 @@ class Reader:
         yield from _merged(leaf)
 
     def leaves(self, queue: int, lane: int) -> Iterator[StoredLeaf]:
-        """Yields what the store has of each leaf of a lane, by ascending sequence number. Reads no bodies.
+        """Yields what the store has of each leaf of a lane, by ascending sequence number. Reads no rows.
 
         Raises:
             StoreError: a value is damaged.
         """
-        found: StoredLeaf | None = None
-        with self._transaction.cursor(db=self._names[b"heads"]) as cursor:
-            there = cursor.set_range(rows.key(queue, lane))
-            while there and rows.queue_in(key := bytes(cursor.key())) == queue:
-                first = rows.sequence_in(key)
-                if first >= rows.behind_lane(lane):
-                    break
-                one = self._facts(queue, first, cursor.value())
-                if found is not None and one.sequence == found.sequence:
-                    found = StoredLeaf(
-                        one.sequence, found.messages + one.messages, found.size + one.size, found.timers or one.timers
-                    )
-                else:
-                    if found is not None:
-                        yield found
-                    found = one
-                there = cursor.next()
-        if found is not None:
-            yield found
+        return leaves_of(self._transaction, self._names[leaves.NAME], queue, lane)
 
-    def _facts(self, queue: int, first: int, heads: rows.Bytes) -> StoredLeaf:
-        row = rows.row_of(heads[rows.SEAL :])
-        ended, returned = self._ended(queue, first), self._returned(queue, first)
-        timers = row.has_timers or any(rows.has_timer(entry) for entry in returned.values())
-        messages, size = row.messages, row.bodies_length
-        if ended & row.members:
-            left = [one for one in rows.messages_of(heads[rows.SEAL :]) if not ended >> one.place & 1]
-            messages, size = len(left), sum(one.body_length for one in left)
-        return StoredLeaf(rows.leaf_of(first), messages, size, timers)
+    def counted(self, queue: int, leaf: StoredLeaf) -> StoredLeaf:
+        """What the store has of a leaf, exactly. Reads the heads of its rows, and no bodies.
+
+        Raises:
+            StoreError: a value is damaged.
+        """
+        messages, size, timers = 0, 0, False
+        with self._transaction.cursor(db=self._names[b"heads"]) as cursor:
+            there = cursor.set_range(rows.key(queue, leaf.sequence))
+            while there and (key := bytes(cursor.key())) < rows.key(queue, leaf.sequence + rows.LEAF):
+                first, heads = rows.sequence_in(key), rows.opened(key, cursor.value(), "the heads")
+                row, ended = rows.row_of(heads), self._ended(queue, first)
+                timers = timers or row.has_timers
+                if ended & row.members:
+                    left = [one for one in rows.messages_of(heads) if not ended >> one.place & 1]
+                    messages, size = messages + len(left), size + sum(one.body_length for one in left)
+                else:
+                    messages, size = messages + row.messages, size + row.bodies_length
+                there = cursor.next()
+        timers = timers or any(map(rows.has_timer, self._returned(queue, leaf.sequence).values()))
+        return StoredLeaf(leaf.sequence, messages, size, timers, sure=True)
 
     def leaf(self, queue: int, leaf: int) -> Iterator[tuple[rows.Bytes, memoryview, int]]:
         """Yields the messages of a leaf, as :meth:`in_order` does.

@@ -80,6 +80,7 @@ class Writer:
                 self._commit()
             batch = Batch(self._database, self._begun())
             yield batch
+            batch.finish()
             if batch.changes is None:
                 self._commit()
             elif batch.changes:

@@ -188,7 +188,6 @@ def test_nothing_below_imports_the_package_as_a_whole(module: str) -> None:
 # serve_forever: the whole program; a broker that is made from its store, messages that are loaded from it: LMDB
 IMPORTED_LATE = {
     "shmbroker.broker": {"shmbroker._housekeeper.housekeeper"},
-    "shmbroker._broker.making": {"shmbroker._storekeeper.beginning"},
     "shmbroker._storekeeper.admission": {"shmbroker._storekeeper.loading"},
 }
 

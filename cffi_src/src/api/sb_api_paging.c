@@ -5,6 +5,7 @@
 #include "sb_departure.h"
 #include "sb_disposal.h"
 #include "sb_restore.h"
+#include "sb_wishes.h"
 
 /* Finds the ring of a sequence number, and the position of the number. */
 static bool find(sb_queue *q, uint64_t sequence, sb_ring *r, uint64_t *position) {
@@ -50,6 +51,24 @@ bool sb_store_wanting(sb_broker *b, uint32_t *slot, uint64_t *sequence) {
   uint64_t position = SB_LOAD(&b->wanting_at, SB_RELAXED);
   bool found = *slot != 0 && sb_lanes_ring(b, *slot, position, &r) && position >= SB_LOAD(r.base, SB_RELAXED);
   if (found) *sequence = sequence_in(&r, position);
+  return found;
+}
+
+void sb_store_wish(sb_queue *q, uint64_t sequence) {
+  if (sb_api_enter(q->c) == SB_OK) {
+    sb_wishes_make(q, sequence);
+    sb_api_leave(q->c);
+  }
+}
+
+uint32_t sb_store_wishes(sb_broker *b) { return sb_wishes_made(b); }
+
+bool sb_store_take_wish(sb_queue *q, uint64_t *sequence) {
+  bool found = false;
+  if (sb_api_enter(q->c) == SB_OK) {
+    found = sb_wishes_take(q, sequence);
+    sb_api_leave(q->c);
+  }
   return found;
 }
 

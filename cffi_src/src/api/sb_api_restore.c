@@ -24,12 +24,18 @@ sb_status sb_store_skip(sb_queue *q, uint64_t sequence) {
   return status;
 }
 
-sb_status sb_store_restore_absent(sb_queue *q, uint64_t sequence, uint64_t messages, uint64_t bytes) {
+sb_status sb_store_restore_absent(sb_queue *q, const sb_absent_leaf *leaves, uint32_t count, uint32_t *done) {
   sb_status status = sb_api_enter(q->c);
-  if (status == SB_OK) {
-    status = sb_restore_absent(q, sequence, messages, bytes);
-    sb_api_leave(q->c);
+  if (status != SB_OK) {
+    return status;
   }
+  while (status == SB_OK && *done < count) {
+    const sb_absent_leaf *leaf = &leaves[*done];
+    status = sb_restore_skip(q, leaf->sequence);
+    if (status == SB_OK) status = sb_restore_absent(q, leaf->sequence, leaf->messages, leaf->bytes);
+    *done += status == SB_OK;
+  }
+  sb_api_leave(q->c);
   return status;
 }
 

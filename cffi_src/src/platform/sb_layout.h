@@ -173,6 +173,7 @@ typedef struct {
   char data_dir[SB_DATA_DIR_MAX + 1]; /* the folder of the store; written before the broker has a name */
   sb_word arrivals;                   /* how many leaves have come back (sb_paged.h) */
   sb_word sync_ns, synced_messages; /* of turns of the storekeeper that wrote messages: moving averages (sb_turns.h) */
+  sb_half wishes;                     /* how often a process wished for messages (sb_wishes.h) */
 } sb_header_shm;
 _Static_assert(sizeof(sb_header_shm) <= 4096, "header page");
 
@@ -340,6 +341,7 @@ typedef struct {
   /* 1: a watch for room began here. Its program may react late, which explains an SB_REPAIR_ROOM (sb_repairs.h) */
   sb_half room_watched;
   char name[SB_NAME_MAX + 1];
+  sb_word wanted; /* 1 + the sequence number of a message that a process needs; 0 = none (sb_wishes.h) */
   /* of a queue with SB_QUEUE_LANES. `came`: hint: `base` plus the number of cells in all lanes; stands for `tail` in the
    * counts of such a queue */
   alignas(64) sb_word came;

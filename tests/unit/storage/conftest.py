@@ -46,7 +46,7 @@ class Stored:
         self.keeper = self.another_keeper()
         assert self.keeper.begin()
         self.restored = self.keeper.restore()
-        found.set_restored()
+        found.set_restored(verified=True)
         attachment.release(found)
         self.connection = self.broker.connect()
 

@@ -194,7 +194,7 @@ def test_clients_wait_until_a_broker_is_restored(name: str, tmp_path: Path) -> N
     thread.start()
     assert not connected.wait(0.2)
     found = attachment.acquire(path)
-    found.set_restored()
+    found.set_restored(verified=True)
     attachment.release(found)
     thread.join()
     database.close()

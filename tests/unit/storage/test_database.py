@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,11 @@ from shmbroker.storage.reading import Reader
 from shmbroker.storage.writer import Writer
 
 DAMAGE = Path(__file__).with_name("damage.py")
+
+
+def empty_row(first: int) -> bytes:
+    """Return the heads of a row without messages."""
+    return struct.pack("<HHIQQQQ", rows.FORMAT, 0, 0, first, 0, 0, 0)
 
 
 def test_a_store_is_made_once(tmp_path: Path) -> None:
@@ -89,9 +95,9 @@ def test_a_foreign_file_is_refused(tmp_path: Path, content: bytes) -> None:
 def test_another_format_is_refused(tmp_path: Path) -> None:
     """A store of a later version is not touched."""
     with Database(tmp_path, owner="broker 'b'") as made, made.environment.begin(write=True) as transaction:
-        transaction.put(b"format", b"4", db=made.names[b"info"])
+        transaction.put(b"format", b"5", db=made.names[b"info"])
     for owner in ("broker 'b'", None):
-        with pytest.raises(exceptions.StoreError, match="has format b'4', this version reads 3"):
+        with pytest.raises(exceptions.StoreError, match="has format b'5', this version reads 4"):
             Database(tmp_path, owner=owner)
 
 
@@ -105,7 +111,8 @@ def test_a_store_without_room_is_refused(tmp_path: Path) -> None:
             with writer.turn() as batch:
                 batch.put_queue(1, b"record")
                 for number in range(100):
-                    batch.put_row(2, number * 64, memoryview(bytearray(100)), memoryview(bytearray(100_000)))
+                    heads = bytearray(rows.SEAL) + empty_row(number * rows.LEAF)
+                    batch.put_row(2, number * rows.LEAF, memoryview(heads), memoryview(bytearray(100_000)))
 
         with pytest.raises(exceptions.StoreError, match=str(tmp_path)) as refused:
             fill()

@@ -107,17 +107,26 @@ def test_what_comes_next_is_loaded_before_it_is_needed(small: Stored) -> None:
     assert absent(queue) == []
 
 
-def test_nothing_is_loaded_above_the_low_mark(small: Stored) -> None:
-    """What others hold takes the room."""
+def test_little_is_loaded_above_the_low_mark(small: Stored) -> None:
+    """What others hold takes the room: only what comes first is loaded, and above the high mark nothing."""
     queue = small.connection.queue("q", durable=True)
     put_leaves(small, queue, 10)
     small.keeper.settle()
     assert paging.leave(queue._core, 0, 0, 1000) > 0  # noqa: SLF001
     other = small.connection.queue("other")
-    while part_in_use(queue) < (room.LOW + room.HIGH) / 2:
-        other.put_many([BODY] * LEAF)
+    while part_in_use(queue) < room.LOW + 0.02:
+        other.put_many([BODY])
+    before = len(absent(queue))
+    while small.keeper.make_room():
+        pass
+    assert absent(queue)[0] == room.FEW_AHEAD
+    assert len(absent(queue)) == before - room.FEW_AHEAD
+    for _ in range(room.FEW_AHEAD * LEAF):
+        queue.get_nowait().ack()
+    while part_in_use(queue) < room.HIGH:
+        other.put_many([BODY])
     assert not small.keeper.make_room()
-    assert absent(queue)[0] == 0
+    assert absent(queue)[0] == room.FEW_AHEAD
 
 
 def test_a_queue_with_a_message_of_a_commit_that_is_under_way_stays(
