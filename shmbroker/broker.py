@@ -211,7 +211,7 @@ class Broker:
             raise amqp_error(exceptions.AccessRefused, text)
         try:
             with attached_to(self._path) as attached:
-                if attached.data_dir is not None and not attached.is_restoring():
+                if attached.data_dir is not None and not attached.is_restoring() and not attached.is_damaged():
                     admission.sync(attached, native.deadline(ending.PATIENCE_SECONDS))
                 keepers = [] if purge else ending.keepers_of(attached)
                 attached.set_stopped(stopped=True)
