@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shmbroker.settings import DEAD_LETTERING, REJECTING, UNBOUNDED, QueueSettings
+from shmbroker.settings import DEAD_LETTERING, PAGING, REJECTING, UNBOUNDED, QueueSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,6 +24,10 @@ _EITHER = {
     "non_destructive": ("message_groups", "max_priority", "sort_key"),
 }
 _DEFAULTS = QueueSettings()
+# Settings of queues whose messages do not leave the memory (`sb_departure.h`).
+_STAY = (
+    "ring_size", "max_length", "max_bytes", "message_groups", "last_value_key", "sort_key", "non_destructive",
+)  # fmt: skip
 
 
 class Conflict(NamedTuple):
@@ -99,6 +103,12 @@ def _conflicts_of_overflow(settings: QueueSettings) -> Iterator[Conflict]:
                     f"overflow='block', {name}=0: a put would wait for ever; drop, drop-head, reject-publish or "
                     f"reject-publish-dlx is allowed, or {name}=-1 or from 1",
                 )
+    if settings.overflow == PAGING:
+        for name in _STAY:
+            if getattr(settings, name) != getattr(_DEFAULTS, name):
+                values = f"overflow={PAGING!r}, {name}={getattr(settings, name)!r}"
+                text = "messages of such a queue stay in the memory; only one of them may be set"
+                yield Conflict((name, "overflow"), f"{values}: {text}")
     if settings.overflow == DEAD_LETTERING and settings.dead_letter_exchange is None:
         yield Conflict(
             ("overflow", "dead_letter_exchange"), f"overflow={DEAD_LETTERING!r}: it needs a dead_letter_exchange"

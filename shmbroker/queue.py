@@ -271,6 +271,12 @@ class Queue(ManagedQueue):
             fixed = f"{name} of queue {self.name!r} cannot change; delete the queue and declare it anew"
             msg = f"{name}={checked[name]!r}: {fixed}"
             raise ValueError(msg)
+        if "overflow" in checked and (checked["overflow"] == settings.PAGING) != (
+            self.settings.overflow == settings.PAGING
+        ):
+            msg = f"overflow={checked['overflow']!r}: overflow={settings.PAGING!r} of queue {self.name!r} "
+            msg += "cannot be set or unset; delete the queue and declare it anew"
+            raise ValueError(msg)
         before: list[settings.QueueSettings] = []
 
         def merged(current: settings.QueueSettings, flags: int) -> tuple[settings.QueueSettings, int]:

@@ -124,8 +124,8 @@ class QueueSettings:
     )
     overflow: str = _setting(
         "block",
-        Choice("block", "drop", "drop-head", "reject-publish", "reject-publish-dlx"),
-        "what a publish does beyond max_length or max_bytes",
+        Choice("block", "drop", "drop-head", "reject-publish", "reject-publish-dlx", "page"),
+        "what a publish does beyond max_length or max_bytes; page: no limit, messages leave the memory for the store",
         "SB_SETTING_OVERFLOW",
         argument="x-overflow",
         copied=True,
@@ -371,6 +371,8 @@ class QueueSettings:
 ROWS: Mapping[str, Row] = dict(zip(QueueSettings.__match_args__, _rows, strict=True))
 """The rows of the settings by their names."""
 
+PAGING = "page"
+"""The overflow of a queue whose messages leave the memory for the store, though they are not durable."""
 DEAD_LETTERING = "reject-publish-dlx"
 """The overflow with which a queue sends the messages that it rejects to its dead-letter exchange."""
 REJECTING = frozenset({"reject-publish", DEAD_LETTERING})

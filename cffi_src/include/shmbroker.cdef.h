@@ -275,6 +275,7 @@ enum {
   SB_OVERFLOW_DROP_HEAD = 2,
   SB_OVERFLOW_REJECT_PUBLISH = 3,
   SB_OVERFLOW_REJECT_PUBLISH_DLX = 4,
+  SB_OVERFLOW_PAGE = 5, /* of a queue without limits: what has no room in the memory goes to the store */
   SB_OVERFLOWS
 };
 typedef struct {
@@ -310,7 +311,8 @@ enum {
   SB_QUEUE_NO_EXPIRY = 2097152,     /* messages that are put never expire (sb_life.h) */
   SB_QUEUE_DROPS_EXPIRED = 4194304, /* an expired message ends, wherever other dead ones go */
   SB_QUEUE_EXPIRY_LETTERS =
-      1048576 /* expired messages go to an exchange of their own, as other dead ones (sb_park.h) */
+      1048576, /* expired messages go to an exchange of their own, as other dead ones (sb_park.h) */
+  SB_QUEUE_PAGES = 8388608 /* its messages may leave the memory, though they are not durable (sb_departure.h) */
 };
 
 /* What happens to a message whose id a target knows. SKIP: this target does not get it, and the call succeeds. FAIL: the

@@ -16,7 +16,7 @@ from shmbroker._core.calls import in_flight
 from shmbroker._core.growing import out_of_memory
 from shmbroker._core.inspection import incarnation_of
 from shmbroker._core.settings import ALL_GIVEN, decoded_settings, encoded_settings, given_settings
-from shmbroker.settings import DEAD_LETTERING
+from shmbroker.settings import DEAD_LETTERING, PAGING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,7 +146,13 @@ def declare(  # noqa: PLR0917 - what a queue consists of
 
     Returns:
         Whether it was made; False: it exists.
+
+    Raises:
+        PreconditionFailed: its messages shall leave the memory, and the broker has no store.
     """
+    if settings.overflow == PAGING and connection.attachment.data_dir is None:
+        text = f"overflow={PAGING!r} of queue {name!r}: broker {connection.attachment.name!r} has no store (data_dir)"
+        raise amqp_error(exceptions.PreconditionFailed, text)
     slot, holder, encoded = ffi.new("uint32_t *"), ffi.new("int32_t *"), name.encode()
     wanted, _texts = encoded_settings(settings, flags, given)
     status = connection.growing(

@@ -22,9 +22,13 @@ class Following:
         core: the storekeeper in the core.
         queue: the queue.
         number: the number of the queue in the store.
+        known: whether the store may have messages of it.
     """
 
-    def __init__(self, core: CoreStorekeeper, queue: CoreQueue, number: int) -> None:
+    def __init__(self, core: CoreStorekeeper, queue: CoreQueue, number: int, *, known: bool) -> None:
+        settings = queue.settings()[0]
+        self._is_transient = settings.exclusive or not settings.durable
+        self._wrote = known
         self.queue = queue
         self.number = number
         self.recorded: object = None  # the settings that the record in the store has; None: there is no record
@@ -41,6 +45,11 @@ class Following:
     def has_staged(self) -> bool:
         """Whether a commit that was not carried out has messages here."""
         return bool(self._staged)
+
+    @property
+    def lies_only_in_memory(self) -> bool:
+        """Whether its messages are not durable, and none was written yet."""
+        return self._is_transient and not self._wrote
 
     def begin(self) -> None:
         """Notes what the store has. The first step of a turn."""
@@ -84,6 +93,7 @@ class Following:
                 self._staged.update(row.staged)
                 if row.messages:
                     batch.put_row(self.number, at, row.heads, row.bodies)
+                    self._wrote = True
                 count += row.messages
                 self.size += len(row.bodies)
                 self.saw_ends = self.saw_ends or row.behind - at > row.messages + len(row.staged)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 HIGH, LOW = 0.75, 0.6
 """Parts of the memory for messages: leaves leave above the one, until the use is below the other."""
+BEGIN = 0.4
+"""Above this part, messages that are not durable are written, so that their leaves can leave above the high mark."""
 WINDOWS = 64 * rows.LEAF, 8 * rows.LEAF, rows.LEAF
 """So many messages of each lane stay behind its head; the next number holds if that leaves too little room."""
 LEAVES_AHEAD, AHEAD = 256, 1 / 8
@@ -32,6 +34,9 @@ FEW_AHEAD = 8
 """The same, if the use is between the two marks."""
 _FIRST, _MOST = 4, 1024  # leaves of a lane that leave between two looks at the use
 _SHARE = 20  # a look at the use takes time in proportion to the memory: it is taken for 1/20 of the time at most ...
+_LONGEST_NS = (
+    100_000_000  # ... at least ten times a second, even if this process lost its processor in the last look ...
+)
 _CAME = 1 / 50  # ... unless so much of the memory came meanwhile
 
 
@@ -58,11 +63,17 @@ class Room:
         began = time.monotonic_ns()
         facts = self._attached.facts(in_full=True)
         now = time.monotonic_ns()
-        self._again = now + _SHARE * (now - began)
+        self._again = now + min(_SHARE * (now - began), _LONGEST_NS)
         self._room = max(1, facts.memory_limit - facts.memory_structures)
         self._used = min(facts.memory_used, facts.memory_bodies) / self._room
         self._came = 0
         return self._used
+
+    def suffices(self) -> bool:
+        """Whether messages that are not durable need not be written yet."""
+        if time.monotonic_ns() >= self._again:
+            self._look()
+        return self._used < BEGIN
 
     def came(self, size: int) -> None:
         """Notes that so many bytes of bodies were put."""

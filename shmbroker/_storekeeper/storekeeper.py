@@ -166,7 +166,8 @@ class Storekeeper:
             self._follow()
             self._queues = seen.queues
         places = set(seen.work)
-        return [one for place, one in self._following.items() if everything or place in places or one.has_staged]
+        found = (one for place, one in self._following.items() if everything or place in places or one.has_staged)
+        return [one for one in found if not (one.lies_only_in_memory and self._room.suffices())]
 
     def _write_topology(self, batch: Batch, written: _Written) -> None:
         """Writes what is no message: the topology, the records of queues, and that queues were deleted."""
@@ -272,8 +273,9 @@ class Storekeeper:
             with contextlib.suppress(exceptions.NotFound):  # deleted again
                 queue = CoreQueue(self._connection, facts.name, slot)
                 if storing.is_stored(queue):
-                    number = self._numbers.get((queue.name, queue.incarnation), 0) or self._new_number(queue)
-                    self._following[place] = Following(self._core, queue, number)
+                    known = self._numbers.get((queue.name, queue.incarnation), 0)
+                    number = known or self._new_number(queue)
+                    self._following[place] = Following(self._core, queue, number, known=known != 0)
                     self._new.append(self._following[place])
                 else:
                     queue.leave()
@@ -330,6 +332,9 @@ class Storekeeper:
         return len(found)
 
     def _restore_queue(self, reader: Reader, number: int, record: QueueRecord) -> None:
+        if not record.settings.durable or record.settings.exclusive:
+            self._numbers["", number] = number  # no queue of this memory: the next turn removes it
+            return
         # A ring that was made smaller may have more messages than its size: only messages that come later evict some.
         is_ring = record.settings.ring_size >= 0
         settings = replace(record.settings, ring_size=_WIDEST_RING) if is_ring else record.settings

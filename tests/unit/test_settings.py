@@ -225,7 +225,7 @@ def test_all_settings_that_are_allowed() -> None:
         ("ring_size", 1 << 56, f"-1 (no limit) or an integer from 1 to {(1 << 56) - 1} is allowed"),
         ("max_length", -2, f"-1 (no limit) or an integer from 0 to {(1 << 56) - 1} is allowed"),
         ("max_bytes", -2, f"-1 (no limit) or an integer from 0 to {(1 << 56) - 1} is allowed"),
-        ("overflow", "DROP", "one of block, drop, drop-head, reject-publish, reject-publish-dlx is allowed"),
+        ("overflow", "DROP", "one of block, drop, drop-head, reject-publish, reject-publish-dlx, page is allowed"),
         ("message_ttl", -0.001, "0 to 315360000 seconds, or None, are allowed"),
         ("message_ttl", 315_360_000.001, "0 to 315360000 seconds, or None, are allowed"),
         ("message_ttl", "1", "0 to 315360000 seconds, or None, are allowed"),

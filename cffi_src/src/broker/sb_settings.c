@@ -7,10 +7,10 @@
 
 #define DERIVED \
   ((uint32_t)(SB_QUEUE_TTL | SB_QUEUE_EXPIRES | SB_QUEUE_LANES | SB_QUEUE_GROUPS | SB_QUEUE_SEATS | SB_QUEUE_GATED | \
-              SB_QUEUE_IDS))
+              SB_QUEUE_IDS | SB_QUEUE_PAGES))
 
 /* Returns the flags of a queue with the settings `s`. The lives of messages, `expires`, the highest priority, message groups, the
- * most consumers, duplicate ids, and what a queue waits for before it dispatches have a flag each, in a cache line that
+ * most consumers, duplicate ids, paging, and what a queue waits for before it dispatches have a flag each, in a cache line that
  * every put and get reads anyway: so a put or get reads the value of such a setting only if its flag is set. */
 static uint32_t flags_of(const sb_settings *s) {
   uint32_t flags = s->flags & ~DERIVED;
@@ -25,6 +25,7 @@ static uint32_t flags_of(const sb_settings *s) {
   if (s->values[SB_SETTING_CONSUMERS_BEFORE_DISPATCH] > 1 || s->values[SB_SETTING_DELAY_BEFORE_DISPATCH_MS] > 0)
     flags |= SB_QUEUE_GATED;
   if (s->values[SB_SETTING_DUPLICATE_IDS] > 0) flags |= SB_QUEUE_IDS;
+  if (s->values[SB_SETTING_OVERFLOW] == SB_OVERFLOW_PAGE) flags |= SB_QUEUE_PAGES;
   return flags;
 }
 

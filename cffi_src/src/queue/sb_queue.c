@@ -44,8 +44,9 @@ static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even
   q->base = SB_LOAD(&q->shm->base, SB_RELAXED);
   uint32_t flags = SB_LOAD(&q->shm->flags, SB_RELAXED);
   q->use = (flags & SB_QUEUE_NOTES) != 0 ? SB_USE_BOOKS : (flags & SB_QUEUE_STAGE) != 0 ? SB_USE_STAGE : SB_USE_PLAIN;
+  bool lasts = (flags & (SB_QUEUE_DURABLE | SB_QUEUE_EXCLUSIVE)) == SB_QUEUE_DURABLE;
   q->waits_for_store =
-      q->lanes[0].ring.changed != NULL && SB_LOAD(&q->c->b->header->sync, SB_RELAXED) == SB_SYNC_ALWAYS;
+      lasts && q->lanes[0].ring.changed != NULL && SB_LOAD(&q->c->b->header->sync, SB_RELAXED) == SB_SYNC_ALWAYS;
   if ((flags & SB_QUEUE_LANES) != 0) q->last_lane = sb_lanes_number(q->shm, 0);
   q->others = 1;
   if ((flags & SB_QUEUE_LAST_VALUE) != 0) q->value_key = find_header_name(q, "last_value_key", &q->value_key_length);

@@ -264,10 +264,11 @@ static sb_ring view(sb_ring_shm *r, uint32_t object, uint32_t id) {
                    .id = id};
 }
 
-/* True for a queue whose messages the storekeeper writes into the store. An exclusive queue ends with its connection. */
+/* True for a queue whose messages the storekeeper writes into the store: for ever, or as long as they are not in the
+ * memory. An exclusive queue ends with its connection. */
 static bool is_stored(const sb_broker *b, uint32_t flags) {
-  return (flags & (SB_QUEUE_DURABLE | SB_QUEUE_EXCLUSIVE)) == SB_QUEUE_DURABLE &&
-         SB_LOAD(&b->header->stores, SB_RELAXED) != SB_STORES_NONE;
+  bool lasts = (flags & (SB_QUEUE_DURABLE | SB_QUEUE_EXCLUSIVE)) == SB_QUEUE_DURABLE;
+  return (lasts || (flags & SB_QUEUE_PAGES) != 0) && SB_LOAD(&b->header->stores, SB_RELAXED) != SB_STORES_NONE;
 }
 
 static sb_ring cells_of(const sb_broker *b, sb_queue_shm *q, uint32_t object) {

@@ -69,10 +69,10 @@ static void what_is_admitted(void) {
 }
 /* What a queue without room returns depends on the overflow, and so does what it returns for more than its limit. */
 static void what_each_overflow_returns(void) {
-  const sb_status full[SB_OVERFLOWS] = {SB_FULL, SB_DONE, SB_OK, SB_REJECTED, SB_REJECTED};
-  const sb_status never[SB_OVERFLOWS] = {SB_TOO_LARGE, SB_TOO_LARGE, SB_OK, SB_REJECTED, SB_REJECTED};
+  const sb_status full[SB_OVERFLOWS] = {SB_FULL, SB_DONE, SB_OK, SB_REJECTED, SB_REJECTED, SB_FULL};
+  const sb_status never[SB_OVERFLOWS] = {SB_TOO_LARGE, SB_TOO_LARGE, SB_OK, SB_REJECTED, SB_REJECTED, SB_TOO_LARGE};
   for (int64_t overflow = 0; overflow < SB_OVERFLOWS; overflow++) {
-    const char *names[SB_OVERFLOWS] = {"blocks", "drops", "evicts", "rejects", "buries"};
+    const char *names[SB_OVERFLOWS] = {"blocks", "drops", "evicts", "rejects", "buries", "pages"};
     q = begin_queue(names[overflow], (sb_settings){{-1, 1, 100, overflow, -1, -1}, 0}, 0);
     admit(101, never[overflow], "more than the limit");
     if (overflow != SB_OVERFLOW_DROP_HEAD) expect_account(0, 0, 0, 0, "what is kept of it");
