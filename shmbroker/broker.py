@@ -54,6 +54,9 @@ class Broker:
         sync: what a publisher to a durable queue waits for. "always", the default: its message is on the disk, and
             synced. "interval": nothing; what came is synced within half a second. "none": nothing, and nothing is
             synced, so a loss of the machine may lose more, or damage the store. ``None``: as the broker has it.
+        store_full: what a put into a durable queue does while the disk of the store is full. "block", the default: it
+            waits for room, as in a full queue. "refuse": it raises :class:`StoreRefused`. ``None``: as the broker has
+            it.
         mode: permissions of the memory: 0o600, or 0o660 for a broker that members of our (effective) group may use as
             ``<uid>/<name>``. With 0o660, the creation of the broker allocates all its memory.
     """
@@ -67,9 +70,11 @@ class Broker:
         memory_warning: float | None = None,
         data_dir: str | os.PathLike[str] | None = None,
         sync: str | None = None,
+        store_full: str | None = None,
         mode: int = 0o600,
     ) -> None:
-        self._plan = making.checked(name, memory, (memory_high_watermark, memory_warning), data_dir, mode, sync)
+        marks = memory_high_watermark, memory_warning
+        self._plan = making.checked(name, memory, marks, data_dir, mode, sync, store_full)
         self.name, self.data_dir, self._path = self._plan.name, self._plan.data_dir, self._plan.path
         self._child: subprocess.Popen[bytes] | None = None
         self._process = os.getpid()  # the parent of the child

@@ -69,13 +69,21 @@ def serve(
             "interval (nothing: it is synced within half a second) or none (nothing, and it is not synced).",
         ),
     ] = None,
+    store_full: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POLICY",
+            help="What publishers to durable queues of a new broker do while the disk is full: block (wait for room) or "
+            "refuse (raise an error).",
+        ),
+    ] = None,
 ) -> None:
     """Run the housekeeper of a broker in the foreground, until SIGTERM, Ctrl-C or `shmbroker stop`.
 
     Makes the broker if it does not exist. Its memory outlives this command: messages
     stay until `shmbroker stop --purge`.
     """
-    given: dict[str, Any] = {"data_dir": str(data_dir) if data_dir else None, "sync": sync}
+    given: dict[str, Any] = {"data_dir": str(data_dir) if data_dir else None, "sync": sync, "store_full": store_full}
     marks = {"memory_high_watermark": memory_high_watermark, "memory_warning": memory_warning}
     given |= {name: mark for name, mark in marks.items() if mark}
     if memory is not None:
@@ -199,6 +207,8 @@ def _store(store: shmbroker.StoreStatistics) -> dict[str, str | float | bool | N
     return {
         "store": store.data_dir,
         "storekeeper": str(store.storekeeper_pid or "none"),
+        "disk": "full" if store.is_full else "has room",
+        "while it is full": store.store_full,
         "publishers wait": store.sync,
         "turns": store.turns,
         "sync": f"{store.sync_seconds * 1000:.2f} ms, {store.messages_per_turn} messages",

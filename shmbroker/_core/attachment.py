@@ -224,7 +224,7 @@ class Attachment(native.Finalized):
             return None
         facts = ffi.new("sb_store_facts *")
         slow.sb_store_describe(self.handle, facts)
-        return statistics_of_store(folder, self.sync, facts)
+        return statistics_of_store(folder, self.sync, self.store_full_policy, facts, full=self.store_is_full())
 
     def _described(self, *, in_full: bool) -> Any:  # noqa: ANN401 - cffi has no types
         facts = ffi.new("sb_broker_facts *")
@@ -291,6 +291,15 @@ class Attachment(native.Finalized):
     def waits_for_store(self) -> bool:
         """Whether publishers to stored queues wait until their messages are in the store, and synced."""
         return self.data_dir is not None and self.sync == segments.SYNCS[0]
+
+    @property
+    def store_full_policy(self) -> str:
+        """What a put into a stored queue does while the disk of the store is full, one of :data:`segments.ON_FULL`."""
+        return segments.ON_FULL[bool(slow.sb_broker_store_refuses(self.handle))]
+
+    def store_is_full(self) -> bool:
+        """Whether the disk of the store is full, so that stored queues take no message."""
+        return bool(slow.sb_store_is_full(self.handle))
 
     def is_restoring(self) -> bool:
         """Whether the queues of the broker are being made again from its store."""

@@ -171,11 +171,11 @@ def facts_of_broker(found: Any) -> BrokerFacts:  # noqa: ANN401 - cffi has no ty
     return BrokerFacts(*_broker_numbers(found))
 
 
-def statistics_of_store(data_dir: str, sync: str, found: Any) -> StoreStatistics:  # noqa: ANN401 - cffi has no types
+def statistics_of_store(data_dir: str, sync: str, policy: str, found: Any, *, full: bool) -> StoreStatistics:  # noqa: ANN401 - cffi has no types
     """Copies the statistics of a store out of an ``sb_store_facts``."""
     seconds = found.sync_ns / native.NANOSECONDS
     return StoreStatistics(
-        data_dir, sync, found.keeper, found.turns, seconds, found.messages, found.left, found.came_back
+        data_dir, sync, found.keeper, found.turns, seconds, found.messages, found.left, found.came_back, policy, full
     )
 
 

@@ -24,6 +24,8 @@ NAMES = (b"heads", b"bodies", b"ended", b"returned", b"queues", b"tails", b"topo
 _MAP = 1 << 40  # bytes of address space; the file grows only as it is written
 _LEAST_MAP = 1 << 28
 _READERS = 1024
+_META_PAGES = 2
+_BLOCK = 512  # the unit of `st_blocks`
 DATA = "data.mdb"
 """The file of the store, as LMDB names it."""
 _FORMAT_KEY = b"format"
@@ -144,6 +146,25 @@ class Database:
         """
         with self.errors(), self.environment.begin(buffers=True) as transaction:
             yield transaction
+
+    def size(self) -> int:
+        """The length of the file of the database, in bytes."""
+        try:
+            return self._path.stat().st_size
+        except OSError:
+            return 0
+
+    def free(self) -> int:
+        """The bytes of the file that no value of the database uses: later commits write there.
+
+        Raises:
+            StoreError: the database is damaged.
+        """
+        with self.read() as transaction:
+            stats = [self.environment.stat(), *(transaction.stat(one) for one in self.names.values())]
+        used = sum(one["branch_pages"] + one["leaf_pages"] + one["overflow_pages"] for one in stats) + _META_PAGES
+        written = min(self.size(), self._path.stat().st_blocks * _BLOCK)
+        return max(0, written - used * int(stats[0]["psize"]))
 
     def forget_dead_readers(self) -> None:
         """Frees the places of readers that were killed: pages that such a reader saw would never be used again."""
