@@ -61,18 +61,25 @@ class Disk:
             self._reserve.take()
         self._say(full=full)
 
-    def gives_way(self, error: StoreError, rows: int) -> bool:
-        """Notes that the store could not be written; returns whether the reserve was given up, so that it can be now.
+    def is_short(self, error: StoreError) -> bool:
+        """Whether the store could not be written because its disk has no room."""
+        return reserve.is_full(error, self._reserve.folder)
+
+    def gives_way(self, rows: int) -> bool:
+        """Gives the reserve up; returns whether there was one, so that there is room now.
 
         Args:
-            error: what happened.
             rows: the bytes of messages that were to be written. They may be too many: then the reserve stays, until
                 consumers have taken enough of them.
         """
-        if not reserve.is_full(error, self._reserve.folder):
-            return False
+        if rows <= self._reserve.size // _ROWS and self._reserve.give_up():
+            return True
+        return self.has_no_room()
+
+    def has_no_room(self) -> bool:
+        """Tells the broker that the disk is full; returns False."""
         self._say(full=True)
-        return rows <= self._reserve.size // _ROWS and self._reserve.give_up()
+        return False
 
     def _say(self, *, full: bool) -> None:
         if full != self.is_full:

@@ -131,18 +131,26 @@ class Storekeeper:
         return wrote
 
     def _with_the_reserve(self, write: Callable[[], T], rows: Callable[[], int] = int) -> T:
-        """Writes the store; if its disk is full, once more, with the room of the reserve.
+        """Writes the store; if its disk is full, again: with pages that came free, then with the room of the reserve.
 
         Args:
             write: writes.
             rows: the bytes of messages that it tried to write.
         """
-        try:
-            return write()
-        except exceptions.StoreError as error:
-            if not self._disk.gives_way(error, rows()):
-                raise
-        return write()
+        ways = iter((self._frees_pages, lambda: self._disk.gives_way(rows())))
+        while True:
+            try:
+                return write()
+            except exceptions.StoreError as error:
+                if not self._disk.is_short(error) or not next(ways, self._disk.has_no_room)():
+                    raise
+
+    def _frees_pages(self) -> bool:
+        """Commits what the log has: pages that the commit before has freed are room for the next one then."""
+        with contextlib.suppress(exceptions.StoreError):
+            if self._writer is not None:
+                self._writer.pass_on()
+        return True
 
     def _turn(self) -> int:
         turn = self._core.turn_begin()

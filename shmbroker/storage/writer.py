@@ -116,7 +116,7 @@ class Writer:
                 self._commit()
 
     def pass_on(self) -> None:
-        """Commits even if nothing has changed: pages that the commit before has freed are room for the next one then.
+        """Commits even if nothing has changed. LMDB writes into the pages that a commit frees after one more commit.
 
         Raises:
             StoreError: the database cannot be written; the log keeps the turns.
