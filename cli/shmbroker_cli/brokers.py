@@ -73,8 +73,8 @@ def serve(
         str | None,
         typer.Option(
             metavar="POLICY",
-            help="What publishers to durable queues of a new broker do while the disk is full: block (wait for room) or "
-            "refuse (raise an error).",
+            help="What publishers to durable queues of a new broker do while the disk is full: block (wait for room) "
+            "or refuse (raise an error).",
         ),
     ] = None,
 ) -> None:

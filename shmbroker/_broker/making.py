@@ -122,9 +122,7 @@ class Plan:
                     continue  # another process makes the broker, and has its store
                 raise
             with database:
-                store = segments.Store(
-                    data_dir, self.sync or segments.SYNCS[0], self.store_full or segments.ON_FULL[0]
-                )
+                store = segments.Store(data_dir, self.sync or segments.SYNCS[0], self.store_full or segments.ON_FULL[0])
                 if segments.create(self.path, self.name, self.memory, self.mode, store):
                     self._begin(functools.partial(beginning.restore, database))
                     return True

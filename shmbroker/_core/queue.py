@@ -217,10 +217,8 @@ class CoreQueue(native.Finalized):
             self.connection.attachment.grow()
         elif status == native.FULL and count > 1:
             self._wait_for_batch(count, size, until)
-        elif status == native.FULL:
-            self._wait_for_room(memory=False, size=size, until=until)
-        elif status == native.NO_MEMORY:
-            self._wait_for_room(memory=True, size=size, until=until)
+        elif status in {native.FULL, native.NO_MEMORY}:
+            self._wait_for_room(memory=status == native.NO_MEMORY, size=size, until=until)
         elif status == native.STORE_FULL:
             filling.await_room(self.connection, self.what, until)
         elif status == native.TOO_LARGE:

@@ -379,7 +379,9 @@ def _make_first(  # noqa: PLR0917 - as above
     view = native.ffi.from_buffer(head)
     status = native.slow.sb_broker_format(view, size, name.encode(), chunks * CHUNK, per_segment, mode, _random() | 1)
     if status == native.OK and store is not None:
-        status = native.slow.sb_broker_format_store(view, os.fsencode(store.data_dir), SYNCS.index(store.sync), store.full == ON_FULL[1])
+        status = native.slow.sb_broker_format_store(
+            view, os.fsencode(store.data_dir), SYNCS.index(store.sync), store.full == ON_FULL[1]
+        )
     if status != native.OK:
         native.raise_for(status, f"broker {name!r}")
     return _make(path, 0, size, mode, head)

@@ -57,7 +57,8 @@ class Waiters:
 
     Each task has an attempt: a function that tries once to get or put. Only the task that arrived first calls its
     attempt: as soon as it is the first, after it armed the watch, when the queue changes, and every 20 ms while the
-    broker has no memory, or its disk no room. When its wait ends, the next task becomes the first one, so no task overtakes another.
+    broker has no memory, or its disk no room. When its wait ends, the next task becomes the first one, so no task
+    overtakes another.
 
     A task makes its attempt itself, and returns the result without another wait. So a cancellation or a timeout comes
     before the attempt, which then is not made, or after the caller has the result.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 
@@ -35,7 +36,8 @@ class Place:
             self.leave()
             raise StoreError(text=f"data_dir={os.fspath(folder)!r}: {error.strerror}") from error
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{owner}, process {os.getpid()}".encode(), 0)
+        with contextlib.suppress(OSError):  # the disk is full: the place counts without the text
+            os.pwrite(self._descriptor, f"{owner}, process {os.getpid()}".encode(), 0)
 
     def leave(self) -> None:
         """Gives up the place."""

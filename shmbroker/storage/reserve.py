@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reserve of a store: room on its disk that is kept for turns that remove messages.
 
-LMDB writes over no page that is in use: a commit that removes messages takes free pages before it gives others back. On
-a disk without a free block, consuming would free nothing. So a file of the folder takes room while the disk has some. It
-is emptied when the store cannot be written, and takes room again when there is enough.
+LMDB writes over no page that is in use: a commit that removes messages takes free pages before it gives others back.
+On a disk without a free block, consuming would free nothing. So a file of the folder takes room while the disk has
+some. It is emptied when the store cannot be written, and takes room again when there is enough.
 
 The file of LMDB never gets shorter. What was removed becomes free pages in it, which are room for what comes next.
 
@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING
 
 import lmdb
 
-from shmbroker.exceptions import StoreError
-
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from shmbroker.exceptions import StoreError
     from shmbroker.storage.database import Database
 
 FILE = "reserve"

@@ -15,6 +15,7 @@ import pytest
 import shmbroker
 import shmbroker.aio
 from shmbroker import exceptions
+from shmbroker._core import storing
 from shmbroker._session.session import session_of
 from tests.unit.storage.conftest import Stored
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 def fill(stored: Stored, *, full: bool = True) -> None:
     """Tell the broker that its disk is full, or has room."""
-    stored.keeper._core.set_full(full=full)
+    storing.CoreStorekeeper(session_of(stored.connection).core, 0).set_full(full=full)
 
 
 @pytest.fixture
@@ -36,34 +37,41 @@ def refusing(tmp_path: Path) -> Iterator[Stored]:
 
 
 def put(connection: shmbroker.Connection, timeout: float | None) -> None:
+    """Put a message."""
     connection.queue("jobs", durable=True).put(b"1", timeout=timeout)
 
 
 def put_with(connection: shmbroker.Connection, timeout: float | None) -> None:
+    """Put a message with options."""
     connection.queue("jobs", durable=True).put(b"1", timeout=timeout, priority=3, key="x")
 
 
 def put_many(connection: shmbroker.Connection, timeout: float | None) -> None:
+    """Put two messages."""
     connection.queue("jobs", durable=True).put_many([b"1", b"2"], timeout=timeout)
 
 
 def reserve(connection: shmbroker.Connection, timeout: float | None) -> None:
+    """Put a message that is written in place."""
     with connection.queue("jobs", durable=True).reserve(1, timeout=timeout) as room:
         room[:] = b"1"
 
 
 def publish(connection: shmbroker.Connection, timeout: float | None) -> None:
+    """Publish a message."""
     with connection.channel() as channel:
         channel.basic_publish("", "jobs", b"1", timeout=timeout)
 
 
 def publish_confirmed(connection: shmbroker.Connection, timeout: float | None) -> None:
+    """Publish a message in confirm mode."""
     with connection.channel() as channel:
         channel.confirm_delivery()
         channel.basic_publish("", "jobs", b"1", timeout=timeout)
 
 
 def commit(connection: shmbroker.Connection, timeout: float | None) -> None:
+    """Publish two messages in a transaction."""
     with connection.channel() as channel:
         channel.tx_select()
         channel.basic_publish("", "jobs", b"1")
@@ -72,6 +80,8 @@ def commit(connection: shmbroker.Connection, timeout: float | None) -> None:
 
 
 def in_a_task(connection: shmbroker.Connection, timeout: float | None) -> None:
+    """Put a message from a task."""
+
     async def main() -> None:
         name = session_of(connection).core.attachment.name
         async with await shmbroker.aio.connect(name, create=False) as other:
