@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions
@@ -17,7 +18,6 @@ from shmbroker._core.attachment import attached_to
 from shmbroker._core.housekeeper import awaiting_place
 from shmbroker._dataclasses import replace
 from shmbroker._housekeeper.launch import CannotStartError, start_housekeeper
-from shmbroker._storekeeper import admission
 from shmbroker._storekeeper.launch import ensure_storekeeper
 
 if TYPE_CHECKING:
@@ -199,13 +199,16 @@ class Broker:
     def stop(self, purge: bool = False) -> None:  # noqa: FBT001, FBT002 - as the contract has it
         """Ends the broker's housekeeper; with ``purge`` also disconnects the clients and removes the memory.
 
-        Without ``purge``, the housekeeper has given back the memory that it used when the call returns. It stays if
-        another process starts the broker before it has ended.
+        The store gets everything first. If the folder of the store is gone, a purge loses what the memory has, and
+        warns of that: :class:`shmbroker.StoreLost`. Without ``purge``, the housekeeper has given back the memory that
+        it used when the call returns. It stays if another process starts the broker before it has ended.
 
         Raises:
             AccessRefused: the broker belongs to another user: only that user and root can purge it.
             Timeout: the housekeeper does not end. With ``purge`` the memory is removed nevertheless. Or the store
                 cannot be written now: then nothing is stopped, and the memory stays.
+            StoreError: without ``purge``: the folder of the store is gone, and no process writes it. Nothing is
+                stopped.
         """
         what = segments.identity(self._path)
         if what is None:
@@ -216,8 +219,7 @@ class Broker:
             raise amqp_error(exceptions.AccessRefused, text)
         try:
             with attached_to(self._path) as attached:
-                if attached.data_dir is not None and not attached.is_restoring():
-                    admission.sync(attached, native.deadline(ending.PATIENCE_SECONDS))
+                lost = ending.settle(attached, purge=purge)
                 keepers = [] if purge else ending.keepers_of(attached)
                 attached.set_stopped(stopped=True)
                 ending.await_storekeeper_end(attached)
@@ -226,6 +228,8 @@ class Broker:
                     segments.remove(self._path, what)
                 ending.await_end(attached, keepers)
                 self._reap_child(attached)
+            if lost:
+                warnings.warn(lost, exceptions.StoreLost, stacklevel=2)
         except (
             exceptions.LayoutMismatch,
             exceptions.CorruptSegment,

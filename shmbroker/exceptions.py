@@ -118,6 +118,10 @@ class StoreError(BrokerError):
     """The store on disk is missing, damaged, of another format, in use by another broker, or cannot be written."""
 
 
+class StoreLost(UserWarning):
+    """The store of a broker was gone when the broker was purged, so its messages are lost."""
+
+
 class ConnectionClosed(BrokerError):
     """The connection, the consumer, or the handle of the queue was closed in this process."""
 

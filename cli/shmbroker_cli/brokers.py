@@ -2,6 +2,7 @@
 """Commands about brokers as a whole: serve, list, status, configure, stop."""
 
 import dataclasses
+import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +19,7 @@ from shmbroker_cli.output import (
     print_facts,
     print_json,
     print_table,
+    printable,
     say,
 )
 from shmbroker_cli.processes import ProcessFacts, ProcessSums, look_at, process_of, sums
@@ -250,7 +252,11 @@ def stop(
     if found.name not in shmbroker.brokers():
         message = f"no broker '{broker}'"
         raise Refused(message)
-    found.stop(purge=purge)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", shmbroker.StoreLost)
+        found.stop(purge=purge)
+    for one in told:
+        typer.echo(printable(str(one.message)), err=True)
     if as_json:
         print_json({"broker": found.name, "purged": purge})
         return

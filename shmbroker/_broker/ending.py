@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from shmbroker import exceptions
 from shmbroker._core import native, segments
+from shmbroker._core.connection import CoreConnection
+from shmbroker._storekeeper import admission
 from shmbroker._storekeeper.launch import await_children
-from shmbroker.storage.place import is_in_use
+from shmbroker.storage.place import is_gone, is_in_use
 
 if TYPE_CHECKING:
     from shmbroker._core.attachment import Attachment
@@ -44,6 +46,46 @@ def await_end(attached: Attachment, keepers: list[ConnectionInfo]) -> None:
         if time.monotonic_ns() > until:
             raise still_there(attached, facts.housekeeper_pid or keepers[0].pid)
         time.sleep(LOOK_SECONDS)
+
+
+def settle(attached: Attachment, *, purge: bool) -> str:
+    """Lets the store get everything that the memory has.
+
+    Args:
+        attached: the broker.
+        purge: whether its memory is removed next: then it does not matter that the store is gone.
+
+    Returns:
+        What is lost when the memory is removed; empty: nothing.
+
+    Raises:
+        Timeout: the store cannot be written now.
+        StoreError: without ``purge``: the store is gone, and no process writes it.
+    """
+    folder = attached.data_dir
+    if folder is None or attached.is_restoring():
+        return ""
+    if not (purge and is_gone(folder)):
+        try:
+            admission.sync(attached, native.deadline(PATIENCE_SECONDS))
+        except exceptions.StoreError:
+            if not purge:
+                raise
+    return _loss(attached, folder) if purge and is_gone(folder) else ""
+
+
+def _loss(attached: Attachment, folder: str) -> str:
+    connection = CoreConnection(attached.path, "stop")
+    try:
+        found = [facts for slot in connection.queue_slots() if (facts := connection.queue_facts(slot)) is not None]
+    finally:
+        connection.close()
+    stored = [facts for facts in found if facts.settings.flags & native.slow.SB_QUEUE_DURABLE and not facts.owner]
+    count = sum(facts.ready + facts.delivering + facts.scheduled for facts in stored)
+    return (
+        f"the store of broker {attached.name!r} in {folder!r} is gone: "
+        f"{count} messages in {len(stored)} durable queues are lost"
+    )
 
 
 def await_storekeeper_end(attached: Attachment) -> None:

@@ -10,6 +10,7 @@ import os
 from shmbroker.exceptions import StoreError
 
 _OWNER = "owner"
+_DATA = "data.mdb"
 
 
 def _file_of(folder: str | os.PathLike[str]) -> str:
@@ -44,6 +45,11 @@ class Place:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def is_gone(folder: str | os.PathLike[str]) -> bool:
+    """Whether the folder of a store, or the database in it, is not there any more."""
+    return not os.path.exists(os.path.join(folder, _DATA))  # noqa: PTH110, PTH118 - no pathlib: it is slow to import
 
 
 def is_in_use(folder: str | os.PathLike[str]) -> bool:

@@ -71,7 +71,7 @@ def test_statistics_of_a_broker() -> None:
     filled(found, [there.get(field, field) for field in fields])
     found.created_ns, found.housekeeper_stopped = 1_500_000_000, 1
     found.memory_high_watermark, found.memory_warning = marks.values()
-    store = StoreStatistics("/var/b", "always", 1, 2, 3.0, 4, 5, 6, "refuse", True)
+    store = StoreStatistics("/var/b", "always", 1, 2, 3.0, 4, 5, 6, "refuse", is_full=True)
     statistics = statistics_of_broker("b", found, store)
     FFI.release(found)
     assert statistics == BrokerStatistics(
