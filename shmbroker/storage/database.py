@@ -38,13 +38,16 @@ class Database:
         folder: the ``data_dir`` of the broker.
         owner: what another writer is told, such as ``broker 'orders'``; ``None``: this process only reads.
         syncs: whether a commit is synced. If not, a loss of the machine may damage the store.
+        walks: whether the caller only walks the pages, and may be ended by a file that is cut short.
 
     Raises:
         StoreError: the folder is missing or cannot be written; another process writes the store; the store is none, is
             damaged, or has another format.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, owner: str | None = None, syncs: bool = True) -> None:
+    def __init__(
+        self, folder: str | os.PathLike[str], *, owner: str | None = None, syncs: bool = True, walks: bool = False
+    ) -> None:
         self.folder = Path(folder)
         self._path = self.folder / DATA
         self.syncs = syncs
@@ -62,6 +65,8 @@ class Database:
             else:
                 self._reading = beside.reading(self._path)
             self.environment = self._open(self._path, writes=writes, syncs=self.syncs)
+            if self.lacks() and not walks:
+                self._refuse_if_cut_short(writes=writes)
             self.names = self._prepare()
         except BaseException:
             self._leave()
@@ -124,6 +129,34 @@ class Database:
             text = f"the store in {str(self.folder)!r} has format {found!r}, this version reads {FORMAT}"
             raise StoreError(text=text)
         return names
+
+    def lacks(self) -> int:
+        """How many bytes the file is shorter than its pages. A process that reads one of these is ended by SIGBUS.
+
+        LMDB does not write pages at the end of the file that are free again when a transaction ends.
+        """
+        found = self.environment.info()["last_pgno"] + 1
+        return max(0, found * int(self.environment.stat()["psize"]) - self.size())
+
+    def lengthen(self) -> None:
+        """Gives the file the length that its pages have, if it ends with free ones. The disk needs no room for that."""
+        if lacks := self.lacks():
+            with contextlib.suppress(OSError):
+                os.truncate(self._path, self.size() + lacks)
+
+    def _refuse_if_cut_short(self, *, writes: bool) -> None:
+        from shmbroker.storage import verify  # noqa: PLC0415 - it imports this module, and is seldom needed
+
+        lacks, size = self.lacks(), self.size()
+        try:
+            verify.verified(self.folder)
+        except StoreError as error:
+            text = (
+                f"the store in {str(self.folder)!r} is damaged: {DATA} is cut short, to {size} of {size + lacks} bytes"
+            )
+            raise StoreError(text=text) from error
+        if writes:
+            self.lengthen()
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:

@@ -165,6 +165,7 @@ class Writer:
         noted = self._number.to_bytes(_NUMBER_BYTES, "little")
         transaction.put(_APPLIED, noted, db=self._database.names[b"info"])
         transaction.commit()
+        self._database.lengthen()
         self._applied, self.logged = self._number, 0
 
     def _undo(self) -> None:
