@@ -315,13 +315,32 @@ def test_the_doctor_notices_a_storekeeper_that_is_stopped(
             ran = cli("doctor")
             assert ran.code == 1
             assert f"Process {keeper} is the storekeeper" in ran.out
-            assert cli("backup", str(data_dir.with_name("b")), "--timeout", "0.1").is_refused("not synced")
+            assert cli("backup", str(data_dir.with_name("b")), "--timeout", "0.1").is_refused(
+                f"broker {broker_name!r}: process {keeper} is its storekeeper, and has not brought everything into the "
+                f"database {str(data_dir / DATA)!r} in 0.1 seconds"
+            )
             assert "settle" not in names_in(data_dir)
         finally:
             os.kill(keeper, signal.SIGCONT)
         assert cli("backup", str(data_dir.with_name("b"))).code == 0
         assert "settle" not in names_in(data_dir)
     assert names_in(data_dir.parent) == {"store", "b"}
+
+
+def test_a_pause_that_persists_is_told(cli: Callable[..., Any], broker_name: str, data_dir: Path) -> None:
+    """By the pause, and whenever the queue is shown; only a queue on disk has such a pause."""
+    with serving(broker_name, data_dir) as broker, broker.connect() as connection:
+        jobs, quick = connection.queue("jobs", durable=True), connection.queue("quick")
+        assert cli("queue", "pause", "jobs").lines == ["jobs: paused"]
+        assert ("paused", "yes") in facts_in(cli("queue", "show", "jobs").lines)
+        assert cli("queue", "pause", "jobs", "--persist").lines == ["jobs: paused, also after a restart"]
+        assert cli("queue", "pause", "quick", "--persist", "--json").facts["pause_persists"] is False
+        assert (jobs.pause_persists, quick.pause_persists) == (True, False)
+        assert ("paused", "yes, also after a restart") in facts_in(cli("queue", "show", "jobs").lines)
+        assert cli("queue", "show", "jobs", "--json").facts["pause_persists"] is True
+        jobs.resume()
+        assert not jobs.pause_persists
+        assert ("paused", "no") in facts_in(cli("queue", "show", "jobs").lines)
 
 
 # ---- a full disk ----
