@@ -53,6 +53,8 @@ class Attachment(native.Finalized):
         self._grow_lock = locks.lock()
         # Loads messages that are in the store and not in the memory: the slot of a queue, and a sequence number.
         self.load: Callable[[Attachment, int, int], None] | None = None
+        # Closes what `load` has opened, after the last user has gone. Any thread calls it, so it waits for no lock.
+        self.on_detached: Callable[[], None] | None = None
         self.exchanges: Any = None  # the exchanges that `_topology.shared` caches for the life of this attachment
         self._process = os.getpid()
         self._attach()
@@ -377,6 +379,7 @@ def acquire(path: str, user: User | None = None) -> Attachment:
 
 def release(attachment: Attachment, user: User | None = None) -> None:
     """Gives an attachment back; the last user detaches. Does nothing for a user that has given it back already."""
+    gone: Any = None
     with _lock:
         if user is None:
             user = User()
@@ -393,6 +396,8 @@ def release(attachment: Attachment, user: User | None = None) -> None:
             # `fast` keeps the GIL, so no call of `fast` in another thread runs during the detach. A later call finds
             # its connection closed.
             detach(gone)
+    if gone is not None and attachment.on_detached is not None:
+        attachment.on_detached()
 
 
 class MappingReference(User, native.Finalized):

@@ -30,7 +30,9 @@ def _load(attached: Attachment, slot: int, sequence: int) -> None:
     # Late, since it imports LMDB. Most processes never need it.
     from shmbroker._storekeeper import loading  # noqa: PLC0415 - see above
 
-    loading.of_this_process(attached).load(attached, slot, sequence)
+    loader = loading.of_this_process(attached)
+    attached.on_detached = loader.let_go
+    loader.load(attached, slot, sequence)
 
 
 def is_abandoned(attached: Attachment) -> bool:
