@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from shmbroker import exceptions
 from shmbroker._core import native, segments
 from shmbroker._core.connection import CoreConnection
+from shmbroker._core.settings import decoded_settings
 from shmbroker._storekeeper import admission
 from shmbroker._storekeeper.launch import await_children
 from shmbroker.storage.place import is_gone, is_in_use
@@ -80,7 +81,7 @@ def _loss(attached: Attachment, folder: str) -> str:
         found = [facts for slot in connection.queue_slots() if (facts := connection.queue_facts(slot)) is not None]
     finally:
         connection.close()
-    stored = [facts for facts in found if facts.settings.flags & native.slow.SB_QUEUE_DURABLE and not facts.owner]
+    stored = [facts for facts in found if decoded_settings(facts)[0].durable and not facts.owner]
     count = sum(facts.ready + facts.delivering + facts.scheduled for facts in stored)
     return (
         f"the store of broker {attached.name!r} in {folder!r} is gone: "

@@ -13,6 +13,7 @@ import lmdb
 from shmbroker.exceptions import StoreError
 from shmbroker.storage import beside
 from shmbroker.storage.place import Place
+from shmbroker.storage.verifying import verified
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,11 +146,9 @@ class Database:
                 os.truncate(self._path, self.size() + lacks)
 
     def _refuse_if_cut_short(self, *, writes: bool) -> None:
-        from shmbroker.storage import verify  # noqa: PLC0415 - it imports this module, and is seldom needed
-
         lacks, size = self.lacks(), self.size()
         try:
-            verify.verified(self.folder)
+            verified(self.folder)
         except StoreError as error:
             text = (
                 f"the store in {str(self.folder)!r} is damaged: {DATA} is cut short, to {size} of {size + lacks} bytes"

@@ -9,31 +9,13 @@ also counts the entries: a damaged page may hide some, of which a reader would n
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 from shmbroker.exceptions import StoreError
 from shmbroker.storage import database, rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from shmbroker.storage.verifying import verified as verified  # noqa: PLC0414 - for the callers of this module
 
 _DAMAGED = 3
-
-
-def verified(folder: Path) -> None:
-    """Verifies a store, in another process.
-
-    Raises:
-        StoreError: the store is damaged.
-    """
-    command = [sys.executable, "-m", "shmbroker.storage.verify", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own module
-    if done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or [f"LMDB ended with status {done.returncode}"])[-1]
-        where = "" if str(folder) in said else f"the store in {str(folder)!r} is damaged: "
-        raise StoreError(text=f"{where}{said}")
 
 
 def walk(found: database.Database, *, touches: bool = False) -> None:
