@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions
@@ -17,7 +18,6 @@ from shmbroker._core.attachment import attached_to
 from shmbroker._core.housekeeper import awaiting_place
 from shmbroker._dataclasses import replace
 from shmbroker._housekeeper.launch import CannotStartError, start_housekeeper
-from shmbroker._storekeeper import admission
 from shmbroker._storekeeper.launch import ensure_storekeeper
 
 if TYPE_CHECKING:
@@ -54,6 +54,9 @@ class Broker:
         sync: what a publisher to a durable queue waits for. "always", the default: its message is on the disk, and
             synced. "interval": nothing; what came is synced within half a second. "none": nothing, and nothing is
             synced, so a loss of the machine may lose more, or damage the store. ``None``: as the broker has it.
+        store_full: what a put into a durable queue does while the disk of the store is full. "block", the default: it
+            waits for room, as in a full queue. "refuse": it raises :class:`StoreRefused`. ``None``: as the broker has
+            it.
         mode: permissions of the memory: 0o600, or 0o660 for a broker that members of our (effective) group may use as
             ``<uid>/<name>``. With 0o660, the creation of the broker allocates all its memory.
     """
@@ -67,9 +70,11 @@ class Broker:
         memory_warning: float | None = None,
         data_dir: str | os.PathLike[str] | None = None,
         sync: str | None = None,
+        store_full: str | None = None,
         mode: int = 0o600,
     ) -> None:
-        self._plan = making.checked(name, memory, (memory_high_watermark, memory_warning), data_dir, mode, sync)
+        marks = memory_high_watermark, memory_warning
+        self._plan = making.checked(name, memory, marks, data_dir, mode, sync, store_full)
         self.name, self.data_dir, self._path = self._plan.name, self._plan.data_dir, self._plan.path
         self._child: subprocess.Popen[bytes] | None = None
         self._process = os.getpid()  # the parent of the child
@@ -194,13 +199,16 @@ class Broker:
     def stop(self, purge: bool = False) -> None:  # noqa: FBT001, FBT002 - as the contract has it
         """Ends the broker's housekeeper; with ``purge`` also disconnects the clients and removes the memory.
 
-        Without ``purge``, the housekeeper has given back the memory that it used when the call returns. It stays if
-        another process starts the broker before it has ended.
+        The store gets everything first. If the folder of the store is gone, a purge loses what the memory has, and
+        warns of that: :class:`shmbroker.StoreLost`. Without ``purge``, the housekeeper has given back the memory that
+        it used when the call returns. It stays if another process starts the broker before it has ended.
 
         Raises:
             AccessRefused: the broker belongs to another user: only that user and root can purge it.
             Timeout: the housekeeper does not end. With ``purge`` the memory is removed nevertheless. Or the store
                 cannot be written now: then nothing is stopped, and the memory stays.
+            StoreError: without ``purge``: the folder of the store is gone, and no process writes it. Nothing is
+                stopped.
         """
         what = segments.identity(self._path)
         if what is None:
@@ -211,8 +219,7 @@ class Broker:
             raise amqp_error(exceptions.AccessRefused, text)
         try:
             with attached_to(self._path) as attached:
-                if attached.data_dir is not None and not attached.is_restoring() and not attached.is_damaged():
-                    admission.sync(attached, native.deadline(ending.PATIENCE_SECONDS))
+                lost = ending.settle(attached, purge=purge)
                 keepers = [] if purge else ending.keepers_of(attached)
                 attached.set_stopped(stopped=True)
                 ending.await_storekeeper_end(attached)
@@ -221,6 +228,8 @@ class Broker:
                     segments.remove(self._path, what)
                 ending.await_end(attached, keepers)
                 self._reap_child(attached)
+            if lost:
+                warnings.warn(lost, exceptions.StoreLost, stacklevel=2)
         except (
             exceptions.LayoutMismatch,
             exceptions.CorruptSegment,

@@ -118,6 +118,10 @@ class StoreError(BrokerError):
     """The store on disk is missing, damaged, of another format, in use by another broker, or cannot be written."""
 
 
+class StoreLost(UserWarning):
+    """The store of a broker was gone when the broker was purged, so its messages are lost."""
+
+
 class ConnectionClosed(BrokerError):
     """The connection, the consumer, or the handle of the queue was closed in this process."""
 
@@ -238,7 +242,19 @@ class DuplicateId(BrokerError):
         return type(self), (self.text, self.queue_name)
 
 
-FINAL = (NeverFits, PublishRejected)
+class StoreFull(queue.Full):
+    """The disk of the broker's store is full, so a durable queue takes no message; the message is in no queue.
+
+    Args:
+        text: the queue, the folder of the store, and how much room its disk has.
+    """
+
+
+class StoreRefused(StoreFull):
+    """The same, in a broker with ``store_full="refuse"``, whose publishers do not wait for room on the disk."""
+
+
+FINAL = (NeverFits, PublishRejected, StoreRefused)
 """The kinds of ``queue.Full`` that a wait cannot help."""
 
 

@@ -16,6 +16,7 @@ from shmbroker._core.journal import topology_lock
 from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions
 from shmbroker._core.reservation import Reserved
 from shmbroker._core.settings import PERSISTENT_PAUSE
+from shmbroker._core.storing import is_stored
 from shmbroker._dataclasses import replace
 from shmbroker._process import connections
 from shmbroker._put_many import put_rest
@@ -321,6 +322,11 @@ class Queue(ManagedQueue):
     def paused(self) -> bool:
         """Whether the queue is paused."""
         return bool(self._core.settings()[1] & PAUSED)
+
+    @property
+    def pause_persists(self) -> bool:
+        """Whether the queue is paused, and will be after a restart, too: see :meth:`pause`. Only a queue on disk is."""
+        return self.paused and PERSISTENT_PAUSE in self._core.given() and is_stored(self._core)
 
     @property
     def settings(self) -> settings.QueueSettings:

@@ -99,7 +99,8 @@ class StoreStatistics:
     ``storekeeper_pid`` is 0 if there is no storekeeper. ``turns`` counts the turns of storekeepers. ``sync_seconds``
     and ``messages_per_turn`` are averages over the last turns that wrote messages: how long the sync took, and how many
     messages it had. ``left`` and ``came_back`` count the leaves, of up to 64 messages of a queue, that have left the
-    memory and have come back; a start that leaves messages in the store counts as well.
+    memory and have come back; a start that leaves messages in the store counts as well. ``store_full`` is what a put
+    does while the disk is full: "block" or "refuse". ``is_full``: whether the disk is full now.
     """
 
     data_dir: str
@@ -111,6 +112,8 @@ class StoreStatistics:
     messages_per_turn: int
     left: int
     came_back: int
+    store_full: str
+    is_full: bool
 
 
 @dataclass(frozen=True, slots=True)

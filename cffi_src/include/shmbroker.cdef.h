@@ -45,7 +45,8 @@ typedef enum {
   SB_DUPLICATE = 33, /* the queue knows the id of the message; only of a commit with SB_DUPLICATES_FAIL */
   SB_UNDECIDED = 34, /* another process is putting a message of the same id: see sb_queue_wait_for_id */
   SB_STAYS = 35,     /* the queue is non-destructive: consumers and browsers read its messages, and nobody gets one */
-  SB_PAGED = 36      /* inside the core: the messages are in the store, and not in the memory */
+  SB_PAGED = 36,     /* inside the core: the messages are in the store, and not in the memory */
+  SB_STORE_FULL = 37 /* the disk of the store is full: see sb_store_await_room */
 } sb_status;
 
 /* The version of the layout of shared memory that this core reads. */
@@ -872,13 +873,14 @@ enum { SB_DATA_DIR_MAX = 1023 };
  * NONE the storekeeper does not sync, either. */
 enum { SB_SYNC_ALWAYS = 0, SB_SYNC_INTERVAL = 1, SB_SYNC_NONE = 2 };
 /* Writes the folder of the store into a formatted segment 0 that has no name yet; the broker is then RESTORING. SB_INVALID:
- * the path is too long. */
-sb_status sb_broker_format_store(void *memory, const char *data_dir, uint32_t sync);
+ * the path is too long. refuses: whether a put into a stored queue is refused while the disk is full; else it waits. */
+sb_status sb_broker_format_store(void *memory, const char *data_dir, uint32_t sync, bool refuses);
 void sb_broker_set_stores(sb_broker *b, uint32_t stores);
 uint32_t sb_broker_stores(sb_broker *b);
 /* The folder of the store, at most SB_DATA_DIR_MAX bytes; valid as long as the attachment. */
 const char *sb_broker_data_dir(sb_broker *b);
 uint32_t sb_broker_sync(sb_broker *b);
+bool sb_broker_store_refuses(sb_broker *b);
 /* True if the storekeeper writes the messages of the queue into the store. */
 bool sb_queue_is_stored(const sb_queue *q);
 /* The same, and publishers wait for that. */
@@ -888,6 +890,12 @@ bool sb_queue_waits_for_store(const sb_queue *q);
  * SB_STOPPING: why it ended earlier. */
 uint32_t sb_store_ask(sb_connection *c);
 sb_status sb_store_await(sb_connection *c, uint32_t turn, uint64_t deadline_ns);
+/* Whether the disk of the store is full. While it is, each call that adds a message to a stored queue returns
+ * SB_STORE_FULL, and adds nothing; a move returns SB_FULL. The storekeeper sets it before the disk has no room left.
+ * sb_store_await_room waits until it is not. SB_TIMEOUT, SB_INTERRUPTED, SB_STOPPING: why it ended earlier. */
+void sb_store_set_full(sb_connection *c, bool full);
+bool sb_store_is_full(sb_broker *b);
+sb_status sb_store_await_room(sb_connection *c, uint64_t deadline_ns);
 /* Makes the caller the storekeeper. SB_EXISTS: there is one. */
 sb_status sb_store_begin(sb_connection *c);
 void sb_store_end(sb_connection *c);

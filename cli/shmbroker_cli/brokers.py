@@ -2,6 +2,7 @@
 """Commands about brokers as a whole: serve, list, status, configure, stop."""
 
 import dataclasses
+import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +19,7 @@ from shmbroker_cli.output import (
     print_facts,
     print_json,
     print_table,
+    printable,
     say,
 )
 from shmbroker_cli.processes import ProcessFacts, ProcessSums, look_at, process_of, sums
@@ -69,13 +71,21 @@ def serve(
             "interval (nothing: it is synced within half a second) or none (nothing, and it is not synced).",
         ),
     ] = None,
+    store_full: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POLICY",
+            help="What publishers to durable queues of a new broker do while the disk is full: block (wait for room) "
+            "or refuse (raise an error).",
+        ),
+    ] = None,
 ) -> None:
     """Run the housekeeper of a broker in the foreground, until SIGTERM, Ctrl-C or `shmbroker stop`.
 
     Makes the broker if it does not exist. Its memory outlives this command: messages
     stay until `shmbroker stop --purge`.
     """
-    given: dict[str, Any] = {"data_dir": str(data_dir) if data_dir else None, "sync": sync}
+    given: dict[str, Any] = {"data_dir": str(data_dir) if data_dir else None, "sync": sync, "store_full": store_full}
     marks = {"memory_high_watermark": memory_high_watermark, "memory_warning": memory_warning}
     given |= {name: mark for name, mark in marks.items() if mark}
     if memory is not None:
@@ -199,6 +209,8 @@ def _store(store: shmbroker.StoreStatistics) -> dict[str, str | float | bool | N
     return {
         "store": f"{store.data_dir}, {store.state}",
         "storekeeper": str(store.storekeeper_pid or "none"),
+        "disk": "full" if store.is_full else "has room",
+        "while it is full": store.store_full,
         "publishers wait": store.sync,
         "turns": store.turns,
         "sync": f"{store.sync_seconds * 1000:.2f} ms, {store.messages_per_turn} messages",
@@ -240,7 +252,11 @@ def stop(
     if found.name not in shmbroker.brokers():
         message = f"no broker '{broker}'"
         raise Refused(message)
-    found.stop(purge=purge)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", shmbroker.StoreLost)
+        found.stop(purge=purge)
+    for one in told:
+        typer.echo(printable(str(one.message)), err=True)
     if as_json:
         print_json({"broker": found.name, "purged": purge})
         return

@@ -77,13 +77,15 @@ def list_queues(
 def show(queue: QueueArgument, *, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
     """Show a queue's settings and counters."""
     with opened(broker, queue) as found:
-        settings, paused, statistics = found.settings, found.paused, found.statistics()
+        settings, statistics = found.settings, found.statistics()
+        paused, persists = found.paused, found.pause_persists
         schema = schemas.registered(found)
     if as_json:
         print_json(
             {
                 "queue": queue,
                 "paused": paused,
+                "pause_persists": persists,
                 "settings": settings,
                 "statistics": statistics,
                 "arrow_schema": None if schema is None else schema.text,
@@ -94,7 +96,8 @@ def show(queue: QueueArgument, *, broker: BrokerOption = "", as_json: JsonOption
     facts.pop("name")
     facts["bytes"] = byte_count(statistics.bytes)
     batches = {} if schema is None else {"arrow_schema": schema.text}
-    print_facts({"queue": queue, "paused": paused, **_shown_settings(settings), **facts, **batches})
+    shown = "yes, also after a restart" if persists else paused
+    print_facts({"queue": queue, "paused": shown, **_shown_settings(settings), **facts, **batches})
 
 
 def _shown_settings(settings: shmbroker.QueueSettings) -> dict[str, Any]:
@@ -201,7 +204,9 @@ def pause(
     """Stop deliveries from a queue; publishing continues."""
     with opened(broker, queue) as found:
         found.pause(persist=persist)
-    report({"queue": queue, "paused": True}, f"{queue}: paused", as_json=as_json)
+        persists = found.pause_persists
+    text = f"{queue}: paused, also after a restart" if persists else f"{queue}: paused"
+    report({"queue": queue, "paused": True, "pause_persists": persists}, text, as_json=as_json)
 
 
 @queue_commands.command()

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 
 from shmbroker import exceptions
 from shmbroker._core import native, segments
+from shmbroker._core.connection import CoreConnection
+from shmbroker._core.settings import decoded_settings
+from shmbroker._storekeeper import admission
 from shmbroker._storekeeper.launch import await_children
-from shmbroker.storage.place import is_in_use
+from shmbroker.storage.place import is_gone, is_in_use
 
 if TYPE_CHECKING:
     from shmbroker._core.attachment import Attachment
@@ -44,6 +47,51 @@ def await_end(attached: Attachment, keepers: list[ConnectionInfo]) -> None:
         if time.monotonic_ns() > until:
             raise still_there(attached, facts.housekeeper_pid or keepers[0].pid)
         time.sleep(LOOK_SECONDS)
+
+
+def settle(attached: Attachment, *, purge: bool) -> str:
+    """Lets the store get everything that the memory has.
+
+    Args:
+        attached: the broker.
+        purge: whether its memory is removed next: then it does not matter that the store is gone, or damaged.
+
+    Returns:
+        What is lost when the memory is removed; empty: nothing.
+
+    Raises:
+        Timeout: the store cannot be written now.
+        StoreError: without ``purge``: the store is gone, and no process writes it.
+    """
+    folder = attached.data_dir
+    if folder is None or attached.is_restoring():
+        return ""
+    if not (purge and _is_lost(attached, folder)):
+        try:
+            admission.sync(attached, native.deadline(PATIENCE_SECONDS))
+        except exceptions.StoreError:
+            if not purge:
+                raise
+    return _loss(attached, folder) if purge and _is_lost(attached, folder) else ""
+
+
+def _is_lost(attached: Attachment, folder: str) -> bool:
+    return is_gone(folder) or attached.is_damaged()
+
+
+def _loss(attached: Attachment, folder: str) -> str:
+    connection = CoreConnection(attached.path, "stop")
+    try:
+        found = [facts for slot in connection.queue_slots() if (facts := connection.queue_facts(slot)) is not None]
+    finally:
+        connection.close()
+    stored = [facts for facts in found if decoded_settings(facts)[0].durable and not facts.owner]
+    count = sum(facts.ready + facts.delivering + facts.scheduled for facts in stored)
+    what = f"{count} messages in {len(stored)} durable queues"
+    if is_gone(folder):
+        return f"the store of broker {attached.name!r} in {folder!r} is gone: {what} are lost"
+    text = f"the store of broker {attached.name!r} in {folder!r} is damaged"
+    return f"{text}: what it does not have of {what} is lost"
 
 
 def await_storekeeper_end(attached: Attachment) -> None:

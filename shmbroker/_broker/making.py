@@ -71,6 +71,7 @@ class Plan:
         data_dir: the absolute path of the store's folder.
         mode: the permissions of the memory.
         sync: what publishers to durable queues wait for; ``None``: not given.
+        store_full: what they do while the disk is full; ``None``: not given.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Plan:
     data_dir: str | None
     mode: int
     sync: str | None = None
+    store_full: str | None = None
 
     @property
     def path(self) -> str:
@@ -118,7 +120,7 @@ class Plan:
                     continue  # another process makes the broker, and has its store
                 raise
             try:
-                store = segments.Store(data_dir, self.sync or segments.SYNCS[0])
+                store = segments.Store(data_dir, self.sync or segments.SYNCS[0], self.store_full or segments.ON_FULL[0])
                 if segments.create(self.path, self.name, self.memory, self.mode, store):
                     self._begin(functools.partial(beginning.restore, place))
                     return True
@@ -153,10 +155,10 @@ class Plan:
     def _compare(self) -> None:
         """Checks that the broker, which exists, has what was given."""
         if not self.given_memory and self.data_dir is None and self.marks == (None, None):
-            return  # `sync` is only given with `data_dir`
+            return  # `sync` and `store_full` are only given with `data_dir`
         with attachment.attached_to(self.path) as attached:
             limit, folder, marks = attached.facts().memory_limit, attached.data_dir, attached.memory_marks()
-            sync = attached.sync
+            sync, policy = attached.sync, attached.store_full_policy
         wanted = self.memory // segments.CHUNK * segments.CHUNK
         if self.given_memory and limit != wanted:
             text = f"memory={limit}, not {wanted}"
@@ -167,6 +169,8 @@ class Plan:
             text = f"{shown.format(*marks)}, not {shown.format(*self.marks)}"
         elif self.sync not in {None, sync}:
             text = f"sync={sync!r}, not {self.sync!r}"
+        elif self.store_full not in {None, policy}:
+            text = f"store_full={policy!r}, not {self.store_full!r}"
         else:
             return
         raise amqp_error(exceptions.PreconditionFailed, f"broker {self.name!r} exists with {text}")
@@ -179,6 +183,7 @@ def checked(  # noqa: PLR0917 - those of `Broker`
     data_dir: str | os.PathLike[str] | None = None,
     mode: int = 0o600,
     sync: str | None = None,
+    store_full: str | None = None,
 ) -> Plan:
     """Checks what a broker is to be made with. The arguments are those of :class:`shmbroker.Broker`.
 
@@ -194,15 +199,16 @@ def checked(  # noqa: PLR0917 - those of `Broker`
         msg = f"mode={shown}: 0o600 or 0o660 is allowed"
         raise ValueError(msg)
     folder = None if data_dir is None else _folder_of(data_dir)
-    _check_sync(sync, folder)
-    return Plan(name, size, memory is not DEFAULT_MEMORY, marks, folder, mode, sync)
+    _check_of_store("sync", sync, segments.SYNCS, folder)
+    _check_of_store("store_full", store_full, segments.ON_FULL, folder)
+    return Plan(name, size, memory is not DEFAULT_MEMORY, marks, folder, mode, sync, store_full)
 
 
-def _check_sync(sync: object, folder: str | None) -> None:
-    if sync is None or (sync in segments.SYNCS and folder is not None):
+def _check_of_store(name: str, value: object, values: tuple[str, ...], folder: str | None) -> None:
+    if value is None or (value in values and folder is not None):
         return
-    allowed = "one of " + ", ".join(map(repr, segments.SYNCS)) if folder is not None else "only with data_dir it"
-    msg = f"sync={sync!r}: {allowed} is allowed"
+    allowed = "one of " + ", ".join(map(repr, values)) if folder is not None else "only with data_dir it"
+    msg = f"{name}={value!r}: {allowed} is allowed"
     raise ValueError(msg)
 
 

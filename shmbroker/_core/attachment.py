@@ -53,6 +53,8 @@ class Attachment(native.Finalized):
         self._grow_lock = locks.lock()
         # Loads messages that are in the store and not in the memory: the slot of a queue, and a sequence number.
         self.load: Callable[[Attachment, int, int], None] | None = None
+        # Closes what `load` has opened, after the last user has gone. Any thread calls it, so it waits for no lock.
+        self.on_detached: Callable[[], None] | None = None
         self.exchanges: Any = None  # the exchanges that `_topology.shared` caches for the life of this attachment
         self._process = os.getpid()
         self._attach()
@@ -224,7 +226,8 @@ class Attachment(native.Finalized):
             return None
         facts = ffi.new("sb_store_facts *")
         slow.sb_store_describe(self.handle, facts)
-        return statistics_of_store(folder, slow.sb_broker_stores(self.handle), self.sync, facts)
+        state, full = slow.sb_broker_stores(self.handle), self.store_is_full()
+        return statistics_of_store(folder, state, self.sync, self.store_full_policy, facts, full=full)
 
     def _described(self, *, in_full: bool) -> Any:  # noqa: ANN401 - cffi has no types
         facts = ffi.new("sb_broker_facts *")
@@ -291,6 +294,15 @@ class Attachment(native.Finalized):
     def waits_for_store(self) -> bool:
         """Whether publishers to stored queues wait until their messages are in the store, and synced."""
         return self.data_dir is not None and self.sync == segments.SYNCS[0]
+
+    @property
+    def store_full_policy(self) -> str:
+        """What a put into a stored queue does while the disk of the store is full, one of :data:`segments.ON_FULL`."""
+        return segments.ON_FULL[bool(slow.sb_broker_store_refuses(self.handle))]
+
+    def store_is_full(self) -> bool:
+        """Whether the disk of the store is full, so that stored queues take no message."""
+        return bool(slow.sb_store_is_full(self.handle))
 
     def is_restoring(self) -> bool:
         """Whether the queues of the broker are being made again from its store."""
@@ -384,6 +396,7 @@ def acquire(path: str, user: User | None = None) -> Attachment:
 
 def release(attachment: Attachment, user: User | None = None) -> None:
     """Gives an attachment back; the last user detaches. Does nothing for a user that has given it back already."""
+    gone: Any = None
     with _lock:
         if user is None:
             user = User()
@@ -400,6 +413,8 @@ def release(attachment: Attachment, user: User | None = None) -> None:
             # `fast` keeps the GIL, so no call of `fast` in another thread runs during the detach. A later call finds
             # its connection closed.
             detach(gone)
+    if gone is not None and attachment.on_detached is not None:
+        attachment.on_detached()
 
 
 class MappingReference(User, native.Finalized):

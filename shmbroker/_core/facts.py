@@ -177,12 +177,20 @@ def facts_of_broker(found: Any) -> BrokerFacts:  # noqa: ANN401 - cffi has no ty
     return BrokerFacts(*_broker_numbers(found))
 
 
-def statistics_of_store(data_dir: str, stores: int, sync: str, found: Any) -> StoreStatistics:  # noqa: ANN401 - cffi
+def statistics_of_store(
+    data_dir: str,
+    stores: int,
+    sync: str,
+    policy: str,
+    found: Any,  # noqa: ANN401 - cffi has no types
+    *,
+    full: bool,
+) -> StoreStatistics:
     """Copies the statistics of a store out of an ``sb_store_facts``; `stores` is one of ``SB_STORES_``."""
     seconds = found.sync_ns / native.NANOSECONDS
     left = found.left, found.came_back
     return StoreStatistics(
-        data_dir, _STORE_STATES[stores], sync, found.keeper, found.turns, seconds, found.messages, *left
+        data_dir, _STORE_STATES[stores], sync, found.keeper, found.turns, seconds, found.messages, *left, policy, full
     )
 
 

@@ -92,6 +92,7 @@ UNLOCKED: int = slow.SB_UNLOCKED
 NO_SEAT: int = slow.SB_NO_SEAT
 STAYS: int = slow.SB_STAYS
 DONE: int = slow.SB_DONE
+STORE_FULL: int = slow.SB_STORE_FULL
 
 # The dispositions of a message.
 ACK: int = slow.SB_ACK

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker._amqp.errors import amqp_error
-from shmbroker._core import native, syncing
+from shmbroker._core import filling, native, syncing
 from shmbroker._core.bodies import Place
 from shmbroker._core.calls import in_flight
 from shmbroker._core.growing import out_of_memory
@@ -223,10 +223,10 @@ class CoreQueue(native.Finalized):
             self.connection.attachment.grow()
         elif status == native.FULL and count > 1:
             self._wait_for_batch(count, size, until)
-        elif status == native.FULL:
-            self._wait_for_room(memory=False, size=size, until=until)
-        elif status == native.NO_MEMORY:
-            self._wait_for_room(memory=True, size=size, until=until)
+        elif status in {native.FULL, native.NO_MEMORY}:
+            self._wait_for_room(memory=status == native.NO_MEMORY, size=size, until=until)
+        elif status == native.STORE_FULL:
+            filling.await_room(self.connection, self.what, until)
         elif status == native.TOO_LARGE:
             self._too_large(size)
         elif status in {native.REJECTED, native.DUPLICATE}:

@@ -42,6 +42,8 @@ AUTOMATIC = "automatic housekeeper"
 HOUSEKEEPERS = (HOUSEKEEPER, AUTOMATIC)
 SYNCS = ("always", "interval", "none")
 """What a publisher to a durable queue waits for, by the number that the core has for it."""
+ON_FULL = ("block", "refuse")
+"""What a put into a durable queue does while the disk of the store is full: it waits, or is refused."""
 JOURNALS = ("journal-0", "journal-1")
 """The files of exchanges and bindings: one is in use, the other is the target of the next rewrite."""
 _PATIENCE_SECONDS = 1.0
@@ -377,7 +379,9 @@ def _make_first(  # noqa: PLR0917 - as above
     view = native.ffi.from_buffer(head)
     status = native.slow.sb_broker_format(view, size, name.encode(), chunks * CHUNK, per_segment, mode, _random() | 1)
     if status == native.OK and store is not None:
-        status = native.slow.sb_broker_format_store(view, os.fsencode(store.data_dir), SYNCS.index(store.sync))
+        status = native.slow.sb_broker_format_store(
+            view, os.fsencode(store.data_dir), SYNCS.index(store.sync), store.full == ON_FULL[1]
+        )
     if status != native.OK:
         native.raise_for(status, f"broker {name!r}")
     return _make(path, 0, size, mode, head)
@@ -389,10 +393,12 @@ class Store(NamedTuple):
     Attributes:
         data_dir: its folder.
         sync: what publishers to durable queues wait for, one of :data:`SYNCS`.
+        full: what a put into a durable queue does while the disk is full, one of :data:`ON_FULL`.
     """
 
     data_dir: str
     sync: str = "always"
+    full: str = "block"
 
 
 class _Turn(NamedTuple):

@@ -146,6 +146,10 @@ class CoreStorekeeper:
         """Whether such commits wait before they are decided; at most 20 ms."""
         slow.sb_store_hold_commits(self._handle, held)
 
+    def set_full(self, *, full: bool) -> None:
+        """Tells the broker whether the disk of the store is full: stored queues take no message then."""
+        slow.sb_store_set_full(self._handle, full)
+
     def report(self, sync_ns: int, messages: int) -> None:
         """Notes how long the sync of a turn took, and how many messages it had."""
         slow.sb_store_report(self._handle, sync_ns, messages)

@@ -11,7 +11,7 @@ from shmbroker import exceptions
 from shmbroker._core import native, syncing
 from shmbroker._core.connection import CoreConnection
 from shmbroker._storekeeper.launch import ensure_storekeeper
-from shmbroker.storage.place import is_in_use
+from shmbroker.storage.place import is_gone, is_in_use
 
 if TYPE_CHECKING:
     from shmbroker._core.attachment import Attachment
@@ -30,7 +30,9 @@ def _load(attached: Attachment, slot: int, sequence: int) -> None:
     # Late, since it imports LMDB. Most processes never need it.
     from shmbroker._storekeeper import loading  # noqa: PLC0415 - see above
 
-    loading.of_this_process(attached).load(attached, slot, sequence)
+    loader = loading.of_this_process(attached)
+    attached.on_detached = loader.let_go
+    loader.load(attached, slot, sequence)
 
 
 def is_abandoned(attached: Attachment) -> bool:
@@ -55,17 +57,34 @@ def await_restored(attached: Attachment, until: int) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
+def refuse_a_lost_store(attached: Attachment) -> None:
+    """Refuses to wait for a store whose folder is gone: no storekeeper can write it.
+
+    Raises:
+        StoreError: it is gone.
+    """
+    folder = attached.data_dir
+    if folder is not None and is_gone(folder):
+        text = (
+            f"the store of broker {attached.name!r} in {folder!r} is gone, so nothing more is written. The memory has "
+            f"its messages until `shmbroker --broker {attached.name} stop --purge`"
+        )
+        raise exceptions.StoreError(text=text)
+
+
 def sync(attached: Attachment, until: int) -> None:
     """Waits until all changes that were made before this call are in the store; starts a storekeeper if there is none.
 
     Raises:
         Timeout: they are not in time: the store cannot be written, or the storekeeper is stopped.
+        StoreError: the store is gone, and no process writes it.
     """
     connection = CoreConnection(attached.path, "sync")
     connection.on_storekeeper_missing = functools.partial(ensure_storekeeper, attached.name, once=True)
     try:
         turn = syncing.ask(connection)
         if attached.storekeeper_missing():
+            refuse_a_lost_store(attached)
             connection.on_storekeeper_missing()
         while True:
             look = min(until, time.monotonic_ns() + _ENSURE_NS)
@@ -75,6 +94,7 @@ def sync(attached: Attachment, until: int) -> None:
                 if look == until:
                     raise
                 if attached.storekeeper_missing():
+                    refuse_a_lost_store(attached)
                     connection.on_storekeeper_missing()
             else:
                 return

@@ -15,10 +15,14 @@ from shmbroker._core import attachment, segments
 from shmbroker._housekeeper import launch
 
 _PROGRAM = ("shmbroker._storekeeper", "process")
-_AGAIN_SECONDS = 0.5  # after this time, a process that still finds no storekeeper starts another one
+_AGAIN_SECONDS = 0.5  # after this time, a process that still finds no storekeeper starts another one ...
+_LONGEST_SECONDS = 5.0  # ... and after up to so long, if the last ones could not begin
+_CANNOT_BEGIN = 1  # the status of such a storekeeper, which says why
 _log = logging.getLogger("shmbroker")
 _started: dict[str, float] = {}
 _children: dict[str, list[subprocess.Popen[bytes]]] = {}
+_failures: dict[str, int] = {}  # how many storekeepers in a row could not begin, by the name of the broker
+_told: dict[str, set[bytes]] = {}  # what these have said
 ONCE = "--once"
 """Tells a storekeeper to take one turn, and to end."""
 
@@ -40,7 +44,8 @@ def ensure_storekeeper(name: str, *, once: bool = False) -> None:
 
 def _is_time(name: str) -> bool:
     now = time.monotonic()
-    if now - _started.get(name, -_AGAIN_SECONDS) < _AGAIN_SECONDS:
+    pause = min(_AGAIN_SECONDS * 2 ** min(_failures.get(name, 0), 10), _LONGEST_SECONDS)
+    if now - _started.get(name, -pause) < pause:
         return False
     _started[name] = now
     return True
@@ -87,11 +92,19 @@ def start(name: str, option: str | None = None, inherits: tuple[int, ...] = ()) 
 
 
 def _follow(name: str, child: subprocess.Popen[bytes]) -> None:
+    lines = set[bytes]()
     if child.stderr is not None:
         with child.stderr as said:
             for line in said:
-                _log.warning("the storekeeper of broker %r says: %s", name, line.decode(errors="replace").rstrip())
-    child.wait()
+                if line not in _told.get(name, ()):  # one that was started before has said it
+                    _log.warning("the storekeeper of broker %r says: %s", name, line.decode(errors="replace").rstrip())
+                lines.add(line)
+    if child.wait() == _CANNOT_BEGIN and lines:
+        _failures[name] = _failures.get(name, 0) + 1
+        _told[name] = _told.get(name, set()) | lines
+    else:
+        _failures.pop(name, None)
+        _told.pop(name, None)
 
 
 def await_children(name: str, seconds: float) -> None:

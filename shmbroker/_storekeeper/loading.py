@@ -20,7 +20,7 @@ from shmbroker.storage.database import DATA, LOCK, Database
 from shmbroker.storage.reading import Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from shmbroker._core.attachment import Attachment
 
@@ -44,14 +44,35 @@ class Loader:
         self._database: Database | None = None
         self._lock = locks.lock()
         self._numbers: dict[tuple[str, int, int], int] = {}  # of queues in the store
+        self._loads = False  # whether the holder of the lock is in `load`
+        self._unneeded = False  # whether the store is to be closed as soon as no thread loads
 
     def close(self) -> None:
         """Closes the store; a later call opens it again."""
         with self._lock:
-            if self._database is not None:
-                self._database.close()
-                self._database = None
-                self._numbers.clear()
+            self._close()
+
+    def _close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+            self._numbers.clear()
+
+    def let_go(self) -> None:
+        """Closes the store now, or when the call that loads from it ends. Waits for no lock.
+
+        The garbage collector may call it, also within :meth:`load`, and within a function that holds the lock of
+        attachments, for which a thread in :meth:`load` may wait.
+        """
+        self._unneeded = True
+        while self._unneeded and self._lock.acquire(blocking=False):  # again: it may have been set meanwhile
+            try:
+                if self._loads:
+                    return  # this thread is in `load`, whose end closes the store
+                self._unneeded = False
+                self._close()
+            finally:
+                self._lock.release()
 
     def load(self, attached: Attachment, slot: int, sequence: int) -> None:
         """Lets the leaf of a sequence number come back, and some that follow it.
@@ -60,7 +81,14 @@ class Loader:
             StoreError: the store cannot be read, or is damaged.
             OutOfMemory: there is no memory for the leaf, and none came free in time.
         """
-        with self._lock, contextlib.suppress(exceptions.NotFound):  # the queue was deleted meanwhile
+        try:
+            self._load_for(attached, slot, sequence)
+        finally:
+            if self._unneeded:
+                self.let_go()
+
+    def _load_for(self, attached: Attachment, slot: int, sequence: int) -> None:
+        with self._lock, self._loading(), contextlib.suppress(exceptions.NotFound):  # the queue was deleted meanwhile
             connection = CoreConnection(attached.path, NAME)
             try:
                 facts = connection.queue_facts(slot)
@@ -73,6 +101,14 @@ class Loader:
                         queue.leave()
             finally:
                 connection.close()
+
+    @contextlib.contextmanager
+    def _loading(self) -> Iterator[None]:
+        before, self._loads, self._unneeded = self._loads, True, False
+        try:
+            yield
+        finally:
+            self._loads = before
 
     def _reads(self, attached: Attachment) -> bool:
         """Whether this process reads the store itself."""

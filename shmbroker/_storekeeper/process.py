@@ -69,7 +69,7 @@ def run(keeper: Storekeeper, ended: EndFlag) -> None:
         try:
             keeper.verification.look()
             asked = keeper.takes_request_to_settle() or asked
-            if quiet or asked:
+            if asked or (quiet and not keeper.is_disk_full):
                 keeper.settle()
                 asked = False  # if it raises, no turn begins before it succeeds: the process that asked waits for one
             wrote = keeper.turn()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from shmbroker import exceptions
 from shmbroker._core import native, paging, segments, storing
@@ -20,6 +20,7 @@ from shmbroker._core.queue import CoreQueue
 from shmbroker._core.settings import PERSISTENT_PAUSE
 from shmbroker._dataclasses import replace
 from shmbroker._storekeeper import records, stored_topology
+from shmbroker._storekeeper.disk import Disk
 from shmbroker._storekeeper.following import Following
 from shmbroker._storekeeper.loading import Loader
 from shmbroker._storekeeper.records import QueueRecord
@@ -31,12 +32,13 @@ from shmbroker.storage.reading import Reader
 from shmbroker.storage.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
     from shmbroker.storage.batch import Batch
     from shmbroker.storage.database import Database
 
+T = TypeVar("T")
 NAME = "storekeeper"
 _FIRST_NUMBER = 1
 _LOOK_SECONDS = 0.05
@@ -87,6 +89,7 @@ class Storekeeper:
         self._connection.attachment.load = loader.load
         self._room = Room(self._connection.attachment, self._core, loader)
         self.verification = Verification(self._connection.attachment, database.folder)
+        self._disk = Disk(self._core, database)
         self._new: list[Following] = []  # those of which the store may have no record
         self._queues = -1  # which queues are followed, as `Look.queues`
         self._everything = True  # whether all that the memory has counts as changed
@@ -100,7 +103,8 @@ class Storekeeper:
         """
         self._serves = self._core.begin()
         if self._serves:
-            self._writer = Writer(self._database)
+            self._disk.begin()
+            self._writer = self._with_the_reserve(lambda: Writer(self._database))
             for number, record in self._stored_queues().items():
                 self._next_number = max(self._next_number, number + 1)
                 if record.instance == self._instance:
@@ -120,6 +124,37 @@ class Storekeeper:
         Raises:
             StoreError: the store cannot be written; those that wait go on waiting, and a later turn tries again.
         """
+        writer = self._writing()
+        wrote = self._with_the_reserve(self._turn, lambda: writer.rows)
+        if self._disk.is_full:
+            self.settle()
+            self._with_the_reserve(writer.pass_on)
+        self._disk.look(writer.rows, writer.logged)
+        return wrote
+
+    def _with_the_reserve(self, write: Callable[[], T], rows: Callable[[], int] = int) -> T:
+        """Writes the store; if its disk is full, again: with pages that came free, then with the room of the reserve.
+
+        Args:
+            write: writes.
+            rows: the bytes of messages that it tried to write.
+        """
+        ways = iter((self._frees_pages, lambda: self._disk.gives_way(rows())))
+        while True:
+            try:
+                return write()
+            except exceptions.StoreError as error:
+                if not self._disk.is_short(error) or not next(ways, self._disk.has_no_room)():
+                    raise
+
+    def _frees_pages(self) -> bool:
+        """Commits what the log has: pages that the commit before has freed are room for the next one then."""
+        with contextlib.suppress(exceptions.StoreError):
+            if self._writer is not None:
+                self._writer.pass_on()
+        return True
+
+    def _turn(self) -> int:
         turn = self._core.turn_begin()
         afresh, self._everything = self._everything, True  # unless this turn comes to its end
         written = _Written()
@@ -226,8 +261,13 @@ class Storekeeper:
         Raises:
             StoreError: the store cannot be written; the log keeps what it has.
         """
-        self._writing().settle()
+        self._with_the_reserve(self._writing().settle)
         self._database.forget_dead_readers()
+
+    @property
+    def is_disk_full(self) -> bool:
+        """Whether the disk of the store is full. Each turn then ends with a commit."""
+        return self._disk.is_full
 
     def takes_request_to_settle(self) -> bool:
         """Whether a process has asked for a database that has everything; the request counts once."""

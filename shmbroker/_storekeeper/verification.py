@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from shmbroker._housekeeper import launch
 from shmbroker.exceptions import StoreError
-from shmbroker.storage import verify
+from shmbroker.storage import verifying
 from shmbroker.storage.database import DATA
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Verification:
             if status == 0:
                 self._attached.set_restored(verified=True)
             else:
-                text = verify.why(self._folder, status, said)
+                text = verifying.why(self._folder, status, said)
                 (self._folder / _FAULT).write_text(text, encoding="utf-8")
                 self._attached.set_damaged()
         if self._attached.is_damaged():

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from shmbroker._core.queue import CoreQueue
 
-_MEMORY_SECONDS = 0.02
+_ROOM_SECONDS = 0.02
 _MOST_IDLE = 16
 
 
@@ -57,7 +57,8 @@ class Waiters:
 
     Each task has an attempt: a function that tries once to get or put. Only the task that arrived first calls its
     attempt: as soon as it is the first, after it armed the watch, when the queue changes, and every 20 ms while the
-    broker has no memory. When its wait ends, the next task becomes the first one, so no task overtakes another.
+    broker has no memory, or its disk no room. When its wait ends, the next task becomes the first one, so no task
+    overtakes another.
 
     A task makes its attempt itself, and returns the result without another wait. So a cancellation or a timeout comes
     before the attempt, which then is not made, or after the caller has the result.
@@ -113,8 +114,8 @@ class Waiters:
                             return attempt()
                         except exceptions.FINAL:  # also an OutOfMemory or a Full, but waiting does not help
                             raise
-                        except exceptions.OutOfMemory:
-                            self._loop.call_later(_MEMORY_SECONDS, turn.wake)  # no watch notifies of memory
+                        except (exceptions.OutOfMemory, exceptions.StoreFull):
+                            self._loop.call_later(_ROOM_SECONDS, turn.wake)  # no watch notifies of memory or disks
                         except (standard_queue.Empty, standard_queue.Full):
                             if self._armed_for != size:
                                 self._arm(size)

@@ -36,11 +36,13 @@ class Batch:
         changes: the changes, as :func:`apply` takes them; empty: nothing is changed. ``None``: they have more than 256
             KiB, and the log is not for them.
         applied: whether the transaction has them. It has, when the batch was asked what the store has, or is large.
+        rows: the bytes of the rows of messages.
     """
 
     def __init__(self, database: Database, transaction: lmdb.Transaction) -> None:
         self.changes: bytearray | None = bytearray()
         self.applied = False
+        self.rows = 0
         self._tables = _Tables(database, transaction)
 
     def _change(self, which: int, *numbers: int, text: rows.Bytes = b"", other: rows.Bytes = b"") -> None:
@@ -52,10 +54,11 @@ class Batch:
         if self.applied:
             _CHANGES[which](self._tables, queue, first, second, text, other)
         if self.changes is not None and len(self.changes) > _MOST:
-            self._apply()
+            self.apply()
             self.changes = None
 
-    def _apply(self) -> None:
+    def apply(self) -> None:
+        """Brings the changes into the transaction, which has those of all later calls as well."""
         if not self.applied and self.changes is not None:
             self._tables.apply(self.changes)
         self.applied = True
@@ -76,13 +79,14 @@ class Batch:
             bodies: room for the checksum, then the bodies.
         """
         key = rows.key(queue, first)
+        self.rows += len(heads) + len(bodies)
         for value in (heads, bodies):
             value[: rows.SEAL] = rows.seal_of(key, value[rows.SEAL :])
         self._change(_PUT_ROW, queue, first, text=heads, other=bodies)
 
     def members(self, queue: int, leaf: int) -> int:
         """Which messages of a leaf the store has: bit i stands for the sequence number ``leaf`` + i."""
-        self._apply()
+        self.apply()
         return self._tables.members(queue, leaf)
 
     def put_returned(self, queue: int, sequence: int, entry: bytes) -> None:

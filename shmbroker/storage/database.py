@@ -13,6 +13,7 @@ import lmdb
 from shmbroker.exceptions import StoreError
 from shmbroker.storage import beside
 from shmbroker.storage.place import Place
+from shmbroker.storage.verifying import verified
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +25,8 @@ NAMES = (b"heads", b"bodies", b"leaves", b"ended", b"returned", b"queues", b"tai
 _MAP = 1 << 40  # bytes of address space; the file grows only as it is written
 _LEAST_MAP = 1 << 28
 _READERS = 1024
+_META_PAGES = 2
+_BLOCK = 512  # the unit of `st_blocks`
 DATA = "data.mdb"
 """The file of the store, as LMDB names it."""
 LOCK = "lock.mdb"
@@ -39,6 +42,7 @@ class Database:
         owner: what another writer is told, such as ``broker 'orders'``; ``None``: this process only reads.
         place: the place of the writer, if this process has it already; it is left when the database is closed.
         syncs: whether a commit is synced. If not, a loss of the machine may damage the store.
+        walks: whether the caller only walks the pages, and may be ended by a file that is cut short.
 
     Raises:
         StoreError: the folder is missing or cannot be written; another process writes the store; the store is none, is
@@ -52,6 +56,7 @@ class Database:
         owner: str | None = None,
         place: Place | None = None,
         syncs: bool = True,
+        walks: bool = False,
     ) -> None:
         self.folder = Path(folder)
         self._path = self.folder / DATA
@@ -70,6 +75,8 @@ class Database:
             else:
                 self._reading = beside.reading(self._path)
             self.environment = self._open(self._path, writes=writes, syncs=self.syncs)
+            if self.lacks() and not walks:
+                self._refuse_if_cut_short(writes=writes)
             self.names = self._prepare()
         except BaseException:
             self._leave()
@@ -133,6 +140,32 @@ class Database:
             raise StoreError(text=text)
         return names
 
+    def lacks(self) -> int:
+        """How many bytes the file is shorter than its pages. A process that reads one of these is ended by SIGBUS.
+
+        LMDB does not write pages at the end of the file that are free again when a transaction ends.
+        """
+        found = self.environment.info()["last_pgno"] + 1
+        return max(0, found * int(self.environment.stat()["psize"]) - self.size())
+
+    def lengthen(self) -> None:
+        """Gives the file the length that its pages have, if it ends with free ones. The disk needs no room for that."""
+        if lacks := self.lacks():
+            with contextlib.suppress(OSError):
+                os.truncate(self._path, self.size() + lacks)
+
+    def _refuse_if_cut_short(self, *, writes: bool) -> None:
+        lacks, size = self.lacks(), self.size()
+        try:
+            verified(self.folder)
+        except StoreError as error:
+            text = (
+                f"the store in {str(self.folder)!r} is damaged: {DATA} is cut short, to {size} of {size + lacks} bytes"
+            )
+            raise StoreError(text=text) from error
+        if writes:
+            self.lengthen()
+
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
         """Turns errors of LMDB into StoreError."""
@@ -154,6 +187,25 @@ class Database:
         """
         with self.errors(), self.environment.begin(buffers=True) as transaction:
             yield transaction
+
+    def size(self) -> int:
+        """The length of the file of the database, in bytes."""
+        try:
+            return self._path.stat().st_size
+        except OSError:
+            return 0
+
+    def free(self) -> int:
+        """The bytes of the file that no value of the database uses: later commits write there.
+
+        Raises:
+            StoreError: the database is damaged.
+        """
+        with self.read() as transaction:
+            stats = [self.environment.stat(), *(transaction.stat(one) for one in self.names.values())]
+        used = sum(one["branch_pages"] + one["leaf_pages"] + one["overflow_pages"] for one in stats) + _META_PAGES
+        written = min(self.size(), self._path.stat().st_blocks * _BLOCK)
+        return max(0, written - used * int(stats[0]["psize"]))
 
     def forget_dead_readers(self) -> None:
         """Frees the places of readers that were killed: pages that such a reader saw would never be used again."""

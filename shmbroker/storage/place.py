@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 
 from shmbroker.exceptions import StoreError
 
 _OWNER = "owner"
+_DATA = "data.mdb"
 
 
 def _file_of(folder: str | os.PathLike[str]) -> str:
@@ -47,7 +49,8 @@ class Place:
 
     def _note(self, owner: str) -> None:
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{owner}, process {os.getpid()}".encode(), 0)
+        with contextlib.suppress(OSError):  # the disk is full: the place counts without the text
+            os.pwrite(self._descriptor, f"{owner}, process {os.getpid()}".encode(), 0)
 
     @property
     def descriptor(self) -> int:
@@ -59,6 +62,11 @@ class Place:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def is_gone(folder: str | os.PathLike[str]) -> bool:
+    """Whether the folder of a store, or the database in it, is not there any more."""
+    return not os.path.exists(os.path.join(folder, _DATA))  # noqa: PTH110, PTH118 - no pathlib: it is slow to import
 
 
 def is_in_use(folder: str | os.PathLike[str]) -> bool:

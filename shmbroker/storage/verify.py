@@ -10,51 +10,27 @@ also counts the entries: a damaged page may hide some, of which a reader would n
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 from shmbroker.exceptions import StoreError
 from shmbroker.storage import database, rows
+from shmbroker.storage.verifying import verified as verified  # noqa: PLC0414 - for the callers of this module
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 _DAMAGED = 3
 _OFTEN = 1024  # entries
 
 
-def verified(folder: Path) -> None:
-    """Verifies a store, in another process.
-
-    Raises:
-        StoreError: the store is damaged.
-    """
-    command = [sys.executable, "-m", "shmbroker.storage.verify", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own module
-    if done.returncode != 0:
-        raise StoreError(text=why(folder, done.returncode, done.stderr))
-
-
-def why(folder: Path, status: int, said: str) -> str:
-    """What is wrong with a store.
-
-    Args:
-        folder: the store.
-        status: how the program ended, not with 0.
-        said: what it wrote to its standard error.
-    """
-    last = (said.strip().splitlines() or [f"LMDB ended with status {status}"])[-1]
-    return last if str(folder) in last else f"the store in {str(folder)!r} is damaged: {last}"
-
-
-def walk(found: database.Database, proceed: Callable[[], object] = lambda: None) -> None:
+def walk(found: database.Database, proceed: Callable[[], object] = lambda: None, *, touches: bool = False) -> None:
     """Walks all keys of a store.
 
     Args:
         found: the store.
         proceed: called now and then; it may raise.
+        touches: whether the ends of the bodies are read as well: the file is shorter than its pages.
 
     Raises:
         StoreError: a page is damaged.
@@ -70,7 +46,10 @@ def walk(found: database.Database, proceed: Callable[[], object] = lambda: None)
                         proceed()
                     if bodies is not None:
                         row = rows.row_of(rows.opened(bytes(key), value, "the heads"))
-                        length = len(transaction.get(bytes(key), b"", db=bodies))
+                        body = transaction.get(bytes(key), b"", db=bodies)
+                        length = len(body)
+                        if touches and length:
+                            body[-1]
                         if length != rows.SEAL + row.bodies_length:
                             raise StoreError(text=f"the bodies of a row have {length} bytes")
             expected = transaction.stat(one)["entries"]
@@ -87,8 +66,8 @@ def main(arguments: list[str]) -> int:
             sys.exit(_DAMAGED)
 
     try:
-        with database.Database(arguments[0]) as found:
-            walk(found, proceed)
+        with database.Database(arguments[0], walks=True) as found:
+            walk(found, proceed, touches=found.lacks() > 0)
     except StoreError as error:
         sys.stderr.write(f"{error.text}\n")
         return _DAMAGED

@@ -20,6 +20,7 @@ from shmbroker.exceptions import StoreError
 from shmbroker.storage.batch import Batch, apply
 from shmbroker.storage.database import DATA
 from shmbroker.storage.log import LOG, ROWS, Log
+from shmbroker.storage.reserve import is_full
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +49,8 @@ class Writer:
         self._transaction: lmdb.Transaction | None = None
         self._number = self._applied = 0  # the last turn in the log, and the last one of these that the database has
         self._pending: bytes | bytearray = b""  # what the log has of the last turn, and the transaction has not
-        self._logged = 0  # bytes in the log that the database does not have
+        self.logged = 0  # bytes in the log that the database does not have
+        self.rows = 0  # bytes of messages in the last turn
         applied = self._noted()
         if applied is not None and not (database.folder / LOG).exists():
             raise _parted(database)
@@ -75,17 +77,20 @@ class Writer:
         Raises:
             StoreError: the disk is full or fails, or the store is damaged; nothing was changed.
         """
+        self.rows = 0
         with self._undone_if_it_fails():
-            if self._number - self._applied == ROWS or self._logged > _MOST_LOGGED:
+            if self._number - self._applied == ROWS or self.logged > _MOST_LOGGED:
                 self._commit()
             batch = Batch(self._database, self._begun())
-            yield batch
+            try:
+                yield batch
+            finally:
+                self.rows = batch.rows
             batch.finish()
             if batch.changes is None:
                 self._commit()
             elif batch.changes:
-                self._append(batch.changes)
-                self._pending = b"" if batch.applied else batch.changes
+                self._append(batch, batch.changes)
 
     def catch_up(self) -> None:
         """Brings the last turn, which the log has, into the open transaction. Nobody waits for that.
@@ -111,6 +116,15 @@ class Writer:
             if self._number > self._applied:
                 self._commit()
 
+    def pass_on(self) -> None:
+        """Commits even if nothing has changed. LMDB writes into the pages that a commit frees after one more commit.
+
+        Raises:
+            StoreError: the database cannot be written; the log keeps the turns.
+        """
+        with self._undone_if_it_fails():
+            self._commit()
+
     @contextlib.contextmanager
     def _undone_if_it_fails(self) -> Iterator[None]:
         """Gives the open transaction up if the block raises: the next one repeats the turns that the log has."""
@@ -126,23 +140,34 @@ class Writer:
         self._apply_pending()
         if self._transaction is None:
             self._transaction = self._database.environment.begin(write=True, buffers=True)
-            self._number, self._logged = self._applied, 0
+            self._number, self.logged = self._applied, 0
             for number, changes in self._log.after(self._applied):
                 apply(self._database, self._transaction, changes)
-                self._number, self._logged = number, self._logged + len(changes)
+                self._number, self.logged = number, self.logged + len(changes)
         return self._transaction
 
-    def _append(self, changes: bytearray) -> None:
-        self._log.append(self._number + 1, changes)
+    def _append(self, batch: Batch, changes: bytearray) -> None:
+        try:
+            self._log.append(self._number + 1, changes)
+        except StoreError as error:
+            if not is_full(error, self._database.folder):
+                raise
+            # The database may have free pages. The log may have the turn nevertheless: its number counts as used.
+            batch.apply()
+            self._number += 1
+            self._commit()
+            return
         self._number += 1
-        self._logged += len(changes)
+        self.logged += len(changes)
+        self._pending = b"" if batch.applied else changes
 
     def _commit(self) -> None:
         transaction, self._transaction = self._begun(), None
         noted = self._number.to_bytes(_NUMBER_BYTES, "little")
         transaction.put(_APPLIED, noted, db=self._database.names[b"info"])
         transaction.commit()
-        self._applied, self._logged = self._number, 0
+        self._database.lengthen()
+        self._applied, self.logged = self._number, 0
 
     def _undo(self) -> None:
         transaction, self._transaction = self._transaction, None

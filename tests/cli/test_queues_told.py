@@ -115,6 +115,7 @@ def test_a_queue_with_all_that_is_known_of_it(cli: Callable[..., Any], jobs: shm
     assert cli("queue", "show", "jobs", "--json").facts == {
         "queue": "jobs",
         "paused": True,
+        "pause_persists": False,
         "settings": dataclasses.asdict(settings),
         "statistics": dataclasses.asdict(statistics),
         "arrow_schema": None,
@@ -167,7 +168,11 @@ def test_what_commands_say_of_a_pause(cli: Callable[..., Any], jobs: shmbroker.Q
     """In a line, or as JSON."""
     assert cli("queue", "pause", "jobs").lines == ["jobs: paused"]
     assert jobs.paused
-    assert cli("queue", "pause", "jobs", "--json").facts == {"queue": "jobs", "paused": True}
+    assert cli("queue", "pause", "jobs", "--json").facts == {
+        "queue": "jobs",
+        "paused": True,
+        "pause_persists": False,
+    }
     assert cli("queue", "resume", "jobs", "--json").facts == {"queue": "jobs", "paused": False}
     assert not jobs.paused
     assert cli("queue", "resume", "jobs").lines == ["jobs: resumed"]

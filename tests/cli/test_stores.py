@@ -14,7 +14,9 @@ import pytest
 from scenario_support.stores import names_in, numbers_of, serving
 from scenario_support.waiting import eventually
 
-from shmbroker._core import attachment, native, segments
+import shmbroker
+from shmbroker._core import attachment, native, segments, storing
+from shmbroker._session.session import session_of
 from shmbroker.storage import folders
 from shmbroker.storage.batch import Batch
 from shmbroker.storage.database import DATA, Database
@@ -24,8 +26,6 @@ from shmbroker.storage.place import Place
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    import shmbroker
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -315,10 +315,52 @@ def test_the_doctor_notices_a_storekeeper_that_is_stopped(
             ran = cli("doctor")
             assert ran.code == 1
             assert f"Process {keeper} is the storekeeper" in ran.out
-            assert cli("backup", str(data_dir.with_name("b")), "--timeout", "0.1").is_refused("not synced")
+            assert cli("backup", str(data_dir.with_name("b")), "--timeout", "0.1").is_refused(
+                f"broker {broker_name!r}: process {keeper} is its storekeeper, and has not brought everything into the "
+                f"database {str(data_dir / DATA)!r} in 0.1 seconds"
+            )
             assert "settle" not in names_in(data_dir)
         finally:
             os.kill(keeper, signal.SIGCONT)
         assert cli("backup", str(data_dir.with_name("b"))).code == 0
         assert "settle" not in names_in(data_dir)
     assert names_in(data_dir.parent) == {"store", "b"}
+
+
+def test_a_pause_that_persists_is_told(cli: Callable[..., Any], broker_name: str, data_dir: Path) -> None:
+    """By the pause, and whenever the queue is shown; only a queue on disk has such a pause."""
+    with serving(broker_name, data_dir) as broker, broker.connect() as connection:
+        jobs, quick = connection.queue("jobs", durable=True), connection.queue("quick")
+        assert cli("queue", "pause", "jobs").lines == ["jobs: paused"]
+        assert ("paused", "yes") in facts_in(cli("queue", "show", "jobs").lines)
+        assert cli("queue", "pause", "jobs", "--persist").lines == ["jobs: paused, also after a restart"]
+        assert cli("queue", "pause", "quick", "--persist", "--json").facts["pause_persists"] is False
+        assert (jobs.pause_persists, quick.pause_persists) == (True, False)
+        assert ("paused", "yes, also after a restart") in facts_in(cli("queue", "show", "jobs").lines)
+        assert cli("queue", "show", "jobs", "--json").facts["pause_persists"] is True
+        jobs.resume()
+        assert not jobs.pause_persists
+        assert ("paused", "no") in facts_in(cli("queue", "show", "jobs").lines)
+
+
+# ---- a full disk ----
+
+
+def test_the_status_tells_of_a_full_disk(cli: Callable[..., Any], broker_name: str, data_dir: Path) -> None:
+    """And of what publishers do meanwhile; a broker keeps its policy."""
+    broker = shmbroker.Broker(broker_name, memory="64M", data_dir=data_dir, store_full="refuse").start()
+    try:
+        assert {("disk", "has room"), ("while it is full", "refuse")} <= facts_in(cli("status").lines)
+        assert cli("status", "--json").facts["store"]["store_full"] == "refuse"
+        with broker.connect() as connection:
+            storing.CoreStorekeeper(session_of(connection).core, 0).set_full(full=True)
+            assert ("disk", "full") in facts_in(cli("status").lines)
+        with pytest.raises(shmbroker.PreconditionFailed, match="exists with store_full='refuse', not 'block'"):
+            shmbroker.Broker(broker_name, data_dir=data_dir, store_full="block").create()
+    finally:
+        broker.stop(purge=True)
+
+
+def facts_in(lines: list[str]) -> set[tuple[str, ...]]:
+    """Return the names and values of the lines of a status."""
+    return {tuple(part.strip() for part in line.split("  ", 1)) for line in lines}

@@ -15,6 +15,7 @@ import pytest
 from scenario_support.stores import names_in, numbers_of, serving
 from scenario_support.waiting import eventually
 
+from shmbroker.storage import reserve
 from shmbroker.storage.database import DATA, Database
 
 if TYPE_CHECKING:
@@ -184,6 +185,7 @@ def large(broker_name: str, data_dir: Path) -> Path:
     """Return a store of some 4 MiB, which no broker uses."""
     with serving(broker_name, data_dir) as broker, broker.connect() as connection:
         connection.queue("jobs", durable=True).put_many([b"%d" % number + b" " * 2**20 for number in range(4)])
+    (data_dir / reserve.FILE).unlink()  # the small disk has no room for it
     return data_dir
 
 

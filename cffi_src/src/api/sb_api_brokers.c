@@ -153,7 +153,7 @@ uint32_t sb_broker_pids(sb_broker *b, int32_t *pids, uint32_t room) {
   return count;
 }
 
-sb_status sb_broker_format_store(void *memory, const char *data_dir, uint32_t sync) {
+sb_status sb_broker_format_store(void *memory, const char *data_dir, uint32_t sync, bool refuses) {
   sb_header_shm *h = memory;
   size_t length = strlen(data_dir);
   if (length > SB_DATA_DIR_MAX) {
@@ -161,6 +161,7 @@ sb_status sb_broker_format_store(void *memory, const char *data_dir, uint32_t sy
   }
   memcpy(h->data_dir, data_dir, length + 1);
   SB_STORE(&h->sync, sync, SB_RELAXED);
+  SB_STORE(&h->store_refuses, refuses ? 1u : 0u, SB_RELAXED);
   SB_STORE(&h->stores, SB_STORES_RESTORING, SB_RELEASE);
   return SB_OK;
 }

@@ -11,7 +11,9 @@
 
 uint32_t sb_broker_sync(sb_broker *b) { return SB_LOAD(&b->header->sync, SB_RELAXED); }
 
-bool sb_queue_is_stored(const sb_queue *q) { return q->lanes[0].ring.changed != NULL; }
+bool sb_broker_store_refuses(sb_broker *b) { return SB_LOAD(&b->header->store_refuses, SB_RELAXED) != 0; }
+
+bool sb_queue_is_stored(const sb_queue *q) { return sb_queue_stores(q); }
 bool sb_queue_waits_for_store(const sb_queue *q) { return q->waits_for_store; }
 
 uint32_t sb_store_ask(sb_connection *c) { return sb_turns_ask(c->b); }
@@ -19,6 +21,32 @@ uint32_t sb_store_ask(sb_connection *c) { return sb_turns_ask(c->b); }
 sb_status sb_store_await(sb_connection *c, uint32_t turn, uint64_t deadline_ns) {
   sb_status status = sb_usable(c);
   return status == SB_OK ? sb_turns_wait(c->b, turn, deadline_ns) : status;
+}
+
+/* ---- a full disk ---- */
+
+void sb_store_set_full(sb_connection *c, bool full) {
+  SB_STORE(&c->b->header->store_full, full ? 1u : 0u, SB_RELEASE);
+  if (!full) sb_wake_all(&c->b->header->store_full);
+}
+
+bool sb_store_is_full(sb_broker *b) { return SB_LOAD(&b->header->store_full, SB_ACQUIRE) != 0; }
+
+/* A purge does not wake the threads that wait, nor does the close of their connection: they look from time to time. */
+#define LOOK_NS UINT64_C(200000000)
+
+sb_status sb_store_await_room(sb_connection *c, uint64_t deadline_ns) {
+  for (;;) {
+    sb_status status = sb_usable(c);
+    uint64_t now = sb_now_ns(), until = now + LOOK_NS < deadline_ns ? now + LOOK_NS : deadline_ns;
+    bool interrupted;
+    if (status != SB_OK || !sb_store_is_full(c->b)) return status;
+    if (SB_LOAD(&c->b->header->closing, SB_RELAXED) != 0) return SB_STOPPING;
+    if (!sb_wake_sleep(&c->b->header->store_full, 1, until, &interrupted) && sb_store_is_full(c->b)) {
+      if (interrupted) return SB_INTERRUPTED;
+      if (until == deadline_ns) return SB_TIMEOUT;
+    }
+  }
 }
 
 /* ---- the storekeeper's place ---- */

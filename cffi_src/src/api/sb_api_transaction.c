@@ -241,7 +241,7 @@ static sb_status admit(request *r, uint32_t publication, uint32_t target, sb_tra
     return blame(r, publication, target, SB_FULL);
   }
   sb_status status = dead ? sb_limits_admit_dead(q, cell->body->bytes) : sb_limits_admit(q, cell->body->bytes);
-  if (status == SB_DONE && r->transfers)
+  if ((status == SB_DONE || status == SB_STORE_FULL) && r->transfers)
     status = SB_FULL; /* what is transferred is not dropped: it stays where it is */
   cell->admitted = status == SB_OK;
   cell->refused = status == SB_DONE;

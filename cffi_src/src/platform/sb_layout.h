@@ -172,6 +172,8 @@ typedef struct {
   sb_half departures;                 /* how many leaves have left the memory (sb_paged.h) */
   char data_dir[SB_DATA_DIR_MAX + 1]; /* the folder of the store; written before the broker has a name */
   sb_word arrivals;                   /* how many leaves have come back (sb_paged.h) */
+  sb_half store_full;    /* futex; 1: the disk of the store is full, so stored queues get no message (sb_limits.h) */
+  sb_half store_refuses; /* 1: a put then fails; 0: it waits */
   sb_word sync_ns, synced_messages; /* of turns of the storekeeper that wrote messages: moving averages (sb_turns.h) */
   sb_half wishes;                     /* how often a process wished for messages (sb_wishes.h) */
 } sb_header_shm;

@@ -144,6 +144,9 @@ static sb_status admit(sb_queue *q, uint64_t bytes) {
 }
 
 sb_status sb_limits_admit(sb_queue *q, uint64_t bytes) {
+  if (sb_queue_stores(q) && SB_LOAD(&q->c->b->header->store_full, SB_RELAXED) != 0) {
+    return SB_STORE_FULL;
+  }
   sb_ledger_reserve(q->ledger, 1, bytes);
   sb_ledger_hinting(q->ledger, 1); /* stays raised until sb_limits_published or sb_limits_unadmit */
   sb_status status = sb_queue_tracks(q->shm) ? admit(q, bytes) : SB_OK;

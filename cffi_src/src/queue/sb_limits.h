@@ -44,7 +44,7 @@
 /* Reserves room for a message of `bytes` bytes. SB_DONE: there is not enough room now, and the overflow is "drop", so
  * the caller drops the message. SB_REJECTED: there is not enough room, now or ever, and the overflow is one of the two
  * REJECT_PUBLISH. SB_FULL: there is not enough room now, and the overflow is another one. SB_TOO_LARGE: the limits never allow
- * so much. */
+ * so much. SB_STORE_FULL: the queue is stored, and the disk is full. */
 sb_status sb_limits_admit(sb_queue *q, uint64_t bytes);
 /* The same for a message that is dead from the start (I90 of sb_park.h). It never is ready, so it needs no room.
  * SB_INVALID: the queue has no dead letters, so the message would stay in it for ever. */

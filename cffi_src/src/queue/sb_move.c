@@ -51,7 +51,7 @@ static sb_status move_taken(sb_queue *q, sb_queue *target, const sb_taken *taken
   }
   if (status == SB_OK) status = sb_limits_admit(target, bytes);
   /* a message that is moved is not dropped or rejected: it stays in its queue */
-  if (status == SB_DONE || status == SB_REJECTED) status = SB_FULL;
+  if (status == SB_DONE || status == SB_REJECTED || status == SB_STORE_FULL) status = SB_FULL;
   if (status != SB_OK) {
     sb_holding_give(c, target_token);
     sb_schedule_make_ready(q, token);

@@ -185,6 +185,8 @@ SB_HOT sb_status sb_queue_append(sb_queue *q, sb_lane *lane, uint64_t word, sb_a
  * that the queue tracks. In the last three cases the housekeeper corrects them. */
 #define SB_TRACKING_SURE 1
 #define SB_TRACKING_UNSURE 2
+/* True if the storekeeper writes the messages of the queue into the store. */
+static inline bool sb_queue_stores(const sb_queue *q) { return q->lanes[0].ring.changed != NULL; }
 /* True if the queue maintains `taken`, `admitted` and the byte hints: it has limits or a ring size, or it once had. */
 static inline bool sb_queue_tracks(const sb_queue_shm *q) { return SB_LOAD(&q->tracking, SB_RELAXED) != 0; }
 /* True if the queue evicts messages: beyond ring_size, or with the overflow drop-head beyond max_length and max_bytes.

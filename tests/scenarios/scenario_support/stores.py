@@ -7,7 +7,6 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import shmbroker
-from shmbroker._storekeeper import loading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +31,4 @@ def serving(name: str, folder: Path, memory: str = "64M") -> Iterator[shmbroker.
 def numbers_of(name: str, folder: Path) -> list[int]:
     """Begin a broker from a store; return the bodies in its queue `jobs`, as numbers."""
     with serving(name, folder) as broker, broker.connect() as connection:
-        numbers = [int(bytes(message)) for message in connection.queue("jobs", passive=True).browse()]
-    loading.let_go(str(folder))  # a client keeps the store open until its process ends, which refuses a compaction
-    return numbers
+        return [int(bytes(message)) for message in connection.queue("jobs", passive=True).browse()]

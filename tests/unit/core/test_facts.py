@@ -71,7 +71,7 @@ def test_statistics_of_a_broker() -> None:
     filled(found, [there.get(field, field) for field in fields])
     found.created_ns, found.housekeeper_stopped = 1_500_000_000, 1
     found.memory_high_watermark, found.memory_warning = marks.values()
-    store = StoreStatistics("/var/b", "ready", "always", 1, 2, 3.0, 4, 5, 6)
+    store = StoreStatistics("/var/b", "ready", "always", 1, 2, 3.0, 4, 5, 6, "refuse", is_full=True)
     statistics = statistics_of_broker("b", found, store)
     FFI.release(found)
     assert statistics == BrokerStatistics(
@@ -103,7 +103,7 @@ def test_statistics_of_a_store() -> None:
     found = FFI.new("sb_store_facts *")
     filled(found, ["messages", "came_back", "turns", "left", "keeper"])
     found.sync_ns = 1_500_000_000
-    statistics = statistics_of_store("/var/b", 3, "interval", found)
+    statistics = statistics_of_store("/var/b", 3, "interval", "refuse", found, full=True)
     FFI.release(found)
     assert statistics == StoreStatistics(
         data_dir="/var/b",
@@ -115,4 +115,6 @@ def test_statistics_of_a_store() -> None:
         messages_per_turn=10,
         left=13,
         came_back=11,
+        store_full="refuse",
+        is_full=True,
     )

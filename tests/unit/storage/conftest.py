@@ -30,10 +30,10 @@ class Stored:
         restored: how many queues the last restart found in the store.
     """
 
-    def __init__(self, folder: Path, memory: str = "64M") -> None:
+    def __init__(self, folder: Path, memory: str = "64M", full: str = "block") -> None:
         self.folder = folder
         self.name = f"t-{secrets.token_hex(8)}"
-        self._memory = memory
+        self._memory, self._full = memory, full
         self.database = Database(folder, owner=f"broker {self.name!r}")
         self.restored = 0
         self._begin()
@@ -41,7 +41,8 @@ class Stored:
     def _begin(self) -> None:
         path = segments.path_of(self.name)
         self.broker = shmbroker.Broker(self.name, memory=self._memory)
-        assert segments.create(path, self.name, parse_size(self._memory), 0o600, segments.Store(str(self.folder)))
+        store = segments.Store(str(self.folder), full=self._full)
+        assert segments.create(path, self.name, parse_size(self._memory), 0o600, store)
         found = attachment.acquire(path)
         self.keeper = self.another_keeper()
         assert self.keeper.begin()

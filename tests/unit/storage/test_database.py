@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import struct
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from shmbroker import exceptions
 from shmbroker.storage import rows
-from shmbroker.storage.database import Database
+from shmbroker.storage.database import DATA, Database
 from shmbroker.storage.reading import Reader
 from shmbroker.storage.writer import Writer
 
@@ -141,3 +142,48 @@ def test_a_flipped_bit_gives_an_error_or_the_right_message(tmp_path: Path, part:
     command = [sys.executable, str(DAMAGE), str(tmp_path), "40", part]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-2000:]
+
+
+# ---- a file that is cut short ----
+
+
+def filled(folder: Path) -> int:
+    """Make a store with records of 1000 queues; return the length of its file."""
+    with Database(folder, owner="a test") as made, contextlib.closing(Writer(made)) as writer:
+        with writer.turn() as batch:
+            for number in range(1000):
+                batch.put_queue(number, b"r" * 1000)
+        writer.settle()
+    return (folder / DATA).stat().st_size
+
+
+@pytest.mark.parametrize("owner", [None, "a test"])
+@pytest.mark.parametrize("part", [0.01, 0.5, 0.95])
+def test_a_file_that_is_cut_short_is_refused(tmp_path: Path, owner: str | None, part: float) -> None:
+    """A process that reads the missing pages would be ended by SIGBUS."""
+    size = filled(tmp_path)
+    left = max(int(size * part), 3 * 4096)
+    os.truncate(tmp_path / DATA, left)
+    with pytest.raises(exceptions.StoreError, match=f"{DATA} is cut short, to {left} of {size} bytes"):
+        Database(tmp_path, owner=owner)
+
+
+def test_a_file_may_end_with_free_pages(tmp_path: Path) -> None:
+    """LMDB does not write them. A reader finds everything, and a writer makes the file as long as its pages say."""
+    size = filled(tmp_path)
+    with Database(tmp_path, owner="a test") as made, contextlib.closing(Writer(made)) as writer:
+        with writer.turn() as batch:  # large: it is committed
+            for number in range(2000, 3000):
+                batch.put_queue(number, b"r" * 1000)
+            for number in range(2000, 3000):
+                batch.remove_queue(number)
+        assert made.lacks() == 0
+        pages = made.environment.info()["last_pgno"] + 1
+    assert pages * 4096 > size
+    with Database(tmp_path) as read, read.read() as transaction:
+        assert len(Reader(read, transaction).queues()) == 1000
+    os.truncate(tmp_path / DATA, (pages - 1) * 4096)  # as LMDB leaves it
+    with Database(tmp_path) as read:
+        assert read.lacks() == 4096
+    with Database(tmp_path, owner="a test") as made:
+        assert made.lacks() == 0
