@@ -124,7 +124,9 @@ class Storekeeper:
         with self._writing().turn() as batch:
             commits, passes = self._core.await_commits(), 1
             work = self._look(everything=afresh)
-            self._write_topology(batch, written)
+            if self._write_topology(batch, written):  # a queue may have forgotten ids
+                places = set(work)
+                work = [one for one in self._following.values() if one in places or one.ids.has_some]
             self._pass(batch, written, work, everything=afresh)
             # Once more, if what a commit changes in several queues may be in the batch in part (I125 of `sb_turns.h`).
             while commits != self._core.commits():
@@ -133,7 +135,7 @@ class Storekeeper:
                 commits, passes = self._core.await_commits(), passes + 1
                 self._pass(batch, written, self._look())
             for one in written.queues:
-                one.write_tails(batch)
+                one.write_rest(batch)
             began = time.monotonic_ns()
         if written.messages:
             self._core.report(time.monotonic_ns() - began, written.messages)
@@ -164,10 +166,14 @@ class Storekeeper:
             self._follow()
             self._queues = seen.queues
         places = set(seen.work)
-        return [one for place, one in self._following.items() if everything or place in places or one.has_staged]
+        return [one for place, one in self._following.items() if everything or place in places or one.needs_turn]
 
-    def _write_topology(self, batch: Batch, written: _Written) -> None:
-        """Writes what is no message: the topology, the records of queues, and that queues were deleted."""
+    def _write_topology(self, batch: Batch, written: _Written) -> bool:
+        """Writes what is no message: the topology, the records of queues, and that queues were deleted.
+
+        Returns:
+            Whether the topology has changed.
+        """
         written.removed = self._gone()
         for place in written.removed:
             batch.remove_queue(self._numbers[place])
@@ -177,10 +183,11 @@ class Storekeeper:
             self._write_records(batch, written, self._following.values())
             # A binding to a queue that was made meanwhile is left out: then a later turn writes the topology again.
             written.topology = topology[0] if self._core.look().queues == self._queues else None
+        return topology is not None
 
     def _pass(self, batch: Batch, written: _Written, work: list[Following], *, everything: bool = False) -> None:
         """Brings what has changed in queues into the batch: the ends first, then the messages."""
-        self._begin_with(batch, written, work)
+        self._begin_with(batch, written, work, everything=everything)
         for one in work:
             one.collect(everything=everything)
         for one in work:
@@ -194,12 +201,12 @@ class Storekeeper:
             self._begin_with(batch, written, self._look())
             written.messages += sum(one.write_messages(batch) for one in written.queues)
 
-    def _begin_with(self, batch: Batch, written: _Written, work: list[Following]) -> None:
+    def _begin_with(self, batch: Batch, written: _Written, work: list[Following], *, everything: bool = False) -> None:
         self._write_records(batch, written, self._new)
         self._new.clear()
         for one in work:
             if one not in written.queues:
-                one.begin()
+                one.begin(everything=everything)
                 written.queues[one] = None
 
     def make_room(self) -> bool:
@@ -340,6 +347,8 @@ class Storekeeper:
                 for leaf in reader.leaves(number, lane):
                     _restore_leaf(reader, number, queue, leaf, tail)
                 storing.skip(queue, tail)
+            if settings.duplicate_ids > 0 and (ids := reader.ids(number)):
+                storing.restore_ids(queue, ids)
             storing.resumed(queue)
             if is_ring:
                 until = native.deadline(_RESTORE_SECONDS)
