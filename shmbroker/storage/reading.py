@@ -90,9 +90,10 @@ class Reader:
             StoreError: a value is damaged.
         """
         found = []
+        high = rows.key(queue + 1, 0)
         with self._transaction.cursor(db=self._names[b"ids"]) as cursor:
             there = cursor.set_range(rows.key(queue, 0))
-            while there and rows.queue_in(key := bytes(cursor.key())) == queue:
+            while there and (key := bytes(cursor.key())) < high:
                 rows.opened(key, cursor.value(), "an id")
                 found.append(rows.id_in(key))
                 there = cursor.next()
