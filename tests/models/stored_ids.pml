@@ -3,11 +3,12 @@
  * Duplicate ids in the store: the storekeeper lists the ids that are known, gathers the messages, and looks for the ids of
  * these messages.
  *
- * Mirrors: remembering.py Remembering.begin, came, ended, write, synced; following.py Following.write_messages,
- *   write_changed; sb_duplicates.c sb_duplicates_list, sb_duplicates_number, sb_duplicates_remember; sb_transaction.c
- *   sb_transaction_decide, sb_transaction_carry_out; sb_recover.c recover_commit.
- * Abstracted: the claim, which duplicates.pml has; numbers are those of the real thing, but nothing is forgotten. A queue
- *   of one leaf. A turn is synced as a whole, when it ends. Each putter puts one message with an id that no other has.
+ * Mirrors: sb_duplicates.c sb_duplicates_list, sb_duplicates_number, sb_duplicates_remember; sb_transaction.c
+ *   sb_transaction_decide, sb_transaction_carry_out, sb_transaction_remember_ids; sb_recover.c recover_commit; sb_gather.c
+ *   sb_gather_row; sb_api_store.c sb_store_look.
+ * Abstracted: Remembering and Following of the storekeeper, which are in Python; the claim, which duplicates.pml has.
+ *   Nothing is forgotten. The queue has one leaf. A turn is synced as a whole, when it ends. Each putter puts one message,
+ *   with an id that no other has.
  *
  * Each message may be taken and acknowledged as soon as it is ready. A putter may be killed at any step, and is reaped. The
  * storekeeper may be killed at any step; the next one looks at everything. All may be lost after any turn: so the claims are
