@@ -4,7 +4,7 @@
 An id and its message come into the store in the same turn. Two rules see to that:
 
 - A turn lists the ids that are known, and only then gathers messages. The message of each of these ids is in the turn,
-  or in an earlier one, or has ended (I131 of ``sb_duplicates.h``).
+  or in an earlier one, or has ended (I132 of ``sb_duplicates.h``).
 - A turn also writes the id of each message that it gathers, if the queue knows it.
 
 An id that became known after the list, and whose message is not in the turn, is left to a later turn: until then the

@@ -217,7 +217,7 @@ static void flip(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64
   sb_ring r = sb_queue_lane(q, position)->ring;
   sb_lanes_mark(&r); /* P23 of sb_lanes.h: a search that passed the STAGED cell may have cleared the bit */
   (void)SB_CAS(&sb_leaf_cell(leaf, position)->word, &word, open,
-               SB_SEQ_CST); /* P3 of sb_notify.h, P46 of sb_duplicates.h */
+               SB_SEQ_CST); /* P3 of sb_notify.h, P47 of sb_duplicates.h */
   sb_lanes_mark(&r);
   SB_CRASHPOINT("commit.flip.done");
   sb_requeued_returned(&r); /* a reader may have passed the STAGED cell */

@@ -297,7 +297,7 @@ sb_status sb_duplicates_claim(sb_queue *q, sb_id id, sb_claim *claim) {
 void sb_duplicates_remember(sb_queue *q, sb_claim *claim) {
   uint64_t number = SB_ADD(&q->shm->id_numbers, 1, SB_SEQ_CST) + 1;
   SB_CRASHPOINT("duplicates.numbered");
-  SB_STORE(&claim->entry->word, sb_id_known(number), SB_SEQ_CST); /* P46 */
+  SB_STORE(&claim->entry->word, sb_id_known(number), SB_SEQ_CST); /* P47 */
   SB_CRASHPOINT("duplicates.known");
 }
 
@@ -324,7 +324,7 @@ void sb_duplicates_end_dead(sb_broker *b, unsigned id, uint64_t what, uint64_t w
  * time was claimed after this call began. */
 static bool read_entry(sb_id_shm *entry, sb_store_id *id, uint64_t *word) {
   for (unsigned n = 0; n < SB_MAX_RETRIES; n++) {
-    *word = SB_LOAD(&entry->word, SB_SEQ_CST); /* P46 */
+    *word = SB_LOAD(&entry->word, SB_SEQ_CST); /* P47 */
     if (sb_id_state(*word) != SB_ID_CLAIMED && sb_id_state(*word) != SB_ID_KNOWN) {
       return false;
     }

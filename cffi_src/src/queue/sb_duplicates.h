@@ -23,7 +23,7 @@
  *      that is 0. So the id is known exactly if the message came into the queue.
  *  I98 an id that became known without a kill has a number of its own. A reaper gives the number of the latest one: at
  *      least the last N ids are remembered, and one more for each kill among them.
- *  I131 an id becomes known only after the cell of its message has been flipped (sb_transaction.h). So the storekeeper,
+ *  I132 an id becomes known only after the cell of its message has been flipped (sb_transaction.h). So the storekeeper,
  *      which lists the ids and then gathers the messages, finds the message of each known id, or it has ended.
  *
  * Ordering pairs:
@@ -31,7 +31,7 @@
  *      claim of the other. A block is linked before a claim is made in it, and a look begins at the newest block, both with
  *      seq_cst. The hash is stored (release) between the words WRITING and CLAIMED. A reader loads the word, the hash
  *      (acquire), and the word again.
- *  P46 the owner of a claim, or its reaper, flips the cell of the message, then stores the word KNOWN. The storekeeper
+ *  P47 the owner of a claim, or its reaper, flips the cell of the message, then stores the word KNOWN. The storekeeper
  *  loads the words of the ids, then the tails and the cells. All are seq_cst.
  *
  * Death (killed after -> what is left -> who repairs it):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* sb_duplicates and the calls of sb_api_store.c and sb_api_restore.c that bring ids into the store and back: what the
- * storekeeper finds, and that an id is known only after its message is there (I131). */
+ * storekeeper finds, and that an id is known only after its message is there (I132). */
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
