@@ -936,7 +936,11 @@ typedef struct {
 uint32_t sb_store_lanes(sb_queue *q, sb_store_lane *lanes, uint32_t most);
 /* Sets `stored` of the lane of a sequence number. */
 void sb_store_advance(sb_queue *q, uint64_t sequence);
-/* A row of the store (sb_row.h). The caller gives the buffers and their sizes. */
+/* A duplicate id: a hash that stands for it, and its number in its queue, by age. */
+typedef struct {
+  uint64_t low, high, number;
+} sb_store_id;
+/* A row of the store (sb_row.h). The caller gives the buffers and their sizes. `ids`: room for 64, or NULL. */
 typedef struct {
   char *heads, *bodies;
   uint64_t heads_size, bodies_size;
@@ -944,6 +948,8 @@ typedef struct {
   uint64_t
       staged; /* bit i: the message at the sequence number of the call plus i belongs to a commit that is not carried out */
   uint32_t count, damaged; /* messages in the row, and damaged ones that are not; count 0: there is no row */
+  sb_store_id *ids;        /* the ids of messages in the row, without their numbers, if the queue remembers ids */
+  uint32_t id_count;
 } sb_store_row;
 /* Copies messages from *sequence on into a row, and advances *sequence; `end`: at most the tail. SB_FULL: the sizes are
  * now those that the next message needs. SB_CORRUPT. */
@@ -958,6 +964,14 @@ typedef struct {
 /* Collects what changed in a lane since the last call; `all`: everything counts as changed. `lane`: a sequence number of
  * it. False: there is more, so the caller calls again. */
 bool sb_store_changes(sb_queue *q, uint64_t lane, bool all, sb_store_change *changes, uint32_t most, uint32_t *count);
+/* The ids that a stored queue remembers (sb_duplicates.h). sb_store_id_numbers: the latest number, and the latest one that is
+ * forgotten; false: the queue has never had an id. sb_store_ids lists the ids with a number from `from` on, and those that
+ * are claimed, whose number is 0; returns how many there are, of which the first `most` are in `ids`. What it does not list gets
+ * a number that is not lower than the latest one before the call. sb_store_knows looks for an id, and sets its number; 0: its
+ * commit is decided, and it has none yet. */
+bool sb_store_id_numbers(sb_queue *q, uint64_t *latest, uint64_t *forgotten);
+uint32_t sb_store_ids(sb_queue *q, uint64_t from, sb_store_id *ids, uint32_t most);
+bool sb_store_knows(sb_queue *q, sb_store_id *id);
 /* Makes a stored queue again, which was declared and not used yet. First sb_store_resume for each lane: it begins at a
  * sequence number. Then sb_store_restore for each row, by ascending sequence number; *done: how many messages of the row
  * are done, 0 at first; after SB_GROW the caller lets the broker grow, and calls again. sb_store_skip ends all positions
@@ -978,6 +992,8 @@ typedef struct {
   uint64_t sequence, messages, bytes;
 } sb_absent_leaf;
 sb_status sb_store_restore_absent(sb_queue *q, const sb_absent_leaf *leaves, uint32_t count, uint32_t *done);
+/* Gives the queue the ids that the store has, by ascending number, before sb_store_resumed. *done: as of sb_store_restore. */
+sb_status sb_store_restore_ids(sb_queue *q, const sb_store_id *ids, uint32_t count, uint32_t *done);
 void sb_store_resumed(sb_queue *q);
 
 /* ---- messages that are in the store, and not in the memory (sb_departure.h) ---- */

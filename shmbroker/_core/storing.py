@@ -6,6 +6,7 @@ Sequence numbers name messages here, as in the store: they stay the same when a 
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmbroker._core import native
@@ -21,6 +22,9 @@ _MOST_LANES = 256
 _CHANGES = 1024
 _WORK = 64
 _HEADS, _BODIES = 64 << 10, 256 << 10  # bytes of the buffers at first; they grow with the messages
+_ROW = 64  # messages
+_IDS = 1024
+_ID = struct.Struct("=16sQ")  # as sb_store_id: the hash, and the number
 
 
 Place = tuple[int, int]
@@ -83,6 +87,7 @@ class Gathered(NamedTuple):
         bodies: room for a checksum, then the bodies. Valid until the next call.
         staged: sequence numbers of messages of a commit that is not carried out.
         damaged: how many messages were left out, since they are damaged.
+        ids: the hashes of the duplicate ids of its messages, if the queue remembers ids.
     """
 
     messages: int
@@ -91,6 +96,19 @@ class Gathered(NamedTuple):
     bodies: memoryview
     staged: tuple[int, ...]
     damaged: int
+    ids: tuple[bytes, ...]
+
+
+class IdNumbers(NamedTuple):
+    """Which duplicate ids a queue remembers: those with a number above `forgotten`. A later id has a higher number.
+
+    Attributes:
+        latest: the number of the latest id.
+        forgotten: the number of the latest one that is forgotten.
+    """
+
+    latest: int
+    forgotten: int
 
 
 class CoreStorekeeper:
@@ -114,6 +132,11 @@ class CoreStorekeeper:
         self._count: Any = ffi.new("uint32_t *")
         self._sequence: Any = ffi.new("uint64_t *")
         self._row: Any = ffi.new("sb_store_row *")
+        self._row_ids: Any = ffi.new("sb_store_id[]", _ROW)
+        self._row.ids = self._row_ids
+        self._ids: Any = ffi.new("sb_store_id[]", _IDS)
+        self._most_ids = _IDS
+        self._numbers: Any = ffi.new("uint64_t[2]")
         self._heads, self._bodies = bytearray(room + _HEADS), bytearray(room + _BODIES)
 
     # ---- its place, and its turns ----
@@ -227,9 +250,54 @@ class CoreStorekeeper:
             int(self._sequence[0]),
             memoryview(self._heads)[: self._room + row.heads_length],
             memoryview(self._bodies)[: self._room + row.bodies_length],
-            tuple(sequence + at for at in range(64) if row.staged >> at & 1),
+            tuple(sequence + at for at in range(_ROW) if row.staged >> at & 1),
             row.damaged,
+            tuple(found for found, _ in _unpacked(self._row_ids, row.id_count)) if row.id_count else (),
         )
+
+    # ---- duplicate ids ----
+
+    def id_numbers(self, queue: CoreQueue) -> IdNumbers | None:
+        """Which duplicate ids a queue remembers; ``None``: it has never had one."""
+        some = slow.sb_store_id_numbers(queue.handle, self._numbers, self._numbers + 1)
+        return IdNumbers(self._numbers[0], self._numbers[1]) if some else None
+
+    def ids(self, queue: CoreQueue, start: int) -> list[tuple[bytes, int]]:
+        """The ids that a queue remembers, as a hash and a number, and those that are claimed, with the number 0.
+
+        Args:
+            queue: the queue.
+            start: the lowest number. An id that is not listed gets a number that is at least the latest one before this
+                call.
+        """
+        while (count := slow.sb_store_ids(queue.handle, start, self._ids, self._most_ids)) > self._most_ids:
+            self._most_ids = 2 * count
+            self._ids = ffi.new("sb_store_id[]", self._most_ids)
+        return _unpacked(self._ids, count)
+
+    def id_number(self, queue: CoreQueue, found: bytes) -> int | None:
+        """The number of an id.
+
+        Args:
+            queue: the queue.
+            found: the hash of the id.
+
+        Returns:
+            Its number; 0 if the commit that brings it is decided, and it has none yet; ``None`` if the queue does not
+            know it.
+        """
+        one = _packed([(found, 0)])
+        return int(one[0].number) if slow.sb_store_knows(queue.handle, one) else None
+
+
+def _unpacked(ids: Any, count: int) -> list[tuple[bytes, int]]:  # noqa: ANN401 - cffi has no types
+    return list(_ID.iter_unpack(ffi.buffer(ids, count * _ID.size)))
+
+
+def _packed(ids: list[tuple[bytes, int]]) -> Any:  # noqa: ANN401 - cffi has no types
+    made = ffi.new("sb_store_id[]", len(ids))
+    ffi.buffer(made)[:] = b"".join(_ID.pack(*one) for one in ids)
+    return made
 
 
 def is_stored(queue: CoreQueue) -> bool:
@@ -276,6 +344,17 @@ def restore_absent(queue: CoreQueue, leaves: Sequence[tuple[int, int, int]]) -> 
     """
     done = ffi.new("uint32_t *")
     _growing(queue, slow.sb_store_restore_absent, ffi.new("sb_absent_leaf[]", leaves), len(leaves), done)
+
+
+def restore_ids(queue: CoreQueue, ids: list[tuple[bytes, int]]) -> None:
+    """Gives a queue that is made again the duplicate ids that it remembered.
+
+    Args:
+        queue: the queue.
+        ids: the hash and the number of each, by ascending number.
+    """
+    done = ffi.new("uint32_t *")
+    _growing(queue, slow.sb_store_restore_ids, _packed(ids), len(ids), done)
 
 
 def resumed(queue: CoreQueue) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shmbroker._storekeeper.remembering import Remembering
 from shmbroker.storage import rows
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Following:
         self._wrote = known
         self.queue = queue
         self.number = number
+        self.ids = Remembering(core, queue, number)
         self.recorded: object = None  # the settings that the record in the store has; None: there is no record
         self.saw_ends = False  # whether this turn found that a message ended, perhaps because another queue got it
         self.size = 0  # bytes of bodies that this turn has gathered
@@ -51,8 +53,18 @@ class Following:
         """Whether its messages are not durable, and none was written yet."""
         return self._is_transient and not self._wrote
 
-    def begin(self) -> None:
-        """Notes what the store has. The first step of a turn."""
+    @property
+    def needs_turn(self) -> bool:
+        """Whether the next turn has to look here, even if the queue has nothing new to store."""
+        return self.has_staged or self.ids.needs_turn
+
+    def begin(self, *, everything: bool) -> None:
+        """Notes what the store has. The first step of a turn.
+
+        Args:
+            everything: whether everything counts as changed.
+        """
+        self.ids.begin(everything=everything)
         self._changes, self.saw_ends, self.size = [], False, 0
         self._stored = {lane.stored >> rows.LANE_SHIFT: lane.stored for lane in self._core.lanes(self.queue)}
         self._reached = dict(self._stored)
@@ -94,9 +106,12 @@ class Following:
                 if row.messages:
                     batch.put_row(self.number, at, row.heads, row.bodies)
                     self._wrote = True
+                    self.ids.came(row.ids)
                 count += row.messages
                 self.size += len(row.bodies)
-                self.saw_ends = self.saw_ends or row.behind - at > row.messages + len(row.staged)
+                if row.behind - at > row.messages + len(row.staged):
+                    self.saw_ends = True
+                    self.ids.ended()
                 at = row.behind
             self._reached[lane.tail >> rows.LANE_SHIFT] = at
         return count
@@ -125,14 +140,18 @@ class Following:
         row = self._gather_one(sequence)
         if row.messages:
             batch.put_row(self.number, sequence, row.heads, row.bodies)
+            self.ids.came(row.ids)
+        else:
+            self.ids.ended()
 
     def _write_state(self, batch: Batch, sequence: int) -> None:
         row = self._gather_one(sequence)
         if row.messages:
             batch.put_returned(self.number, sequence, bytes(row.heads[_STATE_OF_ENTRY]))
 
-    def write_tails(self, batch: Batch) -> None:
-        """Notes which sequence numbers the next messages get."""
+    def write_rest(self, batch: Batch) -> None:
+        """Notes which sequence numbers the next messages get, and which ids the queue remembers."""
+        self.ids.write(batch)
         for lane, reached in self._reached.items():
             if reached != self._stored.get(lane):
                 batch.set_tail(self.number, reached)
@@ -142,6 +161,7 @@ class Following:
         for lane, reached in self._reached.items():
             if reached != self._stored.get(lane):
                 self._core.advance(self.queue, reached)
+        self.ids.synced()
 
 
 def _bits(mask: int) -> list[int]:

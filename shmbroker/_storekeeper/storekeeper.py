@@ -161,7 +161,9 @@ class Storekeeper:
         with self._writing().turn() as batch:
             commits, passes = self._core.await_commits(), 1
             work = self._look(everything=afresh)
-            self._write_topology(batch, written)
+            if self._write_topology(batch, written):  # a queue may have forgotten ids
+                places = set(work)
+                work = [one for one in self._following.values() if one in places or one.ids.has_some]
             self._pass(batch, written, work, everything=afresh)
             # Once more, if what a commit changes in several queues may be in the batch in part (I125 of `sb_turns.h`).
             while commits != self._core.commits():
@@ -170,7 +172,7 @@ class Storekeeper:
                 commits, passes = self._core.await_commits(), passes + 1
                 self._pass(batch, written, self._look())
             for one in written.queues:
-                one.write_tails(batch)
+                one.write_rest(batch)
             began = time.monotonic_ns()
         if written.messages:
             self._core.report(time.monotonic_ns() - began, written.messages)
@@ -201,11 +203,15 @@ class Storekeeper:
             self._follow()
             self._queues = seen.queues
         places = set(seen.work)
-        found = (one for place, one in self._following.items() if everything or place in places or one.has_staged)
+        found = (one for place, one in self._following.items() if everything or place in places or one.needs_turn)
         return [one for one in found if not (one.lies_only_in_memory and self._room.suffices())]
 
-    def _write_topology(self, batch: Batch, written: _Written) -> None:
-        """Writes what is no message: the topology, the records of queues, and that queues were deleted."""
+    def _write_topology(self, batch: Batch, written: _Written) -> bool:
+        """Writes what is no message: the topology, the records of queues, and that queues were deleted.
+
+        Returns:
+            Whether the topology has changed.
+        """
         written.removed = self._gone()
         for place in written.removed:
             batch.remove_queue(self._numbers[place])
@@ -215,10 +221,11 @@ class Storekeeper:
             self._write_records(batch, written, self._following.values())
             # A binding to a queue that was made meanwhile is left out: then a later turn writes the topology again.
             written.topology = topology[0] if self._core.look().queues == self._queues else None
+        return topology is not None
 
     def _pass(self, batch: Batch, written: _Written, work: list[Following], *, everything: bool = False) -> None:
         """Brings what has changed in queues into the batch: the ends first, then the messages."""
-        self._begin_with(batch, written, work)
+        self._begin_with(batch, written, work, everything=everything)
         for one in work:
             one.collect(everything=everything)
         for one in work:
@@ -232,12 +239,12 @@ class Storekeeper:
             self._begin_with(batch, written, self._look())
             written.messages += sum(one.write_messages(batch) for one in written.queues)
 
-    def _begin_with(self, batch: Batch, written: _Written, work: list[Following]) -> None:
+    def _begin_with(self, batch: Batch, written: _Written, work: list[Following], *, everything: bool = False) -> None:
         self._write_records(batch, written, self._new)
         self._new.clear()
         for one in work:
             if one not in written.queues:
-                one.begin()
+                one.begin(everything=everything)
                 written.queues[one] = None
 
     def make_room(self) -> bool:
@@ -387,6 +394,8 @@ class Storekeeper:
                 storing.resume(queue, tail if first is None else rows.leaf_of(first))
                 _restore_lane(reader, number, queue, tail)
                 storing.skip(queue, tail)
+            if settings.duplicate_ids > 0 and (ids := reader.ids(number)):
+                storing.restore_ids(queue, ids)
             storing.resumed(queue)
             if is_ring:
                 until = native.deadline(_RESTORE_SECONDS)

@@ -17,7 +17,7 @@ from shmbroker.exceptions import StoreError
 from shmbroker.storage import leaves, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import lmdb
 
@@ -117,6 +117,26 @@ class Batch:
         """Removes all messages of a lane from a sequence number on."""
         self._change(_END_FROM, queue, sequence)
 
+    # ---- duplicate ids ----
+
+    def ids(self, queue: int) -> list[tuple[bytes, int]]:
+        """The duplicate ids that the store has of a queue: the hash and the number of each, by ascending number."""
+        self.apply()
+        return self._tables.ids(queue)
+
+    def set_ids(
+        self, queue: int, forgotten: int, added: Iterable[tuple[bytes, int]], removed: Iterable[tuple[bytes, int]]
+    ) -> None:
+        """Changes which duplicate ids the store has of a queue.
+
+        Args:
+            queue: the number of the queue in the store.
+            forgotten: ids with this number, or a lower one, are removed.
+            added: the hash and the number of each new id.
+            removed: the same of those that are removed.
+        """
+        self._change(_SET_IDS, queue, forgotten, text=rows.packed_ids(added), other=rows.packed_ids(removed))
+
     # ---- queues ----
 
     def set_tail(self, queue: int, tail: int) -> None:
@@ -154,7 +174,7 @@ class _Tables:
         self._heads, self._bodies = database.names[b"heads"], database.names[b"bodies"]
         self._ended, self._returned = database.names[b"ended"], database.names[b"returned"]
         self._tails, self._queues = database.names[b"tails"], database.names[b"queues"]
-        self._topology = database.names[b"topology"]
+        self._topology, self._ids = database.names[b"topology"], database.names[b"ids"]
         self.leaves = leaves.Leaves(transaction, database.names[leaves.NAME])
 
     def apply(self, changes: rows.Bytes) -> None:
@@ -259,7 +279,8 @@ class _Tables:
 
     def remove_queue(self, queue: int, *_: rows.Bytes | int) -> None:
         low, high = rows.key(queue, 0), rows.key(queue + 1, 0)
-        for database in (self._heads, self._bodies, self._ended, self._returned, self._tails, self._queues):
+        tables = (self._heads, self._bodies, self._ended, self._returned, self._tails, self._queues, self._ids)
+        for database in tables:
             self._remove(database, low, high)
         self.leaves.forget(queue)
 
@@ -273,6 +294,24 @@ class _Tables:
             self._transaction.put(key, rows.sealed(key, text[at - length : at]), db=self._topology)
             number += 1
 
+    def ids(self, queue: int) -> list[tuple[bytes, int]]:
+        found = []
+        high = rows.key(queue + 1, 0)
+        with self._transaction.cursor(db=self._ids) as cursor:
+            there = cursor.set_range(rows.key(queue, 0))
+            while there and (key := bytes(cursor.key())) < high:
+                found.append(rows.id_in(key))
+                there = cursor.next()
+        return found
+
+    def set_ids(self, queue: int, forgotten: int, _: int, added: rows.Bytes, removed: rows.Bytes) -> None:
+        for hashed, number in rows.unpacked_ids(removed):
+            self._transaction.delete(rows.key_of_id(queue, number, hashed), db=self._ids)
+        for hashed, number in rows.unpacked_ids(added):
+            key = rows.key_of_id(queue, number, hashed)
+            self._transaction.put(key, rows.sealed(key, b""), db=self._ids)
+        self._remove(self._ids, rows.key(queue, 0), rows.key(queue, forgotten + 1))
+
 
 # Where a change stands here is its number in the log.
 _CHANGES: tuple[Callable[[_Tables, int, int, int, rows.Bytes, rows.Bytes], None], ...] = (
@@ -285,7 +324,9 @@ _CHANGES: tuple[Callable[[_Tables, int, int, int, rows.Bytes, rows.Bytes], None]
     _Tables.put_queue,
     _Tables.remove_queue,
     _Tables.put_topology,
+    _Tables.set_ids,
 )
 (
     _PUT_ROW, _PUT_RETURNED, _END_SPAN, _END_CELLS, _END_FROM, _SET_TAIL, _PUT_QUEUE, _REMOVE_QUEUE, _PUT_TOPOLOGY,
+    _SET_IDS,
 ) = range(len(_CHANGES))  # fmt: skip

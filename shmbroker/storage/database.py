@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 FORMAT = 4
 """The format of the store: what the databases are named, and what their values mean."""
-NAMES = (b"heads", b"bodies", b"leaves", b"ended", b"returned", b"queues", b"tails", b"topology", b"info")
+NAMES = (
+    b"heads", b"bodies", b"leaves", b"ended", b"returned", b"queues", b"tails", b"topology", b"info", b"ids",
+)  # fmt: skip
 _MAP = 1 << 40  # bytes of address space; the file grows only as it is written
 _LEAST_MAP = 1 << 28
 _READERS = 1024
@@ -132,13 +134,14 @@ class Database:
     def _prepare(self) -> dict[bytes, Any]:
         """Opens the databases, and compares the format."""
         with self.errors():
-            names = {name: self.environment.open_db(name, create=False) for name in NAMES}
+            info = self.environment.open_db(b"info", create=False)
             with self.environment.begin() as transaction:
-                found = transaction.get(_FORMAT_KEY, db=names[b"info"])
+                found = transaction.get(_FORMAT_KEY, db=info)
         if found != str(FORMAT).encode():
             text = f"the store in {str(self.folder)!r} has format {found!r}, this version reads {FORMAT}"
             raise StoreError(text=text)
-        return names
+        with self.errors():
+            return {name: self.environment.open_db(name, create=False) for name in NAMES}
 
     def lacks(self) -> int:
         """How many bytes the file is shorter than its pages. A process that reads one of these is ended by SIGBUS.

@@ -31,6 +31,7 @@ _WHAT = {
     b"queues": "the record",
     b"tails": "the tail",
     b"topology": "a record of the topology",
+    b"ids": "an id",
 }
 
 
@@ -64,7 +65,7 @@ class Examination:
         with self._database.read() as transaction:
             self._total = sum(transaction.stat(names[name])["entries"] for name in _WHAT)
             try:
-                for name in (b"queues", b"topology", b"tails", b"ended", b"returned", b"heads", b"bodies"):
+                for name in (b"queues", b"topology", b"tails", b"ended", b"returned", b"heads", b"bodies", b"ids"):
                     self._read(transaction, name)
             except _EnoughError:
                 self.problems.append("there is more; the examination has ended")
@@ -147,6 +148,12 @@ class Examination:
         if transaction.get(key, db=self._database.names[b"heads"]) is None:
             raise StoreError(text=f"the bodies of queue {rows.queue_in(key)} at {rows.sequence_in(key)} have no heads")
 
+    def _id(self, _: lmdb.Transaction, key: bytes, value: memoryview) -> None:
+        self._queue_of(key, "an id")
+        rows.id_in(key)
+        if len(value) != 0:
+            raise StoreError(text=f"an id of queue {rows.queue_in(key)} has {len(value)} bytes, not 0")
+
     def _queue_of(self, key: bytes, what: str) -> int:
         queue = rows.queue_in(key)
         if queue not in self.queues:
@@ -166,4 +173,5 @@ _LOOKS: dict[bytes, Callable[[Examination, Any, bytes, memoryview], None]] = {
     b"queues": Examination._queue,  # noqa: SLF001
     b"tails": Examination._tail,  # noqa: SLF001
     b"topology": Examination._record,  # noqa: SLF001
+    b"ids": Examination._id,  # noqa: SLF001
 }

@@ -68,6 +68,22 @@ class Reader:
                 there = cursor.next()
         return found
 
+    def ids(self, queue: int) -> list[tuple[bytes, int]]:
+        """The duplicate ids that a queue remembers: the hash and the number of each, by ascending number.
+
+        Raises:
+            StoreError: a value is damaged.
+        """
+        found = []
+        high = rows.key(queue + 1, 0)
+        with self._transaction.cursor(db=self._names[b"ids"]) as cursor:
+            there = cursor.set_range(rows.key(queue, 0))
+            while there and (key := bytes(cursor.key())) < high:
+                rows.opened(key, cursor.value(), "an id")
+                found.append(rows.id_in(key))
+                there = cursor.next()
+        return found
+
     def first(self, queue: int, lane: int) -> int | None:
         """The sequence number of the first row of a lane; ``None``: the lane has none."""
         with self._transaction.cursor(db=self._names[b"heads"]) as cursor:

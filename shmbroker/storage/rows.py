@@ -9,6 +9,7 @@ This module has no ``from __future__ import annotations``: see :mod:`shmbroker._
 """
 
 import struct
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import xxhash
@@ -24,6 +25,8 @@ LANE_SHIFT = 52
 BEHIND_ALL = 1 << 64
 """No sequence number is as high."""
 _KEY = struct.Struct(">QQ")
+_KEY_OF_ID = struct.Struct(">QQ16s")
+_ID = struct.Struct("<16sQ")
 _HEAD = struct.Struct("<HHIQQQQ")
 _ENTRY = struct.Struct("<QQQQQIIIHHBBBBI")
 _INDEX = 56  # the offset of the index in an entry
@@ -73,10 +76,39 @@ def queue_in(found: Bytes) -> int:
 
 
 def _parts(found: Bytes) -> tuple[int, int]:
-    if len(found) != _KEY.size:
+    if len(found) not in {_KEY.size, _KEY_OF_ID.size}:
         raise StoreError(text=f"the store is damaged: a key has {len(found)} bytes, not {_KEY.size}")
-    queue, sequence = _KEY.unpack(found)
+    queue, sequence = _KEY.unpack_from(found)
     return queue, sequence
+
+
+def key_of_id(queue: int, number: int, found: bytes) -> bytes:
+    """The key of a duplicate id. Keys sort by queue, then by number, which is its age.
+
+    Args:
+        queue: the number of the queue in the store.
+        number: the number of the id in its queue. Several ids may have the same.
+        found: the hash of the id.
+    """
+    return _KEY_OF_ID.pack(queue, number, found)
+
+
+def id_in(found: Bytes) -> tuple[bytes, int]:
+    """The hash and the number of the id that a key names."""
+    if len(found) != _KEY_OF_ID.size:
+        raise StoreError(text=f"the store is damaged: the key of an id has {len(found)} bytes")
+    _, number, hashed = _KEY_OF_ID.unpack(found)
+    return hashed, number
+
+
+def packed_ids(ids: Iterable[tuple[bytes, int]]) -> bytes:
+    """Ids, each a hash and a number, as the log has them."""
+    return b"".join(_ID.pack(*one) for one in ids)
+
+
+def unpacked_ids(packed: Bytes) -> Iterator[tuple[bytes, int]]:
+    """What :func:`packed_ids` has packed."""
+    return _ID.iter_unpack(packed)
 
 
 def leaf_of(sequence: int) -> int:

@@ -33,6 +33,7 @@ SECONDS_TO_STORE = 300
 LEAST_BYTES = 16 << 20
 """So much gets into the journal in each life, however slow the machine is."""
 _MOST_READY = 2_000
+MOST_IDS = 100_000
 
 
 class Player:
@@ -61,7 +62,8 @@ class Player:
     def declare(self, name: str) -> shmbroker.Queue:
         """A durable queue, which is on the disk when the call returns."""
         max_priority = PRIORITIES - 1 if name == RANKED else 0
-        found = self.connection.queue(name, durable=True, max_priority=max_priority)
+        ids = MOST_IDS if name == PLAIN[1] else 0
+        found = self.connection.queue(name, durable=True, max_priority=max_priority, duplicate_ids=ids)
         self.sync()
         self.note("declared", name, max_priority)
         return found
@@ -105,7 +107,8 @@ def send(player: Player, name: str, producer: str, numbers: Numbers) -> None:
                 channel.basic_publish("", name, body)
             assert channel.wait_for_confirms(SECONDS_TO_STORE)
         elif way == "one":
-            target.put(bodies[0], timeout=SECONDS_TO_STORE)
+            known = f"{producer} {first}" if name == PLAIN[1] else None
+            target.put(bodies[0], duplicate_id=known, timeout=SECONDS_TO_STORE)
         else:
             assert target.put_many(bodies, timeout=SECONDS_TO_STORE) == count
         player.note("confirmed", producer, first, count)

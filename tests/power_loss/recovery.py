@@ -81,11 +81,20 @@ def read_by_broker(name: str, folder: Path, queues: set[str]) -> dict[str, Found
                 with contextlib.suppress(shmbroker.NotFound):
                     queue = connection.queue(one, passive=True)
                     found[one] = Found(queue.settings.max_priority, [bytes(message) for message in queue.browse()])
+                    _put_again(queue)
                     queue.put(b"the store goes on", timeout=60)
             assert connection.doctor() == []
         return found
     finally:
         broker.stop(purge=True)
+
+
+def _put_again(queue: shmbroker.Queue) -> None:
+    """Puts each message that has a duplicate id once more: the queue knows the ids of all messages that it has."""
+    ids = [one for message in queue.browse() if (one := message.headers.get("x-duplicate-id")) is not None]
+    for one in ids:
+        queue.put(b"again", duplicate_id=one, timeout=0)
+    assert queue.statistics().duplicates == len(ids), f"queue {queue.name!r} has messages whose ids it does not know"
 
 
 if __name__ == "__main__":

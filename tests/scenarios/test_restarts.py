@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    import shmbroker
+
 
 DELAY_SECONDS = 4.0
 """Long enough for a restart before a delayed message is due, on a machine that is busy with others too."""
@@ -191,6 +193,122 @@ def test_r12_a_restart_enforces_no_more_than_the_live_broker_did(lasting: Lastin
     put_each(queue, ["new"])
     assert listing(queue) == [*bodies[1:], "new"]
     assert_counts(queue, message_count=20, replaced=1)
+
+
+# ---- duplicate ids ----
+
+
+def knows(queue: shmbroker.Queue, one: str) -> bool:
+    """Whether the queue knows an id; if not, it knows it afterwards, and has a message of that name."""
+    before = queue.statistics().duplicates
+    queue.put(one.encode(), duplicate_id=one)
+    return queue.statistics().duplicates > before
+
+
+def put_ids(queue: shmbroker.Queue, ids: str) -> None:
+    """Put a message for each letter, which is its id and its body."""
+    for one in ids:
+        queue.put(one.encode(), duplicate_id=one)
+
+
+@pytest.mark.parametrize("way", ["lost", "stopped"])
+def test_t60_a_restart_remembers_ids(lasting: Lasting, way: str) -> None:
+    """Those of messages that are there, and of messages that were acknowledged long ago."""
+    queue = lasting.connection.queue("q", durable=True, duplicate_ids=10)
+    put_ids(queue, "ab")
+    assert take(queue, 1) == ["a"]
+    synced(lasting)
+    if way == "stopped":
+        lasting.stop()
+        lasting.begin()
+    else:
+        lasting.restart()
+    queue = lasting.queue()
+    assert [knows(queue, one) for one in "abc"] == [True, True, False]
+    assert listing(queue) == ["b", "c"]
+    lasting.restart()
+    assert [knows(lasting.queue(), one) for one in "abc"] == [True, True, True]
+
+
+def test_t60_the_oldest_id_is_forgotten_across_a_restart(lasting: Lasting) -> None:
+    """The next id after a restart evicts the oldest one from before it, and no other."""
+    queue = lasting.connection.queue("q", durable=True, duplicate_ids=3)
+    put_ids(queue, "abc")
+    lasting.restart()
+    queue = lasting.queue()
+    put_ids(queue, "d")
+    assert [knows(queue, one) for one in "bcda"] == [True, True, True, False]
+
+
+def test_t60_fewer_ids_keep_the_newest_across_a_restart(lasting: Lasting) -> None:
+    """150 ids become 100: the newest stay, also after a restart, and with a larger number again; 0 forgets all."""
+    queue = lasting.connection.queue("q", durable=True, duplicate_ids=150)
+    for number in range(150):
+        queue.put(b"x", duplicate_id=str(number), timeout=0)
+    synced(lasting)
+    queue.configure(duplicate_ids=100)
+    synced(lasting)
+    lasting.restart()
+    queue = lasting.queue()
+    queue.configure(duplicate_ids=150)
+    assert all(knows(queue, str(number)) for number in range(50, 150))
+    assert not knows(queue, "49")
+    queue.configure(duplicate_ids=0)
+    queue.configure(duplicate_ids=150)
+    synced(lasting)
+    lasting.restart()
+    assert not knows(lasting.queue(), "149")
+
+
+def test_t60_an_id_that_was_not_confirmed_is_free(lasting: Lasting) -> None:
+    """The storekeeper is stopped, and everything is killed: neither message nor id is there, so the next put counts."""
+    queue = lasting.connection.queue("q", durable=True, duplicate_ids=10)
+    put_ids(queue, "a")
+    with lasting.keeper_stopped():
+        queue.put(b"b", duplicate_id="b", timeout=0)
+        assert listing(queue) == ["a", "b"]
+        lasting.restart()
+    queue = lasting.queue()
+    assert listing(queue) == ["a"]
+    assert [knows(queue, one) for one in "ab"] == [True, False]
+    assert listing(queue) == ["a", "b"]
+
+
+def test_t60_each_message_is_there_once_whatever_was_killed(lasting: Lasting) -> None:
+    """Producers that repeat what they were not told bring no message twice, and lose none.
+
+    All processes are killed while three producers put, and a consumer acknowledges. Then each put is repeated. Messages
+    that were acknowledged may be there, if the disk does not have the acknowledgement.
+    """
+    queue = lasting.connection.queue("q", durable=True, duplicate_ids=100_000)
+    names = ["a", "b", "c"]
+    taken: set[str] = set()
+    told = dict.fromkeys(names, 0)
+    with actors(lasting.name, len(names)) as producers:
+        for producer, name in zip(producers, names, strict=True):
+            producer.begin("put_told", queue="q", count=100_000, producer=name)
+        while min(told.values()) < 100:
+            for producer, name in zip(producers, names, strict=True):
+                told[name] = producer.item()
+            for message in queue.get_many(3, timeout=0.001):
+                taken.add(text(message))
+                message.ack()
+        os.kill(lasting.keeper(), signal.SIGKILL)
+        for producer in producers:
+            producer.kill()
+        lasting.lose()
+        for producer, name in zip(producers, names, strict=True):
+            with contextlib.suppress(ActorError):  # its end
+                while True:
+                    told[name] = producer.item()
+    lasting.begin()
+    queue = lasting.queue()
+    for name in names:
+        assert all(knows(queue, f"{name}{number}") for number in range(told[name]))
+        knows(queue, f"{name}{told[name]}")  # the put that was under way
+    found = listing(queue)
+    assert len(set(found)) == len(found)
+    assert {f"{name}{number}" for name in names for number in range(told[name] + 1)} <= taken | set(found)
 
 
 # ---- pauses ----

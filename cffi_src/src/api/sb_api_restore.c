@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "sb_api.h"
+#include "sb_duplicates.h"
 #include "sb_restore.h"
 #include "sb_values.h"
 
@@ -36,6 +37,15 @@ sb_status sb_store_restore_absent(sb_queue *q, const sb_absent_leaf *leaves, uin
     *done += status == SB_OK;
   }
   sb_api_leave(q->c);
+  return status;
+}
+
+sb_status sb_store_restore_ids(sb_queue *q, const sb_store_id *ids, uint32_t count, uint32_t *done) {
+  sb_status status = sb_api_enter(q->c);
+  if (status == SB_OK) {
+    status = sb_duplicates_restore(q, ids, count, done);
+    sb_api_leave(q->c);
+  }
   return status;
 }
 

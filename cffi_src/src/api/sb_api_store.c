@@ -4,6 +4,7 @@
 #include "sb_api.h"
 #include "sb_changes.h"
 #include "sb_directory.h"
+#include "sb_duplicates.h"
 #include "sb_gather.h"
 #include "sb_turns.h"
 
@@ -204,8 +205,11 @@ sb_status sb_store_gather(sb_queue *q, uint64_t *sequence, uint64_t end, sb_stor
   }
   sb_ring r;
   uint64_t position;
-  sb_gathering g = {
-      .heads = row->heads, .bodies = row->bodies, .heads_size = row->heads_size, .bodies_size = row->bodies_size};
+  sb_gathering g = {.heads = row->heads,
+                    .bodies = row->bodies,
+                    .heads_size = row->heads_size,
+                    .bodies_size = row->bodies_size,
+                    .ids = row->ids};
   if (find(q, *sequence, &r, &position)) {
     uint64_t from = position;
     status = sb_gather_row(q, &position, position + (end - *sequence), &g);
@@ -220,6 +224,7 @@ sb_status sb_store_gather(sb_queue *q, uint64_t *sequence, uint64_t end, sb_stor
   row->bodies_length = g.bodies_length;
   row->count = g.count;
   row->damaged = g.damaged;
+  row->id_count = g.id_count;
   sb_api_leave(q->c);
   return status;
 }
@@ -271,4 +276,35 @@ bool sb_store_changes(sb_queue *q, uint64_t lane, bool all, sb_store_change *cha
     sb_api_leave(q->c);
   }
   return done;
+}
+
+/* ---- duplicate ids ---- */
+
+uint32_t sb_store_ids(sb_queue *q, uint64_t from, sb_store_id *ids, uint32_t most) {
+  uint32_t count = 0;
+  if (sb_api_enter(q->c) == SB_OK) {
+    count = sb_duplicates_list(q, from, ids, most);
+    sb_api_leave(q->c);
+  }
+  return count;
+}
+
+bool sb_store_knows(sb_queue *q, sb_store_id *id) {
+  bool known = false;
+  if (sb_api_enter(q->c) == SB_OK) {
+    known = sb_duplicates_number(q, (sb_id){id->low, id->high}, &id->number);
+    sb_api_leave(q->c);
+  }
+  return known;
+}
+
+bool sb_store_id_numbers(sb_queue *q, uint64_t *latest, uint64_t *forgotten) {
+  bool some = false;
+  if (sb_api_enter(q->c) == SB_OK) {
+    *forgotten = sb_duplicates_forgotten(q->shm);
+    *latest = SB_LOAD(&q->shm->id_numbers, SB_SEQ_CST);
+    some = SB_LOAD(&q->shm->ids, SB_SEQ_CST) != 0;
+    sb_api_leave(q->c);
+  }
+  return some;
 }

@@ -360,6 +360,7 @@ static void recover_commit(sb_reap_context *w, sb_connection_shm *shm) {
     if (stored)
       sb_turns_commit_begins(w->b); /* I125 of sb_turns.h: the dead connection may have raised the number, or not */
     each_holding(w, shm, sb_transaction_roll_forward);
+    each_holding(w, shm, sb_transaction_remember_ids); /* I132 of sb_duplicates.h */
     if (stored) sb_turns_commit_ends(w->b);
   } else {
     each_holding(w, shm, sb_transaction_roll_back);

@@ -216,7 +216,8 @@ static void flip(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64
   uint64_t open = sb_cell_open(scheduled ? SB_CELL_SCHEDULED : SB_CELL_AVAILABLE, slot, sb_cell_ref(word), leaf->gen);
   sb_ring r = sb_queue_lane(q, position)->ring;
   sb_lanes_mark(&r); /* P23 of sb_lanes.h: a search that passed the STAGED cell may have cleared the bit */
-  (void)SB_CAS(&sb_leaf_cell(leaf, position)->word, &word, open, SB_SEQ_CST); /* P3 of sb_notify.h */
+  (void)SB_CAS(&sb_leaf_cell(leaf, position)->word, &word, open,
+               SB_SEQ_CST); /* P3 of sb_notify.h, P47 of sb_duplicates.h */
   sb_lanes_mark(&r);
   SB_CRASHPOINT("commit.flip.done");
   sb_requeued_returned(&r); /* a reader may have passed the STAGED cell */
@@ -365,9 +366,11 @@ void sb_transaction_roll_forward(sb_reap_context *w, uint64_t what, uint64_t whe
     if (where != NOWHERE) sb_intent_settle_value(w, sb_holding_slot(what), where);
   } else if (sb_holding_kind(what) == SB_HOLD_SETTLING) {
     settle_for(w, sb_holding_slot(what), where, sb_holding_counter(what) % SB_COUNTERS);
-  } else if (sb_holding_kind(what) == SB_HOLD_ID) {
-    sb_duplicates_end_dead(w->b, w->id, what, where, true);
   }
+}
+
+void sb_transaction_remember_ids(sb_reap_context *w, uint64_t what, uint64_t where) {
+  if (sb_holding_kind(what) == SB_HOLD_ID) sb_duplicates_end_dead(w->b, w->id, what, where, true);
 }
 
 static void unstage_for(sb_reap_context *w, uint32_t queue, uint64_t position) {

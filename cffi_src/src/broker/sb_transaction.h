@@ -114,10 +114,11 @@ void sb_transaction_carry_out(sb_transaction_plan *p);
 void sb_transaction_undo(sb_transaction_plan *p);
 
 /* The reaper's part. If the commit of the dead connection is decided, the reaper calls sb_transaction_roll_forward for
- * each holding. Else it calls sb_transaction_roll_back for each holding, and after that sb_transaction_free_body for
+ * each holding, and after that sb_transaction_remember_ids for each (I132 of sb_duplicates.h). Else it calls sb_transaction_roll_back for each holding, and after that sb_transaction_free_body for
  * each. */
 bool sb_transaction_is_decided(const sb_connection_shm *dead);
 void sb_transaction_roll_forward(sb_reap_context *w, uint64_t what, uint64_t where);
+void sb_transaction_remember_ids(sb_reap_context *w, uint64_t what, uint64_t where);
 void sb_transaction_roll_back(sb_reap_context *w, uint64_t what, uint64_t where);
 void sb_transaction_free_body(sb_reap_context *w, uint64_t what, uint64_t where);
 

@@ -109,16 +109,21 @@ static bool has(const memory *m, uint64_t number) {
   return (int64_t)(m->latest - number) < m->most && (int64_t)(number - m->floor) > 0;
 }
 
+/* The latest number that is not remembered any more. */
+static uint64_t forgotten(const memory *m) {
+  uint64_t kept = m->most > 0 ? (uint64_t)m->most : 0, last = m->latest > kept ? m->latest - kept : 0;
+  return last > m->floor ? last : m->floor;
+}
+
 bool sb_duplicates_remembers(const sb_queue_shm *q, uint64_t number) {
   memory m = memory_of(q);
   return has(&m, number);
 }
 
 void sb_duplicates_forget(sb_queue_shm *q) {
-  int64_t most = sb_setting(q, SB_SETTING_DUPLICATE_IDS);
-  uint64_t numbers = SB_LOAD(&q->id_numbers, SB_SEQ_CST), kept = most > 0 ? (uint64_t)most : 0;
-  if (numbers > kept && numbers - kept > SB_LOAD(&q->id_floor, SB_RELAXED)) /* relaxed: under the topology lock */
-    SB_STORE(&q->id_floor, numbers - kept, SB_RELEASE);
+  memory m = memory_of(q);
+  uint64_t last = forgotten(&m);
+  if (last > m.floor) SB_STORE(&q->id_floor, last, SB_RELEASE);
 }
 
 /* Whether the commit of a connection is decided. The caller then looks at its claim again. */
@@ -158,8 +163,9 @@ static sb_id_verdict verdict_of(const search *s, sb_id_shm *entry, uint64_t *wor
   return SB_ID_IS_UNDECIDED; /* the cell changes all the time */
 }
 
-/* Looks at all cells of an id except the claim `mine`. *rival: the word of an undecided claim; of several, the oldest. */
-static sb_id_verdict look(const sb_queue *q, sb_id id, uint64_t mine, uint64_t *rival) {
+/* Looks at all cells of an id except the claim `mine`. *found_in: the word that makes the id a duplicate, or that of an
+ * undecided claim; of several claims, the oldest. */
+static sb_id_verdict look(const sb_queue *q, sb_id id, uint64_t mine, uint64_t *found_in) {
   search s = {q, id, mine, memory_of(q->shm)};
   sb_id_verdict found = SB_ID_IS_NEW;
   uint32_t slot;
@@ -169,10 +175,11 @@ static sb_id_verdict look(const sb_queue *q, sb_id id, uint64_t mine, uint64_t *
       uint64_t word;
       sb_id_verdict one = verdict_of(&s, cell_of(block, id, n), &word);
       if (one == SB_ID_IS_DUPLICATE) {
+        *found_in = word;
         return one;
       }
-      if (one == SB_ID_IS_UNDECIDED && (found == SB_ID_IS_NEW || sb_id_tag(word) < sb_id_tag(*rival))) {
-        *rival = word;
+      if (one == SB_ID_IS_UNDECIDED && (found == SB_ID_IS_NEW || sb_id_tag(word) < sb_id_tag(*found_in))) {
+        *found_in = word;
         found = one;
       }
     }
@@ -290,7 +297,7 @@ sb_status sb_duplicates_claim(sb_queue *q, sb_id id, sb_claim *claim) {
 void sb_duplicates_remember(sb_queue *q, sb_claim *claim) {
   uint64_t number = SB_ADD(&q->shm->id_numbers, 1, SB_SEQ_CST) + 1;
   SB_CRASHPOINT("duplicates.numbered");
-  SB_STORE(&claim->entry->word, sb_id_known(number), SB_SEQ_CST);
+  SB_STORE(&claim->entry->word, sb_id_known(number), SB_SEQ_CST); /* P47 */
   SB_CRASHPOINT("duplicates.known");
 }
 
@@ -309,4 +316,88 @@ void sb_duplicates_end_dead(sb_broker *b, unsigned id, uint64_t what, uint64_t w
   sb_word *word = &block->ids[at].word;
   if (!SB_CAS(word, &claimed, to, SB_SEQ_CST) && !decided) (void)SB_CAS(word, &writing, to, SB_SEQ_CST);
   SB_CRASHPOINT("recover.id.ended");
+}
+
+/* ---- the store ---- */
+
+/* Reads an entry that is known or claimed, as a whole; *word: its word. False: it is neither. One that changes all the
+ * time was claimed after this call began. */
+static bool read_entry(sb_id_shm *entry, sb_store_id *id, uint64_t *word) {
+  for (unsigned n = 0; n < SB_MAX_RETRIES; n++) {
+    *word = SB_LOAD(&entry->word, SB_SEQ_CST); /* P47 */
+    if (sb_id_state(*word) != SB_ID_CLAIMED && sb_id_state(*word) != SB_ID_KNOWN) {
+      return false;
+    }
+    id->low = SB_LOAD(&entry->low, SB_ACQUIRE);
+    id->high = SB_LOAD(&entry->high, SB_ACQUIRE);
+    if (SB_LOAD(&entry->word, SB_SEQ_CST) == *word) {
+      return true;
+    }
+  }
+  return false;
+}
+
+uint32_t sb_duplicates_list(const sb_queue *q, uint64_t from, sb_store_id *ids, uint32_t most) {
+  uint32_t slot, count = 0;
+  memory m = memory_of(q->shm);
+  blocks all = blocks_of(q->c->b, q->shm);
+  for (sb_ids_shm *block; (block = next_block(&all, &slot)) != NULL;) {
+    for (uint32_t at = 0; at < SB_IDS_PER_BLOCK; at++) {
+      sb_store_id id;
+      uint64_t word;
+      if (!read_entry(&block->ids[at], &id, &word)) {
+        continue;
+      }
+      id.number = sb_id_state(word) == SB_ID_KNOWN ? sb_id_number(word) : 0;
+      if (id.number != 0 && (id.number < from || !has(&m, id.number))) continue;
+      if (count < most) ids[count] = id;
+      count++;
+    }
+  }
+  return count;
+}
+
+bool sb_duplicates_number(const sb_queue *q, sb_id id, uint64_t *number) {
+  uint64_t word = 0;
+  bool known = look(q, id, 0, &word) == SB_ID_IS_DUPLICATE;
+  *number = known && sb_id_state(word) == SB_ID_KNOWN ? sb_id_number(word) : 0;
+  return known;
+}
+
+uint64_t sb_duplicates_forgotten(const sb_queue_shm *q) {
+  memory m = memory_of(q);
+  return forgotten(&m);
+}
+
+/* A cell of the id that is free. NULL: there is none. */
+static sb_id_shm *free_cell(const sb_queue *q, sb_id id) {
+  uint32_t slot;
+  blocks all = blocks_of(q->c->b, q->shm);
+  for (sb_ids_shm *block; (block = next_block(&all, &slot)) != NULL;) {
+    for (unsigned n = 0; n < SB_IDS_WINDOW; n++) {
+      sb_id_shm *entry = cell_of(block, id, n);
+      if (sb_id_state(SB_LOAD(&entry->word, SB_RELAXED)) == SB_ID_FREE) return entry; /* relaxed: see the header */
+    }
+  }
+  return NULL;
+}
+
+sb_status sb_duplicates_restore(sb_queue *q, const sb_store_id *ids, uint32_t count, uint32_t *done) {
+  if (count > 0) SB_STORE(&q->shm->id_numbers, ids[count - 1].number, SB_SEQ_CST);
+  memory m = memory_of(q->shm);
+  for (; *done < count; ++*done) {
+    sb_id id = {ids[*done].low, ids[*done].high};
+    sb_id_shm *entry = NULL;
+    if (!has(&m, ids[*done].number)) {
+      continue;
+    }
+    while ((entry = free_cell(q, id)) == NULL) {
+      sb_status status = add_block(q);
+      if (status != SB_OK) return status;
+    }
+    SB_STORE(&entry->low, id.low, SB_RELEASE);
+    SB_STORE(&entry->high, id.high, SB_RELEASE);
+    SB_STORE(&entry->word, sb_id_known(ids[*done].number), SB_SEQ_CST);
+  }
+  return SB_OK;
 }

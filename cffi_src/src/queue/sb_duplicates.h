@@ -23,12 +23,16 @@
  *      that is 0. So the id is known exactly if the message came into the queue.
  *  I98 an id that became known without a kill has a number of its own. A reaper gives the number of the latest one: at
  *      least the last N ids are remembered, and one more for each kill among them.
+ *  I132 an id becomes known only after the cell of its message has been flipped (sb_transaction.h). So the storekeeper,
+ *      which lists the ids and then gathers the messages, finds the message of each known id, or it has ended.
  *
  * Ordering pairs:
  *  P26 a put stores its claim, then looks at all cells of the id, each with seq_cst. So of two puts at least one sees the
  *      claim of the other. A block is linked before a claim is made in it, and a look begins at the newest block, both with
  *      seq_cst. The hash is stored (release) between the words WRITING and CLAIMED. A reader loads the word, the hash
  *      (acquire), and the word again.
+ *  P47 the owner of a claim, or its reaper, flips the cell of the message, then stores the word KNOWN. The storekeeper
+ *  loads the words of the ids, then the tails and the cells. All are seq_cst.
  *
  * Death (killed after -> what is left -> who repairs it):
  *  a block was allocated, or linked -> as for a lane (sb_lanes.h).
@@ -92,6 +96,20 @@ void sb_duplicates_remember(sb_queue *q, sb_claim *claim);
 
 /* The reaper's part: ends a claim that a holding of the dead connection `id` names. */
 void sb_duplicates_end_dead(sb_broker *b, unsigned id, uint64_t what, uint64_t where, bool decided);
+
+/* ---- the store: the storekeeper's part ---- */
+
+/* Lists the ids that are remembered and have a number from `from` on, and all that are claimed, with the number 0. Returns how
+ * many there are; the first `most` are in `ids`, in no order. Every id that becomes known and is not listed has a number that
+ * is at least `id_numbers` from before the call. */
+uint32_t sb_duplicates_list(const sb_queue *q, uint64_t from, sb_store_id *ids, uint32_t most);
+/* True if the queue knows the id. *number: its number; 0: its commit is decided, and it has none yet. */
+bool sb_duplicates_number(const sb_queue *q, sb_id id, uint64_t *number);
+/* The latest number that is not remembered any more. */
+uint64_t sb_duplicates_forgotten(const sb_queue_shm *q);
+/* Makes ids known, by ascending number, in a queue that no other process has yet. *done: how many are done, 0 at first; after
+ * SB_GROW the caller lets the broker grow, and calls again. */
+sb_status sb_duplicates_restore(sb_queue *q, const sb_store_id *ids, uint32_t count, uint32_t *done);
 
 /* ---- blocks ---- */
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "sb_duplicates.h"
 #include "sb_parts.h"
 #include "sb_peek.h"
 #include "sb_schedule.h"
@@ -18,6 +19,7 @@ typedef struct {
   sb_gathering *g;
   int64_t to_wall; /* what to add to a CLOCK_MONOTONIC time */
   uint64_t members;
+  bool has_ids; /* the queue remembers ids */
 } gatherer;
 
 static uint64_t wall_of(const gatherer *t, uint64_t monotonic_ns) {
@@ -58,6 +60,14 @@ static bool copy(const gatherer *t, uint32_t slot, const sb_message_shm *m, uint
   sb_peek_bytes(to, from + sizeof *m, names);
   sb_peek_bytes(body, from + m->body_offset, m->body_length);
   return true;
+}
+
+/* Notes the duplicate id of the message that was copied last. */
+static void note_id(const gatherer *t, const sb_message_shm *m) {
+  sb_gathering *g = t->g;
+  const char *properties = g->heads + g->heads_length - m->properties_length;
+  sb_id id = sb_duplicates_id(properties, m->properties_length);
+  if (sb_id_given(id)) g->ids[g->id_count++] = (sb_store_id){.low = id.low, .high = id.high};
 }
 
 static outcome gather(const gatherer *t, uint64_t position) {
@@ -113,6 +123,7 @@ static outcome gather(const gatherer *t, uint64_t position) {
   g->bodies_length += m.body_length;
   g->count++;
   if (timer) g->flags |= SB_ROW_TIMERS;
+  if (t->has_ids) note_id(t, &m);
   return TAKEN;
 }
 
@@ -132,12 +143,14 @@ sb_status sb_gather_row(sb_queue *q, uint64_t *position, uint64_t end, sb_gather
   sb_ring ring;
   gatherer t = {.b = b, .ring = &ring, .leaf = SB_NO_LEAF, .g = g};
   t.to_wall = (int64_t)sb_wall_ns() - (int64_t)sb_now_ns();
+  t.has_ids = g->ids != NULL && sb_duplicates_wanted(q->shm);
   *g = (sb_gathering){.heads = g->heads,
                       .bodies = g->bodies,
                       .heads_size = g->heads_size,
                       .bodies_size = g->bodies_size,
                       .heads_length = sizeof(sb_row_head),
-                      .first = *position};
+                      .first = *position,
+                      .ids = g->ids};
   if (g->heads_size < sizeof(sb_row_head) || !sb_lanes_ring(b, q->slot, *position, &ring)) {
     return SB_CORRUPT;
   }

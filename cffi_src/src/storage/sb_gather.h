@@ -39,6 +39,8 @@ typedef struct {
   uint32_t count;   /* messages; 0: there is no row */
   uint32_t flags;   /* SB_ROW_... */
   uint32_t damaged; /* messages that were left out, since their header or their parts are damaged */
+  sb_store_id *ids; /* room for SB_PAGE_CELLS: the duplicate ids of the messages, if the queue remembers ids */
+  uint32_t id_count;
 } sb_gathering;
 
 /* Gathers a row from *position on, of one leaf at most, and advances *position. `end`: a position up to which all cells

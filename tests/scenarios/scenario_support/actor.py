@@ -66,10 +66,14 @@ class Tasks:
         for body in bodies:
             self._queue(queue).put(body.encode(), **options)
 
-    def put_told(self, queue: str, count: int) -> Iterator[int]:
-        """Put the numbers from 0 on one by one, and report how many puts have returned."""
+    def put_told(self, queue: str, count: int, producer: str = "") -> Iterator[int]:
+        """Put the numbers from 0 on one by one, and report how many puts have returned.
+
+        With the name of a producer, name and number are the body and the id of each message.
+        """
         for number in range(count):
-            self._queue(queue).put(b"%d" % number)
+            body = f"{producer}{number}"
+            self._queue(queue).put(body.encode(), duplicate_id=body if producer else None)
             yield number + 1
 
     def put_ids(self, queue: str, ids: list[str]) -> None:

@@ -93,12 +93,14 @@ def test_a_foreign_file_is_refused(tmp_path: Path, content: bytes) -> None:
     assert (tmp_path / "data.mdb").read_bytes() == content
 
 
-def test_another_format_is_refused(tmp_path: Path) -> None:
-    """A store of a later version is not touched."""
+@pytest.mark.parametrize("form", [b"3", b"5"])
+def test_another_format_is_refused(tmp_path: Path, form: bytes) -> None:
+    """A store of an earlier version, which lacks a database, or of a later one is not touched."""
     with Database(tmp_path, owner="broker 'b'") as made, made.environment.begin(write=True) as transaction:
-        transaction.put(b"format", b"5", db=made.names[b"info"])
+        transaction.put(b"format", form, db=made.names[b"info"])
+        transaction.drop(made.names[b"ids"])
     for owner in ("broker 'b'", None):
-        with pytest.raises(exceptions.StoreError, match="has format b'5', this version reads 4"):
+        with pytest.raises(exceptions.StoreError, match=f"has format {form!r}, this version reads 4"):
             Database(tmp_path, owner=owner)
 
 

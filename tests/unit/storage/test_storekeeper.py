@@ -424,7 +424,7 @@ def test_a_turn_that_fails_is_made_up_for(stored: Stored, monkeypatch: pytest.Mo
         raise exceptions.StoreError(text="no room")
 
     with monkeypatch.context() as patched:
-        patched.setattr(following.Following, "write_tails", full)
+        patched.setattr(following.Following, "write_rest", full)
         with pytest.raises(exceptions.StoreError, match="no room"):
             stored.keeper.turn()
     stored.keeper.turn()
@@ -450,9 +450,9 @@ def test_a_turn_leaves_quiet_queues_alone(stored: Stored, monkeypatch: pytest.Mo
     begun: list[str] = []
     begin = following.Following.begin
 
-    def note(one: following.Following) -> None:
+    def note(one: following.Following, *, everything: bool) -> None:
         begun.append(one.queue.name)
-        begin(one)
+        begin(one, everything=everything)
 
     monkeypatch.setattr(following.Following, "begin", note)
     monkeypatch.setattr(Storekeeper, "_follow", lambda _: begun.append("all"))
@@ -468,12 +468,12 @@ def test_a_queue_that_is_made_during_a_turn(stored: Stored, monkeypatch: pytest.
     begin = following.Following.begin
     acked(queue, 1)  # so that the turn looks at the queue
 
-    def move_meanwhile(one: following.Following) -> None:
+    def move_meanwhile(one: following.Following, *, everything: bool) -> None:
         with monkeypatch.context() as patched:
             patched.setattr(following.Following, "begin", begin)
             queue.move(stored.connection.queue("new", durable=True))
         monkeypatch.setattr(following.Following, "begin", begin)
-        begin(one)
+        begin(one, everything=everything)
 
     monkeypatch.setattr(following.Following, "begin", move_meanwhile)
     stored.keeper.turn()
