@@ -10,13 +10,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from shmbroker._core import native, paging
+from shmbroker._core import managing, native, paging
+from shmbroker._storekeeper import loading
 from shmbroker.storage import rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from shmbroker._core.attachment import Attachment
+    from shmbroker._core.queue import CoreQueue
     from shmbroker._core.storing import CoreStorekeeper
     from shmbroker._storekeeper.following import Following
     from shmbroker._storekeeper.loading import Loader
@@ -96,14 +98,38 @@ class Room:
                 most = int(min(_MOST, max(_FIRST, (self._used - LOW) / freed * gone / len(queues))))
         return left
 
+    def keep_limits(self, queues: Iterable[Following]) -> bool:
+        """Evicts what exceeds the limits of queues, also what is not in the memory; returns whether there may be more.
+
+        A queue that has limits keeps its messages in the memory, but for those that left before it had them. These come
+        back for a moment only, so this is done however full the memory is.
+        """
+        able = [one.queue for one in queues if not paging.may_leave(one.queue)]
+        return sum(self._keep_limit(queue) for queue in able) > 0
+
+    def _keep_limit(self, queue: CoreQueue) -> bool:
+        """The same for one queue, for a limited number of leaves."""
+        for _ in range(LEAVES_AHEAD // loading.LEAVES):
+            evicted, status = managing.evict(queue, LEAVES_AHEAD * rows.LEAF)
+            if status != native.GROW:
+                return evicted > 0
+            wanted = self._attached.wanted()
+            if wanted is None:  # it needs a segment
+                self._attached.grow()
+                continue
+            if wanted[0] != queue.slot:
+                return True
+            leaf = rows.leaf_of(wanted[1])
+            if self._loader.come_back(queue, leaf, loading.LEAVES, loading.SIZE, if_spare=True) == native.NO_MEMORY:
+                return evicted > 0
+        return True
+
     def load_ahead(self, queues: Iterable[Following]) -> bool:
         """Loads what consumers need next, if there is room for it; returns whether it loaded something."""
         if self._used > LOW and self._look() > LOW:
             return False
         some = False
         for one in queues:
-            if not paging.may_leave(one.queue):
-                continue
             for lane in self._core.lanes(one.queue):
                 missing = paging.absent(one.queue, lane.head, lane.head + LEAVES_AHEAD * rows.LEAF)
                 if missing is None:
