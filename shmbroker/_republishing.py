@@ -12,6 +12,7 @@ from shmbroker import exceptions
 from shmbroker import properties as basic
 from shmbroker._amqp import deaths
 from shmbroker._core import managing, native, record
+from shmbroker._core.patience import Patience
 from shmbroker._core.queue import PutOptions
 from shmbroker._core.transaction import Publication, Settlement, commit
 from shmbroker._dataclasses import replace
@@ -41,24 +42,35 @@ def copy(queue: CoreQueue, target: CoreQueue, chosen: Chosen) -> int:
 
     Raises:
         NeverFits: a body can never fit the target; the messages before it are copied.
-        OutOfMemory: the broker has no memory for a copy; the messages before it are copied.
+        OutOfMemory: the broker has no memory for a copy, and none came free in time; the messages before it are copied.
     """
-    copied = 0
-    for seen in _looked_at(queue, chosen, body=True):
-        if copied == chosen.limit:
-            break
-        message = managing.Held(seen.record, record.header(seen.record))
-        body = seen.record[len(seen.record) - message.header.body_length :]
+    with Patience(queue.connection, "copied").told() as patience:
+        for seen in _looked_at(queue, chosen, body=True):
+            if patience.done == chosen.limit or not _copy(target, seen, patience):
+                break
+            patience.worked()
+            if chosen.progress is not None:
+                chosen.progress(patience.done)
+    return patience.done
+
+
+def _copy(target: CoreQueue, seen: Seen, patience: Patience) -> bool:
+    """Puts a copy of a message, as soon as there is memory for it. False: the target has no room."""
+    message = managing.Held(seen.record, record.header(seen.record))
+    body = seen.record[len(seen.record) - message.header.body_length :]
+    options = _options(message, message.header.priority, message.properties)
+    while True:
         try:
-            target.put_with(body, len(body), _options(message, message.header.priority, message.properties), 0)
-        except (exceptions.OutOfMemory, exceptions.NeverFits):
+            target.put_with(body, len(body), options, 0)
+        except exceptions.NeverFits:
             raise
+        except exceptions.OutOfMemory:
+            if not patience.waits():
+                raise
         except standard_queue.Full:
-            break
-        copied += 1
-        if chosen.progress is not None:
-            chosen.progress(copied)
-    return copied
+            return False
+        else:
+            return True
 
 
 def _options(message: Held, priority: int, properties: bytes) -> PutOptions:
@@ -74,9 +86,6 @@ class Ranking:
     Args:
         queue: the queue.
         priority: the new priority.
-
-    Attributes:
-        changed: how many messages have it now.
     """
 
     def __init__(self, queue: CoreQueue, priority: int) -> None:
@@ -84,30 +93,40 @@ class Ranking:
         self._taken = managing.Taken(queue)
         self._publications: list[Publication] = []
         self._ends: list[Settlement] = []
-        self.changed = 0
+        self._patience = Patience(queue.connection, "changed")
+
+    @property
+    def changed(self) -> int:
+        """How many messages have the priority now."""
+        return self._patience.done
 
     def run(self, chosen: Chosen) -> None:
         """Changes the chosen messages, until the queue has no room.
 
         Raises:
-            OutOfMemory: the broker has no memory for a message; those before it have changed.
+            OutOfMemory: the broker has no memory for a message, and none came free in time; those before it have
+                changed.
             CorruptSegment: a message is damaged; those before it have changed.
         """
         try:
-            for seen in _looked_at(self._queue, chosen, body=False):
-                header = record.header(seen.record)
-                if self.changed + len(self._ends) == chosen.limit:
-                    break
-                if header.priority != self._priority:
-                    self._add(header.sequence)
-                if len(self._ends) == _AT_ONCE:
-                    if not self._commit():
-                        return
-                    if chosen.progress is not None:
-                        chosen.progress(self.changed)
-            self._commit()
+            with self._patience.told():
+                self._run(chosen)
         finally:
             self._taken.end()
+
+    def _run(self, chosen: Chosen) -> None:
+        for seen in _looked_at(self._queue, chosen, body=False):
+            header = record.header(seen.record)
+            if self.changed + len(self._ends) == chosen.limit:
+                break
+            if header.priority != self._priority:
+                self._add(header.sequence)
+            if len(self._ends) == _AT_ONCE:
+                if not self._commit():
+                    return
+                if chosen.progress is not None:
+                    chosen.progress(self.changed)
+        self._commit()
 
     def _add(self, sequence: int) -> None:
         message = self._taken.take(sequence)
@@ -120,12 +139,12 @@ class Ranking:
         """Commits the messages that were taken. False: the queue has no room for them, and they are back."""
         connection, statuses = self._queue.connection, self._taken.statuses
         while commit(connection, self._publications, self._ends, statuses).status == native.NO_MEMORY:
-            connection.no_memory()
+            self._patience.no_memory()
         self._taken.end()
         if statuses[-1] not in {native.OK, native.FULL, native.REJECTED}:
             native.raise_for(statuses[-1], self._queue.what)
         if statuses[-1] == native.OK:
-            self.changed += len(self._ends)
+            self._patience.worked(len(self._ends))
         self._publications, self._ends = [], []
         return statuses[-1] == native.OK
 

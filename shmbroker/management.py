@@ -61,6 +61,9 @@ class ManagedQueue(native.QueueCalls):
     them. They identify a message as long as it is in the queue; a message that has left it meanwhile is passed over.
     ``progress`` is called with the number of messages dealt with, after every thousand or so. An interrupt, or a kill
     of the process, leaves each message in one place: as it was, or dealt with.
+
+    In a broker with a store, a call that finds no memory waits until messages that are stored have left it. It raises
+    :exc:`OutOfMemory` when none came free for five seconds; the error says with how many messages it has dealt.
     """
 
     __slots__ = ()

@@ -261,10 +261,13 @@ class Queue(ManagedQueue):
 
         Args:
             trim: evict messages during the call to enforce a smaller ``ring_size``; otherwise the queue keeps the ready
-                messages, and its bound falls as consumers take them.
+                messages, and its bound falls as consumers take them. Messages that are in the store, and not in the
+                memory, are evicted during the call, too.
             given: settings that are not fixed for the life of a queue (see :class:`QueueSettings`).
 
         Raises:
+            OutOfMemory: with ``trim``: there is no memory for messages that are in the store, and have to come back
+                before they are evicted. The settings have changed.
             PreconditionFailed: the queue has more consumers than a new ``max_consumers``. Nothing changed.
         """
         checked = settings.validate(given)
@@ -285,6 +288,8 @@ class Queue(ManagedQueue):
             return replace(current, **checked), flags
 
         self._change(merged, trim=trim, given=frozenset(checked))
+        if trim:
+            managing.trim(self._core)  # what the core could not reach: it is in the store, and not in the memory
         if not checked.get("no_expiry", before[-1].no_expiry):
             managing.shorten_lives(self._core, before[-1].message_ttl, checked.get("message_ttl"))
 

@@ -648,6 +648,9 @@ int64_t sb_queue_length(sb_queue *q);
  * caller can then call again for the rest. SB_GROW, SB_NO_MEMORY: there is no memory for the connection's entry
  * (holding, sb_holdings.h) by which it takes the next message. */
 sb_status sb_queue_purge(sb_queue *q, uint64_t *removed);
+/* Evicts up to `most` messages that exceed the limits of the queue; *removed: how many. SB_OK, and fewer than `most`: it
+ * keeps its limits. SB_GROW: the next one is in the store, and not in the memory; the caller loads it, and calls again. */
+sb_status sb_queue_trim(sb_queue *q, uint64_t most, uint64_t *removed);
 /* Moves messages that are ready when the call begins from `q` to `target`, until it has moved `limit` messages, or
  * *bytes bytes of bodies; the last message may exceed *bytes. Lowers *bytes by the bytes moved, at most to 0. Returns
  * the number of messages moved. *status: why the next one was not moved; SB_OK also if none of these messages is
@@ -1019,6 +1022,9 @@ uint32_t sb_store_wishes(sb_broker *b);
 bool sb_store_take_wish(sb_queue *q, uint64_t *sequence);
 /* SB_DONE: another process was faster. SB_CORRUPT: the rows contradict each other, or have no message. */
 sb_status sb_store_come_back(sb_queue *q, uint64_t sequence, uint64_t link, const sb_stored_row *rows, uint32_t count);
+/* The same, but leaves the reserve (sb_reserve.h) to the calls that make room. */
+sb_status sb_store_come_back_if_spare(sb_queue *q, uint64_t sequence, uint64_t link, const sb_stored_row *rows,
+                                      uint32_t count);
 
 /* ---- housekeeper ---- */
 sb_status sb_housekeeper_begin(sb_connection *c);

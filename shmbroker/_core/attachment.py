@@ -117,7 +117,7 @@ class Attachment(native.Finalized):
             OSError, BrokerError, OutOfMemory: this process cannot open or map a file of the broker.
             StoreError: the store cannot be read.
         """
-        if self.load is not None and (wanted := self._wanted()) is not None:
+        if self.load is not None and (wanted := self.wanted()) is not None:
             self.load(self, *wanted)
             return
         facts = self.facts()
@@ -140,7 +140,7 @@ class Attachment(native.Finalized):
                 native.raise_for(status, f"broker {self.name!r}")
             self._pause_growth(number, f"segment {number} cannot be added: {why}")
 
-    def _wanted(self) -> tuple[int, int] | None:
+    def wanted(self) -> tuple[int, int] | None:
         """The slot of the queue and the sequence number that a call of this process needed last, and did not find."""
         slot, sequence = ffi.new("uint32_t *"), ffi.new("uint64_t *")
         return (slot[0], sequence[0]) if slow.sb_store_wanting(self.handle, slot, sequence) else None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmbroker import exceptions
 from shmbroker._core import native, record
+from shmbroker._core.patience import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,6 +36,13 @@ STATES: dict[str, int] = {
     "dead": slow.SB_STATE_DEAD,
 }
 ALL = ((0, native.FOR_EVER),)
+_DID: dict[int, str] = {
+    MOVE: "moved",
+    REMOVE: "removed",
+    EXPIRE: "ended",
+    DELIVER: "delivered",
+    _LIMIT: "limited",
+}
 _AT_ONCE = 1024  # messages of a call
 _PAGES_AT_ONCE = 64 << 10  # messages of a call that moves them page by page
 
@@ -97,10 +105,11 @@ def manage(  # noqa: PLR0917 - what the core's struct has
     Raises:
         NotFound: a queue was deleted.
         NeverFits: a body can never fit the target.
-        OutOfMemory: the broker has no memory to deal with a message.
+        OutOfMemory: the broker has no memory to deal with a message, and none came free in time; the error says with
+            how many messages the call has dealt.
         CorruptSegment: a message, or a property that the selector reads, is damaged.
     """
-    status, memory = ffi.new("sb_status *"), ffi.new("char[]", slow.SB_MAX_PREFIX)
+    memory = ffi.new("char[]", slow.SB_MAX_PREFIX)
     program = ffi.from_buffer("char[]", chosen.selector)
     work = ffi.new(
         "sb_manage *",
@@ -115,22 +124,31 @@ def manage(  # noqa: PLR0917 - what the core's struct has
             "memory": memory,
         },
     )
-    done = 0
+    with Patience(queue.connection, _DID[action]).told() as patience:
+        is_full = _manage(queue, work, chosen, target, patience)
+    return patience.done, is_full
+
+
+def _manage(queue: CoreQueue, work: Any, chosen: Chosen, target: CoreQueue | None, patience: Patience) -> bool:  # noqa: ANN401
+    """Does the work in steps; returns whether it ended since the target is full."""
+    status = ffi.new("sb_status *")
     for start, end in chosen.spans:
         work.position, work.end, more = start, end, True
-        while more and done < chosen.limit and work.bytes > 0:
-            room = work.limit = min(_AT_ONCE, chosen.limit - done)
+        while more and patience.done < chosen.limit and work.bytes > 0:
+            room = work.limit = min(_AT_ONCE, chosen.limit - patience.done)
             with queue.connection.call():
-                done += int(slow.sb_queue_manage(queue.handle, work, status))
+                done = int(slow.sb_queue_manage(queue.handle, work, status))
+            if done:
+                patience.worked(done)
             if chosen.progress is not None:
-                chosen.progress(done)
+                chosen.progress(patience.done)
             if status[0] == native.FULL:
-                return done, True
+                return True
             if status[0] == native.OK:
                 more = work.limit == 0 and room > 0
             else:
-                _failed(queue, int(status[0]), target)
-    return done, False
+                _failed(queue, int(status[0]), target, patience)
+    return False
 
 
 def shorten_lives(queue: CoreQueue, before: float | None, after: float | None) -> None:
@@ -144,6 +162,38 @@ def shorten_lives(queue: CoreQueue, before: float | None, after: float | None) -
     """
     if after is not None and (before is None or after <= before):
         manage(queue, _LIMIT, Chosen(), life_ns=int(after * native.NANOSECONDS))
+
+
+def evict(queue: CoreQueue, most: int) -> tuple[int, int]:
+    """Evicts up to so many messages that exceed the limits of a queue.
+
+    Returns:
+        How many it evicted, and a status. OK, with fewer than `most`: the limits hold. GROW: the next one is not in the
+        memory.
+    """
+    removed = ffi.new("uint64_t *")
+    with queue.connection.call():
+        status = int(slow.sb_queue_trim(queue.handle, most, removed))
+    return int(removed[0]), status
+
+
+def trim(queue: CoreQueue) -> int:
+    """Evicts what exceeds the limits of a queue that evicts; returns how many messages.
+
+    Raises:
+        NotFound: the queue was deleted.
+        OutOfMemory: there is no memory for messages that are in the store, and have to come back first.
+        StoreError: the store cannot be read, or is damaged.
+    """
+    with Patience(queue.connection, "evicted").told() as patience:
+        while True:
+            evicted, status = evict(queue, _AT_ONCE)
+            if evicted:
+                patience.worked(evicted)
+            if status != native.OK:
+                _failed(queue, status, None, patience)
+            elif evicted < _AT_ONCE:
+                return patience.done
 
 
 def move_one(queue: CoreQueue, target: CoreQueue, sequence: int) -> tuple[int, bool]:
@@ -162,28 +212,30 @@ def move_oldest(
 
     Arguments and errors are those of :func:`manage`.
     """
-    left, moved, at_once = ffi.new("uint64_t *", max_bytes), 0, native.FOR_EVER
+    left, at_once = ffi.new("uint64_t *", max_bytes), native.FOR_EVER
     if progress is not None:
         limit, at_once = min(limit, max(0, queue.length())), _PAGES_AT_ONCE
-    while moved < limit and left[0] > 0:
-        room = min(at_once, limit - moved)
-        count, status = queue.move(target, room, left)
-        moved += count
-        if progress is not None:
-            progress(moved)
-        if status == native.FULL or (status == native.OK and count < room):
-            break
-        if status != native.OK:
-            _failed(queue, status, target)
-    return moved
+    with Patience(queue.connection, _DID[MOVE]).told() as patience:
+        while patience.done < limit and left[0] > 0:
+            room = min(at_once, limit - patience.done)
+            count, status = queue.move(target, room, left)
+            if count:
+                patience.worked(count)
+            if progress is not None:
+                progress(patience.done)
+            if status == native.FULL or (status == native.OK and count < room):
+                break
+            if status != native.OK:
+                _failed(queue, status, target, patience)
+    return patience.done
 
 
-def _failed(queue: CoreQueue, status: int, target: CoreQueue | None) -> None:
+def _failed(queue: CoreQueue, status: int, target: CoreQueue | None, patience: Patience) -> None:
     """Makes it possible to call again, else raises."""
     if status == native.GROW:
         queue.connection.attachment.grow()
     elif status == native.NO_MEMORY:
-        queue.connection.no_memory()
+        patience.no_memory()
     elif status == native.TOO_LARGE and target is not None:
         settings, _ = target.settings()
         text = f"{target.what}: a body of {queue.what} can never fit max_bytes={settings.max_bytes}"

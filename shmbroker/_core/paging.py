@@ -103,13 +103,14 @@ def take_wish(queue: CoreQueue) -> int | None:
     return int(sequence[0]) if slow.sb_store_take_wish(queue.handle, sequence) else None
 
 
-def come_back(queue: CoreQueue, leaf: Absent, rows: Sequence[Stored]) -> int:
+def come_back(queue: CoreQueue, leaf: Absent, rows: Sequence[Stored], *, if_spare: bool = False) -> int:
     """Makes a leaf again; returns a status: OK, DONE (another process was faster), GROW or NO_MEMORY.
 
     Args:
         queue: the queue.
         leaf: the leaf.
         rows: all rows of the leaf, which were read after :func:`absent` has found it.
+        if_spare: leave the reserve of memory to the calls that make room.
 
     Raises:
         CorruptSegment: the rows contradict each other.
@@ -118,9 +119,8 @@ def come_back(queue: CoreQueue, leaf: Absent, rows: Sequence[Stored]) -> int:
     given = [
         (heads, bodies, len(heads), len(bodies), row.ended) for (heads, bodies), row in zip(kept, rows, strict=True)
     ]
-    status = int(
-        slow.sb_store_come_back(queue.handle, leaf.sequence, leaf.link, ffi.new("sb_stored_row[]", given), len(rows))
-    )
+    call = slow.sb_store_come_back_if_spare if if_spare else slow.sb_store_come_back
+    status = int(call(queue.handle, leaf.sequence, leaf.link, ffi.new("sb_stored_row[]", given), len(rows)))
     if status not in {native.OK, native.GROW, native.NO_MEMORY, native.DONE}:
         native.raise_for(status, f"{queue.what}, at {leaf.sequence}")
     return status

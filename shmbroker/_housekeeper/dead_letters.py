@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker._amqp import deaths
-from shmbroker._core import native
+from shmbroker._core import native, syncing
 from shmbroker._core.dead import CARRIED_OUT, GIVEN_UP, Batch, Dead
 from shmbroker._core.housekeeper import TURN_SECONDS
 from shmbroker._core.journal import version
@@ -166,6 +166,8 @@ class DeadLetters:
             status = self._batch.carry_out(first, end)
             if status == native.OK:
                 continue
+            if status == native.NO_MEMORY:
+                syncing.ask(self._connection)  # stored messages may leave the memory
             if end - first > 1:
                 middle = (first + end) // 2
                 parts += [(middle, end), (first, middle)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from shmbroker import exceptions
 from shmbroker._core import native, paging, syncing
 from shmbroker._core.connection import CoreConnection
+from shmbroker._core.patience import PATIENCE_NS, TURN_NS, Patience
 from shmbroker._core.queue import CoreQueue
 from shmbroker._process import locks
 from shmbroker._storekeeper import records
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 NAME = "loader"
 LEAVES, SIZE = 8, 1 << 20
 """How many leaves of up to 64 messages a call loads at most, and how many bytes of bodies; one leaf in any case."""
-_PATIENCE_NS = 5_000_000_000  # until a call gives up that finds no memory for the one leaf that it needs
-_TURN_NS = 100_000_000
+_OTHERS_FIRST_NS = 4_000_000_000  # a call leaves the reserve of memory to the housekeeper for so long
 
 
 class Loader:
@@ -95,7 +95,7 @@ class Loader:
                 if facts is not None:
                     queue = CoreQueue(connection, facts.name, slot)
                     try:
-                        self._load(queue, sequence)
+                        self._load(queue, sequence, others_wait=facts.scheduled > 0)
                         syncing.ask(connection)  # the storekeeper then loads what comes next
                     finally:
                         queue.leave()
@@ -121,7 +121,7 @@ class Loader:
     def _wish(self, queue: CoreQueue, sequence: int) -> None:
         """Lets the storekeeper load the leaf."""
         attached, first = queue.connection.attachment, rows.leaf_of(sequence)
-        until, answered = time.monotonic_ns() + _PATIENCE_NS, False
+        until, answered = time.monotonic_ns() + PATIENCE_NS, False
         while paging.absent(queue, first, first + rows.LEAF) is not None:
             if attached.is_damaged():
                 raise fault_in(attached.data_dir or "")
@@ -129,7 +129,7 @@ class Loader:
                 raise self._not_loaded(queue, answered=answered)
             paging.wish(queue, first)
             with contextlib.suppress(exceptions.Timeout):
-                syncing.wait(queue.connection, syncing.ask(queue.connection), time.monotonic_ns() + _TURN_NS)
+                syncing.wait(queue.connection, syncing.ask(queue.connection), time.monotonic_ns() + TURN_NS)
                 answered = True
 
     @staticmethod
@@ -139,20 +139,18 @@ class Loader:
         text = f"the storekeeper has not loaded messages of {queue.what}, which are in the store"
         return exceptions.Timeout(text)
 
-    def _load(self, queue: CoreQueue, sequence: int) -> None:
+    def _load(self, queue: CoreQueue, sequence: int, *, others_wait: bool) -> None:
+        """Loads. `others_wait`: there may be dead messages, and the housekeeper needs memory to carry them out."""
         if not self._reads(queue.connection.attachment):
             self._wish(queue, sequence)
             return
-        until = time.monotonic_ns() + _PATIENCE_NS
-        first = rows.leaf_of(sequence)
-        while self.come_back(queue, first, LEAVES, SIZE) == native.NO_MEMORY:
-            # What others hold may be paged out: the storekeeper does so in its turns.
-            if time.monotonic_ns() > until:
+        patience, first = Patience(queue.connection), rows.leaf_of(sequence)
+        until = time.monotonic_ns() + _OTHERS_FIRST_NS if others_wait else 0
+        while self.come_back(queue, first, LEAVES, SIZE, if_spare=time.monotonic_ns() < until) == native.NO_MEMORY:
+            if not patience.rest():  # what others have may leave the memory: the storekeeper lets it do so in its turns
                 raise self._not_loaded(queue, answered=True)
-            with contextlib.suppress(exceptions.Timeout):
-                syncing.wait(queue.connection, syncing.ask(queue.connection), time.monotonic_ns() + _TURN_NS)
 
-    def come_back(self, queue: CoreQueue, sequence: int, leaves: int, size: int) -> int:
+    def come_back(self, queue: CoreQueue, sequence: int, leaves: int, size: int, *, if_spare: bool = False) -> int:
         """Lets leaves come back that are not in the memory, from a sequence number on.
 
         Args:
@@ -160,6 +158,7 @@ class Loader:
             sequence: the first sequence number of a leaf.
             leaves: up to so many leaves behind it are looked at.
             size: the bytes of bodies, after which no other leaf is loaded.
+            if_spare: leave the reserve of memory to the calls that make room.
 
         Returns:
             NO_MEMORY if there is no memory for the first of them, else OK.
@@ -185,7 +184,7 @@ class Loader:
                 added = sum(len(row.bodies) for row in stored)
                 if loaded and loaded + added > size:
                     break
-                if _one_back(queue, leaf, stored) == native.NO_MEMORY:
+                if _one_back(queue, leaf, stored, if_spare=if_spare) == native.NO_MEMORY:
                     return native.OK if loaded else native.NO_MEMORY
                 loaded += added + 1
         return native.OK
@@ -234,7 +233,7 @@ def let_go(folder: str) -> None:
         loader.close()
 
 
-def _one_back(queue: CoreQueue, leaf: paging.Absent, found: list[paging.Stored]) -> int:
-    while (status := paging.come_back(queue, leaf, found)) == native.GROW:
+def _one_back(queue: CoreQueue, leaf: paging.Absent, found: list[paging.Stored], *, if_spare: bool) -> int:
+    while (status := paging.come_back(queue, leaf, found, if_spare=if_spare)) == native.GROW:
         queue.connection.attachment.grow()
     return status

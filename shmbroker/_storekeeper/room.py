@@ -10,14 +10,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from shmbroker._core import native, paging
-from shmbroker._storekeeper.loading import LEAVES, SIZE
+from shmbroker._core import managing, native, paging
+from shmbroker._storekeeper import loading
 from shmbroker.storage import rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from shmbroker._core.attachment import Attachment
+    from shmbroker._core.queue import CoreQueue
     from shmbroker._core.storing import CoreStorekeeper
     from shmbroker._storekeeper.following import Following
     from shmbroker._storekeeper.loading import Loader
@@ -120,7 +121,33 @@ class Room:
         for one in queues:
             wanted = paging.take_wish(one.queue)
             if wanted is not None:
-                self._loader.come_back(one.queue, rows.leaf_of(wanted), LEAVES, SIZE)
+                self._loader.come_back(one.queue, rows.leaf_of(wanted), loading.LEAVES, loading.SIZE)
+        return True
+
+    def keep_limits(self, queues: Iterable[Following]) -> bool:
+        """Evicts what exceeds the limits of queues, also what is not in the memory; returns whether there may be more.
+
+        A queue that has limits keeps its messages in the memory, but for those that left before it had them. These come
+        back for a moment only, so this is done however full the memory is.
+        """
+        able = [one.queue for one in queues if not paging.may_leave(one.queue)]
+        return sum(self._keep_limit(queue) for queue in able) > 0
+
+    def _keep_limit(self, queue: CoreQueue) -> bool:
+        """The same for one queue, for a limited number of leaves."""
+        for _ in range(LEAVES_AHEAD // loading.LEAVES):
+            evicted, status = managing.evict(queue, LEAVES_AHEAD * rows.LEAF)
+            if status != native.GROW:
+                return evicted > 0
+            wanted = self._attached.wanted()
+            if wanted is None:  # it needs a segment
+                self._attached.grow()
+                continue
+            if wanted[0] != queue.slot:
+                return True
+            leaf = rows.leaf_of(wanted[1])
+            if self._loader.come_back(queue, leaf, loading.LEAVES, loading.SIZE, if_spare=True) == native.NO_MEMORY:
+                return evicted > 0
         return True
 
     def load_ahead(self, queues: Iterable[Following]) -> bool:
@@ -135,8 +162,6 @@ class Room:
             return False
         some = False
         for one in queues:
-            if not paging.may_leave(one.queue):
-                continue
             for lane in self._core.lanes(one.queue):
                 missing = paging.absent(one.queue, lane.head, lane.head + leaves * rows.LEAF)
                 if missing is None:

@@ -43,7 +43,6 @@ NAME = "storekeeper"
 _FIRST_NUMBER = 1
 _LOOK_SECONDS = 0.05
 _RESTORE_SECONDS = 30.0
-_WIDEST_RING = 1 << 56
 _PASSES = 4  # of a turn, before it holds commits back
 
 
@@ -248,10 +247,10 @@ class Storekeeper:
                 written.queues[one] = None
 
     def make_room(self) -> bool:
-        """Lets messages leave the memory if it is short, else loads what consumers need next.
+        """Lets messages leave the memory if it is short, else keeps limits, and loads what consumers need next.
 
         Returns:
-            Whether messages were loaded: consumers may need more soon.
+            Whether messages were loaded or evicted: there may be more to do soon.
 
         Raises:
             StoreError: the store cannot be written, or is damaged.
@@ -260,7 +259,12 @@ class Storekeeper:
             return False  # the last turn failed
         followed = list(self._following.values())
         left = self._room.make(followed, self._writing().settle)
-        return self._room.load_wished(followed) or (left == 0 and self._room.load_ahead(followed))
+        if self._room.load_wished(followed):
+            return True
+        if left > 0:
+            return False
+        kept = self._room.keep_limits(followed)
+        return self._room.load_ahead(followed) or kept
 
     def settle(self) -> None:
         """Brings what only the log has into the database. The broker is quiet, or a process asks for it.
@@ -382,9 +386,9 @@ class Storekeeper:
         if not record.settings.durable or record.settings.exclusive:
             self._numbers["", number] = number  # no queue of this memory: the next turn removes it
             return
-        # A ring that was made smaller may have more messages than its size: only messages that come later evict some.
-        is_ring = record.settings.ring_size >= 0
-        settings = replace(record.settings, ring_size=_WIDEST_RING) if is_ring else record.settings
+        # Limits come at the end. A ring that was made smaller may have more messages than its size: only messages that
+        # come later evict some. And the messages of a queue without limits may stay in the store.
+        settings = replace(record.settings, ring_size=-1, max_length=-1, max_bytes=-1)
         core_queue.declare(self._connection, record.name, settings, 0, record.flags, record.given)
         queue = CoreQueue(self._connection, record.name, self._connection.queue_slot(record.name))
         try:
@@ -397,7 +401,7 @@ class Storekeeper:
             if settings.duplicate_ids > 0 and (ids := reader.ids(number)):
                 storing.restore_ids(queue, ids)
             storing.resumed(queue)
-            if is_ring:
+            if settings != record.settings:
                 until = native.deadline(_RESTORE_SECONDS)
                 queue.configure(record.settings, record.flags, trim=False, until=until, given=record.given)
             self._numbers[queue.name, queue.incarnation] = number

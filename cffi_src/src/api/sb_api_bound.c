@@ -86,15 +86,38 @@ bool sb_api_look_again(sb_connection *c, unsigned dead, sb_patience *p) {
   return reaped;
 }
 
+/* A producer may have been killed before it advanced the tail. */
+static void pass_tail(sb_queue *q) {
+  if (sb_queue_has_lanes(q)) {
+    (void)sb_lanes_count(q->c->b, q->slot);
+  } else if (!sb_ring_tail_is_exact(&q->lanes[0].ring, &q->lanes[0].tail_leaf)) {
+    (void)sb_ring_exact_tail_near(q->c->b, &q->lanes[0].ring, &q->lanes[0].tail_leaf);
+  }
+}
+
 bool sb_api_look_at_bound(sb_queue *q) {
   if (sb_queue_tracks(q->shm) && sb_queue_evicts(q->shm) && sb_queue_is_open(q)) {
-    /* a producer may have been killed before it advanced the tail */
-    if (sb_queue_has_lanes(q)) {
-      (void)sb_lanes_count(q->c->b, q->slot);
-    } else if (!sb_ring_tail_is_exact(&q->lanes[0].ring, &q->lanes[0].tail_leaf)) {
-      (void)sb_ring_exact_tail_near(q->c->b, &q->lanes[0].ring, &q->lanes[0].tail_leaf);
-    }
+    pass_tail(q);
     sb_api_keep_bound(q);
   }
   return !sb_closed(q->c);
+}
+
+sb_status sb_queue_trim(sb_queue *q, uint64_t most, uint64_t *removed) {
+  *removed = 0;
+  sb_status status = sb_api_enter(q->c);
+  if (status != SB_OK) {
+    return status;
+  }
+  if (!sb_queue_is_open(q)) {
+    status = SB_DELETED;
+  } else if (sb_queue_tracks(q->shm) && sb_queue_evicts(q->shm)) {
+    pass_tail(q);
+    status = sb_limits_trim(q, most, removed);
+    if (*removed > 0) sb_notify_room_made(q->c, q->shm, q->slot);
+    if (*removed > 0 || status != SB_OK)
+      sb_notify_work_arrived(q); /* I41 of sb_requeued.h: the search may have hidden messages from consumers */
+  }
+  sb_api_leave(q->c);
+  return status;
 }

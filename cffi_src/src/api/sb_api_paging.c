@@ -191,18 +191,31 @@ static sb_status come_back(sb_queue *q, const sb_ring *r, uint64_t sequence, uin
   return SB_OK;
 }
 
-sb_status sb_store_come_back(sb_queue *q, uint64_t sequence, uint64_t link, const sb_stored_row *rows, uint32_t count) {
+/* `use`: of the allocations (sb_reserve.h). */
+static sb_status come_back_with(sb_queue *q, uint64_t sequence, uint64_t link, const sb_stored_row *rows,
+                                uint32_t count, unsigned use) {
   sb_ring r;
   uint64_t position;
   sb_status status = sb_api_enter(q->c);
   if (status != SB_OK) {
     return status;
   }
+  q->c->use = use;
   status = find(q, sequence, &r, &position) ? come_back(q, &r, sequence, position, link, rows, count) : SB_CORRUPT;
+  q->c->use = SB_USE_DRAIN;
   if (status == SB_OK) {
     if (!sb_queue_is_open(q)) (void)sb_disposal_empty(q); /* it was closed meanwhile */
     sb_notify_work_arrived(q);
   }
   sb_api_leave(q->c);
   return status;
+}
+
+sb_status sb_store_come_back(sb_queue *q, uint64_t sequence, uint64_t link, const sb_stored_row *rows, uint32_t count) {
+  return come_back_with(q, sequence, link, rows, count, SB_USE_DRAIN);
+}
+
+sb_status sb_store_come_back_if_spare(sb_queue *q, uint64_t sequence, uint64_t link, const sb_stored_row *rows,
+                                      uint32_t count) {
+  return come_back_with(q, sequence, link, rows, count, SB_USE_PLAIN);
 }

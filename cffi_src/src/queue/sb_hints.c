@@ -143,22 +143,36 @@ typedef struct {
   uint64_t tail, added, ready, ready_bytes;            /* the truth: cells and ledgers */
 } reading;
 
-/* False: leaves of the ring have left the memory, so nobody knows how many messages are ready. */
-static bool count_ready(sb_broker *b, const sb_ring *r, uint64_t tail, reading *n) {
+static bool is_held(uint64_t word) {
+  unsigned state = sb_cell_state(word);
+  return state == SB_CELL_ACQUIRED || state == SB_CELL_REMOVING || state == SB_CELL_SCHEDULED;
+}
+
+/* Counts what is ready in the memory. *held: adds the bytes of what is not ready, and not STAGED, which the ledgers do not
+ * count yet. False: leaves of the ring have left the memory; all their messages are ready. */
+static bool count_ready(sb_broker *b, const sb_ring *r, uint64_t tail, reading *n, uint64_t *held) {
   uint64_t at = SB_LOAD(r->base, SB_RELAXED);
   sb_leaf_ref leaf;
   sb_status status;
-  while ((status = sb_ring_find_leaf(b, r, at, &leaf, &at)) == SB_OK && at < tail) {
+  bool all_there = true;
+  while (((status = sb_ring_find_leaf(b, r, at, &leaf, &at)) == SB_OK || status == SB_PAGED) && at < tail) {
+    if (status == SB_PAGED) {
+      all_there = false;
+      at = (at / SB_PAGE_CELLS + 1) * SB_PAGE_CELLS;
+      continue;
+    }
     for (; sb_leaf_covers(&leaf, at) && at < tail; at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
       uint32_t slot = sb_cell_slot(word);
-      if (sb_cell_of(word, leaf.gen) && is_ready(word) && sb_slot_in_range(b, slot) && sb_slot_ready(b, slot)) {
-        n->ready++;
-        n->ready_bytes += sb_peek_length(b, slot);
-      }
+      if (!sb_cell_of(word, leaf.gen) || !(is_ready(word) || is_held(word)) || !sb_slot_in_range(b, slot) ||
+          !sb_slot_ready(b, slot))
+        continue;
+      uint64_t bytes = sb_peek_length(b, slot);
+      n->ready += is_ready(word);
+      *(is_ready(word) ? &n->ready_bytes : held) += bytes;
     }
   }
-  return status != SB_PAGED;
+  return all_there;
 }
 
 static reading read_queue(sb_broker *b, sb_queue_shm *q, uint32_t slot) {
@@ -171,12 +185,15 @@ static reading read_queue(sb_broker *b, sb_queue_shm *q, uint32_t slot) {
   n.added = sb_ledger_sum(b, q, SB_COUNT_ADDED);
   sb_ring r;
   bool all_there = true;
+  uint64_t held = 0;
   for (sb_lanes_walk all = sb_lanes_of(b, slot); sb_lanes_next(&all, &r);) {
-    all_there = count_ready(b, &r, SB_LOAD(r.tail, SB_SEQ_CST), &n) && all_there;
+    all_there = count_ready(b, &r, SB_LOAD(r.tail, SB_SEQ_CST), &n, &held) && all_there;
   }
-  if (!all_there) { /* the ledgers know the number, and nobody knows the bytes */
+  if (!all_there) { /* the ledgers know what is there: that, without what is held */
+    uint64_t removed = sb_ledger_sum(b, q, SB_COUNT_REMOVED_BYTES);
+    uint64_t there = sb_ledger_sum(b, q, SB_COUNT_ADDED_BYTES) - removed;
     n.ready = sb_queue_count_ready(b, q);
-    n.ready_bytes = n.bytes_in - n.bytes_out;
+    n.ready_bytes = (int64_t)(there - held) < 0 ? 0 : there - held;
   }
   return n;
 }

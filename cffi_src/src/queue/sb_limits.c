@@ -222,17 +222,18 @@ static sb_excess too_large(const sb_queue *q, uint64_t paid) {
 enum outcome { NONE_FOUND, STAYED, PASSED_OVER, EVICTED };
 
 /* Takes the oldest ready message, if the excess still exists, and ends it for `reason`, or as expired if it has
- * expired. */
-static enum outcome evict(sb_queue *q, const sb_excess *excess, sb_reason reason) {
+ * expired. *why: after NONE_FOUND, the status of the take. */
+static enum outcome evict(sb_queue *q, const sb_excess *excess, sb_reason reason, sb_status *why) {
   uint64_t token;
   sb_taken t;
-  if (sb_holding_take(q->c, &token) != SB_OK) {
+  *why = sb_holding_take(q->c, &token);
+  if (*why != SB_OK) {
     return NONE_FOUND;
   }
-  sb_status status = sb_take_victim(q, excess, token, &t);
-  if (status != SB_OK) {
+  *why = sb_take_victim(q, excess, token, &t);
+  if (*why != SB_OK) {
     sb_holding_give(q->c, token);
-    return status == SB_DONE ? STAYED : NONE_FOUND;
+    return *why == SB_DONE ? STAYED : NONE_FOUND;
   }
   if (sb_queue_older_ready(q, t.position)) {
     SB_CRASHPOINT("limits.evict.spared");
@@ -270,8 +271,9 @@ static bool pay_bytes(sb_queue *q, uint64_t *paid) {
   return false;
 }
 
-/* Evicts one message if more are ready than the bound, and adds 1 to *removed. True: there may be more to evict. */
-static bool enforce_length(sb_queue *q, uint64_t *removed) {
+/* Evicts one message if more are ready than the bound, and adds 1 to *removed. True: there may be more to evict. *why: as
+ * of evict, if it was called. */
+static bool enforce_length(sb_queue *q, uint64_t *removed, sb_status *why) {
   sb_reason reason;
   int64_t limit = bound_now(q, &reason);
   uint64_t came = sb_lanes_came(q->shm);
@@ -286,7 +288,7 @@ static bool enforce_length(sb_queue *q, uint64_t *removed) {
   }
   SB_CRASHPOINT("limits.evict.paid");
   sb_excess excess = too_many(limit);
-  enum outcome outcome = evict(q, &excess, reason);
+  enum outcome outcome = evict(q, &excess, reason, why);
   if (outcome == NONE_FOUND || outcome == STAYED) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
   sb_ledger_hinting(q->ledger, -1);
   *removed += outcome == EVICTED;
@@ -295,14 +297,14 @@ static bool enforce_length(sb_queue *q, uint64_t *removed) {
 
 /* Does for the byte limit what enforce_length does for the bound. First adds an estimate of the victim's size to
  * `bytes_out` (pay_bytes). The take itself adds the real size, so the estimate is subtracted afterwards. */
-static bool enforce_bytes(sb_queue *q, uint64_t *removed) {
+static bool enforce_bytes(sb_queue *q, uint64_t *removed, sb_status *why) {
   uint64_t paid, came = sb_lanes_came(q->shm);
   if (!pay_bytes(q, &paid)) {
     return false;
   }
   SB_CRASHPOINT("limits.evict.paid_bytes");
   sb_excess excess = too_large(q, paid);
-  enum outcome outcome = evict(q, &excess, SB_REASON_EVICTED);
+  enum outcome outcome = evict(q, &excess, SB_REASON_EVICTED, why);
   (void)SB_SUB(&q->shm->bytes_out, paid, SB_SEQ_CST);
   sb_ledger_hinting(q->ledger, -1);
   if (outcome == EVICTED) sb_queue_lower_bound(q);
@@ -358,15 +360,29 @@ SB_HOT bool surely_fits(sb_queue *q) {
   return fits(q, limit);
 }
 
-bool sb_limits_keep(sb_queue *q, uint64_t *removed) {
+/* As sb_limits_keep. Stops after `most` evictions. */
+SB_HOT bool keep(sb_queue *q, uint64_t most, uint64_t *removed, sb_status *why) {
   if (!sb_queue_tracks(q->shm) || surely_fits(q)) {
     return true;
   }
   sb_queue_lower_bound(q);
-  while (enforce_length(q, removed) || enforce_bytes(q, removed)) {
+  while (*removed < most && (enforce_length(q, removed, why) || enforce_bytes(q, removed, why))) {
     if (surely_fits(q)) return true;
   }
   return false;
+}
+
+bool sb_limits_keep(sb_queue *q, uint64_t *removed) {
+  sb_status why = SB_OK;
+  return keep(q, UINT64_MAX, removed, &why);
+}
+
+sb_status sb_limits_trim(sb_queue *q, uint64_t most, uint64_t *removed) {
+  sb_status why = SB_OK;
+  *removed = 0;
+  bool stops = !keep(q, most, removed, &why) && *removed < most;
+  /* SB_EMPTY: the counts say more than there is; SB_DONE, SB_OK: the excess is gone */
+  return stops && why != SB_EMPTY && why != SB_DONE ? why : SB_OK;
 }
 
 uint64_t sb_limits_enforce(sb_queue *q) {

@@ -62,6 +62,10 @@ uint64_t sb_limits_enforce(sb_queue *q);
  * now. False: it keeps them according to the counts, which may be wrong (sb_limits_in_doubt), or the call found no
  * message to evict, or no memory for a holding. */
 bool sb_limits_keep(sb_queue *q, uint64_t *removed);
+/* As sb_limits_enforce, for at most `most` messages; *removed: how many it evicted. SB_OK: these were `most`, or the queue
+ * keeps its limits, as far as the counts say. SB_GROW: the next victim has left the memory (sb_paged_want), or the call
+ * needs a segment. Any other status: why the next victim cannot be taken. */
+sb_status sb_limits_trim(sb_queue *q, uint64_t most, uint64_t *removed);
 /* True if more messages may be ready than the bound, even if the counts show no excess: a process may have been killed
  * between two changes of the counts. Judges by cells and cursors, not by counts. Costs a few loads, unless another
  * process puts or takes at this moment. */

@@ -64,6 +64,48 @@ static void hints_of_a_queue_that_tracks(void) {
   expect_is(sb_queue_length(q), 2 * LEAF + 1, "the length, then");
   expect(!let_leave(1), "a leaf leaves a queue with a limit");
 }
+/* A limit of bytes counts the bodies in the store, and not what is held. */
+static void bytes_of_a_queue_that_tracks(void) {
+  int32_t holder;
+  sb_settings limited = {{-1, -1, 1 << 30, SB_OVERFLOW_BLOCK, -1, -1}, SB_QUEUE_DURABLE};
+  sb_queue_facts f;
+  begin(2 * LEAF + 1);
+  expect_is(sb_queue_describe(t.c, q->slot, &f), SB_OK, "the status of a description");
+  expect(f.bytes > 0, "the messages have no bodies");
+  expect_is(sb_queue_configure(q, &limited, false, FOREVER, &holder), SB_OK, "the status of a change");
+  expect_is(SB_LOAD(&q->shm->bytes_in, SB_RELAXED) - SB_LOAD(&q->shm->bytes_out, SB_RELAXED), f.bytes, "the bytes");
+  expect_is(sb_hints_reconcile(t.b, q->shm, NULL), SB_HINTS_RIGHT, "what is found of the hints");
+  (void)SB_ADD(&q->shm->bytes_in, 3, SB_RELAXED);
+  expect_is(sb_hints_reconcile(t.b, q->shm, NULL), SB_HINTS_SET_RIGHT, "what is found of a wrong hint");
+  expect_is(SB_LOAD(&q->shm->bytes_in, SB_RELAXED) - SB_LOAD(&q->shm->bytes_out, SB_RELAXED), f.bytes,
+            "the bytes, then");
+  set_head(LEAF); /* the first message in the memory is taken before those in the store */
+  q->lanes[0].cursor = q->base + LEAF;
+  static char record[BUFFER];
+  expect(get(&t, q, record, false) != 0, "no message is there");
+  expect_is(sb_hints_reconcile(t.b, q->shm, NULL), SB_HINTS_RIGHT, "what is found while a message is held");
+}
+static void a_trim_says_what_it_needs(void) {
+  int32_t holder;
+  uint32_t slot;
+  uint64_t removed, sequence;
+  sb_settings limited = {{-1, 10, -1, SB_OVERFLOW_DROP_HEAD, -1, -1}, SB_QUEUE_DURABLE};
+  begin(2 * LEAF + 1);
+  expect_is(sb_queue_configure(q, &limited, true, FOREVER, &holder), SB_OK, "the status of a change");
+  expect_is(sb_queue_length(q), 2 * LEAF + 1, "the length after it");
+  expect_is(sb_queue_trim(q, 1000, &removed), SB_GROW, "the status of a trim");
+  expect_is(removed, 0, "how many it evicted");
+  expect(sb_store_wanting(t.b, &slot, &sequence), "it wants no leaf");
+  expect_is(sequence, sequence_of(0), "what it wants");
+  expect(let_come_back(0) == SB_OK, "the leaf does not come back");
+  expect_is(sb_queue_trim(q, 5, &removed), SB_OK, "the status of a trim of some");
+  expect_is(removed, 5, "how many it evicted then");
+  expect_is(sb_queue_trim(q, 1000, &removed), SB_OK, "the status of a trim of all");
+  expect_is(removed, 2 * LEAF + 1 - 10 - 5, "how many it evicted at last");
+  expect_is(sb_queue_length(q), 10, "the length at last");
+  expect_is(sb_queue_trim(q, 1000, &removed), SB_OK, "the status of a trim of nothing");
+  expect_is(removed, 0, "how many are nothing");
+}
 static void a_housekeeper_finds_nothing(void) {
   begin(2 * LEAF + 1);
   const uint64_t repairs = repairs_of(t.b);
@@ -105,6 +147,8 @@ static const test_case CASES[] = {
     {"hints paged: frozen", "a FROZEN cell is ready", a_frozen_cell_is_not_hidden},
     {"hints paged: ready", "a leaf that has left has messages", messages_that_are_ready},
     {"hints paged: tracks", "the ledgers say how many are ready", hints_of_a_queue_that_tracks},
+    {"hints paged: bytes", "the ledgers say how many bytes are ready", bytes_of_a_queue_that_tracks},
+    {"hints paged: trim", "a trim wants the leaf of its next victim", a_trim_says_what_it_needs},
     {"hints paged: tick", "a housekeeper finds nothing to mend", a_housekeeper_finds_nothing},
     {"hints paged: disposal", "what is not in the memory ends with its queue", what_is_not_there_ends},
     {"hints paged: disposal, frozen", "FROZEN cells end with their queue", frozen_cells_end},

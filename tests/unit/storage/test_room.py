@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import queue as standard_queue
 from typing import TYPE_CHECKING
 
 import pytest
@@ -105,6 +106,64 @@ def test_what_comes_next_is_loaded_before_it_is_needed(small: Stored) -> None:
     while small.keeper.make_room():
         pass
     assert absent(queue) == []
+
+
+@pytest.mark.parametrize("used", [0.0, 1.0], ids=["empty", "full"])
+def test_a_limit_holds_for_what_is_not_in_the_memory(small: Stored, used: float) -> None:
+    """What exceeds it comes back and ends, however full the memory is."""
+    queue = small.connection.queue("q", durable=True)
+    put_leaves(small, queue, 30)
+    small.keeper.settle()
+    assert paging.leave(queue._core, 0, 0, 1000) > 0  # noqa: SLF001
+    queue.configure(max_length=10 * LEAF, overflow="drop-head")
+    small.keeper._room._used = used  # noqa: SLF001 - as after a look
+    while queue.statistics().ready > 10 * LEAF:
+        small.keeper.turn()
+        assert small.keeper.make_room()
+    assert [message.sequence for message in queue.browse()] == [*range(20 * LEAF, 30 * LEAF)]
+
+
+def test_a_limit_that_holds_evicts_nothing(small: Stored) -> None:
+    """What comes next is loaded before it is needed, as for any queue."""
+    queue = small.connection.queue("q", durable=True)
+    put_leaves(small, queue, 30)
+    small.keeper.settle()
+    assert paging.leave(queue._core, 0, 0, 1000) > 0  # noqa: SLF001
+    queue.configure(max_length=30 * LEAF, overflow="drop-head")
+    while small.keeper.make_room():
+        pass
+    assert absent(queue) == []
+    assert queue.statistics().dropped == 0
+
+
+MANY = 150 * LEAF
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"max_length": MANY}, {"max_bytes": MANY * len(BODY)}, {"ring_size": MANY}],
+    ids=lambda limits: next(iter(limits)),
+)
+def test_a_queue_that_got_a_limit_begins_again(small: Stored, limits: dict[str, int]) -> None:
+    """In the same memory, which has no room for all of its messages. The limit holds then."""
+    queue = small.connection.queue("q", durable=True)
+    for _ in range(MANY // LEAF):
+        put_leaves(small, queue, 1)
+        small.keeper.make_room()
+    queue.configure(**limits)
+    small.keeper.turn()
+    small.restart()
+    queue = small.connection.queue("q", passive=True)
+    assert queue.statistics().ready == MANY
+    assert len(absent(queue)) > MANY // LEAF // 2
+    if "ring_size" in limits:
+        queue.put(b"one more", timeout=0)
+        small.keeper.turn()
+        small.keeper.make_room()
+        assert queue.statistics().ready == MANY
+    else:
+        with pytest.raises(standard_queue.Full, match="is full"):
+            queue.put_nowait(b"one more")
 
 
 def test_little_is_loaded_above_the_low_mark(small: Stored) -> None:

@@ -129,7 +129,7 @@ def test_a_storekeeper_that_does_not_answer_is_a_timeout(
     queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The text says who has not loaded."""
-    monkeypatch.setattr(loading, "_PATIENCE_NS", 1)
+    monkeypatch.setattr(loading, "PATIENCE_NS", 1)
     with pytest.raises(exceptions.Timeout, match="the storekeeper has not loaded messages of queue 'q'"):
         queue.get(timeout=0)
 
