@@ -12,6 +12,9 @@
  * One leaf of CELLS messages. Each load makes another leaf for the same positions; a leaf that left is freed, and its words
  * may be another page's from then on. Takers remember a cursor and the last leaf.
  *
+ * A taker stands for whoever takes the oldest message: a get, a consumer, an eviction, a purge. What expires leaves no memory
+ * (I130 of sb_departure.h).
+ *
  * Claims: each message is ended once, and delivered to nobody after that; the second delivery says that it is one; no
  *   taker sleeps for ever while a message is ready, in the memory or on the disk; a leaf does not leave while the store
  *   lacks something of it.
@@ -20,6 +23,8 @@
  * quick: -DCELLS=2 -DTAKERS=1 -DOUTS=1 -DRETURNS=1 -DKILLS=2
  * full: -DCELLS=1 -DTAKERS=2 -DOUTS=1 -DRETURNS=2
  * full: -DCELLS=1 -DTAKERS=2 -DOUTS=2 -DRETURNS=0 -DKILLS=1
+ * full: -DCELLS=1 -DTAKERS=2 -DOUTS=1 -DRETURNS=0 -DKILLS=2
+ * full: -DCELLS=1 -DTAKERS=2 -DOUTS=1 -DRETURNS=1 -DKILLS=1
  * full: -DCELLS=2 -DTAKERS=1 -DOUTS=2 -DRETURNS=1 -DKILLS=2
  * bitstate: -DCELLS=2 -DTAKERS=2 -DOUTS=1 -DRETURNS=1 -w33 -Q4
  * bitstate: -DCELLS=1 -DTAKERS=2 -DOUTS=1 -DRETURNS=1 -DKILLS=2 -w33 -Q4

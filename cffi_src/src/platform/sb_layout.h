@@ -175,7 +175,7 @@ typedef struct {
   sb_half store_full;    /* futex; 1: the disk of the store is full, so stored queues get no message (sb_limits.h) */
   sb_half store_refuses; /* 1: a put then fails; 0: it waits */
   sb_word sync_ns, synced_messages; /* of turns of the storekeeper that wrote messages: moving averages (sb_turns.h) */
-  sb_half wishes;                     /* how often a process wished for messages (sb_wishes.h) */
+  sb_half wishes;                   /* how often a process wished for messages (sb_wishes.h) */
 } sb_header_shm;
 _Static_assert(sizeof(sb_header_shm) <= 4096, "header page");
 
