@@ -339,8 +339,51 @@ static void a_connection_that_cannot_be_used(void) {
   expect_is(times_locked(), 1, "how often the lock was taken");
 }
 
+/* ---- wishes ---- */
+
+static void a_wish_is_taken_once(void) {
+  begin(STORED);
+  uint32_t made = sb_store_wishes(t.b);
+  uint64_t sequence = 7;
+  expect(!sb_store_take_wish(q, &sequence), "there is a wish before the first one");
+  expect_is(sequence, 7, "what the call leaves alone then");
+  sb_store_wish(q, 5);
+  sb_store_wish(q, 0);
+  expect_is(sb_store_wishes(t.b), made + 2, "how many were made");
+  expect(sb_store_take_wish(q, &sequence), "there is no wish");
+  expect_is(sequence, 0, "the later one");
+  expect(!sb_store_take_wish(q, &sequence), "the wish is there again");
+}
+
+/* ---- a start ---- */
+
+static void leaves_without_their_messages(void) {
+  const sb_absent_leaf leaves[] = {{LEAF, 3, 30}, {3 * LEAF, 64, 640}, {2 * LEAF, 1, 1}};
+  uint32_t done = 0;
+  uint64_t sequence = 0, link = 0;
+  sb_queue_facts f;
+  begin(STORED);
+  sb_queue *made = queue_named("made", STORED);
+  if (sb_store_resume(made, 0) != SB_OK) die("sb_store_resume", 0);
+  expect_is(sb_store_restore_absent(made, leaves, 3, &done), SB_CORRUPT, "the status of a leaf that is too late");
+  expect_is(done, 2, "how many leaves are there");
+  expect_is(sb_store_skip(made, 5 * LEAF), SB_OK, "the status of the end");
+  sb_store_resumed(made);
+  expect_is(sb_store_absent(made, &sequence, 5 * LEAF, &link), SB_OK, "the status of a look");
+  expect_is(sequence, LEAF, "the first of them");
+  sequence = 2 * LEAF;
+  expect_is(sb_store_absent(made, &sequence, 5 * LEAF, &link), SB_OK, "the status of another look");
+  expect_is(sequence, 3 * LEAF, "the second of them");
+  sb_queue_describe(t.c, made->slot, &f);
+  expect_is(f.ready, 67, "how many messages there are");
+  expect_is(f.bytes, 670, "their bytes");
+}
+
 static const test_case CASES[] = {
     {"api paging: absent", "the first leaf that is not in the memory is found", a_leaf_that_is_absent},
+    {"api paging: wishes", "the storekeeper gets the last one of a queue, once", a_wish_is_taken_once},
+    {"api paging: start", "leaves without their messages count, and are where they were",
+     leaves_without_their_messages},
     {"api paging: messages", "come back at their sequence numbers", messages_come_back},
     {"api paging: rows", "several rows are one leaf, without what has ended", messages_of_several_rows},
     {"api paging: contradictions", "rows with a message twice, or none, are refused", rows_that_contradict_each_other},
