@@ -39,6 +39,7 @@ BROKER = zeros(
     process_count=4,
     housekeeper_pid=4711,
     rescues=5,
+    store=None,
 )
 SNAPSHOT = Snapshot(
     BROKER,
@@ -196,6 +197,22 @@ def test_a_broker_without_a_housekeeper() -> None:
     console = Console(file=file, width=200, height=9)
     console.print(Screen(dataclasses.replace(SNAPSHOT, broker=dataclasses.replace(BROKER, housekeeper_pid=0)), View()))
     assert "housekeeper none   rescues 5" in file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("state", "full", "keeper", "shown"),
+    [
+        ("ready", False, 7, "rescues 5   store ready   sync 1.5 ms   storekeeper 7"),
+        ("ready", True, 0, "   store ready (FULL)   sync 1.5 ms   storekeeper none"),
+        ("damaged", False, 7, "   store DAMAGED   sync 1.5 ms"),
+    ],
+)
+def test_the_state_of_the_store(state: str, full: bool, keeper: int, shown: str) -> None:  # noqa: FBT001 - a parameter
+    """The first line has it, if the broker has a store."""
+    store = zeros(shmbroker.StoreStatistics, state=state, is_full=full, storekeeper_pid=keeper, sync_seconds=0.0015)
+    snapshot = dataclasses.replace(SNAPSHOT, broker=dataclasses.replace(BROKER, store=store))
+    assert shown in headline(snapshot).plain
+    assert "store" not in headline(SNAPSHOT).plain
 
 
 def queue(name: str, **given: int) -> shmbroker.QueueStatistics:

@@ -17,6 +17,7 @@ from shmbroker_cli.top.view import FILTER_HELP, KEYS_HELP, View
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import shmbroker
     from shmbroker_cli.top.model import AnyRow, Snapshot
 
 WIDE = 120  # columns of the terminal: from this width on, headings are written in full
@@ -83,9 +84,16 @@ def headline(snapshot: Snapshot) -> Text:
         f"broker {printable(broker.name)}   memory {used} of {limit}{state}   "
         f"connections {broker.connection_count}   channels {snapshot.channel_count}   "
         f"exchanges {len(snapshot.exchanges)}   processes {broker.process_count}   "
-        f"housekeeper {keeper}   rescues {broker.rescues}",
+        f"housekeeper {keeper}   rescues {broker.rescues}{_store(broker.store)}",
         "bold",
     )
+
+
+def _store(store: shmbroker.StoreStatistics | None) -> str:
+    if store is None:
+        return ""
+    state = f"{store.state.upper() if store.state == 'damaged' else store.state}{' (FULL)' if store.is_full else ''}"
+    return f"   store {state}   sync {store.sync_seconds * 1000:.1f} ms   storekeeper {store.storekeeper_pid or 'none'}"
 
 
 def draw(rows: Sequence[AnyRow], view: View, width: int) -> Table:
