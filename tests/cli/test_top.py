@@ -37,7 +37,7 @@ def counters(kind: type[Any], **given: object) -> Any:  # noqa: ANN401 (of that 
     return kind(**{**values, **given})
 
 
-BROKER = counters(shmbroker.BrokerStatistics, name="b", memory_state="normal")
+BROKER = counters(shmbroker.BrokerStatistics, name="b", memory_state="normal", store=None)
 
 
 def sample(taken: float, **queues: dict[str, int]) -> Sample:

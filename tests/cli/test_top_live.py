@@ -53,7 +53,7 @@ def test_it_is_live_between_two_terminals(
 
 
 FIELDS = {field.name: 0 for field in dataclasses.fields(shmbroker.BrokerStatistics)}
-BROKER = shmbroker.BrokerStatistics(**{**FIELDS, "name": "b", "memory_state": "normal"})  # type: ignore[arg-type] # of any attribute
+BROKER = shmbroker.BrokerStatistics(**{**FIELDS, "name": "b", "memory_state": "normal", "store": None})  # type: ignore[arg-type] # of any attribute
 
 
 def lines_of(
