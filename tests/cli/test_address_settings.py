@@ -108,7 +108,7 @@ def test_remove_takes_all_or_some(cli: Callable[..., Any], settings: Callable[[]
         (("set", "x.#.y", "--default-ring-size", "5"), 2, "match='x.#.y': '#' is allowed as the last word only"),
         (("set", "a*", "--default-ring-size", "5"), 2, "a wildcard is a whole word"),
         (("set", "a", "--default-ring-size", "0"), 2, "default_ring_size=0: -1 (no limit) or an integer from 1"),
-        (("set", "a", "--default-overflow", "page"), 2, "default_overflow='page': one of block, drop, drop-head"),
+        (("set", "a", "--default-overflow", "spill"), 2, "default_overflow='spill': one of block, drop, drop-head"),
         (("set", "a"), 2, "give at least one setting"),
         (("set", "a", "--ring-size", "5"), 2, "--ring-size"),
         (("remove", "a"), 1, "no address settings for match 'a'"),
