@@ -36,8 +36,8 @@ def settings_of(connection: shmbroker.Connection, queue: str) -> shmbroker.Queue
         ({"default_ring_size": True}, "default_ring_size=True"),
         ({"default_max_bytes": "12X"}, "default_max_bytes='12X'"),
         (
-            {"default_overflow": "spill"},
-            "default_overflow='spill': one of block, drop, drop-head, reject-publish, reject-publish-dlx, page is allowed",
+            {"default_overflow": "no"},
+            "default_overflow='no': one of block, drop, drop-head, reject-publish, reject-publish-dlx, page is allowed",
         ),
         ({"default_durable": 1}, "default_durable=1: True or False is allowed"),
         ({"auto_create_queues": "yes"}, "auto_create_queues='yes': True or False is allowed"),
