@@ -223,13 +223,20 @@ def served(monkeypatch: pytest.MonkeyPatch, known: dict[str, Any]) -> list[tuple
 @pytest.mark.parametrize(
     ("options", "given"),
     [
-        (("new",), {"data_dir": None, "sync": None, "memory": "1G"}),
-        (("taken",), {"data_dir": None, "sync": None}),
-        ((f"{os.getuid()}/taken",), {"data_dir": None, "sync": None}),
-        (("new", "--memory", "64M"), {"data_dir": None, "sync": None, "memory": "64M"}),
-        (("taken", "--memory", "64M"), {"data_dir": None, "sync": None, "memory": "64M"}),
-        (("taken", "--data-dir", "kept/here"), {"data_dir": "kept/here", "sync": None}),
-        (("taken", "--data-dir", "kept/here", "--sync", "none"), {"data_dir": "kept/here", "sync": "none"}),
+        (("new",), {"data_dir": None, "sync": None, "store_full": None, "memory": "1G"}),
+        (("taken",), {"data_dir": None, "sync": None, "store_full": None}),
+        ((f"{os.getuid()}/taken",), {"data_dir": None, "sync": None, "store_full": None}),
+        (("new", "--memory", "64M"), {"data_dir": None, "sync": None, "store_full": None, "memory": "64M"}),
+        (("taken", "--memory", "64M"), {"data_dir": None, "sync": None, "store_full": None, "memory": "64M"}),
+        (("taken", "--data-dir", "kept/here"), {"data_dir": "kept/here", "sync": None, "store_full": None}),
+        (
+            ("taken", "--data-dir", "kept/here", "--sync", "none"),
+            {"data_dir": "kept/here", "sync": "none", "store_full": None},
+        ),
+        (
+            ("taken", "--data-dir", "kept/here", "--store-full", "refuse"),
+            {"data_dir": "kept/here", "sync": None, "store_full": "refuse"},
+        ),
     ],
 )
 def test_serve_makes_a_broker_as_it_is_asked(
