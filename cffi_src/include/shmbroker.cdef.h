@@ -312,7 +312,7 @@ enum {
   SB_QUEUE_NO_EXPIRY = 2097152,     /* messages that are put never expire (sb_life.h) */
   SB_QUEUE_DROPS_EXPIRED = 4194304, /* an expired message ends, wherever other dead ones go */
   SB_QUEUE_EXPIRY_LETTERS =
-      1048576, /* expired messages go to an exchange of their own, as other dead ones (sb_park.h) */
+      1048576,             /* expired messages go to an exchange of their own, as other dead ones (sb_park.h) */
   SB_QUEUE_PAGES = 8388608 /* its messages may leave the memory, though they are not durable (sb_departure.h) */
 };
 
