@@ -312,7 +312,7 @@ def _started(name: str) -> subprocess.Popen[bytes]:
 
 def _await_housekeeper(attached: Attachment, child: subprocess.Popen[bytes]) -> None:
     until = native.deadline(ending.PATIENCE_SECONDS)
-    while attached.housekeeper_missing():
+    while attached.housekeeper_missing() or not attached.facts().housekeeper_pid:  # it says which process it is last
         if child.poll() is not None and attached.housekeeper_missing():
             text = f"the housekeeper of broker {attached.name!r} ended immediately, with status {child.returncode}"
             raise exceptions.BrokerError(541, text)

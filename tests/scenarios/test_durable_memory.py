@@ -8,6 +8,7 @@ same here: `docs/explanation/durable-memory.md` says which part of this broker h
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -103,14 +104,16 @@ def test_t71_the_memory_never_exceeds_its_limit(lasting: Lasting) -> None:
     with actors(lasting.name, 3) as workers:
         for seed, worker in enumerate(workers):
             worker.begin("drift", queue="q", until=until, seed=seed, selectors=selectors)
-        fill(queue, count, size)
+        filling = threading.Thread(target=fill, args=(queue, count, size))
+        filling.start()
         looks = 0
-        while queue.statistics().acked < until:
+        while filling.is_alive() or queue.statistics().acked < until:
             found = lasting.broker.statistics()
             assert found.memory_bodies + found.memory_structures <= found.memory_limit == 32 * MEBIBYTE
             assert found.memory_used < found.memory_limit
             assert lasting.blocks() <= 35 * MEBIBYTE
             looks += 1
+        filling.join()
         for worker in workers:
             acked += worker.result()
         rest = workers[0].do("drift", queue="q", until=count, seed=7, selectors=[None])
