@@ -50,6 +50,7 @@ BUILD = Path(__file__).parents[1] / "build"
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (where POSIX shared memory lies on Linux)
 BLOCK_BYTES = 512
 _NUMBER = struct.Struct("<Q")
+_AGAIN = 1 << 63  # the bit of a number that was delivered before
 
 
 class Sampler:
@@ -155,7 +156,8 @@ def consume(name: str, kind: str, path: str) -> None:
             while not stop.exists():
                 message = _next(consumer)
                 if message is not None:
-                    notes.write(bytes(message)[: _NUMBER.size])
+                    (number,) = _NUMBER.unpack(bytes(message)[: _NUMBER.size])
+                    notes.write(_NUMBER.pack(number | _AGAIN * message.redelivered))
                     message.ack()
 
 
@@ -192,7 +194,10 @@ class Consumers:
             self.kills["storekeepers"] += 1
 
     def end(self) -> list[int]:
-        """Ends them; returns the numbers of all messages that they acknowledged, or were killed before they did."""
+        """Ends them; returns the numbers of all messages that they acknowledged, or were killed before they did.
+
+        A number has `_AGAIN` if the message said that it was delivered before.
+        """
         for kind in KINDS:
             (self._folder / f"{kind}.stop").touch()
         for process in self._processes.values():
@@ -238,9 +243,12 @@ def through_the_budget(count: int, memory: str, kills: int, folder: Path) -> dic
             found["drain_seconds"] = time.perf_counter() - began
             sampler.queue = None
             numbers = consumers.end()
+        unmarked = [number for number in numbers if not number & _AGAIN]
+        there = {number & ~_AGAIN for number in numbers}
         found |= {
-            "lost": count - len(set(numbers)),
-            "twice": len(numbers) - len(set(numbers)),
+            "lost": count - len(there),
+            "again": len(numbers) - len(there),  # the consumer was killed after its note, before it acknowledged
+            "twice": len(unmarked) - len(set(unmarked)),
             "kills": consumers.kills,
         }
     finally:
