@@ -43,6 +43,7 @@ NAME = "storekeeper"
 _FIRST_NUMBER = 1
 _LOOK_SECONDS = 0.05
 _RESTORE_SECONDS = 30.0
+_LINKS = 1024  # so many leaves are linked by one call of the core
 _PASSES = 4  # of a turn, before it holds commits back
 
 
@@ -438,11 +439,13 @@ def _restore_lane(reader: Reader, number: int, queue: CoreQueue, tail: int) -> N
     for found in reader.leaves(number, tail >> rows.LANE_SHIFT << rows.LANE_SHIFT):
         leaf = found if found.sure else reader.counted(number, found)
         whole = leaf.sequence + rows.LEAF <= tail and leaf.size <= largest
-        if may_leave and whole and leaf.messages and not leaf.timers:
+        stays = may_leave and whole and leaf.messages > 0 and not leaf.timers
+        if stays:
             absent.append((leaf.sequence, leaf.messages, leaf.size))
-        else:
+        if not stays or len(absent) == _LINKS:
             storing.restore_absent(queue, absent)
-            absent = []
+            absent.clear()
+        if not stays:
             for heads, bodies, ended in reader.leaf(number, leaf.sequence):
                 storing.restore(queue, heads, bodies, ended)
     storing.restore_absent(queue, absent)
