@@ -36,12 +36,14 @@ class Patience:
 
     Attributes:
         done: with how many messages it has done so.
+        answered: whether the storekeeper has taken a turn meanwhile.
     """
 
     def __init__(self, connection: CoreConnection, did: str = "") -> None:
         self._connection, self._did = connection, did
         self._until, self._rest = 0, _FIRST_REST
         self.done = 0
+        self.answered = False
 
     def worked(self, count: int = 1) -> None:
         """Notes that the operation has dealt with messages: the next wait may be as long as the first one."""
@@ -60,6 +62,7 @@ class Patience:
             self._rest = min(2 * self._rest, _LONGEST_REST)
         with contextlib.suppress(exceptions.Timeout):
             syncing.wait(self._connection, syncing.ask(self._connection), now + TURN_NS)
+            self.answered = True
         return True
 
     def waits(self) -> bool:

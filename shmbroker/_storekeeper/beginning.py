@@ -15,26 +15,29 @@ import contextlib
 import os
 import select
 import signal
-import time
 from typing import TYPE_CHECKING
 
 from shmbroker import exceptions
 from shmbroker._storekeeper import launch
-from shmbroker.storage.place import Place
+from shmbroker.storage.place import awaited
 
 if TYPE_CHECKING:
     import subprocess
 
     from shmbroker._core.attachment import Attachment
+    from shmbroker.storage.place import Place
 
 RESTORE = "--restore="
 """Tells a storekeeper to make the queues again: the descriptors of its place and of a pipe for its report follow."""
 RESTORED = "restored"
 NO_MEMORY = "no memory:"
-_PLACE_SECONDS = 5.0  # how long a broker waits for the store of a predecessor that is ending
-_ASK_SECONDS = 0.01
 _LOOK_SECONDS = 0.1
 _MOST = 1 << 16  # bytes of a report
+
+
+def owner_of(name: str) -> str:
+    """What another process is told that wants the store of a broker."""
+    return f"broker {name!r}"
 
 
 def place_in(name: str, folder: str) -> Place:
@@ -46,16 +49,7 @@ def place_in(name: str, folder: str) -> Place:
     Raises:
         StoreError: the folder is missing, cannot be written, or is in use.
     """
-    if not os.path.isdir(folder):  # noqa: PTH112 - no pathlib: it is slow to import
-        raise exceptions.StoreError(text=f"data_dir={folder!r} is no folder")
-    until = time.monotonic() + _PLACE_SECONDS
-    while True:
-        try:
-            return Place(folder, f"broker {name!r}")
-        except exceptions.StoreError as error:
-            if "is in use by" not in error.text or time.monotonic() > until:
-                raise
-        time.sleep(_ASK_SECONDS)
+    return awaited(folder, owner_of(name))
 
 
 def restore(place: Place, attached: Attachment) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from shmbroker import exceptions
 from shmbroker._core import native, paging, syncing
 from shmbroker._core.connection import CoreConnection
-from shmbroker._core.patience import PATIENCE_NS, TURN_NS, Patience
+from shmbroker._core.patience import Patience
 from shmbroker._core.queue import CoreQueue
 from shmbroker._process import locks
 from shmbroker._storekeeper import records
@@ -121,23 +121,17 @@ class Loader:
     def _wish(self, queue: CoreQueue, sequence: int) -> None:
         """Lets the storekeeper load the leaf."""
         attached, first = queue.connection.attachment, rows.leaf_of(sequence)
-        until, answered = time.monotonic_ns() + PATIENCE_NS, False
+        patience = Patience(queue.connection)
         while paging.absent(queue, first, first + rows.LEAF) is not None:
             if attached.is_damaged():
                 raise fault_in(attached.data_dir or "")
-            if time.monotonic_ns() > until:
-                raise self._not_loaded(queue, answered=answered)
             paging.wish(queue, first)
-            with contextlib.suppress(exceptions.Timeout):
-                syncing.wait(queue.connection, syncing.ask(queue.connection), time.monotonic_ns() + TURN_NS)
-                answered = True
-
-    @staticmethod
-    def _not_loaded(queue: CoreQueue, *, answered: bool) -> Exception:
-        if answered:
-            return queue.connection.attachment.full(f" for messages of {queue.what} that are in the store")
-        text = f"the storekeeper has not loaded messages of {queue.what}, which are in the store"
-        return exceptions.Timeout(text)
+            if patience.rest():
+                continue
+            if patience.answered:
+                raise _full(queue)
+            text = f"the storekeeper has not loaded messages of {queue.what}, which are in the store"
+            raise exceptions.Timeout(text)
 
     def _load(self, queue: CoreQueue, sequence: int, *, others_wait: bool) -> None:
         """Loads. `others_wait`: there may be dead messages, and the housekeeper needs memory to carry them out."""
@@ -148,7 +142,7 @@ class Loader:
         until = time.monotonic_ns() + _OTHERS_FIRST_NS if others_wait else 0
         while self.come_back(queue, first, LEAVES, SIZE, if_spare=time.monotonic_ns() < until) == native.NO_MEMORY:
             if not patience.rest():  # what others have may leave the memory: the storekeeper lets it do so in its turns
-                raise self._not_loaded(queue, answered=True)
+                raise _full(queue)
 
     def come_back(self, queue: CoreQueue, sequence: int, leaves: int, size: int, *, if_spare: bool = False) -> int:
         """Lets leaves come back that are not in the memory, from a sequence number on.
@@ -231,6 +225,10 @@ def let_go(folder: str) -> None:
         loader = _loaders.get(folder)
     if loader is not None:
         loader.close()
+
+
+def _full(queue: CoreQueue) -> exceptions.OutOfMemory:
+    return queue.connection.attachment.full(f" for messages of {queue.what} that are in the store")
 
 
 def _one_back(queue: CoreQueue, leaf: paging.Absent, found: list[paging.Stored], *, if_spare: bool) -> int:

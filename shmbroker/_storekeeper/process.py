@@ -17,7 +17,7 @@ from shmbroker._storekeeper import beginning, launch, verification
 from shmbroker._storekeeper.storekeeper import Storekeeper
 from shmbroker.storage import verify
 from shmbroker.storage.database import Database
-from shmbroker.storage.place import Place
+from shmbroker.storage.place import Place, awaited
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +28,6 @@ BUSY_SECONDS = 0.05  # until the next turn, if the last one had something to wri
 LOADING_SECONDS = 0.001  # the same, if it loaded messages that consumers need next
 REST_SECONDS = 0.5  # the same, if it had nothing to write
 LINGER_SECONDS = 10.0  # without a client
-_PLACE_SECONDS = 5.0  # how long a storekeeper waits for the store of a predecessor that is ending
-_ASK_SECONDS = 0.01
 
 
 class EndFlag:
@@ -49,14 +47,7 @@ def opened(name: str, folder: str, is_needless: Callable[[], bool] = lambda: Fal
     Raises:
         StoreError: the store cannot be opened.
     """
-    until = time.monotonic() + _PLACE_SECONDS
-    while True:
-        try:
-            return Database(folder, owner=f"broker {name!r}", syncs=syncs)
-        except exceptions.StoreError as error:
-            if "is in use by" not in error.text or time.monotonic() > until or is_needless():
-                raise
-        time.sleep(_ASK_SECONDS)
+    return Database(folder, place=awaited(folder, beginning.owner_of(name), is_needless), syncs=syncs)
 
 
 def run(keeper: Storekeeper, ended: EndFlag) -> None:
@@ -102,7 +93,7 @@ def _restored(found: Attachment, ended: EndFlag, place: int, report: int) -> int
     with os.fdopen(report, "w", encoding="utf-8") as told, contextlib.ExitStack() as stack:
         folder = Path(found.data_dir or "")
         try:
-            kept = Place(folder, f"broker {found.name!r}", place)
+            kept = Place(folder, beginning.owner_of(found.name), place)
             database = stack.enter_context(Database(folder, place=kept, syncs=found.sync != segments.SYNCS[-1]))
             verification.forget_fault(folder)
             small = verification.is_small(folder)

@@ -21,7 +21,7 @@ import xxhash
 
 from shmbroker._dataclasses import dataclass
 from shmbroker.exceptions import StoreError
-from shmbroker.storage import copying, folders, verify
+from shmbroker.storage import copying, folders, verifying
 from shmbroker.storage.database import DATA, FORMAT, Database
 from shmbroker.storage.log import LOG, Log
 from shmbroker.storage.place import Place
@@ -187,7 +187,7 @@ def _restore(found: Backup, backup: Path, folder: Path, progress: Progress | Non
     partial.mkdir(0o700)
     try:
         _copy(found, backup / DATA, partial / DATA, progress or (lambda _done, _total: None))
-        verify.verified(partial)
+        verifying.verified(partial)
         Log(folder).close()  # first: a database without its log would be refused, a log without a database is no store
         folders.sync(folder / LOG)
         folders.sync(folder)

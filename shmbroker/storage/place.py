@@ -6,10 +6,17 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
+from typing import TYPE_CHECKING
 
 from shmbroker.exceptions import StoreError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _OWNER = "owner"
+_PATIENCE_SECONDS = 5.0  # how long a storekeeper waits for the store of a predecessor that is ending
+_ASK_SECONDS = 0.01
 _DATA = "data.mdb"
 
 
@@ -67,6 +74,24 @@ class Place:
 def is_gone(folder: str | os.PathLike[str]) -> bool:
     """Whether the folder of a store, or the database in it, is not there any more."""
     return not os.path.exists(os.path.join(folder, _DATA))  # noqa: PTH110, PTH118 - no pathlib: it is slow to import
+
+
+def awaited(folder: str | os.PathLike[str], owner: str, is_needless: Callable[[], bool] = lambda: False) -> Place:
+    """Takes the place; waits for a predecessor that is ending, unless the wait is needless meanwhile.
+
+    Raises:
+        StoreError: the folder is missing, cannot be written, or is in use.
+    """
+    if not os.path.isdir(folder):  # noqa: PTH112 - no pathlib: it is slow to import
+        raise StoreError(text=f"data_dir={os.fspath(folder)!r} is no folder")
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            return Place(folder, owner)
+        except StoreError as error:
+            if "is in use by" not in error.text or time.monotonic() > until or is_needless():
+                raise
+        time.sleep(_ASK_SECONDS)
 
 
 def is_in_use(folder: str | os.PathLike[str]) -> bool:

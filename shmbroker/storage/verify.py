@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from shmbroker.exceptions import StoreError
 from shmbroker.storage import database, rows
-from shmbroker.storage.verifying import verified as verified  # noqa: PLC0414 - for the callers of this module
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from shmbroker._core import managing, record
 from shmbroker._session.queues import core_of
 from shmbroker._storekeeper import records, users
 from shmbroker.storage import messages as stored
-from shmbroker.storage import rows, verify
+from shmbroker.storage import rows, verifying
 from shmbroker.storage.database import DATA, Database
 from shmbroker.storage.reading import Reader
 from shmbroker.storage.writer import Writer
@@ -183,7 +183,7 @@ def opened(data_dir: str | os.PathLike[str]) -> Iterator[StoredQueues]:
     if folder.is_dir() and not (folder / DATA).exists():
         raise exceptions.StoreError(text=f"data_dir={str(folder)!r} has no store: there is no file {DATA!r}")
     if folder.is_dir():
-        verify.verified(folder)
+        verifying.verified(folder)
     with (
         Database(folder, owner="an export") as database,
         contextlib.closing(Writer(database)),

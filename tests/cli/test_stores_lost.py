@@ -72,7 +72,7 @@ def test_a_killed_backup(cli: Callable[..., Any], broker_name: str, data_dir: Pa
 
 @pytest.mark.parametrize(
     ("step", "at"),
-    [("backup._copy", 0), ("verify.verified", 0), ("folders.sync", 0), ("folders.sync", 1), ("folders.sync", 2)],
+    [("backup._copy", 0), ("verifying.verified", 0), ("folders.sync", 0), ("folders.sync", 1), ("folders.sync", 2)],
 )
 def test_a_killed_restore(cli: Callable[..., Any], broker_name: str, filled: Path, step: str, at: int) -> None:
     """The next one begins anew, or finds all of the store."""

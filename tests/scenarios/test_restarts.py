@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from scenario_support.processes import Actor
+
     import shmbroker
 
 
@@ -274,6 +276,20 @@ def test_t60_an_id_that_was_not_confirmed_is_free(lasting: Lasting) -> None:
     assert listing(queue) == ["a", "b"]
 
 
+def lost(lasting: Lasting, producers: dict[str, Actor], told: dict[str, int]) -> dict[str, int]:
+    """Kill the storekeeper and all producers, and lose the memory; what each producer was told last, by name."""
+    os.kill(lasting.keeper(), signal.SIGKILL)
+    for producer in producers.values():
+        producer.kill()
+    lasting.lose()
+    last = dict(told)
+    for name, producer in producers.items():
+        with contextlib.suppress(ActorError):  # its end
+            while True:
+                last[name] = producer.item()
+    return last
+
+
 def test_t60_each_message_is_there_once_whatever_was_killed(lasting: Lasting) -> None:
     """Producers that repeat what they were not told bring no message twice, and lose none.
 
@@ -293,14 +309,7 @@ def test_t60_each_message_is_there_once_whatever_was_killed(lasting: Lasting) ->
             for message in queue.get_many(3, timeout=0.001):
                 taken.add(text(message))
                 message.ack()
-        os.kill(lasting.keeper(), signal.SIGKILL)
-        for producer in producers:
-            producer.kill()
-        lasting.lose()
-        for producer, name in zip(producers, names, strict=True):
-            with contextlib.suppress(ActorError):  # its end
-                while True:
-                    told[name] = producer.item()
+        told = lost(lasting, dict(zip(names, producers, strict=True)), told)
     lasting.begin()
     queue = lasting.queue()
     for name in names:
@@ -366,14 +375,7 @@ def test_t78_a_crash_during_an_append_leaves_no_hole(lasting: Lasting, *, torn: 
         while told.get(names[-1], 0) < 100:
             for producer, name in zip(producers, names, strict=True):
                 told[name] = producer.item()
-        os.kill(lasting.keeper(), signal.SIGKILL)
-        for producer in producers:
-            producer.kill()
-        lasting.lose()
-        for producer, name in zip(producers, names, strict=True):
-            with contextlib.suppress(ActorError):  # its end
-                while True:
-                    told[name] = producer.item()
+        told = lost(lasting, dict(zip(names, producers, strict=True)), told)
     if torn:
         log = lasting.folder / "log.sqlite-wal"
         whole = log.read_bytes()

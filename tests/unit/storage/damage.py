@@ -21,7 +21,7 @@ from shmbroker import exceptions
 from shmbroker.storage import rows
 from shmbroker.storage.database import Database
 from shmbroker.storage.reading import Reader
-from shmbroker.storage.verify import verified
+from shmbroker.storage.verifying import verified
 from shmbroker.storage.writer import Writer
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from scenario_support.waiting import eventually
 
 import shmbroker
 from shmbroker import exceptions
-from shmbroker._core import attachment, paging, segments
+from shmbroker._core import attachment, paging, patience, segments
 from shmbroker._storekeeper import admission, beginning, launch, loading, verification
 from shmbroker._storekeeper.verification import Verification
 from shmbroker.storage import rows
@@ -129,7 +129,7 @@ def test_a_storekeeper_that_does_not_answer_is_a_timeout(
     queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The text says who has not loaded."""
-    monkeypatch.setattr(loading, "PATIENCE_NS", 1)
+    monkeypatch.setattr(patience, "PATIENCE_NS", 1)
     with pytest.raises(exceptions.Timeout, match="the storekeeper has not loaded messages of queue 'q'"):
         queue.get(timeout=0)
 
