@@ -21,7 +21,7 @@ from shmbroker import exceptions
 from shmbroker._core import attachment, paging, patience, segments
 from shmbroker._storekeeper import admission, beginning, launch, loading, verification
 from shmbroker._storekeeper.verification import Verification
-from shmbroker.storage import rows
+from shmbroker.storage import rows, verify
 from shmbroker.storage.database import DATA
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def load_as_clients(found: Attachment) -> None:
 
 
 class Serving:
-    """A storekeeper in a thread that serves wishes, until the block ends."""
+    """A storekeeper in a thread that serves wishes, until the block ends. It loads nothing that nobody wished for."""
 
     def __init__(self, stored: Stored) -> None:
         self._stored, self._ready, self._ended = stored, threading.Event(), threading.Event()
@@ -76,6 +76,7 @@ class Serving:
     def _run(self) -> None:
         with self._stored.another_keeper() as keeper:
             assert keeper.begin()
+            keeper._room.load_ahead = lambda _: False  # type: ignore[method-assign]  # noqa: SLF001
             self._ready.set()
             while not self._ended.is_set():
                 keeper.turn()
@@ -192,6 +193,38 @@ def damage(file: Path, first: int) -> None:
             whole[at + _FLAGS + 6 : at + 36] = b"\xff" * 20  # where the values lie
     with file.open("r+b") as stream:
         stream.write(whole)
+
+
+def test_the_end_of_a_storekeeper_ends_the_walk(stored: Stored, queue: shmbroker.Queue) -> None:
+    """Nobody would hear of its result; and it has the database open."""
+    assert len(queue) == COUNT
+    with attached(stored) as found:
+        walk = Verification(found, stored.folder)
+        walk.begin()
+        assert walk._child is not None  # noqa: SLF001
+        child = psutil.Process(walk._child.pid)  # noqa: SLF001
+        child.suspend()  # it does not end by itself
+        walk.close()
+        assert not child.is_running()
+
+
+def test_a_walk_ends_when_its_storekeeper_is_killed(
+    stored: Stored, queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks now and then whose child it is."""
+    assert len(queue) == COUNT
+    parents = iter([7, 7, 1])
+    monkeypatch.setattr(verify, "_OFTEN", 1)
+    monkeypatch.setattr(os, "getppid", lambda: next(parents))
+    database, stored.database = stored.database, None  # type: ignore[assignment]
+    stored.keeper.close()
+    database.close()
+    with pytest.raises(SystemExit) as ended:
+        verify.main([str(stored.folder)])
+    assert ended.value.code == 3
+    stored.reopen()
+    stored.keeper = stored.another_keeper()
+    assert stored.keeper.begin()
 
 
 # ---- the processes ----
