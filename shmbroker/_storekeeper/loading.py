@@ -141,10 +141,20 @@ class Loader:
         patience, first = Patience(queue.connection), rows.leaf_of(sequence)
         until = time.monotonic_ns() + _OTHERS_FIRST_NS if others_wait else 0
         while self.come_back(queue, first, LEAVES, SIZE, if_spare=time.monotonic_ns() < until) == native.NO_MEMORY:
-            if not patience.rest():  # what others have may leave the memory: the storekeeper lets it do so in its turns
+            paging.wish(queue, first)  # the storekeeper then lets others leave, also below its marks
+            if not patience.rest():
                 raise _full(queue)
 
-    def come_back(self, queue: CoreQueue, sequence: int, leaves: int, size: int, *, if_spare: bool = False) -> int:
+    def come_back(
+        self,
+        queue: CoreQueue,
+        sequence: int,
+        leaves: int,
+        size: int,
+        *,
+        most: int | None = None,
+        if_spare: bool = False,
+    ) -> int:
         """Lets leaves come back that are not in the memory, from a sequence number on.
 
         Args:
@@ -152,10 +162,11 @@ class Loader:
             sequence: the first sequence number of a leaf.
             leaves: up to so many leaves behind it are looked at.
             size: the bytes of bodies, after which no other leaf is loaded.
+            most: the most bytes of bodies of the first leaf; ``None`` = it is loaded in any case.
             if_spare: leave the reserve of memory to the calls that make room.
 
         Returns:
-            NO_MEMORY if there is no memory for the first of them, else OK.
+            NO_MEMORY if there is no memory for the first of them, or if it has more than `most`; else OK.
 
         Raises:
             StoreError: the store cannot be read, or is damaged.
@@ -178,6 +189,8 @@ class Loader:
                 added = sum(len(row.bodies) for row in stored)
                 if loaded and loaded + added > size:
                     break
+                if not loaded and most is not None and added > most:
+                    return native.NO_MEMORY
                 if _one_back(queue, leaf, stored, if_spare=if_spare) == native.NO_MEMORY:
                     return native.OK if loaded else native.NO_MEMORY
                 loaded += added + 1

@@ -29,6 +29,8 @@ BEGIN = 0.4
 """Above this part, messages that are not durable are written, so that their leaves can leave above the high mark."""
 WINDOWS = 64 * rows.LEAF, 8 * rows.LEAF, rows.LEAF
 """So many messages of each lane stay behind its head; the next number holds if that leaves too little room."""
+SHORT = 1 / 4
+"""If somebody needs messages for which there is no memory, leaves leave until this part more of it is free."""
 LEAVES_AHEAD, AHEAD = 256, 1 / 8
 """How many leaves behind the head of a lane are loaded before they are needed, and which part of the memory at most."""
 FEW_AHEAD = 8
@@ -58,17 +60,25 @@ class Room:
         self._used, self._room = 0.0, 0
         self._came = 0  # bytes of bodies since the last look
         self._wishes = 0
+        self._is_short = False  # somebody needs messages for which there is no memory
 
     def _look(self) -> float:
         """The part of the memory that messages use, of what the structures of the broker leave to them."""
-        began = time.monotonic_ns()
         facts = self._attached.facts(in_full=True)
-        now = time.monotonic_ns()
-        self._again = now + min(_SHARE * (now - began), _LONGEST_NS)
         self._room = max(1, facts.memory_limit - facts.memory_structures)
         self._used = min(facts.memory_used, facts.memory_bodies) / self._room
-        self._came = 0
         return self._used
+
+    def _is_full(self) -> bool:
+        """Whether the use is above the high mark; looks only from time to time."""
+        began = time.monotonic_ns()
+        if began < self._again and self._came < self._room * _CAME:
+            return False
+        used = self._look()
+        now = time.monotonic_ns()
+        self._again = now + min(_SHARE * (now - began), _LONGEST_NS)
+        self._came = 0
+        return used >= HIGH
 
     def suffices(self) -> bool:
         """Whether messages that are not durable need not be written yet."""
@@ -80,9 +90,6 @@ class Room:
         """Notes that so many bytes of bodies were put."""
         self._came += size
 
-    def _needs_no_look(self) -> bool:
-        return time.monotonic_ns() < self._again and self._came < self._room * _CAME
-
     def make(self, queues: Iterable[Following], commit: Callable[[], None]) -> int:
         """Lets leaves leave if the memory is short; returns how many have left.
 
@@ -90,18 +97,22 @@ class Room:
             queues: the stored queues. What they had before this call is in the store.
             commit: brings everything that is in the store into its database. It is called before a leaf leaves.
         """
-        if self._needs_no_look() or self._look() < HIGH:
+        if not self._is_short and not self._is_full():
             return 0
         able = [one for one in queues if not one.has_staged and paging.may_leave(one.queue)]
         if not able:
             return 0
         commit()
-        return sum(self._leave(able, ahead) for ahead in WINDOWS)
+        if not self._is_short:
+            return sum(self._leave(able, ahead, LOW) for ahead in WINDOWS)
+        self._is_short = False
+        low = min(LOW, self._look() - SHORT)
+        return sum(self._leave(able, ahead, low) for ahead in (*WINDOWS, 0))
 
-    def _leave(self, queues: list[Following], ahead: int) -> int:
-        """Lets leaves leave until the use is below the low mark, or no other one may; returns how many have left."""
+    def _leave(self, queues: list[Following], ahead: int, low: float) -> int:
+        """Lets leaves leave until the use is below `low`, or no other one may; returns how many have left."""
         left, most, gone = 0, _FIRST, 1
-        while gone and self._used > LOW:
+        while gone and self._used > low:
             gone, before = 0, self._used
             for one in queues:
                 for lane in self._core.lanes(one.queue):
@@ -109,7 +120,7 @@ class Room:
             left += gone
             freed = before - self._look()
             if gone and freed > 0:  # as many as are needed now, if the others are as large as these
-                most = int(min(_MOST, max(_FIRST, (self._used - LOW) / freed * gone / len(queues))))
+                most = int(min(_MOST, max(_FIRST, (self._used - low) / freed * gone / len(queues))))
         return left
 
     def load_wished(self, queues: Iterable[Following]) -> bool:
@@ -121,7 +132,9 @@ class Room:
         for one in queues:
             wanted = paging.take_wish(one.queue)
             if wanted is not None:
-                self._loader.come_back(one.queue, rows.leaf_of(wanted), loading.LEAVES, loading.SIZE)
+                leaf = rows.leaf_of(wanted)
+                status = self._loader.come_back(one.queue, leaf, loading.LEAVES, loading.SIZE)
+                self._is_short |= status == native.NO_MEMORY
         return True
 
     def keep_limits(self, queues: Iterable[Following]) -> bool:
@@ -153,11 +166,12 @@ class Room:
     def load_ahead(self, queues: Iterable[Following]) -> bool:
         """Loads what consumers need next, if there is room for it; returns whether it loaded something.
 
-        Between the two marks it loads only few leaves, so that a consumer never waits for other messages to end.
+        It loads until the use is at the low mark: what came above it would soon have to leave again. Between the two
+        marks it loads only few leaves, so that a consumer never waits for other messages to end.
         """
-        leaves = LEAVES_AHEAD
+        leaves, until = LEAVES_AHEAD, LOW
         if self._used > LOW and self._look() > LOW:
-            leaves = FEW_AHEAD
+            leaves, until = FEW_AHEAD, HIGH
         if self._used > HIGH:
             return False
         some = False
@@ -166,8 +180,10 @@ class Room:
                 missing = paging.absent(one.queue, lane.head, lane.head + leaves * rows.LEAF)
                 if missing is None:
                     continue
+                size, most = int(self._room * min(AHEAD, until - self._used)), int(self._room * (HIGH - self._used) / 2)
+                if self._loader.come_back(one.queue, missing.sequence, leaves, size, most=most) == native.NO_MEMORY:
+                    return some
                 some = True
-                size = int(self._room * AHEAD)
-                if self._loader.come_back(one.queue, missing.sequence, leaves, size) == native.NO_MEMORY:
+                if self._look() > HIGH:
                     return some
         return some

@@ -344,6 +344,7 @@ static void die_with_a_dead_one(void) {
 #define RING(n) {{(n), -1, -1, 0, -1, -1}, 0}
 /* With priorities: the message of id i has priority i % 3. So a get takes id 2 first, and an eviction id 3. */
 #define RANKED(ring) {{(ring), -1, -1, 0, -1, -1, 2}, 0}
+#define STORED_RANKED {{-1, -1, -1, 0, -1, -1, 2}, SB_QUEUE_DURABLE}
 /* The messages without a group are one group. */
 #define GROUPED \
   {{-1, -1, -1, 0, -1, -1, [SB_SETTING_MESSAGE_GROUPS] = SB_GROUPS_SHARED, [SB_SETTING_GROUP_BUCKETS] = 1}, 0}
@@ -720,6 +721,8 @@ const operation OPERATIONS[] = {
     {"reap a commit, stored", STORED, SETUP, nothing, reap, UNDER_WAY(ALL | TWO, ALL | TWO),
      AFTER(ALL | TWO, ALL | TWO), .both = TWO, .reaps = true, .dies_at = "turns.commit.begun", .dies_in = commit_two},
     {"put, stored", STORED, SETUP, nothing, put_one, PUTS(NEW)},
+    {"put, stored, large", STORED, SETUP, write_long_body, put_long, PUTS(NEW), .slow = true},
+    {"put, stored, large, priorities", STORED_RANKED, SETUP, write_long_body, put_long, PUTS(NEW), .slow = true},
     {"ask for a turn", STORED, SETUP, nothing, asks_for_a_turn, UNCHANGED},
     {"turn of the storekeeper", STORED, SETUP, ends_before_a_turn, takes_a_turn, LEAVES(BUT_1)},
 

@@ -57,8 +57,10 @@ void expect_changes_found(sb_queue *of) {
     sb_leaf_ref leaf;
     sb_status status = sb_ring_locate(of->c->b, NULL, r, position, &leaf);
     if (status == SB_PAGED) continue;
-    bool ended = status != SB_OK ||
-                 sb_cell_state(SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_RELAXED)) == SB_CELL_TOMBSTONE;
+    const sb_cell_shm *cell = sb_leaf_cell(&leaf, position);
+    /* whoever takes a message writes the side record: without one, the cell never had a message (sb_spacing.h) */
+    bool ended = status != SB_OK || (sb_cell_state(SB_LOAD(&cell->word, SB_RELAXED)) == SB_CELL_TOMBSTONE &&
+                                     SB_LOAD(&cell->side, SB_RELAXED) != 0);
     bool found = false;
     for (uint32_t i = 0; i < count; i++) {
       uint64_t n = at - changes[i].first;

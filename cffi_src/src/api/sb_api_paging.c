@@ -18,7 +18,7 @@ static bool find(sb_queue *q, uint64_t sequence, sb_ring *r, uint64_t *position)
 
 /* ---- leaving ---- */
 
-bool sb_store_may_leave(sb_queue *q) { return sb_departure_allowed(q); }
+bool sb_store_may_leave(sb_queue *q) { return sb_queue_may_leave(q); }
 
 uint32_t sb_store_leave(sb_queue *q, uint64_t lane, uint64_t ahead, uint32_t most) {
   sb_ring r;

@@ -44,7 +44,7 @@ static sb_status append(sb_connection *c, sb_transaction_cell *cell) {
       (uint64_t)SB_CELL_STAGED | SB_FIELD(cell->body->slot, 4) | SB_FIELD(cell->ref, 32) | SB_FIELD(c->id, 37);
   /* P8 of sb_connection.h: the append stores each position here before it tries that position. */
   sb_word *announce = &sb_holding_at(c->b, cell->token)->where;
-  sb_append how = {SB_WORD_OWNED, cell->tracked ? SB_TAIL_EXACT : SB_TAIL_LAZY};
+  sb_append how = {SB_WORD_OWNED, cell->tracked ? SB_TAIL_EXACT : SB_TAIL_LAZY, sb_queue_spacing(q, cell->body->bytes)};
   sb_holding_set(c->b, cell->token, sb_holding_what(SB_HOLD_STAGED, q->slot, 0), NOWHERE);
   return sb_queue_append(q, lane, word, how, announce, &cell->position);
 }

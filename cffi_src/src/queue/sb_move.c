@@ -77,7 +77,7 @@ static sb_status move_taken(sb_queue *q, sb_queue *target, const sb_taken *taken
   bool tracked = sb_queue_tracks(target->shm);
   if (tracked) sb_hints_taken(target->shm, 1, bytes);
   uint64_t word = (uint64_t)SB_CELL_REMOVING | SB_FIELD(t.slot, 4) | SB_FIELD(ref, 32) | SB_FIELD(c->id, 37);
-  sb_append how = {SB_WORD_OWNED, SB_TAIL_EXACT};
+  sb_append how = {SB_WORD_OWNED, SB_TAIL_EXACT, sb_queue_spacing(target, bytes)};
   status = sb_queue_append(target, lane, word, how, &from->target_position, &position);
   if (status != SB_OK) {
     bool freed;

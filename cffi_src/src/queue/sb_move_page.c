@@ -21,16 +21,23 @@ static uint64_t tail_of(const sb_queue *target) {
   return shared > own ? shared : own;
 }
 
+/* What the messages of a row may be: the row ends behind the body that reaches `limit` bytes, and a larger body than
+ * `largest` lies apart in the target (sb_spacing.h). */
+typedef struct {
+  uint64_t limit, largest;
+} bounds;
+
 /* True if a row whose bodies had *bytes bytes until now may have this message, too. Adds the length of its body. */
-static bool fits(sb_broker *b, uint32_t slot, unsigned ref, uint64_t *bytes, uint64_t limit) {
+static bool fits(sb_broker *b, uint32_t slot, unsigned ref, uint64_t *bytes, const bounds *most) {
   const sb_message_shm *m = sb_slot_at(b, slot);
-  bool below = *bytes < limit;
-  *bytes += sb_peek_word(&m->body_length);
+  uint64_t length = sb_peek_word(&m->body_length);
+  bool below = *bytes < most->limit && length <= most->largest;
+  *bytes += length;
   return below && sb_peek_word(&m->expires_ns) == 0 && ref != SB_REF_BLOCK;
 }
 
 /* True if it seems that the row can be taken and moved. Other processes may change the cells meanwhile. */
-static bool seems_ready(sb_queue *q, uint64_t first, uint64_t limit) {
+static bool seems_ready(sb_queue *q, uint64_t first, const bounds *most) {
   sb_broker *b = q->c->b;
   sb_lane *lane = &q->lanes[0];
   sb_leaf_ref *leaf = &lane->head_leaf;
@@ -46,7 +53,7 @@ static bool seems_ready(sb_queue *q, uint64_t first, uint64_t limit) {
     }
     uint64_t ahead = SB_LOAD(&sb_leaf_cell(leaf, at + AHEAD)->word, SB_RELAXED);
     if (sb_slot_in_range(b, sb_cell_slot(ahead))) __builtin_prefetch(sb_slot_at(b, sb_cell_slot(ahead)));
-    if (!fits(b, slot, sb_cell_ref(word), &bytes, limit)) {
+    if (!fits(b, slot, sb_cell_ref(word), &bytes, most)) {
       return false;
     }
   }
@@ -55,7 +62,7 @@ static bool seems_ready(sb_queue *q, uint64_t first, uint64_t limit) {
 
 /* Takes the row. *bytes: the length of all bodies. False: not all of it could be taken, or it cannot be moved; then no
  * message of it is held, and no token is used. */
-static bool take_row(sb_queue *q, uint64_t first, uint64_t limit, sb_taken *row, uint64_t *bytes) {
+static bool take_row(sb_queue *q, uint64_t first, const bounds *most, sb_taken *row, uint64_t *bytes) {
   sb_connection *c = q->c;
   uint64_t tokens[ROW];
   unsigned free = 0;
@@ -63,7 +70,7 @@ static bool take_row(sb_queue *q, uint64_t first, uint64_t limit, sb_taken *row,
   unsigned taken = free == ROW ? sb_take_row(q, first, tokens, row) : 0;
   bool all = taken == ROW;
   *bytes = 0;
-  for (unsigned i = 0; i < taken; i++) all = fits(c->b, row[i].slot, row[i].ref, bytes, limit) && all;
+  for (unsigned i = 0; i < taken; i++) all = fits(c->b, row[i].slot, row[i].ref, bytes, most) && all;
   for (unsigned i = free; !all && i > 0; i--) {
     if (i > taken) {
       sb_holding_give(c, tokens[i - 1]);
@@ -114,11 +121,12 @@ sb_status sb_move_page(sb_queue *q, sb_queue *target, uint64_t end, uint64_t lim
   uint64_t first = head > q->lanes[0].cursor ? head : q->lanes[0].cursor;
   sb_page_fresh f;
   sb_taken row[ROW];
-  if (tail % SB_PAGE_CELLS != 0 || !may_move_pages(q, target) || first + ROW > end || !seems_ready(q, first, limit) ||
+  const bounds most = {limit, target->large};
+  if (tail % SB_PAGE_CELLS != 0 || !may_move_pages(q, target) || first + ROW > end || !seems_ready(q, first, &most) ||
       sb_page_prepare_leaf(c, &lane->ring, tail, &f) != SB_OK) {
     return SB_EMPTY;
   }
-  if (!take_row(q, first, limit, row, bytes)) {
+  if (!take_row(q, first, &most, row, bytes)) {
     sb_page_drop_leaf(c, &f);
     return SB_EMPTY;
   }

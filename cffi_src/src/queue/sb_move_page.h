@@ -11,8 +11,8 @@
  * (`target_position`), and the bytes of all bodies.
  *
  * When: neither queue tracks (limits) or has priorities, the target does not KEEP, its tail is at the beginning of a leaf that does not
- * exist, no message of the row expires, and none has its reference in a block. Otherwise the caller moves one message
- * (sb_move.h).
+ * exist, no message of the row expires or is large for the target (sb_spacing.h), and none has its reference in a block.
+ * Otherwise the caller moves one message (sb_move.h).
  *
  * Invariants:
  *  I75 a leaf of the intent MOVE_PAGE was linked if its slot is not ALLOC(owner of the intent) with the generation of

@@ -4,6 +4,7 @@
 #include "sb_closing.h"
 #include "sb_properties.h"
 #include "sb_slab.h"
+#include "sb_spacing.h"
 
 /* ---- handles ---- */
 
@@ -48,6 +49,7 @@ static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even
   q->waits_for_store =
       lasts && q->lanes[0].ring.changed != NULL && SB_LOAD(&q->c->b->header->sync, SB_RELAXED) == SB_SYNC_ALWAYS;
   if ((flags & SB_QUEUE_LANES) != 0) q->last_lane = sb_lanes_number(q->shm, 0);
+  q->large = q->lanes[0].ring.changed != NULL ? sb_spacing_large(b) : UINT64_MAX;
   q->others = 1;
   if ((flags & SB_QUEUE_LAST_VALUE) != 0) q->value_key = find_header_name(q, "last_value_key", &q->value_key_length);
   if ((flags & SB_QUEUE_SORTED) != 0) q->sort_key = find_header_name(q, "sort_key", &q->sort_key_length);
@@ -138,6 +140,15 @@ uint64_t sb_queue_next_end(sb_queue *q, uint64_t position) {
     if (lane != &q->lanes[0]) return sb_ring_exact_tail(q->c->b, &lane->ring);
   }
   return 0;
+}
+
+/* ---- stored queues ---- */
+
+#define KEEPING (SB_QUEUE_GROUPS | SB_QUEUE_LAST_VALUE | SB_QUEUE_SORTED | SB_QUEUE_NON_DESTRUCTIVE)
+
+bool sb_queue_may_leave(const sb_queue *q) {
+  return sb_queue_stores(q) && (SB_LOAD(&q->shm->flags, SB_RELAXED) & KEEPING) == 0 && !sb_queue_tracks(q->shm) &&
+         sb_queue_is_open(q);
 }
 
 /* ---- counts ---- */
@@ -320,7 +331,7 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
   SB_CRASHPOINT("queue.enqueue.published");
   if (scheduled && tracked) sb_hints_taken(q->shm, 1, bytes); /* I23: taken, until a release makes it AVAILABLE */
   uint64_t word = (uint64_t)(scheduled ? SB_CELL_SCHEDULED : SB_CELL_AVAILABLE) | SB_FIELD(slot, 4);
-  sb_append how = {SB_WORD_OPEN, tracked ? SB_TAIL_EXACT : SB_TAIL_LAZY};
+  sb_append how = {SB_WORD_OPEN, tracked ? SB_TAIL_EXACT : SB_TAIL_LAZY, sb_queue_spacing(q, bytes)};
   sb_status status = sb_queue_append(q, lane, word, how, &l->position, position);
   if (status != SB_OK) {
     SB_STORE(header, sb_slot_word(SB_SLOT_ALLOC, c->id, gen) | parts, SB_RELEASE); /* no process has seen it */

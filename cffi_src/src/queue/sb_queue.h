@@ -67,6 +67,7 @@ struct sb_queue {
   struct sb_groups *groups;  /* NULL: the queue has no message groups, or no consumer uses this handle */
   unsigned last_lane;        /* the highest number of a lane; 0: the queue has one lane */
   unsigned others;           /* how many other lanes the handle can remember */
+  uint64_t large;            /* bodies that are larger lie apart (sb_queue_spacing); UINT64_MAX: none */
   const uint8_t *value_key;  /* the header that last_value_key names (sb_values.h) */
   uint32_t value_key_length; /* 0: the queue has no last values */
   const uint8_t *sort_key;   /* the header that sort_key names (sb_sorted.h) */
@@ -187,6 +188,13 @@ SB_HOT sb_status sb_queue_append(sb_queue *q, sb_lane *lane, uint64_t word, sb_a
 #define SB_TRACKING_UNSURE 2
 /* True if the storekeeper writes the messages of the queue into the store. */
 static inline bool sb_queue_stores(const sb_queue *q) { return q->lanes[0].ring.changed != NULL; }
+/* True if messages of the queue may leave the memory (I130 of sb_departure.h). */
+bool sb_queue_may_leave(const sb_queue *q);
+/* What the append of a message of `bytes` bytes has in sb_append: large messages of a queue whose leaves leave the memory
+ * lie apart (sb_spacing.h). */
+static inline uint64_t sb_queue_spacing(const sb_queue *q, uint64_t bytes) {
+  return bytes > q->large && sb_queue_may_leave(q) ? bytes : 0;
+}
 /* True if the queue maintains `taken`, `admitted` and the byte hints: it has limits or a ring size, or it once had. */
 static inline bool sb_queue_tracks(const sb_queue_shm *q) { return SB_LOAD(&q->tracking, SB_RELAXED) != 0; }
 /* True if the queue evicts messages: beyond ring_size, or with the overflow drop-head beyond max_length and max_bytes.

@@ -26,6 +26,7 @@ typedef struct {
   uint64_t ready_bit;
   uint32_t object;
   uint32_t id;
+  sb_word *came;     /* `came` of a queue with priorities (sb_lanes.h), else NULL */
   sb_word *returned; /* `returned` of a sorted queue (sb_sorted.h); NULL: the queue is none */
   /* of a stored queue: its flag `changed` (sb_changed.h) and its position `stored` (sb_gather.h); else NULL */
   sb_word *changed, *stored;

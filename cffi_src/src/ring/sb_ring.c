@@ -3,6 +3,7 @@
 
 #include "sb_changed.h"
 #include "sb_slab.h"
+#include "sb_spacing.h"
 
 /* ---- finding leaves ---- */
 
@@ -115,6 +116,19 @@ static uint64_t complete(uint64_t word, unsigned form, uint64_t gen) {
   }
 }
 
+/* Makes the cell at `position`, which was FREE, one without a message (I133 of sb_spacing.h). False: another process has
+ * filled it. */
+static bool skip(sb_connection *c, const sb_ring *r, const sb_leaf_ref *leaf, uint64_t position) {
+  uint64_t empty = sb_cell_bare(SB_CELL_FREE, leaf->gen);
+  if (!SB_CAS(&sb_leaf_cell(leaf, position)->word, &empty, sb_cell_bare(SB_CELL_TOMBSTONE, leaf->gen), SB_SEQ_CST)) {
+    return false;
+  }
+  SB_CRASHPOINT("ring.append.skipped");
+  if (r->came != NULL) (void)SB_ADD(r->came, 1, SB_SEQ_CST);
+  sb_ring_redo(c, r, leaf, position);
+  return true;
+}
+
 sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache, uint64_t word, sb_append how,
                          sb_word *announce, uint64_t *position) {
   uint64_t shared = SB_LOAD(r->tail, SB_ACQUIRE), at = shared > *position ? shared : *position;
@@ -132,7 +146,12 @@ sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache,
     }
     sb_cell_shm *cell = sb_leaf_cell(cache, at);
     uint64_t found = SB_LOAD(&cell->word, SB_ACQUIRE);
-    if (found == sb_cell_bare(SB_CELL_FREE, cache->gen)) {
+    bool is_free = found == sb_cell_bare(SB_CELL_FREE, cache->gen);
+    if (is_free && how.bytes != 0 && sb_spacing_exceeds(c->b, cache->leaf, (unsigned)(at % SB_PAGE_CELLS), how.bytes)) {
+      at += skip(c, r, cache, at);
+      continue;
+    }
+    if (is_free) {
       if (announce != NULL) {
         SB_STORE(announce, at, SB_RELEASE); /* P11 of sb_ledger.h: release */
       }
@@ -281,6 +300,7 @@ static sb_ring cells_of(const sb_broker *b, sb_queue_shm *q, uint32_t object) {
                    .requeued = &q->requeued,
                    .ready = (flags & SB_QUEUE_LANES) != 0 ? &q->ready[0] : NULL,
                    .ready_bit = 1,
+                   .came = (flags & SB_QUEUE_LANES) != 0 ? &q->came : NULL,
                    .object = object,
                    .id = SB_RING_CELLS,
                    .returned = (flags & SB_QUEUE_SORTED) != 0 ? &q->returned : NULL,
@@ -303,6 +323,7 @@ static bool open_lane(sb_broker *b, uint32_t object, sb_ring *r) {
                  .requeued = &l->requeued,
                  .ready = &q->ready[number / 64],
                  .ready_bit = UINT64_C(1) << number % 64,
+                 .came = &q->came,
                  .object = object,
                  .id = SB_RING_LANE,
                  .changed = is_stored(b, SB_LOAD(&q->flags, SB_RELAXED)) ? &l->changed : NULL,

@@ -74,11 +74,12 @@ typedef enum { SB_WORD_WHOLE, SB_WORD_OPEN, SB_WORD_OWNED, SB_WORD_BARE } sb_wor
 #define SB_TAIL_STAYS UINT32_MAX
 typedef struct {
   sb_word_form form;
-  uint32_t lag; /* SB_TAIL_... */
+  uint32_t lag;   /* SB_TAIL_... */
+  uint64_t bytes; /* of the body of a large message, which lies apart from others (sb_spacing.h); 0: it is not large */
 } sb_append;
-#define SB_APPEND_ENTRY ((sb_append){SB_WORD_WHOLE, SB_TAIL_EXACT}) /* an entry of a list */
+#define SB_APPEND_ENTRY ((sb_append){SB_WORD_WHOLE, SB_TAIL_EXACT, 0}) /* an entry of a list */
 /* The tail stays at the CLOSING cell: an append begins at the tail, and so meets the cell until it is decided. */
-#define SB_APPEND_CLOSING ((sb_append){SB_WORD_BARE, SB_TAIL_STAYS})
+#define SB_APPEND_CLOSING ((sb_append){SB_WORD_BARE, SB_TAIL_STAYS, 0})
 /* Appends `word`, and adds the page's generation to it. Before each attempt the function stores the position in
  * *announce, unless `announce` is NULL. *position: on entry 0, or a position before which each cell is filled; the
  * function first tries this position or the shared tail, whichever is later. On return *position is the position of the

@@ -3,13 +3,6 @@
 
 #include "sb_peek.h"
 
-#define KEEPING (SB_QUEUE_GROUPS | SB_QUEUE_LAST_VALUE | SB_QUEUE_SORTED | SB_QUEUE_NON_DESTRUCTIVE)
-
-bool sb_departure_allowed(const sb_queue *q) {
-  return q->lanes[0].ring.changed != NULL && (SB_LOAD(&q->shm->flags, SB_RELAXED) & KEEPING) == 0 &&
-         !sb_queue_tracks(q->shm) && sb_queue_is_open(q);
-}
-
 /* True if a message of the leaf has a timer, is not stored, or cannot be read; or if all of them together have more bytes
  * than the memory can be expected to have room for at once, when they come back. */
 static bool keeps_some(sb_broker *b, const sb_leaf_ref *ref) {
@@ -85,7 +78,7 @@ static void walk(departure *d, const sb_page_ref *p) {
 uint32_t sb_departure_run(sb_queue *q, const sb_ring *r, uint64_t from, uint64_t end, uint32_t most) {
   departure d = {.q = q, .ring = r, .from = from, .end = end, .most = most};
   sb_page_ref root;
-  if (sb_departure_allowed(q) && sb_page_root(q->c->b, SB_LOAD(r->root, SB_SEQ_CST), &root) && root.height > 0) {
+  if (sb_queue_may_leave(q) && sb_page_root(q->c->b, SB_LOAD(r->root, SB_SEQ_CST), &root) && root.height > 0) {
     walk(&d, &root);
   }
   return d.left;

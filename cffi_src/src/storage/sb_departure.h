@@ -26,8 +26,6 @@
 #include "sb_queue.h"
 #include "sb_row.h"
 
-/* True if messages of the queue may leave the memory (I130). */
-bool sb_departure_allowed(const sb_queue *q);
 /* Lets up to `most` leaves of a ring leave, the last ones first; only such that lie between two positions, as a whole.
  * Returns how many have left. */
 uint32_t sb_departure_run(sb_queue *q, const sb_ring *r, uint64_t from, uint64_t end, uint32_t most);

@@ -76,7 +76,7 @@ sb_status sb_restore_skip(sb_queue *q, uint64_t sequence) {
     if (at != SB_LOAD(r->from, SB_RELAXED)) status = skip_page(q, r, at, end, &next);
     if (status == SB_OK && next == at) {
       uint64_t position = at;
-      sb_append how = {SB_WORD_BARE, SB_TAIL_EXACT};
+      sb_append how = {SB_WORD_BARE, SB_TAIL_EXACT, 0};
       status = sb_ring_append(q->c, r, &lane->tail_leaf, SB_CELL_TOMBSTONE, how, NULL, &position);
       if (status == SB_OK) sb_ring_redo(q->c, r, &lane->tail_leaf, position);
       next = position + 1;

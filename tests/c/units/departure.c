@@ -34,20 +34,20 @@ static void expect_left(unsigned leaves, const char *what) {
 
 static void queues_that_may(void) {
   begin(LEAF + 1);
-  expect(sb_departure_allowed(q), "messages of a stored queue stay");
+  expect(sb_queue_may_leave(q), "messages of a stored queue stay");
   expect(sb_store_may_leave(q), "messages of a stored queue stay, says the call");
   const uint32_t flags = SB_LOAD(&q->shm->flags, SB_RELAXED);
   const uint32_t keeping[] = {SB_QUEUE_GROUPS, SB_QUEUE_LAST_VALUE, SB_QUEUE_SORTED, SB_QUEUE_NON_DESTRUCTIVE};
   for (unsigned i = 0; i < 4; i++) {
     SB_STORE(&q->shm->flags, flags | keeping[i], SB_RELAXED);
-    expect(!sb_departure_allowed(q), "messages leave in spite of flag %x", keeping[i]);
+    expect(!sb_queue_may_leave(q), "messages leave in spite of flag %x", keeping[i]);
     expect_is(run(q->base, end_of(0), 1), 0, "how many leave");
   }
   SB_STORE(&q->shm->flags, flags | SB_QUEUE_KEEPS | SB_QUEUE_PAUSED, SB_RELAXED);
-  expect(sb_departure_allowed(q), "messages of a queue that keeps their places stay");
+  expect(sb_queue_may_leave(q), "messages of a queue that keeps their places stay");
   SB_STORE(&q->shm->flags, flags, SB_RELAXED);
   mark_closed(q);
-  expect(!sb_departure_allowed(q), "messages of a closed queue leave");
+  expect(!sb_queue_may_leave(q), "messages of a closed queue leave");
   expect_is(run(q->base, end_of(0), 1), 0, "how many leave then");
 }
 static void queues_with_limits(void) {
@@ -57,11 +57,10 @@ static void queues_with_limits(void) {
   (void)begin_stored(STORED, 0);
   for (unsigned i = 0; i < 3; i++) {
     char name[] = {'l', (char)('0' + i), 0};
-    expect(!sb_departure_allowed(queue_named(name, limited[i])), "messages leave in spite of limit %u", i);
+    expect(!sb_queue_may_leave(queue_named(name, limited[i])), "messages leave in spite of limit %u", i);
   }
-  expect(!sb_departure_allowed(queue_named("transient", (sb_settings)FREELY)), "messages that nobody stores leave");
-  expect(!sb_departure_allowed(queue_named("exclusive", WITH(SB_QUEUE_EXCLUSIVE))),
-         "those of an exclusive queue leave");
+  expect(!sb_queue_may_leave(queue_named("transient", (sb_settings)FREELY)), "messages that nobody stores leave");
+  expect(!sb_queue_may_leave(queue_named("exclusive", WITH(SB_QUEUE_EXCLUSIVE))), "those of an exclusive queue leave");
 }
 
 /* ---- which leaves ---- */

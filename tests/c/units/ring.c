@@ -146,7 +146,7 @@ static void whether_the_tail_is_exact(void) {
 
 /* ---- appending ---- */
 
-static const sb_append OPEN = {SB_WORD_OPEN, SB_TAIL_EXACT};
+static const sb_append OPEN = {SB_WORD_OPEN, SB_TAIL_EXACT, 0};
 static sb_leaf_ref near;
 static sb_word announced;
 static sb_status append(uint64_t word, sb_append how) {
@@ -164,7 +164,7 @@ static void words_that_are_appended(void) {
   begin_append();
   leaf = make_leaf(0);
   const uint64_t word = SB_CELL_AVAILABLE | UINT64_C(77) << 4;
-  const sb_append how[] = {OPEN, {SB_WORD_OWNED, SB_TAIL_EXACT}, SB_APPEND_CLOSING, SB_APPEND_ENTRY};
+  const sb_append how[] = {OPEN, {SB_WORD_OWNED, SB_TAIL_EXACT, 0}, SB_APPEND_CLOSING, SB_APPEND_ENTRY};
   const uint64_t should[] = {word | leaf.gen << 37, word | leaf.gen << 49, SB_CELL_CLOSING | leaf.gen << 4, word};
   for (unsigned i = 0; i < 4; i++) {
     expect_is(append(how[i].form == SB_WORD_BARE ? SB_CELL_CLOSING : word, how[i]), SB_OK, "the status");
@@ -184,7 +184,7 @@ static void words_that_are_appended(void) {
 static void a_tail_that_lags_behind(void) {
   begin_append();
   for (unsigned i = 0; i < 8; i++) {
-    expect_is(append(SB_CELL_AVAILABLE, (sb_append){SB_WORD_OPEN, SB_TAIL_LAZY}), SB_OK, "the status");
+    expect_is(append(SB_CELL_AVAILABLE, (sb_append){SB_WORD_OPEN, SB_TAIL_LAZY, 0}), SB_OK, "the status");
     expect_is(position, i, "the position");
     expect_is(tail(), i < 7 ? 0 : 8, "the tail");
   }

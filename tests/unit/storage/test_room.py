@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import queue as standard_queue
 from typing import TYPE_CHECKING
 
 import pytest
 
-from shmbroker._core import paging
+from shmbroker._core import native, paging
 from shmbroker._storekeeper import room
 from shmbroker.storage import rows
 from tests.unit.storage.conftest import Stored
@@ -92,6 +93,18 @@ def test_a_queue_keeps_room_for_more(small: Stored) -> None:
         if number % (4 * LEAF) == 0:
             small.keeper.turn()
             small.keeper.make_room()
+
+
+def test_what_has_left_stays_away_while_nobody_takes_a_message(small: Stored) -> None:
+    """What is loaded ahead takes only room below the low mark, so it need not leave again for what is put next."""
+    queue = small.connection.queue("q", durable=True)
+    for _ in range(300):
+        put_leaves(small, queue, 1)
+        small.keeper.make_room()
+    store = small.broker.statistics().store
+    assert store is not None
+    assert store.left > 200
+    assert store.came_back < 20
 
 
 def test_what_comes_next_is_loaded_before_it_is_needed(small: Stored) -> None:
@@ -209,3 +222,67 @@ def test_nothing_leaves_after_a_turn_that_failed(small: Stored) -> None:
     small.keeper._everything = True  # noqa: SLF001 - as after a turn that raised
     assert not small.keeper.make_room()
     assert absent(queue) == []
+
+
+# ---- large messages ----
+
+MEMORY = 32 << 20
+
+
+@pytest.mark.parametrize(("size", "in_leaf"), [(MEMORY // 2048 + 1, 63), (300_000, 3), (MEMORY // 9, 1)])
+def test_a_queue_of_large_messages_is_larger_than_the_memory(small: Stored, size: int, in_leaf: int) -> None:
+    """So many of them lie in a leaf that it can come back; they come in order, also after a restart."""
+    queue = small.connection.queue("q", durable=True)
+    count = MEMORY // size
+    for number in range(count):
+        queue.put(number.to_bytes(4, "big") + bytes(size - 4), timeout=0)
+        small.keeper.turn()
+        small.keeper.make_room()
+    assert queue.statistics().ready == count
+    assert small.connection.doctor() == []
+    small.restart()
+    queue = small.connection.queue("q", passive=True)
+    leaves: collections.Counter[int] = collections.Counter()
+    for number in range(count):
+        with queue.get_nowait() as message:
+            assert int.from_bytes(bytes(message.body)[:4], "big") == number
+            assert len(message.body) == size
+            leaves[message.sequence // LEAF] += 1
+        small.keeper.turn()
+        small.keeper.make_room()
+    assert max(leaves.values()) == in_leaf
+    assert small.connection.doctor() == []
+
+
+def test_leaves_leave_for_a_message_that_finds_no_memory(small: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below the marks as well: who needs a large message wishes for it, and the storekeeper makes room for it."""
+    queue = small.connection.queue("q", durable=True)
+    while part_in_use(queue) < room.LOW - 0.05:
+        put_leaves(small, queue, 1)
+    small.keeper.make_room()
+    paging.wish(queue._core, 0)  # noqa: SLF001
+    with monkeypatch.context() as patched:
+        # the reserve of a small memory, and holes between bodies, are not as this test would need them
+        patched.setattr(small.keeper._room._loader, "come_back", lambda *_, **__: native.NO_MEMORY)  # noqa: SLF001
+        small.keeper.make_room()
+    assert absent(queue) == []
+    small.keeper.make_room()
+    assert part_in_use(queue) <= room.LOW + 0.01 - room.SHORT
+    assert 0 not in absent(queue)
+    gone = absent(queue)
+    small.keeper.make_room()
+    later = absent(queue)
+    assert len(later) < len(gone)
+    assert later == gone[len(gone) - len(later) :]
+
+
+def test_a_leaf_that_would_fill_the_memory_is_not_loaded_ahead(small: Stored) -> None:
+    """It would leave immediately again."""
+    queue = small.connection.queue("q", durable=True)
+    for _ in range(3):
+        queue.put(bytes(MEMORY // 9), timeout=0)
+        small.keeper.turn()
+    small.keeper.settle()
+    assert paging.leave(queue._core, 0, 0, 1000) == 2  # noqa: SLF001
+    assert not small.keeper.make_room()
+    assert absent(queue) == [0, 1]
